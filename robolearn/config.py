@@ -1,0 +1,163 @@
+"""Configs: frozen dataclasses in code, plain values in YAML, overrides on the command line.
+
+No inheritance, interpolation or expressions. An unknown key is an error with did-you-mean.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import types
+import typing
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+
+from robolearn.errors import ConfigError, did_you_mean
+
+T = TypeVar("T")
+
+
+def load_yaml(path: Path) -> dict[str, Any]:
+    """Read one YAML mapping; errors name the file and line."""
+    try:
+        raw = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        near = sorted(p.name for p in path.parent.glob("*.yaml")) if path.parent.is_dir() else []
+        raise ConfigError(
+            f"no config file '{path}'.{did_you_mean(path.name, near)} {path.parent}/ has: {near}"
+        ) from error
+    except IsADirectoryError as error:
+        raise ConfigError(f"'{path}' is a folder; expected a YAML file") from error
+    except yaml.YAMLError as error:
+        raise ConfigError(f"'{path}' is not valid YAML: {' '.join(str(error).split())}") from error
+    if not isinstance(raw, dict):
+        raise ConfigError(f"'{path}' must hold a mapping, got {type(raw).__name__}")
+    return typing.cast("dict[str, Any]", raw)
+
+
+def load_config(kind: type[T], path: Path) -> T:
+    """Build the frozen dataclass ``kind`` from a YAML file."""
+    return from_dict(kind, load_yaml(path), where=str(path))
+
+
+def from_dict(kind: type[T], raw: Mapping[str, Any], where: str = "config") -> T:
+    """Build a (nested) dataclass from plain values; types are checked, unknown keys refused."""
+    if not dataclasses.is_dataclass(kind):
+        raise TypeError(f"{kind} is not a dataclass")
+    hints = typing.get_type_hints(kind)
+    fields = {f.name: f for f in dataclasses.fields(kind)}
+    for key in raw:
+        if key not in fields:
+            raise ConfigError(
+                f"{where}: unknown key '{key}'.{did_you_mean(str(key), fields)}"
+                f" Known keys: {sorted(fields)}"
+            )
+    values: dict[str, Any] = {}
+    for name, field in fields.items():
+        if name in raw:
+            values[name] = _convert(hints[name], raw[name], f"{where}: {name}")
+        elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
+            raise ConfigError(f"{where}: key '{name}' is missing ({field.type})")
+    try:
+        return typing.cast("T", kind(**values))
+    except (ValueError, TypeError) as error:
+        raise ConfigError(f"{where}: {error}") from error
+
+
+def to_dict(config: Any) -> dict[str, Any]:
+    """A config as plain JSON/YAML values."""
+    return typing.cast(
+        "dict[str, Any]", json.loads(json.dumps(dataclasses.asdict(config), default=str))
+    )
+
+
+def config_hash(*parts: Any) -> str:
+    """Hex SHA-256 (16 digits) of JSON values or dataclasses, order of keys irrelevant."""
+    plain = [to_dict(p) if dataclasses.is_dataclass(p) else p for p in parts]
+    text = json.dumps(plain, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _convert(hint: Any, value: Any, where: str) -> Any:
+    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        return _convert_union(args, value, where)
+    if origin is typing.Literal:
+        if value not in args:
+            raise ConfigError(
+                f"{where}: got {value!r}.{did_you_mean(str(value), map(str, args))}"
+                f" Allowed: {list(args)}"
+            )
+        return value
+    if origin is tuple:
+        return _convert_tuple(args, value, where)
+    if origin is list:
+        return [
+            _convert(args[0], v, f"{where}[{i}]") for i, v in enumerate(_sequence(value, where))
+        ]
+    if origin in (dict, Mapping):
+        if not isinstance(value, dict):
+            raise ConfigError(f"{where}: expected a mapping, got {value!r}")
+        items = typing.cast("dict[Any, Any]", value).items()
+        return {k: _convert(args[1], v, f"{where}.{k}") for k, v in items}
+    if dataclasses.is_dataclass(hint):
+        if not isinstance(value, dict):
+            raise ConfigError(f"{where}: expected a mapping, got {value!r}")
+        return from_dict(typing.cast("type", hint), typing.cast("dict[str, Any]", value), where)
+    return _convert_scalar(hint, value, where)
+
+
+def _convert_union(args: tuple[Any, ...], value: Any, where: str) -> Any:
+    if value is None and type(None) in args:
+        return None
+    errors: list[str] = []
+    for option in args:
+        if option is type(None):
+            continue
+        try:
+            return _convert(option, value, where)
+        except ConfigError as error:
+            errors.append(str(error))
+    raise ConfigError(errors[0] if errors else f"{where}: got {value!r}")
+
+
+def _convert_tuple(args: tuple[Any, ...], value: Any, where: str) -> tuple[Any, ...]:
+    items = _sequence(value, where)
+    if len(args) == 2 and args[1] is Ellipsis:
+        return tuple(_convert(args[0], v, f"{where}[{i}]") for i, v in enumerate(items))
+    if len(items) != len(args):
+        raise ConfigError(f"{where}: expected {len(args)} values, got {len(items)}: {items}")
+    return tuple(
+        _convert(a, v, f"{where}[{i}]") for i, (a, v) in enumerate(zip(args, items, strict=True))
+    )
+
+
+def _convert_scalar(hint: Any, value: Any, where: str) -> Any:
+    if hint is Any:
+        return value
+    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if hint is float and isinstance(value, str):
+        # YAML 1.1 reads 1e-4 (no dot) as text.
+        try:
+            return float(value)
+        except ValueError as error:
+            raise ConfigError(f"{where}: expected a number, got {value!r}") from error
+    if hint is Path and isinstance(value, str):
+        return Path(value)
+    if isinstance(hint, type) and isinstance(value, hint):
+        if hint is int and isinstance(value, bool):
+            raise ConfigError(f"{where}: expected int, got {value!r}")
+        return value
+    name = getattr(hint, "__name__", str(hint))
+    raise ConfigError(f"{where}: expected {name}, got {value!r} ({type(value).__name__})")
+
+
+def _sequence(value: Any, where: str) -> list[Any]:
+    if not isinstance(value, (list, tuple)):
+        raise ConfigError(f"{where}: expected a list, got {value!r}")
+    return list(typing.cast("list[Any]", value))

@@ -1,0 +1,107 @@
+"""The two contracts that speak torch, and the batch types they share."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from robolearn.contracts import Policy
+
+BatchKind = Literal["windows", "chunked_transitions"]
+
+
+@dataclass(frozen=True, slots=True)
+class BatchSpec:
+    """What an algorithm is fed with.
+
+    ``windows``: observation history, action chunk, padding mask. ``chunked_transitions``: in
+    addition discounted reward over the chunk, next observation history, and the bootstrap mask
+    (0 after a terminal).
+    """
+
+    kind: BatchKind
+    n_obs: int
+    horizon: int
+    batch_size: int
+    discount: float = 1.0
+    stride: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Raw SI values as float32 tensors.
+
+    ``observations[name] [b, n_obs, *shape]``; ``actions [b, horizon, action]``; ``action_mask
+    [b, horizon]`` (False: past the end of the episode, repeated). Only for chunked transitions:
+    ``reward [b]`` (discounted sum over ``stride`` steps), ``next_observations``, ``bootstrap [b]``
+    (discount ** steps, 0 after a terminal).
+    """
+
+    observations: Mapping[str, Tensor]
+    actions: Tensor
+    action_mask: Tensor
+    reward: Tensor | None = None
+    next_observations: Mapping[str, Tensor] | None = None
+    bootstrap: Tensor | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ParamGroup:
+    """Parameters that one optimiser owns."""
+
+    parameters: tuple[nn.Parameter, ...]
+    lr: float
+    weight_decay: float = 0.0
+    betas: tuple[float, float] = (0.9, 0.95)
+
+
+@dataclass(frozen=True, slots=True)
+class Losses:
+    """One scalar per parameter group (an absent group is not updated) and figures for the log."""
+
+    by_group: Mapping[str, Tensor]
+    metrics: Mapping[str, float]
+
+
+class FieldPolicy(Policy, Protocol):
+    """A policy whose sampler integrates a vector field."""
+
+    def field(self, x_t: Tensor, t: Tensor, context: Tensor) -> Tensor:
+        """Velocity or score ``[b, horizon, action]`` at ``x_t``, time ``t [b]``."""
+        ...
+
+
+class Algorithm(nn.Module):
+    """How a policy is trained; one file per algorithm under ``policies/``."""
+
+    batch_spec: BatchSpec
+
+    @abstractmethod
+    def groups(self) -> Mapping[str, ParamGroup]:
+        """Parameters by group name."""
+
+    @abstractmethod
+    def forward(self, batch: Batch, step: int, rng: torch.Generator) -> Losses:
+        """Losses for one batch; the single entry point (wrapped as it is for data parallel)."""
+
+    @abstractmethod
+    def after_update(self, step: int, updated: frozenset[str]) -> None:
+        """Target networks, EMA."""
+
+    @abstractmethod
+    def policy(self) -> Policy:
+        """The trained policy with its current (averaged) weights."""
+
+
+def request_noise(seeds: NDArray[np.int64], shape: tuple[int, ...]) -> NDArray[np.float32]:
+    """Standard normal noise ``[batch, *shape]`` float32, each row from its own seed alone."""
+    return np.stack(
+        [np.random.default_rng(int(s)).standard_normal(shape, dtype=np.float32) for s in seeds]
+    )

@@ -1,0 +1,106 @@
+"""Push-T facts shared by every world: geometry, frames, coverage, success rule.
+
+Source: gym-pusht 0.1.8 (``gym_pusht/envs/pusht.py``) and ``docs/results.md`` for how closely the
+worlds agree. 1 px = 1 mm.
+
+Frames. The picture frame of the recordings has x right, y *down*, angle clockwise. The table frame
+used everywhere in this project is metric and right-handed with z up: x right, y *up*, yaw
+counter-clockwise. :func:`table_from_px` and :func:`px_from_table` are the only conversions.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+TABLE_SIZE_M = 0.512
+TOOL_RADIUS_M = 0.015
+RATE_HZ = 10.0
+MAX_STEPS = 300
+SUCCESS_COVERAGE = 0.95
+# T in its body frame (picture frame, px -> m): bar 120 x 30, stem 30 x 90 below it; the body origin
+# is the middle of the bar's far edge (gym-pusht ``add_tee`` with scale 30).
+BAR_PX = ((-60.0, 0.0), (60.0, 0.0), (60.0, 30.0), (-60.0, 30.0))
+STEM_PX = ((-15.0, 30.0), (15.0, 30.0), (15.0, 120.0), (-15.0, 120.0))
+GOAL_PX = (256.0, 256.0, np.pi / 4)
+
+TOOL = "tool/xy_table"
+BLOCK = "block/pose"
+
+
+def wrap_angle(angle: Any) -> Any:
+    """Wrap angles [rad] into (-pi, pi]."""
+    return -((-np.asarray(angle) + np.pi) % (2 * np.pi) - np.pi)
+
+
+def table_from_px(xy_px: Any) -> Array:
+    """Picture position(s) [px] ``[..., 2]`` to the table frame [m]."""
+    xy = np.asarray(xy_px, dtype=np.float64)
+    return np.stack([xy[..., 0] / 1000.0, TABLE_SIZE_M - xy[..., 1] / 1000.0], axis=-1)
+
+
+def px_from_table(xy_m: Any) -> Array:
+    """Inverse of :func:`table_from_px`."""
+    xy = np.asarray(xy_m, dtype=np.float64)
+    return np.stack([xy[..., 0] * 1000.0, (TABLE_SIZE_M - xy[..., 1]) * 1000.0], axis=-1)
+
+
+def pose_from_px(pose_px: Any) -> Array:
+    """Picture pose(s) ``[..., 3]`` (px, px, rad clockwise) to table pose (m, m, rad)."""
+    pose = np.asarray(pose_px, dtype=np.float64)
+    yaw = wrap_angle(-pose[..., 2])
+    return np.concatenate([table_from_px(pose[..., :2]), yaw[..., None]], axis=-1)
+
+
+def px_from_pose(pose: Any) -> Array:
+    """Inverse of :func:`pose_from_px`, angle in [0, 2 pi) as in the recordings."""
+    p = np.asarray(pose, dtype=np.float64)
+    angle = (-p[..., 2]) % (2 * np.pi)
+    return np.concatenate([px_from_table(p[..., :2]), angle[..., None]], axis=-1)
+
+
+GOAL = tuple(float(v) for v in pose_from_px(GOAL_PX))
+
+
+def tee_polygons() -> tuple[Array, Array]:
+    """Bar and stem corners in the block's body frame [m], table handedness (y up)."""
+    flip = np.array([1.0, -1.0]) / 1000.0
+    return np.array(BAR_PX) * flip, np.array(STEM_PX) * flip
+
+
+def transform_points(points: Array, pose: Any) -> Array:
+    """Body-frame points ``[n, 2]`` to the table frame at ``pose`` (x, y, yaw)."""
+    x, y, yaw = (float(v) for v in pose)
+    c, s = np.cos(yaw), np.sin(yaw)
+    return points @ np.array([[c, s], [-s, c]]) + np.array([x, y])
+
+
+@functools.cache
+def _goal_shape() -> Any:
+    return _shape(GOAL)
+
+
+def _shape(pose: Any) -> Any:
+    from shapely.geometry import Polygon
+    from shapely.ops import unary_union
+
+    bar, stem = tee_polygons()
+    return unary_union(
+        [Polygon(transform_points(bar, pose)), Polygon(transform_points(stem, pose))]
+    )
+
+
+def coverage(block_pose: Any) -> float:
+    """Share of the goal T covered by the block T, exact by polygon clipping, in [0, 1]."""
+    goal = _goal_shape()
+    return float(goal.intersection(_shape(block_pose)).area / goal.area)
+
+
+def progress(block_pose: Any) -> float:
+    """Reward and progress of Push-T: min(1, coverage / 0.95)."""
+    return min(1.0, coverage(block_pose) / SUCCESS_COVERAGE)

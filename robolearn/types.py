@@ -1,0 +1,232 @@
+"""Data that crosses packages: frozen, slotted dataclasses with numpy arrays.
+
+Times are nanoseconds on the clock of the env (``Env.now_ns``): simulated time in simulation,
+``time.monotonic_ns`` on hardware.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Signals = Mapping[str, NDArray[Any]]
+
+
+def no_signals() -> Signals:
+    """The empty named collection (a default factory)."""
+    return {}
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One value of one signal with its own capture time."""
+
+    t_ns: int
+    value: NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """The newest aligned view at a tick: for every signal the newest sample, with its time."""
+
+    t_ns: int
+    samples: Mapping[str, Sample]
+
+    def value(self, name: str) -> NDArray[Any]:
+        """The newest value of a signal."""
+        return self.samples[name].value
+
+
+@dataclass(frozen=True, slots=True)
+class SampleBlock:
+    """Consecutive samples of one signal: ``t_ns [n]``, ``value [n, *shape]``, ``valid [n]``."""
+
+    t_ns: NDArray[np.int64]
+    value: NDArray[Any]
+    valid: NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class SentBlock:
+    """What was really sent since the last tick, by command: ``seq [n]``, ``t_ns [n]`` and, for
+    each action signal, ``action[name] [n, *shape]``.
+    """
+
+    seq: NDArray[np.int64]
+    t_ns: NDArray[np.int64]
+    action: Signals
+
+
+@dataclass(frozen=True, slots=True)
+class SampleBatch:
+    """All samples since the last ``drain``, at their own rates, and what was sent."""
+
+    signals: Mapping[str, SampleBlock]
+    sent: SentBlock
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A decision for one tick.
+
+    ``action`` has one array per action signal; ``due_ns`` is when it should take effect; ``plan``
+    ``[k, action_size]`` are the following actions if known (a supervisor decelerates along them);
+    ``source`` says who decided (``policy``, ``scripted``, ``replay``, ``human:browser``, ...).
+    """
+
+    seq: int
+    action: Signals
+    due_ns: int
+    source: str
+    plan: NDArray[np.float64] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """Where an episode starts: a seed and explicit values of settable signals.
+
+    ``poses`` maps signal names (``tool/xy_table``, ``block/pose``) to values in SI units.
+    """
+
+    id: str
+    seed: int
+    poses: Mapping[str, tuple[float, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class ResetReport:
+    """Requested and achieved start of an episode."""
+
+    requested: Condition
+    achieved: Signals
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How the task stands now.
+
+    ``progress`` is in [0, 1] (Push-T: min(1, coverage / 0.95)); ``success`` is sticky within an
+    episode; ``terminal``: the task is over (do not bootstrap); ``truncated``: only the recording
+    stops. ``reason`` is empty while running, else one word (``success``, ``time_limit``,
+    ``physics_diverged``, ``safety_stop``, ``operator``, ``aborted``).
+    ``metrics`` carries task figures (Push-T: ``coverage``).
+    """
+
+    success: bool
+    progress: float
+    reward: float
+    terminal: bool = False
+    truncated: bool = False
+    reason: str = ""
+    metrics: Mapping[str, float] = field(default_factory=dict[str, float])
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What an env can do."""
+
+    settable_poses: bool
+    true_state: bool
+    faster_than_real_time: bool
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodeHeader:
+    """Told to subscribers before the first tick. ``provenance`` holds JSON values only."""
+
+    task: str
+    agent: str
+    env: str
+    reset: ResetReport
+    start_wall_ns: int
+    provenance: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """One turn of the loop, as told to subscribers after the env has advanced.
+
+    ``drained`` holds every sample captured since the previous tick's drain, among them each
+    sample that ``observation`` shows. ``outcome`` is the outcome after the command was applied.
+    ``inference_ns`` is the latency of the reply used, 0 without one; ``overrun_ns`` how late the
+    loop was for this tick (real time only).
+    """
+
+    index: int
+    observation: Observation
+    command: Command
+    drained: SampleBatch
+    outcome: Outcome
+    inference_ns: int = 0
+    overrun_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyInput:
+    """What a policy sees, batched.
+
+    ``observations[name]`` is ``[batch, n_obs, *shape]`` in SI units, oldest first; ``t_ns [batch]``
+    the time of the newest observation; ``seed [batch]`` makes sampling a pure function of the
+    request (the same request gives the same actions in any batch, process or machine).
+    ``prefix [batch, k, action_size]``: actions already committed to, for real-time chunking.
+    """
+
+    observations: Signals
+    t_ns: NDArray[np.int64]
+    seed: NDArray[np.int64]
+    prefix: NDArray[np.float64] | None = None
+    goal: Signals = field(default_factory=no_signals)
+    task: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyOutput:
+    """``actions [batch, n, horizon, action_size]`` in SI units, best candidate first.
+
+    Index 0 of the horizon is the action at the time of the newest observation. ``scores
+    [batch, n]``: higher is better (zeros when the policy has no opinion). ``t_ns [batch]`` repeats
+    the request's time; ``latency_ns`` is what the computation took. ``extras``: diagnostics per
+    row, e.g. ``changed [batch]`` of a re-ranked policy.
+    """
+
+    actions: NDArray[np.float64]
+    scores: NDArray[np.float64]
+    t_ns: NDArray[np.int64]
+    latency_ns: int = 0
+    extras: Signals = field(default_factory=no_signals)
+
+
+@dataclass(frozen=True, slots=True)
+class TrialRecord:
+    """The scored result of one episode under one condition; the same schema for sim and real.
+
+    ``score``: maximum progress over the episode; ``return_``: sum of rewards; ``metrics``: JSON
+    numbers (Push-T: ``max_coverage``; deployments: latency percentiles, overruns).
+    """
+
+    policy: str
+    policy_hash: str
+    env: str
+    env_hash: str
+    engine: str
+    real: bool
+    condition: str
+    seed: int
+    success: bool
+    score: float
+    final_progress: float
+    return_: float
+    steps: int
+    duration_s: float
+    reason: str
+    commit: str
+    suite: str = ""
+    episode: str = ""
+    video: str = ""
+    operator: str = ""
+    metrics: Mapping[str, float] = field(default_factory=dict[str, float])
