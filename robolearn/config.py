@@ -107,7 +107,9 @@ def _convert(hint: Any, value: Any, where: str) -> Any:
     if dataclasses.is_dataclass(hint):
         if not isinstance(value, dict):
             raise ConfigError(f"{where}: expected a mapping, got {value!r}")
-        return from_dict(typing.cast("type", hint), typing.cast("dict[str, Any]", value), where)
+        return from_dict(
+            typing.cast("type[Any]", hint), typing.cast("dict[str, Any]", value), where
+        )
     return _convert_scalar(hint, value, where)
 
 

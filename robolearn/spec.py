@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -222,7 +222,7 @@ def embodiment_from_json(raw: Mapping[str, Any]) -> EmbodimentSpec:
     )
 
 
-def _tupled(raw: Mapping[str, Any], kind: type) -> dict[str, Any]:
+def _tupled(raw: Mapping[str, Any], kind: type[Any]) -> dict[str, Any]:
     names = [f.name for f in dataclasses.fields(kind)]
     unknown = [k for k in raw if k not in names]
     if unknown:
@@ -230,4 +230,4 @@ def _tupled(raw: Mapping[str, Any], kind: type) -> dict[str, Any]:
             f"{kind.__name__}: unknown key '{unknown[0]}'.{did_you_mean(unknown[0], names)}"
             f" Known: {names}"
         )
-    return {k: tuple(v) if isinstance(v, list) else v for k, v in raw.items()}
+    return {k: tuple(cast("list[Any]", v)) if isinstance(v, list) else v for k, v in raw.items()}
