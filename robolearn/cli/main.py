@@ -26,7 +26,6 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "deploy": ("robolearn.cli.deploy", "run a policy on a robot under the safety supervisor"),
     "report": ("robolearn.cli.report", "one self-contained HTML page from results"),
     "demo": ("robolearn.cli.demo", "the whole chain on real human data"),
-    "bench": ("robolearn.cli.bench", "run benchmarks (ratios within one run)"),
     "doctor": ("robolearn.cli.doctor", "check this machine: libraries, ports, permissions"),
 }
 
