@@ -1,1 +1,1 @@
-"""See docs/architecture.md."""
+"""Episodes: what was recorded, how it is kept, and how training reads it."""

@@ -1,1 +1,1 @@
-"""See docs/architecture.md."""
+"""Importers: one file per foreign layout, each streaming into an :class:`EpisodeStore`."""

@@ -1,0 +1,185 @@
+"""One recorded run of the loop, in memory.
+
+    ticks (control rate)   t0          t1          t2
+    stream "tool/xy"      s0   s1   s2   s3   s4   s5     own capture times, own rate
+    view["tool/xy"]        0           2           4      row that the observation showed at the tick
+    action, reward, ...    a0          a1          a2     one row per tick
+
+A stream keeps every sample that the env delivered; ``view`` says what the agent saw. Commands are
+what was asked for, ``sent`` what really went out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robolearn.errors import DataError, did_you_mean
+from robolearn.spec import EmbodimentSpec
+from robolearn.types import Condition, Outcome, SampleBlock, SentBlock, Signals
+
+EpisodeKind = Literal["demonstration", "scripted", "rollout", "deployment"]
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodeMeta:
+    """Where an episode comes from and how it ended. Only ``demonstration`` enters training.
+
+    ``condition`` is the requested start, ``achieved`` the measured one; ``outcome`` the last one of
+    the episode; ``start_wall_ns`` Unix time, 0 when unknown; ``provenance`` holds JSON values
+    (source of imported data, configuration, device ids, calibration, recorder statistics).
+    """
+
+    kind: EpisodeKind
+    task: str
+    embodiment: EmbodimentSpec
+    condition: Condition
+    outcome: Outcome
+    agent: str = ""
+    env: str = ""
+    task_text: str = ""
+    operator: str = ""
+    start_wall_ns: int = 0
+    achieved: Mapping[str, tuple[float, ...]] = field(default_factory=dict[str, tuple[float, ...]])
+    reset_note: str = ""
+    provenance: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    git_revision: str = ""
+    versions: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodeInfo:
+    """What a listing shows, without reading arrays. ``score``: maximum progress in [0, 1]."""
+
+    id: str
+    steps: int
+    kind: EpisodeKind
+    task: str
+    success: bool
+    score: float
+    duration_s: float
+    rate_hz: float
+    agent: str
+    env: str
+    operator: str
+    start_wall_ns: int
+    signals: tuple[str, ...]
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Episode:
+    """All data of one episode of ``T`` ticks, in SI units.
+
+    ``streams[name]``: every sample of a signal; ``view[name] [T]``: the row of that stream which
+    the observation of the tick showed; ``action[name] [T, *shape]``: commanded; ``seq``,
+    ``due_ns``, ``source`` ``[T]``: number, due time and author of the command; ``sent``: what was
+    really sent; ``reward``, ``progress``, ``terminal``, ``truncated``, ``inference_ns``,
+    ``overrun_ns`` ``[T]``: after the command of the tick was applied.
+    """
+
+    meta: EpisodeMeta
+    tick_t_ns: NDArray[np.int64]
+    streams: Mapping[str, SampleBlock]
+    view: Mapping[str, NDArray[np.int64]]
+    action: Signals
+    seq: NDArray[np.int64]
+    due_ns: NDArray[np.int64]
+    source: tuple[str, ...]
+    sent: SentBlock
+    reward: NDArray[np.float64]
+    progress: NDArray[np.float64]
+    terminal: NDArray[np.bool_]
+    truncated: NDArray[np.bool_]
+    inference_ns: NDArray[np.int64]
+    overrun_ns: NDArray[np.int64]
+    id: str = ""
+
+    @property
+    def steps(self) -> int:
+        """Number of ticks ``T``."""
+        return int(self.tick_t_ns.shape[0])
+
+    @property
+    def duration_s(self) -> float:
+        """Ticks divided by the control rate."""
+        return self.steps / self.meta.embodiment.rate_hz
+
+    @property
+    def score(self) -> float:
+        """Maximum progress over the episode, in [0, 1]."""
+        return float(self.progress.max()) if self.steps else 0.0
+
+    @property
+    def success(self) -> bool:
+        """Whether the task was solved at any time."""
+        return self.meta.outcome.success
+
+    def observed(self, name: str) -> NDArray[Any]:
+        """What the observations showed: ``[T, *shape]``, one row per tick."""
+        if name not in self.view:
+            raise DataError(
+                f"episode {self.id or '(new)'} has no signal '{name}'."
+                f"{did_you_mean(name, self.view)} It has: {sorted(self.view)}"
+            )
+        return self.streams[name].value[self.view[name]]
+
+    def observed_t_ns(self, name: str) -> NDArray[np.int64]:
+        """Capture time ``[T]`` of what the observations showed."""
+        return self.streams[name].t_ns[self.view[name]]
+
+
+def no_sent(action: Signals) -> SentBlock:
+    """An empty block of sent commands with the shapes of ``action`` (``[T, *shape]`` each)."""
+    empty = np.zeros(0, dtype=np.int64)
+    return SentBlock(
+        seq=empty, t_ns=empty, action={name: values[:0] for name, values in action.items()}
+    )
+
+
+def episode_from_arrays(
+    meta: EpisodeMeta,
+    observations: Signals,
+    action: Signals,
+    *,
+    progress: NDArray[np.float64],
+    reward: NDArray[np.float64] | None = None,
+    source: str = "human",
+) -> Episode:
+    """An episode from plain arrays at the control rate: ``[T, *shape]`` each.
+
+    Tick times are ``k / rate_hz`` from 0; every sample is captured at its tick; ``reward``
+    defaults to ``progress``; the end flags of ``meta.outcome`` are put on the last tick. ``sent``
+    stays empty: such data does not know it.
+    """
+    steps = len(progress)
+    period_ns = 1e9 / meta.embodiment.rate_hz
+    t_ns = np.round(np.arange(steps) * period_ns).astype(np.int64)
+    rows = np.arange(steps, dtype=np.int64)
+    zeros = np.zeros(steps, dtype=np.int64)
+    last = np.zeros(steps, dtype=np.bool_)
+    last[-1:] = True
+    return Episode(
+        meta=meta,
+        tick_t_ns=t_ns,
+        streams={
+            name: SampleBlock(t_ns=t_ns, value=value, valid=np.ones(len(value), dtype=np.bool_))
+            for name, value in observations.items()
+        },
+        view=dict.fromkeys(observations, rows),
+        action=dict(action),
+        seq=rows,
+        due_ns=t_ns,
+        source=(source,) * steps,
+        sent=no_sent(action),
+        reward=np.asarray(progress if reward is None else reward, dtype=np.float64),
+        progress=np.asarray(progress, dtype=np.float64),
+        terminal=last & meta.outcome.terminal,
+        truncated=last & meta.outcome.truncated,
+        inference_ns=zeros,
+        overrun_ns=zeros,
+    )
