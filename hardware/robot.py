@@ -1,0 +1,118 @@
+"""The robot contract and its typed states.
+
+Liveness is the age of the last *changed* device timestamp. Vendor clients keep answering with the
+frozen last value after a hang or a cable pull, and return True from commands that reach nobody.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robolearn.errors import RobotError, StaleSignalError
+
+
+class RobotMode(enum.IntEnum):
+    """What the device says about itself."""
+
+    IDLE = 0  # powered, no program that listens to us
+    RUNNING = 1  # accepts set-points
+    PROTECTIVE_STOP = 2
+    EMERGENCY_STOP = 3
+    FAULT = 4
+    DISCONNECTED = 5
+
+
+@dataclass(frozen=True, slots=True)
+class RobotState:
+    """Newest state: ``joint_position`` [rad] and ``joint_velocity`` [rad/s], each ``[joints]``.
+
+    ``device_t_s`` is the device's own clock [s]; ``changed_ns`` the monotonic time at which this
+    process saw that clock change (its age is the liveness of the link).
+    """
+
+    device_t_s: float
+    changed_ns: int
+    joint_position: NDArray[np.float64]
+    joint_velocity: NDArray[np.float64]
+    mode: RobotMode
+
+
+class Robot(Protocol):
+    """A position-controlled arm. Exactly one owner (the supervisor) calls it, from one thread.
+
+    Every method returns within a bound, whatever the device does.
+    """
+
+    @property
+    def joints(self) -> int:
+        """Number of joints."""
+        ...
+
+    @property
+    def rate_hz(self) -> float:
+        """Rate at which the device wants set-points."""
+        ...
+
+    @property
+    def has_watchdog(self) -> bool:
+        """True when the device itself stops if this program falls silent."""
+        ...
+
+    def connect(self) -> None:
+        """Connect, arm the watchdog, wait for the first state.
+
+        Raises RobotConnectionError when the device cannot be reached or is not ready. Calling it
+        again is the only way back after a fault (recovery by the operator).
+        """
+        ...
+
+    def state(self) -> RobotState:
+        """The newest state; never blocks and never fails for a silent device (look at its age).
+
+        Raises RobotConnectionError before the first connect.
+        """
+        ...
+
+    def servo(self, q: NDArray[np.float64]) -> None:
+        """Hand the next joint set-point ``[joints]`` [rad] to the device; never blocks.
+
+        Raises DataError for a wrong shape or non-finite values (nothing is sent then), RobotError
+        when an earlier command failed.
+        """
+        ...
+
+    def keep_alive(self) -> None:
+        """Tell the device's watchdog that this program lives, without moving."""
+        ...
+
+    def stop(self) -> bool:
+        """Command a stop on the device's own ramp; True when the device confirmed within 0.5 s."""
+        ...
+
+    def close(self) -> None:
+        """Stop and release the device; safe to call twice."""
+        ...
+
+
+def require_healthy(state: RobotState, now_ns: int, max_age_s: float) -> None:
+    """Raise the typed error for a robot that must not be driven.
+
+    StaleSignalError when the device clock stands still for longer than ``max_age_s``; RobotError
+    for any mode other than RUNNING.
+    """
+    age_s = (now_ns - state.changed_ns) * 1e-9
+    if age_s > max_age_s:
+        raise StaleSignalError(
+            f"robot state: device clock stands at {state.device_t_s:.3f} s for {1e3 * age_s:.0f} ms"
+            f" (limit {1e3 * max_age_s:.0f} ms); check the link and the controller, then reconnect"
+        )
+    if state.mode is not RobotMode.RUNNING:
+        raise RobotError(
+            f"robot reports {state.mode.name}; expected RUNNING. Clear the cause at the robot's"
+            " own panel, then reconnect"
+        )
