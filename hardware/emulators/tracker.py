@@ -1,0 +1,150 @@
+"""A motion-capture system on the wire: a time-stamped UDP stream of object poses.
+
+One datagram per object and capture, :data:`PACKET_SIZE` = 56 bytes, little-endian::
+
+    magic    4s   b"RLT1"
+    seq      u32  counts captures of the stream; a gap is a lost packet; wraps at 2**32
+    t_ns     u64  capture time, CLOCK_MONOTONIC of the sending host [ns]
+    name     16s  object name, ASCII, zero-padded
+    x, y     f64  position in the table frame [m]
+    yaw      f64  rotation about z, counter-clockwise, in (-pi, pi] [rad]
+
+The stream is unicast: the emulator sends to a fixed address and port, the client binds it. The
+pose is the true pose at ``t_ns`` plus Gaussian noise; the packet leaves ``latency_s`` later.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections import deque
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardware.plant import Plant
+from robolearn.errors import DataError
+from robolearn.pusht import wrap_angle
+
+MAGIC = b"RLT1"
+_PACKET = struct.Struct("<4sIQ16s3d")
+PACKET_SIZE = _PACKET.size
+
+
+@dataclass(frozen=True, slots=True)
+class TrackerPacket:
+    """One decoded datagram. ``pose`` is (x [m], y [m], yaw [rad]) in the table frame."""
+
+    seq: int
+    t_ns: int
+    name: str
+    pose: tuple[float, float, float]
+
+
+def encode_packet(packet: TrackerPacket) -> bytes:
+    """The 56 bytes of a packet. Raises :class:`DataError` for a name that does not fit."""
+    name = packet.name.encode("ascii", "replace")
+    if not 0 < len(name) <= 16:
+        raise DataError(f"tracker name must have 1 to 16 ASCII characters, got '{packet.name}'")
+    return _PACKET.pack(MAGIC, packet.seq & 0xFFFFFFFF, packet.t_ns, name, *packet.pose)
+
+
+def decode_packet(data: bytes) -> TrackerPacket:
+    """Inverse of :func:`encode_packet`. Raises :class:`DataError` for anything else."""
+    if len(data) != PACKET_SIZE or data[:4] != MAGIC:
+        raise DataError(f"not a tracker packet: {len(data)} bytes starting {data[:4]!r}")
+    _, seq, t_ns, name, x, y, yaw = _PACKET.unpack(data)
+    if not np.isfinite([x, y, yaw]).all():
+        raise DataError(f"tracker packet {seq} holds a pose that is not finite: {x}, {y}, {yaw}")
+    try:
+        text = name.rstrip(b"\0").decode("ascii")
+    except UnicodeDecodeError as error:
+        raise DataError(f"tracker packet {seq} has a name that is not ASCII: {name!r}") from error
+    return TrackerPacket(seq, t_ns, text, (x, y, yaw))
+
+
+@dataclass(frozen=True, slots=True)
+class TrackerEmulatorConfig:
+    """What the emulated motion capture does to the truth.
+
+    ``dropout_rate`` is the share of captures that never leave; ``latency_jitter_s`` is the width
+    of a uniform addition to ``latency_s``.
+    """
+
+    port: int = 30120
+    rate_hz: float = 60.0
+    latency_s: float = 0.015
+    latency_jitter_s: float = 0.002
+    noise_xy_m: float = 0.0003
+    noise_yaw_rad: float = 0.0017
+    dropout_rate: float = 0.005
+
+
+class TrackerEmulator:
+    """Captures every object of ``plant`` and sends its pose to ``(address, config.port)``.
+
+    Call :meth:`tick` at least as often as packets should leave; it never blocks.
+    """
+
+    def __init__(
+        self, plant: Plant, address: str, config: TrackerEmulatorConfig, rng: np.random.Generator
+    ) -> None:
+        self.config = config
+        self.destination = (address, config.port)
+        self.sent = self.dropped = 0
+        self.blind_until_ns = 0
+        self._plant, self._rng = plant, rng
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self._socket.setblocking(False)
+        self._queue: deque[tuple[int, bytes]] = deque()
+        self._seq = 0
+        self._period_ns = round(1e9 / config.rate_hz)
+        self._next_ns = 0
+
+    def tick(self, now_ns: int) -> None:
+        """Capture when due, send what is due. ``now_ns`` is ``time.monotonic_ns``."""
+        if now_ns >= self._next_ns:
+            # A late capture is skipped, never repeated: a camera does not catch up.
+            late = max(0, now_ns - self._next_ns) if self._next_ns else 0
+            self._next_ns = now_ns - late % self._period_ns + self._period_ns
+            self._capture(now_ns)
+        while self._queue and self._queue[0][0] <= now_ns:
+            self._send(self._queue.popleft()[1])
+
+    def blind(self, until_ns: int) -> None:
+        """Lose every capture until ``until_ns`` (an occluded marker)."""
+        self.blind_until_ns = until_ns
+
+    def close(self) -> None:
+        """Close the socket; safe to call twice."""
+        self._socket.close()
+
+    def _capture(self, now_ns: int) -> None:
+        c = self.config
+        self._seq += 1
+        lost = self._rng.random() < c.dropout_rate or now_ns < self.blind_until_ns
+        delay_s = c.latency_s + c.latency_jitter_s * self._rng.random()
+        for name in self._plant.object_names:
+            pose = _noisy(self._plant.true_pose(name), c, self._rng)
+            if lost:
+                self.dropped += 1
+                continue
+            data = encode_packet(TrackerPacket(self._seq, now_ns, name, pose))
+            self._queue.append((now_ns + round(delay_s * 1e9), data))
+
+    def _send(self, data: bytes) -> None:
+        try:
+            self._socket.sendto(data, self.destination)
+            self.sent += 1
+        except (BlockingIOError, ConnectionRefusedError):
+            # Nobody listens, or the buffer is full: UDP loses the packet.
+            self.dropped += 1
+
+
+def _noisy(
+    pose: NDArray[np.float64], config: TrackerEmulatorConfig, rng: np.random.Generator
+) -> tuple[float, float, float]:
+    scale = (config.noise_xy_m, config.noise_xy_m, config.noise_yaw_rad)
+    x, y, yaw = pose + rng.normal(size=3) * scale
+    return float(x), float(y), float(wrap_angle(yaw))
