@@ -206,8 +206,8 @@ class TrialRecord:
     """The scored result of one episode under one condition; the same schema for sim and real.
 
     ``score``: maximum progress over the episode; ``return_``: sum of rewards; ``metrics``: JSON
-    numbers (Push-T: ``max_coverage``; deployments: latency percentiles, overruns). ``code``: hash of
-    the sources that decide the result; ``batch``: environments per batched forward pass.
+    numbers (Push-T: ``max_coverage``; deployments: latency percentiles, overruns). ``code``: hash
+    of the sources that decide the result; ``batch``: environments per batched forward pass.
     """
 
     policy: str
