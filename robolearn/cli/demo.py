@@ -286,9 +286,8 @@ def main(argv: list[str]) -> int:
                 _run_stage(stage, number, args, record)
     except KeyboardInterrupt:
         done = [n for n in names if record.stages.get(n, {}).get("status") == "done"]
-        say(
-            f"\nstopped by Ctrl-C; finished stages ({', '.join(done) or 'none'}) are kept in {args.out}"
-        )
+        say(f"\nstopped by Ctrl-C; finished stages: {', '.join(done) or 'none'}")
+        say(f"everything is kept in {args.out}")
         say("run the same command to go on")
         return 130
     say(f"\ndone in {(time.monotonic() - start) / 60:.1f} min")
