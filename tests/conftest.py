@@ -1,0 +1,15 @@
+"""Settings that must be in the environment before numpy, torch or MuJoCo are imported."""
+
+from __future__ import annotations
+
+import os
+
+for name, value in {
+    "OMP_NUM_THREADS": "1",
+    "OMP_WAIT_POLICY": "PASSIVE",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MUJOCO_GL": "egl",
+    "SDL_VIDEODRIVER": "dummy",
+    "PYGAME_HIDE_SUPPORT_PROMPT": "1",
+}.items():
+    os.environ.setdefault(name, value)
