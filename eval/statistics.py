@@ -1,0 +1,284 @@
+"""Statistics of trials: intervals, paired comparisons, association (numpy and scipy only).
+
+Every estimate carries its interval, its number of trials and the name of its method, so that no
+number is ever shown without them. Nothing here is valid under peeking: the number of trials must
+be fixed before the first one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from robolearn.errors import DataError
+
+Array = NDArray[np.float64]
+
+RESAMPLES = 10_000
+BOOTSTRAP_SEED = 20240501
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A value with its interval at ``level``, from ``n`` trials, by ``method``.
+
+    ``value`` is nan when it is not defined (a correlation of a constant, no trials).
+    """
+
+    value: float
+    low: float
+    high: float
+    n: int
+    method: str
+    level: float = 0.95
+
+    def text(self, digits: int = 3) -> str:
+        """For example ``0.885 [0.851, 0.917], n = 100``."""
+        if math.isnan(self.value):
+            return f"not defined, n = {self.n}"
+        return (
+            f"{self.value:.{digits}f} [{self.low:.{digits}f}, {self.high:.{digits}f}], n = {self.n}"
+        )
+
+
+def clopper_pearson(k: int, n: int, level: float = 0.95) -> Estimate:
+    """Exact interval of a proportion (Clopper and Pearson 1934, Biometrika 26:404).
+
+    Never covers less than ``level``; quantiles of Beta distributions.
+    """
+    _check_counts(k, n)
+    tail = (1.0 - level) / 2.0
+    low = 0.0 if k == 0 else float(stats.beta.ppf(tail, k, n - k + 1))
+    high = 1.0 if k == n else float(stats.beta.ppf(1.0 - tail, k + 1, n - k))
+    return Estimate(_ratio(k, n), low, high, n, "Clopper-Pearson", level)
+
+
+def wilson(k: int, n: int, level: float = 0.95) -> Estimate:
+    """Score interval of a proportion (Wilson 1927, JASA 22:209); covers ``level`` on average."""
+    _check_counts(k, n)
+    if n == 0:
+        return Estimate(math.nan, 0.0, 1.0, 0, "Wilson", level)
+    z = _z(level)
+    p = k / n
+    centre = (p + z * z / (2 * n)) / (1 + z * z / n)
+    half = z / (1 + z * z / n) * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
+    low = 0.0 if k == 0 else centre - half
+    high = 1.0 if k == n else centre + half
+    return Estimate(p, low, high, n, "Wilson", level)
+
+
+def mean_t(values: Any, level: float = 0.95) -> Estimate:
+    """Mean with Student's t interval (Student 1908); for one value the interval is unbounded."""
+    x = _finite(values, "values")
+    n = int(x.size)
+    if n == 0:
+        return Estimate(math.nan, math.nan, math.nan, 0, "Student t", level)
+    mean = float(x.mean())
+    if n == 1:
+        return Estimate(mean, -math.inf, math.inf, 1, "Student t", level)
+    half = float(stats.t.ppf((1 + level) / 2, n - 1) * x.std(ddof=1) / math.sqrt(n))
+    return Estimate(mean, mean - half, mean + half, n, "Student t", level)
+
+
+def mean_bootstrap(
+    values: Any, level: float = 0.95, *, resamples: int = RESAMPLES, seed: int = BOOTSTRAP_SEED
+) -> Estimate:
+    """Mean with percentile bootstrap interval (Efron and Tibshirani 1993, ch. 13)."""
+    x = _finite(values, "values")
+    if x.size == 0:
+        return Estimate(math.nan, math.nan, math.nan, 0, "percentile bootstrap", level)
+    means = _resampled(x, resamples, seed).mean(axis=1)
+    low, high = _percentiles(means, level)
+    return Estimate(float(x.mean()), low, high, int(x.size), "percentile bootstrap", level)
+
+
+def paired_difference(
+    a: Any, b: Any, level: float = 0.95, *, resamples: int = RESAMPLES, seed: int = BOOTSTRAP_SEED
+) -> Estimate:
+    """Mean of ``b - a`` over pairs, interval by resampling the pairs (percentile bootstrap)."""
+    x, y = _paired(a, b)
+    result = mean_bootstrap(y - x, level, resamples=resamples, seed=seed)
+    return Estimate(
+        result.value, result.low, result.high, result.n, "paired bootstrap", result.level
+    )
+
+
+def newcombe(k1: int, n1: int, k2: int, n2: int, level: float = 0.95) -> Estimate:
+    """Interval of ``k1/n1 - k2/n2``, independent samples.
+
+    Source: Newcombe 1998, Statistics in Medicine 17:873, method 10 (square-and-add of Wilson).
+    """
+    first, second = wilson(k1, n1, level), wilson(k2, n2, level)
+    d = first.value - second.value
+    low = d - math.hypot(first.value - first.low, second.high - second.value)
+    high = d + math.hypot(first.high - first.value, second.value - second.low)
+    return Estimate(d, low, high, n1 + n2, "Newcombe", level)
+
+
+def newcombe_paired(a: Any, b: Any, level: float = 0.95) -> Estimate:
+    """Interval of the difference of success rates ``b - a`` over the same conditions.
+
+    Source: Newcombe 1998, Statistics in Medicine 17:2635, method 10 (square-and-add of Wilson
+    with a continuity-corrected phi).
+    """
+    x, y = _paired(a, b)
+    n = int(x.size)
+    if n == 0:
+        return Estimate(math.nan, math.nan, math.nan, 0, "Newcombe paired", level)
+    both = float(np.sum((x > 0) & (y > 0)))
+    only_b = float(np.sum((x <= 0) & (y > 0)))
+    only_a = float(np.sum((x > 0) & (y <= 0)))
+    neither = n - both - only_a - only_b
+    first = wilson(int(both + only_b), n, level)
+    second = wilson(int(both + only_a), n, level)
+    d = (only_b - only_a) / n
+    phi = _corrected_phi(both, only_b, only_a, neither, n)
+    dl1, du1 = first.value - first.low, first.high - first.value
+    dl2, du2 = second.value - second.low, second.high - second.value
+    low = d - math.sqrt(max(0.0, dl1**2 - 2 * phi * dl1 * du2 + du2**2))
+    high = d + math.sqrt(max(0.0, du1**2 - 2 * phi * du1 * dl2 + dl2**2))
+    return Estimate(d, max(-1.0, low), min(1.0, high), n, "Newcombe paired", level)
+
+
+def mcnemar_exact(a: Any, b: Any) -> float:
+    """Two-sided exact p value that paired success rates are equal (McNemar 1947, binomial form).
+
+    Only the conditions on which the two differ count; without any the p value is 1.
+    """
+    x, y = _paired(a, b)
+    only_a = int(np.sum((x > 0) & (y <= 0)))
+    only_b = int(np.sum((x <= 0) & (y > 0)))
+    if only_a + only_b == 0:
+        return 1.0
+    return float(stats.binomtest(only_a, only_a + only_b, 0.5).pvalue)
+
+
+def boschloo(k1: int, n1: int, k2: int, n2: int, alternative: str = "two-sided") -> float:
+    """P value that two independent success rates are equal (Boschloo 1970, Stat. Neerl. 24:1).
+
+    ``alternative="less"``: the first rate is smaller. Uniformly more powerful than Fisher's test.
+    """
+    _check_counts(k1, n1)
+    _check_counts(k2, n2)
+    if n1 == 0 or n2 == 0:
+        raise DataError(f"two proportions need trials in both groups, got n = {n1} and {n2}")
+    table = [[k1, k2], [n1 - k1, n2 - k2]]
+    return float(stats.boschloo_exact(table, alternative=alternative).pvalue)
+
+
+def pearson(a: Any, b: Any, level: float = 0.95) -> Estimate:
+    """Correlation with Fisher's z interval (Fisher 1921); undefined (nan) for a constant input."""
+    x, y = _paired(a, b)
+    return _fisher_z(x, y, "Pearson, Fisher z", level)
+
+
+def phi_coefficient(
+    a: Any, b: Any, level: float = 0.95, *, resamples: int = RESAMPLES, seed: int = BOOTSTRAP_SEED
+) -> Estimate:
+    """Correlation of two paired success vectors, interval by resampling pairs.
+
+    Resamples in which either vector is constant have no phi; they are left out. Undefined (nan)
+    when an input is constant, that is when one side always or never succeeds.
+    """
+    x, y = _paired(a, b)
+    x, y = (x > 0).astype(np.float64), (y > 0).astype(np.float64)
+    method = "phi, paired bootstrap"
+    value = _correlation(x, y)
+    if math.isnan(value):
+        return Estimate(math.nan, math.nan, math.nan, int(x.size), method, level)
+    rows = np.random.default_rng(seed).integers(0, x.size, (resamples, x.size))
+    xs, ys = x[rows], y[rows]
+    mx, my = xs.mean(axis=1), ys.mean(axis=1)
+    spread = np.sqrt(mx * (1 - mx) * my * (1 - my))
+    defined = spread > 0
+    draws = ((xs * ys).mean(axis=1) - mx * my)[defined] / spread[defined]
+    low, high = _percentiles(draws, level)
+    return Estimate(value, low, high, int(x.size), method, level)
+
+
+def percentiles(values: Any, at: Sequence[float] = (50.0, 90.0, 99.0)) -> dict[str, float]:
+    """Percentiles by name, for example ``{"p50": ..., "p90": ..., "p99": ...}``."""
+    x = _finite(values, "values")
+    if x.size == 0:
+        return {f"p{q:g}": math.nan for q in at}
+    return {f"p{q:g}": float(v) for q, v in zip(at, np.percentile(x, at), strict=True)}
+
+
+def _corrected_phi(both: float, only_b: float, only_a: float, neither: float, n: int) -> float:
+    margins = (both + only_b) * (only_a + neither) * (both + only_a) * (only_b + neither)
+    if margins == 0:
+        return 0.0
+    raw = both * neither - only_b * only_a
+    corrected = max(0.0, raw - n / 2) if raw > 0 else raw
+    return corrected / math.sqrt(margins)
+
+
+def _fisher_z(x: Array, y: Array, method: str, level: float) -> Estimate:
+    n = int(x.size)
+    value = _correlation(x, y)
+    if math.isnan(value):
+        return Estimate(math.nan, math.nan, math.nan, n, method, level)
+    if n <= 3:
+        return Estimate(value, -1.0, 1.0, n, method, level)
+    if abs(value) >= 1.0:
+        return Estimate(value, value, value, n, method, level)
+    half = _z(level) / math.sqrt(n - 3)
+    centre = math.atanh(value)
+    return Estimate(value, math.tanh(centre - half), math.tanh(centre + half), n, method, level)
+
+
+def _correlation(x: Array, y: Array) -> float:
+    if x.size < 2 or np.ptp(x) == 0 or np.ptp(y) == 0:
+        return math.nan
+    return float(np.clip(np.corrcoef(x, y)[0, 1], -1.0, 1.0))
+
+
+def _resampled(x: Array, resamples: int, seed: int) -> Array:
+    rows = np.random.default_rng(seed).integers(0, x.size, (resamples, x.size))
+    return x[rows]
+
+
+def _percentiles(draws: Array, level: float) -> tuple[float, float]:
+    tail = 100 * (1 - level) / 2
+    low, high = np.percentile(draws, [tail, 100 - tail])
+    return float(low), float(high)
+
+
+def _paired(a: Any, b: Any) -> tuple[Array, Array]:
+    x, y = _finite(a, "first"), _finite(b, "second")
+    if x.shape != y.shape:
+        raise DataError(
+            f"paired statistics need the same conditions on both sides, got {x.size} and {y.size}"
+        )
+    return x, y
+
+
+def _finite(values: Any, name: str) -> Array:
+    x = np.asarray(values, dtype=np.float64).reshape(-1)
+    bad = int(np.sum(~np.isfinite(x)))
+    if bad:
+        raise DataError(
+            f"{name}: {bad} of {x.size} values are not finite; drop or fix these trials"
+        )
+    return x
+
+
+def _check_counts(k: int, n: int) -> None:
+    if not 0 <= k <= n:
+        raise DataError(f"expected 0 <= successes <= trials, got {k} of {n}")
+
+
+def _ratio(k: int, n: int) -> float:
+    return k / n if n else math.nan
+
+
+def _z(level: float) -> float:
+    if not 0 < level < 1:
+        raise DataError(f"the level of an interval lies between 0 and 1, got {level}")
+    return float(stats.norm.ppf((1 + level) / 2))
