@@ -1,0 +1,276 @@
+"""Universal Robots arms through the vendor-independent ``ur_rtde`` library.
+
+What its client does when the controller hangs or dies was measured against an emulated controller:
+``servoJ`` keeps returning True, getters keep returning the last values, ``isConnected()`` needs
+2.5 s, a blocking call may never return. Hence: liveness is the age of the last changed controller
+time stamp, the controller's own watchdog is always armed, and every call into the control
+interface runs on a :class:`VendorThread` that can be abandoned.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardware.robot import RobotMode, RobotState
+from hardware.vendor_thread import VendorThread
+from robolearn.errors import (
+    ConfigError,
+    DataError,
+    MissingDependencyError,
+    RobotConnectionError,
+    RobotError,
+)
+
+Array = NDArray[np.float64]
+log = logging.getLogger(__name__)
+
+RTDE_PORT = 30004
+_RUNNING_ROBOT, _RUNNING_PROGRAM = 7, 2
+# RTDE guide, safety_mode: 1 normal, 2 reduced, 3 protective stop, 4 recovery, 5 safeguard stop,
+# 6 system emergency stop, 7 robot emergency stop, 8 violation, 9 fault.
+_SAFETY = {
+    1: RobotMode.RUNNING,
+    2: RobotMode.RUNNING,
+    3: RobotMode.PROTECTIVE_STOP,
+    5: RobotMode.PROTECTIVE_STOP,
+    6: RobotMode.EMERGENCY_STOP,
+    7: RobotMode.EMERGENCY_STOP,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class URConfig:
+    """A UR arm (CB3 or e-series)."""
+
+    address: str
+    """Host name or IP of the controller."""
+    rate_hz: float = 500.0
+    """Set-point rate [Hz]: 500 for e-series, 125 for CB3."""
+    watchdog_hz: float = 10.0
+    """The controller stops the program when commands come more slowly than this [Hz]."""
+    lookahead_s: float = 0.03
+    """servoJ smoothing [s], 0.03 to 0.2."""
+    gain: float = 500.0
+    """servoJ proportional gain, 100 to 2000."""
+    stop_deceleration: float = 8.0
+    """Joint deceleration of servoStop [rad/s^2]."""
+    connect_timeout_s: float = 10.0
+    """Bound for connecting and uploading the control program [s]."""
+
+    def __post_init__(self) -> None:
+        if not 0.03 <= self.lookahead_s <= 0.2:
+            raise ConfigError(f"lookahead_s must be in [0.03, 0.2], got {self.lookahead_s}")
+        if not 100 <= self.gain <= 2000:
+            raise ConfigError(f"gain must be in [100, 2000], got {self.gain}")
+        if not 2 <= self.watchdog_hz <= self.rate_hz:
+            raise ConfigError(f"watchdog_hz must be in [2, rate_hz], got {self.watchdog_hz}")
+
+    def build(self) -> URRobot:
+        """Make the robot (in the process that will own it)."""
+        return URRobot(self)
+
+
+class URRobot:
+    """Six joints, servoJ set-points, the controller's watchdog always armed."""
+
+    def __init__(self, config: URConfig) -> None:
+        self.config = config
+        self._receive: Any = None
+        self._control: Any = None
+        self._worker: VendorThread | None = None
+        self._device_t_s = -1.0
+        self._changed_ns = 0
+
+    @property
+    def joints(self) -> int:
+        """Six."""
+        return 6
+
+    @property
+    def rate_hz(self) -> float:
+        """Set-point rate [Hz]."""
+        return self.config.rate_hz
+
+    @property
+    def has_watchdog(self) -> bool:
+        """True: ``setWatchdog``."""
+        return True
+
+    def connect(self) -> None:
+        """Connect both interfaces, upload the program, arm the watchdog, wait for a live state."""
+        control_class, receive_class = _import_ur_rtde()
+        self._release()
+        c = self.config
+        _probe(c.address)
+        self._worker = worker = VendorThread(f"UR at {c.address}")
+        deadline = time.monotonic() + c.connect_timeout_s
+        try:
+            self._receive = worker.call(
+                lambda: receive_class(c.address, c.rate_hz), c.connect_timeout_s, "connecting"
+            )
+            self._require_ready_device(deadline)
+            self._control = worker.call(
+                lambda: control_class(c.address, c.rate_hz),
+                max(1.0, deadline - time.monotonic()),
+                "uploading the control program",
+            )
+        except RuntimeError as error:
+            if isinstance(error, RobotError):
+                raise
+            raise RobotConnectionError(
+                f"UR at {c.address}: {error}. Is the arm powered, brakes released, and in remote"
+                " control?"
+            ) from error
+        self._wait_running(deadline)
+        armed = worker.call(
+            lambda: self._control.setWatchdog(c.watchdog_hz), 1.0, "arming the watchdog"
+        )
+        if not armed:
+            raise RobotConnectionError(f"UR at {c.address}: the watchdog could not be armed")
+
+    def state(self) -> RobotState:
+        """Newest state; a torn read (the packet changed in between) is repeated."""
+        receive = self._receive
+        if receive is None:
+            raise RobotConnectionError(f"UR at {self.config.address}: not connected")
+        stamp, q, qd, mode = _read(receive)
+        for _ in range(2):
+            if float(receive.getTimestamp()) == stamp:
+                break
+            stamp, q, qd, mode = _read(receive)
+        if stamp != self._device_t_s:
+            self._device_t_s, self._changed_ns = stamp, time.monotonic_ns()
+        return RobotState(stamp, self._changed_ns, np.array(q), np.array(qd), mode)
+
+    def servo(self, q: Array) -> None:
+        """Post one servoJ set-point ``[6]`` [rad]."""
+        if q.shape != (6,) or not np.all(np.isfinite(q)):
+            raise DataError(f"UR: expected 6 finite angles, got {q}")
+        worker, control, c = self._connected()
+        angles, period = q.tolist(), 1.0 / c.rate_hz
+
+        def send() -> None:
+            if not control.servoJ(angles, 0.0, 0.0, period, c.lookahead_s, c.gain):
+                raise RobotError("servoJ returned False (no program runs on the controller)")
+
+        worker.post(send)
+
+    def keep_alive(self) -> None:
+        """Post a watchdog kick."""
+        worker, control, _ = self._connected()
+        worker.post(lambda: control.kickWatchdog() and None)
+
+    def stop(self) -> bool:
+        """servoStop; False when the controller did not answer within 0.5 s."""
+        if self._worker is None or self._control is None or self._worker.abandoned:
+            return False
+        control, deceleration = self._control, self.config.stop_deceleration
+        try:
+            return bool(
+                self._worker.call(lambda: control.servoStop(deceleration), 0.5, "servoStop")
+            )
+        except RuntimeError as error:  # includes RobotError; the device's watchdog takes over
+            log.warning("stop not confirmed: %s", error)
+            return False
+
+    def close(self) -> None:
+        """Stop, end the program, disconnect; what hangs is abandoned."""
+        if self._control is not None:
+            self.stop()
+        self._release()
+
+    def _connected(self) -> tuple[VendorThread, Any, URConfig]:
+        if self._worker is None or self._control is None:
+            raise RobotConnectionError(f"UR at {self.config.address}: not connected")
+        return self._worker, self._control, self.config
+
+    def _release(self) -> None:
+        worker, control, receive = self._worker, self._control, self._receive
+        self._worker = self._control = self._receive = None
+        if worker is None or worker.abandoned:
+            return
+
+        def disconnect() -> None:
+            if control is not None:
+                control.stopScript()
+                control.disconnect()
+            if receive is not None:
+                receive.disconnect()
+
+        try:
+            worker.call(disconnect, 3.0, "disconnecting")
+        except RuntimeError as error:
+            log.warning("disconnect: %s", error)
+        worker.close()
+
+    def _require_ready_device(self, deadline: float) -> None:
+        mode = RobotMode.FAULT
+        while time.monotonic() < deadline:
+            state = self.state()
+            if state.device_t_s > 0.0:
+                receive = self._receive
+                mode = _mode(receive.getRobotMode(), receive.getSafetyMode(), _RUNNING_PROGRAM)
+                break
+            time.sleep(0.005)
+        if mode is not RobotMode.RUNNING:
+            raise RobotConnectionError(
+                f"UR at {self.config.address} reports {mode.name}; expected powered on and normal."
+                " Clear it at the teach pendant, then connect again"
+            )
+
+    def _wait_running(self, deadline: float) -> None:
+        # reuploadScript and the constructor may return before the program runs; a command sent in
+        # the gap is lost.
+        while time.monotonic() < deadline:
+            if self._control.isProgramRunning() and self.state().mode is RobotMode.RUNNING:
+                return
+            time.sleep(0.01)
+        raise RobotConnectionError(
+            f"UR at {self.config.address}: the control program does not run within"
+            f" {self.config.connect_timeout_s:g} s"
+        )
+
+
+def _read(receive: Any) -> tuple[float, list[float], list[float], RobotMode]:
+    stamp = float(receive.getTimestamp())
+    mode = _mode(receive.getRobotMode(), receive.getSafetyMode(), receive.getRuntimeState())
+    return stamp, receive.getActualQ(), receive.getActualQd(), mode
+
+
+def _mode(robot: int, safety: int, runtime: int) -> RobotMode:
+    by_safety = _SAFETY.get(safety, RobotMode.FAULT)
+    if by_safety is not RobotMode.RUNNING:
+        return by_safety
+    if robot != _RUNNING_ROBOT or runtime != _RUNNING_PROGRAM:
+        return RobotMode.IDLE
+    return RobotMode.RUNNING
+
+
+def _probe(address: str) -> None:
+    try:
+        socket.create_connection((address, RTDE_PORT), timeout=2.0).close()
+    except OSError as error:
+        raise RobotConnectionError(
+            f"no UR controller answers at {address}:{RTDE_PORT} ({error.strerror or error});"
+            " check the address, the cable and that the controller is on (for the virtual lab:"
+            " 'robolearn lab' or deploy --start-lab)"
+        ) from error
+
+
+def _import_ur_rtde() -> tuple[Any, Any]:
+    try:
+        from rtde_control import RTDEControlInterface
+        from rtde_receive import RTDEReceiveInterface
+    except ImportError as error:
+        raise MissingDependencyError(
+            f"the UR driver needs the package ur_rtde ({error}); install it with"
+            " 'pip install ur_rtde' in this environment"
+        ) from error
+    return RTDEControlInterface, RTDEReceiveInterface
