@@ -25,6 +25,7 @@ from robolearn.types import (
 Normalization = Literal["minmax", "meanstd", "none"]
 
 
+@runtime_checkable
 class Env(Protocol):
     """Something that can be observed and commanded at a fixed rate: simulated or real."""
 
@@ -74,6 +75,7 @@ class Env(Protocol):
         ...
 
 
+@runtime_checkable
 class Agent(Protocol):
     """Decides the next command at every tick: a device, an expert, a replay, or a policy."""
 
@@ -95,6 +97,7 @@ class Agent(Protocol):
         ...
 
 
+@runtime_checkable
 class Inference(Protocol):
     """Runs a policy: in process, one batch over many envs, in a worker process, or remotely."""
 
@@ -140,6 +143,7 @@ class Policy(Protocol):
         ...
 
 
+@runtime_checkable
 class Subscriber(Protocol):
     """Told about every episode: recorder, video, progress, display."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -70,6 +70,7 @@ class Losses:
     metrics: Mapping[str, float]
 
 
+@runtime_checkable
 class FieldPolicy(Policy, Protocol):
     """A policy whose sampler integrates a vector field."""
 

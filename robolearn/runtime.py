@@ -71,6 +71,7 @@ class EpisodeRun:
         self._overruns: list[int] = []
         self._observation: Observation | None = None
         self._start_ns = env.now_ns()
+        self._period_ns = round(1e9 / env.spec.rate_hz)
         header = EpisodeHeader(
             task=task,
             agent=agent.name,
@@ -100,7 +101,8 @@ class EpisodeRun:
         command = self.agent.decide(observation, reply)
         self.env.apply(command)
         before_ns = self.env.now_ns()
-        overrun = before_ns - command.due_ns if not self._simulated else 0
+        # A command is due at the start of its tick; the loop is late when the tick is used up.
+        overrun = before_ns - command.due_ns - self._period_ns if not self._simulated else 0
         self.env.advance()
         drained: SampleBatch = self.env.drain()
         self.outcome = self.env.outcome()
