@@ -1,0 +1,151 @@
+import dataclasses
+
+import numpy as np
+import pytest
+
+from robolearn.chunking import ChunkAgent, hold_action, policy_input
+from robolearn.errors import ConfigError, InferenceError, SpecMismatchError
+from robolearn.inference import InProcessInference
+from robolearn.runtime import run_episode
+from robolearn.seeding import child_seed
+from robolearn.types import PolicyOutput
+from tests.mocks import (
+    ACTION,
+    CONDITION,
+    PERIOD_NS,
+    POLICY_SPEC,
+    SPACE,
+    SPEC,
+    TOOL,
+    Listener,
+    PointEnv,
+    WalkPolicy,
+    observation,
+)
+
+
+def drive(*, delay: int, lead: int, execute: int = 8, ticks: int = 40):
+    env, listener = PointEnv(), Listener()
+    agent = ChunkAgent(POLICY_SPEC, SPEC, name="walk", execute=execute, lead_ticks=lead)
+    policy = WalkPolicy()
+    run_episode(
+        env,
+        agent,
+        InProcessInference(policy, delay_ticks=delay),
+        [listener],
+        CONDITION,
+        max_steps=ticks,
+    )
+    return policy, listener.ticks
+
+
+def test_without_delay_every_tick_is_decided_by_the_policy():
+    policy, ticks = drive(delay=0, lead=0)
+    assert len(policy.batches) == 5
+    assert {t.command.source for t in ticks} == {"policy"}
+    x = [t.command.action[TOOL][0] for t in ticks]
+    assert np.allclose(np.diff(x), 0.001)
+
+
+@pytest.mark.parametrize(("delay", "lead"), [(1, 1), (3, 3), (3, 4), (7, 7)])
+def test_lead_hides_the_delay(delay, lead):
+    policy, ticks = drive(delay=delay, lead=lead)
+    sources = [t.command.source for t in ticks]
+    assert sources == ["hold"] * delay + ["policy"] * (40 - delay)
+    assert len(policy.batches) == pytest.approx(5, abs=1)
+
+
+def test_late_reply_is_bridged_by_the_rest_of_the_chunk_then_held():
+    _, ticks = drive(delay=10, lead=0, ticks=30)
+    sources = [t.command.source for t in ticks]
+    # The reply for tick 0 comes at tick 10 and is followed to its end (15); the next request goes
+    # out at tick 11 (8 actions are over) and is answered at tick 21.
+    assert sources == ["hold"] * 10 + ["policy"] * 6 + ["hold"] * 5 + ["policy"] * 6 + ["hold"] * 3
+    held = [t.command.action[TOOL][0] for t in ticks[15:21]]
+    assert len(set(held)) == 1
+
+
+def test_stale_actions_are_skipped_not_caught_up_with():
+    _, ticks = drive(delay=3, lead=3, ticks=12)
+    # The reply to the request of tick 0 starts at index 3 of its chunk.
+    assert ticks[3].command.action[TOOL][0] == pytest.approx(0.1 + 4 * 0.001)
+    assert ticks[4].command.action[TOOL][0] == pytest.approx(0.1 + 5 * 0.001)
+
+
+def test_plan_is_what_follows():
+    _, ticks = drive(delay=0, lead=0, ticks=3)
+    first, second = ticks[0].command, ticks[1].command
+    assert first.plan is not None
+    assert first.plan.shape == (15, 2)
+    assert np.array_equal(first.plan[0], second.action[TOOL])
+
+
+def test_seeds_are_children_of_the_episode_seed():
+    agent = ChunkAgent(POLICY_SPEC, SPEC, name="walk")
+    agent.reset(42)
+    first = agent.request(observation(0, tool__xy_table=np.zeros(2)))
+    assert first is not None
+    assert first.seed.tolist() == [child_seed(42, 0)]
+    assert agent.request(observation(PERIOD_NS, tool__xy_table=np.zeros(2))) is None
+
+
+def test_reset_forgets_everything():
+    agent = ChunkAgent(POLICY_SPEC, SPEC, name="walk")
+    start = observation(5 * PERIOD_NS, tool__xy_table=np.ones(2))
+    agent.reset(1)
+    before = agent.request(start)
+    agent.decide(start, WalkPolicy().sample(before))
+    agent.reset(1)
+    again = agent.request(start)
+    assert np.array_equal(before.observations[TOOL], again.observations[TOOL])
+    assert before.seed == again.seed
+    assert agent.decide(start, None).source == "hold"
+    assert agent.decide(start, None).seq == 1
+
+
+def test_history_pads_with_the_first_observation_and_shows_what_ticks_showed():
+    spec = dataclasses.replace(POLICY_SPEC, n_obs=3)
+    seen = [observation(i * PERIOD_NS, tool__xy_table=np.full(2, i)) for i in range(4)]
+    assert policy_input(seen[:1], spec, 0).observations[TOOL][0, :, 0].tolist() == [0, 0, 0]
+    assert policy_input(seen[:2], spec, 0).observations[TOOL][0, :, 0].tolist() == [0, 0, 1]
+    full = policy_input(seen, spec, 0)
+    assert full.observations[TOOL][0, :, 0].tolist() == [1, 2, 3]
+    assert full.t_ns.tolist() == [3 * PERIOD_NS]
+
+
+def test_an_older_reply_never_replaces_a_newer_plan():
+    agent = ChunkAgent(POLICY_SPEC, SPEC, name="walk")
+    now = observation(8 * PERIOD_NS, tool__xy_table=np.zeros(2))
+    new = PolicyOutput(np.full((1, 1, 16, 2), 0.3), np.zeros((1, 1)), np.array([8 * PERIOD_NS]))
+    old = PolicyOutput(np.full((1, 1, 16, 2), 0.2), np.zeros((1, 1)), np.array([0]))
+    assert agent.decide(now, new).action[TOOL][0] == 0.3
+    assert agent.decide(now, old).action[TOOL][0] == 0.3
+
+
+def test_non_finite_plan_is_refused():
+    agent = ChunkAgent(POLICY_SPEC, SPEC, name="walk")
+    bad = PolicyOutput(np.full((1, 1, 16, 2), np.nan), np.zeros((1, 1)), np.array([0]))
+    with pytest.raises(InferenceError, match="non-finite"):
+        agent.decide(observation(0, tool__xy_table=np.zeros(2)), bad)
+
+
+@pytest.mark.parametrize("execute_lead", [(0, 0), (16, 1), (8, 9), (8, -1)])
+def test_impossible_horizons_are_refused(execute_lead):
+    execute, lead = execute_lead
+    with pytest.raises(ConfigError, match="horizon"):
+        ChunkAgent(POLICY_SPEC, SPEC, name="walk", execute=execute, lead_ticks=lead)
+
+
+def test_another_task_space_is_refused_with_a_diff():
+    other = dataclasses.replace(SPEC, rate_hz=20.0)
+    with pytest.raises(SpecMismatchError, match=r"wanted 10, got 20"):
+        ChunkAgent(POLICY_SPEC, other, name="walk")
+
+
+def test_hold_is_zero_for_relative_actions_and_needs_an_observed_signal_otherwise():
+    relative = dataclasses.replace(SPACE, actions=(dataclasses.replace(ACTION, mode="relative"),))
+    here = observation(0, tool__xy_table=np.ones(2))
+    assert hold_action(relative, here)[TOOL].tolist() == [0, 0]
+    assert hold_action(SPACE, here)[TOOL].tolist() == [1, 1]
+    with pytest.raises(SpecMismatchError, match="cannot hold"):
+        hold_action(SPACE, observation(0, other__thing=np.ones(2)))
