@@ -1,0 +1,146 @@
+"""A suite: a named, hashed list of explicit conditions that every policy and world shares.
+
+A suite's file lists its conditions in full. ``select(n)`` takes the first ``n``; beyond the listed
+ones it goes on with the task's generator and the suite's seed, so that 500 conditions begin with
+the same 100. The hash covers the file's content, not the selection: trials of 25 and of 500
+conditions of one suite may be joined, trials of two suites never.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from eval.starts import CHECKS, GENERATORS, look_up
+from robolearn.config import config_hash, load_config, to_dict
+from robolearn.errors import ConfigError
+from robolearn.seeding import child_seed
+from robolearn.types import Condition
+
+
+@dataclass(frozen=True, slots=True)
+class ConditionConfig:
+    """One condition as written in the file: SI units, table frame."""
+
+    id: str
+    seed: int
+    poses: dict[str, tuple[float, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class SuiteConfig:
+    """The file's content."""
+
+    name: str
+    task: str
+    # Control ticks after which an episode is cut.
+    max_steps: int
+    # Continues the list beyond the conditions given here.
+    seed: int
+    # The world the task's data comes from; it is given all listed conditions.
+    source_world: str
+    # How many conditions the other worlds are given.
+    subset: int
+    # The rule by which the result is scored, in words, for people.
+    protocol: str
+    conditions: tuple[ConditionConfig, ...]
+
+    def __post_init__(self) -> None:
+        if self.max_steps < 1:
+            raise ConfigError(f"max_steps must be at least 1, got {self.max_steps}")
+        if not 0 < self.subset <= len(self.conditions):
+            raise ConfigError(f"subset must be 1..{len(self.conditions)}, got {self.subset}")
+        ids = [c.id for c in self.conditions]
+        double = sorted({i for i in ids if ids.count(i) > 1})
+        if double:
+            raise ConfigError(f"conditions need ids of their own; given twice: {double}")
+
+
+@dataclass(frozen=True, slots=True)
+class Suite:
+    """A checked suite. ``label`` names it with its hash, as trials record it."""
+
+    config: SuiteConfig
+    hash: str
+
+    @property
+    def label(self) -> str:
+        """``name@hash``."""
+        return f"{self.config.name}@{self.hash}"
+
+    def count_for(self, world: str) -> int:
+        """How many conditions a world is given by default."""
+        own = world == self.config.source_world
+        return len(self.config.conditions) if own else self.config.subset
+
+    def select(self, n: int) -> tuple[Condition, ...]:
+        """The first ``n`` conditions, drawn on beyond the listed ones."""
+        if n < 1:
+            raise ConfigError(f"the number of conditions must be at least 1, got {n}")
+        listed = [Condition(c.id, c.seed, dict(c.poses)) for c in self.config.conditions[:n]]
+        if n > len(listed):
+            draw = look_up(GENERATORS, self.config.task, "generator of starts")
+            listed += [draw(self.config.seed, i) for i in range(len(listed), n)]
+        return tuple(listed)
+
+
+def load_suite(path: Path) -> Suite:
+    """Read and check a suite; every condition must be feasible."""
+    return make_suite(load_config(SuiteConfig, path), str(path))
+
+
+def make_suite(config: SuiteConfig, where: str = "suite") -> Suite:
+    """Check every condition and compute the hash."""
+    check = look_up(CHECKS, config.task, "feasibility check")
+    for condition in config.conditions:
+        problem = check(condition.poses)
+        if problem:
+            raise ConfigError(f"{where}: condition '{condition.id}' is not feasible: {problem}")
+    return Suite(config, config_hash(to_dict(config)))
+
+
+def repeated(conditions: tuple[Condition, ...]) -> tuple[Condition, ...]:
+    """The same starts with another seed: what a world's agreement with itself is measured on."""
+    return tuple(
+        dataclasses.replace(c, seed=child_seed(c.seed, "repeat") % 2**31) for c in conditions
+    )
+
+
+def draw_suite(
+    name: str,
+    task: str,
+    *,
+    seed: int,
+    n: int,
+    subset: int,
+    max_steps: int,
+    source_world: str,
+    protocol: str,
+) -> SuiteConfig:
+    """A new suite of ``n`` conditions from the task's reset distribution."""
+    draw = look_up(GENERATORS, task, "generator of starts")
+    drawn = [draw(seed, i) for i in range(n)]
+    return SuiteConfig(
+        name=name,
+        task=task,
+        max_steps=max_steps,
+        seed=seed,
+        source_world=source_world,
+        subset=subset,
+        protocol=protocol,
+        conditions=tuple(ConditionConfig(c.id, c.seed, dict(c.poses)) for c in drawn),
+    )
+
+
+def suite_yaml(config: SuiteConfig) -> str:
+    """The file's text, one condition per line."""
+    import yaml
+
+    head: dict[str, Any] = {k: v for k, v in to_dict(config).items() if k != "conditions"}
+    lines = [yaml.safe_dump(head, sort_keys=False, width=98).rstrip(), "conditions:"]
+    for c in config.conditions:
+        poses = ", ".join(f"{k}: [{', '.join(map(repr, v))}]" for k, v in c.poses.items())
+        lines.append(f"  - {{id: {c.id}, seed: {c.seed}, poses: {{{poses}}}}}")
+    return "\n".join(lines) + "\n"
