@@ -1,1 +1,52 @@
-"""See docs/architecture.md."""
+"""Tasks: what counts as progress and success, and where episodes start."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from robolearn.errors import ConfigError, SceneError, did_you_mean
+from robolearn.types import Condition, Outcome, Signals
+
+TASKS: dict[str, str] = {"pusht": "sim.tasks.pusht:PushT"}
+
+
+class Task(Protocol):
+    """Judges states; holds the sticky part of an episode's outcome."""
+
+    @property
+    def name(self) -> str:
+        """The task's name in scenes, episodes and trials."""
+        ...
+
+    def reset(self) -> None:
+        """Forget the last episode."""
+        ...
+
+    def judge(self, values: Signals) -> Outcome:
+        """The outcome now, from the newest values of the signals."""
+        ...
+
+    def sample_condition(self, seed: int) -> Condition:
+        """A start drawn from the task's reset distribution; a pure function of ``seed``."""
+        ...
+
+
+def require_task(name: str, where: str) -> str:
+    """Return ``module:Class`` of a task; the error lists what exists."""
+    if name not in TASKS:
+        raise SceneError(
+            f"{where}: task.name '{name}' is unknown.{did_you_mean(name, TASKS)}"
+            f" Known: {sorted(TASKS)}"
+        )
+    return TASKS[name]
+
+
+def build_task(name: str, params: Mapping[str, Any], where: str = "scene.yaml") -> Task:
+    """Build a task with its parameters."""
+    module, _, kind = require_task(name, where).partition(":")
+    try:
+        return getattr(importlib.import_module(module), kind)(**params)
+    except (TypeError, ConfigError) as error:
+        raise SceneError(f"{where}: task.params: {error}") from error

@@ -1,0 +1,297 @@
+"""A scene package as an env (contract ``robolearn.contracts.Env``), in MuJoCo.
+
+tick k                                     tick k + 1
+observe  apply  advance: | substep | substep | ...      drain (samples from tick k on)
+samples: ^ t_k           ^ t_k + 1/rate ...             the sample at t_k+1 comes next time
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import mujoco
+import numpy as np
+from numpy.typing import NDArray
+
+from robolearn.errors import DataError
+from robolearn.spec import ActionSpec, EmbodimentSpec, SignalSpec
+from robolearn.types import (
+    Capabilities,
+    Command,
+    Condition,
+    Observation,
+    Outcome,
+    ResetReport,
+    Sample,
+    SampleBatch,
+    SampleBlock,
+)
+from sim.control import build_controller
+from sim.rendering import TopView
+from sim.scene import Scene, SceneConfig
+from sim.signals import placer, reader, signal_size
+from sim.tasks import build_task
+
+# Commands may miss the range by rounding only.
+ACTION_TOLERANCE = 1e-9
+
+
+def embodiment(config: SceneConfig) -> EmbodimentSpec:
+    """What a scene offers to policies."""
+    return EmbodimentSpec(
+        name=config.name,
+        signals=tuple(
+            SignalSpec(
+                name=s.name,
+                shape=(signal_size(s),),
+                unit=s.unit,
+                rate_hz=s.rate_hz,
+                components=s.components,
+                angular=s.angular,
+                frame=s.frame,
+            )
+            for s in config.signals
+        ),
+        actions=tuple(
+            ActionSpec(
+                name=a.name,
+                shape=(len(a.low),),
+                unit=a.unit,
+                rate_hz=config.rate_hz,
+                mode=a.mode,
+                frame=a.frame,
+                low=a.low,
+                high=a.high,
+            )
+            for a in config.actions
+        ),
+        rate_hz=config.rate_hz,
+    )
+
+
+def check_action(command: Command, spec: EmbodimentSpec) -> None:
+    """Raise :class:`DataError` unless the command has every action: finite, in shape, in range."""
+    for action in spec.actions:
+        if action.name not in command.action:
+            raise DataError(
+                f"{spec.name}: the command lacks '{action.name}'; it has {sorted(command.action)}"
+            )
+        value = np.asarray(command.action[action.name], dtype=np.float64)
+        if value.shape != action.shape:
+            raise DataError(
+                f"{action.name}: expected shape {action.shape}, got {value.shape} ({value!r})"
+            )
+        low, high = np.array(action.low), np.array(action.high)
+        inside = (value >= low - ACTION_TOLERANCE) & (value <= high + ACTION_TOLERANCE)
+        if not inside.all():
+            raise DataError(
+                f"{action.name}: {value.tolist()} is not within {list(action.low)} to"
+                f" {list(action.high)} [{action.unit}]; clip it to the action's range"
+            )
+
+
+class SceneEnv:
+    """Deterministic: the same condition and commands give the same bits.
+
+    ``render`` asks for nothing now; pictures are drawn by :meth:`render` on demand.
+    """
+
+    def __init__(self, scene: Scene, render: bool = False) -> None:
+        config = scene.config
+        self.scene, self.model = scene, scene.compile()
+        self.data = mujoco.MjData(self.model)
+        self.scene_hash = scene.content_hash
+        self.engine = f"mujoco {mujoco.__version__}"
+        self._spec = embodiment(config)
+        self._task = build_task(config.task.name, config.task.params)
+        self._controller = build_controller(config, self.model)
+        self._readers = {s.name: reader(self.model, config, s) for s in config.signals}
+        self._placers = {
+            s.name: placer(self.model, config, s)
+            for s in config.signals
+            if s.kind == "body_pose_xy" and s.name in config.reset.settable
+        }
+        step = config.physics.timestep_s
+        self._periods = {s.name: round(1 / (s.rate_hz * step)) for s in config.signals}
+        self._chunk = int(
+            np.gcd.reduce([config.substeps, self._controller.every, *self._periods.values()])
+        )
+        self._step_ns = round(step * 1e9)
+        self._tick_ns = round(1e9 / config.rate_hz)
+        self._top = TopView(self.model)
+        self._now_ns = 0
+        self._diverged = False
+        self._newest: dict[str, Sample] = {}
+        self._buffer: dict[str, list[Sample]] = {}
+        self._outcome: Outcome | None = None
+        if render:
+            self._top.open()
+
+    @property
+    def spec(self) -> EmbodimentSpec:
+        """Signals, action semantics, control rate."""
+        return self._spec
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """A simulator: everything."""
+        return Capabilities(settable_poses=True, true_state=True, faster_than_real_time=True)
+
+    @property
+    def task(self) -> str:
+        """Name of the scene's task."""
+        return self._task.name
+
+    def sample_condition(self, seed: int) -> Condition:
+        """A start from the scene's reset distribution."""
+        return self._task.sample_condition(seed)
+
+    def reset(self, condition: Condition, rng: np.random.Generator) -> ResetReport:
+        """Place what the condition names; the rest stays where ``scene.xml`` puts it.
+
+        Raises :class:`DataError` for a pose that is not settable here.
+        """
+        del rng  # The condition says everything; the engine has no randomness.
+        poses = _check_poses(condition, self.scene.config, self._spec)
+        mujoco.mj_resetData(self.model, self.data)
+        for name, place in self._placers.items():
+            if name in poses:
+                place(self.model, self.data, poses[name])
+        self._controller.reset(
+            self.model, self.data, {n: tuple(map(float, p)) for n, p in poses.items()}
+        )
+        self._controller.sent()
+        mujoco.mj_forward(self.model, self.data)
+        self._task.reset()
+        self._now_ns, self._diverged, self._outcome = 0, False, None
+        self._newest, self._buffer = {}, {name: [] for name in self._readers}
+        self._sample(list(self._readers), 0)
+        achieved = {name: self._newest[name].value for name in poses}
+        return ResetReport(requested=condition, achieved=achieved)
+
+    def now_ns(self) -> int:
+        """Simulated time since the reset."""
+        return self._now_ns
+
+    def observe(self) -> Observation:
+        """Newest sample of every signal."""
+        self._require_reset()
+        return Observation(t_ns=self._now_ns, samples=dict(self._newest))
+
+    def apply(self, command: Command) -> None:
+        """Hand a command to the scene's controller."""
+        self._require_reset()
+        check_action(command, self._spec)
+        self._controller.set_target(command, self._now_ns)
+
+    def advance(self) -> None:
+        """Step the physics to the next tick."""
+        self._require_reset()
+        substeps, chunk = self.scene.config.substeps, self._chunk
+        for done in range(0, substeps, chunk):
+            if done % self._controller.every == 0:
+                self._controller.substep(self.model, self.data)
+            mujoco.mj_step(self.model, self.data, nstep=chunk)
+            after = done + chunk
+            due = [n for n, period in self._periods.items() if after % period == 0]
+            t_ns = self._now_ns + after * self._step_ns
+            if due and not self._check_divergence():
+                self._sample(due, self._now_ns + self._tick_ns if after == substeps else t_ns)
+            elif due:
+                self._hold(due, t_ns)
+        self._now_ns += self._tick_ns
+        self._outcome = None
+
+    def drain(self) -> SampleBatch:
+        """Samples from the last tick on; the sample of the current tick comes next time."""
+        blocks: dict[str, SampleBlock] = {}
+        for name, rows in self._buffer.items():
+            keep = [rows.pop()] if rows and rows[-1].t_ns >= self._now_ns else []
+            blocks[name] = _block(rows, self._spec.signal(name))
+            self._buffer[name] = keep
+        return SampleBatch(signals=blocks, sent=self._controller.sent())
+
+    def outcome(self) -> Outcome:
+        """The task's verdict, or ``physics_diverged``."""
+        self._require_reset()
+        if self._outcome is None:
+            judged = self._task.judge({n: s.value for n, s in self._newest.items()})
+            self._outcome = _diverged(judged) if self._diverged else judged
+        return self._outcome
+
+    def render(self, width: int, height: int) -> NDArray[np.uint8]:
+        """Picture from above ``[height, width, 3]``; :class:`RenderError` without EGL."""
+        self._require_reset()
+        mujoco.mj_kinematics(self.model, self.data)
+        return self._top.draw(self.data, width, height)
+
+    def close(self) -> None:
+        """Release the renderer; safe to call twice."""
+        self._top.close()
+
+    def _require_reset(self) -> None:
+        if not self._newest:
+            raise DataError(f"{self._spec.name}: call reset() before the first tick")
+
+    def _sample(self, names: list[str], t_ns: int) -> None:
+        mujoco.mj_kinematics(self.model, self.data)
+        for name in names:
+            value = np.array(self._readers[name](self.data), dtype=np.float64)
+            value.setflags(write=False)
+            self._newest[name] = Sample(t_ns, value)
+            self._buffer[name].append(self._newest[name])
+
+    def _hold(self, names: list[str], t_ns: int) -> None:
+        # After divergence the last finite values are repeated, so that no policy sees NaN.
+        for name in names:
+            self._newest[name] = Sample(t_ns, self._newest[name].value)
+            self._buffer[name].append(self._newest[name])
+
+    def _check_divergence(self) -> bool:
+        data = self.data
+        speed = float(np.abs(data.qvel).max(initial=0.0))
+        sane = np.isfinite(data.qpos).all() and speed < self.scene.config.physics.max_speed
+        self._diverged = self._diverged or not sane
+        return self._diverged
+
+
+def _check_poses(
+    condition: Condition, config: SceneConfig, spec: EmbodimentSpec
+) -> Mapping[str, NDArray[np.float64]]:
+    poses: dict[str, NDArray[np.float64]] = {}
+    for name, value in condition.poses.items():
+        if name not in config.reset.settable:
+            raise DataError(
+                f"condition '{condition.id}': '{name}' cannot be set in {config.name};"
+                f" settable: {list(config.reset.settable)}"
+            )
+        pose = np.array(value, dtype=np.float64)
+        if pose.shape != spec.signal(name).shape or not np.isfinite(pose).all():
+            raise DataError(
+                f"condition '{condition.id}': {name} needs {spec.signal(name).shape} finite values,"
+                f" got {value}"
+            )
+        poses[name] = pose
+    return poses
+
+
+def _block(rows: list[Sample], signal: SignalSpec) -> SampleBlock:
+    return SampleBlock(
+        t_ns=np.array([s.t_ns for s in rows], dtype=np.int64),
+        value=np.array([s.value for s in rows], dtype=np.float64).reshape(-1, *signal.shape),
+        valid=np.ones(len(rows), dtype=np.bool_),
+    )
+
+
+def _diverged(judged: Outcome) -> Outcome:
+    metrics: dict[str, Any] = dict(judged.metrics)
+    return Outcome(
+        success=judged.success,
+        progress=judged.progress,
+        reward=0.0,
+        terminal=False,
+        truncated=True,
+        reason="physics_diverged",
+        metrics=metrics,
+    )
