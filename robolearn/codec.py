@@ -25,7 +25,7 @@ from robolearn.types import PolicyInput, PolicyOutput
 
 MAGIC = b"RLM1"
 _HEAD = struct.Struct("<4sI")
-_KINDS = "biuf"
+DTYPES = ("|b1", "|i1", "|u1") + tuple(f"<{k}" for k in ("i2 i4 i8 u2 u4 u8 f2 f4 f8".split()))
 _ALIGN = 8
 
 
@@ -43,8 +43,10 @@ def encode(message: Message) -> bytes:
     """Serialise; raises :class:`DataError` for values that JSON or the format cannot carry."""
     arrays = {name: np.asarray(value) for name, value in message.arrays.items()}
     for name, value in arrays.items():
-        if value.dtype.kind not in _KINDS:
-            raise DataError(f"array '{name}': dtype {value.dtype} cannot be sent; use numbers")
+        if value.dtype.newbyteorder("<").str not in DTYPES:
+            raise DataError(
+                f"array '{name}': dtype {value.dtype} cannot be sent; use one of {DTYPES}"
+            )
     listing = [[n, a.dtype.newbyteorder("<").str, list(a.shape)] for n, a in arrays.items()]
     try:
         text = json.dumps({"meta": dict(message.meta), "arrays": listing}, allow_nan=False)
@@ -92,13 +94,10 @@ def decode(data: bytes) -> Message:
 
 def _entry(item: Any) -> tuple[str, np.dtype[Any], tuple[int, ...]]:
     name, dtype_name, shape = item
-    dtype = np.dtype(str(dtype_name))
     sizes = tuple(int(n) for n in cast("list[int]", shape))
-    if dtype.kind not in _KINDS or not isinstance(name, str):
-        raise ValueError(f"array {name!r} of dtype {dtype_name!r}")
-    if any(n < 0 for n in sizes):
-        raise ValueError(f"array {name!r} of shape {shape!r}")
-    return name, dtype, sizes
+    if dtype_name not in DTYPES or not isinstance(name, str) or any(n < 0 for n in sizes):
+        raise ValueError(f"array {name!r} of dtype {dtype_name!r} and shape {shape!r}")
+    return name, np.dtype(dtype_name), sizes
 
 
 def encode_request(request: PolicyInput, meta: Mapping[str, Any] | None = None) -> bytes:
