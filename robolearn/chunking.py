@@ -17,11 +17,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from robolearn.actions import clip_action, hold_action
 from robolearn.contracts import PolicySpec
-from robolearn.errors import ConfigError, InferenceError, SpecMismatchError
+from robolearn.errors import ConfigError, InferenceError
 from robolearn.history import history_at
 from robolearn.seeding import child_seed
-from robolearn.spec import EmbodimentSpec, TaskSpace, require_compatible
+from robolearn.spec import EmbodimentSpec, require_compatible
 from robolearn.types import Command, Observation, PolicyInput, PolicyOutput, Signals
 
 
@@ -30,7 +31,8 @@ class ChunkAgent:
 
     ``execute`` ticks pass between two requests; a request is sent ``lead_ticks`` before the plan
     runs out, so that inference may take that long without a gap. Without a plan the last action is
-    held (at the start: the current position), with source ``hold``.
+    held (at the start: the current position), with source ``hold``. Actions are clipped to the
+    embodiment's range.
     """
 
     def __init__(
@@ -50,6 +52,9 @@ class ChunkAgent:
                 f" 1..{spec.horizon}, the policy's horizon; lower one of them"
             )
         self._spec, self._name, self._lead = spec, name, lead_ticks
+        # The ranges are those of the robot at hand, not of the one the data came from.
+        wanted = [a.name for a in spec.task_space.actions]
+        self._actions = embodiment.task_space([], wanted).actions
         self._period_ns = round(1e9 / spec.task_space.rate_hz)
         self._history: deque[Observation] = deque(maxlen=spec.n_obs)
         self.reset(0)
@@ -88,10 +93,10 @@ class ChunkAgent:
         index = self._index(observation.t_ns)
         plan: NDArray[np.float64] | None = None
         if self._plan is not None and 0 <= index < len(self._plan):
-            action: Signals = self._spec.task_space.split(self._plan[index])
+            action = clip_action(self._actions, self._spec.task_space.split(self._plan[index]))
             plan, source = self._plan[index + 1 :], "policy"
         else:
-            action, source = self._last or hold_action(self._spec.task_space, observation), "hold"
+            action, source = self._last or hold_action(self._actions, observation), "hold"
         self._last = action
         self._seq += 1
         return Command(
@@ -137,19 +142,3 @@ def policy_input(history: list[Observation], spec: PolicySpec, seed: int) -> Pol
         t_ns=ticks[-1:],
         seed=np.array([seed], dtype=np.int64),
     )
-
-
-def hold_action(space: TaskSpace, observation: Observation) -> Signals:
-    """The action that keeps things where they are: the current value, or zero if relative."""
-    out: dict[str, NDArray[Any]] = {}
-    for action in space.actions:
-        if action.mode == "relative":
-            out[action.name] = np.zeros(action.shape)
-        elif action.name in observation.samples:
-            out[action.name] = np.array(observation.value(action.name), dtype=np.float64)
-        else:
-            raise SpecMismatchError(
-                f"cannot hold '{action.name}': it is commanded but not observed."
-                f" Observed: {sorted(observation.samples)}"
-            )
-    return out

@@ -25,7 +25,7 @@ from robolearn.types import PolicyInput, PolicyOutput
 
 MAGIC = b"RLM1"
 _HEAD = struct.Struct("<4sI")
-DTYPES = ("|b1", "|i1", "|u1") + tuple(f"<{k}" for k in ("i2 i4 i8 u2 u4 u8 f2 f4 f8".split()))
+DTYPES = tuple("|b1 |i1 |u1 <i2 <i4 <i8 <u2 <u4 <u8 <f2 <f4 <f8".split())  # noqa: SIM905
 _ALIGN = 8
 
 

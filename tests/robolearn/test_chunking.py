@@ -3,18 +3,19 @@ import dataclasses
 import numpy as np
 import pytest
 
-from robolearn.chunking import ChunkAgent, hold_action, policy_input
+from robolearn.actions import clip_action, hold_action
+from robolearn.chunking import ChunkAgent, policy_input
 from robolearn.errors import ConfigError, InferenceError, SpecMismatchError
 from robolearn.inference import InProcessInference
 from robolearn.runtime import run_episode
 from robolearn.seeding import child_seed
 from robolearn.types import PolicyOutput
+from tests.contracts import AgentContract
 from tests.mocks import (
     ACTION,
     CONDITION,
     PERIOD_NS,
     POLICY_SPEC,
-    SPACE,
     SPEC,
     TOOL,
     Listener,
@@ -143,9 +144,28 @@ def test_another_task_space_is_refused_with_a_diff():
 
 
 def test_hold_is_zero_for_relative_actions_and_needs_an_observed_signal_otherwise():
-    relative = dataclasses.replace(SPACE, actions=(dataclasses.replace(ACTION, mode="relative"),))
-    here = observation(0, tool__xy_table=np.ones(2))
-    assert hold_action(relative, here)[TOOL].tolist() == [0, 0]
-    assert hold_action(SPACE, here)[TOOL].tolist() == [1, 1]
+    relative = dataclasses.replace(ACTION, mode="relative")
+    here = observation(0, tool__xy_table=np.array([0.1, 0.2]))
+    assert hold_action([relative], here)[TOOL].tolist() == [0, 0]
+    assert hold_action([ACTION], here)[TOOL].tolist() == [0.1, 0.2]
     with pytest.raises(SpecMismatchError, match="cannot hold"):
-        hold_action(SPACE, observation(0, other__thing=np.ones(2)))
+        hold_action([ACTION], observation(0, other__thing=np.ones(2)))
+
+
+def test_actions_stay_in_the_range_of_the_robot_at_hand():
+    assert clip_action([ACTION], {TOOL: np.array([-1.0, 0.3])})[TOOL].tolist() == [0, 0.3]
+    free = dataclasses.replace(ACTION, low=(), high=())
+    assert clip_action([free], {TOOL: np.array([-1.0, 0.3])})[TOOL].tolist() == [-1, 0.3]
+    small = dataclasses.replace(ACTION, high=(0.1, 0.15))
+    agent = ChunkAgent(POLICY_SPEC, dataclasses.replace(SPEC, actions=(small,)), name="walk")
+    far = PolicyOutput(np.full((1, 1, 16, 2), 9.0), np.zeros((1, 1)), np.array([0]))
+    command = agent.decide(observation(0, tool__xy_table=np.zeros(2)), far)
+    assert command.action[TOOL].tolist() == [0.1, 0.15]
+
+
+class TestChunkAgent(AgentContract):
+    def make(self):
+        return ChunkAgent(POLICY_SPEC, SPEC, name="walk", lead_ticks=2)
+
+    def inference(self):
+        return InProcessInference(WalkPolicy(), delay_ticks=2)

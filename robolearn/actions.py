@@ -1,0 +1,41 @@
+"""Small operations on action signals that every agent needs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robolearn.errors import SpecMismatchError
+from robolearn.spec import ActionSpec
+from robolearn.types import Observation, Signals
+
+
+def hold_action(actions: Sequence[ActionSpec], observation: Observation) -> Signals:
+    """The action that keeps things where they are: the current value, or zero if relative."""
+    out: dict[str, NDArray[Any]] = {}
+    for action in actions:
+        if action.mode == "relative":
+            out[action.name] = np.zeros(action.shape)
+        elif action.name in observation.samples:
+            out[action.name] = np.array(observation.value(action.name), dtype=np.float64)
+        else:
+            raise SpecMismatchError(
+                f"cannot hold '{action.name}': it is commanded but not observed."
+                f" Observed: {sorted(observation.samples)}"
+            )
+    return clip_action(actions, out)
+
+
+def clip_action(actions: Sequence[ActionSpec], values: Signals) -> Signals:
+    """``values[name]`` within the range that each action accepts (envs refuse others)."""
+    out: dict[str, NDArray[Any]] = {}
+    for action in actions:
+        value = np.asarray(values[action.name], dtype=np.float64)
+        if action.low and action.high:
+            low = np.reshape(action.low, action.shape)
+            value = np.clip(value, low, np.reshape(action.high, action.shape))
+        out[action.name] = value
+    return out
