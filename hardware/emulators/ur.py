@@ -1,0 +1,438 @@
+"""A Universal Robots controller on the wire: RTDE 30004, dashboard 29999, scripts 30003.
+
+Enough for the unmodified ``ur_rtde``: connect, read, servoJ, speedJ, moveJ, stops, watchdog,
+protective stop, reconnect. What the arm does comes from :class:`~hardware.emulators.ur_motion.
+JointMotion` and the :class:`~hardware.plant.Plant`; what arrived is kept in a
+:class:`~hardware.emulators.ur_log.ControllerLog`, the emulator's side of every safety test.
+
+Behaviour follows the vendor's RTDE and dashboard guides and the script that the client uploads.
+A command that is not emulated stops the program, as a run-time error in a script would.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import socket
+import struct
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from hardware.emulators import rtde
+from hardware.emulators.loop import Connection, EmulatorLoop
+from hardware.emulators.ur_log import ControllerLog
+from hardware.emulators.ur_motion import JointMotion, MotionLimits
+from hardware.emulators.ur_state import RobotStatus, pack_state, state_values
+from hardware.plant import Array, Plant
+from robolearn.errors import DataError
+
+log = logging.getLogger(__name__)
+
+RTDE_PORT, DASHBOARD_PORT, SCRIPT_PORT = 30004, 29999, 30003
+REGISTERS = 128
+SCRIPT_LIMIT = 1 << 20
+LINE_LIMIT = 4096
+# Commands of the uploaded script that take new values every tick (hardware reference, section 1).
+REALTIME = frozenset({6, 9, 10, 11, 24, 25, 26, 27, 38, 58, 66, 67, 68, 69, 70, 71})
+MOVE_J, SPEED_J, SERVO_J = 1, 9, 11
+SPEED_STOP, SERVO_STOP, STOP_L, STOP_J = 15, 16, 33, 34
+PROTECTIVE_STOP, SET_WATCHDOG, STOP_SCRIPT = 31, 35, 255
+_PROGRAM_END = re.compile(rb"^end\s*$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class UrEmulatorConfig:
+    """How the emulated controller answers.
+
+    ``unlock_delay_s``: a protective stop cannot be unlocked earlier (5 s on the real controller).
+    ``remote_control``: what ``is in remote control`` answers.
+    """
+
+    version: tuple[int, int, int, int] = (5, 15, 0, 0)
+    serial_number: str = "20235500001"
+    rate_hz: float = 500.0
+    remote_control: bool = True
+    unlock_delay_s: float = 5.0
+    max_clients: int = 8
+    limits: MotionLimits = field(default_factory=MotionLimits)
+
+
+@dataclass(slots=True)
+class _RtdeClient:
+    connection: Connection
+    inputs: list[rtde.Recipe] = field(default_factory=list[rtde.Recipe])
+    outputs: rtde.Recipe | None = None
+    output_id: int = 0
+    every: int = 1
+    streaming: bool = False
+    recipes: int = 0
+
+
+class UrEmulator:
+    """Controller and servers of one arm on one address (the ports are fixed by the client).
+
+    Use :meth:`serve` once, then :meth:`control` before and :meth:`publish` after every step of the
+    plant.
+    """
+
+    def __init__(self, plant: Plant, config: UrEmulatorConfig) -> None:
+        self.config = config
+        self.status = RobotStatus()
+        self.motion = JointMotion(plant.joint_positions(), config.limits)
+        self.log = ControllerLog(plant.joint_positions().size)
+        self.int_in = np.zeros(REGISTERS, dtype=np.int64)
+        self.double_in = np.zeros(REGISTERS)
+        self.delay_ns = 0
+        self._plant = plant
+        self._dt_s = 1.0 / config.rate_hz
+        self._ticks = 0
+        self._clients: list[_RtdeClient] = []
+        self._others: list[Connection] = []
+        self._delayed: deque[tuple[int, Connection, bytes]] = deque()
+        self._watchdog_s = 0.0
+        self._last_input_ns = 0
+        self._last_setpoint_tick = 0
+        self._new_input = False
+        self._executing = 0
+        self._stopped_ns = 0
+        self._rest_ticks = 0
+
+    # -- servers ---------------------------------------------------------------------------------
+
+    def serve(self, loop: EmulatorLoop, address: str) -> None:
+        """Listen on the three ports; raises RobotConnectionError when one is taken."""
+        self._loop = loop
+        loop.listen(address, RTDE_PORT, self._accept_rtde, "RTDE")
+        loop.listen(address, DASHBOARD_PORT, self._accept_dashboard, "dashboard server")
+        loop.listen(address, SCRIPT_PORT, self._accept_script, "script server")
+
+    def drop_links(self) -> int:
+        """Fault: close every connection; returns how many."""
+        connections = [c.connection for c in self._clients] + self._others
+        for connection in connections:
+            connection.close()
+        self._sweep()
+        return len(connections)
+
+    def send_garbage(self, data: bytes) -> None:
+        """Fault: raw bytes into every RTDE stream."""
+        for client in self._clients:
+            client.connection.send(data)
+
+    def _sweep(self) -> None:
+        self._clients = [c for c in self._clients if c.connection.open]
+        self._others = [c for c in self._others if c.open]
+
+    def _admit(
+        self, sock: socket.socket, on_bytes: Callable[[Connection, bytes], None]
+    ) -> Connection | None:
+        self._sweep()
+        if len(self._clients) + len(self._others) >= 3 * self.config.max_clients:
+            log.warning("refused a client: %d are connected", len(self._clients))
+            sock.close()
+            return None
+        return Connection(self._loop, sock, on_bytes)
+
+    def _accept_rtde(self, sock: socket.socket) -> None:
+        def on_bytes(connection: Connection, data: bytes) -> None:
+            connection.inbox += data
+            try:
+                while connection.open:
+                    item = rtde.take_frame(connection.inbox)
+                    if item is None:
+                        return
+                    self._rtde_message(client, *item)
+            except (DataError, struct.error, UnicodeError) as error:
+                # The controller drops a client that does not speak the protocol.
+                self.log.event("bad_client", str(error))
+                connection.close()
+
+        connection = self._admit(sock, on_bytes)
+        if connection is not None:
+            client = _RtdeClient(connection)
+            self._clients.append(client)
+
+    def _accept_dashboard(self, sock: socket.socket) -> None:
+        def on_bytes(connection: Connection, data: bytes) -> None:
+            connection.inbox += data
+            while b"\n" in connection.inbox and connection.open:
+                line, _, rest = connection.inbox.partition(b"\n")
+                connection.inbox = bytearray(rest)
+                reply = self.dashboard(line.decode("utf-8", "replace").strip())
+                connection.send(reply.encode() + b"\n")
+                if reply == "Disconnected":
+                    connection.close()
+            if len(connection.inbox) > LINE_LIMIT:
+                connection.close()
+
+        connection = self._admit(sock, on_bytes)
+        if connection is not None:
+            self._others.append(connection)
+            connection.send(b"Connected: Universal Robots Dashboard Server\n")
+
+    def _accept_script(self, sock: socket.socket) -> None:
+        def on_bytes(connection: Connection, data: bytes) -> None:
+            connection.inbox += data
+            if b"def " in connection.inbox[:64]:
+                if _PROGRAM_END.search(connection.inbox, max(0, len(connection.inbox) - 128)):
+                    connection.inbox.clear()
+                    self._start_program()
+            elif b"\n" in connection.inbox:
+                connection.inbox.clear()
+                self._stop_program("a one-line script replaced it")
+            if len(connection.inbox) > SCRIPT_LIMIT:
+                self.log.event("bad_client", f"a script beyond {SCRIPT_LIMIT} bytes")
+                connection.close()
+
+        connection = self._admit(sock, on_bytes)
+        if connection is not None:
+            self._others.append(connection)
+
+    # -- RTDE ------------------------------------------------------------------------------------
+
+    def _rtde_message(self, client: _RtdeClient, kind: int, body: bytes) -> None:
+        send = client.connection.send
+        if kind == rtde.DATA:
+            self._input(client, body)
+        elif kind == rtde.VERSION:
+            send(rtde.frame(kind, bytes([struct.unpack(">H", body) in ((1,), (2,))])))
+        elif kind == rtde.CONTROLLER:
+            send(rtde.frame(kind, struct.pack(">4I", *self.config.version)))
+        elif kind == rtde.OUTPUTS:
+            (rate,) = struct.unpack_from(">d", body)
+            recipe = rtde.parse_recipe(body[8:])
+            ok = recipe.complete and 0 < rate <= self.config.rate_hz and bool(recipe.names)
+            client.recipes += 1
+            client.output_id = client.recipes & 0xFF
+            client.outputs = recipe if ok else None
+            client.every = max(1, round(self.config.rate_hz / rate)) if ok else 1
+            send(rtde.frame(kind, _recipe_reply(client.output_id if ok else 0, recipe)))
+        elif kind == rtde.INPUTS:
+            recipe = rtde.parse_recipe(body)
+            ok = recipe.complete and len(client.inputs) < 255
+            if ok:
+                client.inputs.append(recipe)
+            send(rtde.frame(kind, _recipe_reply(len(client.inputs) if ok else 0, recipe)))
+        elif kind in (rtde.START, rtde.PAUSE):
+            ok = kind == rtde.PAUSE or client.outputs is not None
+            client.streaming = kind == rtde.START and ok
+            send(rtde.frame(kind, bytes([ok])))
+        # Anything else is ignored, as the controller does.
+
+    def _input(self, client: _RtdeClient, body: bytes) -> None:
+        if not body or not 1 <= body[0] <= len(client.inputs):
+            raise DataError(f"RTDE data package for an unknown recipe ({len(body)} bytes)")
+        recipe = client.inputs[body[0] - 1]
+        values = recipe.layout.unpack(body[1:])
+        at = 0
+        for name, count in zip(recipe.names, recipe.counts, strict=True):
+            value = values[at]
+            at += count
+            if name.startswith("input_int_register_"):
+                self.int_in[int(name[19:])] = value
+            elif name.startswith("input_double_register_"):
+                self.double_in[int(name[22:])] = value
+        if "input_int_register_0" in recipe.names:
+            self._last_input_ns = time.monotonic_ns()
+            self._new_input = True
+            if self.int_in[0] == SERVO_J:
+                self.log.setpoint(self._last_input_ns, self.double_in[:6])
+
+    # -- program ---------------------------------------------------------------------------------
+
+    def _start_program(self) -> None:
+        if self.status.protective:
+            self.log.event("program_refused", "protective stop")
+            return
+        self.status.program, self.status.paused = True, False
+        self.status.int_out[0] = 1
+        self._watchdog_s, self._executing = 0.0, 0
+        self._new_input = False
+        self.log.event("program_started", "")
+
+    def _stop_program(self, why: str) -> None:
+        if self.status.program:
+            self.status.program = self.status.paused = False
+            self._executing = 0
+            self.motion.stop(self.config.limits.program_stop_rad_s2)
+            self.log.event("program_stopped", why)
+
+    def protective_stop(self, why: str) -> None:
+        """Stop hard, pause the program, wait for an operator."""
+        if not self.status.protective:
+            self.status.protective = True
+            self.status.paused = self.status.program
+            self._stopped_ns = time.monotonic_ns()
+            self.motion.stop(self.config.limits.protective_stop_rad_s2)
+            self.log.event("protective_stop", why)
+
+    def unlock(self, *, force: bool = False) -> bool:
+        """Clear a protective stop; False before ``unlock_delay_s`` passed. The program is gone."""
+        waited_s = (time.monotonic_ns() - self._stopped_ns) * 1e-9
+        if self.status.protective and not force and waited_s < self.config.unlock_delay_s:
+            return False
+        if self.status.protective:
+            self.status.protective = False
+            self._stop_program("unlocked after a protective stop")
+            self.motion.hold_here(self._plant.joint_positions())
+            self.log.event("unlocked", "")
+        return True
+
+    def _run_program(self, now_ns: int) -> None:
+        command = int(self.int_in[0])
+        if self._watchdog_s and (now_ns - self._last_input_ns) * 1e-9 > self._watchdog_s:
+            self._stop_program(f"watchdog: no input for {self._watchdog_s:.3f} s")
+            return
+        if command == 0:
+            self._executing = 0
+            self.status.int_out[0] = 1
+        elif command in REALTIME:
+            self._executing = 0
+            self.status.int_out[0] = 1
+            if self._new_input:
+                self._realtime(command)
+        else:
+            if self._executing != command:
+                self._executing = command
+                self._once(command)
+            if self._finished(command):
+                self.status.int_out[0] = 2
+        self._new_input = False
+
+    def _realtime(self, command: int) -> None:
+        d = self.double_in
+        problem = ""
+        if command == SERVO_J:
+            since_s = (self._ticks - self._last_setpoint_tick) * self._dt_s
+            self._last_setpoint_tick = self._ticks
+            first = self.motion.mode != "servo"
+            problem = self.motion.servo(
+                d[:6].copy(), float(d[8]), float(d[9]), float(d[10]), 0.0 if first else since_s
+            )
+        elif command == SPEED_J:
+            problem = self.motion.speed(d[:6].copy(), float(d[6]))
+        else:
+            self._not_emulated(command)
+        if problem:
+            self.protective_stop(problem)
+
+    def _once(self, command: int) -> None:
+        d = self.double_in
+        if command == MOVE_J:
+            problem = self.motion.move(d[:6].copy(), float(d[6]), float(d[7]))
+            if problem:
+                self.protective_stop(problem)
+        elif command in (SPEED_STOP, SERVO_STOP, STOP_L, STOP_J):
+            self.motion.stop(float(d[0]))
+        elif command == SET_WATCHDOG:
+            hz = float(d[0])
+            self._watchdog_s = 1.0 / hz if np.isfinite(hz) and hz > 0 else 0.0
+            self.log.event("watchdog_set", f"{hz:g} Hz")
+        elif command == PROTECTIVE_STOP:
+            self.protective_stop("triggered by the program")
+        elif command == STOP_SCRIPT:
+            self._stop_program("stopScript")
+        else:
+            self._not_emulated(command)
+
+    def _finished(self, command: int) -> bool:
+        if command == MOVE_J and self.int_in[1]:
+            return True
+        if command in (MOVE_J, SPEED_STOP, SERVO_STOP, STOP_L, STOP_J):
+            return self.motion.at_rest
+        return True
+
+    def _not_emulated(self, command: int) -> None:
+        log.warning("command %d of ur_rtde is not emulated; the program stops", command)
+        self._stop_program(f"command {command} is not emulated")
+
+    # -- dashboard -------------------------------------------------------------------------------
+
+    def dashboard(self, line: str) -> str:
+        """The answer to one dashboard command."""
+        status = self.status
+        state = "PLAYING" if status.program and not status.paused else "STOPPED"
+        answers = {
+            "polyscopeversion": "URSoftware {}.{}.{}.{} (Jan 01 2024)".format(*self.config.version),
+            "get serial number": self.config.serial_number,
+            "get robot model": "UR5",
+            "is in remote control": str(self.config.remote_control).lower(),
+            "robotmode": "Robotmode: RUNNING",
+            "safetystatus": f"Safetystatus: {'PROTECTIVE_STOP' if status.protective else 'NORMAL'}",
+            "safetymode": f"Safetymode: {'PROTECTIVE_STOP' if status.protective else 'NORMAL'}",
+            "programstate": f"{state} rtde_control.urp",
+            "running": f"Program running: {str(state == 'PLAYING').lower()}",
+            "close safety popup": "closing safety popup",
+            "close popup": "closing popup",
+            "power on": "Powering on",
+            "brake release": "Brake releasing",
+            "quit": "Disconnected",
+        }
+        command = line.lower()
+        if command == "stop":
+            self._stop_program("dashboard")
+            return "Stopped"
+        if command == "unlock protective stop":
+            if self.unlock():
+                return "Protective stop releasing"
+            return "Cannot unlock protective stop until 5s after occurrence"
+        return answers.get(command, f"could not understand: '{line[:80]}'")
+
+    # -- ticks -----------------------------------------------------------------------------------
+
+    def control(self, now_ns: int) -> None:
+        """One controller tick: run the program, hand targets to the plant."""
+        self._ticks += 1
+        if self.status.program and not self.status.paused:
+            self._run_program(now_ns)
+        problem = self.motion.step(self._dt_s)
+        if problem and not self.status.protective:
+            self.protective_stop(problem)
+        self._plant.set_joint_targets(self.motion.q, self.motion.qd)
+
+    def publish(self, now_ns: int) -> None:
+        """After the plant's step: stream the state to every RTDE client."""
+        velocities = self._plant.joint_velocities()
+        self._watch_motion(now_ns, velocities)
+        closed = False
+        values: dict[str, Sequence[Any]] | None = None
+        for client in self._clients:
+            closed |= not client.connection.open
+            if client.streaming and client.outputs is not None and self._ticks % client.every == 0:
+                if values is None:
+                    values = state_values(
+                        self._plant, self.motion, self.status, self._ticks * self._dt_s
+                    )
+                body = pack_state(client.output_id, client.outputs, values)
+                self._stream(now_ns, client.connection, rtde.frame(rtde.DATA, body))
+        while self._delayed and self._delayed[0][0] <= now_ns:
+            _, connection, data = self._delayed.popleft()
+            connection.send(data)
+        if closed:
+            self._sweep()
+
+    def _stream(self, now_ns: int, connection: Connection, data: bytes) -> None:
+        if self.delay_ns or self._delayed:
+            self._delayed.append((now_ns + self.delay_ns, connection, data))
+        else:
+            connection.send(data)
+
+    def _watch_motion(self, now_ns: int, velocities: Array) -> None:
+        speed = float(np.abs(velocities).max())
+        if self.log.moving:
+            self._rest_ticks = self._rest_ticks + 1 if speed < 0.01 else 0
+            # Ten quiet ticks: a zero crossing of an oscillation is not rest.
+            if self._rest_ticks >= 10:
+                self.log.rest(now_ns - round(10 * self._dt_s * 1e9))
+        elif speed > 0.02:
+            self._rest_ticks = 0
+            self.log.motion(now_ns)
+
+
+def _recipe_reply(recipe_id: int, recipe: rtde.Recipe) -> bytes:
+    return bytes([recipe_id]) + ",".join(recipe.types).encode()

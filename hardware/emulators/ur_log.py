@@ -1,0 +1,68 @@
+"""What reached the controller: set-points, stops, motion and rest, with monotonic times.
+
+The emulator's side of every safety test: did a set-point beyond the limits arrive, when did the
+arm come to rest.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+RING = 120_000  # four minutes at 500 Hz
+EVENTS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerEvent:
+    """Something that happened: ``kind`` is one word, ``detail`` a sentence or empty."""
+
+    t_ns: int
+    kind: str
+    detail: str
+
+
+class ControllerLog:
+    """A ring of set-points and a bounded list of events."""
+
+    def __init__(self, joints: int) -> None:
+        self.count = 0
+        self.moving = False
+        self.events: deque[ControllerEvent] = deque(maxlen=EVENTS)
+        self._t_ns = np.zeros(RING, dtype=np.int64)
+        self._q = np.zeros((RING, joints))
+
+    def setpoint(self, t_ns: int, q: NDArray[np.float64]) -> None:
+        """A servoJ set-point arrived."""
+        at = self.count % RING
+        self._t_ns[at] = t_ns
+        self._q[at] = q
+        self.count += 1
+
+    def event(self, kind: str, detail: str, t_ns: int | None = None) -> None:
+        """Note something, now unless told."""
+        self.events.append(
+            ControllerEvent(time.monotonic_ns() if t_ns is None else t_ns, kind, detail)
+        )
+
+    def motion(self, t_ns: int) -> None:
+        """The arm began to move."""
+        self.moving = True
+        self.event("moving", "", t_ns)
+
+    def rest(self, t_ns: int) -> None:
+        """The arm came to rest at ``t_ns``."""
+        self.moving = False
+        self.event("rest", "", t_ns)
+
+    def setpoints(self, since_ns: int = 0) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Arrival times ``[n]`` and joint targets ``[n, joints]``, oldest first, after a time."""
+        n = min(self.count, RING)
+        order = (np.arange(self.count - n, self.count)) % RING
+        t_ns, q = self._t_ns[order], self._q[order]
+        keep = t_ns > since_ns
+        return t_ns[keep], q[keep]

@@ -1,0 +1,200 @@
+"""What a UR controller does with commands: the joint reference that its servos follow.
+
+A model, not the vendor's code: ``servoJ`` set-points pass a critically damped second-order filter
+whose lag behind a ramp equals the look-ahead time at gain 300 and shrinks with its square root;
+``speedJ`` and stops change the speed at a constant rate along the current direction; ``moveJ`` is
+a trapezoid of the leading joint.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+Mode = Literal["hold", "servo", "speed", "move", "stop"]
+
+REFERENCE_GAIN = 300.0  # default gain of servoJ in URScript
+
+
+@dataclass(frozen=True, slots=True)
+class MotionLimits:
+    """Where the controller protects itself.
+
+    191 deg/s is the safety limit of the joint speed in the factory preset; ``jump_slack_rad``
+    allows for set-points that arrive in a burst.
+    """
+
+    joint_speed_rad_s: float = 3.333
+    joint_range_rad: float = 6.2832
+    jump_slack_rad: float = 0.02
+    program_stop_rad_s2: float = 10.0
+    protective_stop_rad_s2: float = 25.0
+
+
+class JointMotion:
+    """The controller's reference ``q``, ``qd`` [6], advanced by :meth:`step`."""
+
+    def __init__(self, q: Array, limits: MotionLimits) -> None:
+        self.q = np.array(q, dtype=np.float64)
+        self.qd = np.zeros_like(self.q)
+        self.mode: Mode = "hold"
+        self.limits = limits
+        self._target = self.q.copy()
+        self._speed = np.zeros_like(self.q)
+        self._accel = 1.0
+        self._bandwidth = 20.0
+        self._start = self.q.copy()
+        self._profile = (0.0, 0.0, 0.0)
+        self._elapsed = 0.0
+        self._next_move: tuple[Array, float, float] | None = None
+
+    @property
+    def at_rest(self) -> bool:
+        """True when the reference holds still and nothing is under way."""
+        return self.mode == "hold"
+
+    def servo(
+        self, target: Array, time_s: float, lookahead_s: float, gain: float, since_s: float
+    ) -> str:
+        """A servoJ set-point; returns why it is refused, or ``""``.
+
+        ``since_s`` is the time since the previous set-point: the two together imply a joint speed.
+        """
+        problem = self.check_position(target)
+        if problem:
+            return problem
+        previous = self._target if self.mode == "servo" else self.q
+        jump = np.abs(target - previous)
+        allowed = self.limits.joint_speed_rad_s * max(since_s, time_s, 0.002)
+        if np.any(jump > allowed + self.limits.jump_slack_rad):
+            joint = int(np.argmax(jump))
+            return (
+                f"sudden change in target position: joint {joint} jumps"
+                f" {jump[joint]:.3f} rad in {since_s * 1e3:.0f} ms"
+            )
+        self.mode = "servo"
+        self._target = target.copy()
+        lag = min(max(lookahead_s, 0.005), 0.2) * np.sqrt(REFERENCE_GAIN / max(gain, 1.0))
+        self._bandwidth = 2.0 / float(lag)
+        return ""
+
+    def speed(self, qd: Array, accel: float) -> str:
+        """A speedJ target; returns why it is refused, or ``""``."""
+        if not np.isfinite(qd).all() or np.abs(qd).max() > self.limits.joint_speed_rad_s:
+            return f"joint speed {np.round(qd, 3).tolist()} rad/s beyond the safety limit"
+        self.mode = "speed"
+        self._speed = qd.copy()
+        self._accel = max(accel, 1e-3)
+        return ""
+
+    def move(self, q: Array, speed: float, accel: float) -> str:
+        """A moveJ target; from motion, the arm stops first. Returns why it is refused."""
+        problem = self.check_position(q)
+        if problem:
+            return problem
+        if not (0 < speed <= self.limits.joint_speed_rad_s and 0 < accel < 1e3):
+            return f"moveJ with speed {speed:.3f} rad/s and acceleration {accel:.3f} rad/s^2"
+        if np.abs(self.qd).max() > 1e-3:
+            self.stop(accel)
+            self._next_move = (q.copy(), speed, accel)
+        else:
+            self._begin_move(q, speed, accel)
+        return ""
+
+    def stop(self, decel: float) -> None:
+        """Decelerate to rest along the current direction of motion."""
+        self._next_move = None
+        self._accel = max(decel, 0.1) if np.isfinite(decel) else 10.0
+        self.mode = "stop"
+
+    def hold_here(self, q: Array) -> None:
+        """Take over a measured position at rest (power-up, unlock)."""
+        self.q, self.qd = np.array(q, dtype=np.float64), np.zeros_like(self.q)
+        self.mode = "hold"
+
+    def check_position(self, q: Array) -> str:
+        """Why a joint position is refused, or ``""``."""
+        if not np.isfinite(q).all():
+            return f"joint target is not finite: {q.tolist()}"
+        if np.abs(q).max() > self.limits.joint_range_rad:
+            return f"joint target beyond the joint range: {np.round(q, 3).tolist()} rad"
+        return ""
+
+    def step(self, dt_s: float) -> str:
+        """Advance by ``dt_s``; returns why the controller protects itself, or ``""``."""
+        if self.mode == "servo":
+            self._step_servo(dt_s)
+        elif self.mode == "speed":
+            self._step_speed(dt_s)
+        elif self.mode == "move":
+            self._step_move(dt_s)
+        elif self.mode == "stop":
+            self._step_stop(dt_s)
+        if self.mode in ("servo", "speed"):
+            if np.abs(self.qd).max() > 1.02 * self.limits.joint_speed_rad_s:
+                return f"joint speed {np.abs(self.qd).max():.2f} rad/s beyond the safety limit"
+            return self.check_position(self.q)
+        return ""
+
+    def _step_servo(self, dt_s: float) -> None:
+        # Exact solution of the critically damped filter over one period with a constant target.
+        w = self._bandwidth
+        x = self.q - self._target
+        c = self.qd + w * x
+        decay = float(np.exp(-w * dt_s))
+        self.q = self._target + (x + c * dt_s) * decay
+        self.qd = (self.qd - w * c * dt_s) * decay
+
+    def _step_speed(self, dt_s: float) -> None:
+        delta = self._speed - self.qd
+        largest = float(np.abs(delta).max())
+        before = self.qd
+        self.qd = self.qd + delta * (
+            1.0 if largest <= self._accel * dt_s else self._accel * dt_s / largest
+        )
+        self.q = self.q + 0.5 * (before + self.qd) * dt_s
+
+    def _step_stop(self, dt_s: float) -> None:
+        speed = float(np.abs(self.qd).max())
+        left = max(0.0, speed - self._accel * dt_s)
+        if speed > 0.0:
+            self.q = self.q + self.qd * dt_s * 0.5 * (1.0 + left / speed)
+            self.qd = self.qd * (left / speed)
+        if left == 0.0:
+            self.qd = np.zeros_like(self.qd)
+            self.mode = "hold"
+            if self._next_move is not None:
+                target, v, a = self._next_move
+                self._next_move = None
+                self._begin_move(target, v, a)
+
+    def _begin_move(self, q: Array, speed: float, accel: float) -> None:
+        self._start, self._target = self.q.copy(), q.copy()
+        distance = float(np.abs(q - self.q).max())
+        peak = min(speed, float(np.sqrt(distance * accel)))
+        ramp = peak / accel
+        self._profile = (distance, peak, ramp)
+        self._elapsed = 0.0
+        self.mode = "move" if distance > 0.0 else "hold"
+
+    def _step_move(self, dt_s: float) -> None:
+        distance, peak, ramp = self._profile
+        self._elapsed += dt_s
+        total = distance / peak + ramp
+        t = min(self._elapsed, total)
+        if t < ramp:
+            s, v = 0.5 * peak / ramp * t * t, peak / ramp * t
+        elif t < total - ramp:
+            s, v = peak * (t - 0.5 * ramp), peak
+        else:
+            rest = total - t
+            s, v = distance - 0.5 * peak / ramp * rest * rest, peak / ramp * rest
+        direction = (self._target - self._start) / distance
+        self.q, self.qd = self._start + direction * s, direction * v
+        if self._elapsed >= total:
+            self.q, self.qd = self._target.copy(), np.zeros_like(self.qd)
+            self.mode = "hold"
