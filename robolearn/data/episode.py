@@ -2,7 +2,7 @@
 
     ticks (control rate)   t0          t1          t2
     stream "tool/xy"      s0   s1   s2   s3   s4   s5     own capture times, own rate
-    view["tool/xy"]        0           2           4      row that the observation showed at the tick
+    view["tool/xy"]        0           2           4      row that the observation showed
     action, reward, ...    a0          a1          a2     one row per tick
 
 A stream keeps every sample that the env delivered; ``view`` says what the agent saw. Commands are

@@ -1,0 +1,273 @@
+"""The episode store: a folder of committed, immutable episodes.
+
+An episode exists exactly when its manifest does. Writing goes aside first, is made durable, and is
+committed by one atomic rename, so that a kill or power loss at any instant costs at most the
+episode in progress. Layout and commit rule: ``docs/data_format.md``.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shutil
+import time
+import uuid
+from collections.abc import Collection, Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from robolearn.data.chunks import fsync_path, json_bytes
+from robolearn.data.episode import Episode, EpisodeInfo, EpisodeMeta
+from robolearn.data.layout import read_episode, read_meta
+from robolearn.data.lock import StoreLock
+from robolearn.data.manifest import (
+    EPISODES,
+    LOG_FILE,
+    MANIFESTS,
+    STORE_FILE,
+    TEMPORARY,
+    LogEntry,
+    Manifest,
+    next_entry,
+    parse_log,
+    parse_manifest,
+    read_pending,
+    sha256,
+)
+from robolearn.data.writer import StoreWriter
+from robolearn.errors import StoreCorruptError, StoreError, did_you_mean
+
+FORMAT = "robolearn-episode-store"
+VERSION = 1
+EPISODES_META = f"{EPISODES}/zarr.json"
+
+_log = logging.getLogger(__name__)
+
+
+class EpisodeStore:
+    """Reads committed episodes; :meth:`writer` appends. Cheap to construct, safe to keep open."""
+
+    def __init__(self, path: Path, store_id: str) -> None:
+        self.path = path
+        self.uuid = store_id
+        self._log_stamp: tuple[int, int] = (-1, -1)
+        self._entries: tuple[LogEntry, ...] = ()
+        self._hashes: dict[str, str] = {}
+
+    @staticmethod
+    def create(path: str | Path) -> EpisodeStore:
+        """Make a new, empty store at ``path`` (absent, or an empty folder), atomically."""
+        target = Path(path).expanduser().absolute()
+        if target.exists() and (not target.is_dir() or any(target.iterdir())):
+            raise StoreError(f"{target} exists already; open it, or choose a new folder")
+        aside = target.parent / f".{target.name}.{uuid.uuid4().hex[:12]}.creating"
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            _sweep_creations(target)
+            store_id = _write_empty(aside)
+            aside.rename(target)
+            fsync_path(target.parent)
+        except OSError as error:
+            shutil.rmtree(aside, ignore_errors=True)
+            if target.is_dir() and any(target.iterdir()):
+                raise StoreError(
+                    f"{target} exists already; open it, or choose a new one"
+                ) from error
+            raise StoreError(
+                f"cannot create a store at {target}: {error.strerror or error};"
+                " choose a folder that you may write to"
+            ) from error
+        return EpisodeStore(target, store_id)
+
+    @staticmethod
+    def open(path: str | Path) -> EpisodeStore:
+        """Open an existing store; a foreign folder or a newer format is a :class:`StoreError`."""
+        target = Path(path).expanduser().absolute()
+        if not target.exists():
+            raise StoreError(f"no episode store at {target}: the folder does not exist")
+        raw = _read_identity(target)
+        return EpisodeStore(target, str(raw["uuid"]))
+
+    @staticmethod
+    def open_or_create(path: str | Path) -> EpisodeStore:
+        """Open ``path``, or create it where nothing (or an empty folder) is."""
+        target = Path(path).expanduser().absolute()
+        if target.is_dir() and any(target.iterdir()):
+            return EpisodeStore.open(target)
+        try:
+            return EpisodeStore.create(target)
+        except StoreError:
+            if (target / STORE_FILE).exists():  # another process was faster
+                return EpisodeStore.open(target)
+            raise
+
+    def ids(self) -> tuple[str, ...]:
+        """Ids of all committed episodes, oldest first."""
+        pending = read_pending(self.path)
+        found = [entry.id for entry in self.log()[1:]]
+        if pending is not None:
+            there = (self.path / MANIFESTS / f"{pending.id}.json").exists()
+            found = [i for i in found if i != pending.id] + ([pending.id] if there else [])
+        return tuple(found)
+
+    def list(self, *, strict: bool = True) -> tuple[EpisodeInfo, ...]:
+        """What a listing shows, oldest first.
+
+        A damaged manifest raises :class:`StoreCorruptError`; with ``strict=False`` it is left out
+        and logged.
+        """
+        found: list[EpisodeInfo] = []
+        for episode_id in self.ids():
+            try:
+                found.append(self.manifest(episode_id).info)
+            except StoreCorruptError as error:
+                if strict:
+                    raise
+                _log.warning("left out: %s", error)
+        return tuple(found)
+
+    def info(self, episode_id: str) -> EpisodeInfo:
+        """The listing of one episode."""
+        return self.manifest(episode_id).info
+
+    def manifest(self, episode_id: str) -> Manifest:
+        """All files of one committed episode, checked against the commit log."""
+        where = self.path / MANIFESTS / f"{episode_id}.json"
+        self.log()
+        expected = self._hashes.get(episode_id)
+        try:
+            data = where.read_bytes()
+        except FileNotFoundError as error:
+            if expected is not None:
+                raise StoreCorruptError(
+                    f"{where} is missing: the manifest of a committed episode was lost"
+                ) from error
+            ids = self.ids()
+            raise StoreError(
+                f"{self.path} has no episode '{episode_id}'.{did_you_mean(episode_id, ids)}"
+                f" It has {len(ids)}" + (f": {ids[0]} to {ids[-1]}" if ids else "")
+            ) from error
+        if expected is not None and expected != sha256(data):
+            raise StoreCorruptError(f"{where} was altered; run 'robolearn data check'")
+        return parse_manifest(data, where)
+
+    def meta(self, episode_id: str) -> EpisodeMeta:
+        """Metadata of one episode without its arrays."""
+        return read_meta(self.path / EPISODES / episode_id, self.manifest(episode_id).by_path())
+
+    def read(self, episode_id: str, signals: Collection[str] | None = None) -> Episode:
+        """Read one episode; ``signals`` names the streams to load (None: all, images too).
+
+        Sizes and chunk checksums are verified; damage raises :class:`StoreCorruptError`.
+        """
+        files = self.manifest(episode_id).by_path()
+        return read_episode(self.path / EPISODES / episode_id, files, signals, episode_id)
+
+    def content_hash(self) -> str:
+        """SHA-256 over all committed episodes: equal exactly when the content is equal."""
+        ids = self.ids()
+        pending = read_pending(self.path)
+        latest = {} if pending is None else {pending.id: pending.manifest_sha256}
+        hashes = latest | self._hashes
+        return sha256(json_bytes([[i, hashes[i]] for i in ids]))
+
+    def log(self) -> tuple[LogEntry, ...]:
+        """The commit log, the store's own line first; a broken chain raises."""
+        where = self.path / LOG_FILE
+        try:
+            stat = where.stat()
+            stamp = (stat.st_mtime_ns, stat.st_size)
+            if stamp != self._log_stamp:
+                data = where.read_bytes()
+                pending = read_pending(self.path)
+                if pending is not None and len(data) < pending.log_size + len(pending.line):
+                    data = data[: pending.log_size]  # the line in progress may be torn
+                self._entries, self._log_stamp = parse_log(data, where), stamp
+                self._hashes = {
+                    e.id: e.files[f"{MANIFESTS}/{e.id}.json"] for e in self._entries[1:]
+                }
+        except FileNotFoundError as error:
+            raise StoreCorruptError(f"{where} is missing: the commit log was lost") from error
+        return self._entries
+
+    @contextmanager
+    def writer(self) -> Generator[StoreWriter]:
+        """Lock the store, finish or undo what a killed writer left, and append.
+
+        A live second writer raises :class:`StoreLockedError` at once.
+        """
+        if not os.access(self.path, os.W_OK | os.X_OK):
+            raise StoreError(f"{self.path} is read-only; copy the store to a writable place")
+        lock = StoreLock(self.path)
+        try:
+            writer = StoreWriter(self.path)
+            yield writer
+            writer.close()
+        finally:
+            lock.release()
+
+
+def _read_identity(path: Path) -> dict[str, Any]:
+    file = path / STORE_FILE
+    try:
+        raw = json.loads(file.read_bytes())
+        name, version = raw["format"], int(raw["version"])
+    except FileNotFoundError as error:
+        raise _no_identity(path) from error
+    except NotADirectoryError as error:
+        raise StoreError(f"{path} is a file; an episode store is a folder") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise StoreCorruptError(f"{file} is damaged: {error}") from error
+    if name != FORMAT:
+        raise StoreError(f"{path} is not an episode store: {STORE_FILE} says format '{name}'")
+    if version > VERSION:
+        raise StoreError(
+            f"{path} has format version {version}, this robolearn reads up to {VERSION}:"
+            " upgrade robolearn"
+        )
+    if version < 1 or not isinstance(raw.get("uuid"), str):
+        raise StoreCorruptError(f"{file} is damaged: no valid version and uuid")
+    return raw
+
+
+def _no_identity(path: Path) -> StoreError:
+    if (path / LOG_FILE).exists() or (path / MANIFESTS).is_dir():
+        return StoreCorruptError(f"{path / STORE_FILE} is missing: the store's metadata was lost")
+    if (path / ".zgroup").exists():
+        return StoreError(
+            f"{path} is a zarr v2 folder, not an episode store;"
+            f" use 'robolearn data import {path} --out STORE'"
+        )
+    return StoreError(f"{path} is not an episode store (no {STORE_FILE})")
+
+
+def _write_empty(folder: Path) -> str:
+    """A complete empty store, durable."""
+    store_id = uuid.uuid4().hex
+    identity = {
+        "format": FORMAT,
+        "version": VERSION,
+        "uuid": store_id,
+        "created_wall_ns": time.time_ns(),
+    }
+    group: dict[str, Any] = {"zarr_format": 3, "node_type": "group", "attributes": {}}
+    contents = {STORE_FILE: json_bytes(identity), EPISODES_META: json_bytes(group)}
+    first = next_entry(None, "", {name: sha256(data) for name, data in contents.items()})
+    contents[LOG_FILE] = first.line()
+    for sub in (EPISODES, MANIFESTS, TEMPORARY):
+        (folder / sub).mkdir(parents=True)
+    for name, data in contents.items():
+        (folder / name).write_bytes(data)
+        fsync_path(folder / name)
+    for sub in (EPISODES, MANIFESTS, TEMPORARY, "."):
+        fsync_path(folder / sub)
+    return store_id
+
+
+def _sweep_creations(target: Path) -> None:
+    """Remove what earlier creations of this store left when they were killed."""
+    for left in target.parent.glob(f".{target.name}.*.creating"):
+        if time.time() - left.stat().st_mtime > 60:
+            shutil.rmtree(left, ignore_errors=True)
