@@ -42,6 +42,10 @@ class CheckpointError(RobolearnError, ValueError):
     """A run directory or checkpoint is incomplete, altered or of another kind."""
 
 
+class TrainingError(RobolearnError, ArithmeticError):
+    """Training produced a loss that is not finite, or fed an algorithm something it refuses."""
+
+
 class SceneError(RobolearnError, ValueError):
     """A scene package is invalid."""
 

@@ -100,6 +100,10 @@ class Algorithm(nn.Module):
     def policy(self) -> Policy:
         """The trained policy with its current (averaged) weights."""
 
+    @abstractmethod
+    def policy_weights(self) -> Mapping[str, Tensor]:
+        """What the run directory keeps of it; the policy's config loads it again."""
+
 
 def request_noise(seeds: NDArray[np.int64], shape: tuple[int, ...]) -> NDArray[np.float32]:
     """Standard normal noise ``[batch, *shape]`` float32, each row from its own seed alone."""
