@@ -27,14 +27,12 @@ from robolearn.types import (
     SampleBatch,
     SampleBlock,
 )
+from sim.actions import check_action
 from sim.control import build_controller
 from sim.rendering import TopView
 from sim.scene import Scene, SceneConfig
 from sim.signals import placer, reader, signal_size
 from sim.tasks import build_task
-
-# Commands may miss the range by rounding only.
-ACTION_TOLERANCE = 1e-9
 
 
 def embodiment(config: SceneConfig) -> EmbodimentSpec:
@@ -68,27 +66,6 @@ def embodiment(config: SceneConfig) -> EmbodimentSpec:
         ),
         rate_hz=config.rate_hz,
     )
-
-
-def check_action(command: Command, spec: EmbodimentSpec) -> None:
-    """Raise :class:`DataError` unless the command has every action: finite, in shape, in range."""
-    for action in spec.actions:
-        if action.name not in command.action:
-            raise DataError(
-                f"{spec.name}: the command lacks '{action.name}'; it has {sorted(command.action)}"
-            )
-        value = np.asarray(command.action[action.name], dtype=np.float64)
-        if value.shape != action.shape:
-            raise DataError(
-                f"{action.name}: expected shape {action.shape}, got {value.shape} ({value!r})"
-            )
-        low, high = np.array(action.low), np.array(action.high)
-        inside = (value >= low - ACTION_TOLERANCE) & (value <= high + ACTION_TOLERANCE)
-        if not inside.all():
-            raise DataError(
-                f"{action.name}: {value.tolist()} is not within {list(action.low)} to"
-                f" {list(action.high)} [{action.unit}]; clip it to the action's range"
-            )
 
 
 class SceneEnv:

@@ -1,0 +1,235 @@
+"""gym-pusht 0.1.8, the world that the human recordings come from, behind the env contract.
+
+Pixels stay inside this file; actions and signals are SI in the table frame. Nothing is drawn
+unless asked, so it steps faster than through its pixel observations.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import os
+import warnings
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robolearn.errors import DataError, MissingDependencyError
+from robolearn.pusht import (
+    BLOCK,
+    RATE_HZ,
+    TABLE_SIZE_M,
+    TOOL,
+    pose_from_px,
+    px_from_pose,
+    px_from_table,
+    table_from_px,
+)
+from robolearn.spec import ActionSpec, EmbodimentSpec, SignalSpec
+from robolearn.types import (
+    Capabilities,
+    Command,
+    Condition,
+    Observation,
+    Outcome,
+    ResetReport,
+    Sample,
+    SampleBatch,
+    SampleBlock,
+    SentBlock,
+)
+from sim.actions import check_action
+from sim.tasks.pusht import PushT
+
+TICK_NS = round(1e9 / RATE_HZ)
+# Where gym-pusht puts the block and the agent when nothing is asked for [px].
+DEFAULT_PX = {TOOL: (256.0, 400.0), BLOCK: (256.0, 300.0, 0.0)}
+
+SPEC = EmbodimentSpec(
+    name="gym_pusht",
+    signals=(
+        SignalSpec(TOOL, (2,), unit="m", rate_hz=RATE_HZ, components=("x", "y"), frame="table"),
+        SignalSpec(
+            BLOCK,
+            (3,),
+            unit="m, m, rad",
+            rate_hz=RATE_HZ,
+            components=("x", "y", "yaw"),
+            angular=(2,),
+            frame="table",
+        ),
+    ),
+    actions=(
+        ActionSpec(
+            TOOL,
+            (2,),
+            unit="m",
+            rate_hz=RATE_HZ,
+            frame="table",
+            low=(0.0, 0.0),
+            high=(TABLE_SIZE_M, TABLE_SIZE_M),
+        ),
+    ),
+    rate_hz=RATE_HZ,
+)
+
+
+class GymPushTEnv:
+    """The original simulator; starts exactly at the requested pose, without a settling step."""
+
+    def __init__(self) -> None:
+        self._gym = _build()
+        versions = {n: importlib.metadata.version(n) for n in ("gym-pusht", "pymunk")}
+        self.engine = f"gym-pusht {versions['gym-pusht']} (pymunk {versions['pymunk']})"
+        self.scene_hash = hashlib.sha256(self.engine.encode()).hexdigest()[:16]
+        self._task = PushT()
+        self._tick = -1
+        self._target: NDArray[np.float64] = np.zeros(2)
+        self._newest: dict[str, Sample] = {}
+        self._pending: dict[str, Sample] = {}
+        self._sent: list[tuple[int, int, NDArray[np.float64]]] = []
+        self._outcome: Outcome | None = None
+
+    @property
+    def spec(self) -> EmbodimentSpec:
+        """The two Push-T signals and the tool's target."""
+        return SPEC
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """A simulator: everything."""
+        return Capabilities(settable_poses=True, true_state=True, faster_than_real_time=True)
+
+    @property
+    def task(self) -> str:
+        """Name of the task."""
+        return self._task.name
+
+    def sample_condition(self, seed: int) -> Condition:
+        """The start that gym-pusht draws for the same seed."""
+        return self._task.sample_condition(seed)
+
+    def reset(self, condition: Condition, rng: np.random.Generator) -> ResetReport:
+        """Start at exactly the requested poses (1e-9), at rest; the physics has no randomness."""
+        del rng
+        poses = {name: np.array(value, dtype=np.float64) for name, value in condition.poses.items()}
+        for name, pose in poses.items():
+            if name not in DEFAULT_PX or pose.shape != SPEC.signal(name).shape:
+                raise DataError(
+                    f"condition '{condition.id}': cannot set {name} to {pose.tolist()};"
+                    f" settable: {TOOL} [2], {BLOCK} [3]"
+                )
+            if not np.isfinite(pose).all():
+                raise DataError(f"condition '{condition.id}': {name} is not finite: {pose}")
+        agent = px_from_table(poses[TOOL]) if TOOL in poses else np.array(DEFAULT_PX[TOOL])
+        block = px_from_pose(poses[BLOCK]) if BLOCK in poses else np.array(DEFAULT_PX[BLOCK])
+        # The public reset shifts the block (position before angle) and steps the physics once.
+        self._gym._setup()  # noqa: SLF001
+        self._gym.agent.position = tuple(agent.tolist())
+        self._gym.block.angle = float(block[2])
+        self._gym.block.position = tuple(block[:2].tolist())
+        self._gym._last_action = None  # noqa: SLF001
+        self._task.reset()
+        self._tick, self._sent, self._outcome = 0, [], None
+        self._newest = self._pending = self._read()
+        achieved = {name: self._newest[name].value for name in poses}
+        return ResetReport(requested=condition, achieved=achieved)
+
+    def now_ns(self) -> int:
+        """Simulated time since the reset."""
+        return max(0, self._tick) * TICK_NS
+
+    def observe(self) -> Observation:
+        """The state at this tick."""
+        self._require_reset()
+        return Observation(t_ns=self.now_ns(), samples=dict(self._newest))
+
+    def apply(self, command: Command) -> None:
+        """Set the agent's target."""
+        self._require_reset()
+        check_action(command, SPEC)
+        value = np.array(command.action[TOOL], dtype=np.float64)
+        self._target = px_from_table(value)
+        self._sent.append((command.seq, self.now_ns(), value))
+
+    def advance(self) -> None:
+        """Ten physics steps of 10 ms."""
+        self._require_reset()
+        if not self._sent and self._tick == 0:
+            self._target = np.array(self._gym.agent.position)
+        self._gym.step(self._target)
+        self._tick += 1
+        self._pending, self._newest = self._newest, self._read()
+        self._outcome = None
+
+    def drain(self) -> SampleBatch:
+        """The samples of the last tick; those of the current one come next time."""
+        pending = {n: s for n, s in self._pending.items() if s.t_ns < self.now_ns()}
+        self._pending = {}
+        rows, self._sent = self._sent, []
+        return SampleBatch(
+            signals={s.name: _block(pending.get(s.name), s) for s in SPEC.signals},
+            sent=SentBlock(
+                seq=np.array([r[0] for r in rows], dtype=np.int64),
+                t_ns=np.array([r[1] for r in rows], dtype=np.int64),
+                action={TOOL: np.array([r[2] for r in rows]).reshape(-1, 2)},
+            ),
+        )
+
+    def outcome(self) -> Outcome:
+        """Coverage, progress and success, as gym-pusht scores them."""
+        self._require_reset()
+        if self._outcome is None:
+            self._outcome = self._task.judge({n: s.value for n, s in self._newest.items()})
+        return self._outcome
+
+    def render(self, width: int, height: int) -> NDArray[np.uint8]:
+        """gym-pusht's own picture from above ``[height, width, 3]``."""
+        self._require_reset()
+        self._gym.visualization_width, self._gym.visualization_height = width, height
+        return np.asarray(self._gym.render(), dtype=np.uint8)
+
+    def close(self) -> None:
+        """Nothing is held; safe to call twice."""
+        self._gym.close()
+
+    def _require_reset(self) -> None:
+        if self._tick < 0:
+            raise DataError("gym_pusht: call reset() before the first tick")
+
+    def _read(self) -> dict[str, Sample]:
+        block = self._gym.block
+        values = {
+            TOOL: table_from_px(np.array(self._gym.agent.position)),
+            BLOCK: pose_from_px(np.array([*block.position, block.angle])),
+        }
+        for value in values.values():
+            value.setflags(write=False)
+        return {name: Sample(self.now_ns(), value) for name, value in values.items()}
+
+
+def _block(sample: Sample | None, signal: SignalSpec) -> SampleBlock:
+    rows = [] if sample is None else [sample]
+    return SampleBlock(
+        t_ns=np.array([s.t_ns for s in rows], dtype=np.int64),
+        value=np.array([s.value for s in rows], dtype=np.float64).reshape(-1, *signal.shape),
+        valid=np.ones(len(rows), dtype=np.bool_),
+    )
+
+
+def _build() -> Any:
+    # pygame greets on standard output, which belongs to --json.
+    os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
+    try:
+        with warnings.catch_warnings():
+            # pkg_resources (pygame) and SWIG types warn on import; not ours to fix.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            warnings.simplefilter("ignore", UserWarning)
+            from gym_pusht.envs.pusht import PushTEnv
+    except ImportError as error:
+        raise MissingDependencyError(
+            f"the world 'gym_pusht' needs gym-pusht 0.1.8 and pymunk < 7 ({error});"
+            " run: pip install -c constraints.txt gym-pusht"
+        ) from error
+    return PushTEnv(obs_type="state", render_mode="rgb_array")

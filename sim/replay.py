@@ -1,0 +1,117 @@
+"""Open-loop replay: recorded actions in a simulated world, compared with what was recorded.
+
+recorded state k is the one *before* action k:
+s0 -a0-> s1 -a1-> ... s(T-2) -a(T-2)-> s(T-1)      the last action has no recorded effect
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robolearn.contracts import Env
+from robolearn.data.episode import Episode
+from robolearn.errors import DataError
+from robolearn.pusht import BLOCK, TOOL, wrap_angle
+from robolearn.types import Command, Condition
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayError:
+    """How far a replayed block is from the recorded one at each of ``T`` ticks.
+
+    ``position_m [T]``, ``rotation_rad [T]`` (absolute); ``path [T, 3]`` replayed and ``recorded
+    [T, 3]`` poses; ``reason`` is non-empty when the physics diverged (the rest repeats).
+    """
+
+    episode: str
+    rate_hz: float
+    position_m: Array
+    rotation_rad: Array
+    path: Array
+    recorded: Array
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorSummary:
+    """Median and 90th percentile of position [mm] and rotation [deg] errors over episodes."""
+
+    episodes: int
+    position_p50_mm: float
+    position_p90_mm: float
+    rotation_p50_deg: float
+    rotation_p90_deg: float
+
+
+def replay_episode(env: Env, episode: Episode, block: str = BLOCK, tool: str = TOOL) -> ReplayError:
+    """Replay one episode from its recorded start.
+
+    Only the signals ``tool`` and ``block`` are placed; every recorded action is commanded at its
+    tick, also beyond the end of the task (a measurement, not an episode of the loop).
+    """
+    recorded = np.asarray(episode.observed(block), dtype=np.float64)
+    if recorded.shape[0] < 2:
+        raise DataError(f"episode {episode.id}: {recorded.shape[0]} steps; a replay needs 2")
+    start = {name: episode.observed(name)[0] for name in (tool, block)}
+    poses = {name: tuple(float(v) for v in value) for name, value in start.items()}
+    condition = Condition(id=f"replay-{episode.id}", seed=0, poses=poses)
+    env.reset(condition, np.random.default_rng(0))
+    path = np.empty_like(recorded)
+    path[0] = env.observe().value(block)
+    reason = ""
+    for k in range(recorded.shape[0] - 1):
+        action = {name: values[k] for name, values in episode.action.items()}
+        env.apply(Command(seq=k, action=action, due_ns=env.now_ns(), source="replay"))
+        env.advance()
+        env.drain()
+        path[k + 1] = env.observe().value(block)
+        outcome = env.outcome()
+        if outcome.truncated:
+            reason = outcome.reason
+            path[k + 2 :] = path[k + 1]
+            break
+    return ReplayError(
+        episode=episode.id,
+        rate_hz=env.spec.rate_hz,
+        position_m=np.linalg.norm(path[:, :2] - recorded[:, :2], axis=1),
+        rotation_rad=np.abs(wrap_angle(path[:, 2] - recorded[:, 2])),
+        path=path,
+        recorded=recorded,
+        reason=reason,
+    )
+
+
+def summarize_final(errors: Sequence[ReplayError]) -> ErrorSummary:
+    """Errors at the last recorded state."""
+    return _summary(
+        np.array([e.position_m[-1] for e in errors]), np.array([e.rotation_rad[-1] for e in errors])
+    )
+
+
+def summarize_after(errors: Sequence[ReplayError], after_s: float) -> ErrorSummary:
+    """Errors ``after_s`` seconds from the start, over the episodes that are long enough."""
+    rows = [(e, round(after_s * e.rate_hz)) for e in errors]
+    rows = [(e, k) for e, k in rows if k < len(e.position_m)]
+    return _summary(
+        np.array([e.position_m[k] for e, k in rows]),
+        np.array([e.rotation_rad[k] for e, k in rows]),
+    )
+
+
+def _summary(position_m: Array, rotation_rad: Array) -> ErrorSummary:
+    if position_m.size == 0:
+        return ErrorSummary(0, float("nan"), float("nan"), float("nan"), float("nan"))
+    position, rotation = position_m * 1e3, np.degrees(rotation_rad)
+    return ErrorSummary(
+        episodes=int(position.size),
+        position_p50_mm=float(np.median(position)),
+        position_p90_mm=float(np.percentile(position, 90)),
+        rotation_p50_deg=float(np.median(rotation)),
+        rotation_p90_deg=float(np.percentile(rotation, 90)),
+    )
