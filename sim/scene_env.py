@@ -78,8 +78,6 @@ class SceneEnv:
         config = scene.config
         self.scene, self.model = scene, scene.compile()
         self.data = mujoco.MjData(self.model)
-        self.scene_hash = scene.content_hash
-        self.engine = f"mujoco {mujoco.__version__}"
         self._spec = embodiment(config)
         self._task = build_task(config.task.name, config.task.params)
         self._controller = build_controller(config, self.model)
@@ -114,6 +112,16 @@ class SceneEnv:
     def capabilities(self) -> Capabilities:
         """A simulator: everything."""
         return Capabilities(settable_poses=True, true_state=True, faster_than_real_time=True)
+
+    @property
+    def engine(self) -> str:
+        """Physics engine and version."""
+        return f"mujoco {mujoco.__version__}"
+
+    @property
+    def scene_hash(self) -> str:
+        """Content hash of the scene package."""
+        return self.scene.content_hash
 
     @property
     def task(self) -> str:

@@ -81,13 +81,12 @@ class GymPushTEnv:
     def __init__(self) -> None:
         self._gym = _build()
         versions = {n: importlib.metadata.version(n) for n in ("gym-pusht", "pymunk")}
-        self.engine = f"gym-pusht {versions['gym-pusht']} (pymunk {versions['pymunk']})"
-        self.scene_hash = hashlib.sha256(self.engine.encode()).hexdigest()[:16]
+        self._engine = f"gym-pusht {versions['gym-pusht']} (pymunk {versions['pymunk']})"
         self._task = PushT()
         self._tick = -1
         self._target: NDArray[np.float64] = np.zeros(2)
         self._newest: dict[str, Sample] = {}
-        self._pending: dict[str, Sample] = {}
+        self._waiting: list[dict[str, Sample]] = []
         self._sent: list[tuple[int, int, NDArray[np.float64]]] = []
         self._outcome: Outcome | None = None
 
@@ -100,6 +99,16 @@ class GymPushTEnv:
     def capabilities(self) -> Capabilities:
         """A simulator: everything."""
         return Capabilities(settable_poses=True, true_state=True, faster_than_real_time=True)
+
+    @property
+    def engine(self) -> str:
+        """Physics engine and versions."""
+        return self._engine
+
+    @property
+    def scene_hash(self) -> str:
+        """Digest of the versions, which describe this world completely."""
+        return hashlib.sha256(self._engine.encode()).hexdigest()[:16]
 
     @property
     def task(self) -> str:
@@ -132,7 +141,8 @@ class GymPushTEnv:
         self._gym._last_action = None  # noqa: SLF001
         self._task.reset()
         self._tick, self._sent, self._outcome = 0, [], None
-        self._newest = self._pending = self._read()
+        self._newest = self._read()
+        self._waiting = [self._newest]
         achieved = {name: self._newest[name].value for name in poses}
         return ResetReport(requested=condition, achieved=achieved)
 
@@ -160,16 +170,16 @@ class GymPushTEnv:
             self._target = np.array(self._gym.agent.position)
         self._gym.step(self._target)
         self._tick += 1
-        self._pending, self._newest = self._newest, self._read()
+        self._newest = self._read()
+        self._waiting.append(self._newest)
         self._outcome = None
 
     def drain(self) -> SampleBatch:
         """The samples of the last tick; those of the current one come next time."""
-        pending = {n: s for n, s in self._pending.items() if s.t_ns < self.now_ns()}
-        self._pending = {}
+        past, self._waiting = self._waiting[:-1], self._waiting[-1:]
         rows, self._sent = self._sent, []
         return SampleBatch(
-            signals={s.name: _block(pending.get(s.name), s) for s in SPEC.signals},
+            signals={s.name: _block([row[s.name] for row in past], s) for s in SPEC.signals},
             sent=SentBlock(
                 seq=np.array([r[0] for r in rows], dtype=np.int64),
                 t_ns=np.array([r[1] for r in rows], dtype=np.int64),
@@ -209,8 +219,7 @@ class GymPushTEnv:
         return {name: Sample(self.now_ns(), value) for name, value in values.items()}
 
 
-def _block(sample: Sample | None, signal: SignalSpec) -> SampleBlock:
-    rows = [] if sample is None else [sample]
+def _block(rows: list[Sample], signal: SignalSpec) -> SampleBlock:
     return SampleBlock(
         t_ns=np.array([s.t_ns for s in rows], dtype=np.int64),
         value=np.array([s.value for s in rows], dtype=np.float64).reshape(-1, *signal.shape),
