@@ -76,7 +76,7 @@ SPEC = EmbodimentSpec(
 
 
 class GymPushTEnv:
-    """The original simulator; starts exactly at the requested pose, without a settling step."""
+    """The original simulator; starts exactly at the requested pose."""
 
     def __init__(self) -> None:
         self._gym = _build()
@@ -133,11 +133,14 @@ class GymPushTEnv:
                 raise DataError(f"condition '{condition.id}': {name} is not finite: {pose}")
         agent = px_from_table(poses[TOOL]) if TOOL in poses else np.array(DEFAULT_PX[TOOL])
         block = px_from_pose(poses[BLOCK]) if BLOCK in poses else np.array(DEFAULT_PX[BLOCK])
-        # The public reset shifts the block (position before angle) and steps the physics once.
+        # The public reset sets the position before the angle, which shifts the block; otherwise
+        # this is what it does. The one step moves nothing (all velocities are zero) but finds the
+        # contacts of an overlapping start, as in the recordings.
         self._gym._setup()  # noqa: SLF001
         self._gym.agent.position = tuple(agent.tolist())
         self._gym.block.angle = float(block[2])
         self._gym.block.position = tuple(block[:2].tolist())
+        self._gym.space.step(self._gym.dt)
         self._gym._last_action = None  # noqa: SLF001
         self._task.reset()
         self._tick, self._sent, self._outcome = 0, [], None
