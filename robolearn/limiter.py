@@ -149,7 +149,7 @@ class TableMapping:
         return self.tip(arm, q)[:2, 3]
 
     def joints(self, arm: SerialArm, xy: Any, near: Array | None = None) -> Array:
-        """Joint positions [rad] with the tool at ``xy``, on the branch of ``home`` (or ``near``)."""
+        """Joint positions [rad] with the tool at ``xy``, on the branch of ``home`` (``near``)."""
         return arm.ik(self.flange(xy), np.array(self.home) if near is None else near)
 
 
