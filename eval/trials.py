@@ -16,7 +16,7 @@ import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from robolearn.errors import DataError, StoreCorruptError, StoreError
 from robolearn.types import TrialRecord
@@ -84,7 +84,7 @@ class TrialStore:
         except sqlite3.DatabaseError as error:
             raise _readable(error, self.path) from error
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> TrialStore:  # noqa: PYI034 - jaxtyping with beartype refuses Self
         return self
 
     def __exit__(

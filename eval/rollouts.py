@@ -1,0 +1,398 @@
+"""Rollouts of policies in worlds over a suite: paired, batched, resumable, same bits on N cores.
+
+Conditions are cut into chunks of ``batch``; a chunk runs in lockstep with one batched forward pass
+per request, for each policy over the same conditions and seeds. A chunk depends on nothing but
+itself, so any worker may run it in any order. It is one transaction of the trial table; trials
+that are there already are skipped. Floating point sums differ by batch size in the last bit and
+pushing amplifies that, so ``batch`` belongs to a trial's identity.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import cast
+
+from eval.episode_tools import (
+    CountingInference,
+    Frame,
+    FrameCollector,
+    GuardedEnv,
+    MaximumMetrics,
+    RenderingEnv,
+)
+from eval.executors import Done, run_in_process, run_in_workers
+from eval.trials import TrialKey, TrialStore, key_of
+from robolearn.chunking import ChunkAgent
+from robolearn.contracts import Env, Policy, Subscriber
+from robolearn.errors import ConfigError
+from robolearn.inference import BatchedInference
+from robolearn.runtime import EpisodeResult, EpisodeRun, run_lockstep
+from robolearn.types import Condition, TrialRecord
+
+log = logging.getLogger(__name__)
+
+WORKER_CRASHED = "worker_crashed"
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyEntry:
+    """A policy under test: a name for people, the hash of its weights, and how to build it."""
+
+    name: str
+    hash: str
+    build: Callable[[], Policy]
+
+
+@dataclass(frozen=True, slots=True)
+class WorldEntry:
+    """A world: a name, the hash of its description, its physics engine, and how to build it."""
+
+    name: str
+    hash: str
+    engine: str
+    build: Callable[[], Env]
+
+
+# Writes one file with several episodes side by side; the booleans say which succeeded, the last
+# number is frames per second. Picklable.
+VideoWriter = Callable[[Path, Sequence[Sequence[Frame]], Sequence[bool], float], None]
+
+
+@dataclass(frozen=True, slots=True)
+class VideoPlan:
+    """Film the first ``episodes`` conditions of every policy and world."""
+
+    folder: Path
+    write: VideoWriter
+    episodes: int = 4
+    size: int = 192
+    every: int = 2
+
+    def path(self, policy: str, world: str) -> Path:
+        """Where the video of a policy in a world lies."""
+        return self.folder / f"{policy}-{world}.mp4"
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How rollouts are run. ``workers`` 0: in this process, else so many worker processes."""
+
+    suite: str
+    task: str
+    max_steps: int
+    workers: int = 0
+    batch: int = 10
+    code: str = ""
+    commit: str = ""
+    timeout_s: float = 900.0
+    video: VideoPlan | None = None
+
+    def __post_init__(self) -> None:
+        if self.batch < 1 or self.workers < 0:
+            raise ConfigError(f"expected batch >= 1 and workers >= 0, got {self}")
+        if self.video is not None and self.video.episodes > self.batch:
+            raise ConfigError(
+                f"at most {self.batch} episodes can be filmed (one batch), got"
+                f" {self.video.episodes}; ask for fewer or raise the batch"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Conditions that run in lockstep. ``film``: make the video; ``count``: record the trials."""
+
+    policy: int
+    world: int
+    conditions: tuple[Condition, ...]
+    film: bool = False
+    count: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Everything a worker needs; calling it builds the function that runs chunks."""
+
+    policies: tuple[PolicyEntry, ...]
+    worlds: tuple[WorldEntry, ...]
+    options: Options
+
+    def __call__(self) -> Callable[[Chunk], tuple[TrialRecord, ...]]:
+        """Build the runner inside the worker."""
+        return ChunkRunner(self).run
+
+
+@dataclass(slots=True)
+class ChunkRunner:
+    """Runs chunks; keeps the policies and the envs of the current world."""
+
+    plan: Plan
+    _policies: dict[int, Policy] = field(default_factory=dict[int, Policy])
+    _world: int = -1
+    _envs: list[Env] = field(default_factory=list[Env])
+
+    def run(self, chunk: Chunk) -> tuple[TrialRecord, ...]:
+        """Roll the chunk's conditions out in lockstep."""
+        options, world = self.plan.options, self.plan.worlds[chunk.world]
+        policy = self._policy(chunk.policy)
+        name = self.plan.policies[chunk.policy].name
+        envs = self._lanes(chunk.world, len(chunk.conditions))
+        inference = CountingInference(BatchedInference(policy))
+        maxima = [MaximumMetrics() for _ in envs]
+        cameras = self._cameras(chunk, envs)
+        runs: list[EpisodeRun] = []
+        for lane, (env, condition) in enumerate(zip(envs, chunk.conditions, strict=True)):
+            watchers: list[Subscriber] = [maxima[lane], *cameras[lane : lane + 1]]
+            agent = ChunkAgent(policy.spec, env.spec, name=name)
+            runs.append(
+                EpisodeRun(
+                    GuardedEnv(env),
+                    agent,
+                    inference,
+                    watchers,
+                    condition,
+                    max_steps=options.max_steps,
+                    task=options.task,
+                    env_name=world.name,
+                    env_id=lane,
+                )
+            )
+        results = run_lockstep(runs)
+        self._write_video(chunk, cameras)
+        return tuple(
+            self._record(chunk, lane, result, inference, maxima[lane])
+            for lane, result in enumerate(results)
+        )
+
+    def close(self) -> None:
+        """Close the envs."""
+        for env in self._envs:
+            env.close()
+        self._envs = []
+
+    def _policy(self, index: int) -> Policy:
+        if index not in self._policies:
+            self._policies[index] = self.plan.policies[index].build()
+        return self._policies[index]
+
+    def _lanes(self, world: int, n: int) -> list[Env]:
+        if world != self._world:
+            self.close()
+            self._world = world
+        while len(self._envs) < n:
+            self._envs.append(self.plan.worlds[world].build())
+        return self._envs[:n]
+
+    def _cameras(self, chunk: Chunk, envs: Sequence[Env]) -> list[FrameCollector]:
+        video = self.plan.options.video
+        if not chunk.film or video is None:
+            return []
+        filmed = envs[: video.episodes]
+        return [FrameCollector(cast("RenderingEnv", e), video.size, video.every) for e in filmed]
+
+    def _write_video(self, chunk: Chunk, cameras: Sequence[FrameCollector]) -> None:
+        video = self.plan.options.video
+        if video is None or not cameras:
+            return
+        policy, world = self.plan.policies[chunk.policy], self.plan.worlds[chunk.world]
+        path = video.path(policy.name, world.name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # Renamed when complete: a video that exists is whole.
+        partial = path.with_name("partial-" + path.name)
+        fps = self._envs[0].spec.rate_hz / video.every
+        video.write(partial, [c.frames for c in cameras], [c.success for c in cameras], fps)
+        partial.replace(path)
+
+    def _record(
+        self,
+        chunk: Chunk,
+        lane: int,
+        result: EpisodeResult,
+        inference: CountingInference,
+        maxima: MaximumMetrics,
+    ) -> TrialRecord:
+        metrics = {f"max_{k}": v for k, v in maxima.values.items()}
+        metrics["rows"] = float(len(chunk.conditions))
+        metrics["chunks"] = float(inference.chunks.get(lane, 0))
+        if lane in inference.changed:
+            metrics["changed"] = float(inference.changed[lane])
+        blank = blank_record(self.plan, chunk, lane, result.outcome.reason)
+        return dataclasses.replace(
+            blank,
+            success=result.outcome.success,
+            score=min(1.0, max(0.0, result.score)),
+            final_progress=min(1.0, max(0.0, result.outcome.progress)),
+            return_=result.return_,
+            steps=result.steps,
+            duration_s=result.duration_s,
+            metrics=metrics,
+        )
+
+
+def blank_record(plan: Plan, chunk: Chunk, lane: int, reason: str) -> TrialRecord:
+    """A failed trial without any step, for ``reason``; the frame that results are put into."""
+    policy, world, options = plan.policies[chunk.policy], plan.worlds[chunk.world], plan.options
+    condition = chunk.conditions[lane]
+    filmed = options.video is not None and chunk.film and lane < options.video.episodes
+    return TrialRecord(
+        policy=policy.name,
+        policy_hash=policy.hash,
+        env=world.name,
+        env_hash=world.hash,
+        engine=world.engine,
+        real=False,
+        condition=condition.id,
+        seed=condition.seed,
+        success=False,
+        score=0.0,
+        final_progress=0.0,
+        return_=0.0,
+        steps=0,
+        duration_s=0.0,
+        reason=reason,
+        commit=options.commit,
+        suite=options.suite,
+        video=options.video.path(policy.name, world.name).name if filmed and options.video else "",
+        code=options.code,
+        batch=options.batch,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Told after every chunk: the trials of one policy in one world so far."""
+
+    policy: str
+    world: str
+    records: tuple[TrialRecord, ...]
+    added: int
+
+
+def evaluate(
+    policies: Sequence[PolicyEntry],
+    worlds: Sequence[WorldEntry],
+    conditions: Mapping[str, Sequence[Condition]],
+    store: TrialStore,
+    options: Options,
+    on_progress: Callable[[Progress], None] | None = None,
+) -> tuple[TrialRecord, ...]:
+    """Roll every policy out in every world over ``conditions[world]``; skip what is there.
+
+    Returns the trials of this evaluation (earlier and new ones), ordered by world, policy and
+    condition. Physics that diverge and workers that die twice are trials with a reason of their
+    own, so the number of trials is always policies x conditions.
+    """
+    _check_names(policies, worlds, conditions)
+    plan = Plan(tuple(policies), tuple(worlds), options)
+    wanted = wanted_keys(plan, conditions)
+    known = {key_of(r): r for r in store.all() if not r.real}
+    chunks = list(_chunks(plan, conditions, set(known)))
+    groups: dict[tuple[str, str], list[TrialRecord]] = {}
+    for key in wanted:
+        if key in known:
+            record = known[key]
+            groups.setdefault((record.policy, record.env), []).append(record)
+    for done in _run(plan, chunks):
+        records = done.result or _lost(plan, done)
+        policy, world = policies[done.task.policy].name, worlds[done.task.world].name
+        group = groups.setdefault((policy, world), [])
+        if done.task.count:
+            fresh = [r for r in records if key_of(r) not in known]
+            store.add(fresh)
+            known.update({key_of(r): r for r in fresh})
+            group += fresh
+            if on_progress is not None:
+                on_progress(Progress(policy, world, tuple(group), len(fresh)))
+    return tuple(known[key] for key in wanted)
+
+
+def wanted_keys(plan: Plan, conditions: Mapping[str, Sequence[Condition]]) -> list[TrialKey]:
+    """The identity of every trial of an evaluation, ordered by world, policy, condition."""
+    return [
+        key_of(blank_record(plan, Chunk(p, w, (condition,)), 0, ""))
+        for w, world in enumerate(plan.worlds)
+        for p in range(len(plan.policies))
+        for condition in conditions[world.name]
+    ]
+
+
+def _chunks(
+    plan: Plan, conditions: Mapping[str, Sequence[Condition]], known: set[TrialKey]
+) -> Iterator[Chunk]:
+    options = plan.options
+    for w, world in enumerate(plan.worlds):
+        listed = tuple(conditions[world.name])
+        for start in range(0, len(listed), options.batch):
+            part = listed[start : start + options.batch]
+            for p, policy in enumerate(plan.policies):
+                chunk = Chunk(p, w, part)
+                keys = [key_of(blank_record(plan, chunk, i, "")) for i in range(len(part))]
+                count = any(key not in known for key in keys)
+                video = options.video
+                film = (
+                    start == 0
+                    and video is not None
+                    and not (video.path(policy.name, world.name).is_file() and not count)
+                )
+                if count or film:
+                    yield dataclasses.replace(chunk, film=film, count=count)
+
+
+def _run(plan: Plan, chunks: Sequence[Chunk]) -> Iterator[Done[Chunk, tuple[TrialRecord, ...]]]:
+    options = plan.options
+    if not chunks:
+        return
+    if options.workers == 0:
+        runner = ChunkRunner(plan)
+        try:
+            yield from run_in_process(lambda: runner.run, chunks)
+        finally:
+            runner.close()
+        return
+    lost: list[Chunk] = []
+    for done in run_in_workers(plan, chunks, workers=options.workers, timeout_s=options.timeout_s):
+        if done.lost and len(done.task.conditions) > 1:
+            lost.append(done.task)
+        else:
+            yield done
+    # One episode may have taken its whole batch down, twice: the others get a run of their own.
+    singles = [
+        dataclasses.replace(chunk, conditions=(condition,), film=False)
+        for chunk in lost
+        for condition in chunk.conditions
+    ]
+    if singles:
+        yield from run_in_workers(
+            plan, singles, workers=options.workers, attempts=1, timeout_s=options.timeout_s
+        )
+
+
+def _lost(plan: Plan, done: Done[Chunk, tuple[TrialRecord, ...]]) -> tuple[TrialRecord, ...]:
+    log.error("trial(s) %s lost: %s", [c.id for c in done.task.conditions], done.lost)
+    return tuple(
+        blank_record(plan, done.task, lane, WORKER_CRASHED)
+        for lane in range(len(done.task.conditions))
+    )
+
+
+def _check_names(
+    policies: Sequence[PolicyEntry],
+    worlds: Sequence[WorldEntry],
+    conditions: Mapping[str, Sequence[Condition]],
+) -> None:
+    for what, names in (
+        ("policies", [p.name for p in policies]),
+        ("worlds", [w.name for w in worlds]),
+    ):
+        if not names or len(set(names)) != len(names):
+            raise ConfigError(f"expected {what} with names of their own, got {names}")
+    hashes = [p.hash for p in policies]
+    if len(set(hashes)) != len(hashes):
+        raise ConfigError(f"the same policy was given twice: {[p.name for p in policies]}")
+    for world in worlds:
+        ids = [(c.id, c.seed) for c in conditions.get(world.name, ())]
+        if not ids or len(set(ids)) != len(ids):
+            raise ConfigError(f"expected conditions of their own for '{world.name}', got {ids}")
