@@ -1,0 +1,317 @@
+"""The lab's workcell in PyBullet: a UR5e with a round tool pushing a T on a table.
+
+Satisfies ``hardware.plant.Plant`` (by shape; siblings do not import each other). The physics is
+meant to be *unknown* to whoever works with the lab: friction, mass and servo behaviour are drawn
+around the configured values from a seed, and nothing outside reads them. They were chosen without
+looking at the scene packages.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robolearn.errors import ConfigError, DataError, PhysicsDivergedError
+from robolearn.geometry import pose, rot_z, rotvec_from_rotation
+from robolearn.kinematics import UR5E
+from robolearn.pusht import (
+    BAR_PX,
+    GOAL,
+    STEM_PX,
+    TABLE_SIZE_M,
+    TOOL_RADIUS_M,
+    transform_points,
+    wrap_angle,
+)
+from robolearn.seeding import child_seed
+from sim.plant_model import BLOCK_HEIGHT_M, arm_urdf, block_box, block_urdf, bullet
+
+Array = NDArray[np.float64]
+
+BLOCK = "block"
+
+
+@dataclass(frozen=True, slots=True)
+class PlantConfig:
+    """Workcell geometry (see ``docs/workcell.md``) and hidden physics.
+
+    ``origin_m`` and ``heading_rad`` place the table frame in the arm's base frame; ``home`` are
+    the joint angles at start. ``spread`` is the relative half-width of the uniform draw around
+    every hidden value (friction, mass, damping).
+    """
+
+    origin_m: tuple[float, float, float] = (-0.806, 0.256, 0.0)
+    heading_rad: float = -1.5707963267948966
+    tool_length_m: float = 0.12
+    home: tuple[float, ...] = (-0.3345, -1.3191, 2.4190, -2.6707, -1.5708, -0.3345)
+    block_pose: tuple[float, float, float] = (0.256, 0.256, 0.0)
+    block_mass_kg: float = 0.24
+    table_friction: float = 0.37
+    tool_friction: float = 0.22
+    joint_damping: float = 0.4
+    servo_gain: float = 0.35
+    spread: float = 0.1
+    step_hz: float = 500.0
+
+    def __post_init__(self) -> None:
+        if len(self.home) != UR5E.dof:
+            raise ConfigError(f"home needs {UR5E.dof} joint angles, got {len(self.home)}")
+        if not (0 <= self.spread < 1 and self.step_hz >= 100 and 0 < self.servo_gain <= 1):
+            raise ConfigError(
+                "spread in [0, 1), servo_gain in (0, 1] and step_hz >= 100 are needed, got"
+                f" {self.spread}, {self.servo_gain}, {self.step_hz}"
+            )
+
+
+class PyBulletPlant:
+    """One physics client; see ``hardware.plant.Plant`` for the methods' contract."""
+
+    def __init__(self, config: PlantConfig, seed: int = 0) -> None:
+        self.config = config
+        self._p = bullet()
+        self._client: int | None = int(self._p.connect(self._p.DIRECT))
+        self._T_base_table = pose(rot_z(config.heading_rad), config.origin_m)
+        self._dt_s = 1.0 / config.step_hz
+        self._build(_drawn(config, seed))
+        self._torque = np.zeros(UR5E.dof)
+        self._home = np.array(config.home)
+        self._time_s = 0.0
+        self._read()
+        self.set_joints(self._home)
+        self.place_object(BLOCK, np.array(config.block_pose))
+        self._start = int(self._p.saveState(**self._id))
+
+    @property
+    def _id(self) -> dict[str, int]:
+        if self._client is None:
+            raise PhysicsDivergedError("the plant is closed")
+        return {"physicsClientId": self._client}
+
+    @property
+    def time_s(self) -> float:
+        """Simulated time [s]."""
+        return self._time_s
+
+    @property
+    def object_names(self) -> tuple[str, ...]:
+        """The T."""
+        return (BLOCK,)
+
+    def joint_positions(self) -> Array:
+        """Joint angles [rad]."""
+        return self._q.copy()
+
+    def joint_velocities(self) -> Array:
+        """Joint velocities [rad/s]."""
+        return self._qd.copy()
+
+    def joint_torques(self) -> Array:
+        """Motor torques [N m] of the last step."""
+        return self._torque.copy()
+
+    def tool_pose(self) -> Array:
+        """Tip of the tool in the base frame: position [m] and rotation vector."""
+        T = UR5E.fk(self._q)
+        tip = T[:3, 3] + T[:3, 2] * self.config.tool_length_m
+        return np.concatenate([tip, rotvec_from_rotation(T[:3, :3])])
+
+    def tool_force(self) -> Array:
+        """Sum of the contact forces on the tool [N] in the base frame."""
+        force = np.zeros(3)
+        for contact in self._p.getContactPoints(bodyA=self._arm, linkIndexA=self._tool, **self._id):
+            force += np.array(contact[7]) * contact[9]
+            force += np.array(contact[11]) * contact[10] + np.array(contact[13]) * contact[12]
+        return force
+
+    def set_joint_targets(self, q: Array, qd: Array) -> None:
+        """Targets of the joint servos [rad], [rad/s]."""
+        gain = self.config.servo_gain
+        self._p.setJointMotorControlArray(
+            self._arm,
+            self._joints,
+            self._p.POSITION_CONTROL,
+            targetPositions=q.tolist(),
+            targetVelocities=qd.tolist(),
+            positionGains=[gain] * UR5E.dof,
+            velocityGains=[1.0] * UR5E.dof,
+            forces=UR5E.max_torque,
+            **self._id,
+        )
+
+    def set_joints(self, q: Array) -> None:
+        """Put the arm at ``q`` at rest."""
+        for joint, angle in zip(self._joints, q.tolist(), strict=True):
+            self._p.resetJointState(self._arm, joint, angle, 0.0, **self._id)
+        self.set_joint_targets(q, np.zeros(UR5E.dof))
+        self._read()
+
+    def step(self, dt_s: float) -> None:
+        """Advance by ``dt_s`` [s], a whole number of engine steps."""
+        steps = round(dt_s / self._dt_s)
+        if steps < 1 or abs(steps * self._dt_s - dt_s) > 1e-9:
+            raise ConfigError(
+                f"the plant steps at {self.config.step_hz:g} Hz; {dt_s} s is no multiple of that"
+            )
+        for _ in range(steps):
+            self._p.stepSimulation(**self._id)
+        self._time_s += dt_s
+        self._read()
+
+    def reset(self) -> None:
+        """Back to the start state, contact caches included: what follows repeats bit for bit."""
+        self._p.restoreState(self._start, **self._id)
+        self.set_joints(self._home)
+        self._time_s = 0.0
+
+    def place_object(self, name: str, pose: Array) -> None:
+        """Put the T at rest at ``[x, y, yaw]`` of the table frame."""
+        self._require(name)
+        x, y, yaw = pose.tolist()
+        R = self._T_base_table[:3, :3] @ rot_z(yaw)
+        origin = self._T_base_table @ np.array([x, y, 0.5 * BLOCK_HEIGHT_M, 1.0])
+        com = origin[:3] + R @ self._com
+        heading = self.config.heading_rad + yaw
+        quaternion = [0.0, 0.0, float(np.sin(heading / 2)), float(np.cos(heading / 2))]
+        self._p.resetBasePositionAndOrientation(self._block, com.tolist(), quaternion, **self._id)
+        self._p.resetBaseVelocity(self._block, [0.0] * 3, [0.0] * 3, **self._id)
+
+    def true_pose(self, name: str) -> Array:
+        """Where the T is: ``[x, y, yaw]`` in the table frame."""
+        self._require(name)
+        position, orientation = self._p.getBasePositionAndOrientation(self._block, **self._id)
+        R = np.array(self._p.getMatrixFromQuaternion(orientation)).reshape(3, 3)
+        origin = np.array(position) - R @ self._com
+        R_table = self._T_base_table[:3, :3]
+        xy = (R_table.T @ (origin - self._T_base_table[:3, 3]))[:2]
+        along = R_table.T @ R[:, 0]
+        return np.array([xy[0], xy[1], float(wrap_angle(np.arctan2(along[1], along[0])))])
+
+    def picture(self, view: str, width: int, height: int) -> NDArray[np.uint8]:
+        """Software-rendered picture ``[height, width, 3]``: ``top`` (the table square, x right,
+        y up) or ``perspective``.
+        """
+        p, T = self._p, self._T_base_table
+        centre = T @ np.array([TABLE_SIZE_M / 2, TABLE_SIZE_M / 2, 0.0, 1.0])
+        if view == "top":
+            # From far above, so that nothing hides behind height; the near plane cuts the arm off
+            # above the flange.
+            eye, up = centre[:3] + np.array([0.0, 0.0, 8.0]), T[:3, 1]
+            fov, near = 2.0 * np.degrees(np.arctan(0.5 * TABLE_SIZE_M / 8.0)), 7.9
+        elif view == "perspective":
+            eye = (T @ np.array([0.80, -0.45, 0.60, 1.0]))[:3]
+            up, fov, near = np.array([0.0, 0.0, 1.0]), 45.0, 0.1
+        else:
+            raise DataError(f"no view '{view}'; there are 'top' and 'perspective'")
+        _, _, rgba, _, _ = p.getCameraImage(
+            width,
+            height,
+            p.computeViewMatrix(eye.tolist(), centre[:3].tolist(), up.tolist()),
+            p.computeProjectionMatrixFOV(fov, width / height, near, 10.0),
+            renderer=p.ER_TINY_RENDERER,
+            lightDirection=[-0.6, 0.4, 1.5],
+            shadow=0,
+            flags=p.ER_NO_SEGMENTATION_MASK,
+            **self._id,
+        )
+        image = np.asarray(rgba, dtype=np.uint8).reshape(height, width, 4)
+        return np.ascontiguousarray(image[:, :, :3])
+
+    def close(self) -> None:
+        """Disconnect; safe to call twice."""
+        if self._client is not None:
+            self._p.disconnect(**self._id)
+            self._client = None
+
+    def _require(self, name: str) -> None:
+        if name != BLOCK:
+            raise DataError(f"no object '{name}'; the workcell has: {list(self.object_names)}")
+
+    def _read(self) -> None:
+        states = self._p.getJointStates(self._arm, self._joints, **self._id)
+        self._q = np.array([s[0] for s in states])
+        self._qd = np.array([s[1] for s in states])
+        self._torque = np.array([s[3] for s in states])
+        if not np.isfinite(self._q).all():
+            raise PhysicsDivergedError("joint angles of the lab's arm are not finite")
+
+    def _build(self, hidden: PlantConfig) -> None:
+        p = self._p
+        p.setGravity(0.0, 0.0, -9.81, **self._id)
+        p.setPhysicsEngineParameter(
+            fixedTimeStep=self._dt_s,
+            numSolverIterations=60,
+            deterministicOverlappingPairs=1,
+            enableConeFriction=1,
+            **self._id,
+        )
+        size = [0.5, 0.55, 0.05]
+        centre = self._T_base_table @ np.array([TABLE_SIZE_M / 2, TABLE_SIZE_M / 2, -size[2], 1.0])
+        shape = p.createCollisionShape(p.GEOM_BOX, halfExtents=size, **self._id)
+        look = p.createVisualShape(
+            p.GEOM_BOX, halfExtents=size, rgbaColor=[0.94, 0.93, 0.90, 1.0], **self._id
+        )
+        table = p.createMultiBody(0.0, shape, look, centre[:3].tolist(), **self._id)
+        with tempfile.TemporaryDirectory() as folder:
+            arm_file, block_file = Path(folder) / "arm.urdf", Path(folder) / "block.urdf"
+            arm_file.write_text(arm_urdf(UR5E, hidden.tool_length_m, TOOL_RADIUS_M))
+            block_file.write_text(block_urdf(hidden.block_mass_kg))
+            flags = p.URDF_USE_INERTIA_FROM_FILE
+            self._arm = p.loadURDF(str(arm_file), useFixedBase=True, flags=flags, **self._id)
+            self._block = p.loadURDF(str(block_file), flags=flags, **self._id)
+        self._joints = list(range(UR5E.dof))
+        self._tool = UR5E.dof
+        self._com = np.array(p.getDynamicsInfo(self._block, -1, **self._id)[3])
+        # Bullet multiplies the two frictions of a contact: the block carries 1.
+        p.changeDynamics(table, -1, lateralFriction=hidden.table_friction, **self._id)
+        p.changeDynamics(
+            self._block,
+            -1,
+            lateralFriction=1.0,
+            rollingFriction=0.0,
+            linearDamping=0.0,
+            angularDamping=0.0,
+            activationState=p.ACTIVATION_STATE_DISABLE_SLEEPING,
+            **self._id,
+        )
+        for joint in self._joints:
+            p.changeDynamics(self._arm, joint, jointDamping=hidden.joint_damping, **self._id)
+        p.changeDynamics(self._arm, self._tool, lateralFriction=hidden.tool_friction, **self._id)
+        self._mark_table()
+
+    def _mark_table(self) -> None:
+        """Print the goal and the border of the workspace on the table (looks only)."""
+        for corners in (BAR_PX, STEM_PX):
+            (x, y), size = block_box(corners)
+            at = transform_points(np.array([[x, y]]), GOAL)[0]
+            self._print(at, size, GOAL[2], [0.56, 0.83, 0.56, 1.0])
+        middle, edge = TABLE_SIZE_M / 2, (TABLE_SIZE_M, 0.002)
+        for at, yaw in (
+            ((middle, 0.0), 0.0),
+            ((middle, TABLE_SIZE_M), 0.0),
+            ((0.0, middle), np.pi / 2),
+            ((TABLE_SIZE_M, middle), np.pi / 2),
+        ):
+            self._print(np.array(at), edge, yaw, [0.6, 0.6, 0.6, 1.0])
+
+    def _print(self, at: Array, size: tuple[float, ...], yaw: float, colour: list[float]) -> None:
+        half = [size[0] / 2, size[1] / 2, 0.0005]
+        look = self._p.createVisualShape(
+            self._p.GEOM_BOX, halfExtents=half, rgbaColor=colour, **self._id
+        )
+        centre = self._T_base_table @ np.array([at[0], at[1], 0.0, 1.0])
+        heading = self.config.heading_rad + yaw
+        quaternion = [0.0, 0.0, float(np.sin(heading / 2)), float(np.cos(heading / 2))]
+        self._p.createMultiBody(0.0, -1, look, centre[:3].tolist(), quaternion, **self._id)
+
+
+def _drawn(config: PlantConfig, seed: int) -> PlantConfig:
+    """The physics of this seed: every hidden value within ``spread`` of the configured one."""
+    rng = np.random.default_rng(child_seed(seed, "physics"))
+    names = ("block_mass_kg", "table_friction", "tool_friction", "joint_damping")
+    scale = 1.0 + config.spread * rng.uniform(-1.0, 1.0, size=len(names))
+    values = {n: float(getattr(config, n) * s) for n, s in zip(names, scale, strict=True)}
+    return replace(config, **values)
