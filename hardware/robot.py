@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +42,7 @@ class RobotState:
     mode: RobotMode
 
 
+@runtime_checkable
 class Robot(Protocol):
     """A position-controlled arm. Exactly one owner (the supervisor) calls it, from one thread.
 

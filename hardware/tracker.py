@@ -12,7 +12,7 @@ import socket
 import time
 from collections import deque
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,6 +44,7 @@ class TrackerCounts:
     lost: int
 
 
+@runtime_checkable
 class Tracker(Protocol):
     """Measures where one object is."""
 

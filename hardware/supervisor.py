@@ -1,0 +1,384 @@
+"""The safety supervisor: the only owner of the motion handle, between agent and driver.
+
+:class:`Supervisor` is the logic of one tick, deterministic and testable without time; ``hardware/
+supervisor_process.py`` runs it at the robot's rate in a process of its own. Per tick it reads
+requests and the newest command, checks the robot and the agent, makes one set-point, checks that,
+sends it, and publishes what happened. It never waits for the agent.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardware.guided_move import GuidedMove
+from hardware.robot import Robot, RobotMode, RobotState
+from hardware.supervisor_link import (
+    Cause,
+    Event,
+    Link,
+    Mode,
+    Request,
+    Status,
+    SupervisorConfig,
+    Target,
+)
+from robolearn.errors import DataError, RobotError
+
+Array = NDArray[np.float64]
+log = logging.getLogger(__name__)
+
+
+@runtime_checkable
+class Follower(Protocol):
+    """Turns targets on the table into joint set-points within the arm's limits."""
+
+    def start(self, q: Array) -> None:
+        """At rest at joint positions ``q`` [rad]."""
+        ...
+
+    def target(self, target: Target, now_ns: int) -> bool:
+        """Follow this from now on; False when it had to be clipped to the workspace."""
+        ...
+
+    def step(self, dt_s: float, now_ns: int, *, moving: bool) -> Array:
+        """The next set-point [rad]; ``moving=False`` decelerates along the plan, then holds."""
+        ...
+
+    @property
+    def at_rest(self) -> bool:
+        """True when the set-point stands still."""
+        ...
+
+    def tool_xy(self, q: Array) -> Array:
+        """Where the tool is on the table ``[2]`` [m] at joint positions ``q``."""
+        ...
+
+    def violation(self, q: Array, before: Array | None, dt_s: float) -> str:
+        """Why ``q`` must not be sent ("" when it may): not finite, joint or speed limit, outside
+        the workspace. ``before`` is the set-point ``dt_s`` earlier.
+        """
+        ...
+
+
+@runtime_checkable
+class Inbox(Protocol):
+    """Requests of the agent."""
+
+    def read(self) -> Sequence[Request]:
+        """What has arrived; never blocks."""
+        ...
+
+    @property
+    def closed(self) -> Cause:
+        """NONE while the agent is there, else AGENT_DEAD or TERMINATED."""
+        ...
+
+
+class Supervisor:
+    """One tick at a time; see the module's docstring."""
+
+    def __init__(
+        self,
+        robot: Robot,
+        follower: Follower,
+        config: SupervisorConfig,
+        link: Link,
+        inbox: Inbox,
+        clock: Callable[[], int],
+        *,
+        real_time: bool = False,
+    ) -> None:
+        self.robot, self.follower, self.config = robot, follower, config
+        self.mode, self.cause = Mode.HOLD, Cause.NONE
+        self.finished = False
+        self._link, self._inbox, self._clock = link, inbox, clock
+        self._real_time = real_time
+        self._dt_s = 1.0 / robot.rate_hz
+        self._ticks = self._missed = self._max_late_ns = 0
+        self._pausing = self._late = self._state_late = False
+        self._guided: GuidedMove | None = None
+        self._answered, self._pending, self._refused = 0, 0, False
+        self._closing = False
+        self._command_index = 0
+        self._target: Target | None = None
+        self._device_t_s = -1.0
+        self._q: Array = robot.state().joint_position.copy()
+        self._xy = follower.tool_xy(self._q)
+        self._follow_ns = 0
+
+    def tick(self, now_ns: int, late_ns: int = 0, missed: int = 0) -> None:
+        """Do everything once. ``late_ns`` and ``missed``: how the loop kept its deadlines."""
+        self._ticks += 1
+        self._missed, self._max_late_ns = missed, max(self._max_late_ns, late_ns)
+        for request in self._inbox.read():
+            self._handle(request, now_ns)
+        if self._inbox.closed is not Cause.NONE and not self._closing:
+            self._closing = True
+            self._stop(self._inbox.closed, now_ns)
+        self._check_robot(now_ns)
+        self._check_agent(now_ns)
+        if self.mode is Mode.STOPPED:
+            self._idle(now_ns)
+        else:
+            self._move(now_ns, late_ns)
+        self._publish(now_ns)
+        if self._closing and self.mode is Mode.STOPPED:
+            self.finished = True
+
+    # -- requests --------------------------------------------------------------------------------
+
+    def _handle(self, request: Request, now_ns: int) -> None:
+        self._pending, self._refused = request.number, False
+        if request.kind == "close":
+            self._closing = True
+            self._stop(Cause.CLOSED, now_ns)
+        elif request.kind == "estop":
+            self._stop(Cause.ESTOP, now_ns)
+        elif request.kind == "clear":
+            self._clear(now_ns)
+        elif self.mode in (Mode.STOPPED, Mode.STOPPING):
+            self._answer(refused=True)
+        elif request.kind == "hold":
+            self._pausing = True
+            if self.mode is Mode.HOLD:
+                self._rest()
+        elif self.mode is not Mode.HOLD:
+            self._answer(refused=True)
+        elif request.kind == "follow":
+            self._follow(now_ns)
+        else:
+            self._goto(request, now_ns)
+
+    def _follow(self, now_ns: int) -> None:
+        try:
+            self.follower.start(self._q)
+        except DataError as error:
+            log.warning("cannot follow from here: %s", error)
+            self._event(Cause.UNREACHABLE, now_ns)
+            self._answer(refused=True)
+            return
+        self._command_index, self._target = self._link.commands.count, None
+        self._late = self._pausing = False
+        self._follow_ns = now_ns
+        self.mode = Mode.FOLLOW
+        self._answer()
+
+    def _goto(self, request: Request, now_ns: int) -> None:
+        c = self.config
+        points = [np.array(w) for w in request.waypoints]
+        if not points or any(p.shape != self._q.shape for p in points):
+            self._refuse_goto("wrong number of joints", now_ns)
+            return
+        guided = GuidedMove(self._q, points, c.goto_speed, c.goto_acceleration)
+        for q in guided.path(20 * len(points)):
+            why = self.follower.violation(q, None, self._dt_s)
+            if why:
+                self._refuse_goto(why, now_ns)
+                return
+        self._guided, self.mode, self._pausing = guided, Mode.GOTO, False
+
+    def _refuse_goto(self, why: str, now_ns: int) -> None:
+        log.warning("guided move refused: %s", why)
+        self._event(Cause.UNREACHABLE, now_ns)
+        self._answer(refused=True)
+
+    def _clear(self, now_ns: int) -> None:
+        if self.mode is not Mode.STOPPED or self._closing:
+            self._answer(refused=self.mode is not Mode.HOLD)
+            return
+        try:
+            self.robot.connect()
+        except RobotError as error:
+            log.warning("clear refused: %s", error)
+            self._event(Cause.DRIVER_ERROR, now_ns)
+            self._answer(refused=True)
+            return
+        self._q = self.robot.state().joint_position.copy()
+        self._xy = self.follower.tool_xy(self._q)
+        self._event(Cause.OPERATOR_CLEAR, now_ns)
+        self.cause = Cause.NONE
+        self._rest()
+
+    def _answer(self, *, refused: bool = False) -> None:
+        self._answered, self._refused = self._pending, refused
+
+    def _rest(self) -> None:
+        self.mode, self._guided, self._target = Mode.HOLD, None, None
+        self._pausing = self._late = False
+        self._answer()
+
+    # -- checks ----------------------------------------------------------------------------------
+
+    def _check_robot(self, now_ns: int) -> None:
+        try:
+            state = self.robot.state()
+        except RobotError as error:
+            log.warning("state: %s", error)
+            self._latch(Cause.DRIVER_ERROR, now_ns)
+            return
+        if state.device_t_s != self._device_t_s:
+            self._device_t_s = state.device_t_s
+            row = [state.device_t_s, state.mode, *state.joint_position, *state.joint_velocity]
+            self._link.states.put(state.changed_ns, row)
+        if self.mode is Mode.STOPPED:
+            return
+        # The clock is read again: the driver may have seen the state after this tick began.
+        age_s = (self._clock() - state.changed_ns) * 1e-9
+        if age_s > self.config.state_stale_s:
+            self._latch(Cause.STATE_STALE, now_ns, age_s, self.config.state_stale_s)
+        elif state.mode is not RobotMode.RUNNING:
+            self._latch(Cause.ROBOT_FAULT, now_ns, float(state.mode))
+        self._note_state_age(age_s, now_ns)
+
+    def _note_state_age(self, age_s: float, now_ns: int) -> None:
+        late = age_s > self.config.state_late_s
+        if late and not self._state_late and self.mode is not Mode.HOLD:
+            self._event(Cause.STATE_LATE, now_ns, age_s, self.config.state_late_s)
+        self._state_late = late
+
+    def _check_agent(self, now_ns: int) -> None:
+        if self.mode not in (Mode.FOLLOW, Mode.GOTO):
+            return
+        beat = self._link.heartbeat.latest()
+        age_s = (now_ns - (0 if beat is None else beat.t_ns)) * 1e-9
+        if age_s > self.config.heartbeat_s:
+            self._stop(Cause.AGENT_FROZEN, now_ns, age_s, self.config.heartbeat_s)
+        elif self.mode is Mode.FOLLOW:
+            self._take_command(now_ns)
+
+    def _take_command(self, now_ns: int) -> None:
+        row = self._link.commands.latest()
+        if row is not None and row.index >= self._command_index:
+            self._command_index = row.index + 1
+            self._accept(Target.unpack(row.value), now_ns)
+        due_ns = self._follow_ns if self._target is None else self._target.due_ns
+        age_s = (now_ns - due_ns) * 1e-9
+        late = age_s > self.config.late_s
+        if late and not self._late and self._target is not None:
+            self._event(Cause.AGENT_LATE, now_ns, age_s, self.config.late_s)
+        if self._late and not late:
+            self._event(Cause.AGENT_BACK, now_ns, age_s, self.config.late_s)
+        self._late = late and self._target is not None
+
+    def _accept(self, target: Target, now_ns: int) -> None:
+        values = np.concatenate([target.xy, target.plan.reshape(-1)])
+        if not np.all(np.isfinite(values)):
+            self._event(Cause.NOT_FINITE, now_ns, seq=target.seq)
+            return
+        age_s = (now_ns - target.due_ns) * 1e-9
+        backward = self._target is not None and target.seq <= self._target.seq
+        if backward or not -self.config.ahead_s <= age_s <= self.config.late_s:
+            self._event(Cause.STALE_COMMAND, now_ns, age_s, self.config.late_s, target.seq)
+            return
+        self._target = target
+        if not self.follower.target(target, now_ns):
+            self._event(Cause.OUT_OF_RANGE, now_ns, seq=target.seq)
+
+    # -- motion ----------------------------------------------------------------------------------
+
+    def _move(self, now_ns: int, late_ns: int) -> None:
+        moving = not (self.mode is Mode.STOPPING or self._pausing or self._late or self._state_late)
+        q, at_rest = self._q, True
+        if self._guided is not None:
+            q = self._guided.step(self._dt_s, moving=moving)
+            at_rest = self._guided.at_rest
+        elif self.mode in (Mode.FOLLOW, Mode.STOPPING):
+            q = self.follower.step(self._dt_s, now_ns, moving=moving)
+            at_rest = self.follower.at_rest
+        why = self.follower.violation(q, self._q, self._dt_s)
+        if why:
+            log.error("set-point not sent: %s", why)
+            self._latch(Cause.LIMIT_VIOLATION, now_ns)
+            return
+        if not self._send(q, now_ns, late_ns):
+            return
+        if self.mode is Mode.STOPPING and at_rest:
+            self._latch(self.cause, now_ns)
+        elif (self._pausing and at_rest) or (self._guided is not None and self._guided.done):
+            self._rest()
+
+    def _send(self, q: Array, now_ns: int, late_ns: int) -> bool:
+        try:
+            self.robot.servo(q)
+        except (RobotError, DataError) as error:
+            log.error("driver: %s", error)
+            self._latch(Cause.DRIVER_ERROR, now_ns)
+            return False
+        if self.mode is not Mode.HOLD:
+            self._xy = self.follower.tool_xy(q)
+        self._q = q
+        following = self.mode is Mode.FOLLOW and self._target is not None
+        seq = self._target.seq if following and self._target is not None else -1
+        self._link.sent.put(now_ns, [seq, late_ns, *self._xy, *q])
+        return True
+
+    def _idle(self, now_ns: int) -> None:
+        try:
+            self.robot.keep_alive()
+        except RobotError as error:
+            log.debug("keep alive at %d: %s", now_ns, error)
+
+    def _stop(self, cause: Cause, now_ns: int, value: float = 0.0, limit: float = 0.0) -> None:
+        """Decelerate, then latch. The first cause stays."""
+        if self.mode in (Mode.STOPPED, Mode.STOPPING):
+            if self.mode is Mode.STOPPED:
+                self._answer()
+            return
+        if cause is not Cause.CLOSED or self.mode is not Mode.HOLD:
+            self._event(cause, now_ns, value, limit)
+        self.cause, self.mode = cause, Mode.STOPPING
+        if self._guided is None and self.follower.at_rest:
+            self._latch(cause, now_ns)
+
+    def _latch(self, cause: Cause, now_ns: int, value: float = 0.0, limit: float = 0.0) -> None:
+        """No further set-points; the device stops on its own ramp."""
+        if self.mode is Mode.STOPPED:
+            return
+        if self.mode is not Mode.STOPPING:
+            self._event(cause, now_ns, value, limit)
+            self.cause = cause
+        self.mode, self._guided, self._target = Mode.STOPPED, None, None
+        self._pausing = self._late = False
+        if self._pending != self._answered:
+            # An estop or close asked for exactly this; any other open request has failed.
+            self._answer(refused=self.cause not in (Cause.ESTOP, Cause.CLOSED))
+        # Said before the device is asked, which may take half a second when it hangs.
+        self._publish(now_ns)
+        if not self.robot.stop():
+            log.warning("the device did not confirm the stop; its watchdog stops it")
+
+    # -- telling ---------------------------------------------------------------------------------
+
+    def _event(
+        self, cause: Cause, now_ns: int, value: float = 0.0, limit: float = 0.0, seq: int = -1
+    ) -> None:
+        if seq < 0 and self._target is not None:
+            seq = self._target.seq
+        self._link.events.put(now_ns, [cause, value, limit, seq])
+        log.warning("%s", Event(now_ns, cause, value, limit, seq).text())
+
+    def _publish(self, now_ns: int) -> None:
+        status = Status(
+            now_ns,
+            self.mode,
+            self.cause,
+            self._answered,
+            self._refused,
+            self._ticks,
+            self._missed,
+            self._max_late_ns,
+            self._real_time,
+        )
+        self._link.status.put(now_ns, status.pack())
+
+
+def robot_state_of(t_ns: int, value: Array) -> RobotState:
+    """Inverse of a row of the ``states`` ring."""
+    joints = (len(value) - 2) // 2
+    q, qd = value[2 : 2 + joints], value[2 + joints :]
+    return RobotState(float(value[0]), t_ns, q, qd, RobotMode(int(value[1])))

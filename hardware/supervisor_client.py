@@ -1,0 +1,257 @@
+"""The agent's side of the supervisor: starts the process, sends commands, reads what happened."""
+
+from __future__ import annotations
+
+import json
+import logging
+import multiprocessing
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardware.robot import Robot, RobotState
+from hardware.shared_memory import Rows
+from hardware.supervisor import robot_state_of
+from hardware.supervisor_link import (
+    Cause,
+    Event,
+    Link,
+    Mode,
+    Request,
+    RequestKind,
+    Status,
+    SupervisorConfig,
+    Target,
+)
+from hardware.supervisor_process import run_supervisor
+from hardware.table_follower import FollowerConfig
+from robolearn import errors
+from robolearn.errors import (
+    DataError,
+    RobolearnError,
+    RobotConnectionError,
+    RobotError,
+    SafetyStopError,
+    StaleSignalError,
+)
+
+Array = NDArray[np.float64]
+log = logging.getLogger(__name__)
+
+_HEARTBEAT_S = 0.02
+_STATUS_LIMIT_S = 0.5
+
+
+class SupervisorClient:
+    """Owns the supervisor's process; the arm moves only through it."""
+
+    def __init__(
+        self,
+        build_robot: Callable[[], Robot],
+        follower: FollowerConfig,
+        config: SupervisorConfig,
+        *,
+        start_timeout_s: float = 30.0,
+    ) -> None:
+        self.config = config
+        self._link = Link.create(follower.serial_arm().dof)
+        context = multiprocessing.get_context("spawn")
+        self._pipe, theirs = context.Pipe(duplex=True)
+        level = logging.getLogger().getEffectiveLevel()
+        arguments = (build_robot, follower, config, self._link.handles, theirs, level)
+        # A daemon process gets SIGTERM when this interpreter ends, which means a controlled stop.
+        self._process = context.Process(
+            target=run_supervisor, args=arguments, name="supervisor", daemon=True
+        )
+        self._process.start()
+        theirs.close()
+        self._number = 0
+        self._event_index = 0
+        self._closed = False
+        self._stop_beating = threading.Event()
+        self._beat: threading.Thread | None = None
+        try:
+            ready = self._handshake(start_timeout_s)
+        except BaseException:
+            self._link.unlink()
+            self.close()
+            raise
+        # From here on nothing is left behind in /dev/shm, whoever is killed.
+        self._link.unlink()
+        self.real_time = bool(ready["real_time"])
+        self.pid = int(ready["pid"])
+        if not ready["watchdog"]:
+            log.warning("this device has no watchdog: if the supervisor dies it does not stop")
+        self._beat = threading.Thread(target=self._beat_on, name="heartbeat", daemon=True)
+        self._beat.start()
+
+    # -- commands and requests -------------------------------------------------------------------
+
+    def command(self, target: Target) -> None:
+        """Leave the newest decision for the supervisor; never blocks."""
+        self._link.commands.put(time.monotonic_ns(), target.pack())
+
+    def request(
+        self, kind: RequestKind, waypoints: Sequence[Array] = (), *, timeout_s: float = 30.0
+    ) -> None:
+        """Ask and wait until it is done. ``goto`` is done when the arm has arrived.
+
+        Raises SafetyStopError when a stop is latched, RobotError when it was refused, and
+        RobotConnectionError when the supervisor is gone.
+        """
+        self._number += 1
+        request = Request(self._number, kind, tuple(tuple(float(v) for v in w) for w in waypoints))
+        try:
+            self._pipe.send_bytes(request.encode())
+        except OSError as error:
+            raise self._gone() from error
+        deadline = time.monotonic() + timeout_s
+        while True:
+            status = self.status(limit_s=15.0 if kind == "clear" else _STATUS_LIMIT_S)
+            if status.answered >= self._number:
+                break
+            if time.monotonic() > deadline:
+                raise RobotError(f"the supervisor did not finish '{kind}' within {timeout_s:g} s")
+            time.sleep(0.004)
+        if status.refused:
+            self._raise_refused(kind, status)
+
+    def estop(self) -> None:
+        """Emergency stop: decelerate at once and latch."""
+        self.request("estop", timeout_s=5.0)
+
+    def clear(self) -> None:
+        """The operator's explicit recovery from a latched stop (reconnects the robot)."""
+        self.request("clear", timeout_s=20.0)
+
+    # -- reading ---------------------------------------------------------------------------------
+
+    def status(self, *, limit_s: float = _STATUS_LIMIT_S) -> Status:
+        """Newest status; raises RobotConnectionError when the supervisor is dead or silent."""
+        row = self._link.status.latest()
+        if row is not None:
+            status = Status.unpack(row)
+            silent_s = (time.monotonic_ns() - status.t_ns) * 1e-9
+            if silent_s < limit_s and self._process.is_alive():
+                return status
+        elif self._process.is_alive():
+            time.sleep(0.01)
+            row = self._link.status.latest()
+            if row is not None:
+                return Status.unpack(row)
+        raise self._gone()
+
+    def require_running(self) -> Status:
+        """Status, or SafetyStopError that names the cause of a stop."""
+        status = self.status()
+        if status.mode in (Mode.STOPPING, Mode.STOPPED):
+            raise SafetyStopError(
+                f"the supervisor stopped the arm: {status.cause.name.lower()}. Find the cause,"
+                " make the cell safe, then clear the stop (RealEnv.clear_stop, or start again)"
+            )
+        return status
+
+    def state(self) -> RobotState:
+        """Newest robot state; raises StaleSignalError when the device clock stands still."""
+        row = self._link.states.latest()
+        if row is None:
+            raise StaleSignalError("no robot state has arrived yet")
+        state = robot_state_of(row.t_ns, row.value)
+        age_s = (time.monotonic_ns() - state.changed_ns) * 1e-9
+        if age_s > self.config.state_stale_s:
+            raise StaleSignalError(
+                f"robot state is {1e3 * age_s:.0f} ms old (limit"
+                f" {1e3 * self.config.state_stale_s:.0f} ms); check the link and the controller"
+            )
+        return state
+
+    def states(self, index: int) -> Rows:
+        """Robot states from running number ``index`` on."""
+        return self._link.states.since(index)
+
+    def sent(self, index: int) -> Rows:
+        """What was sent, from running number ``index`` on."""
+        return self._link.sent.since(index)
+
+    def counts(self) -> tuple[int, int]:
+        """How many states and how many set-points there were so far."""
+        return self._link.states.count, self._link.sent.count
+
+    def events(self) -> list[Event]:
+        """Interventions since the last call."""
+        rows = self._link.events.since(self._event_index)
+        self._event_index = rows.next_index
+        return [
+            Event(int(t), Cause(int(v[0])), float(v[1]), float(v[2]), int(v[3]))
+            for t, v in zip(rows.t_ns.tolist(), rows.value, strict=True)
+        ]
+
+    def close(self) -> None:
+        """Stop the arm, end the process; safe to call twice."""
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            self._pipe.send_bytes(Request(self._number + 1, "close").encode())
+        except OSError:
+            log.debug("the supervisor is gone already")
+        self._process.join(5.0)
+        self._stop_beating.set()
+        # A closed pipe is the second way of saying it; killing the process is the last.
+        self._pipe.close()
+        self._process.join(2.0)
+        if self._process.is_alive():
+            log.error("the supervisor does not end; killed. The device's watchdog stops the arm")
+            self._process.kill()
+            self._process.join(2.0)
+        if self._beat is not None:
+            self._beat.join(1.0)
+        self._link.close()
+
+    # -- inside ----------------------------------------------------------------------------------
+
+    def _beat_on(self) -> None:
+        while not self._stop_beating.is_set():
+            self._link.heartbeat.put(time.monotonic_ns(), [0.0])
+            self._stop_beating.wait(_HEARTBEAT_S)
+
+    def _handshake(self, timeout_s: float) -> dict[str, Any]:
+        try:
+            if not self._pipe.poll(timeout_s):
+                raise RobotConnectionError(f"the supervisor was not ready within {timeout_s:g} s")
+            answer: dict[str, Any] = json.loads(self._pipe.recv_bytes())
+        except (EOFError, OSError) as error:
+            raise self._gone() from error
+        if answer["kind"] == "ready":
+            return answer
+        kind = getattr(errors, str(answer["error"]) or "RobotError", RobotError)
+        known = kind if issubclass(kind, RobolearnError) else RobotError
+        raise known(str(answer["text"]))
+
+    def _gone(self) -> RobotConnectionError:
+        alive = self._process.is_alive()
+        told = "is silent" if alive else f"ended with exit code {self._process.exitcode}"
+        return RobotConnectionError(
+            f"the supervisor process {told}; the device's watchdog stops the arm. Look at its log"
+            " above, make the cell safe, and start again"
+        )
+
+    def _raise_refused(self, kind: str, status: Status) -> None:
+        if status.mode in (Mode.STOPPING, Mode.STOPPED) and kind != "clear":
+            self.require_running()
+        raise RobotError(
+            f"the supervisor refused '{kind}' in mode {status.mode.name.lower()}"
+            f" (cause {status.cause.name.lower()}); its log says why"
+        )
+
+
+def require_width(action: Array, width: int) -> Array:
+    """The action as a flat float array; raises DataError for another shape."""
+    value = np.asarray(action, dtype=np.float64)
+    if value.shape != (width,):
+        raise DataError(f"expected an action of shape ({width},), got {value.shape}")
+    return value

@@ -1,0 +1,286 @@
+"""What crosses the border between the agent's process and the supervisor: rings and requests.
+
+    agent -> supervisor   commands (ring), heartbeat (ring), requests (pipe, JSON)
+    supervisor -> agent   robot states, what was sent, events, status (rings)
+
+The pipe's end of file tells the supervisor that the agent is gone. Everything that happens at the
+robot's rate goes through rings, which never block either side.
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardware.shared_memory import Ring, RingHandle, Row
+from robolearn.errors import ConfigError, DataError
+
+Array = NDArray[np.float64]
+
+PLAN_STEPS = 16
+COMMAND_WIDTH = 5 + 2 * PLAN_STEPS
+STATUS_WIDTH = 10
+
+
+class Mode(enum.IntEnum):
+    """What the supervisor is doing with the arm."""
+
+    HOLD = 0
+    FOLLOW = 1  # the agent's commands
+    GOTO = 2  # a slow guided move along joint waypoints
+    STOPPING = 3  # decelerating towards a latched stop
+    STOPPED = 4  # latched: only an explicit clear leads on
+    STARTING = 5
+
+
+class Cause(enum.IntEnum):
+    """Why the supervisor intervened. Those up to ``OPERATOR_CLEAR`` do not latch."""
+
+    NONE = 0
+    AGENT_LATE = 1  # newest command too old: decelerated along the plan, holding
+    AGENT_BACK = 2  # commands arrive again
+    NOT_FINITE = 3  # command ignored
+    STALE_COMMAND = 4  # command ignored: due too long ago, too far ahead, or out of order
+    OUT_OF_RANGE = 5  # command clipped to the workspace
+    STATE_LATE = 6  # robot state paused: holding until it is fresh again
+    UNREACHABLE = 7  # a requested guided move is refused
+    LIMITED = 8  # the arm cannot follow at the commanded speed or acceleration
+    OPERATOR_CLEAR = 9
+    AGENT_DEAD = 10
+    AGENT_FROZEN = 11  # heartbeat lost
+    STATE_STALE = 12
+    ROBOT_FAULT = 13  # protective stop, program not running, ...
+    DRIVER_ERROR = 14
+    ESTOP = 15
+    LIMIT_VIOLATION = 16  # a set-point would have left the limits; it was not sent
+    TERMINATED = 17
+    CLOSED = 18
+
+    @property
+    def latches(self) -> bool:
+        """True when only an operator's clear leads on."""
+        return self > Cause.OPERATOR_CLEAR
+
+
+@dataclass(frozen=True, slots=True)
+class SupervisorConfig:
+    """Time limits and the limits of guided moves. The arm's limits are in ``limits``."""
+
+    late_s: float = 0.15
+    """Hold when the newest command has been due for longer than this [s]."""
+    heartbeat_s: float = 0.1
+    """Stop (latched) when the agent's process shows no life for longer than this [s]."""
+    state_late_s: float = 0.02
+    """Hold while the device clock stands still for longer than this [s]."""
+    state_stale_s: float = 0.1
+    """Stop (latched) when it stands still for longer than this [s]."""
+    ahead_s: float = 1.0
+    """Commands due further ahead than this are refused [s]."""
+    goto_speed: float = 0.6
+    """Joint speed of guided moves [rad/s]."""
+    goto_acceleration: float = 1.5
+    """Joint acceleration of guided moves [rad/s^2]."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.state_late_s <= self.state_stale_s:
+            raise ConfigError("state_late_s must be positive and at most state_stale_s")
+        if min(self.late_s, self.heartbeat_s, self.goto_speed, self.goto_acceleration) <= 0:
+            raise ConfigError("supervisor limits must be positive")
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The agent's newest decision: where the tool should be at ``due_ns``, ``xy [2]`` [m] in the
+    table frame, and the actions after it, ``plan [k, 2]``.
+    """
+
+    seq: int
+    due_ns: int
+    xy: Array
+    plan: Array
+
+    def pack(self) -> Array:
+        """As a ring row (``due_ns`` split in two, exact for any uptime)."""
+        row = np.zeros(COMMAND_WIDTH)
+        steps = min(len(self.plan), PLAN_STEPS)
+        row[:5] = self.seq, self.due_ns // 10**9, self.due_ns % 10**9, self.xy[0], self.xy[1]
+        row[5 : 5 + 2 * steps] = self.plan[:steps].reshape(-1)
+        row[5 + 2 * steps :] = np.inf
+        return row
+
+    @classmethod
+    def unpack(cls, value: Array) -> Target:
+        """Inverse of :meth:`pack`; entries that are not finite stay what they are."""
+        plan = value[5:].reshape(PLAN_STEPS, 2)
+        used = int(np.count_nonzero(~np.isinf(plan).all(axis=1)))
+        seconds, rest = value[1], value[2]
+        due = int(seconds) * 10**9 + int(rest) if np.isfinite([seconds, rest]).all() else -1
+        return cls(int(value[0]), due, value[3:5], plan[:used])
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """What the supervisor says about itself, at every tick of its loop.
+
+    ``cause`` is the latched cause (NONE unless stopping or stopped); ``answered`` the number of the
+    last request it finished; ``late_p`` statistics are over all ticks since the start.
+    """
+
+    t_ns: int
+    mode: Mode
+    cause: Cause
+    answered: int
+    refused: bool
+    ticks: int
+    missed: int
+    max_late_ns: int
+    real_time: bool
+
+    def pack(self) -> Array:
+        """As a ring row."""
+        return np.array(
+            [
+                *(self.mode, self.cause, self.answered, self.refused, self.ticks),
+                *(self.missed, self.max_late_ns, self.real_time, 0.0, 0.0),
+            ],
+            dtype=np.float64,
+        )
+
+    @classmethod
+    def unpack(cls, row: Row) -> Status:
+        """Inverse of :meth:`pack`."""
+        v = [int(x) for x in row.value]
+        return cls(
+            *(row.t_ns, Mode(v[0]), Cause(v[1]), v[2], bool(v[3])),
+            *(v[4], v[5], v[6], bool(v[7])),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One intervention: its time, its cause, the value that caused it, the limit, the command."""
+
+    t_ns: int
+    cause: Cause
+    value: float
+    limit: float
+    seq: int
+
+    def text(self) -> str:
+        """One line for a person."""
+        return (
+            f"{self.cause.name.lower()} (value {self.value:.4g}, limit {self.limit:.4g},"
+            f" command {self.seq})"
+        )
+
+
+RequestKind = Literal["hold", "follow", "goto", "estop", "clear", "close"]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A rare message from the agent. ``waypoints`` [rad] belong to ``goto``."""
+
+    number: int
+    kind: RequestKind
+    waypoints: tuple[tuple[float, ...], ...] = ()
+
+    def encode(self) -> bytes:
+        """As JSON."""
+        return json.dumps(asdict(self)).encode()
+
+    @classmethod
+    def decode(cls, data: bytes) -> Request:
+        """Inverse of :meth:`encode`; raises DataError for anything else."""
+        try:
+            raw: dict[str, Any] = json.loads(data)
+            waypoints = tuple(tuple(float(v) for v in w) for w in raw["waypoints"])
+            return cls(int(raw["number"]), raw["kind"], waypoints)
+        except (ValueError, KeyError, TypeError) as error:
+            raise DataError(f"not a supervisor request: {data[:80]!r}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class LinkHandles:
+    """Names of all rings, for the supervisor's process."""
+
+    commands: RingHandle
+    heartbeat: RingHandle
+    states: RingHandle
+    sent: RingHandle
+    events: RingHandle
+    status: RingHandle
+
+    def attach(self) -> Link:
+        """Open all rings in this process."""
+        return Link(
+            commands=self.commands.attach(),
+            heartbeat=self.heartbeat.attach(),
+            states=self.states.attach(),
+            sent=self.sent.attach(),
+            events=self.events.attach(),
+            status=self.status.attach(),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """The rings. Rows:
+
+    ``commands`` :class:`Target`; ``heartbeat`` (time only); ``states`` device clock [s], robot
+    mode, q, qd; ``sent`` seq, lateness of the tick [ns], xy [m], q; ``events``; ``status``.
+    """
+
+    commands: Ring
+    heartbeat: Ring
+    states: Ring
+    sent: Ring
+    events: Ring
+    status: Ring
+
+    @classmethod
+    def create(cls, joints: int, slots: int = 4096) -> Link:
+        """Allocate the rings: ``slots`` is eight seconds of states at 500 Hz."""
+        return cls(
+            commands=Ring.create(16, COMMAND_WIDTH),
+            heartbeat=Ring.create(4, 1),
+            states=Ring.create(slots, 2 + 2 * joints),
+            sent=Ring.create(slots, 4 + joints),
+            events=Ring.create(1024, 4),
+            status=Ring.create(16, STATUS_WIDTH),
+        )
+
+    @property
+    def handles(self) -> LinkHandles:
+        """What the supervisor's process needs."""
+        return LinkHandles(
+            commands=self.commands.handle,
+            heartbeat=self.heartbeat.handle,
+            states=self.states.handle,
+            sent=self.sent.handle,
+            events=self.events.handle,
+            status=self.status.handle,
+        )
+
+    @property
+    def rings(self) -> tuple[Ring, ...]:
+        """All of them."""
+        return (
+            *(self.commands, self.heartbeat, self.states),
+            *(self.sent, self.events, self.status),
+        )
+
+    def close(self) -> None:
+        """Detach this process."""
+        for ring in self.rings:
+            ring.close()
+
+    def unlink(self) -> None:
+        """Remove the names (once both sides attached)."""
+        for ring in self.rings:
+            ring.unlink()

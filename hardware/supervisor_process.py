@@ -1,0 +1,165 @@
+"""The supervisor's process: its own session, real-time priority if permitted, no garbage collector.
+
+A signal to the agent's process group does not reach it. It ends when told to, when the agent's
+pipe closes (however the agent ended), or on SIGTERM; in every case the arm is brought to rest
+first. It never writes to a stream that somebody else might stop reading: log records go through a
+queue to a thread.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import logging
+import logging.handlers
+import os
+import queue
+import signal
+import sys
+import time
+from collections.abc import Callable, Sequence
+from multiprocessing.connection import Connection
+from typing import Any
+
+from hardware.robot import Robot
+from hardware.supervisor import Supervisor
+from hardware.supervisor_link import Cause, LinkHandles, Request, SupervisorConfig
+from hardware.table_follower import FollowerConfig
+from robolearn.errors import DataError, RobolearnError
+from robolearn.timing import Rate
+
+log = logging.getLogger(__name__)
+
+FIFO_PRIORITY = 50
+
+
+class PipeInbox:
+    """Requests from the agent's pipe; its end of file, or SIGTERM, means that the agent is gone."""
+
+    def __init__(self, pipe: Connection) -> None:
+        self._pipe = pipe
+        self._closed = Cause.NONE
+
+    @property
+    def closed(self) -> Cause:
+        """NONE while the agent is there."""
+        return self._closed
+
+    def terminate(self, *_: Any) -> None:
+        """Signal handler."""
+        self._closed = Cause.TERMINATED
+
+    def read(self) -> Sequence[Request]:
+        """Requests that have arrived."""
+        out: list[Request] = []
+        while self._closed is Cause.NONE:
+            try:
+                if not self._pipe.poll(0):
+                    break
+                out.append(Request.decode(self._pipe.recv_bytes(1 << 16)))
+            except (EOFError, OSError):
+                self._closed = Cause.AGENT_DEAD
+            except DataError as error:
+                log.warning("%s", error)
+        return out
+
+
+def run_supervisor(
+    build_robot: Callable[[], Robot],
+    follower: FollowerConfig,
+    config: SupervisorConfig,
+    handles: LinkHandles,
+    pipe: Connection,
+    log_level: int,
+) -> None:
+    """Main of the process; answers ``ready`` or a typed error through the pipe, then runs."""
+    os.setsid()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # A vendor library that prints must not spoil a --json answer on standard output.
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    listener = _log_through_queue(log_level)
+    real_time = _take_real_time_priority()
+    code = 0
+    try:
+        _connect_and_loop(build_robot, follower, config, handles, pipe, real_time=real_time)
+    except Exception as error:
+        log.exception("supervisor failed; the device's watchdog stops the arm")
+        _report(pipe, error)
+        code = 1
+    listener.stop()
+    # Vendor libraries may hang in their destructors; everything of ours is released already.
+    os._exit(code)
+
+
+def _connect_and_loop(
+    build_robot: Callable[[], Robot],
+    follower: FollowerConfig,
+    config: SupervisorConfig,
+    handles: LinkHandles,
+    pipe: Connection,
+    *,
+    real_time: bool,
+) -> None:
+    inbox = PipeInbox(pipe)
+    signal.signal(signal.SIGTERM, inbox.terminate)
+    link = handles.attach()
+    robot = build_robot()
+    try:
+        motion = follower.build(robot.rate_hz)
+        robot.connect()
+        supervisor = Supervisor(
+            robot, motion, config, link, inbox, time.monotonic_ns, real_time=real_time
+        )
+        rate = Rate(robot.rate_hz)
+        ready = {
+            "kind": "ready",
+            "real_time": real_time,
+            "watchdog": robot.has_watchdog,
+            "pid": os.getpid(),
+        }
+        pipe.send_bytes(json.dumps(ready).encode())
+        gc.collect()
+        gc.freeze()
+        gc.disable()
+        rate.restart()
+        while not supervisor.finished:
+            late_ns = rate.wait()
+            supervisor.tick(time.monotonic_ns(), late_ns, rate.missed)
+    finally:
+        robot.close()
+        link.close()
+
+
+def _take_real_time_priority() -> bool:
+    try:
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(FIFO_PRIORITY))
+    except (OSError, AttributeError) as error:
+        log.info(
+            "no real-time priority (%s): set-points may be late on a busy machine; allow it with"
+            " 'ulimit -r %d' or CAP_SYS_NICE",
+            error,
+            FIFO_PRIORITY,
+        )
+        return False
+    return True
+
+
+def _log_through_queue(level: int) -> logging.handlers.QueueListener:
+    records: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(levelname)s supervisor: %(message)s"))
+    root = logging.getLogger()
+    root.setLevel(level)
+    root.handlers = [logging.handlers.QueueHandler(records)]
+    listener = logging.handlers.QueueListener(records, handler)
+    listener.start()
+    return listener
+
+
+def _report(pipe: Connection, error: Exception) -> None:
+    kind = type(error).__name__ if isinstance(error, RobolearnError) else ""
+    text = str(error) if kind else f"{type(error).__name__}: {error}"
+    try:
+        pipe.send_bytes(json.dumps({"kind": "error", "error": kind, "text": text}).encode())
+    except OSError:
+        log.debug("nobody listens any more")

@@ -1,0 +1,136 @@
+"""The supervisor's :class:`~hardware.supervisor.Follower` for a tool on a table.
+
+Set-points come from ``robolearn.limiter.SetpointGenerator``, the code that also runs in
+simulation; the check of every set-point is independent of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardware.supervisor_link import Target
+from robolearn.errors import ConfigError
+from robolearn.kinematics import ARMS, SerialArm
+from robolearn.limiter import PathLimits, SetpointGenerator, TableMapping
+
+Array = NDArray[np.float64]
+
+# Rounding and the blend of a start that is slightly off may exceed a limit by this share.
+_SLACK = 1.02
+
+
+@dataclass(frozen=True, slots=True)
+class FollowerConfig:
+    """Arm, table and limits: everything that decides a set-point. Picklable."""
+
+    arm: str
+    """Kinematics by name."""
+    mapping: TableMapping
+    """Where the table is and how the tool is held."""
+    limits: PathLimits
+    """Limits of the path on the table."""
+    command_period_s: float = 0.1
+    """Period of the agent's commands [s]."""
+    max_tip_height_m: float = 1.2
+    """Guided moves keep the tool's tip below this height over the table [m]."""
+    min_clearance_m: float = 0.003
+    """The tip may be at most this far below its working height [m]."""
+    raised_m: float = 0.03
+    """Higher than this above its working height the tip may leave the workspace sideways [m]."""
+
+    def serial_arm(self) -> SerialArm:
+        """The kinematics; raises ConfigError for an unknown arm."""
+        if self.arm not in ARMS:
+            raise ConfigError(f"no kinematics for arm '{self.arm}'; known: {sorted(ARMS)}")
+        return ARMS[self.arm]
+
+    def build(self, rate_hz: float) -> TableFollower:
+        """Check the whole workspace and make the follower (takes about 0.1 s)."""
+        return TableFollower(self, rate_hz)
+
+
+class TableFollower:
+    """Follows targets on the table; when the agent pauses it brakes along the motion.
+
+    While the next command is due but has not come, the first action of the last plan is followed,
+    so a jitter of some milliseconds is no gap.
+    """
+
+    def __init__(self, config: FollowerConfig, rate_hz: float) -> None:
+        self.config = config
+        self._arm = config.serial_arm()
+        self._generator = SetpointGenerator(self._arm, config.mapping, config.limits, 1.0 / rate_hz)
+        limits = config.limits
+        self._low = np.array(self._arm.low) + limits.joint_margin
+        self._high = np.array(self._arm.high) - limits.joint_margin
+        self._speed = _SLACK * np.minimum(limits.max_joint_speed, np.array(self._arm.max_speed))
+        self._xy_low = np.array(limits.workspace_low) - limits.workspace_margin
+        self._xy_high = np.array(limits.workspace_high) + limits.workspace_margin
+        self._target: Target | None = None
+        self._period_ns = round(config.command_period_s * 1e9)
+        self._coasting = self._moving = False
+
+    def start(self, q: Array) -> None:
+        """At rest at ``q``; raises DataError when the tool is not in its plane over the table."""
+        self._generator.reset(q)
+        self._target, self._coasting, self._moving = None, False, False
+
+    def target(self, target: Target, now_ns: int) -> bool:
+        """Follow ``target.xy``; False when it lies outside the workspace (then: to its border)."""
+        self._target, self._coasting, self._moving = target, False, True
+        self._generator.set_target(target.xy, now_ns * 1e-9)
+        limits = self.config.limits
+        low, high = np.array(limits.workspace_low), np.array(limits.workspace_high)
+        return bool(np.all(target.xy >= low) and np.all(target.xy <= high))
+
+    def step(self, dt_s: float, now_ns: int, *, moving: bool) -> Array:
+        """The next set-point ``[joints]`` [rad] (``dt_s`` is the generator's own period)."""
+        del dt_s
+        target = self._target
+        if not moving and self._moving:
+            self._generator.hold()
+        elif moving and target is not None and not self._moving:
+            self._generator.set_target(target.xy, now_ns * 1e-9)
+        elif moving and target is not None and self._plan_is_due(target, now_ns):
+            self._coasting = True
+            self._generator.set_target(target.plan[0], now_ns * 1e-9)
+        self._moving = moving and target is not None
+        return self._generator.step().q
+
+    def _plan_is_due(self, target: Target, now_ns: int) -> bool:
+        late = now_ns - target.due_ns > self._period_ns
+        return late and bool(len(target.plan)) and not self._coasting
+
+    @property
+    def at_rest(self) -> bool:
+        """True when braked to a stop (the blend of a start that was slightly off included)."""
+        return not self._moving and not np.any(self._generator.velocity)
+
+    def tool_xy(self, q: Array) -> Array:
+        """Tool position on the table ``[2]`` [m]."""
+        return self.config.mapping.xy(self._arm, q)
+
+    def violation(self, q: Array, before: Array | None, dt_s: float) -> str:
+        """Why ``q`` must not be sent, or ""."""
+        if q.shape != self._low.shape or not np.all(np.isfinite(q)):
+            return f"not {len(self._low)} finite angles: {q}"
+        if before is not None:
+            if np.array_equal(q, before):
+                return ""
+            speed = np.abs(q - before) / dt_s
+            if np.any(speed > self._speed):
+                return f"joint speeds {np.round(speed, 2)} beyond {np.round(self._speed, 2)} rad/s"
+        if np.any(q < self._low) or np.any(q > self._high):
+            return f"joint angles {np.round(q, 3)} outside the limits"
+        x, y, z = self.config.mapping.tip(self._arm, q)[:3, 3]
+        c = self.config
+        if not c.mapping.tip_height_m - c.min_clearance_m <= z <= c.max_tip_height_m:
+            return f"tool tip at height {z:.4f} m over the table"
+        xy = np.array([x, y])
+        raised = z > c.mapping.tip_height_m + c.raised_m
+        if not raised and (np.any(xy < self._xy_low) or np.any(xy > self._xy_high)):
+            return f"tool at {np.round(xy, 4)} m, outside the workspace"
+        return ""

@@ -1,0 +1,248 @@
+"""The supervisor's logic, tick by tick on a virtual clock: every fault, every limit, every latch."""
+
+import numpy as np
+import pytest
+
+from hardware.drivers.fake import FakeFault
+from hardware.supervisor_link import Cause, Mode
+from tests.hardware.cell import FOLLOWER, TICK_NS, Cell, joints_at
+
+
+@pytest.fixture
+def cell():
+    made = Cell()
+    yield made
+    made.close()
+
+
+def test_holds_still_until_asked(cell):
+    start = cell.xy
+    cell.command((0.4, 0.4))
+    cell.run(0.1)
+    assert cell.mode is Mode.HOLD
+    np.testing.assert_allclose(cell.xy, start, atol=1e-9)
+    assert len(cell.robot.sent) == 50
+
+
+def test_follows_commands_to_their_target(cell):
+    cell.follow()
+    cell.drive([(0.3, 0.32)] * 12)
+    np.testing.assert_allclose(cell.xy, (0.3, 0.32), atol=1e-3)
+    assert cell.causes == []
+    assert cell.status.mode is Mode.FOLLOW
+    cell.assert_within_limits()
+
+
+def test_a_late_agent_means_brake_and_hold_then_go_on(cell):
+    cell.follow()
+    cell.drive([(0.3, 0.3), (0.35, 0.3), (0.4, 0.3)])
+    cell.run(0.05 + 0.11)
+    assert cell.causes == [Cause.AGENT_LATE]
+    cell.run(0.1)
+    assert np.all(cell.speeds(cell.now_ns - 20 * TICK_NS) < 1e-9)
+    assert cell.mode is Mode.FOLLOW
+    cell.drive([(0.4, 0.3)] * 10)
+    assert cell.causes == [Cause.AGENT_LATE, Cause.AGENT_BACK]
+    np.testing.assert_allclose(cell.xy, (0.4, 0.3), atol=2e-3)
+    cell.assert_within_limits()
+
+
+def test_a_plan_bridges_a_command_that_is_a_little_late(cell):
+    cell.follow()
+    cell.command((0.3, 0.3), plan=[(0.35, 0.3), (0.4, 0.3)])
+    cell.run(0.1)
+    without = cell.follower._generator._target
+    cell.run(0.03)
+    assert without == (0.3, 0.3)
+    assert cell.follower._generator._target == (0.35, 0.3)
+    assert cell.causes == []
+
+
+def test_a_dead_agent_stops_the_arm_for_good(cell):
+    cell.follow()
+    cell.drive([(0.3, 0.3), (0.4, 0.3)])
+    cell.inbox.closed = Cause.AGENT_DEAD
+    at = cell.now_ns
+    cell.run(0.3)
+    assert cell.mode is Mode.STOPPED
+    assert cell.supervisor.finished
+    assert cell.causes == [Cause.AGENT_DEAD]
+    assert cell.robot.stops == 1
+    last = [t for t, _ in cell.robot.sent][-1]
+    # 0.5 m/s braked at 0.7 * 6 m/s^2 takes 0.12 s.
+    assert last - at < 0.2e9
+    cell.assert_within_limits()
+
+
+def test_a_frozen_agent_is_noticed_by_its_heartbeat(cell):
+    cell.follow()
+    cell.drive([(0.3, 0.3)])
+    cell.beating = False
+    cell.command((0.4, 0.3))
+    cell.run(0.3)
+    assert cell.causes[0] is Cause.AGENT_FROZEN
+    assert cell.mode is Mode.STOPPED
+    assert not cell.supervisor.finished
+
+
+@pytest.mark.parametrize(
+    ("fault", "cause"),
+    [
+        (FakeFault.FROZEN, Cause.STATE_STALE),
+        (FakeFault.PROTECTIVE_STOP, Cause.ROBOT_FAULT),
+        (FakeFault.EMERGENCY_STOP, Cause.ROBOT_FAULT),
+        (FakeFault.REFUSES, Cause.DRIVER_ERROR),
+    ],
+)
+def test_robot_faults_latch_and_only_a_clear_recovers(cell, fault, cause):
+    cell.follow()
+    cell.drive([(0.3, 0.3)])
+    cell.robot.fault = fault
+    cell.command((0.35, 0.3))
+    cell.run(0.15)
+    assert cell.mode is Mode.STOPPED
+    assert cell.status.cause is cause
+    assert cell.causes[-1] is cause
+    assert cell.robot.stops == 1
+    cell.ask("clear")
+    cell.run(0.01)
+    assert cell.status.refused, "the fault is still there"
+    cell.robot.fault = FakeFault.NONE
+    cell.run(0.1)
+    assert cell.mode is Mode.STOPPED, "a fault that went away is no recovery"
+    cell.ask("follow")
+    cell.run(0.01)
+    assert cell.mode is Mode.STOPPED
+    cell.ask("clear")
+    cell.run(0.01)
+    assert cell.mode is Mode.HOLD
+    cell.follow()
+
+
+def test_estop_latches(cell):
+    cell.follow()
+    cell.drive([(0.3, 0.3)])
+    cell.ask("estop")
+    cell.run(0.3)
+    assert cell.status.cause is Cause.ESTOP
+    assert cell.status.answered == cell.number
+    assert not cell.status.refused
+    cell.command((0.4, 0.3))
+    before = cell.xy
+    cell.run(0.1)
+    np.testing.assert_array_equal(cell.xy, before)
+
+
+@pytest.mark.parametrize(
+    ("xy", "age_s", "seq", "cause"),
+    [
+        ((np.nan, 0.3), 0.0, None, Cause.NOT_FINITE),
+        ((0.3, np.inf), 0.0, None, Cause.NOT_FINITE),
+        ((0.3, 0.3), 0.4, None, Cause.STALE_COMMAND),
+        ((0.3, 0.3), -5.0, None, Cause.STALE_COMMAND),
+        ((0.3, 0.3), 0.0, 0, Cause.STALE_COMMAND),
+        ((3.0, -40.0), 0.0, None, Cause.OUT_OF_RANGE),
+    ],
+)
+def test_bad_commands_are_refused_or_clipped_and_logged(cell, xy, age_s, seq, cause):
+    cell.follow()
+    cell.drive([(0.27, 0.3)])
+    cell.command(xy, due_ns=cell.now_ns - round(age_s * 1e9), seq=seq)
+    cell.run(0.04)
+    assert cause in cell.causes
+    cell.drive([(0.28, 0.3)] * 3)
+    assert cell.mode is Mode.FOLLOW
+    cell.assert_within_limits()
+
+
+def test_goto_moves_slowly_through_waypoints_and_rests(cell):
+    cell.ask("goto", [joints_at((0.256, 0.3), 0.1), joints_at((0.1, 0.4), 0.1), joints_at((0.1, 0.4))])
+    cell.run(6.0)
+    assert cell.mode is Mode.HOLD
+    assert cell.status.answered == cell.number
+    np.testing.assert_allclose(cell.xy, (0.1, 0.4), atol=1e-6)
+    assert cell.speeds().max() <= cell.supervisor.config.goto_speed * 1.001
+    cell.follow()
+
+
+@pytest.mark.parametrize(
+    "waypoint",
+    [
+        np.zeros(6),  # stretched out flat: under the table
+        np.full(6, np.nan),
+        joints_at((0.256, 0.3))[:3],
+        np.array([0.0, -1.5, 3.3, -1.0, 0.0, 0.0]),  # beyond the elbow's limit
+    ],
+)
+def test_goto_that_would_leave_the_limits_is_refused_before_it_starts(cell, waypoint):
+    before = cell.xy
+    cell.ask("goto", [waypoint])
+    cell.run(0.2)
+    assert cell.status.refused
+    assert cell.mode is Mode.HOLD
+    assert cell.causes == [Cause.UNREACHABLE]
+    np.testing.assert_array_equal(cell.xy, before)
+
+
+def test_a_guided_move_pauses_when_the_agent_dies(cell):
+    cell.ask("goto", [joints_at((0.1, 0.4))])
+    cell.run(0.4)
+    assert cell.speeds().max() > 0.05
+    cell.inbox.closed = Cause.AGENT_DEAD
+    cell.run(0.3)
+    assert cell.supervisor.finished
+    assert np.all(np.diff(cell.speeds()[-50:].max(axis=1)) <= 1e-9)
+
+
+def test_the_last_gate_refuses_what_the_generator_should_never_make(cell):
+    cell.follow()
+    cell.drive([(0.3, 0.3)])
+    jump = cell.supervisor._q + 0.5
+    cell.follower.step = lambda *_, **__: jump
+    sent = len(cell.robot.sent)
+    cell.run(0.01)
+    assert cell.mode is Mode.STOPPED
+    assert cell.status.cause is Cause.LIMIT_VIOLATION
+    assert len(cell.robot.sent) == sent
+
+
+def test_hold_request_brakes_and_answers_at_rest(cell):
+    cell.follow()
+    cell.drive([(0.3, 0.3), (0.4, 0.3)])
+    cell.ask("hold")
+    cell.run(0.004)
+    assert cell.mode is Mode.FOLLOW
+    cell.run(0.3)
+    assert cell.mode is Mode.HOLD
+    assert cell.status.answered == cell.number
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_randomised_faults_never_send_an_unsafe_set_point(seed):
+    rng = np.random.default_rng(seed)
+    cell = Cell(start=tuple(rng.uniform(0.1, 0.4, 2)))
+    cell.follow()
+    for _ in range(8):
+        kind = rng.integers(6)
+        xy = rng.uniform(-0.2, 0.7, 2)
+        if kind == 0:
+            xy = rng.choice([np.nan, np.inf, 1e300, -1e9], 2)
+        due = cell.now_ns + round(rng.normal(0, 0.2) * 1e9) if kind == 1 else None
+        plan = rng.choice([0.3, np.nan, 5.0], (4, 2)) if kind == 2 else rng.uniform(0, 0.5, (3, 2))
+        cell.command(xy, plan=plan, due_ns=due)
+        cell.run(rng.uniform(0.02, 0.2) if kind == 3 else 0.1)
+    fault = rng.integers(1, 6)
+    if fault == 5:
+        cell.inbox.closed = Cause.AGENT_DEAD
+    else:
+        cell.robot.fault = FakeFault(int(fault))
+    cell.command(rng.uniform(0, 0.5, 2))
+    cell.run(0.4)
+    assert cell.mode is Mode.STOPPED
+    assert cell.robot.stops == 1
+    cell.assert_within_limits()
+    cell.close()
+
+
+def test_limits_of_the_workcell_are_reachable():
+    assert FOLLOWER.build(500.0).violation(joints_at((0.256, 0.256)), None, 0.002) == ""
