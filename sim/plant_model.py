@@ -136,13 +136,17 @@ def _tool(
     position, roll = origin
     shape = f'<geometry><cylinder radius="{radius_m}" length="{length_m}"/></geometry>'
     centre = _origin((0.0, 0.0, length_m / 2), 0.0)
+    # A second drawn cylinder at the tip: the top view cuts the upper half of the tool away.
+    tip = _origin((0.0, 0.0, 0.75 * length_m), 0.0)
+    half = f'<geometry><cylinder radius="{radius_m}" length="{length_m / 2}"/></geometry>'
     mass, i_z = 0.15, 0.15 * radius_m**2 / 2
     i_x = 0.15 * (3 * radius_m**2 + length_m**2) / 12
     return (
         f'<link name="tool"><inertial>{centre}<mass value="{mass}"/><inertia ixx="{i_x}"'
         f' iyy="{i_x}" izz="{i_z}" ixy="0" ixz="0" iyz="0"/></inertial>'
         f"<collision>{centre}{shape}</collision>"
-        f"<visual>{centre}{shape}{_material('tool', _TOOL)}</visual></link>"
+        f"<visual>{centre}{shape}{_material('tool', _TOOL)}</visual>"
+        f"<visual>{tip}{half}{_material('tool', _TOOL)}</visual></link>"
         f'<joint name="flange" type="fixed"><parent link="{parent}"/><child link="tool"/>'
         f"{_origin(position, roll)}</joint>"
     )

@@ -87,7 +87,7 @@ class UrEmulator:
         self.log = ControllerLog(plant.joint_positions().size)
         self.int_in = np.zeros(REGISTERS, dtype=np.int64)
         self.double_in = np.zeros(REGISTERS)
-        self.delay_ns = 0
+        self._delay_ns = 0
         self._plant = plant
         self._dt_s = 1.0 / config.rate_hz
         self._ticks = 0
@@ -123,6 +123,10 @@ class UrEmulator:
         """Fault: raw bytes into every RTDE stream."""
         for client in self._clients:
             client.connection.send(data)
+
+    def delay(self, seconds: float) -> None:
+        """Fault: state packages leave this much later."""
+        self._delay_ns = round(seconds * 1e9)
 
     def _sweep(self) -> None:
         self._clients = [c for c in self._clients if c.connection.open]
@@ -417,8 +421,8 @@ class UrEmulator:
             self._sweep()
 
     def _stream(self, now_ns: int, connection: Connection, data: bytes) -> None:
-        if self.delay_ns or self._delayed:
-            self._delayed.append((now_ns + self.delay_ns, connection, data))
+        if self._delay_ns or self._delayed:
+            self._delayed.append((now_ns + self._delay_ns, connection, data))
         else:
             connection.send(data)
 

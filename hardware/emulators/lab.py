@@ -1,0 +1,179 @@
+"""A virtual workcell: one plant behind an emulated controller and tracker, and the side door.
+
+One thread at the controller's rate. The composition root hands in the plant and, if pictures are
+wanted, a renderer that works elsewhere (a picture takes many control periods).
+"""
+
+from __future__ import annotations
+
+import base64
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardware.emulators.admin import AdminServer, Reply, number, pose3
+from hardware.emulators.loop import EmulatorLoop
+from hardware.emulators.tracker import TrackerEmulator, TrackerEmulatorConfig
+from hardware.emulators.ur import UrEmulator, UrEmulatorConfig
+from hardware.plant import Plant
+from robolearn.errors import DataError, RobotError, did_you_mean
+from robolearn.seeding import child_seed
+
+# render(view, width, height, q, poses, done): calls done(rgb or a problem) later, never blocks.
+Rendered = Callable[[NDArray[np.uint8] | str], None]
+Render = Callable[
+    [str, int, int, NDArray[np.float64], Mapping[str, NDArray[np.float64]], Rendered], None
+]
+VIEWS = ("top", "perspective")
+
+
+@dataclass(frozen=True, slots=True)
+class DevicesConfig:
+    """The emulated devices. ``admin_port`` 0 takes any free port."""
+
+    controller: UrEmulatorConfig = field(default_factory=UrEmulatorConfig)
+    tracker: TrackerEmulatorConfig = field(default_factory=TrackerEmulatorConfig)
+    admin_port: int = 0
+
+
+class VirtualLab:
+    """Serves the devices of one workcell until told to stop."""
+
+    def __init__(
+        self,
+        plant: Plant,
+        config: DevicesConfig,
+        *,
+        address: str,
+        token: str,
+        seed: int,
+        render: Render | None = None,
+    ) -> None:
+        self.config, self.address = config, address
+        self.loop = EmulatorLoop(1.0 / config.controller.rate_hz)
+        self.robot = UrEmulator(plant, config.controller)
+        rng = np.random.default_rng(child_seed(seed, "tracker"))
+        self.tracker = TrackerEmulator(plant, address, config.tracker, rng)
+        self._plant, self._render = plant, render
+        self._dt_s = 1.0 / config.controller.rate_hz
+        self.robot.serve(self.loop, address)
+        admin = AdminServer(
+            token,
+            {
+                "place": self._op_place,
+                "truth": self._op_truth,
+                "picture": self._op_picture,
+                "log": self._op_log,
+                "fault": self._op_fault,
+                "stats": self._op_stats,
+            },
+        )
+        self.admin_port = admin.serve(self.loop, address, config.admin_port)
+        self.loop.add_tick(self._tick)
+
+    def run(self, stopped: Callable[[], bool]) -> None:
+        """Serve until ``stopped()``."""
+        self.loop.run(stopped)
+
+    def close(self) -> None:
+        """Release sockets and the plant; safe to call twice."""
+        self.loop.close()
+        self.tracker.close()
+        self._plant.close()
+
+    def _tick(self, now_ns: int, periods: int) -> None:
+        for _ in range(periods):
+            self.robot.control(now_ns)
+            self._plant.step(self._dt_s)
+        self.robot.publish(now_ns)
+        self.tracker.tick(now_ns)
+
+    def _op_place(self, request: Mapping[str, Any], reply: Reply) -> None:
+        name, pose = request.get("name"), pose3(request, "pose")
+        names = self._plant.object_names
+        if name not in names:
+            raise DataError(
+                f"no object {name!r}.{did_you_mean(str(name), names)} There are: {list(names)}"
+            )
+        if self.robot.log.moving:
+            raise RobotError("the arm moves; stop it before reaching in")
+        self._plant.place_object(str(name), pose)
+        reply.ok({})
+
+    def _op_truth(self, request: Mapping[str, Any], reply: Reply) -> None:  # noqa: ARG002
+        poses = {n: self._plant.true_pose(n).tolist() for n in self._plant.object_names}
+        q = self._plant.joint_positions().tolist()
+        reply.ok({"t_ns": time.monotonic_ns(), "q": q, "poses": poses})
+
+    def _op_picture(self, request: Mapping[str, Any], reply: Reply) -> None:
+        view = request.get("view", "top")
+        if view not in VIEWS:
+            raise DataError(f"no view {view!r}; there are: {list(VIEWS)}")
+        width, height = (int(number(request, k, 16, 1024)) for k in ("width", "height"))
+        if self._render is None:
+            raise RobotError("this lab has no renderer")
+
+        def done(rgb: NDArray[np.uint8] | str) -> None:
+            if isinstance(rgb, str):
+                reply.refuse(f"no picture: {rgb}")
+                return
+            data = base64.b64encode(rgb.tobytes()).decode()
+            reply.ok({"shape": list(rgb.shape), "rgb": data})
+
+        poses = {n: self._plant.true_pose(n) for n in self._plant.object_names}
+        self._render(view, width, height, self._plant.joint_positions(), poses, done)
+
+    def _op_log(self, request: Mapping[str, Any], reply: Reply) -> None:
+        since_ns = int(number({"since_ns": 0, **request}, "since_ns", 0, 2**62))
+        limit = int(number({"limit": 20_000, **request}, "limit", 0, 200_000))
+        t_ns, q = self.robot.log.setpoints(since_ns)
+        first = max(0, len(t_ns) - limit)
+        reply.ok(
+            {
+                "count": self.robot.log.count,
+                "moving": self.robot.log.moving,
+                "t_ns": base64.b64encode(t_ns[first:].tobytes()).decode(),
+                "q": base64.b64encode(q[first:].tobytes()).decode(),
+                "events": [
+                    [e.t_ns, e.kind, e.detail] for e in self.robot.log.events if e.t_ns > since_ns
+                ],
+            }
+        )
+
+    def _op_stats(self, request: Mapping[str, Any], reply: Reply) -> None:  # noqa: ARG002
+        loop = self.loop
+        reply.ok(
+            {
+                "ticks": loop.ticks,
+                "late": loop.late,
+                "skipped": loop.skipped,
+                "cpu_s": time.process_time(),
+                "time_s": self._plant.time_s,
+                "tracker_sent": self.tracker.sent,
+                "tracker_dropped": self.tracker.dropped,
+            }
+        )
+
+    def _op_fault(self, request: Mapping[str, Any], reply: Reply) -> None:
+        kind = request.get("kind")
+        faults: dict[str, Callable[[], object]] = {
+            "protective_stop": lambda: self.robot.protective_stop("fault on command"),
+            "unlock": lambda: self.robot.unlock(force=True),
+            "drop_links": self.robot.drop_links,
+            "delay": lambda: self.robot.delay(number(request, "seconds", 0.0, 10.0)),
+            "garbage": lambda: self.robot.send_garbage(
+                np.random.default_rng(0).bytes(int(number(request, "size", 1, 65536)))
+            ),
+            "tracker_blind": lambda: self.tracker.blind(
+                time.monotonic_ns() + round(number(request, "seconds", 0.0, 3600.0) * 1e9)
+            ),
+        }
+        if kind not in faults:
+            known = sorted(faults)
+            raise DataError(f"no fault {kind!r}.{did_you_mean(str(kind), known)} Known: {known}")
+        faults[kind]()
+        reply.ok({})

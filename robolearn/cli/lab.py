@@ -1,0 +1,219 @@
+"""``robolearn lab``: the virtual workcell (emulated robot and tracker, PyBullet physics).
+
+The only place that joins ``hardware.emulators`` with ``sim.plant``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import gc
+import json
+import multiprocessing
+import os
+import secrets
+import selectors
+import signal
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardware.emulators.lab import DevicesConfig, Rendered, VirtualLab
+from hardware.plant import KinematicPlant, Plant
+from robolearn.cli.common import parse, say
+from robolearn.config import from_dict, load_yaml
+from robolearn.errors import ConfigError, did_you_mean
+from sim.plant import BLOCK, PlantConfig, PyBulletPlant
+
+TOKEN_VARIABLE = "ROBOLEARN_LAB_TOKEN"  # noqa: S105  (the name of a variable)
+SECTIONS = ("lab", "robot")
+
+
+@dataclass(frozen=True)
+class LabArgs:
+    """Arguments of the command."""
+
+    config: Path
+    """YAML file; its key 'lab' describes the workcell."""
+    address: str = "127.0.0.1"
+    """Loopback address to serve on; every lab needs one of its own (127.0.0.2, ...)."""
+    seed: int = 0
+    """Seed of the hidden physics and of sensor noise."""
+    follow_stdin: bool = False
+    """Exit when standard input closes (for programs that start a lab)."""
+
+
+@dataclass(frozen=True, slots=True)
+class LabConfig:
+    """The section ``lab`` of a hardware config.
+
+    ``world``: ``pybullet``, or ``kinematic`` (joints follow exactly, the block never moves) for
+    tests of a protocol alone.
+    """
+
+    world: Literal["pybullet", "kinematic"] = "pybullet"
+    devices: DevicesConfig = field(default_factory=DevicesConfig)
+    physics: PlantConfig = field(default_factory=PlantConfig)
+
+
+def load_lab(path: Path) -> LabConfig:
+    """The section ``lab`` of a hardware config; the others belong to other commands."""
+    raw = load_yaml(path)
+    for key in raw:
+        if key not in SECTIONS:
+            raise ConfigError(
+                f"{path}: unknown section '{key}'.{did_you_mean(str(key), SECTIONS)}"
+                f" Sections: {list(SECTIONS)}"
+            )
+    if not isinstance(raw.get("lab"), dict):
+        raise ConfigError(f"{path} has no section 'lab' that describes a virtual workcell")
+    return from_dict(LabConfig, raw["lab"], where=f"{path}, lab")
+
+
+def main(argv: list[str]) -> int:
+    """Run the command."""
+    args = parse(LabArgs, argv, "lab", "Run the virtual lab until SIGTERM or Ctrl-C.")
+    config = load_lab(args.config)
+    stop: list[int] = []
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda n, _frame: stop.append(n))
+    token = os.environ.get(TOKEN_VARIABLE) or secrets.token_hex(16)
+    plant = _plant(config, args.seed)
+    view = _View(config.physics) if config.world == "pybullet" else None
+    lab: VirtualLab | None = None
+    try:
+        lab = VirtualLab(
+            plant,
+            config.devices,
+            address=args.address,
+            token=token,
+            seed=args.seed,
+            render=view.render if view else None,
+        )
+        if view:
+            view.attach(lab.loop.selector)
+        if args.follow_stdin:
+            _follow_stdin(lab.loop.selector, stop)
+        _announce(args.address, config, lab, token)
+        # What exists now lives as long as the process: keep the collector away from it.
+        gc.freeze()
+        lab.run(lambda: bool(stop))
+    finally:
+        if view:
+            view.close()
+        if lab:
+            lab.close()
+        plant.close()
+    return 0
+
+
+def _plant(config: LabConfig, seed: int) -> Plant:
+    physics = config.physics
+    if config.world == "kinematic":
+        return KinematicPlant(np.array(physics.home), {BLOCK: np.array(physics.block_pose)})
+    return PyBulletPlant(physics, seed)
+
+
+def _announce(address: str, config: LabConfig, lab: VirtualLab, token: str) -> None:
+    tracker_port = config.devices.tracker.port
+    say(f"robot: {address}, RTDE 30004, dashboard 29999, scripts 30003")
+    say(f"tracker: UDP to {address}:{tracker_port}; admin: {address}:{lab.admin_port}")
+    where = {
+        "address": address,
+        "admin_port": lab.admin_port,
+        "tracker_port": tracker_port,
+        "token": token,
+    }
+    say(f"ready {json.dumps(where)}")
+
+
+def _follow_stdin(selector: selectors.BaseSelector, stop: list[int]) -> None:
+    def ready(_mask: int) -> None:
+        if not os.read(sys.stdin.fileno(), 4096):
+            stop.append(0)
+
+    selector.register(sys.stdin.fileno(), selectors.EVENT_READ, ready)
+
+
+class _View:
+    """Draws in a process of its own, started with the first picture: a picture takes many
+    control periods, and the arm must not freeze meanwhile.
+    """
+
+    def __init__(self, physics: PlantConfig) -> None:
+        self._physics = physics
+        self._waiting: list[Rendered] = []
+        self._pipe: Connection[Any, Any] | None = None
+        self._process: Any = None
+        self._selector: selectors.BaseSelector | None = None
+
+    def attach(self, selector: selectors.BaseSelector) -> None:
+        """Deliver pictures from this selector's loop."""
+        self._selector = selector
+
+    def render(
+        self,
+        view: str,
+        width: int,
+        height: int,
+        q: NDArray[np.float64],
+        poses: Mapping[str, NDArray[np.float64]],
+        done: Callable[[NDArray[np.uint8] | str], None],
+    ) -> None:
+        """Ask for a picture; ``done`` is called from the loop."""
+        if self._pipe is None:
+            self._start()
+        if self._pipe is None or len(self._waiting) >= 16:
+            done("too many pictures are waiting")
+            return
+        self._waiting.append(done)
+        self._pipe.send((view, width, height, q, dict(poses)))
+
+    def close(self) -> None:
+        """End the process; safe to call twice."""
+        if self._process is not None:
+            self._process.terminate()
+            self._process.join()
+            self._process = None
+
+    def _start(self) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._pipe, theirs = context.Pipe()
+        self._process = context.Process(target=_draw, args=(self._physics, theirs), daemon=True)
+        self._process.start()
+        theirs.close()
+        if self._selector is not None:
+            self._selector.register(self._pipe.fileno(), selectors.EVENT_READ, self._arrived)
+
+    def _arrived(self, _mask: int) -> None:
+        if self._pipe is None or self._selector is None:
+            return
+        try:
+            answer = self._pipe.recv()
+        except (EOFError, OSError):
+            self._selector.unregister(self._pipe.fileno())
+            self._pipe, waiting, self._waiting = None, self._waiting, []
+            for done in waiting:
+                done("the drawing process ended")
+            return
+        self._waiting.pop(0)(answer)
+
+
+def _draw(physics: PlantConfig, pipe: Connection[Any, Any]) -> None:
+    """The drawing process: one picture per request until the pipe closes."""
+    from robolearn.process import exit_with_parent
+    from sim.plant_view import PlantView
+
+    exit_with_parent()
+    view = PlantView(dataclasses.replace(physics, spread=0.0))
+    while True:
+        try:
+            request = pipe.recv()
+        except EOFError:
+            return
+        pipe.send(view.draw(*request))

@@ -1,0 +1,39 @@
+"""Pictures of the lab's workcell from joint angles and poses, away from the running physics."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sim.plant import PlantConfig, PyBulletPlant
+
+
+class PlantView:
+    """Draws any state of a workcell; for pictures on demand and for videos of episodes."""
+
+    def __init__(self, config: PlantConfig) -> None:
+        self._plant = PyBulletPlant(config)
+
+    def draw(
+        self,
+        view: str,
+        width: int,
+        height: int,
+        q: NDArray[np.float64],
+        poses: Mapping[str, NDArray[np.float64]],
+    ) -> NDArray[np.uint8]:
+        """A picture ``[height, width, 3]`` with joints at ``q [6]`` and objects at ``[x, y, yaw]``.
+
+        ``view`` is ``top`` (the table square, y up; the arm above its flange is cut away) or
+        ``perspective``.
+        """
+        self._plant.set_joints(q)
+        for name, pose in poses.items():
+            self._plant.place_object(name, pose)
+        return self._plant.picture(view, width, height)
+
+    def close(self) -> None:
+        """Release the engine; safe to call twice."""
+        self._plant.close()
