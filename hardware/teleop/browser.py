@@ -1,0 +1,207 @@
+"""A local page as a device: it draws the workcell from above, and the pointer is the target.
+
+    browser                                  this process
+    GET /?token=...        ------------->    the page (one file, nothing from the network)
+    ws  /ws?token=...      ------------->    {"type": "pointer", "x":, "y":, "inside":} [m, table]
+                                             {"type": "key", "key": "start"}
+                           <-------------    {"type": "scene", ...} once, then {"type": "view", ...}
+
+The server listens on loopback only, and every request needs the random token of the printed
+address. A closed tab, a lost connection and a pointer outside the picture all mean: nobody holds
+the tool.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import logging
+import secrets
+import threading
+import time
+from http import HTTPStatus
+from importlib import resources
+from typing import Any, get_args
+from urllib.parse import parse_qs, urlsplit
+
+import numpy as np
+from numpy.typing import NDArray
+from websockets.datastructures import Headers
+from websockets.exceptions import ConnectionClosed
+from websockets.http11 import Request, Response
+from websockets.sync.server import Server, ServerConnection, serve
+
+from hardware.teleop.device import Key, Reading, View
+from robolearn import pusht
+from robolearn.errors import ConfigError
+
+KEYS: tuple[Key, ...] = get_args(Key)
+# The page repeats the pointer this often while it is inside, so that silence means a lost tab.
+HEARTBEAT_S = 0.1
+
+log = logging.getLogger(__name__)
+
+
+class BrowserDevice:
+    """Serves the page at :attr:`url` until :meth:`close`."""
+
+    name = "browser"
+
+    def __init__(self, port: int = 0, host: str = "127.0.0.1") -> None:
+        self._token = secrets.token_urlsafe(18)
+        self._changed = threading.Condition()
+        self._view: View | None = None
+        self._version = 0
+        self._closed = False
+        self._reading = Reading(0, None)
+        self._owner: ServerConnection | None = None
+        self._pressed: list[Key] = []
+        self._connections: set[ServerConnection] = set()
+        try:
+            self._server: Server = serve(
+                self._talk, host, port, process_request=self._answer, max_size=4096
+            )
+        except OSError as error:
+            raise ConfigError(
+                f"cannot serve the page on {host}:{port}: {error.strerror or error};"
+                " choose another --port, or 0 for any free one"
+            ) from error
+        self.port = int(self._server.socket.getsockname()[1])
+        self.url = f"http://{host}:{self.port}/?token={self._token}"
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, name="teleop-page", daemon=True
+        )
+        self._thread.start()
+
+    @property
+    def connected(self) -> bool:
+        """Whether a page is open."""
+        with self._changed:
+            return bool(self._connections)
+
+    def begin(self, tool: NDArray[np.float64]) -> None:
+        """The pointer is absolute: nothing to prepare."""
+        del tool
+
+    def poll(self) -> Reading:
+        """The newest pointer; never blocks."""
+        with self._changed:
+            return self._reading
+
+    def pressed(self) -> tuple[Key, ...]:
+        """Keys pressed since the last call, oldest first."""
+        with self._changed:
+            pressed, self._pressed = tuple(self._pressed), []
+        return pressed
+
+    def show(self, view: View) -> None:
+        """Hand the view to all open pages; a slow page skips views."""
+        with self._changed:
+            self._view, self._version = view, self._version + 1
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """Stop serving; safe to call twice."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+            connections = tuple(self._connections)
+        for connection in connections:
+            connection.close()
+        self._server.shutdown()
+        self._thread.join()
+
+    def _answer(self, connection: ServerConnection, request: Request) -> Response | None:
+        url = urlsplit(request.path)
+        given = parse_qs(url.query).get("token", [""])[0]
+        if not secrets.compare_digest(given.encode(), self._token.encode()):
+            return connection.respond(
+                HTTPStatus.FORBIDDEN, "Open the address that 'robolearn collect' printed.\n"
+            )
+        if url.path == "/ws":
+            return None
+        if url.path == "/":
+            return _page()
+        return connection.respond(HTTPStatus.NOT_FOUND, "There is only one page here: /\n")
+
+    def _talk(self, connection: ServerConnection) -> None:
+        with self._changed:
+            self._connections.add(connection)
+        sender = threading.Thread(
+            target=self._send_views, args=(connection,), name="teleop-views", daemon=True
+        )
+        sender.start()
+        try:
+            for message in connection:
+                self._hear(connection, message)
+        except ConnectionClosed:
+            log.debug("page closed without saying goodbye")
+        finally:
+            with self._changed:
+                self._connections.discard(connection)
+                if self._owner is connection:
+                    self._reading, self._owner = Reading(time.monotonic_ns(), None), None
+                self._changed.notify_all()
+            sender.join()
+
+    def _send_views(self, connection: ServerConnection) -> None:
+        sent = -1
+        with contextlib.suppress(ConnectionClosed):
+            connection.send(json.dumps(scene_message()))
+            while (news := self._news(connection, sent)) is not None:
+                view, sent = news
+                connection.send(json.dumps({"type": "view", **dataclasses.asdict(view)}))
+
+    def _news(self, connection: ServerConnection, sent: int) -> tuple[View, int] | None:
+        """Wait for a view newer than ``sent``; None when the page or the device is closed."""
+        with self._changed:
+            while not self._closed and connection in self._connections:
+                if self._view is not None and self._version != sent:
+                    return self._view, self._version
+                self._changed.wait()
+        return None
+
+    def _hear(self, connection: ServerConnection, message: str | bytes) -> None:
+        try:
+            raw: dict[str, Any] = json.loads(message)
+            kind = raw["type"]
+            if kind == "pointer":
+                target = np.array([float(raw["x"]), float(raw["y"])]) if raw["inside"] else None
+                with self._changed:
+                    self._owner = connection
+                    self._reading = Reading(time.monotonic_ns(), target)
+            elif kind == "key" and raw["key"] in KEYS:
+                with self._changed:
+                    self._pressed.append(raw["key"])
+        except (ValueError, KeyError, TypeError) as error:
+            log.warning("ignored a message of the page: %s", error)
+
+
+def scene_message() -> dict[str, Any]:
+    """The fixed geometry of the workcell for the page (table frame, [m])."""
+    bar, stem = pusht.tee_polygons()
+    return {
+        "type": "scene",
+        "size": pusht.TABLE_SIZE_M,
+        "tool_radius": pusht.TOOL_RADIUS_M,
+        "tee": [bar.tolist(), stem.tolist()],
+        "goal": list(pusht.GOAL),
+        "success": pusht.SUCCESS_COVERAGE,
+        "heartbeat_s": HEARTBEAT_S,
+    }
+
+
+def _page() -> Response:
+    body = resources.files("hardware.teleop").joinpath("page.html").read_bytes()
+    headers = Headers()
+    headers["Content-Type"] = "text/html; charset=utf-8"
+    headers["Content-Length"] = str(len(body))
+    headers["Cache-Control"] = "no-store"
+    headers["Connection"] = "close"
+    headers["Referrer-Policy"] = "no-referrer"
+    headers["Content-Security-Policy"] = (
+        "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline';"
+        " connect-src 'self'; img-src data:; frame-ancestors 'none'"
+    )
+    return Response(HTTPStatus.OK.value, HTTPStatus.OK.phrase, headers, body)

@@ -1,0 +1,185 @@
+"""Headless Chromium over its DevTools protocol: open a page, move the pointer, press keys, look.
+
+Protocol: https://chromedevtools.github.io/devtools-protocol/ (domains Page, Runtime, Input).
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from websockets.sync.client import ClientConnection, connect
+
+FLAGS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-dev-shm-usage",
+    "--mute-audio",
+    "--remote-debugging-port=0",
+)
+KEY_CODES = {" ": ("Space", 32), "Enter": ("Enter", 13), "Backspace": ("Backspace", 8)}
+
+
+def chromium_path() -> str | None:
+    """The first installed Chromium or Chrome, if any."""
+    names = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+    return next((p for p in map(shutil.which, names) if p), None)
+
+
+class Tab:
+    """One page. Errors of the page (exceptions, console errors) are kept in :attr:`errors`."""
+
+    def __init__(self, socket: ClientConnection, session: str) -> None:
+        self._socket, self._session, self._number = socket, session, 0
+        self.errors: list[str] = []
+
+    def call(self, method: str, **params: Any) -> dict[str, Any]:
+        """Call a DevTools method and return its result."""
+        self._number += 1
+        message = {"id": self._number, "method": method, "params": params}
+        if self._session:
+            message["sessionId"] = self._session
+        self._socket.send(json.dumps(message))
+        while True:
+            answer = json.loads(self._socket.recv(timeout=30))
+            if answer.get("id") == self._number:
+                if "error" in answer:
+                    raise RuntimeError(f"{method}: {answer['error']}")
+                return answer["result"]
+            self._note(answer)
+
+    def _note(self, event: dict[str, Any]) -> None:
+        params = event.get("params", {})
+        if event.get("method") == "Runtime.exceptionThrown":
+            details = params["exceptionDetails"]
+            self.errors.append(details.get("exception", {}).get("description", details["text"]))
+        if event.get("method") == "Log.entryAdded" and params["entry"]["level"] == "error":
+            self.errors.append(params["entry"]["text"])
+
+    def open(self, url: str) -> None:
+        """Load ``url`` and wait until it is there."""
+        self.call("Page.navigate", url=url)
+        self.wait_for("document.readyState === 'complete' && location.href !== 'about:blank'")
+
+    def evaluate(self, expression: str) -> Any:
+        """The JSON value of a JavaScript expression (promises are awaited)."""
+        answer = self.call(
+            "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True
+        )
+        if "exceptionDetails" in answer:
+            raise RuntimeError(f"{expression}: {answer['exceptionDetails']}")
+        return answer["result"].get("value")
+
+    def wait_for(self, condition: str, timeout_s: float = 20.0) -> Any:
+        """Poll a JavaScript expression until it is true; returns its value."""
+        deadline = time.monotonic() + timeout_s
+        while time.monotonic() < deadline:
+            value = self.evaluate(condition)
+            if value:
+                return value
+            time.sleep(0.02)
+        raise AssertionError(f"not within {timeout_s} s: {condition}; page errors: {self.errors}")
+
+    def pointer(self, x: float, y: float) -> None:
+        """Move the mouse to ``x, y`` [CSS px]."""
+        self.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
+
+    def click(self, x: float, y: float) -> None:
+        """Press and release the left button."""
+        for kind in ("mousePressed", "mouseReleased"):
+            self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
+
+    def key(self, key: str) -> None:
+        """Press and release one key (``KeyboardEvent.key``)."""
+        code, number = KEY_CODES.get(key, (f"Key{key.upper()}", ord(key[0].upper())))
+        for kind in ("keyDown", "keyUp"):
+            self.call(
+                "Input.dispatchKeyEvent",
+                type=kind,
+                key=key,
+                code=code,
+                windowsVirtualKeyCode=number,
+            )
+
+    def size(self, width: int, height: int, *, dark: bool = False) -> None:
+        """Set the window's size [CSS px] and colour scheme."""
+        self.call(
+            "Emulation.setDeviceMetricsOverride",
+            width=width, height=height, deviceScaleFactor=1, mobile=False,
+        )  # fmt: skip
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        self.call("Emulation.setEmulatedMedia", features=[scheme])
+
+    def screenshot(self, path: Path, *, full_page: bool = False) -> Path:
+        """Save a PNG of the window, or of the whole page."""
+        answer = self.call("Page.captureScreenshot", captureBeyondViewport=full_page)
+        path.write_bytes(base64.b64decode(answer["data"]))
+        return path
+
+
+@contextlib.contextmanager
+def chromium(width: int = 1280, height: int = 800) -> Generator[Tab]:
+    """A browser with one empty tab; the test is skipped where no Chromium is installed."""
+    path = chromium_path()
+    if path is None:
+        pytest.skip("no Chromium is installed (apt-get install chromium)")
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
+        process = subprocess.Popen(
+            [path, *FLAGS, f"--user-data-dir={profile}", "about:blank"],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        try:
+            with connect(
+                _address(process, Path(profile)), max_size=None, compression=None
+            ) as socket:
+                yield _first_tab(socket, width, height)
+        finally:
+            os.killpg(process.pid, signal.SIGTERM)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(10)
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def _address(process: subprocess.Popen[bytes], profile: Path) -> str:
+    # Chromium writes the chosen port and path into its profile when it listens.
+    file = profile / "DevToolsActivePort"
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline and process.poll() is None:
+        lines = file.read_text().split("\n") if file.exists() else []
+        if len(lines) >= 2:
+            return f"ws://127.0.0.1:{lines[0]}{lines[1]}"
+        time.sleep(0.02)
+    raise AssertionError(f"Chromium did not start (exit code {process.poll()})")
+
+
+def _first_tab(socket: ClientConnection, width: int, height: int) -> Tab:
+    browser = Tab(socket, "")
+    pages = browser.call("Target.getTargets")["targetInfos"]
+    page = next(t["targetId"] for t in pages if t["type"] == "page")
+    session = browser.call("Target.attachToTarget", targetId=page, flatten=True)["sessionId"]
+    tab = Tab(socket, session)
+    for domain in ("Page", "Runtime", "Log"):
+        tab.call(f"{domain}.enable")
+    tab.size(width, height)
+    return tab
