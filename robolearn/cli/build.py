@@ -10,9 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from robolearn.contracts import Env, Policy
-from robolearn.errors import ConfigError, MissingDependencyError, did_you_mean
-
-GYM_PUSHT = "gym_pusht"
+from robolearn.errors import ConfigError, did_you_mean
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,57 +28,47 @@ class WorldInfo:
 
 @dataclass(frozen=True, slots=True)
 class EnvBuilder:
-    """Builds the world ``world``: a packaged scene, a scene folder, or ``gym_pusht``.
+    """Builds the world ``world``: a packaged scene, a scene folder, or an adapter's name.
 
-    A scene folder is given by its absolute path, so that a worker with another working directory
-    finds it; use :func:`env_builder`, which also says what exists when a name is wrong.
+    Make it with :func:`env_builder`, which turns a scene folder into an absolute path (a worker
+    may have another working directory) and says what exists when a name is wrong.
     """
 
     world: str
-    render: bool = False
 
     def __call__(self) -> Env:
         """Import the simulator and build the env."""
-        if self.world == GYM_PUSHT:
-            from sim.adapters.pusht import GymPushTEnv
+        from sim.worlds import make_world
 
-            return GymPushTEnv()
-        from sim.scene import load_scene
-        from sim.scene_env import SceneEnv
-
-        return SceneEnv(load_scene(self.world), render=self.render)
+        return make_world(self.world)
 
     def info(self) -> WorldInfo:
-        """Describe the world without running it."""
-        if self.world == GYM_PUSHT:
-            return _gym_pusht_info()
-        import mujoco
+        """Describe the world (builds it once)."""
+        from sim.worlds import make_world
 
-        from sim.scene import load_scene
+        env = make_world(self.world)
+        try:
+            return WorldInfo(
+                name=env.spec.name,
+                hash=env.scene_hash,
+                engine=env.engine,
+                task=env.task,
+                max_steps=task_steps(env.task),
+            )
+        finally:
+            env.close()
 
-        scene = load_scene(self.world)
-        return WorldInfo(
-            name=scene.name,
-            hash=scene.content_hash,
-            engine=f"mujoco {mujoco.__version__}",
-            task=scene.config.task.name,
-            max_steps=_task_steps(scene.config.task.name),
-        )
 
-
-def env_builder(world: str, *, render: bool = False) -> EnvBuilder:
+def env_builder(world: str) -> EnvBuilder:
     """An :class:`EnvBuilder` for a world that exists; else :class:`ConfigError` with the choice."""
-    if world == GYM_PUSHT:
-        return EnvBuilder(world, render)
-    from sim.scene import packaged_scenes
+    from sim.worlds import world_names
 
-    packaged = packaged_scenes()
-    if world in packaged:
-        return EnvBuilder(world, render)
-    folder = Path(world)
+    names = world_names()
+    if world in names:
+        return EnvBuilder(world)
+    folder = Path(world).expanduser()
     if (folder / "scene.yaml").is_file():
-        return EnvBuilder(str(folder.resolve()), render)
-    names = [*packaged, GYM_PUSHT]
+        return EnvBuilder(str(folder.resolve()))
     raise ConfigError(
         f"no world '{world}'.{did_you_mean(world, names)} Worlds: {names};"
         " or give a folder with scene.yaml"
@@ -116,22 +104,11 @@ def policy_builder(run_dir: Path, threads: int = 1) -> PolicyBuilder:
     return PolicyBuilder(folder, threads)
 
 
-def _task_steps(task: str) -> int:
+def task_steps(task: str) -> int:
+    """The time limit of a task's protocol [control steps]."""
     from robolearn import pusht
 
     steps = {"pusht": pusht.MAX_STEPS}
     if task not in steps:
         raise ConfigError(f"no time limit known for task '{task}'; known: {sorted(steps)}")
     return steps[task]
-
-
-def _gym_pusht_info() -> WorldInfo:
-    from importlib.metadata import PackageNotFoundError, version
-
-    from robolearn import pusht
-
-    try:
-        engine = f"pymunk {version('pymunk')}, gym-pusht {version('gym-pusht')}"
-    except PackageNotFoundError as error:
-        raise MissingDependencyError(f"{error.name} is not installed; run 'make setup'") from error
-    return WorldInfo(GYM_PUSHT, engine, engine, "pusht", pusht.MAX_STEPS)
