@@ -167,7 +167,7 @@ def episode_from_arrays(
         meta=meta,
         tick_t_ns=t_ns,
         streams={
-            name: SampleBlock(t_ns=t_ns, value=value, valid=np.ones(len(value), dtype=np.bool_))
+            name: SampleBlock(t_ns=t_ns, value=value, valid=np.ones(steps, dtype=np.bool_))
             for name, value in observations.items()
         },
         view=dict.fromkeys(observations, rows),

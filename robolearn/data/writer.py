@@ -7,6 +7,9 @@ import errno
 import logging
 import shutil
 import uuid
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -93,6 +96,14 @@ def is_frames(spec: SignalSpec) -> bool:
     return size >= FRAME_BYTES
 
 
+@dataclass(frozen=True, slots=True)
+class PreparedEpisode:
+    """A complete, durable episode that waits aside for its commit."""
+
+    folder: Path
+    manifest: Manifest
+
+
 class StoreWriter:
     """Appends episodes while the store's lock is held (see ``EpisodeStore.writer``)."""
 
@@ -104,30 +115,38 @@ class StoreWriter:
 
     def append(self, episode: Episode) -> str:
         """Write and commit an episode; returns its id. Durable when this returns."""
-        draft = self.begin()
-        return self.commit(draft, episode)
+        return self.commit(self.prepare(self.begin(), episode))
 
     def begin(self) -> EpisodeDraft:
         """Start an episode aside; nothing of it exists before :meth:`commit`."""
         return EpisodeDraft(self._store / TEMPORARY / f"{uuid.uuid4().hex}.tmp")
 
-    def commit(self, draft: EpisodeDraft, episode: Episode) -> str:
-        """Finish ``draft`` and commit it; on any error nothing of it remains committed."""
-        try:
+    def prepare(self, draft: EpisodeDraft, episode: Episode) -> PreparedEpisode:
+        """Write the rest of ``draft`` and make it durable; on any error it is removed."""
+        with self._undo(draft.sink.root):
+            return PreparedEpisode(draft.sink.root, draft.finish(episode))
+
+    def commit(self, prepared: PreparedEpisode) -> str:
+        """Give a prepared episode its id and commit it: from here on it exists."""
+        with self._undo(prepared.folder):
             if (self._store / PENDING_FILE).exists():
                 self._resolve_pending()
             episode_id = f"ep_{len(self._entries) - 1:06d}"
-            manifest = _named(draft.finish(episode), episode_id)
-            self._commit(draft.sink.root, episode_id, manifest)
+            self._commit(prepared.folder, episode_id, _named(prepared.manifest, episode_id))
+        return episode_id
+
+    @contextmanager
+    def _undo(self, folder: Path) -> Generator[None]:
+        try:
+            yield
         except BaseException as error:
-            draft.discard()
+            shutil.rmtree(folder, ignore_errors=True)
             if isinstance(error, OSError) and error.errno == errno.ENOSPC:
                 raise StoreError(
                     f"{self._store}: the disk is full; the episode was not saved,"
                     " earlier ones are safe"
                 ) from error
             raise
-        return episode_id
 
     def close(self) -> None:
         """Remove leftovers of drafts that were never committed."""

@@ -1,0 +1,155 @@
+"""Push-T recordings in pixels (Diffusion Policy) to the metric table frame."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robolearn.data.episode import Episode, EpisodeMeta, episode_from_arrays
+from robolearn.data.importers.frames import FrameSource
+from robolearn.data.provenance import git_revision, library_versions
+from robolearn.pusht import (
+    BLOCK,
+    GOAL,
+    RATE_HZ,
+    SUCCESS_COVERAGE,
+    TABLE_SIZE_M,
+    TOOL,
+    pose_from_px,
+    table_from_px,
+    tee_polygons,
+)
+from robolearn.spec import ActionSpec, EmbodimentSpec, SignalSpec
+from robolearn.types import Condition, Outcome
+
+_shapely: Any = importlib.import_module("shapely")  # its stubs are incomplete
+STATE_SIZE = 5
+ACTION_SIZE = 2
+
+
+def is_pusht(low_dim: Mapping[str, NDArray[Any]]) -> bool:
+    """Recognised by shapes: ``state [N, 5]`` within the picture and ``action [N, 2]``."""
+    state, action = low_dim.get("state"), low_dim.get("action")
+    return (
+        state is not None
+        and action is not None
+        and state.shape[1:] == (STATE_SIZE,)
+        and action.shape[1:] == (ACTION_SIZE,)
+    )
+
+
+def pusht_embodiment(frames: tuple[FrameSource, ...] = ()) -> EmbodimentSpec:
+    """The agent of the recordings: a disc that follows its target on a 0.512 m table."""
+    return EmbodimentSpec(
+        name="pusht_human",
+        signals=(
+            SignalSpec(TOOL, (2,), "m", RATE_HZ, components=("x", "y"), frame="table"),
+            SignalSpec(
+                BLOCK,
+                (3,),
+                "m, m, rad",
+                RATE_HZ,
+                components=("x", "y", "yaw"),
+                angular=(2,),
+                frame="table",
+            ),
+            *(frame.spec for frame in frames),
+        ),
+        actions=(
+            ActionSpec(
+                TOOL,
+                (2,),
+                "m",
+                RATE_HZ,
+                frame="table",
+                low=(0.0, 0.0),
+                high=(TABLE_SIZE_M, TABLE_SIZE_M),
+            ),
+        ),
+        rate_hz=RATE_HZ,
+    )
+
+
+def pusht_episode(
+    rows: Mapping[str, NDArray[Any]],
+    index: int,
+    provenance: Mapping[str, Any],
+    frames: tuple[FrameSource, ...] = (),
+) -> Episode:
+    """One demonstration from ``state [T, 5]`` (agent x, y, block x, y [px], angle [rad]) and
+    ``action [T, 2]`` [px].
+
+    Reward and progress of a step are those of the state that follows it, as in the loop; the state
+    after the last action was not recorded, so the last step repeats the last state's.
+    """
+    state = rows["state"].astype(np.float64)
+    tool = table_from_px(state[:, :2])
+    block = pose_from_px(state[:, 2:])
+    following = np.concatenate([block[1:], block[-1:]])
+    coverage = coverages(following)
+    progress = np.minimum(1.0, coverage / SUCCESS_COVERAGE)
+    success = bool((coverage > SUCCESS_COVERAGE).any())
+    poses = {
+        TOOL: tuple(float(v) for v in tool[0]),
+        BLOCK: tuple(float(v) for v in block[0]),
+    }
+    meta = EpisodeMeta(
+        kind="demonstration",
+        task="pusht",
+        embodiment=pusht_embodiment(frames),
+        condition=Condition(f"pusht-human-{index:03d}", index, poses),
+        achieved=poses,
+        outcome=Outcome(
+            success=success,
+            progress=float(progress[-1]),
+            reward=float(progress[-1]),
+            terminal=success,
+            truncated=not success,
+            reason="success" if success else "end_of_recording",
+            metrics={"coverage": float(coverage[-1])},
+        ),
+        agent="human",
+        env="gym_pusht",
+        task_text="Push the T-shaped block onto the T-shaped target.",
+        provenance=dict(provenance) | {"reward": "progress of the state after the step"},
+        git_revision=git_revision(),
+        versions=library_versions(),
+    )
+    observations: dict[str, NDArray[Any]] = {TOOL: tool, BLOCK: block}
+    return episode_from_arrays(
+        meta,
+        observations | {frame.spec.name: frame.no_rows() for frame in frames},
+        {TOOL: table_from_px(rows["action"])},
+        progress=progress,
+    )
+
+
+def coverages(block_poses: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Coverage ``[n]`` for many block poses ``[n, 3]``; equals ``robolearn.pusht.coverage``.
+
+    Bar and stem only share an edge, so their areas within the goal add up.
+    """
+    goal = _shapely.union_all(_parts(np.array([GOAL])).ravel())
+    inside = _shapely.area(_shapely.intersection(_parts(block_poses), goal))
+    return np.asarray(inside.sum(axis=0) / _shapely.area(goal), dtype=np.float64)
+
+
+def _parts(poses: NDArray[np.float64]) -> Any:
+    """Polygons of bar and stem ``[2, n]`` at the given poses."""
+    c, s = np.cos(poses[:, 2]), np.sin(poses[:, 2])
+    x, y = poses[:, :1], poses[:, 1:2]
+    placed = [
+        np.stack(
+            [
+                x + np.outer(c, part[:, 0]) - np.outer(s, part[:, 1]),
+                y + np.outer(s, part[:, 0]) + np.outer(c, part[:, 1]),
+            ],
+            axis=-1,
+        )
+        for part in tee_polygons()
+    ]
+    return _shapely.polygons(np.stack(placed))
