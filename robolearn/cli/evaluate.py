@@ -1,0 +1,312 @@
+"""``robolearn evaluate RUN [RUN ...]``: paired rollouts of policies over a suite's conditions."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import tyro
+
+from robolearn.cli.common import parse, print_json, progress, say
+from robolearn.errors import ConfigError
+
+if TYPE_CHECKING:
+    from eval.rollouts import Options, PolicyEntry, WorldEntry
+    from eval.suites import Suite
+    from robolearn.types import Condition, TrialRecord
+
+ROOT = Path(__file__).resolve().parents[2]
+# The sources that decide a simulated trial; reports and statistics may change without it.
+DECIDING = (
+    *("robolearn/*.py", "robolearn/data/dataset.py", "robolearn/data/stats.py"),
+    *("robolearn/cli/build.py", "policies/**/*.py", "sim/**/*.py"),
+    *("eval/rollouts.py", "eval/episode_tools.py"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Args:
+    """Roll policies out, paired, over the fixed conditions of a suite; resumes where it stopped."""
+
+    # Run directories of the policies.
+    runs: Annotated[tuple[Path, ...], tyro.conf.Positional]
+    # The conditions and the protocol.
+    suite: Path = Path("configs/eval/pusht.yaml")
+    # Worlds: gym_pusht, packaged scenes, or scene folders.
+    worlds: tuple[str, ...] = ("gym_pusht",)
+    # Results folder: trials.sqlite, trials.csv, summary.json, videos/.
+    out: Path = Path("results/evaluation")
+    # Conditions in every world; default: what the suite says. Beyond the suite's list more are
+    # drawn, always the same ones.
+    conditions: int | None = None
+    # Worker processes; 0: in this process.
+    workers: int = 1
+    # Environments per batched forward pass (belongs to a trial's identity).
+    batch: int = 10
+    # Film the first N conditions per policy and world.
+    videos: int = 4
+    # Run the source world a second time with other policy noise, to know how far a world agrees
+    # with itself.
+    repeat: bool = True
+    # Print one JSON document and nothing else.
+    json: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class GridVideo:
+    """Writes the episodes of a batch side by side."""
+
+    def __call__(
+        self, path: Path, episodes: Sequence[Sequence[Any]], marks: Sequence[bool], fps: float
+    ) -> None:
+        """Write one mp4; a green frame marks the moment after which an episode has succeeded."""
+        import numpy as np
+        from sim.video import grid, write_mp4
+
+        length = max(len(frames) for frames in episodes)
+        padded = [[*f, *[f[-1]] * (length - len(f))] for f in episodes]
+        columns = 2 if len(padded) <= 4 else 4
+        framed = [
+            [_frame(np.asarray(p), done and t >= len(f) - 1) for t, p in enumerate(frames)]
+            for frames, f, done in zip(padded, episodes, marks, strict=True)
+        ]
+        write_mp4(path, [grid(list(row), columns) for row in zip(*framed, strict=True)], fps)
+
+
+def _frame(picture: Any, success: bool) -> Any:
+    import numpy as np
+
+    out = np.array(picture, dtype=np.uint8)
+    colour = (40, 140, 80) if success else (225, 225, 228)
+    out[:3], out[-3:], out[:, :3], out[:, -3:] = colour, colour, colour, colour
+    return out
+
+
+def main(argv: list[str]) -> int:
+    args = parse(Args, argv, "evaluate", Args.__doc__ or "")
+    if not args.runs:
+        raise ConfigError("give at least one run directory: robolearn evaluate RUN [RUN ...]")
+    from eval.rollouts import Plan as RolloutPlan
+    from eval.rollouts import Progress, evaluate, wanted_keys
+    from eval.statistics import mean_t
+    from eval.suites import load_suite
+    from eval.trials import TrialStore, key_of, to_csv
+
+    suite = load_suite(args.suite)
+    policies, worlds = _policies(args.runs), _worlds(args)
+    counts = {w.name: args.conditions or suite.count_for(w.name) for w in worlds}
+    first = {w.name: suite.select(counts[w.name]) for w in worlds}
+    again = _repeats(args, suite, first)
+    conditions = {name: (*first[name], *again.get(name, ())) for name in first}
+    options = _options(args, suite)
+    say(f"{suite.label}: {suite.config.protocol}", quiet=args.json)
+    with TrialStore(args.out) as store:
+        wanted = wanted_keys(RolloutPlan(policies, worlds, options), conditions)
+        there = {key_of(r) for r in store.all()}
+        todo = sum(key not in there for key in wanted)
+        if todo < len(wanted):
+            say(f"{len(wanted) - todo} of {len(wanted)} trials are there already", quiet=args.json)
+        with progress("evaluate", todo, quiet=args.json) as advance:
+
+            def show(p: Progress) -> None:
+                mean = mean_t([r.score for r in p.records])
+                advance(p.added, f"{p.policy} in {p.world}: {mean.text(2)}")
+
+            records = evaluate(policies, worlds, conditions, store, options, show)
+        (args.out / "trials.csv").write_text(to_csv(store.all()), encoding="utf-8")
+    document = _document(args, suite, records, first, policies, worlds, options)
+    partial = args.out / "summary.json.partial"
+    partial.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    partial.replace(args.out / "summary.json")
+    if args.json:
+        print_json(document)
+    else:
+        _show(document)
+        say(f"results: {args.out}")
+    return 0
+
+
+def _repeats(
+    args: Args, suite: Suite, first: Mapping[str, tuple[Condition, ...]]
+) -> dict[str, tuple[Condition, ...]]:
+    from eval.suites import repeated
+
+    source = suite.config.source_world
+    if not args.repeat or source not in first:
+        return {}
+    return {source: repeated(first[source][: suite.config.subset])}
+
+
+def _policies(runs: Sequence[Path]) -> tuple[PolicyEntry, ...]:
+    from eval.rollouts import PolicyEntry
+    from robolearn.checkpoint import load_run, policy_hash
+    from robolearn.cli.build import policy_builder
+
+    names = [r.resolve().name for r in runs]
+    entries: list[PolicyEntry] = []
+    for run, name in zip(runs, names, strict=True):
+        builder = policy_builder(run)
+        load_run(run)
+        label = name if names.count(name) == 1 else f"{run.resolve().parent.name}-{name}"
+        entries.append(PolicyEntry(label, policy_hash(run), builder))
+    return tuple(entries)
+
+
+def _worlds(args: Args) -> tuple[WorldEntry, ...]:
+    from eval.rollouts import WorldEntry
+    from robolearn.checkpoint import load_run
+    from robolearn.cli.build import env_builder
+    from robolearn.spec import require_compatible
+    from sim.worlds import make_world
+
+    entries: list[WorldEntry] = []
+    spaces = [load_run(run).spec.task_space for run in args.runs]
+    for world in args.worlds:
+        builder = env_builder(world)
+        env = make_world(builder.world)
+        try:
+            for space in spaces:
+                require_compatible(space, env.spec)
+            name = Path(world).name
+            entries.append(WorldEntry(name, env.scene_hash, env.engine, builder))
+        finally:
+            env.close()
+    return tuple(entries)
+
+
+def _options(args: Args, suite: Suite) -> Options:
+    from eval.rollouts import Options, VideoPlan
+    from robolearn.data.provenance import git_revision
+
+    if args.videos < 0:
+        raise ConfigError(f"--videos must be at least 0, got {args.videos}")
+    video = None
+    if args.videos:
+        video = VideoPlan(args.out / "videos", GridVideo(), min(args.videos, args.batch))
+    return Options(
+        suite=suite.label,
+        task=suite.config.task,
+        max_steps=suite.config.max_steps,
+        workers=args.workers,
+        batch=args.batch,
+        code=deciding_hash(),
+        commit=git_revision(),
+        video=video,
+    )
+
+
+def deciding_hash() -> str:
+    """SHA-256 (16 digits) over the sources that decide a simulated trial."""
+    digest = hashlib.sha256()
+    for path in sorted({p for pattern in DECIDING for p in ROOT.glob(pattern)}):
+        digest.update(str(path.relative_to(ROOT)).encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def _document(
+    args: Args,
+    suite: Suite,
+    records: Sequence[TrialRecord],
+    first: Mapping[str, tuple[Condition, ...]],
+    policies: Sequence[PolicyEntry],
+    worlds: Sequence[WorldEntry],
+    options: Options,
+) -> dict[str, Any]:
+    from eval.summary import (
+        agree,
+        agreement_json,
+        compare,
+        comparison_json,
+        result_json,
+        summarize,
+    )
+    from robolearn.data.provenance import library_versions
+
+    main_trials = {(w, c.id, c.seed) for w, listed in first.items() for c in listed}
+    groups: dict[tuple[str, str], list[TrialRecord]] = {}
+    repeats: dict[str, list[TrialRecord]] = {}
+    for r in records:
+        if (r.env, r.condition, r.seed) in main_trials:
+            groups.setdefault((r.policy, r.env), []).append(r)
+        else:
+            repeats.setdefault(r.policy, []).append(r)
+    source = suite.config.source_world
+    runs = {p.name: str(run) for p, run in zip(policies, args.runs, strict=True)}
+    results = [
+        {"run": runs[p], "video": _video(options, p, w), **result_json(summarize(group))}
+        for (p, w), group in groups.items()
+    ]
+    paired = [
+        comparison_json(compare(groups[policies[0].name, w.name], groups[p.name, w.name]))
+        for w in worlds
+        for p in policies[1:]
+    ]
+    agreement = [
+        agreement_json(agree(groups[p.name, source], others))
+        for p in policies
+        for others in [
+            *([repeats[p.name]] if p.name in repeats else []),
+            *(groups[p.name, w.name] for w in worlds if w.name != source),
+        ]
+        if (p.name, source) in groups
+    ]
+    return {
+        "suite": suite.label,
+        "protocol": suite.config.protocol,
+        "task": suite.config.task,
+        "max_steps": suite.config.max_steps,
+        "conditions": {w.name: len(first[w.name]) for w in worlds},
+        "worlds": [{"name": w.name, "hash": w.hash, "engine": w.engine} for w in worlds],
+        "policies": [{"name": p.name, "hash": p.hash, "run": runs[p.name]} for p in policies],
+        "batch": options.batch,
+        "commit": options.commit,
+        "code": options.code,
+        "versions": library_versions(),
+        "command": "robolearn evaluate " + " ".join(sys.argv[2:]),
+        "results": results,
+        "paired": paired,
+        "agreement": agreement,
+    }
+
+
+def _video(options: Options, policy: str, world: str) -> str:
+    if options.video is None:
+        return ""
+    path = options.video.path(policy, world)
+    return f"videos/{path.name}" if path.is_file() else ""
+
+
+def _show(document: Mapping[str, Any]) -> None:
+    width = max(len(r["policy"]) + len(r["world"]) for r in document["results"]) + 4
+    say(f"{'':<{width}} {'mean score [95 %, t]':<24} success [95 %, Wilson]")
+    for r in document["results"]:
+        score, success = r["score"], r["success"]
+        label = f"{r['policy']} in {r['world']}"
+        say(
+            f"{label:<{width}} {score['mean']:.3f} {_interval(score):<18}"
+            f" {r['successes']}/{r['n']} = {success['value']:.2f} {_interval(success, 2)}"
+        )
+        if r["technical"]:
+            say(f"{'':<{width}} of these lost for technical reasons: {r['reasons']}")
+        if r["changed"] is not None:
+            say(f"{'':<{width}} the critic changed {r['changed']} of {r['chunks']} chunks")
+    for c in document["paired"]:
+        d = c["score_difference"]
+        say(
+            f"{c['b']} - {c['a']} in {c['world']}: score {d['value']:+.3f} {_interval(d)},"
+            f" n = {c['n']}; {c['words']}; success: McNemar p = {c['mcnemar_p']:.2f}"
+        )
+    for a in document["agreement"]:
+        say(f"{a['policy']}: {a['words']}")
+
+
+def _interval(e: Mapping[str, Any], digits: int = 3) -> str:
+    if e["low"] is None or e["high"] is None:
+        return "[not defined]"
+    return f"[{e['low']:.{digits}f}, {e['high']:.{digits}f}]"
