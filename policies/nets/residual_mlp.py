@@ -1,0 +1,54 @@
+"""Residual MLP whose layer norms are conditioned (adaLN-Zero, Peebles and Xie 2023)."""
+
+# Shapes in annotations follow jaxtyping's grammar, which ruff reads as a forward reference.
+# ruff: noqa: F722
+from __future__ import annotations
+
+import math
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional
+
+
+class ResidualMLP(nn.Module):
+    """``x [b, inputs]`` and condition ``c [b, condition]`` to ``[b, outputs]``.
+
+    Each block: x + gate(c) * W2 silu(W1 (norm(x) * (1 + scale(c)) + shift(c))). Gates and the
+    output layer start at zero, so that the network starts as the zero function.
+    """
+
+    def __init__(
+        self, inputs: int, condition: int, outputs: int, width: int, blocks: int, expansion: float
+    ) -> None:
+        super().__init__()
+        self.width, self.blocks = width, blocks
+        hidden = round(width * expansion)
+        self.inner = nn.Linear(inputs, width)
+        # One product for the shifts, scales and gates of all blocks and of the last norm.
+        self.modulate = nn.Linear(condition, width * (3 * blocks + 2))
+        self.up = nn.ModuleList(nn.Linear(width, hidden) for _ in range(blocks))
+        self.down = nn.ModuleList(nn.Linear(hidden, width) for _ in range(blocks))
+        self.outer = nn.Linear(width, outputs)
+        for layer in (self.modulate, self.outer):
+            nn.init.zeros_(layer.weight)
+            nn.init.zeros_(layer.bias)
+
+    def forward(self, x: Float[Tensor, "b i"], c: Float[Tensor, "b c"]) -> Float[Tensor, "b o"]:
+        """See the class."""
+        parts = self.modulate(functional.silu(c)).split(self.width, dim=-1)
+        x = self.inner(x)
+        for i, (up, down) in enumerate(zip(self.up, self.down, strict=True)):
+            shift, scale, gate = parts[3 * i : 3 * i + 3]
+            h = functional.layer_norm(x, (self.width,)) * (1 + scale) + shift
+            x = x + gate * down(functional.silu(up(h)))
+        shift, scale = parts[-2:]
+        return self.outer(functional.layer_norm(x, (self.width,)) * (1 + scale) + shift)
+
+
+def time_features(t: Float[Tensor, " b"], size: int) -> Float[Tensor, "b s"]:
+    """Sinusoidal features of times in [0, 1], periods from 4 down to 0.02."""
+    rates = torch.exp(torch.linspace(0.0, math.log(200.0), size // 2)) * (math.pi / 2)
+    angles = t[:, None] * rates
+    return torch.cat([angles.cos(), angles.sin()], dim=-1)

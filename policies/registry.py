@@ -1,0 +1,71 @@
+"""The policies by name, resolved lazily, and how a run directory becomes a policy again."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import Protocol, cast
+
+import torch
+
+from robolearn.checkpoint import Run, load_run
+from robolearn.config import from_dict
+from robolearn.contracts import Policy
+from robolearn.data.stats import DatasetStats
+from robolearn.errors import CheckpointError, ConfigError, did_you_mean
+from robolearn.learning import Algorithm, BatchSpec
+from robolearn.spec import TaskSpace
+
+POLICIES: dict[str, str] = {
+    "flow": "policies.flow:FlowConfig",
+    "iql_rerank": "policies.iql_rerank:IqlRerankConfig",
+}
+
+
+class PolicyConfig(Protocol):
+    """What every entry of :data:`POLICIES` is: a frozen dataclass with these methods."""
+
+    @property
+    def batch_spec(self) -> BatchSpec:
+        """What the algorithm is fed with."""
+        ...
+
+    def build(self, space: TaskSpace, stats: DatasetStats, parent: Run | None) -> Algorithm:
+        """An untrained algorithm."""
+        ...
+
+    def load(self, run: Run) -> Policy:
+        """The trained policy of a run directory."""
+        ...
+
+
+def policy_config(name: str) -> type[PolicyConfig]:
+    """The configuration class of a policy."""
+    if name not in POLICIES:
+        raise ConfigError(
+            f"no policy '{name}'.{did_you_mean(name, POLICIES)} Policies: {sorted(POLICIES)}"
+        )
+    module, attribute = POLICIES[name].split(":")
+    return cast("type[PolicyConfig]", getattr(importlib.import_module(module), attribute))
+
+
+def load_policy(run_dir: Path, threads: int | None = 1) -> Policy:
+    """Rebuild the policy of a run directory; ``threads`` sets torch's threads (None: leave)."""
+    if threads is not None:
+        torch.set_num_threads(threads)
+    return policy_of(load_run(run_dir))
+
+
+def policy_of(run: Run) -> Policy:
+    """Rebuild the policy of a run that was read already."""
+    name = str(run.config.get("policy", ""))
+    if name not in POLICIES:
+        raise CheckpointError(
+            f"'{run.path}' was trained by policy '{name}', which this version lacks;"
+            f" it knows {sorted(POLICIES)}"
+        )
+    try:
+        config = from_dict(policy_config(name), run.config["algorithm"], f"{run.path}/config.yaml")
+    except KeyError as error:
+        raise CheckpointError(f"'{run.path}/config.yaml' lacks {error}") from error
+    return config.load(run)

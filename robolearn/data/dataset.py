@@ -1,0 +1,198 @@
+"""Windows and chunked transitions for training: one vectorised gather per batch.
+
+A window at tick ``t`` (n_obs 2, horizon 4) of an episode with ticks 0..5:
+
+    t = 0   observations  o0 o0          actions  a0 a1 a2 a3   mask 1 1 1 1
+            (the first observation is repeated before the start)
+    t = 4   observations        o3 o4    actions  a4 a5 a5 a5   mask 1 1 0 0
+            (the last action is repeated past the end, masked)
+
+Index 0 of the actions is the action at the time of the newest observation. A chunked transition
+adds what happened over ``stride`` steps (see :func:`td_batch`).
+
+The order of windows is a pure function of (seed, epoch), and batch ``k`` is a pure function of
+``k``: training resumes anywhere, also in the middle of an epoch, without any stored state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from robolearn.data.cache import FlatEpisodes
+from robolearn.data.stats import DatasetStats, SignalStats, signal_stats
+from robolearn.errors import DataError
+from robolearn.learning import Batch, BatchSpec
+from robolearn.seeding import child_seed
+
+Index = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class TdBatch:
+    """``reward [b]`` discounted over ``steps [b]``; ``next_index [b]`` the row to bootstrap from;
+    ``bootstrap [b]`` = discount ** steps, 0 after a terminal.
+    """
+
+    reward: NDArray[np.float32]
+    steps: Index
+    next_index: Index
+    bootstrap: NDArray[np.float32]
+
+
+def td_starts(starts: Index, terminal: NDArray[np.bool_], stride: int) -> Index:
+    """Rows from which ``stride`` steps can be taken.
+
+    A chunk may run into a terminal end (nothing follows), but not across the end of a recording
+    that was only cut off there: what would have followed is unknown.
+    """
+    parts = [
+        np.arange(begin, end if done else end - stride, dtype=np.int64)
+        for begin, end, done in zip(starts[:-1], starts[1:], terminal, strict=True)
+    ]
+    return np.concatenate(parts) if parts else np.zeros(0, dtype=np.int64)
+
+
+def td_batch(
+    reward: NDArray[Any],
+    t: Index,
+    last: Index,
+    terminal: NDArray[np.bool_],
+    stride: int,
+    discount: float,
+) -> TdBatch:
+    """Chunked TD quantities from rows ``t [b]``; ``last [b]`` is the last row of each episode.
+
+    ``terminal [b]`` says whether that last step ended the task. With ``n = min(stride, last - t +
+    1)``: reward = sum over i < n of discount^i r[t + i]; if the chunk reaches past a terminal last
+    step, bootstrap is 0 and ``next_index`` is ``last`` (unused), else ``next_index = t + n`` and
+    bootstrap = discount^n. Source: Q-chunking (Li, Zhou, Levine 2025), with two separate end flags.
+    """
+    remaining = last - t + 1
+    crosses = stride >= remaining
+    if bool((crosses & ~terminal).any()):
+        raise DataError("a chunk crosses the end of a recording; take rows from td_starts")
+    steps = np.minimum(stride, remaining)
+    offsets = np.arange(stride, dtype=np.int64)
+    rows = np.minimum(t[:, None] + offsets, last[:, None])
+    weights = np.where(offsets < steps[:, None], discount**offsets, 0.0)
+    return TdBatch(
+        reward=(reward[rows] * weights).sum(axis=1).astype(np.float32),
+        steps=steps,
+        next_index=np.minimum(t + steps, last),
+        bootstrap=np.where(crosses, 0.0, discount**steps).astype(np.float32),
+    )
+
+
+def split_episodes(count: int, held_out: float, seed: int) -> tuple[Index, Index]:
+    """Training and held-out episode numbers, both ascending, by seed."""
+    if not 0.0 <= held_out < 1.0:
+        raise DataError(f"held_out must be in [0, 1), got {held_out}")
+    order = np.random.default_rng(child_seed(seed, "split")).permutation(count)
+    out = round(held_out * count)
+    if count - out < 1:
+        raise DataError(f"nothing left to train on: {out} of {count} episodes are held out")
+    return np.sort(order[out:]), np.sort(order[:out])
+
+
+class EpisodeDataset:
+    """Batches over the chosen episodes of ``flat``."""
+
+    def __init__(
+        self, flat: FlatEpisodes, spec: BatchSpec, seed: int, episodes: Index | None = None
+    ) -> None:
+        self.flat, self.spec, self.seed = flat, spec, seed
+        count = len(flat.ids)
+        self.episodes = np.arange(count) if episodes is None else episodes
+        if self.episodes.size == 0:
+            raise DataError("the chosen split has no episodes")
+        self._episode_of = np.repeat(np.arange(count), flat.lengths)
+        self._windows = self._valid_windows()
+        self._epoch = -1
+        self._order: Index = np.zeros(0, dtype=np.int64)
+
+    def __len__(self) -> int:
+        """Number of windows."""
+        return len(self._windows)
+
+    def batch(self, step: int) -> Batch:
+        """Batch ``step`` of the endless stream of shuffled epochs."""
+        return self.gather(self._rows(step))
+
+    def gather(self, t: Index) -> Batch:
+        """The batch whose newest observations are the rows ``t [b]``."""
+        first, last = self._bounds(t)
+        rows = np.minimum(t[:, None] + np.arange(self.spec.horizon), last[:, None])
+        mask = t[:, None] + np.arange(self.spec.horizon) <= last[:, None]
+        observations = self._history(t, first)
+        actions = torch.from_numpy(self.flat.actions[rows])
+        if self.spec.kind == "windows":
+            return Batch(observations, actions, torch.from_numpy(mask))
+        terminal = self.flat.terminal[self._episode_of[t]]
+        td = td_batch(self.flat.reward, t, last, terminal, self.spec.stride, self.spec.discount)
+        return Batch(
+            observations,
+            actions,
+            torch.from_numpy(mask),
+            reward=torch.from_numpy(td.reward),
+            next_observations=self._history(td.next_index, first),
+            bootstrap=torch.from_numpy(td.bootstrap),
+        )
+
+    def stats(self) -> DatasetStats:
+        """Statistics over the rows of the chosen episodes."""
+        rows = np.concatenate(
+            [np.arange(self.flat.starts[e], self.flat.starts[e + 1]) for e in self.episodes]
+        )
+        space = self.flat.task_space
+        actions = space.split(np.asarray(self.flat.actions[rows], dtype=np.float64))
+        observations: dict[str, SignalStats] = {
+            s.name: signal_stats(self.flat.observations[s.name][rows])
+            for s in space.observations
+            if not s.is_image
+        }
+        return DatasetStats(observations, {k: signal_stats(v) for k, v in actions.items()})
+
+    def _history(self, t: Index, first: Index) -> Mapping[str, torch.Tensor]:
+        rows = np.maximum(t[:, None] + np.arange(1 - self.spec.n_obs, 1), first[:, None])
+        return {name: torch.from_numpy(v[rows]) for name, v in self.flat.observations.items()}
+
+    def _bounds(self, t: Index) -> tuple[Index, Index]:
+        episode = self._episode_of[t]
+        return self.flat.starts[episode], self.flat.starts[episode + 1] - 1
+
+    def _valid_windows(self) -> Index:
+        starts = self.flat.starts
+        if self.spec.kind == "windows":
+            parts = [np.arange(starts[e], starts[e + 1]) for e in self.episodes]
+            return np.concatenate(parts)
+        chosen = np.zeros(len(self.flat.ids), dtype=np.bool_)
+        chosen[self.episodes] = True
+        windows = td_starts(starts, self.flat.terminal, self.spec.stride)
+        windows = windows[chosen[self._episode_of[windows]]]
+        if windows.size == 0:
+            raise DataError(
+                f"no episode is longer than the stride of {self.spec.stride} steps (the longest"
+                f" has {int(self.flat.lengths[self.episodes].max())}); use a smaller stride"
+            )
+        return windows
+
+    def _rows(self, step: int) -> Index:
+        size, n = self.spec.batch_size, len(self._windows)
+        positions = np.arange(step * size, (step + 1) * size)
+        rows = np.empty(size, dtype=np.int64)
+        for epoch in range(int(positions[0]) // n, int(positions[-1]) // n + 1):
+            inside = positions // n == epoch
+            rows[inside] = self._windows[self._permutation(epoch)[positions[inside] % n]]
+        return rows
+
+    def _permutation(self, epoch: int) -> Index:
+        if epoch != self._epoch:
+            rng = np.random.default_rng(child_seed(self.seed, "order", epoch))
+            self._order, self._epoch = rng.permutation(len(self._windows)), epoch
+        return self._order

@@ -1,0 +1,108 @@
+"""Which episodes and signals of a store enter training."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from robolearn.config import config_hash
+from robolearn.data.cache import EpisodeArrays
+from robolearn.data.episode import Episode, EpisodeInfo, EpisodeKind
+from robolearn.data.store import EpisodeStore
+from robolearn.errors import ConfigError, DataError, SpecMismatchError
+from robolearn.spec import TaskSpace, diff_task_spaces
+
+
+@dataclass(frozen=True, slots=True)
+class DataConfig:
+    """The data filter of an experiment."""
+
+    # Signals that the policy sees, in this order.
+    observations: tuple[str, ...]
+    # Action signals that it commands; empty: all of the embodiment.
+    actions: tuple[str, ...] = ()
+    # Kinds of episodes. Unattended and deployed episodes are left out unless named.
+    kinds: tuple[EpisodeKind, ...] = ("demonstration",)
+    # Tasks to take; empty: all.
+    tasks: tuple[str, ...] = ()
+    # Share of the episodes kept away from training, chosen by seed.
+    held_out: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not self.observations:
+            raise ConfigError("observations: name at least one signal")
+        if not self.kinds:
+            raise ConfigError("kinds: name at least one kind of episode, e.g. demonstration")
+        if not 0.0 <= self.held_out < 1.0:
+            raise ConfigError(f"held_out must be in [0, 1), got {self.held_out}")
+
+
+class StoreSource:
+    """The chosen episodes of a store, as arrays at control ticks (what the agent saw)."""
+
+    def __init__(self, store: EpisodeStore, config: DataConfig) -> None:
+        self._store, self._config = store, config
+        everything = store.list()
+        self._infos = tuple(i for i in everything if _wanted(i, config))
+        if not self._infos:
+            raise DataError(_nothing(store, everything, config))
+        first = store.read(self._infos[0].id)
+        embodiment = first.meta.embodiment
+        self._space = embodiment.task_space(config.observations, config.actions or None)
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """Episodes in the order in which they were recorded."""
+        return tuple(i.id for i in self._infos)
+
+    @property
+    def task_space(self) -> TaskSpace:
+        """The chosen signals, as the first episode declares them."""
+        return self._space
+
+    @property
+    def content_hash(self) -> str:
+        """Of the store's content and the choice."""
+        return config_hash(self._store.content_hash(), list(self.ids))
+
+    def episodes(self) -> Iterable[EpisodeArrays]:
+        """Read the chosen episodes one by one."""
+        for info in self._infos:
+            episode = self._store.read(info.id)
+            lines = diff_task_spaces(self._space, episode.meta.embodiment)
+            if lines:
+                raise SpecMismatchError(
+                    f"episode {info.id} ('{episode.meta.embodiment.name}') does not fit the"
+                    " others:\n" + "\n".join(lines)
+                )
+            yield episode_arrays(episode, self._space)
+
+
+def episode_arrays(episode: Episode, space: TaskSpace) -> EpisodeArrays:
+    """The chosen signals of one episode at its ticks."""
+    if episode.terminal[:-1].any():
+        raise DataError(f"episode {episode.id} goes on after a terminal step")
+    return EpisodeArrays(
+        id=episode.id,
+        observations={s.name: episode.observed(s.name) for s in space.observations},
+        actions=np.concatenate(
+            [episode.action[a.name].reshape(episode.steps, -1) for a in space.actions], axis=1
+        ),
+        reward=episode.reward,
+        terminal=bool(episode.terminal[-1:].any()),
+    )
+
+
+def _wanted(info: EpisodeInfo, config: DataConfig) -> bool:
+    return info.kind in config.kinds and (not config.tasks or info.task in config.tasks)
+
+
+def _nothing(store: EpisodeStore, everything: tuple[EpisodeInfo, ...], config: DataConfig) -> str:
+    have = sorted({f"{i.kind} of task '{i.task}'" for i in everything})
+    tasks = f" of tasks {list(config.tasks)}" if config.tasks else ""
+    return (
+        f"'{store.path}' has no episodes of kinds {list(config.kinds)}{tasks} to train on;"
+        f" it has {len(everything)} episodes: {have or 'none'}"
+    )

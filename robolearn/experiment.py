@@ -1,0 +1,220 @@
+"""One file, one complete experiment: data, policy and how to fit it; and how it is carried out."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+
+from robolearn.checkpoint import Run, copy_run, policy_hash, write_json, write_run
+from robolearn.config import from_dict, load_yaml, to_dict
+from robolearn.contracts import PolicySpec
+from robolearn.data.cache import EpisodeSource, FlatEpisodes, cached
+from robolearn.data.dataset import EpisodeDataset, split_episodes
+from robolearn.data.provenance import git_revision, library_versions
+from robolearn.data.selection import DataConfig
+from robolearn.data.stats import DatasetStats
+from robolearn.errors import CheckpointError
+from robolearn.learning import Algorithm, BatchSpec
+from robolearn.seeding import child_seed
+from robolearn.spec import TaskSpace
+from robolearn.training import FitConfig, FitResult, Progress, fit
+
+log = logging.getLogger(__name__)
+
+
+class AlgorithmConfig(Protocol):
+    """What training needs of a policy's configuration."""
+
+    @property
+    def batch_spec(self) -> BatchSpec:
+        """What the algorithm is fed with."""
+        ...
+
+    def build(self, space: TaskSpace, stats: DatasetStats, parent: Run | None) -> Algorithm:
+        """An untrained algorithm."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Experiment:
+    """``policy`` names the algorithm, ``algorithm`` is its configuration."""
+
+    policy: str
+    data: DataConfig
+    algorithm: AlgorithmConfig
+    fit: FitConfig
+    seed: int = 0
+
+    def plain(self) -> dict[str, Any]:
+        """The resolved experiment as plain values."""
+        return {
+            "policy": self.policy,
+            "seed": self.seed,
+            "data": to_dict(self.data),
+            "algorithm": to_dict(self.algorithm),
+            "fit": to_dict(self.fit),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class TrainResult:
+    """What a training run left behind."""
+
+    run_dir: Path
+    policy_hash: str
+    episodes: int
+    windows: int
+    parameters: int
+    reused: bool
+    fit: FitResult
+
+
+@dataclass(frozen=True, slots=True)
+class _Raw:
+    policy: str
+    data: DataConfig
+    fit: FitConfig
+    algorithm: dict[str, Any] = field(default_factory=dict[str, Any])
+    seed: int = 0
+
+
+def load_experiment(path: Path, config_class: Callable[[str], type[AlgorithmConfig]]) -> Experiment:
+    """Read an experiment file; ``config_class`` finds the configuration class of a policy."""
+    raw = from_dict(_Raw, load_yaml(path), where=str(path))
+    kind = config_class(raw.policy)
+    algorithm = from_dict(kind, raw.algorithm, where=f"{path}: algorithm")
+    return Experiment(raw.policy, raw.data, algorithm, raw.fit, raw.seed)
+
+
+def train(
+    experiment: Experiment,
+    source: EpisodeSource,
+    run_dir: Path,
+    *,
+    parent: Run | None = None,
+    resume: bool = False,
+    threads: int = 1,
+    cache_dir: Path | None = None,
+    on_step: Callable[[Progress], None] | None = None,
+) -> TrainResult:
+    """Carry an experiment out in ``run_dir``; with ``resume`` go on, or reuse what is finished.
+
+    Errors: :class:`CheckpointError` when ``run_dir`` holds another experiment or would be
+    overwritten; data and configuration errors before anything is written.
+    """
+    torch.set_num_threads(threads)
+    identity = _identity(experiment, source, parent)
+    previous = _previous(run_dir, identity, resume)
+    flat = cached(source, cache_dir)
+    dataset, stats = _dataset(experiment, flat)
+    # Initial weights and dropout come from torch's global generator.
+    torch.manual_seed(child_seed(experiment.seed, "weights"))
+    algorithm = experiment.algorithm.build(flat.task_space, stats, parent)
+    parameters = sum(p.numel() for g in algorithm.groups().values() for p in g.parameters)
+    if previous is not None and previous.get("complete"):
+        done = FitResult(**previous["fit"])
+        return _result(run_dir, dataset, parameters, done, reused=True)
+    spec: PolicySpec = algorithm.policy().spec
+    write_run(run_dir, experiment.plain(), spec, stats)
+    if parent is not None and not (run_dir / "parent").is_dir():
+        copy_run(parent.path, run_dir / "parent")
+    provenance = identity | {
+        "seed": experiment.seed,
+        "episodes": len(dataset.episodes),
+        "held_out": [flat.ids[e] for e in _held_out(experiment, flat)],
+        "git_revision": git_revision(),
+        "versions": library_versions(),
+        "threads": threads,
+        "started_wall_s": round(time.time()),
+    }
+    write_json(run_dir / "provenance.json", provenance | {"complete": False})
+    result = fit(
+        algorithm,
+        dataset,
+        experiment.fit,
+        run_dir,
+        seed=experiment.seed,
+        resume=previous is not None,
+        on_step=on_step,
+    )
+    ended = {"complete": True, "fit": dataclasses.asdict(result)}
+    write_json(run_dir / "provenance.json", provenance | ended)
+    return _result(run_dir, dataset, parameters, result, reused=False)
+
+
+def _identity(experiment: Experiment, source: EpisodeSource, parent: Run | None) -> dict[str, Any]:
+    return {
+        "experiment": experiment.plain(),
+        "data_hash": source.content_hash,
+        "parent": None if parent is None else parent.policy_hash,
+    }
+
+
+def _previous(run_dir: Path, identity: Mapping[str, Any], resume: bool) -> dict[str, Any] | None:
+    """The provenance of what ``run_dir`` holds, if it may be continued; None for a fresh start."""
+    import json
+
+    file = run_dir / "provenance.json"
+    if not file.is_file():
+        if run_dir.exists() and not run_dir.is_dir():
+            raise CheckpointError(f"'{run_dir}' is a file; --out names a folder")
+        return None
+    if not resume:
+        raise CheckpointError(
+            f"'{run_dir}' holds a run already; go on with --resume, or choose another --out"
+        )
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise CheckpointError(f"'{file}' is damaged; choose another --out") from error
+    lines = _differences(identity, found, "")
+    if lines:
+        raise CheckpointError(
+            f"'{run_dir}' holds a run of another experiment; choose another --out."
+            f" Differences: {'; '.join(lines[:6])}"
+        )
+    return found
+
+
+def _differences(want: Mapping[str, Any], have: Mapping[str, Any], prefix: str) -> list[str]:
+    lines: list[str] = []
+    for key, value in want.items():
+        other = have.get(key)
+        if isinstance(value, dict) and isinstance(other, dict):
+            lines += _differences(value, other, f"{prefix}{key}.")
+        elif value != other:
+            lines.append(f"{prefix}{key}: now {value!r}, there {other!r}")
+    return lines
+
+
+def _dataset(experiment: Experiment, flat: FlatEpisodes) -> tuple[EpisodeDataset, DatasetStats]:
+    chosen, _ = split_episodes(len(flat.ids), experiment.data.held_out, experiment.seed)
+    dataset = EpisodeDataset(flat, experiment.algorithm.batch_spec, experiment.seed, chosen)
+    return dataset, dataset.stats()
+
+
+def _held_out(experiment: Experiment, flat: FlatEpisodes) -> list[int]:
+    _, out = split_episodes(len(flat.ids), experiment.data.held_out, experiment.seed)
+    return np.asarray(out).tolist()
+
+
+def _result(
+    run_dir: Path, dataset: EpisodeDataset, parameters: int, result: FitResult, *, reused: bool
+) -> TrainResult:
+    return TrainResult(
+        run_dir=run_dir,
+        policy_hash=policy_hash(run_dir),
+        episodes=len(dataset.episodes),
+        windows=len(dataset),
+        parameters=parameters,
+        reused=reused,
+        fit=result,
+    )
