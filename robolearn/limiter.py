@@ -282,6 +282,11 @@ class SetpointGenerator:
         return np.array([self._vx, self._vy])
 
     @property
+    def target(self) -> Array:
+        """The target that is followed ``[2]`` [m], inside the workspace."""
+        return np.array(self._target)
+
+    @property
     def at_rest(self) -> bool:
         """True once :meth:`hold` has come to a stop."""
         return self._holding and self._vx == 0.0 and self._vy == 0.0 and self._blend_t >= _BLEND_S

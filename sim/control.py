@@ -15,6 +15,7 @@ import numpy as np
 from robolearn.config import from_dict
 from robolearn.errors import ConfigError, SceneError, did_you_mean
 from robolearn.types import Command, SentBlock
+from sim.arm_control import ArmXyController
 from sim.scene import Frame, SceneConfig, frame_of, require_name
 
 
@@ -131,7 +132,7 @@ class PlanarController:
 
 
 Build = Callable[[SceneConfig, mujoco.MjModel], Controller]
-CONTROLLERS: dict[str, Build] = {"planar": PlanarController}
+CONTROLLERS: dict[str, Build] = {"planar": PlanarController, "arm_xy": ArmXyController}
 
 
 def require_controller(control: Mapping[str, Any], where: str) -> Build:

@@ -1,0 +1,1 @@
+"""Machines as MJCF, generated from the published kinematics in ``robolearn.kinematics``."""
