@@ -72,12 +72,12 @@ class AdminServer:
         self._connections.append(Connection(self._loop, sock, self._on_bytes, REPLY_LIMIT))
 
     def _on_bytes(self, connection: Connection, data: bytes) -> None:
-        connection.inbox += data
-        while connection.open and b"\n" in connection.inbox:
-            line, _, rest = connection.inbox.partition(b"\n")
-            connection.inbox = bytearray(rest)
-            self._handle(connection, bytes(line))
-        if len(connection.inbox) > LINE_LIMIT:
+        *lines, rest = (connection.inbox + data).split(b"\n")
+        connection.inbox = rest
+        for line in lines:
+            if connection.open:
+                self._handle(connection, bytes(line))
+        if len(rest) > LINE_LIMIT:
             connection.close()
 
     def _handle(self, connection: Connection, line: bytes) -> None:

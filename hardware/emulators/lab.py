@@ -86,8 +86,8 @@ class VirtualLab:
         self._plant.close()
 
     def _tick(self, now_ns: int, periods: int) -> None:
-        for _ in range(periods):
-            self.robot.control(now_ns)
+        for left in range(periods, 0, -1):
+            self.robot.control(now_ns, left)
             self._plant.step(self._dt_s)
         self.robot.publish(now_ns)
         self.tracker.tick(now_ns)

@@ -17,7 +17,8 @@ from robolearn.errors import RobotConnectionError
 
 log = logging.getLogger(__name__)
 
-READ_BYTES = 65536
+# A flood is taken in small portions, so that one client cannot hold up many ticks.
+READ_BYTES = 8192
 
 
 class Connection:

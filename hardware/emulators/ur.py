@@ -98,6 +98,8 @@ class UrEmulator:
         self._last_input_ns = 0
         self._last_setpoint_tick = 0
         self._new_input = False
+        # Set-points of servoJ since the last tick: registers 0 to 10 of each.
+        self._setpoints: deque[Array] = deque(maxlen=256)
         self._executing = 0
         self._stopped_ns = 0
         self._rest_ticks = 0
@@ -163,15 +165,12 @@ class UrEmulator:
 
     def _accept_dashboard(self, sock: socket.socket) -> None:
         def on_bytes(connection: Connection, data: bytes) -> None:
-            connection.inbox += data
-            while b"\n" in connection.inbox and connection.open:
-                line, _, rest = connection.inbox.partition(b"\n")
-                connection.inbox = bytearray(rest)
-                reply = self.dashboard(line.decode("utf-8", "replace").strip())
-                connection.send(reply.encode() + b"\n")
-                if reply == "Disconnected":
-                    connection.close()
-            if len(connection.inbox) > LINE_LIMIT:
+            *lines, rest = (connection.inbox + data).split(b"\n")
+            connection.inbox = rest
+            replies = [self.dashboard(line.decode("utf-8", "replace").strip()) for line in lines]
+            if replies:
+                connection.send(("\n".join(replies) + "\n").encode())
+            if "Disconnected" in replies or len(rest) > LINE_LIMIT:
                 connection.close()
 
         connection = self._admit(sock, on_bytes)
@@ -245,6 +244,7 @@ class UrEmulator:
             self._last_input_ns = time.monotonic_ns()
             self._new_input = True
             if self.int_in[0] == SERVO_J:
+                self._setpoints.append(self.double_in[:11].copy())
                 self.log.setpoint(self._last_input_ns, self.double_in[:6])
 
     # -- program ---------------------------------------------------------------------------------
@@ -287,7 +287,7 @@ class UrEmulator:
             self.log.event("unlocked", "")
         return True
 
-    def _run_program(self, now_ns: int) -> None:
+    def _run_program(self, now_ns: int, left: int) -> None:
         command = int(self.int_in[0])
         if self._watchdog_s and (now_ns - self._last_input_ns) * 1e-9 > self._watchdog_s:
             self._stop_program(f"watchdog: no input for {self._watchdog_s:.3f} s")
@@ -298,8 +298,10 @@ class UrEmulator:
         elif command in REALTIME:
             self._executing = 0
             self.status.int_out[0] = 1
-            if self._new_input:
-                self._realtime(command)
+            if command == SERVO_J:
+                self._servo(left)
+            elif self._new_input:
+                self._speed(command)
         else:
             if self._executing != command:
                 self._executing = command
@@ -308,29 +310,36 @@ class UrEmulator:
                 self.status.int_out[0] = 2
         self._new_input = False
 
-    def _realtime(self, command: int) -> None:
-        d = self.double_in
-        problem = ""
-        if command == SERVO_J:
-            since_s = (self._ticks - self._last_setpoint_tick) * self._dt_s
-            self._last_setpoint_tick = self._ticks
-            first = self.motion.mode != "servo"
-            problem = self.motion.servo(
-                d[:6].copy(), float(d[8]), float(d[9]), float(d[10]), 0.0 if first else since_s
-            )
-        elif command == SPEED_J:
-            problem = self.motion.speed(d[:6].copy(), float(d[6]))
+    def _servo(self, left: int) -> None:
+        """Apply the newest set-point; after a late wake-up of the loop, those that queued up are
+        spread over the ``left`` ticks, as the controller would have seen them.
+        """
+        if not self._setpoints:
+            return
+        for _ in range(-(-len(self._setpoints) // left) - 1):
+            self._setpoints.popleft()
+        d = self._setpoints.popleft()
+        since_s = (self._ticks - self._last_setpoint_tick) * self._dt_s
+        self._last_setpoint_tick = self._ticks
+        if self.motion.mode != "servo":
+            since_s = 0.0
+        self._refused(self.motion.servo(d[:6], float(d[8]), float(d[9]), float(d[10]), since_s))
+
+    def _speed(self, command: int) -> None:
+        if command == SPEED_J:
+            d = self.double_in
+            self._refused(self.motion.speed(d[:6].copy(), float(d[6])))
         else:
             self._not_emulated(command)
+
+    def _refused(self, problem: str) -> None:
         if problem:
             self.protective_stop(problem)
 
     def _once(self, command: int) -> None:
         d = self.double_in
         if command == MOVE_J:
-            problem = self.motion.move(d[:6].copy(), float(d[6]), float(d[7]))
-            if problem:
-                self.protective_stop(problem)
+            self._refused(self.motion.move(d[:6].copy(), float(d[6]), float(d[7])))
         elif command in (SPEED_STOP, SERVO_STOP, STOP_L, STOP_J):
             self.motion.stop(float(d[0]))
         elif command == SET_WATCHDOG:
@@ -389,14 +398,17 @@ class UrEmulator:
 
     # -- ticks -----------------------------------------------------------------------------------
 
-    def control(self, now_ns: int) -> None:
-        """One controller tick: run the program, hand targets to the plant."""
+    def control(self, now_ns: int, left: int = 1) -> None:
+        """One controller tick: run the program, hand targets to the plant.
+
+        ``left`` ticks, this one included, follow at once because the loop woke up late.
+        """
         self._ticks += 1
         if self.status.program and not self.status.paused:
-            self._run_program(now_ns)
-        problem = self.motion.step(self._dt_s)
-        if problem and not self.status.protective:
-            self.protective_stop(problem)
+            self._run_program(now_ns, left)
+        if left == 1:
+            self._setpoints.clear()
+        self._refused(self.motion.step(self._dt_s))
         self._plant.set_joint_targets(self.motion.q, self.motion.qd)
 
     def publish(self, now_ns: int) -> None:

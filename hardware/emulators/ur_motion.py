@@ -67,6 +67,8 @@ class JointMotion:
         problem = self.check_position(target)
         if problem:
             return problem
+        if not np.isfinite([time_s, lookahead_s, gain]).all():
+            return f"servoJ with time {time_s}, look-ahead {lookahead_s}, gain {gain}"
         previous = self._target if self.mode == "servo" else self.q
         jump = np.abs(target - previous)
         allowed = self.limits.joint_speed_rad_s * max(since_s, time_s, 0.002)
@@ -84,8 +86,8 @@ class JointMotion:
 
     def speed(self, qd: Array, accel: float) -> str:
         """A speedJ target; returns why it is refused, or ``""``."""
-        if not np.isfinite(qd).all() or np.abs(qd).max() > self.limits.joint_speed_rad_s:
-            return f"joint speed {np.round(qd, 3).tolist()} rad/s beyond the safety limit"
+        if not np.isfinite([*qd, accel]).all() or np.abs(qd).max() > self.limits.joint_speed_rad_s:
+            return f"speedJ with {np.round(qd, 3).tolist()} rad/s, acceleration {accel}"
         self.mode = "speed"
         self._speed = qd.copy()
         self._accel = max(accel, 1e-3)
