@@ -84,12 +84,9 @@ class PolicyBuilder:
 
     def __call__(self) -> Policy:
         """Import torch and the algorithm, and load the (averaged) weights."""
-        import torch
-
         from policies.registry import load_policy
 
-        torch.set_num_threads(self.threads)
-        return load_policy(self.run_dir)
+        return load_policy(self.run_dir, self.threads)
 
 
 def policy_builder(run_dir: Path, threads: int = 1) -> PolicyBuilder:
