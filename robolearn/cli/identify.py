@@ -1,0 +1,108 @@
+"""``robolearn identify STORE --out SCENE``: find a scene's physics from recordings."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import tyro
+
+from robolearn.cli.common import parse, print_json, say
+from robolearn.errors import ConfigError
+
+if TYPE_CHECKING:
+    from sim.identify import Identified
+    from sim.replay import ErrorSummary
+
+
+@dataclass(frozen=True, slots=True)
+class Args:
+    """Fit contact friction, damping ratio, centre of mass and contact stiffness to recordings."""
+
+    # Episode store; only demonstrations are used.
+    store: Annotated[Path, tyro.conf.Positional]
+    # Folder of the scene package to write.
+    out: Path
+    # Scene whose parameters are the start.
+    template: str = "pusht_naive"
+    # Use the first N episodes of the store (some to fit, others to check); default every one.
+    episodes: int | None = None
+    # Chooses training and held-out episodes and windows.
+    seed: int = 0
+    # Print one JSON document and nothing else.
+    json: bool = False
+
+
+def main(argv: list[str]) -> int:
+    args = parse(Args, argv, "identify", Args.__doc__ or "")
+    from robolearn.data.store import EpisodeStore
+    from sim.identified import write_identified
+    from sim.identify import IdentifyConfig, describe, heldout_summary, identify
+    from sim.replay import summarize_final
+    from sim.scene import load_scene
+
+    if args.episodes is not None and args.episodes < 2:
+        raise ConfigError(f"--episodes must be at least 2, got {args.episodes}")
+    template = load_scene(args.template)
+    store = EpisodeStore.open(args.store)
+    ids = [i.id for i in store.list() if i.kind == "demonstration"][: args.episodes]
+    config = IdentifyConfig(seed=args.seed)
+    episodes = [store.read(name) for name in ids]
+    result = identify(episodes, template, config, lambda text: say(text, quiet=args.json))
+    scene = write_identified(result, template, config, args.out, source=str(args.store.name))
+    if args.json:
+        print_json(_document(result, scene.content_hash, args.out))
+        return 0
+    say(f"before: {describe(result.before)}")
+    say(f"after:  {describe(result.after)}")
+    for label, errors in (("before", result.heldout_before), ("after", result.heldout_after)):
+        five, end = heldout_summary(errors, 5.0), summarize_final(errors)
+        say(
+            f"held-out error {label:<6}: after 5 s {_text(five)}; at the end {_text(end)}"
+            " (median / 90th percentile)"
+        )
+    say(f"{result.evaluations} evaluations in {result.duration_s:.1f} s")
+    say(f"scene package: {args.out}")
+    return 0
+
+
+def _text(s: ErrorSummary) -> str:
+    return (
+        f"{s.position_p50_mm:.2f} / {s.position_p90_mm:.2f} mm,"
+        f" {s.rotation_p50_deg:.2f} / {s.rotation_p90_deg:.2f} deg"
+    )
+
+
+def _document(result: Identified, scene_hash: str, out: Path) -> dict[str, Any]:
+    from sim.identify import heldout_summary
+    from sim.replay import summarize_final
+
+    return {
+        "scene": str(out),
+        "scene_hash": scene_hash,
+        "parameters": {
+            name: {"before": getattr(result.before, name), "after": getattr(result.after, name)}
+            for name in dataclasses.asdict(result.before)
+        },
+        "residual_median_mm": {
+            "before": result.residual_before_mm,
+            "after": result.residual_after_mm,
+        },
+        "heldout": {
+            when: {
+                "after_5_s": dataclasses.asdict(heldout_summary(errors, 5.0)),
+                "final": dataclasses.asdict(summarize_final(errors)),
+            }
+            for when, errors in (
+                ("before", result.heldout_before),
+                ("after", result.heldout_after),
+            )
+        },
+        "train_episodes": len(result.train_ids),
+        "heldout_episodes": len(result.heldout_ids),
+        "windows": result.windows,
+        "evaluations": result.evaluations,
+        "duration_s": result.duration_s,
+    }
