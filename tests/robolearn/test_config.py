@@ -1,0 +1,124 @@
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from robolearn.config import config_hash, from_dict, load_config, load_yaml, to_dict
+from robolearn.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class Net:
+    width: int = 256
+    dropout: float = 0.0
+
+
+@dataclass(frozen=True)
+class Experiment:
+    name: str
+    kind: Literal["flow", "diffusion"] = "flow"
+    lr: float = 1e-3
+    net: Net = Net()
+    betas: tuple[float, float] = (0.9, 0.95)
+    seeds: tuple[int, ...] = ()
+    worlds: list[str] = field(default_factory=list)
+    store: Path | None = None
+    table: dict[str, float] = field(default_factory=dict)
+    free: Any = None
+    fast: bool = False
+
+    def __post_init__(self):
+        if self.lr <= 0:
+            raise ValueError("lr must be positive")
+
+
+def test_values_are_converted_and_nested():
+    config = from_dict(
+        Experiment,
+        {
+            "name": "a",
+            "lr": "1e-4",
+            "net": {"width": 64, "dropout": 0},
+            "seeds": [1, 2],
+            "store": "data/x",
+            "table": {"mass": 1},
+            "free": [1, {"a": None}],
+        },
+    )
+    assert config.lr == 1e-4
+    assert config.net == Net(64, 0.0)
+    assert config.seeds == (1, 2)
+    assert config.store == Path("data/x")
+    assert config.table == {"mass": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("raw", "text"),
+    [
+        ({"name": "a", "ntt": {}}, "unknown key 'ntt'. Did you mean 'net'?"),
+        ({"name": "a", "net": {"widht": 3}}, "net: unknown key 'widht'. Did you mean 'width'?"),
+        ({"name": "a", "kind": "flo"}, "got 'flo'. Did you mean 'flow'?"),
+        ({}, "key 'name' is missing"),
+        ({"name": 3}, "name: expected str, got 3"),
+        ({"name": "a", "seeds": [1, "x"]}, "seeds[1]: expected int, got 'x'"),
+        ({"name": "a", "seeds": 3}, "expected a list, got 3"),
+        ({"name": "a", "betas": [0.9]}, "expected 2 values, got 1"),
+        ({"name": "a", "lr": "fast"}, "expected a number, got 'fast'"),
+        ({"name": "a", "lr": -1}, "lr must be positive"),
+        ({"name": "a", "net": 3}, "expected a mapping"),
+        ({"name": "a", "table": [1]}, "expected a mapping"),
+        ({"name": "a", "net": {"width": True}}, "expected int, got True"),
+        ({"name": "a", "fast": 1}, "expected bool, got 1"),
+    ],
+)
+def test_errors_say_where_and_what(raw, text):
+    with pytest.raises(ConfigError) as error:
+        from_dict(Experiment, raw, where="x.yaml")
+    assert text in str(error.value)
+    assert str(error.value).startswith("x.yaml")
+
+
+def test_files(tmp_path):
+    path = tmp_path / "good.yaml"
+    path.write_text("name: demo\nlr: 1e-4\n")
+    assert load_config(Experiment, path).lr == 1e-4
+    with pytest.raises(ConfigError, match=r"Did you mean 'good\.yaml'"):
+        load_yaml(tmp_path / "god.yaml")
+    with pytest.raises(ConfigError, match="folder"):
+        load_yaml(tmp_path)
+    path.write_text("a: [1\nb: 2")
+    with pytest.raises(ConfigError, match="line 2"):
+        load_yaml(path)
+    path.write_text("- 1\n")
+    with pytest.raises(ConfigError, match="must hold a mapping, got list"):
+        load_yaml(path)
+
+
+@given(
+    st.builds(
+        Experiment,
+        name=st.text(),
+        lr=st.floats(1e-6, 1),
+        net=st.builds(Net, st.integers(), st.floats(0, 1)),
+        seeds=st.lists(st.integers(), max_size=3).map(tuple),
+        table=st.dictionaries(st.text(max_size=3), st.floats(-1, 1), max_size=2),
+        fast=st.booleans(),
+    )
+)
+def test_plain_values_round_trip(config):
+    assert from_dict(Experiment, to_dict(config)) == config
+    assert config_hash(config) == config_hash(to_dict(config))
+
+
+def test_hash_ignores_order_and_sees_values():
+    assert config_hash({"a": 1, "b": 2}) == config_hash({"b": 2, "a": 1})
+    assert config_hash({"a": 1}) != config_hash({"a": 2})
+    assert len(config_hash({})) == 16
+
+
+def test_only_dataclasses_are_built():
+    with pytest.raises(TypeError):
+        from_dict(int, {})
