@@ -43,6 +43,7 @@ class ReplayArrays:
     frames: tuple[FrameSource, ...]
     ends: NDArray[np.int64]
     left_out: tuple[str, ...]
+    rate_hz: float
 
     @property
     def starts(self) -> NDArray[np.int64]:
@@ -51,7 +52,7 @@ class ReplayArrays:
 
 
 def import_diffusion_policy(
-    src: str | Path,
+    src: str | Path | ReplayArrays,
     store: EpisodeStore,
     *,
     images: bool = False,
@@ -61,15 +62,21 @@ def import_diffusion_policy(
 ) -> tuple[str, ...]:
     """Import all (or the first ``limit``) episodes of ``src`` into ``store``; returns their ids.
 
+    ``src`` is a folder or what :func:`open_replay` made of it (then ``images`` and ``rate_hz``
+    are those given there).
+
     ``on_episode(done, total)`` reports progress. Raises :class:`DataError` for a source that is
     incomplete or inconsistent; then nothing is added to the store.
     """
-    source = open_replay(src, images=images, rate_hz=rate_hz)
+    if isinstance(src, ReplayArrays):
+        source = src
+    else:
+        source = open_replay(src, images=images, rate_hz=rate_hz)
     total = len(source.ends) if limit is None else min(limit, len(source.ends))
     with store.writer() as writer:
         prepared: list[PreparedEpisode] = []
         for index in range(total):
-            episode = _episode(source, index, rate_hz)
+            episode = _episode(source, index)
             draft = writer.begin()
             start, end = int(source.starts[index]), int(source.ends[index])
             for frame in source.frames:
@@ -115,7 +122,9 @@ def open_replay(
             frames.append(FrameSource.of(key, array, rate_hz))
         else:
             low_dim[key] = _read_finite(array, key, path)
-    return ReplayArrays(path, low_dim, tuple(frames), ends, tuple(left_out))
+    if is_pusht(low_dim) and rate_hz != DEFAULT_RATE_HZ:
+        raise DataError(f"{path}: Push-T recordings run at {DEFAULT_RATE_HZ:g} Hz, got {rate_hz:g}")
+    return ReplayArrays(path, low_dim, tuple(frames), ends, tuple(left_out), rate_hz)
 
 
 def _find(path: Path) -> Path:
@@ -185,7 +194,7 @@ def _read_finite(array: Any, key: str, path: Path) -> NDArray[Any]:
     return values
 
 
-def _episode(source: ReplayArrays, index: int, rate_hz: float) -> Episode:
+def _episode(source: ReplayArrays, index: int) -> Episode:
     """One episode without its frames."""
     start, end = int(source.starts[index]), int(source.ends[index])
     rows = {key: values[start:end] for key, values in source.low_dim.items()}
@@ -195,14 +204,14 @@ def _episode(source: ReplayArrays, index: int, rate_hz: float) -> Episode:
         "importer": "diffusion_policy",
         "source": source.path.name,
         "source_episode": index,
-        "times": f"times synthesised from {rate_hz:g} Hz",
+        "times": f"times synthesised from {source.rate_hz:g} Hz",
         "wall_clock": "unknown",
         "sent": "unknown: the source has commanded actions only",
         "left_out": sorted([*source.left_out, *dropped]),
     }
     if pusht:
         return pusht_episode(rows, index, provenance, source.frames)
-    return _generic(rows, index, provenance, source.frames, rate_hz)
+    return _generic(rows, index, provenance, source.frames, source.rate_hz)
 
 
 def _generic(

@@ -1,0 +1,204 @@
+"""``robolearn data``: import, list, show and check episode stores."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, cast
+
+import tyro
+
+from robolearn.cli.common import parse, print_json, progress, say
+from robolearn.errors import did_you_mean
+
+
+@dataclass(frozen=True)
+class Import:
+    """Import a foreign recording into a store (created if absent)."""
+
+    out: Path
+    """Store to append to."""
+    src: Annotated[Path | None, tyro.conf.Positional] = None
+    """Recording in the Diffusion Policy layout; left out: the bundled Push-T demonstrations."""
+    images: bool = False
+    """Import pictures too."""
+    rate_hz: float = 10.0
+    """Rate of the recording [Hz]; the layout does not say it."""
+    limit: int | None = None
+    """Import only the first episodes."""
+    json: bool = False
+    """Print one JSON document."""
+
+
+@dataclass(frozen=True)
+class Ls:
+    """List the episodes of a store."""
+
+    store: tyro.conf.Positional[Path]
+    """Store to list."""
+    json: bool = False
+    """Print one JSON document."""
+
+
+@dataclass(frozen=True)
+class Show:
+    """Show a store, or one of its episodes."""
+
+    store: tyro.conf.Positional[Path]
+    """Store to show."""
+    episode: Annotated[str | None, tyro.conf.Positional] = None
+    """Id of an episode."""
+    json: bool = False
+    """Print one JSON document."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """Verify every file of a store: exit code 0 sound, 2 damaged."""
+
+    store: tyro.conf.Positional[Path]
+    """Store to check."""
+    json: bool = False
+    """Print one JSON document."""
+
+
+def usage() -> str:
+    """The help page of the group."""
+    lines = [f"  {name:<8}{(kind.__doc__ or '')}" for name, (kind, _) in VERBS.items()]
+    return (
+        "usage: robolearn data VERB ...\n\nEpisode stores.\n\nverbs:\n"
+        + "\n".join(lines)
+        + "\n\n'robolearn data VERB --help' explains a verb.\n"
+    )
+
+
+def main(argv: list[str]) -> int:
+    """Run one verb; returns the exit code."""
+    if not argv or argv[0] in ("-h", "--help"):
+        print(usage(), end="")
+        return 0
+    if argv[0] not in VERBS:
+        print(
+            f"robolearn data: no verb '{argv[0]}'.{did_you_mean(argv[0], VERBS)}"
+            f" Verbs: {', '.join(VERBS)}",
+            file=sys.stderr,
+        )
+        return 2
+    return VERBS[argv[0]][1](argv[1:])
+
+
+def _import(argv: list[str]) -> int:
+    args = parse(Import, argv, "data import", Import.__doc__ or "")
+    from robolearn.assets import pusht_demonstrations_path
+    from robolearn.data.importers.diffusion_policy import import_diffusion_policy, open_replay
+    from robolearn.data.store import EpisodeStore
+
+    src = args.src if args.src is not None else pusht_demonstrations_path()
+    source = open_replay(src, images=args.images, rate_hz=args.rate_hz)
+    store = EpisodeStore.open_or_create(args.out)
+    total = len(source.ends) if args.limit is None else min(args.limit, len(source.ends))
+    with progress("import", total, quiet=args.json) as advance:
+
+        def step(done: int, of: int) -> None:
+            del done, of
+            advance(1)
+
+        ids = import_diffusion_policy(source, store, limit=args.limit, on_episode=step)
+    steps = sum(store.info(i).steps for i in ids)
+    left_out = [str(n) for n in store.meta(ids[0]).provenance["left_out"]] if ids else []
+    result = {
+        "store": str(store.path),
+        "source": str(source.path),
+        "imported": len(ids),
+        "steps": steps,
+        "first": ids[0] if ids else "",
+        "last": ids[-1] if ids else "",
+        "left_out": left_out,
+    }
+    if args.json:
+        print_json(result)
+    else:
+        say(f"imported {len(ids)} episodes, {steps} steps, into {store.path}")
+        say(f"left out: {', '.join(left_out) or 'nothing'}")
+    return 0
+
+
+def _ls(argv: list[str]) -> int:
+    args = parse(Ls, argv, "data ls", Ls.__doc__ or "")
+    from robolearn.data.store import EpisodeStore
+
+    store = EpisodeStore.open(args.store)
+    found = store.list(strict=False)
+    if args.json:
+        print_json({"episodes": [dataclasses.asdict(info) for info in found]})
+    else:
+        for info in found:
+            mark = "success" if info.success else ""
+            say(
+                f"{info.id}  {info.steps:5d} steps  {info.duration_s:7.1f} s  {info.kind:<13}"
+                f"  {info.task:<10}  score {info.score:.3f}  {mark}".rstrip()
+            )
+        say(f"{len(found)} episodes")
+    damaged = len(store.ids()) - len(found)
+    if damaged:
+        print(
+            f"robolearn data ls: {damaged} damaged episodes left out;"
+            f" run 'robolearn data check {store.path}'",
+            file=sys.stderr,
+        )
+    return 2 if damaged else 0
+
+
+def _show(argv: list[str]) -> int:
+    args = parse(Show, argv, "data show", Show.__doc__ or "")
+    from robolearn.data.store import EpisodeStore
+    from robolearn.data.summary import episode_summary, store_summary
+
+    store = EpisodeStore.open(args.store)
+    if args.episode is None:
+        summary: dict[str, Any] = dataclasses.asdict(store_summary(store))
+    else:
+        summary = dataclasses.asdict(episode_summary(store, args.episode))
+    if args.json:
+        print_json(summary)
+        return 0
+    for key, value in summary.items():
+        rows = cast("tuple[Any, ...]", value) if isinstance(value, tuple) else (value,)
+        for index, row in enumerate(rows):
+            say(f"{key if index == 0 else '':<14}{_plain(row)}")
+    return 0
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, dict):
+        items = cast("dict[str, Any]", value).items()
+        return "  ".join(f"{k} {_plain(v)}" for k, v in items)
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _check(argv: list[str]) -> int:
+    args = parse(Check, argv, "data check", Check.__doc__ or "")
+    from robolearn.data.check import check_store
+
+    report = check_store(args.store)
+    if args.json:
+        print_json(dataclasses.asdict(report) | {"sound": report.sound})
+    else:
+        for finding in report.findings:
+            say(f"{finding.severity}: {finding.kind}: {finding.path}: {finding.message}")
+        say(
+            f"{report.episodes} episodes, {report.files} files checked:"
+            f" {'sound' if report.sound else 'DAMAGED'}"
+        )
+    return 0 if report.sound else 2
+
+
+VERBS: dict[str, tuple[type, Callable[[list[str]], int]]] = {
+    "import": (Import, _import),
+    "ls": (Ls, _ls),
+    "show": (Show, _show),
+    "check": (Check, _check),
+}

@@ -1,0 +1,243 @@
+"""Is every file of a store what was committed? Nothing is changed on disk."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from robolearn.data.chunks import FileEntry
+from robolearn.data.lock import StoreLock
+from robolearn.data.manifest import (
+    EPISODES,
+    LOG_FILE,
+    MANIFESTS,
+    PENDING_FILE,
+    STORE_FILE,
+    TEMPORARY,
+    LogEntry,
+    Pending,
+    parse_log,
+    parse_manifest,
+    read_pending,
+)
+from robolearn.data.store import EPISODES_META, EpisodeStore
+from robolearn.errors import StoreCorruptError, StoreLockedError
+
+Severity = Literal["error", "note"]
+Kind = Literal["missing", "altered", "size", "extra", "log", "unreadable", "leftover", "foreign"]
+_BLOCK = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One deviation. An ``error`` is damage; a ``note`` is harmless."""
+
+    severity: Severity
+    kind: Kind
+    path: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class CheckReport:
+    """What :func:`check_store` looked at and found."""
+
+    store: str
+    episodes: int
+    files: int
+    findings: tuple[Finding, ...]
+
+    @property
+    def sound(self) -> bool:
+        """No damage (notes do not count)."""
+        return all(f.severity != "error" for f in self.findings)
+
+
+def check_store(path: str | Path) -> CheckReport:
+    """Verify the store's metadata, the chain of commits, and every file of every episode.
+
+    A folder that is no store, or of a newer format, raises :class:`StoreError`.
+    """
+    where = Path(path).expanduser().absolute()
+    check = _Check(where)
+    try:
+        EpisodeStore.open(where)
+    except StoreCorruptError as error:
+        check.error("altered", STORE_FILE, str(error))
+    lock = None
+    try:
+        lock = StoreLock(where)
+    except StoreLockedError:
+        check.live = True
+    try:
+        return check.run()
+    finally:
+        if lock is not None:
+            lock.release()
+
+
+class _Check:
+    """Collects findings; ``live`` means that a writer is at work beside us."""
+
+    def __init__(self, store: Path) -> None:
+        self.store = store
+        self.live = False
+        self.findings: list[Finding] = []
+        self.files = 0
+
+    def error(self, kind: Kind, path: str, message: str) -> None:
+        self.findings.append(Finding("error", kind, path, message))
+
+    def note(self, kind: Kind, path: str, message: str) -> None:
+        self.findings.append(Finding("note", kind, path, message))
+
+    def run(self) -> CheckReport:
+        pending = self._pending()
+        entries = self._log(pending)
+        names = _names(self.store / MANIFESTS)
+        manifests = {n.removesuffix(".json") for n in names if n.endswith(".json")}
+        for name in names - {f"{m}.json" for m in manifests}:
+            self.note("foreign", f"{MANIFESTS}/{name}", "not a manifest")
+        known: dict[str, str] = {}
+        if entries is not None:
+            if entries:
+                self._own_files(entries[0])
+            known = {e.id: e.files.get(f"{MANIFESTS}/{e.id}.json", "") for e in entries[1:]}
+            for episode_id in sorted(manifests - set(known)):
+                self._unlogged(episode_id, pending)
+        if pending is not None and pending.id in manifests:
+            known.setdefault(pending.id, pending.manifest_sha256)
+        checked = sorted(set(known) | manifests)
+        for episode_id in checked:
+            self._episode(episode_id, known.get(episode_id), episode_id in manifests)
+        self._rest(set(checked), pending)
+        return CheckReport(str(self.store), len(checked), self.files, tuple(self.findings))
+
+    def _pending(self) -> Pending | None:
+        try:
+            pending = read_pending(self.store)
+        except StoreCorruptError as error:
+            self.error("altered", PENDING_FILE, str(error))
+            return None
+        if pending is not None and not self.live:
+            self.note(
+                "leftover",
+                PENDING_FILE,
+                f"the commit of {pending.id} was interrupted; the next write resolves it",
+            )
+        return pending
+
+    def _log(self, pending: Pending | None) -> tuple[LogEntry, ...] | None:
+        """The lines of the log; None when it cannot be trusted."""
+        try:
+            data = (self.store / LOG_FILE).read_bytes()
+        except OSError as error:
+            self.error("missing", LOG_FILE, f"the commit log cannot be read: {error.strerror}")
+            return None
+        if pending is not None:
+            line = pending.line.encode()
+            tail = data[pending.log_size :]
+            if len(data) < pending.log_size or not line.startswith(tail):
+                self.error("log", LOG_FILE, "differs from what the interrupted commit expects")
+                return None
+            if tail != line:
+                data = data[: pending.log_size]
+        try:
+            return parse_log(data, self.store / LOG_FILE)
+        except StoreCorruptError as error:
+            self.error("log", LOG_FILE, str(error))
+            return None
+
+    def _own_files(self, first: LogEntry) -> None:
+        for name in (STORE_FILE, EPISODES_META):
+            if name not in first.files:
+                self.error("log", LOG_FILE, f"the first line does not name {name}")
+        for name, digest in first.files.items():
+            self._digest(self.store / name, name, digest)
+
+    def _unlogged(self, episode_id: str, pending: Pending | None) -> None:
+        name = f"{MANIFESTS}/{episode_id}.json"
+        if pending is not None and pending.id == episode_id:
+            return
+        if self.live:
+            self.note("leftover", name, "being committed")
+        else:
+            self.error("log", name, "the commit log does not name this manifest")
+
+    def _episode(self, episode_id: str, digest: str | None, present: bool) -> None:
+        name = f"{MANIFESTS}/{episode_id}.json"
+        if not present:
+            self.error("missing", name, "the manifest of a committed episode was lost")
+            return
+        where = self.store / name
+        if digest is not None and not self._digest(where, name, digest):
+            return
+        try:
+            manifest = parse_manifest(where.read_bytes(), where)
+        except (StoreCorruptError, OSError) as error:
+            self.error("altered", name, str(error))
+            return
+        base = f"{EPISODES}/{episode_id}"
+        there = _files(self.store / base)
+        listed = manifest.by_path()
+        for path in sorted(there - set(listed)):
+            self.error("extra", f"{base}/{path}", "not part of the episode as committed")
+        for entry in manifest.files:
+            self._file(base, entry)
+
+    def _file(self, base: str, entry: FileEntry) -> None:
+        name = f"{base}/{entry.path}"
+        try:
+            size = (self.store / name).stat().st_size
+        except OSError:
+            self.error("missing", name, "the file is gone")
+            return
+        if size != entry.size:
+            self.error("size", name, f"expected {entry.size} bytes, got {size}")
+            return
+        self._digest(self.store / name, name, entry.sha256)
+
+    def _digest(self, path: Path, name: str, expected: str) -> bool:
+        self.files += 1
+        try:
+            digest = hashlib.sha256()
+            with path.open("rb") as file:
+                while block := file.read(_BLOCK):
+                    digest.update(block)
+        except FileNotFoundError:
+            self.error("missing", name, "the file is gone")
+            return False
+        except OSError as error:
+            self.error("unreadable", name, error.strerror or str(error))
+            return False
+        if digest.hexdigest() != expected:
+            self.error("altered", name, "the contents differ from what was committed")
+            return False
+        return True
+
+    def _rest(self, episodes: set[str], pending: Pending | None) -> None:
+        """Everything in the store's folders that is not part of it."""
+        for name in sorted(_names(self.store / EPISODES) - episodes - {"zarr.json"}):
+            path = f"{EPISODES}/{name}"
+            if self.live or (pending is not None and name == pending.id):
+                self.note("leftover", path, "never committed; the next write removes it")
+            else:
+                self.error("extra", path, "neither a manifest nor the commit log names it")
+        if not self.live:
+            for name in sorted(_names(self.store / TEMPORARY)):
+                self.note(
+                    "leftover", f"{TEMPORARY}/{name}", "never committed; the next write removes it"
+                )
+        own = {STORE_FILE, LOG_FILE, PENDING_FILE, MANIFESTS, EPISODES, TEMPORARY}
+        for name in sorted(_names(self.store) - own):
+            self.note("foreign", name, "not part of the store")
+
+
+def _names(folder: Path) -> set[str]:
+    return {p.name for p in folder.iterdir()} if folder.is_dir() else set()
+
+
+def _files(folder: Path) -> set[str]:
+    return {p.relative_to(folder).as_posix() for p in folder.rglob("*") if not p.is_dir()}

@@ -1,0 +1,148 @@
+"""What ``robolearn data show`` tells about a store and about one episode."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robolearn.data.episode import Episode
+from robolearn.data.store import EpisodeStore
+from robolearn.types import SampleBlock
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSummary:
+    """Totals of a store."""
+
+    store: str
+    uuid: str
+    content_hash: str
+    episodes: int
+    steps: int
+    hours: float
+    megabytes: float
+    successes: int
+    mean_score: float
+    kinds: dict[str, int]
+    tasks: dict[str, int]
+    signals: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SignalSummary:
+    """A recorded stream: its rate [Hz] and jitter (std of intervals) [ms] as measured."""
+
+    name: str
+    samples: int
+    rate_hz: float
+    jitter_ms: float
+    missing: int
+
+
+@dataclass(frozen=True, slots=True)
+class ActionSummary:
+    """A commanded signal: its range, and the share of ticks at a limit."""
+
+    name: str
+    low: float
+    high: float
+    saturated: float
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodeSummary:
+    """One episode."""
+
+    id: str
+    kind: str
+    task: str
+    steps: int
+    duration_s: float
+    success: bool
+    score: float
+    reason: str
+    agent: str
+    env: str
+    operator: str
+    started: str
+    sent: int
+    overruns: int
+    sources: dict[str, int]
+    signals: tuple[SignalSummary, ...]
+    actions: tuple[ActionSummary, ...]
+
+
+def store_summary(store: EpisodeStore) -> StoreSummary:
+    """Totals from the manifests alone."""
+    found = store.list()
+    return StoreSummary(
+        store=str(store.path),
+        uuid=store.uuid,
+        content_hash=store.content_hash(),
+        episodes=len(found),
+        steps=sum(i.steps for i in found),
+        hours=sum(i.duration_s for i in found) / 3600,
+        megabytes=sum(i.size_bytes for i in found) / 1e6,
+        successes=sum(i.success for i in found),
+        mean_score=float(np.mean([i.score for i in found])) if found else 0.0,
+        kinds=dict(Counter(str(i.kind) for i in found)),
+        tasks=dict(Counter(i.task for i in found)),
+        signals=tuple(sorted({name for i in found for name in i.signals})),
+    )
+
+
+def episode_summary(store: EpisodeStore, episode_id: str) -> EpisodeSummary:
+    """One episode, read in full."""
+    episode = store.read(episode_id)
+    meta = episode.meta
+    started = datetime.fromtimestamp(meta.start_wall_ns / 1e9, UTC).isoformat(timespec="seconds")
+    return EpisodeSummary(
+        id=episode.id,
+        kind=meta.kind,
+        task=meta.task,
+        steps=episode.steps,
+        duration_s=episode.duration_s,
+        success=episode.success,
+        score=episode.score,
+        reason=meta.outcome.reason,
+        agent=meta.agent,
+        env=meta.env,
+        operator=meta.operator,
+        started=started if meta.start_wall_ns else "unknown",
+        sent=len(episode.sent.seq),
+        overruns=int((episode.overrun_ns > 0).sum()),
+        sources=dict(Counter(episode.source)),
+        signals=tuple(_signal(name, block) for name, block in episode.streams.items()),
+        actions=_actions(episode),
+    )
+
+
+def _signal(name: str, block: SampleBlock) -> SignalSummary:
+    gaps = np.diff(block.t_ns) * 1e-9
+    return SignalSummary(
+        name=name,
+        samples=len(block.t_ns),
+        rate_hz=float(1 / gaps.mean()) if gaps.size and gaps.mean() > 0 else 0.0,
+        jitter_ms=float(gaps.std() * 1e3) if gaps.size else 0.0,
+        missing=int((~block.valid).sum()),
+    )
+
+
+def _actions(episode: Episode) -> tuple[ActionSummary, ...]:
+    found: list[ActionSummary] = []
+    for spec in episode.meta.embodiment.actions:
+        values: NDArray[np.float64] = episode.action[spec.name].reshape(episode.steps, -1)
+        at_limit = np.zeros(episode.steps, dtype=np.bool_)
+        if spec.low and spec.high:
+            span = np.subtract(spec.high, spec.low) * 1e-6
+            at_limit = ((values <= spec.low + span) | (values >= spec.high - span)).any(axis=1)
+        found.append(
+            ActionSummary(
+                spec.name, float(values.min()), float(values.max()), float(at_limit.mean())
+            )
+        )
+    return tuple(found)
