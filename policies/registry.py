@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from pathlib import Path
-from typing import Protocol, cast
+from typing import Protocol, cast, runtime_checkable
 
 import torch
 
@@ -22,6 +22,7 @@ POLICIES: dict[str, str] = {
 }
 
 
+@runtime_checkable
 class PolicyConfig(Protocol):
     """What every entry of :data:`POLICIES` is: a frozen dataclass with these methods."""
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -30,6 +30,7 @@ from robolearn.training import FitConfig, FitResult, Progress, fit
 log = logging.getLogger(__name__)
 
 
+@runtime_checkable
 class AlgorithmConfig(Protocol):
     """What training needs of a policy's configuration."""
 

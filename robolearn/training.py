@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -59,6 +59,7 @@ class FitConfig:
             raise ConfigError(f"with max_minutes, warmup must be >= calibration={self.calibration}")
 
 
+@runtime_checkable
 class Batches(Protocol):
     """Batch ``step`` as a pure function of ``step``."""
 

@@ -78,7 +78,10 @@ def _parse(argv: list[str], experiment: Experiment) -> tuple[TrainArgs, Experime
     import tyro
 
     annotated = [
-        (name, tyro.conf.OmitArgPrefixes[kind] if name == "args" else kind)
+        (
+            name,
+            tyro.conf.OmitArgPrefixes[kind] if name == "args" else tyro.conf.AvoidSubcommands[kind],
+        )
         for name, kind, _ in fields
     ]
     kind = dataclasses.make_dataclass("Train", annotated, frozen=True)

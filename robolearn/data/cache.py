@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +42,7 @@ class EpisodeArrays:
     terminal: bool
 
 
+@runtime_checkable
 class EpisodeSource(Protocol):
     """Where episodes come from: a store, or arrays in memory."""
 

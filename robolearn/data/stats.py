@@ -36,7 +36,8 @@ class RunningStats:
 
     def update(self, values: NDArray[Any]) -> None:
         """Add ``values [n, *shape]``; all must be finite."""
-        flat = np.asarray(values, dtype=np.float64).reshape(len(values), -1)
+        size = int(np.prod(values.shape[1:], dtype=np.int64))
+        flat = np.asarray(values, dtype=np.float64).reshape(len(values), size)
         if flat.shape[1] != self._mean.size:
             raise DataError(f"expected {self._mean.size} components, got {flat.shape[1]}")
         if not np.isfinite(flat).all():
