@@ -1,0 +1,39 @@
+"""``robolearn doctor``: is this machine fit for the chain, and if not, what to do."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+
+from robolearn.cli.common import parse, print_json, say
+
+
+@dataclass(frozen=True, slots=True)
+class Args:
+    """Check libraries, rendering, ports, disk, memory and timing of this machine."""
+
+    folder: Path = Path()
+    """Where results will be written (its disk is checked)."""
+    json: bool = False
+    """Print one JSON document instead of lines."""
+
+
+def main(argv: list[str]) -> int:
+    """Run all checks; exit code 2 when one of them failed."""
+    args = parse(Args, argv, "doctor", "Check this machine.")
+    from robolearn.doctor import run_checks
+
+    checks = run_checks(args.folder)
+    failed = [c.name for c in checks if c.status == "FAIL"]
+    if args.json:
+        print_json({"ok": not failed, "checks": [dataclasses.asdict(c) for c in checks]})
+        return 2 if failed else 0
+    width = max(len(c.name) for c in checks)
+    for check in checks:
+        say(f"{check.status:<4}  {check.name:<{width}}  {check.found}")
+        if check.advice:
+            say(f"      {'':<{width}}  -> {check.advice}")
+    warned = sum(c.status == "WARN" for c in checks)
+    say(f"{len(checks)} checks, {warned} warning(s), {len(failed)} failure(s)")
+    return 2 if failed else 0
