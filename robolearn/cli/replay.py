@@ -65,9 +65,7 @@ def main(argv: list[str]) -> int:
     if args.json:
         print_json(_document(errors, final, after, args.scene, env.engine, env.scene_hash))
         return 0
-    say(
-        f"{len(errors)} episodes in {args.scene} ({env.engine}); median / 90th percentile"
-    )
+    say(f"{len(errors)} episodes in {args.scene} ({env.engine}); median / 90th percentile")
     for label, summary in [("at the end", final)] + [
         (f"after {t:g} s", s) for t, s in after.items()
     ]:

@@ -1,0 +1,88 @@
+"""H.264 videos that browsers play, and grids of pictures."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robolearn.errors import DataError, MissingDependencyError
+
+Image = NDArray[np.uint8]
+
+
+def write_mp4(path: Path, frames: Iterable[Image], fps: float, *, crf: int = 23) -> int:
+    """Write ``frames`` (``[h, w, 3]`` RGB, one size) and return how many; yuv420p, fast start.
+
+    Odd sizes lose their last row or column, as H.264 needs even ones. The file appears only when
+    complete. Raises :class:`DataError` for no frames or frames of different sizes.
+    """
+    import av
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    building = path.with_name(f".{path.stem}.part.mp4")
+    count, size = 0, (0, 0)
+    try:
+        with av.open(str(building), "w", options={"movflags": "faststart"}) as container:
+            try:
+                stream = container.add_stream("libx264", rate=Fraction(fps).limit_denominator(1000))
+            except ValueError as error:
+                raise MissingDependencyError(
+                    f"this build of PyAV has no H.264 encoder ({error}); reinstall av"
+                ) from error
+            stream.pix_fmt = "yuv420p"
+            stream.options = {"crf": str(crf), "preset": "veryfast"}
+            for frame in frames:
+                image = _even(frame)
+                if count == 0:
+                    size = image.shape[:2]
+                    stream.height, stream.width = size
+                elif image.shape[:2] != size:
+                    raise DataError(f"frame {count} is {image.shape[:2]}, the first was {size}")
+                picture = av.VideoFrame.from_ndarray(image, format="rgb24")
+                container.mux(stream.encode(picture))
+                count += 1
+            if count == 0:
+                raise DataError(f"'{path}': a video needs at least one frame")
+            container.mux(stream.encode(None))
+        building.replace(path)
+    finally:
+        building.unlink(missing_ok=True)
+    return count
+
+
+def grid(frames: Sequence[Image], columns: int | None = None, gap: int = 2) -> Image:
+    """Put pictures of one size beside each other on white, row by row."""
+    if not frames:
+        raise DataError("a grid needs at least one picture")
+    shapes = {f.shape for f in frames}
+    if len(shapes) != 1:
+        raise DataError(f"pictures of a grid must have one size, got {sorted(shapes)}")
+    height, width, _ = frames[0].shape
+    across = columns or math.ceil(math.sqrt(len(frames)))
+    down = math.ceil(len(frames) / across)
+    canvas = np.full(
+        (down * height + (down - 1) * gap, across * width + (across - 1) * gap, 3), 255, np.uint8
+    )
+    for i, frame in enumerate(frames):
+        top, left = (i // across) * (height + gap), (i % across) * (width + gap)
+        canvas[top : top + height, left : left + width] = frame
+    return canvas
+
+
+def grid_video(videos: Sequence[Sequence[Image]], columns: int | None = None) -> Iterable[Image]:
+    """Frames of a grid of videos; one that is over shows its last frame."""
+    for k in range(max((len(v) for v in videos), default=0)):
+        yield grid([v[min(k, len(v) - 1)] for v in videos], columns)
+
+
+def _even(frame: Image) -> Image:
+    if frame.ndim != 3 or frame.shape[2] != 3 or frame.dtype != np.uint8 or 0 in frame.shape:
+        raise DataError(f"a frame is uint8 [h, w, 3], got {frame.dtype} {frame.shape}")
+    if min(frame.shape[:2]) < 2:
+        raise DataError(f"a frame has at least 2 x 2 pixels, got {frame.shape[:2]}")
+    return np.ascontiguousarray(frame[: frame.shape[0] // 2 * 2, : frame.shape[1] // 2 * 2])
