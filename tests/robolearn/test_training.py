@@ -98,19 +98,19 @@ def test_forty_steps_equal_twenty_and_twenty_more(tmp_path: Path) -> None:
 def test_steps_after_the_last_checkpoint_are_done_again(tmp_path: Path) -> None:
     """A kill between checkpoints: the loop is left by an exception at step 26."""
 
-    class Killed(Exception):
+    class KilledError(Exception):
         pass
 
     def kill(progress: Progress) -> None:
         if progress.step == 26:
-            raise Killed
+            raise KilledError
 
     reference, run = tmp_path / "reference", tmp_path / "run"
     reference.mkdir()
     run.mkdir()
     one, other = TwoHeads(), TwoHeads()
     fit(one, dataset(), CONFIG, reference, seed=3)
-    with pytest.raises(Killed):
+    with pytest.raises(KilledError):
         fit(TwoHeads(), dataset(), CONFIG, run, seed=3, on_step=kill)
     with (run / "metrics.jsonl").open("a") as stream:
         stream.write('{"step": 2')  # Cut short by the kill.
