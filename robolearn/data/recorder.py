@@ -1,0 +1,241 @@
+"""Records the loop into a store without ever blocking it.
+
+    loop thread     on_tick -> queue (never waits) ............ on_end -> waits, commits
+    writer thread        queue -> frames to disk, samples in memory
+
+When the disk cannot keep up, waiting frames are bounded: a frame over the limit is replaced by a
+missing one (``valid`` false at its time) and counted; low-dimensional samples are always kept.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import queue
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from robolearn.data.assemble import EpisodeAssembler
+from robolearn.data.episode import EpisodeKind, EpisodeMeta
+from robolearn.data.provenance import git_revision, library_versions
+from robolearn.data.store import EpisodeStore
+from robolearn.data.writer import EpisodeDraft, is_frames
+from robolearn.errors import RobolearnError, StoreError
+from robolearn.spec import EmbodimentSpec
+from robolearn.types import EpisodeHeader, Outcome, SampleBatch, SampleBlock, Tick
+
+_log = logging.getLogger(__name__)
+
+MAX_WAITING_BYTES = 256 * 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class RecorderLoad:
+    """Back-pressure of one episode: most ticks waiting at once, frames lost to the bound."""
+
+    max_waiting: int
+    lost_frames: int
+
+
+class EpisodeRecorder:
+    """A subscriber of ``run_episode`` that appends to ``store``.
+
+    Holds the store's lock from construction to :meth:`close` (or use ``with``). With
+    ``autosave`` an episode is committed when it ends; without, the finished episode waits for
+    :meth:`keep` or :meth:`discard`. ``saved`` lists committed ids; ``on_saved(id)`` is called after
+    each commit. An aborted episode leaves nothing.
+    """
+
+    def __init__(
+        self,
+        store: EpisodeStore,
+        *,
+        spec: EmbodimentSpec,
+        kind: EpisodeKind,
+        task_text: str = "",
+        operator: str = "",
+        autosave: bool = True,
+        on_saved: Callable[[str], None] | None = None,
+        max_waiting_bytes: int = MAX_WAITING_BYTES,
+    ) -> None:
+        self.saved: list[str] = []
+        self.load = RecorderLoad(0, 0)
+        self._spec, self._task_text, self._operator = spec, task_text, operator
+        self._kind: EpisodeKind = kind
+        self._autosave, self._on_saved, self._limit = autosave, on_saved, max_waiting_bytes
+        self._git, self._versions = git_revision(), library_versions()
+        self._stack = ExitStack()
+        self._writer = self._stack.enter_context(store.writer())
+        self._take: _Take | None = None
+        self._finished: EpisodeMeta | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def on_start(self, episode: EpisodeHeader) -> None:
+        """Begin a draft; an undecided finished episode is discarded."""
+        self.discard()
+        self._take = _Take(episode, self._spec, self._writer.begin(), self._limit)
+
+    def on_tick(self, tick: Tick) -> None:
+        """Hand the tick over; returns at once. Raises what the writer thread ran into."""
+        self._running().put(tick)
+
+    def on_end(self, outcome: Outcome) -> None:
+        """Finish writing; commit, or wait for :meth:`keep` or :meth:`discard`."""
+        take = self._running()
+        self.load = take.finish()
+        self._finished = self._meta(take, outcome)
+        if self._autosave:
+            self.keep()
+
+    def on_abort(self, error: BaseException) -> None:
+        """Forget the episode in progress."""
+        _log.info("episode not saved: %s", error)
+        self.discard()
+
+    def keep(self) -> str:
+        """Commit the finished episode; returns its id."""
+        take, meta = self._take, self._finished
+        if take is None or meta is None:
+            raise StoreError("there is no finished episode to keep")
+        self._take, self._finished = None, None
+        try:
+            episode = take.assembler.finish(meta)
+            episode_id = self._writer.commit(self._writer.prepare(take.draft, episode))
+        except BaseException:
+            take.draft.discard()
+            raise
+        self.saved.append(episode_id)
+        if self._on_saved is not None:
+            self._on_saved(episode_id)
+        return episode_id
+
+    def discard(self) -> None:
+        """Forget the episode in progress or waiting, if any."""
+        take, self._take, self._finished = self._take, None, None
+        if take is not None:
+            take.stop()
+            take.draft.discard()
+
+    def close(self) -> None:
+        """Discard what is undecided and release the store; safe to call twice."""
+        self.discard()
+        self._stack.close()
+
+    def _running(self) -> _Take:
+        if self._take is None or self._finished is not None:
+            raise StoreError("the recorder was told about a tick outside an episode")
+        return self._take
+
+    def _meta(self, take: _Take, outcome: Outcome) -> EpisodeMeta:
+        header = take.header
+        notes: dict[str, Any] = {"recorder": dataclasses.asdict(self.load)}
+        notes["recorder"] |= take.assembler.notes()
+        return EpisodeMeta(
+            kind=self._kind,
+            task=header.task,
+            embodiment=self._spec,
+            condition=header.reset.requested,
+            outcome=outcome,
+            agent=header.agent,
+            env=header.env,
+            task_text=self._task_text,
+            operator=self._operator,
+            start_wall_ns=header.start_wall_ns,
+            achieved={
+                name: tuple(float(v) for v in np.asarray(value).reshape(-1))
+                for name, value in header.reset.achieved.items()
+            },
+            reset_note=header.reset.note,
+            provenance=dict(header.provenance) | notes,
+            git_revision=self._git,
+            versions=self._versions,
+        )
+
+
+class _Take:
+    """One episode in progress: its draft, its queue and its writer thread."""
+
+    def __init__(
+        self, header: EpisodeHeader, spec: EmbodimentSpec, draft: EpisodeDraft, limit: int
+    ) -> None:
+        self.header, self.draft = header, draft
+        self.assembler = EpisodeAssembler(spec, draft)
+        self._frames = frozenset(s.name for s in spec.signals if is_frames(s))
+        self._limit = limit
+        self._queue: queue.SimpleQueue[tuple[Tick, int] | None] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._waiting_bytes = self._max_waiting = self._lost = 0
+        self._error: Exception | None = None
+        self._thread = threading.Thread(target=self._write, name="recorder", daemon=True)
+        self._thread.start()
+
+    def put(self, tick: Tick) -> None:
+        """Queue a tick; frames over the limit become missing ones."""
+        self._raise()
+        size = sum(
+            block.value.nbytes
+            for name, block in tick.drained.signals.items()
+            if name in self._frames
+        )
+        if size:
+            with self._lock:
+                full = self._waiting_bytes + size > self._limit
+                self._waiting_bytes += 0 if full else size
+            if full:
+                tick, size = self._without_frames(tick), 0
+        self._queue.put((tick, size))
+        self._max_waiting = max(self._max_waiting, self._queue.qsize())
+
+    def finish(self) -> RecorderLoad:
+        """Wait until everything queued is written."""
+        self.stop()
+        self._raise()
+        return RecorderLoad(self._max_waiting, self._lost)
+
+    def stop(self) -> None:
+        """End the thread; safe to call twice."""
+        if self._thread.is_alive():
+            self._queue.put(None)
+            self._thread.join()
+
+    def _raise(self) -> None:
+        error = self._error
+        if isinstance(error, RobolearnError):
+            raise error
+        if error is not None:
+            raise StoreError(f"the episode could not be written: {error}") from error
+
+    def _write(self) -> None:
+        while (item := self._queue.get()) is not None:
+            tick, size = item
+            if self._error is None:
+                try:
+                    self.assembler.add(tick)
+                except Exception as error:  # noqa: BLE001 - raised in the loop at its next tick
+                    self._error = error
+            with self._lock:
+                self._waiting_bytes -= size
+
+    def _without_frames(self, tick: Tick) -> Tick:
+        signals = dict(tick.drained.signals)
+        for name in self._frames & signals.keys():
+            block = signals[name]
+            rows = len(block.t_ns)
+            self._lost += rows
+            blank = np.zeros((), dtype=block.value.dtype)
+            signals[name] = SampleBlock(
+                t_ns=block.t_ns,
+                value=np.broadcast_to(blank, block.value.shape),
+                valid=np.zeros(rows, dtype=np.bool_),
+            )
+        return dataclasses.replace(tick, drained=SampleBatch(signals, tick.drained.sent))
