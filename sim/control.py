@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import mujoco
 import numpy as np
@@ -19,6 +19,7 @@ from sim.arm_control import ArmXyController
 from sim.scene import Frame, SceneConfig, frame_of, require_name
 
 
+@runtime_checkable
 class Controller(Protocol):
     """Turns commands into ``data.ctrl``. Built once per env, reset per episode."""
 

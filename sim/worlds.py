@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from sim.scene_env import SceneEnv
 ADAPTERS: dict[str, str] = {"gym_pusht": "sim.adapters.pusht:GymPushTEnv"}
 
 
+@runtime_checkable
 class World(Env, Protocol):
     """A simulated env: it can be drawn, hashed, and asked for starts."""
 

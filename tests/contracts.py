@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 
 import numpy as np
+import pytest
 
-from robolearn.contracts import Agent, Env, Inference
-from robolearn.types import Command, PolicyOutput
+from robolearn.contracts import Agent, Env, Inference, Policy
+from robolearn.errors import DataError, SpecMismatchError
+from robolearn.types import (
+    Command,
+    Condition,
+    Observation,
+    Outcome,
+    PolicyInput,
+    PolicyOutput,
+    SampleBatch,
+)
+from tests.learning_mocks import random_request
 from tests.mocks import CONDITION, PointEnv, request_at
 
 
@@ -127,3 +139,259 @@ class AgentContract:
     def test_same_seed_same_commands(self) -> None:
         for a, b in zip(self.commands(4), self.commands(4), strict=True):
             assert all(np.array_equal(a.action[n], b.action[n]) for n in a.action)
+
+
+class PolicyContract:
+    """Every trained network. Subclasses provide :meth:`make`, a policy over the task space of
+    ``tests.learning_mocks``.
+    """
+
+    def make(self) -> Policy:
+        raise AssertionError("a subclass makes the policy")
+
+    def test_shapes_and_units(self) -> None:
+        policy = self.make()
+        spec = policy.spec
+        output = policy.sample(random_request(3, spec.n_obs), n=2)
+        assert output.actions.shape == (3, 2, spec.horizon, spec.task_space.action_size)
+        assert output.actions.dtype == np.float64
+        assert output.scores.shape == (3, 2)
+        assert np.isfinite(output.actions).all()
+        assert output.t_ns.tolist() == [0, 1, 2]
+        assert output.latency_ns > 0
+
+    def test_the_same_request_gives_the_same_bits(self) -> None:
+        policy = self.make()
+        request = random_request(3, policy.spec.n_obs)
+        first, second = policy.sample(request), policy.sample(request)
+        np.testing.assert_array_equal(first.actions, second.actions)
+
+    def test_another_seed_gives_another_chunk(self) -> None:
+        policy = self.make()
+        request = random_request(2, policy.spec.n_obs)
+        other = dataclasses.replace(request, seed=request.seed + 1)
+        assert not np.array_equal(policy.sample(request).actions, policy.sample(other).actions)
+
+    def test_a_row_does_not_depend_on_its_batch(self) -> None:
+        policy = self.make()
+        request = random_request(5, policy.spec.n_obs)
+        whole = policy.sample(request, n=2).actions
+        for i in range(5):
+            single = PolicyInput(
+                {k: v[i : i + 1] for k, v in request.observations.items()},
+                request.t_ns[i : i + 1],
+                request.seed[i : i + 1],
+            )
+            np.testing.assert_allclose(policy.sample(single, n=2).actions[0], whole[i], atol=1e-5)
+
+    def test_best_first(self) -> None:
+        policy = self.make()
+        scores = policy.sample(random_request(4, policy.spec.n_obs), n=3).scores
+        assert (np.diff(scores, axis=1) <= 0).all()
+
+    def test_observations_are_not_changed(self) -> None:
+        policy = self.make()
+        request = random_request(2, policy.spec.n_obs)
+        before = {k: v.copy() for k, v in request.observations.items()}
+        policy.sample(request)
+        for name, values in before.items():
+            np.testing.assert_array_equal(values, request.observations[name])
+
+    def test_a_request_of_another_task_space_is_explained(self) -> None:
+        policy = self.make()
+        request = random_request(2, policy.spec.n_obs)
+        name, values = next(iter(request.observations.items()))
+        renamed = {k: v for k, v in request.observations.items() if k != name}
+        with pytest.raises(SpecMismatchError, match=f"needs '{name}'"):
+            policy.sample(dataclasses.replace(request, observations=renamed))
+        short = dict(request.observations) | {name: values[:, :1]}
+        with pytest.raises(SpecMismatchError, match="should be"):
+            policy.sample(dataclasses.replace(request, observations=short))
+        bad = dict(request.observations) | {name: np.full_like(values, np.nan)}
+        with pytest.raises(SpecMismatchError, match="not finite"):
+            policy.sample(dataclasses.replace(request, observations=bad))
+
+
+class EnvContract:
+    """Every env. Subclasses provide :meth:`make` and :meth:`condition`.
+
+    ``exact``: the start is achieved to this [m, rad]; ``simulated``: time passes only in
+    ``advance`` and the same commands give the same bits.
+    """
+
+    exact = 1e-9
+    simulated = True
+
+    def make(self) -> Env:
+        raise AssertionError("a subclass makes the env")
+
+    def condition(self, seed: int) -> Condition:
+        raise AssertionError("a subclass says where episodes start")
+
+    def start(self, seed: int = 0) -> Env:
+        env = self.make()
+        env.reset(self.condition(seed), np.random.default_rng(seed))
+        return env
+
+    def command(self, env: Env, seq: int) -> Command:
+        """A slow circle within the action's range, from the seed ``seq``."""
+        action: dict[str, np.ndarray] = {}
+        for spec in env.spec.actions:
+            low, high = np.array(spec.low), np.array(spec.high)
+            phase = 0.3 * seq + np.arange(spec.size).reshape(spec.shape) * np.pi / 2
+            action[spec.name] = (low + high) / 2 + 0.2 * (high - low) * np.cos(phase)
+        return Command(seq=seq, action=action, due_ns=env.now_ns(), source="contract")
+
+    def ticks(self, env: Env, count: int) -> list[tuple[Observation, SampleBatch, Outcome]]:
+        out: list[tuple[Observation, SampleBatch, Outcome]] = []
+        for seq in range(count):
+            observation = env.observe()
+            env.apply(self.command(env, seq))
+            env.advance()
+            out.append((observation, env.drain(), env.outcome()))
+        return out
+
+    def test_observations_have_what_the_spec_says(self) -> None:
+        env = self.start()
+        for observation, _, _ in self.ticks(env, 3):
+            assert set(observation.samples) == {s.name for s in env.spec.signals}
+            for signal in env.spec.signals:
+                sample = observation.samples[signal.name]
+                assert sample.value.shape == signal.shape
+                assert str(sample.value.dtype) == signal.dtype
+                assert np.isfinite(sample.value).all()
+                assert sample.t_ns <= observation.t_ns
+        env.close()
+
+    def test_the_start_is_measured(self) -> None:
+        env = self.make()
+        if env.capabilities.settable_poses:
+            condition = self.condition(3)
+            report = env.reset(condition, np.random.default_rng(3))
+            assert report.requested == condition
+            assert set(report.achieved) == set(condition.poses)
+            for name, pose in condition.poses.items():
+                error = np.abs(np.asarray(report.achieved[name]) - np.array(pose))
+                for k in env.spec.signal(name).angular:
+                    error[k] = min(error[k], abs(2 * np.pi - error[k]))
+                assert error.max() <= self.exact, f"{name}: {error}"
+        env.close()
+
+    def test_time_passes_tick_by_tick(self) -> None:
+        env = self.start()
+        period = round(1e9 / env.spec.rate_hz)
+        times = [o.t_ns for o, _, _ in self.ticks(env, 4)] + [env.now_ns()]
+        if self.simulated:
+            assert np.diff(times).tolist() == [period] * 4
+        else:
+            assert (np.diff(times) > 0).all()
+        env.close()
+
+    def test_drain_has_every_observed_sample_once_and_in_order(self) -> None:
+        env = self.start()
+        seen: dict[str, list[int]] = {s.name: [] for s in env.spec.signals}
+        for observation, batch, _ in self.ticks(env, 5):
+            for signal in env.spec.signals:
+                block = batch.signals[signal.name]
+                assert block.value.shape == (len(block.t_ns), *signal.shape)
+                assert block.valid.shape == block.t_ns.shape
+                seen[signal.name] += block.t_ns.tolist()
+                sample = observation.samples[signal.name]
+                at = seen[signal.name].index(sample.t_ns) - (
+                    len(seen[signal.name]) - len(block.t_ns)
+                )
+                if at >= 0:
+                    assert np.array_equal(block.value[at], sample.value)
+        for name, times in seen.items():
+            assert (np.diff(times) > 0).all(), f"{name}: {times}"
+        env.close()
+
+    def test_what_was_sent_comes_back_by_number(self) -> None:
+        env = self.start()
+        numbers: list[int] = []
+        for _, batch, _ in self.ticks(env, 4):
+            numbers += batch.sent.seq.tolist()
+            for action in env.spec.actions:
+                assert batch.sent.action[action.name].shape == (
+                    len(batch.sent.seq),
+                    *action.shape,
+                )
+        assert sorted(set(numbers)) == numbers or (np.diff(numbers) >= 0).all()
+        assert set(numbers) <= set(range(4))
+        assert {0, 1, 2} <= set(numbers)
+        env.close()
+
+    def test_an_observation_does_not_change_later(self) -> None:
+        env = self.start()
+        observation = env.observe()
+        before = {n: s.value.copy() for n, s in observation.samples.items()}
+        self.ticks(env, 3)
+        assert all(np.array_equal(before[n], observation.value(n)) for n in before)
+        env.close()
+
+    def test_the_same_commands_give_the_same_bits(self) -> None:
+        if not self.simulated:
+            return
+        env = self.start(1)
+        first = self.ticks(env, 15)
+        env.reset(self.condition(2), np.random.default_rng(2))
+        self.ticks(env, 5)
+        env.reset(self.condition(1), np.random.default_rng(1))
+        again = self.ticks(env, 15)
+        other = self.start(1)
+        fresh = self.ticks(other, 15)
+        for a, b, c in zip(first, again, fresh, strict=True):
+            for name, sample in a[0].samples.items():
+                assert np.array_equal(sample.value, b[0].value(name))
+                assert np.array_equal(sample.value, c[0].value(name))
+            assert a[2] == b[2] == c[2]
+        env.close()
+        other.close()
+
+    def test_unusable_actions_are_refused(self) -> None:
+        env = self.start()
+        good = self.command(env, 0)
+        for spec in env.spec.actions:
+            ok = np.asarray(good.action[spec.name])
+            above = np.array(spec.high) + 0.01
+            bad = [np.full_like(ok, np.nan), np.full_like(ok, np.inf), ok[..., :-1], above]
+            for value in bad:
+                action = {**good.action, spec.name: value}
+                with pytest.raises(DataError):
+                    env.apply(dataclasses.replace(good, action=action))
+            with pytest.raises(DataError, match="lacks"):
+                env.apply(dataclasses.replace(good, action={}))
+        env.close()
+
+    def test_poses_that_cannot_be_set_are_refused(self) -> None:
+        env = self.make()
+        condition = self.condition(0)
+        rng = np.random.default_rng(0)
+        for name, pose in condition.poses.items():
+            for value in (tuple(float("nan") for _ in pose), (*pose, 0.0)):
+                poses = {**condition.poses, name: value}
+                with pytest.raises(DataError):
+                    env.reset(dataclasses.replace(condition, poses=poses), rng)
+        poses = {**condition.poses, "moon/pose": (0.0, 0.0)}
+        with pytest.raises(DataError, match="moon/pose"):
+            env.reset(dataclasses.replace(condition, poses=poses), rng)
+        env.close()
+
+    def test_outcomes_are_within_their_ranges(self) -> None:
+        env = self.start()
+        for _, _, outcome in self.ticks(env, 3):
+            assert 0.0 <= outcome.progress <= 1.0
+            assert np.isfinite(outcome.reward)
+            assert outcome.reason == "" or outcome.terminal or outcome.truncated
+        env.close()
+
+    def test_it_must_be_reset_first(self) -> None:
+        env = self.make()
+        with pytest.raises(DataError, match="reset"):
+            env.observe()
+        env.close()
+
+    def test_close_twice(self) -> None:
+        env = self.start()
+        env.close()
+        env.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from robolearn.errors import ConfigError, SceneError, did_you_mean
 from robolearn.types import Condition, Outcome, Signals
@@ -12,6 +12,7 @@ from robolearn.types import Condition, Outcome, Signals
 TASKS: dict[str, str] = {"pusht": "sim.tasks.pusht:PushT"}
 
 
+@runtime_checkable
 class Task(Protocol):
     """Judges states; holds the sticky part of an episode's outcome."""
 
