@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from robolearn.contracts import Agent, Env, Inference, Policy
-from robolearn.errors import DataError, SpecMismatchError
+from robolearn.data.store import EpisodeStore
+from robolearn.errors import DataError, SpecMismatchError, StoreLockedError
 from robolearn.types import (
     Command,
     Condition,
@@ -19,6 +21,7 @@ from robolearn.types import (
     PolicyOutput,
     SampleBatch,
 )
+from tests.episodes import assert_same, small_episode
 from tests.learning_mocks import random_request
 from tests.mocks import CONDITION, PointEnv, request_at
 
@@ -395,3 +398,76 @@ class EnvContract:
         env = self.start()
         env.close()
         env.close()
+
+
+class StoreContract:
+    """Every episode store. Subclasses provide :meth:`make`, a new, empty store."""
+
+    def make(self, tmp_path: Path) -> EpisodeStore:
+        raise AssertionError("subclasses make a store")
+
+    def test_an_appended_episode_reads_back_bit_for_bit(self, tmp_path: Path) -> None:
+        store = self.make(tmp_path)
+        episodes = [small_episode(k, image=k == 1) for k in range(3)]
+        with store.writer() as writer:
+            ids = [writer.append(e) for e in episodes]
+        assert ids == ["ep_000000", "ep_000001", "ep_000002"]
+        for episode_id, episode in zip(ids, episodes, strict=True):
+            read = store.read(episode_id)
+            assert read.id == episode_id
+            assert_same(read, episode)
+            assert store.meta(episode_id) == episode.meta
+
+    def test_ids_continue_after_the_last_one(self, tmp_path: Path) -> None:
+        store = self.make(tmp_path)
+        for k in range(3):
+            with store.writer() as writer:
+                assert writer.append(small_episode(k)) == f"ep_{k:06d}"
+        assert store.ids() == ("ep_000000", "ep_000001", "ep_000002")
+
+    def test_listing_tells_the_length_and_the_outcome(self, tmp_path: Path) -> None:
+        store = self.make(tmp_path)
+        assert store.list() == ()
+        with store.writer() as writer:
+            writer.append(small_episode(4, steps=7))
+        (info,) = store.list()
+        assert (info.id, info.steps, info.kind, info.task) == (
+            "ep_000000",
+            7,
+            "demonstration",
+            "point",
+        )
+        assert info.success
+        assert info.duration_s == pytest.approx(0.7)
+        assert info.score == small_episode(4, steps=7).progress.max()
+
+    def test_the_content_hash_depends_on_the_content_alone(self, tmp_path: Path) -> None:
+        first, second = self.make(tmp_path / "a"), self.make(tmp_path / "b")
+        assert first.content_hash() == second.content_hash()
+        hashes = []
+        for store in (first, second):
+            with store.writer() as writer:
+                writer.append(small_episode(1))
+            hashes.append(store.content_hash())
+            with store.writer() as writer:
+                writer.append(small_episode(2))
+        assert hashes[0] == hashes[1]
+        assert first.content_hash() == second.content_hash() != hashes[0]
+
+    def test_a_second_writer_is_refused_at_once_and_the_first_goes_on(self, tmp_path: Path) -> None:
+        store = self.make(tmp_path)
+        with store.writer() as writer:
+            with pytest.raises(StoreLockedError, match="being written"), store.writer():
+                pass
+            writer.append(small_episode())
+        with store.writer() as writer:
+            writer.append(small_episode())
+
+    def test_a_refused_episode_leaves_nothing(self, tmp_path: Path) -> None:
+        store = self.make(tmp_path)
+        bad = dataclasses.replace(small_episode(), reward=np.full(12, np.nan))
+        with store.writer() as writer:
+            with pytest.raises(DataError, match="NaN"):
+                writer.append(bad)
+            assert writer.append(small_episode(1)) == "ep_000000"
+        assert store.ids() == ("ep_000000",)
