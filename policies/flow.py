@@ -93,8 +93,7 @@ class FlowConfig:
         if self.time_shift <= 0 or self.action_std <= 0 or not 0 <= self.ema < 1:
             raise ConfigError("time_shift and action_std must be positive, ema in [0, 1)")
 
-    @property
-    def batch_spec(self) -> BatchSpec:
+    def batches(self) -> BatchSpec:
         """Windows of observations and actions."""
         return BatchSpec("windows", self.n_obs, self.horizon, self.batch_size)
 
@@ -178,7 +177,7 @@ class FlowAlgorithm(Algorithm):
 
     def __init__(self, config: FlowConfig, spec: PolicySpec, stats: DatasetStats) -> None:
         super().__init__()
-        self.config, self.spec, self.batch_spec = config, spec, config.batch_spec
+        self.config, self.spec, self.batch_spec = config, spec, config.batches()
         self.model = FlowModel(config, spec, stats)
         self.ema = copy.deepcopy(self.model).requires_grad_(requires_grad=False)
         self.mirror = None if config.mirror is None else Mirror(config.mirror, spec.task_space)

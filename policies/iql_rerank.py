@@ -79,8 +79,7 @@ class IqlRerankConfig:
         if min(self.n_obs, self.width, self.batch_size, self.candidates) < 1:
             raise ConfigError("n_obs, width, batch_size and candidates must be at least 1")
 
-    @property
-    def batch_spec(self) -> BatchSpec:
+    def batches(self) -> BatchSpec:
         """Chunked transitions."""
         return BatchSpec(
             "chunked_transitions",
@@ -160,7 +159,7 @@ class IqlRerank(Algorithm):
         self, config: IqlRerankConfig, spec: PolicySpec, stats: DatasetStats, parent: Policy
     ) -> None:
         super().__init__()
-        self.config, self.spec, self.batch_spec = config, spec, config.batch_spec
+        self.config, self.spec, self.batch_spec = config, spec, config.batches()
         self.critics = Critics(config, spec, stats)
         self.target = copy.deepcopy(self.critics.q).requires_grad_(requires_grad=False)
         self.mirror = None if config.mirror is None else Mirror(config.mirror, spec.task_space)

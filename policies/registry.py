@@ -26,8 +26,7 @@ POLICIES: dict[str, str] = {
 class PolicyConfig(Protocol):
     """What every entry of :data:`POLICIES` is: a frozen dataclass with these methods."""
 
-    @property
-    def batch_spec(self) -> BatchSpec:
+    def batches(self) -> BatchSpec:
         """What the algorithm is fed with."""
         ...
 

@@ -34,8 +34,7 @@ log = logging.getLogger(__name__)
 class AlgorithmConfig(Protocol):
     """What training needs of a policy's configuration."""
 
-    @property
-    def batch_spec(self) -> BatchSpec:
+    def batches(self) -> BatchSpec:
         """What the algorithm is fed with."""
         ...
 
@@ -198,7 +197,7 @@ def _differences(want: Mapping[str, Any], have: Mapping[str, Any], prefix: str) 
 
 def _dataset(experiment: Experiment, flat: FlatEpisodes) -> tuple[EpisodeDataset, DatasetStats]:
     chosen, _ = split_episodes(len(flat.ids), experiment.data.held_out, experiment.seed)
-    dataset = EpisodeDataset(flat, experiment.algorithm.batch_spec, experiment.seed, chosen)
+    dataset = EpisodeDataset(flat, experiment.algorithm.batches(), experiment.seed, chosen)
     return dataset, dataset.stats()
 
 

@@ -1,0 +1,186 @@
+"""The flow policy: contract, loss, hand-computed target, learning a toy."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from policies.flow import FlowAlgorithm, FlowConfig, flow_target, preconditioning
+from policies.registry import load_policy
+from robolearn.contracts import Policy
+from robolearn.data.dataset import EpisodeDataset
+from robolearn.data.selection import DataConfig
+from robolearn.errors import ConfigError, SpecMismatchError
+from robolearn.experiment import Experiment, train
+from robolearn.learning import Batch, FieldPolicy
+from robolearn.training import FitConfig
+from tests.contracts import PolicyContract
+from tests.learning_mocks import (
+    BLOCK,
+    SPACE,
+    TOOL,
+    ArraySource,
+    random_flat,
+    random_request,
+    random_source,
+)
+
+SMALL = FlowConfig(n_obs=2, horizon=4, execute=2, width=32, blocks=2, batch_size=16)
+
+
+def algorithm(config: FlowConfig = SMALL) -> FlowAlgorithm:
+    torch.manual_seed(0)
+    dataset = EpisodeDataset(random_flat((30, 30)), config.batches(), 0)
+    built = config.build(SPACE, dataset.stats(), None)
+    for parameter in built.ema.parameters():  # Zero gates would hide mistakes.
+        parameter.data.add_(0.05 * torch.randn(parameter.shape))
+    return built
+
+
+class TestFlowContract(PolicyContract):
+    def make(self) -> Policy:
+        return algorithm().policy()
+
+
+class TestAnchoredFlowContract(PolicyContract):
+    def make(self) -> Policy:
+        config = dataclasses.replace(SMALL, anchor=3.0, octaves=2, relative=((TOOL, BLOCK),))
+        return algorithm(config).policy()
+
+
+def test_target_by_hand() -> None:
+    a, eps = torch.tensor([[[2.0], [4.0]]]), torch.tensor([[[1.0], [0.0]]])
+    x_t, v = flow_target(a, eps, torch.tensor([0.25]))
+    assert x_t.flatten().tolist() == [0.75 * 1 + 0.25 * 2, 0.25 * 4]
+    assert v.flatten().tolist() == [1.0, 4.0]
+
+
+@pytest.mark.parametrize("t", [0.0, 0.3, 0.7, 1.0])
+def test_preconditioning_is_the_best_linear_estimate(t: float) -> None:
+    rng = torch.Generator().manual_seed(0)
+    std = 0.5
+    a = std * torch.randn(200_000, generator=rng)
+    eps = torch.randn(200_000, generator=rng)
+    x, v = (1 - t) * eps + t * a, a - eps
+    c_in, c_skip, c_out = (c.item() for c in preconditioning(torch.tensor([t]), std))
+    assert (c_in * x).std().item() == pytest.approx(1.0, abs=0.01)
+    assert ((v - c_skip * x) / c_out).std().item() == pytest.approx(1.0, abs=0.01)
+    assert ((v - c_skip * x) * x).mean().item() == pytest.approx(0.0, abs=0.01)
+
+
+def test_euler_follows_the_exact_field_of_one_action() -> None:
+    """With v = a - x_0 constant along the path, any number of steps ends at the action."""
+    built = algorithm()
+    goal = torch.full((1, 4, 2), 0.3)
+    built.ema.velocity = lambda x, t, c: (goal - x) / (1 - t[:, None, None])  # type: ignore[method-assign]
+    noise = torch.randn(1, 4, 2)
+    for steps in (1, 4):
+        end = built.ema.integrate(noise, torch.zeros(1, 1), steps)
+        torch.testing.assert_close(end, goal)
+
+
+def test_the_mask_keeps_padding_out_of_the_loss() -> None:
+    built = algorithm()
+    dataset = EpisodeDataset(random_flat((30, 30)), SMALL.batches(), 0)
+    batch = dataset.batch(0)
+    mask = torch.ones_like(batch.action_mask)
+    mask[:, 2:] = False
+    masked = dataclasses.replace(batch, action_mask=mask)
+    for parameter in built.model.parameters():
+        parameter.data.zero_()  # The network says 0, so that only the targets matter.
+
+    def loss(b: Batch) -> float:
+        return built(b, 0, torch.Generator().manual_seed(0)).by_group["flow"].item()
+
+    far = masked.actions.clone()
+    far[:, 2:] += 100.0
+    assert loss(masked) == loss(dataclasses.replace(masked, actions=far))
+    assert loss(batch) != loss(masked)
+
+
+def pointing_source() -> ArraySource:
+    """The action is where the block is."""
+    items = random_source((40, 40)).items
+    return ArraySource(
+        tuple(dataclasses.replace(e, actions=e.observations[BLOCK][:, :2]) for e in items)
+    )
+
+
+def test_learns_a_toy(tmp_path: Path) -> None:
+    config = dataclasses.replace(SMALL, n_obs=1, horizon=1, execute=1, lr=3e-3, batch_size=64)
+    experiment = Experiment(
+        "flow",
+        DataConfig(observations=(TOOL, BLOCK)),
+        config,
+        FitConfig(steps=300, warmup=10, log_every=25),
+    )
+    result = train(experiment, pointing_source(), tmp_path / "run", cache_dir=tmp_path / "cache")
+    text = (tmp_path / "run" / "metrics.jsonl").read_text()
+    lines = [json.loads(line) for line in text.splitlines()]
+    assert lines[-1]["loss/flow"] < 0.3 * lines[0]["loss/flow"]
+    policy = load_policy(tmp_path / "run")
+    request = random_request(32, n_obs=1)
+    error = policy.sample(request).actions[:, 0, 0] - request.observations[BLOCK][:, -1, :2]
+    assert np.abs(error).mean() < 0.02
+    assert result.windows == 80
+
+
+def test_field_policy_and_noise_depend_on_the_row_alone() -> None:
+    policy = algorithm().policy()
+    field: FieldPolicy = policy
+    request = random_request(3)
+    context = policy.context(request)
+    x = torch.zeros(3, 4, 2)
+    v = field.field(x, torch.full((3,), 0.5), context)
+    assert v.shape == (3, 4, 2)
+    one = field.field(x[:1], torch.full((1,), 0.5), context[:1])
+    torch.testing.assert_close(one, v[:1])
+
+
+def test_actions_stay_within_the_limits_of_the_signal() -> None:
+    built = algorithm()
+    built.ema.net.outer.bias.data += 50.0
+    actions = built.policy().sample(random_request(4)).actions
+    assert actions.min() >= 0.0
+    assert actions.max() <= 0.512 + 1e-6
+
+
+def test_the_average_follows_and_is_the_policy() -> None:
+    built = algorithm()
+    for parameter in built.model.parameters():
+        parameter.data.fill_(1.0)
+    for parameter in built.ema.parameters():
+        parameter.data.fill_(0.0)
+    built.after_update(0, frozenset({"flow"}))
+    values = [p.flatten()[0].item() for p in built.ema.parameters()]
+    assert values == pytest.approx([0.9] * len(values))  # Decay (1 + 0) / (10 + 0).
+    assert built.policy_weights().keys() == built.model.state_dict().keys()
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"execute": 20}, "execute must be in 1..horizon=16"),
+        ({"width": 0}, "must be at least 1"),
+        ({"time_shift": 0.0}, "must be positive"),
+    ],
+)
+def test_bad_configurations_are_explained(values: dict[str, float], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        FlowConfig(**values)  # type: ignore[arg-type]
+
+
+def test_relative_and_anchored_signals_must_exist() -> None:
+    with pytest.raises(SpecMismatchError, match="planar position"):
+        algorithm(dataclasses.replace(SMALL, relative=((TOOL, "arm/joint"),)))
+    dataset = EpisodeDataset(random_flat(), SMALL.batches(), 0)
+    action = dataclasses.replace(SPACE.actions[0], mode="relative")
+    space = dataclasses.replace(SPACE, actions=(action,))
+    anchored = dataclasses.replace(SMALL, anchor=1.0)
+    with pytest.raises(SpecMismatchError, match="must be an absolute action"):
+        anchored.build(space, dataset.stats(), None)
