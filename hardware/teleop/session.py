@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -35,6 +35,7 @@ from robolearn.types import (
 )
 
 
+@runtime_checkable
 class Recorder(Subscriber, Protocol):
     """A recorder that asks before it saves."""
 
@@ -142,12 +143,10 @@ class TeleopSession:
         device: TeleopDevice,
         recorder: Recorder,
         config: SessionConfig,
-        on_saved: Callable[[str], None],
     ) -> None:
         self._env = AttendedEnv(env)
         self._device, self._recorder, self._config = device, recorder, config
         self._agent = TeleopAgent(device, env.spec)
-        self._on_saved = on_saved
         self._saved: list[str] = []
         self._decided: Key | None = None
         self._outcome: Outcome | None = None
@@ -215,7 +214,6 @@ class TeleopSession:
         )
         if verdict == "keep":
             self._saved.append(self._recorder.keep())
-            self._on_saved(self._saved[-1])
         else:
             self._recorder.discard()
         return verdict != "quit"

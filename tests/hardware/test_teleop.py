@@ -114,23 +114,22 @@ class Keeper(Listener):
 
 
 def session(hand, *, episodes=1, max_steps=5, env=None):
-    keeper, saved, starts = Keeper(), [], []
+    keeper, starts = Keeper(), []
 
     def condition(seed):
         starts.append(seed)
         return Condition(f"c{seed}", seed, {TOOL: (0.1, 0.2)})
 
     config = SessionConfig(episodes, max_steps, 3, "walk", "point", condition, {"a": 1}, 0.001)
-    run = TeleopSession(env or BlockEnv(), hand, keeper, config, saved.append)
-    return run, keeper, saved, starts
+    run = TeleopSession(env or BlockEnv(), hand, keeper, config)
+    return run, keeper, starts
 
 
 def test_start_watch_keep():
     # Keys: dropped before "ready", start, five ticks, keep.
     hand = Hand([(0.1, 0.2)] * 5, [("keep",), ("start",), *[()] * 5, ("start", "keep")])
-    run, keeper, saved, _ = session(hand)
+    run, keeper, _ = session(hand)
     assert run.run() == ("ep_000001",)
-    assert saved == ["ep_000001"]
     assert [v.phase for v in hand.views] == ["ready", *["running"] * 5, "review", "done"]
     assert "1 episode saved" in hand.views[-1].message
     assert keeper.headers[0].provenance == {"a": 1}
@@ -143,24 +142,22 @@ def test_start_watch_keep():
 def test_a_key_stops_the_episode_and_decides():
     keys = [(), ("start",), (), ("discard",), (), (), ("start",), ("keep",)]
     hand = Hand([(0.1, 0.2)] * 20, keys)
-    run, keeper, saved, starts = session(hand, max_steps=50)
+    run, keeper, starts = session(hand, max_steps=50)
     assert run.run() == ("ep_000002",)
     assert keeper.verdicts == ["discard", "keep"]
     assert [e.reason for e in keeper.ends] == ["operator", "operator"]
     assert all(e.truncated and not e.terminal for e in keeper.ends)
     assert len(set(starts)) == 2
-    assert saved == ["ep_000002"]
 
 
 def test_quit_saves_nothing_more():
-    run, keeper, saved, _ = session(Hand([], [(), ("quit",)]), episodes=3)
+    run, keeper, _ = session(Hand([], [(), ("quit",)]), episodes=3)
     assert run.run() == ()
     assert not keeper.headers
     hand = Hand([], [(), ("start",), ("quit",)])
-    run, keeper, saved, _ = session(hand, episodes=3)
+    run, keeper, _ = session(hand, episodes=3)
     assert run.run() == ()
     assert keeper.verdicts == ["discard"]
-    assert saved == []
 
 
 def test_attended_env_keeps_the_outcome_of_the_task():

@@ -107,7 +107,7 @@ def test_a_drawn_pointer_path_becomes_an_episode(device, tmp_path):
     env, keeper = make_world("pusht_reference"), Keeper()
     start = Condition("drawn", 0, {TOOL: (0.1, 0.1), BLOCK: (0.25, 0.32, 0.6)})
     config = SessionConfig(1, 300, 0, "pusht", "pusht_reference", lambda _: start)
-    session = TeleopSession(env, device, keeper, config, lambda _: None)
+    session = TeleopSession(env, device, keeper, config)
     with chromium() as tab:
         thread = threading.Thread(target=session.run)
         thread.start()

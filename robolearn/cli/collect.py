@@ -1,0 +1,85 @@
+"""``robolearn collect``: record episodes with a person or with the task's unattended operator."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from robolearn.cli.common import parse, print_json, say
+from robolearn.errors import ConfigError
+
+Agent = Literal["scripted", "browser", "keyboard"]
+
+
+@dataclass(frozen=True, slots=True)
+class CollectConfig:
+    """What to record, and where it happens (``configs/collect/*.yaml``)."""
+
+    world: str
+    """A packaged scene, a scene folder, or an adapter's name."""
+    max_steps: int
+    """Time limit of an attended episode [control steps]."""
+    task_text: str = ""
+    """The task in words, kept with every episode."""
+    seed: int = 0
+    """Starts of attended episodes are drawn from it."""
+    demonstrations: str = "bundled"
+    """What the scripted operator replays: 'bundled' or a recording to import."""
+
+    def __post_init__(self) -> None:
+        if self.max_steps < 1:
+            raise ValueError(f"max_steps must be at least 1, got {self.max_steps}")
+
+
+@dataclass(frozen=True, slots=True)
+class Args:
+    """Record episodes into a store: start, keep or discard; Ctrl-C keeps what was saved."""
+
+    config: Path
+    """A file of configs/collect/."""
+    out: Path
+    """The episode store; made when absent, appended to when there."""
+    agent: Agent = "browser"
+    """Who acts: the task's unattended operator, a local page, or the terminal's keys."""
+    episodes: int = 10
+    """How many episodes to save."""
+    yes: bool = False
+    """Append to an existing store without asking."""
+    port: int = 0
+    """Port of the page (0: any free one)."""
+    operator: str = ""
+    """Who is recording, kept with every episode."""
+    json: bool = False
+    """Print one JSON document at the end; 'saved episode' lines go to standard error."""
+
+
+def main(argv: list[str]) -> int:
+    """Load, build, record, report."""
+    args = parse(Args, argv, "collect", "Record episodes into a store.")
+    if args.episodes < 1:
+        raise ConfigError(f"--episodes must be at least 1, got {args.episodes}")
+    from robolearn.cli.build import env_builder
+    from robolearn.cli.collect_run import Collection, consent
+    from robolearn.config import load_config
+    from robolearn.data.store import EpisodeStore
+
+    config = load_config(CollectConfig, args.config)
+    env_builder(config.world)
+    store = EpisodeStore.open_or_create(args.out)
+    before = len(store.ids())
+    if before and not args.yes:
+        consent(f"{args.out} has {before} episode(s); append to it?")
+    say(
+        f"recording {args.episodes} episode(s) with agent '{args.agent}' in {config.world}"
+        f" into {args.out} ({before} there)",
+        quiet=args.json,
+    )
+    stream = sys.stderr if args.json else sys.stdout
+    saved = Collection(args, config, store, stream).run()
+    total = len(store.ids())
+    if args.json:
+        print_json({"store": str(args.out), "saved": list(saved), "episodes": total})
+    say(f"{len(saved)} saved; {args.out} has {total} episode(s)", quiet=args.json)
+    return 0

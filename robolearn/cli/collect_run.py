@@ -1,0 +1,117 @@
+"""What ``robolearn collect`` puts together: world, agent, recorder, store."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Generator
+from typing import Any, TextIO
+
+from hardware.teleop.browser import BrowserDevice
+from hardware.teleop.device import TeleopDevice
+from hardware.teleop.keyboard import KeyboardDevice
+from hardware.teleop.session import SessionConfig, TeleopSession
+from robolearn.cli.collect import Args, CollectConfig
+from robolearn.config import to_dict
+from robolearn.data.episode import EpisodeKind
+from robolearn.data.recorder import EpisodeRecorder
+from robolearn.data.store import EpisodeStore
+from robolearn.errors import ConfigError
+from robolearn.runtime import run_episode
+from robolearn.scripted import scripted_operator
+from sim.worlds import World, make_world
+
+
+class Collection:
+    """One run of the command. ``stream`` gets a line per saved episode and the page's address."""
+
+    def __init__(
+        self, args: Args, config: CollectConfig, store: EpisodeStore, stream: TextIO
+    ) -> None:
+        self._args, self._config, self._store, self._stream = args, config, store, stream
+
+    def run(self) -> tuple[str, ...]:
+        """Record; returns the ids of the saved episodes."""
+        with contextlib.closing(make_world(self._config.world)) as env:
+            if self._args.agent == "scripted":
+                return self._scripted(env)
+            return self._attended(env)
+
+    def _scripted(self, env: World) -> tuple[str, ...]:
+        operator = scripted_operator(env.task, self._config.demonstrations, env.spec)
+        with self._recorder(env, "scripted") as recorder:
+            # Later calls go on where earlier ones stopped, killed ones included.
+            first = sum(i.kind == "scripted" for i in self._store.list(strict=False))
+            for number in range(first, first + self._args.episodes):
+                episode = operator.episode(number)
+                run_episode(
+                    env,
+                    episode.agent,
+                    None,
+                    [recorder],
+                    episode.condition,
+                    max_steps=episode.steps,
+                    task=env.task,
+                    env_name=env.spec.name,
+                    provenance=self._provenance(env) | dict(episode.provenance),
+                )
+                recorder.keep()
+            return tuple(recorder.saved)
+
+    def _attended(self, env: World) -> tuple[str, ...]:
+        session = SessionConfig(
+            episodes=self._args.episodes,
+            max_steps=self._config.max_steps,
+            # Another start for every episode of the store, the same ones in a repeated run.
+            seed=self._config.seed + len(self._store.ids()),
+            task=env.task,
+            env_name=env.spec.name,
+            condition=env.sample_condition,
+            provenance=self._provenance(env),
+        )
+        with (
+            self._recorder(env, "demonstration") as recorder,
+            contextlib.closing(self._device()) as device,
+        ):
+            return TeleopSession(env, device, recorder, session).run()
+
+    def _device(self) -> TeleopDevice:
+        if self._args.agent == "keyboard":
+            return KeyboardDevice(lambda text: print(text, end="", file=sys.stderr, flush=True))
+        device = BrowserDevice(self._args.port)
+        print(f"open this page: {device.url}", file=self._stream, flush=True)
+        return device
+
+    @contextlib.contextmanager
+    def _recorder(self, env: World, kind: EpisodeKind) -> Generator[EpisodeRecorder]:
+        with EpisodeRecorder(
+            self._store,
+            spec=env.spec,
+            kind=kind,
+            task_text=self._config.task_text,
+            operator=self._args.operator,
+            autosave=False,
+            on_saved=self._announce,
+        ) as recorder:
+            yield recorder
+
+    def _announce(self, episode_id: str) -> None:
+        # Alone on its line and flushed: whoever reads it may rely on the episode from now on.
+        print(f"saved episode {episode_id}", file=self._stream, flush=True)
+
+    def _provenance(self, env: World) -> dict[str, Any]:
+        return {
+            "command": "robolearn collect",
+            "config": to_dict(self._config),
+            "scene_hash": env.scene_hash,
+            "engine": env.engine,
+        }
+
+
+def consent(question: str) -> None:
+    """Ask on the terminal; :class:`ConfigError` unless the answer is yes."""
+    if not sys.stdin.isatty():
+        raise ConfigError(f"{question} There is no terminal to ask: pass --yes")
+    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise ConfigError("nothing was recorded; choose another --out, or answer y")
