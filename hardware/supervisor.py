@@ -100,7 +100,7 @@ class Supervisor:
         self._real_time = real_time
         self._dt_s = 1.0 / robot.rate_hz
         self._ticks = self._missed = self._max_late_ns = 0
-        self._pausing = self._late = self._state_late = False
+        self._pausing = self._late = self._state_late = self._silent = False
         self._guided: GuidedMove | None = None
         self._answered, self._pending, self._refused = 0, 0, False
         self._closing = False
@@ -110,6 +110,7 @@ class Supervisor:
         self._q: Array = robot.state().joint_position.copy()
         self._xy = follower.tool_xy(self._q)
         self._follow_ns = 0
+        self._publish(clock())
 
     def tick(self, now_ns: int, late_ns: int = 0, missed: int = 0) -> None:
         """Do everything once. ``late_ns`` and ``missed``: how the loop kept its deadlines."""
@@ -246,8 +247,12 @@ class Supervisor:
             return
         beat = self._link.heartbeat.latest()
         age_s = (now_ns - (0 if beat is None else beat.t_ns)) * 1e-9
-        if age_s > self.config.heartbeat_s:
-            self._stop(Cause.AGENT_FROZEN, now_ns, age_s, self.config.heartbeat_s)
+        silent = age_s > self.config.heartbeat_s
+        if silent and not self._silent:
+            self._event(Cause.AGENT_SILENT, now_ns, age_s, self.config.heartbeat_s)
+        self._silent = silent
+        if age_s > self.config.frozen_s:
+            self._stop(Cause.AGENT_FROZEN, now_ns, age_s, self.config.frozen_s)
         elif self.mode is Mode.FOLLOW:
             self._take_command(now_ns)
 

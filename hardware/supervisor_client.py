@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import multiprocessing
+import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
 import numpy as np
@@ -67,7 +69,8 @@ class SupervisorClient:
         self._process = context.Process(
             target=run_supervisor, args=arguments, name="supervisor", daemon=True
         )
-        self._process.start()
+        with _single_threaded_numerics():
+            self._process.start()
         theirs.close()
         self._number = 0
         self._event_index = 0
@@ -133,16 +136,10 @@ class SupervisorClient:
     def status(self, *, limit_s: float = _STATUS_LIMIT_S) -> Status:
         """Newest status; raises RobotConnectionError when the supervisor is dead or silent."""
         row = self._link.status.latest()
-        if row is not None:
+        if row is not None and self._process.is_alive():
             status = Status.unpack(row)
-            silent_s = (time.monotonic_ns() - status.t_ns) * 1e-9
-            if silent_s < limit_s and self._process.is_alive():
+            if (time.monotonic_ns() - status.t_ns) * 1e-9 < limit_s:
                 return status
-        elif self._process.is_alive():
-            time.sleep(0.01)
-            row = self._link.status.latest()
-            if row is not None:
-                return Status.unpack(row)
         raise self._gone()
 
     def require_running(self) -> Status:
@@ -247,6 +244,22 @@ class SupervisorClient:
             f"the supervisor refused '{kind}' in mode {status.mode.name.lower()}"
             f" (cause {status.cause.name.lower()}); its log says why"
         )
+
+
+@contextlib.contextmanager
+def _single_threaded_numerics() -> Generator[None]:
+    """A child started inside has no thread pool: its idle threads would spin beside the loop."""
+    names = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+    before = {name: os.environ.get(name) for name in names}
+    os.environ.update(dict.fromkeys(names, "1"))
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 def require_width(action: Array, width: int) -> Array:

@@ -50,16 +50,17 @@ class Cause(enum.IntEnum):
     STATE_LATE = 6  # robot state paused: holding until it is fresh again
     UNREACHABLE = 7  # a requested guided move is refused
     LIMITED = 8  # the arm cannot follow at the commanded speed or acceleration
-    OPERATOR_CLEAR = 9
-    AGENT_DEAD = 10
-    AGENT_FROZEN = 11  # heartbeat lost
-    STATE_STALE = 12
-    ROBOT_FAULT = 13  # protective stop, program not running, ...
-    DRIVER_ERROR = 14
-    ESTOP = 15
-    LIMIT_VIOLATION = 16  # a set-point would have left the limits; it was not sent
-    TERMINATED = 17
-    CLOSED = 18
+    AGENT_SILENT = 9  # heartbeat late: braked, holding
+    OPERATOR_CLEAR = 10
+    AGENT_DEAD = 11
+    AGENT_FROZEN = 12  # heartbeat lost
+    STATE_STALE = 13
+    ROBOT_FAULT = 14  # protective stop, program not running, ...
+    DRIVER_ERROR = 15
+    ESTOP = 16
+    LIMIT_VIOLATION = 17  # a set-point would have left the limits; it was not sent
+    TERMINATED = 18
+    CLOSED = 19
 
     @property
     def latches(self) -> bool:
@@ -74,7 +75,9 @@ class SupervisorConfig:
     late_s: float = 0.15
     """Hold when the newest command has been due for longer than this [s]."""
     heartbeat_s: float = 0.1
-    """Stop (latched) when the agent's process shows no life for longer than this [s]."""
+    """Hold while the agent's process shows no life for longer than this [s]."""
+    frozen_s: float = 0.5
+    """Stop (latched) when it shows none for longer than this [s]."""
     state_late_s: float = 0.02
     """Hold while the device clock stands still for longer than this [s]."""
     state_stale_s: float = 0.1
@@ -89,7 +92,9 @@ class SupervisorConfig:
     def __post_init__(self) -> None:
         if not 0 < self.state_late_s <= self.state_stale_s:
             raise ConfigError("state_late_s must be positive and at most state_stale_s")
-        if min(self.late_s, self.heartbeat_s, self.goto_speed, self.goto_acceleration) <= 0:
+        if not 0 < self.heartbeat_s <= self.frozen_s:
+            raise ConfigError("heartbeat_s must be positive and at most frozen_s")
+        if min(self.late_s, self.goto_speed, self.goto_acceleration) <= 0:
             raise ConfigError("supervisor limits must be positive")
 
 

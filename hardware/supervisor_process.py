@@ -77,11 +77,15 @@ def run_supervisor(
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # A vendor library that prints must not spoil a --json answer on standard output.
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    # Before any thread is made: threads inherit it. A thread of normal priority that holds the
+    # interpreter's lock while others use the processor would stop the loop for 100 ms.
+    refused = _take_real_time_priority()
     listener = _log_through_queue(log_level)
-    real_time = _take_real_time_priority()
+    if refused:
+        log.warning("%s", refused)
     code = 0
     try:
-        _connect_and_loop(build_robot, follower, config, handles, pipe, real_time=real_time)
+        _connect_and_loop(build_robot, follower, config, handles, pipe, real_time=not refused)
     except Exception as error:
         log.exception("supervisor failed; the device's watchdog stops the arm")
         _report(pipe, error)
@@ -130,18 +134,16 @@ def _connect_and_loop(
         link.close()
 
 
-def _take_real_time_priority() -> bool:
+def _take_real_time_priority() -> str:
+    """Why it was not given ("" when it was)."""
     try:
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(FIFO_PRIORITY))
     except (OSError, AttributeError) as error:
-        log.info(
-            "no real-time priority (%s): set-points may be late on a busy machine; allow it with"
-            " 'ulimit -r %d' or CAP_SYS_NICE",
-            error,
-            FIFO_PRIORITY,
+        return (
+            f"no real-time priority ({error}): set-points may be late on a busy machine; allow it"
+            f" with 'ulimit -r {FIFO_PRIORITY}' or CAP_SYS_NICE"
         )
-        return False
-    return True
+    return ""
 
 
 def _log_through_queue(level: int) -> logging.handlers.QueueListener:

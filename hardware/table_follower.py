@@ -72,6 +72,8 @@ class TableFollower:
         self._target: Target | None = None
         self._period_ns = round(config.command_period_s * 1e9)
         self._coasting = self._moving = False
+        # The tip of the newest set-point that was checked: the same pose is asked for twice.
+        self._tip_q, self._tip = np.full(self._arm.dof, np.nan), np.eye(4)
 
     def start(self, q: Array) -> None:
         """At rest at ``q``; raises DataError when the tool is not in its plane over the table."""
@@ -100,6 +102,12 @@ class TableFollower:
         self._moving = moving and target is not None
         return self._generator.step().q
 
+    def _tip_of(self, q: Array) -> Array:
+        if not np.array_equal(q, self._tip_q):
+            self._tip = self.config.mapping.tip(self._arm, q)
+            self._tip_q = q.copy()
+        return self._tip
+
     def _plan_is_due(self, target: Target, now_ns: int) -> bool:
         late = now_ns - target.due_ns > self._period_ns
         return late and bool(len(target.plan)) and not self._coasting
@@ -111,7 +119,7 @@ class TableFollower:
 
     def tool_xy(self, q: Array) -> Array:
         """Tool position on the table ``[2]`` [m]."""
-        return self.config.mapping.xy(self._arm, q)
+        return self._tip_of(q)[:2, 3].copy()
 
     def violation(self, q: Array, before: Array | None, dt_s: float) -> str:
         """Why ``q`` must not be sent, or ""."""
@@ -125,7 +133,7 @@ class TableFollower:
                 return f"joint speeds {np.round(speed, 2)} beyond {np.round(self._speed, 2)} rad/s"
         if np.any(q < self._low) or np.any(q > self._high):
             return f"joint angles {np.round(q, 3)} outside the limits"
-        x, y, z = self.config.mapping.tip(self._arm, q)[:3, 3]
+        x, y, z = self._tip_of(q)[:3, 3]
         c = self.config
         if not c.mapping.tip_height_m - c.min_clearance_m <= z <= c.max_tip_height_m:
             return f"tool tip at height {z:.4f} m over the table"

@@ -10,8 +10,11 @@ interface runs on a :class:`VendorThread` that can be abandoned.
 from __future__ import annotations
 
 import logging
+import os
 import socket
+import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -113,11 +116,13 @@ class URRobot:
         deadline = time.monotonic() + c.connect_timeout_s
         try:
             self._receive = worker.call(
-                lambda: receive_class(c.address, c.rate_hz), c.connect_timeout_s, "connecting"
+                lambda: _without_real_time(lambda: receive_class(c.address, c.rate_hz)),
+                c.connect_timeout_s,
+                "connecting",
             )
             self._require_ready_device(deadline)
             self._control = worker.call(
-                lambda: control_class(c.address, c.rate_hz),
+                lambda: _without_real_time(lambda: control_class(c.address, c.rate_hz)),
                 max(1.0, deadline - time.monotonic()),
                 "uploading the control program",
             )
@@ -236,6 +241,26 @@ class URRobot:
             f"UR at {self.config.address}: the control program does not run within"
             f" {self.config.connect_timeout_s:g} s"
         )
+
+
+def _without_real_time(construct: Callable[[], Any]) -> Any:
+    """Run a constructor whose threads must not inherit real-time priority.
+
+    The client's receive threads poll every 100 us; at real-time priority they would take most of
+    a core from everybody else. A high normal priority keeps them prompt.
+    """
+    policy, param = os.sched_getscheduler(0), os.sched_getparam(0)
+    thread = threading.get_native_id()
+    nice = os.getpriority(os.PRIO_PROCESS, thread)
+    os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
+    try:
+        if policy != os.SCHED_OTHER:
+            os.setpriority(os.PRIO_PROCESS, thread, -15)
+        return construct()
+    finally:
+        if policy != os.SCHED_OTHER:
+            os.setpriority(os.PRIO_PROCESS, thread, nice)
+        os.sched_setscheduler(0, policy, param)
 
 
 def _read(receive: Any) -> tuple[float, list[float], list[float], RobotMode]:

@@ -31,6 +31,7 @@ WORKCELL = TableMapping.level(
 FOLLOWER = FollowerConfig(arm="ur5e", mapping=WORKCELL, limits=PathLimits())
 RATE_HZ = 500.0
 TICK_NS = 2_000_000
+CONFIG = SupervisorConfig()
 
 
 def joints_at(xy, lift_m=0.0):
@@ -53,7 +54,7 @@ class ListInbox:
 class Cell:
     """Everything of one supervised arm, stepped by :meth:`run`."""
 
-    def __init__(self, start=(0.256, 0.3), config=SupervisorConfig()):
+    def __init__(self, start=(0.256, 0.3), config=CONFIG):
         self.now_ns = 10_000_000_000
         self.robot = FakeRobot(joints_at(start), RATE_HZ, clock=lambda: self.now_ns)
         self.robot.connect()
