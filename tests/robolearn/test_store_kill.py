@@ -1,0 +1,152 @@
+"""A writer killed at any instant, the store's creation included, costs at most its own episode."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from robolearn.data.check import check_store
+from robolearn.data.store import EpisodeStore
+from tests.episodes import assert_same, small_episode
+
+ROOT = Path(__file__).resolve().parents[2]
+
+APPEND_FOREVER = """
+import itertools, sys
+from robolearn.data.store import EpisodeStore
+from tests.episodes import small_episode
+print("ready", flush=True)
+store = EpisodeStore.open_or_create(sys.argv[1])
+start = len(store.ids())
+with store.writer() as writer:
+    for k in itertools.count(start):
+        print(writer.append(small_episode(k, steps=6)), flush=True)
+"""
+
+# Forks one child per step of the protocol; each dies by SIGKILL just before its n-th call.
+KILL_AT_EACH_CALL = """
+import json, os, signal, sys
+from pathlib import Path
+from robolearn.data.check import check_store
+from robolearn.data.store import EpisodeStore
+from tests.episodes import small_episode
+base, first, stride, limit = Path(sys.argv[1]), *map(int, sys.argv[2:])
+os.environ.clear()
+
+def die_at(n):
+    count = 0
+    def wrap(name):
+        real = getattr(os, name)
+        def call(*args, **kwargs):
+            nonlocal count
+            count += 1
+            if count == n:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return real(*args, **kwargs)
+        setattr(os, name, call)
+    for name in ("fsync", "rename", "replace", "unlink", "mkdir", "pwrite", "ftruncate", "rmdir"):
+        wrap(name)
+
+def work(path):
+    store = EpisodeStore.open_or_create(path)
+    with store.writer() as writer:
+        for k in range(2):
+            writer.append(small_episode(len(store.ids()), steps=4))
+
+results = []
+for n in range(first, limit, stride):
+    path = base / f"s{n}"
+    pid = os.fork()
+    if pid == 0:
+        die_at(n)
+        work(path)
+        os._exit(7)
+    _, status = os.waitpid(pid, 0)
+    finished = os.WIFEXITED(status)
+    sound = check_store(path).sound if path.exists() else True
+    before = len(EpisodeStore.open(path).ids()) if path.exists() else 0
+    work(path)
+    store = EpisodeStore.open(path)
+    reads = [store.read(i).meta.provenance["seed"] for i in store.ids()]
+    results.append([n, finished, sound, before, reads, check_store(path).sound,
+                    len(check_store(path).findings)])
+    if finished:
+        break
+print(json.dumps(results))
+"""
+
+
+def run_killed(store: Path, delay_s: float) -> list[str]:
+    """Start a writer, kill it ``delay_s`` after it began; the ids it had acknowledged."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", APPEND_FOREVER, str(store)],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        time.sleep(delay_s)
+        process.send_signal(signal.SIGKILL)
+        lines = process.stdout.read().split("\n")
+    assert process.returncode == -signal.SIGKILL
+    return [line for line in lines[:-1] if line]
+
+
+@pytest.mark.parametrize(
+    "kills", [4, pytest.param(200, marks=[pytest.mark.slow, pytest.mark.timeout(1200)])]
+)
+def test_no_acknowledged_episode_is_lost_when_a_writer_is_killed(
+    tmp_path: Path, kills: int
+) -> None:
+    rng = np.random.default_rng(5)
+    path = tmp_path / "store"
+    acknowledged: list[str] = []
+    for _ in range(kills):
+        acknowledged += run_killed(path, float(rng.uniform(0.0, 0.15)))
+        if not path.exists():
+            continue  # killed before the store itself existed
+        assert check_store(path).sound
+        ids = EpisodeStore.open(path).ids()
+        assert set(acknowledged) <= set(ids)
+        assert ids == tuple(f"ep_{k:06d}" for k in range(len(ids)))
+    store = EpisodeStore.open_or_create(path)
+    with store.writer() as writer:
+        last = writer.append(small_episode(len(store.ids()), steps=6))
+    assert last == store.ids()[-1]
+    for k, episode_id in enumerate(store.ids()[-20:], start=max(0, len(store.ids()) - 20)):
+        assert_same(store.read(episode_id), small_episode(k, steps=6))
+    report = check_store(path)
+    assert report.sound
+    assert report.findings == ()
+    left = [p.name for p in tmp_path.iterdir() if not p.name.endswith(".creating")]
+    assert left == ["store"]
+
+
+@pytest.mark.parametrize(
+    ("first", "stride"), [(3, 23), pytest.param(1, 1, marks=[pytest.mark.slow])]
+)
+def test_a_kill_before_each_single_system_call(tmp_path: Path, first: int, stride: int) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", KILL_AT_EACH_CALL, str(tmp_path), str(first), str(stride), "2000"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    results = json.loads(done.stdout)
+    assert results[-1][1], "the limit of calls was reached before the work was done"
+    assert len(results) > 5
+    for n, _, sound, before, reads, sound_after, findings in results:
+        assert sound, f"unsound after a kill at call {n}"
+        assert reads == list(range(before + 2)), f"episodes lost or mixed up at call {n}"
+        assert sound_after
+        assert findings == 0
