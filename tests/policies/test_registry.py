@@ -1,0 +1,46 @@
+"""Every entry of the table resolves; unknown names are explained."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from policies.registry import POLICIES, policy_config
+from robolearn.config import load_yaml
+from robolearn.errors import ConfigError
+from robolearn.experiment import load_experiment
+
+CONFIGS = sorted((Path(__file__).parents[2] / "configs" / "train").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("name", sorted(POLICIES))
+def test_every_entry_resolves_to_a_documented_configuration(name: str) -> None:
+    kind = policy_config(name)
+    assert dataclasses.is_dataclass(kind)
+    kind()  # Every hyper-parameter has a default.
+    module = __import__(kind.__module__, fromlist=["x"])
+    source = Path(module.__file__ or "").read_text().splitlines()
+    for field in dataclasses.fields(kind):
+        (line,) = [i for i, s in enumerate(source) if s.startswith(f"    {field.name}: ")][:1]
+        assert source[line - 1].startswith("    #"), f"{field.name} has no comment"
+
+
+def test_an_unknown_name_is_explained() -> None:
+    with pytest.raises(ConfigError, match=r"no policy 'flo'. Did you mean 'flow'\?"):
+        policy_config("flo")
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda p: p.stem)
+def test_every_experiment_file_is_valid(path: Path) -> None:
+    experiment = load_experiment(path, policy_config)
+    assert experiment.policy == load_yaml(path)["policy"]
+    assert experiment.data.kinds == ("demonstration",)
+
+
+def test_a_typo_in_an_experiment_is_explained(tmp_path: Path) -> None:
+    text = CONFIGS[0].read_text().replace("horizon:", "horizn:")
+    (tmp_path / "x.yaml").write_text(text)
+    with pytest.raises(ConfigError, match=r"unknown key 'horizn'. Did you mean 'horizon'"):
+        load_experiment(tmp_path / "x.yaml", policy_config)
