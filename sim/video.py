@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +16,7 @@ from robolearn.errors import DataError, MissingDependencyError
 Image = NDArray[np.uint8]
 
 
-def write_mp4(path: Path, frames: Iterable[Image], fps: float, *, crf: int = 23) -> int:
+def write_mp4(path: Path, frames: Iterable[NDArray[Any]], fps: float, *, crf: int = 23) -> int:
     """Write ``frames`` (``[h, w, 3]`` RGB, one size) and return how many; yuv420p, fast start.
 
     Odd sizes lose their last row or column, as H.264 needs even ones. The file appears only when
@@ -80,7 +81,7 @@ def grid_video(videos: Sequence[Sequence[Image]], columns: int | None = None) ->
         yield grid([v[min(k, len(v) - 1)] for v in videos], columns)
 
 
-def _even(frame: Image) -> Image:
+def _even(frame: NDArray[Any]) -> Image:
     if frame.ndim != 3 or frame.shape[2] != 3 or frame.dtype != np.uint8 or 0 in frame.shape:
         raise DataError(f"a frame is uint8 [h, w, 3], got {frame.dtype} {frame.shape}")
     if min(frame.shape[:2]) < 2:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
 import tyro
 
 from robolearn.cli.common import parse, print_json, say
-from robolearn.errors import ConfigError
+from robolearn.errors import ConfigError, did_you_mean
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,26 +47,29 @@ class List:
     json: bool = False
 
 
-Command = (
-    Annotated[Check, tyro.conf.subcommand("check")]
-    | Annotated[View, tyro.conf.subcommand("view")]
-    | Annotated[List, tyro.conf.subcommand("ls")]
-)
+def usage() -> str:
+    """The help page of the group."""
+    lines = [f"  {name:<8}{kind.__doc__}" for name, (kind, _) in VERBS.items()]
+    return (
+        "usage: robolearn scene VERB ...\n\nScene packages.\n\nverbs:\n"
+        + "\n".join(lines)
+        + "\n\n'robolearn scene VERB --help' explains a verb.\n"
+    )
 
 
 def main(argv: list[str]) -> int:
-    about = "Check, draw and list scene packages."
-    command: Check | View | List = parse(cast("Any", Command), argv, "scene", about)
-    match command:
-        case Check():
-            return _check(command)
-        case View():
-            return _view(command)
-        case List():
-            return _list(command)
+    if not argv or argv[0] in ("-h", "--help"):
+        print(usage(), end="")
+        return 0
+    if argv[0] not in VERBS:
+        raise ConfigError(
+            f"no verb '{argv[0]}'.{did_you_mean(argv[0], VERBS)} Verbs: {', '.join(VERBS)}"
+        )
+    return VERBS[argv[0]][1](argv[1:])
 
 
-def _check(args: Check) -> int:
+def _check(argv: list[str]) -> int:
+    args = parse(Check, argv, "scene check", Check.__doc__ or "")
     import numpy as np
 
     from robolearn.actions import hold_action
@@ -106,7 +110,8 @@ def _check(args: Check) -> int:
     return 0
 
 
-def _view(args: View) -> int:
+def _view(argv: list[str]) -> int:
+    args = parse(View, argv, "scene view", View.__doc__ or "")
     import cv2
     import numpy as np
 
@@ -134,7 +139,8 @@ def _view(args: View) -> int:
     return 0
 
 
-def _list(args: List) -> int:
+def _list(argv: list[str]) -> int:
+    args = parse(List, argv, "scene ls", List.__doc__ or "")
     from sim.worlds import world_names
 
     if args.json:
@@ -143,3 +149,10 @@ def _list(args: List) -> int:
         for name in world_names():
             say(name)
     return 0
+
+
+VERBS: dict[str, tuple[type[Any], Callable[[list[str]], int]]] = {
+    "check": (Check, _check),
+    "view": (View, _view),
+    "ls": (List, _list),
+}
