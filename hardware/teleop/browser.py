@@ -39,6 +39,7 @@ from robolearn.errors import ConfigError
 KEYS: tuple[Key, ...] = get_args(Key)
 # The page repeats the pointer this often while it is inside, so that silence means a lost tab.
 HEARTBEAT_S = 0.1
+CLOSE_S = 1.0
 
 log = logging.getLogger(__name__)
 
@@ -106,6 +107,8 @@ class BrowserDevice:
         with self._changed:
             self._closed = True
             self._changed.notify_all()
+            # Open pages get the last view before they are closed.
+            self._changed.wait_for(lambda: not self._connections, timeout=CLOSE_S)
             connections = tuple(self._connections)
         for connection in connections:
             connection.close()
@@ -152,13 +155,16 @@ class BrowserDevice:
             while (news := self._news(connection, sent)) is not None:
                 view, sent = news
                 connection.send(json.dumps({"type": "view", **dataclasses.asdict(view)}))
+            connection.close()
 
     def _news(self, connection: ServerConnection, sent: int) -> tuple[View, int] | None:
         """Wait for a view newer than ``sent``; None when the page or the device is closed."""
         with self._changed:
-            while not self._closed and connection in self._connections:
+            while connection in self._connections:
                 if self._view is not None and self._version != sent:
                     return self._view, self._version
+                if self._closed:
+                    break
                 self._changed.wait()
         return None
 

@@ -49,7 +49,7 @@ class Recorder(Subscriber, Protocol):
 
 
 class AttendedEnv:
-    """A simulated env that runs in real time and ends when the operator says so."""
+    """An env that runs in real time and ends when the operator says so."""
 
     def __init__(self, inner: Env) -> None:
         self._inner = inner
@@ -92,9 +92,10 @@ class AttendedEnv:
         return self._inner.drain()
 
     def advance(self) -> None:
-        """Step the physics, then wait for the clock."""
+        """Step the physics, then wait for the clock (a real env waits by itself)."""
         self._inner.advance()
-        self._rate.wait()
+        if self._inner.capabilities.faster_than_real_time:
+            self._rate.wait()
         now = time.monotonic_ns()
         if self._last_ns:
             hz = 1e9 / (now - self._last_ns)
@@ -151,6 +152,7 @@ class TeleopSession:
         self._decided: Key | None = None
         self._outcome: Outcome | None = None
         self._best, self._steps = 0.0, 0
+        self._note = ""
 
     def run(self) -> tuple[str, ...]:
         """Ids of the saved episodes."""
@@ -188,7 +190,8 @@ class TeleopSession:
 
     def on_abort(self, error: BaseException) -> None:
         """Say that nothing of this attempt was saved."""
-        self._show("done", f"Stopped: {error or type(error).__name__}")
+        del error
+        self._show("done", "Stopped; this attempt was not saved. You can close this tab.")
 
     def _attempt(self, condition: Condition) -> bool:
         # The same reset happens again inside the loop; this one is for looking at the start.
@@ -196,7 +199,7 @@ class TeleopSession:
         self._decided, self._best, self._steps = None, 0.0, 0
         self._take(self._env.outcome())
         self._device.pressed()
-        if self._wait("ready", ("start", "quit")) == "quit":
+        if self._wait("ready", ("start", "quit"), self._note) == "quit":
             return False
         run_episode(
             self._env,
@@ -214,8 +217,10 @@ class TeleopSession:
         )
         if verdict == "keep":
             self._saved.append(self._recorder.keep())
+            self._note = f"Saved as {self._saved[-1]}. Press space for the next one."
         else:
             self._recorder.discard()
+            self._note = "Discarded. Press space to try the next one."
         return verdict != "quit"
 
     def _verdict(self) -> str:

@@ -188,7 +188,9 @@ def test_a_page_records_a_demonstration(tmp_path):
                 x, y = tool[0] + 0.002 * i, tool[1]
                 page.send(json.dumps({"type": "pointer", "x": x, "y": y, "inside": True}))
             page.send('{"type": "key", "key": "keep"}')
+            last = list(page)[-1]
             rest = process.stdout.read()
+        assert json.loads(last)["message"].startswith("1 episode saved")
         assert process.wait(20) == 0
     finally:
         process.kill()
