@@ -18,7 +18,7 @@ import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -178,7 +178,7 @@ class LabClient:
             ) from error
         self._reader = self._socket.makefile("rb")
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> LabClient:  # noqa: PYI034  (checked by beartype in tests)
         return self
 
     def __exit__(

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Self
+from typing import IO
 
 from hardware.emulators.admin import LabClient
 from robolearn.errors import RobotConnectionError
@@ -72,7 +72,7 @@ class LabProcess:
         """Process id, for SIGSTOP and SIGKILL in fault tests."""
         return self._process.pid
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> LabProcess:  # noqa: PYI034  (checked by beartype in tests)
         return self
 
     def __exit__(
