@@ -7,7 +7,7 @@ for tests of a protocol alone).
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 
 
+@runtime_checkable
 class Plant(Protocol):
     """A workcell that can be stepped: one arm and named objects on a table.
 
