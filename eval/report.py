@@ -135,8 +135,8 @@ def _physics_point(data: ReportData) -> str:
 
 def _result_points(data: ReportData) -> list[str]:
     return [
-        f"The policy “{r['policy']}” scores {mean(r['score'])} on average in {r['world']} and"
-        f" solves the task fully (more than 95 % covered) in {rate(r)} of the trials."
+        f"In {r['world']}, the policy “{r['policy']}” reaches a mean score of {mean(r['score'])};"
+        f" it solves the task (more than 95 % covered) in {rate(r)} of the trials."
         for r in _source_rows(data.evaluation or {})
     ]
 
@@ -155,8 +155,8 @@ def _agreement_point(evaluation: Mapping[str, Any]) -> str:
     if other is None or other["pearson"]["value"] is None:
         return ""
     text = (
-        f"Start by start, {other['world']} agrees with {other['source']} with a correlation of"
-        f" {mean(other['pearson'], 2)} in coverage"
+        f"Start by start, coverage in {other['world']} and in {other['source']} correlate by"
+        f" {mean(other['pearson'], 2)}"
     )
     if ceiling is None or ceiling["pearson"]["value"] is None:
         return text + "."

@@ -29,9 +29,18 @@ class Tile:
     label: str
 
 
+@dataclass(frozen=True, slots=True)
+class Plot:
+    """A drawn figure: its data URI and its width [in]."""
+
+    uri: str
+    width: float
+
+
 def text(value: object) -> str:
-    """Escaped text."""
-    return html.escape(str(value), quote=True)
+    """Escaped text; ``n = 12`` and ``95 %`` are kept on one line."""
+    plain = str(value).replace(" = ", "\u00a0=\u00a0").replace(" %", "\u00a0%")
+    return html.escape(plain, quote=True)
 
 
 def paragraph(*sentences: str) -> str:
@@ -66,11 +75,11 @@ def table(
     )
 
 
-def picture(uri: str, alt: str, caption: str) -> str:
-    """A plot (data URI) with its caption."""
+def picture(plot: Plot, alt: str, caption: str) -> str:
+    """A plot with its caption, never larger than 110 CSS px to the inch."""
     return (
-        f'<figure><img src="{uri}" alt="{text(alt)}"><figcaption>{text(caption)}</figcaption>'
-        "</figure>"
+        f'<figure><img src="{plot.uri}" alt="{text(alt)}" style="max-width:{110 * plot.width:.0f}px">'
+        f"<figcaption>{text(caption)}</figcaption></figure>"
     )
 
 
@@ -162,7 +171,7 @@ margin:0 0 1rem}
 font-variant-numeric:tabular-nums}
 .detail{font-size:.8rem;color:var(--soft);font-variant-numeric:tabular-nums}
 .summary ul{padding-left:1.15rem;margin:.4rem 0}
-.summary li{margin:.3rem 0}
+.summary li{margin:.35rem 0;max-width:none}
 nav ol{columns:2;column-gap:2rem;padding-left:1.3rem;margin:1.4rem 0 .4rem;font-size:.92rem}
 nav li{break-inside:avoid;margin:.15rem 0}
 section{border-top:1px solid var(--line);margin-top:2.4rem;padding-top:1.7rem}

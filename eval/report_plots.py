@@ -1,4 +1,4 @@
-"""The plots of the report, as data URIs (SVG, PNG where there are many points)."""
+"""The plots of the report, as SVG in data URIs."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
-from eval.report_page import data_uri
+from eval.report_page import Plot, data_uri
 from robolearn.pusht import GOAL, TABLE_SIZE_M, tee_polygons, transform_points
 
 # Okabe and Ito 2008: told apart by colour-blind readers too; shapes differ as well.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
 MARKERS = ("o", "s", "^", "D", "v", "P")
+# Widths in inches; a full-width figure has 110 CSS px to the inch, so 10 pt text reads as 15 px.
+FULL = 9.0
 INK = "#1b2330"
 SOFT = "#8a94a3"
 
@@ -40,27 +42,25 @@ _STYLE: Any = {
 }
 
 
-def data_plots(
-    lengths_s: Sequence[float], coverage: Sequence[float], paths: Sequence[Any]
-) -> tuple[str, str]:
+def data_plot(lengths_s: Sequence[float], coverage: Sequence[float], paths: Sequence[Any]) -> Plot:
     """Histograms of length and final coverage; the tool's paths over the goal."""
 
-    def histograms(figure: Figure) -> None:
-        left, right = figure.subplots(1, 2)
+    def draw(figure: Figure) -> None:
+        left, middle, right = figure.subplots(1, 3, width_ratios=(1, 1, 1.1))
         left.hist(lengths_s, bins=24, color=COLOURS[0])
         left.set(title="Length", xlabel="episode length [s]", ylabel="episodes")
-        right.hist(100 * np.asarray(coverage), bins=24, color=COLOURS[0])
-        right.axvline(95, color=INK, lw=1, ls="--")
-        right.set(title="Coverage at the end", xlabel="goal covered [%]", ylabel="episodes")
-
-    def trajectories(figure: Figure) -> None:
-        axes = figure.subplots()
+        middle.hist(100 * np.asarray(coverage), bins=24, color=COLOURS[0])
+        middle.axvline(95, color=INK, lw=1, ls="--")
+        middle.set(title="Coverage at the end", xlabel="goal covered [%]", ylabel="episodes")
         for path in paths:
-            axes.plot(path[:, 0], path[:, 1], color=COLOURS[0], lw=0.5, alpha=0.25)
-        draw_goal(axes)
-        axes.set(title="Where the tool went", xlabel="x [m]", ylabel="y [m]")
+            # Pixels, not vectors: two hundred paths would make a page of their own.
+            right.plot(
+                path[:, 0], path[:, 1], color=COLOURS[0], lw=0.5, alpha=0.22, rasterized=True
+            )
+        draw_goal(right)
+        right.set(title="Where the tool went", xlabel="x [m]", ylabel="y [m]")
 
-    return _svg(histograms, 7.2, 2.7), _png(trajectories, 3.6, 3.7)
+    return _plot(draw, FULL, 3.0)
 
 
 def draw_goal(axes: Axes) -> None:
@@ -71,7 +71,7 @@ def draw_goal(axes: Axes) -> None:
     axes.set(xlim=(0, TABLE_SIZE_M), ylim=(0, TABLE_SIZE_M), aspect="equal")
 
 
-def replay_plot(errors: Mapping[str, tuple[Sequence[float], Sequence[float]]]) -> str:
+def replay_plot(errors: Mapping[str, tuple[Sequence[float], Sequence[float]]]) -> Plot:
     """Share of episodes whose final error is below x, per scene: position [mm], rotation [deg]."""
 
     def draw(figure: Figure) -> None:
@@ -92,12 +92,12 @@ def replay_plot(errors: Mapping[str, tuple[Sequence[float], Sequence[float]]]) -
             axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:g}"))
             if part == 0:
                 axes.set_ylabel("share of episodes below")
-                axes.legend(loc="upper left")
+        _legend(figure)
 
-    return _svg(draw, 7.2, 3.0)
+    return _plot(draw, FULL, 3.5)
 
 
-def training_plot(curves: Mapping[str, tuple[Any, Any]], title: str) -> str:
+def training_plot(curves: Mapping[str, tuple[Any, Any]], title: str) -> Plot:
     """One panel per figure of a run: ``curves[name] = (steps, values)``."""
 
     def draw(figure: Figure) -> None:
@@ -111,10 +111,10 @@ def training_plot(curves: Mapping[str, tuple[Any, Any]], title: str) -> str:
                 axes.set_yscale("log")
         figure.suptitle(title, x=0.01, ha="left", fontsize=10)
 
-    return _svg(draw, min(7.4, 2.6 * max(2, len(curves))), 2.6)
+    return _plot(draw, FULL * max(2, len(curves)) / 3, 2.7)
 
 
-def results_plot(rows: Sequence[Mapping[str, Any]]) -> str:
+def results_plot(rows: Sequence[Mapping[str, Any]]) -> Plot:
     """Mean score and success rate with intervals: one line per world, one colour per policy."""
     worlds = list(dict.fromkeys(r["world"] for r in rows))
     policies = list(dict.fromkeys(r["policy"] for r in rows))
@@ -135,13 +135,12 @@ def results_plot(rows: Sequence[Mapping[str, Any]]) -> str:
             axes.set_yticks(range(len(worlds)), worlds[::-1])
             axes.set_ylim(-0.6, len(worlds) - 0.4)
             axes.grid(axis="x", alpha=0.25)
-        handles, labels = figure.axes[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside upper center", ncols=4)
+        _legend(figure)
 
-    return _svg(draw, 7.4, 1.2 + 0.62 * len(worlds))
+    return _plot(draw, FULL, 1.3 + 0.62 * len(worlds))
 
 
-def difference_plot(rows: Sequence[Mapping[str, Any]]) -> str:
+def difference_plot(rows: Sequence[Mapping[str, Any]]) -> Plot:
     """Paired differences of score and success, one line per comparison, zero marked."""
 
     def draw(figure: Figure) -> None:
@@ -161,10 +160,10 @@ def difference_plot(rows: Sequence[Mapping[str, Any]]) -> str:
             axes.set_ylim(-0.6, len(rows) - 0.4)
             axes.grid(axis="x", alpha=0.25)
 
-    return _svg(draw, 7.4, 1.0 + 0.55 * len(rows))
+    return _plot(draw, FULL, 1.0 + 0.6 * len(rows))
 
 
-def agreement_plot(rows: Sequence[Mapping[str, Any]]) -> str:
+def agreement_plot(rows: Sequence[Mapping[str, Any]]) -> Plot:
     """Maximum coverage per start in two worlds; one panel per world, one colour per policy."""
     panels = list(dict.fromkeys((r["world"], r["ceiling"]) for r in rows))
     policies = list(dict.fromkeys(r["policy"] for r in rows))
@@ -192,12 +191,12 @@ def agreement_plot(rows: Sequence[Mapping[str, Any]]) -> str:
                 aspect="equal",
             )
         axes_row[0].set_ylabel("maximum coverage")
-        axes_row[0].legend(loc="upper left")
+        _legend(figure)
 
-    return _svg(draw, 7.4, 3.1 if len(panels) > 1 else 3.6)
+    return _plot(draw, FULL * max(2, len(panels)) / 3, 3.6)
 
 
-def histogram_plot(series: Mapping[str, Sequence[float]], limits: Mapping[str, float]) -> str:
+def histogram_plot(series: Mapping[str, Sequence[float]], limits: Mapping[str, float]) -> Plot:
     """One histogram per series (name with unit); a dashed line at its limit, if it has one."""
 
     def draw(figure: Figure) -> None:
@@ -208,7 +207,7 @@ def histogram_plot(series: Mapping[str, Sequence[float]], limits: Mapping[str, f
                 axes.axvline(limits[name], color=INK, lw=1, ls="--")
             axes.set(xlabel=name, ylabel="count")
 
-    return _svg(draw, 7.2, 2.6)
+    return _plot(draw, FULL * max(2, len(series)) / 3, 2.7)
 
 
 def _whisker(axes: Axes, e: Mapping[str, Any], y: float, i: int, label: str | None) -> None:
@@ -229,21 +228,18 @@ def _smooth(values: Any) -> Any:
     return np.convolve(padded, kernel, mode="valid")
 
 
-def _svg(draw: Callable[[Figure], None], width: float, height: float) -> str:
-    return _render(draw, width, height, ".svg")
+def _legend(figure: Figure) -> None:
+    handles, labels = figure.axes[0].get_legend_handles_labels()
+    if labels:
+        figure.legend(handles, labels, loc="outside upper left", ncols=4)
 
 
-def _png(draw: Callable[[Figure], None], width: float, height: float) -> str:
-    return _render(draw, width, height, ".png")
-
-
-def _render(draw: Callable[[Figure], None], width: float, height: float, suffix: str) -> str:
+def _plot(draw: Callable[[Figure], None], width: float, height: float) -> Plot:
     with mpl.rc_context(_STYLE):
         figure = Figure(figsize=(width, height), layout="constrained")
         FigureCanvasAgg(figure)
         draw(figure)
         out = io.BytesIO()
-        # No dates in the file: the same data give the same page.
-        dated: dict[str, Any] = {"Date": None} if suffix == ".svg" else {"Software": None}
-        figure.savefig(out, format=suffix[1:], dpi=160, metadata=dated)
-    return data_uri(out.getvalue(), suffix)
+        # No date in the file: the same data give the same page.
+        figure.savefig(out, format="svg", dpi=160, metadata={"Date": None})
+    return Plot(data_uri(out.getvalue(), ".svg"), width)

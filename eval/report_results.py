@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from eval.report_data import Json, ReportData
-from eval.report_page import details, note, paragraph, picture, table, text
+from eval.report_page import note, paragraph, picture, table, text
 from eval.report_plots import agreement_plot, difference_plot, results_plot
 from eval.report_text import REASON_WORDS, interval, mean, number, percent, rate, signed
 
@@ -142,4 +142,4 @@ def agreement_section(data: ReportData) -> str:
         " (up). Dotted: 95 %.",
     )
     items = "".join(f"<li>{text(r['policy'])}: {text(r['words'])}.</li>" for r in rows)
-    return body + details("In words", f"<ul>{items}</ul>")
+    return body + f"<ul>{items}</ul>"

@@ -9,7 +9,7 @@ import numpy as np
 
 from eval.report_data import DeployFacts, ReportData, RunFacts, StoreFacts
 from eval.report_page import code, columns, details, note, paragraph, picture, table, text, video
-from eval.report_plots import data_plots, histogram_plot, replay_plot, training_plot
+from eval.report_plots import data_plot, histogram_plot, replay_plot, training_plot
 from eval.report_text import REASON_WORDS, number
 from eval.statistics import percentiles
 
@@ -30,6 +30,7 @@ KIND_WORDS: Mapping[str, str] = {
     "rollout": "by a policy in simulation",
     "deployment": "by a policy on the robot",
 }
+SCENE_ORDER = ("pusht_naive", "pusht_identified", "pusht_reference", "pusht_ur5e", "gym_pusht")
 MAX_CURVES = 3
 
 
@@ -53,24 +54,11 @@ def _store(facts: StoreFacts) -> str:
     )
     if n < 20 or not facts.final_coverage:
         return body
-    histograms, paths = data_plots(facts.lengths_s, facts.final_coverage, facts.paths)
-    return (
-        body
-        + picture(
-            histograms,
-            "Histograms of episode length and of final coverage",
-            f"Length of the episodes, and how much of the goal was covered when they ended"
-            f" (dashed: 95 %, which counts as solved). n = {n} episodes.",
-        )
-        + columns(
-            [
-                picture(
-                    paths,
-                    "Paths of the tool over the table",
-                    f"Paths of the tool in {len(facts.paths)} episodes; green is the goal.",
-                )
-            ]
-        )
+    return body + picture(
+        data_plot(facts.lengths_s, facts.final_coverage, facts.paths),
+        "Histograms of episode length and of final coverage, paths of the tool",
+        "Length of the episodes; how much of the goal was covered when they ended (dashed: 95 %,"
+        f" which counts as solved); paths of the tool, with the goal in green. n = {n} episodes.",
     )
 
 
@@ -103,13 +91,19 @@ def _identified(document: Json) -> str:
     held = document["heldout"]
     errors = [
         [
-            f"{label}, {when}",
-            f"{e['position_p50_mm']:.2f} / {e['position_p90_mm']:.2f} mm",
-            f"{e['rotation_p50_deg']:.2f} / {e['rotation_p90_deg']:.2f}°",
-            str(e["episodes"]),
+            f"{what}, {when}",
+            *(
+                f"{held[state][key][f'{field}_p50_{unit}']:.2f} /"
+                f" {held[state][key][f'{field}_p90_{unit}']:.2f} {sign}"
+                for state in ("before", "after")
+            ),
+            str(held["after"][key]["episodes"]),
         ]
         for key, when in (("after_5_s", "after 5 s"), ("final", "at the end"))
-        for label, e in (("before", held["before"][key]), ("after", held["after"][key]))
+        for what, field, unit, sign in (
+            ("position", "position", "mm", "mm"),
+            ("rotation", "rotation", "deg", "deg"),
+        )
     ]
     effort = (
         f"{document['evaluations']} evaluations in {document['duration_s']:.0f} s, on"
@@ -120,7 +114,7 @@ def _identified(document: Json) -> str:
         rows,
         f"What identification changed ({effort}). Source world: as its program is written.",
     ) + table(
-        ["held-out replay error", "position", "rotation", "episodes"],
+        ["held-out replay error", "naive start", "found", "episodes"],
         errors,
         "Median / 90th percentile of the distance between where the block ended in the scene and"
         " in the recording, over episodes that the fit did not use.",
@@ -130,7 +124,9 @@ def _identified(document: Json) -> str:
 def _replays(replays: Mapping[str, Json]) -> str:
     rows: list[list[str]] = []
     curves: dict[str, tuple[list[float], list[float]]] = {}
-    for scene, d in replays.items():
+    order = sorted(replays, key=lambda s: SCENE_ORDER.index(s) if s in SCENE_ORDER else 9)
+    for scene in order:
+        d = replays[scene]
         p, r = d["final_position_error_mm"], d["final_rotation_error_deg"]
         rows.append(
             [
