@@ -73,17 +73,11 @@ class PyBulletPlant:
     def __init__(self, config: PlantConfig, seed: int = 0) -> None:
         self.config = config
         self._p = bullet()
-        self._client: int | None = int(self._p.connect(self._p.DIRECT))
         self._T_base_table = pose(rot_z(config.heading_rad), config.origin_m)
         self._dt_s = 1.0 / config.step_hz
-        self._build(_drawn(config, seed))
-        self._torque = np.zeros(UR5E.dof)
-        self._home = np.array(config.home)
-        self._time_s = 0.0
-        self._read()
-        self.set_joints(self._home)
-        self.place_object(BLOCK, np.array(config.block_pose))
-        self._start = int(self._p.saveState(**self._id))
+        self._hidden = _drawn(config, seed)
+        self._client: int | None = None
+        self.reset()
 
     @property
     def _id(self) -> dict[str, int]:
@@ -162,10 +156,15 @@ class PyBulletPlant:
         self._read()
 
     def reset(self) -> None:
-        """Back to the start state, contact caches included: what follows repeats bit for bit."""
-        self._p.restoreState(self._start, **self._id)
-        self.set_joints(self._home)
+        """Back to the start, in a new engine: a used one keeps impulses, and what follows shall
+        repeat bit for bit.
+        """
+        self.close()
+        self._client = int(self._p.connect(self._p.DIRECT))
+        self._build(self._hidden)
         self._time_s = 0.0
+        self.set_joints(np.array(self.config.home))
+        self.place_object(BLOCK, np.array(self.config.block_pose))
 
     def place_object(self, name: str, pose: Array) -> None:
         """Put the T at rest at ``[x, y, yaw]`` of the table frame."""
