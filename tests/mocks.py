@@ -68,12 +68,11 @@ class PointEnv:
     def apply(self, command: Command) -> None:
         self.commands.append(command)
         self._sent.append(command)
+        self._before = self.xy
         self.xy = np.array(command.action[TOOL], dtype=np.float64)
 
     def drain(self) -> SampleBatch:
-        block = SampleBlock(
-            np.array([self.t_ns - PERIOD_NS]), self.xy[None].copy(), np.array([True])
-        )
+        block = SampleBlock(np.array([self.t_ns - PERIOD_NS]), self._before[None], np.array([True]))
         sent = SentBlock(
             np.array([c.seq for c in self._sent], dtype=np.int64),
             np.array([c.due_ns for c in self._sent], dtype=np.int64),
