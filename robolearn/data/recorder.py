@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
@@ -74,7 +74,7 @@ class EpisodeRecorder:
         self._take: _Take | None = None
         self._finished: EpisodeMeta | None = None
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> EpisodeRecorder:  # noqa: PYI034 - beartype cannot check Self
         return self
 
     def __exit__(self, *_: object) -> None:
