@@ -7,10 +7,11 @@ import importlib.metadata
 import shutil
 import sys
 import uuid
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree as ET
 
-import mujoco
 import yaml
 
 from robolearn.config import load_yaml
@@ -52,23 +53,33 @@ def write_identified(
 
 
 def scene_xml(template: Scene, physics: Physics, name: str) -> str:
-    """The template's MJCF with other parameters."""
-    spec = mujoco.MjSpec.from_file(str(template.path / "scene.xml"))
-    spec.modelname = name
+    """The template's MJCF with other parameters, in full precision.
+
+    Raises :class:`SceneError` when the template does not write them where ``pusht_naive`` does.
+    """
+    source = template.path / "scene.xml"
+    builder = ET.TreeBuilder(insert_comments=True)
+    root = ET.fromstring(  # noqa: S314 (a scene package of the project)
+        source.read_text(encoding="utf-8"),
+        ET.XMLParser(target=builder),  # noqa: S314
+    )
+    root.set("model", name)
     dmin, dmax = impedance(physics.compliance)
-    for geom in spec.geoms:
-        if geom.contype:
-            geom.friction = [physics.friction, *geom.friction[1:]]
-            geom.solimp = [dmin, dmax, *geom.solimp[2:]]
-    block = spec.body("block")
-    block.ipos = [block.ipos[0], -physics.com_m, block.ipos[2]]
-    block.inertia = [block.mass * physics.gyration_m2] * 3
-    hinge, slide = spec.joint("block_yaw"), spec.joint("block_y")
-    hinge.pos = [hinge.pos[0], -physics.com_m, hinge.pos[2]]
-    damping = list(hinge.damping)
-    damping[0] = slide.damping[0] * physics.gyration_m2
-    hinge.damping = damping
-    return str(spec.to_xml())
+    for geom in root.iter("geom"):
+        if "solimp" in geom.attrib:
+            geom.set("friction", _numbers(geom.get("friction", "1 0 0"), [physics.friction]))
+            geom.set("solimp", _numbers(geom.get("solimp", ""), [dmin, dmax]))
+    hinge = _element(root, "joint", "block_yaw", source)
+    slide = _element(root, "joint", "block_y", source)
+    hinge.set("pos", f"0 {-physics.com_m!r} 0")
+    hinge.set("damping", repr(float(slide.get("damping", "0")) * physics.gyration_m2))
+    inertial = _element(root, "body", "block", source).find("inertial")
+    if inertial is None:
+        raise SceneError(f"{source}: body 'block' needs an <inertial>, as in pusht_naive")
+    inertial.set("pos", f"0 {-physics.com_m!r} 0")
+    moment = float(inertial.get("mass", "1")) * physics.gyration_m2
+    inertial.set("diaginertia", " ".join([repr(moment)] * 3))
+    return ET.tostring(root, encoding="unicode") + "\n"
 
 
 def provenance(result: Identified, template: Scene, config: IdentifyConfig) -> dict[str, Any]:
@@ -114,6 +125,18 @@ def _require_replaceable(out: Path) -> None:
         ) from error
     if kind != "identified":
         raise SceneError(f"'{out}' is a {kind} scene; choose another --out")
+
+
+def _element(root: ET.Element, tag: str, name: str, source: Path) -> ET.Element:
+    for element in root.iter(tag):
+        if element.get("name") == name:
+            return element
+    raise SceneError(f"{source}: needs a <{tag} name='{name}'>, as in pusht_naive")
+
+
+def _numbers(text: str, first: Sequence[float]) -> str:
+    """Replace the first numbers of an attribute."""
+    return " ".join([*(repr(v) for v in first), *text.split()[len(first) :]])
 
 
 def _plain(values: dict[str, Any]) -> dict[str, Any]:

@@ -94,6 +94,11 @@ class PlanarRollouts:
         m.geom_solimp[self._geoms, 0] = dmin
         m.geom_solimp[self._geoms, 1] = dmax
         m.body_inertia[block] = m.body_mass[block] * physics.gyration_m2
+        # Bounding boxes are relative to the centre of mass; stale ones would hide contacts.
+        boxes = slice(
+            int(m.body_bvhadr[block]), int(m.body_bvhadr[block]) + int(m.body_bvhnum[block])
+        )
+        m.bvh_aabb[boxes, 1] += m.body_ipos[block, 1] + physics.com_m
         m.body_ipos[block, 1] = -physics.com_m
         m.jnt_pos[hinge, 1] = -physics.com_m
         linear = float(m.dof_damping[int(m.jnt_dofadr[hinge]) - 1])
