@@ -15,7 +15,10 @@ from sim.scene import load_scene, packaged_scenes
 from sim.scene_env import SceneEnv
 
 # name -> module:Class of an env without constructor arguments.
-ADAPTERS: dict[str, str] = {"gym_pusht": "sim.adapters.pusht:GymPushTEnv"}
+ADAPTERS: dict[str, str] = {
+    "gym_pusht": "sim.adapters.pusht:GymPushTEnv",
+    "pusht_pybullet": "sim.adapters.pybullet:PyBulletEnv",
+}
 
 
 @runtime_checkable

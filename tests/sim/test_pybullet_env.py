@@ -1,0 +1,56 @@
+"""The env contract over the lab's physics in process."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from robolearn.contracts import Env
+from robolearn.errors import DataError
+from robolearn.pusht import BLOCK, TOOL
+from robolearn.types import Command, Condition
+from sim.adapters.pybullet import PyBulletEnv
+from sim.plant import PlantConfig
+from sim.tasks.pusht import PushT
+from sim.worlds import make_world
+from tests.contracts import EnvContract
+
+
+class TestPyBulletEnv(EnvContract):
+    exact = 1e-6
+
+    def make(self) -> Env:
+        return make_world("pusht_pybullet")
+
+    def condition(self, seed: int) -> Condition:
+        return PushT().sample_condition(seed)
+
+
+def test_a_push_moves_the_block_where_the_tool_goes():
+    env = PyBulletEnv()
+    start = Condition("push", 0, {TOOL: (0.256, 0.4), BLOCK: (0.256, 0.36, 0.0)})
+    env.reset(start, np.random.default_rng(0))
+    for seq in range(10):
+        command = Command(seq, {TOOL: np.array([0.256, 0.3])}, env.now_ns(), "test")
+        env.apply(command)
+        env.advance()
+    np.testing.assert_allclose(env.observe().value(TOOL), (0.256, 0.3), atol=0.003)
+    assert env.observe().value(BLOCK)[1] == pytest.approx(0.285, abs=0.005)
+    assert env.render(48, 48).shape == (48, 48, 3)
+    env.close()
+
+
+def test_another_seed_is_another_world():
+    a, b = PyBulletEnv(seed=0), PyBulletEnv(PlantConfig(), seed=1)
+    assert a.scene_hash != b.scene_hash
+    a.close()
+    b.close()
+
+
+def test_bad_starts_and_early_ticks_are_refused():
+    env = PyBulletEnv()
+    with pytest.raises(DataError, match="reset"):
+        env.observe()
+    with pytest.raises(DataError, match="settable"):
+        env.reset(Condition("x", 0, {"arm/joint_position": (0.0,)}), np.random.default_rng(0))
+    env.close()
