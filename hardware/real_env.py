@@ -19,7 +19,7 @@ from hardware.cell_config import CellConfig
 from hardware.signal_buffer import SignalBuffer
 from hardware.supervisor_client import SupervisorClient, require_width
 from hardware.supervisor_link import Event, Mode, Status, Target
-from hardware.tracker import Tracker, UdpTracker
+from hardware.tracker import UdpTracker
 from robolearn.errors import DataError, RobotError
 from robolearn.pusht import BLOCK, TABLE_SIZE_M, TOOL, wrap_angle
 from robolearn.spec import ActionSpec, EmbodimentSpec, SignalSpec
@@ -33,6 +33,7 @@ from robolearn.types import (
     ResetReport,
     SampleBatch,
     SentBlock,
+    Signals,
 )
 
 Array = NDArray[np.float64]
@@ -47,13 +48,13 @@ _REST_RAD_S, _REST_SAMPLES = 0.01, 6
 
 @runtime_checkable
 class Scorer(Protocol):
-    """Judges the task from outside (a lab's true pose, a predicate, an operator)."""
+    """Judges the task from the newest signals or from outside (a lab's truth, an operator)."""
 
     def reset(self) -> None:
         """An episode starts."""
         ...
 
-    def judge(self) -> Outcome:
+    def judge(self, values: Signals) -> Outcome:
         """How the task stands now; success is sticky."""
         ...
 
@@ -193,7 +194,10 @@ class RealEnv:
     def outcome(self) -> Outcome:
         """What the scorer says about this tick."""
         if self._outcome is None:
-            self._outcome = self._scorer.judge()
+            last = {name: buffer.last for name, buffer in self._buffers.items()}
+            self._outcome = self._scorer.judge(
+                {name: sample.value for name, sample in last.items() if sample is not None}
+            )
         return self._outcome
 
     def close(self) -> None:
@@ -332,20 +336,6 @@ def cell_spec(config: CellConfig, joints: int) -> EmbodimentSpec:
         ),
         rate_hz=config.rate_hz,
     )
-
-
-def require_tracker(tracker: Tracker, timeout_s: float) -> None:
-    """Raises StaleSignalError unless fresh poses arrive within ``timeout_s``."""
-    deadline = time.monotonic() + timeout_s
-    while True:
-        try:
-            tracker.latest()
-        except RobotError:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.01)
-        else:
-            return
 
 
 def _difference(wanted: Mapping[str, tuple[float, ...]], achieved: Mapping[str, Array]) -> str:

@@ -38,6 +38,11 @@ class SignalBuffer:
         self._t_ns.append(t_ns)
         self._value.append(array)
 
+    @property
+    def last(self) -> Sample | None:
+        """The newest sample, without counting it as shown."""
+        return self._last
+
     def newest(self) -> Sample:
         """What an observation shows now; raises StaleSignalError when there never was a sample."""
         if self._last is None:

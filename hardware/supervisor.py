@@ -110,6 +110,7 @@ class Supervisor:
         self._q: Array = robot.state().joint_position.copy()
         self._xy = follower.tool_xy(self._q)
         self._follow_ns = 0
+        self._check_robot(clock())
         self._publish(clock())
 
     def tick(self, now_ns: int, late_ns: int = 0, missed: int = 0) -> None:

@@ -19,6 +19,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
 from hardware.robot import Robot
@@ -30,7 +31,7 @@ from robolearn.timing import Rate
 
 log = logging.getLogger(__name__)
 
-FIFO_PRIORITY = 50
+FIFO_PRIORITY, SESSION_NICE = 50, -15
 
 
 class PipeInbox:
@@ -138,6 +139,11 @@ def _take_real_time_priority() -> str:
     """Why it was not given ("" when it was)."""
     try:
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(FIFO_PRIORITY))
+        # Where the kernel shares by session (autogroup), this is the nice value that counts for
+        # the vendor's threads, which stay ordinary ones.
+        autogroup = Path("/proc/self/autogroup")
+        if autogroup.exists():
+            autogroup.write_text(str(SESSION_NICE))
     except (OSError, AttributeError) as error:
         return (
             f"no real-time priority ({error}): set-points may be late on a busy machine; allow it"

@@ -1,0 +1,77 @@
+"""``robolearn deploy RUN --robot CONFIG``: run a policy on a robot under the safety supervisor."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from robolearn.cli.common import parse, print_json, say
+from robolearn.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class Args:
+    """Check, place, ramp, run, score, return: one trial after the other."""
+
+    run: Annotated[Path, tyro.conf.Positional]
+    """Run directory of the policy."""
+    robot: Path
+    """A file of configs/hardware/."""
+    out: Path
+    """Results: store/, trials.jsonl, deploy.json, videos/."""
+    episodes: int = 2
+    """How many trials."""
+    suite: Path = Path("configs/eval/pusht.yaml")
+    """Where the starts come from."""
+    first: int = 0
+    """Index of the first condition of the suite."""
+    start_lab: bool = False
+    """Start the virtual lab of the config and end it afterwards."""
+    lab_seed: int = 0
+    """Seed of the lab's hidden physics and noise."""
+    max_steps: int | None = None
+    """Control steps per trial; default: what the suite says."""
+    execute: int | None = None
+    """Actions executed per chunk; default: what the policy says."""
+    lead_ticks: int = 1
+    """Ask for the next chunk this many ticks ahead: inference may take that long."""
+    operator: str = ""
+    """Who supervises, kept with every trial."""
+    video: bool = True
+    """Draw a video of every trial from its recorded poses."""
+    yes: bool = False
+    """Do not ask before the arm moves."""
+    json: bool = False
+    """Print one JSON document and nothing else."""
+
+
+def main(argv: list[str]) -> int:
+    """Run the command; Ctrl-C stops the arm and keeps every finished trial (exit code 130)."""
+    args = parse(Args, argv, "deploy", Args.__doc__ or "")
+    if args.episodes < 1 or args.first < 0:
+        raise ConfigError(
+            f"--episodes must be at least 1 and --first at least 0, got {args.episodes},"
+            f" {args.first}"
+        )
+    # Idle threads of a numerics library would spin beside the control loop; set before its import.
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+        os.environ.setdefault(name, "1")
+    from robolearn.cli.deploy_run import Deployment
+
+    deployment = Deployment(args)
+    try:
+        document = deployment.run()
+    except KeyboardInterrupt:
+        say(
+            f"\nstopped by Ctrl-C: the arm stands; {deployment.finished} finished trial(s) are"
+            f" kept in {args.out}",
+            quiet=args.json,
+        )
+        return 130
+    if args.json:
+        print_json(document)
+    return 0

@@ -1,0 +1,64 @@
+"""Figures of a deployment: latency, jitter, interventions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robolearn.runtime import EpisodeResult
+from robolearn.types import TrialRecord
+
+_KEPT = 2000
+
+
+def trial_metrics(
+    result: EpisodeResult, lateness_ns: Sequence[int], skipped: int, interventions: int
+) -> dict[str, float]:
+    """Numbers of one trial for its record."""
+    inference = np.array(result.inference_ns, dtype=np.float64) * 1e-6
+    late = np.array(lateness_ns, dtype=np.float64) * 1e-6
+    return {
+        **{k: float(v) for k, v in result.outcome.metrics.items()},
+        "inference_ms_p50": percentile(inference, 50),
+        "inference_ms_p99": percentile(inference, 99),
+        "overruns": float(sum(v > 0 for v in result.overrun_ns)),
+        "skipped_ticks": float(skipped),
+        "setpoint_late_ms_p50": percentile(late, 50),
+        "setpoint_late_ms_p99": percentile(late, 99),
+        "setpoint_late_ms_max": percentile(late, 100),
+        "interventions": float(interventions),
+    }
+
+
+def figures(trials: Sequence[TrialRecord], details: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Totals over all trials."""
+    inference = np.array([v for d in details for v in d.get("inference_ms", ())])
+    late = np.array([v for d in details for v in d.get("setpoint_lateness_ms", ())])
+    return {
+        "episodes": len(trials),
+        "mean_score": float(np.mean([t.score for t in trials])) if trials else 0.0,
+        "successes": sum(t.success for t in trials),
+        "inference_ms_p50": percentile(inference, 50),
+        "inference_ms_p99": percentile(inference, 99),
+        "setpoint_late_ms_p50": percentile(late, 50),
+        "setpoint_late_ms_p99": percentile(late, 99),
+        "overruns": int(sum(t.metrics["overruns"] for t in trials)),
+        "interventions": int(sum(t.metrics["interventions"] for t in trials)),
+    }
+
+
+def lateness_ms(lateness_ns: Sequence[int]) -> list[float]:
+    """At most 2000 values for a histogram: every k-th, and the worst."""
+    step = max(1, -(-len(lateness_ns) // _KEPT))
+    kept: list[int] = list(lateness_ns[::step])
+    if lateness_ns:
+        kept.append(max(lateness_ns))
+    return [round(v * 1e-6, 4) for v in kept]
+
+
+def percentile(values: NDArray[np.float64], q: float) -> float:
+    """Percentile, 0 for no values (JSON has no NaN)."""
+    return float(np.percentile(values, q)) if values.size else 0.0

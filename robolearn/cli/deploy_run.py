@@ -1,0 +1,426 @@
+"""What ``robolearn deploy`` puts together: policy worker, lab, robot env, recorder, trials."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging
+import os
+import sys
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from eval.suites import Suite, load_suite
+from hardware.cell_config import CellConfig, load_cell
+from hardware.emulators.admin import LabClient
+from hardware.emulators.launch import LabProcess
+from hardware.real_env import RealEnv, Scorer, cell_spec
+from robolearn.chunking import ChunkAgent
+from robolearn.cli.build import policy_builder
+from robolearn.cli.common import say
+from robolearn.cli.deploy import Args
+from robolearn.cli.deploy_figures import figures, lateness_ms, trial_metrics
+from robolearn.cli.deploy_video import write_video
+from robolearn.config import config_hash, to_dict
+from robolearn.contracts import PolicySpec
+from robolearn.data.provenance import git_revision
+from robolearn.data.recorder import EpisodeRecorder
+from robolearn.data.store import EpisodeStore
+from robolearn.errors import ConfigError, InferenceError, RobolearnError, RobotError
+from robolearn.inference import WorkerInference
+from robolearn.pusht import BLOCK
+from robolearn.runtime import EpisodeResult, run_episode
+from robolearn.spec import require_compatible
+from robolearn.types import (
+    Condition,
+    EpisodeHeader,
+    Outcome,
+    PolicyInput,
+    Signals,
+    Tick,
+    TrialRecord,
+)
+from sim.tasks.pusht import PushT
+
+log = logging.getLogger(__name__)
+
+# Above every ordinary program, below the supervisor (50) and the lab's controller (40).
+_AGENT_PRIORITY, _LAB_PRIORITY = 5, 40
+CERTIFICATE = "uncertified"
+
+
+class LabScorer:
+    """Scores by the lab's true pose of the block; the policy never sees it."""
+
+    def __init__(self, lab: LabClient, name: str) -> None:
+        self._lab, self._name, self._task = lab, name, PushT()
+
+    def reset(self) -> None:
+        """Forget the last episode."""
+        self._task.reset()
+
+    def judge(self, values: Signals) -> Outcome:
+        """Judge the true pose instead of the tracked one."""
+        del values
+        return self._task.judge({BLOCK: self._lab.truth().poses[self._name]})
+
+
+@dataclass(frozen=True, slots=True)
+class LabPlacement:
+    """Places the block through the lab's side door, as a person's hand would."""
+
+    lab: LabClient
+    name: str
+
+    def __call__(self, condition: Condition) -> str:
+        """Put the block where the condition wants it."""
+        x, y, yaw = condition.poses[BLOCK]
+        deadline = time.monotonic() + 5.0
+        while True:
+            try:
+                self.lab.place(self.name, (x, y, yaw))
+            except RobotError:
+                # The lab refuses a hand in the cell until the arm has come to rest.
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.05)
+            else:
+                return "placed by the lab"
+
+
+@dataclass(frozen=True, slots=True)
+class PromptPlacement:
+    """Asks the operator to place the block."""
+
+    ask: bool
+
+    def __call__(self, condition: Condition) -> str:
+        """Wait for the operator."""
+        x, y, yaw = condition.poses[BLOCK]
+        text = f"place the block at x {x:.3f} m, y {y:.3f} m, {np.degrees(yaw):.0f} deg"
+        if not self.ask:
+            return "taken as it lies (--yes)"
+        print(f"{text}, step back, then press Enter: ", end="", file=sys.stderr, flush=True)
+        if not sys.stdin.readline():
+            raise ConfigError("there is no terminal to answer from; pass --yes")
+        return "placed by the operator"
+
+
+class HoldAtEnd:
+    """A subscriber that lets the arm rest before anything slow (saving, plotting) happens."""
+
+    def __init__(self, env: RealEnv) -> None:
+        self._env = env
+
+    def on_start(self, episode: EpisodeHeader) -> None:
+        """Nothing."""
+
+    def on_tick(self, tick: Tick) -> None:
+        """Nothing."""
+
+    def on_end(self, outcome: Outcome) -> None:
+        """Brake and hold."""
+        del outcome
+        self._env.hold()
+
+    def on_abort(self, error: BaseException) -> None:
+        """Brake and hold, unless a stop is latched already."""
+        try:
+            self._env.hold()
+        except RobotError as second:
+            log.info("no hold after '%s': %s", error, second)
+
+
+class Deployment:
+    """One run of the command."""
+
+    def __init__(self, args: Args) -> None:
+        self._args = args
+        self._quiet = args.json
+        self.cell: CellConfig = load_cell(args.robot)
+        self.suite: Suite = load_suite(args.suite)
+        self.conditions = self.suite.select(args.first + args.episodes)[args.first :]
+        self.builder = policy_builder(args.run)
+        self.trials: list[TrialRecord] = []
+        self._details: list[dict[str, Any]] = []
+        self._facts: dict[str, Any] = {}
+        if args.start_lab and not self.cell.lab:
+            raise ConfigError(
+                f"{args.robot} describes a real cell (robot.lab is false); leave --start-lab out"
+            )
+
+    @property
+    def finished(self) -> int:
+        """Trials that are scored and saved."""
+        return len(self.trials)
+
+    def run(self) -> dict[str, Any]:
+        """Everything, from the first check to the way home; returns ``deploy.json``."""
+        args = self._args
+        store = EpisodeStore.open_or_create(args.out / "store")
+        with ExitStack() as stack:
+            say(f"policy {args.run} on {self.cell.name} ({args.robot})", quiet=self._quiet)
+            inference = WorkerInference(self.builder)
+            stack.callback(inference.close)
+            require_compatible(inference.spec.task_space, cell_spec(self.cell, self._joints()))
+            self._checked("task space fits", "observations and action agree with the robot")
+            env = self._start_env(stack)
+            self._preflight(env, inference)
+            self._consent()
+            recorder = stack.enter_context(
+                EpisodeRecorder(
+                    store,
+                    spec=env.spec,
+                    kind="deployment",
+                    task_text="push the T onto its goal",
+                    operator=args.operator,
+                    autosave=False,
+                )
+            )
+            self._trials(env, inference, recorder)
+            env.home()
+            self._facts["supervisor"] = dataclasses.asdict(env.status())
+        if args.video:
+            self._videos(store)
+        document = self._write()
+        self._show(document)
+        return document
+
+    # -- before ----------------------------------------------------------------------------------
+
+    def _start_env(self, stack: ExitStack) -> RealEnv:
+        args, cell = self._args, self.cell
+        place: LabPlacement | PromptPlacement = PromptPlacement(ask=not args.yes)
+        scorer: Scorer = PushT()
+        if args.start_lab:
+            lab = LabProcess(args.robot, address=cell.address, seed=args.lab_seed)
+            stack.callback(lab.stop)
+            _real_time(lab.pid, _LAB_PRIORITY, inherit=False)
+            client = lab.where.connect()
+            stack.callback(client.close)
+            place = LabPlacement(client, cell.tracker.name)
+            scorer = LabScorer(client, cell.tracker.name)
+            self._checked("virtual lab", f"serves at {cell.address} (seed {args.lab_seed})")
+        self._facts["agent_real_time"] = _real_time(0, _AGENT_PRIORITY, inherit=True)
+        env = RealEnv(cell, place=place, scorer=scorer, settable_poses=args.start_lab)
+        stack.callback(env.close)
+        return env
+
+    def _preflight(self, env: RealEnv, inference: WorkerInference) -> None:
+        state = env.supervisor.state()
+        self._checked(
+            "robot", f"{state.mode.name.lower()}, joints {np.round(state.joint_position, 2)}"
+        )
+        supervisor = "real-time priority" if env.supervisor.real_time else "no real-time priority"
+        self._checked("supervisor", f"process {env.supervisor.pid}, {supervisor}")
+        pose = env.tracker.wait(2.0)
+        age_ms = (time.monotonic_ns() - pose.t_ns) * 1e-6
+        self._checked("tracker", f"block at {np.round(pose.pose, 3)}, {age_ms:.0f} ms old")
+        latency_s = policy_latency_s(inference)
+        lead_s = self._args.lead_ticks / self.cell.rate_hz
+        fits = "fits" if latency_s < lead_s else "DOES NOT FIT"
+        self._checked(
+            "policy", f"one call {1e3 * latency_s:.1f} ms, {fits} the lead of {1e3 * lead_s:.0f} ms"
+        )
+        limits = self.cell.limits
+        self._checked(
+            "limits",
+            f"tool {limits.max_tool_speed} m/s, {limits.max_tool_acceleration} m/s^2, joints"
+            f" {limits.max_joint_speed} rad/s, table {limits.workspace_low} to"
+            f" {limits.workspace_high} m",
+        )
+        self._checked("certificate", CERTIFICATE)
+        self._facts |= {
+            "policy_call_ms": 1e3 * latency_s,
+            "supervisor_real_time": env.supervisor.real_time,
+        }
+
+    def _consent(self) -> None:
+        if self._args.yes:
+            return
+        if not sys.stdin.isatty():
+            raise ConfigError("the arm will move and there is no terminal to ask: pass --yes")
+        print("the arm will move. Cell clear? [y/N] ", end="", file=sys.stderr, flush=True)
+        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+            raise ConfigError("not confirmed; nothing moved")
+
+    def _checked(self, what: str, told: str) -> None:
+        say(f"  {what:<14} {told}", quiet=self._quiet)
+
+    def _joints(self) -> int:
+        return self.cell.follower().serial_arm().dof
+
+    # -- trials ----------------------------------------------------------------------------------
+
+    def _trials(self, env: RealEnv, inference: WorkerInference, recorder: EpisodeRecorder) -> None:
+        agent = ChunkAgent(
+            inference.spec,
+            env.spec,
+            name=self._args.run.resolve().name,
+            execute=self._args.execute,
+            lead_ticks=self._args.lead_ticks,
+        )
+        for number, condition in enumerate(self.conditions, 1):
+            say(f"trial {number}/{len(self.conditions)}: {condition.id}", quiet=self._quiet)
+            try:
+                result = run_episode(
+                    env,
+                    agent,
+                    inference,
+                    [HoldAtEnd(env), recorder],
+                    condition,
+                    max_steps=self._args.max_steps or self.suite.config.max_steps,
+                    task=self.suite.config.task,
+                    env_name=env.spec.name,
+                    provenance=self._provenance(),
+                )
+            except RobolearnError as error:
+                self._details.append({"condition": condition.id, "aborted": str(error)})
+                self._write()
+                raise
+            episode = recorder.keep()
+            self._record(env, condition, result, episode)
+
+    def _record(
+        self, env: RealEnv, condition: Condition, result: EpisodeResult, episode: str
+    ) -> None:
+        events = [
+            {"t_ns": e.t_ns, "cause": e.cause.name.lower(), "value": e.value, "command": e.seq}
+            for e in env.interventions
+        ]
+        metrics = trial_metrics(result, env.tick_lateness_ns, env.overruns, len(events))
+        record = TrialRecord(
+            policy=self._args.run.resolve().name,
+            policy_hash=self._policy_hash(),
+            env=self.cell.name,
+            env_hash=config_hash(to_dict(self.cell), self._args.lab_seed),
+            engine="virtual lab, pybullet" if self._args.start_lab else "robot",
+            real=True,
+            condition=condition.id,
+            seed=condition.seed,
+            success=result.outcome.success,
+            score=result.score,
+            final_progress=result.outcome.progress,
+            return_=result.return_,
+            steps=result.steps,
+            duration_s=result.duration_s,
+            reason=result.outcome.reason,
+            commit=git_revision(),
+            suite=self.suite.label,
+            episode=episode,
+            video=f"videos/{episode}.mp4" if self._args.video else "",
+            operator=self._args.operator,
+            metrics=metrics,
+        )
+        self.trials.append(record)
+        self._details.append(
+            {
+                "condition": condition.id,
+                "episode": episode,
+                "start": result.reset.note,
+                "interventions": events,
+                "inference_ms": [round(v * 1e-6, 3) for v in result.inference_ns],
+                "overrun_ms": [round(v * 1e-6, 3) for v in result.overrun_ns],
+                "setpoint_lateness_ms": lateness_ms(env.tick_lateness_ns),
+            }
+        )
+        self._write()
+        say(
+            f"  score {record.score:.3f}, success {record.success}, {record.steps} steps,"
+            f" {len(events)} intervention(s); start: {result.reset.note}",
+            quiet=self._quiet,
+        )
+
+    def _provenance(self) -> dict[str, Any]:
+        return {
+            "command": "robolearn deploy",
+            "policy": str(self._args.run),
+            "policy_hash": self._policy_hash(),
+            "certificate": CERTIFICATE,
+            "robot": to_dict(self.cell),
+            "lab_seed": self._args.lab_seed if self._args.start_lab else None,
+        }
+
+    def _policy_hash(self) -> str:
+        from robolearn.checkpoint import policy_hash
+
+        return policy_hash(self._args.run)
+
+    # -- after -----------------------------------------------------------------------------------
+
+    def _videos(self, store: EpisodeStore) -> None:
+        for record in self.trials:
+            write_video(store.read(record.episode), self._args.out / record.video)
+
+    def _write(self) -> dict[str, Any]:
+        out = self._args.out
+        lines = [json.dumps(dataclasses.asdict(t)) for t in self.trials]
+        _replace(out / "trials.jsonl", "".join(line + "\n" for line in lines))
+        document = {
+            "robot": self.cell.name,
+            "policy": str(self._args.run),
+            "suite": self.suite.label,
+            "certificate": CERTIFICATE,
+            "lab_seed": self._args.lab_seed if self._args.start_lab else None,
+            **figures(self.trials, self._details),
+            **self._facts,
+            "trials": self._details,
+        }
+        _replace(out / "deploy.json", json.dumps(document, indent=1, default=float) + "\n")
+        return document
+
+    def _show(self, document: dict[str, Any]) -> None:
+        say(
+            f"{document['episodes']} trial(s), mean score {document['mean_score']:.3f},"
+            f" {document['successes']} success(es); policy latency p50"
+            f" {document['inference_ms_p50']:.1f} ms, p99 {document['inference_ms_p99']:.1f} ms;"
+            f" {document['overruns']} late tick(s), {document['interventions']} intervention(s)",
+            quiet=self._quiet,
+        )
+        say(f"results: {self._args.out}", quiet=self._quiet)
+
+
+def policy_latency_s(inference: WorkerInference, calls: int = 3) -> float:
+    """Latency of the last of a few calls on made-up observations [s]."""
+    request = blank_request(inference.spec)
+    latency_s = 0.0
+    for _ in range(calls):
+        start = time.monotonic()
+        inference.submit(0, request)
+        while inference.poll(0, time.monotonic_ns()) is None:
+            if time.monotonic() - start > 10.0:
+                raise InferenceError("the policy did not answer within 10 s")
+            time.sleep(0.0005)
+        latency_s = time.monotonic() - start
+    return latency_s
+
+
+def blank_request(spec: PolicySpec) -> PolicyInput:
+    """A request of the right shape in the middle of nowhere."""
+    return PolicyInput(
+        observations={
+            s.name: np.full((1, spec.n_obs, *s.shape), 0.25) for s in spec.task_space.observations
+        },
+        t_ns=np.array([time.monotonic_ns()], dtype=np.int64),
+        seed=np.zeros(1, dtype=np.int64),
+    )
+
+
+def _real_time(pid: int, priority: int, *, inherit: bool) -> bool:
+    policy = os.SCHED_FIFO if inherit else os.SCHED_FIFO | os.SCHED_RESET_ON_FORK
+    try:
+        os.sched_setscheduler(pid, policy, os.sched_param(priority))
+    except OSError as error:
+        log.info("no real-time priority for process %d: %s", pid, error)
+        return False
+    return True
+
+
+def _replace(path: Any, text: str) -> None:
+    partial = path.with_name(path.name + ".partial")
+    partial.write_text(text, encoding="utf-8")
+    partial.replace(path)
