@@ -154,14 +154,16 @@ def _agreement_point(evaluation: Mapping[str, Any]) -> str:
     other = next((r for r in rows if not r["ceiling"]), None)
     if other is None or other["pearson"]["value"] is None:
         return ""
-    text = (
-        f"Start by start, coverage in {other['world']} and in {other['source']} correlate by"
-        f" {mean(other['pearson'], 2)}"
+    source = other["source"]
+    sentence = (
+        f"Start by start, coverage in {other['world']} and in {source} correlate by"
+        f" {mean(other['pearson'], 2)}."
     )
     if ceiling is None or ceiling["pearson"]["value"] is None:
-        return text + "."
+        return sentence
     return (
-        text + f"; {other['source']} repeated agrees with itself at {mean(ceiling['pearson'], 2)}."
+        f"{sentence} The ceiling, {source} against a second run of itself with other noise of the"
+        f" policy, is {mean(ceiling['pearson'], 2)}."
     )
 
 

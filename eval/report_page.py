@@ -77,8 +77,9 @@ def table(
 
 def picture(plot: Plot, alt: str, caption: str) -> str:
     """A plot with its caption, never larger than 110 CSS px to the inch."""
+    limit = f"max-width:{110 * plot.width:.0f}px"
     return (
-        f'<figure><img src="{plot.uri}" alt="{text(alt)}" style="max-width:{110 * plot.width:.0f}px">'
+        f'<figure><img src="{plot.uri}" alt="{text(alt)}" style="{limit}">'
         f"<figcaption>{text(caption)}</figcaption></figure>"
     )
 

@@ -151,7 +151,7 @@ def difference_plot(rows: Sequence[Mapping[str, Any]]) -> Plot:
             strict=True,
         ):
             for y, row in enumerate(reversed(rows)):
-                _whisker(axes, row[key], y, 0, None)
+                _whisker(axes, row[key], float(y), 0, None)
             axes.axvline(0, color=INK, lw=1, ls="--")
             axes.set(xlabel=f"difference of {label}, 95 % interval")
             axes.set_yticks(

@@ -30,7 +30,7 @@ SPEC = EmbodimentSpec(
     name="mock",
     signals=(
         SignalSpec(TOOL, (2,), "m", 10.0, frame="table"),
-        SignalSpec(BLOCK, (3,), "m", 10.0, angular=(2,), frame="table"),
+        SignalSpec(BLOCK, (3,), "m, m, rad", 10.0, angular=(2,), frame="table"),
     ),
     actions=(
         ActionSpec(TOOL, (2,), "m", 10.0, frame="table", low=(0.0, 0.0), high=(0.512, 0.512)),

@@ -1,0 +1,203 @@
+"""A complete results folder from synthetic numbers: every section of the report has something."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+
+from eval.summary import agree, agreement_json, compare, comparison_json, result_json, summarize
+from eval.trials import to_json
+from robolearn.data.episode import EpisodeMeta, episode_from_arrays
+from robolearn.data.store import EpisodeStore
+from robolearn.pusht import BLOCK, TOOL
+from robolearn.types import Condition, Outcome, TrialRecord
+from sim.video import grid, write_mp4
+from tests.eval.mocks import SPEC
+
+WORLDS = (("gym_pusht", 60), ("pusht_reference", 25), ("pusht_ur5e", 25))
+
+
+def results_folder(root: Path) -> Path:
+    _store(root / "import" / "store", "demonstration", 24)
+    _store(root / "collect" / "store", "scripted", 2)
+    _physics(root / "identify")
+    for name, keys in (("flow", ("loss/flow",)), ("iql", ("loss/value", "loss/critic", "q/mean"))):
+        _run(root / "train" / name, keys)
+    _evaluation(root / "evaluate")
+    _deployment(root / "deploy")
+    stages = {"import": {"status": "done", "seconds": 12.5}, "train": {"status": "running"}}
+    (root / "demo.json").write_text(json.dumps({"stages": stages}))
+    return root
+
+
+def _store(path: Path, kind, n: int) -> None:
+    store = EpisodeStore.create(path)
+    rng = np.random.default_rng(3)
+    with store.writer() as writer:
+        for i in range(n):
+            steps = int(rng.integers(20, 40))
+            t = np.linspace(0, 1, steps)[:, None]
+            tool = 0.25 + 0.2 * np.concatenate([np.cos(6 * t + i), np.sin(5 * t + i)], axis=1)
+            block = np.concatenate([tool * 0.3 + 0.18, t * 0.1 - 0.8], axis=1)
+            meta = EpisodeMeta(
+                kind=kind,
+                task="pusht",
+                embodiment=SPEC,
+                condition=Condition(f"c{i}", i, {TOOL: tuple(map(float, tool[0]))}),
+                outcome=Outcome(i % 2 == 0, 0.8, 0.8, terminal=True, reason="success"),
+                provenance={"source": "synthetic <numbers>"},
+            )
+            writer.append(
+                episode_from_arrays(
+                    meta, {TOOL: tool, BLOCK: block}, {TOOL: tool}, progress=np.ravel(t)
+                )
+            )
+
+
+def _physics(folder: Path) -> None:
+    folder.mkdir(parents=True)
+    summary = {
+        "episodes": 10,
+        "position_p50_mm": 20.5,
+        "position_p90_mm": 50.0,
+        "rotation_p50_deg": 10.0,
+        "rotation_p90_deg": 25.0,
+    }
+    small = {k: v / 50 if k != "episodes" else v for k, v in summary.items()}
+    document = {
+        "parameters": {"friction": {"before": 0.3, "after": 0.001}},
+        "heldout": {
+            "before": {"after_5_s": summary, "final": summary},
+            "after": {"after_5_s": small, "final": small},
+        },
+        "train_episodes": 20,
+        "heldout_episodes": 10,
+        "windows": 60,
+        "evaluations": 92,
+        "duration_s": 40.0,
+    }
+    (folder / "identify.json").write_text(json.dumps(document))
+    rng = np.random.default_rng(0)
+    for scene, scale in (("pusht_naive", 30.0), ("pusht_identified", 0.4), ("pusht_ur5e", 20.0)):
+        mm, deg = rng.lognormal(np.log(scale), 0.7, 40), rng.lognormal(np.log(scale / 3), 0.7, 40)
+        replay = {
+            "episodes": 40,
+            "final_position_error_mm": _percentiles(mm),
+            "final_rotation_error_deg": _percentiles(deg),
+            "diverged": 0,
+            "per_episode": [
+                {"id": f"e{i}", "final_position_error_mm": a, "final_rotation_error_deg": b}
+                for i, (a, b) in enumerate(zip(mm, deg, strict=True))
+            ],
+        }
+        (folder / f"replay_{scene}.json").write_text(json.dumps(replay))
+
+
+def _percentiles(values) -> dict[str, float]:
+    return {"p50": float(np.median(values)), "p90": float(np.percentile(values, 90))}
+
+
+def _run(folder: Path, keys) -> None:
+    folder.mkdir(parents=True)
+    rng = np.random.default_rng(len(keys))
+    lines = [
+        {"step": s, "total": 3000, "seconds": s / 20, "cpu_seconds": s / 18, "lr_factor": 0.5}
+        | {k: float(0.1 + 2.0 / (1 + s / 100) + 0.03 * rng.normal()) for k in keys}
+        for s in range(50, 3001, 50)
+    ]
+    text = "\n".join(json.dumps(line) for line in lines)
+    # A run that was killed while it logged ends in half a line.
+    (folder / "metrics.jsonl").write_text(text + '\n{"step": 30')
+    (folder / "config.yaml").write_text("policy: flow # <b>not bold</b>\n")
+    provenance = {"episodes": 24, "seed": 0, "data_hash": "abc123"}
+    (folder / "provenance.json").write_text(json.dumps(provenance))
+
+
+def trial(policy, world, i, score, success, seed=0, **changes) -> TrialRecord:
+    base = TrialRecord(
+        policy=policy,
+        policy_hash=f"h-{policy}",
+        env=world,
+        env_hash=f"h-{world}",
+        engine="mock 1.0",
+        real=False,
+        condition=f"pusht-{i:04d}",
+        seed=seed + i,
+        success=success,
+        score=score,
+        final_progress=score * 0.9,
+        return_=10.0,
+        steps=300,
+        duration_s=30.0,
+        reason="success" if success else ("physics_diverged" if i == 7 else "time_limit"),
+        commit="abc",
+        suite="pusht@1234",
+        metrics={"max_coverage": 0.95 * score, "chunks": 38.0}
+        | ({"changed": 20.0} if policy == "iql" else {}),
+    )
+    return TrialRecord(**{f: getattr(base, f) for f in TrialRecord.__slots__} | changes)
+
+
+def _evaluation(folder: Path) -> None:
+    folder.mkdir(parents=True)
+    rng = np.random.default_rng(2)
+    hard = rng.beta(5, 1.2, 60)
+
+    def group(policy, world, n, seed=0):
+        scores = np.clip(hard[:n] + rng.normal(0, 0.12, n), 0, 1)
+        return [
+            trial(policy, world, i, float(s), bool(s > 0.93), seed) for i, s in enumerate(scores)
+        ]
+
+    groups = {(p, w): group(p, w, n) for w, n in WORLDS for p in ("flow", "iql")}
+    again = {p: group(p, "gym_pusht", 25, seed=9000) for p in ("flow", "iql")}
+    results = []
+    for (p, w), records in groups.items():
+        path = folder / "videos" / f"{p}-{w}.mp4"
+        _film(path)
+        video = f"videos/{path.name}" if (p, w) != ("iql", "pusht_ur5e") else "videos/gone.mp4"
+        results.append({"run": f"runs/{p}", "video": video, **result_json(summarize(records))})
+    document = {
+        "suite": "pusht@1234",
+        "protocol": "score = maximum of min(1, coverage / 0.95); 300 steps at 10 Hz",
+        "worlds": [{"name": w, "hash": f"h-{w}", "engine": "mock 1.0"} for w, _ in WORLDS],
+        "policies": [{"name": p, "hash": f"h-{p}"} for p in ("flow", "iql")],
+        "batch": 10,
+        "commit": "abc",
+        "code": "def",
+        "versions": {"mujoco": "3"},
+        "command": "robolearn evaluate runs/flow runs/iql",
+        "results": results,
+        "paired": [
+            comparison_json(compare(groups["flow", w], groups["iql", w])) for w, _ in WORLDS
+        ],
+        "agreement": [
+            agreement_json(agree(groups[p, "gym_pusht"], other))
+            for p in ("flow", "iql")
+            for other in (again[p], *(groups[p, w] for w, _ in WORLDS[1:]))
+        ],
+    }
+    (folder / "summary.json").write_text(json.dumps(document))
+
+
+def _film(path: Path) -> None:
+    frames = []
+    for t in range(8):
+        tile = np.full((64, 64, 3), 240, dtype=np.uint8)
+        tile[20 + t : 36 + t, 24:40] = (60, 100, 160)
+        frames.append(grid([tile, tile, tile, tile], 2))
+    write_mp4(path, frames, 5.0)
+
+
+def _deployment(folder: Path) -> None:
+    _store(folder / "store", "deployment", 2)
+    records = [
+        trial("flow", "lab_ur5e", i, s, s > 0.95, real=True, episode=f"ep{i}", reason=r)
+        for i, (s, r) in enumerate(((0.97, "success"), (0.71, "safety_stop")))
+    ]
+    lines = "\n".join(json.dumps(t) for t in to_json(records))
+    (folder / "trials.jsonl").write_text(lines + "\n")
+    figures = {"supervisor": {"interventions": 3, "stops": 1}, "latency_ms": {"p50": 4.1}}
+    (folder / "deploy.json").write_text(json.dumps(figures))

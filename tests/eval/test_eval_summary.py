@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+from eval.summary import (
+    agree,
+    agreement_json,
+    compare,
+    comparison_json,
+    result_json,
+    summarize,
+)
+from robolearn.errors import DataError
+from robolearn.types import TrialRecord
+
+
+def trials(scores, policy="flow", world="w", successes=None, reasons=None, seed=0, **metrics):
+    return [
+        TrialRecord(
+            policy=policy,
+            policy_hash=f"h-{policy}",
+            env=world,
+            env_hash=f"h-{world}",
+            engine="mock",
+            real=False,
+            condition=f"c{i}",
+            seed=seed + i,
+            success=bool(successes[i] if successes is not None else s >= 1),
+            score=float(s),
+            final_progress=float(s),
+            return_=0.0,
+            steps=10,
+            duration_s=1.0,
+            reason=reasons[i] if reasons else "time_limit",
+            commit="",
+            suite="s@1",
+            metrics={"max_coverage": 0.95 * float(s), "chunks": 5.0, **metrics},
+        )
+        for i, s in enumerate(scores)
+    ]
+
+
+def test_a_result_counts_everything_and_json_has_no_nan():
+    reasons = ["physics_diverged", "success", "time_limit", "worker_crashed"]
+    r = summarize(trials([0.2, 1.0, 0.6, 0.0], reasons=reasons, changed=2.0))
+    assert (r.n, r.successes, r.technical) == (4, 1, 2)
+    assert r.reasons["physics_diverged"] == 1
+    assert r.score.value == pytest.approx(0.45)
+    assert (r.chunks, r.changed) == (20, 8)
+    assert summarize(trials([0.1])).changed is None
+    text = json.dumps(result_json(summarize(trials([0.5]))), allow_nan=False)
+    assert json.loads(text)["score"]["mean"] == 0.5
+    assert json.loads(text)["score"]["low"] is None
+
+
+def test_mixed_double_or_no_trials_are_refused():
+    with pytest.raises(DataError, match="no trials"):
+        summarize([])
+    with pytest.raises(DataError, match="cannot be joined"):
+        summarize(trials([0.1]) + trials([0.2], world="v"))
+    with pytest.raises(DataError, match="twice"):
+        summarize(trials([0.1]) + trials([0.2]))
+    other = dataclasses.replace(trials([0.2], seed=5)[0], suite="s@2")
+    with pytest.raises(DataError, match="cannot be joined"):
+        summarize([*trials([0.1]), other])
+
+
+def test_differences_are_paired_and_told_in_words():
+    rng = np.random.default_rng(0)
+    base = rng.uniform(0.2, 0.8, 30)
+    better = compare(trials(base), trials(base + 0.1, policy="iql"))
+    assert better.score.value == pytest.approx(0.1)
+    assert better.words == "iql scores higher than flow"
+    assert compare(trials(base), trials(base - 0.1, policy="iql")).words.endswith("lower than flow")
+    same = compare(trials(base), trials(base, policy="iql"))
+    assert "the same under every condition" in same.words
+    unclear = compare(trials(base), trials(rng.permutation(base), policy="iql"))
+    assert "no difference can be concluded: with 30 pairs" in unclear.words
+    assert json.loads(json.dumps(comparison_json(unclear), allow_nan=False))["n"] == 30
+
+
+def test_discordant_successes_are_counted():
+    c = compare(
+        trials([0.5] * 4, successes=[1, 1, 0, 0]),
+        trials([0.5] * 4, policy="iql", successes=[1, 0, 0, 0]),
+    )
+    assert (c.only_a, c.only_b, c.mcnemar_p) == (1, 0, 1.0)
+    assert c.success.value == -0.25
+
+
+def test_unpaired_or_foreign_trials_are_refused():
+    with pytest.raises(DataError, match="same conditions and seeds"):
+        compare(trials([0.1, 0.2]), trials([0.1], policy="iql"))
+    with pytest.raises(DataError, match="one world and suite"):
+        compare(trials([0.1]), trials([0.1], policy="iql", world="v"))
+    with pytest.raises(DataError, match="one policy"):
+        agree(trials([0.1]), trials([0.1], policy="iql", world="v"))
+
+
+def test_agreement_and_its_ceiling():
+    rng = np.random.default_rng(1)
+    base = rng.uniform(0, 1, 40)
+    noisy = np.clip(base + rng.normal(0, 0.1, 40), 0, 1)
+    wins = base > 0.5
+    world = agree(
+        trials(base, successes=wins), trials(noisy[:25], world="v", successes=noisy[:25] > 0.5)
+    )
+    assert (world.n, world.ceiling) == (25, False)
+    assert 0.8 < world.pearson.value < 1
+    assert 0 < world.phi.value <= 1
+    itself = agree(trials(base), trials(noisy, seed=1000))
+    assert itself.ceiling
+    assert "agrees with itself only this far" in itself.words
+    assert (
+        "phi of success not defined" in agree(trials([0.1] * 5), trials([0.1] * 5, world="v")).words
+    )
+    assert json.loads(json.dumps(agreement_json(world), allow_nan=False))["n"] == 25
