@@ -88,7 +88,7 @@ def fsync_path(path: Path) -> None:
 def json_bytes(value: Any) -> bytes:
     """Strict JSON (no NaN), sorted keys, so that equal values give equal bytes."""
     try:
-        text = json.dumps(value, allow_nan=False, sort_keys=True, indent=1, ensure_ascii=False)
+        text = json.dumps(value, allow_nan=False, sort_keys=True, ensure_ascii=False)
     except (TypeError, ValueError) as error:
         raise DataError(f"metadata must be finite JSON values: {error}") from error
     return text.encode()

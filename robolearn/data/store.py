@@ -203,8 +203,10 @@ class EpisodeStore:
         lock = StoreLock(self.path)
         try:
             writer = StoreWriter(self.path)
-            yield writer
-            writer.close()
+            try:
+                yield writer
+            finally:
+                writer.close()
         finally:
             lock.release()
 
