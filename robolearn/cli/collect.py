@@ -76,8 +76,11 @@ def main(argv: list[str]) -> int:
         f" into {args.out} ({before} there)",
         quiet=args.json,
     )
-    stream = sys.stderr if args.json else sys.stdout
-    saved = Collection(args, config, store, stream).run()
+
+    def tell(text: str) -> None:
+        print(text, file=sys.stderr if args.json else sys.stdout, flush=True)
+
+    saved = Collection(args, config, store, tell).run()
     total = len(store.ids())
     if args.json:
         print_json({"store": str(args.out), "saved": list(saved), "episodes": total})

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Generator
-from typing import Any, TextIO
+from collections.abc import Callable, Generator
+from typing import Any
 
 from hardware.teleop.browser import BrowserDevice
 from hardware.teleop.device import TeleopDevice
@@ -23,12 +23,18 @@ from sim.worlds import World, make_world
 
 
 class Collection:
-    """One run of the command. ``stream`` gets a line per saved episode and the page's address."""
+    """One run of the command. ``tell`` prints a line and flushes it: one per saved episode, and
+    the page's address.
+    """
 
     def __init__(
-        self, args: Args, config: CollectConfig, store: EpisodeStore, stream: TextIO
+        self,
+        args: Args,
+        config: CollectConfig,
+        store: EpisodeStore,
+        tell: Callable[[str], None],
     ) -> None:
-        self._args, self._config, self._store, self._stream = args, config, store, stream
+        self._args, self._config, self._store, self._tell = args, config, store, tell
 
     def run(self) -> tuple[str, ...]:
         """Record; returns the ids of the saved episodes."""
@@ -79,7 +85,7 @@ class Collection:
         if self._args.agent == "keyboard":
             return KeyboardDevice(lambda text: print(text, end="", file=sys.stderr, flush=True))
         device = BrowserDevice(self._args.port)
-        print(f"open this page: {device.url}", file=self._stream, flush=True)
+        self._tell(f"open this page: {device.url}")
         return device
 
     @contextlib.contextmanager
@@ -96,8 +102,8 @@ class Collection:
             yield recorder
 
     def _announce(self, episode_id: str) -> None:
-        # Alone on its line and flushed: whoever reads it may rely on the episode from now on.
-        print(f"saved episode {episode_id}", file=self._stream, flush=True)
+        # Alone on its line, after the commit: whoever reads it may rely on the episode.
+        self._tell(f"saved episode {episode_id}")
 
     def _provenance(self, env: World) -> dict[str, Any]:
         return {

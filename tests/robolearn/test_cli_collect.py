@@ -1,3 +1,4 @@
+import contextlib
 import io
 import json
 import os
@@ -138,12 +139,18 @@ def test_bad_arguments_are_one_line(tmp_path, capsys):
     assert len(capsys.readouterr().err.strip().splitlines()) == 1
 
 
-def start(out, *more, agent="scripted", **options):
+@contextlib.contextmanager
+def started(out, *more, agent="scripted", **options):
     command = [
         *(sys.executable, "-m", "robolearn.cli.main", "collect", "--config", str(CONFIG)),
         *("--agent", agent, "--out", str(out), "--yes", *more),
     ]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, **options)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, text=True, **pipes, **options) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 @pytest.mark.parametrize(
@@ -151,15 +158,15 @@ def start(out, *more, agent="scripted", **options):
 )
 def test_what_was_announced_survives_the_end_of_the_process(tmp_path, number, code):
     out = tmp_path / "store"
-    process = start(out, "--episodes", "500", stderr=subprocess.PIPE)
     announced = []
-    for line in process.stdout:
-        if line.startswith("saved episode "):
-            announced.append(line.split()[2])
-        if len(announced) == 2:
-            break
-    process.send_signal(number)
-    rest, err = process.communicate(timeout=30)
+    with started(out, "--episodes", "500") as process:
+        for line in process.stdout:
+            if line.startswith("saved episode "):
+                announced.append(line.split()[2])
+            if len(announced) == 2:
+                break
+        process.send_signal(number)
+        rest, err = process.communicate(timeout=30)
     announced += re.findall(r"^saved episode (\S+)$", rest, re.MULTILINE)
     assert process.returncode == code
     if number == signal.SIGINT:
@@ -176,28 +183,24 @@ def test_what_was_announced_survives_the_end_of_the_process(tmp_path, number, co
 
 
 def test_a_page_records_a_demonstration(tmp_path):
-    process = start(tmp_path / "store", "--episodes", "1", "--operator", "me", agent="browser")
-    try:
+    out = tmp_path / "store"
+    with started(out, "--episodes", "1", "--operator", "me", agent="browser") as process:
         url = next(line.split()[-1] for line in process.stdout if line.startswith("open this page"))
         with connect(url.replace("http://", "ws://").replace("/?", "/ws?")) as page:
             assert json.loads(page.recv())["type"] == "scene"
             tool = json.loads(page.recv())["tool"]
             page.send('{"type": "key", "key": "start"}')
             for i in range(8):
-                json.loads(page.recv())
+                page.recv()
                 x, y = tool[0] + 0.002 * i, tool[1]
                 page.send(json.dumps({"type": "pointer", "x": x, "y": y, "inside": True}))
             page.send('{"type": "key", "key": "keep"}')
             last = list(page)[-1]
-            rest = process.stdout.read()
-        assert json.loads(last)["message"].startswith("1 episode saved")
-        assert process.wait(20) == 0
-    finally:
-        process.kill()
-        process.wait()
-        process.stdout.close()
+        rest, _ = process.communicate(timeout=30)
+    assert process.returncode == 0
+    assert json.loads(last)["message"].startswith("1 episode saved")
     assert re.search(r"^saved episode ep_000000$", rest, re.MULTILINE)
-    episode = EpisodeStore.open(tmp_path / "store").read("ep_000000")
+    episode = EpisodeStore.open(out).read("ep_000000")
     assert episode.meta.kind == "demonstration"
     assert episode.meta.operator == "me"
     assert episode.meta.outcome.reason == "operator"
@@ -207,30 +210,23 @@ def test_a_page_records_a_demonstration(tmp_path):
 
 def test_keys_record_a_demonstration(tmp_path):
     master, slave = os.openpty()
-    process = start(
-        *(tmp_path / "store", "--episodes", "1"),
-        agent="keyboard",
-        stdin=slave,
-        stderr=subprocess.PIPE,
-    )
     try:
-        seen = ""
-        while "ready" not in seen:
-            seen += process.stderr.read(1)
-        os.write(master, b" ")
-        while "running" not in seen:
-            seen += process.stderr.read(1)
-        for _ in range(3):
-            os.write(master, b"d")
-            time.sleep(0.1)
-        os.write(master, b"\r")
-        out, _ = process.communicate(timeout=20)
+        with started(tmp_path / "store", "--episodes", "1", agent="keyboard", stdin=slave) as run:
+            seen = ""
+            while "ready" not in seen:
+                seen += run.stderr.read(1)
+            os.write(master, b" ")
+            while "running" not in seen:
+                seen += run.stderr.read(1)
+            for _ in range(3):
+                os.write(master, b"d")
+                time.sleep(0.1)
+            os.write(master, b"\r")
+            out, _ = run.communicate(timeout=30)
     finally:
-        process.kill()
-        process.wait()
         os.close(master)
         os.close(slave)
-    assert process.returncode == 0
+    assert run.returncode == 0
     assert "saved episode ep_000000" in out.splitlines()
     episode = EpisodeStore.open(tmp_path / "store").read("ep_000000")
     assert set(episode.source) == {"human:keyboard"}
