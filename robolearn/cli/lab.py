@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import gc
 import json
+import logging
 import multiprocessing
 import os
 import secrets
@@ -30,8 +31,12 @@ from robolearn.config import from_dict, load_yaml
 from robolearn.errors import ConfigError, did_you_mean
 from sim.plant import BLOCK, PlantConfig, PyBulletPlant
 
+log = logging.getLogger(__name__)
+
 TOKEN_VARIABLE = "ROBOLEARN_LAB_TOKEN"  # noqa: S105  (the name of a variable)
 SECTIONS = ("lab", "robot")
+# Below the supervisor's: a late world is better than a late supervisor.
+FIFO_PRIORITY = 30
 
 
 @dataclass(frozen=True)
@@ -53,10 +58,12 @@ class LabConfig:
     """The section ``lab`` of a hardware config.
 
     ``world``: ``pybullet``, or ``kinematic`` (joints follow exactly, the block never moves) for
-    tests of a protocol alone.
+    tests of a protocol alone. ``real_time``: take real-time priority where it is permitted, as the
+    controller that this stands for has its computer to itself.
     """
 
     world: Literal["pybullet", "kinematic"] = "pybullet"
+    real_time: bool = True
     devices: DevicesConfig = field(default_factory=DevicesConfig)
     physics: PlantConfig = field(default_factory=PlantConfig)
 
@@ -99,6 +106,8 @@ def main(argv: list[str]) -> int:
             view.attach(lab.loop.selector)
         if args.follow_stdin:
             _follow_stdin(lab.loop.selector, stop)
+        if config.real_time:
+            _take_real_time_priority()
         _announce(args.address, config, lab, token)
         # What exists now lives as long as the process: keep the collector away from it.
         gc.freeze()
@@ -117,6 +126,14 @@ def _plant(config: LabConfig, seed: int) -> Plant:
     if config.world == "kinematic":
         return KinematicPlant(np.array(physics.home), {BLOCK: np.array(physics.block_pose)})
     return PyBulletPlant(physics, seed)
+
+
+def _take_real_time_priority() -> None:
+    try:
+        policy = os.SCHED_FIFO | os.SCHED_RESET_ON_FORK
+        os.sched_setscheduler(0, policy, os.sched_param(FIFO_PRIORITY))
+    except OSError as error:
+        log.warning("no real-time priority (%s): the lab is late when the machine is busy", error)
 
 
 def _announce(address: str, config: LabConfig, lab: VirtualLab, token: str) -> None:
@@ -141,20 +158,25 @@ def _follow_stdin(selector: selectors.BaseSelector, stop: list[int]) -> None:
 
 
 class _View:
-    """Draws in a process of its own, started with the first picture: a picture takes many
-    control periods, and the arm must not freeze meanwhile.
+    """Draws in a process of its own, started before the lab serves: a picture (and the start of a
+    process) takes many control periods, and the arm must not freeze meanwhile.
     """
 
     def __init__(self, physics: PlantConfig) -> None:
-        self._physics = physics
         self._waiting: list[Rendered] = []
-        self._pipe: Connection[Any, Any] | None = None
-        self._process: Any = None
         self._selector: selectors.BaseSelector | None = None
+        context = multiprocessing.get_context("spawn")
+        pipe, theirs = context.Pipe()
+        self._pipe: Connection[Any, Any] | None = pipe
+        self._process = context.Process(target=_draw, args=(physics, theirs), daemon=True)
+        self._process.start()
+        theirs.close()
 
     def attach(self, selector: selectors.BaseSelector) -> None:
         """Deliver pictures from this selector's loop."""
         self._selector = selector
+        if self._pipe is not None:
+            selector.register(self._pipe.fileno(), selectors.EVENT_READ, self._arrived)
 
     def render(
         self,
@@ -166,29 +188,16 @@ class _View:
         done: Callable[[NDArray[np.uint8] | str], None],
     ) -> None:
         """Ask for a picture; ``done`` is called from the loop."""
-        if self._pipe is None:
-            self._start()
         if self._pipe is None or len(self._waiting) >= 16:
-            done("too many pictures are waiting")
+            done("too many are waiting" if self._pipe else "the drawing process ended")
             return
         self._waiting.append(done)
         self._pipe.send((view, width, height, q, dict(poses)))
 
     def close(self) -> None:
         """End the process; safe to call twice."""
-        if self._process is not None:
-            self._process.terminate()
-            self._process.join()
-            self._process = None
-
-    def _start(self) -> None:
-        context = multiprocessing.get_context("spawn")
-        self._pipe, theirs = context.Pipe()
-        self._process = context.Process(target=_draw, args=(self._physics, theirs), daemon=True)
-        self._process.start()
-        theirs.close()
-        if self._selector is not None:
-            self._selector.register(self._pipe.fileno(), selectors.EVENT_READ, self._arrived)
+        self._process.terminate()
+        self._process.join()
 
     def _arrived(self, _mask: int) -> None:
         if self._pipe is None or self._selector is None:
