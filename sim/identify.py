@@ -73,6 +73,8 @@ class Identified:
 
 # Finite differences of the logarithms: large against the landscape's roughness.
 FIRST_STEP = np.array([0.3, 0.03, 0.02, 0.3])
+# Where the polish looks for a contact stiffness to start from.
+COMPLIANCES = (0.01, 0.03, 0.1, 0.3)
 # First simplex of the polish.
 POLISH_STEP = np.array([-1.0, 0.03, 0.02, 0.7])
 
@@ -247,12 +249,16 @@ class _Fit:
             z = self._residuals(inside, self._polish, self._config.polish_s) / scale
             return float(np.sum(np.sqrt(1.0 + z * z) - 1.0))
 
+        # The cost hardly changes with a stiff contact's compliance, so least squares can end in
+        # the wrong half of its range: look across it once.
+        starts = [start, *(np.append(start[:3], v) for v in np.log(COMPLIANCES))]
+        best = min(starts, key=cost)
         found = minimize(
             cost,
-            start,
+            best,
             method="Nelder-Mead",
             options={
-                "initial_simplex": np.stack([start, *(start + np.diag(POLISH_STEP))]),
+                "initial_simplex": np.stack([best, *(best + np.diag(POLISH_STEP))]),
                 "maxfev": self._config.polish_evaluations,
                 "xatol": 1e-3,
                 "fatol": 1e-3,
