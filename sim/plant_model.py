@@ -32,18 +32,20 @@ _TUBES = (0.055, 0.05, 0.042, 0.038, 0.038, 0.032)
 
 @contextlib.contextmanager
 def _quiet_stdout() -> Generator[None]:
-    """Send the C library's prints to standard error: standard output is the caller's protocol."""
+    """Drop what the C library prints: standard output is the caller's protocol."""
     sys.stdout.flush()
     libc = ctypes.CDLL(None)
     libc.fflush(None)
     saved = os.dup(1)
-    os.dup2(2, 1)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
     try:
         yield
     finally:
         libc.fflush(None)
         os.dup2(saved, 1)
         os.close(saved)
+        os.close(nowhere)
 
 
 @functools.cache
