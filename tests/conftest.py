@@ -13,3 +13,9 @@ for name, value in {
     "PYGAME_HIDE_SUPPORT_PROMPT": "1",
 }.items():
     os.environ.setdefault(name, value)
+
+from hypothesis import settings  # noqa: E402 - the environment comes first
+
+# A busy machine must not fail a property: examples have no time limit.
+settings.register_profile("house", deadline=None)
+settings.load_profile("house")
