@@ -116,7 +116,7 @@ def test_an_existing_store_is_not_touched_without_consent(recorded, capsys, monk
 @pytest.mark.parametrize(
     ("change", "text"),
     [
-        ({"wrold": "x"}, "unknown key 'wrold'. Did you mean 'world'?"),
+        ({"worldd": "x"}, "unknown key 'worldd'. Did you mean 'world'?"),
         ({"world": "pusht_referense"}, "no world 'pusht_referense'. Did you mean 'pusht_refer"),
         ({"max_steps": 0}, "max_steps must be at least 1"),
         ({"demonstrations": "/nowhere/at/all"}, "no recording at /nowhere/at/all"),

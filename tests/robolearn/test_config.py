@@ -59,7 +59,7 @@ def test_values_are_converted_and_nested():
     ("raw", "text"),
     [
         ({"name": "a", "ntt": {}}, "unknown key 'ntt'. Did you mean 'net'?"),
-        ({"name": "a", "net": {"widht": 3}}, "net: unknown key 'widht'. Did you mean 'width'?"),
+        ({"name": "a", "net": {"widthh": 3}}, "net: unknown key 'widthh'. Did you mean 'width'?"),
         ({"name": "a", "kind": "flo"}, "got 'flo'. Did you mean 'flow'?"),
         ({}, "key 'name' is missing"),
         ({"name": 3}, "name: expected str, got 3"),

@@ -105,7 +105,7 @@ def test_json_round_trips():
     assert task_space_from_json(json.loads(json.dumps(to_json(SPACE)))) == SPACE
     assert embodiment_from_json(json.loads(json.dumps(to_json(ROBOT)))) == ROBOT
     with pytest.raises(DataError, match="Did you mean 'frame'"):
-        signal_from_json({"name": "a/b", "shape": [1], "fram": "x"})
+        signal_from_json({"name": "a/b", "shape": [1], "framee": "x"})
 
 
 def test_malformed_signals_are_refused():
