@@ -21,7 +21,7 @@ from hardware.emulators.tracker import PACKET_SIZE, decode_packet
 from robolearn.errors import ConfigError, DataError, StaleSignalError
 
 log = logging.getLogger(__name__)
-_QUEUE = 4096
+_QUEUE, _RESTART = 4096, 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,8 +185,10 @@ class UdpTracker:
         if t_ns > now_ns or (old is not None and t_ns <= old.t_ns):
             self._refused += 1
             return
-        if self._seq >= 0:
-            self._lost += max(0, (packet.seq - self._seq) % (1 << 32) - 1)
+        gap = (packet.seq - self._seq) % (1 << 32) - 1
+        # A huge gap is a tracking system that started again.
+        if self._seq >= 0 and 0 < gap < _RESTART:
+            self._lost += gap
         self._seq = packet.seq
         self._taken += 1
         self._newest = TrackedPose(t_ns, now_ns, np.array(packet.pose))

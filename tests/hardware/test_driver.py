@@ -1,0 +1,210 @@
+"""Robot drivers: the contract over the fake and the emulated UR, and every fault of the UR."""
+
+import contextlib
+import os
+import signal
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from hardware.drivers.fake import FakeConfig
+from hardware.drivers.ur import URConfig
+from hardware.robot import RobotMode, require_healthy
+from hardware.vendor_thread import VendorThread
+from robolearn.errors import (
+    ConfigError,
+    MissingDependencyError,
+    RobotConnectionError,
+    RobotError,
+    StaleSignalError,
+)
+from tests.contracts import RobotContract
+from tests.hardware.lab import address, kinematic_lab
+
+
+def prompt_lab(folder, last):
+    """A lab at real-time priority where that is permitted, as a real controller is."""
+    lab = kinematic_lab(folder, last)
+    try:
+        param = os.sched_param(40)
+        os.sched_setscheduler(lab.pid, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, param)
+    except PermissionError:
+        pass
+    return lab
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory):
+    with prompt_lab(tmp_path_factory.mktemp("lab"), 20) as made:
+        yield made
+
+
+def recovered(lab):
+    os.kill(lab.pid, signal.SIGCONT)
+    with lab.where.connect() as door:
+        door.fault("unlock")
+
+
+class TestFake(RobotContract):
+    def make(self):
+        return FakeConfig().build()
+
+
+class TestUR(RobotContract):
+    @pytest.fixture(autouse=True)
+    def _lab(self, lab):
+        self.lab, self.robots = lab, []
+        yield
+        for robot in self.robots:
+            robot.close()
+
+    def make(self):
+        robot = URConfig(self.lab.where.address, watchdog_hz=2.0).build()
+        self.robots.append(robot)
+        return robot
+
+
+@pytest.fixture
+def robot(lab):
+    made = URConfig(lab.where.address, watchdog_hz=2.0).build()
+    made.connect()
+    yield made
+    recovered(lab)
+    made.close()
+
+
+def until(condition, timeout_s=3.0):
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def test_a_hang_shows_in_the_age_of_the_state_and_never_blocks(robot, lab):
+    q = robot.state().joint_position
+    robot.servo(q)
+    os.kill(lab.pid, signal.SIGSTOP)
+    frozen = time.monotonic_ns()
+    slowest = 0.0
+    while time.monotonic_ns() - frozen < 0.15e9:
+        start = time.monotonic()
+        robot.servo(q)
+        state = robot.state()
+        slowest = max(slowest, time.monotonic() - start)
+        time.sleep(0.002)
+    with pytest.raises(StaleSignalError, match="device clock stands"):
+        require_healthy(state, time.monotonic_ns(), 0.02)
+    assert slowest < 0.5
+    start = time.monotonic()
+    assert not robot.stop(), "nobody confirms"
+    assert time.monotonic() - start < 1.5
+    with pytest.raises(RobotConnectionError, match="abandoned"):
+        robot.servo(q)
+    os.kill(lab.pid, signal.SIGCONT)
+    robot.connect()
+    assert robot.state().mode is RobotMode.RUNNING
+
+
+def test_a_protective_stop_is_a_mode_and_needs_the_operator(robot, lab):
+    with lab.where.connect() as door:
+        door.fault("protective_stop")
+        until(lambda: robot.state().mode is RobotMode.PROTECTIVE_STOP)
+        with pytest.raises(RobotError, match="PROTECTIVE_STOP"):
+            require_healthy(robot.state(), robot.state().changed_ns, 0.02)
+        with pytest.raises(RobotConnectionError, match="PROTECTIVE_STOP"):
+            robot.connect()
+        door.fault("unlock")
+    robot.connect()
+    assert robot.state().mode is RobotMode.RUNNING
+
+
+def test_silence_trips_the_controllers_own_watchdog(robot, lab):
+    start_ns = time.monotonic_ns()
+    robot.servo(robot.state().joint_position)
+    until(lambda: robot.state().mode is RobotMode.IDLE)
+    with lab.where.connect() as door:
+        stops = [e for e in door.log(start_ns).events if e.kind == "program_stopped"]
+    assert "watchdog" in stops[0].detail
+    robot.connect()
+    assert robot.state().mode is RobotMode.RUNNING
+
+
+def test_keep_alive_feeds_the_watchdog(robot):
+    for _ in range(40):
+        robot.keep_alive()
+        time.sleep(0.005)
+    assert robot.state().mode is RobotMode.RUNNING
+
+
+def test_death_is_a_typed_error_within_a_bound(tmp_path):
+    with prompt_lab(tmp_path, 21) as lab:
+        robot = URConfig(lab.where.address, watchdog_hz=2.0).build()
+        robot.connect()
+        q = robot.state().joint_position
+        os.kill(lab.pid, signal.SIGKILL)
+        start = time.monotonic()
+        while time.monotonic() - start < 0.4:
+            with contextlib.suppress(RobotError):
+                robot.servo(q)
+            time.sleep(0.005)
+        with pytest.raises(StaleSignalError):
+            require_healthy(robot.state(), time.monotonic_ns(), 0.02)
+        start = time.monotonic()
+        assert not robot.stop()
+        with pytest.raises(RobotConnectionError, match="no UR controller answers"):
+            robot.connect()
+        assert time.monotonic() - start < 5.0
+        robot.close()
+
+
+def test_nobody_there_names_address_and_remedy():
+    with pytest.raises(RobotConnectionError, match=r"30004.*robolearn lab"):
+        URConfig(address(29)).build().connect()
+
+
+def test_a_missing_library_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "rtde_control", None)
+    with pytest.raises(MissingDependencyError, match="pip install ur_rtde"):
+        URConfig("127.0.0.1").build().connect()
+
+
+def test_values_that_the_client_would_refuse_are_refused_in_the_config():
+    for bad in ({"gain": 50.0}, {"lookahead_s": 0.5}, {"watchdog_hz": 0.1}):
+        with pytest.raises(ConfigError, match="must be in"):
+            URConfig("127.0.0.1", **bad)
+
+
+def test_vendor_thread_keeps_the_newest_set_point_and_abandons_a_hung_call():
+    thread, seen = VendorThread("test", post_limit_s=0.02), []
+    gate = np.zeros(1)
+
+    def block():
+        while not gate[0]:
+            time.sleep(0.002)
+
+    thread.post(block)
+    time.sleep(0.03)
+    with pytest.raises(RobotConnectionError, match="hanging"):
+        thread.post(lambda: seen.append(0))
+    gate[0] = 1
+    time.sleep(0.02)
+    thread.post(lambda: seen.append(1))
+    assert thread.call(lambda: 7, 1.0, "answering") == 7
+    gate[0] = 0
+    with pytest.raises(RobotConnectionError, match="did not return within"):
+        thread.call(block, 0.02, "blocking")
+    with pytest.raises(RobotConnectionError, match="abandoned"):
+        thread.call(lambda: 7, 1.0, "answering")
+    gate[0] = 1
+    thread.close()
+
+
+def test_an_error_of_a_posted_call_is_raised_by_the_next():
+    thread = VendorThread("test")
+    thread.post(lambda: 1 / 0)
+    time.sleep(0.02)
+    with pytest.raises(RobotError, match="division by zero"):
+        thread.post(lambda: None)
+    thread.close()
