@@ -180,6 +180,27 @@ def test_a_human_episode_replays_open_loop() -> None:
     assert np.linalg.norm(block[:2] - episode.observed(BLOCK)[-1][:2]) < 0.2
 
 
+def test_the_top_view_is_the_table_frame_with_the_arm_out_of_the_way() -> None:
+    env = start(tool=(0.1, 0.4), block=(0.38, 0.12, 0.7))
+    try:
+        image = env.render(256, 256).astype(np.int64)
+    finally:
+        env.close()
+
+    def at(x: float, y: float) -> np.ndarray:
+        return image[int((1 - y / 0.512) * 256), int(x / 0.512 * 256)]
+
+    tool, block, paper = at(0.1, 0.4), at(0.38 + 0.0386, 0.12 - 0.0459), at(0.1, 0.1)
+    assert tool[2] > tool[0] + 60  # blue
+    assert block.max() < 170
+    assert paper.min() > 190
+    green = at(0.256 - 0.03, 0.256 - 0.03)
+    assert green[1] > green[0] + 40
+    # The flange and the wrist hang over the table to the right of the base; none of it is drawn.
+    assert at(0.1, 0.45).min() > 190
+    assert at(0.256, 0.49).min() > 190
+
+
 def test_unusable_control_sections_are_refused() -> None:
     scene = load_scene("pusht_ur5e")
     model = scene.compile()
