@@ -271,3 +271,15 @@ def test_metadata_must_be_json(store: EpisodeStore) -> None:
     with store.writer() as writer, pytest.raises(DataError, match="finite JSON"):
         writer.append(wrong(meta=meta))
     assert len(store.ids()) == 2
+
+
+def test_the_snippets_of_the_documentation_run(
+    store: EpisodeStore, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs/data_format.md").read_text()
+    snippets = [part.split("```")[0] for part in page.split("```python\n")[1:]]
+    assert len(snippets) == 2
+    monkeypatch.chdir(store.path.parent)
+    for snippet in snippets:
+        exec(snippet.replace('"STORE"', '"store"'), {})
+        assert "ep_000001" in capsys.readouterr().out
