@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-_MIME = {".mp4": "video/mp4", ".png": "image/png", ".svg": "image/svg+xml"}
+_MIME = {".mp4": "video/mp4", ".jpg": "image/jpeg", ".svg": "image/svg+xml"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,12 +85,29 @@ def picture(plot: Plot, alt: str, caption: str) -> str:
 
 
 def video(path: Path, caption: str) -> str:
-    """An mp4 file, embedded."""
+    """An mp4 file, embedded; its last picture stands for it until it is played, and in print."""
     return (
         f'<figure class="video"><video controls muted loop playsinline preload="metadata"'
-        f' src="{data_uri(path.read_bytes(), ".mp4")}"></video>'
+        f'{_poster(path)} src="{data_uri(path.read_bytes(), ".mp4")}"></video>'
         f"<figcaption>{text(caption)}</figcaption></figure>"
     )
+
+
+def _poster(path: Path) -> str:
+    import cv2
+
+    reader = cv2.VideoCapture(str(path))
+    last = None
+    while True:
+        there, frame = reader.read()
+        if not there:
+            break
+        last = frame
+    reader.release()
+    if last is None:
+        return ""
+    _, encoded = cv2.imencode(".jpg", last, [cv2.IMWRITE_JPEG_QUALITY, 80])
+    return f' poster="{data_uri(encoded.tobytes(), ".jpg")}"'
 
 
 def columns(parts: Sequence[str]) -> str:
@@ -161,7 +178,7 @@ h3{font-size:1.05rem;margin:1.6rem 0 .4rem}
 p,li{max-width:46rem}
 p{margin:.6rem 0}
 a{color:var(--accent)}
-.number{display:inline-block;min-width:1.6em;color:var(--accent);font-variant-numeric:tabular-nums}
+.number{display:inline-block;min-width:1.3em;margin-right:.35em;color:var(--accent);font-variant-numeric:tabular-nums}
 .summary{background:var(--wash);border:1px solid var(--line);border-left:5px solid var(--accent);
 border-radius:6px;padding:1.3rem 1.5rem 1rem}
 .tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(13rem,1fr));gap:.8rem;

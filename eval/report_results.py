@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from eval.report_data import Json, ReportData
-from eval.report_page import note, paragraph, picture, table, text
+from eval.report_page import details, note, paragraph, picture, table, text
 from eval.report_plots import agreement_plot, difference_plot, results_plot
 from eval.report_text import REASON_WORDS, interval, mean, number, percent, rate, signed
 
@@ -15,10 +15,11 @@ def results_section(data: ReportData) -> str:
     if data.evaluation is None:
         return ""
     rows = list(data.evaluation["results"])
+    most = max(r["n"] for r in rows)
     body = paragraph(
-        "Every policy started from the same conditions, with the same seeds, in every world. The"
-        " first world is the one that the recordings come from; it was given more starts than"
-        " the others."
+        "Every policy started from the same conditions, with the same seeds, in every world.",
+        "The first world is the one that the recordings come from.",
+        "The others were given fewer of the starts." if any(r["n"] < most for r in rows) else "",
     )
     body += table(
         ["policy", "world", "mean score [95 %]", "success [95 %, Wilson]", "n"],
@@ -142,4 +143,4 @@ def agreement_section(data: ReportData) -> str:
         " (up). Dotted: 95 %.",
     )
     items = "".join(f"<li>{text(r['policy'])}: {text(r['words'])}.</li>" for r in rows)
-    return body + f"<ul>{items}</ul>"
+    return body + details("In words", f"<ul>{items}</ul>")

@@ -50,7 +50,8 @@ def _store(facts: StoreFacts) -> str:
     body = f"<h3>{text(title)}</h3>" + paragraph(
         f"{n} episodes ({made}), {facts.steps} steps, {sum(facts.lengths_s) / 60:.1f} minutes."
         f" Half of them are shorter than {p['p50']:.1f} s, one in ten is longer than"
-        f" {p['p90']:.1f} s. {facts.successes} of {n} reached more than 95 % coverage.{source}"
+        f" {p['p90']:.1f} s. {facts.successes} of {n} reached more than 95 % coverage;"
+        f"{_stopped(facts)}{source}"
     )
     if n < 20 or not facts.final_coverage:
         return body
@@ -59,6 +60,16 @@ def _store(facts: StoreFacts) -> str:
         "Histograms of episode length and of final coverage, paths of the tool",
         "Length of the episodes; how much of the goal was covered when they ended (dashed: 95 %,"
         f" which counts as solved); paths of the tool, with the goal in green. n = {n} episodes.",
+    )
+
+
+def _stopped(facts: StoreFacts) -> str:
+    if not facts.final_coverage:
+        return " how much the others covered was not recorded."
+    p = percentiles(100 * np.asarray(facts.final_coverage), (10.0, 50.0, 90.0))
+    return (
+        f" they ended with {p['p50']:.0f} % of the goal covered in the median (10th to 90th"
+        f" percentile {p['p10']:.0f} to {p['p90']:.0f} %)."
     )
 
 

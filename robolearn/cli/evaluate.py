@@ -99,7 +99,8 @@ def main(argv: list[str]) -> int:
 
     suite = load_suite(args.suite)
     policies, worlds = _policies(args.runs), _worlds(args)
-    counts = {w.name: args.conditions or suite.count_for(w.name) for w in worlds}
+    asked = args.conditions
+    counts = {w.name: suite.count_for(w.name) if asked is None else asked for w in worlds}
     first = {w.name: suite.select(counts[w.name]) for w in worlds}
     again = _repeats(args, suite, first)
     conditions = {name: (*first[name], *again.get(name, ())) for name in first}

@@ -1,0 +1,101 @@
+"""``robolearn evaluate`` end to end on an almost untrained policy and a few short episodes."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+
+from eval.suites import load_suite, suite_yaml
+from eval.trials import read_trials
+from policies.flow import FlowConfig
+from robolearn.cli import evaluate as command
+from robolearn.cli.demo import better_policy
+from robolearn.cli.main import main
+from robolearn.data.selection import DataConfig
+from robolearn.errors import ConfigError
+from robolearn.experiment import Experiment, train
+from robolearn.training import FitConfig
+from tests.learning_mocks import BLOCK, TOOL, random_source
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def setting(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("evaluate")
+    config = FlowConfig(n_obs=2, horizon=8, execute=4, width=16, blocks=1, batch_size=8)
+    fit = FitConfig(steps=2, warmup=1, log_every=1, checkpoint_every=2)
+    data = DataConfig(observations=(TOOL, BLOCK))
+    for seed, name in enumerate(("one", "two")):
+        experiment = Experiment("flow", data, config, fit, seed=seed)
+        train(experiment, random_source(), folder / name, cache_dir=folder / "cache")
+    suite = load_suite(ROOT / "configs" / "eval" / "pusht.yaml").config
+    short = dataclasses.replace(suite, name="short", max_steps=12, subset=2)
+    (folder / "short.yaml").write_text(suite_yaml(short))
+    return folder
+
+
+def arguments(folder: Path, out: str, *more: str) -> list[str]:
+    return [
+        *(str(folder / "one"), str(folder / "two"), "--suite", str(folder / "short.yaml")),
+        *("--out", str(folder / out), "--workers", "0", "--batch", "3", *more),
+    ]
+
+
+def test_paired_results_in_two_worlds(setting, capsys):
+    worlds = ("--worlds", "gym_pusht", "pusht_reference", "--conditions", "4", "--videos", "2")
+    assert command.main(arguments(setting, "r", *worlds, "--json")) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document == json.loads((setting / "r" / "summary.json").read_text())
+    assert document["suite"].startswith("short@")
+    assert "maximum over the episode" in document["protocol"]
+    rows = {(r["policy"], r["world"]): r for r in document["results"]}
+    assert {k: r["n"] for k, r in rows.items()} == {
+        (p, w): 4 for p in ("one", "two") for w in ("gym_pusht", "pusht_reference")
+    }
+    assert all((setting / "r" / r["video"]).is_file() for r in rows.values())
+    assert [c["world"] for c in document["paired"]] == ["gym_pusht", "pusht_reference"]
+    assert [a["ceiling"] for a in document["agreement"]] == [True, False, True, False]
+    assert better_policy(setting / "r" / "summary.json") in {
+        str(setting / "one"),
+        str(setting / "two"),
+    }
+    records = read_trials(setting / "r")
+    # Four conditions in two worlds and two repeats in the source world, for both policies.
+    assert len(records) == 2 * (4 + 4 + 2)
+    assert {r.steps for r in records} == {12}
+    assert (setting / "r" / "trials.csv").read_text().count("\n") == 21
+
+    # The same again: nothing is run twice, the summary is the same.
+    assert command.main(arguments(setting, "r", *worlds)) == 0
+    output = capsys.readouterr().out
+    assert "20 of 20 trials are there already" in output
+    assert "two - one in gym_pusht: score" in output
+    again = json.loads((setting / "r" / "summary.json").read_text())
+    assert again["results"] == document["results"]
+    assert again["agreement"] == document["agreement"]
+
+
+def test_bad_input_is_one_line(setting, capsys):
+    assert main(["evaluate", *arguments(setting, "x", "--worlds", "gym_push")]) == 2
+    assert "Did you mean 'gym_pusht'?" in capsys.readouterr().err
+    assert main(["evaluate", str(setting / "on"), "--out", str(setting / "x")]) == 2
+    assert "no run directory" in capsys.readouterr().err
+    assert main(["evaluate", *arguments(setting, "x", "--suite", "none.yaml")]) == 2
+    assert "none.yaml" in capsys.readouterr().err
+    with pytest.raises(ConfigError, match="at least one run"):
+        command.main([])
+    with pytest.raises(ConfigError, match="at least 1"):
+        command.main(arguments(setting, "x", "--conditions", "0"))
+
+
+def test_the_code_hash_ignores_what_does_not_decide():
+    text = command.deciding_hash()
+    assert len(text) == 16
+    assert text == command.deciding_hash()
+    named = {p.name for pattern in command.DECIDING for p in ROOT.glob(pattern)}
+    assert {"runtime.py", "rollouts.py", "flow.py", "scene_env.py"} <= named
+    assert "report.py" not in named
