@@ -66,6 +66,7 @@ class GridVideo:
     ) -> None:
         """Write one mp4; a green frame marks the moment after which an episode has succeeded."""
         import numpy as np
+
         from sim.video import grid, write_mp4
 
         length = max(len(frames) for frames in episodes)
