@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from hardware.robot import Robot
 from hardware.supervisor_link import SupervisorConfig
@@ -23,6 +23,7 @@ DRIVERS: dict[str, str] = {
 }
 
 
+@runtime_checkable
 class DriverConfig(Protocol):
     """What every driver's config can do; picklable."""
 

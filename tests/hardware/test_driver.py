@@ -21,18 +21,8 @@ from robolearn.errors import (
     StaleSignalError,
 )
 from tests.contracts import RobotContract
-from tests.hardware.lab import address, kinematic_lab
-
-
-def prompt_lab(folder, last):
-    """A lab at real-time priority where that is permitted, as a real controller is."""
-    lab = kinematic_lab(folder, last)
-    try:
-        param = os.sched_param(40)
-        os.sched_setscheduler(lab.pid, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, param)
-    except PermissionError:
-        pass
-    return lab
+from tests.hardware.lab import address
+from tests.hardware.real_cell import prompt_lab
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,92 @@
+"""Cells for tests that need processes: over the emulated UR, or over the fake robot."""
+
+import dataclasses
+import os
+import time
+
+import numpy as np
+
+from hardware.cell_config import CellConfig, load_cell
+from hardware.supervisor_client import SupervisorClient
+from hardware.supervisor_link import SupervisorConfig, Target
+from robolearn.pusht import BLOCK, TOOL
+from robolearn.types import Condition, Outcome
+from tests.hardware.cell import FOLLOWER, joints_at
+from tests.hardware.lab import CONFIG, kinematic_lab
+
+# On a busy test machine processes sleep for longer than a robot's own machine would let them.
+PATIENT = SupervisorConfig(
+    late_s=0.4, heartbeat_s=0.4, frozen_s=2.0, state_late_s=0.1, state_stale_s=0.4
+)
+CONDITION = Condition("start", 3, {TOOL: (0.2, 0.38), BLOCK: (0.3, 0.2, 0.5)})
+
+
+def prompt_lab(folder, last, tracker_port=30120):
+    """A lab at real-time priority where that is permitted, as a real controller is."""
+    lab = kinematic_lab(folder, last, tracker_port)
+    try:
+        param = os.sched_param(40)
+        os.sched_setscheduler(lab.pid, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, param)
+    except PermissionError:
+        pass
+    return lab
+
+
+def cell_at(address: str, **driver) -> CellConfig:
+    """The lab's cell at another address."""
+    cell = load_cell(CONFIG)
+    return dataclasses.replace(
+        cell,
+        driver={**cell.driver, "address": address, "watchdog_hz": 5.0, **driver},
+        tracker=dataclasses.replace(cell.tracker, address=address, max_age_s=1.0),
+        supervisor=dataclasses.replace(PATIENT, goto_speed=1.5, goto_acceleration=6.0),
+    )
+
+
+def drive_forever(cell: CellConfig, pipe) -> None:
+    """An agent's process: follows a moving target until it is killed."""
+    os.setpgid(0, 0)
+    client = SupervisorClient(cell.robot_builder(), FOLLOWER, cell.supervisor)
+    client.request("goto", [joints_at((0.256, 0.3))])
+    client.request("follow")
+    pipe.send((os.getpid(), client.pid))
+    for k in range(10_000):
+        xy = np.array([0.256 + 0.15 * np.sin(0.3 * k), 0.3])
+        client.command(Target(k, time.monotonic_ns(), xy, np.zeros((0, 2))))
+        time.sleep(0.05)
+
+
+class StillScorer:
+    """Nothing is ever achieved."""
+
+    def reset(self):
+        pass
+
+    def judge(self, values):
+        assert set(values) >= {TOOL, BLOCK}
+        return Outcome(False, 0.25, 0.25)
+
+
+def until(condition, timeout_s=5.0):
+    """Wait for something that must happen."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.005)
+
+
+def alive(pid: int) -> bool:
+    """True while a process exists and is no zombie."""
+    try:
+        with open(f"/proc/{pid}/stat") as file:  # noqa: PTH123
+            return file.read().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def largest_speed(log, rate_hz=500.0):
+    """Largest joint speed between consecutive set-points that reached the controller [rad/s]."""
+    steps = np.abs(np.diff(log.setpoint_q, axis=0)).max(axis=1)
+    # Set-points that were not received (a stall of the emulator) span several periods.
+    periods = np.maximum(1.0, np.round(np.diff(log.setpoint_t_ns) * 1e-9 * rate_hz))
+    return float((steps * rate_hz / periods).max())
