@@ -93,7 +93,7 @@ class ChunkAgent:
         index = self._index(observation.t_ns)
         plan: NDArray[np.float64] | None = None
         if self._plan is not None and 0 <= index < len(self._plan):
-            action = clip_action(self._actions, self._spec.task_space.split(self._plan[index]))
+            action: Signals = self._spec.task_space.split(self._plan[index])
             plan, source = self._plan[index + 1 :], "policy"
         else:
             action, source = self._last or hold_action(self._actions, observation), "hold"
@@ -112,17 +112,20 @@ class ChunkAgent:
 
     def _accept(self, reply: PolicyOutput) -> None:
         t_ns = int(reply.t_ns[0])
-        if self._awaited is not None and t_ns >= self._awaited:
-            self._awaited = None
-        if self._plan is not None and t_ns <= self._plan_t_ns:
+        # An answer to anything but the request in flight is left over from an earlier episode.
+        if t_ns != self._awaited:
             return
+        self._awaited = None
         chunk = reply.actions[0, 0]
         if chunk.shape[-1] != self._spec.task_space.action_size or not np.isfinite(chunk).all():
             raise InferenceError(
                 f"policy '{self._name}' answered with shape {chunk.shape} or non-finite values;"
                 f" expected finite [horizon, {self._spec.task_space.action_size}]"
             )
-        self._plan, self._plan_t_ns = np.asarray(chunk, dtype=np.float64), t_ns
+        parts = self._spec.task_space.split(np.asarray(chunk, dtype=np.float64))
+        clipped = clip_action(self._actions, parts)
+        self._plan_t_ns = t_ns
+        self._plan = np.concatenate([v.reshape(len(chunk), -1) for v in clipped.values()], axis=1)
 
 
 def policy_input(history: list[Observation], spec: PolicySpec, seed: int) -> PolicyInput:

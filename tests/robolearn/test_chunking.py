@@ -114,20 +114,31 @@ def test_history_pads_with_the_first_observation_and_shows_what_ticks_showed():
     assert full.t_ns.tolist() == [3 * PERIOD_NS]
 
 
-def test_an_older_reply_never_replaces_a_newer_plan():
+def reply_to(agent, now, value):
+    """Let the agent ask at ``now`` and answer with constant actions."""
+    request = agent.request(now)
+    assert request is not None
+    return PolicyOutput(np.full((1, 1, 16, 2), value), np.zeros((1, 1)), request.t_ns)
+
+
+@pytest.mark.parametrize("stale_ns", [0, 7 * PERIOD_NS, 9 * PERIOD_NS])
+def test_only_the_request_in_flight_is_answered(stale_ns):
     agent = ChunkAgent(POLICY_SPEC, SPEC, name="walk")
     now = observation(8 * PERIOD_NS, tool__xy_table=np.zeros(2))
-    new = PolicyOutput(np.full((1, 1, 16, 2), 0.3), np.zeros((1, 1)), np.array([8 * PERIOD_NS]))
-    old = PolicyOutput(np.full((1, 1, 16, 2), 0.2), np.zeros((1, 1)), np.array([0]))
+    new = reply_to(agent, now, 0.3)
+    # For instance the answer to the last request of the episode before.
+    stale = dataclasses.replace(new, actions=new.actions - 0.1, t_ns=np.array([stale_ns]))
+    assert agent.decide(now, stale).source == "hold"
     assert agent.decide(now, new).action[TOOL][0] == 0.3
-    assert agent.decide(now, old).action[TOOL][0] == 0.3
+    assert agent.decide(now, stale).action[TOOL][0] == 0.3
 
 
 def test_non_finite_plan_is_refused():
     agent = ChunkAgent(POLICY_SPEC, SPEC, name="walk")
-    bad = PolicyOutput(np.full((1, 1, 16, 2), np.nan), np.zeros((1, 1)), np.array([0]))
+    now = observation(0, tool__xy_table=np.zeros(2))
+    bad = reply_to(agent, now, np.nan)
     with pytest.raises(InferenceError, match="non-finite"):
-        agent.decide(observation(0, tool__xy_table=np.zeros(2)), bad)
+        agent.decide(now, bad)
 
 
 @pytest.mark.parametrize("execute_lead", [(0, 0), (16, 1), (8, 9), (8, -1)])
@@ -158,9 +169,11 @@ def test_actions_stay_in_the_range_of_the_robot_at_hand():
     assert clip_action([free], {TOOL: np.array([-1.0, 0.3])})[TOOL].tolist() == [-1, 0.3]
     small = dataclasses.replace(ACTION, high=(0.1, 0.15))
     agent = ChunkAgent(POLICY_SPEC, dataclasses.replace(SPEC, actions=(small,)), name="walk")
-    far = PolicyOutput(np.full((1, 1, 16, 2), 9.0), np.zeros((1, 1)), np.array([0]))
-    command = agent.decide(observation(0, tool__xy_table=np.zeros(2)), far)
+    now = observation(0, tool__xy_table=np.zeros(2))
+    command = agent.decide(now, reply_to(agent, now, 9.0))
     assert command.action[TOOL].tolist() == [0.1, 0.15]
+    assert command.plan is not None
+    assert (command.plan <= [0.1, 0.15]).all()
 
 
 class TestChunkAgent(AgentContract):
