@@ -31,28 +31,31 @@ _TUBES = (0.055, 0.05, 0.042, 0.038, 0.038, 0.032)
 
 
 @contextlib.contextmanager
-def _quiet_stdout() -> Generator[None]:
-    """Drop what the C library prints: standard output is the caller's protocol."""
+def _silence() -> Generator[None]:
+    """Drop what C code prints: standard output is the caller's protocol."""
     sys.stdout.flush()
+    sys.stderr.flush()
     libc = ctypes.CDLL(None)
     libc.fflush(None)
-    saved = os.dup(1)
+    saved = [os.dup(fd) for fd in (1, 2)]
     nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 1)
     try:
+        for fd in (1, 2):
+            os.dup2(nowhere, fd)
         yield
     finally:
         libc.fflush(None)
-        os.dup2(saved, 1)
-        os.close(saved)
+        for fd, original in zip((1, 2), saved, strict=True):
+            os.dup2(original, fd)
+            os.close(original)
         os.close(nowhere)
 
 
 @functools.cache
 def bullet() -> Any:
-    """The module ``pybullet`` (it prints a banner when imported, which must not reach stdout)."""
+    """The module ``pybullet``; the banner that it prints when imported is dropped."""
     try:
-        with _quiet_stdout():
+        with _silence():
             import pybullet
     except ImportError as error:
         raise MissingDependencyError(
