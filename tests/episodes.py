@@ -24,7 +24,7 @@ def embodiment(image: bool = False) -> EmbodimentSpec:
 def small_episode(seed: int = 0, steps: int = 12, image: bool = False) -> Episode:
     """Random values; the same seed gives the same episode."""
     rng = np.random.default_rng(seed)
-    observations = {TOOL: rng.random((steps, 2))}
+    observations: dict[str, np.ndarray] = {TOOL: rng.random((steps, 2))}
     if image:
         observations[IMAGE] = rng.integers(0, 255, (steps, *IMAGE_SPEC.shape), dtype=np.uint8)
     meta = EpisodeMeta(

@@ -60,7 +60,7 @@ def check_store(path: str | Path) -> CheckReport:
 
     A folder that is no store, or of a newer format, raises :class:`StoreError`.
     """
-    where = Path(path).expanduser().absolute()
+    where = Path(path).expanduser().resolve()
     check = _Check(where)
     try:
         EpisodeStore.open(where)

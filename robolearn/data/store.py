@@ -59,7 +59,7 @@ class EpisodeStore:
     @staticmethod
     def create(path: str | Path) -> EpisodeStore:
         """Make a new, empty store at ``path`` (absent, or an empty folder), atomically."""
-        target = Path(path).expanduser().absolute()
+        target = Path(path).expanduser().resolve()
         if target.exists() and (not target.is_dir() or any(target.iterdir())):
             raise StoreError(f"{target} exists already; open it, or choose a new folder")
         aside = target.parent / f".{target.name}.{uuid.uuid4().hex[:12]}.creating"
@@ -84,7 +84,7 @@ class EpisodeStore:
     @staticmethod
     def open(path: str | Path) -> EpisodeStore:
         """Open an existing store; a foreign folder or a newer format is a :class:`StoreError`."""
-        target = Path(path).expanduser().absolute()
+        target = Path(path).expanduser().resolve()
         if not target.exists():
             raise StoreError(f"no episode store at {target}: the folder does not exist")
         raw = _read_identity(target)
@@ -93,7 +93,7 @@ class EpisodeStore:
     @staticmethod
     def open_or_create(path: str | Path) -> EpisodeStore:
         """Open ``path``, or create it where nothing (or an empty folder) is."""
-        target = Path(path).expanduser().absolute()
+        target = Path(path).expanduser().resolve()
         if target.is_dir() and any(target.iterdir()):
             return EpisodeStore.open(target)
         try:
@@ -201,6 +201,8 @@ class EpisodeStore:
         if not os.access(self.path, os.W_OK | os.X_OK):
             raise StoreError(f"{self.path} is read-only; copy the store to a writable place")
         lock = StoreLock(self.path)
+        if os.access(self.path.parent, os.W_OK | os.X_OK):
+            _sweep_creations(self.path)
         try:
             writer = StoreWriter(self.path)
             try:

@@ -1,7 +1,7 @@
 """The episode store against plain zarr: appending with fsync, reading; kills and damage.
 
 Reference: ``zarr`` writing and reading the same arrays as one group per episode, its default
-codecs, the same chunks, no fsync, no checksums of files, no commit. Ours and the reference take turns.
+codecs, the same chunks, no fsync, no checksums of files, no commit. Both take turns.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ import errno
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -48,7 +49,7 @@ def snapshot(folder: Path) -> dict[str, bytes]:
 
 
 def test_plain_zarr_reads_every_array_and_the_metadata(store: EpisodeStore) -> None:
-    root = zarr.open_group(str(store.path / "episodes"), mode="r")
+    root: Any = zarr.open_group(str(store.path / "episodes"), mode="r")
     assert sorted(root.keys()) == ["ep_000000", "ep_000001"]
     group, episode = root["ep_000001"], small_episode(1, image=True)
     assert group.attrs["task"] == "point"
@@ -73,7 +74,7 @@ def test_plain_zarr_notices_a_flipped_bit(store: EpisodeStore) -> None:
     data = bytearray(chunk.read_bytes())
     data[3] ^= 1
     chunk.write_bytes(bytes(data))
-    root = zarr.open_group(str(store.path / "episodes"), mode="r")
+    root: Any = zarr.open_group(str(store.path / "episodes"), mode="r")
     with pytest.raises(ValueError, match="checksum"):
         root["ep_000000/ticks/reward"][:]
 
@@ -169,6 +170,36 @@ def test_a_full_disk_is_said_and_leaves_nothing(
         assert writer.append(small_episode(2)) == "ep_000002"
 
 
+def test_a_read_only_store_is_said_and_unchanged(
+    store: EpisodeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = snapshot(store.path)
+    monkeypatch.setattr(os, "access", lambda path, mode: False)  # root may write anywhere
+    with pytest.raises(StoreError, match="read-only"), store.writer():
+        pass
+    assert snapshot(store.path) == before
+    assert store.read("ep_000000").steps == 12
+
+
+def test_leftovers_of_killed_creations_are_swept(store: EpisodeStore) -> None:
+    old, fresh = (store.path.parent / f".store.{name}.creating" for name in ("old", "fresh"))
+    for folder in (old, fresh):
+        folder.mkdir()
+    os.utime(old, (0, 0))
+    with store.writer():
+        pass
+    assert not old.exists()
+    assert fresh.exists()
+
+
+def test_a_store_behind_a_link(store: EpisodeStore, tmp_path: Path) -> None:
+    link = tmp_path / "link"
+    link.symlink_to(store.path)
+    with EpisodeStore.open(link).writer() as writer:
+        writer.append(small_episode(2))
+    assert len(store.ids()) == 3
+
+
 def test_the_lock_leaves_no_file_and_names_its_holder(store: EpisodeStore) -> None:
     before = snapshot(store.path)
     lock = StoreLock(store.path)
@@ -262,7 +293,9 @@ def test_arrays_round_trip_through_our_reader_and_zarr(
     read, attributes = read_array(root, name, {e.path: e for e in sink.entries})
     assert read.dtype == values.dtype
     np.testing.assert_array_equal(read, values)
-    np.testing.assert_array_equal(zarr.open_array(str(root / name), mode="r")[:], values)
+    np.testing.assert_array_equal(
+        np.asarray(zarr.open_array(str(root / name), mode="r")[:]), values
+    )
     assert attributes == {"k": 1}
 
 
