@@ -144,7 +144,9 @@ class WorkerInference:
         self._send_next()
 
     def poll(self, env_id: int, now_ns: int) -> PolicyOutput | None:
-        """The reply if it has arrived; ``latency_ns`` is from sending to receiving."""
+        """The reply if it has arrived; ``latency_ns`` is what the computation took in the worker
+        (how long it lay in the pipe depends on when the caller polls).
+        """
         del now_ns
         self._receive()
         return self._done.pop(env_id, None)
@@ -182,7 +184,7 @@ class WorkerInference:
         self._flying = None
         # An answer to a request that was replaced meanwhile is dropped.
         if self._newest[env_id] == number:
-            self._done[env_id] = dataclasses.replace(output, latency_ns=waited_ns)
+            self._done[env_id] = output
         self._send_next()
 
 

@@ -60,6 +60,8 @@ def main(argv: list[str]) -> int:
     args = parse(Args, argv, "collect", "Record episodes into a store.")
     if args.episodes < 1:
         raise ConfigError(f"--episodes must be at least 1, got {args.episodes}")
+    if not 0 <= args.port <= 65535:
+        raise ConfigError(f"--port must be 0 (any free one) to 65535, got {args.port}")
     from robolearn.cli.build import env_builder
     from robolearn.cli.collect_run import Collection, consent
     from robolearn.config import load_config

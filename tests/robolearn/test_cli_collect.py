@@ -134,6 +134,8 @@ def test_bad_configs_are_one_line(tmp_path, capsys, change, text):
 def test_bad_arguments_are_one_line(tmp_path, capsys):
     assert collect(tmp_path / "store", "--episodes", "0") == 2
     assert "--episodes must be at least 1" in capsys.readouterr().err
+    assert collect(tmp_path / "store", "--port", "99999") == 2
+    assert "--port must be 0" in capsys.readouterr().err
     (tmp_path / "file").write_text("x")
     assert collect(tmp_path / "file", "--yes") == 2
     assert len(capsys.readouterr().err.strip().splitlines()) == 1
