@@ -25,7 +25,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from policies.augment import Mirror, MirrorConfig
-from policies.nets.encoder import ActionCodec, SignalEncoder
+from policies.nets.averaging import move_towards
+from policies.nets.encoder import ActionCodec, FocusConfig, SignalEncoder
 from policies.nets.residual_mlp import ResidualMLP, time_features
 from policies.request import request_tensors
 from robolearn.checkpoint import Run, load_weights
@@ -61,6 +62,8 @@ class FlowConfig:
     relative: tuple[tuple[str, str], ...] = ()
     # Octaves of sines and cosines added to the features of an observation.
     octaves: int = 0
+    # A place where one observation is resolved finely.
+    focus: FocusConfig | None = None
     # 0: actions as they are; else the gain on actions relative to the newest observation of the
     # signal of the same name (absolute actions only), after scaling.
     anchor: float = 0.0
@@ -119,7 +122,7 @@ class FlowModel(nn.Module):
 
     def __init__(self, config: FlowConfig, spec: PolicySpec, stats: DatasetStats) -> None:
         super().__init__()
-        self.encoder = SignalEncoder(spec, stats, config.relative, config.octaves)
+        self.encoder = SignalEncoder(spec, stats, config.relative, config.octaves, config.focus)
         self.codec = ActionCodec(spec, stats, config.anchor)
         self.horizon, self.action_size = spec.horizon, spec.task_space.action_size
         self.shift, self.std = config.time_shift, config.action_std
@@ -214,9 +217,7 @@ class FlowAlgorithm(Algorithm):
     def after_update(self, step: int, updated: frozenset[str]) -> None:  # noqa: ARG002
         """Move the average; its decay warms up so that early weights are soon forgotten."""
         decay = min(self.config.ema, (1 + step) / (10 + step))
-        average, weights = list(self.ema.parameters()), list(self.model.parameters())
-        with torch.no_grad():
-            torch._foreach_lerp_(average, weights, 1 - decay)
+        move_towards(self.ema, self.model, 1 - decay)
 
     def policy(self) -> FlowPolicy:
         """The policy with the averaged weights."""

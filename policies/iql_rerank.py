@@ -16,13 +16,13 @@ import dataclasses
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import cast
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from policies.augment import Mirror, MirrorConfig
+from policies.nets.averaging import move_towards
 from policies.nets.encoder import ActionCodec, SignalEncoder
 from policies.registry import load_policy, policy_of
 from policies.request import request_tensors
@@ -175,17 +175,17 @@ class IqlRerank(Algorithm):
 
     def forward(self, batch: Batch, step: int, rng: torch.Generator) -> Losses:  # noqa: ARG002
         """Expectile loss of V and squared TD error of both Q."""
-        if batch.reward is None or batch.next_observations is None or batch.bootstrap is None:
-            raise ConfigError("iql_rerank is fed with chunked transitions")
         if self.mirror is not None:
             batch = self.mirror.draw(batch, rng)
+        if batch.reward is None or batch.next_observations is None or batch.bootstrap is None:
+            raise ConfigError("iql_rerank is fed with chunked transitions")
         critics = self.critics
         now = self._noisy(critics.features(batch.observations), rng)
         chunk = critics.chunk(batch.actions, batch.observations)
         with torch.no_grad():
             x = torch.cat([now, chunk], dim=-1)
             judged = torch.stack([q(x).squeeze(-1) for q in self.target]).amin(dim=0)
-            follow = critics.features(cast("Mapping[str, Tensor]", batch.next_observations))
+            follow = critics.features(batch.next_observations)
             reward = batch.reward + self._shift(batch)
             target = reward + batch.bootstrap * critics.value(follow)
         value = critics.value(now)
@@ -201,9 +201,7 @@ class IqlRerank(Algorithm):
 
     def after_update(self, step: int, updated: frozenset[str]) -> None:  # noqa: ARG002
         """Move the target critics."""
-        target, online = list(self.target.parameters()), list(self.critics.q.parameters())
-        with torch.no_grad():
-            torch._foreach_lerp_(target, online, self.config.tau)
+        move_towards(self.target, self.critics.q, self.config.tau)
 
     def policy(self) -> RerankedPolicy:
         """The parent, re-ranked by the critics as they are."""

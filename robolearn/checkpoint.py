@@ -8,6 +8,8 @@ Files are written beside their target and renamed. A weights file names the run'
 its metadata, so files of different runs cannot be mixed up unnoticed.
 """
 
+# The stubs of safetensors leave type arguments open.
+# pyright: reportUnknownVariableType=false
 from __future__ import annotations
 
 import contextlib

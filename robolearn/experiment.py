@@ -1,5 +1,7 @@
 """One file, one complete experiment: data, policy and how to fit it; and how it is carried out."""
 
+# The stubs of torch leave some parameters untyped.
+# pyright: reportUnknownMemberType=false
 from __future__ import annotations
 
 import dataclasses
@@ -8,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, cast, runtime_checkable
 
 import numpy as np
 import torch
@@ -189,7 +191,8 @@ def _differences(want: Mapping[str, Any], have: Mapping[str, Any], prefix: str) 
     for key, value in want.items():
         other = have.get(key)
         if isinstance(value, dict) and isinstance(other, dict):
-            lines += _differences(value, other, f"{prefix}{key}.")
+            inner = cast("dict[str, Any]", value), cast("dict[str, Any]", other)
+            lines += _differences(*inner, f"{prefix}{key}.")
         elif value != other:
             lines.append(f"{prefix}{key}: now {value!r}, there {other!r}")
     return lines

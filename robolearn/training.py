@@ -4,6 +4,8 @@ Everything random comes from the seed and the step number, so a run that was int
 resumed ends with the same bits as one that was not.
 """
 
+# The stubs of torch leave some parameters untyped.
+# pyright: reportUnknownMemberType=false
 from __future__ import annotations
 
 import dataclasses

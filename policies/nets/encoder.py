@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -12,6 +13,23 @@ from robolearn.contracts import PolicySpec
 from robolearn.data.stats import DatasetStats
 from robolearn.errors import SpecMismatchError
 from robolearn.transforms import SignalTransform, fit_transform
+
+
+@dataclass(frozen=True, slots=True)
+class FocusConfig:
+    """A place where an observation has to be resolved finely, such as the goal of an object.
+
+    Adds tanh(gain * (x - centre)) in normalised units: steep near the centre, constant far away,
+    so that what was seen near the goal does not repeat elsewhere as it would with periodic
+    features.
+    """
+
+    # Observation signal.
+    signal: str
+    # Its value at the centre, SI units.
+    centre: tuple[float, ...]
+    # Gains; a workspace of half a metre has about +-1 in normalised units.
+    gains: tuple[float, ...] = (4.0, 20.0)
 
 
 class SignalEncoder(nn.Module):
@@ -28,6 +46,7 @@ class SignalEncoder(nn.Module):
         stats: DatasetStats,
         relative: tuple[tuple[str, str], ...] = (),
         octaves: int = 0,
+        focus: FocusConfig | None = None,
     ) -> None:
         super().__init__()
         signals = {s.name: s for s in spec.task_space.observations}
@@ -55,6 +74,16 @@ class SignalEncoder(nn.Module):
                         f" '{name}' is {found}; signals: {list(signals)}"
                     )
         self.size = sum(t.size for t in self.transforms.values()) + 2 * len(relative)
+        self.focus = focus
+        if focus is not None:
+            found = signals.get(focus.signal)
+            if found is None or found.shape != (len(focus.centre),):
+                raise SpecMismatchError(
+                    f"focus: '{focus.signal}' must be an observed vector of"
+                    f" {len(focus.centre)} values; signals: {list(signals)}"
+                )
+            self.register_buffer("centre", torch.tensor(focus.centre))
+            self.size += len(focus.centre) * len(focus.gains)
         self.octaves = octaves
         self.lifted_size = self.size * (1 + 2 * octaves)
 
@@ -71,6 +100,8 @@ class SignalEncoder(nn.Module):
         ]
         for position, pose in self.relative:
             parts.append(self._relative(observations[position], observations[pose], pose))
+        if self.focus is not None:
+            parts += self._focused(self.focus, observations[self.focus.signal])
         return torch.cat(parts, dim=-1)
 
     def lift(self, features: Tensor) -> Tensor:
@@ -84,6 +115,16 @@ class SignalEncoder(nn.Module):
             angle = features * (math.pi * 2.0**k)
             parts += [angle.sin(), angle.cos()]
         return torch.cat(parts, dim=-1)
+
+    def _focused(self, focus: FocusConfig, values: Tensor) -> list[Tensor]:
+        transform = self.transforms[focus.signal]
+        scale = self.get_buffer(f"scale{self.names.index(focus.signal)}")
+        delta = values - self.get_buffer("centre")
+        linear = delta[..., list(transform.linear)] * scale
+        angles = delta[..., list(transform.angular)]
+        turn = torch.atan2(angles.sin(), angles.cos()) / math.pi
+        distance = torch.cat([linear, turn], dim=-1)
+        return [torch.tanh(gain * distance) for gain in focus.gains]
 
     def _relative(self, position: Tensor, pose: Tensor, name: str) -> Tensor:
         delta = position - pose[..., :2]

@@ -6,7 +6,7 @@ import dataclasses
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from robolearn.cli.common import parse, print_json, progress, say
 from robolearn.errors import ConfigError
@@ -86,7 +86,7 @@ def _parse(argv: list[str], experiment: Experiment) -> tuple[TrainArgs, Experime
     ]
     kind = dataclasses.make_dataclass("Train", annotated, frozen=True)
     default: Any = kind(TrainArgs(), *[value for _, _, value in fields[1:]])
-    parsed: Any = parse(kind, argv, "train", "Train a policy from a store.", default=default)
+    parsed = cast("Any", parse(kind, argv, "train", "Train a policy.", default=default))
     changed = dataclasses.replace(
         experiment,
         data=parsed.data,

@@ -14,6 +14,8 @@ The order of windows is a pure function of (seed, epoch), and batch ``k`` is a p
 ``k``: training resumes anywhere, also in the middle of an epoch, without any stored state.
 """
 
+# The stubs of torch leave some parameters untyped.
+# pyright: reportUnknownMemberType=false
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -146,9 +148,7 @@ class EpisodeDataset:
 
     def stats(self) -> DatasetStats:
         """Statistics over the rows of the chosen episodes."""
-        rows = np.concatenate(
-            [np.arange(self.flat.starts[e], self.flat.starts[e + 1]) for e in self.episodes]
-        )
+        rows = self._chosen_rows()
         space = self.flat.task_space
         actions = space.split(np.asarray(self.flat.actions[rows], dtype=np.float64))
         observations: dict[str, SignalStats] = {
@@ -169,8 +169,7 @@ class EpisodeDataset:
     def _valid_windows(self) -> Index:
         starts = self.flat.starts
         if self.spec.kind == "windows":
-            parts = [np.arange(starts[e], starts[e + 1]) for e in self.episodes]
-            return np.concatenate(parts)
+            return self._chosen_rows()
         chosen = np.zeros(len(self.flat.ids), dtype=np.bool_)
         chosen[self.episodes] = True
         windows = td_starts(starts, self.flat.terminal, self.spec.stride)
@@ -181,6 +180,10 @@ class EpisodeDataset:
                 f" has {int(self.flat.lengths[self.episodes].max())}); use a smaller stride"
             )
         return windows
+
+    def _chosen_rows(self) -> Index:
+        mine = np.isin(self._episode_of, self.episodes)
+        return np.flatnonzero(mine).astype(np.int64)
 
     def _rows(self, step: int) -> Index:
         size, n = self.spec.batch_size, len(self._windows)

@@ -48,8 +48,9 @@ class StoreSource:
         self._infos = tuple(i for i in everything if _wanted(i, config))
         if not self._infos:
             raise DataError(_nothing(store, everything, config))
-        first = store.read(self._infos[0].id)
-        embodiment = first.meta.embodiment
+        embodiment = store.meta(self._infos[0].id).embodiment
+        manifests = [self._store.manifest(i) for i in self.ids]
+        self._hash = config_hash([sorted((f.path, f.sha256) for f in m.files) for m in manifests])
         self._space = embodiment.task_space(config.observations, config.actions or None)
 
     @property
@@ -64,13 +65,13 @@ class StoreSource:
 
     @property
     def content_hash(self) -> str:
-        """Of the store's content and the choice."""
-        return config_hash(self._store.content_hash(), list(self.ids))
+        """Of the chosen episodes alone: collecting unattended ones does not change it."""
+        return self._hash
 
     def episodes(self) -> Iterable[EpisodeArrays]:
         """Read the chosen episodes one by one."""
         for info in self._infos:
-            episode = self._store.read(info.id)
+            episode = self._store.read(info.id, self._config.observations)
             lines = diff_task_spaces(self._space, episode.meta.embodiment)
             if lines:
                 raise SpecMismatchError(

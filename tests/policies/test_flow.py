@@ -11,8 +11,9 @@ import pytest
 import torch
 
 from policies.flow import FlowAlgorithm, FlowConfig, flow_target, preconditioning
+from policies.nets.encoder import ActionCodec, FocusConfig, SignalEncoder
 from policies.registry import load_policy
-from robolearn.contracts import Policy
+from robolearn.contracts import Policy, PolicySpec
 from robolearn.data.dataset import EpisodeDataset
 from robolearn.data.selection import DataConfig
 from robolearn.errors import ConfigError, SpecMismatchError
@@ -49,7 +50,13 @@ class TestFlowContract(PolicyContract):
 
 class TestAnchoredFlowContract(PolicyContract):
     def make(self) -> Policy:
-        config = dataclasses.replace(SMALL, anchor=3.0, octaves=2, relative=((TOOL, BLOCK),))
+        config = dataclasses.replace(
+            SMALL,
+            anchor=3.0,
+            octaves=2,
+            relative=((TOOL, BLOCK),),
+            focus=FocusConfig(BLOCK, (0.25, 0.25, 0.5)),
+        )
         return algorithm(config).policy()
 
 
@@ -173,6 +180,38 @@ def test_the_average_follows_and_is_the_policy() -> None:
 def test_bad_configurations_are_explained(values: dict[str, float], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         FlowConfig(**values)  # type: ignore[arg-type]
+
+
+def test_features_by_hand() -> None:
+    """One observation through every kind of feature."""
+    spec = PolicySpec(SPACE, 1, 4, 2, "none")
+    stats = EpisodeDataset(random_flat(), SMALL.batches(), 0).stats()
+    focus = FocusConfig(BLOCK, (0.1, 0.2, np.pi / 2), gains=(2.0,))
+    encoder = SignalEncoder(spec, stats, ((TOOL, BLOCK),), 1, focus)
+    seen = {
+        TOOL: torch.tensor([[[0.3, 0.4]]]),
+        BLOCK: torch.tensor([[[0.1, 0.3, -np.pi / 2]]]),
+    }
+    features = encoder(seen)
+    # The block looks down (its x axis), so that up is behind it and the right is on its left.
+    expected = [0.3, 0.4, 0.1, 0.3, 0.0, -1.0, -0.1, 0.2, 0.0, np.tanh(0.2), np.tanh(2.0)]
+    np.testing.assert_allclose(features[0, 0].abs(), np.abs(expected), atol=1e-6)
+    np.testing.assert_allclose(features[0, 0, :-1], expected[:-1], atol=1e-6)
+    assert features.shape[-1] == encoder.size == 11
+    lifted = encoder.lift(features)
+    assert lifted.shape[-1] == encoder.lifted_size == 33
+    torch.testing.assert_close(lifted[..., 11:22], (np.pi * features).sin())
+
+
+def test_anchored_actions_are_seen_from_the_tool() -> None:
+    stats = EpisodeDataset(random_flat(), SMALL.batches(), 0).stats()
+    codec = ActionCodec(SMALL.policy_spec(SPACE), stats, gain=3.0)
+    seen = {TOOL: torch.tensor([[[0.0, 0.0], [0.2, 0.3]]])}
+    actions = torch.tensor([[[0.2, 0.3], [0.25, 0.3]]])
+    encoded = codec.encode(actions, seen)
+    assert encoded[0, 0].tolist() == [0.0, 0.0]
+    assert encoded[0, 1, 0].item() == pytest.approx(0.05 * 3 * codec.scale[0].item())
+    torch.testing.assert_close(codec.decode(encoded, seen), actions)
 
 
 def test_relative_and_anchored_signals_must_exist() -> None:
