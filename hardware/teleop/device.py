@@ -30,14 +30,14 @@ class Reading:
 class View:
     """What the person sees: the workcell from above and how it goes.
 
-    ``tool`` (x, y) and ``block`` (x, y, yaw) in the table frame [m, rad]; ``rate_hz`` as measured;
+    ``tool`` (x, y) and ``block`` (x, y, yaw) in the table frame [m, rad]; ``engaged`` while the
+    person has hold of the tool; ``rate_hz`` as measured;
     ``progress`` now and ``best`` so far, in [0, 1].
     """
 
     phase: Phase
     tool: tuple[float, float]
     block: tuple[float, float, float]
-    target: tuple[float, float] | None = None
     engaged: bool = False
     progress: float = 0.0
     best: float = 0.0

@@ -179,10 +179,7 @@ class TeleopSession:
         for key in self._device.pressed():
             if key != "start" and not self._env.stop:
                 self._decided, self._env.stop = key, True
-        target = tick.command.action[TOOL] if self._agent.engaged else None
-        self._show(
-            "running", target=None if target is None else (float(target[0]), float(target[1]))
-        )
+        self._show("running")
 
     def on_end(self, outcome: Outcome) -> None:
         """The attempt is over."""
@@ -241,9 +238,7 @@ class TeleopSession:
         self._outcome = outcome
         self._best = max(self._best, outcome.progress)
 
-    def _show(
-        self, phase: Phase, message: str = "", target: tuple[float, float] | None = None
-    ) -> None:
+    def _show(self, phase: Phase, message: str = "") -> None:
         seen = self._env.observe()
         tool, block = seen.value(TOOL), seen.value(BLOCK)
         self._device.show(
@@ -251,7 +246,6 @@ class TeleopSession:
                 phase=phase,
                 tool=(float(tool[0]), float(tool[1])),
                 block=(float(block[0]), float(block[1]), float(block[2])),
-                target=target,
                 engaged=self._agent.engaged and phase == "running",
                 progress=self._outcome.progress if self._outcome else 0.0,
                 best=self._best,
