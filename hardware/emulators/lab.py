@@ -29,6 +29,7 @@ Render = Callable[
     [str, int, int, NDArray[np.float64], Mapping[str, NDArray[np.float64]], Rendered], None
 ]
 VIEWS = ("top", "perspective")
+REACH_M = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +100,8 @@ class VirtualLab:
             raise DataError(
                 f"no object {name!r}.{did_you_mean(str(name), names)} There are: {list(names)}"
             )
+        if np.abs(pose[:2]).max() > REACH_M:
+            raise DataError(f"{pose[:2].tolist()} m is beyond the room ({REACH_M:g} m)")
         if self.robot.log.moving:
             raise RobotError("the arm moves; stop it before reaching in")
         self._plant.place_object(str(name), pose)

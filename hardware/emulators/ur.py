@@ -283,7 +283,8 @@ class UrEmulator:
         if self.status.protective:
             self.status.protective = False
             self._stop_program("unlocked after a protective stop")
-            self.motion.hold_here(self._plant.joint_positions())
+            if self.motion.at_rest:
+                self.motion.hold_here(self._plant.joint_positions())
             self.log.event("unlocked", "")
         return True
 

@@ -198,6 +198,8 @@ def test_side_door_refuses_what_a_person_could_not_do(arm):
         arm.door.place("blok", (0.1, 0.1, 0.0))
     with pytest.raises(RobotError, match="x, y, yaw"):
         arm.door.place("block", (0.1, float("nan"), 0.0))
+    with pytest.raises(RobotError, match="beyond the room"):
+        arm.door.place("block", (5.0, 0.1, 0.0))
     with pytest.raises(RobotError, match="no renderer"):
         arm.door.picture()
     with pytest.raises(RobotError, match="Known"):
