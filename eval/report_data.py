@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -57,14 +58,16 @@ class RunFacts:
 
 @dataclass(frozen=True, slots=True)
 class DeployFacts:
-    """Deployed trials (one mapping per trial) and times of their ticks."""
+    """Deployed trials (one mapping per trial), times of their ticks, interventions by cause."""
 
     trials: tuple[Json, ...]
     figures: Json
     inference_ms: tuple[float, ...]
     late_ms: tuple[float, ...]
     interval_ms: tuple[float, ...]
+    setpoint_ms: tuple[float, ...]
     period_ms: float
+    interventions: Mapping[str, int]
     videos: tuple[Path, ...]
 
 
@@ -204,7 +207,15 @@ def _deploy(folder: Path) -> DeployFacts | None:
         inference_ms=tuple(inference),
         late_ms=tuple(late),
         interval_ms=tuple(interval),
+        setpoint_ms=tuple(
+            float(v) for d in figures.get("trials", ()) for v in d.get("setpoint_lateness_ms", ())
+        ),
         period_ms=period_ms,
+        interventions=Counter(
+            str(event["cause"])
+            for d in figures.get("trials", ())
+            for event in d.get("interventions", ())
+        ),
         videos=tuple(sorted(folder.glob("**/*.mp4"))),
     )
 

@@ -79,8 +79,8 @@ def picture(plot: Plot, alt: str, caption: str) -> str:
     """A plot with its caption, never larger than 110 CSS px to the inch."""
     limit = f"max-width:{110 * plot.width:.0f}px"
     return (
-        f'<figure><img src="{plot.uri}" alt="{text(alt)}" style="{limit}">'
-        f"<figcaption>{text(caption)}</figcaption></figure>"
+        f'<figure><div class="scroll"><img src="{plot.uri}" alt="{text(alt)}" style="{limit}">'
+        f"</div><figcaption>{text(caption)}</figcaption></figure>"
     )
 
 
@@ -217,7 +217,7 @@ dt{font-weight:600}dd{margin:0;max-width:40rem}
 footer{color:var(--soft);font-size:.85rem;margin:3rem 0 2rem}
 @media(max-width:40rem){html{font-size:16px}header,main{padding-left:1rem;padding-right:1rem}
 h1{font-size:1.6rem}nav ol{columns:1}dl{grid-template-columns:1fr}.summary{padding:1rem}
-th.num,td.num{white-space:normal}}
+th.num,td.num{white-space:normal}figure img{min-width:38rem}}
 @media print{html{font-size:11pt}nav{display:none}header{padding-top:0}
 section,.summary{break-inside:auto}h2,h3{break-after:avoid}a{color:inherit}
 .tile,.summary{background:none}video{max-height:6cm;width:auto}}

@@ -205,9 +205,10 @@ def histogram_plot(series: Mapping[str, Sequence[float]], limits: Mapping[str, f
             axes.hist(values, bins=30, color=COLOURS[0])
             if name in limits:
                 axes.axvline(limits[name], color=INK, lw=1, ls="--")
-            axes.set(xlabel=name, ylabel="count")
+            axes.set(xlabel=name)
+        panels[0].set_ylabel("count")
 
-    return _plot(draw, FULL * max(2, len(series)) / 3, 2.7)
+    return _plot(draw, FULL * min(1.0, max(2, len(series)) / 3), 2.5)
 
 
 def _whisker(axes: Axes, e: Mapping[str, Any], y: float, i: int, label: str | None) -> None:

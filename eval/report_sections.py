@@ -254,13 +254,32 @@ def deployment_section(data: ReportData) -> str:
             f"The deployed trials (n = {len(deploy.trials)}).",
             numeric_from=2,
         )
-    body += _timing(deploy)
+    body += _interventions(deploy) + _timing(deploy)
     flat = _flat(deploy.figures)
     if flat:
         body += details(
             "All figures of the deployment", table(["figure", "value"], flat, numeric_from=1)
         )
-    return body + columns([video(p, f"Deployment: {p.stem}") for p in deploy.videos[:4]])
+    clips = [
+        video(p, f"Deployed trial {i}, drawn from its recorded poses.")
+        for i, p in enumerate(deploy.videos[:4], 1)
+    ]
+    return body + columns(clips)
+
+
+def _interventions(deploy: DeployFacts) -> str:
+    total = sum(deploy.interventions.values())
+    if "trials" not in deploy.figures:
+        return ""
+    if total == 0:
+        return paragraph("The supervisor never had to intervene.")
+    rows = [[cause.replace("_", " "), str(k)] for cause, k in sorted(deploy.interventions.items())]
+    return table(
+        ["intervention of the supervisor", "times"],
+        rows,
+        "What the supervisor limited or stopped, by cause"
+        f" ({total} in {len(deploy.trials)} trials).",
+    )
 
 
 def _timing(deploy: DeployFacts) -> str:
@@ -268,6 +287,7 @@ def _timing(deploy: DeployFacts) -> str:
         "policy latency [ms]": deploy.inference_ms,
         "tick interval [ms]": deploy.interval_ms,
         "lateness of a tick [ms]": deploy.late_ms,
+        "lateness of a set-point [ms]": deploy.setpoint_ms,
     }
     series = {k: v for k, v in series.items() if len(v)}
     if not series:
@@ -284,8 +304,8 @@ def _timing(deploy: DeployFacts) -> str:
     ) + picture(
         histogram_plot(series, {"tick interval [ms]": deploy.period_ms}),
         "Histograms of latency and jitter",
-        "How long the policy took, how regular the ticks were (dashed: the period), and how late"
-        " a tick was.",
+        "How long the policy took, how regular the ticks were (dashed: the period), how late a tick"
+        " was, and how late the supervisor's set-points to the arm were.",
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import sys
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -121,7 +121,7 @@ def main(argv: list[str]) -> int:
 
             records = evaluate(policies, worlds, conditions, store, options, show)
         (args.out / "trials.csv").write_text(to_csv(store.all()), encoding="utf-8")
-    document = _document(args, suite, records, first, policies, worlds, options)
+    document = _document(argv, args, suite, records, first, policies, worlds, options)
     partial = args.out / "summary.json.partial"
     partial.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     partial.replace(args.out / "summary.json")
@@ -212,6 +212,7 @@ def deciding_hash() -> str:
 
 
 def _document(
+    argv: Sequence[str],
     args: Args,
     suite: Suite,
     records: Sequence[TrialRecord],
@@ -270,7 +271,7 @@ def _document(
         "commit": options.commit,
         "code": options.code,
         "versions": library_versions(),
-        "command": "robolearn evaluate " + " ".join(sys.argv[2:]),
+        "command": "robolearn evaluate " + shlex.join(argv),
         "results": results,
         "paired": paired,
         "agreement": agreement,

@@ -199,5 +199,10 @@ def _deployment(folder: Path) -> None:
     ]
     lines = "\n".join(json.dumps(t) for t in to_json(records))
     (folder / "trials.jsonl").write_text(lines + "\n")
-    figures = {"supervisor": {"interventions": 3, "stops": 1}, "latency_ms": {"p50": 4.1}}
+    events = [{"t_ns": 1, "cause": c, "value": 0.1, "command": 3} for c in ("speed", "speed")]
+    trials = [
+        {"interventions": events, "setpoint_lateness_ms": [0.1, 0.2, 0.15]},
+        {"interventions": [{"t_ns": 2, "cause": "stale_tracker"}], "setpoint_lateness_ms": [0.3]},
+    ]
+    figures = {"interventions": 3, "inference_ms_p50": 4.1, "trials": trials}
     (folder / "deploy.json").write_text(json.dumps(figures))

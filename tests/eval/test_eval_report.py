@@ -55,7 +55,8 @@ def test_lost_trials_reranked_chunks_and_interventions_are_told(page):
     assert "trials were lost for technical reasons" in plain
     assert "simulation became unstable" in plain
     assert "It took another than the first proposal in 2200 of 4180" in plain
-    assert "supervisor: interventions" in plain
+    assert "by cause (3 in 2 trials)" in plain
+    assert "stale tracker" in plain
     assert "the supervisor stopped the robot" in plain
 
 

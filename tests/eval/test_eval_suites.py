@@ -5,9 +5,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import zarr
 
 from eval.starts import achieved_pose_px, pusht_problem, pusht_start
 from eval.suites import ConditionConfig, load_suite, make_suite, repeated, suite_yaml
+from robolearn.assets import pusht_demonstrations_path
 from robolearn.errors import ConfigError
 from robolearn.pusht import BLOCK, TOOL, coverage, px_from_pose
 
@@ -66,15 +68,10 @@ def test_achieved_pose_is_what_gym_pusht_makes_of_a_draw():
 
 
 def test_disjoint_from_the_recorded_starts(suite):
-    folder = ROOT / "robolearn" / "assets" / "pusht"
-    archives = sorted(folder.glob("*.npz"))
-    if not archives:
-        pytest.skip(f"no recorded starts in {folder}")
-    with np.load(archives[0]) as data:
-        if "state" not in data or "episode_ends" not in data:
-            pytest.skip("the bundled recordings have another layout")
-        first = np.concatenate([[0], data["episode_ends"][:-1]])
-        starts = np.asarray(data["state"], dtype=np.float64)[first]
+    recorded = zarr.open_group(str(pusht_demonstrations_path()), mode="r")
+    ends = np.asarray(recorded["meta/episode_ends"])
+    state = np.asarray(recorded["data/state"], dtype=np.float64)
+    starts = state[np.concatenate([[0], ends[:-1]])]
     assert len(starts) == 206
     for c in suite.select(100):
         pose = px_from_pose(np.array(c.poses[BLOCK]))
