@@ -15,28 +15,34 @@ class SignalBuffer:
     """Collects samples; :meth:`newest` is what an observation shows, :meth:`drain` hands out.
 
     A sample newer than the one last shown waits for the next drain, so that every observation
-    finds its sample in the drain of its own tick.
+    finds its sample in the drain of its own tick. Whole blocks go in and out: the work of a tick
+    hardly grows when the loop was late.
     """
 
     def __init__(self, name: str, shape: tuple[int, ...]) -> None:
         self.name, self._shape = name, shape
-        self._t_ns: list[int] = []
-        self._value: list[NDArray[np.float64]] = []
-        self._last: Sample | None = None
-        self._shown_ns = -1
+        self.clear()
 
     def clear(self) -> None:
         """Forget everything (an episode starts)."""
-        self._t_ns, self._value, self._last, self._shown_ns = [], [], None, -1
+        self._t_ns = np.zeros(0, dtype=np.int64)
+        self._value = np.zeros((0, *self._shape))
+        self._last: Sample | None = None
+        self._shown_ns = -1
 
     def add(self, t_ns: int, value: Any) -> None:
         """One sample; one that is not newer than the last is ignored."""
-        if self._last is not None and t_ns <= self._last.t_ns:
-            return
-        array = np.asarray(value, dtype=np.float64)
-        self._last = Sample(t_ns, array)
-        self._t_ns.append(t_ns)
-        self._value.append(array)
+        self.extend(np.array([t_ns], dtype=np.int64), np.asarray(value, dtype=np.float64)[None])
+
+    def extend(self, t_ns: NDArray[np.int64], value: NDArray[np.float64]) -> None:
+        """Samples ``t_ns [n]`` ascending, ``value [n, *shape]``; old ones are ignored."""
+        if self._last is not None:
+            new = t_ns > self._last.t_ns
+            t_ns, value = t_ns[new], value[new]
+        if len(t_ns):
+            self._last = Sample(int(t_ns[-1]), value[-1])
+            self._t_ns = np.concatenate([self._t_ns, t_ns])
+            self._value = np.concatenate([self._value, value])
 
     @property
     def last(self) -> Sample | None:
@@ -56,8 +62,4 @@ class SignalBuffer:
         take = count - 1 if count and self._t_ns[-1] > self._shown_ns else count
         t_ns, value = self._t_ns[:take], self._value[:take]
         self._t_ns, self._value = self._t_ns[take:], self._value[take:]
-        return SampleBlock(
-            t_ns=np.array(t_ns, dtype=np.int64),
-            value=np.array(value, dtype=np.float64).reshape(take, *self._shape),
-            valid=np.ones(take, dtype=np.bool_),
-        )
+        return SampleBlock(t_ns=t_ns, value=value, valid=np.ones(take, dtype=np.bool_))
