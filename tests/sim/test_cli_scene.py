@@ -25,7 +25,7 @@ def test_check_describes_a_valid_scene(capsys: pytest.CaptureFixture[str]) -> No
 def test_check_refuses_an_invalid_or_unstable_scene(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder = write_scene(tmp_path / "a", frames={"table": "tabel"})
+    folder = write_scene(tmp_path / "a", frames={"table": "tabble"})
     assert main(["scene", "check", str(folder)]) == 2
     assert "Did you mean 'table'" in capsys.readouterr().err
     gravity = XML.replace('gravity="0 0 0"', 'gravity="1e5 0 0"')
@@ -49,7 +49,7 @@ def test_view_writes_a_picture(
 
 
 def test_what_the_user_can_fix(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    assert main(["scene", "chek", "x"]) == 2
+    assert main(["scene", "chekk", "x"]) == 2
     assert "Did you mean 'check'" in capsys.readouterr().err
     assert main(["scene", "view", "pusht_reference", "--out", str(tmp_path / "a.foo")]) == 2
     assert ".png" in capsys.readouterr().err

@@ -130,14 +130,14 @@ SIGNAL = CONFIG["signals"][0]  # type: ignore[index]
         ({"robot": None}, "'robot' is missing"),
         ({"physics": {"timestep_s": 0.005}}, "scene.xml says 0.01"),
         ({"rate_hz": 30}, "whole number"),
-        ({"frames": {"table": "tabel"}}, "no site 'tabel'.*Did you mean 'table'"),
+        ({"frames": {"table": "tabble"}}, "no site 'tabble'.*Did you mean 'table'"),
         ({"cameras": [{"name": "topp"}]}, "no camera 'topp'.*Did you mean 'top'"),
         ({"task": {"name": "push"}}, "task.name 'push'.*Did you mean 'pusht'"),
         ({"control": {"kind": "plannar"}}, "Did you mean 'planar'"),
         ({"signals": [{**SIGNAL, "of": ["tol"]}]}, "no site 'tol'.*Did you mean 'tool'"),
         ({"signals": [{**SIGNAL, "of": []}]}, "'of' is empty"),
         ({"signals": [{**SIGNAL, "of": ["tool", "table"]}]}, "reads one object"),
-        ({"signals": [{**SIGNAL, "frame": "tabel"}]}, "no frame 'tabel'"),
+        ({"signals": [{**SIGNAL, "frame": "tabble"}]}, "no frame 'tabble'"),
         ({"signals": [{**SIGNAL, "rate_hz": 30}]}, "multiple of 10"),
         ({"signals": [{**SIGNAL, "rate_hz": 0}]}, "multiple of 10"),
         ({"signals": [{**SIGNAL, "kind": "site_xyz"}]}, "Did you mean 'site_xy'"),
@@ -146,7 +146,10 @@ SIGNAL = CONFIG["signals"][0]  # type: ignore[index]
             "no joint 'z'",
         ),
         ({"actions": [{"name": "a/b", "low": [1.0], "high": [0.0]}]}, "low must be below high"),
-        ({"reset": {"distribution": "x", "settable": ["blok/pose"]}}, "Did you mean 'block/pose'"),
+        (
+            {"reset": {"distribution": "x", "settable": ["blockk/pose"]}},
+            "Did you mean 'block/pose'",
+        ),
     ],
 )
 def test_what_is_wrong_is_named(tmp_path: Path, changes: dict[str, object], message: str) -> None:
