@@ -1,4 +1,4 @@
-"""``robolearn data``: import, list, show and check episode stores."""
+"""``robolearn data``: import, list, show, describe and check episode stores."""
 
 from __future__ import annotations
 
@@ -51,6 +51,16 @@ class Show:
     """Store to show."""
     episode: Annotated[str | None, tyro.conf.Positional] = None
     """Id of an episode."""
+    json: bool = False
+    """Print one JSON document."""
+
+
+@dataclass(frozen=True)
+class Stats:
+    """Statistics of every signal and action of a store."""
+
+    store: tyro.conf.Positional[Path]
+    """Store to read."""
     json: bool = False
     """Print one JSON document."""
 
@@ -179,6 +189,24 @@ def _plain(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
+def _stats(argv: list[str]) -> int:
+    args = parse(Stats, argv, "data stats", Stats.__doc__ or "")
+    from robolearn.data.store import EpisodeStore
+    from robolearn.data.summary import store_stats
+
+    rows = store_stats(EpisodeStore.open(args.store))
+    if args.json:
+        print_json({"signals": [dataclasses.asdict(row) for row in rows]})
+        return 0
+    for row in rows:
+        unit = f" [{row.unit}]" if row.unit else ""
+        say(f"{row.role} {row.name}{unit}, {row.stats.count} rows")
+        for key in ("minimum", "maximum", "mean", "std"):
+            values = "  ".join(f"{v:10.5g}" for v in getattr(row.stats, key))
+            say(f"  {key:<8}{values}")
+    return 0
+
+
 def _check(argv: list[str]) -> int:
     args = parse(Check, argv, "data check", Check.__doc__ or "")
     from robolearn.data.check import check_store
@@ -200,5 +228,6 @@ VERBS: dict[str, tuple[type, Callable[[list[str]], int]]] = {
     "import": (Import, _import),
     "ls": (Ls, _ls),
     "show": (Show, _show),
+    "stats": (Stats, _stats),
     "check": (Check, _check),
 }

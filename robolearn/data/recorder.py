@@ -123,7 +123,7 @@ class EpisodeRecorder:
         """Forget the episode in progress or waiting, if any."""
         take, self._take, self._finished = self._take, None, None
         if take is not None:
-            take.stop()
+            take.cancel()
             take.draft.discard()
 
     def close(self) -> None:
@@ -176,6 +176,7 @@ class _Take:
         self._lock = threading.Lock()
         self._waiting_bytes = self._max_waiting = self._lost = 0
         self._error: Exception | None = None
+        self._cancelled = False
         self._thread = threading.Thread(target=self._write, name="recorder", daemon=True)
         self._thread.start()
 
@@ -202,6 +203,11 @@ class _Take:
         self._raise()
         return RecorderLoad(self._max_waiting, self._lost)
 
+    def cancel(self) -> None:
+        """Write nothing more and end the thread."""
+        self._cancelled = True
+        self.stop()
+
     def stop(self) -> None:
         """End the thread; safe to call twice."""
         if self._thread.is_alive():
@@ -218,7 +224,7 @@ class _Take:
     def _write(self) -> None:
         while (item := self._queue.get()) is not None:
             tick, size = item
-            if self._error is None:
+            if self._error is None and not self._cancelled:
                 try:
                     self.assembler.add(tick)
                 except Exception as error:  # noqa: BLE001 - raised in the loop at its next tick

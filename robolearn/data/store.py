@@ -7,6 +7,7 @@ episode in progress. Layout and commit rule: ``docs/data_format.md``.
 
 from __future__ import annotations
 
+import glob
 import json
 import logging
 import os
@@ -272,6 +273,6 @@ def _write_empty(folder: Path) -> str:
 
 def _sweep_creations(target: Path) -> None:
     """Remove what earlier creations of this store left when they were killed."""
-    for left in target.parent.glob(f".{target.name}.*.creating"):
+    for left in target.parent.glob(f".{glob.escape(target.name)}.*.creating"):
         if time.time() - left.stat().st_mtime > 60:
             shutil.rmtree(left, ignore_errors=True)

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.data.episode import Episode
+from robolearn.data.stats import RunningStats, SignalStats
 from robolearn.data.store import EpisodeStore
+from robolearn.data.writer import is_frames
 from robolearn.types import SampleBlock
 
 
@@ -119,6 +122,35 @@ def episode_summary(store: EpisodeStore, episode_id: str) -> EpisodeSummary:
         signals=tuple(_signal(name, block) for name, block in episode.streams.items()),
         actions=_actions(episode),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class StatsRow:
+    """Statistics of one signal (``obs``: all valid samples; ``action``: commanded) in its unit."""
+
+    role: str
+    name: str
+    unit: str
+    stats: SignalStats
+
+
+def store_stats(store: EpisodeStore) -> tuple[StatsRow, ...]:
+    """Over all episodes of a store, one at a time; pictures are left out."""
+    running: dict[tuple[str, str, str], RunningStats] = {}
+    for info in store.list():
+        embodiment = store.meta(info.id).embodiment
+        small = [s for s in embodiment.signals if not is_frames(s) and s.name in info.signals]
+        episode = store.read(info.id, [s.name for s in small])
+        values = {("obs", s.name, s.unit): _valid(episode.streams[s.name]) for s in small}
+        values |= {("action", a.name, a.unit): episode.action[a.name] for a in embodiment.actions}
+        for key, rows in values.items():
+            size = int(np.prod(rows.shape[1:], dtype=np.int64))
+            running.setdefault(key, RunningStats(size)).update(rows)
+    return tuple(StatsRow(*key, stats=r.finish()) for key, r in running.items() if r.count)
+
+
+def _valid(block: SampleBlock) -> NDArray[Any]:
+    return block.value[block.valid]
 
 
 def _signal(name: str, block: SampleBlock) -> SignalSummary:

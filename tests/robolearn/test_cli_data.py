@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from robolearn.cli.data import VERBS, main
@@ -83,6 +84,20 @@ def test_show_a_store_and_an_episode(store: Path, capsys: pytest.CaptureFixture[
     assert episode["actions"][0]["saturated"] == 0.0
     assert main(["show", str(store), "ep_000001"]) == 0
     assert "tool/xy_table" in capsys.readouterr().out
+
+
+def test_stats(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["stats", str(store), "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["signals"]
+    assert [(r["role"], r["name"], r["unit"]) for r in rows] == [
+        ("obs", "tool/xy_table", "m"),
+        ("action", "tool/xy_table", "m"),
+    ]
+    values = np.concatenate([small_episode(k).observed("tool/xy_table") for k in range(2)])
+    assert rows[0]["stats"]["count"] == 24
+    assert rows[0]["stats"]["mean"] == pytest.approx(values.mean(axis=0))
+    assert main(["stats", str(store)]) == 0
+    assert "tool/xy_table [m], 24 rows" in capsys.readouterr().out
 
 
 def test_check(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
