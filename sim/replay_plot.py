@@ -12,6 +12,10 @@ from robolearn.errors import ConfigError
 from sim.replay import ReplayError
 
 
+# Smallest error drawn [mm, deg].
+LEAST = 1e-4
+
+
 def plot_replay(errors: Sequence[ReplayError], scene: str, path: Path) -> None:
     """Error over time (median, 90th percentile) and the cumulative share of final errors."""
     from matplotlib.figure import Figure
@@ -27,11 +31,12 @@ def plot_replay(errors: Sequence[ReplayError], scene: str, path: Path) -> None:
         over_time.plot(time_s, median, label="median", color="C0")
         over_time.plot(time_s, high, label="90th percentile", color="C1")
         over_time.set(xlabel="time [s]", ylabel=label, ylim=(0, None))
-        over_time.legend()
-        ends = np.sort([c[-1] for c in curves])
+        over_time.legend(loc="lower right")
+        # A logarithmic axis has no zero: an exact replay is drawn at the axis' lower end.
+        ends = np.maximum(np.sort([c[-1] for c in curves]), LEAST)
         final.step(ends, np.arange(1, len(ends) + 1) / len(ends), where="post", color="C0")
         final.set(xlabel=f"final {label}", ylabel="share of episodes", ylim=(0, 1.02))
-        final.set_xscale("symlog", linthresh=max(1e-3, float(np.median(ends))))
+        final.set_xscale("log")
     figure.suptitle(f"{len(errors)} episodes replayed open loop in {scene}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
