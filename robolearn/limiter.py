@@ -132,10 +132,9 @@ class TableMapping:
 
     def flange(self, xy: Any, lift_m: float = 0.0) -> Array:
         """``T_base_flange [4, 4]`` with the tool at ``xy [2]`` [m] of the table, ``lift_m`` up."""
-        T = _flange_over_table(self).copy()
-        rows = np.array(self.T_base_table)
-        x, y = float(xy[0]), float(xy[1])
-        T[:3, 3] += rows[:3, 0] * x + rows[:3, 1] * y + rows[:3, 2] * lift_m
+        over_origin, axes = _flange_over_table(self)
+        T = over_origin.copy()
+        T[:3, 3] += axes @ (float(xy[0]), float(xy[1]), lift_m)
         return T
 
     def tip(self, arm: SerialArm, q: Array) -> Array:
@@ -154,11 +153,15 @@ class TableMapping:
 
 
 @functools.lru_cache(maxsize=16)
-def _flange_over_table(mapping: TableMapping) -> Array:
-    """``T_base_flange`` with the tool over the table's origin; callers copy."""
+def _flange_over_table(mapping: TableMapping) -> tuple[Array, Array]:
+    """``T_base_flange`` with the tool over the table's origin, and the table's axes ``[3, 3]``."""
     height = mapping.tip_height_m + mapping.tool_length_m
     T_table_flange = pose(rot_z(mapping.tool_yaw) @ rot_x(math.pi), (0.0, 0.0, height))
-    return np.array(mapping.T_base_table) @ T_table_flange
+    T_base_table = np.array(mapping.T_base_table)
+    over_origin, axes = T_base_table @ T_table_flange, T_base_table[:3, :3].copy()
+    over_origin.setflags(write=False)
+    axes.setflags(write=False)
+    return over_origin, axes
 
 
 @dataclass(frozen=True, slots=True)
