@@ -59,6 +59,6 @@ def lateness_ms(lateness_ns: Sequence[int]) -> list[float]:
     return [round(v * 1e-6, 4) for v in kept]
 
 
-def percentile(values: NDArray[np.float64], q: float) -> float:
+def percentile(values: NDArray[np.float64], q: int) -> float:
     """Percentile, 0 for no values (JSON has no NaN)."""
     return float(np.percentile(values, q)) if values.size else 0.0
