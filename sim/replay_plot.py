@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from robolearn.errors import ConfigError
 from sim.replay import ReplayError
 
-
 # Smallest error drawn [mm, deg].
 LEAST = 1e-4
 
