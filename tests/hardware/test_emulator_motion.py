@@ -109,3 +109,18 @@ def test_a_setpoint_is_refused_when_it_implies_more_than_the_joint_speed(jump, s
     problem = arm.servo(np.array([jump, 0, 0, 0, 0, 0]), 0.002, 0.1, 300.0, since)
     allowed = LIMITS.joint_speed_rad_s * since + LIMITS.jump_slack_rad
     assert bool(problem) == (jump > allowed)
+
+
+@settings(max_examples=30, deadline=None)
+@given(gap=st.floats(0.002, 0.3), seed=st.integers(0, 1000))
+def test_bursts_of_setpoints_never_drive_a_joint_beyond_its_speed_limit(gap, seed):
+    arm, rng = motion(), np.random.default_rng(seed)
+    for _ in range(20):
+        jump = rng.uniform(-1, 1, 6) * LIMITS.joint_speed_rad_s * gap
+        if arm.servo(arm.q + jump, 0.002, 0.03, 500.0, gap):
+            continue
+        for _ in range(10):
+            before = arm.q
+            assert arm.step(DT) == ""
+            assert np.abs(arm.qd).max() <= LIMITS.joint_speed_rad_s * (1 + 1e-9)
+            assert np.abs(arm.q - before).max() <= LIMITS.joint_speed_rad_s * DT * (1 + 1e-9)
