@@ -86,7 +86,8 @@ def summary_tiles(data: ReportData) -> list[Tile]:
             Tile(
                 number(sum(scores) / len(scores)),
                 f"n = {len(scores)}: " + ", ".join(number(s) for s in scores[:4]),
-                "mean score of the deployed episodes",
+                "mean score of the deployed episodes"
+                + (", on an emulated robot" if data.deploy.virtual else ""),
             )
         )
     return tiles
@@ -173,10 +174,11 @@ def _deploy_point(data: ReportData) -> str:
     trials = data.deploy.trials
     scores = ", ".join(number(float(t["score"])) for t in trials)
     solved = sum(bool(t["success"]) for t in trials)
+    robot = "an emulated" if data.deploy.virtual else "the"
     return (
-        f"On the robot it was run {len(trials)} times in real time under the safety supervisor:"
-        f" scores {scores}; {solved} of {len(trials)} solved. So few trials show that the chain"
-        " works, not how well."
+        f"On {robot} robot, “{trials[0]['policy']}” was run {len(trials)} times in real time under"
+        f" the safety supervisor: scores {scores}; {solved} of {len(trials)} solved. So few trials"
+        " show that the chain works, not how well."
     )
 
 

@@ -70,6 +70,11 @@ class DeployFacts:
     interventions: Mapping[str, int]
     videos: tuple[Path, ...]
 
+    @property
+    def virtual(self) -> bool:
+        """Whether the robot was emulated."""
+        return any("virtual lab" in str(t.get("engine", "")) for t in self.trials)
+
 
 @dataclass(frozen=True, slots=True)
 class ReportData:

@@ -206,7 +206,7 @@ td{border-bottom:1px solid var(--line);padding:.4rem .7rem .4rem 0;vertical-alig
 th.num,td.num{text-align:right;white-space:nowrap}
 th:last-child,td:last-child{padding-right:0}
 .note{border-left:3px solid #c27a1a;padding-left:.8rem;color:#5f4310}
-video{display:block;width:100%;border-radius:4px;background:#e9ecf1}
+video{display:block;width:100%;border:1px solid var(--line);border-radius:4px;background:#e9ecf1}
 details{margin:.8rem 0}
 summary{cursor:pointer;color:var(--accent)}
 pre{background:var(--wash);border:1px solid var(--line);border-radius:4px;padding:.7rem .9rem;

@@ -242,5 +242,12 @@ def _plot(draw: Callable[[Figure], None], width: float, height: float) -> Plot:
         draw(figure)
         out = io.BytesIO()
         # No date in the file: the same data give the same page.
-        figure.savefig(out, format="svg", dpi=160, metadata={"Date": None})
+        figure.savefig(
+            out,
+            format="svg",
+            dpi=160,
+            bbox_inches="tight",
+            pad_inches=0.04,
+            metadata={"Date": None},
+        )
     return Plot(data_uri(out.getvalue(), ".svg"), width)

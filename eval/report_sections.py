@@ -31,6 +31,11 @@ KIND_WORDS: Mapping[str, str] = {
     "deployment": "by a policy on the robot",
 }
 SCENE_ORDER = ("pusht_naive", "pusht_identified", "pusht_reference", "pusht_ur5e", "gym_pusht")
+VIRTUAL_WORDS = (
+    "The arm is a virtual one: its controller is emulated at the level of the network protocol, so"
+    " that the vendor's own driver talks to it, and a physics engine that no policy was trained or"
+    " evaluated in moves it. No real robot was involved."
+)
 MAX_CURVES = 3
 
 
@@ -231,11 +236,13 @@ def deployment_section(data: ReportData) -> str:
     deploy = data.deploy
     if deploy is None:
         return ""
+    driver = f"The policy “{deploy.trials[0]['policy']}”" if deploy.trials else "The policy"
     body = paragraph(
-        "The policy drove an arm in real time. Supervisor, robot and policy are separate"
-        " processes; the supervisor limits every motion and stops the arm when the policy falls"
-        " silent. The block's pose comes from a tracker with noise and delay; the true pose only"
-        " scores the trial."
+        f"{driver} drove an arm in real time.",
+        VIRTUAL_WORDS if deploy.virtual else "",
+        "Supervisor, robot and policy are separate processes; the supervisor limits every motion"
+        " and stops the arm when the policy falls silent. The block's pose comes from a tracker"
+        " with noise and delay; the true pose only scores the trial.",
     )
     if deploy.trials:
         body += table(
@@ -286,8 +293,8 @@ def _timing(deploy: DeployFacts) -> str:
     series = {
         "policy latency [ms]": deploy.inference_ms,
         "tick interval [ms]": deploy.interval_ms,
-        "lateness of a tick [ms]": deploy.late_ms,
-        "lateness of a set-point [ms]": deploy.setpoint_ms,
+        "tick lateness [ms]": deploy.late_ms,
+        "set-point lateness [ms]": deploy.setpoint_ms,
     }
     series = {k: v for k, v in series.items() if len(v)}
     if not series:

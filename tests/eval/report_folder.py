@@ -16,6 +16,7 @@ from robolearn.types import Condition, Outcome, TrialRecord
 from sim.video import grid, write_mp4
 from tests.eval.mocks import SPEC
 
+LAB = "virtual lab, pybullet"
 WORLDS = (("gym_pusht", 60), ("pusht_reference", 25), ("pusht_ur5e", 25))
 
 
@@ -194,7 +195,7 @@ def _film(path: Path) -> None:
 def _deployment(folder: Path) -> None:
     _store(folder / "store", "deployment", 2)
     records = [
-        trial("flow", "lab_ur5e", i, s, s > 0.95, real=True, episode=f"ep{i}", reason=r)
+        trial("flow", "lab_ur5e", i, s, s > 0.95, real=True, episode=f"ep{i}", reason=r, engine=LAB)
         for i, (s, r) in enumerate(((0.97, "success"), (0.71, "safety_stop")))
     ]
     lines = "\n".join(json.dumps(t) for t in to_json(records))

@@ -46,7 +46,7 @@ def test_the_summary_has_every_figure_with_interval_and_n(folder):
     assert re.search(r"mean score of 0\.\d{3} \[0\.\d{3}, 0\.\d{3}\]", text)
     assert "20.5 mm" in text
     assert "The ceiling, gym_pusht against a second run" in text
-    assert "2 times in real time" in text
+    assert "On an emulated robot, “flow” was run 2 times in real time" in text
     assert any("“iql” minus “flow”" in p for p in points)
 
 
@@ -57,6 +57,7 @@ def test_lost_trials_reranked_chunks_and_interventions_are_told(page):
     assert "It took another than the first proposal in 2200 of 4180" in plain
     assert "by cause (3 in 2 trials)" in plain
     assert "stale tracker" in plain
+    assert "No real robot was involved" in plain
     assert "the supervisor stopped the robot" in plain
 
 
