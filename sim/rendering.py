@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
 import mujoco
@@ -16,7 +17,8 @@ INSTALL = "install it: apt-get install libegl1 libgl1 (Debian, Ubuntu)"
 class TopView:
     """A lazy renderer of one camera; one OpenGL context, enlarged on demand.
 
-    Close it explicitly: at interpreter exit EGL raises from a finaliser.
+    What is not closed is freed with the object or before the interpreter ends: EGL's own finaliser
+    raises when it runs later.
     """
 
     def __init__(self, model: mujoco.MjModel, camera: str = "top") -> None:
@@ -25,6 +27,7 @@ class TopView:
         self._context: mujoco.MjrContext | None = None
         self._scene: mujoco.MjvScene | None = None
         self._size = (0, 0)
+        self._release: weakref.finalize[..., Any] | None = None
 
     def open(self, width: int = 64, height: int = 64) -> None:
         """Create the context now; :class:`RenderError` says what to install."""
@@ -37,7 +40,13 @@ class TopView:
         scene = mujoco.MjvScene(self._model, maxgeom=2000)
         scene.flags[mujoco.mjtRndFlag.mjRND_SHADOW] = False
         scene.flags[mujoco.mjtRndFlag.mjRND_REFLECTION] = False
-        context = mujoco.MjrContext(self._model, mujoco.mjtFontScale.mjFONTSCALE_100.value)
+        try:
+            context = mujoco.MjrContext(self._model, mujoco.mjtFontScale.mjFONTSCALE_100.value)
+        except (mujoco.FatalError, RuntimeError) as error:
+            self._gl.free()
+            self._gl = None
+            raise RenderError(f"cannot draw: OpenGL does not work ({error}); {INSTALL}") from error
+        self._release = weakref.finalize(self, _free, self._gl, context)
         mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN.value, context)
         self._scene, self._context = scene, context
         if context.currentBuffer != mujoco.mjtFramebuffer.mjFB_OFFSCREEN:
@@ -75,20 +84,25 @@ class TopView:
 
     def close(self) -> None:
         """Free the context; safe to call twice."""
-        if self._context is not None:
-            self._gl.make_current()
-            self._context.free()
-            self._context = None
-        if self._gl is not None:
-            self._gl.free()
-            self._gl = None
+        if self._release is not None:
+            self._release()
+        self._release, self._gl, self._context = None, None, None
         self._scene, self._size = None, (0, 0)
+
+
+def _free(gl: Any, context: Any) -> None:
+    gl.make_current()
+    context.free()
+    gl.free()
 
 
 def _egl_context(width: int, height: int) -> Any:
     try:
         from mujoco.egl import GLContext
-
+        from OpenGL.error import Error as GlError
+    except (ImportError, AttributeError, OSError) as error:
+        raise RenderError(f"cannot draw: EGL is missing ({error}); {INSTALL}") from error
+    try:
         return GLContext(width, height)
-    except (ImportError, AttributeError, RuntimeError, OSError) as error:
+    except (GlError, ImportError, RuntimeError, OSError) as error:
         raise RenderError(f"cannot draw: EGL does not work ({error}); {INSTALL}") from error

@@ -279,9 +279,12 @@ def validate(scene: Scene, model: mujoco.MjModel) -> None:
         _require_member(name, signals, f"{where}: reset.settable", "signal")
     # Imported here because both modules build on this one.
     from sim.control import require_controller
-    from sim.tasks import require_task
+    from sim.tasks import build_task
 
-    require_task(config.task.name, where)
+    task = build_task(config.task.name, config.task.params, where)
+    _require_member(
+        config.reset.distribution, task.distributions, f"{where}: reset", "distribution"
+    )
     require_controller(config.control, where)
 
 

@@ -21,6 +21,11 @@ class Task(Protocol):
         """The task's name in scenes, episodes and trials."""
         ...
 
+    @property
+    def distributions(self) -> tuple[str, ...]:
+        """Names of the reset distributions that the task can draw from."""
+        ...
+
     def reset(self) -> None:
         """Forget the last episode."""
         ...

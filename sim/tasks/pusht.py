@@ -20,6 +20,7 @@ class PushT:
     """Progress: min(1, coverage / 0.95). Success (coverage > 0.95) is sticky and ends the task."""
 
     name = "pusht"
+    distributions = ("gym_pusht",)
 
     def __init__(self, success_coverage: float = SUCCESS_COVERAGE) -> None:
         self._threshold = success_coverage

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -66,6 +67,37 @@ def test_drawing_does_not_change_the_physics() -> None:
     env.close()
     # A closed env draws again when asked to.
     assert env.render(64, 64).mean() > 100
+    env.close()
+
+
+FORGETFUL = """
+import numpy as np
+from sim.worlds import make_world
+env = make_world("pusht_reference")
+env.reset(env.sample_condition(0), np.random.default_rng(0))
+print(env.render(64, 64).mean() > 100)
+"""
+
+
+def test_a_process_that_forgets_to_close_ends_quietly() -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", FORGETFUL],
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stdout.strip(), done.stderr) == (0, "True", "")
+
+
+def test_a_broken_opengl_names_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_args: object) -> None:
+        raise RuntimeError("gladLoadGL error")
+
+    monkeypatch.setattr("sim.rendering.mujoco.MjrContext", fail)
+    env = make_world("pusht_reference")
+    env.reset(Condition("a", 0, POSES), np.random.default_rng(0))
+    with pytest.raises(RenderError, match=r"gladLoadGL error.*libegl1 libgl1"):
+        env.render(64, 64)
     env.close()
 
 
