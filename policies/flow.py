@@ -144,25 +144,36 @@ class FlowModel(nn.Module):
         self, x_t: Float[Tensor, "b h a"], t: Float[Tensor, " b"], context: Float[Tensor, "b c"]
     ) -> Float[Tensor, "b h a"]:
         """``c_skip(t) x + c_out(t) net(c_in(t) x, t, o)``; ``net`` has unit targets."""
+        flat, seen = self._parts(context)
+        modulation = self.net.modulation(seen + self.clock(time_features(t, TIME_FEATURES)))
+        return self._velocity(x_t, t, flat, modulation)
+
+    def _velocity(self, x_t: Tensor, t: Tensor, flat: Tensor, modulation: Tensor) -> Tensor:
         c_in, c_skip, c_out = preconditioning(t, self.std)
         x = x_t.flatten(1)
-        width = self.clock.out_features
-        flat, seen = context[:, :-width], context[:, -width:]
-        out = self.net(
-            torch.cat([c_in * x, flat], dim=-1), seen + self.clock(time_features(t, TIME_FEATURES))
-        )
+        out = self.net.trunk(torch.cat([c_in * x, flat], dim=-1), modulation)
         return (c_skip * x + c_out * out).view_as(x_t)
+
+    def _parts(self, context: Tensor) -> tuple[Tensor, Tensor]:
+        width = self.clock.out_features
+        return context[:, :-width], context[:, -width:]
 
     def shifted(self, u: Tensor) -> Tensor:
         """Times in [0, 1] moved towards the data: s u / (1 + (s - 1) u)."""
         return self.shift * u / (1 + (self.shift - 1) * u)
 
     def integrate(self, noise: Float[Tensor, "b h a"], context: Tensor, steps: int) -> Tensor:
-        """Euler from noise to a normalised chunk."""
+        """Euler from noise to a normalised chunk.
+
+        The times are known beforehand, so the modulations of all steps are one product.
+        """
         times = self.shifted(torch.linspace(0.0, 1.0, steps + 1))
+        flat, seen = self._parts(context)
+        clocks = self.clock(time_features(times[:-1], TIME_FEATURES))
+        modulations = self.net.modulation(seen + clocks[:, None])
         x = noise
-        for t, t_next in itertools.pairwise(times):
-            x = x + (t_next - t) * self.velocity(x, t.expand(len(x)), context)
+        for modulation, (t, t_next) in zip(modulations, itertools.pairwise(times), strict=True):
+            x = x + (t_next - t) * self._velocity(x, t.expand(len(x)), flat, modulation)
         return x
 
 

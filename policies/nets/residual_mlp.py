@@ -37,7 +37,15 @@ class ResidualMLP(nn.Module):
 
     def forward(self, x: Float[Tensor, "b i"], c: Float[Tensor, "b c"]) -> Float[Tensor, "b o"]:
         """See the class."""
-        parts = self.modulate(functional.silu(c)).split(self.width, dim=-1)
+        return self.trunk(x, self.modulation(c))
+
+    def modulation(self, c: Float[Tensor, "*b c"]) -> Float[Tensor, "*b m"]:
+        """Shifts, scales and gates of all layers; half of the weights, and independent of ``x``."""
+        return self.modulate(functional.silu(c))
+
+    def trunk(self, x: Float[Tensor, "b i"], modulation: Float[Tensor, "b m"]) -> Tensor:
+        """The rest of the network."""
+        parts = modulation.split(self.width, dim=-1)
         x = self.inner(x)
         for i, (up, down) in enumerate(zip(self.up, self.down, strict=True)):
             shift, scale, gate = parts[3 * i : 3 * i + 3]

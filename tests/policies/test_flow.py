@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 from policies.flow import FlowAlgorithm, FlowConfig, flow_target, preconditioning
 from policies.nets.encoder import ActionCodec, FocusConfig, SignalEncoder
@@ -84,11 +85,27 @@ def test_euler_follows_the_exact_field_of_one_action() -> None:
     """With v = a - x_0 constant along the path, any number of steps ends at the action."""
     built = algorithm()
     goal = torch.full((1, 4, 2), 0.3)
-    built.ema.velocity = lambda x, t, c: (goal - x) / (1 - t[:, None, None])  # type: ignore[method-assign]
+    context = torch.zeros(1, 2 * built.ema.encoder.lifted_size + 32)
+
+    def exact(x: Tensor, t: Tensor, *_: Tensor) -> Tensor:
+        return (goal - x) / (1 - t[:, None, None])
+
+    built.ema._velocity = exact  # type: ignore[method-assign]
     noise = torch.randn(1, 4, 2)
     for steps in (1, 4):
-        end = built.ema.integrate(noise, torch.zeros(1, 1), steps)
+        end = built.ema.integrate(noise, context, steps)
         torch.testing.assert_close(end, goal)
+
+
+def test_sampling_integrates_the_field() -> None:
+    policy = algorithm().policy()
+    context = policy.context(random_request(3))
+    noise = x = torch.randn(3, 4, 2)
+    for t in (0.0, 0.25, 0.5, 0.75):
+        time = policy.model.shifted(torch.full((3,), t))
+        after = policy.model.shifted(torch.full((3,), t + 0.25))
+        x = x + (after - time)[:, None, None] * policy.field(x, time, context)
+    torch.testing.assert_close(policy.model.integrate(noise, context, 4), x)
 
 
 def test_the_mask_keeps_padding_out_of_the_loss() -> None:
