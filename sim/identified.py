@@ -35,21 +35,36 @@ def write_identified(
     _require_replaceable(out)
     out.parent.mkdir(parents=True, exist_ok=True)
     building = out.parent / f".{out.name}.{uuid.uuid4().hex[:8]}"
-    shutil.copytree(template.path, building)
-    (building / "scene.xml").write_text(scene_xml(template, result.after, out.name))
+    try:
+        _build(result, template, config, building, out.name, source)
+        if out.exists():
+            shutil.rmtree(out)
+        building.rename(out)
+    finally:
+        shutil.rmtree(building, ignore_errors=True)
+    return load_scene(out.resolve())
+
+
+def _build(
+    result: Identified,
+    template: Scene,
+    config: IdentifyConfig,
+    folder: Path,
+    name: str,
+    source: str,
+) -> None:
+    shutil.copytree(template.path, folder)
+    (folder / "scene.xml").write_text(scene_xml(template, result.after, name), encoding="utf-8")
     raw = load_yaml(template.path / "scene.yaml")
-    raw["name"] = out.name
+    raw["name"] = name
     raw["description"] = f"{template.name} with physics identified from recordings."
     raw["provenance"] = {
         "kind": "identified",
         "source": source,
         "details": provenance(result, template, config),
     }
-    (building / "scene.yaml").write_text(yaml.safe_dump(raw, sort_keys=False, width=100))
-    if out.exists():
-        shutil.rmtree(out)
-    building.rename(out)
-    return load_scene(out.resolve())
+    text = yaml.safe_dump(raw, sort_keys=False, width=100)
+    (folder / "scene.yaml").write_text(text, encoding="utf-8")
 
 
 def scene_xml(template: Scene, physics: Physics, name: str) -> str:

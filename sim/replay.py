@@ -58,6 +58,12 @@ def replay_episode(env: Env, episode: Episode, block: str = BLOCK, tool: str = T
     recorded = np.asarray(episode.observed(block), dtype=np.float64)
     if recorded.shape[0] < 2:
         raise DataError(f"episode {episode.id}: {recorded.shape[0]} steps; a replay needs 2")
+    rate_hz = episode.meta.embodiment.rate_hz
+    if rate_hz != env.spec.rate_hz:
+        raise DataError(
+            f"episode {episode.id} was recorded at {rate_hz:g} Hz, {env.spec.name} runs at"
+            f" {env.spec.rate_hz:g} Hz; replay needs one rate"
+        )
     start = {name: episode.observed(name)[0] for name in (tool, block)}
     poses = {name: tuple(float(v) for v in value) for name, value in start.items()}
     condition = Condition(id=f"replay-{episode.id}", seed=0, poses=poses)

@@ -126,6 +126,20 @@ def test_only_identified_scenes_are_overwritten(
         write_identified(quick[0], template, CONFIG, mine)
 
 
+def test_a_failed_write_leaves_nothing(
+    quick: tuple[Identified, list[Episode], Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*_args: object, **_kwargs: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("sim.identified.yaml.safe_dump", fail)
+    with pytest.raises(KeyboardInterrupt):
+        write_identified(quick[0], load_scene("pusht_naive"), CONFIG, tmp_path / "a" / "b")
+    assert list((tmp_path / "a").iterdir()) == []
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_parameters_written_into_fields_are_those_of_a_compiled_model(
     tmp_path: Path, seed: int

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 from pathlib import Path
@@ -116,6 +117,15 @@ def test_one_step_is_too_short() -> None:
     episode = record(env, env.sample_condition(3), sweep(1, 1))
     with pytest.raises(DataError, match="needs 2"):
         replay_episode(env, episode)
+
+
+def test_another_rate_is_refused() -> None:
+    env = make_world("pusht_reference")
+    episode = record(env, env.sample_condition(3), sweep(5, 1))
+    slow = dataclasses.replace(env.spec, rate_hz=5.0)
+    meta = dataclasses.replace(episode.meta, embodiment=slow)
+    with pytest.raises(DataError, match="recorded at 5 Hz, pusht_reference runs at 10 Hz"):
+        replay_episode(env, dataclasses.replace(episode, meta=meta))
 
 
 @pytest.fixture(scope="module")
