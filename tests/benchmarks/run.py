@@ -70,8 +70,8 @@ def main(argv: list[str]) -> int:
 
 
 def _line(row: dict[str, object]) -> str:
-    verdict = {True: "holds", False: "MISSED", None: "not measured"}[row["holds"]]  # type: ignore[index]
-    figures = f"ours {row['ours']} {row['unit']}, reference {row['reference']}, ratio {row['ratio']}"
+    verdict = {True: "holds", False: "MISSED"}.get(row["holds"], "not measured")
+    figures = f"{row['ours']} {row['unit']}, reference {row['reference']}, ratio {row['ratio']}"
     return f"{verdict:<12} {row['name']}: {figures} (floor {row['floor']}) {row['why'] or ''}"
 
 
