@@ -25,7 +25,7 @@ class VendorThread:
     one-place mailbox: it never blocks, an unsent older one is replaced.
     """
 
-    def __init__(self, name: str, post_limit_s: float = 0.05) -> None:
+    def __init__(self, name: str, post_limit_s: float = 0.5) -> None:
         self.name, self.post_limit_s = name, post_limit_s
         self.abandoned = False
         self._wake = threading.Condition()
@@ -44,11 +44,7 @@ class VendorThread:
         """
         if self.abandoned:
             raise RobotConnectionError(f"{self.name}: abandoned after a hung call; reconnect")
-        future: Future[T] = Future()
-        with self._wake:
-            self._calls.append((function, future))
-            self._newest = None
-            self._wake.notify()
+        future = self.submit(function)
         try:
             return future.result(timeout_s)
         except FutureTimeoutError as error:
@@ -57,6 +53,15 @@ class VendorThread:
                 f"{self.name}: {what} did not return within {timeout_s:g} s; the device hangs or"
                 " the link is down. Check both, then reconnect"
             ) from error
+
+    def submit(self, function: Callable[[], T]) -> Future[T]:
+        """Run ``function`` on the owner thread without waiting; waiting set-points are dropped."""
+        future: Future[T] = Future()
+        with self._wake:
+            self._calls.append((function, future))
+            self._newest = None
+            self._wake.notify()
+        return future
 
     def post(self, function: Callable[[], None]) -> None:
         """Leave the newest set-point. Raises RobotError when an earlier one failed or hangs."""

@@ -15,6 +15,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from typing import Any
 
@@ -88,6 +89,7 @@ class URRobot:
         self._receive: Any = None
         self._control: Any = None
         self._worker: VendorThread | None = None
+        self._leaving: Future[None] | None = None
         self._device_t_s = -1.0
         self._changed_ns = 0
 
@@ -110,6 +112,7 @@ class URRobot:
         """Connect both interfaces, upload the program, arm the watchdog, wait for a live state."""
         control_class, receive_class = _import_ur_rtde()
         self._release()
+        self._wait_until_left()
         c = self.config
         _probe(c.address)
         self._worker = worker = VendorThread(f"UR at {c.address}")
@@ -197,6 +200,7 @@ class URRobot:
         return self._worker, self._control, self.config
 
     def _release(self) -> None:
+        """End the program; disconnecting takes a second or two and goes on in the background."""
         worker, control, receive = self._worker, self._control, self._receive
         self._worker = self._control = self._receive = None
         if worker is None or worker.abandoned:
@@ -204,16 +208,24 @@ class URRobot:
 
         def disconnect() -> None:
             if control is not None:
-                control.stopScript()
                 control.disconnect()
             if receive is not None:
                 receive.disconnect()
 
         try:
-            worker.call(disconnect, 3.0, "disconnecting")
+            if control is not None:
+                worker.call(control.stopScript, 1.0, "ending the program")
         except RuntimeError as error:
             log.warning("disconnect: %s", error)
+        if not worker.abandoned:
+            self._leaving = worker.submit(disconnect)
         worker.close()
+
+    def _wait_until_left(self) -> None:
+        # The controller lets one client at a time write its registers.
+        leaving, self._leaving = self._leaving, None
+        if leaving is not None and wait([leaving], 3.0).not_done:
+            log.warning("an earlier connection to %s is still closing", self.config.address)
 
     def _require_ready_device(self, deadline: float) -> None:
         mode = RobotMode.FAULT

@@ -80,7 +80,8 @@ def test_a_hang_shows_in_the_age_of_the_state_and_never_blocks(robot, lab):
     slowest = 0.0
     while time.monotonic_ns() - frozen < 0.15e9:
         start = time.monotonic()
-        robot.servo(q)
+        with contextlib.suppress(RobotError):
+            robot.servo(q)
         state = robot.state()
         slowest = max(slowest, time.monotonic() - start)
         time.sleep(0.002)
