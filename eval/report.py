@@ -151,8 +151,8 @@ def _paired_point(c: Mapping[str, Any]) -> str:
 
 def _agreement_point(evaluation: Mapping[str, Any]) -> str:
     rows = list(evaluation.get("agreement", ()))
-    ceiling = next((r for r in rows if r["ceiling"]), None)
-    other = next((r for r in rows if not r["ceiling"]), None)
+    ceiling = next((r for r in rows if r["kind"] == "moved"), None)
+    other = next((r for r in rows if r["kind"] == "world"), None)
     if other is None or other["pearson"]["value"] is None:
         return ""
     source = other["source"]
@@ -163,8 +163,8 @@ def _agreement_point(evaluation: Mapping[str, Any]) -> str:
     if ceiling is None or ceiling["pearson"]["value"] is None:
         return sentence
     return (
-        f"{sentence} The ceiling, {source} against a second run of itself with other noise of the"
-        f" policy, is {mean(ceiling['pearson'], 2)}."
+        f"{sentence} The ceiling, {source} against itself with every start moved by 0.3 mm, is"
+        f" {mean(ceiling['pearson'], 2)}."
     )
 
 

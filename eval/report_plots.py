@@ -11,7 +11,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter
+from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from eval.report_page import Plot, data_uri
 from robolearn.pusht import GOAL, TABLE_SIZE_M, tee_polygons, transform_points
@@ -154,6 +154,7 @@ def difference_plot(rows: Sequence[Mapping[str, Any]]) -> Plot:
                 _whisker(axes, row[key], float(y), 0, None)
             axes.axvline(0, color=INK, lw=1, ls="--")
             axes.set(xlabel=f"difference of {label}, 95 % interval")
+            axes.xaxis.set_major_locator(MaxNLocator(5))
             axes.set_yticks(
                 range(len(rows)), [f"{r['b']} − {r['a']}\n{r['world']}" for r in reversed(rows)]
             )
@@ -165,13 +166,14 @@ def difference_plot(rows: Sequence[Mapping[str, Any]]) -> Plot:
 
 def agreement_plot(rows: Sequence[Mapping[str, Any]]) -> Plot:
     """Maximum coverage per start in two worlds; one panel per world, one colour per policy."""
-    panels = list(dict.fromkeys((r["world"], r["ceiling"]) for r in rows))
+    panels = list(dict.fromkeys((r["world"], r["kind"]) for r in rows))
+    titles = {"moved": "{} itself, moved", "noise": "{} itself, other noise"}
     policies = list(dict.fromkeys(r["policy"] for r in rows))
 
     def draw(figure: Figure) -> None:
         axes_row = figure.subplots(1, len(panels), squeeze=False, sharey=True)[0]
-        for axes, (world, ceiling) in zip(axes_row, panels, strict=True):
-            chosen = [r for r in rows if (r["world"], r["ceiling"]) == (world, ceiling)]
+        for axes, (world, kind) in zip(axes_row, panels, strict=True):
+            chosen = [r for r in rows if (r["world"], r["kind"]) == (world, kind)]
             for r in chosen:
                 i = policies.index(r["policy"])
                 points = np.asarray(r["points"], dtype=float).reshape(-1, 2)
@@ -184,7 +186,7 @@ def agreement_plot(rows: Sequence[Mapping[str, Any]]) -> Plot:
             axes.axhline(0.95, color=SOFT, lw=0.6, ls=":")
             source = chosen[0]["source"]
             axes.set(
-                title=f"{source}, repeated" if ceiling else world,
+                title=titles.get(kind, "{}").format(world),
                 xlabel=f"in {source}",
                 xlim=(-0.02, 1.02),
                 ylim=(-0.02, 1.02),
@@ -193,7 +195,7 @@ def agreement_plot(rows: Sequence[Mapping[str, Any]]) -> Plot:
         axes_row[0].set_ylabel("maximum coverage")
         _legend(figure)
 
-    return _plot(draw, FULL * max(2, len(panels)) / 3, 3.6)
+    return _plot(draw, FULL * min(1.0, max(2, len(panels)) / 3), 3.6 if len(panels) < 4 else 3.0)
 
 
 def histogram_plot(series: Mapping[str, Sequence[float]], limits: Mapping[str, float]) -> Plot:

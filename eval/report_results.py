@@ -7,7 +7,16 @@ from collections.abc import Sequence
 from eval.report_data import Json, ReportData
 from eval.report_page import details, note, paragraph, picture, table, text
 from eval.report_plots import agreement_plot, difference_plot, results_plot
-from eval.report_text import REASON_WORDS, interval, mean, number, percent, rate, signed
+from eval.report_text import (
+    AGREEMENT_WORDS,
+    REASON_WORDS,
+    interval,
+    mean,
+    number,
+    percent,
+    rate,
+    signed,
+)
 
 
 def results_section(data: ReportData) -> str:
@@ -114,16 +123,20 @@ def agreement_section(data: ReportData) -> str:
         return ""
     body = paragraph(
         "A simulator is useful for evaluation if its verdict under a start is the verdict of the"
-        " world it stands for. Pushing amplifies the smallest difference, so even the source world"
-        " run twice, with other noise of the policy, does not fully agree with itself: that"
-        " is the ceiling, and each simulator stands beside it."
+        " world it stands for. Pushing amplifies the smallest difference: the source world does"
+        " not fully agree even with itself when every start is moved by 0.3 mm, which is how"
+        " exactly a careful person puts things back. That is the ceiling beside which each"
+        " simulator stands. The third kind of line shows what the policy's own noise does; all"
+        " other comparisons use the same noise on both sides."
     )
     body += table(
         ["policy", "compared", "Pearson of coverage [95 %]", "phi of success [95 %]", "n"],
         [
             [
                 r["policy"],
-                f"{r['source']} with itself (ceiling)" if r["ceiling"] else r["world"],
+                f"{r['source']} {AGREEMENT_WORDS[r['kind']]}"
+                if r["kind"] in AGREEMENT_WORDS
+                else r["world"],
                 mean(r["pearson"], 2).rsplit(",", 1)[0],
                 mean(r["phi"], 2).rsplit(",", 1)[0] if r["phi"]["value"] is not None else
                 "not defined",

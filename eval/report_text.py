@@ -7,6 +7,10 @@ from typing import Any
 
 Json = Mapping[str, Any]
 
+AGREEMENT_WORDS: Mapping[str, str] = {
+    "moved": "with itself, starts moved by 0.3 mm (ceiling)",
+    "noise": "with itself, other noise of the policy",
+}
 REASON_WORDS: Mapping[str, str] = {
     "success": "solved",
     "time_limit": "time was up",

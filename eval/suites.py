@@ -13,11 +13,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from eval.starts import CHECKS, GENERATORS, look_up
+import numpy as np
+
+from eval.starts import CHECKS, GENERATORS, Check, look_up
 from robolearn.config import config_hash, load_config, to_dict
 from robolearn.errors import ConfigError
 from robolearn.seeding import child_seed
 from robolearn.types import Condition
+
+MOVED = "~moved"
+MOVED_M = 0.3e-3
+MOVED_RAD = float(np.radians(0.1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,10 +108,35 @@ def make_suite(config: SuiteConfig, where: str = "suite") -> Suite:
 
 
 def repeated(conditions: tuple[Condition, ...]) -> tuple[Condition, ...]:
-    """The same starts with another seed: what a world's agreement with itself is measured on."""
+    """The same starts with another seed: how much the policy's own noise decides."""
     return tuple(
         dataclasses.replace(c, seed=child_seed(c.seed, "repeat") % 2**31) for c in conditions
     )
+
+
+def moved(suite: Suite, conditions: tuple[Condition, ...]) -> tuple[Condition, ...]:
+    """The same seeds, every start moved a little: how repeatable the world itself is.
+
+    Positions by a normal of 0.3 mm, angles of 0.1 degrees: how exactly a careful person puts
+    things back. Ids end in :data:`MOVED`.
+    """
+    check = look_up(CHECKS, suite.config.task, "feasibility check")
+    return tuple(_moved(c, check) for c in conditions)
+
+
+def _moved(condition: Condition, check: Check) -> Condition:
+    for attempt in range(100):
+        rng = np.random.default_rng(child_seed(condition.seed, "moved", attempt))
+        poses = {
+            name: tuple(
+                float(v) + float(rng.normal(0.0, MOVED_M if k < 2 else MOVED_RAD))
+                for k, v in enumerate(pose)
+            )
+            for name, pose in condition.poses.items()
+        }
+        if not check(poses):
+            return Condition(condition.id + MOVED, condition.seed, poses)
+    raise ConfigError(f"condition '{condition.id}' cannot be moved by {MOVED_M} m and be feasible")
 
 
 def draw_suite(

@@ -10,7 +10,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -27,9 +27,11 @@ from eval.statistics import (
     phi_coefficient,
     wilson,
 )
+from eval.suites import MOVED
 from robolearn.errors import DataError
 from robolearn.types import TrialRecord
 
+AgreementKind = Literal["world", "moved", "noise"]
 TECHNICAL = (PHYSICS_DIVERGED, WORKER_CRASHED)
 COVERAGE = "max_coverage"
 
@@ -73,8 +75,9 @@ class Comparison:
 class Agreement:
     """How alike two worlds judge one policy, condition by condition.
 
-    ``points``: maximum coverage in ``source`` and in ``world``. For the ceiling ``world`` is
-    ``source`` itself under another seed of the policy's noise.
+    ``points``: maximum coverage in ``source`` and in ``world``. For the kinds ``moved`` (same noise
+    of the policy, start moved a little: the ceiling) and ``noise`` (same start, other noise)
+    ``world`` is ``source`` itself.
     """
 
     policy: str
@@ -84,7 +87,7 @@ class Agreement:
     pearson: Estimate
     phi: Estimate
     points: tuple[tuple[float, float], ...]
-    ceiling: bool
+    kind: AgreementKind
     words: str
 
 
@@ -151,10 +154,13 @@ def compare(a: Sequence[TrialRecord], b: Sequence[TrialRecord]) -> Comparison:
     )
 
 
-def agree(source: Sequence[TrialRecord], other: Sequence[TrialRecord]) -> Agreement:
-    """One policy in two worlds over the same conditions (seeds may differ: the ceiling)."""
+def agree(
+    source: Sequence[TrialRecord], other: Sequence[TrialRecord], kind: AgreementKind = "world"
+) -> Agreement:
+    """One policy over the same conditions in two worlds, or twice in one (see ``kind``)."""
     by_id = {r.condition: r for r in source}
-    pairs = [(by_id[r.condition], r) for r in other if r.condition in by_id]
+    named = [(r.condition.removesuffix(MOVED), r) for r in other]
+    pairs = [(by_id[name], r) for name, r in named if name in by_id]
     if not pairs or pairs[0][0].policy_hash != pairs[0][1].policy_hash:
         raise DataError("agreement needs one policy and at least one condition in both worlds")
     first = pairs[0]
@@ -162,7 +168,6 @@ def agree(source: Sequence[TrialRecord], other: Sequence[TrialRecord]) -> Agreem
     y = coverages([q for _, q in pairs])
     r = pearson(x, y)
     phi = phi_coefficient([p.success for p, _ in pairs], [q.success for _, q in pairs])
-    ceiling = first[0].env_hash == first[1].env_hash
     return Agreement(
         policy=first[0].policy,
         source=first[0].env,
@@ -171,8 +176,8 @@ def agree(source: Sequence[TrialRecord], other: Sequence[TrialRecord]) -> Agreem
         pearson=r,
         phi=phi,
         points=tuple(zip(x, y, strict=True)),
-        ceiling=ceiling,
-        words=_agreement_words(first[0].env, first[1].env, len(pairs), r, phi, ceiling),
+        kind=kind,
+        words=_agreement_words(first[0].env, first[1].env, len(pairs), r, phi, kind),
     )
 
 
@@ -233,7 +238,7 @@ def agreement_json(a: Agreement) -> dict[str, Any]:
         "pearson": estimate_json(a.pearson),
         "phi": estimate_json(a.phi),
         "points": [[round(p, 5), round(q, 5)] for p, q in a.points],
-        "ceiling": a.ceiling,
+        "kind": a.kind,
         "words": a.words,
     }
 
@@ -270,17 +275,19 @@ def _difference_words(a: str, b: str, score: Estimate) -> str:
 
 
 def _agreement_words(
-    source: str, world: str, n: int, r: Estimate, phi: Estimate, ceiling: bool
+    source: str, world: str, n: int, r: Estimate, phi: Estimate, kind: AgreementKind
 ) -> str:
     coverage = "not defined" if math.isnan(r.value) else f"{r.value:.2f}"
     success = "not defined" if math.isnan(phi.value) else f"{phi.value:.2f}"
     figures = f"(Pearson of maximum coverage {coverage}, phi of success {success}, n = {n})"
-    if ceiling:
+    if kind == "moved":
         return (
-            f"{source} run a second time from the same starts, with other noise of the policy,"
-            f" agrees with itself only this far {figures}; no simulator can be asked for more"
+            f"{source} against itself with every start moved by 0.3 mm and 0.1 degrees, same noise"
+            f" of the policy {figures}: about what any other world can reach"
         )
-    return f"{world} against {source}, start by start {figures}"
+    if kind == "noise":
+        return f"{source} against itself from the same starts, other noise of the policy {figures}"
+    return f"{world} against {source}, start by start, same noise of the policy {figures}"
 
 
 def _number(value: float) -> float | None:

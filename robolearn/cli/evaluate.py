@@ -18,6 +18,7 @@ from robolearn.errors import ConfigError
 if TYPE_CHECKING:
     from eval.rollouts import Options, PolicyEntry, WorldEntry
     from eval.suites import Suite
+    from eval.summary import AgreementKind
     from robolearn.types import Condition, TrialRecord
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -50,8 +51,8 @@ class Args:
     batch: int = 10
     # Film the first N conditions per policy and world.
     videos: int = 4
-    # Run the source world a second time with other policy noise, to know how far a world agrees
-    # with itself.
+    # Run the source world again with starts moved by 0.3 mm, and with other noise of the policy,
+    # to know how far a world agrees with itself.
     repeat: bool = True
     # Print one JSON document and nothing else.
     json: bool = False
@@ -136,12 +137,13 @@ def main(argv: list[str]) -> int:
 def _repeats(
     args: Args, suite: Suite, first: Mapping[str, tuple[Condition, ...]]
 ) -> dict[str, tuple[Condition, ...]]:
-    from eval.suites import repeated
+    from eval.suites import moved, repeated
 
     source = suite.config.source_world
     if not args.repeat or source not in first:
         return {}
-    return {source: repeated(first[source][: suite.config.subset])}
+    chosen = first[source][: suite.config.subset]
+    return {source: (*moved(suite, chosen), *repeated(chosen))}
 
 
 def _policies(runs: Sequence[Path]) -> tuple[PolicyEntry, ...]:
@@ -221,6 +223,7 @@ def _document(
     worlds: Sequence[WorldEntry],
     options: Options,
 ) -> dict[str, Any]:
+    from eval.suites import MOVED
     from eval.summary import (
         agree,
         agreement_json,
@@ -233,12 +236,13 @@ def _document(
 
     main_trials = {(w, c.id, c.seed) for w, listed in first.items() for c in listed}
     groups: dict[tuple[str, str], list[TrialRecord]] = {}
-    repeats: dict[str, list[TrialRecord]] = {}
+    repeats: dict[tuple[str, str], list[TrialRecord]] = {}
     for r in records:
         if (r.env, r.condition, r.seed) in main_trials:
             groups.setdefault((r.policy, r.env), []).append(r)
         else:
-            repeats.setdefault(r.policy, []).append(r)
+            kind = "moved" if r.condition.endswith(MOVED) else "noise"
+            repeats.setdefault((r.policy, kind), []).append(r)
     source = suite.config.source_world
     runs = {p.name: str(run) for p, run in zip(policies, args.runs, strict=True)}
     results = [
@@ -250,15 +254,18 @@ def _document(
         for w in worlds
         for p in policies[1:]
     ]
-    agreement = [
-        agreement_json(agree(groups[p.name, source], others))
-        for p in policies
-        for others in [
-            *([repeats[p.name]] if p.name in repeats else []),
-            *(groups[p.name, w.name] for w in worlds if w.name != source),
+    agreement: list[dict[str, Any]] = []
+    for p in policies if any(w.name == source for w in worlds) else ():
+        compared: list[tuple[AgreementKind, list[TrialRecord]]] = [
+            ("moved", repeats.get((p.name, "moved"), [])),
+            *(("world", groups[p.name, w.name]) for w in worlds if w.name != source),
+            ("noise", repeats.get((p.name, "noise"), [])),
         ]
-        if (p.name, source) in groups
-    ]
+        agreement += [
+            agreement_json(agree(groups[p.name, source], others, kind))
+            for kind, others in compared
+            if others
+        ]
     return {
         "suite": suite.label,
         "protocol": suite.config.protocol,

@@ -175,9 +175,13 @@ def _evaluation(folder: Path) -> None:
             comparison_json(compare(groups["flow", w], groups["iql", w])) for w, _ in WORLDS
         ],
         "agreement": [
-            agreement_json(agree(groups[p, "gym_pusht"], other))
+            agreement_json(agree(groups[p, "gym_pusht"], other, kind))
             for p in ("flow", "iql")
-            for other in (again[p], *(groups[p, w] for w, _ in WORLDS[1:]))
+            for kind, other in (
+                ("moved", group(p, "gym_pusht", 25)),
+                *(("world", groups[p, w]) for w, _ in WORLDS[1:]),
+                ("noise", again[p]),
+            )
         ],
     }
     (folder / "summary.json").write_text(json.dumps(document))

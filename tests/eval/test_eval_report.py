@@ -45,7 +45,7 @@ def test_the_summary_has_every_figure_with_interval_and_n(folder):
     assert "n = 60" in text
     assert re.search(r"mean score of 0\.\d{3} \[0\.\d{3}, 0\.\d{3}\]", text)
     assert "20.5 mm" in text
-    assert "The ceiling, gym_pusht against a second run" in text
+    assert "The ceiling, gym_pusht against itself with every start moved" in text
     assert "On an emulated robot, “flow” was run 2 times in real time" in text
     assert any("“iql” minus “flow”" in p for p in points)
 

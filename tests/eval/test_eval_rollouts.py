@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import multiprocessing
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 
 from eval.executors import WorkerFailedError, run_in_workers
 from eval.rollouts import Options, PolicyEntry, VideoPlan, WorldEntry, evaluate
-from eval.trials import TrialStore
+from eval.trials import TrialStore, read_trials
 from robolearn.errors import ConfigError, SpecMismatchError
 from tests.eval.mocks import BuildEnv, BuildPolicy, conditions
 
@@ -168,3 +169,24 @@ def test_bad_requests_are_refused(tmp_path):
         run(tmp_path, video=VideoPlan(tmp_path, Collects(), episodes=9))
     with pytest.raises(ConfigError, match="conditions of their own"), TrialStore(tmp_path) as store:
         evaluate((FLOW,), (A,), {"a": conditions(2) * 2}, store, OPTIONS)
+
+
+def _evaluate_in_a_process(folder: Path, path: str) -> None:
+    run(folder, (FLOW, CRITIC), (A, B), n=40, on_progress=lambda p: Path(path).touch())
+
+
+def test_killed_in_the_middle_and_resumed_gives_the_same_bits(tmp_path):
+    context = multiprocessing.get_context("spawn")
+    sign = tmp_path / "first-chunk-done"
+    process = context.Process(target=_evaluate_in_a_process, args=(tmp_path / "k", str(sign)))
+    process.start()
+    while process.is_alive() and not sign.exists():
+        process.join(0.005)
+    process.kill()
+    process.join()
+    before = len(read_trials(tmp_path / "k"))
+    assert before >= 4
+    assert before % 4 == 0
+    resumed = run(tmp_path / "k", (FLOW, CRITIC), (A, B), n=40)
+    assert resumed == run(tmp_path / "u", (FLOW, CRITIC), (A, B), n=40)
+    assert len(read_trials(tmp_path / "k")) == 160

@@ -8,7 +8,14 @@ import pytest
 import zarr
 
 from eval.starts import achieved_pose_px, pusht_problem, pusht_start
-from eval.suites import ConditionConfig, load_suite, make_suite, repeated, suite_yaml
+from eval.suites import (
+    ConditionConfig,
+    load_suite,
+    make_suite,
+    moved,
+    repeated,
+    suite_yaml,
+)
 from robolearn.assets import pusht_demonstrations_path
 from robolearn.errors import ConfigError
 from robolearn.pusht import BLOCK, TOOL, coverage, px_from_pose
@@ -125,3 +132,17 @@ def test_repeats_keep_the_start_and_change_the_seed(suite):
     assert [c.poses for c in again] == [c.poses for c in chosen]
     assert all(a.seed != b.seed for a, b in zip(chosen, again, strict=True))
     assert repeated(chosen) == again
+
+
+def test_moved_starts_are_close_feasible_and_keep_the_seed(suite):
+    chosen = suite.select(40)
+    again = moved(suite, chosen)
+    assert [c.seed for c in again] == [c.seed for c in chosen]
+    assert all(a.id == c.id + "~moved" for a, c in zip(again, chosen, strict=True))
+    assert all(pusht_problem(c.poses) == "" for c in again)
+    shift = np.array(
+        [np.subtract(a.poses[BLOCK], c.poses[BLOCK]) for a, c in zip(again, chosen, strict=True)]
+    )
+    assert 0.15e-3 < shift[:, :2].std() < 0.5e-3
+    assert 0 < np.abs(shift[:, 2]).max() < np.radians(0.5)
+    assert moved(suite, chosen) == again

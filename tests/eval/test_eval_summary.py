@@ -109,12 +109,14 @@ def test_agreement_and_its_ceiling():
     world = agree(
         trials(base, successes=wins), trials(noisy[:25], world="v", successes=noisy[:25] > 0.5)
     )
-    assert (world.n, world.ceiling) == (25, False)
+    assert (world.n, world.kind) == (25, "world")
     assert 0.8 < world.pearson.value < 1
     assert 0 < world.phi.value <= 1
-    itself = agree(trials(base), trials(noisy, seed=1000))
-    assert itself.ceiling
-    assert "agrees with itself only this far" in itself.words
+    again = [dataclasses.replace(r, condition=r.condition + "~moved") for r in trials(noisy)]
+    itself = agree(trials(base), again, "moved")
+    assert itself.n == 40
+    assert "w against itself with every start moved" in itself.words
+    assert "other noise" in agree(trials(base), trials(noisy, seed=1000), "noise").words
     assert (
         "phi of success not defined" in agree(trials([0.1] * 5), trials([0.1] * 5, world="v")).words
     )

@@ -58,21 +58,21 @@ def test_paired_results_in_two_worlds(setting, capsys):
     }
     assert all((setting / "r" / r["video"]).is_file() for r in rows.values())
     assert [c["world"] for c in document["paired"]] == ["gym_pusht", "pusht_reference"]
-    assert [a["ceiling"] for a in document["agreement"]] == [True, False, True, False]
+    assert [a["kind"] for a in document["agreement"]] == ["moved", "world", "noise"] * 2
     assert better_policy(setting / "r" / "summary.json") in {
         str(setting / "one"),
         str(setting / "two"),
     }
     records = read_trials(setting / "r")
-    # Four conditions in two worlds and two repeats in the source world, for both policies.
-    assert len(records) == 2 * (4 + 4 + 2)
+    # Four conditions in two worlds and two times two repeats in the source world, twice.
+    assert len(records) == 2 * (4 + 4 + 2 + 2)
     assert {r.steps for r in records} == {12}
-    assert (setting / "r" / "trials.csv").read_text().count("\n") == 21
+    assert (setting / "r" / "trials.csv").read_text().count("\n") == 25
 
     # The same again: nothing is run twice, the summary is the same.
     assert command.main(arguments(setting, "r", *worlds)) == 0
     output = capsys.readouterr().out
-    assert "20 of 20 trials are there already" in output
+    assert "24 of 24 trials are there already" in output
     assert "two - one in gym_pusht: score" in output
     again = json.loads((setting / "r" / "summary.json").read_text())
     assert again["results"] == document["results"]
