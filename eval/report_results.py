@@ -126,7 +126,8 @@ def agreement_section(data: ReportData) -> str:
         " world it stands for. Pushing amplifies the smallest difference: the source world does"
         " not fully agree even with itself when every start is moved by 0.3 mm, which is how"
         " exactly a careful person puts things back. That is the ceiling beside which each"
-        " simulator stands (one that is closer than 0.3 mm may pass it). The third kind of line shows what the policy's own noise does; all"
+        " simulator stands (one that is closer than 0.3 mm may pass it)."
+        " The third kind of line shows what the policy's own noise does; all"
         " other comparisons use the same noise on both sides."
     )
     body += table(
