@@ -7,6 +7,7 @@ samples: ^ t_k           ^ t_k + 1/rate ...             the sample at t_k+1 come
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import Any
 
@@ -33,6 +34,11 @@ from sim.rendering import TopView
 from sim.scene import Scene, SceneConfig
 from sim.signals import placer, reader, signal_size
 from sim.tasks import build_task
+
+_log = logging.getLogger(__name__)
+# The engine's default handler writes MUJOCO_LOG.TXT into whatever folder the user works in. What a
+# warning means for an episode is decided here, from the state (``physics_diverged``).
+mujoco.set_mju_user_warning(_log.info)
 
 
 def embodiment(config: SceneConfig) -> EmbodimentSpec:
