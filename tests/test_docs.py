@@ -1,0 +1,65 @@
+"""The documents say what exists: commands, options, files."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def _command_lines() -> list[str]:
+    lines: list[str] = []
+    for page in PAGES:
+        for block in re.findall(r"```(?:bash|console|sh)\n(.*?)```", page.read_text(), re.DOTALL):
+            joined = block.replace("\\\n", " ")
+            lines += [
+                line.split("#")[0].strip().removeprefix("$ ").removeprefix(".venv/bin/")
+                for line in joined.splitlines()
+                if re.match(r"^(\$ )?(\.venv/bin/)?robolearn ", line.strip())
+            ]
+    return sorted(set(lines))
+
+
+def _help(words: tuple[str, ...], cache: dict[tuple[str, ...], str]) -> str:
+    if words not in cache:
+        done = subprocess.run(
+            [sys.executable, "-m", "robolearn.cli.main", *words, "--help"],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert done.returncode == 0, done.stderr
+        cache[words] = done.stdout
+    return cache[words]
+
+
+def test_documented_commands_and_options_exist() -> None:
+    lines = _command_lines()
+    assert len(lines) > 10
+    cache: dict[tuple[str, ...], str] = {}
+    for line in lines:
+        words = line.split()[1:]
+        nested = words[0] in ("data", "scene") and len(words) > 1
+        head = tuple(words[: 2 if nested else 1])
+        text = _help(head, cache)
+        for option in re.findall(r"(?<=\s)--[a-z][a-z-]*", line):
+            assert option in text, f"'{line}': 'robolearn {' '.join(head)}' has no {option}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_links_and_named_files_exist(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    for target in re.findall(r"\]\(([^)#]+)\)", text):
+        if "://" not in target:
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+    for name in re.findall(
+        r"`((?:configs|docs|robolearn|sim|hardware|policies|eval)/[\w./-]+)`", text
+    ):
+        assert (ROOT / name).exists(), f"{page.name} names {name}"
