@@ -9,6 +9,7 @@ interface runs on a :class:`VendorThread` that can be abandoned.
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
 import socket
@@ -89,7 +90,9 @@ class URRobot:
         self._receive: Any = None
         self._control: Any = None
         self._worker: VendorThread | None = None
-        self._leaving: Future[None] | None = None
+        self._leaving: list[Future[None]] = []
+        # The vendor's threads must be joined before the interpreter takes its memory apart.
+        atexit.register(self._wait_until_left)
         self._device_t_s = -1.0
         self._changed_ns = 0
 
@@ -203,7 +206,7 @@ class URRobot:
         """End the program; disconnecting takes a second or two and goes on in the background."""
         worker, control, receive = self._worker, self._control, self._receive
         self._worker = self._control = self._receive = None
-        if worker is None or worker.abandoned:
+        if worker is None:
             return
 
         def disconnect() -> None:
@@ -213,18 +216,18 @@ class URRobot:
                 receive.disconnect()
 
         try:
-            if control is not None:
+            if control is not None and not worker.abandoned:
                 worker.call(control.stopScript, 1.0, "ending the program")
         except RuntimeError as error:
             log.warning("disconnect: %s", error)
-        if not worker.abandoned:
-            self._leaving = worker.submit(disconnect)
+        # After a hung call too: should it ever return, the same thread cleans up behind it.
+        self._leaving.append(worker.submit(disconnect))
         worker.close()
 
     def _wait_until_left(self) -> None:
         # The controller lets one client at a time write its registers.
-        leaving, self._leaving = self._leaving, None
-        if leaving is not None and wait([leaving], 3.0).not_done:
+        leaving, self._leaving = self._leaving, []
+        if wait(leaving, 3.0).not_done:
             log.warning("an earlier connection to %s is still closing", self.config.address)
 
     def _require_ready_device(self, deadline: float) -> None:

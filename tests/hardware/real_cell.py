@@ -1,8 +1,10 @@
 """Cells for tests that need processes: over the emulated UR, or over the fake robot."""
 
 import dataclasses
+import multiprocessing
 import os
 import time
+import traceback
 
 import numpy as np
 
@@ -90,3 +92,26 @@ def largest_speed(log, rate_hz=500.0):
     # Set-points that were not received (a stall of the emulator) span several periods.
     periods = np.maximum(1.0, np.round(np.diff(log.setpoint_t_ns) * 1e-9 * rate_hz))
     return float((steps * rate_hz / periods).max())
+
+
+def _child(function, arguments, pipe) -> None:
+    try:
+        function(*arguments)
+    except BaseException:  # noqa: BLE001  (told to the parent)
+        pipe.send(traceback.format_exc())
+    else:
+        pipe.send("")
+    # Vendor objects whose device died may abort the interpreter's end; a supervisor leaves so too.
+    os._exit(0)
+
+
+def in_child(function, *arguments) -> None:
+    """Run a trial with a dying device in a process of its own; raises what went wrong there."""
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_child, args=(function, arguments, theirs))
+    process.start()
+    assert ours.poll(60), "the trial hangs"
+    problem = ours.recv()
+    process.join(10)
+    assert not problem, problem
