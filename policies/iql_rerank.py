@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from policies.augment import Mirror, MirrorConfig
 from policies.nets.averaging import move_towards
-from policies.nets.encoder import ActionCodec, SignalEncoder
+from policies.nets.encoder import ActionCodec, FocusConfig, SignalEncoder
 from policies.registry import load_policy, policy_of
 from policies.request import request_tensors
 from robolearn.checkpoint import Run, load_weights
@@ -50,6 +50,8 @@ class IqlRerankConfig:
     # Added to every reward. -1 with a reward in [0, 1]: reaching the goal early is better, and the
     # value after the end of the task is 0.
     reward_shift: float = -1.0
+    # Factor on every shifted reward; keeps values around 1, where the networks learn fast.
+    reward_scale: float = 0.02
     # Expectile of V: 0.5 is the behaviour's mean, towards 1 its best.
     expectile: float = 0.9
     # Hidden units of the critics' two layers.
@@ -57,17 +59,24 @@ class IqlRerankConfig:
     # Samples per update.
     batch_size: int = 256
     # Learning rate of AdamW, both groups.
-    lr: float = 3e-4
+    lr: float = 1e-3
     # Decoupled weight decay.
     weight_decay: float = 1e-4
     # Polyak rate of the target critics.
-    tau: float = 0.005
+    tau: float = 0.01
     # Noise added to normalised observations in training, standard deviation.
     observation_noise: float = 0.002
     # Pairs (position, pose), see the flow policy.
     relative: tuple[tuple[str, str], ...] = ()
+    # A place where one observation is resolved finely, see the flow policy.
+    focus: FocusConfig | None = None
+    # Gain on actions relative to the tool, see the flow policy.
+    anchor: float = 0.0
     # Chunks of the parent to choose from.
-    candidates: int = 16
+    candidates: int = 4
+    # What another chunk's value must gain over the parent's own first one to be preferred. Below
+    # the critics' error a difference means nothing, and the best of many picks their mistakes.
+    margin: float = 0.02
     # Reflection symmetry of the task, if it has one.
     mirror: MirrorConfig | None = None
 
@@ -121,8 +130,8 @@ class Critics(nn.Module):
 
     def __init__(self, config: IqlRerankConfig, spec: PolicySpec, stats: DatasetStats) -> None:
         super().__init__()
-        self.encoder = SignalEncoder(spec, stats, config.relative)
-        self.codec = ActionCodec(spec, stats)
+        self.encoder = SignalEncoder(spec, stats, config.relative, 0, config.focus)
+        self.codec = ActionCodec(spec, stats, config.anchor)
         self.stride = config.stride
         features = spec.n_obs * self.encoder.size
         chunk = config.stride * spec.task_space.action_size
@@ -186,7 +195,7 @@ class IqlRerank(Algorithm):
             x = torch.cat([now, chunk], dim=-1)
             judged = torch.stack([q(x).squeeze(-1) for q in self.target]).amin(dim=0)
             follow = critics.features(batch.next_observations)
-            reward = batch.reward + self._shift(batch)
+            reward = self.config.reward_scale * (batch.reward + self._shift(batch))
             target = reward + batch.bootstrap * critics.value(follow)
         value = critics.value(now)
         value_loss = expectile_loss(judged - value, self.config.expectile).mean()
@@ -246,7 +255,8 @@ class RerankedPolicy:
             seen = {k: v.repeat_interleave(count, dim=0) for k, v in seen.items()}
             chunks = torch.from_numpy(drawn.actions.astype(np.float32)).flatten(0, 1)
             q = self.critics.q_values(self.critics.features(seen), self.critics.chunk(chunks, seen))
-            scores = q.amin(dim=0).view(batch, count).double().numpy()
+            scores = q.amin(dim=0).view(batch, count).double().numpy().copy()
+        scores[:, 0] += self.config.margin
         order = np.argsort(-scores, axis=1, kind="stable")
         best = order[:, :n]
         return dataclasses.replace(

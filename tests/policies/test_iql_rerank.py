@@ -37,7 +37,7 @@ from tests.learning_mocks import (
 )
 
 FLOW = FlowConfig(n_obs=2, horizon=4, execute=2, width=16, blocks=1, batch_size=8)
-SMALL = IqlRerankConfig(horizon=4, stride=2, width=16, batch_size=8, candidates=4)
+SMALL = IqlRerankConfig(horizon=4, stride=2, width=16, batch_size=8, candidates=4, margin=0.0)
 DATA = DataConfig(observations=(TOOL, BLOCK))
 
 
@@ -70,7 +70,9 @@ def test_a_high_expectile_tends_to_the_maximum() -> None:
 
 def test_losses_by_hand() -> None:
     """With constant critics the losses are plain arithmetic."""
-    config = dataclasses.replace(SMALL, discount=0.5, expectile=0.8, observation_noise=0.0)
+    config = dataclasses.replace(
+        SMALL, discount=0.5, expectile=0.8, observation_noise=0.0, reward_scale=2.0
+    )
     built, dataset = parts(config)
     for module in (built.critics, built.target):
         for parameter in module.parameters():
@@ -84,7 +86,7 @@ def test_losses_by_hand() -> None:
     losses = built(batch, 0, torch.Generator().manual_seed(0)).by_group
     assert losses["value"].item() == pytest.approx(0.2 * (2.0 - 3.0) ** 2)
     r = dataset.flat.reward
-    targets = [r[1] - 1 + 0.5 * (r[2] - 1) + 0.25 * 3.0, r[18] - 1]
+    targets = [2 * (r[1] - 1 + 0.5 * (r[2] - 1)) + 0.25 * 3.0, 2 * (r[18] - 1)]
     expected = np.mean([(1.0 - t) ** 2 + (0.0 - t) ** 2 for t in targets])
     assert losses["critic"].item() == pytest.approx(expected, rel=1e-5)
 
@@ -108,7 +110,7 @@ def test_the_target_follows_slowly() -> None:
     for parameter in built.target.parameters():
         parameter.data.fill_(0.0)
     built.after_update(0, frozenset({"critic"}))
-    assert next(built.target.parameters()).flatten()[0].item() == pytest.approx(0.005)
+    assert next(built.target.parameters()).flatten()[0].item() == pytest.approx(0.01)
 
 
 class LikesRight(Critics):
@@ -130,6 +132,17 @@ def test_the_best_candidate_is_executed_and_changes_are_reported() -> None:
     np.testing.assert_array_equal(output.actions[:, 0], drawn[np.arange(6), best])
     assert output.extras["changed"].tolist() == (best != 0).tolist()
     assert 0 < output.extras["changed"].sum() < 6
+
+
+def test_a_gain_below_the_margin_changes_nothing() -> None:
+    built, dataset = parts(dataclasses.replace(SMALL, margin=1e6))
+    critics = LikesRight(SMALL, FLOW.policy_spec(SPACE), dataset.stats())
+    policy = RerankedPolicy(critics, built.policy().parent, built.config)
+    output = policy.sample(random_request(6), n=2)
+    assert not output.extras["changed"].any()
+    np.testing.assert_array_equal(
+        output.actions[:, 0], policy.parent.sample(random_request(6)).actions[:, 0]
+    )
 
 
 def test_one_candidate_is_the_parent() -> None:
