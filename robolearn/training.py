@@ -36,7 +36,8 @@ class FitConfig:
 
     # Updates. With max_minutes: at most this many.
     steps: int
-    # Budget [min]: after a short calibration the number of steps is fixed and recorded.
+    # Budget [min]: after a short calibration the number of steps is fixed and recorded; it shrinks
+    # when the machine becomes so slow that the budget would be overrun.
     max_minutes: float | None = None
     # Steps of linear warm-up of the learning rate.
     warmup: int = 200
@@ -48,7 +49,7 @@ class FitConfig:
     log_every: int = 100
     # Steps between checkpoints (weights and what resuming needs).
     checkpoint_every: int = 1000
-    # Steps timed to turn max_minutes into a number of steps.
+    # Steps timed to turn max_minutes into a number of steps, and between looks at it.
     calibration: int = 40
 
     def __post_init__(self) -> None:
@@ -142,10 +143,11 @@ def fit(
         now = time.perf_counter()
         clock.seconds = seconds0 + now - begin
         clock.cpu_seconds = cpu0 + time.process_time() - begin_cpu
-        if not clock.fixed:
+        if config.max_minutes is not None:
             durations.append(now - started)
-            if len(durations) >= config.calibration:
+            if len(durations) == config.calibration:
                 _fix_total(clock, config, durations)
+                durations.clear()
         if on_step is not None:
             eta = (clock.total - clock.step) * (now - begin) / (clock.step - first)
             on_step(Progress(clock.step, clock.total, meter.now(), clock.seconds, eta))
@@ -285,10 +287,14 @@ def _fix_total(clock: _Clock, config: FitConfig, durations: list[float]) -> None
     # The first steps pay for allocation; the median is robust to a busy moment.
     typical = float(np.median(durations[len(durations) // 4 :]))
     budget = (config.max_minutes or 0.0) * 60.0
-    affordable = math.floor((budget - clock.seconds) / typical) + clock.step
-    clock.total = max(clock.step, min(config.steps, affordable))
-    clock.fixed = True
-    log.info("%.1f ms per step: %d steps in the budget", typical * 1e3, clock.total)
+    affordable = max(clock.step, math.floor((budget - clock.seconds) / typical) + clock.step)
+    if not clock.fixed:
+        clock.total, clock.fixed = min(config.steps, affordable), True
+        log.info("%.1f ms per step: %d steps in the budget", typical * 1e3, clock.total)
+    elif affordable < 0.9 * clock.total:
+        # Only downwards: a machine that became busy must not overrun the budget by far.
+        log.info("the machine became slower: %d instead of %d steps", affordable, clock.total)
+        clock.total = affordable
 
 
 def _log_line(path: Path, clock: _Clock, lr: float, metrics: Mapping[str, float]) -> None:

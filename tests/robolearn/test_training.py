@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -32,6 +33,7 @@ class TwoHeads(Algorithm):
         self.register_buffer("average", torch.zeros(4))
         self.updates: list[frozenset[str]] = []
         self.poison_at = poison_at
+        self.delay_s = 0.0
 
     def groups(self) -> Mapping[str, ParamGroup]:
         return {
@@ -40,6 +42,7 @@ class TwoHeads(Algorithm):
         }
 
     def forward(self, batch: Batch, step: int, rng: torch.Generator) -> Losses:
+        time.sleep(self.delay_s)
         x = batch.actions.flatten(1) + 0.01 * torch.randn(len(batch.actions), 4, generator=rng)
         hidden = self.first(x)
         loss = (hidden - 1).square().mean()
@@ -167,6 +170,21 @@ def test_a_time_budget_fixes_the_steps_and_resume_keeps_them(tmp_path: Path) -> 
     assert line["total"] == result.steps
     again = fit(TwoHeads(), dataset(), config, tmp_path, seed=0, resume=True)
     assert again.steps == result.steps
+
+
+def test_a_machine_that_becomes_slow_does_not_overrun_the_budget(tmp_path: Path) -> None:
+    config = FitConfig(steps=10**6, max_minutes=0.4 / 60, warmup=20, calibration=10)
+    totals: list[int] = []
+
+    def slow(progress: Progress) -> None:
+        totals.append(progress.total)
+        if progress.step > 20:
+            algorithm.delay_s = 0.01
+
+    algorithm = TwoHeads()
+    result = fit(algorithm, dataset(), config, tmp_path, seed=0, on_step=slow)
+    assert result.steps == totals[-1] < totals[10]
+    assert totals[10:] == sorted(totals[10:], reverse=True)
 
 
 def test_learning_rate_warms_up_and_decays() -> None:
