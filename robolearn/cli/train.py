@@ -118,7 +118,8 @@ def _train(args: TrainArgs, experiment: Experiment, store: Path, out: Path) -> T
         def on_step(now: Progress) -> None:
             nonlocal shown, next_line_s
             note = " ".join(f"{k} {v:.4f}" for k, v in now.metrics.items() if k.startswith("loss"))
-            advance(now.step - shown, note)
+            # With a time budget the total is known only after the calibration.
+            advance(now.step - shown, f"of {now.total} in the budget, {note}")
             shown = now.step
             if quiet and not args.json and now.seconds >= next_line_s:
                 # Without a terminal: a plain line now and then instead of a bar.
