@@ -298,7 +298,7 @@ class RealEnv:
 
     def _take_events(self) -> None:
         for event in self.supervisor.events():
-            log.warning("supervisor: %s", event.text())
+            log.info("supervisor: %s", event.text())
             self.interventions.append(event)
             row = [float(event.cause), event.value, event.limit, float(event.seq)]
             self._buffers[EVENT].add(event.t_ns, row)

@@ -288,7 +288,9 @@ class Supervisor:
     # -- motion ----------------------------------------------------------------------------------
 
     def _move(self, now_ns: int, late_ns: int) -> None:
-        moving = not (self.mode is Mode.STOPPING or self._pausing or self._late or self._state_late)
+        # Everything that must bring the arm to a halt without latching, and the way to a latch.
+        halted = (self._pausing, self._late, self._silent, self._state_late)
+        moving = self.mode is not Mode.STOPPING and not any(halted)
         q, at_rest = self._q, True
         if self._guided is not None:
             q = self._guided.step(self._dt_s, moving=moving)

@@ -45,7 +45,8 @@ Array = NDArray[np.float64]
 log = logging.getLogger(__name__)
 
 _HEARTBEAT_S = 0.02
-_STATUS_LIMIT_S = 0.5
+# A device that hangs may keep the supervisor for half a second while it is asked to stop.
+_STATUS_LIMIT_S = 1.0
 
 
 class SupervisorClient:

@@ -157,6 +157,7 @@ def test_a_killed_supervisor_leaves_the_arm_to_the_devices_watchdog(lab):
     cell = cell_at(lab.where.address)
     client = SupervisorClient(cell.robot_builder(), FOLLOWER, cell.supervisor)
     client.request("goto", [joints_at((0.256, 0.3))])
+    until(lambda: client.status().mode is Mode.HOLD)
     follow(client, steps=6, dx=0.03)
     killed_ns = time.monotonic_ns()
     os.kill(client.pid, signal.SIGKILL)
