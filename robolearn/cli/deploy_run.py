@@ -353,8 +353,10 @@ class Deployment:
     # -- after -----------------------------------------------------------------------------------
 
     def _videos(self, store: EpisodeStore) -> None:
+        workcell = self._args.robot if self._args.start_lab else None
         for record in self.trials:
-            write_video(store.read(record.episode), self._args.out / record.video)
+            path = self._args.out / record.video
+            write_video(store.read(record.episode), path, workcell=workcell)
 
     def _write(self) -> dict[str, Any]:
         out = self._args.out

@@ -1,4 +1,4 @@
-"""A video of an episode drawn from its recorded poses: goal, block, tool, commanded target."""
+"""A video of an episode drawn from its recorded poses: from above, and the arm beside it."""
 
 from __future__ import annotations
 
@@ -19,21 +19,62 @@ from robolearn.pusht import (
     transform_points,
 )
 
+JOINTS = "arm/joint_position"
 _GOAL, _BLOCK = (144, 238, 144), (119, 136, 153)
 _TOOL, _TARGET, _INK = (65, 105, 225), (220, 60, 60), (60, 60, 60)
 
 
-def write_video(episode: Episode, path: Path, size: int = 384) -> int:
-    """Write one mp4 at the control rate; returns the number of frames."""
+def write_video(
+    episode: Episode, path: Path, *, size: int = 384, workcell: Path | None = None
+) -> int:
+    """Write one mp4; returns the number of frames.
+
+    With ``workcell``, a robot config with a ``lab:`` section, the virtual arm is drawn beside the
+    view from above, and every second tick is shown (drawing costs more than the control period).
+    """
     from sim.video import write_mp4
 
-    blocks, tools = episode.observed(BLOCK), episode.observed(TOOL)
-    targets = episode.action[TOOL]
-    frames = (
-        draw(blocks[k], tools[k], targets[k], float(episode.progress[: k + 1].max()), size)
-        for k in range(episode.steps)
-    )
-    return write_mp4(path, frames, episode.meta.embodiment.rate_hz)
+    arm = _ArmView(workcell, size) if workcell is not None and JOINTS in episode.streams else None
+    stride = 1 if arm is None else 2
+    try:
+        frames = (_frame(episode, k, size, arm) for k in range(0, episode.steps, stride))
+        return write_mp4(path, frames, episode.meta.embodiment.rate_hz / stride)
+    finally:
+        if arm is not None:
+            arm.close()
+
+
+def _frame(episode: Episode, k: int, size: int, arm: _ArmView | None) -> NDArray[np.uint8]:
+    block, tool = episode.observed(BLOCK)[k], episode.observed(TOOL)[k]
+    score = float(episode.progress[: k + 1].max())
+    above = draw(block, tool, episode.action[TOOL][k], score, size)
+    if arm is None:
+        return above
+    beside = arm.draw(episode.observed(JOINTS)[k], block)
+    return np.concatenate([beside, above], axis=1)
+
+
+class _ArmView:
+    """The lab's workcell in perspective, from recorded joints and block poses."""
+
+    def __init__(self, workcell: Path, size: int) -> None:
+        from robolearn.cli.lab import load_lab
+        from sim.plant import BLOCK as PLANT_BLOCK
+        from sim.plant_view import PlantView
+
+        self._view, self._size, self._block = (
+            PlantView(load_lab(workcell).physics),
+            size,
+            PLANT_BLOCK,
+        )
+
+    def draw(self, q: NDArray[np.float64], block: NDArray[np.float64]) -> NDArray[np.uint8]:
+        """One picture ``[size, size, 3]``."""
+        return self._view.draw("perspective", self._size, self._size, q, {self._block: block})
+
+    def close(self) -> None:
+        """Release the engine."""
+        self._view.close()
 
 
 def draw(block: Any, tool: Any, target: Any, score: float, size: int) -> NDArray[np.uint8]:
