@@ -28,7 +28,17 @@ from robolearn.pusht import (
     wrap_angle,
 )
 from robolearn.seeding import child_seed
-from sim.plant_model import BLOCK_HEIGHT_M, arm_urdf, block_box, block_urdf, bullet
+from sim.plant_model import (
+    BLOCK_HEIGHT_M,
+    LID_M,
+    RIM_CONTACT_HEIGHT_M,
+    RIM_HEIGHT_M,
+    arm_urdf,
+    block_box,
+    block_urdf,
+    bullet,
+    rim_boxes,
+)
 
 Array = NDArray[np.float64]
 
@@ -279,32 +289,68 @@ class PyBulletPlant:
         for joint in self._joints:
             p.changeDynamics(self._arm, joint, jointDamping=hidden.joint_damping, **self._id)
         p.changeDynamics(self._arm, self._tool, lateralFriction=hidden.tool_friction, **self._id)
+        self._add_rim()
         self._mark_table()
 
+    def _add_rim(self) -> None:
+        """A rim that stops the block and lets the tool pass over it."""
+        p, height = self._p, RIM_CONTACT_HEIGHT_M
+        for at, (width, depth) in rim_boxes():
+            half = [width / 2, depth / 2, height / 2]
+            shape = p.createCollisionShape(p.GEOM_BOX, halfExtents=half, **self._id)
+            look = p.createVisualShape(
+                p.GEOM_BOX,
+                halfExtents=[*half[:2], RIM_HEIGHT_M / 2],
+                visualFramePosition=[0.0, 0.0, (RIM_HEIGHT_M - height) / 2],
+                rgbaColor=[0.66, 0.68, 0.71, 1.0],
+                **self._id,
+            )
+            centre, quaternion = self._on_table(np.array(at), 0.0, height / 2)
+            bar = p.createMultiBody(0.0, shape, look, centre, quaternion, **self._id)
+            p.changeDynamics(bar, -1, lateralFriction=0.1, **self._id)
+            p.setCollisionFilterPair(bar, self._arm, -1, self._tool, 0, **self._id)
+        self._add_lid()
+
+    def _add_lid(self) -> None:
+        """Nothing that squeezes the block lifts or tips it; never touched on the open table."""
+        p = self._p
+        half = [TABLE_SIZE_M, TABLE_SIZE_M, 0.05]
+        shape = p.createCollisionShape(p.GEOM_BOX, halfExtents=half, **self._id)
+        middle = np.full(2, 0.5 * TABLE_SIZE_M)
+        centre, quaternion = self._on_table(middle, 0.0, LID_M + half[2])
+        # Without a look of its own a body is drawn as it collides: a grain under the table.
+        look = p.createVisualShape(
+            p.GEOM_SPHERE, radius=1e-4, visualFramePosition=[0.0, 0.0, -0.1], **self._id
+        )
+        lid = p.createMultiBody(0.0, shape, look, centre, quaternion, **self._id)
+        p.changeDynamics(lid, -1, lateralFriction=0.0, **self._id)
+        p.setCollisionFilterPair(lid, self._arm, -1, self._tool, 0, **self._id)
+
+    def _on_table(self, at: Array, yaw: float, height: float) -> tuple[list[float], list[float]]:
+        """Position and quaternion in the base frame of what is at ``at [2]`` [m] of the table."""
+        centre = self._T_base_table @ np.array([at[0], at[1], height, 1.0])
+        heading = self.config.heading_rad + yaw
+        return centre[:3].tolist(), [
+            0.0,
+            0.0,
+            float(np.sin(heading / 2)),
+            float(np.cos(heading / 2)),
+        ]
+
     def _mark_table(self) -> None:
-        """Print the goal and the border of the workspace on the table (looks only)."""
+        """Print the goal on the table (looks only)."""
         for corners in (BAR_PX, STEM_PX):
             (x, y), size = block_box(corners)
             at = transform_points(np.array([[x, y]]), GOAL)[0]
             self._print(at, size, GOAL[2], [0.56, 0.83, 0.56, 1.0])
-        middle, edge = TABLE_SIZE_M / 2, (TABLE_SIZE_M, 0.002)
-        for at, yaw in (
-            ((middle, 0.0), 0.0),
-            ((middle, TABLE_SIZE_M), 0.0),
-            ((0.0, middle), np.pi / 2),
-            ((TABLE_SIZE_M, middle), np.pi / 2),
-        ):
-            self._print(np.array(at), edge, yaw, [0.6, 0.6, 0.6, 1.0])
 
     def _print(self, at: Array, size: tuple[float, ...], yaw: float, colour: list[float]) -> None:
         half = [size[0] / 2, size[1] / 2, 0.0005]
         look = self._p.createVisualShape(
             self._p.GEOM_BOX, halfExtents=half, rgbaColor=colour, **self._id
         )
-        centre = self._T_base_table @ np.array([at[0], at[1], 0.0, 1.0])
-        heading = self.config.heading_rad + yaw
-        quaternion = [0.0, 0.0, float(np.sin(heading / 2)), float(np.cos(heading / 2))]
-        self._p.createMultiBody(0.0, -1, look, centre[:3].tolist(), quaternion, **self._id)
+        centre, quaternion = self._on_table(at, yaw, 0.0)
+        self._p.createMultiBody(0.0, -1, look, centre, quaternion, **self._id)
 
 
 def _drawn(config: PlantConfig, seed: int) -> PlantConfig:

@@ -24,6 +24,13 @@ from robolearn.pusht import BAR_PX, STEM_PX
 
 MM = 1e-3
 BLOCK_HEIGHT_M = 0.03
+# Inner faces of the rim in the table frame [m]: where gym-pusht 0.1.8 has its walls (segments of
+# radius 2 px at 5 and 506 px). The block meets a higher rim than the drawn one, under an invisible
+# lid that it never touches on the open table: squeezed between tool and rim it neither climbs nor
+# tips. The tool passes over the one and through the other.
+RIM_LOW_M, RIM_HIGH_M = (0.007, 0.008), (0.504, 0.505)
+RIM_HEIGHT_M, RIM_CONTACT_HEIGHT_M, _RIM_WIDTH_M = 0.004, 0.06, 0.03
+LID_M = 0.031
 _GREY, _DARK, _BLUE = "0.75 0.77 0.80 1", "0.25 0.27 0.30 1", "0.35 0.55 0.75 1"
 _TOOL, _BLOCK = "0.15 0.25 0.85 1", "0.45 0.53 0.60 1"
 # Radii [m] of the arm's drawn tubes, base to wrist; for the eye only, nothing of it collides.
@@ -133,6 +140,19 @@ def block_box(
     low, high = points.min(axis=0), points.max(axis=0)
     cx, cy = ((low + high) / 2).tolist()
     return (cx, cy), tuple((high - low).tolist())
+
+
+def rim_boxes() -> list[tuple[tuple[float, float], tuple[float, float]]]:
+    """Centre and size [m] of the rim's four bars in the table frame."""
+    (x0, y0), (x1, y1), w = RIM_LOW_M, RIM_HIGH_M, _RIM_WIDTH_M
+    x, y = (x0 + x1) / 2, (y0 + y1) / 2
+    along_x, along_y = x1 - x0 + 2 * w, y1 - y0 + 2 * w
+    return [
+        ((x0 - w / 2, y), (w, along_y)),
+        ((x1 + w / 2, y), (w, along_y)),
+        ((x, y0 - w / 2), (along_x, w)),
+        ((x, y1 + w / 2), (along_x, w)),
+    ]
 
 
 def _tool(

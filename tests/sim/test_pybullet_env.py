@@ -7,10 +7,11 @@ import pytest
 
 from robolearn.contracts import Env
 from robolearn.errors import DataError
-from robolearn.pusht import BLOCK, TOOL
+from robolearn.pusht import BLOCK, TOOL, tee_polygons, transform_points
 from robolearn.types import Command, Condition
 from sim.adapters.pybullet import PyBulletEnv
 from sim.plant import PlantConfig
+from sim.plant_model import RIM_HIGH_M, RIM_LOW_M
 from sim.tasks.pusht import PushT
 from sim.worlds import make_world
 from tests.contracts import EnvContract
@@ -53,4 +54,47 @@ def test_bad_starts_and_early_ticks_are_refused():
         env.observe()
     with pytest.raises(DataError, match="settable"):
         env.reset(Condition("x", 0, {"arm/joint_position": (0.0,)}), np.random.default_rng(0))
+    env.close()
+
+
+@pytest.mark.parametrize(
+    ("block", "target"),
+    [
+        ((0.256, 0.15, 0.3), (0.256, 0.0)),
+        ((0.256, 0.45, 0.0), (0.256, 0.512)),
+        ((0.12, 0.3, 1.0), (0.0, 0.3)),
+        ((0.4, 0.3, np.pi / 2), (0.512, 0.27)),
+    ],
+)
+def test_the_rim_keeps_the_block_and_lets_the_tool_pass(block, target):
+    env, ends = PyBulletEnv(), []
+    for _ in range(2):
+        env.reset(
+            Condition("edge", 0, {TOOL: (0.256, 0.27), BLOCK: block}), np.random.default_rng(0)
+        )
+        rows = []
+        for seq in range(15):
+            env.apply(Command(seq, {TOOL: np.array(target)}, env.now_ns(), "test"))
+            env.advance()
+            rows.append(np.concatenate([s.value for s in env.observe().samples.values()]))
+            corners = np.concatenate(
+                [transform_points(c, env.observe().value(BLOCK)) for c in tee_polygons()]
+            )
+            assert np.all(corners > np.array(RIM_LOW_M) - 0.002)
+            assert np.all(corners < np.array(RIM_HIGH_M) + 0.002)
+        ends.append(np.array(rows))
+    assert np.abs(ends[0][-1, 2:5] - block).max() > 0.01, "the block was pushed"
+    assert np.isfinite(ends[0]).all()
+    np.testing.assert_array_equal(ends[0], ends[1])
+    env.close()
+
+
+def test_the_tool_works_over_the_rim():
+    env = PyBulletEnv()
+    start = Condition("out", 0, {TOOL: (0.45, 0.45), BLOCK: (0.2, 0.2, 0.0)})
+    env.reset(start, np.random.default_rng(0))
+    for seq in range(15):
+        env.apply(Command(seq, {TOOL: np.array([0.512, 0.512])}, env.now_ns(), "test"))
+        env.advance()
+    np.testing.assert_allclose(env.observe().value(TOOL), (0.512, 0.512), atol=0.002)
     env.close()
