@@ -24,8 +24,16 @@ from robolearn.errors import DataError, RobotError
 from robolearn.geometry import inverse
 from robolearn.kinematics import SerialArm
 from robolearn.limiter import TableMapping
-from robolearn.pusht import BLOCK, TABLE_SIZE_M, TOOL, wrap_angle
-from robolearn.spec import ActionSpec, EmbodimentSpec, SignalSpec
+from robolearn.pusht import (
+    BLOCK,
+    TABLE_SIZE_M,
+    TOOL,
+    block_signal,
+    target_action,
+    tool_signal,
+    wrap_angle,
+)
+from robolearn.spec import EmbodimentSpec, SignalSpec
 from robolearn.timing import Rate
 from robolearn.types import (
     Capabilities,
@@ -311,32 +319,13 @@ def cell_spec(config: CellConfig, joints: int) -> EmbodimentSpec:
     return EmbodimentSpec(
         name=config.name,
         signals=(
-            SignalSpec(TOOL, (2,), "m", rate_hz, components=("x", "y"), frame="table"),
-            SignalSpec(
-                BLOCK,
-                (3,),
-                "m, m, rad",
-                60.0,
-                components=("x", "y", "yaw"),
-                angular=(2,),
-                frame="table",
-            ),
+            tool_signal(rate_hz),
+            block_signal(60.0),
             SignalSpec(JOINT_POSITION, (joints,), "rad", rate_hz),
             SignalSpec(JOINT_VELOCITY, (joints,), "rad/s", rate_hz),
             SignalSpec(EVENT, (4,), "", 0.0, components=("cause", "value", "limit", "seq")),
         ),
-        actions=(
-            ActionSpec(
-                TOOL,
-                (2,),
-                "m",
-                config.rate_hz,
-                mode="absolute",
-                frame="table",
-                low=limits.workspace_low,
-                high=limits.workspace_high,
-            ),
-        ),
+        actions=(target_action(limits.workspace_low, limits.workspace_high, config.rate_hz),),
         rate_hz=config.rate_hz,
     )
 

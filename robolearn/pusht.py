@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from robolearn.spec import ActionSpec, SignalSpec
+
 Array = NDArray[np.float64]
 
 TABLE_SIZE_M = 0.512
@@ -31,6 +33,35 @@ GOAL_PX = (256.0, 256.0, np.pi / 4)
 
 TOOL = "tool/xy_table"
 BLOCK = "block/pose"
+
+
+def tool_signal(rate_hz: float = RATE_HZ) -> SignalSpec:
+    """Where the tool is, [m] in the table frame."""
+    return SignalSpec(TOOL, (2,), unit="m", rate_hz=rate_hz, components=("x", "y"), frame="table")
+
+
+def block_signal(rate_hz: float = RATE_HZ) -> SignalSpec:
+    """Where the block is: x, y [m] and yaw [rad] in the table frame."""
+    return SignalSpec(
+        BLOCK,
+        (3,),
+        unit="m, m, rad",
+        rate_hz=rate_hz,
+        components=("x", "y", "yaw"),
+        angular=(2,),
+        frame="table",
+    )
+
+
+def target_action(
+    low: tuple[float, ...] = (0.0, 0.0),
+    high: tuple[float, ...] = (TABLE_SIZE_M, TABLE_SIZE_M),
+    rate_hz: float = RATE_HZ,
+) -> ActionSpec:
+    """Where the tool should go, absolute, [m] in the table frame."""
+    return ActionSpec(
+        TOOL, (2,), unit="m", rate_hz=rate_hz, mode="absolute", frame="table", low=low, high=high
+    )
 
 
 def wrap_angle(angle: Any) -> Any:

@@ -20,6 +20,7 @@ from robolearn.geometry import pose_error
 from robolearn.kinematics import ARMS
 from robolearn.limiter import PathLimits, Setpoint, SetpointGenerator, TableMapping
 from robolearn.types import Command, SentBlock
+from sim.logs import SentLog
 from sim.scene import SceneConfig, require_name
 
 WHERE = "scene.yaml: control"
@@ -90,7 +91,7 @@ class ArmXyController:
         self._lead = _servo_lead(model, self._ctrl)
         self._basis = _cubic(self._steps, config.physics.timestep_s)
         _check_table(config, model, self._mapping)
-        self._rows: list[tuple[int, int, NDArray[np.float64]]] = []
+        self._sent = SentLog(self._config.action, 2)
         self._last = Setpoint(np.zeros(0), np.zeros(0), np.zeros(2), (), True)
         self._table = np.zeros((self._steps, self._arm.dof))
         self._phase = 0
@@ -114,12 +115,13 @@ class ArmXyController:
         data.qpos[self._qpos] = q
         data.ctrl[self._ctrl] = q
         self._last = Setpoint(q, np.zeros_like(q), self._mapping.xy(self._arm, q), (), True)
-        self._rows, self._phase = [], 0
+        self._sent.clear()
+        self._phase = 0
 
     def set_target(self, command: Command, t_ns: int) -> None:
         """Follow this point until the next command."""
         self._generator.set_target(command.action[self._config.action], t_ns * 1e-9)
-        self._rows.append((command.seq, t_ns, self._generator.target))
+        self._sent.add(command.seq, t_ns, self._generator.target)
 
     def substep(self, model: mujoco.MjModel, data: mujoco.MjData) -> None:
         """Write the servos' set-points for the next physics step."""
@@ -135,13 +137,7 @@ class ArmXyController:
 
     def sent(self) -> SentBlock:
         """One row per command: the target that the limiter follows."""
-        rows, self._rows = self._rows, []
-        value = np.array([r[2] for r in rows], dtype=np.float64).reshape(len(rows), 2)
-        return SentBlock(
-            seq=np.array([r[0] for r in rows], dtype=np.int64),
-            t_ns=np.array([r[1] for r in rows], dtype=np.int64),
-            action={self._config.action: value},
-        )
+        return self._sent.drain()
 
 
 def _steps_per_setpoint(cfg: ArmXyConfig, config: SceneConfig) -> int:

@@ -16,6 +16,7 @@ from robolearn.config import from_dict
 from robolearn.errors import ConfigError, SceneError, did_you_mean
 from robolearn.types import Command, SentBlock
 from sim.arm_control import ArmXyController
+from sim.logs import SentLog
 from sim.scene import Frame, SceneConfig, frame_of, require_name
 
 
@@ -92,7 +93,7 @@ class PlanarController:
         self._offset = model.body_pos[body, :2].copy()
         self._every = config.substeps
         self._target = np.zeros(2)
-        self._rows: list[tuple[int, int, Any]] = []
+        self._sent = SentLog(self._config.action, 2)
 
     @property
     def every(self) -> int:
@@ -108,13 +109,13 @@ class PlanarController:
         if at is not None:
             data.qpos[self._qpos] = self._frame.to_world(np.array(at)) - self._offset
         self._target = data.qpos[self._qpos].copy()
-        self._rows = []
+        self._sent.clear()
 
     def set_target(self, command: Command, t_ns: int) -> None:
         """Hold this point until the next command."""
         value = np.asarray(command.action[self._config.action], dtype=np.float64)
         self._target = self._frame.to_world(value) - self._offset
-        self._rows.append((command.seq, t_ns, value.copy()))
+        self._sent.add(command.seq, t_ns, value)
 
     def substep(self, model: mujoco.MjModel, data: mujoco.MjData) -> None:
         """Write the servo's set-point."""
@@ -123,13 +124,7 @@ class PlanarController:
 
     def sent(self) -> SentBlock:
         """One row per command."""
-        rows, self._rows = self._rows, []
-        value = np.array([r[2] for r in rows], dtype=np.float64).reshape(len(rows), 2)
-        return SentBlock(
-            seq=np.array([r[0] for r in rows], dtype=np.int64),
-            t_ns=np.array([r[1] for r in rows], dtype=np.int64),
-            action={self._config.action: value},
-        )
+        return self._sent.drain()
 
 
 Build = Callable[[SceneConfig, mujoco.MjModel], Controller]

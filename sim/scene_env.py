@@ -8,14 +8,12 @@ samples: ^ t_k           ^ t_k + 1/rate ...             the sample at t_k+1 come
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from typing import Any
 
 import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
-from robolearn.errors import DataError
 from robolearn.spec import ActionSpec, EmbodimentSpec, SignalSpec
 from robolearn.types import (
     Capabilities,
@@ -24,12 +22,11 @@ from robolearn.types import (
     Observation,
     Outcome,
     ResetReport,
-    Sample,
     SampleBatch,
-    SampleBlock,
 )
 from sim.actions import check_action
 from sim.control import build_controller
+from sim.logs import SampleLog, check_poses
 from sim.rendering import TopView
 from sim.scene import Scene, SceneConfig
 from sim.signals import placer, reader, signal_size
@@ -103,8 +100,7 @@ class SceneEnv:
         self._top = TopView(self.model)
         self._now_ns = 0
         self._diverged = False
-        self._newest: dict[str, Sample] = {}
-        self._buffer: dict[str, list[Sample]] = {}
+        self._samples = SampleLog(self._spec.name, self._spec.signals)
         self._outcome: Outcome | None = None
         if render:
             self._top.open()
@@ -144,7 +140,7 @@ class SceneEnv:
         Raises :class:`DataError` for a pose that is not settable here.
         """
         del rng  # The condition says everything; the engine has no randomness.
-        poses = _check_poses(condition, self.scene.config, self._spec)
+        poses = check_poses(condition, self.scene.config.reset.settable, self._spec)
         mujoco.mj_resetData(self.model, self.data)
         for name, place in self._placers.items():
             if name in poses:
@@ -156,9 +152,9 @@ class SceneEnv:
         mujoco.mj_forward(self.model, self.data)
         self._task.reset()
         self._now_ns, self._diverged, self._outcome = 0, False, None
-        self._newest, self._buffer = {}, {name: [] for name in self._readers}
+        self._samples.clear()
         self._sample(list(self._readers), 0)
-        achieved = {name: self._newest[name].value for name in poses}
+        achieved = {name: self._samples.newest[name].value for name in poses}
         return ResetReport(requested=condition, achieved=achieved)
 
     def now_ns(self) -> int:
@@ -167,18 +163,18 @@ class SceneEnv:
 
     def observe(self) -> Observation:
         """Newest sample of every signal."""
-        self._require_reset()
-        return Observation(t_ns=self._now_ns, samples=dict(self._newest))
+        self._samples.require()
+        return Observation(t_ns=self._now_ns, samples=dict(self._samples.newest))
 
     def apply(self, command: Command) -> None:
         """Hand a command to the scene's controller."""
-        self._require_reset()
+        self._samples.require()
         check_action(command, self._spec)
         self._controller.set_target(command, self._now_ns)
 
     def advance(self) -> None:
         """Step the physics to the next tick."""
-        self._require_reset()
+        self._samples.require()
         substeps, chunk = self.scene.config.substeps, self._chunk
         for done in range(0, substeps, chunk):
             if done % self._controller.every == 0:
@@ -190,30 +186,27 @@ class SceneEnv:
             if due and not self._check_divergence():
                 self._sample(due, self._now_ns + self._tick_ns if after == substeps else t_ns)
             elif due:
-                self._hold(due, t_ns)
+                # The last finite values are repeated, so that no policy sees NaN.
+                self._samples.repeat(t_ns, due)
         self._now_ns += self._tick_ns
         self._outcome = None
 
     def drain(self) -> SampleBatch:
         """Samples from the last tick on; the sample of the current tick comes next time."""
-        blocks: dict[str, SampleBlock] = {}
-        for name, rows in self._buffer.items():
-            keep = [rows.pop()] if rows and rows[-1].t_ns >= self._now_ns else []
-            blocks[name] = _block(rows, self._spec.signal(name))
-            self._buffer[name] = keep
-        return SampleBatch(signals=blocks, sent=self._controller.sent())
+        signals = self._samples.drain(self._now_ns)
+        return SampleBatch(signals=signals, sent=self._controller.sent())
 
     def outcome(self) -> Outcome:
         """The task's verdict, or ``physics_diverged``."""
-        self._require_reset()
+        self._samples.require()
         if self._outcome is None:
-            judged = self._task.judge({n: s.value for n, s in self._newest.items()})
+            judged = self._task.judge(self._samples.values())
             self._outcome = _diverged(judged) if self._diverged else judged
         return self._outcome
 
     def render(self, width: int, height: int) -> NDArray[np.uint8]:
         """Picture from above ``[height, width, 3]``; :class:`RenderError` without EGL."""
-        self._require_reset()
+        self._samples.require()
         mujoco.mj_kinematics(self.model, self.data)
         return self._top.draw(self.data, width, height)
 
@@ -221,23 +214,9 @@ class SceneEnv:
         """Release the renderer; safe to call twice."""
         self._top.close()
 
-    def _require_reset(self) -> None:
-        if not self._newest:
-            raise DataError(f"{self._spec.name}: call reset() before the first tick")
-
     def _sample(self, names: list[str], t_ns: int) -> None:
         mujoco.mj_kinematics(self.model, self.data)
-        for name in names:
-            value = np.array(self._readers[name](self.data), dtype=np.float64)
-            value.setflags(write=False)
-            self._newest[name] = Sample(t_ns, value)
-            self._buffer[name].append(self._newest[name])
-
-    def _hold(self, names: list[str], t_ns: int) -> None:
-        # After divergence the last finite values are repeated, so that no policy sees NaN.
-        for name in names:
-            self._newest[name] = Sample(t_ns, self._newest[name].value)
-            self._buffer[name].append(self._newest[name])
+        self._samples.add(t_ns, {name: self._readers[name](self.data) for name in names})
 
     def _check_divergence(self) -> bool:
         data = self.data
@@ -245,34 +224,6 @@ class SceneEnv:
         sane = np.isfinite(data.qpos).all() and speed < self.scene.config.physics.max_speed
         self._diverged = self._diverged or not sane
         return self._diverged
-
-
-def _check_poses(
-    condition: Condition, config: SceneConfig, spec: EmbodimentSpec
-) -> Mapping[str, NDArray[np.float64]]:
-    poses: dict[str, NDArray[np.float64]] = {}
-    for name, value in condition.poses.items():
-        if name not in config.reset.settable:
-            raise DataError(
-                f"condition '{condition.id}': '{name}' cannot be set in {config.name};"
-                f" settable: {list(config.reset.settable)}"
-            )
-        pose = np.array(value, dtype=np.float64)
-        if pose.shape != spec.signal(name).shape or not np.isfinite(pose).all():
-            raise DataError(
-                f"condition '{condition.id}': {name} needs {spec.signal(name).shape} finite values,"
-                f" got {value}"
-            )
-        poses[name] = pose
-    return poses
-
-
-def _block(rows: list[Sample], signal: SignalSpec) -> SampleBlock:
-    return SampleBlock(
-        t_ns=np.array([s.t_ns for s in rows], dtype=np.int64),
-        value=np.array([s.value for s in rows], dtype=np.float64).reshape(-1, *signal.shape),
-        valid=np.ones(len(rows), dtype=np.bool_),
-    )
 
 
 def _diverged(judged: Outcome) -> Outcome:

@@ -15,18 +15,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robolearn.errors import DataError, MissingDependencyError
+from robolearn.errors import MissingDependencyError
 from robolearn.pusht import (
     BLOCK,
     RATE_HZ,
-    TABLE_SIZE_M,
     TOOL,
+    block_signal,
     pose_from_px,
     px_from_pose,
     px_from_table,
     table_from_px,
+    target_action,
+    tool_signal,
 )
-from robolearn.spec import ActionSpec, EmbodimentSpec, SignalSpec
+from robolearn.spec import EmbodimentSpec
 from robolearn.types import (
     Capabilities,
     Command,
@@ -34,12 +36,10 @@ from robolearn.types import (
     Observation,
     Outcome,
     ResetReport,
-    Sample,
     SampleBatch,
-    SampleBlock,
-    SentBlock,
 )
 from sim.actions import check_action
+from sim.logs import SampleLog, SentLog, check_poses
 from sim.tasks.pusht import PushT
 
 TICK_NS = round(1e9 / RATE_HZ)
@@ -49,28 +49,10 @@ DEFAULT_PX = {TOOL: (256.0, 400.0), BLOCK: (256.0, 300.0, 0.0)}
 SPEC = EmbodimentSpec(
     name="gym_pusht",
     signals=(
-        SignalSpec(TOOL, (2,), unit="m", rate_hz=RATE_HZ, components=("x", "y"), frame="table"),
-        SignalSpec(
-            BLOCK,
-            (3,),
-            unit="m, m, rad",
-            rate_hz=RATE_HZ,
-            components=("x", "y", "yaw"),
-            angular=(2,),
-            frame="table",
-        ),
+        tool_signal(),
+        block_signal(),
     ),
-    actions=(
-        ActionSpec(
-            TOOL,
-            (2,),
-            unit="m",
-            rate_hz=RATE_HZ,
-            frame="table",
-            low=(0.0, 0.0),
-            high=(TABLE_SIZE_M, TABLE_SIZE_M),
-        ),
-    ),
+    actions=(target_action(),),
     rate_hz=RATE_HZ,
 )
 
@@ -85,9 +67,8 @@ class GymPushTEnv:
         self._task = PushT()
         self._tick = -1
         self._target: NDArray[np.float64] = np.zeros(2)
-        self._newest: dict[str, Sample] = {}
-        self._waiting: list[dict[str, Sample]] = []
-        self._sent: list[tuple[int, int, NDArray[np.float64]]] = []
+        self._samples = SampleLog(SPEC.name, SPEC.signals)
+        self._sent = SentLog(TOOL, 2)
         self._outcome: Outcome | None = None
 
     @property
@@ -122,15 +103,7 @@ class GymPushTEnv:
     def reset(self, condition: Condition, rng: np.random.Generator) -> ResetReport:
         """Start at exactly the requested poses (1e-9), at rest; the physics has no randomness."""
         del rng
-        poses = {name: np.array(value, dtype=np.float64) for name, value in condition.poses.items()}
-        for name, pose in poses.items():
-            if name not in DEFAULT_PX or pose.shape != SPEC.signal(name).shape:
-                raise DataError(
-                    f"condition '{condition.id}': cannot set {name} to {pose.tolist()};"
-                    f" settable: {TOOL} [2], {BLOCK} [3]"
-                )
-            if not np.isfinite(pose).all():
-                raise DataError(f"condition '{condition.id}': {name} is not finite: {pose}")
+        poses = check_poses(condition, DEFAULT_PX, SPEC)
         agent = px_from_table(poses[TOOL]) if TOOL in poses else np.array(DEFAULT_PX[TOOL])
         block = px_from_pose(poses[BLOCK]) if BLOCK in poses else np.array(DEFAULT_PX[BLOCK])
         # The public reset sets the position before the angle, which shifts the block; otherwise
@@ -142,11 +115,13 @@ class GymPushTEnv:
         self._gym.block.position = tuple(block[:2].tolist())
         self._gym.space.step(self._gym.dt)
         self._gym._last_action = None  # noqa: SLF001
+        self._target = np.array(self._gym.agent.position)
         self._task.reset()
-        self._tick, self._sent, self._outcome = 0, [], None
-        self._newest = self._read()
-        self._waiting = [self._newest]
-        achieved = {name: self._newest[name].value for name in poses}
+        self._tick, self._outcome = 0, None
+        self._sent.clear()
+        self._samples.clear()
+        self._samples.add(0, self._read())
+        achieved = {name: self._samples.newest[name].value for name in poses}
         return ResetReport(requested=condition, achieved=achieved)
 
     def now_ns(self) -> int:
@@ -155,51 +130,39 @@ class GymPushTEnv:
 
     def observe(self) -> Observation:
         """The state at this tick."""
-        self._require_reset()
-        return Observation(t_ns=self.now_ns(), samples=dict(self._newest))
+        self._samples.require()
+        return Observation(t_ns=self.now_ns(), samples=dict(self._samples.newest))
 
     def apply(self, command: Command) -> None:
         """Set the agent's target."""
-        self._require_reset()
+        self._samples.require()
         check_action(command, SPEC)
         value = np.array(command.action[TOOL], dtype=np.float64)
         self._target = px_from_table(value)
-        self._sent.append((command.seq, self.now_ns(), value))
+        self._sent.add(command.seq, self.now_ns(), value)
 
     def advance(self) -> None:
         """Ten physics steps of 10 ms."""
-        self._require_reset()
-        if not self._sent and self._tick == 0:
-            self._target = np.array(self._gym.agent.position)
+        self._samples.require()
         self._gym.step(self._target)
         self._tick += 1
-        self._newest = self._read()
-        self._waiting.append(self._newest)
+        self._samples.add(self.now_ns(), self._read())
         self._outcome = None
 
     def drain(self) -> SampleBatch:
         """The samples of the last tick; those of the current one come next time."""
-        past, self._waiting = self._waiting[:-1], self._waiting[-1:]
-        rows, self._sent = self._sent, []
-        return SampleBatch(
-            signals={s.name: _block([row[s.name] for row in past], s) for s in SPEC.signals},
-            sent=SentBlock(
-                seq=np.array([r[0] for r in rows], dtype=np.int64),
-                t_ns=np.array([r[1] for r in rows], dtype=np.int64),
-                action={TOOL: np.array([r[2] for r in rows]).reshape(-1, 2)},
-            ),
-        )
+        return SampleBatch(signals=self._samples.drain(self.now_ns()), sent=self._sent.drain())
 
     def outcome(self) -> Outcome:
         """Coverage, progress and success, as gym-pusht scores them."""
-        self._require_reset()
+        self._samples.require()
         if self._outcome is None:
-            self._outcome = self._task.judge({n: s.value for n, s in self._newest.items()})
+            self._outcome = self._task.judge(self._samples.values())
         return self._outcome
 
     def render(self, width: int, height: int) -> NDArray[np.uint8]:
         """gym-pusht's own picture from above ``[height, width, 3]``."""
-        self._require_reset()
+        self._samples.require()
         self._gym.visualization_width, self._gym.visualization_height = width, height
         return np.asarray(self._gym.render(), dtype=np.uint8)
 
@@ -207,27 +170,12 @@ class GymPushTEnv:
         """Nothing is held; safe to call twice."""
         self._gym.close()
 
-    def _require_reset(self) -> None:
-        if self._tick < 0:
-            raise DataError("gym_pusht: call reset() before the first tick")
-
-    def _read(self) -> dict[str, Sample]:
+    def _read(self) -> dict[str, NDArray[np.float64]]:
         block = self._gym.block
-        values = {
+        return {
             TOOL: table_from_px(np.array(self._gym.agent.position)),
             BLOCK: pose_from_px(np.array([*block.position, block.angle])),
         }
-        for value in values.values():
-            value.setflags(write=False)
-        return {name: Sample(self.now_ns(), value) for name, value in values.items()}
-
-
-def _block(rows: list[Sample], signal: SignalSpec) -> SampleBlock:
-    return SampleBlock(
-        t_ns=np.array([s.t_ns for s in rows], dtype=np.int64),
-        value=np.array([s.value for s in rows], dtype=np.float64).reshape(-1, *signal.shape),
-        valid=np.ones(len(rows), dtype=np.bool_),
-    )
 
 
 def _build() -> Any:

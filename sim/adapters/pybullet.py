@@ -12,11 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.config import config_hash
-from robolearn.errors import DataError
 from robolearn.kinematics import UR5E
 from robolearn.limiter import PathLimits, SetpointGenerator, TableMapping
-from robolearn.pusht import BLOCK, RATE_HZ, TABLE_SIZE_M, TOOL
-from robolearn.spec import ActionSpec, EmbodimentSpec, SignalSpec
+from robolearn.pusht import BLOCK, RATE_HZ, TOOL, block_signal, target_action, tool_signal
+from robolearn.spec import EmbodimentSpec, SignalSpec
 from robolearn.types import (
     Capabilities,
     Command,
@@ -24,12 +23,10 @@ from robolearn.types import (
     Observation,
     Outcome,
     ResetReport,
-    Sample,
     SampleBatch,
-    SampleBlock,
-    SentBlock,
 )
 from sim.actions import check_action
+from sim.logs import SampleLog, SentLog, check_poses
 from sim.plant import BLOCK as OBJECT
 from sim.plant import PlantConfig, PyBulletPlant
 from sim.tasks.pusht import PushT
@@ -43,30 +40,12 @@ TIP_HEIGHT_M = 0.005
 SPEC = EmbodimentSpec(
     name="pusht_pybullet",
     signals=(
-        SignalSpec(TOOL, (2,), unit="m", rate_hz=RATE_HZ, components=("x", "y"), frame="table"),
-        SignalSpec(
-            BLOCK,
-            (3,),
-            unit="m, m, rad",
-            rate_hz=RATE_HZ,
-            components=("x", "y", "yaw"),
-            angular=(2,),
-            frame="table",
-        ),
+        tool_signal(),
+        block_signal(),
         SignalSpec(JOINT_POSITION, (6,), unit="rad", rate_hz=RATE_HZ),
         SignalSpec(JOINT_VELOCITY, (6,), unit="rad/s", rate_hz=RATE_HZ),
     ),
-    actions=(
-        ActionSpec(
-            TOOL,
-            (2,),
-            unit="m",
-            rate_hz=RATE_HZ,
-            frame="table",
-            low=(0.0, 0.0),
-            high=(TABLE_SIZE_M, TABLE_SIZE_M),
-        ),
-    ),
+    actions=(target_action(),),
     rate_hz=RATE_HZ,
 )
 
@@ -91,9 +70,8 @@ class PyBulletEnv:
         self._task = PushT()
         self._tick = -1
         self._last = np.zeros((2, UR5E.dof))
-        self._newest: dict[str, Sample] = {}
-        self._waiting: list[dict[str, Sample]] = []
-        self._sent: list[tuple[int, int, NDArray[np.float64]]] = []
+        self._samples = SampleLog(SPEC.name, SPEC.signals)
+        self._sent = SentLog(TOOL, 2)
         self._outcome: Outcome | None = None
 
     @property
@@ -128,7 +106,7 @@ class PyBulletEnv:
     def reset(self, condition: Condition, rng: np.random.Generator) -> ResetReport:
         """Start at the requested poses, at rest, in a new engine."""
         del rng  # The hidden physics comes from the env's seed; nothing else is random.
-        poses = _checked(condition)
+        poses = check_poses(condition, (TOOL, BLOCK), SPEC)
         self._plant.reset()
         if TOOL in poses:
             self._plant.set_joints(self._mapping.joints(UR5E, poses[TOOL]))
@@ -138,10 +116,11 @@ class PyBulletEnv:
         self._path.reset(q)
         self._last = np.stack([q, np.zeros_like(q)])
         self._task.reset()
-        self._tick, self._sent, self._outcome = 0, [], None
-        self._newest = self._read()
-        self._waiting = [self._newest]
-        achieved = {name: self._newest[name].value for name in poses}
+        self._tick, self._outcome = 0, None
+        self._sent.clear()
+        self._samples.clear()
+        self._samples.add(0, self._read())
+        achieved = {name: self._samples.newest[name].value for name in poses}
         return ResetReport(requested=condition, achieved=achieved)
 
     def now_ns(self) -> int:
@@ -150,20 +129,20 @@ class PyBulletEnv:
 
     def observe(self) -> Observation:
         """The state at this tick."""
-        self._require_reset()
-        return Observation(t_ns=self.now_ns(), samples=dict(self._newest))
+        self._samples.require()
+        return Observation(t_ns=self.now_ns(), samples=dict(self._samples.newest))
 
     def apply(self, command: Command) -> None:
         """Follow this target within the limits of the path."""
-        self._require_reset()
+        self._samples.require()
         check_action(command, SPEC)
         value = np.array(command.action[TOOL], dtype=np.float64)
         self._path.set_target(value, self.now_ns() * 1e-9)
-        self._sent.append((command.seq, self.now_ns(), value))
+        self._sent.add(command.seq, self.now_ns(), value)
 
     def advance(self) -> None:
         """One control period of physics."""
-        self._require_reset()
+        self._samples.require()
         for _ in range(round(SETPOINT_HZ / RATE_HZ)):
             point = self._path.step()
             ahead = np.stack([point.q, point.qd])
@@ -173,71 +152,34 @@ class PyBulletEnv:
                 self._plant.step(1.0 / self.config.step_hz)
             self._last = ahead
         self._tick += 1
-        self._newest = self._read()
-        self._waiting.append(self._newest)
+        self._samples.add(self.now_ns(), self._read())
         self._outcome = None
 
     def drain(self) -> SampleBatch:
         """The samples of the last tick; those of the current one come next time."""
-        past, self._waiting = self._waiting[:-1], self._waiting[-1:]
-        rows, self._sent = self._sent, []
-        return SampleBatch(
-            signals={s.name: _block([row[s.name] for row in past], s) for s in SPEC.signals},
-            sent=SentBlock(
-                seq=np.array([r[0] for r in rows], dtype=np.int64),
-                t_ns=np.array([r[1] for r in rows], dtype=np.int64),
-                action={TOOL: np.array([r[2] for r in rows]).reshape(-1, 2)},
-            ),
-        )
+        return SampleBatch(signals=self._samples.drain(self.now_ns()), sent=self._sent.drain())
 
     def outcome(self) -> Outcome:
         """Coverage, progress and success."""
-        self._require_reset()
+        self._samples.require()
         if self._outcome is None:
-            self._outcome = self._task.judge({n: s.value for n, s in self._newest.items()})
+            self._outcome = self._task.judge(self._samples.values())
         return self._outcome
 
     def render(self, width: int, height: int) -> NDArray[np.uint8]:
         """Picture from above ``[height, width, 3]``."""
-        self._require_reset()
+        self._samples.require()
         return self._plant.picture("top", width, height)
 
     def close(self) -> None:
         """Release the engine; safe to call twice."""
         self._plant.close()
 
-    def _require_reset(self) -> None:
-        if self._tick < 0:
-            raise DataError("pusht_pybullet: call reset() before the first tick")
-
-    def _read(self) -> dict[str, Sample]:
+    def _read(self) -> dict[str, NDArray[np.float64]]:
         q = self._plant.joint_positions()
-        values = {
+        return {
             TOOL: np.array(self._mapping.xy(UR5E, q)),
             BLOCK: self._plant.true_pose(OBJECT),
             JOINT_POSITION: q,
             JOINT_VELOCITY: self._plant.joint_velocities(),
         }
-        for value in values.values():
-            value.setflags(write=False)
-        return {name: Sample(self.now_ns(), value) for name, value in values.items()}
-
-
-def _checked(condition: Condition) -> dict[str, NDArray[np.float64]]:
-    poses = {name: np.array(value, dtype=np.float64) for name, value in condition.poses.items()}
-    for name, pose in poses.items():
-        size = {TOOL: 2, BLOCK: 3}.get(name)
-        if size is None or pose.shape != (size,) or not np.isfinite(pose).all():
-            raise DataError(
-                f"condition '{condition.id}': cannot set {name} to {pose.tolist()};"
-                f" settable: {TOOL} [2], {BLOCK} [3], finite"
-            )
-    return poses
-
-
-def _block(rows: list[Sample], signal: SignalSpec) -> SampleBlock:
-    return SampleBlock(
-        t_ns=np.array([s.t_ns for s in rows], dtype=np.int64),
-        value=np.array([s.value for s in rows], dtype=np.float64).reshape(-1, *signal.shape),
-        valid=np.ones(len(rows), dtype=np.bool_),
-    )

@@ -17,13 +17,15 @@ from robolearn.pusht import (
     GOAL,
     RATE_HZ,
     SUCCESS_COVERAGE,
-    TABLE_SIZE_M,
     TOOL,
+    block_signal,
     pose_from_px,
     table_from_px,
+    target_action,
     tee_polygons,
+    tool_signal,
 )
-from robolearn.spec import ActionSpec, EmbodimentSpec, SignalSpec
+from robolearn.spec import EmbodimentSpec
 from robolearn.types import Condition, Outcome
 
 _shapely: Any = importlib.import_module("shapely")  # its stubs are incomplete
@@ -47,29 +49,11 @@ def pusht_embodiment(frames: tuple[FrameSource, ...] = ()) -> EmbodimentSpec:
     return EmbodimentSpec(
         name="pusht_human",
         signals=(
-            SignalSpec(TOOL, (2,), "m", RATE_HZ, components=("x", "y"), frame="table"),
-            SignalSpec(
-                BLOCK,
-                (3,),
-                "m, m, rad",
-                RATE_HZ,
-                components=("x", "y", "yaw"),
-                angular=(2,),
-                frame="table",
-            ),
+            tool_signal(),
+            block_signal(),
             *(frame.spec for frame in frames),
         ),
-        actions=(
-            ActionSpec(
-                TOOL,
-                (2,),
-                "m",
-                RATE_HZ,
-                frame="table",
-                low=(0.0, 0.0),
-                high=(TABLE_SIZE_M, TABLE_SIZE_M),
-            ),
-        ),
+        actions=(target_action(),),
         rate_hz=RATE_HZ,
     )
 

@@ -1,0 +1,116 @@
+"""What every simulated env keeps between two ``drain`` calls: samples, and what was sent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robolearn.errors import DataError
+from robolearn.spec import EmbodimentSpec, SignalSpec
+from robolearn.types import Condition, Sample, SampleBlock, SentBlock
+
+
+class SampleLog:
+    """The newest sample of every signal, and those that were not drained yet.
+
+    A drain leaves out samples of the current tick: they come with the next one, so that a batch
+    always holds what the observation of its tick showed.
+    """
+
+    def __init__(self, owner: str, signals: Iterable[SignalSpec]) -> None:
+        self._owner, self._signals = owner, {s.name: s for s in signals}
+        self.newest: dict[str, Sample] = {}
+        self._rows: dict[str, list[Sample]] = {}
+
+    def clear(self) -> None:
+        """Forget everything: a new episode begins."""
+        self.newest, self._rows = {}, {name: [] for name in self._signals}
+
+    def add(self, t_ns: int, values: Mapping[str, Any]) -> None:
+        """Keep one sample of each named signal, read-only."""
+        for name, value in values.items():
+            array = np.array(value, dtype=np.float64)
+            array.setflags(write=False)
+            self.newest[name] = Sample(t_ns, array)
+            self._rows[name].append(self.newest[name])
+
+    def repeat(self, t_ns: int, names: Iterable[str]) -> None:
+        """Keep the last values once more, at a new time."""
+        self.add(t_ns, {name: self.newest[name].value for name in names})
+
+    def require(self) -> None:
+        """Raise :class:`DataError` before the first reset."""
+        if not self.newest:
+            raise DataError(f"{self._owner}: call reset() before the first tick")
+
+    def values(self) -> dict[str, NDArray[Any]]:
+        """The newest value of every signal."""
+        return {name: sample.value for name, sample in self.newest.items()}
+
+    def drain(self, now_ns: int) -> dict[str, SampleBlock]:
+        """Samples captured before ``now_ns`` that were not drained before."""
+        blocks: dict[str, SampleBlock] = {}
+        for name, rows in self._rows.items():
+            keep = [rows.pop()] if rows and rows[-1].t_ns >= now_ns else []
+            blocks[name] = _block(rows, self._signals[name].shape)
+            self._rows[name] = keep
+        return blocks
+
+
+class SentLog:
+    """The commands that were carried out since the last drain, by ``seq``."""
+
+    def __init__(self, action: str, size: int) -> None:
+        self._action, self._size = action, size
+        self._rows: list[tuple[int, int, NDArray[np.float64]]] = []
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._rows = []
+
+    def add(self, seq: int, t_ns: int, value: Any) -> None:
+        """One command with its time and the value that is really followed."""
+        self._rows.append((seq, t_ns, np.array(value, dtype=np.float64)))
+
+    def drain(self) -> SentBlock:
+        """One row per command since the last call."""
+        rows, self._rows = self._rows, []
+        value = np.array([r[2] for r in rows], dtype=np.float64).reshape(len(rows), self._size)
+        return SentBlock(
+            seq=np.array([r[0] for r in rows], dtype=np.int64),
+            t_ns=np.array([r[1] for r in rows], dtype=np.int64),
+            action={self._action: value},
+        )
+
+
+def check_poses(
+    condition: Condition, settable: Iterable[str], spec: EmbodimentSpec
+) -> dict[str, NDArray[np.float64]]:
+    """The poses of a condition as arrays; :class:`DataError` for what cannot be set here."""
+    allowed = list(settable)
+    poses: dict[str, NDArray[np.float64]] = {}
+    for name, value in condition.poses.items():
+        if name not in allowed:
+            raise DataError(
+                f"condition '{condition.id}': '{name}' cannot be set in {spec.name};"
+                f" settable: {allowed}"
+            )
+        pose = np.array(value, dtype=np.float64)
+        if pose.shape != spec.signal(name).shape or not np.isfinite(pose).all():
+            raise DataError(
+                f"condition '{condition.id}': {name} needs {spec.signal(name).shape} finite values,"
+                f" got {value}"
+            )
+        poses[name] = pose
+    return poses
+
+
+def _block(rows: list[Sample], shape: tuple[int, ...]) -> SampleBlock:
+    return SampleBlock(
+        t_ns=np.array([s.t_ns for s in rows], dtype=np.int64),
+        value=np.array([s.value for s in rows], dtype=np.float64).reshape(-1, *shape),
+        valid=np.ones(len(rows), dtype=np.bool_),
+    )
