@@ -107,6 +107,7 @@ class Supervisor:
         self._command_index = 0
         self._target: Target | None = None
         self._device_t_s = -1.0
+        self._stop_confirmed = True
         self._q: Array = robot.state().joint_position.copy()
         self._xy = follower.tool_xy(self._q)
         self._follow_ns = 0
@@ -220,7 +221,8 @@ class Supervisor:
         try:
             state = self.robot.state()
         except RobotError as error:
-            log.warning("state: %s", error)
+            if self.mode is not Mode.STOPPED:
+                log.warning("state: %s", error)
             self._latch(Cause.DRIVER_ERROR, now_ns)
             return
         if state.device_t_s != self._device_t_s:
@@ -326,6 +328,9 @@ class Supervisor:
         return True
 
     def _idle(self, now_ns: int) -> None:
+        if not self._stop_confirmed:
+            # Silence: whatever the device is still doing, its own watchdog ends it.
+            return
         try:
             self.robot.keep_alive()
         except RobotError as error:
@@ -357,7 +362,8 @@ class Supervisor:
             self._answer(refused=self.cause not in (Cause.ESTOP, Cause.CLOSED))
         # Said before the device is asked, which may take half a second when it hangs.
         self._publish(now_ns)
-        if not self.robot.stop():
+        self._stop_confirmed = self.robot.stop()
+        if not self._stop_confirmed:
             log.warning("the device did not confirm the stop; its watchdog stops it")
 
     # -- telling ---------------------------------------------------------------------------------

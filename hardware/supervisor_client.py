@@ -74,6 +74,7 @@ class SupervisorClient:
             self._process.start()
         theirs.close()
         self._number = 0
+        self._sending = threading.Lock()
         self._event_index = 0
         self._closed = False
         self._stop_beating = threading.Event()
@@ -107,21 +108,18 @@ class SupervisorClient:
         Raises SafetyStopError when a stop is latched, RobotError when it was refused, and
         RobotConnectionError when the supervisor is gone.
         """
-        self._number += 1
-        request = Request(self._number, kind, tuple(tuple(float(v) for v in w) for w in waypoints))
+        number = self._send(kind, waypoints)
         try:
-            self._pipe.send_bytes(request.encode())
-        except OSError as error:
-            raise self._gone() from error
-        deadline = time.monotonic() + timeout_s
-        while True:
-            status = self.status(limit_s=15.0 if kind == "clear" else _STATUS_LIMIT_S)
-            if status.answered >= self._number:
-                break
-            if time.monotonic() > deadline:
-                raise RobotError(f"the supervisor did not finish '{kind}' within {timeout_s:g} s")
-            time.sleep(0.004)
-        if status.refused:
+            status = self._wait_answered(kind, number, timeout_s)
+        except BaseException:
+            if kind == "goto":
+                # Nobody waits for this move any more: the arm must not go on with it.
+                with contextlib.suppress(RobotError):
+                    self._send("hold")
+            raise
+        # Another thread may have stopped the arm meanwhile, and its answer is the newest one.
+        stopped = status.mode in (Mode.STOPPING, Mode.STOPPED) and kind not in ("estop", "clear")
+        if status.refused or stopped:
             self._raise_refused(kind, status)
 
     def estop(self) -> None:
@@ -194,8 +192,8 @@ class SupervisorClient:
             return
         self._closed = True
         try:
-            self._pipe.send_bytes(Request(self._number + 1, "close").encode())
-        except OSError:
+            self._send("close")
+        except RobotError:
             log.debug("the supervisor is gone already")
         self._process.join(5.0)
         self._stop_beating.set()
@@ -211,6 +209,27 @@ class SupervisorClient:
         self._link.close()
 
     # -- inside ----------------------------------------------------------------------------------
+
+    def _send(self, kind: RequestKind, waypoints: Sequence[Array] = ()) -> int:
+        """The request's number. An emergency stop may come from another thread."""
+        rows = tuple(tuple(float(v) for v in w) for w in waypoints)
+        with self._sending:
+            self._number += 1
+            try:
+                self._pipe.send_bytes(Request(self._number, kind, rows).encode())
+            except OSError as error:
+                raise self._gone() from error
+            return self._number
+
+    def _wait_answered(self, kind: RequestKind, number: int, timeout_s: float) -> Status:
+        deadline = time.monotonic() + timeout_s
+        while True:
+            status = self.status(limit_s=15.0 if kind == "clear" else _STATUS_LIMIT_S)
+            if status.answered >= number:
+                return status
+            if time.monotonic() > deadline:
+                raise RobotError(f"the supervisor did not finish '{kind}' within {timeout_s:g} s")
+            time.sleep(0.004)
 
     def _beat_on(self) -> None:
         while not self._stop_beating.is_set():

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import enum
 import json
+import math
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -94,8 +95,10 @@ class SupervisorConfig:
             raise ConfigError("state_late_s must be positive and at most state_stale_s")
         if not 0 < self.heartbeat_s <= self.frozen_s:
             raise ConfigError("heartbeat_s must be positive and at most frozen_s")
-        if min(self.late_s, self.goto_speed, self.goto_acceleration) <= 0:
-            raise ConfigError("supervisor limits must be positive")
+        for name, value in asdict(self).items():
+            # NaN and infinity would switch a check off: no comparison with them is ever true.
+            if not 0 < value < math.inf:
+                raise ConfigError(f"supervisor: {name} must be positive and finite, got {value}")
 
 
 @dataclass(frozen=True, slots=True)

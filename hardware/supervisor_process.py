@@ -8,14 +8,17 @@ queue to a thread.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import json
 import logging
 import logging.handlers
+import multiprocessing
 import os
 import queue
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
@@ -35,10 +38,13 @@ FIFO_PRIORITY, SESSION_NICE = 50, -15
 
 
 class PipeInbox:
-    """Requests from the agent's pipe; its end of file, or SIGTERM, means that the agent is gone."""
+    """Requests from the agent's pipe; its end of file, or SIGTERM, means that the agent is gone.
 
-    def __init__(self, pipe: Connection) -> None:
-        self._pipe = pipe
+    So does another parent process: a program that the agent started may keep the pipe open.
+    """
+
+    def __init__(self, pipe: Connection, agent_pid: int) -> None:
+        self._pipe, self._agent_pid = pipe, agent_pid
         self._closed = Cause.NONE
 
     @property
@@ -53,6 +59,8 @@ class PipeInbox:
     def read(self) -> Sequence[Request]:
         """Requests that have arrived."""
         out: list[Request] = []
+        if self._closed is Cause.NONE and os.getppid() != self._agent_pid:
+            self._closed = Cause.AGENT_DEAD
         while self._closed is Cause.NONE:
             try:
                 if not self._pipe.poll(0):
@@ -91,7 +99,7 @@ def run_supervisor(
         log.exception("supervisor failed; the device's watchdog stops the arm")
         _report(pipe, error)
         code = 1
-    listener.stop()
+    _end_log(listener)
     # Vendor libraries may hang in their destructors; everything of ours is released already.
     os._exit(code)
 
@@ -105,8 +113,10 @@ def _connect_and_loop(
     *,
     real_time: bool,
 ) -> None:
-    inbox = PipeInbox(pipe)
-    signal.signal(signal.SIGTERM, inbox.terminate)
+    agent = multiprocessing.parent_process()
+    inbox = PipeInbox(pipe, os.getppid() if agent is None else agent.pid or 0)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, inbox.terminate)
     link = handles.attach()
     robot = build_robot()
     try:
@@ -139,16 +149,17 @@ def _take_real_time_priority() -> str:
     """Why it was not given ("" when it was)."""
     try:
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(FIFO_PRIORITY))
-        # Where the kernel shares by session (autogroup), this is the nice value that counts for
-        # the vendor's threads, which stay ordinary ones.
-        autogroup = Path("/proc/self/autogroup")
-        if autogroup.exists():
-            autogroup.write_text(str(SESSION_NICE))
     except (OSError, AttributeError) as error:
         return (
             f"no real-time priority ({error}): set-points may be late on a busy machine; allow it"
             f" with 'ulimit -r {FIFO_PRIORITY}' or CAP_SYS_NICE"
         )
+    # Where the kernel shares by session (autogroup), this is the nice value that counts for the
+    # vendor's threads, which stay ordinary ones. It takes a privilege of its own.
+    autogroup = Path("/proc/self/autogroup")
+    with contextlib.suppress(OSError):
+        if autogroup.exists():
+            autogroup.write_text(str(SESSION_NICE))
     return ""
 
 
@@ -162,6 +173,13 @@ def _log_through_queue(level: int) -> logging.handlers.QueueListener:
     listener = logging.handlers.QueueListener(records, handler)
     listener.start()
     return listener
+
+
+def _end_log(listener: logging.handlers.QueueListener, timeout_s: float = 2.0) -> None:
+    """Write what is left; whoever reads the log may have stopped reading, and this still ends."""
+    flush = threading.Thread(target=listener.stop, daemon=True)
+    flush.start()
+    flush.join(timeout_s)
 
 
 def _report(pipe: Connection, error: Exception) -> None:

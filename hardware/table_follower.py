@@ -6,6 +6,7 @@ simulation; the check of every set-point is independent of it.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -40,6 +41,13 @@ class FollowerConfig:
     """The tip may be at most this far below its working height [m]."""
     raised_m: float = 0.03
     """Higher than this above its working height the tip may leave the workspace sideways [m]."""
+
+    def __post_init__(self) -> None:
+        for name in ("joint_margin", "workspace_margin"):
+            value = float(getattr(self.limits, name))
+            # Anything else would open the limits, and a comparison with NaN is never true.
+            if not 0.0 <= value < math.inf:
+                raise ConfigError(f"path limits: {name} must not be negative, got {value}")
 
     def serial_arm(self) -> SerialArm:
         """The kinematics; raises ConfigError for an unknown arm."""
@@ -95,7 +103,9 @@ class TableFollower:
         if not moving and self._moving:
             self._generator.hold()
         elif moving and target is not None and not self._moving:
-            self._generator.set_target(target.xy, now_ns * 1e-9)
+            # Where it was going: back to the command itself would be a step backwards.
+            xy = target.plan[0] if self._coasting else target.xy
+            self._generator.set_target(xy, now_ns * 1e-9)
         elif moving and target is not None and self._plan_is_due(target, now_ns):
             self._coasting = True
             self._generator.set_target(target.plan[0], now_ns * 1e-9)

@@ -10,6 +10,7 @@ interface runs on a :class:`VendorThread` that can be abandoned.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import logging
 import os
 import socket
@@ -112,12 +113,22 @@ class URRobot:
         return True
 
     def connect(self) -> None:
-        """Connect both interfaces, upload the program, arm the watchdog, wait for a live state."""
-        control_class, receive_class = _import_ur_rtde()
+        """Connect both interfaces, upload the program, arm the watchdog, wait for a live state.
+
+        What fails on the way leaves nothing behind that could move the arm.
+        """
+        vendor = _import_ur_rtde()
         self._release()
         self._wait_until_left()
+        _probe(self.config.address)
+        try:
+            self._connect(*vendor)
+        except BaseException:
+            self._release()
+            raise
+
+    def _connect(self, control_class: Any, receive_class: Any) -> None:
         c = self.config
-        _probe(c.address)
         self._worker = worker = VendorThread(f"UR at {c.address}")
         deadline = time.monotonic() + c.connect_timeout_s
         try:
@@ -270,7 +281,9 @@ def _without_real_time(construct: Callable[[], Any]) -> Any:
     os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
     try:
         if policy != os.SCHED_OTHER:
-            os.setpriority(os.PRIO_PROCESS, thread, -15)
+            # Real-time priority may be permitted where this is not; then they are ordinary.
+            with contextlib.suppress(PermissionError):
+                os.setpriority(os.PRIO_PROCESS, thread, -15)
         return construct()
     finally:
         if policy != os.SCHED_OTHER:

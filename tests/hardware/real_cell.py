@@ -3,6 +3,7 @@
 import dataclasses
 import multiprocessing
 import os
+import subprocess
 import time
 import traceback
 
@@ -51,7 +52,9 @@ def drive_forever(cell: CellConfig, pipe) -> None:
     client = SupervisorClient(cell.robot_builder(), FOLLOWER, cell.supervisor)
     client.request("goto", [joints_at((0.256, 0.3))])
     client.request("follow")
-    pipe.send((os.getpid(), client.pid))
+    # A program started by the agent that outlives it and keeps its end of the pipe open.
+    sleeper = subprocess.Popen(["sleep", "60"], pass_fds=[client._pipe.fileno()])
+    pipe.send((os.getpid(), client.pid, sleeper.pid))
     for k in range(10_000):
         xy = np.array([0.256 + 0.15 * np.sin(0.3 * k), 0.3])
         client.command(Target(k, time.monotonic_ns(), xy, np.zeros((0, 2))))

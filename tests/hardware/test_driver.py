@@ -5,10 +5,12 @@ import os
 import signal
 import sys
 import time
+from typing import ClassVar
 
 import numpy as np
 import pytest
 
+from hardware.drivers import ur
 from hardware.drivers.fake import FakeConfig
 from hardware.drivers.ur import URConfig
 from hardware.robot import RobotMode, require_healthy
@@ -169,6 +171,57 @@ def test_a_missing_library_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "rtde_control", None)
     with pytest.raises(MissingDependencyError, match="pip install ur_rtde"):
         URConfig("127.0.0.1").build().connect()
+
+
+class Vendor:
+    """Both interfaces of a controller whose watchdog cannot be armed."""
+
+    left: ClassVar[list[str]] = []
+
+    def __init__(self, *_):
+        self.stamp = 0.0
+
+    def __getattr__(self, name):
+        self.left.append(name)
+        return lambda *_: {"getTimestamp": time.monotonic(), "getRobotMode": 7}.get(
+            name, {"getSafetyMode": 1, "getRuntimeState": 2, "getActualQ": [0.0] * 6}.get(name)
+        )
+
+    def isProgramRunning(self):  # noqa: N802
+        return True
+
+    def getActualQd(self):  # noqa: N802
+        return [0.0] * 6
+
+    def setWatchdog(self, _hz):  # noqa: N802
+        return False
+
+
+def test_without_an_armed_watchdog_there_is_no_motion_handle(monkeypatch):
+    monkeypatch.setattr(ur, "_import_ur_rtde", lambda: (Vendor, Vendor))
+    monkeypatch.setattr(ur, "_probe", lambda _: None)
+    robot = URConfig("127.0.0.1").build()
+    with pytest.raises(RobotConnectionError, match="watchdog could not be armed"):
+        robot.connect()
+    with pytest.raises(RobotConnectionError, match="not connected"):
+        robot.servo(np.zeros(6))
+    robot._wait_until_left()
+    assert Vendor.left.count("disconnect") == 2
+    assert "stopScript" in Vendor.left
+
+
+def test_real_time_without_the_right_to_nice_is_no_reason_not_to_connect(monkeypatch):
+    def refused(_which, _who, value):
+        if value < 0:
+            raise PermissionError
+
+    restored = []
+    monkeypatch.setattr(os, "sched_getscheduler", lambda _: os.SCHED_FIFO)
+    monkeypatch.setattr(os, "sched_setscheduler", lambda *a: restored.append(a[1]))
+    monkeypatch.setattr(os, "getpriority", lambda *_: 0)
+    monkeypatch.setattr(os, "setpriority", refused)
+    assert ur._without_real_time(lambda: 7) == 7
+    assert restored == [os.SCHED_OTHER, os.SCHED_FIFO]
 
 
 def test_values_that_the_client_would_refuse_are_refused_in_the_config():

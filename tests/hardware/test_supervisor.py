@@ -1,10 +1,13 @@
 """The supervisor's logic on a virtual clock: every fault, every limit, every latch."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
 from hardware.drivers.fake import FakeFault
-from hardware.supervisor_link import Cause, Mode
+from hardware.supervisor_link import Cause, Mode, SupervisorConfig
+from robolearn.errors import ConfigError, RobotConnectionError
 from tests.hardware.cell import FOLLOWER, TICK_NS, Cell, joints_at
 
 
@@ -56,6 +59,34 @@ def test_a_plan_bridges_a_command_that_is_a_little_late(cell):
     assert without == (0.3, 0.3)
     assert cell.follower._generator._target == (0.35, 0.3)
     assert cell.causes == []
+
+
+def test_after_a_pause_the_plan_goes_on_where_it_was(cell):
+    cell.follow()
+    cell.command((0.3, 0.3), plan=[(0.35, 0.3)])
+    cell.run(0.106)
+    cell.robot.fault = FakeFault.FROZEN
+    cell.run(0.026)
+    assert Cause.STATE_LATE in cell.causes
+    cell.robot.fault = FakeFault.NONE
+    cell.run(0.006)
+    assert cell.follower._generator._target == (0.35, 0.3)
+    assert not cell.follower._generator._holding
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), 0.0, -1.0])
+@pytest.mark.parametrize("name", [f.name for f in dataclasses.fields(SupervisorConfig)])
+def test_a_limit_that_would_switch_a_check_off_is_refused(name, value):
+    with pytest.raises(ConfigError):
+        SupervisorConfig(**{name: value})
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -0.01])
+@pytest.mark.parametrize("name", ["joint_margin", "workspace_margin"])
+def test_a_margin_that_would_open_the_limits_is_refused(name, value):
+    limits = dataclasses.replace(FOLLOWER.limits, **{name: value})
+    with pytest.raises(ConfigError, match=name):
+        dataclasses.replace(FOLLOWER, limits=limits)
 
 
 def test_a_dead_agent_stops_the_arm_for_good(cell):
@@ -120,6 +151,36 @@ def test_robot_faults_latch_and_only_a_clear_recovers(cell, fault, cause):
     cell.run(0.01)
     assert cell.mode is Mode.HOLD
     cell.follow()
+
+
+@pytest.mark.parametrize("confirmed", [True, False])
+def test_a_stop_that_nobody_confirmed_is_left_to_the_devices_watchdog(cell, confirmed, monkeypatch):
+    kicks = []
+    monkeypatch.setattr(cell.robot, "stop", lambda: confirmed)
+    monkeypatch.setattr(cell.robot, "keep_alive", lambda: kicks.append(1))
+    cell.follow()
+    cell.drive([(0.3, 0.3)])
+    cell.robot.fault = FakeFault.REFUSES
+    cell.run(0.02)
+    assert cell.mode is Mode.STOPPED
+    assert bool(kicks) is confirmed
+
+
+def test_a_robot_that_is_gone_after_a_failed_clear_keeps_the_latch(cell, monkeypatch, caplog):
+    cell.ask("estop")
+    cell.run(0.01)
+
+    def gone():
+        raise RobotConnectionError("not connected")
+
+    monkeypatch.setattr(cell.robot, "connect", gone)
+    monkeypatch.setattr(cell.robot, "state", gone)
+    cell.ask("clear")
+    cell.run(0.1)
+    assert cell.mode is Mode.STOPPED
+    assert cell.status.refused
+    assert cell.status.cause is Cause.ESTOP
+    assert len(caplog.records) < 10, "told once, not at every tick"
 
 
 def test_estop_latches(cell):

@@ -1,13 +1,18 @@
 """Processes that die: the arm stops on the emulator's side, whoever was killed."""
 
+import concurrent.futures
+import contextlib
+import logging.handlers
 import multiprocessing
 import os
+import queue
 import signal
 import time
 
 import numpy as np
 import pytest
 
+from hardware import supervisor_process
 from hardware.drivers.fake import FakeConfig, FakeFault, FakeLink
 from hardware.drivers.ur import URConfig
 from hardware.shared_memory import Ring
@@ -93,6 +98,49 @@ def test_a_robot_fault_is_latched_and_named(fake):
     assert client.status().mode is Mode.HOLD
 
 
+def test_an_emergency_stop_from_another_thread_fails_the_move_that_waits(fake):
+    client, _, _ = fake
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        move = pool.submit(client.request, "goto", [joints_at((0.1, 0.4))])
+        until(lambda: client.status().mode is Mode.GOTO)
+        client.estop()
+        with pytest.raises(SafetyStopError, match="estop"):
+            move.result(5.0)
+
+
+def test_a_move_that_nobody_waits_for_any_more_pauses(fake):
+    client, trace, _ = fake
+    far = joints_at((0.1, 0.4))
+    with pytest.raises(RobotError, match="did not finish 'goto'"):
+        client.request("goto", [far], timeout_s=0.15)
+    until(lambda: client.status().mode is Mode.HOLD)
+    assert np.abs(trace.latest().value[1:] - far).max() > 0.05
+    client.request("goto", [far])
+    np.testing.assert_allclose(trace.latest().value[1:], far, atol=1e-9)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_to_the_supervisor_brakes_first(fake, number):
+    client, trace, _ = fake
+    follow(client)
+    os.kill(client.pid, number)
+    until(lambda: not alive(client.pid))
+    rows = trace.since(0).value[:, 1:]
+    assert np.abs(np.diff(rows[-20:], axis=0)).max() * 500 < 1.0
+    with pytest.raises(RobotConnectionError, match="exit code 0"):
+        client.status()
+
+
+def test_a_log_that_nobody_reads_does_not_keep_the_process():
+    class Stuck(logging.handlers.QueueListener):
+        def stop(self):
+            time.sleep(1.0)
+
+    start = time.monotonic()
+    supervisor_process._end_log(Stuck(queue.SimpleQueue()), timeout_s=0.02)
+    assert time.monotonic() - start < 0.9
+
+
 def test_closing_brakes_first(fake):
     client, trace, _ = fake
     follow(client)
@@ -131,7 +179,7 @@ def test_a_killed_agent_leaves_an_arm_at_rest(lab, whole_group):
     agent = context.Process(target=drive_forever, args=(cell_at(lab.where.address), theirs))
     agent.start()
     assert ours.poll(60)
-    pid, supervisor = ours.recv()
+    pid, supervisor, sleeper = ours.recv()
     with lab.where.connect() as door:
         time.sleep(0.4)
         assert door.log(start_ns).moving
@@ -144,6 +192,8 @@ def test_a_killed_agent_leaves_an_arm_at_rest(lab, whole_group):
         until(lambda: not door.log(start_ns).moving)
         log = door.log(start_ns)
     agent.join(10)
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(sleeper, signal.SIGKILL)
     assert log.times("rest")[-1] > killed_ns
     # Half a metre per second is braked within 0.12 s; the rest is the machine's load.
     assert log.times("rest")[-1] - killed_ns < 1.0e9
