@@ -177,6 +177,13 @@ def _videos(folder: Path, evaluation: Json | None) -> dict[str, Path]:
     if evaluation is None:
         return {}
     found: dict[str, Path] = {}
+    for number, row in enumerate(evaluation.get("results", ()), 1):
+        lacking = sorted({"policy", "world", "score", "success"} - set(row))
+        if lacking:
+            raise DataError(
+                f"'{folder}/summary.json', result {number} lacks {lacking}; run"
+                " 'robolearn evaluate' again"
+            )
     for row in evaluation.get("results", ()):
         path = folder / str(row.get("video") or "none")
         if path.is_file():

@@ -71,6 +71,8 @@ def pusht_problem(poses: Poses) -> str:
     tool, block = poses[TOOL], poses[BLOCK]
     if len(tool) != 2 or len(block) != 3:
         return f"expected 2 values of {TOOL} and 3 of {BLOCK}, got {len(tool)} and {len(block)}"
+    if not np.isfinite((*tool, *block)).all():
+        return f"{TOOL} {tool} and {BLOCK} {block} must be finite"
     if not 0 <= min(tool) <= max(tool) <= TABLE_SIZE_M:
         return f"tool {tool} is off the table (0 to {TABLE_SIZE_M} m)"
     for corners in tee_polygons():

@@ -56,6 +56,8 @@ class SuiteConfig:
     def __post_init__(self) -> None:
         if self.max_steps < 1:
             raise ConfigError(f"max_steps must be at least 1, got {self.max_steps}")
+        if not self.conditions:
+            raise ConfigError("conditions must list at least one start")
         if not 0 < self.subset <= len(self.conditions):
             raise ConfigError(f"subset must be 1..{len(self.conditions)}, got {self.subset}")
         ids = [c.id for c in self.conditions]

@@ -96,7 +96,9 @@ def run_supervisor(
     try:
         _connect_and_loop(build_robot, follower, config, handles, pipe, real_time=not refused)
     except Exception as error:
-        log.exception("supervisor failed; the device's watchdog stops the arm")
+        # A typed error reaches the user through the pipe; only a bug needs its traceback.
+        trace = None if isinstance(error, RobolearnError) else error
+        log.error("supervisor failed; the device's watchdog stops the arm", exc_info=trace)
         _report(pipe, error)
         code = 1
     _end_log(listener)

@@ -93,6 +93,11 @@ class FlowConfig:
             raise ConfigError(f"execute must be in 1..horizon={self.horizon}, got {self.execute}")
         if min(self.n_obs, self.width, self.blocks, self.batch_size, self.steps) < 1:
             raise ConfigError("n_obs, width, blocks, batch_size and steps must be at least 1")
+        if not self.lr > 0 or not self.weight_decay >= 0:
+            raise ConfigError(
+                f"lr must be positive and weight_decay at least 0, got {self.lr},"
+                f" {self.weight_decay}"
+            )
         if self.time_shift <= 0 or self.action_std <= 0 or not 0 <= self.ema < 1:
             raise ConfigError("time_shift and action_std must be positive, ema in [0, 1)")
 

@@ -85,6 +85,8 @@ class IqlRerankConfig:
             raise ConfigError(f"stride must be in 1..horizon={self.horizon}, got {self.stride}")
         if not 0.0 < self.expectile < 1.0 or not 0.0 < self.discount <= 1.0:
             raise ConfigError("expectile must be in (0, 1), discount in (0, 1]")
+        if not self.lr > 0:
+            raise ConfigError(f"lr must be positive, got {self.lr}")
         if min(self.n_obs, self.width, self.batch_size, self.candidates) < 1:
             raise ConfigError("n_obs, width, batch_size and candidates must be at least 1")
 
@@ -103,6 +105,11 @@ class IqlRerankConfig:
         """Untrained critics over the policy of ``parent``."""
         if parent is None:
             raise ConfigError("iql_rerank needs a parent run: --parent RUN (a trained flow policy)")
+        if (parent.path / "parent").is_dir():
+            raise ConfigError(
+                f"the parent '{parent.path}' re-ranks another run itself; give the flow policy"
+                f" that it builds on"
+            )
         if parent.spec.task_space != space:
             raise SpecMismatchError(
                 f"the parent '{parent.path}' reads and writes another task space than the data:"

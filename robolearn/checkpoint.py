@@ -18,7 +18,7 @@ import hashlib
 import json
 import os
 import shutil
-import tempfile
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +29,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from robolearn.config import load_yaml
 from robolearn.contracts import PolicySpec
 from robolearn.data.stats import DatasetStats, stats_from_json, stats_to_json
 from robolearn.errors import CheckpointError, RobolearnError
@@ -53,17 +54,16 @@ class Run:
 
 def write_text(path: Path, text: str) -> None:
     """Write a small file so that a reader sees the old or the new one, never half."""
-    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
+    temporary = _beside(path)
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
+        with temporary.open("w", encoding="utf-8") as stream:
             stream.write(text)
             stream.flush()
             os.fsync(stream.fileno())
-        Path(temporary).replace(path)
-    except BaseException:
+        temporary.replace(path)
+    finally:
         with contextlib.suppress(FileNotFoundError):
-            Path(temporary).unlink()
-        raise
+            temporary.unlink()
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -73,7 +73,7 @@ def write_json(path: Path, value: Any) -> None:
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
     """A safetensors file, atomically."""
-    temporary = path.with_name(f".{path.name}-{os.getpid()}")
+    temporary = _beside(path)
     try:
         # Clones: safetensors refuses tensors that share storage.
         plain = {k: v.detach().clone().contiguous() for k, v in tensors.items()}
@@ -82,6 +82,11 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[s
     finally:
         with contextlib.suppress(FileNotFoundError):
             temporary.unlink()
+
+
+def _beside(target: Path) -> Path:
+    # Not by tempfile: its files are private to their maker, and a run is there to be shared.
+    return target.with_name(f".{target.name}-{uuid.uuid4().hex[:12]}")
 
 
 def write_run(path: Path, config: Mapping[str, Any], spec: PolicySpec, stats: DatasetStats) -> None:
@@ -103,14 +108,30 @@ def load_run(path: Path) -> Run:
             f"'{path}' is not a finished run: {missing} absent, it has"
             f" {sorted(p.name for p in path.iterdir())}; train it with 'robolearn train --resume'"
         )
+    name = "config.yaml"
     try:
-        config = yaml.safe_load((path / "config.yaml").read_text(encoding="utf-8"))
-        spec = _spec(_json(path / "spec.json"))
-        stats = stats_from_json(_json(path / "stats.json"))
-        provenance = _json(path / "provenance.json")
-    except (yaml.YAMLError, ValueError, KeyError, TypeError) as error:
+        config = load_yaml(path / name)
+        name = "spec.json"
+        spec = _spec(_json(path / name))
+        name = "stats.json"
+        stats = stats_from_json(_json(path / name))
+        name = "provenance.json"
+        provenance = _json(path / name)
+    except PermissionError as error:
+        raise CheckpointError(f"'{path / name}' is not readable for you: {error}") from error
+    except (ValueError, KeyError, TypeError) as error:
         detail = " ".join(str(error).split())
-        raise CheckpointError(f"'{path}' has a damaged file: {detail}") from error
+        raise CheckpointError(
+            f"'{path}' has a damaged file, {name}: {detail}; copy the run again or train it anew"
+        ) from error
+    space = spec.task_space
+    lacking = [s.name for s in space.observations if s.name not in stats.observations]
+    lacking += [a.name for a in space.actions if a.name not in stats.actions]
+    if lacking:
+        raise CheckpointError(
+            f"'{path}': spec.json and stats.json do not belong together, {lacking} has no"
+            " statistics; copy the run again or train it anew"
+        )
     return Run(
         path=path,
         config=config,
@@ -162,7 +183,8 @@ def policy_hash(path: Path) -> str:
 
 def copy_run(source: Path, target: Path) -> None:
     """Copy a finished run (without its resume state) into ``target``, replacing it."""
-    temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
+    temporary = _beside(target)
+    temporary.mkdir()
     for name in (*REQUIRED, "metrics.jsonl"):
         if (source / name).is_file():
             shutil.copyfile(source / name, temporary / name)
@@ -174,7 +196,8 @@ def save_state(path: Path, step: int, tensors: Mapping[str, Tensor], figures: An
     """Keep what resuming at ``step`` needs; older states go once the new one is complete."""
     folder = path / "state"
     folder.mkdir(exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(prefix=".new-", dir=folder))
+    temporary = _beside(folder / "new")
+    temporary.mkdir()
     write_tensors(temporary / "tensors.safetensors", tensors, {})
     write_json(temporary / "state.json", {"step": step, "figures": figures})
     target = folder / f"{step:09d}"

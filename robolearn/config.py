@@ -32,10 +32,13 @@ def load_yaml(path: Path) -> dict[str, Any]:
         ) from error
     except IsADirectoryError as error:
         raise ConfigError(f"'{path}' is a folder; expected a YAML file") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"'{path}' is not a text file (UTF-8); expected YAML") from error
     except yaml.YAMLError as error:
         raise ConfigError(f"'{path}' is not valid YAML: {' '.join(str(error).split())}") from error
     if not isinstance(raw, dict):
-        raise ConfigError(f"'{path}' must hold a mapping, got {type(raw).__name__}")
+        got = "an empty file" if raw is None else type(raw).__name__
+        raise ConfigError(f"'{path}' must hold a mapping, got {got}")
     return typing.cast("dict[str, Any]", raw)
 
 
@@ -63,9 +66,25 @@ def from_dict(kind: type[T], raw: Mapping[str, Any], where: str = "config") -> T
         elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
             raise ConfigError(f"{where}: key '{name}' is missing ({field.type})")
     try:
-        return typing.cast("T", kind(**values))
+        config = kind(**values)
+        check_seeds(config)
+        return typing.cast("T", config)
     except (ValueError, TypeError) as error:
         raise ConfigError(f"{where}: {error}") from error
+
+
+def check_seeds(config: Any) -> None:
+    """Fields called ``seed`` or ``..._seed`` hold seeds, which are not negative (``ValueError``).
+
+    Checked here once: generators refuse negative numbers, but only where they are first used.
+    """
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        if dataclasses.is_dataclass(value):
+            check_seeds(value)
+        elif field.name.split("_")[-1] == "seed" and isinstance(value, int) and value < 0:
+            name = field.name.replace("_", "-")
+            raise ValueError(f"{name} must be at least 0, got {value}")
 
 
 def to_dict(config: Any) -> dict[str, Any]:

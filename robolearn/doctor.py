@@ -6,6 +6,7 @@ import ctypes
 import errno
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -102,7 +103,7 @@ def check_rendering(timeout_s: float = RENDER_TIMEOUT_S, code: str = _RENDER) ->
     environment = {**os.environ, "MUJOCO_GL": os.environ.get("MUJOCO_GL", "egl")}
     name, backend = "MuJoCo rendering", environment["MUJOCO_GL"]
     advice = (
-        "apt-get install libegl1 libgl1 libgl1-mesa-dri, or set MUJOCO_GL=osmesa with libosmesa6;"
+        "apt-get install libegl1 libgl1 libgl1-mesa-dri;"
         " training and evaluation without videos work without it"
     )
     start = time.monotonic()
@@ -118,7 +119,9 @@ def check_rendering(timeout_s: float = RENDER_TIMEOUT_S, code: str = _RENDER) ->
         return Check(name, "FAIL", f"{backend}: no picture within {timeout_s:g} s", advice)
     if result.returncode != 0:
         lines = result.stderr.strip().splitlines() or [f"exit code {result.returncode}"]
-        return Check(name, "FAIL", f"{backend}: {lines[-1][:200]}", advice)
+        # Finalisers of half-made objects complain last; what failed is the first error line.
+        errors = [line for line in lines if re.match(r"[\w.]*(Error|Exception)\b", line)]
+        return Check(name, "FAIL", f"{backend}: {(errors or lines[-1:])[0][:200]}", advice)
     centre, corner = json.loads(result.stdout.strip().splitlines()[-1])
     if not (centre[0] > 100 > centre[2] and corner[2] > 100 > corner[0]):
         return Check(name, "FAIL", f"{backend}: wrong colours {centre} {corner}", advice)

@@ -55,7 +55,12 @@ class FitConfig:
     def __post_init__(self) -> None:
         if min(self.steps, self.log_every, self.checkpoint_every, self.calibration) < 1:
             raise ConfigError("steps, log_every, checkpoint_every, calibration must be positive")
-        if self.max_minutes is not None and self.max_minutes <= 0:
+        if self.warmup < 0 or not self.clip >= 0 or not 0 <= self.final_lr <= 1:
+            raise ConfigError(
+                "warmup and clip must be at least 0 and final_lr in [0, 1], got"
+                f" {self.warmup}, {self.clip}, {self.final_lr}"
+            )
+        if self.max_minutes is not None and not self.max_minutes > 0:
             raise ConfigError(f"max_minutes must be positive, got {self.max_minutes}")
         if self.max_minutes is not None and self.warmup < self.calibration:
             # The schedule before the calibration ends must not depend on its result.

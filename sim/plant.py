@@ -8,6 +8,7 @@ looking at the scene packages.
 
 from __future__ import annotations
 
+import math
 import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -70,6 +71,12 @@ class PlantConfig:
     def __post_init__(self) -> None:
         if len(self.home) != UR5E.dof:
             raise ConfigError(f"home needs {UR5E.dof} joint angles, got {len(self.home)}")
+        hidden = (self.block_mass_kg, self.table_friction, self.tool_friction, self.joint_damping)
+        if not all(0 <= value < math.inf for value in hidden) or not self.block_mass_kg > 0:
+            raise ConfigError(
+                "block_mass_kg must be positive, table_friction, tool_friction and joint_damping"
+                f" at least 0, got {hidden}"
+            )
         if not (0 <= self.spread < 1 and self.step_hz >= 100 and 0 < self.servo_gain <= 1):
             raise ConfigError(
                 "spread in [0, 1), servo_gain in (0, 1] and step_hz >= 100 are needed, got"

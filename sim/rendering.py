@@ -102,7 +102,11 @@ def _egl_context(width: int, height: int) -> Any:
         from OpenGL.error import Error as GlError
     except (ImportError, AttributeError, OSError) as error:
         raise RenderError(f"cannot draw: EGL is missing ({error}); {INSTALL}") from error
+    context = GLContext.__new__(GLContext)
+    # Its finaliser reads this even when the constructor failed before setting it.
+    context._context = None  # noqa: SLF001
     try:
-        return GLContext(width, height)
+        context.__init__(width, height)
+        return context
     except (GlError, ImportError, RuntimeError, OSError) as error:
         raise RenderError(f"cannot draw: EGL does not work ({error}); {INSTALL}") from error

@@ -20,7 +20,7 @@ from hardware.emulators.loop import EmulatorLoop
 from hardware.emulators.tracker import TrackerEmulator, TrackerEmulatorConfig
 from hardware.emulators.ur import UrEmulator, UrEmulatorConfig
 from hardware.plant import Plant
-from robolearn.errors import DataError, RobotError, did_you_mean
+from robolearn.errors import ConfigError, DataError, RobotError, did_you_mean
 from robolearn.seeding import child_seed
 
 # render(view, width, height, q, poses, done): calls done(rgb or a problem) later, never blocks.
@@ -39,6 +39,12 @@ class DevicesConfig:
     controller: UrEmulatorConfig = field(default_factory=UrEmulatorConfig)
     tracker: TrackerEmulatorConfig = field(default_factory=TrackerEmulatorConfig)
     admin_port: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.admin_port < 65536:
+            raise ConfigError(
+                f"admin_port must be 0 (any free one) to 65535, got {self.admin_port}"
+            )
 
 
 class VirtualLab:

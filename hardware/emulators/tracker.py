@@ -15,6 +15,7 @@ pose is the true pose at ``t_ns`` plus Gaussian noise; the packet leaves ``laten
 
 from __future__ import annotations
 
+import math
 import socket
 import struct
 from collections import deque
@@ -24,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardware.plant import Plant
-from robolearn.errors import DataError
+from robolearn.errors import ConfigError, DataError
 from robolearn.pusht import wrap_angle
 
 MAGIC = b"RLT1"
@@ -79,6 +80,18 @@ class TrackerEmulatorConfig:
     noise_xy_m: float = 0.0003
     noise_yaw_rad: float = 0.0017
     dropout_rate: float = 0.005
+
+    def __post_init__(self) -> None:
+        if not 0 < self.port < 65536:
+            raise ConfigError(f"port must be 1 to 65535, got {self.port}")
+        if not 0 < self.rate_hz <= 1000 or not 0 <= self.dropout_rate <= 1:
+            raise ConfigError(
+                "rate_hz in (0, 1000] and dropout_rate in [0, 1] are needed, got"
+                f" {self.rate_hz}, {self.dropout_rate}"
+            )
+        spreads = (self.latency_s, self.latency_jitter_s, self.noise_xy_m, self.noise_yaw_rad)
+        if not all(0 <= value < math.inf for value in spreads):
+            raise ConfigError(f"latency, jitter and noise must be at least 0, got {spreads}")
 
 
 class TrackerEmulator:

@@ -29,7 +29,7 @@ from hardware.emulators.ur_log import ControllerLog
 from hardware.emulators.ur_motion import JointMotion, MotionLimits
 from hardware.emulators.ur_state import RobotStatus, pack_state, state_values
 from hardware.plant import Array, Plant
-from robolearn.errors import DataError
+from robolearn.errors import ConfigError, DataError
 
 log = logging.getLogger(__name__)
 
@@ -60,6 +60,13 @@ class UrEmulatorConfig:
     unlock_delay_s: float = 5.0
     max_clients: int = 8
     limits: MotionLimits = field(default_factory=MotionLimits)
+
+    def __post_init__(self) -> None:
+        if not 0 < self.rate_hz <= 1000 or not self.unlock_delay_s >= 0 or self.max_clients < 1:
+            raise ConfigError(
+                "rate_hz in (0, 1000], unlock_delay_s >= 0 and max_clients >= 1 are needed, got"
+                f" {self.rate_hz}, {self.unlock_delay_s}, {self.max_clients}"
+            )
 
 
 @dataclass(slots=True)

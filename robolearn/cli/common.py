@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import io
 import json
 import logging
 import os
@@ -11,6 +13,9 @@ from collections.abc import Generator
 from typing import Any, TypeVar
 
 import tyro
+
+from robolearn.config import check_seeds
+from robolearn.errors import ConfigError, did_you_mean
 
 T = TypeVar("T")
 
@@ -24,11 +29,39 @@ def parse(
         format="%(levelname)s %(name)s: %(message)s",
         stream=sys.stderr,
     )
-    if default is not None:
-        return tyro.cli(
-            kind, args=argv, prog=f"robolearn {prog}", description=description, default=default
-        )
-    return tyro.cli(kind, args=argv, prog=f"robolearn {prog}", description=description)
+    given: dict[str, Any] = {} if default is None else {"default": default}
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(said):
+            run: Any = tyro.cli
+            args: T = run(
+                kind, args=argv, prog=f"robolearn {prog}", description=description, **given
+            )
+    except SystemExit as error:
+        if error.code:
+            line = one_line(said.getvalue()) + _near_options(said.getvalue(), kind, argv)
+            print(f"robolearn {prog}: {line}", file=sys.stderr)
+        raise
+    try:
+        check_seeds(args)
+    except ValueError as error:
+        raise ConfigError(f"--{error}") from error
+    return args
+
+
+def one_line(boxed: str) -> str:
+    """The text of a drawn box: its lines joined, its sections (between rules) apart by ';'."""
+    lines = [line.strip("│ ") for line in boxed.splitlines() if not line.startswith(("╭", "╰"))]
+    sections = " ".join(";" if set(line) == {"─"} else line for line in lines).split(";")
+    return "; ".join(" ".join(section.split()).rstrip(".") for section in sections if section)
+
+
+def _near_options(said: str, kind: type[Any], argv: list[str]) -> str:
+    if "Unrecognized" not in said or "Perhaps you meant" in said:
+        return ""
+    known = [f"--{f.name.replace('_', '-')}" for f in dataclasses.fields(kind)]
+    odd = [word.partition("=")[0] for word in argv if word.startswith("--")]
+    return "".join(did_you_mean(word, known) for word in odd if word not in known)
 
 
 def print_json(value: Any) -> None:
@@ -68,8 +101,8 @@ def progress(description: str, total: int, *, quiet: bool = False) -> Generator[
         TimeRemainingColumn(),
         TextColumn("{task.fields[note]}"),
         console=console,
-        transient=not console.is_terminal,
-        disable=quiet,
+        # Without a terminal a bar would leave blank lines in the log.
+        disable=quiet or not console.is_terminal,
     ) as bar:
         task = bar.add_task(description, total=total, note="")
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any, cast
 import tyro
 
 from robolearn.cli.common import parse, print_json, progress, say
-from robolearn.errors import did_you_mean
+from robolearn.errors import ConfigError, did_you_mean
 
 
 @dataclass(frozen=True)
@@ -106,8 +106,12 @@ def _import(argv: list[str]) -> int:
     from robolearn.data.importers.diffusion_policy import import_diffusion_policy, open_replay
     from robolearn.data.store import EpisodeStore
 
+    if args.limit is not None and args.limit < 1:
+        raise ConfigError(f"--limit must be at least 1, got {args.limit}")
     src = args.src if args.src is not None else pusht_demonstrations_path()
     source = open_replay(src, images=args.images, rate_hz=args.rate_hz)
+    if args.images and not source.frames:
+        raise ConfigError(f"--images: '{source.path}' has no pictures; leave the option out")
     store = EpisodeStore.open_or_create(args.out)
     total = len(source.ends) if args.limit is None else min(args.limit, len(source.ends))
     with progress("import", total, quiet=args.json) as advance:

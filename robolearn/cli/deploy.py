@@ -10,6 +10,7 @@ from typing import Annotated
 import tyro
 
 from robolearn.cli.common import parse, print_json, say
+from robolearn.cli.outputs import output_folder
 from robolearn.errors import ConfigError
 
 
@@ -52,11 +53,8 @@ class Args:
 def main(argv: list[str]) -> int:
     """Run the command; Ctrl-C stops the arm and keeps every finished trial (exit code 130)."""
     args = parse(Args, argv, "deploy", Args.__doc__ or "")
-    if args.episodes < 1 or args.first < 0:
-        raise ConfigError(
-            f"--episodes must be at least 1 and --first at least 0, got {args.episodes},"
-            f" {args.first}"
-        )
+    _check_counts(args)
+    output_folder(args.out, "--out", "")
     # Idle threads of a numerics library would spin beside the control loop; set before its import.
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         os.environ.setdefault(name, "1")
@@ -75,3 +73,16 @@ def main(argv: list[str]) -> int:
     if args.json:
         print_json(document)
     return 0
+
+
+def _check_counts(args: Args) -> None:
+    # Checked before anything is started: the arm must not move for a typing error.
+    for option, value, least in (
+        ("--episodes", args.episodes, 1),
+        ("--first", args.first, 0),
+        ("--max-steps", args.max_steps, 1),
+        ("--execute", args.execute, 1),
+        ("--lead-ticks", args.lead_ticks, 0),
+    ):
+        if value is not None and value < least:
+            raise ConfigError(f"{option} must be at least {least}, got {value}")

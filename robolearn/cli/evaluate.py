@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from robolearn.cli.common import parse, print_json, progress, say
+from robolearn.cli.outputs import output_folder
 from robolearn.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -93,13 +94,16 @@ def main(argv: list[str]) -> int:
     args = parse(Args, argv, "evaluate", Args.__doc__ or "")
     if not args.runs:
         raise ConfigError("give at least one run directory: robolearn evaluate RUN [RUN ...]")
+    _check(args)
     from eval.rollouts import Plan as RolloutPlan
     from eval.rollouts import Progress, evaluate, wanted_keys
     from eval.statistics import mean_t
     from eval.suites import load_suite
     from eval.trials import TrialStore, key_of, to_csv
+    from robolearn.cli.build import env_builder
 
     suite = load_suite(args.suite)
+    env_builder(suite.config.source_world)
     policies, worlds = _policies(args.runs), _worlds(args)
     asked = args.conditions
     counts = {w.name: suite.count_for(w.name) if asked is None else asked for w in worlds}
@@ -132,6 +136,19 @@ def main(argv: list[str]) -> int:
         _show(document)
         say(f"results: {args.out}")
     return 0
+
+
+def _check(args: Args) -> None:
+    for option, value, least in (
+        ("--workers", args.workers, 0),
+        ("--batch", args.batch, 1),
+        ("--videos", args.videos, 0),
+    ):
+        if value < least:
+            raise ConfigError(f"{option} must be at least {least}, got {value}")
+    if not args.worlds:
+        raise ConfigError("--worlds needs at least one world; 'robolearn scene ls' names them")
+    output_folder(args.out, "--out", "results of 'robolearn evaluate'")
 
 
 def _repeats(
@@ -187,8 +204,6 @@ def _options(args: Args, suite: Suite) -> Options:
     from eval.rollouts import Options, VideoPlan
     from robolearn.data.provenance import git_revision
 
-    if args.videos < 0:
-        raise ConfigError(f"--videos must be at least 0, got {args.videos}")
     video = None
     if args.videos:
         video = VideoPlan(args.out / "videos", GridVideo(), min(args.videos, args.batch))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from robolearn.cli.common import parse, print_json, say
+from robolearn.cli.outputs import output_folder
 from robolearn.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -45,9 +46,15 @@ def main(argv: list[str]) -> int:
 
     if args.episodes is not None and args.episodes < 2:
         raise ConfigError(f"--episodes must be at least 2, got {args.episodes}")
+    output_folder(args.out, "--out", "a scene package")
     template = load_scene(args.template)
     store = EpisodeStore.open(args.store)
     ids = [i.id for i in store.list() if i.kind == "demonstration"][: args.episodes]
+    if len(ids) < 2:
+        raise ConfigError(
+            f"identification needs at least 2 demonstrations (one to check on);"
+            f" '{args.store}' has {len(ids)}"
+        )
     config = IdentifyConfig(seed=args.seed)
     episodes = [store.read(name) for name in ids]
     result = identify(episodes, template, config, lambda text: say(text, quiet=args.json))

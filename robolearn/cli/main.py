@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
+import select
 import sys
 
-from robolearn.errors import RobolearnError, did_you_mean
+from robolearn.errors import ConfigError, RobolearnError, did_you_mean
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "data": ("robolearn.cli.data", "import, list, check and repair episode stores"),
@@ -48,8 +50,27 @@ def main(argv: list[str] | None = None) -> int:
     args = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in args
     args = [a for a in args if a != "--debug"]
+    name = args[0] if args else ""
+    try:
+        return _command(args)
+    except KeyboardInterrupt:
+        print(
+            "\nrobolearn: stopped by Ctrl-C; everything committed so far is kept", file=sys.stderr
+        )
+        return 130
+    except Exception as error:
+        if isinstance(error, BrokenPipeError) and _reader_gone():
+            return 0
+        if debug:
+            raise
+        text, code = _explain(error)
+        print(f"robolearn {name}: {text}", file=sys.stderr)
+        return code
+
+
+def _command(args: list[str]) -> int:
     if not args or args[0] in ("-h", "--help"):
-        print(usage(), end="")
+        print(usage(), end="", flush=True)
         return 0
     if args[0] == "--version":
         from robolearn import __version__
@@ -64,43 +85,78 @@ def main(argv: list[str] | None = None) -> int:
             file=sys.stderr,
         )
         return 2
+    _check_environment()
     # Two torch threads beside a busy core are 7-22x slower with spinning barriers; this must be
     # set before torch is imported (see docs/results.md).
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    module = importlib.import_module(COMMANDS[name][0])
+    return int(module.main(args[1:]) or 0)
+
+
+def _check_environment() -> None:
+    # MuJoCo (3.8, rendering/classic/gl_context.py) refuses to be imported with any other value.
+    off = ("disable", "disabled", "off", "false", "0")
+    known = ("egl", "osmesa", "glfw", "glx", "enable", "enabled", "on", "true", "1", *off)
+    value = os.environ.get("MUJOCO_GL", "").lower().strip()
+    if value and value not in known:
+        raise ConfigError(
+            f"the environment variable MUJOCO_GL is '{value}'.{did_you_mean(value, known)}"
+            " Use egl, or unset it"
+        )
+
+
+def _reader_gone() -> bool:
+    """Whether it is standard output that broke (``| head``), not some device or process.
+
+    What is still buffered then goes nowhere, or the interpreter would complain at its end.
+    """
     try:
-        module = importlib.import_module(COMMANDS[name][0])
-        return int(module.main(args[1:]) or 0)
-    except KeyboardInterrupt:
-        print(
-            "\nrobolearn: stopped by Ctrl-C; everything committed so far is kept", file=sys.stderr
-        )
-        return 130
-    except RobolearnError as error:
-        if debug:
-            raise
-        print(f"robolearn {name}: {error}", file=sys.stderr)
-        return 2
-    except BrokenPipeError:
-        return 0
-    except OSError as error:
-        if debug:
-            raise
-        print(f"robolearn {name}: {_os_error(error)}", file=sys.stderr)
-        return 2
-    except Exception as error:
-        if debug:
-            raise
-        print(
-            f"robolearn {name}: internal error: {type(error).__name__}: {error}\n"
-            "This is a bug; run again with --debug for the traceback.",
-            file=sys.stderr,
-        )
-        return 1
+        out = sys.stdout.fileno()
+    except (OSError, ValueError):
+        return False
+    watch = select.poll()
+    watch.register(out, select.POLLOUT)
+    if not any(event & select.POLLERR for _, event in watch.poll(0)):
+        return False
+    os.dup2(os.open(os.devnull, os.O_WRONLY), out)
+    return True
+
+
+def _explain(error: Exception) -> tuple[str, int]:
+    """The line for an error, and the exit code."""
+    if isinstance(error, RobolearnError):
+        return str(error), 2
+    if isinstance(error, OSError):
+        return _os_error(error), 2
+    if isinstance(error, ImportError) and _library(error):
+        return _library(error), 2
+    bug = f"internal error: {type(error).__name__}: {error}"
+    return f"{bug}\nThis is a bug; run again with --debug for the traceback.", 1
+
+
+# Debian and Ubuntu packages of the libraries that wheels expect of the system.
+_PACKAGES = {
+    "libGL": "libgl1",
+    "libEGL": "libegl1",
+    "libOSMesa": "libosmesa6",
+    "libX11": "libx11-6",
+}
+
+
+def _library(error: ImportError) -> str:
+    """What to do about a shared library that does not load; empty for any other import error."""
+    found = re.search(r"(lib[\w+-]+)\.so[.\d]*", str(error))
+    if not found:
+        return ""
+    package = _PACKAGES.get(found[1])
+    how = f"apt-get install {package} (Debian, Ubuntu)" if package else "install the library"
+    return f"a system library does not load ({error}): {how}, then run 'robolearn doctor'"
 
 
 def _os_error(error: OSError) -> str:
     where = f" '{error.filename}'" if error.filename else ""
-    return f"{error.strerror or error}{where}: check the path, its permissions and the free space"
+    what = error.strerror or str(error) or type(error).__name__
+    return f"{what}{where}: check the path, its permissions and the free space"
 
 
 if __name__ == "__main__":

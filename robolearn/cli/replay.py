@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from robolearn.cli.common import parse, print_json, progress, say
+from robolearn.cli.outputs import output_file
 from robolearn.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -42,6 +43,8 @@ def main(argv: list[str]) -> int:
     from sim.worlds import make_world
 
     times = _times(args.after)
+    if args.plot is not None:
+        output_file(args.plot, "--plot", (".png", ".pdf", ".svg"))
     store = EpisodeStore.open(args.store)
     ids = [info.id for info in store.list()]
     if args.episodes is not None and args.episodes < 1:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from robolearn.cli.common import parse, print_json, say
+from robolearn.cli.outputs import output_file
 from robolearn.errors import ConfigError
 
 
@@ -29,6 +30,7 @@ def main(argv: list[str]) -> int:
     args = parse(Args, argv, "report", Args.__doc__ or "")
     if (args.demo is None) == (args.results is None):
         raise ConfigError("give either --demo FOLDER or --results FOLDER")
+    output_file(args.out, "--out", (".html", ".htm"))
     from eval.report import build_report, summary_points
     from eval.report_data import load_report_data
 

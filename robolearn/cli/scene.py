@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import tyro
 
 from robolearn.cli.common import parse, print_json, say
+from robolearn.cli.outputs import output_file
 from robolearn.errors import ConfigError, did_you_mean
 
 
@@ -117,6 +118,7 @@ def _view(argv: list[str]) -> int:
 
     from sim.worlds import make_world
 
+    output_file(args.out, "--out", (".png", ".jpg"))
     env = make_world(args.scene)
     try:
         env.reset(env.sample_condition(args.seed), np.random.default_rng(args.seed))
@@ -124,14 +126,8 @@ def _view(argv: list[str]) -> int:
     finally:
         env.close()
     args.out.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        written = cv2.imwrite(str(args.out), np.ascontiguousarray(image[..., ::-1]))
-    except cv2.error:
-        written = False
-    if not written:
-        raise ConfigError(
-            f"cannot write '{args.out}': use a .png or .jpg name in a writable folder"
-        )
+    if not cv2.imwrite(str(args.out), np.ascontiguousarray(image[..., ::-1])):
+        raise ConfigError(f"cannot write '{args.out}': check its permissions and the free space")
     if args.json:
         print_json({"scene": args.scene, "picture": str(args.out)})
     else:

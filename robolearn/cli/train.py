@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from robolearn.cli.common import parse, print_json, progress, say
+from robolearn.cli.outputs import output_folder
 from robolearn.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -48,6 +49,9 @@ def main(argv: list[str]) -> int:
     if args.store is None or args.out is None:
         missing = "--store STORE" if args.store is None else "--out RUN"
         raise ConfigError(f"{missing} is missing")
+    if args.threads < 1:
+        raise ConfigError(f"--threads must be at least 1, got {args.threads}")
+    output_folder(args.out, "--out", "a run")
     result = _train(args, experiment, args.store, args.out)
     if args.json:
         print_json(dataclasses.asdict(result))

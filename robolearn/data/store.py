@@ -61,7 +61,9 @@ class EpisodeStore:
     def create(path: str | Path) -> EpisodeStore:
         """Make a new, empty store at ``path`` (absent, or an empty folder), atomically."""
         target = Path(path).expanduser().resolve()
-        if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        if target.exists() and not target.is_dir():
+            raise StoreError(f"{target} is a file; an episode store is a folder")
+        if target.exists() and any(target.iterdir()):
             raise StoreError(f"{target} exists already; open it, or choose a new folder")
         aside = target.parent / f".{target.name}.{uuid.uuid4().hex[:12]}.creating"
         try:
@@ -87,7 +89,10 @@ class EpisodeStore:
         """Open an existing store; a foreign folder or a newer format is a :class:`StoreError`."""
         target = Path(path).expanduser().resolve()
         if not target.exists():
-            raise StoreError(f"no episode store at {target}: the folder does not exist")
+            raise StoreError(
+                f"no episode store at {target}: the folder does not exist; make one with"
+                " 'robolearn data import' or 'robolearn collect'"
+            )
         raw = _read_identity(target)
         return EpisodeStore(target, str(raw["uuid"]))
 
@@ -245,7 +250,9 @@ def _no_identity(path: Path) -> StoreError:
             f"{path} is a zarr v2 folder, not an episode store;"
             f" use 'robolearn data import {path} --out STORE'"
         )
-    return StoreError(f"{path} is not an episode store (no {STORE_FILE})")
+    inside = sorted(p.parent.name for p in path.glob(f"*/{STORE_FILE}"))
+    hint = f"; did you mean '{path / inside[0]}'?" if inside else ""
+    return StoreError(f"{path} is not an episode store (no {STORE_FILE}){hint}")
 
 
 def _write_empty(folder: Path) -> str:

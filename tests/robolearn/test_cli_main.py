@@ -74,7 +74,13 @@ class Failing(types.ModuleType):
         (OSError("odd"), 2, "odd"),
         (ZeroDivisionError("oops"), 1, "internal error: ZeroDivisionError: oops"),
         (KeyboardInterrupt(), 130, "stopped by Ctrl-C; everything committed so far is kept"),
-        (BrokenPipeError(), 0, ""),
+        (BrokenPipeError(), 2, "BrokenPipeError: check"),
+        (
+            ImportError("libGL.so.1: cannot open shared object file: No such file or directory"),
+            2,
+            "file or directory): apt-get install libgl1 (Debian, Ubuntu), then run",
+        ),
+        (ImportError("cannot import name 'x' from 'y'"), 1, "internal error: ImportError"),
     ],
 )
 def test_errors_become_one_line_and_an_exit_code(monkeypatch, capsys, error, code, text):
