@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import ctypes
 import logging
 import os
 import socket
@@ -119,8 +120,8 @@ class URRobot:
         """
         vendor = _import_ur_rtde()
         self._release()
-        self._wait_until_left()
         _probe(self.config.address)
+        self._wait_until_left()
         try:
             self._connect(*vendor)
         except BaseException:
@@ -214,26 +215,24 @@ class URRobot:
         return self._worker, self._control, self.config
 
     def _release(self) -> None:
-        """End the program; disconnecting takes a second or two and goes on in the background."""
+        """End the program; disconnecting takes half a second and goes on in the background."""
         worker, control, receive = self._worker, self._control, self._receive
         self._worker = self._control = self._receive = None
         if worker is None:
             return
-
-        def disconnect() -> None:
-            if control is not None:
-                control.disconnect()
-            if receive is not None:
-                receive.disconnect()
-
         try:
             if control is not None and not worker.abandoned:
                 worker.call(control.stopScript, 1.0, "ending the program")
         except RuntimeError as error:
             log.warning("disconnect: %s", error)
         # After a hung call too: should it ever return, the same thread cleans up behind it.
-        self._leaving.append(worker.submit(disconnect))
+        if control is not None:
+            self._leaving.append(worker.submit(lambda: _leave(control)))
         worker.close()
+        if receive is not None:
+            other = VendorThread(f"{worker.name}, leaving")
+            self._leaving.append(other.submit(lambda: _leave(receive)))
+            other.close()
 
     def _wait_until_left(self) -> None:
         # The controller lets one client at a time write its registers.
@@ -289,6 +288,14 @@ def _without_real_time(construct: Callable[[], Any]) -> Any:
         if policy != os.SCHED_OTHER:
             os.setpriority(os.PRIO_PROCESS, thread, nice)
         os.sched_setscheduler(0, policy, param)
+
+
+def _leave(interface: Any) -> None:
+    """Disconnect, and never destroy: the destructors of ur_rtde 1.6.5 disconnect a second time, and
+    hold the interpreter's lock while they wait, which would stop the supervisor's loop.
+    """
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(interface))
+    interface.disconnect()
 
 
 def _read(receive: Any) -> tuple[float, list[float], list[float], RobotMode]:

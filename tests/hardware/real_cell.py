@@ -42,7 +42,7 @@ def cell_at(address: str, **driver) -> CellConfig:
         cell,
         driver={**cell.driver, "address": address, "watchdog_hz": 5.0, **driver},
         tracker=dataclasses.replace(cell.tracker, address=address, max_age_s=1.0),
-        supervisor=dataclasses.replace(PATIENT, goto_speed=1.5, goto_acceleration=6.0),
+        supervisor=dataclasses.replace(PATIENT, goto_speed=2.5, goto_acceleration=12.0),
     )
 
 
@@ -108,13 +108,22 @@ def _child(function, arguments, pipe) -> None:
     os._exit(0)
 
 
-def in_child(function, *arguments) -> None:
-    """Run a trial with a dying device in a process of its own; raises what went wrong there."""
+def in_child(function, *arguments, timeout_s=60.0) -> None:
+    """Run a trial with a dying device in a process of its own; raises what went wrong there.
+
+    A vendor's call that never returns may hold the interpreter's lock: nothing but a kill from
+    outside ends that.
+    """
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     process = context.Process(target=_child, args=(function, arguments, theirs))
     process.start()
-    assert ours.poll(60), "the trial hangs"
-    problem = ours.recv()
-    process.join(10)
+    theirs.close()
+    try:
+        assert ours.poll(timeout_s), "the trial hangs"
+        problem = ours.recv()
+        process.join(10)
+    finally:
+        process.kill()
+        process.join()
     assert not problem, problem

@@ -19,8 +19,8 @@ PATIENT = {
     "frozen_s": 2.0,
     "state_late_s": 0.1,
     "state_stale_s": 0.4,
-    "goto_speed": 1.5,
-    "goto_acceleration": 6.0,
+    "goto_speed": 2.5,
+    "goto_acceleration": 12.0,
 }
 
 

@@ -1,6 +1,8 @@
 """Robot drivers: the contract over the fake and the emulated UR, and every fault of the UR."""
 
 import contextlib
+import ctypes
+import gc
 import os
 import signal
 import sys
@@ -31,6 +33,15 @@ from tests.hardware.real_cell import in_child, prompt_lab
 def lab(tmp_path_factory):
     with prompt_lab(tmp_path_factory.mktemp("lab"), 20) as made:
         yield made
+
+
+def hold_the_interpreter():
+    ctypes.PyDLL(None).sleep(60)
+
+
+def test_a_trial_that_hangs_in_a_library_is_killed():
+    with pytest.raises(AssertionError, match="the trial hangs"):
+        in_child(hold_the_interpreter, timeout_s=0.5)
 
 
 def recovered(lab):
@@ -74,21 +85,29 @@ def until(condition, timeout_s=3.0):
         time.sleep(0.005)
 
 
+def servo_until_stale(robot, q):
+    """As the supervisor does, set-points and states in turn, until the device clock has stood for
+    0.15 s; the state and the slowest round [s].
+    """
+    state, slowest, deadline = robot.state(), 0.0, time.monotonic() + 5.0
+    while time.monotonic_ns() - state.changed_ns < 0.15e9:
+        start = time.monotonic()
+        assert start < deadline, "the device still lives"
+        with contextlib.suppress(RobotError):
+            robot.servo(q)
+        state = robot.state()
+        slowest = max(slowest, time.monotonic() - start)
+        time.sleep(0.002)
+    return state, slowest
+
+
 def hang(address_, pid):
     robot = URConfig(address_, watchdog_hz=2.0).build()
     robot.connect()
     q = robot.state().joint_position
     robot.servo(q)
     os.kill(pid, signal.SIGSTOP)
-    frozen = time.monotonic_ns()
-    slowest, state = 0.0, robot.state()
-    while time.monotonic_ns() - frozen < 0.15e9:
-        start = time.monotonic()
-        with contextlib.suppress(RobotError):
-            robot.servo(q)
-        state = robot.state()
-        slowest = max(slowest, time.monotonic() - start)
-        time.sleep(0.002)
+    state, slowest = servo_until_stale(robot, q)
     with pytest.raises(StaleSignalError, match="device clock stands"):
         require_healthy(state, time.monotonic_ns(), 0.02)
     assert slowest < 0.5
@@ -143,13 +162,9 @@ def death(address_, pid):
     robot.connect()
     q = robot.state().joint_position
     os.kill(pid, signal.SIGKILL)
-    start = time.monotonic()
-    while time.monotonic() - start < 0.4:
-        with contextlib.suppress(RobotError):
-            robot.servo(q)
-        time.sleep(0.005)
+    state, _ = servo_until_stale(robot, q)
     with pytest.raises(StaleSignalError):
-        require_healthy(robot.state(), time.monotonic_ns(), 0.02)
+        require_healthy(state, time.monotonic_ns(), 0.02)
     start = time.monotonic()
     assert not robot.stop()
     with pytest.raises(RobotConnectionError, match="no UR controller answers"):
@@ -181,6 +196,9 @@ class Vendor:
     def __init__(self, *_):
         self.stamp = 0.0
 
+    def __del__(self):
+        self.left.append("destroyed")
+
     def __getattr__(self, name):
         self.left.append(name)
         return lambda *_: {"getTimestamp": time.monotonic(), "getRobotMode": 7}.get(
@@ -208,6 +226,8 @@ def test_without_an_armed_watchdog_there_is_no_motion_handle(monkeypatch):
     robot._wait_until_left()
     assert Vendor.left.count("disconnect") == 2
     assert "stopScript" in Vendor.left
+    gc.collect()
+    assert "destroyed" not in Vendor.left, "a destructor would stop the supervisor's loop"
 
 
 def test_real_time_without_the_right_to_nice_is_no_reason_not_to_connect(monkeypatch):

@@ -178,8 +178,12 @@ def test_a_killed_agent_leaves_an_arm_at_rest(lab, whole_group):
     start_ns = time.monotonic_ns()
     agent = context.Process(target=drive_forever, args=(cell_at(lab.where.address), theirs))
     agent.start()
-    assert ours.poll(60)
-    pid, supervisor, sleeper = ours.recv()
+    try:
+        assert ours.poll(60)
+        pid, supervisor, sleeper = ours.recv()
+    except BaseException:
+        agent.kill()
+        raise
     with lab.where.connect() as door:
         time.sleep(0.4)
         assert door.log(start_ns).moving
