@@ -216,8 +216,14 @@ def load_state(path: Path) -> tuple[int, dict[str, Tensor], Any] | None:
     complete = sorted(p for p in folder.iterdir() if not p.name.startswith("."))
     if not complete:
         return None
-    raw = _json(complete[-1] / "state.json")
-    return int(raw["step"]), read_tensors(complete[-1] / "tensors.safetensors"), raw["figures"]
+    try:
+        raw = _json(complete[-1] / "state.json")
+        tensors = read_tensors(complete[-1] / "tensors.safetensors")
+        return int(raw["step"]), tensors, raw["figures"]
+    except (CheckpointError, KeyError, TypeError, ValueError) as error:
+        raise CheckpointError(
+            f"'{complete[-1]}' is damaged ({error}); delete it to train from the start"
+        ) from error
 
 
 def _spec(raw: Mapping[str, Any]) -> PolicySpec:
@@ -229,8 +235,11 @@ def _spec(raw: Mapping[str, Any]) -> PolicySpec:
 
 def _json(path: Path) -> dict[str, Any]:
     try:
-        return cast("dict[str, Any]", json.loads(path.read_text(encoding="utf-8")))
+        value = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         if isinstance(error, RobolearnError):
             raise
         raise CheckpointError(f"'{path}' cannot be read: {error}") from error
+    if not isinstance(value, dict):
+        raise CheckpointError(f"'{path}' must hold a JSON object, got {type(value).__name__}")
+    return cast("dict[str, Any]", value)

@@ -177,6 +177,9 @@ def _previous(run_dir: Path, identity: Mapping[str, Any], resume: bool) -> dict[
         found = json.loads(file.read_text(encoding="utf-8"))
     except ValueError as error:
         raise CheckpointError(f"'{file}' is damaged; choose another --out") from error
+    if not isinstance(found, dict):
+        raise CheckpointError(f"'{file}' is damaged; choose another --out")
+    found = cast("dict[str, Any]", found)
     lines = _differences(identity, found, "")
     if lines:
         raise CheckpointError(

@@ -322,6 +322,10 @@ def _check_times(config: SceneConfig, model: mujoco.MjModel, where: str) -> None
             f"{where}: physics.timestep_s is {step}, scene.xml says {model.opt.timestep};"
             " make them equal"
         )
+    if not config.rate_hz > 0 or not step > 0:
+        raise SceneError(
+            f"{where}: rate_hz and timestep_s must be positive, got {config.rate_hz:g}, {step:g}"
+        )
     if not np.isclose(config.substeps * step * config.rate_hz, 1.0, rtol=1e-9):
         raise SceneError(
             f"{where}: a tick of {1 / config.rate_hz:g} s is not a whole number of {step} s steps"

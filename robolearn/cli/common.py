@@ -8,6 +8,7 @@ import io
 import json
 import logging
 import os
+import re
 import sys
 from collections.abc import Generator
 from typing import Any, TypeVar
@@ -39,8 +40,8 @@ def parse(
             )
     except SystemExit as error:
         if error.code:
-            line = one_line(said.getvalue()) + _near_options(said.getvalue(), kind, argv)
-            print(f"robolearn {prog}: {line}", file=sys.stderr)
+            near = _near_options(said.getvalue(), kind, argv)
+            print(f"robolearn {prog}: {one_line(said.getvalue())}.{near}", file=sys.stderr)
         raise
     try:
         check_seeds(args)
@@ -50,9 +51,14 @@ def parse(
 
 
 def one_line(boxed: str) -> str:
-    """The text of a drawn box: its lines joined, its sections (between rules) apart by ';'."""
+    """The text of a drawn box: its lines joined, its sections (between rules) apart by ';'.
+
+    Boxes are drawn with ``╭│─``, or with ``-`` alone where the terminal knows no others.
+    """
     lines = [line.strip("│ ") for line in boxed.splitlines() if not line.startswith(("╭", "╰"))]
-    sections = " ".join(";" if set(line) == {"─"} else line for line in lines).split(";")
+    # Which of an optional value's types refused it, and how, only repeats the first sentence.
+    drawn = " ".join(";" if line and set(line) <= {"─", "-"} else line for line in lines)
+    sections = re.sub(r"Got errors:[^;]*", "", drawn).replace("{None}|", "").split(";")
     return "; ".join(" ".join(section.split()).rstrip(".") for section in sections if section)
 
 

@@ -10,8 +10,9 @@ import os
 import re
 import select
 import sys
+from collections.abc import Collection
 
-from robolearn.errors import ConfigError, RobolearnError, did_you_mean
+from robolearn.errors import RobolearnError, did_you_mean
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "data": ("robolearn.cli.data", "import, list, check and repair episode stores"),
@@ -85,24 +86,11 @@ def _command(args: list[str]) -> int:
             file=sys.stderr,
         )
         return 2
-    _check_environment()
     # Two torch threads beside a busy core are 7-22x slower with spinning barriers; this must be
     # set before torch is imported (see docs/results.md).
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     module = importlib.import_module(COMMANDS[name][0])
     return int(module.main(args[1:]) or 0)
-
-
-def _check_environment() -> None:
-    # MuJoCo (3.8, rendering/classic/gl_context.py) refuses to be imported with any other value.
-    off = ("disable", "disabled", "off", "false", "0")
-    known = ("egl", "osmesa", "glfw", "glx", "enable", "enabled", "on", "true", "1", *off)
-    value = os.environ.get("MUJOCO_GL", "").lower().strip()
-    if value and value not in known:
-        raise ConfigError(
-            f"the environment variable MUJOCO_GL is '{value}'.{did_you_mean(value, known)}"
-            " Use egl, or unset it"
-        )
 
 
 def _reader_gone() -> bool:
@@ -130,8 +118,21 @@ def _explain(error: Exception) -> tuple[str, int]:
         return _os_error(error), 2
     if isinstance(error, ImportError) and _library(error):
         return _library(error), 2
+    renderer = os.environ.get("MUJOCO_GL", "")
+    if renderer not in ("", "egl") and _raised_in(error, ("mujoco", "OpenGL")):
+        # MuJoCo loads the renderer that this variable names when it is imported.
+        return f"MUJOCO_GL is '{renderer}', which does not load ({error}); unset it, or use egl", 2
     bug = f"internal error: {type(error).__name__}: {error}"
     return f"{bug}\nThis is a bug; run again with --debug for the traceback.", 1
+
+
+def _raised_in(error: Exception, packages: Collection[str]) -> bool:
+    """Whether the innermost frame belongs to one of ``packages``."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    name = "" if trace is None else str(trace.tb_frame.f_globals.get("__name__", ""))
+    return name.partition(".")[0] in packages
 
 
 # Debian and Ubuntu packages of the libraries that wheels expect of the system.

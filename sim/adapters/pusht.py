@@ -188,6 +188,9 @@ def _build() -> Any:
             warnings.simplefilter("ignore", UserWarning)
             from gym_pusht.envs.pusht import PushTEnv
     except ImportError as error:
+        if ".so" in str(error):
+            # A system library that one of its dependencies needs; the package itself is there.
+            raise
         raise MissingDependencyError(
             f"the world 'gym_pusht' needs gym-pusht 0.1.8 and pymunk < 7 ({error});"
             " run: pip install -c constraints.txt gym-pusht"

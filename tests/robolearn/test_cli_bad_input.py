@@ -7,11 +7,12 @@ import sys
 
 import pytest
 
-from robolearn.checkpoint import write_json
+from robolearn.checkpoint import load_state, write_json, write_tensors
+from robolearn.cli.common import one_line
 from robolearn.cli.main import main
 from robolearn.cli.outputs import output_file, output_folder
 from robolearn.config import load_yaml
-from robolearn.errors import ConfigError
+from robolearn.errors import CheckpointError, ConfigError
 
 
 @pytest.mark.parametrize("arguments", [[], ["--help"], ["scene", "ls"], ["data", "--help"]])
@@ -24,10 +25,17 @@ def test_a_reader_that_has_gone_is_no_error(arguments):
     assert (result.returncode, result.stderr) == (0, "")
 
 
-def test_an_unknown_renderer_is_named(monkeypatch, capsys):
-    monkeypatch.setenv("MUJOCO_GL", "elg")
-    assert main(["doctor"]) == 2
-    assert "MUJOCO_GL is 'elg'. Did you mean 'egl'?" in capsys.readouterr().err
+def test_an_unknown_renderer_is_named(tmp_path):
+    command = [sys.executable, "-m", "robolearn.cli.main", "scene", "view", "pusht_reference"]
+    result = subprocess.run(
+        [*command, "--out", str(tmp_path / "x.png")],
+        env=os.environ | {"MUJOCO_GL": "elg"},
+        capture_output=True,
+        text=True,
+    )
+    assert result.returncode == 2
+    assert "MUJOCO_GL is 'elg', which does not load" in result.stderr
+    assert len(result.stderr.splitlines()) == 1
 
 
 @pytest.mark.parametrize(
@@ -37,6 +45,7 @@ def test_an_unknown_renderer_is_named(monkeypatch, capsys):
         (["doctor", "--jsn"], ["Unrecognized options: --jsn", "--json"]),
         (["collect", "--config", "a", "--out", "b", "--agent", "scrpted"], ["'scripted'"]),
         (["collect", "--config", "a", "--out", "b", "--episodes", "x"], ["--episodes", "'x'"]),
+        (["replay", "x", "--scene", "y", "--episodes", "z"], ["matching INT could", "['z']"]),
         (["lab"], ["--config PATH"]),
     ],
 )
@@ -147,3 +156,20 @@ def test_files_of_a_run_may_be_read_by_others(tmp_path):
     finally:
         os.umask(before)
     assert stat.S_IMODE((tmp_path / "spec.json").stat().st_mode) == 0o644
+
+
+@pytest.mark.parametrize("content", ["{", "[]", "{}", '{"step": "x", "figures": {}}'])
+def test_a_damaged_state_of_training_says_what_to_delete(tmp_path, content):
+    folder = tmp_path / "state" / "000000001"
+    folder.mkdir(parents=True)
+    (folder / "state.json").write_text(content)
+    write_tensors(folder / "tensors.safetensors", {}, {})
+    with pytest.raises(CheckpointError, match=r"is damaged .*; delete it to train from the start"):
+        load_state(tmp_path)
+
+
+@pytest.mark.parametrize("side", ["│", " "])
+def test_boxes_become_lines(side):
+    rule = "─" if side == "│" else "-"
+    body = [f"{side} An error: --x,  {side}", f"{side} {rule * 9} {side}", f"{side} See y.  {side}"]
+    assert one_line("\n".join(["╭─ Title ─╮", *body, "╰───╯"])) == "An error: --x,; See y"
