@@ -81,7 +81,12 @@ class LabProcess:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        code = self._process.poll()
+        ended = code is not None and code not in (0, -signal.SIGKILL, -signal.SIGTERM)
+        problem = f"the lab ended by itself (exit code {code}): {self._said()}" if ended else ""
         self.stop()
+        if problem and error is None:
+            raise RobotConnectionError(problem)
 
     def stop(self) -> int:
         """SIGTERM, then SIGKILL after 5 s; returns the exit code. Safe to call twice."""
@@ -119,9 +124,13 @@ class LabProcess:
                 break
         else:
             raise RobotConnectionError(f"the lab was not ready within {timeout_s:g} s")
+        raise RobotConnectionError(
+            f"the lab did not start (exit code {self._process.returncode}): {self._said()}"
+        )
+
+    def _said(self) -> str:
+        """Its last words: of a bug, what it was stands one line above."""
         self._errors.seek(0)
         said = self._errors.read().decode("utf-8", "replace").strip().splitlines()
-        raise RobotConnectionError(
-            f"the lab did not start (exit code {self._process.returncode}): "
-            + (said[-1] if said else "no message")
-        )
+        bug = len(said) > 1 and said[-1].startswith("This is a bug")
+        return " ".join(said[-2 if bug else -1 :]) or "no message"

@@ -1,5 +1,7 @@
 """The virtual lab as a command: physics behind the wire, and what is said when it cannot start."""
 
+import os
+import signal
 import socket
 import time
 from pathlib import Path
@@ -47,6 +49,14 @@ def test_the_lab_ends_with_the_process_that_started_it(tmp_path):
     with pytest.raises(RobotConnectionError, match="robolearn lab"):
         lab.where.connect()
     lab.stop()
+
+
+def test_a_lab_that_crashed_is_told_where_it_was_used(tmp_path):
+    lab = kinematic_lab(tmp_path, 13)
+    os.kill(lab.pid, signal.SIGABRT)
+    lab._process.wait(5.0)
+    with pytest.raises(RobotConnectionError, match=r"ended by itself \(exit code -6\)"):
+        lab.__exit__(None, None, None)
 
 
 def test_the_config_in_the_repository_is_valid():
