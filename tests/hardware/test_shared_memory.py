@@ -83,7 +83,7 @@ def _write(handle: RingHandle, rows: int) -> None:
 
 def test_no_torn_row_against_a_free_running_writer_process():
     ring = Ring.create(slots=64, width=16)
-    rows = 30_000
+    rows = 12_000
     writer = multiprocessing.get_context("spawn").Process(target=_write, args=(ring.handle, rows))
     writer.start()
     index, read, dropped = 0, 0, 0
