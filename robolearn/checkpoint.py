@@ -26,7 +26,7 @@ from typing import Any, cast
 
 import yaml
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
 from robolearn.config import load_yaml
@@ -77,7 +77,8 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[s
     try:
         # Clones: safetensors refuses tensors that share storage.
         plain = {k: v.detach().clone().contiguous() for k, v in tensors.items()}
-        save_file(plain, temporary, metadata=dict(metadata))
+        # Not save_file: what it makes is readable by its maker alone.
+        temporary.write_bytes(save(plain, metadata=dict(metadata)))
         temporary.replace(path)
     finally:
         with contextlib.suppress(FileNotFoundError):

@@ -153,9 +153,11 @@ def test_files_of_a_run_may_be_read_by_others(tmp_path):
     before = os.umask(0o022)
     try:
         write_json(tmp_path / "spec.json", {})
+        write_tensors(tmp_path / "weights.safetensors", {}, {})
     finally:
         os.umask(before)
-    assert stat.S_IMODE((tmp_path / "spec.json").stat().st_mode) == 0o644
+    for name in ("spec.json", "weights.safetensors"):
+        assert stat.S_IMODE((tmp_path / name).stat().st_mode) == 0o644
 
 
 @pytest.mark.parametrize("content", ["{", "[]", "{}", '{"step": "x", "figures": {}}'])
