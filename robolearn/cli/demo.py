@@ -23,7 +23,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import os
 import shutil
 import signal
 import subprocess
@@ -35,6 +34,7 @@ from pathlib import Path
 from typing import Any
 
 from robolearn.cli.common import parse, say
+from robolearn.cli.outputs import output_folder
 from robolearn.errors import ConfigError, RobolearnError, did_you_mean
 
 PACKAGES = ("robolearn", "sim", "hardware", "policies", "eval")
@@ -270,11 +270,10 @@ def main(argv: list[str]) -> int:
         raise ConfigError(
             f"no stage '{args.stage}'.{did_you_mean(args.stage, names)} Stages: {', '.join(names)}"
         )
+    output_folder(args.out, "--out", "a demo")
     if args.fresh and not args.stage:
-        shutil.rmtree(args.out, ignore_errors=True)
+        _start_over(args.out)
     args.out.mkdir(parents=True, exist_ok=True)
-    if not os.access(args.out, os.W_OK):
-        raise ConfigError(f"'{args.out}' is read-only; choose another folder with --out")
     say(f"robolearn demo -> {args.out}")
     for number, stage in enumerate(STAGES, 1):
         say(f"  {number} {stage.name:<9} {stage.title}")
@@ -294,6 +293,13 @@ def main(argv: list[str]) -> int:
     if not args.stage or args.stage == "report":
         say(f"report: {(args.out / 'report' / 'report.html').resolve()}")
     return 0
+
+
+def _start_over(out: Path) -> None:
+    """Delete what an earlier demo left, and nothing else."""
+    (out / "demo.json").unlink(missing_ok=True)
+    for stage in STAGES:
+        shutil.rmtree(out / stage.name, ignore_errors=True)
 
 
 def _run_stage(stage: Stage, number: int, args: Args, record: _Record) -> None:

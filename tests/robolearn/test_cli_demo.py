@@ -109,3 +109,22 @@ def test_keys_depend_on_the_stages_before() -> None:
     keys = demo.stage_keys()
     assert len(set(keys.values())) == len(keys)
     assert set(keys) == set(demo.stage_names())
+
+
+def test_fresh_deletes_only_what_a_demo_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log: list[str] = []
+    _stages(monkeypatch, log)
+    (tmp_path / "thesis.txt").write_text("three years of work")
+    assert main(["demo", "--out", str(tmp_path)]) == 0
+    assert main(["demo", "--out", str(tmp_path), "--fresh"]) == 0
+    assert log == ["one", "two"] * 2
+    assert (tmp_path / "thesis.txt").read_text() == "three years of work"
+
+
+def test_other_folders_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "store.json").write_text("{}")
+    assert main(["demo", "--out", str(tmp_path), "--fresh"]) == 2
+    assert "is an episode store" in capsys.readouterr().err
+    assert (tmp_path / "store.json").exists()
