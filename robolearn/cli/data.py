@@ -22,11 +22,13 @@ class Import:
     out: Path
     """Store to append to."""
     src: Annotated[Path | None, tyro.conf.Positional] = None
-    """Recording in the Diffusion Policy layout; left out: the bundled Push-T demonstrations."""
+    """Recording in a known format; left out: the bundled Push-T demonstrations."""
+    format: str = "auto"
+    """Format of the recording; auto: recognised by its content."""
     images: bool = False
     """Import pictures too."""
-    rate_hz: float = 10.0
-    """Rate of the recording [Hz]; the layout does not say it."""
+    rate_hz: float | None = None
+    """Rate of the recording [Hz] where the format does not say it."""
     limit: int | None = None
     """Import only the first episodes."""
     json: bool = False
@@ -103,25 +105,30 @@ def main(argv: list[str]) -> int:
 def _import(argv: list[str]) -> int:
     args = parse(Import, argv, "data import", Import.__doc__ or "")
     from robolearn.assets import pusht_demonstrations_path
-    from robolearn.data.importers.diffusion_policy import import_diffusion_policy, open_replay
+    from robolearn.data.importers import find_importer
+    from robolearn.data.importers.recording import ImportOptions, write_recording
     from robolearn.data.store import EpisodeStore
 
     src = args.src if args.src is not None else pusht_demonstrations_path()
-    source = open_replay(src, images=args.images, rate_hz=args.rate_hz)
+    name, importer = find_importer(src.expanduser(), args.format)
+    options = ImportOptions(args.images, args.rate_hz, args.limit)
+    source = importer.open(src.expanduser(), options)
     store = EpisodeStore.open_or_create(args.out)
-    total = len(source.ends) if args.limit is None else min(args.limit, len(source.ends))
+    total = source.count if args.limit is None else min(args.limit, source.count)
     with progress("import", total, quiet=args.json) as advance:
 
         def step(done: int, of: int) -> None:
             del done, of
             advance(1)
 
-        ids = import_diffusion_policy(source, store, limit=args.limit, on_episode=step)
+        ids = write_recording(source, store, dataclasses.replace(options, on_episode=step))
     steps = sum(store.info(i).steps for i in ids)
-    left_out = [str(n) for n in store.meta(ids[0]).provenance["left_out"]] if ids else []
+    said = store.meta(ids[0]).provenance.get("left_out", ()) if ids else ()
+    left_out = list(dict.fromkeys([*(str(n) for n in said), *source.left_out]))
     result = {
         "store": str(store.path),
         "source": str(source.path),
+        "format": name,
         "imported": len(ids),
         "steps": steps,
         "first": ids[0] if ids else "",
