@@ -34,6 +34,7 @@ with store.writer() as writer:
 KILL_AT_EACH_CALL = """
 import json, os, signal, sys
 from pathlib import Path
+from robolearn.data.annotations import Annotation
 from robolearn.data.check import check_store
 from robolearn.data.store import EpisodeStore
 from tests.episodes import small_episode
@@ -59,6 +60,10 @@ def work(path):
     with store.writer() as writer:
         for k in range(2):
             writer.append(small_episode(len(store.ids()), steps=4))
+        first = store.ids()[:1]
+        writer.annotate(Annotation(first, "me", note="seen", add_labels=("old",)))
+        writer.remove(first, "me")
+        writer.restore(first, "me")
 
 results = []
 for n in range(first, limit, stride):
@@ -71,9 +76,15 @@ for n in range(first, limit, stride):
     _, status = os.waitpid(pid, 0)
     finished = os.WIFEXITED(status)
     sound = check_store(path).sound if path.exists() else True
-    before = len(EpisodeStore.open(path).ids()) if path.exists() else 0
+    store = EpisodeStore.open(path) if path.exists() else None
+    before = len(store.ids()) + len(store.trash()) if store else 0
+    history = [a.id for a in store.annotations()] if store else []
+    if store and store.trash():
+        with store.writer() as writer:
+            writer.restore(store.trash(), "me")
     work(path)
     store = EpisodeStore.open(path)
+    assert [a.id for a in store.annotations()][:len(history)] == history
     reads = [store.read(i).meta.provenance["seed"] for i in store.ids()]
     results.append([n, finished, sound, before, reads, check_store(path).sound,
                     len(check_store(path).findings)])
