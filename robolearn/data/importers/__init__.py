@@ -13,6 +13,13 @@ if TYPE_CHECKING:
 
 IMPORTERS: dict[str, str] = {
     "diffusion-policy": "robolearn.data.importers.diffusion_policy:DiffusionPolicyImporter",
+    "lerobot-v2.1": "robolearn.data.importers.lerobot_v21:LeRobotV21Importer",
+    "lerobot-v3.0": "robolearn.data.importers.lerobot_v30:LeRobotV30Importer",
+    "robomimic": "robolearn.data.importers.robomimic:RobomimicImporter",
+    "minari": "robolearn.data.importers.minari:MinariImporter",
+    "d4rl": "robolearn.data.importers.offline:D4RLImporter",
+    "ogbench": "robolearn.data.importers.offline:OGBenchImporter",
+    "csv": "robolearn.data.importers.csv_folder:CsvImporter",
 }
 """Format name to ``module:class``, in the order in which a source is tried."""
 

@@ -99,7 +99,7 @@ class Importer(Protocol):
         ...
 
     def recognise(self, path: Path) -> bool:
-        """Whether ``path`` looks like this format (cheap, no errors)."""
+        """Whether ``path`` looks like this format; a damaged container is a :class:`DataError`."""
         ...
 
     def open(self, path: Path, options: ImportOptions) -> Recording:
