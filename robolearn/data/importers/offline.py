@@ -15,7 +15,7 @@ import zlib
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.lib import format as npy
@@ -228,7 +228,7 @@ class NpzRows:
         self.path = path
         self.columns: dict[str, Column] = {}
         self._rows: dict[str, int] = {}
-        self._open: dict[str, tuple[IO[bytes], int]] = {}
+        self._open: dict[str, tuple[zipfile.ZipExtFile, int]] = {}
         try:
             self._archive = zipfile.ZipFile(path)
             for member in self._archive.namelist():
@@ -272,8 +272,8 @@ class NpzRows:
         self.columns[name] = Column(name, tuple(shape[1:]), dtype)
         self._rows[name] = int(shape[0])
 
-    def _begin(self, name: str) -> tuple[IO[bytes], tuple[int, ...], bool, np.dtype[Any]]:
-        file = self._archive.open(f"{name}.npy")
+    def _begin(self, name: str) -> tuple[zipfile.ZipExtFile, tuple[int, ...], bool, np.dtype[Any]]:
+        file = cast("zipfile.ZipExtFile", self._archive.open(f"{name}.npy"))
         library: Any = npy  # its stubs are incomplete
         version = library.read_magic(file)
         old = version == (1, 0)

@@ -86,7 +86,9 @@ class RobomimicRecording:
                         frames_of(self.path, full, name, shape, self.rate_hz, slice(0, rows))
                     )
             actions = numbers(found[ACTION], f"{where}/{ACTION}")
-            reward = numbers(found["rewards"], where) if "rewards" in found else None
+            reward = None
+            if "rewards" in found:
+                reward = numbers(found["rewards"], where).astype(np.float64)
             dones = numbers(found["dones"], where) if "dones" in found else np.zeros(0)
             kept = {str(k): attribute(group, str(k)) for k in group.attrs}
         sparse = reward is not None and bool(np.isin(reward, (0, 1)).all())
