@@ -9,6 +9,7 @@ from typing import Literal
 
 from robolearn.data.annotations import parse_annotation
 from robolearn.data.chunks import FileEntry
+from robolearn.data.journal import recoverable
 from robolearn.data.lock import StoreLock
 from robolearn.data.manifest import (
     ANNOTATIONS,
@@ -302,10 +303,15 @@ class _Check:
                 if not self.live:
                     self.error("extra", f"{part}/{name}", "the commit log says that it was moved")
         if not self.live:
-            for name in sorted(_names(self.store / TEMPORARY)):
-                self.note(
-                    "leftover", f"{TEMPORARY}/{name}", "never committed; the next write removes it"
+            folder = self.store / TEMPORARY
+            kept = {p for j in recoverable(folder) for p in (j.folder.name, j.draft.name)}
+            for name in sorted(_names(folder)):
+                message = (
+                    "a recording that was killed: 'robolearn data repair' recovers or discards it"
+                    if name in kept
+                    else "never committed; the next write removes it"
                 )
+                self.note("leftover", f"{TEMPORARY}/{name}", message)
         own = {STORE_FILE, LOG_FILE, PENDING_FILE, MANIFESTS, EPISODES, TEMPORARY}
         own |= {ANNOTATIONS, TRASH}
         for name in sorted(_names(self.store) - own):

@@ -7,12 +7,14 @@ import errno
 import shutil
 import time
 import uuid
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from robolearn.data.annotations import (
     Annotation,
@@ -24,7 +26,8 @@ from robolearn.data.annotations import (
 )
 from robolearn.data.chunks import FRAME_BYTES, FRAME_ROWS, ArrayWriter, FileSink
 from robolearn.data.commit import CommitLog
-from robolearn.data.episode import Episode, EpisodeInfo
+from robolearn.data.episode import Episode, EpisodeInfo, EpisodeMeta
+from robolearn.data.journal import Journal, recoverable
 from robolearn.data.layout import write_episode
 from robolearn.data.manifest import (
     PENDING_FILE,
@@ -64,6 +67,16 @@ class EpisodeDraft:
             self._frames[spec.name] = writer
         writer.append(block.value)
 
+    @property
+    def journal(self) -> Journal:
+        """What a killed recording is recovered from, beside the draft."""
+        return Journal(self.sink.root.with_suffix(".journal"))
+
+    def flush(self, meta: EpisodeMeta, segment: Mapping[str, NDArray[Any]]) -> None:
+        """Make the frames so far durable, then ``segment``: recoverable up to here from now on."""
+        self.sink.sync()
+        self.journal.append(meta, segment)
+
     def finish(self, episode: Episode) -> Manifest:
         """Write everything else, make it durable, and list it."""
         validate_episode(episode, self.streamed)
@@ -79,7 +92,13 @@ class EpisodeDraft:
 
     def discard(self) -> None:
         """Remove everything written; safe to call twice."""
+        self.journal.remove()
         shutil.rmtree(self.sink.root, ignore_errors=True)
+
+    def abandon(self) -> None:
+        """Remove everything, unless something was flushed that ``data repair`` can recover."""
+        if not self.journal.flushed:
+            self.discard()
 
 
 def is_frames(spec: SignalSpec) -> bool:
@@ -114,7 +133,10 @@ class StoreWriter:
         return EpisodeDraft(self._store / TEMPORARY / f"{uuid.uuid4().hex}.tmp")
 
     def prepare(self, draft: EpisodeDraft, episode: Episode) -> PreparedEpisode:
-        """Write the rest of ``draft`` and make it durable; on any error it is removed."""
+        """Write the rest of ``draft`` and make it durable.
+
+        On any error it is removed, unless it was flushed and can be recovered.
+        """
         with self._undo(draft.sink.root):
             return PreparedEpisode(draft.sink.root, draft.finish(episode))
 
@@ -126,6 +148,7 @@ class StoreWriter:
             episode_id = f"ep_{count:06d}"
             data = manifest_bytes(_named(prepared.manifest, episode_id))
             self._log.put(episode_id, data, folder=prepared.folder)
+        Journal(prepared.folder.with_suffix(".journal")).remove()
         return episode_id
 
     def annotate(self, annotation: Annotation) -> str:
@@ -210,7 +233,8 @@ class StoreWriter:
             with self._full_disk():
                 yield
         except BaseException:
-            shutil.rmtree(folder, ignore_errors=True)
+            if not Journal(folder.with_suffix(".journal")).flushed:
+                shutil.rmtree(folder, ignore_errors=True)
             raise
 
     @contextmanager
@@ -225,7 +249,7 @@ class StoreWriter:
             ) from error
 
     def close(self) -> None:
-        """Remove leftovers of drafts that were never committed."""
+        """Remove leftovers of drafts that were never committed and cannot be recovered."""
         _clear(self._store / TEMPORARY)
 
 
@@ -234,8 +258,10 @@ def _named(manifest: Manifest, episode_id: str) -> Manifest:
 
 
 def _clear(folder: Path) -> None:
-    folder.mkdir(exist_ok=True)
+    kept = {part for journal in recoverable(folder) for part in (journal.folder, journal.draft)}
     for left in folder.iterdir():
+        if left in kept:
+            continue
         if left.is_dir():
             shutil.rmtree(left)
         else:

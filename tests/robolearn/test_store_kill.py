@@ -143,7 +143,7 @@ def test_no_acknowledged_episode_is_lost_when_a_writer_is_killed(
 
 
 @pytest.mark.parametrize(
-    ("first", "stride"), [(3, 23), pytest.param(1, 1, marks=[pytest.mark.slow])]
+    ("first", "stride"), [(3, 71), pytest.param(1, 1, marks=[pytest.mark.slow])]
 )
 def test_a_kill_before_each_single_system_call(tmp_path: Path, first: int, stride: int) -> None:
     done = subprocess.run(
@@ -155,7 +155,7 @@ def test_a_kill_before_each_single_system_call(tmp_path: Path, first: int, strid
     assert done.returncode == 0, done.stderr
     results = json.loads(done.stdout)
     assert results[-1][1], "the limit of calls was reached before the work was done"
-    assert len(results) > 5
+    assert len(results) >= 3
     for n, _, sound, before, reads, sound_after, findings in results:
         assert sound, f"unsound after a kill at call {n}"
         assert reads == list(range(before + 2)), f"episodes lost or mixed up at call {n}"
