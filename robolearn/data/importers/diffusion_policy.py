@@ -34,6 +34,7 @@ from robolearn.data.importers.recording import (
     make_episode,
     write_recording,
 )
+from robolearn.data.importers.restore import restored
 from robolearn.data.importers.video import VideoInfo, video_blocks, video_info
 from robolearn.data.store import EpisodeStore
 from robolearn.errors import DataError, did_you_mean
@@ -41,6 +42,9 @@ from robolearn.spec import SignalSpec
 
 DEFAULT_RATE_HZ = 10.0
 VIDEOS = "videos"
+META = "robolearn_episodes"
+EXTRA = ("reward", "progress", "tick_t_ns")
+"""Arrays that only an export by this package has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +58,7 @@ class ReplayArrays:
     left_out: tuple[str, ...]
     rate_hz: float
     videos: tuple[dict[str, Path], ...] = ()
+    metas: tuple[Any, ...] = ()
 
     @property
     def count(self) -> int:
@@ -148,8 +153,11 @@ def open_replay(
     if is_pusht(low_dim) and rate_hz != DEFAULT_RATE_HZ:
         raise DataError(f"{path}: Push-T recordings run at {DEFAULT_RATE_HZ:g} Hz, got {rate_hz:g}")
     videos, missing = _videos(path.parent / VIDEOS, len(ends), images=images)
+    metas = tuple(root.attrs.get(META, ()))
+    if metas and (len(metas) != len(ends) or "tick_t_ns" not in low_dim):
+        raise DataError(f"{path}: .zattrs describes {len(metas)} of {len(ends)} episodes")
     return ReplayArrays(
-        path, low_dim, tuple(frames), ends, (*left_out, *missing), rate_hz, tuple(videos)
+        path, low_dim, tuple(frames), ends, (*left_out, *missing), rate_hz, tuple(videos), metas
     )
 
 
@@ -258,6 +266,8 @@ def _episode(source: ReplayArrays, index: int) -> ImportedEpisode:
             "sent": "unknown: the source has commanded actions only",
         }
         return ImportedEpisode(pusht_episode(rows, index, provenance, source.frames), frames)
+    if source.metas:
+        return _restored(source, index, rows, frames)
     infos = {
         f"{camera}/image": video_info(path)
         for camera, path in (source.videos[index] if source.videos else {}).items()
@@ -277,6 +287,41 @@ def _episode(source: ReplayArrays, index: int) -> ImportedEpisode:
             times={name: _ns(info.t_s) for name, info in infos.items()},
             t_ns=t_ns,
             start_wall_ns=wall_ns,
+        )
+    )
+
+
+def _restored(
+    source: ReplayArrays,
+    index: int,
+    rows: dict[str, NDArray[Any]],
+    frames: tuple[FrameStream, ...],
+) -> ImportedEpisode:
+    """An episode that this package exported."""
+    try:
+        extra = {key: rows[key] for key in EXTRA}
+        specs = source.metas[index]["embodiment"]["signals"]
+        names = {str(s["name"]).replace("/", "."): str(s["name"]) for s in specs}
+    except (KeyError, TypeError) as error:
+        raise DataError(f"{source.path}: .zattrs is damaged: lacks {error}") from error
+    cameras = {frame.spec.name.partition("/")[2]: frame for frame in frames}
+    plain = SourceEpisode(
+        source=source.path.name,
+        index=index,
+        rate_hz=source.rate_hz,
+        signals={},
+        actions={"obs/action": rows["action"]},
+        provenance={},
+        reward=extra["reward"].astype(np.float64),
+    )
+    return make_episode(
+        restored(
+            plain,
+            source.metas[index],
+            {names[k]: v for k, v in rows.items() if k in names},
+            {names[k]: f for k, f in cameras.items() if k in names},
+            ticks=extra["tick_t_ns"],
+            progress=extra["progress"],
         )
     )
 

@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 
-from robolearn.data.episode import EpisodeMeta
 from robolearn.data.importers.lerobot_table import (
     DatasetInfo,
     EpisodeTable,
@@ -34,14 +33,14 @@ from robolearn.data.importers.recording import (
     episode_ranges,
     make_episode,
 )
+from robolearn.data.importers.restore import restored
 from robolearn.data.importers.video import video_blocks, video_info
-from robolearn.data.layout import meta_from_json
-from robolearn.errors import DataError, SpecMismatchError
+from robolearn.errors import DataError
 
 SIDECAR = "meta/robolearn.json"
 """Metadata of episodes that this package exported; LeRobot does not look at it."""
-TICK = "robolearn.tick_t_ns"
-TICK_COLUMNS = {"progress": "robolearn.progress"}
+TICKS, PROGRESS = "robolearn.tick_t_ns", "robolearn.progress"
+STATE = "obs/state"
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,43 +124,25 @@ class LeRobotV30Recording:
         return FrameStream(spec, lambda: video_blocks(info, start, length))
 
     def _restored(self, source: SourceEpisode, number: int) -> SourceEpisode:
-        """Names, shapes, times and metadata of an episode that this package exported."""
+        """An episode that this package exported."""
         try:
-            meta = meta_from_json(self.sidecar["episodes"][number])
-            names: dict[str, str] = self.sidecar["signals"]
-            return restored(source, meta, names, images=self.images)
-        except (KeyError, IndexError, TypeError, ValueError, SpecMismatchError) as error:
+            raw = self.sidecar["episodes"][number]
+            cameras: dict[str, str] = self.sidecar["cameras"]
+            wanted: list[str] = self.sidecar["states"]
+            sizes = {
+                s["name"]: int(np.prod(s["shape"], dtype=np.int64))
+                for s in raw["embodiment"]["signals"]
+            }
+            ends = np.cumsum([sizes[name] for name in wanted])
+            ticks, progress = source.signals[f"obs/{TICKS}"], source.signals[f"obs/{PROGRESS}"]
+            names = {Feature(key, "video", (), ()).signal: n for key, n in cameras.items()}
+            frames = {names[f.spec.name]: f for f in source.frames}
+            state = source.signals[STATE] if wanted else np.zeros((len(ticks), 0))
+        except (KeyError, IndexError, TypeError, ValueError) as error:
             raise DataError(f"{self.path}/{SIDECAR} is damaged: {error}") from error
-
-
-def restored(
-    source: SourceEpisode, meta: EpisodeMeta, names: Mapping[str, str], *, images: bool
-) -> SourceEpisode:
-    """``source`` with the names, shapes and times that its exporter put aside."""
-    signals = dict(source.signals)
-    ticks = signals.pop(f"obs/{TICK}").reshape(-1).astype(np.int64)
-    progress = signals.pop(f"obs/{TICK_COLUMNS['progress']}").reshape(-1).astype(np.float64)
-    specs = {s.name: s for s in meta.embodiment.signals}
-    kept = {names[k]: v.reshape(len(v), *specs[names[k]].shape) for k, v in signals.items()}
-    flat = np.concatenate([v.reshape(len(v), -1) for v in source.actions.values()], axis=1)
-    space = meta.embodiment.task_space(())
-    frames = tuple(FrameStream(specs[names[f.spec.name]], f.blocks) for f in source.frames)
-    if not images:
-        left = tuple(s for s in meta.embodiment.signals if not s.is_image)
-        meta = dataclasses.replace(
-            meta, embodiment=dataclasses.replace(meta.embodiment, signals=left)
-        )
-    return dataclasses.replace(
-        source,
-        meta=meta,
-        rate_hz=meta.embodiment.rate_hz,
-        signals=kept,
-        actions=space.split(flat.astype(np.float64)),
-        frames=frames,
-        cameras=(),
-        t_ns=ticks,
-        progress=progress,
-    )
+        parts = np.split(state.reshape(len(ticks), -1), ends[:-1], axis=1) if wanted else []
+        values = dict(zip(wanted, parts, strict=True))
+        return restored(source, raw, values, frames, ticks=ticks, progress=progress)
 
 
 class LeRobotV30Importer:

@@ -35,6 +35,7 @@ from robolearn.data.importers.recording import (
     SourceEpisode,
     make_episode,
 )
+from robolearn.data.importers.restore import restored
 from robolearn.errors import DataError
 
 DEFAULT_RATE_HZ = 20.0
@@ -43,6 +44,8 @@ MODEL_SIGNAL = "sim/states"
 ACTION = "actions"
 OUTCOMES = ("rewards", "dones")
 NEXT = "next_obs"
+META, EXTRA = "robolearn_meta", "robolearn"
+TICKS, PROGRESS = f"{EXTRA}/tick_t_ns", f"{EXTRA}/progress"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +78,7 @@ class RobomimicRecording:
             signals: dict[str, NDArray[Any]] = {}
             frames: list[FrameStream] = []
             for path, dataset in found.items():
-                if path in (ACTION, *OUTCOMES) or path.startswith(f"{NEXT}/"):
+                if path in (ACTION, *OUTCOMES) or path.startswith((f"{NEXT}/", f"{EXTRA}/")):
                     continue
                 name = MODEL_SIGNAL if path == "states" else signal_name(path)
                 if not is_picture(dataset):
@@ -91,22 +94,36 @@ class RobomimicRecording:
                 reward = numbers(found["rewards"], where).astype(np.float64)
             dones = numbers(found["dones"], where) if "dones" in found else np.zeros(0)
             kept = {str(k): attribute(group, str(k)) for k in group.attrs}
+            extra = {k: found[k][:] for k in found if k.startswith(f"{EXTRA}/")}
         sparse = reward is not None and bool(np.isin(reward, (0, 1)).all())
+        source = SourceEpisode(
+            source=self.path.name,
+            index=index,
+            rate_hz=self.rate_hz,
+            signals=signals,
+            actions={"obs/action": actions},
+            provenance=self._provenance(demo, kept, sparse=sparse),
+            frames=tuple(frames),
+            reward=reward,
+            terminal=bool(dones[-1:].any()),
+            success=sparse and reward is not None and bool(reward.max(initial=0) == 1),
+            robot=_robot(self.attributes),
+            env=_env(self.attributes),
+            task=_env(self.attributes).lower(),
+        )
+        if META not in kept:
+            return make_episode(source)
+        if {TICKS, PROGRESS} - set(extra):
+            raise DataError(f"{where}: its robolearn arrays are missing")
+        names = {f"obs/{s['name'].replace('/', '.')}": s["name"] for s in _signals(kept[META])}
         return make_episode(
-            SourceEpisode(
-                source=self.path.name,
-                index=index,
-                rate_hz=self.rate_hz,
-                signals=signals,
-                actions={"obs/action": actions},
-                provenance=self._provenance(demo, kept, sparse=sparse),
-                frames=tuple(frames),
-                reward=reward,
-                terminal=bool(dones[-1:].any()),
-                success=sparse and reward is not None and bool(reward.max(initial=0) == 1),
-                robot=_robot(self.attributes),
-                env=_env(self.attributes),
-                task=_env(self.attributes).lower(),
+            restored(
+                source,
+                kept[META],
+                {names[n]: v for n, v in signals.items() if n in names},
+                {names[f.spec.name]: f for f in frames if f.spec.name in names},
+                ticks=extra[TICKS],
+                progress=extra[PROGRESS],
             )
         )
 
@@ -190,6 +207,11 @@ def _arguments(attributes: dict[str, Any]) -> dict[str, Any]:
 
 def _mapping(value: Any) -> dict[str, Any]:
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def _signals(raw_meta: Any) -> list[dict[str, str]]:
+    found = _mapping(_mapping(raw_meta).get("embodiment")).get("signals", [])
+    return [s for s in found if "name" in _mapping(s)]
 
 
 def _rate(attributes: dict[str, Any]) -> float:
