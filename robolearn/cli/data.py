@@ -12,6 +12,7 @@ from typing import Annotated, Any, cast
 import tyro
 
 from robolearn.cli.common import parse, print_json, progress, say
+from robolearn.cli.data_export import EXPORT_VERBS
 from robolearn.errors import did_you_mean
 
 
@@ -237,4 +238,5 @@ VERBS: dict[str, tuple[type, Callable[[list[str]], int]]] = {
     "show": (Show, _show),
     "stats": (Stats, _stats),
     "check": (Check, _check),
+    **EXPORT_VERBS,
 }

@@ -53,7 +53,7 @@ def together(parts: Sequence[Stats]) -> Stats:
 
     def average(name: str, power: int = 1) -> NDArray[Any]:
         stacked = np.stack([p[name] for p in parts]) ** power
-        return np.asarray(np.tensordot(weight, stacked, axes=1))
+        return np.einsum("p,p...->...", weight, stacked)
 
     mean = average("mean")
     variance = average("std", 2) + average("mean", 2) - mean**2
