@@ -25,6 +25,9 @@ from robolearn.errors import DataError, StoreCorruptError
 
 FRAME_ROWS = 16
 """Rows per chunk of frames (performance notes: best mix of random and sequential reads)."""
+CHUNK_BYTES = 4 * 2**20
+"""Large frames come in fewer rows per chunk: the end of an episode waits for the last chunk only,
+and a killed recording loses less."""
 FRAME_BYTES = 4096
 """A sample of at least this size is a frame; smaller signals are one chunk per array."""
 ZSTD_LEVEL = 1
@@ -196,9 +199,11 @@ class ArrayWriter:
 
 
 def rows_per_chunk(item_shape: tuple[int, ...], dtype: np.dtype[Any], rows: int) -> int:
-    """16 for frames, else the whole array in one chunk."""
+    """16 for frames, fewer above 256 KiB each; else the whole array in one chunk."""
     item_bytes = int(np.prod(item_shape, dtype=np.int64)) * dtype.itemsize
-    return FRAME_ROWS if item_bytes >= FRAME_BYTES else max(1, rows)
+    if item_bytes < FRAME_BYTES:
+        return max(1, rows)
+    return max(1, min(FRAME_ROWS, CHUNK_BYTES // item_bytes))
 
 
 def write_array(

@@ -35,7 +35,7 @@ _log = logging.getLogger(__name__)
 
 MAX_WAITING_BYTES = 256 * 2**20
 FLUSH_S = 1.0
-"""A killed recording loses at most this long, and the last 15 frames of a camera."""
+"""A killed recording loses at most this long, and a started chunk of frames (at most 15)."""
 
 
 @dataclass(frozen=True, slots=True)

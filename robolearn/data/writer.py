@@ -24,7 +24,7 @@ from robolearn.data.annotations import (
     parse_annotation,
     says_nothing,
 )
-from robolearn.data.chunks import FRAME_BYTES, FRAME_ROWS, ArrayWriter, FileSink
+from robolearn.data.chunks import FRAME_BYTES, ArrayWriter, FileSink, rows_per_chunk
 from robolearn.data.commit import CommitLog
 from robolearn.data.episode import Episode, EpisodeInfo, EpisodeMeta
 from robolearn.data.journal import Journal, recoverable
@@ -63,7 +63,8 @@ class EpisodeDraft:
         writer = self._frames.get(spec.name)
         if writer is None:
             path = f"signals/{spec.name}/value"
-            writer = ArrayWriter(self.sink, path, spec.shape, block.value.dtype, FRAME_ROWS)
+            rows = rows_per_chunk(spec.shape, block.value.dtype, 1)
+            writer = ArrayWriter(self.sink, path, spec.shape, block.value.dtype, rows)
             self._frames[spec.name] = writer
         writer.append(block.value)
 
@@ -102,7 +103,7 @@ class EpisodeDraft:
 
 
 def is_frames(spec: SignalSpec) -> bool:
-    """Whether samples of this signal are large enough to be streamed in chunks of 16."""
+    """Whether samples of this signal are large enough to be streamed in chunks."""
     size = int(np.prod(spec.shape, dtype=np.int64)) * np.dtype(spec.dtype).itemsize
     return size >= FRAME_BYTES
 
@@ -139,6 +140,16 @@ class StoreWriter:
         """
         with self._undo(draft.sink.root):
             return PreparedEpisode(draft.sink.root, draft.finish(episode))
+
+    def prepare_copy(self, draft: EpisodeDraft, info: EpisodeInfo) -> PreparedEpisode:
+        """Make a draft durable whose sink got all files of an episode that was committed before."""
+        with self._undo(draft.sink.root):
+            draft.sink.sync()
+            size = sum(entry.size for entry in draft.sink.entries)
+            manifest = Manifest(
+                dataclasses.replace(info, size_bytes=size), tuple(draft.sink.entries)
+            )
+            return PreparedEpisode(draft.sink.root, manifest)
 
     def commit(self, prepared: PreparedEpisode) -> str:
         """Give a prepared episode its id and commit it: from here on it exists."""
