@@ -1,4 +1,7 @@
-"""``robolearn data``: import, list, show, describe and check episode stores."""
+"""``robolearn data``: import, list, show, describe and check episode stores.
+
+The verbs that change something are in ``data_edit.py``.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from typing import Annotated, Any, cast
 import tyro
 
 from robolearn.cli.common import parse, print_json, progress, say
+from robolearn.cli.data_edit import EDIT_VERBS
 from robolearn.cli.data_export import EXPORT_VERBS
 from robolearn.errors import did_you_mean
 
@@ -74,6 +78,8 @@ class Check:
 
     store: tyro.conf.Positional[Path]
     """Store to check."""
+    deep: bool = False
+    """Decode every array and check what an episode must satisfy, too."""
     json: bool = False
     """Print one JSON document."""
 
@@ -154,7 +160,8 @@ def _ls(argv: list[str]) -> int:
         print_json({"episodes": [dataclasses.asdict(info) for info in found]})
     else:
         for info in found:
-            mark = "success" if info.success else ""
+            marks = [info.split, *info.labels, "success" if info.success else ""]
+            mark = " ".join(m for m in marks if m)
             say(
                 f"{info.id}  {info.steps:5d} steps  {info.duration_s:7.1f} s  {info.kind:<13}"
                 f"  {info.task:<10}  score {info.score:.3f}  {mark}".rstrip()
@@ -219,7 +226,7 @@ def _check(argv: list[str]) -> int:
     args = parse(Check, argv, "data check", Check.__doc__ or "")
     from robolearn.data.check import check_store
 
-    report = check_store(args.store)
+    report = check_store(args.store, deep=args.deep)
     if args.json:
         print_json(dataclasses.asdict(report) | {"sound": report.sound})
     else:
@@ -238,5 +245,6 @@ VERBS: dict[str, tuple[type, Callable[[list[str]], int]]] = {
     "show": (Show, _show),
     "stats": (Stats, _stats),
     "check": (Check, _check),
+    **EDIT_VERBS,
     **EXPORT_VERBS,
 }

@@ -10,6 +10,7 @@ from typing import Literal
 from robolearn.data.annotations import parse_annotation
 from robolearn.data.chunks import FileEntry
 from robolearn.data.journal import recoverable
+from robolearn.data.layout import read_episode
 from robolearn.data.lock import StoreLock
 from robolearn.data.manifest import (
     ANNOTATIONS,
@@ -21,6 +22,7 @@ from robolearn.data.manifest import (
     TEMPORARY,
     TRASH,
     LogEntry,
+    Manifest,
     Pending,
     is_episode,
     parse_entry,
@@ -31,10 +33,13 @@ from robolearn.data.manifest import (
     trashed,
 )
 from robolearn.data.store import EPISODES_META, EpisodeStore
-from robolearn.errors import StoreCorruptError, StoreError, StoreLockedError
+from robolearn.data.validate import validate_episode
+from robolearn.errors import RobolearnError, StoreCorruptError, StoreError, StoreLockedError
 
 Severity = Literal["error", "note"]
-Kind = Literal["missing", "altered", "size", "extra", "log", "unreadable", "leftover", "foreign"]
+Kind = Literal[
+    "missing", "altered", "size", "extra", "log", "unreadable", "content", "leftover", "foreign"
+]
 _BLOCK = 1 << 20
 
 
@@ -63,13 +68,14 @@ class CheckReport:
         return all(f.severity != "error" for f in self.findings)
 
 
-def check_store(path: str | Path) -> CheckReport:
+def check_store(path: str | Path, *, deep: bool = False) -> CheckReport:
     """Verify the store's metadata, the chain of commits, and every file of every episode.
 
+    ``deep`` decodes every array too and checks what an episode must satisfy.
     A folder that is no store, or of a newer format, raises :class:`StoreError`.
     """
     where = Path(path).expanduser().resolve()
-    check = _Check(where)
+    check = _Check(where, deep=deep)
     try:
         EpisodeStore.open(where)
     except StoreCorruptError as error:
@@ -103,8 +109,8 @@ def _identity_altered(store: Path) -> bool:
 class _Check:
     """Collects findings; ``live`` means that a writer is at work beside us."""
 
-    def __init__(self, store: Path) -> None:
-        self.store = store
+    def __init__(self, store: Path, *, deep: bool) -> None:
+        self.store, self.deep = store, deep
         self.live = False
         self.findings: list[Finding] = []
         self.files = 0
@@ -249,8 +255,22 @@ class _Check:
         listed = manifest.by_path()
         for path in sorted(there - set(listed)):
             self.error("extra", f"{base}/{path}", "not part of the episode as committed")
+        before = len(self.findings)
         for entry in manifest.files:
             self._file(base, entry)
+        if self.deep and len(self.findings) == before:
+            self._decode(base, episode_id, manifest)
+
+    def _decode(self, base: str, episode_id: str, manifest: Manifest) -> None:
+        """Files that are what was committed, but is that an episode?"""
+        files = manifest.by_path()
+        try:
+            episode = read_episode(self.store / base, files, None, episode_id)
+            validate_episode(episode)
+        except RobolearnError as error:
+            self.error("content", base, str(error))
+        except (ValueError, KeyError, TypeError, RuntimeError) as error:
+            self.error("content", base, f"cannot be decoded ({type(error).__name__}: {error})")
 
     def _file(self, base: str, entry: FileEntry) -> None:
         name = f"{base}/{entry.path}"

@@ -15,7 +15,7 @@ import os
 import shutil
 import time
 import uuid
-from collections.abc import Collection, Generator, Iterable
+from collections.abc import Callable, Collection, Generator, Iterable
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -52,7 +52,7 @@ from robolearn.data.manifest import (
     trashed,
 )
 from robolearn.data.writer import StoreWriter
-from robolearn.errors import StoreCorruptError, StoreError, did_you_mean
+from robolearn.errors import StoreCorruptError, StoreError, StoreLockedError, did_you_mean
 
 FORMAT = "robolearn-episode-store"
 VERSION = 1
@@ -74,8 +74,13 @@ class EpisodeStore:
         self._records: dict[str, Annotation] = {}
 
     @staticmethod
-    def create(path: str | Path) -> EpisodeStore:
-        """Make a new, empty store at ``path`` (absent, or an empty folder), atomically."""
+    def create(
+        path: str | Path, fill: Callable[[EpisodeStore], None] | None = None
+    ) -> EpisodeStore:
+        """Make a new store at ``path`` (absent, or an empty folder), atomically.
+
+        It is empty, or holds what ``fill`` writes into it before it appears at ``path``.
+        """
         target = Path(path).expanduser().resolve()
         if target.exists() and (not target.is_dir() or any(target.iterdir())):
             raise StoreError(f"{target} exists already; open it, or choose a new folder")
@@ -84,10 +89,14 @@ class EpisodeStore:
             target.parent.mkdir(parents=True, exist_ok=True)
             _sweep_creations(target)
             store_id = _write_empty(aside)
+            if fill is not None:
+                fill(EpisodeStore(aside, store_id))
             aside.rename(target)
             fsync_path(target.parent)
-        except OSError as error:
+        except BaseException as error:
             shutil.rmtree(aside, ignore_errors=True)
+            if isinstance(error, StoreError) or not isinstance(error, OSError):
+                raise
             if target.is_dir() and any(target.iterdir()):
                 raise StoreError(
                     f"{target} exists already; open it, or choose a new one"
@@ -355,5 +364,11 @@ def _write_empty(folder: Path) -> str:
 def _sweep_creations(target: Path) -> None:
     """Remove what earlier creations of this store left when they were killed."""
     for left in target.parent.glob(f".{glob.escape(target.name)}.*.creating"):
-        if time.time() - left.stat().st_mtime > 60:
+        try:
+            old = time.time() - left.stat().st_mtime > 60
+            lock = StoreLock(left)
+        except (StoreLockedError, FileNotFoundError):
+            continue  # another process is filling it, or has just finished
+        if old:
             shutil.rmtree(left, ignore_errors=True)
+        lock.release()
