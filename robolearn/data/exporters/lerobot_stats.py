@@ -52,8 +52,8 @@ def together(parts: Sequence[Stats]) -> Stats:
     weight /= weight.sum()
 
     def average(name: str, power: int = 1) -> NDArray[Any]:
-        stacked = np.stack([p[name] for p in parts]) ** power
-        return np.einsum("p,p...->...", weight, stacked)
+        weighted = [w * p[name] ** power for w, p in zip(weight, parts, strict=True)]
+        return np.sum(weighted, axis=0)
 
     mean = average("mean")
     variance = average("std", 2) + average("mean", 2) - mean**2
