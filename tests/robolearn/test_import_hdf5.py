@@ -317,3 +317,13 @@ def test_bad_minari_leaves_nothing(
     tmp_path: Path, store: EpisodeStore, extra: dict[str, Any], message: str
 ) -> None:
     refused(minari_dataset(tmp_path / "m", **extra), store, message)
+
+
+def test_hdf5_of_another_kind(tmp_path: Path, store: EpisodeStore) -> None:
+    path = tmp_path / "other.hdf5"
+    with h5py.File(path, "w") as file:
+        file["data"] = np.zeros(3)
+    refused(path, store, "in no known format")
+    for name in ("robomimic", "minari", "d4rl"):
+        with pytest.raises(DataError, match="expected"):
+            find_importer(path, name)[1].open(path, ImportOptions())

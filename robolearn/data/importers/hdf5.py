@@ -71,6 +71,14 @@ def leaves(group: Any, prefix: str = "") -> dict[str, Any]:
     return found
 
 
+def subgroups(file: Any, name: str) -> list[str]:
+    """Names of the groups in group ``name``; empty where that is absent or an array."""
+    group = optional_module("h5py", "h5py", "an HDF5 recording").Group
+    if file.get(name, getclass=True) is not group:
+        return []
+    return natural(n for n in file[name] if file.get(f"{name}/{n}", getclass=True) is group)
+
+
 def is_picture(dataset: Any) -> bool:
     """``uint8 [T, height, width, channels]``."""
     return len(dataset.shape) == 4 and str(dataset.dtype) == "uint8"

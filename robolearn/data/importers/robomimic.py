@@ -23,10 +23,10 @@ from robolearn.data.importers.hdf5 import (
     is_picture,
     leaves,
     names_in,
-    natural,
     numbers,
     opened,
     signal_name,
+    subgroups,
 )
 from robolearn.data.importers.recording import (
     FrameStream,
@@ -160,18 +160,16 @@ class RobomimicImporter:
         if "data" not in names_in(file):
             return False
         with opened(file) as root:
-            return any("actions" in root["data"][name] for name in root["data"])
+            return any(ACTION in root[f"data/{demo}"] for demo in subgroups(root, "data"))
 
     def open(self, path: Path, options: ImportOptions) -> RobomimicRecording:
         """Look at the names, shapes and attributes of the file."""
         source = _file(path)
         with opened(source) as file:
-            if "data" not in file:
-                raise DataError(f"{source}: expected a group 'data', found {sorted(file)}")
-            data = file["data"]
-            demos = tuple(natural(data))
+            demos = tuple(subgroups(file, "data"))
             if not demos:
-                raise DataError(f"{source}: data holds no demonstrations")
+                raise DataError(f"{source}: expected groups data/demo_*, found {sorted(file)}")
+            data = file["data"]
             attributes = {str(k): attribute(data, str(k)) for k in data.attrs}
             found = leaves(data[demos[0]])
             models = [attribute(data[d], "model_file") for d in demos]
