@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import errno
+import logging
 import shutil
 import time
 import uuid
@@ -42,6 +43,8 @@ from robolearn.data.validate import check_samples, validate_episode
 from robolearn.errors import DataError, StoreError, did_you_mean
 from robolearn.spec import SignalSpec
 from robolearn.types import SampleBlock
+
+_log = logging.getLogger(__name__)
 
 
 class EpisodeDraft:
@@ -124,6 +127,11 @@ class StoreWriter:
         (store / TEMPORARY).mkdir(exist_ok=True)
         self._log = CommitLog(store)
         _clear(store / TEMPORARY)
+        killed = len(recoverable(store / TEMPORARY))
+        if killed:
+            _log.warning(
+                "%d killed recordings in %s: see 'robolearn data repair %s'", killed, store, store
+            )
 
     def append(self, episode: Episode) -> str:
         """Write and commit an episode; returns its id. Durable when this returns."""

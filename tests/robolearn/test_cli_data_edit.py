@@ -52,7 +52,9 @@ def test_note_log_and_undo(store: Path, run: Any, capsys: pytest.CaptureFixture[
     episodes = run("ls", store)["episodes"]
     assert [e["success"] for e in episodes] == [False, False, True, True]
     assert episodes[0]["labels"] == ["dark", "slow"]
-    assert run("show", store, FIRST)["reason"] == "slip"
+    shown = run("show", store, FIRST)
+    assert (shown["reason"], shown["notes"]) == ("slip", ["a cable in the way"])
+    assert run("show", store)["labels"] == {"dark": 2, "slow": 2}
     assert run("note", store, "--undo", "an_000005")["episodes"] == [FIRST, SECOND]
     assert run("ls", store)["episodes"][0]["success"]
     assert [r["id"] for r in run("log", store)["records"]] == ["an_000005", "an_000006"]
@@ -89,6 +91,7 @@ def test_repair(store: Path, run: Any, tmp_path: Path, capsys: pytest.CaptureFix
     with record(EpisodeStore.open(store), 20):
         for name in ("killed", "unwanted"):
             shutil.copytree(store, tmp_path / name)
+    assert run("show", tmp_path / "killed")["killed"] == 1
     assert [r["steps"] for r in run("repair", tmp_path / "killed")["recoverable"]] == [16]
     assert robolearn(["data", "repair", str(tmp_path / "killed")]) == 0
     assert "--recover or --discard" in capsys.readouterr().out

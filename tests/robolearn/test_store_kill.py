@@ -143,7 +143,7 @@ def test_no_acknowledged_episode_is_lost_when_a_writer_is_killed(
 
 
 @pytest.mark.parametrize(
-    ("first", "stride"), [(3, 71), pytest.param(1, 1, marks=[pytest.mark.slow])]
+    ("first", "stride"), [(3, 101), pytest.param(1, 1, marks=[pytest.mark.slow])]
 )
 def test_a_kill_before_each_single_system_call(tmp_path: Path, first: int, stride: int) -> None:
     done = subprocess.run(
