@@ -1,4 +1,7 @@
-"""``robolearn data``: import, list, show, describe and check episode stores."""
+"""``robolearn data``: import, list, show, describe and check episode stores.
+
+The verbs that change something are in ``data_edit.py``.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,8 @@ from typing import Annotated, Any, cast
 import tyro
 
 from robolearn.cli.common import parse, print_json, progress, say
+from robolearn.cli.data_edit import EDIT_VERBS
+from robolearn.cli.data_export import EXPORT_VERBS
 from robolearn.errors import ConfigError, did_you_mean
 
 
@@ -22,11 +27,13 @@ class Import:
     out: Path
     """Store to append to."""
     src: Annotated[Path | None, tyro.conf.Positional] = None
-    """Recording in the Diffusion Policy layout; left out: the bundled Push-T demonstrations."""
+    """Recording in a known format; left out: the bundled Push-T demonstrations."""
+    format: str = "auto"
+    """Format of the recording; auto: recognised by its content."""
     images: bool = False
     """Import pictures too."""
-    rate_hz: float = 10.0
-    """Rate of the recording [Hz]; the layout does not say it."""
+    rate_hz: float | None = None
+    """Rate of the recording [Hz] where the format does not say it."""
     limit: int | None = None
     """Import only the first episodes."""
     json: bool = False
@@ -71,6 +78,8 @@ class Check:
 
     store: tyro.conf.Positional[Path]
     """Store to check."""
+    deep: bool = False
+    """Decode every array and check what an episode must satisfy, too."""
     json: bool = False
     """Print one JSON document."""
 
@@ -103,29 +112,32 @@ def main(argv: list[str]) -> int:
 def _import(argv: list[str]) -> int:
     args = parse(Import, argv, "data import", Import.__doc__ or "")
     from robolearn.assets import pusht_demonstrations_path
-    from robolearn.data.importers.diffusion_policy import import_diffusion_policy, open_replay
+    from robolearn.data.importers import find_importer
+    from robolearn.data.importers.recording import ImportOptions, write_recording
     from robolearn.data.store import EpisodeStore
 
     if args.limit is not None and args.limit < 1:
         raise ConfigError(f"--limit must be at least 1, got {args.limit}")
     src = args.src if args.src is not None else pusht_demonstrations_path()
-    source = open_replay(src, images=args.images, rate_hz=args.rate_hz)
-    if args.images and not source.frames:
-        raise ConfigError(f"--images: '{source.path}' has no pictures; leave the option out")
+    name, importer = find_importer(src.expanduser(), args.format)
+    options = ImportOptions(args.images, args.rate_hz, args.limit)
+    source = importer.open(src.expanduser(), options)
     store = EpisodeStore.open_or_create(args.out)
-    total = len(source.ends) if args.limit is None else min(args.limit, len(source.ends))
+    total = source.count if args.limit is None else min(args.limit, source.count)
     with progress("import", total, quiet=args.json) as advance:
 
         def step(done: int, of: int) -> None:
             del done, of
             advance(1)
 
-        ids = import_diffusion_policy(source, store, limit=args.limit, on_episode=step)
+        ids = write_recording(source, store, dataclasses.replace(options, on_episode=step))
     steps = sum(store.info(i).steps for i in ids)
-    left_out = [str(n) for n in store.meta(ids[0]).provenance["left_out"]] if ids else []
+    said = store.meta(ids[0]).provenance.get("left_out", ()) if ids else ()
+    left_out = list(dict.fromkeys([*(str(n) for n in said), *source.left_out]))
     result = {
         "store": str(store.path),
         "source": str(source.path),
+        "format": name,
         "imported": len(ids),
         "steps": steps,
         "first": ids[0] if ids else "",
@@ -150,7 +162,8 @@ def _ls(argv: list[str]) -> int:
         print_json({"episodes": [dataclasses.asdict(info) for info in found]})
     else:
         for info in found:
-            mark = "success" if info.success else ""
+            marks = [info.split, *info.labels, "success" if info.success else ""]
+            mark = " ".join(m for m in marks if m)
             say(
                 f"{info.id}  {info.steps:5d} steps  {info.duration_s:7.1f} s  {info.kind:<13}"
                 f"  {info.task:<10}  score {info.score:.3f}  {mark}".rstrip()
@@ -215,7 +228,7 @@ def _check(argv: list[str]) -> int:
     args = parse(Check, argv, "data check", Check.__doc__ or "")
     from robolearn.data.check import check_store
 
-    report = check_store(args.store)
+    report = check_store(args.store, deep=args.deep)
     if args.json:
         print_json(dataclasses.asdict(report) | {"sound": report.sound})
     else:
@@ -234,4 +247,6 @@ VERBS: dict[str, tuple[type, Callable[[list[str]], int]]] = {
     "show": (Show, _show),
     "stats": (Stats, _stats),
     "check": (Check, _check),
+    **EDIT_VERBS,
+    **EXPORT_VERBS,
 }

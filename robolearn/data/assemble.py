@@ -8,11 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.data.episode import Episode, EpisodeMeta, no_sent
+from robolearn.data.layout import TICK_ARRAYS
 from robolearn.data.writer import EpisodeDraft, is_frames
 from robolearn.errors import DataError
 from robolearn.history import sample_index
 from robolearn.spec import EmbodimentSpec, SignalSpec
-from robolearn.types import Command, Sample, SampleBlock, SentBlock, Tick
+from robolearn.types import Command, Outcome, Sample, SampleBlock, SentBlock, Tick
 
 
 class EpisodeAssembler:
@@ -22,7 +23,8 @@ class EpisodeAssembler:
         self._spec = spec
         self._streams = {s.name: _Stream(s, draft) for s in spec.signals}
         self._tick_t_ns: list[int] = []
-        self._ticks: list[tuple[Command, float, float, bool, bool, int, int]] = []
+        self._ticks: list[tuple[Command, Outcome, int, int]] = []
+        self._flushed_ticks = self._flushed_sent = 0
         self._sent: list[SentBlock] = []
 
     def add(self, tick: Tick) -> None:
@@ -34,19 +36,48 @@ class EpisodeAssembler:
             stream.add(block, tick.observation.samples.get(name), tick.observation.t_ns)
         if tick.drained.sent.seq.size:
             self._sent.append(tick.drained.sent)
-        outcome = tick.outcome
         self._tick_t_ns.append(tick.observation.t_ns)
-        self._ticks.append(
-            (
-                tick.command,
-                outcome.reward,
-                outcome.progress,
-                outcome.terminal,
-                outcome.truncated,
-                tick.inference_ns,
-                tick.overrun_ns,
-            )
-        )
+        self._ticks.append((tick.command, tick.outcome, tick.inference_ns, tick.overrun_ns))
+
+    def segment(self) -> dict[str, NDArray[Any]]:
+        """Everything but frames since the last call; empty when there was no tick.
+
+        Named as in the store, with ``signals/<name>/shown`` (the time that the tick showed) and
+        ``success``; concatenated segments are the episode so far.
+        """
+        start = self._flushed_ticks
+        if start == len(self._ticks):
+            return {}
+        found = self._ticks_since(start)
+        for name, stream in self._streams.items():
+            found |= {f"signals/{name}/{k}": v for k, v in stream.segment().items()}
+        sent = self._sent[self._flushed_sent :]
+        if sent:
+            block = _join(sent)
+            found |= {"sent/seq": block.seq, "sent/t_ns": block.t_ns}
+            found |= {f"sent/action/{name}": v for name, v in block.action.items()}
+        self._flushed_ticks, self._flushed_sent = len(self._ticks), len(self._sent)
+        return found
+
+    def _ticks_since(self, start: int) -> dict[str, NDArray[Any]]:
+        ticks = self._ticks[start:]
+        found: dict[str, NDArray[Any]] = {
+            "ticks/t_ns": np.array(self._tick_t_ns[start:], dtype=np.int64),
+            "ticks/seq": np.array([t[0].seq for t in ticks], dtype=np.int64),
+            "ticks/due_ns": np.array([t[0].due_ns for t in ticks], dtype=np.int64),
+            "ticks/source": np.array([t[0].source for t in ticks]),
+            "ticks/reward": np.array([t[1].reward for t in ticks], dtype=np.float64),
+            "ticks/progress": np.array([t[1].progress for t in ticks], dtype=np.float64),
+            "ticks/terminal": np.array([t[1].terminal for t in ticks], dtype=np.bool_),
+            "ticks/truncated": np.array([t[1].truncated for t in ticks], dtype=np.bool_),
+            "ticks/success": np.array([t[1].success for t in ticks], dtype=np.bool_),
+            "ticks/inference_ns": np.array([t[2] for t in ticks], dtype=np.int64),
+            "ticks/overrun_ns": np.array([t[3] for t in ticks], dtype=np.int64),
+        }
+        for a in self._spec.actions:
+            rows = [np.asarray(t[0].action[a.name], dtype=np.float64) for t in ticks]
+            found[f"action/{a.name}"] = np.stack(rows)
+        return found
 
     def notes(self) -> dict[str, Any]:
         """What deserves mention in the provenance: samples that came late, signals never seen."""
@@ -58,28 +89,19 @@ class EpisodeAssembler:
         """The episode; values of frame signals are on disk and left empty here."""
         if not self._ticks:
             raise DataError("the episode ended before its first tick; nothing to save")
-        commands = [t[0] for t in self._ticks]
-        action = {
-            a.name: np.stack([np.asarray(c.action[a.name], dtype=np.float64) for c in commands])
-            for a in self._spec.actions
-        }
+        all_ticks = self._ticks_since(0)
+        action = {a.name: all_ticks[f"action/{a.name}"] for a in self._spec.actions}
         seen = {name: stream for name, stream in self._streams.items() if stream.times}
+        per_tick: dict[str, Any] = {name: all_ticks[f"ticks/{name}"] for name in TICK_ARRAYS}
         return Episode(
             meta=meta,
-            tick_t_ns=np.array(self._tick_t_ns, dtype=np.int64),
+            tick_t_ns=all_ticks["ticks/t_ns"],
             streams={name: stream.block() for name, stream in seen.items()},
             view={name: stream.view() for name, stream in seen.items()},
             action=action,
-            seq=np.array([c.seq for c in commands], dtype=np.int64),
-            due_ns=np.array([c.due_ns for c in commands], dtype=np.int64),
-            source=tuple(c.source for c in commands),
+            source=tuple(t[0].source for t in self._ticks),
             sent=_join(self._sent) if self._sent else no_sent(action),
-            reward=np.array([t[1] for t in self._ticks], dtype=np.float64),
-            progress=np.array([t[2] for t in self._ticks], dtype=np.float64),
-            terminal=np.array([t[3] for t in self._ticks], dtype=np.bool_),
-            truncated=np.array([t[4] for t in self._ticks], dtype=np.bool_),
-            inference_ns=np.array([t[5] for t in self._ticks], dtype=np.int64),
-            overrun_ns=np.array([t[6] for t in self._ticks], dtype=np.int64),
+            **per_tick,
         )
 
 
@@ -93,6 +115,7 @@ class _Stream:
         self._values: list[NDArray[Any]] = []
         self._valid: list[NDArray[np.bool_]] = []
         self._shown: list[int] = []
+        self._flushed = (0, 0, 0)
 
     def add(self, block: SampleBlock | None, shown: Sample | None, tick_t_ns: int) -> None:
         """New samples in order; a shown sample that was not drained is put in by its time."""
@@ -134,6 +157,20 @@ class _Stream:
             self._draft.add_frames(self._spec, SampleBlock(times, stacked, self._valid[-1]))
         else:
             self._values.append(stacked)
+
+    def segment(self) -> dict[str, NDArray[Any]]:
+        """Samples and shown times since the last call; frames are on disk already."""
+        rows, blocks, shown = self._flushed
+        self._flushed = len(self.times), len(self._valid), len(self._shown)
+        found: dict[str, NDArray[Any]] = {
+            "shown": np.array(self._shown[shown:], dtype=np.int64),
+            "t_ns": np.array(self.times[rows:], dtype=np.int64),
+        }
+        if len(self._valid) > blocks:
+            found["valid"] = np.concatenate(self._valid[blocks:])
+            if not self._frames:
+                found["value"] = np.concatenate(self._values[blocks:])
+        return found
 
     def block(self) -> SampleBlock:
         empty = np.zeros((0, *self._spec.shape), dtype=self._spec.dtype)

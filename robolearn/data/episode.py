@@ -53,7 +53,11 @@ class EpisodeMeta:
 
 @dataclass(frozen=True, slots=True)
 class EpisodeInfo:
-    """What a listing shows, without reading arrays. ``score``: maximum progress in [0, 1]."""
+    """What a listing shows, without reading arrays. ``score``: maximum progress in [0, 1].
+
+    ``success`` is the outcome as annotated, else as recorded; ``labels``, ``split`` and ``notes``
+    come from annotations alone.
+    """
 
     id: str
     steps: int
@@ -69,6 +73,9 @@ class EpisodeInfo:
     start_wall_ns: int
     signals: tuple[str, ...]
     size_bytes: int
+    labels: tuple[str, ...] = ()
+    split: str = ""
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

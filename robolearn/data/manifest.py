@@ -6,7 +6,12 @@
     pending.json     removed
 
 A manifest that is gone although the log names it was lost; an episode that neither names was never
-committed. ``pending.json`` tells an interrupted commit from a damaged log.
+committed. ``pending.json`` tells an interrupted commit from a damaged log. Annotations, removals
+and restorations are records in ``annotations/`` that are committed by the same rule:
+
+    ep_000206   manifests/      an episode
+    an_000210   annotations/    outcome, labels, note, split, or an undo of one of these
+    rm_000211   annotations/    episodes moved to the trash      rs_000212   ... and back
 """
 
 from __future__ import annotations
@@ -15,7 +20,7 @@ import dataclasses
 import hashlib
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -30,6 +35,8 @@ PENDING_FILE = "pending.json"
 MANIFESTS = "manifests"
 EPISODES = "episodes"
 TEMPORARY = "tmp"
+ANNOTATIONS = "annotations"
+TRASH = "trash"
 GENESIS = "0" * 64
 
 T = TypeVar("T")
@@ -52,7 +59,8 @@ class LogEntry:
     """One line of the commit log. ``hash`` covers all other fields, so the lines form a chain.
 
     ``id`` is empty in the first line, whose ``files`` are the store's own metadata; later lines
-    name an episode and its manifest in ``files``.
+    name a record and its file in ``files``, and the ``episodes`` that an annotation, a removal or
+    a restoration is about.
     """
 
     number: int
@@ -60,20 +68,28 @@ class LogEntry:
     files: Mapping[str, str]
     previous: str
     hash: str
+    episodes: tuple[str, ...] = ()
 
     def line(self) -> bytes:
         """The line as stored."""
-        return (json.dumps(dataclasses.asdict(self), sort_keys=True) + "\n").encode()
+        raw = dataclasses.asdict(self)
+        if not self.episodes:
+            del raw["episodes"]
+        return (json.dumps(raw, sort_keys=True) + "\n").encode()
 
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """A commit in progress: the log's length [bytes] before it and the line it will append."""
+    """A commit in progress: the log's length [bytes] before it and the line it will append.
+
+    ``sha256`` is that of the record; ``draft`` the name of the folder that becomes an episode.
+    """
 
     id: str
-    manifest_sha256: str
+    sha256: str
     log_size: int
     line: str
+    draft: str = ""
 
 
 def sha256(data: bytes) -> str:
@@ -81,16 +97,43 @@ def sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def next_entry(last: LogEntry | None, episode_id: str, files: Mapping[str, str]) -> LogEntry:
+def is_episode(record_id: str) -> bool:
+    """Whether a record of the log is an episode (else an annotation, a removal, ...)."""
+    return record_id.startswith("ep_")
+
+
+def record_name(record_id: str) -> str:
+    """The file of a record, relative to the store."""
+    return f"{MANIFESTS if is_episode(record_id) else ANNOTATIONS}/{record_id}.json"
+
+
+def trashed(entries: Iterable[LogEntry]) -> frozenset[str]:
+    """Episodes that were removed and not restored."""
+    gone: set[str] = set()
+    for entry in entries:
+        if entry.id.startswith("rm_"):
+            gone.update(entry.episodes)
+        elif entry.id.startswith("rs_"):
+            gone.difference_update(entry.episodes)
+    return frozenset(gone)
+
+
+def next_entry(
+    last: LogEntry | None,
+    record_id: str,
+    files: Mapping[str, str],
+    episodes: tuple[str, ...] = (),
+) -> LogEntry:
     """The line that follows ``last`` (None: the first line of a new store)."""
     number = 0 if last is None else last.number + 1
     previous = GENESIS if last is None else last.hash
-    digest = _entry_hash(number, episode_id, files, previous)
-    return LogEntry(number=number, id=episode_id, files=files, previous=previous, hash=digest)
+    bare = LogEntry(number, record_id, files, previous, "", episodes)
+    return dataclasses.replace(bare, hash=_entry_hash(bare))
 
 
-def _entry_hash(number: int, episode_id: str, files: Mapping[str, str], previous: str) -> str:
-    return sha256(json_bytes([number, episode_id, dict(files), previous]))
+def _entry_hash(entry: LogEntry) -> str:
+    covered: list[Any] = [entry.number, entry.id, dict(entry.files), entry.previous]
+    return sha256(json_bytes([*covered, list(entry.episodes)] if entry.episodes else covered))
 
 
 def parse_log(data: bytes, where: Path) -> tuple[LogEntry, ...]:
@@ -100,9 +143,9 @@ def parse_log(data: bytes, where: Path) -> tuple[LogEntry, ...]:
     entries: list[LogEntry] = []
     previous = GENESIS
     for number, line in enumerate(data.splitlines()):
-        entry = _parse(lambda raw=line: _log_entry(json.loads(raw)), f"{where} line {number + 1}")
-        digest = _entry_hash(entry.number, entry.id, entry.files, entry.previous)
-        if entry.number != number or entry.previous != previous or entry.hash != digest:
+        entry = parse_entry(line, f"{where} line {number + 1}")
+        chained = entry.number == number and entry.previous == previous
+        if not chained or entry.hash != _entry_hash(entry) or entry.line() != line + b"\n":
             raise StoreCorruptError(
                 f"{where} line {number + 1}: the chain of commits is broken here"
                 " (a line was altered, removed or added)"
@@ -112,6 +155,11 @@ def parse_log(data: bytes, where: Path) -> tuple[LogEntry, ...]:
     return tuple(entries)
 
 
+def parse_entry(line: bytes, where: str) -> LogEntry:
+    """One line of the log, without a look at the chain."""
+    return parse_record(lambda: _log_entry(json.loads(line)), where)
+
+
 def _log_entry(raw: dict[str, Any]) -> LogEntry:
     return LogEntry(
         number=int(raw["number"]),
@@ -119,12 +167,16 @@ def _log_entry(raw: dict[str, Any]) -> LogEntry:
         files={str(k): str(v) for k, v in raw["files"].items()},
         previous=str(raw["previous"]),
         hash=str(raw["hash"]),
+        episodes=tuple(str(e) for e in raw.get("episodes", ())),
     )
 
 
 def manifest_bytes(manifest: Manifest) -> bytes:
     """A manifest as stored."""
-    return json_bytes(dataclasses.asdict(manifest))
+    raw = dataclasses.asdict(manifest)
+    for name in ("labels", "split", "notes"):  # annotations, which are no part of a commit
+        del raw["info"][name]
+    return json_bytes(raw)
 
 
 def parse_manifest(data: bytes, where: Path) -> Manifest:
@@ -136,7 +188,7 @@ def parse_manifest(data: bytes, where: Path) -> Manifest:
         info["signals"] = tuple(info["signals"])
         return Manifest(info=EpisodeInfo(**info), files=tuple(FileEntry(**f) for f in raw["files"]))
 
-    return _parse(build, str(where))
+    return parse_record(build, str(where))
 
 
 def pending_bytes(pending: Pending) -> bytes:
@@ -159,10 +211,11 @@ def read_pending(store: Path) -> Pending | None:
             raise ValueError("checksum")
         return Pending(**raw["body"])
 
-    return _parse(build, str(path))
+    return parse_record(build, str(path))
 
 
-def _parse(build: Callable[[], T], where: str) -> T:
+def parse_record(build: Callable[[], T], where: str) -> T:
+    """``build()``, with what a damaged file makes it raise as :class:`StoreCorruptError`."""
     try:
         return build()
     except (ValueError, KeyError, TypeError, AttributeError) as error:

@@ -1,7 +1,8 @@
 """Records the loop into a store without ever blocking it.
 
     loop thread     on_tick -> queue (never waits) ............ on_end -> waits, commits
-    writer thread        queue -> frames to disk, samples in memory
+    writer thread        queue -> frames to disk, samples in memory; once a second all is flushed,
+                         so that a killed recording is recoverable (``robolearn data repair``)
 
 When the disk cannot keep up, waiting frames are bounded: a frame over the limit is replaced by a
 missing one (``valid`` false at its time) and counted; low-dimensional samples are always kept.
@@ -10,13 +11,14 @@ missing one (``valid`` false at its time) and counted; low-dimensional samples a
 from __future__ import annotations
 
 import dataclasses
+import functools
 import logging
 import queue
 import threading
+import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -32,6 +34,8 @@ from robolearn.types import EpisodeHeader, Outcome, SampleBatch, SampleBlock, Ti
 _log = logging.getLogger(__name__)
 
 MAX_WAITING_BYTES = 256 * 2**20
+FLUSH_S = 1.0
+"""A killed recording loses at most this long, and a started chunk of frames (at most 15)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +52,8 @@ class EpisodeRecorder:
     Holds the store's lock from construction to :meth:`close` (or use ``with``). With
     ``autosave`` an episode is committed when it ends; without, the finished episode waits for
     :meth:`keep` or :meth:`discard`. ``saved`` lists committed ids; ``on_saved(id)`` is called after
-    each commit. An aborted episode leaves nothing.
+    each commit. An episode that ends by an error stays recoverable as far as it was flushed (every
+    ``flush_s``); one that the operator interrupts leaves nothing.
     """
 
     def __init__(
@@ -62,12 +67,14 @@ class EpisodeRecorder:
         autosave: bool = True,
         on_saved: Callable[[str], None] | None = None,
         max_waiting_bytes: int = MAX_WAITING_BYTES,
+        flush_s: float = FLUSH_S,
     ) -> None:
         self.saved: list[str] = []
         self.load = RecorderLoad(0, 0)
         self._spec, self._task_text, self._operator = spec, task_text, operator
         self._kind: EpisodeKind = kind
         self._autosave, self._on_saved, self._limit = autosave, on_saved, max_waiting_bytes
+        self._flush_s = flush_s
         self._git, self._versions = git_revision(), library_versions()
         self._stack = ExitStack()
         self._writer = self._stack.enter_context(store.writer())
@@ -83,7 +90,9 @@ class EpisodeRecorder:
     def on_start(self, episode: EpisodeHeader) -> None:
         """Begin a draft; an undecided finished episode is discarded."""
         self.discard()
-        self._take = _Take(episode, self._spec, self._writer.begin(), self._limit)
+        meta = self._meta(episode, Outcome(False, 0.0, 0.0, truncated=True))
+        draft = self._writer.begin()
+        self._take = _Take(meta, self._spec, draft, self._limit, self._flush_s)
 
     def on_tick(self, tick: Tick) -> None:
         """Hand the tick over; returns at once. Raises what the writer thread ran into."""
@@ -92,13 +101,23 @@ class EpisodeRecorder:
     def on_end(self, outcome: Outcome) -> None:
         """Finish writing; commit, or wait for :meth:`keep` or :meth:`discard`."""
         take = self._running()
-        self.load = take.finish()
-        self._finished = self._meta(take, outcome)
+        self.load = take.finish(flush=not self._autosave)
+        notes = dataclasses.asdict(self.load) | take.assembler.notes()
+        provenance = dict(take.meta.provenance) | {"recorder": notes}
+        self._finished = dataclasses.replace(take.meta, outcome=outcome, provenance=provenance)
         if self._autosave:
             self.keep()
 
     def on_abort(self, error: BaseException) -> None:
-        """Forget the episode in progress."""
+        """Leave the episode in progress to ``data repair``; forget one that was interrupted."""
+        take = self._take
+        if take is not None and isinstance(error, Exception):
+            self._take, self._finished = None, None
+            take.cancel()
+            take.draft.abandon()
+            if take.draft.journal.flushed:
+                _log.warning("episode not saved: %s; 'robolearn data repair' recovers it", error)
+                return
         _log.info("episode not saved: %s", error)
         self.discard()
 
@@ -112,7 +131,7 @@ class EpisodeRecorder:
             episode = take.assembler.finish(meta)
             episode_id = self._writer.commit(self._writer.prepare(take.draft, episode))
         except BaseException:
-            take.draft.discard()
+            take.draft.abandon()
             raise
         self.saved.append(episode_id)
         if self._on_saved is not None:
@@ -136,10 +155,7 @@ class EpisodeRecorder:
             raise StoreError("the recorder was told about a tick outside an episode")
         return self._take
 
-    def _meta(self, take: _Take, outcome: Outcome) -> EpisodeMeta:
-        header = take.header
-        notes: dict[str, Any] = {"recorder": dataclasses.asdict(self.load)}
-        notes["recorder"] |= take.assembler.notes()
+    def _meta(self, header: EpisodeHeader, outcome: Outcome) -> EpisodeMeta:
         return EpisodeMeta(
             kind=self._kind,
             task=header.task,
@@ -156,7 +172,7 @@ class EpisodeRecorder:
                 for name, value in header.reset.achieved.items()
             },
             reset_note=header.reset.note,
-            provenance=dict(header.provenance) | notes,
+            provenance=dict(header.provenance),
             git_revision=self._git,
             versions=self._versions,
         )
@@ -166,12 +182,17 @@ class _Take:
     """One episode in progress: its draft, its queue and its writer thread."""
 
     def __init__(
-        self, header: EpisodeHeader, spec: EmbodimentSpec, draft: EpisodeDraft, limit: int
+        self,
+        meta: EpisodeMeta,
+        spec: EmbodimentSpec,
+        draft: EpisodeDraft,
+        limit: int,
+        flush_s: float,
     ) -> None:
-        self.header, self.draft = header, draft
+        self.meta, self.draft = meta, draft
         self.assembler = EpisodeAssembler(spec, draft)
         self._frames = frozenset(s.name for s in spec.signals if is_frames(s))
-        self._limit = limit
+        self._limit, self._flush_s = limit, flush_s
         self._queue: queue.SimpleQueue[tuple[Tick, int] | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._waiting_bytes = self._max_waiting = self._lost = 0
@@ -197,10 +218,12 @@ class _Take:
         self._queue.put((tick, size))
         self._max_waiting = max(self._max_waiting, self._queue.qsize())
 
-    def finish(self) -> RecorderLoad:
-        """Wait until everything queued is written."""
+    def finish(self, *, flush: bool) -> RecorderLoad:
+        """Wait until everything queued is written, and recoverable with ``flush``."""
         self.stop()
         self._raise()
+        if flush:
+            self._flush()
         return RecorderLoad(self._max_waiting, self._lost)
 
     def cancel(self) -> None:
@@ -222,15 +245,36 @@ class _Take:
             raise StoreError(f"the episode could not be written: {error}") from error
 
     def _write(self) -> None:
-        while (item := self._queue.get()) is not None:
+        flushed = time.monotonic()
+        while True:
+            wait_s = max(0.0, flushed + self._flush_s - time.monotonic())
+            try:
+                item = self._queue.get(timeout=wait_s)
+            except queue.Empty:
+                self._guarded(self._flush)
+                flushed = time.monotonic()
+                continue
+            if item is None:
+                return
             tick, size = item
-            if self._error is None and not self._cancelled:
-                try:
-                    self.assembler.add(tick)
-                except Exception as error:  # noqa: BLE001 - raised in the loop at its next tick
-                    self._error = error
+            self._guarded(functools.partial(self.assembler.add, tick))
             with self._lock:
                 self._waiting_bytes -= size
+            if time.monotonic() >= flushed + self._flush_s:
+                self._guarded(self._flush)
+                flushed = time.monotonic()
+
+    def _guarded(self, work: Callable[[], None]) -> None:
+        if self._error is None and not self._cancelled:
+            try:
+                work()
+            except Exception as error:  # noqa: BLE001 - raised in the loop at its next tick
+                self._error = error
+
+    def _flush(self) -> None:
+        segment = self.assembler.segment()
+        if segment:
+            self.draft.flush(self.meta, segment)
 
     def _without_frames(self, tick: Tick) -> Tick:
         signals = dict(tick.drained.signals)

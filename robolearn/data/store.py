@@ -7,6 +7,7 @@ episode in progress. Layout and commit rule: ``docs/data_format.md``.
 
 from __future__ import annotations
 
+import dataclasses
 import glob
 import json
 import logging
@@ -14,11 +15,19 @@ import os
 import shutil
 import time
 import uuid
-from collections.abc import Collection, Generator
+from collections.abc import Callable, Collection, Generator, Iterable
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from robolearn.data.annotations import (
+    Annotated,
+    Annotation,
+    annotated_info,
+    annotated_meta,
+    combine,
+    parse_annotation,
+)
 from robolearn.data.chunks import fsync_path, json_bytes
 from robolearn.data.episode import Episode, EpisodeInfo, EpisodeMeta
 from robolearn.data.layout import read_episode, read_meta
@@ -27,18 +36,23 @@ from robolearn.data.manifest import (
     EPISODES,
     LOG_FILE,
     MANIFESTS,
+    PENDING_FILE,
     STORE_FILE,
     TEMPORARY,
     LogEntry,
     Manifest,
+    is_episode,
     next_entry,
+    parse_entry,
     parse_log,
     parse_manifest,
     read_pending,
+    record_name,
     sha256,
+    trashed,
 )
 from robolearn.data.writer import StoreWriter
-from robolearn.errors import StoreCorruptError, StoreError, did_you_mean
+from robolearn.errors import StoreCorruptError, StoreError, StoreLockedError, did_you_mean
 
 FORMAT = "robolearn-episode-store"
 VERSION = 1
@@ -56,10 +70,17 @@ class EpisodeStore:
         self._log_stamp: tuple[int, int] = (-1, -1)
         self._entries: tuple[LogEntry, ...] = ()
         self._hashes: dict[str, str] = {}
+        self._said: tuple[int, dict[str, Annotated]] = (0, {})
+        self._records: dict[str, Annotation] = {}
 
     @staticmethod
-    def create(path: str | Path) -> EpisodeStore:
-        """Make a new, empty store at ``path`` (absent, or an empty folder), atomically."""
+    def create(
+        path: str | Path, fill: Callable[[EpisodeStore], None] | None = None
+    ) -> EpisodeStore:
+        """Make a new store at ``path`` (absent, or an empty folder), atomically.
+
+        It is empty, or holds what ``fill`` writes into it before it appears at ``path``.
+        """
         target = Path(path).expanduser().resolve()
         if target.exists() and not target.is_dir():
             raise StoreError(f"{target} is a file; an episode store is a folder")
@@ -70,10 +91,14 @@ class EpisodeStore:
             target.parent.mkdir(parents=True, exist_ok=True)
             _sweep_creations(target)
             store_id = _write_empty(aside)
+            if fill is not None:
+                fill(EpisodeStore(aside, store_id))
             aside.rename(target)
             fsync_path(target.parent)
-        except OSError as error:
+        except BaseException as error:
             shutil.rmtree(aside, ignore_errors=True)
+            if isinstance(error, StoreError) or not isinstance(error, OSError):
+                raise
             if target.is_dir() and any(target.iterdir()):
                 raise StoreError(
                     f"{target} exists already; open it, or choose a new one"
@@ -110,24 +135,62 @@ class EpisodeStore:
             raise
 
     def ids(self) -> tuple[str, ...]:
-        """Ids of all committed episodes, oldest first."""
-        pending = read_pending(self.path)
-        found = [entry.id for entry in self.log()[1:]]
-        if pending is not None:
-            there = (self.path / MANIFESTS / f"{pending.id}.json").exists()
-            found = [i for i in found if i != pending.id] + ([pending.id] if there else [])
-        return tuple(found)
+        """Ids of all committed episodes that were not removed, oldest first."""
+        entries = self.log()
+        gone = trashed(entries)
+        return tuple(e.id for e in entries if is_episode(e.id) and e.id not in gone)
+
+    def trash(self) -> tuple[str, ...]:
+        """Ids of removed episodes, oldest first."""
+        return tuple(sorted(trashed(self.log())))
+
+    def annotations(self) -> tuple[Annotation, ...]:
+        """Every record about episodes: annotations, undos, removals, restorations; oldest first.
+
+        A damaged record raises :class:`StoreCorruptError`.
+        """
+        return tuple(self._record(e) for e in self.log()[1:] if not is_episode(e.id))
+
+    def annotated(self, episode_id: str) -> Annotated:
+        """What people said about an episode, put together.
+
+        A damaged record raises :class:`StoreCorruptError` for the episodes it is about.
+        """
+        log = self.log()
+        if self._said[0] != len(log):
+            entries = [e for e in log if e.id.startswith("an_")]
+            try:
+                said = combine(self._record(e) for e in entries)
+            except StoreCorruptError:
+                mine = [e for e in entries if episode_id in e.episodes]
+                return combine(self._record(e) for e in mine).get(episode_id, Annotated())
+            self._said = (len(log), said)
+        return self._said[1].get(episode_id, Annotated())
+
+    def _record(self, entry: LogEntry) -> Annotation:
+        """An annotation, checked against the log."""
+        if entry.id not in self._records:
+            name = record_name(entry.id)
+            where = self.path / name
+            try:
+                data = where.read_bytes()
+            except FileNotFoundError as error:
+                raise StoreCorruptError(f"{where} is missing: an annotation was lost") from error
+            if sha256(data) != entry.files[name]:
+                raise StoreCorruptError(f"{where} was altered; run 'robolearn data check'")
+            self._records[entry.id] = parse_annotation(data, where)
+        return self._records[entry.id]
 
     def list(self, *, strict: bool = True) -> tuple[EpisodeInfo, ...]:
         """What a listing shows, oldest first.
 
-        A damaged manifest raises :class:`StoreCorruptError`; with ``strict=False`` it is left out
-        and logged.
+        Outcomes as annotated. A damaged manifest or annotation raises
+        :class:`StoreCorruptError`; with ``strict=False`` the episode is left out and logged.
         """
         found: list[EpisodeInfo] = []
         for episode_id in self.ids():
             try:
-                found.append(self.manifest(episode_id).info)
+                found.append(self.info(episode_id))
             except StoreCorruptError as error:
                 if strict:
                     raise
@@ -135,8 +198,8 @@ class EpisodeStore:
         return tuple(found)
 
     def info(self, episode_id: str) -> EpisodeInfo:
-        """The listing of one episode."""
-        return self.manifest(episode_id).info
+        """The listing of one episode, with its annotations."""
+        return annotated_info(self.manifest(episode_id).info, self.annotated(episode_id))
 
     def manifest(self, episode_id: str) -> Manifest:
         """All files of one committed episode, checked against the commit log."""
@@ -146,6 +209,11 @@ class EpisodeStore:
         try:
             data = where.read_bytes()
         except FileNotFoundError as error:
+            if episode_id in self.trash():
+                raise StoreError(
+                    f"{episode_id} is in the trash; 'robolearn data restore {self.path}"
+                    f" {episode_id}' brings it back"
+                ) from error
             if expected is not None:
                 raise StoreCorruptError(
                     f"{where} is missing: the manifest of a committed episode was lost"
@@ -160,43 +228,61 @@ class EpisodeStore:
         return parse_manifest(data, where)
 
     def meta(self, episode_id: str) -> EpisodeMeta:
-        """Metadata of one episode without its arrays."""
-        return read_meta(self.path / EPISODES / episode_id, self.manifest(episode_id).by_path())
+        """Metadata of one episode without its arrays, with the outcome as annotated."""
+        files = self.manifest(episode_id).by_path()
+        meta = read_meta(self.path / EPISODES / episode_id, files)
+        return annotated_meta(meta, self.annotated(episode_id))
 
     def read(self, episode_id: str, signals: Collection[str] | None = None) -> Episode:
         """Read one episode; ``signals`` names the streams to load (None: all, images too).
 
-        Sizes and chunk checksums are verified; damage raises :class:`StoreCorruptError`.
+        Sizes and chunk checksums are verified; damage raises :class:`StoreCorruptError`. The
+        outcome is the annotated one where there is one.
         """
         files = self.manifest(episode_id).by_path()
-        return read_episode(self.path / EPISODES / episode_id, files, signals, episode_id)
+        episode = read_episode(self.path / EPISODES / episode_id, files, signals, episode_id)
+        meta = annotated_meta(episode.meta, self.annotated(episode_id))
+        return dataclasses.replace(episode, meta=meta)
 
     def content_hash(self) -> str:
-        """SHA-256 over all committed episodes: equal exactly when the content is equal."""
+        """SHA-256 over all episodes and what was said about them: equal for equal content.
+
+        An annotation changes it, taking the annotation back restores it.
+        """
         ids = self.ids()
-        pending = read_pending(self.path)
-        latest = {} if pending is None else {pending.id: pending.manifest_sha256}
-        hashes = latest | self._hashes
-        return sha256(json_bytes([[i, hashes[i]] for i in ids]))
+        rows: list[list[Any]] = [[i, self._hashes[i]] for i in ids]
+        for row in rows:
+            said = self.annotated(str(row[0]))
+            if said != Annotated():
+                row.append(dataclasses.asdict(said))
+        return sha256(json_bytes(rows))
 
     def log(self) -> tuple[LogEntry, ...]:
-        """The commit log, the store's own line first; a broken chain raises."""
+        """The commit log, the store's own line first; a broken chain raises.
+
+        A record that is in place counts although its line may still be missing.
+        """
         where = self.path / LOG_FILE
+        pending = read_pending(self.path)
         try:
             stat = where.stat()
             stamp = (stat.st_mtime_ns, stat.st_size)
             if stamp != self._log_stamp:
                 data = where.read_bytes()
-                pending = read_pending(self.path)
                 if pending is not None and len(data) < pending.log_size + len(pending.line):
                     data = data[: pending.log_size]  # the line in progress may be torn
                 self._entries, self._log_stamp = parse_log(data, where), stamp
-                self._hashes = {
-                    e.id: e.files[f"{MANIFESTS}/{e.id}.json"] for e in self._entries[1:]
-                }
+                self._hashes = _manifest_hashes(self._entries)
         except FileNotFoundError as error:
             raise StoreCorruptError(f"{where} is missing: the commit log was lost") from error
-        return self._entries
+        if pending is None:
+            return self._entries
+        known = tuple(e for e in self._entries if e.id != pending.id)
+        if not (self.path / record_name(pending.id)).exists():
+            return known
+        entry = parse_entry(pending.line.encode(), str(self.path / PENDING_FILE))
+        self._hashes |= _manifest_hashes((entry,))
+        return (*known, entry)
 
     @contextmanager
     def writer(self) -> Generator[StoreWriter]:
@@ -217,6 +303,10 @@ class EpisodeStore:
                 writer.close()
         finally:
             lock.release()
+
+
+def _manifest_hashes(entries: Iterable[LogEntry]) -> dict[str, str]:
+    return {e.id: e.files[record_name(e.id)] for e in entries if is_episode(e.id)}
 
 
 def _read_identity(path: Path) -> dict[str, Any]:
@@ -281,5 +371,11 @@ def _write_empty(folder: Path) -> str:
 def _sweep_creations(target: Path) -> None:
     """Remove what earlier creations of this store left when they were killed."""
     for left in target.parent.glob(f".{glob.escape(target.name)}.*.creating"):
-        if time.time() - left.stat().st_mtime > 60:
+        try:
+            old = time.time() - left.stat().st_mtime > 60
+            lock = StoreLock(left)
+        except (StoreLockedError, FileNotFoundError):
+            continue  # another process is filling it, or has just finished
+        if old:
             shutil.rmtree(left, ignore_errors=True)
+        lock.release()

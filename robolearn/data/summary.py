@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.data.episode import Episode
+from robolearn.data.journal import recoverable
+from robolearn.data.manifest import TEMPORARY
 from robolearn.data.stats import RunningStats, SignalStats
 from robolearn.data.store import EpisodeStore
 from robolearn.data.writer import is_frames
@@ -19,7 +21,7 @@ from robolearn.types import SampleBlock
 
 @dataclass(frozen=True, slots=True)
 class StoreSummary:
-    """Totals of a store."""
+    """Totals of a store, as annotated. ``killed``: recordings that ``data repair`` recovers."""
 
     store: str
     uuid: str
@@ -32,7 +34,12 @@ class StoreSummary:
     mean_score: float
     kinds: dict[str, int]
     tasks: dict[str, int]
+    splits: dict[str, int]
+    labels: dict[str, int]
     signals: tuple[str, ...]
+    annotations: int
+    trash: int
+    killed: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +79,9 @@ class EpisodeSummary:
     env: str
     operator: str
     started: str
+    split: str
+    labels: tuple[str, ...]
+    notes: tuple[str, ...]
     sent: int
     overruns: int
     sources: dict[str, int]
@@ -80,7 +90,7 @@ class EpisodeSummary:
 
 
 def store_summary(store: EpisodeStore) -> StoreSummary:
-    """Totals from the manifests alone."""
+    """Totals from the manifests and annotations alone."""
     found = store.list()
     return StoreSummary(
         store=str(store.path),
@@ -94,14 +104,19 @@ def store_summary(store: EpisodeStore) -> StoreSummary:
         mean_score=float(np.mean([i.score for i in found])) if found else 0.0,
         kinds=dict(Counter(str(i.kind) for i in found)),
         tasks=dict(Counter(i.task for i in found)),
+        splits=dict(Counter(i.split for i in found if i.split)),
+        labels=dict(Counter(label for i in found for label in i.labels)),
         signals=tuple(sorted({name for i in found for name in i.signals})),
+        annotations=len(store.annotations()),
+        trash=len(store.trash()),
+        killed=len(recoverable(store.path / TEMPORARY)),
     )
 
 
 def episode_summary(store: EpisodeStore, episode_id: str) -> EpisodeSummary:
     """One episode, read in full."""
     episode = store.read(episode_id)
-    meta = episode.meta
+    meta, said = episode.meta, store.annotated(episode_id)
     started = datetime.fromtimestamp(meta.start_wall_ns / 1e9, UTC).isoformat(timespec="seconds")
     return EpisodeSummary(
         id=episode.id,
@@ -116,6 +131,9 @@ def episode_summary(store: EpisodeStore, episode_id: str) -> EpisodeSummary:
         env=meta.env,
         operator=meta.operator,
         started=started if meta.start_wall_ns else "unknown",
+        split=said.split,
+        labels=said.labels,
+        notes=said.notes,
         sent=len(episode.sent.seq),
         overruns=int((episode.overrun_ns > 0).sum()),
         sources=dict(Counter(episode.source)),

@@ -6,43 +6,41 @@ import dataclasses
 import errno
 import logging
 import shutil
+import time
 import uuid
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from robolearn.data.chunks import (
-    FRAME_BYTES,
-    FRAME_ROWS,
-    ArrayWriter,
-    FileSink,
-    fsync_path,
+from robolearn.data.annotations import (
+    Annotation,
+    active,
+    annotation_bytes,
+    check_annotation,
+    parse_annotation,
+    says_nothing,
 )
-from robolearn.data.episode import Episode, EpisodeInfo
+from robolearn.data.chunks import FRAME_BYTES, ArrayWriter, FileSink, rows_per_chunk
+from robolearn.data.commit import CommitLog
+from robolearn.data.episode import Episode, EpisodeInfo, EpisodeMeta
+from robolearn.data.journal import Journal, recoverable
 from robolearn.data.layout import write_episode
 from robolearn.data.manifest import (
-    EPISODES,
-    LOG_FILE,
-    MANIFESTS,
     PENDING_FILE,
     TEMPORARY,
-    LogEntry,
     Manifest,
-    Pending,
-    append_line,
+    is_episode,
     manifest_bytes,
-    next_entry,
-    parse_log,
-    pending_bytes,
-    read_pending,
-    replace_file,
-    sha256,
+    record_name,
+    trashed,
 )
 from robolearn.data.validate import check_samples, validate_episode
-from robolearn.errors import StoreCorruptError, StoreError
+from robolearn.errors import DataError, StoreError, did_you_mean
 from robolearn.spec import SignalSpec
 from robolearn.types import SampleBlock
 
@@ -68,9 +66,20 @@ class EpisodeDraft:
         writer = self._frames.get(spec.name)
         if writer is None:
             path = f"signals/{spec.name}/value"
-            writer = ArrayWriter(self.sink, path, spec.shape, block.value.dtype, FRAME_ROWS)
+            rows = rows_per_chunk(spec.shape, block.value.dtype, 1)
+            writer = ArrayWriter(self.sink, path, spec.shape, block.value.dtype, rows)
             self._frames[spec.name] = writer
         writer.append(block.value)
+
+    @property
+    def journal(self) -> Journal:
+        """What a killed recording is recovered from, beside the draft."""
+        return Journal(self.sink.root.with_suffix(".journal"))
+
+    def flush(self, meta: EpisodeMeta, segment: Mapping[str, NDArray[Any]]) -> None:
+        """Make the frames so far durable, then ``segment``: recoverable up to here from now on."""
+        self.sink.sync()
+        self.journal.append(meta, segment)
 
     def finish(self, episode: Episode) -> Manifest:
         """Write everything else, make it durable, and list it."""
@@ -87,11 +96,17 @@ class EpisodeDraft:
 
     def discard(self) -> None:
         """Remove everything written; safe to call twice."""
+        self.journal.remove()
         shutil.rmtree(self.sink.root, ignore_errors=True)
+
+    def abandon(self) -> None:
+        """Remove everything, unless something was flushed that ``data repair`` can recover."""
+        if not self.journal.flushed:
+            self.discard()
 
 
 def is_frames(spec: SignalSpec) -> bool:
-    """Whether samples of this signal are large enough to be streamed in chunks of 16."""
+    """Whether samples of this signal are large enough to be streamed in chunks."""
     size = int(np.prod(spec.shape, dtype=np.int64)) * np.dtype(spec.dtype).itemsize
     return size >= FRAME_BYTES
 
@@ -109,9 +124,14 @@ class StoreWriter:
 
     def __init__(self, store: Path) -> None:
         self._store = store
-        self._entries: tuple[LogEntry, ...] = ()
-        self._resolve_pending()
+        (store / TEMPORARY).mkdir(exist_ok=True)
+        self._log = CommitLog(store)
         _clear(store / TEMPORARY)
+        killed = len(recoverable(store / TEMPORARY))
+        if killed:
+            _log.warning(
+                "%d killed recordings in %s: see 'robolearn data repair %s'", killed, store, store
+            )
 
     def append(self, episode: Episode) -> str:
         """Write and commit an episode; returns its id. Durable when this returns."""
@@ -122,85 +142,134 @@ class StoreWriter:
         return EpisodeDraft(self._store / TEMPORARY / f"{uuid.uuid4().hex}.tmp")
 
     def prepare(self, draft: EpisodeDraft, episode: Episode) -> PreparedEpisode:
-        """Write the rest of ``draft`` and make it durable; on any error it is removed."""
+        """Write the rest of ``draft`` and make it durable.
+
+        On any error it is removed, unless it was flushed and can be recovered.
+        """
         with self._undo(draft.sink.root):
             return PreparedEpisode(draft.sink.root, draft.finish(episode))
+
+    def prepare_copy(self, draft: EpisodeDraft, info: EpisodeInfo) -> PreparedEpisode:
+        """Make a draft durable whose sink got all files of an episode that was committed before."""
+        with self._undo(draft.sink.root):
+            draft.sink.sync()
+            size = sum(entry.size for entry in draft.sink.entries)
+            manifest = Manifest(
+                dataclasses.replace(info, size_bytes=size), tuple(draft.sink.entries)
+            )
+            return PreparedEpisode(draft.sink.root, manifest)
 
     def commit(self, prepared: PreparedEpisode) -> str:
         """Give a prepared episode its id and commit it: from here on it exists."""
         with self._undo(prepared.folder):
-            if (self._store / PENDING_FILE).exists():
-                self._resolve_pending()
-            episode_id = f"ep_{len(self._entries) - 1:06d}"
-            self._commit(prepared.folder, episode_id, _named(prepared.manifest, episode_id))
+            self._resolve()
+            count = sum(is_episode(entry.id) for entry in self._log.entries)
+            episode_id = f"ep_{count:06d}"
+            data = manifest_bytes(_named(prepared.manifest, episode_id))
+            self._log.put(episode_id, data, folder=prepared.folder)
+        Journal(prepared.folder.with_suffix(".journal")).remove()
         return episode_id
+
+    def annotate(self, annotation: Annotation) -> str:
+        """Say something about episodes; returns the id of the record. Durable on return.
+
+        An unknown or removed episode, or a record that says nothing, is a :class:`DataError`.
+        """
+        self._resolve()
+        if annotation.undoes:
+            annotation = dataclasses.replace(
+                annotation, episodes=self._undoable(annotation.undoes).episodes
+            )
+        check_annotation(annotation)
+        if says_nothing(annotation):
+            raise DataError("the annotation says nothing: give an outcome, labels, a note, a split")
+        self._present(annotation.episodes)
+        return self._record("an", annotation)
+
+    def remove(self, episodes: tuple[str, ...], author: str, note: str = "") -> str:
+        """Move episodes to the trash; returns the id of the record."""
+        self._resolve()
+        record = Annotation(episodes, author, note=note)
+        check_annotation(record)
+        self._present(episodes)
+        return self._record("rm", record)
+
+    def restore(self, episodes: tuple[str, ...], author: str, note: str = "") -> str:
+        """Bring removed episodes back from the trash; returns the id of the record."""
+        self._resolve()
+        record = Annotation(episodes, author, note=note)
+        check_annotation(record)
+        gone = trashed(self._log.entries)
+        wrong = [e for e in episodes if e not in gone]
+        if wrong:
+            raise DataError(
+                f"not in the trash: {', '.join(wrong)}; in it: {sorted(gone) or 'none'}"
+            )
+        return self._record("rs", record)
+
+    def _record(self, prefix: str, annotation: Annotation) -> str:
+        record_id = f"{prefix}_{len(self._log.entries):06d}"
+        full = dataclasses.replace(annotation, id=record_id, wall_ns=time.time_ns())
+        with self._full_disk():
+            self._log.put(record_id, annotation_bytes(full), episodes=full.episodes)
+        return record_id
+
+    def _present(self, episodes: tuple[str, ...]) -> None:
+        """Every episode is committed and not removed."""
+        ids = [entry.id for entry in self._log.entries if is_episode(entry.id)]
+        gone = trashed(self._log.entries)
+        for episode in episodes:
+            if episode not in ids:
+                raise DataError(
+                    f"{self._store} has no episode '{episode}'.{did_you_mean(episode, ids)}"
+                    f" It has {len(ids)}" + (f": {ids[0]} to {ids[-1]}" if ids else "")
+                )
+            if episode in gone:
+                raise DataError(f"{episode} is in the trash; 'robolearn data restore' first")
+
+    def _undoable(self, record_id: str) -> Annotation:
+        """The standing annotation ``record_id``."""
+        ids = [e.id for e in self._log.entries if e.id.startswith("an_")]
+        if record_id not in ids:
+            hint = " Use 'robolearn data restore'." if record_id.startswith("rm_") else ""
+            raise DataError(
+                f"no annotation '{record_id}' to undo.{did_you_mean(record_id, ids)}{hint}"
+            )
+        files = [self._store / record_name(i) for i in ids]
+        history = [parse_annotation(f.read_bytes(), f) for f in files]
+        for record in active(history):
+            if record.id == record_id:
+                return record
+        raise DataError(f"{record_id} is undone already")
+
+    def _resolve(self) -> None:
+        if (self._store / PENDING_FILE).exists():
+            self._log.resolve()
 
     @contextmanager
     def _undo(self, folder: Path) -> Generator[None]:
         try:
-            yield
-        except BaseException as error:
-            shutil.rmtree(folder, ignore_errors=True)
-            if isinstance(error, OSError) and error.errno == errno.ENOSPC:
-                raise StoreError(
-                    f"{self._store}: the disk is full; the episode was not saved,"
-                    " earlier ones are safe"
-                ) from error
+            with self._full_disk():
+                yield
+        except BaseException:
+            if not Journal(folder.with_suffix(".journal")).flushed:
+                shutil.rmtree(folder, ignore_errors=True)
             raise
 
-    def close(self) -> None:
-        """Remove leftovers of drafts that were never committed."""
-        _clear(self._store / TEMPORARY)
-
-    def _commit(self, folder: Path, episode_id: str, manifest: Manifest) -> None:
-        data = manifest_bytes(manifest)
-        name = f"{MANIFESTS}/{episode_id}.json"
-        entry = next_entry(self._entries[-1], episode_id, {name: sha256(data)})
-        log = self._store / LOG_FILE
-        pending = Pending(
-            id=episode_id,
-            manifest_sha256=sha256(data),
-            log_size=log.stat().st_size,
-            line=entry.line().decode(),
-        )
-        temporary = self._store / TEMPORARY
-        replace_file(self._store / PENDING_FILE, pending_bytes(pending), temporary / "pending.json")
-        folder.rename(self._store / EPISODES / episode_id)
-        fsync_path(self._store / EPISODES)
-        replace_file(self._store / name, data, temporary / "manifest.json")
-        append_line(log, entry.line(), pending.log_size)
-        self._entries = (*self._entries, entry)
-        (self._store / PENDING_FILE).unlink()
-
-    def _resolve_pending(self) -> None:
-        """Finish a commit whose manifest is there, undo one whose manifest is not."""
-        log = self._store / LOG_FILE
-        pending = read_pending(self._store)
-        if pending is not None:
-            manifest = self._store / MANIFESTS / f"{pending.id}.json"
-            if manifest.exists():
-                if sha256(manifest.read_bytes()) != pending.manifest_sha256:
-                    raise StoreCorruptError(f"{manifest} was altered; run 'robolearn data check'")
-                append_line(log, pending.line.encode(), pending.log_size)
-                _log.warning("finished the interrupted commit of %s", pending.id)
-            else:
-                if log.stat().st_size != pending.log_size:
-                    raise StoreCorruptError(
-                        f"{manifest} is missing although the commit log names it"
-                    )
-                shutil.rmtree(self._store / EPISODES / pending.id, ignore_errors=True)
-                fsync_path(self._store / EPISODES)
-                _log.warning("removed %s, which was never committed", pending.id)
-            (self._store / PENDING_FILE).unlink()
-            fsync_path(self._store)
-        self._entries = self._read_log()
-
-    def _read_log(self) -> tuple[LogEntry, ...]:
-        log = self._store / LOG_FILE
+    @contextmanager
+    def _full_disk(self) -> Generator[None]:
         try:
-            return parse_log(log.read_bytes(), log)
-        except FileNotFoundError as error:
-            raise StoreCorruptError(f"{log} is missing: the commit log was lost") from error
+            yield
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            raise StoreError(
+                f"{self._store}: the disk is full; this was not saved, earlier commits are safe"
+            ) from error
+
+    def close(self) -> None:
+        """Remove leftovers of drafts that were never committed and cannot be recovered."""
+        _clear(self._store / TEMPORARY)
 
 
 def _named(manifest: Manifest, episode_id: str) -> Manifest:
@@ -208,8 +277,10 @@ def _named(manifest: Manifest, episode_id: str) -> Manifest:
 
 
 def _clear(folder: Path) -> None:
-    folder.mkdir(exist_ok=True)
+    kept = {part for journal in recoverable(folder) for part in (journal.folder, journal.draft)}
     for left in folder.iterdir():
+        if left in kept:
+            continue
         if left.is_dir():
             shutil.rmtree(left)
         else:

@@ -303,3 +303,24 @@ def test_late_samples_are_counted_not_reordered(store: EpisodeStore) -> None:
     episode = store.read("ep_000000")
     np.testing.assert_array_equal(episode.streams[TOOL].t_ns, [PERIOD, 2 * PERIOD])
     assert episode.meta.provenance["recorder"]["late_samples"] == {TOOL: 1}
+
+
+def test_frames_are_durable_before_the_end(
+    store: EpisodeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[str] = []
+    monkeypatch.setattr(
+        "robolearn.data.chunks.fsync_path", lambda path: synced.append(path.as_posix())
+    )
+    with recorder_for(store, flush_s=0.0) as recorder:
+        recorder.on_start(HEADER)
+        for k in range(40):
+            recorder.on_tick(make_tick(k, last=k == 39))
+        assert recorder._take is not None
+        recorder._take.stop()
+        before = [p for p in synced if "top/image/value/c." in p]
+        synced.clear()
+        recorder.on_end(END)
+    assert len(before) == 2
+    assert len([p for p in synced if "top/image/value/c." in p]) == 1
+    assert store.info("ep_000000").steps == 40

@@ -15,7 +15,7 @@ import zarr
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from robolearn.data.chunks import FileSink, read_array, write_array
+from robolearn.data.chunks import FileSink, read_array, rows_per_chunk, write_array
 from robolearn.data.episode import Episode
 from robolearn.data.lock import StoreLock
 from robolearn.data.store import EpisodeStore
@@ -67,6 +67,14 @@ def test_plain_zarr_reads_every_array_and_the_metadata(store: EpisodeStore) -> N
     assert names == ["bytes", "zstd", "crc32c"]
     assert group[f"signals/{IMAGE}/value"].chunks[0] == 16
     assert group[f"signals/{TOOL}/value"].chunks == (12, 2)
+
+
+def test_large_frames_come_in_chunks_of_at_most_four_megabytes() -> None:
+    uint8 = np.dtype(np.uint8)
+    assert rows_per_chunk((96, 96, 3), uint8, 500) == 16
+    assert rows_per_chunk((480, 640, 3), uint8, 500) == 4
+    assert rows_per_chunk((3000, 4000, 3), uint8, 500) == 1
+    assert rows_per_chunk((7,), np.dtype(np.float64), 500) == 500
 
 
 def test_plain_zarr_notices_a_flipped_bit(store: EpisodeStore) -> None:

@@ -1,1 +1,53 @@
-"""Importers: one file per foreign layout, each streaming into an :class:`EpisodeStore`."""
+"""Foreign recordings: an explicit table of formats, resolved when needed."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from robolearn.errors import DataError, did_you_mean
+
+if TYPE_CHECKING:
+    from robolearn.data.importers.recording import Importer
+
+IMPORTERS: dict[str, str] = {
+    "diffusion-policy": "robolearn.data.importers.diffusion_policy:DiffusionPolicyImporter",
+    "lerobot-v2.1": "robolearn.data.importers.lerobot_v21:LeRobotV21Importer",
+    "lerobot-v3.0": "robolearn.data.importers.lerobot_v30:LeRobotV30Importer",
+    "robomimic": "robolearn.data.importers.robomimic:RobomimicImporter",
+    "minari": "robolearn.data.importers.minari:MinariImporter",
+    "d4rl": "robolearn.data.importers.offline:D4RLImporter",
+    "ogbench": "robolearn.data.importers.offline:OGBenchImporter",
+    "csv": "robolearn.data.importers.csv_folder:CsvImporter",
+}
+"""Format name to ``module:class``, in the order in which a source is tried."""
+
+
+def importer(name: str) -> Importer:
+    """The importer of a format; the error lists all."""
+    if name not in IMPORTERS:
+        raise DataError(
+            f"no format '{name}'.{did_you_mean(name, IMPORTERS)} Known: auto, "
+            + ", ".join(IMPORTERS)
+        )
+    module, _, kind = IMPORTERS[name].partition(":")
+    made: Importer = getattr(importlib.import_module(module), kind)()
+    return made
+
+
+def find_importer(path: Path, name: str = "auto") -> tuple[str, Importer]:
+    """The importer called ``name``, or with ``auto`` the one that recognises ``path``."""
+    if name != "auto":
+        return name, importer(name)
+    if not path.exists():
+        raise DataError(f"no recording at {path}: the path does not exist")
+    for known in IMPORTERS:
+        found = importer(known)
+        if found.recognise(path):
+            return known, found
+    looked = "; ".join(f"{known}: {importer(known).looked_for}" for known in IMPORTERS)
+    raise DataError(
+        f"{path} is in no known format. Looked for: {looked}."
+        " Name one with --format to see what it misses"
+    )

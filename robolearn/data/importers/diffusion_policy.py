@@ -3,6 +3,11 @@
     data/<key>         [N, ...]   state, action, img, ... of all episodes, one after the other
     meta/episode_ends  [E]        row after the last of each episode, ascending, last = N
 
+Recordings of real robots have the pictures beside it, at their own rate:
+
+    replay_buffer.zarr            as above, with data/timestamp [N] in seconds
+    videos/<episode>/<camera>.mp4
+
 Layout: Diffusion Policy (Chi et al., RSS 2023), ``replay_buffer.py``. Everything of low dimension
 is checked before the first episode is written, and no episode is committed before all are written:
 an error leaves nothing in the store. Frames are read chunk by chunk.
@@ -10,7 +15,6 @@ an error leaves nothing in the store. Frames are read chunk by chunk.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,19 +23,28 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robolearn.data.episode import Episode, EpisodeMeta, episode_from_arrays
 from robolearn.data.importers.frames import FrameSource, frame_blocks
 from robolearn.data.importers.pusht import is_pusht, pusht_episode
-from robolearn.data.provenance import git_revision, library_versions
+from robolearn.data.importers.recording import (
+    FrameStream,
+    ImportedEpisode,
+    ImportOptions,
+    SourceEpisode,
+    episode_ranges,
+    make_episode,
+    write_recording,
+)
+from robolearn.data.importers.restore import restored
+from robolearn.data.importers.video import VideoInfo, video_blocks, video_info
 from robolearn.data.store import EpisodeStore
-from robolearn.data.writer import PreparedEpisode
-from robolearn.errors import DataError, did_you_mean
-from robolearn.spec import ActionSpec, EmbodimentSpec, SignalSpec
-from robolearn.types import Condition, Outcome
-
-_log = logging.getLogger(__name__)
+from robolearn.errors import ConfigError, DataError, did_you_mean
+from robolearn.spec import SignalSpec
 
 DEFAULT_RATE_HZ = 10.0
+VIDEOS = "videos"
+META = "robolearn_episodes"
+EXTRA = ("reward", "progress", "tick_t_ns")
+"""Arrays that only an export by this package has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +57,17 @@ class ReplayArrays:
     ends: NDArray[np.int64]
     left_out: tuple[str, ...]
     rate_hz: float
+    videos: tuple[dict[str, Path], ...] = ()
+    metas: tuple[Any, ...] = ()
+
+    @property
+    def count(self) -> int:
+        """Number of episodes."""
+        return len(self.ends)
+
+    def episode(self, index: int) -> ImportedEpisode:
+        """Make one episode; its frames are read when they are written."""
+        return _episode(self, index)
 
     @property
     def starts(self) -> NDArray[np.int64]:
@@ -72,20 +96,27 @@ def import_diffusion_policy(
         source = src
     else:
         source = open_replay(src, images=images, rate_hz=rate_hz)
-    total = len(source.ends) if limit is None else min(limit, len(source.ends))
-    with store.writer() as writer:
-        prepared: list[PreparedEpisode] = []
-        for index in range(total):
-            episode = _episode(source, index)
-            draft = writer.begin()
-            start, end = int(source.starts[index]), int(source.ends[index])
-            for frame in source.frames:
-                for block in frame_blocks(frame, start, end):
-                    draft.add_frames(frame.spec, block)
-            prepared.append(writer.prepare(draft, episode))
-            if on_episode is not None:
-                on_episode(index + 1, total)
-        return tuple(writer.commit(p) for p in prepared)
+    options = ImportOptions(limit=limit, on_episode=on_episode)
+    return write_recording(source, store, options)
+
+
+class DiffusionPolicyImporter:
+    """Zarr v2 with ``data/action`` and ``meta/episode_ends``."""
+
+    looked_for = "a zarr folder with data/action and meta/episode_ends (or one inside)"
+
+    def recognise(self, path: Path) -> bool:
+        """Whether the folder, or the only ``*.zarr`` in it, has that layout."""
+        inside = [path, *path.glob("*.zarr")] if path.is_dir() else []
+        return any((p / "meta/episode_ends").is_dir() and (p / "data").is_dir() for p in inside)
+
+    def open(self, path: Path, options: ImportOptions) -> ReplayArrays:
+        """Open and check the source."""
+        rate = DEFAULT_RATE_HZ if options.rate_hz is None else options.rate_hz
+        source = open_replay(path, images=options.images, rate_hz=rate)
+        if options.images and not source.frames and not any(source.videos):
+            raise ConfigError(f"--images: '{source.path}' has no pictures; leave the option out")
+        return source
 
 
 def open_replay(
@@ -124,7 +155,31 @@ def open_replay(
             low_dim[key] = _read_finite(array, key, path)
     if is_pusht(low_dim) and rate_hz != DEFAULT_RATE_HZ:
         raise DataError(f"{path}: Push-T recordings run at {DEFAULT_RATE_HZ:g} Hz, got {rate_hz:g}")
-    return ReplayArrays(path, low_dim, tuple(frames), ends, tuple(left_out), rate_hz)
+    videos, missing = _videos(path.parent / VIDEOS, len(ends), images=images)
+    metas = tuple(root.attrs.get(META, ()))
+    if metas and (len(metas) != len(ends) or "tick_t_ns" not in low_dim):
+        raise DataError(f"{path}: .zattrs describes {len(metas)} of {len(ends)} episodes")
+    return ReplayArrays(
+        path, low_dim, tuple(frames), ends, (*left_out, *missing), rate_hz, tuple(videos), metas
+    )
+
+
+def _videos(
+    folder: Path, episodes: int, *, images: bool
+) -> tuple[list[dict[str, Path]], tuple[str, ...]]:
+    """Video files by camera for each episode, and what is left out or missing."""
+    if not folder.is_dir():
+        return [], ()
+    files = [{p.stem: p for p in sorted((folder / str(k)).glob("*.mp4"))} for k in range(episodes)]
+    cameras = sorted({camera for found in files for camera in found})
+    if not images:
+        return [], tuple(f"video {camera} (give --images)" for camera in cameras)
+    missing: list[str] = []
+    for camera in cameras:
+        gone = [k for k, found in enumerate(files) if camera not in found]
+        if gone:
+            missing.append(f"video {camera} of episodes {episode_ranges(gone)}: no such file")
+    return files, tuple(missing)
 
 
 def _find(path: Path) -> Path:
@@ -194,60 +249,103 @@ def _read_finite(array: Any, key: str, path: Path) -> NDArray[Any]:
     return values
 
 
-def _episode(source: ReplayArrays, index: int) -> Episode:
-    """One episode without its frames."""
+def _episode(source: ReplayArrays, index: int) -> ImportedEpisode:
+    """One episode; its frames are read later."""
     start, end = int(source.starts[index]), int(source.ends[index])
     rows = {key: values[start:end] for key, values in source.low_dim.items()}
     pusht = is_pusht(source.low_dim)
     dropped = [k for k in rows if pusht and k not in ("state", "action")]
-    provenance = {
+    provenance: dict[str, Any] = {
         "importer": "diffusion_policy",
-        "source": source.path.name,
-        "source_episode": index,
-        "times": f"times synthesised from {source.rate_hz:g} Hz",
-        "wall_clock": "unknown",
-        "sent": "unknown: the source has commanded actions only",
         "left_out": sorted([*source.left_out, *dropped]),
     }
+    frames = tuple(_zarr_frames(frame, start, end) for frame in source.frames)
     if pusht:
-        return pusht_episode(rows, index, provenance, source.frames)
-    return _generic(rows, index, provenance, source.frames, source.rate_hz)
+        provenance |= {
+            "source": source.path.name,
+            "source_episode": index,
+            "times": f"times synthesised from {source.rate_hz:g} Hz",
+            "wall_clock": "unknown",
+            "sent": "unknown: the source has commanded actions only",
+        }
+        return ImportedEpisode(pusht_episode(rows, index, provenance, source.frames), frames)
+    if source.metas:
+        return _restored(source, index, rows, frames)
+    infos = {
+        f"{camera}/image": video_info(path)
+        for camera, path in (source.videos[index] if source.videos else {}).items()
+    }
+    t_ns, wall_ns = _tick_times(rows.pop("timestamp", None))
+    if t_ns is not None:
+        provenance["times"] = "data/timestamp; video times from the container, from the first tick"
+    return make_episode(
+        SourceEpisode(
+            source=source.path.name,
+            index=index,
+            rate_hz=source.rate_hz,
+            signals={f"obs/{key}": values for key, values in rows.items() if key != "action"},
+            actions={"obs/action": rows["action"]},
+            provenance=provenance,
+            frames=(*frames, *(_video_frames(name, info) for name, info in infos.items())),
+            times={name: _ns(info.t_s) for name, info in infos.items()},
+            t_ns=t_ns,
+            start_wall_ns=wall_ns,
+        )
+    )
 
 
-def _generic(
-    rows: dict[str, NDArray[Any]],
+def _restored(
+    source: ReplayArrays,
     index: int,
-    provenance: dict[str, Any],
-    frames: tuple[FrameSource, ...],
-    rate_hz: float,
-) -> Episode:
-    """Any other recording: ``obs/<key>`` without units, rewards unknown (zero)."""
-    low_dim = {f"obs/{key}": values for key, values in rows.items() if key != "action"}
-    action = rows["action"].astype(np.float64)
-    embodiment = EmbodimentSpec(
-        name=str(provenance["source"]),
-        signals=(
-            *(
-                SignalSpec(name, v.shape[1:], rate_hz=rate_hz, dtype=v.dtype.name)
-                for name, v in low_dim.items()
-            ),
-            *(frame.spec for frame in frames),
-        ),
-        actions=(ActionSpec("obs/action", action.shape[1:], rate_hz=rate_hz),),
-        rate_hz=rate_hz,
+    rows: dict[str, NDArray[Any]],
+    frames: tuple[FrameStream, ...],
+) -> ImportedEpisode:
+    """An episode that this package exported."""
+    try:
+        extra = {key: rows[key] for key in EXTRA}
+        specs = source.metas[index]["embodiment"]["signals"]
+        names = {str(s["name"]).replace("/", "."): str(s["name"]) for s in specs}
+    except (KeyError, TypeError) as error:
+        raise DataError(f"{source.path}: .zattrs is damaged: lacks {error}") from error
+    cameras = {frame.spec.name.partition("/")[2]: frame for frame in frames}
+    plain = SourceEpisode(
+        source=source.path.name,
+        index=index,
+        rate_hz=source.rate_hz,
+        signals={},
+        actions={"obs/action": rows["action"]},
+        provenance={},
+        reward=extra["reward"].astype(np.float64),
     )
-    meta = EpisodeMeta(
-        kind="demonstration",
-        task="",
-        embodiment=embodiment,
-        condition=Condition(f"{provenance['source']}-{index:06d}", index, {}),
-        outcome=Outcome(False, 0.0, 0.0, truncated=True, reason="end_of_recording"),
-        agent="human",
-        provenance=provenance | {"reward": "unknown: zero"},
-        git_revision=git_revision(),
-        versions=library_versions(),
+    return make_episode(
+        restored(
+            plain,
+            source.metas[index],
+            {names[k]: v for k, v in rows.items() if k in names},
+            {names[k]: f for k, f in cameras.items() if k in names},
+            ticks=extra["tick_t_ns"],
+            progress=extra["progress"],
+        )
     )
-    empty = {frame.spec.name: frame.no_rows() for frame in frames}
-    return episode_from_arrays(
-        meta, low_dim | empty, {"obs/action": action}, progress=np.zeros(len(action))
-    )
+
+
+def _zarr_frames(frame: FrameSource, start: int, end: int) -> FrameStream:
+    return FrameStream(frame.spec, lambda: (b.value for b in frame_blocks(frame, start, end)))
+
+
+def _video_frames(name: str, info: VideoInfo) -> FrameStream:
+    spec = SignalSpec(name, info.shape, rate_hz=round(info.rate_hz, 3), dtype="uint8")
+    return FrameStream(spec, lambda: video_blocks(info, float(info.t_s[0])))
+
+
+def _ns(t_s: NDArray[np.float64]) -> NDArray[np.int64]:
+    return np.round(t_s * 1e9).astype(np.int64)
+
+
+def _tick_times(t_s: NDArray[Any] | None) -> tuple[NDArray[np.int64] | None, int]:
+    """Tick times from the first tick, and its Unix time (0 where the clock is another one)."""
+    if t_s is None:
+        return None, 0
+    seconds = t_s.astype(np.float64).reshape(-1)
+    unix = seconds[0] > 1e9
+    return _ns(seconds - seconds[0]), int(seconds[0] * 1e9) if unix else 0

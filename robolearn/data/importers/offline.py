@@ -1,0 +1,282 @@
+"""Flat offline-RL files, all transitions end to end: D4RL-style HDF5 and OGBench npz.
+
+    D4RL     observations, actions, rewards, terminals (bootstrap no further), timeouts (cut)
+    OGBench  observations, actions, terminals (end of a trajectory), masks = 1 - terminal;
+             so terminals = terminal | truncated, without masks every end is a truncation
+
+Rows are read once, in order, an episode at a time. Formats: D4RL ``offline_env.py``, OGBench
+``utils.py`` (v1.2).
+"""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+from numpy.lib import format as npy
+from numpy.typing import NDArray
+
+from robolearn.data.episode import EpisodeKind
+from robolearn.data.importers.hdf5 import attribute, leaves, names_in, numbers, opened
+from robolearn.data.importers.recording import (
+    BLOCK_ROWS,
+    FrameStream,
+    ImportedEpisode,
+    ImportOptions,
+    SourceEpisode,
+    make_episode,
+)
+from robolearn.errors import DataError
+from robolearn.spec import SignalSpec
+
+DEFAULT_RATE_HZ = 20.0
+FLAGS = ("rewards", "terminals", "timeouts", "masks")
+REQUIRED = ("observations", "actions", "terminals")
+NEXT = "next_observations"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """Name, shape of a row and dtype of an array of the file."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+    @property
+    def picture(self) -> bool:
+        """``uint8 [height, width, channels]``."""
+        return len(self.shape) == 3 and self.dtype == np.uint8
+
+
+@dataclass(frozen=True, slots=True)
+class FlatRecording:
+    """An opened file. ``read(name, start, end)`` gives rows; ``flags`` are whole columns."""
+
+    path: Path
+    columns: tuple[Column, ...]
+    read: Callable[[str, int, int], NDArray[Any]]
+    flags: Mapping[str, NDArray[Any]]
+    ends: NDArray[np.int64]
+    terminal: NDArray[np.bool_]
+    rate_hz: float
+    kind: EpisodeKind
+    said: Mapping[str, Any]
+    left_out: tuple[str, ...]
+    images: bool
+
+    @property
+    def count(self) -> int:
+        """Number of episodes."""
+        return len(self.ends)
+
+    def episode(self, index: int) -> ImportedEpisode:
+        """Rows of one episode; pictures are read when they are written."""
+        start = int(self.ends[index - 1]) if index else 0
+        end = int(self.ends[index])
+        plain = [c for c in self.columns if not c.picture and c.name != "actions"]
+        pictures = [c for c in self.columns if c.picture] if self.images else []
+        rewards = self.flags.get("rewards")
+        return make_episode(
+            SourceEpisode(
+                source=self.path.name,
+                index=index,
+                rate_hz=self.rate_hz,
+                signals={_signal(c.name): self.read(c.name, start, end) for c in plain},
+                actions={"obs/action": self.read("actions", start, end)},
+                provenance={**self.said, "left_out": list(self.left_out), "first_row": start},
+                frames=tuple(self._frames(c, start, end) for c in pictures),
+                reward=None if rewards is None else rewards[start:end].astype(np.float64),
+                terminal=bool(self.terminal[index]),
+                kind=self.kind,
+                agent="unknown",
+            )
+        )
+
+    def _frames(self, column: Column, start: int, end: int) -> FrameStream:
+        spec = SignalSpec(_signal(column.name), column.shape, rate_hz=self.rate_hz, dtype="uint8")
+
+        def blocks() -> Generator[NDArray[np.uint8]]:
+            for at in range(start, end, BLOCK_ROWS):
+                yield self.read(column.name, at, min(at + BLOCK_ROWS, end))
+
+        return FrameStream(spec, blocks)
+
+
+class OGBenchImporter:
+    """npz with observations, actions, terminals."""
+
+    looked_for = "an .npz file with observations, actions and terminals"
+
+    def recognise(self, path: Path) -> bool:
+        """Whether the archive has those members."""
+        if path.suffix == ".npz" and path.is_file() and not zipfile.is_zipfile(path):
+            raise DataError(f"{path} cannot be read as .npz (truncated?)")
+        if not path.is_file() or not zipfile.is_zipfile(path):
+            return False
+        with zipfile.ZipFile(path) as archive:
+            return {f"{n}.npy" for n in REQUIRED} <= set(archive.namelist())
+
+    def open(self, path: Path, options: ImportOptions) -> FlatRecording:
+        """Check the headers and find the trajectories."""
+        arrays = NpzRows(path)
+        lengths = {n: arrays.rows(n) for n in arrays.columns}
+        flags = {n: arrays.read(n, 0, lengths[n]) for n in FLAGS if n in lengths}
+        said: dict[str, Any] = {"importer": "ogbench"}
+        if "masks" not in flags:
+            said["terminal"] = "no masks: every end of a trajectory is a truncation"
+        return _flat(path, arrays.columns, arrays.read, lengths, flags, options, said, "scripted")
+
+
+class D4RLImporter:
+    """HDF5 with observations, actions, terminals at the root."""
+
+    looked_for = "an HDF5 file with observations, actions and terminals at its root"
+
+    def recognise(self, path: Path) -> bool:
+        """Whether those names are there."""
+        return set(REQUIRED) <= names_in(path)
+
+    def open(self, path: Path, options: ImportOptions) -> FlatRecording:
+        """Check names and shapes and find the trajectories."""
+        with opened(path) as file:
+            found = {n: d for n, d in leaves(file).items() if not n.startswith("metadata/")}
+            rows = int(found["observations"].shape[0]) if "observations" in found else 0
+            scalar = sorted(n for n, d in found.items() if not d.shape)
+            found = {n: d for n, d in found.items() if d.shape}
+            columns = {n: Column(n, tuple(d.shape[1:]), d.dtype) for n, d in found.items()}
+            lengths = {n: int(d.shape[0]) for n, d in found.items()}
+            flags = {n: numbers(found[n], f"{path}: {n}") for n in FLAGS if n in found}
+            kept = {str(k): attribute(file, str(k)) for k in file.attrs}
+        said: dict[str, Any] = {"importer": "d4rl", "attributes": kept, "scalars": scalar}
+        if "timeouts" not in flags:
+            said["ends"] = "no timeouts: only terminal rows end an episode"
+
+        def read(name: str, start: int, end: int) -> NDArray[Any]:
+            with opened(path) as file:
+                return numbers(file[name], f"{path}: {name}", start, end)
+
+        del rows
+        return _flat(path, columns, read, lengths, flags, options, said, "rollout")
+
+
+def _flat(
+    path: Path,
+    columns: Mapping[str, Column],
+    read: Callable[[str, int, int], NDArray[Any]],
+    lengths: Mapping[str, int],
+    flags: Mapping[str, NDArray[Any]],
+    options: ImportOptions,
+    said: dict[str, Any],
+    kind: EpisodeKind,
+) -> FlatRecording:
+    missing = [n for n in REQUIRED if n not in columns]
+    if missing:
+        raise DataError(f"{path}: expected {list(REQUIRED)}, it lacks {missing}")
+    rows = lengths["observations"]
+    short = {n: k for n, k in lengths.items() if k != rows}
+    if short or rows == 0:
+        raise DataError(f"{path}: observations have {rows} rows, but {short or 'none'}")
+    for name, values in flags.items():
+        if values.ndim != 1 or (values.dtype.kind == "f" and not np.isfinite(values).all()):
+            raise DataError(f"{path}: {name} must be finite numbers [{rows}], got {values.shape}")
+    ended = flags["terminals"].astype(np.bool_)
+    if "timeouts" in flags:
+        ended |= flags["timeouts"].astype(np.bool_)
+    ends = np.flatnonzero(ended).astype(np.int64) + 1
+    if not len(ends) or int(ends[-1]) != rows:
+        ends = np.append(ends, rows)
+        said["last_episode"] = "the file ends within it"
+    last = ends - 1
+    if "masks" in flags:
+        terminal = ended[last] & (flags["masks"][last] == 0)
+    elif said["importer"] == "ogbench":
+        terminal = np.zeros(len(ends), dtype=np.bool_)
+    else:
+        terminal = flags["terminals"][last].astype(np.bool_)
+    left = [NEXT + " (the observations of the following row)"] if NEXT in columns else []
+    kept = tuple(c for n, c in columns.items() if n not in (*FLAGS, NEXT))
+    if not options.images:
+        left += [f"{c.name} (pictures: give --images)" for c in kept if c.picture]
+    for column in kept:
+        if column.dtype.kind not in "biuf":
+            raise DataError(f"{path}: {column.name}: expected numbers, got {column.dtype}")
+    rate = DEFAULT_RATE_HZ if options.rate_hz is None else options.rate_hz
+    if options.rate_hz is None:
+        said["rate"] = f"{rate:g} Hz assumed: the format does not say it (--rate-hz)"
+    return FlatRecording(
+        path, kept, read, flags, ends, terminal, rate, kind, said, tuple(left), options.images
+    )
+
+
+def _signal(name: str) -> str:
+    return "obs/state" if name == "observations" else f"obs/{name.replace('/', '.')}"
+
+
+class NpzRows:
+    """Rows of the arrays of an ``.npz`` file, decompressed in order with one row block in memory.
+
+    Asking for earlier rows than before starts the member again.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.columns: dict[str, Column] = {}
+        self._rows: dict[str, int] = {}
+        self._open: dict[str, tuple[zipfile.ZipExtFile, int]] = {}
+        try:
+            self._archive = zipfile.ZipFile(path)
+            for member in self._archive.namelist():
+                self._add(member)
+        except (OSError, ValueError, zipfile.BadZipFile, EOFError, zlib.error) as error:
+            raise DataError(f"{path} cannot be read as .npz: {error}") from error
+
+    def rows(self, name: str) -> int:
+        """Length of an array."""
+        return self._rows[name]
+
+    def read(self, name: str, start: int, end: int) -> NDArray[Any]:
+        """Rows ``start`` to ``end`` of an array."""
+        column = self.columns[name]
+        size = int(np.prod(column.shape, dtype=np.int64)) * column.dtype.itemsize
+        try:
+            file, at = self._open.get(name) or (self._begin(name)[0], 0)
+            if start < at:
+                file.close()
+                file, at = self._begin(name)[0], 0
+            while at < start:
+                step = min(start - at, 4096)
+                file.read(step * size)
+                at += step
+            data = file.read((end - start) * size)
+        except (OSError, ValueError, zipfile.BadZipFile, EOFError, zlib.error) as error:
+            raise DataError(f"{self.path}: {name} is damaged: {error}") from error
+        if len(data) != (end - start) * size:
+            raise DataError(f"{self.path}: {name} ends within row {at + len(data) // max(size, 1)}")
+        self._open[name] = (file, end)
+        return np.frombuffer(data, dtype=column.dtype).reshape(end - start, *column.shape)
+
+    def _add(self, member: str) -> None:
+        name = member.removesuffix(".npy")
+        file, shape, fortran, dtype = self._begin(name)
+        file.close()
+        if fortran and len(shape) > 1:
+            raise DataError(f"{self.path}: {name} is in Fortran order; save it in C order")
+        if dtype.hasobject or not shape:
+            raise DataError(f"{self.path}: {name}: expected numbers [rows, ...], got {dtype}")
+        self.columns[name] = Column(name, tuple(shape[1:]), dtype)
+        self._rows[name] = int(shape[0])
+
+    def _begin(self, name: str) -> tuple[zipfile.ZipExtFile, tuple[int, ...], bool, np.dtype[Any]]:
+        file = cast("zipfile.ZipExtFile", self._archive.open(f"{name}.npy"))
+        library: Any = npy  # its stubs are incomplete
+        version = library.read_magic(file)
+        old = version == (1, 0)
+        read = library.read_array_header_1_0 if old else library.read_array_header_2_0
+        shape, fortran, dtype = read(file)
+        return file, shape, fortran, dtype
