@@ -122,6 +122,8 @@ def _import(argv: list[str]) -> int:
     name, importer = find_importer(src.expanduser(), args.format)
     options = ImportOptions(args.images, args.rate_hz, args.limit)
     source = importer.open(src.expanduser(), options)
+    if args.images and not any(source.episode(i).frames for i in range(source.count)):
+        raise ConfigError(f"--images: '{source.path}' has no pictures; leave the option out")
     store = EpisodeStore.open_or_create(args.out)
     total = source.count if args.limit is None else min(args.limit, source.count)
     with progress("import", total, quiet=args.json) as advance:

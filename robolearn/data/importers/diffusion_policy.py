@@ -37,7 +37,7 @@ from robolearn.data.importers.recording import (
 from robolearn.data.importers.restore import restored
 from robolearn.data.importers.video import VideoInfo, video_blocks, video_info
 from robolearn.data.store import EpisodeStore
-from robolearn.errors import ConfigError, DataError, did_you_mean
+from robolearn.errors import DataError, did_you_mean
 from robolearn.spec import SignalSpec
 
 DEFAULT_RATE_HZ = 10.0
@@ -113,10 +113,7 @@ class DiffusionPolicyImporter:
     def open(self, path: Path, options: ImportOptions) -> ReplayArrays:
         """Open and check the source."""
         rate = DEFAULT_RATE_HZ if options.rate_hz is None else options.rate_hz
-        source = open_replay(path, images=options.images, rate_hz=rate)
-        if options.images and not source.frames and not any(source.videos):
-            raise ConfigError(f"--images: '{source.path}' has no pictures; leave the option out")
-        return source
+        return open_replay(path, images=options.images, rate_hz=rate)
 
 
 def open_replay(
