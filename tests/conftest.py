@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 
 for name, value in {
     "OMP_NUM_THREADS": "1",
@@ -19,3 +20,8 @@ from hypothesis import settings  # noqa: E402 - the environment comes first
 # A busy machine must not fail a property: examples have no time limit.
 settings.register_profile("house", deadline=None)
 settings.load_profile("house")
+
+# A shell starts background jobs with Ctrl-C ignored, and children inherit that: the tests that
+# press Ctrl-C in a child need the handler of a foreground process.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)

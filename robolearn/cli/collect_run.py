@@ -12,6 +12,7 @@ from hardware.teleop.device import TeleopDevice
 from hardware.teleop.keyboard import KeyboardDevice
 from hardware.teleop.session import SessionConfig, TeleopSession
 from robolearn.cli.collect import Args, CollectConfig
+from robolearn.cli.interrupt import check
 from robolearn.config import to_dict
 from robolearn.data.episode import EpisodeKind
 from robolearn.data.recorder import EpisodeRecorder
@@ -49,6 +50,7 @@ class Collection:
             # Later calls go on where earlier ones stopped, killed ones included.
             first = sum(i.kind == "scripted" for i in self._store.list(strict=False))
             for number in range(first, first + self._args.episodes):
+                check()
                 episode = operator.episode(number)
                 run_episode(
                     env,

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 import tyro
 
+from robolearn.cli.interrupt import check
 from robolearn.config import check_seeds
 from robolearn.errors import ConfigError, did_you_mean
 
@@ -113,6 +114,7 @@ def progress(description: str, total: int, *, quiet: bool = False) -> Generator[
         task = bar.add_task(description, total=total, note="")
 
         def advance(n: int = 1, note: str = "") -> None:
+            check()
             bar.update(task, advance=n, note=note)
 
         yield advance

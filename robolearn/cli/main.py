@@ -12,6 +12,7 @@ import select
 import sys
 from collections.abc import Collection
 
+from robolearn.cli.interrupt import remembered
 from robolearn.errors import RobolearnError, did_you_mean
 
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -53,7 +54,8 @@ def main(argv: list[str] | None = None) -> int:
     args = [a for a in args if a != "--debug"]
     name = args[0] if args else ""
     try:
-        return _command(args)
+        with remembered():
+            return _command(args)
     except KeyboardInterrupt:
         print(
             "\nrobolearn: stopped by Ctrl-C; everything committed so far is kept", file=sys.stderr
