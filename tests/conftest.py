@@ -17,9 +17,11 @@ for name, value in {
 
 from hypothesis import settings  # noqa: E402 - the environment comes first
 
-# A busy machine must not fail a property: examples have no time limit.
-settings.register_profile("house", deadline=None)
-settings.load_profile("house")
+# A busy machine must not fail a property: examples have no time limit. The same examples in every
+# run, so that a change is judged by itself; HYPOTHESIS_PROFILE=search looks for new ones.
+settings.register_profile("house", deadline=None, derandomize=True)
+settings.register_profile("search", deadline=None)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "house"))
 
 # A shell starts background jobs with Ctrl-C ignored, and children inherit that: the tests that
 # press Ctrl-C in a child need the handler of a foreground process.

@@ -40,7 +40,10 @@ def test_inverse_reaches_the_pose_on_the_nearest_branch(q: np.ndarray) -> None:
     assert angle < 1e-6
     assert UR5E.within_limits(found)
     # The nearest solution is at least as near as the one the pose was made from.
-    assert np.linalg.norm(found - q) < 1e-3 or abs(math.sin(q[4])) < 1e-3 or _folded(q)
+    # On the very limit of a joint, rounding may put it outside and the next turn is the answer.
+    on_limit = bool((np.abs(np.abs(q) - 2 * math.pi) < 1e-6).any())
+    near = np.linalg.norm(found - q) < 1e-3
+    assert near or on_limit or abs(math.sin(q[4])) < 1e-3 or _folded(q)
 
 
 def _folded(q: np.ndarray) -> bool:
