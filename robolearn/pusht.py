@@ -124,18 +124,19 @@ def coverage(block_pose: Any) -> float:
     x, y, yaw = (float(v) for v in block_pose)
     dx, dy = x - GOAL[0], y - GOAL[1]
     relative = (c * dx + s * dy, c * dy - s * dx, yaw - GOAL[2])
+    tee = tee_polygons()
+    boxes = [(part.min(axis=0).tolist(), part.max(axis=0).tolist()) for part in tee]
     covered = 0.0
-    for part in tee_polygons():
-        corners = [(float(px), float(py)) for px, py in transform_points(part, relative)]
-        for goal in tee_polygons():
-            covered += _area(_clip(corners, goal.min(axis=0), goal.max(axis=0)))
+    for part in tee:
+        corners: _Polygon = [(px, py) for px, py in transform_points(part, relative).tolist()]
+        covered += sum(_area(_clip(corners, low, high)) for low, high in boxes)
     return min(1.0, covered / TEE_AREA_M2)
 
 
-def _clip(polygon: _Polygon, low: Array, high: Array) -> _Polygon:
+def _clip(polygon: _Polygon, low: list[float], high: list[float]) -> _Polygon:
     """The part of a convex polygon within an axis-aligned rectangle (Sutherland and Hodgman)."""
     for axis in (0, 1):
-        for bound, sign in ((float(low[axis]), 1.0), (float(high[axis]), -1.0)):
+        for bound, sign in ((low[axis], 1.0), (high[axis], -1.0)):
             kept: _Polygon = []
             for end, start in zip(polygon, polygon[-1:] + polygon[:-1], strict=True):
                 inside = sign * (end[axis] - bound)

@@ -14,7 +14,6 @@ from numcodecs import Blosc
 from robolearn.assets import pusht_demonstrations_path
 from robolearn.data.check import check_store
 from robolearn.data.importers.diffusion_policy import import_diffusion_policy, open_replay
-from robolearn.data.importers.pusht import coverages
 from robolearn.data.store import EpisodeStore
 from robolearn.errors import DataError
 from robolearn.pusht import BLOCK, TOOL, coverage, progress, px_from_pose, px_from_table
@@ -102,14 +101,6 @@ def test_rewards_are_those_of_the_following_state(tmp_path: Path, store: Episode
     assert not other.success
     assert other.truncated.tolist() == [False] * 4 + [True]
     assert not other.terminal.any()
-
-
-def test_many_coverages_equal_single_ones() -> None:
-    rng = np.random.default_rng(3)
-    poses = np.concatenate(
-        [0.256 + rng.normal(0, 0.05, (60, 2)), rng.uniform(-np.pi, np.pi, (60, 1))], axis=1
-    )
-    np.testing.assert_allclose(coverages(poses), [coverage(p) for p in poses], atol=1e-12)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "uint8"])

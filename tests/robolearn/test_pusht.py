@@ -125,3 +125,32 @@ def test_coverage_equals_that_of_the_source_geometry(pose_px):
     goal = shape(np.array(GOAL_PX))
     expected = goal.intersection(shape(pose_px)).area / goal.area
     assert coverage(pose_from_px(pose_px)) == pytest.approx(expected, abs=1e-6)
+
+
+def test_coverage_equals_a_general_overlay():
+    # Bar and stem only share an edge, so their areas within the goal add up.
+    import shapely
+
+    def parts(poses):
+        c, s = np.cos(poses[:, 2]), np.sin(poses[:, 2])
+        x, y = poses[:, :1], poses[:, 1:2]
+        placed = [
+            np.stack(
+                [
+                    x + np.outer(c, part[:, 0]) - np.outer(s, part[:, 1]),
+                    y + np.outer(s, part[:, 0]) + np.outer(c, part[:, 1]),
+                ],
+                axis=-1,
+            )
+            for part in tee_polygons()
+        ]
+        return shapely.polygons(np.stack(placed))
+
+    rng = np.random.default_rng(3)
+    poses = np.concatenate(
+        [0.256 + rng.normal(0, 0.05, (60, 2)), rng.uniform(-np.pi, np.pi, (60, 1))], axis=1
+    )
+    goal = shapely.union_all(parts(np.array([GOAL])).ravel())
+    inside = shapely.area(shapely.intersection(parts(poses), goal)).sum(axis=0)
+    expected = inside / shapely.area(goal)
+    np.testing.assert_allclose([coverage(p) for p in poses], expected, atol=1e-12)

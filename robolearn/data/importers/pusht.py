@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,21 +13,19 @@ from robolearn.data.importers.frames import FrameSource
 from robolearn.data.provenance import git_revision, library_versions
 from robolearn.pusht import (
     BLOCK,
-    GOAL,
     RATE_HZ,
     SUCCESS_COVERAGE,
     TOOL,
     block_signal,
+    coverage,
     pose_from_px,
     table_from_px,
     target_action,
-    tee_polygons,
     tool_signal,
 )
 from robolearn.spec import EmbodimentSpec
 from robolearn.types import Condition, Outcome
 
-_shapely: Any = importlib.import_module("shapely")  # its stubs are incomplete
 STATE_SIZE = 5
 ACTION_SIZE = 2
 
@@ -74,9 +71,9 @@ def pusht_episode(
     tool = table_from_px(state[:, :2])
     block = pose_from_px(state[:, 2:])
     following = np.concatenate([block[1:], block[-1:]])
-    coverage = coverages(following)
-    progress = np.minimum(1.0, coverage / SUCCESS_COVERAGE)
-    success = bool((coverage > SUCCESS_COVERAGE).any())
+    covered = np.array([coverage(pose) for pose in following])
+    progress = np.minimum(1.0, covered / SUCCESS_COVERAGE)
+    success = bool((covered > SUCCESS_COVERAGE).any())
     poses = {
         TOOL: tuple(float(v) for v in tool[0]),
         BLOCK: tuple(float(v) for v in block[0]),
@@ -94,7 +91,7 @@ def pusht_episode(
             terminal=success,
             truncated=not success,
             reason="success" if success else "end_of_recording",
-            metrics={"coverage": float(coverage[-1])},
+            metrics={"coverage": float(covered[-1])},
         ),
         agent="human",
         env="gym_pusht",
@@ -110,30 +107,3 @@ def pusht_episode(
         {TOOL: table_from_px(rows["action"])},
         progress=progress,
     )
-
-
-def coverages(block_poses: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Coverage ``[n]`` for many block poses ``[n, 3]``; equals ``robolearn.pusht.coverage``.
-
-    Bar and stem only share an edge, so their areas within the goal add up.
-    """
-    goal = _shapely.union_all(_parts(np.array([GOAL])).ravel())
-    inside = _shapely.area(_shapely.intersection(_parts(block_poses), goal))
-    return np.asarray(inside.sum(axis=0) / _shapely.area(goal), dtype=np.float64)
-
-
-def _parts(poses: NDArray[np.float64]) -> Any:
-    """Polygons of bar and stem ``[2, n]`` at the given poses."""
-    c, s = np.cos(poses[:, 2]), np.sin(poses[:, 2])
-    x, y = poses[:, :1], poses[:, 1:2]
-    placed = [
-        np.stack(
-            [
-                x + np.outer(c, part[:, 0]) - np.outer(s, part[:, 1]),
-                y + np.outer(s, part[:, 0]) + np.outer(c, part[:, 1]),
-            ],
-            axis=-1,
-        )
-        for part in tee_polygons()
-    ]
-    return _shapely.polygons(np.stack(placed))
