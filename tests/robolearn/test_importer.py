@@ -16,7 +16,7 @@ from robolearn.data.check import check_store
 from robolearn.data.importers.diffusion_policy import import_diffusion_policy, open_replay
 from robolearn.data.store import EpisodeStore
 from robolearn.errors import DataError
-from robolearn.pusht import BLOCK, TOOL, coverage, progress, px_from_pose, px_from_table
+from robolearn.pusht import BLOCK, TOOL, progress, px_from_pose, px_from_table
 
 ORIGINAL = Path(__file__).resolve().parents[3] / "shared/data/pusht/pusht_cchi_v7_replay.zarr"
 ENDS = (7, 12, 30)
