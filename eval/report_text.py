@@ -17,6 +17,10 @@ REASON_WORDS: Mapping[str, str] = {
     "physics_diverged": "simulation became unstable",
     "worker_crashed": "computing process died twice",
     "safety_stop": "the supervisor stopped the robot",
+    "dropped": "an object was dropped",
+    "missed_grasp": "the gripper closed beside the object",
+    "jammed": "a part got stuck",
+    "out_of_reach": "an object left the workspace",
 }
 
 

@@ -206,6 +206,7 @@ def _time_limit(outcome: Outcome) -> Outcome:
         reward=outcome.reward,
         terminal=False,
         truncated=True,
-        reason=outcome.reason or "time_limit",
+        reason=outcome.reason or outcome.trouble or "time_limit",
         metrics=outcome.metrics,
+        trouble=outcome.trouble,
     )

@@ -113,7 +113,9 @@ class Outcome:
     ``progress`` is in [0, 1] (Push-T: min(1, coverage / 0.95)); ``success`` is sticky within an
     episode; ``terminal``: the task is over (do not bootstrap); ``truncated``: only the recording
     stops. ``reason`` is empty while running, else one word (``success``, ``time_limit``,
-    ``physics_diverged``, ``safety_stop``, ``operator``, ``aborted``).
+    ``physics_diverged``, ``safety_stop``, ``operator``, ``aborted``, or a failure that the task
+    names). ``trouble`` is what went wrong last while the task still runs (``dropped``,
+    ``missed_grasp``, ``jammed``): the reason if time runs out before it is mended.
     ``metrics`` carries task figures (Push-T: ``coverage``).
     """
 
@@ -124,6 +126,7 @@ class Outcome:
     truncated: bool = False
     reason: str = ""
     metrics: Mapping[str, float] = field(default_factory=dict[str, float])
+    trouble: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -130,6 +130,11 @@ class SceneEnv:
         """Name of the scene's task."""
         return self._task.name
 
+    @property
+    def max_steps(self) -> int:
+        """Time limit of the task's protocol [control steps]."""
+        return self._task.max_steps
+
     def sample_condition(self, seed: int) -> Condition:
         """A start from the scene's reset distribution."""
         return self._task.sample_condition(seed)

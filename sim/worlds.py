@@ -40,6 +40,11 @@ class World(Env, Protocol):
         """Name of the task."""
         ...
 
+    @property
+    def max_steps(self) -> int:
+        """Time limit of the task's protocol [control steps]."""
+        ...
+
     def sample_condition(self, seed: int) -> Condition:
         """A start from the reset distribution; a pure function of ``seed``."""
         ...

@@ -53,7 +53,7 @@ class EnvBuilder:
                 hash=env.scene_hash,
                 engine=env.engine,
                 task=env.task,
-                max_steps=task_steps(env.task),
+                max_steps=env.max_steps,
             )
         finally:
             env.close()
@@ -99,13 +99,3 @@ def policy_builder(run_dir: Path, threads: int = 1) -> PolicyBuilder:
             f" {folder.parent}/ has: {near}"
         )
     return PolicyBuilder(folder, threads)
-
-
-def task_steps(task: str) -> int:
-    """The time limit of a task's protocol [control steps]."""
-    from robolearn import pusht
-
-    steps = {"pusht": pusht.MAX_STEPS}
-    if task not in steps:
-        raise ConfigError(f"no time limit known for task '{task}'; known: {sorted(steps)}")
-    return steps[task]

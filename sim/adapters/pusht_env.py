@@ -87,6 +87,11 @@ class PushTEnv(ABC):
         """Name of the task."""
         return self._task.name
 
+    @property
+    def max_steps(self) -> int:
+        """Time limit of the task's protocol [control steps]."""
+        return self._task.max_steps
+
     def sample_condition(self, seed: int) -> Condition:
         """The start that gym-pusht draws for the same seed."""
         return self._task.sample_condition(seed)

@@ -26,6 +26,16 @@ class Task(Protocol):
         """Names of the reset distributions that the task can draw from."""
         ...
 
+    @property
+    def max_steps(self) -> int:
+        """Time limit of the task's protocol [control steps]."""
+        ...
+
+    @property
+    def failures(self) -> tuple[str, ...]:
+        """Words of its own that an episode's ``reason`` may be, besides the loop's."""
+        ...
+
     def reset(self) -> None:
         """Forget the last episode."""
         ...

@@ -8,7 +8,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from robolearn.pusht import BLOCK, SUCCESS_COVERAGE, TOOL, coverage, pose_from_px, table_from_px
+from robolearn.pusht import (
+    BLOCK,
+    MAX_STEPS,
+    SUCCESS_COVERAGE,
+    TOOL,
+    coverage,
+    pose_from_px,
+    table_from_px,
+)
 from robolearn.types import Condition, Outcome, Signals
 
 # Centre of gravity of the block in its body frame [px]: the mean of the two shapes' centres
@@ -21,6 +29,8 @@ class PushT:
 
     name = "pusht"
     distributions = ("gym_pusht",)
+    max_steps = MAX_STEPS
+    failures: tuple[str, ...] = ()
 
     def __init__(self, success_coverage: float = SUCCESS_COVERAGE) -> None:
         self._threshold = success_coverage
