@@ -219,27 +219,64 @@ def write_array(
     writer.close()
 
 
+@dataclass(frozen=True, slots=True)
+class StoredArray:
+    """An array on disk whose metadata was checked; :meth:`chunk` reads a part of it."""
+
+    root: Path
+    path: str
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    rows_per_chunk: int
+    files: Mapping[str, FileEntry]
+    attributes: Mapping[str, Any]
+
+    @property
+    def chunks(self) -> int:
+        """How many chunks hold its rows."""
+        return -(-self.shape[0] // self.rows_per_chunk)
+
+    def chunk(self, index: int) -> NDArray[Any]:
+        """Rows ``index * rows_per_chunk`` and following, without padding; read-only.
+
+        A wrong size or crc32c is a :class:`StoreCorruptError`. Safe to call from many threads.
+        """
+        suffix = ".0" * (len(self.shape) - 1)
+        raw = read_sized(self.root, f"{self.path}/c.{index}{suffix}", self.files)
+        where = f"{self.root / self.path}: chunk {index}"
+        rows = decode_chunk(raw, self.dtype.newbyteorder("<"), self.shape[1:], where)
+        return rows[: self.shape[0] - index * self.rows_per_chunk]
+
+
+def open_array(root: Path, path: str, files: Mapping[str, FileEntry]) -> StoredArray:
+    """An array written by :class:`ArrayWriter`, without its values.
+
+    Every file must be listed in ``files``; the metadata is checked by its hash. A difference
+    raises :class:`StoreCorruptError`.
+    """
+    meta = json.loads(read_checked(root, f"{path}/zarr.json", files))
+    return StoredArray(
+        root=root,
+        path=path,
+        shape=tuple(int(n) for n in meta["shape"]),
+        dtype=np.dtype(str(meta["data_type"])),
+        rows_per_chunk=int(meta["chunk_grid"]["configuration"]["chunk_shape"][0]),
+        files=files,
+        attributes=dict(meta["attributes"]),
+    )
+
+
 def read_array(
     root: Path, path: str, files: Mapping[str, FileEntry]
 ) -> tuple[NDArray[Any], dict[str, Any]]:
-    """Read an array written by :class:`ArrayWriter` and its attributes.
-
-    Every file must be listed in ``files``; the metadata is checked by hash, chunks by size and
-    their crc32c. A difference raises :class:`StoreCorruptError`.
-    """
-    meta = json.loads(read_checked(root, f"{path}/zarr.json", files))
-    shape = tuple(int(n) for n in meta["shape"])
-    per_chunk = int(meta["chunk_grid"]["configuration"]["chunk_shape"][0])
-    dtype = np.dtype(str(meta["data_type"])).newbyteorder("<")
-    out = np.empty(shape, dtype=np.dtype(str(meta["data_type"])))
-    suffix = ".0" * (len(shape) - 1)
-    for index in range(-(-shape[0] // per_chunk)):
-        raw = read_sized(root, f"{path}/c.{index}{suffix}", files)
-        chunk = decode_chunk(raw, dtype, shape[1:], f"{root / path}: chunk {index}")
-        start = index * per_chunk
-        rows = min(per_chunk, shape[0] - start)
-        out[start : start + rows] = chunk[:rows]
-    return out, dict(meta["attributes"])
+    """Read an array written by :class:`ArrayWriter` and its attributes, as :func:`open_array`."""
+    array = open_array(root, path, files)
+    out = np.empty(array.shape, dtype=array.dtype)
+    for index in range(array.chunks):
+        rows = array.chunk(index)
+        start = index * array.rows_per_chunk
+        out[start : start + len(rows)] = rows
+    return out, dict(array.attributes)
 
 
 def decode_chunk(
