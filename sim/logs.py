@@ -32,7 +32,7 @@ class SampleLog:
     def add(self, t_ns: int, values: Mapping[str, Any]) -> None:
         """Keep one sample of each named signal, read-only."""
         for name, value in values.items():
-            array = np.array(value, dtype=np.float64)
+            array = np.array(value, dtype=self._signals[name].dtype)
             array.setflags(write=False)
             self.newest[name] = Sample(t_ns, array)
             self._rows[name].append(self.newest[name])
@@ -55,7 +55,7 @@ class SampleLog:
         blocks: dict[str, SampleBlock] = {}
         for name, rows in self._rows.items():
             keep = [rows.pop()] if rows and rows[-1].t_ns >= now_ns else []
-            blocks[name] = _block(rows, self._signals[name].shape)
+            blocks[name] = _block(rows, self._signals[name])
             self._rows[name] = keep
         return blocks
 
@@ -108,9 +108,9 @@ def check_poses(
     return poses
 
 
-def _block(rows: list[Sample], shape: tuple[int, ...]) -> SampleBlock:
+def _block(rows: list[Sample], signal: SignalSpec) -> SampleBlock:
     return SampleBlock(
         t_ns=np.array([s.t_ns for s in rows], dtype=np.int64),
-        value=np.array([s.value for s in rows], dtype=np.float64).reshape(-1, *shape),
+        value=np.array([s.value for s in rows], dtype=signal.dtype).reshape(-1, *signal.shape),
         valid=np.ones(len(rows), dtype=np.bool_),
     )
