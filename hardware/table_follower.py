@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardware.supervisor_link import Target
+from robolearn.arms import ARMS
 from robolearn.errors import ConfigError
-from robolearn.kinematics import ARMS, SerialArm
+from robolearn.kinematics import SerialArm
 from robolearn.limiter import PathLimits, SetpointGenerator, TableMapping
 
 Array = NDArray[np.float64]

@@ -46,6 +46,12 @@ def pose(rotation: Array | None = None, position: Sequence[float] | Array | None
     return T
 
 
+def pose_from_rpy(values: Sequence[float]) -> Array:
+    """A pose ``[4, 4]`` from x, y, z [m] and roll, pitch, yaw [rad] about fixed axes (URDF)."""
+    x, y, z, roll, pitch, yaw = values
+    return pose(rot_z(yaw) @ rot_y(pitch) @ rot_x(roll), (x, y, z))
+
+
 def inverse(T: Array) -> Array:
     """Inverse of a pose ``[4, 4]`` without a general matrix inversion."""
     R = T[:3, :3]

@@ -1,23 +1,23 @@
 """Serial arms from Denavit-Hartenberg parameters: forward and inverse kinematics, Jacobian.
 
-Standard (distal) convention: ``A_i = Rz(q_i) Tz(d_i) Tx(a_i) Rx(alpha_i)``. The UR inverse is
-the closed form that follows from the three parallel axes 2, 3, 4 (as in Hawkins, "Analytic inverse
-kinematics for the Universal Robots UR-5/UR-10 arms", 2013); everything else uses damped least
-squares. The scalar code uses ``math`` because numpy's call overhead dominates at this size.
+The arms themselves are in ``robolearn/arms.py``. The UR inverse is the closed form that follows
+from the three parallel axes 2, 3, 4 (as in Hawkins, "Analytic inverse kinematics for the Universal
+Robots UR-5/UR-10 arms", 2013); everything else uses damped least squares. The scalar code uses
+``math`` because numpy's call overhead dominates at this size.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.errors import DataError
-from robolearn.geometry import rotvec_from_rotation
+from robolearn.geometry import pose_from_rpy, rotvec_from_rotation
 
 Array = NDArray[np.float64]
 
@@ -27,11 +27,18 @@ _WRIST_SINGULAR = 1e-7
 _REACH_SLACK = 1e-9
 
 
+Convention = Literal["standard", "modified"]
+Six = tuple[float, float, float, float, float, float]
+NOWHERE: Six = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+
+
 @dataclass(frozen=True, slots=True)
 class Link:
-    """One link: its DH row (metres, radians) and its inertia in the DH frame of the same index.
+    """One link: its DH row (metres, radians) and its inertia in the link's frame.
 
     ``inertia`` is ``(ixx, iyy, izz, ixy, ixz, iyz)`` [kg m^2] about the centre of mass ``com`` [m].
+    ``origin``: x, y, z [m], roll, pitch, yaw [rad] of the joint in the previous frame, as a URDF
+    gives it, for arms without a DH table (the row is then zero, the convention ``modified``).
     """
 
     a: float
@@ -39,12 +46,19 @@ class Link:
     alpha: float
     mass_kg: float
     com: tuple[float, float, float]
-    inertia: tuple[float, float, float, float, float, float]
+    inertia: Six
+    origin: Six = NOWHERE
 
 
 @dataclass(frozen=True, slots=True)
 class SerialArm:
-    """An arm with revolute joints. Positions [rad], speeds [rad/s], torques [N m]."""
+    """An arm with revolute joints. Positions [rad], speeds [rad/s], torques [N m].
+
+    ``standard``: ``A_i = Rz(q_i) Tz(d_i) Tx(a_i) Rx(alpha_i)``; joint i turns about z of frame
+    i - 1. ``modified`` (Craig): ``A_i = O_i Rx(alpha_i) Tx(a_i) Rz(q_i) Tz(d_i)``, ``O_i`` from
+    :attr:`Link.origin`; joint i turns about z of frame i. ``flange``: x, y, z [m], roll, pitch,
+    yaw [rad] of the flange in the last frame.
+    """
 
     name: str
     links: tuple[Link, ...]
@@ -54,6 +68,16 @@ class SerialArm:
     max_speed: tuple[float, ...]
     max_torque: tuple[float, ...]
     solver: Literal["ur", "dls"] = "dls"
+    convention: Convention = "standard"
+    flange: Six = NOWHERE
+    # A link's transform is ``C + cos(q) X + sin(q) Y``; the three ``[dof, 4, 4]`` are constants.
+    _terms: tuple[Array, Array, Array] = field(init=False, repr=False, compare=False)
+    _T_last_flange: Array = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        terms = np.array([_terms(link, self.convention) for link in self.links])
+        object.__setattr__(self, "_terms", (terms[:, 0], terms[:, 1], terms[:, 2]))
+        object.__setattr__(self, "_T_last_flange", pose_from_rpy(self.flange))
 
     @property
     def dof(self) -> int:
@@ -61,28 +85,39 @@ class SerialArm:
         return len(self.links)
 
     def frames(self, q: Array) -> Array:
-        """Poses ``[dof + 1, 4, 4]`` of the base and of every link's DH frame in the base frame."""
+        """Poses ``[dof + 1, 4, 4]`` of the base and of every link's frame in the base frame."""
+        angles = q.tolist()
+        c = np.array([math.cos(v) for v in angles])[:, None, None]
+        s = np.array([math.sin(v) for v in angles])[:, None, None]
+        fixed, along, across = self._terms
+        local = fixed + c * along + s * across
         out = np.empty((self.dof + 1, 4, 4))
         out[0] = np.eye(4)
-        for i, (link, angle) in enumerate(zip(self.links, q.tolist(), strict=True)):
-            out[i + 1] = out[i] @ dh_transform(link.a, link.d, link.alpha, angle)
+        for i in range(self.dof):
+            np.matmul(out[i], local[i], out=out[i + 1])
         return out
 
     def fk(self, q: Array) -> Array:
         """``T_base_flange [4, 4]`` at joint positions ``q [dof]``."""
-        return self.frames(q)[-1]
+        return self.frames(q)[-1] @ self._T_last_flange
 
     def jacobian(self, q: Array) -> Array:
         """Geometric Jacobian ``[6, dof]`` (linear [m], then angular [rad]) in the base frame."""
+        return self.fk_jacobian(q)[1]
+
+    def fk_jacobian(self, q: Array) -> tuple[Array, Array]:
+        """``T_base_flange`` and the Jacobian ``[6, dof]`` of the flange, at the cost of one."""
         frames = self.frames(q)
-        axes = frames[:-1, :3, 2]
-        arms = frames[-1, :3, 3] - frames[:-1, :3, 3]
+        T = frames[-1] @ self._T_last_flange
+        of = frames[:-1] if self.convention == "standard" else frames[1:]
+        axes = of[:, :3, 2]
+        arms = T[:3, 3] - of[:, :3, 3]
         out = np.empty((6, self.dof))
         out[0] = axes[:, 1] * arms[:, 2] - axes[:, 2] * arms[:, 1]
         out[1] = axes[:, 2] * arms[:, 0] - axes[:, 0] * arms[:, 2]
         out[2] = axes[:, 0] * arms[:, 1] - axes[:, 1] * arms[:, 0]
         out[3:] = axes.T
-        return out
+        return T, out
 
     def ik(self, T_base_flange: Array, q_near: Array) -> Array:
         """Joint positions ``[dof]`` that reach the pose, on the branch nearest to ``q_near``.
@@ -114,6 +149,23 @@ def dh_transform(a: float, d: float, alpha: float, q: float) -> Array:
     )
 
 
+def _terms(link: Link, convention: Convention) -> tuple[Array, Array, Array]:
+    ca, sa = math.cos(link.alpha), math.sin(link.alpha)
+    if convention == "standard":
+        fixed = np.array([[0, 0, 0, 0], [0, 0, 0, 0], [0, sa, ca, link.d], [0, 0, 0, 1.0]])
+        along = np.array([[1.0, 0, 0, link.a], [0, ca, -sa, 0], [0, 0, 0, 0], [0, 0, 0, 0]])
+        across = np.array([[0, -ca, sa, 0], [1.0, 0, 0, link.a], [0, 0, 0, 0], [0, 0, 0, 0]])
+        return fixed, along, across
+    before = pose_from_rpy(link.origin) @ np.array(
+        [[1, 0, 0, link.a], [0, ca, -sa, 0], [0, sa, ca, 0], [0, 0, 0, 1.0]]
+    )
+    fixed, along, across = np.zeros((3, 4, 4))
+    fixed[2, 2], fixed[2, 3], fixed[3, 3] = 1.0, link.d, 1.0
+    along[0, 0] = along[1, 1] = 1.0
+    across[0, 1], across[1, 0] = -1.0, 1.0
+    return before @ fixed, before @ along, before @ across
+
+
 def ik_dls(
     arm: SerialArm,
     T_base_flange: Array,
@@ -121,30 +173,85 @@ def ik_dls(
     *,
     tolerance: float = 1e-9,
     iterations: int = 200,
+    posture: Array | None = None,
 ) -> Array:
-    """Damped least squares from ``q_near`` (Levenberg-Marquardt after Sugihara, 2011).
+    """Damped least squares from ``q_near`` until the pose error is below ``tolerance``.
 
-    ``tolerance``: norm of the pose error (metres and radians together) at which it stops.
-    Raises :class:`DataError` if it does not converge within the limits.
+    ``tolerance``: norm of the pose error (metres and radians together). ``posture [dof]`` pulls
+    the redundant freedom of an arm with more than six joints. Raises :class:`DataError` if it does
+    not converge within the limits.
+    """
+    q, error = track(
+        arm,
+        T_base_flange,
+        q_near,
+        tolerance=tolerance,
+        iterations=iterations,
+        posture=posture,
+    )
+    if error < tolerance:
+        return q
+    raise DataError(
+        f"{arm.name}: no configuration near {np.round(q_near, 3).tolist()} reaches "
+        f"{_where(T_base_flange)} (remaining error {error:.2g}); choose a pose within reach"
+    )
+
+
+def track(
+    arm: SerialArm,
+    T_base_flange: Array,
+    q_near: Array,
+    *,
+    tolerance: float,
+    iterations: int,
+    posture: Array | None = None,
+    pull: float = 0.1,
+) -> tuple[Array, float]:
+    """The configuration nearest to the pose that damped least squares finds from ``q_near``.
+
+    Levenberg-Marquardt after Sugihara (2011): damping by half the squared error, so it is fast
+    near the goal and stable beyond the reach. Joints at a limit are taken out of the step that
+    pushes them outwards. ``posture``: in every step the arm also moves by the share ``pull``
+    towards it where that leaves the flange alone (null-space projection, Siciliano 1990).
+    Returns ``q [dof]`` within the limits and the norm of the remaining pose error.
     """
     q = np.array(q_near, dtype=np.float64)
     low, high = np.array(arm.low), np.array(arm.high)
-    error = np.empty(6)
-    for _ in range(iterations):
-        T = arm.fk(q)
-        error[:3] = T_base_flange[:3, 3] - T[:3, 3]
-        error[3:] = rotvec_from_rotation(T_base_flange[:3, :3] @ T[:3, :3].T)
+    left = iterations
+    while True:
+        T, J = arm.fk_jacobian(q)
+        error = pose_difference(T_base_flange, T)
         norm2 = float(error @ error)
-        if norm2 < tolerance * tolerance:
-            return q
-        J = arm.jacobian(q)
-        H = J.T @ J + (0.5 * norm2 + 1e-12) * np.eye(arm.dof)
-        q = np.clip(q + np.linalg.solve(H, J.T @ error), low, high)
-    raise DataError(
-        f"{arm.name}: no configuration near {np.round(q_near, 3).tolist()} reaches "
-        f"{_where(T_base_flange)} (remaining error {math.sqrt(float(error @ error)):.2g}); "
-        "choose a pose within reach"
-    )
+        if left == 0 or norm2 < tolerance * tolerance:
+            return q, math.sqrt(norm2)
+        left -= 1
+        damping = 0.5 * norm2 + 1e-12
+        wish = None if posture is None else pull * (posture - q)
+        moved = q + _dls_step(J, error, damping, wish)
+        if np.any(moved < low) or np.any(moved > high):
+            stuck = ((moved < low) & (q <= low)) | ((moved > high) & (q >= high))
+            free = np.where(stuck, 0.0, 1.0)
+            wish = None if wish is None else free * wish
+            moved = q + _dls_step(J * free, error, damping, wish)
+            moved = np.minimum(np.maximum(moved, low), high)
+        q = moved
+
+
+def pose_difference(T_goal: Array, T_now: Array) -> Array:
+    """Translation [m] and rotation vector [rad] ``[6]``, base axes, that lead from now to goal."""
+    out = np.empty(6)
+    out[:3] = T_goal[:3, 3] - T_now[:3, 3]
+    out[3:] = rotvec_from_rotation(T_goal[:3, :3] @ T_now[:3, :3].T)
+    return out
+
+
+def _dls_step(J: Array, error: Array, damping: float, wish: Array | None) -> Array:
+    """``J+ error`` plus the part of ``wish`` that the task does not see."""
+    A = J @ J.T
+    A.ravel()[:: A.shape[0] + 1] += damping
+    if wish is None:
+        return J.T @ np.linalg.solve(A, error)
+    return wish + J.T @ np.linalg.solve(A, error - J @ wish)
 
 
 def _ik_ur(arm: SerialArm, T_base_flange: Array, q_near: Array) -> Array:
@@ -227,60 +334,3 @@ def _unwrap(
 def _where(T: Array) -> str:
     x, y, z = T[:3, 3].tolist()
     return f"flange at ({x:.3f}, {y:.3f}, {z:.3f}) m"
-
-
-# Universal Robots, "DH Parameters for calculations of kinematics and dynamics" (support article):
-# DH parameters, masses and centres of mass. Inertia tensors, joint limits and torques:
-# UniversalRobots/Universal_Robots_ROS2_Description, config/ur5e/physical_parameters.yaml and
-# joint_limits.yaml (user manual 5.8 and "Max. joint torques"). The elbow's working range is half
-# of the others' because the upper arm is in the way (same file).
-_TURN = 2.0 * math.pi
-UR5E = SerialArm(
-    name="ur5e",
-    solver="ur",
-    joint_names=(
-        "shoulder_pan",
-        "shoulder_lift",
-        "elbow",
-        "wrist_1",
-        "wrist_2",
-        "wrist_3",
-    ),
-    links=(
-        Link(
-            *(0.0, 0.1625, math.pi / 2, 3.761),
-            com=(0.0, -0.02561, 0.00193),
-            inertia=(0.0070021, 0.00648091, 0.00657286, 7.3e-07, -1.053e-05, 0.00049994),
-        ),
-        Link(
-            *(-0.425, 0.0, 0.0, 8.058),
-            com=(0.2125, 0.0, 0.11336),
-            inertia=(0.01505885, 0.33388086, 0.33247207, -5.4e-05, 5.63e-06, -1.81e-06),
-        ),
-        Link(
-            *(-0.3922, 0.0, 0.0, 2.846),
-            com=(0.15, 0.0, 0.0265),
-            inertia=(0.00399632, 0.07879254, 0.0784851, -1.365e-05, 0.00137272, -6.6e-06),
-        ),
-        Link(
-            *(0.0, 0.1333, math.pi / 2, 1.37),
-            com=(0.0, -0.0018, 0.01634),
-            inertia=(0.00165491, 0.00135962, 0.00126279, -2.82e-06, -4.38e-06, 0.00010157),
-        ),
-        Link(
-            *(0.0, 0.0997, -math.pi / 2, 1.3),
-            com=(0.0, 0.0018, 0.01634),
-            inertia=(0.00135617, 0.00127827, 0.00096614, -2.74e-06, 4.44e-06, -5.048e-05),
-        ),
-        Link(
-            *(0.0, 0.0996, 0.0, 0.365),
-            com=(0.0, 0.0, -0.001159),
-            inertia=(0.00018694, 0.00018908, 0.00025756, 6e-08, -1.7e-07, -9.2e-07),
-        ),
-    ),
-    low=(-_TURN, -_TURN, -math.pi, -_TURN, -_TURN, -_TURN),
-    high=(_TURN, _TURN, math.pi, _TURN, _TURN, _TURN),
-    max_speed=(math.pi,) * 6,
-    max_torque=(150.0, 150.0, 150.0, 28.0, 28.0, 28.0),
-)
-ARMS: dict[str, SerialArm] = {"ur5e": UR5E}

@@ -14,10 +14,10 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
+from robolearn.arms import ARMS
 from robolearn.config import from_dict
 from robolearn.errors import SceneError, did_you_mean
 from robolearn.geometry import pose_error
-from robolearn.kinematics import ARMS
 from robolearn.limiter import PathLimits, Setpoint, SetpointGenerator, TableMapping
 from robolearn.types import Command, SentBlock
 from sim.logs import SentLog

@@ -16,9 +16,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from robolearn.arms import UR5E
 from robolearn.errors import ConfigError, DataError, PhysicsDivergedError
 from robolearn.geometry import pose, rot_z, rotvec_from_rotation
-from robolearn.kinematics import UR5E
 from robolearn.pusht import (
     BAR_PX,
     GOAL,

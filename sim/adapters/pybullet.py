@@ -11,12 +11,13 @@ import importlib.metadata
 import numpy as np
 from numpy.typing import NDArray
 
+from robolearn.arms import UR5E
 from robolearn.config import config_hash
-from robolearn.kinematics import UR5E
 from robolearn.limiter import PathLimits, SetpointGenerator, TableMapping
 from robolearn.pusht import BLOCK, RATE_HZ, TOOL, block_signal, target_action, tool_signal
 from robolearn.spec import EmbodimentSpec, SignalSpec
-from sim.adapters.pusht_env import Poses, PushTEnv
+from sim.adapters.pusht_env import PushTEnv
+from sim.adapters.stepped import Poses
 from sim.plant import BLOCK as OBJECT
 from sim.plant import PlantConfig, PyBulletPlant
 
@@ -79,7 +80,7 @@ class PyBulletEnv(PushTEnv):
         self._path.reset(q)
         self._last = np.stack([q, np.zeros_like(q)])
 
-    def _follow(self, target: NDArray[np.float64]) -> None:
+    def _move_to(self, target: NDArray[np.float64]) -> None:
         self._path.set_target(target, self.now_ns() * 1e-9)
 
     def _step(self) -> None:

@@ -10,7 +10,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from robolearn.kinematics import UR5E, Link, SerialArm
+from robolearn.arms import UR5E
+from robolearn.kinematics import Link, SerialArm
 
 # Lateral offsets of upper arm and forearm from the shoulder's middle plane [m], "measured from
 # model": Universal_Robots_ROS2_Description, config/ur5e/physical_parameters.yaml (shoulder_offset,

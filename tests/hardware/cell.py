@@ -17,7 +17,7 @@ from hardware.supervisor_link import (
     Target,
 )
 from hardware.table_follower import FollowerConfig, TableFollower
-from robolearn.kinematics import UR5E
+from robolearn.arms import UR5E
 from robolearn.limiter import PathLimits, TableMapping
 
 WORKCELL = TableMapping.level(

@@ -12,12 +12,12 @@ import pytest
 from hardware.real_env import EVENT, JOINT_POSITION, RealEnv, tool_xy_rows
 from hardware.signal_buffer import SignalBuffer
 from hardware.supervisor_link import Cause, Mode
+from robolearn.arms import UR5E
 from robolearn.chunking import ChunkAgent
 from robolearn.data.recorder import EpisodeRecorder
 from robolearn.data.store import EpisodeStore
 from robolearn.errors import ConfigError, DataError, InferenceError, StaleSignalError
 from robolearn.inference import WorkerInference
-from robolearn.kinematics import UR5E
 from robolearn.pusht import BLOCK, TOOL
 from robolearn.runtime import run_episode
 from robolearn.types import Command, Condition

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from robolearn.arms import ARMS, UR5E
 from robolearn.errors import DataError
 from robolearn.geometry import pose, pose_error, rot_x, rotation_from_rotvec
-from robolearn.kinematics import ARMS, UR5E, ik_dls
+from robolearn.kinematics import ik_dls
 
 turn = st.floats(-2 * math.pi, 2 * math.pi)
 joints = st.tuples(turn, turn, st.floats(-math.pi, math.pi), turn, turn, turn).map(np.array)

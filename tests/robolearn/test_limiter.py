@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from robolearn.arms import UR5E
 from robolearn.errors import ConfigError, DataError
-from robolearn.kinematics import UR5E
 from robolearn.limiter import (
     PathLimits,
     Setpoint,

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from hardware.plant import Plant
+from robolearn.arms import UR5E
 from robolearn.errors import ConfigError, DataError
-from robolearn.kinematics import UR5E
 from robolearn.limiter import TableMapping
 from robolearn.pusht import GOAL
 from sim.plant import PlantConfig, PyBulletPlant

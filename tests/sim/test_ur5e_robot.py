@@ -5,7 +5,7 @@ from __future__ import annotations
 import mujoco
 import numpy as np
 
-from robolearn.kinematics import UR5E
+from robolearn.arms import UR5E
 from sim.robots.ur5e import LEAD_S, arm_mjcf
 from sim.scene import SCENES, load_scene
 
