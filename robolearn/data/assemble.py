@@ -116,6 +116,7 @@ class _Stream:
         self._valid: list[NDArray[np.bool_]] = []
         self._shown: list[int] = []
         self._flushed = (0, 0, 0)
+        self._flushed_sizes = 0
 
     def add(self, block: SampleBlock | None, shown: Sample | None, tick_t_ns: int) -> None:
         """New samples in order; a shown sample that was not drained is put in by its time."""
@@ -170,6 +171,10 @@ class _Stream:
             found["valid"] = np.concatenate(self._valid[blocks:])
             if not self._frames:
                 found["value"] = np.concatenate(self._values[blocks:])
+        sizes = self._draft.encoded_sizes(self._spec.name)
+        if len(sizes) > self._flushed_sizes:
+            found["encoded_size"] = np.array(sizes[self._flushed_sizes :], dtype=np.int64)
+            self._flushed_sizes = len(sizes)
         return found
 
     def block(self) -> SampleBlock:

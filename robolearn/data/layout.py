@@ -20,6 +20,7 @@ from robolearn.data.chunks import (
     write_group,
 )
 from robolearn.data.episode import Episode, EpisodeMeta
+from robolearn.data.picture_codec import read_values
 from robolearn.spec import embodiment_from_json, to_json
 from robolearn.types import Condition, Outcome, SampleBlock, SentBlock
 
@@ -38,7 +39,7 @@ TICK_ARRAYS = (
 def write_episode(
     sink: FileSink, episode: Episode, streamed: Collection[str] = frozenset()
 ) -> None:
-    """Write all of ``episode``; ``signals/<name>/value`` of ``streamed`` is there already."""
+    """Write all of ``episode``; the values of ``streamed`` signals are there already."""
     write_group(sink, "", meta_to_json(episode.meta))
     write_group(sink, "ticks")
     write_array(sink, "ticks/t_ns", episode.tick_t_ns)
@@ -97,7 +98,9 @@ def read_episode(
             continue
         base = f"signals/{name}"
         streams[name] = SampleBlock(
-            t_ns=load(f"{base}/t_ns"), value=load(f"{base}/value"), valid=load(f"{base}/valid")
+            t_ns=load(f"{base}/t_ns"),
+            value=read_values(root, base, files),
+            valid=load(f"{base}/valid"),
         )
         view[name] = load(f"{base}/view")
     codes, attributes = read_array(root, "ticks/source", files)

@@ -16,7 +16,7 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 
@@ -24,6 +24,7 @@ import numpy as np
 
 from robolearn.data.assemble import EpisodeAssembler
 from robolearn.data.episode import EpisodeKind, EpisodeMeta
+from robolearn.data.picture_codec import FRAME_CODECS, camera_codecs
 from robolearn.data.provenance import git_revision, library_versions
 from robolearn.data.store import EpisodeStore
 from robolearn.data.writer import EpisodeDraft, is_frames
@@ -53,7 +54,8 @@ class EpisodeRecorder:
     ``autosave`` an episode is committed when it ends; without, the finished episode waits for
     :meth:`keep` or :meth:`discard`. ``saved`` lists committed ids; ``on_saved(id)`` is called after
     each commit. An episode that ends by an error stays recoverable as far as it was flushed (every
-    ``flush_s``); one that the operator interrupts leaves nothing.
+    ``flush_s``); one that the operator interrupts leaves nothing. ``codecs``: how cameras are
+    stored, by name (``{"top/image": "jpeg:90"}``); the others as :func:`default_codec` says.
     """
 
     def __init__(
@@ -68,7 +70,9 @@ class EpisodeRecorder:
         on_saved: Callable[[str], None] | None = None,
         max_waiting_bytes: int = MAX_WAITING_BYTES,
         flush_s: float = FLUSH_S,
+        codecs: Mapping[str, str] | None = None,
     ) -> None:
+        self.codecs = camera_codecs(spec, codecs or {})
         self.saved: list[str] = []
         self.load = RecorderLoad(0, 0)
         self._spec, self._task_text, self._operator = spec, task_text, operator
@@ -91,7 +95,7 @@ class EpisodeRecorder:
         """Begin a draft; an undecided finished episode is discarded."""
         self.discard()
         meta = self._meta(episode, Outcome(False, 0.0, 0.0, truncated=True))
-        draft = self._writer.begin()
+        draft = self._writer.begin(self.codecs)
         self._take = _Take(meta, self._spec, draft, self._limit, self._flush_s)
 
     def on_tick(self, tick: Tick) -> None:
@@ -155,6 +159,10 @@ class EpisodeRecorder:
             raise StoreError("the recorder was told about a tick outside an episode")
         return self._take
 
+    def _said(self) -> dict[str, dict[str, str]]:
+        said = {name: str(codec) for name, codec in self.codecs.items()}
+        return {FRAME_CODECS: said} if said else {}
+
     def _meta(self, header: EpisodeHeader, outcome: Outcome) -> EpisodeMeta:
         return EpisodeMeta(
             kind=self._kind,
@@ -172,7 +180,7 @@ class EpisodeRecorder:
                 for name, value in header.reset.achieved.items()
             },
             reset_note=header.reset.note,
-            provenance=dict(header.provenance),
+            provenance=dict(header.provenance) | self._said(),
             git_revision=self._git,
             versions=self._versions,
         )

@@ -23,6 +23,7 @@ from robolearn.data.journal import Journal, recoverable
 from robolearn.data.layout import TICK_ARRAYS
 from robolearn.data.lock import StoreLock
 from robolearn.data.manifest import TEMPORARY
+from robolearn.data.picture_codec import FRAME_CODECS, parse_codec
 from robolearn.data.store import EpisodeStore
 from robolearn.data.writer import EpisodeDraft, StoreWriter, is_frames
 from robolearn.errors import DataError, StoreCorruptError, did_you_mean
@@ -136,11 +137,18 @@ def _recover(writer: StoreWriter, journal: Journal) -> str:
             f"{journal.folder.stem}: no tick has all its frames on disk; discard it"
         )
     episode = _episode(meta, arrays, counts, steps, journal.folder.stem)
-    draft = writer.begin()
+    codecs = {n: parse_codec(str(c)) for n, c in meta.provenance.get(FRAME_CODECS, {}).items()}
+    draft = writer.begin(codecs)
     try:
         for spec in meta.embodiment.signals:
-            if spec.name in episode.streams and is_frames(spec):
+            if spec.name not in episode.streams or not is_frames(spec):
+                continue
+            sizes = arrays.get(f"signals/{spec.name}/encoded_size")
+            if sizes is None:
                 _copy_frames(journal, spec, episode.streams[spec.name], draft)
+            else:
+                rows = len(episode.streams[spec.name].t_ns)
+                _copy_encoded(journal, spec, sizes[:rows].tolist(), draft)
         return writer.commit(writer.prepare(draft, episode))
     except BaseException:
         draft.discard()
@@ -220,18 +228,33 @@ def _frame_counts(journal: Journal, meta: EpisodeMeta, arrays: Arrays) -> dict[s
     for spec in meta.embodiment.signals:
         if is_frames(spec):
             times = arrays[f"signals/{spec.name}/t_ns"]
-            there = sum(len(chunk) for chunk in _chunks(journal, spec))
+            sizes = arrays.get(f"signals/{spec.name}/encoded_size")
+            if sizes is None:
+                there = sum(len(chunk) for chunk in _chunks(journal, spec))
+            else:
+                written = sum(len(chunk) for chunk in _encoded_chunks(journal, spec))
+                there = int(np.searchsorted(np.cumsum(sizes), written, side="right"))
             counts[spec.name] = min(there, len(times))
     return counts
 
 
 def _chunks(journal: Journal, spec: SignalSpec) -> Generator[NDArray[Any]]:
     """The chunks of a camera, up to the first one that is missing or damaged."""
-    base = journal.draft / "signals" / spec.name / "value"
     dtype = np.dtype(spec.dtype).newbyteorder("<")
-    for path in _chunk_paths(base, len(spec.shape)):
+    return _good_chunks(journal.draft / "signals" / spec.name / "value", dtype, spec.shape)
+
+
+def _encoded_chunks(journal: Journal, spec: SignalSpec) -> Generator[NDArray[Any]]:
+    """The bytes of a camera whose frames are picture files, chunk by chunk."""
+    return _good_chunks(journal.draft / "signals" / spec.name / "encoded", np.dtype(np.uint8), ())
+
+
+def _good_chunks(
+    base: Path, dtype: np.dtype[Any], item_shape: tuple[int, ...]
+) -> Generator[NDArray[Any]]:
+    for path in _chunk_paths(base, len(item_shape)):
         try:
-            yield decode_chunk(path.read_bytes(), dtype, spec.shape, str(path))
+            yield decode_chunk(path.read_bytes(), dtype, item_shape, str(path))
         except (OSError, StoreCorruptError):
             return
 
@@ -255,3 +278,16 @@ def _copy_frames(
             values = chunk[: len(times)].astype(spec.dtype, copy=False)
             draft.add_frames(spec, SampleBlock(times, values, valid))
         start += len(times)
+
+
+def _copy_encoded(
+    journal: Journal, spec: SignalSpec, sizes: list[int], draft: EpisodeDraft
+) -> None:
+    """Frames of the given sizes as they are: encoding them again would lose more."""
+    chunks = _encoded_chunks(journal, spec)
+    waiting = b""
+    for size in sizes:
+        while len(waiting) < size:
+            waiting += next(chunks).tobytes()
+        draft.add_encoded(spec, waiting[:size])
+        waiting = waiting[size:]

@@ -39,6 +39,7 @@ from robolearn.data.manifest import (
     record_name,
     trashed,
 )
+from robolearn.data.picture_codec import LOSSLESS, EncodedWriter, FrameCodec
 from robolearn.data.validate import check_samples, validate_episode
 from robolearn.errors import DataError, StoreError, did_you_mean
 from robolearn.spec import SignalSpec
@@ -50,26 +51,47 @@ _log = logging.getLogger(__name__)
 class EpisodeDraft:
     """An episode being written aside. Frames go to disk as they come, the rest at the commit."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, codecs: Mapping[str, FrameCodec] | None = None) -> None:
         self.sink = FileSink(folder)
-        self._frames: dict[str, ArrayWriter] = {}
+        self._codecs = dict(codecs or {})
+        self._plain: dict[str, ArrayWriter] = {}
+        self._encoded: dict[str, EncodedWriter] = {}
         folder.mkdir(parents=True)
 
     @property
     def streamed(self) -> frozenset[str]:
         """Signals whose values were written already."""
-        return frozenset(self._frames)
+        return frozenset((*self._plain, *self._encoded))
 
     def add_frames(self, spec: SignalSpec, block: SampleBlock) -> None:
-        """Append samples of a frame signal (see :func:`is_frames`) in order."""
+        """Append samples of a frame signal (see :func:`is_frames`) in order, by its codec."""
         check_samples(spec, block)
-        writer = self._frames.get(spec.name)
+        if self._codecs.get(spec.name, LOSSLESS).encodes:
+            self._encoder(spec).append(block.value, block.valid)
+            return
+        writer = self._plain.get(spec.name)
         if writer is None:
             path = f"signals/{spec.name}/value"
             rows = rows_per_chunk(spec.shape, block.value.dtype, 1)
             writer = ArrayWriter(self.sink, path, spec.shape, block.value.dtype, rows)
-            self._frames[spec.name] = writer
+            self._plain[spec.name] = writer
         writer.append(block.value)
+
+    def add_encoded(self, spec: SignalSpec, data: bytes) -> None:
+        """Append one frame that is a picture file already (no bytes: a missing one)."""
+        self._encoder(spec).append_encoded(data)
+
+    def encoded_sizes(self, name: str) -> list[int]:
+        """Bytes of every frame so far of a camera whose codec makes picture files."""
+        return self._encoded[name].sizes if name in self._encoded else []
+
+    def _encoder(self, spec: SignalSpec) -> EncodedWriter:
+        writer = self._encoded.get(spec.name)
+        if writer is None:
+            codec = self._codecs[spec.name]
+            writer = EncodedWriter(self.sink, f"signals/{spec.name}", spec.shape, codec)
+            self._encoded[spec.name] = writer
+        return writer
 
     @property
     def journal(self) -> Journal:
@@ -84,7 +106,7 @@ class EpisodeDraft:
     def finish(self, episode: Episode) -> Manifest:
         """Write everything else, make it durable, and list it."""
         validate_episode(episode, self.streamed)
-        for name, writer in self._frames.items():
+        for name, writer in (*self._plain.items(), *self._encoded.items()):
             rows = len(episode.streams[name].t_ns)
             if writer.rows != rows:
                 raise StoreError(f"{name}: {writer.rows} frames written, {rows} times given")
@@ -137,9 +159,12 @@ class StoreWriter:
         """Write and commit an episode; returns its id. Durable when this returns."""
         return self.commit(self.prepare(self.begin(), episode))
 
-    def begin(self) -> EpisodeDraft:
-        """Start an episode aside; nothing of it exists before :meth:`commit`."""
-        return EpisodeDraft(self._store / TEMPORARY / f"{uuid.uuid4().hex}.tmp")
+    def begin(self, codecs: Mapping[str, FrameCodec] | None = None) -> EpisodeDraft:
+        """Start an episode aside; nothing of it exists before :meth:`commit`.
+
+        ``codecs``: how cameras are stored; those that it does not name are lossless.
+        """
+        return EpisodeDraft(self._store / TEMPORARY / f"{uuid.uuid4().hex}.tmp", codecs)
 
     def prepare(self, draft: EpisodeDraft, episode: Episode) -> PreparedEpisode:
         """Write the rest of ``draft`` and make it durable.

@@ -16,19 +16,8 @@ import numpy as np
 from robolearn.data.recorder import EpisodeRecorder
 from robolearn.data.store import EpisodeStore
 from robolearn.spec import ActionSpec, EmbodimentSpec, SignalSpec
-from robolearn.types import (
-    Command,
-    Condition,
-    EpisodeHeader,
-    Observation,
-    Outcome,
-    ResetReport,
-    Sample,
-    SampleBatch,
-    SampleBlock,
-    SentBlock,
-    Tick,
-)
+from robolearn.types import Condition, EpisodeHeader, Outcome, ResetReport, Tick
+from tests.recording import block, tick_of
 
 PERIOD_NS = 100_000_000
 CAMERAS = ("left/image", "right/image")
@@ -43,9 +32,6 @@ SPEC = EmbodimentSpec(
     10.0,
 )
 HEADER = EpisodeHeader("load", "none", "load", ResetReport(Condition("c", 0, {}), {}), 0, {})
-SENT = SentBlock(
-    np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64), {TARGET: np.zeros((0, 2))}
-)
 
 
 @dataclass(frozen=True)
@@ -132,15 +118,7 @@ def _tick(k: int, frames: np.ndarray) -> Tick:
     now = (k + 1) * PERIOD_NS
     thirds = now + np.arange(3, dtype=np.int64) * (PERIOD_NS // 3)
     tenths = now + np.arange(10, dtype=np.int64) * (PERIOD_NS // 10)
-    signals = {JOINTS: SampleBlock(tenths, np.full((10, 6), 0.1 * k), np.ones(10, dtype=np.bool_))}
+    signals = {JOINTS: block(tenths, np.full((10, 6), 0.1 * k))}
     for name in CAMERAS:
-        pictures = frames[(3 * k + np.arange(3)) % len(frames)]
-        signals[name] = SampleBlock(thirds, pictures, np.ones(3, dtype=np.bool_))
-    shown = {name: Sample(now, block.value[0]) for name, block in signals.items()}
-    return Tick(
-        index=k,
-        observation=Observation(now, shown),
-        command=Command(k, {TARGET: np.zeros(2)}, now, "bench"),
-        drained=SampleBatch(signals, SENT),
-        outcome=Outcome(False, 0.0, 0.0),
-    )
+        signals[name] = block(thirds, frames[(3 * k + np.arange(3)) % len(frames)])
+    return tick_of(k, now, signals, TARGET)
