@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from robolearn.data.cache import EpisodeArrays, FlatEpisodes, flatten
+from robolearn.data.decoded import FramePart
 from robolearn.spec import ActionSpec, SignalSpec, TaskSpace
 from robolearn.types import PolicyInput
 
@@ -33,8 +34,15 @@ class ArraySource:
     content_hash: str = "mock"
     task_space: TaskSpace = field(default=SPACE)
 
-    def episodes(self) -> Iterable[EpisodeArrays]:
+    @property
+    def steps(self) -> tuple[int, ...]:
+        return tuple(len(e.actions) for e in self.items)
+
+    def episodes(self, images: bool = True) -> Iterable[EpisodeArrays]:
         return self.items
+
+    def frames(self, name: str) -> Sequence[FramePart]:
+        raise KeyError(name)
 
 
 def random_episode(name: str, steps: int, seed: int, terminal: bool = False) -> EpisodeArrays:

@@ -1,31 +1,77 @@
 """A flat, memory-mapped copy of the signals that training reads, outside the store.
 
-Derived and disposable: keyed by the content of the episodes and the signals chosen, built in a
-temporary folder and renamed, so that a half-built cache is never read.
+    STORE/episodes/ep_000000, ep_000001, ...
+            |  read one by one, at most one block of pictures in memory
+            v
+    CACHE/.flat-<hash>.x1y2/  observation0.npy  actions.npy ...   locked while it is being built
+            |  fsync, rename
+            v
+    CACHE/flat-<hash>/        index.json  observation0.npy ...    memory-mapped by every reader
+
+Derived and disposable: keyed by the content of the episodes and the signals chosen. What a killed
+build left is removed by the next one. Pictures that would need too much room are left in the store
+and decoded on demand (:mod:`robolearn.data.decoded`).
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, BinaryIO, Literal, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.config import config_hash
-from robolearn.errors import DataError, StoreError
-from robolearn.spec import TaskSpace, task_space_from_json, to_json
+from robolearn.data.chunks import fsync_path
+from robolearn.data.decoded import FramePart, FrameRows
+from robolearn.data.lock import StoreLock
+from robolearn.errors import DataError, StoreError, StoreLockedError
+from robolearn.spec import SignalSpec, TaskSpace, task_space_from_json, to_json
 
 log = logging.getLogger(__name__)
+# Its functions carry no types.
+_npy: Any = np.lib.format
 
-FORMAT = 1
+FORMAT = 2
+BLOCK_BYTES = 4 * 2**20
+"""Read and written at a time: what building a cache needs of memory for pictures."""
+LIMIT_BYTES = 16 * 2**30
+"""With ``images="auto"``: pictures that need more room than this are decoded on demand."""
+SWEEP_AGE_S = 10.0
+
+ImageMode = Literal["auto", "cache", "store"]
+OnEpisode = Callable[[int, int], None]
+"""Called with the number of episodes done and their total."""
+
+
+@runtime_checkable
+class Rows(Protocol):
+    """Rows ``[N, *shape]`` that a whole batch is gathered from: an array, a memory map, or
+    pictures that are decoded when asked for.
+    """
+
+    @property
+    def shape(self) -> Any:
+        """``(N, *shape)``."""
+        ...
+
+    @property
+    def dtype(self) -> Any:
+        """Of the elements."""
+        ...
+
+    def __getitem__(self, rows: Any, /) -> Any:
+        """``[*rows.shape, *shape]`` for an integer array of row numbers."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +82,7 @@ class EpisodeArrays:
     """
 
     id: str
-    observations: Mapping[str, NDArray[Any]]
+    observations: Mapping[str, Rows]
     actions: NDArray[Any]
     reward: NDArray[Any]
     terminal: bool
@@ -56,8 +102,17 @@ class EpisodeSource(Protocol):
         """The signals that :meth:`episodes` delivers."""
         ...
 
-    def episodes(self) -> Iterable[EpisodeArrays]:
-        """All episodes in a fixed order."""
+    @property
+    def steps(self) -> tuple[int, ...]:
+        """Ticks of every episode, in order, without reading them."""
+        ...
+
+    def episodes(self, images: bool = True) -> Iterable[EpisodeArrays]:
+        """All episodes in a fixed order, one at a time; without ``images`` no pictures."""
+        ...
+
+    def frames(self, name: str) -> Sequence[FramePart]:
+        """The pictures of signal ``name``, per episode, for decoding on demand."""
         ...
 
 
@@ -65,22 +120,35 @@ class EpisodeSource(Protocol):
 class FlatEpisodes:
     """All episodes concatenated: ``observations[name] [N, *shape]`` and ``actions [N, a]`` as
     float32 (uint8 for images), ``reward [N]``, ``terminal [episodes]``; episode ``e`` is rows
-    ``starts[e]:starts[e + 1]``.
+    ``starts[e]:starts[e + 1]``. ``folder``: the cache that it is mapped from, None in memory.
     """
 
     task_space: TaskSpace
     ids: tuple[str, ...]
     starts: NDArray[np.int64]
-    observations: Mapping[str, NDArray[Any]]
+    observations: Mapping[str, Rows]
     actions: NDArray[np.float32]
     reward: NDArray[np.float32]
     terminal: NDArray[np.bool_]
     content_hash: str
+    folder: Path | None = None
 
     @property
     def lengths(self) -> NDArray[np.int64]:
         """Steps per episode."""
         return np.diff(self.starts)
+
+    def per_row(self, values: NDArray[Any]) -> NDArray[Any]:
+        """``values [episodes]`` repeated for every row ``[N]``, e.g. weights of episodes."""
+        return np.repeat(values, self.lengths)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A memory map would be pickled as all of its contents; the worker maps the files itself.
+        if self.folder is not None:
+            direct = {k: v for k, v in self.observations.items() if isinstance(v, FrameRows)}
+            return (_open, (self.folder, direct))
+        fields = (self.task_space, self.ids, self.starts, dict(self.observations), self.actions)
+        return (FlatEpisodes, (*fields, self.reward, self.terminal, self.content_hash))
 
 
 def user_cache_dir() -> Path:
@@ -93,75 +161,221 @@ def user_cache_dir() -> Path:
 
 
 def flatten(source: EpisodeSource) -> FlatEpisodes:
-    """Read and check every episode, in memory."""
+    """Read and check every episode, in memory: for small data and tests."""
     space = source.task_space
-    episodes = list(source.episodes())
-    if not episodes:
-        raise DataError("no episodes to train on; 'robolearn data ls STORE' shows what it holds")
-    for episode in episodes:
-        _check(episode, space)
-    lengths = [len(e.actions) for e in episodes]
+    rows = sum(_steps(source))
+    arrays = {
+        name: np.empty((rows, *shape), dtype=dtype)
+        for name, (shape, dtype) in _layout(space, space.observations).items()
+    }
+
+    def put(name: str, first: int, values: NDArray[Any]) -> None:
+        arrays[name][first : first + len(values)] = values
+
+    ids, terminal = _fill(source, space.observations, put, None)
     return FlatEpisodes(
         task_space=space,
-        ids=tuple(e.id for e in episodes),
-        starts=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
-        observations={
-            s.name: np.concatenate([_narrow(e.observations[s.name]) for e in episodes])
-            for s in space.observations
-        },
-        actions=np.concatenate([np.asarray(e.actions, dtype=np.float32) for e in episodes]),
-        reward=np.concatenate([np.asarray(e.reward, dtype=np.float32) for e in episodes]),
-        terminal=np.array([e.terminal for e in episodes], dtype=np.bool_),
+        ids=ids,
+        starts=_starts(source),
+        observations={s.name: arrays[f"observation{i}"] for i, s in enumerate(space.observations)},
+        actions=arrays["actions"],
+        reward=arrays["reward"],
+        terminal=terminal,
         content_hash=source.content_hash,
     )
 
 
-def cached(source: EpisodeSource, folder: Path | None = None) -> FlatEpisodes:
-    """The flat copy of ``source``, memory-mapped; built when absent, else reused."""
+def cached(
+    source: EpisodeSource,
+    folder: Path | None = None,
+    *,
+    images: ImageMode = "auto",
+    on_episode: OnEpisode | None = None,
+) -> FlatEpisodes:
+    """The flat copy of ``source``, memory-mapped; built when absent, else reused.
+
+    Built episode by episode, so data may be larger than memory. ``images``: ``cache`` copies
+    pictures too, ``store`` leaves them in the store and decodes them for every batch, ``auto``
+    copies them up to :data:`LIMIT_BYTES` and half of the free disk.
+    Errors: :class:`StoreError` when the place cannot be written or has too little room.
+    """
     root = folder if folder is not None else user_cache_dir()
-    path = root / f"flat-{config_hash(FORMAT, source.content_hash, to_json(source.task_space))}"
+    space = source.task_space
+    kept = space.observations
+    if any(s.is_image for s in kept) and not _copy_images(source, root, images):
+        kept = tuple(s for s in kept if not s.is_image)
+    names = [s.name for s in kept]
+    path = root / f"flat-{config_hash(FORMAT, source.content_hash, to_json(space), names)}"
     if not (path / "index.json").is_file():
-        _build(flatten(source), path)
-    return _open(path)
+        _build(source, kept, path, on_episode)
+    direct = {s.name: FrameRows(source.frames(s.name)) for s in space.observations if s not in kept}
+    return _open(path, direct)
 
 
-def _build(flat: FlatEpisodes, path: Path) -> None:
+def _copy_images(source: EpisodeSource, root: Path, images: ImageMode) -> bool:
+    if images != "auto":
+        return images == "cache"
+    space = source.task_space
+    pictures = tuple(s for s in space.observations if s.is_image)
+    need = sum(_steps(source)) * _row_bytes(space, pictures)
+    return need <= LIMIT_BYTES and need <= _free(root) / 2
+
+
+def _free(root: Path) -> int:
+    """Free bytes where ``root`` is or will be."""
+    for place in (root, *root.parents):
+        if place.is_dir():
+            return shutil.disk_usage(place).free
+    return 0
+
+
+def _steps(source: EpisodeSource) -> tuple[int, ...]:
+    if not source.steps:
+        raise DataError("no episodes to train on; 'robolearn data ls STORE' shows what it holds")
+    return source.steps
+
+
+def _starts(source: EpisodeSource) -> NDArray[np.int64]:
+    return np.concatenate([[0], np.cumsum(source.steps)]).astype(np.int64)
+
+
+def _layout(
+    space: TaskSpace, kept: Sequence[SignalSpec]
+) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
+    """File name -> shape of a row, dtype."""
+    single, byte = np.dtype(np.float32), np.dtype(np.uint8)
+    found: dict[str, tuple[tuple[int, ...], np.dtype[Any]]] = {
+        f"observation{i}": (s.shape, byte if s.dtype == "uint8" else single)
+        for i, s in enumerate(space.observations)
+        if s in kept
+    }
+    return found | {"actions": ((space.action_size,), single), "reward": ((), single)}
+
+
+def _row_bytes(space: TaskSpace, kept: Sequence[SignalSpec]) -> int:
+    sizes = _layout(space, kept).values()
+    return sum(int(np.prod(shape, dtype=np.int64)) * dtype.itemsize for shape, dtype in sizes)
+
+
+def _fill(
+    source: EpisodeSource,
+    kept: Sequence[SignalSpec],
+    put: Callable[[str, int, NDArray[Any]], None],
+    on_episode: OnEpisode | None,
+) -> tuple[tuple[str, ...], NDArray[np.bool_]]:
+    """Read every episode once and hand its rows over in blocks; ids and terminal flags."""
+    space, steps = source.task_space, _steps(source)
+    with_images = any(s.is_image for s in kept)
+    ids: list[str] = []
+    terminal: list[bool] = []
+    first = 0
+    for episode in source.episodes(with_images):
+        count = len(episode.actions)
+        if len(ids) == len(steps) or count not in (0, steps[len(ids)]):
+            raise DataError(f"episode {episode.id} has {count} steps, its listing says otherwise")
+        named: dict[str, Rows] = {"actions": episode.actions, "reward": episode.reward}
+        _check(episode, kept, space)
+        named |= {f"observation{i}": episode.observations[s.name] for i, s in
+                  enumerate(space.observations) if s in kept}  # fmt: skip
+        for name, values in named.items():
+            for at, block in _blocks(values, count):
+                _finite(episode.id, _said(name, space), block, at, count)
+                put(name, first + at, block)
+        ids.append(episode.id)
+        terminal.append(episode.terminal)
+        first += count
+        if on_episode is not None:
+            on_episode(len(ids), len(steps))
+    if len(ids) != len(steps):
+        raise DataError(f"{len(steps)} episodes are listed, {len(ids)} were read")
+    return tuple(ids), np.array(terminal, dtype=np.bool_)
+
+
+def _blocks(values: Rows, count: int) -> Iterable[tuple[int, NDArray[Any]]]:
+    row = int(np.prod(values.shape[1:], dtype=np.int64)) * values.dtype.itemsize
+    size = max(1, BLOCK_BYTES // max(1, row))
+    for at in range(0, count, size):
+        yield at, np.asarray(values[np.arange(at, min(at + size, count))])
+
+
+def _build(
+    source: EpisodeSource, kept: Sequence[SignalSpec], path: Path, on_episode: OnEpisode | None
+) -> None:
+    rows = sum(_steps(source))
+    need, free = rows * _row_bytes(source.task_space, kept), _free(path.parent)
+    if need > free:
+        raise StoreError(
+            f"the training cache needs {need / 1e9:.1f} GB, '{path.parent}' has {free / 1e9:.1f} GB"
+            " free; set ROBOLEARN_CACHE to a larger disk, or read images from the store"
+        )
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        _sweep(path)
         temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))
     except OSError as error:
         raise StoreError(
             f"cannot write the training cache under '{path.parent}' ({error.strerror});"
             " set ROBOLEARN_CACHE to a writable folder"
         ) from error
-    arrays: dict[str, NDArray[Any]] = {f"observation{i}": flat.observations[s.name] for i, s in
-                                       enumerate(flat.task_space.observations)}  # fmt: skip
-    arrays |= {
-        "actions": flat.actions,
-        "reward": flat.reward,
-        "terminal": flat.terminal,
-        "starts": flat.starts,
-    }
+    lock = StoreLock(temporary)
     try:
-        for name, array in arrays.items():
-            np.save(temporary / f"{name}.npy", array, allow_pickle=False)
-        index = {
-            "task_space": to_json(flat.task_space),
-            "ids": flat.ids,
-            "content_hash": flat.content_hash,
-        }
-        (temporary / "index.json").write_text(json.dumps(index), encoding="utf-8")
+        _write(source, kept, temporary, on_episode)
         # Another process may have been faster; its copy has the same content.
         try:
             temporary.rename(path)
         except OSError:
             if not (path / "index.json").is_file():
                 raise
+        fsync_path(path.parent)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+        lock.release()
 
 
-def _open(path: Path) -> FlatEpisodes:
+def _sweep(path: Path) -> None:
+    """Remove what killed builds left; a live one holds its lock."""
+    for left in path.parent.glob(".flat-*"):
+        with contextlib.suppress(StoreLockedError, FileNotFoundError):
+            lock = StoreLock(left)
+            # A folder as young as this may be about to be locked by the build that made it.
+            if time.time() - left.stat().st_mtime > SWEEP_AGE_S:
+                shutil.rmtree(left, ignore_errors=True)
+            lock.release()
+
+
+def _write(
+    source: EpisodeSource, kept: Sequence[SignalSpec], folder: Path, on_episode: OnEpisode | None
+) -> None:
+    space, rows = source.task_space, sum(source.steps)
+    layout = _layout(space, kept)
+    with contextlib.ExitStack() as stack:
+        files: dict[str, BinaryIO] = {}
+        for name, (shape, dtype) in layout.items():
+            files[name] = stack.enter_context((folder / f"{name}.npy").open("wb"))
+            header = {"descr": dtype.str, "fortran_order": False, "shape": (rows, *shape)}
+            _npy.write_array_header_1_0(files[name], header)
+
+        def put(name: str, first: int, values: NDArray[Any]) -> None:
+            del first  # Episodes come in order.
+            np.ascontiguousarray(values, dtype=layout[name][1]).tofile(files[name])
+
+        ids, terminal = _fill(source, kept, put, on_episode)
+    np.save(folder / "terminal.npy", terminal, allow_pickle=False)
+    np.save(folder / "starts.npy", _starts(source), allow_pickle=False)
+    index = {
+        "task_space": to_json(space),
+        "kept": [s.name for s in kept],
+        "ids": ids,
+        "content_hash": source.content_hash,
+    }
+    (folder / "index.json").write_text(json.dumps(index), encoding="utf-8")
+    # A cache that lost its data in a power failure would train on zeros without a word.
+    for file in folder.iterdir():
+        fsync_path(file)
+    fsync_path(folder)
+
+
+def _open(path: Path, direct: Mapping[str, FrameRows]) -> FlatEpisodes:
     index = json.loads((path / "index.json").read_text(encoding="utf-8"))
     space = task_space_from_json(index["task_space"])
 
@@ -172,19 +386,38 @@ def _open(path: Path) -> FlatEpisodes:
         task_space=space,
         ids=tuple(index["ids"]),
         starts=np.array(load("starts")),
-        observations={s.name: load(f"observation{i}") for i, s in enumerate(space.observations)},
+        observations={
+            s.name: load(f"observation{i}") if s.name in index["kept"] else direct[s.name]
+            for i, s in enumerate(space.observations)
+        },
         actions=load("actions"),
         reward=load("reward"),
         terminal=np.array(load("terminal")),
         content_hash=index["content_hash"],
+        folder=path,
     )
 
 
-def _narrow(values: NDArray[Any]) -> NDArray[Any]:
-    return values if values.dtype == np.uint8 else np.asarray(values, dtype=np.float32)
+def _said(name: str, space: TaskSpace) -> str:
+    """What the user calls the file ``name``."""
+    if not name.startswith("observation"):
+        return name
+    return space.observations[int(name.removeprefix("observation"))].name
 
 
-def _check(episode: EpisodeArrays, space: TaskSpace) -> None:
+def _finite(episode: str, name: str, block: NDArray[Any], at: int, steps: int) -> None:
+    if block.dtype.kind != "f":
+        return
+    finite = np.isfinite(block)
+    if not finite.all():
+        bad = at + int(np.argwhere(~finite)[0][0])
+        raise DataError(
+            f"episode {episode}: '{name}' is not finite at step {bad} of {steps};"
+            " leave the episode out or repair it"
+        )
+
+
+def _check(episode: EpisodeArrays, kept: Sequence[SignalSpec], space: TaskSpace) -> None:
     steps = len(episode.actions)
     if steps == 0:
         raise DataError(f"episode {episode.id} has no steps")
@@ -193,24 +426,22 @@ def _check(episode: EpisodeArrays, space: TaskSpace) -> None:
             f"episode {episode.id}: expected actions ({steps}, {space.action_size}),"
             f" got {episode.actions.shape}"
         )
-    named: dict[str, NDArray[Any]] = {"actions": episode.actions, "reward": episode.reward}
-    for signal in space.observations:
+    if episode.reward.shape != (steps,):
+        raise DataError(
+            f"episode {episode.id}: expected reward ({steps},), got {episode.reward.shape}"
+        )
+    for signal in kept:
         if signal.name not in episode.observations:
             raise DataError(
                 f"episode {episode.id} lacks '{signal.name}'; it has {sorted(episode.observations)}"
             )
         values = episode.observations[signal.name]
-        if values.shape != (steps, *signal.shape):
+        if tuple(values.shape) != (steps, *signal.shape):
             raise DataError(
                 f"episode {episode.id}: '{signal.name}' should be {(steps, *signal.shape)},"
-                f" is {values.shape}"
+                f" is {tuple(values.shape)}"
             )
-        named[signal.name] = values
-    for name, values in named.items():
-        finite = np.isfinite(values)
-        if not finite.all():
-            bad = int(np.argwhere(~finite)[0][0])
+        if (values.dtype == np.uint8) != (signal.dtype == "uint8"):
             raise DataError(
-                f"episode {episode.id}: '{name}' is not finite at step {bad} of {steps};"
-                " leave the episode out or repair it"
+                f"episode {episode.id}: '{signal.name}' should be {signal.dtype}, is {values.dtype}"
             )

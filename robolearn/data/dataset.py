@@ -11,7 +11,15 @@ Index 0 of the actions is the action at the time of the newest observation. A ch
 adds what happened over ``stride`` steps (see :func:`td_batch`).
 
 The order of windows is a pure function of (seed, epoch), and batch ``k`` is a pure function of
-``k``: training resumes anywhere, also in the middle of an epoch, without any stored state.
+``k``: training resumes anywhere, also in the middle of an epoch, without any stored state. With
+weights, an epoch holds as many windows as without, each ``n * weight / sum`` times, rounded down or
+up at random (systematic resampling), so that equal weights change nothing.
+
+Batches are gathered whole; :meth:`EpisodeDataset.span` hands them to a torch ``DataLoader``, whose
+workers give the same batches:
+
+    DataLoader(dataset.span(step, steps), batch_size=None, num_workers=2,
+               multiprocessing_context="spawn")
 """
 
 # The stubs of torch leave some parameters untyped.
@@ -27,12 +35,14 @@ import torch
 from numpy.typing import NDArray
 
 from robolearn.data.cache import FlatEpisodes
-from robolearn.data.stats import DatasetStats, SignalStats, signal_stats
+from robolearn.data.stats import DatasetStats, RunningStats
 from robolearn.errors import DataError
 from robolearn.learning import Batch, BatchSpec
 from robolearn.seeding import child_seed
 
 Index = NDArray[np.int64]
+
+STATS_ROWS = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,10 +113,20 @@ def split_episodes(count: int, held_out: float, seed: int) -> tuple[Index, Index
 
 
 class EpisodeDataset:
-    """Batches over the chosen episodes of ``flat``."""
+    """Batches over the chosen episodes of ``flat``.
+
+    ``weights [N]``, one per row of ``flat``: how often the window whose newest observation is that
+    row is drawn, relative to the others; 0 leaves it out (``flat.per_row`` repeats weights of
+    episodes).
+    """
 
     def __init__(
-        self, flat: FlatEpisodes, spec: BatchSpec, seed: int, episodes: Index | None = None
+        self,
+        flat: FlatEpisodes,
+        spec: BatchSpec,
+        seed: int,
+        episodes: Index | None = None,
+        weights: NDArray[np.float64] | None = None,
     ) -> None:
         self.flat, self.spec, self.seed = flat, spec, seed
         count = len(flat.ids)
@@ -115,6 +135,7 @@ class EpisodeDataset:
             raise DataError("the chosen split has no episodes")
         self._episode_of = np.repeat(np.arange(count), flat.lengths)
         self._windows = self._valid_windows()
+        self._shares = None if weights is None else self._cumulative(weights)
         self._epoch = -1
         self._order: Index = np.zeros(0, dtype=np.int64)
 
@@ -125,6 +146,10 @@ class EpisodeDataset:
     def batch(self, step: int) -> Batch:
         """Batch ``step`` of the endless stream of shuffled epochs."""
         return self.gather(self._rows(step))
+
+    def span(self, start: int, stop: int) -> BatchSpan:
+        """Batches ``start`` to ``stop - 1`` as a sequence, for a torch ``DataLoader``."""
+        return BatchSpan(self, start, stop)
 
     def gather(self, t: Index) -> Batch:
         """The batch whose newest observations are the rows ``t [b]``."""
@@ -148,15 +173,23 @@ class EpisodeDataset:
 
     def stats(self) -> DatasetStats:
         """Statistics over the rows of the chosen episodes."""
-        rows = self._chosen_rows()
         space = self.flat.task_space
-        actions = space.split(np.asarray(self.flat.actions[rows], dtype=np.float64))
-        observations: dict[str, SignalStats] = {
-            s.name: signal_stats(self.flat.observations[s.name][rows])
-            for s in space.observations
-            if not s.is_image
-        }
-        return DatasetStats(observations, {k: signal_stats(v) for k, v in actions.items()})
+        signals = [s for s in space.observations if not s.is_image]
+        observations = {s.name: RunningStats(int(np.prod(s.shape))) for s in signals}
+        actions = {a.name: RunningStats(a.size) for a in space.actions}
+        chosen = self._chosen_rows()
+        # In blocks: the data may be larger than memory.
+        for begin in range(0, len(chosen), STATS_ROWS):
+            rows = chosen[begin : begin + STATS_ROWS]
+            for s in signals:
+                observations[s.name].update(self.flat.observations[s.name][rows])
+            split = space.split(np.asarray(self.flat.actions[rows], dtype=np.float64))
+            for name, values in split.items():
+                actions[name].update(values)
+        return DatasetStats(
+            {k: v.finish() for k, v in observations.items()},
+            {k: v.finish() for k, v in actions.items()},
+        )
 
     def _history(self, t: Index, first: Index) -> Mapping[str, torch.Tensor]:
         rows = np.maximum(t[:, None] + np.arange(1 - self.spec.n_obs, 1), first[:, None])
@@ -197,5 +230,41 @@ class EpisodeDataset:
     def _permutation(self, epoch: int) -> Index:
         if epoch != self._epoch:
             rng = np.random.default_rng(child_seed(self.seed, "order", epoch))
-            self._order, self._epoch = rng.permutation(len(self._windows)), epoch
+            order = rng.permutation(len(self._windows))
+            if self._shares is not None:
+                # Systematic resampling (Kitagawa 1996): counts are n * share, rounded down or up.
+                points = (order + rng.random()) / len(order)
+                last = int(np.argmax(self._shares == 1.0))
+                order = np.minimum(np.searchsorted(self._shares, points, side="right"), last)
+            self._order, self._epoch = order, epoch
         return self._order
+
+    def _cumulative(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+        rows = int(self.flat.starts[-1])
+        if weights.shape != (rows,):
+            raise DataError(f"expected one weight per row, ({rows},), got {weights.shape}")
+        mine = np.asarray(weights[self._windows], dtype=np.float64)
+        if not np.isfinite(mine).all() or bool((mine < 0).any()) or not mine.sum() > 0:
+            raise DataError(
+                "weights must be finite, at least 0, and above 0 for some window;"
+                f" the smallest is {mine.min():g}, their sum {mine.sum():g}"
+            )
+        total = np.cumsum(mine)
+        return total / total[-1]
+
+
+class BatchSpan:
+    """Batches ``start`` to ``stop - 1`` of a data set: a sequence that worker processes share."""
+
+    def __init__(self, dataset: EpisodeDataset, start: int, stop: int) -> None:
+        if not 0 <= start <= stop:
+            raise DataError(f"expected 0 <= start <= stop, got {start} and {stop}")
+        self._dataset, self._start, self._stop = dataset, start, stop
+
+    def __len__(self) -> int:
+        return self._stop - self._start
+
+    def __getitem__(self, index: int) -> Batch:
+        if not 0 <= index < len(self):
+            raise IndexError(f"batch {index} of {len(self)}")
+        return self._dataset.batch(self._start + index)

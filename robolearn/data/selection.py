@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from robolearn.config import config_hash
-from robolearn.data.cache import EpisodeArrays
+from robolearn.data.cache import EpisodeArrays, Rows
+from robolearn.data.chunks import read_array
+from robolearn.data.decoded import FramePart, FrameRows
 from robolearn.data.episode import Episode, EpisodeInfo, EpisodeKind
+from robolearn.data.manifest import EPISODES
+from robolearn.data.picture_codec import open_values
 from robolearn.data.store import EpisodeStore
 from robolearn.errors import ConfigError, DataError, SpecMismatchError
 from robolearn.spec import TaskSpace, diff_task_spaces
+
+BUILD_BYTES = 32 * 2**20
+"""Decoded chunks in memory while pictures are copied into a cache."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,26 +75,56 @@ class StoreSource:
         """Of the chosen episodes alone: collecting unattended ones does not change it."""
         return self._hash
 
-    def episodes(self) -> Iterable[EpisodeArrays]:
-        """Read the chosen episodes one by one."""
+    @property
+    def steps(self) -> tuple[int, ...]:
+        """Ticks of every chosen episode, from the manifests."""
+        return tuple(i.steps for i in self._infos)
+
+    def episodes(self, images: bool = True) -> Iterable[EpisodeArrays]:
+        """Read the chosen episodes one by one; pictures are decoded in blocks, when asked for."""
+        pictures = [s.name for s in self._space.observations if s.is_image]
+        small = [n for n in self._config.observations if n not in pictures]
         for info in self._infos:
-            episode = self._store.read(info.id, self._config.observations)
+            episode = self._store.read(info.id, small)
             lines = diff_task_spaces(self._space, episode.meta.embodiment)
             if lines:
                 raise SpecMismatchError(
                     f"episode {info.id} ('{episode.meta.embodiment.name}') does not fit the"
                     " others:\n" + "\n".join(lines)
                 )
-            yield episode_arrays(episode, self._space)
+            frames: dict[str, Rows] = {}
+            if images:
+                parts = {n: [self._part(info.id, n)] for n in pictures}
+                frames = {n: FrameRows(p, kept_bytes=BUILD_BYTES) for n, p in parts.items()}
+            yield episode_arrays(episode, self._space, frames)
+
+    def frames(self, name: str) -> Sequence[FramePart]:
+        """The pictures of signal ``name`` in every chosen episode, still in the store."""
+        return tuple(self._part(i.id, name) for i in self._infos)
+
+    def _part(self, episode_id: str, name: str) -> FramePart:
+        root = self._store.path / EPISODES / episode_id
+        base = f"signals/{name}"
+        files = self._store.manifest(episode_id).by_path()
+        # A data set keeps one of these per episode and camera: only its own files.
+        own = {path: entry for path, entry in files.items() if path.startswith(f"{base}/")}
+        view = read_array(root, f"{base}/view", own)[0]
+        return FramePart(open_values(root, base, own), view)
 
 
-def episode_arrays(episode: Episode, space: TaskSpace) -> EpisodeArrays:
-    """The chosen signals of one episode at its ticks."""
+def episode_arrays(
+    episode: Episode, space: TaskSpace, frames: Mapping[str, Rows] | None = None
+) -> EpisodeArrays:
+    """The chosen signals of one episode at its ticks; pictures are those given in ``frames``, or
+    those that the episode holds.
+    """
+    lazy = frames or {}
     if episode.terminal[:-1].any():
         raise DataError(f"episode {episode.id} goes on after a terminal step")
     return EpisodeArrays(
         id=episode.id,
-        observations={s.name: episode.observed(s.name) for s in space.observations},
+        observations=dict(lazy)
+        | {s.name: episode.observed(s.name) for s in space.observations if s.name in episode.view},
         actions=np.concatenate(
             [episode.action[a.name].reshape(episode.steps, -1) for a in space.actions], axis=1
         ),

@@ -160,3 +160,39 @@ def test_stats_are_of_the_chosen_episodes() -> None:
     np.testing.assert_allclose(
         stats.actions[TOOL].mean, flat.actions[5:].astype(np.float64).mean(axis=0)
     )
+
+
+@settings(max_examples=25)
+@given(st.lists(st.floats(0.0, 5.0), min_size=12, max_size=12), st.integers(0, 99))
+def test_weights_decide_how_often_a_window_comes(weights: list[float], seed: int) -> None:
+    w = np.array(weights)
+    w[seed % 12] = 1.0
+    dataset = EpisodeDataset(random_flat((5, 7)), WINDOWS, seed, weights=w)
+    rows = np.concatenate([dataset._rows(k) for k in range(3)])  # two epochs of 12
+    for epoch in (rows[:12], rows[12:]):
+        counts = np.bincount(epoch, minlength=12)
+        assert np.abs(counts - 12 * w / w.sum()).max() < 1 + 1e-9
+        assert not counts[w == 0].any()
+
+
+def test_equal_weights_change_nothing_and_weighted_batches_resume() -> None:
+    flat = random_flat((5, 7))
+    plain = EpisodeDataset(flat, WINDOWS, 1)
+    equal = EpisodeDataset(flat, WINDOWS, 1, weights=np.full(12, 0.3))
+    assert all(plain._rows(k).tolist() == equal._rows(k).tolist() for k in range(5))
+    per_episode = flat.per_row(np.array([1.0, 4.0]))
+    weighted = EpisodeDataset(flat, WINDOWS, 1, weights=per_episode)
+    later = weighted.batch(7)
+    again = EpisodeDataset(flat, WINDOWS, 1, weights=per_episode)
+    assert torch.equal(again.batch(7).actions, later.actions)
+
+
+def test_wrong_weights_are_explained() -> None:
+    flat = random_flat((5, 7))
+    with pytest.raises(DataError, match=r"one weight per row, \(12,\), got \(2,\)"):
+        EpisodeDataset(flat, WINDOWS, 1, weights=np.ones(2))
+    for bad in (-1.0, np.nan):
+        with pytest.raises(DataError, match="finite, at least 0"):
+            EpisodeDataset(flat, WINDOWS, 1, weights=np.r_[np.ones(11), bad])
+    with pytest.raises(DataError, match="above 0 for some window"):
+        EpisodeDataset(flat, WINDOWS, 1, weights=np.zeros(12))
