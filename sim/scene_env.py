@@ -27,7 +27,7 @@ from robolearn.types import (
 from sim.actions import check_action
 from sim.control import build_controller
 from sim.logs import SampleLog, check_poses
-from sim.rendering import TopView
+from sim.rendering import Renderer, View, update_poses
 from sim.scene import Scene, SceneConfig
 from sim.signals import placer, reader, signal_size
 from sim.tasks import build_task
@@ -97,13 +97,13 @@ class SceneEnv:
         )
         self._step_ns = round(step * 1e9)
         self._tick_ns = round(1e9 / config.rate_hz)
-        self._top = TopView(self.model)
+        self._pictures = Renderer(self.model)
         self._now_ns = 0
         self._diverged = False
         self._samples = SampleLog(self._spec.name, self._spec.signals)
         self._outcome: Outcome | None = None
         if render:
-            self._top.open()
+            self._pictures.open()
 
     @property
     def spec(self) -> EmbodimentSpec:
@@ -210,14 +210,14 @@ class SceneEnv:
         return self._outcome
 
     def render(self, width: int, height: int) -> NDArray[np.uint8]:
-        """Picture from above ``[height, width, 3]``; :class:`RenderError` without EGL."""
+        """Picture from above ``[height, width, 3]``; :class:`RenderError` without OpenGL."""
         self._samples.require()
-        mujoco.mj_kinematics(self.model, self.data)
-        return self._top.draw(self.data, width, height)
+        update_poses(self.model, self.data)
+        return self._pictures.image(self.data, View("top", width, height))
 
     def close(self) -> None:
         """Release the renderer; safe to call twice."""
-        self._top.close()
+        self._pictures.close()
 
     def _sample(self, names: list[str], t_ns: int) -> None:
         mujoco.mj_kinematics(self.model, self.data)
