@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from robolearn.contracts import Env
 from robolearn.errors import SceneError
 from robolearn.types import Condition
+from sim.adapters.naming import parse_name
 from sim.scene import load_scene, packaged_scenes
 from sim.scene_env import SceneEnv
 
@@ -18,6 +19,14 @@ from sim.scene_env import SceneEnv
 ADAPTERS: dict[str, str] = {
     "gym_pusht": "sim.adapters.pusht:GymPushTEnv",
     "pusht_pybullet": "sim.adapters.pybullet:PyBulletEnv",
+}
+# family -> module:class method that builds a world from a parsed name ``family/thing,key=value``
+# (docs/worlds.md), and the things that it has.
+FAMILIES: dict[str, str] = {
+    "robosuite": "sim.adapters.robosuite:RobosuiteEnv.named",
+}
+THINGS: dict[str, str] = {
+    "robosuite": "sim.adapters.robosuite_build:TASKS",
 }
 
 
@@ -55,18 +64,35 @@ class World(Env, Protocol):
 
 
 def world_names() -> list[str]:
-    """Every world that has a name."""
-    return sorted([*packaged_scenes(), *ADAPTERS])
+    """Every world that has a name (those of optional packages whether they are there or not)."""
+    named = [f"{family}/{thing}" for family in THINGS for thing in _resolve(THINGS[family])]
+    return sorted([*packaged_scenes(), *ADAPTERS, *named])
+
+
+def is_parametrised(name: str) -> bool:
+    """Whether ``name`` belongs to a family: ``robosuite/Lift,robot=Sawyer``."""
+    return name.partition("/")[0] in FAMILIES and "/" in name
 
 
 def make_world(name: str) -> World:
     """Build a world by name or scene folder; :class:`SceneError` lists what exists."""
     if name in ADAPTERS:
-        module, _, kind = ADAPTERS[name].partition(":")
-        return getattr(importlib.import_module(module), kind)()
+        return _resolve(ADAPTERS[name])()
+    if is_parametrised(name):
+        parsed = parse_name(name)
+        return _resolve(FAMILIES[parsed.family])(parsed)
     try:
         return SceneEnv(load_scene(name))
     except SceneError as error:
         if str(error).startswith("no scene"):
-            raise SceneError(f"{error}; other worlds: {sorted(ADAPTERS)}") from error
+            others = sorted([*ADAPTERS, *(f"{family}/..." for family in FAMILIES)])
+            raise SceneError(f"{error}; other worlds: {others}") from error
         raise
+
+
+def _resolve(path: str) -> Any:
+    module, _, names = path.partition(":")
+    found = importlib.import_module(module)
+    for name in names.split("."):
+        found = getattr(found, name)
+    return found

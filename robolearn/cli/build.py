@@ -61,10 +61,10 @@ class EnvBuilder:
 
 def env_builder(world: str) -> EnvBuilder:
     """An :class:`EnvBuilder` for a world that exists; else :class:`ConfigError` with the choice."""
-    from sim.worlds import world_names
+    from sim.worlds import is_parametrised, world_names
 
     names = world_names()
-    if world in names:
+    if world in names or is_parametrised(world):
         return EnvBuilder(world)
     folder = Path(world).expanduser()
     if (folder / "scene.yaml").is_file():

@@ -29,7 +29,8 @@ from robolearn.pusht import (
     tool_signal,
 )
 from robolearn.spec import EmbodimentSpec
-from sim.adapters.pusht_env import Poses, PushTEnv
+from sim.adapters.pusht_env import PushTEnv
+from sim.adapters.stepped import Poses
 
 # Where gym-pusht puts the block and the agent when nothing is asked for [px].
 DEFAULT_PX = {TOOL: (256.0, 400.0), BLOCK: (256.0, 300.0, 0.0)}
@@ -79,7 +80,7 @@ class GymPushTEnv(PushTEnv):
         self._gym._last_action = None  # noqa: SLF001
         self._target = np.array(self._gym.agent.position)
 
-    def _follow(self, target: NDArray[np.float64]) -> None:
+    def _move_to(self, target: NDArray[np.float64]) -> None:
         self._target = px_from_table(target)
 
     def _step(self) -> None:
