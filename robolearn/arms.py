@@ -60,4 +60,59 @@ UR5E = SerialArm(
     max_speed=(math.pi,) * 6,
     max_torque=(150.0, 150.0, 150.0, 28.0, 28.0, 28.0),
 )
-ARMS: dict[str, SerialArm] = {arm.name: arm for arm in (UR5E,)}
+
+# Franka Emika, "Robot and interface specifications" (Franka Control Interface documentation):
+# Denavit-Hartenberg parameters (Craig's convention), joint limits on position, speed and torque,
+# flange 107 mm along z of the last frame. Masses, centres of mass and inertias: identified by
+# Gaz et al., "Dynamic identification of the Franka Emika Panda robot with retrieval of feasible
+# parameters using penalty-based optimization", RA-L 2019, as published in frankaemika/franka_ros,
+# franka_description (robots/common/inertial.yaml). The DH rows are (a, d, alpha).
+_QUARTER = 0.5 * math.pi
+PANDA = SerialArm(
+    name="panda",
+    convention="modified",
+    joint_names=tuple(f"joint{i}" for i in range(1, 8)),
+    links=(
+        Link(
+            *(0.0, 0.333, 0.0, 4.970684),
+            com=(0.003875, 0.002081, -0.04762),
+            inertia=(0.70337, 0.70661, 0.009117, -0.000139, 0.006772, 0.019169),
+        ),
+        Link(
+            *(0.0, 0.0, -_QUARTER, 0.646926),
+            com=(-0.003141, -0.02872, 0.003495),
+            inertia=(0.007962, 0.02811, 0.025995, -0.003925, 0.010254, 0.000704),
+        ),
+        Link(
+            *(0.0, 0.316, _QUARTER, 3.228604),
+            com=(0.027518, 0.039252, -0.066502),
+            inertia=(0.037242, 0.036155, 0.01083, -0.004761, -0.011396, -0.012805),
+        ),
+        Link(
+            *(0.0825, 0.0, _QUARTER, 3.587895),
+            com=(-0.05317, 0.104419, 0.027454),
+            inertia=(0.025853, 0.019552, 0.028323, 0.007796, -0.001332, 0.008641),
+        ),
+        Link(
+            *(-0.0825, 0.384, -_QUARTER, 1.225946),
+            com=(-0.011953, 0.041065, -0.038437),
+            inertia=(0.035549, 0.029474, 0.008627, -0.002117, -0.004037, 0.000229),
+        ),
+        Link(
+            *(0.0, 0.0, _QUARTER, 1.666555),
+            com=(0.060149, -0.014117, -0.010517),
+            inertia=(0.001964, 0.004354, 0.005433, 0.000109, -0.001158, 0.000341),
+        ),
+        Link(
+            *(0.088, 0.0, _QUARTER, 0.735522),
+            com=(0.010517, -0.004252, 0.061597),
+            inertia=(0.012516, 0.010027, 0.004815, -0.000428, -0.001196, -0.000741),
+        ),
+    ),
+    low=(-2.8973, -1.7628, -2.8973, -3.0718, -2.8973, -0.0175, -2.8973),
+    high=(2.8973, 1.7628, 2.8973, -0.0698, 2.8973, 3.7525, 2.8973),
+    max_speed=(2.175, 2.175, 2.175, 2.175, 2.61, 2.61, 2.61),
+    max_torque=(87.0, 87.0, 87.0, 87.0, 12.0, 12.0, 12.0),
+    flange=(0.0, 0.0, 0.107, 0.0, 0.0, 0.0),
+)
+ARMS: dict[str, SerialArm] = {arm.name: arm for arm in (UR5E, PANDA)}
