@@ -1,0 +1,41 @@
+"""Scripted experts of tasks: agents that read signals and nothing else."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+
+from robolearn.contracts import Agent
+from robolearn.errors import ConfigError, did_you_mean
+from robolearn.spec import EmbodimentSpec
+
+# Task -> module:Class. Built with the embodiment and ``noise`` in [0, 1]: 0 is as good as the
+# expert can, 1 is clumsy.
+EXPERTS: dict[str, str] = {"pusht": "sim.experts.pusht:PushTExpert"}
+
+# Task -> module:Class of agents that play: many goals, none of them the task's. Built alike.
+PLAYERS: dict[str, str] = {"pusht": "sim.experts.pusht_play:PushTPlay"}
+
+
+def build_expert(task: str, spec: EmbodimentSpec, noise: float = 0.0) -> Agent:
+    """The expert of ``task`` for this embodiment; :class:`ConfigError` says which tasks exist."""
+    return _build(EXPERTS, "scripted expert", task, spec, noise)
+
+
+def build_player(task: str, spec: EmbodimentSpec, noise: float = 0.0) -> Agent:
+    """The play generator of ``task`` for this embodiment."""
+    return _build(PLAYERS, "play generator", task, spec, noise)
+
+
+def _build(
+    table: Mapping[str, str], what: str, task: str, spec: EmbodimentSpec, noise: float
+) -> Agent:
+    if task not in table:
+        raise ConfigError(
+            f"no {what} for task '{task}'.{did_you_mean(task, table)} Tasks with one:"
+            f" {sorted(table)}"
+        )
+    if not 0.0 <= noise <= 1.0:
+        raise ConfigError(f"the noise of an expert is 0 to 1, got {noise:g}")
+    module, _, kind = table[task].partition(":")
+    return getattr(importlib.import_module(module), kind)(spec, noise=noise)
