@@ -13,15 +13,18 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 from threading import Lock
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
+from robolearn.data.chunks import FileEntry
+from robolearn.data.picture_codec import StoredFrames, open_values
 from robolearn.errors import DataError
 
 Index = NDArray[np.int64]
@@ -31,7 +34,7 @@ THREADS = max(1, min(8, os.cpu_count() or 1))
 
 
 @runtime_checkable
-class StoredFrames(Protocol):
+class ChunkedFrames(Protocol):
     """The frames of one camera in one episode; see :class:`robolearn.data.chunks.StoredArray`."""
 
     @property
@@ -60,12 +63,49 @@ class StoredFrames(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class FrameByFrame:
+    """Picture files decoded one at a time: random windows would waste the rest of a chunk."""
+
+    stored: StoredFrames
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """``(frames, h, w, 3)``."""
+        return self.stored.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Of the pixels."""
+        return self.stored.dtype
+
+    @property
+    def rows_per_chunk(self) -> int:
+        """One."""
+        return 1
+
+    @property
+    def chunks(self) -> int:
+        """As many as frames."""
+        return self.stored.shape[0]
+
+    def chunk(self, index: int) -> NDArray[Any]:
+        """Frame ``index`` ``[1, h, w, 3]``."""
+        return self.stored.frame(index)[None]
+
+
+def open_frames(root: Path, base: str, files: Mapping[str, FileEntry]) -> ChunkedFrames:
+    """The frames of the camera in ``base``, cut so that windows decode little else."""
+    stored = open_values(root, base, files)
+    return FrameByFrame(stored) if isinstance(stored, StoredFrames) else stored
+
+
+@dataclass(frozen=True, slots=True)
 class FramePart:
     """The pictures of one episode: ``array [frames, h, w, 3]`` and ``view [T]``, the frame that
     each tick showed.
     """
 
-    array: StoredFrames
+    array: ChunkedFrames
     view: Index
 
 
@@ -131,8 +171,8 @@ class FrameRows:
         return self._arrays[part].chunk(number - int(self._first_chunk[part]))
 
     def _chunk_bytes(self) -> int:
-        array = self._arrays[0]
-        return int(np.prod(array.shape[1:])) * array.dtype.itemsize * array.rows_per_chunk
+        frame = int(np.prod(self.shape[1:])) * self.dtype.itemsize
+        return frame * max(array.rows_per_chunk for array in self._arrays)
 
     def _here(self) -> _Own:
         """What belongs to this process; a forked child builds its own."""

@@ -10,10 +10,9 @@ import numpy as np
 from robolearn.config import config_hash
 from robolearn.data.cache import EpisodeArrays, Rows
 from robolearn.data.chunks import read_array
-from robolearn.data.decoded import FramePart, FrameRows
+from robolearn.data.decoded import FramePart, FrameRows, open_frames
 from robolearn.data.episode import Episode, EpisodeInfo, EpisodeKind
 from robolearn.data.manifest import EPISODES
-from robolearn.data.picture_codec import open_values
 from robolearn.data.store import EpisodeStore
 from robolearn.errors import ConfigError, DataError, SpecMismatchError
 from robolearn.spec import TaskSpace, diff_task_spaces
@@ -109,7 +108,7 @@ class StoreSource:
         # A data set keeps one of these per episode and camera: only its own files.
         own = {path: entry for path, entry in files.items() if path.startswith(f"{base}/")}
         view = read_array(root, f"{base}/view", own)[0]
-        return FramePart(open_values(root, base, own), view)
+        return FramePart(open_frames(root, base, own), view)
 
 
 def episode_arrays(
