@@ -73,6 +73,42 @@ def wilson(k: int, n: int, level: float = 0.95) -> Estimate:
     return Estimate(p, low, high, n, "Wilson", level)
 
 
+def jeffreys(k: int, n: int, level: float = 0.95) -> Estimate:
+    """Equal-tailed interval of Beta(k + 1/2, n - k + 1/2) (Brown, Cai and DasGupta 2001)."""
+    return beta_posterior(k, n, level, prior=(0.5, 0.5), method="Jeffreys")
+
+
+def beta_posterior(
+    k: int,
+    n: int,
+    level: float = 0.95,
+    *,
+    prior: tuple[float, float] = (1.0, 1.0),
+    method: str = "Beta posterior",
+) -> Estimate:
+    """Equal-tailed credible interval of Beta(a + k, b + n - k); ``value`` stays ``k / n``."""
+    _check_counts(k, n)
+    a, b = prior[0] + k, prior[1] + n - k
+    if not (prior[0] > 0 and prior[1] > 0):
+        raise DataError(f"a Beta prior has two positive parameters, got {prior}")
+    low, high = stats.beta.ppf([(1 - level) / 2, (1 + level) / 2], a, b)
+    return Estimate(_ratio(k, n), float(low), float(high), n, method, level)
+
+
+def probability_better(k1: int, n1: int, k2: int, n2: int) -> float:
+    """Posterior probability that the first success rate exceeds the second, uniform priors.
+
+    Integral of the first density times the second's distribution function.
+    """
+    _check_counts(k1, n1)
+    _check_counts(k2, n2)
+    first = stats.beta(1 + k1, 1 + n1 - k1)
+    second = stats.beta(1 + k2, 1 + n2 - k2)
+    nodes, weights = np.polynomial.legendre.leggauss(400)
+    # In quantiles of the first, so that narrow posteriors are resolved as well as wide ones.
+    return float(0.5 * (weights * second.cdf(first.ppf(0.5 * (nodes + 1)))).sum())
+
+
 def mean_t(values: Any, level: float = 0.95) -> Estimate:
     """Mean with Student's t interval (Student 1908); for one value the interval is unbounded."""
     x = _finite(values, "values")
@@ -170,6 +206,30 @@ def boschloo(k1: int, n1: int, k2: int, n2: int, alternative: str = "two-sided")
         raise DataError(f"two proportions need trials in both groups, got n = {n1} and {n2}")
     table = [[k1, k2], [n1 - k1, n2 - k2]]
     return float(stats.boschloo_exact(table, alternative=alternative).pvalue)
+
+
+def barnard(k1: int, n1: int, k2: int, n2: int, alternative: str = "two-sided") -> float:
+    """P value that two independent success rates are equal (Barnard 1945, pooled score order).
+
+    ``alternative="less"``: the first rate is smaller.
+    """
+    _check_counts(k1, n1)
+    _check_counts(k2, n2)
+    if n1 == 0 or n2 == 0:
+        raise DataError(f"two proportions need trials in both groups, got n = {n1} and {n2}")
+    if k1 + k2 in (0, n1 + n2):
+        return 1.0  # Nothing or everything succeeded: no table is less extreme.
+    table = [[k1, k2], [n1 - k1, n2 - k2]]
+    return float(stats.barnard_exact(table, alternative=alternative).pvalue)
+
+
+def fisher(k1: int, n1: int, k2: int, n2: int, alternative: str = "two-sided") -> float:
+    """P value of Fisher's exact test (1935); conservative, to compare with old tables."""
+    _check_counts(k1, n1)
+    _check_counts(k2, n2)
+    table = [[k1, n1 - k1], [k2, n2 - k2]]
+    result: Any = stats.fisher_exact(table, alternative=alternative)
+    return float(result[1])
 
 
 def pearson(a: Any, b: Any, level: float = 0.95) -> Estimate:

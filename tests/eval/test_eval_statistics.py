@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
+from scipy import special, stats
 
 from eval.statistics import (
+    barnard,
+    beta_posterior,
     boschloo,
     clopper_pearson,
+    fisher,
+    jeffreys,
     mcnemar_exact,
     mean_bootstrap,
     mean_t,
@@ -22,9 +27,12 @@ from eval.statistics import (
     pearson,
     percentiles,
     phi_coefficient,
+    probability_better,
     wilson,
 )
 from robolearn.errors import DataError
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize(
@@ -186,3 +194,78 @@ def test_phi_of_equal_and_opposite_vectors():
 
 def test_percentiles_are_named():
     assert percentiles(np.arange(101)) == {"p50": 50.0, "p90": 90.0, "p99": 99.0}
+
+
+@pytest.mark.parametrize(
+    ("k", "n", "jeffreys_", "uniform"),
+    [
+        (0, 10, (0.00005, 0.2172), (0.0023, 0.2849)),
+        (14, 50, (0.1704, 0.4142), None),
+        (40, 50, None, None),
+    ],
+)
+def test_bayesian_intervals_match_published_values(k, n, jeffreys_, uniform):
+    if jeffreys_ is not None:
+        found = jeffreys(k, n)
+        assert (round(found.low, 5 if k == 0 else 4), round(found.high, 4)) == jeffreys_
+    if uniform is not None:
+        found = beta_posterior(k, n)
+        assert (round(found.low, 4), round(found.high, 4)) == uniform
+
+
+def test_one_sided_p_values_match_published_ones():
+    # Collected figures 2.16; Fisher's do not depend on which margin is fixed.
+    assert fisher(106, 200, 112, 200, "less") == pytest.approx(0.30785, abs=0.6e-5)
+    assert fisher(28, 50, 46, 50, "less") == pytest.approx(3e-5, abs=0.6e-5)
+    assert fisher(0, 500, 15, 500, "less") == pytest.approx(3e-5, abs=0.6e-5)
+
+
+def test_barnard_by_hand():
+    # P(table at least as extreme), maximised over the common rate: 0/3 against 3/3 is the extreme
+    # table on either side, so p = max over t of 2 t^3 (1-t)^3 = 2/64.
+    assert barnard(0, 3, 3, 3) == pytest.approx(2 / 64, rel=1e-3)
+    assert barnard(0, 3, 0, 3) == 1.0
+
+
+def test_probability_of_being_better():
+    # Kress-Gazit et al. print P(B > A) = .112 for 15/18 against 11/17, from posterior draws. The
+    # integral, also as the finite sum of Beta functions, is .1128.
+    a, b, c, d = 16, 4, 12, 7
+    exact = sum(
+        math.exp(
+            special.betaln(a + i, b + d)
+            - math.log(d + i)
+            - special.betaln(1 + i, d)
+            - special.betaln(a, b)
+        )
+        for i in range(c)
+    )
+    assert probability_better(11, 17, 15, 18) == pytest.approx(exact, abs=1e-6)
+    assert exact == pytest.approx(0.112, abs=1e-3)
+    assert probability_better(5, 10, 5, 10) == pytest.approx(0.5, abs=1e-6)
+    assert probability_better(14, 50, 40, 50) + probability_better(40, 50, 14, 50) == pytest.approx(
+        1.0, abs=1e-6
+    )
+
+
+def coverage(interval, n, p):
+    k = np.arange(n + 1)
+    found = [interval(int(i), n) for i in k]
+    inside = np.array([e.low <= p <= e.high for e in found])
+    return float(stats.binom.pmf(k, n, p)[inside].sum())
+
+
+@pytest.mark.parametrize("n", [5, 10, 20, 50])
+def test_the_exact_interval_always_covers(n):
+    assert min(coverage(clopper_pearson, n, p) for p in np.linspace(0.05, 0.95, 19)) >= 0.95
+
+
+def test_documented_shortfalls_of_the_other_intervals():
+    """The table in docs/statistics.md: least coverage over p = .05, .10, ..., .95."""
+    page = (ROOT / "docs" / "statistics.md").read_text(encoding="utf-8")
+    for name, interval in (("Wilson", wilson), ("Jeffreys", jeffreys), ("uniform", beta_posterior)):
+        row = next(line for line in page.splitlines() if line.startswith(f"| {name} "))
+        printed = [float(v) for v in row.split("|")[2:6]]
+        for n, value in zip((5, 10, 20, 50), printed, strict=True):
+            least = min(coverage(interval, n, p) for p in np.linspace(0.05, 0.95, 19))
+            assert round(least, 3) == value, (name, n)
