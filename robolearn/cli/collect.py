@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -27,6 +27,9 @@ class CollectConfig:
     """Starts of attended episodes are drawn from it."""
     demonstrations: str = "bundled"
     """What the scripted operator replays: 'bundled' or a recording to import."""
+    codecs: dict[str, str] = field(default_factory=dict[str, str])
+    """How cameras are stored, by name: zstd, png, jpeg or jpeg:QUALITY (others: zstd up to 256 KiB
+    a frame, else jpeg:95)."""
 
     def __post_init__(self) -> None:
         if self.max_steps < 1:
@@ -82,9 +85,15 @@ def main(argv: list[str]) -> int:
     def tell(text: str) -> None:
         print(text, file=sys.stderr if args.json else sys.stdout, flush=True)
 
-    saved = Collection(args, config, store, tell).run()
+    saved, load = Collection(args, config, store, tell).run()
     total = len(store.ids())
     if args.json:
-        print_json({"store": str(args.out), "saved": list(saved), "episodes": total})
+        found = {"store": str(args.out), "saved": list(saved), "episodes": total}
+        print_json(found | {"recorder": asdict(load)})
+    lost = f"{load.lost_frames} FRAMES LOST: the disk cannot keep up" if load.lost_frames else ""
+    say(
+        f"recorder: {lost or 'no frame lost'}; at most {load.max_waiting} tick(s) waited for it",
+        quiet=args.json,
+    )
     say(f"{len(saved)} saved; {args.out} has {total} episode(s)", quiet=args.json)
     return 0

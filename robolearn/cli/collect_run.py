@@ -15,7 +15,7 @@ from robolearn.cli.collect import Args, CollectConfig
 from robolearn.cli.interrupt import check
 from robolearn.config import to_dict
 from robolearn.data.episode import EpisodeKind
-from robolearn.data.recorder import EpisodeRecorder
+from robolearn.data.recorder import EpisodeRecorder, RecorderLoad
 from robolearn.data.store import EpisodeStore
 from robolearn.errors import ConfigError
 from robolearn.runtime import run_episode
@@ -37,14 +37,14 @@ class Collection:
     ) -> None:
         self._args, self._config, self._store, self._tell = args, config, store, tell
 
-    def run(self) -> tuple[str, ...]:
-        """Record; returns the ids of the saved episodes."""
+    def run(self) -> tuple[tuple[str, ...], RecorderLoad]:
+        """Record; returns the ids of the saved episodes, and the recorder's back-pressure."""
         with contextlib.closing(make_world(self._config.world)) as env:
             if self._args.agent == "scripted":
                 return self._scripted(env)
             return self._attended(env)
 
-    def _scripted(self, env: World) -> tuple[str, ...]:
+    def _scripted(self, env: World) -> tuple[tuple[str, ...], RecorderLoad]:
         operator = scripted_operator(env.task, self._config.demonstrations, env.spec)
         with self._recorder(env, "scripted") as recorder:
             # Later calls go on where earlier ones stopped, killed ones included.
@@ -64,9 +64,9 @@ class Collection:
                     provenance=self._provenance(env) | dict(episode.provenance),
                 )
                 recorder.keep()
-            return tuple(recorder.saved)
+            return tuple(recorder.saved), recorder.total
 
-    def _attended(self, env: World) -> tuple[str, ...]:
+    def _attended(self, env: World) -> tuple[tuple[str, ...], RecorderLoad]:
         session = SessionConfig(
             episodes=self._args.episodes,
             max_steps=self._config.max_steps,
@@ -81,7 +81,8 @@ class Collection:
             self._recorder(env, "demonstration") as recorder,
             contextlib.closing(self._device()) as device,
         ):
-            return TeleopSession(env, device, recorder, session).run()
+            saved = TeleopSession(env, device, recorder, session).run()
+            return saved, recorder.total
 
     def _device(self) -> TeleopDevice:
         if self._args.agent == "keyboard":
@@ -100,6 +101,7 @@ class Collection:
             operator=self._args.operator,
             autosave=False,
             on_saved=self._announce,
+            codecs=self._config.codecs,
         ) as recorder:
             yield recorder
 

@@ -41,10 +41,16 @@ FLUSH_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class RecorderLoad:
-    """Back-pressure of one episode: most ticks waiting at once, frames lost to the bound."""
+    """Back-pressure: most ticks waiting at once, frames lost to the bound."""
 
     max_waiting: int
     lost_frames: int
+
+    def join(self, other: RecorderLoad) -> RecorderLoad:
+        """Of two episodes together."""
+        return RecorderLoad(
+            max(self.max_waiting, other.max_waiting), self.lost_frames + other.lost_frames
+        )
 
 
 class EpisodeRecorder:
@@ -52,8 +58,9 @@ class EpisodeRecorder:
 
     Holds the store's lock from construction to :meth:`close` (or use ``with``). With
     ``autosave`` an episode is committed when it ends; without, the finished episode waits for
-    :meth:`keep` or :meth:`discard`. ``saved`` lists committed ids; ``on_saved(id)`` is called after
-    each commit. An episode that ends by an error stays recoverable as far as it was flushed (every
+    :meth:`keep` or :meth:`discard`. ``saved`` lists committed ids, ``load`` is the back-pressure of
+    the last episode and ``total`` that of all saved ones; ``on_saved(id)`` is called after each
+    commit. An episode that ends by an error stays recoverable as far as it was flushed (every
     ``flush_s``); one that the operator interrupts leaves nothing. ``codecs``: how cameras are
     stored, by name (``{"top/image": "jpeg:90"}``); the others as :func:`default_codec` says.
     """
@@ -74,7 +81,7 @@ class EpisodeRecorder:
     ) -> None:
         self.codecs = camera_codecs(spec, codecs or {})
         self.saved: list[str] = []
-        self.load = RecorderLoad(0, 0)
+        self.load = self.total = RecorderLoad(0, 0)
         self._spec, self._task_text, self._operator = spec, task_text, operator
         self._kind: EpisodeKind = kind
         self._autosave, self._on_saved, self._limit = autosave, on_saved, max_waiting_bytes
@@ -138,6 +145,7 @@ class EpisodeRecorder:
             take.draft.abandon()
             raise
         self.saved.append(episode_id)
+        self.total = self.total.join(self.load)
         if self._on_saved is not None:
             self._on_saved(episode_id)
         return episode_id

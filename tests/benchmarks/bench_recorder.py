@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import zarr
 
 from robolearn.data.recorder import EpisodeRecorder
 from robolearn.data.store import EpisodeStore
@@ -43,36 +44,39 @@ class Load:
 
 
 def rows(*, long: bool = False) -> list[dict[str, Any]]:
-    """All rows of this area."""
+    """All rows of this area: with the codec that large cameras have by default, and lossless."""
     seconds = 60 if long else 10
+    return [*_recorded("jpeg:95", seconds), *_recorded("zstd", seconds)]
+
+
+def _recorded(codec: str, seconds: int) -> list[dict[str, Any]]:
     runs = Path(__file__).resolve().parents[2] / "runs"
     runs.mkdir(exist_ok=True)
     frames = _frames()
     empty = _loop(None, frames, seconds)
     with tempfile.TemporaryDirectory(dir=runs) as folder:
         store = EpisodeStore.create(Path(folder) / "store")
-        with EpisodeRecorder(store, spec=SPEC, kind="rollout") as recorder:
+        codecs = dict.fromkeys(CAMERAS, codec)
+        with EpisodeRecorder(store, spec=SPEC, kind="rollout", codecs=codecs) as recorder:
             recorder.on_start(HEADER)
             load = _loop(recorder, frames, seconds)
             start = time.perf_counter()
             recorder.on_end(Outcome(False, 0.0, 0.0, truncated=True))
             saved_s = time.perf_counter() - start
-        episode = store.read("ep_000000")
-        kept = sum(int(episode.streams[name].valid.sum()) for name in CAMERAS)
-        lost = load.frames - kept
+        info = store.info("ep_000000")
+        valid = store.path / "episodes" / info.id / "signals"
+        kept = sum(int(np.asarray(zarr.open_array(valid / n / "valid")).sum()) for n in CAMERAS)
+    lost = load.frames - kept
     extra_ms = load.late_p99_ms - empty.late_p99_ms
+    name = f"recorder, 2 x 640x480 at 30 Hz as {codec}"
+    late = f"{name}: p99 of the loop's lateness, against an empty loop"
     return [
-        _row("recorder: frames lost", "frames", lost, 0, "none", lost == 0),
+        _row(f"{name}: frames lost", "frames", lost, 0, "none", lost == 0),
         _row(
-            "recorder: p99 of the loop's lateness, against an empty loop",
-            "ms",
-            load.late_p99_ms,
-            empty.late_p99_ms,
-            "at most 10 ms above",
-            extra_ms <= 10.0,
+            late, "ms", load.late_p99_ms, empty.late_p99_ms, "at most 10 ms above", extra_ms <= 10.0
         ),
         _row(
-            "recorder: from the last step to saved", "s", saved_s, 0.3, "under 0.3 s", saved_s < 0.3
+            f"{name}: from the last step to saved", "s", saved_s, 0.3, "under 0.3 s", saved_s < 0.3
         ),
     ]
 

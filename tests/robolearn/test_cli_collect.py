@@ -73,7 +73,8 @@ def test_saved_lines_stand_alone(tmp_path, capsys):
     assert collect(tmp_path / "store", "--episodes", "1", "--yes") == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[1] == f"saved episode {EpisodeStore.open(tmp_path / 'store').ids()[0]}"
-    assert len(lines) == 3
+    assert len(lines) == 4
+    assert re.fullmatch(r"recorder: no frame lost; at most \d+ tick\(s\) waited for it", lines[2])
     assert not any("\x1b" in line for line in lines)
 
 
@@ -240,3 +241,10 @@ def test_keys_need_a_terminal(tmp_path, capsys, monkeypatch):
         monkeypatch.setattr(sys, "stdin", nothing)
         assert collect(tmp_path / "store", agent="keyboard") == 2
     assert "--agent browser" in capsys.readouterr().err
+
+
+def test_a_codec_for_a_camera_that_is_not_there_is_refused(tmp_path, capsys):
+    config = tmp_path / "c.yaml"
+    config.write_text(CONFIG.read_text() + "codecs: {wrist/image: jpeg}\n")
+    assert collect(tmp_path / "store", "--yes", config=config) == 2
+    assert "'wrist/image', which is no camera" in capsys.readouterr().err

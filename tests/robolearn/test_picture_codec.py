@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -78,7 +79,8 @@ def test_frames_come_back(tmp_path: Path, codec: str, worst: int) -> None:
 def test_plain_zarr_and_any_picture_library_read_encoded_frames(tmp_path: Path) -> None:
     store = recorded(tmp_path / "s", "jpeg:90")
     camera = zarr.open_group(str(store.path / "episodes/ep_000000/signals" / IMAGE), mode="r")
-    encoded, offset = camera["encoded"], np.asarray(camera["offset"])
+    encoded: Any = camera["encoded"]
+    offset = np.asarray(camera["offset"])
     assert dict(encoded.attrs) == {
         "codec": "jpeg",
         "quality": 90,
