@@ -142,10 +142,11 @@ class SceneEnv:
     def reset(self, condition: Condition, rng: np.random.Generator) -> ResetReport:
         """Place what the condition names; the rest stays where ``scene.xml`` puts it.
 
-        Raises :class:`DataError` for a pose that is not settable here.
+        Raises :class:`DataError` for a pose that is not settable here, or objects that overlap.
         """
         del rng  # The condition says everything; the engine has no randomness.
         poses = check_poses(condition, self.scene.config.reset.settable, self._spec)
+        self._task.check(poses)
         mujoco.mj_resetData(self.model, self.data)
         for name, place in self._placers.items():
             if name in poses:

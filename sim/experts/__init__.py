@@ -11,7 +11,13 @@ from robolearn.spec import EmbodimentSpec
 
 # Task -> module:Class. Built with the embodiment and ``noise`` in [0, 1]: 0 is as good as the
 # expert can, 1 is clumsy.
-EXPERTS: dict[str, str] = {"pusht": "sim.experts.pusht:PushTExpert"}
+EXPERTS: dict[str, str] = {
+    "pusht": "sim.experts.pusht:PushTExpert",
+    "pick_place": "sim.experts.pick_place:PickPlaceExpert",
+    "stacking": "sim.experts.stacking:StackingExpert",
+    "drawer": "sim.experts.drawer:DrawerExpert",
+    "insertion": "sim.experts.insertion:InsertionExpert",
+}
 
 # Task -> module:Class of agents that play: many goals, none of them the task's. Built alike.
 PLAYERS: dict[str, str] = {"pusht": "sim.experts.pusht_play:PushTPlay"}

@@ -6,10 +6,17 @@ import importlib
 from collections.abc import Mapping
 from typing import Any, Protocol, runtime_checkable
 
-from robolearn.errors import ConfigError, SceneError, did_you_mean
+from robolearn.errors import SceneError, did_you_mean
 from robolearn.types import Condition, Outcome, Signals
 
-TASKS: dict[str, str] = {"pusht": "sim.tasks.pusht:PushT"}
+TASKS: dict[str, str] = {
+    "pusht": "sim.tasks.pusht:PushT",
+    "free": "sim.tasks.free:Free",
+    "pick_place": "sim.tasks.pick_place:PickPlace",
+    "stacking": "sim.tasks.stacking:Stacking",
+    "drawer": "sim.tasks.drawer:Drawer",
+    "insertion": "sim.tasks.insertion:Insertion",
+}
 
 
 @runtime_checkable
@@ -44,6 +51,10 @@ class Task(Protocol):
         """The outcome now, from the newest values of the signals."""
         ...
 
+    def check(self, poses: Mapping[str, Any]) -> None:
+        """Raise :class:`DataError` for a start that the task cannot have (objects overlap)."""
+        ...
+
     def sample_condition(self, seed: int) -> Condition:
         """A start drawn from the task's reset distribution; a pure function of ``seed``."""
         ...
@@ -64,5 +75,5 @@ def build_task(name: str, params: Mapping[str, Any], where: str = "scene.yaml") 
     module, _, kind = require_task(name, where).partition(":")
     try:
         return getattr(importlib.import_module(module), kind)(**params)
-    except (TypeError, ConfigError) as error:
+    except (TypeError, ValueError) as error:
         raise SceneError(f"{where}: task.params: {error}") from error
