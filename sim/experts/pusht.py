@@ -23,7 +23,7 @@ from sim.experts.pusht_plan import PlanConfig, Planner, Push, way_round
 Array = NDArray[np.float64]
 
 # Plans that are slower by about this much are chosen as well, by the seed [s].
-SPREAD_S = 0.25
+SPREAD_S = 0.5
 # Corrections during a push: how many directions are tried, how far apart [rad], in which steps [m].
 TRIED, TURN_RAD, STEP_M = 24, 0.12, 0.0015
 

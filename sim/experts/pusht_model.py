@@ -10,6 +10,8 @@ in the metric of the damping, that resolves the overlap. That is the limit which
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -33,7 +35,7 @@ RECTS = [
 CORNERS = np.concatenate([*_PARTS])
 
 
-def rotate(vector: Array, angle: Array) -> Array:
+def rotate(vector: Array, angle: Any) -> Array:
     """Vectors ``[..., 2]`` turned by ``angle [...]`` [rad]."""
     c, s = np.cos(angle), np.sin(angle)
     x, y = vector[..., 0], vector[..., 1]
@@ -71,7 +73,7 @@ def to_world(point: Array, pose: Array) -> Array:
     return rotate(point, pose[..., 2]) + pose[..., :2]
 
 
-def distance_to_block(point: Array) -> Array:
+def distance_to_block(point: Array) -> Any:
     """Distance ``[...]`` [m] of body-frame points ``[..., 2]`` to the T; 0 inside."""
     x, y = point[..., 0], point[..., 1]
     best: Array | None = None
@@ -83,7 +85,7 @@ def distance_to_block(point: Array) -> Array:
     return np.sqrt(best) if best is not None else np.zeros_like(x)
 
 
-def pose_error(pose: Array, goal: Array = GOAL_CENTRE) -> Array:
+def pose_error(pose: Array, goal: Array = GOAL_CENTRE) -> Any:
     """How far the block is from ``goal`` [m]: shift and turn, the turn times the T's radius of
     gyration, so that 3 mm and 3 degrees weigh the same.
     """
@@ -92,7 +94,7 @@ def pose_error(pose: Array, goal: Array = GOAL_CENTRE) -> Array:
     return np.sqrt(d[..., 0] ** 2 + d[..., 1] ** 2 + GYRATION_M2 * turn**2)
 
 
-def outside(pose: Array, margin: float = 0.0) -> Array:
+def outside(pose: Array, margin: float = 0.0) -> Any:
     """How far [m] the block at ``pose [n, 3]`` reaches beyond the walls (0: not at all)."""
     c, s = np.cos(pose[..., 2]), np.sin(pose[..., 2])
     worst = np.zeros(pose.shape[:-1])

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import heapq
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -171,7 +172,7 @@ class Planner:
         track = model.push(pose[None], start[i][None], direction[None] * (length / count), count)
         return Push(start[i], direction, length, track[-1, 0])
 
-    def cost_to_go(self, pose: Array) -> Array:
+    def cost_to_go(self, pose: Array) -> Any:
         """Time that is likely still needed [s]."""
         error = model.pose_error(pose, self.goal)
         return self.config.scale_s * np.log1p(error / self.config.error_m)

@@ -15,6 +15,7 @@ from robolearn.spec import EmbodimentSpec
 from robolearn.types import Command, Observation, PolicyInput, PolicyOutput
 from sim.experts import pusht_model as model
 from sim.experts.pusht import PushTExpert
+from sim.experts.pusht_plan import PlanConfig
 
 Array = NDArray[np.float64]
 
@@ -27,8 +28,10 @@ LOW_M, HIGH_M = 0.13, 0.38
 class PushTPlay:
     """Agent: the expert with goals of its own."""
 
-    def __init__(self, spec: EmbodimentSpec, noise: float = 0.0) -> None:
-        self._expert = PushTExpert(spec, noise)
+    def __init__(
+        self, spec: EmbodimentSpec, noise: float = 0.0, plan: PlanConfig | None = None
+    ) -> None:
+        self._expert = PushTExpert(spec, noise, plan)
         self._patience_ns = round(PATIENCE_S * 1e9)
         self.reset(0)
 
