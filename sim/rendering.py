@@ -104,10 +104,13 @@ class Renderer:
         mujoco.mjr_readPixels(None, raw, rectangle, context)
         extent, lens = self._model.stat.extent, self._model.vis.map
         near, far = lens.znear * extent, lens.zfar * extent
-        # raw is 1 at the near plane, 0 at the far plane, and linear in 1 / depth.
-        with np.errstate(divide="ignore"):
-            metres = 1.0 / (raw[::-1] * (1.0 / near - 1.0 / far) + 1.0 / far)
-        return np.where(raw[::-1] > 0, metres, np.inf).astype(np.float32)
+        # raw is 1 at the near plane and 0 at the far plane.
+        share = raw[::-1].astype(np.float64)
+        if is_orthographic(self._model, view.camera):
+            metres = far + share * (near - far)
+        else:
+            metres = 1.0 / (1.0 / far + share * (1.0 / near - 1.0 / far))
+        return np.where(share > 0, metres, np.inf).astype(np.float32)
 
     def segmentation(self, data: mujoco.MjData, view: View) -> NDArray[np.int32]:
         """Id of the geom at every pixel ``[height, width]``; -1 where no geom is."""
@@ -185,6 +188,12 @@ class Renderer:
             model.vis.quality.offsamples = 0
             model.vis.quality.shadowsize = 0
         return model
+
+
+def is_orthographic(model: mujoco.MjModel, camera: str) -> bool:
+    """Whether a camera of the model projects in parallel."""
+    kind = int(model.cam_projection[model.camera(camera).id])
+    return kind == int(mujoco.mjtProjection.mjPROJ_ORTHOGRAPHIC)
 
 
 def update_poses(model: mujoco.MjModel, data: mujoco.MjData) -> None:

@@ -79,11 +79,23 @@ class PhysicsConfig:
 
 @dataclass(frozen=True, slots=True)
 class CameraConfig:
-    """A camera of the MJCF. The one called ``top`` is used for pictures and videos."""
+    """A camera of the MJCF. The one called ``top`` is used for pictures and videos.
+
+    With a ``signal`` the env offers its pictures at ``rate_hz`` (0: the control rate), drawn with
+    ``quality``. ``intrinsics``: fx, fy, cx, cy [px] of a calibrated camera; without, the MJCF's.
+    ``background``: a photograph of the package, over which the bodies of ``foreground`` and what
+    hangs on them are drawn (without names: everything that can move).
+    """
 
     name: str
     width: int = 256
     height: int = 256
+    signal: str = ""
+    rate_hz: float = 0.0
+    quality: Literal["fast", "plain", "full"] = "fast"
+    intrinsics: tuple[float, ...] = ()
+    background: str = ""
+    foreground: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,10 +289,12 @@ def validate(scene: Scene, model: mujoco.MjModel) -> None:
     signals = [s.name for s in config.signals]
     for name in config.reset.settable:
         _require_member(name, signals, f"{where}: reset.settable", "signal")
-    # Imported here because both modules build on this one.
+    # Imported here because these modules build on this one.
+    from sim.cameras import check_cameras
     from sim.control import require_controller
     from sim.tasks import build_task
 
+    check_cameras(scene, model, where)
     task = build_task(config.task.name, config.task.params, where)
     _require_member(
         config.reset.distribution, task.distributions, f"{where}: reset", "distribution"

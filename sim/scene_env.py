@@ -7,7 +7,9 @@ samples: ^ t_k           ^ t_k + 1/rate ...             the sample at t_k+1 come
 
 from __future__ import annotations
 
+import dataclasses
 import logging
+from collections.abc import Sequence
 from typing import Any
 
 import mujoco
@@ -25,6 +27,7 @@ from robolearn.types import (
     SampleBatch,
 )
 from sim.actions import check_action
+from sim.cameras import Calibration, Cameras
 from sim.control import build_controller
 from sim.logs import SampleLog, check_poses
 from sim.rendering import Renderer, View, update_poses
@@ -74,14 +77,24 @@ def embodiment(config: SceneConfig) -> EmbodimentSpec:
 class SceneEnv:
     """Deterministic: the same condition and commands give the same bits.
 
-    ``render`` asks for nothing now; pictures are drawn by :meth:`render` on demand.
+    ``render`` asks for nothing now; pictures are drawn by :meth:`render` on demand. ``cameras``
+    names those that are observed, with pictures of ``size`` [px] a side; without it those are that
+    have a ``signal`` in ``scene.yaml``.
     """
 
-    def __init__(self, scene: Scene, render: bool = False) -> None:
+    def __init__(
+        self,
+        scene: Scene,
+        render: bool = False,
+        cameras: Sequence[str] | None = None,
+        size: int | None = None,
+    ) -> None:
         config = scene.config
         self.scene, self.model = scene, scene.compile()
         self.data = mujoco.MjData(self.model)
-        self._spec = embodiment(config)
+        self._cameras = Cameras(scene, self.model, cameras, size)
+        state = embodiment(config)
+        self._spec = dataclasses.replace(state, signals=state.signals + self._cameras.signals)
         self._task = build_task(config.task.name, config.task.params)
         self._controller = build_controller(config, self.model)
         self._readers = {s.name: reader(self.model, config, s) for s in config.signals}
@@ -92,13 +105,14 @@ class SceneEnv:
         }
         step = config.physics.timestep_s
         self._periods = {s.name: round(1 / (s.rate_hz * step)) for s in config.signals}
+        self._periods |= self._cameras.periods
         self._chunk = int(
             np.gcd.reduce([config.substeps, self._controller.every, *self._periods.values()])
         )
         self._step_ns = round(step * 1e9)
         self._tick_ns = round(1e9 / config.rate_hz)
         self._pictures = Renderer(self.model)
-        self._now_ns = 0
+        self._now_ns, self._steps = 0, 0
         self._diverged = False
         self._samples = SampleLog(self._spec.name, self._spec.signals)
         self._outcome: Outcome | None = None
@@ -135,6 +149,10 @@ class SceneEnv:
         """Time limit of the task's protocol [control steps]."""
         return self._task.max_steps
 
+    def calibrations(self) -> dict[str, Calibration]:
+        """How the camera of every image signal sees, and where it is."""
+        return self._cameras.calibrations()
+
     def sample_condition(self, seed: int) -> Condition:
         """A start from the scene's reset distribution."""
         return self._task.sample_condition(seed)
@@ -157,9 +175,9 @@ class SceneEnv:
         self._controller.sent()
         mujoco.mj_forward(self.model, self.data)
         self._task.reset()
-        self._now_ns, self._diverged, self._outcome = 0, False, None
+        self._now_ns, self._steps, self._diverged, self._outcome = 0, 0, False, None
         self._samples.clear()
-        self._sample(list(self._readers), 0)
+        self._sample(list(self._periods), 0)
         achieved = {name: self._samples.newest[name].value for name in poses}
         return ResetReport(requested=condition, achieved=achieved)
 
@@ -187,7 +205,8 @@ class SceneEnv:
                 self._controller.substep(self.model, self.data)
             mujoco.mj_step(self.model, self.data, nstep=chunk)
             after = done + chunk
-            due = [n for n, period in self._periods.items() if after % period == 0]
+            self._steps += chunk
+            due = [n for n, period in self._periods.items() if self._steps % period == 0]
             t_ns = self._now_ns + after * self._step_ns
             if due and not self._check_divergence():
                 self._sample(due, self._now_ns + self._tick_ns if after == substeps else t_ns)
@@ -217,12 +236,14 @@ class SceneEnv:
         return self._pictures.image(self.data, View("top", width, height))
 
     def close(self) -> None:
-        """Release the renderer; safe to call twice."""
+        """Release the renderers; safe to call twice."""
         self._pictures.close()
+        self._cameras.close()
 
     def _sample(self, names: list[str], t_ns: int) -> None:
         mujoco.mj_kinematics(self.model, self.data)
-        self._samples.add(t_ns, {name: self._readers[name](self.data) for name in names})
+        values = {n: read(self.data) for n, read in self._readers.items() if n in names}
+        self._samples.add(t_ns, values | self._cameras.draw(self.data, names))
 
     def _check_divergence(self) -> bool:
         data = self.data

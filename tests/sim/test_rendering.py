@@ -140,6 +140,7 @@ MODEL = """<mujoco>
     <geom name="ball" type="sphere" size=".2" pos=".8 0 .6" rgba="0 1 0 1"/>
     <camera name="top" pos="0 0 3" fovy="50"/>
     <camera name="side" pos="2.5 .3 1.2" xyaxes="0 1 0 -.4 0 1" fovy="60"/>
+    <camera name="map" pos=".2 .1 3" projection="orthographic" fovy="1.5"/>
     <camera name="sky" pos="0 0 1" euler="180 0 0" fovy="30"/>
   </worldbody></mujoco>"""
 
@@ -190,21 +191,27 @@ def test_pictures_agree_with_mujocos_own_renderer(scene: Any) -> None:
 def rays(model: Any, data: Any, camera: str, width: int, height: int) -> tuple[Any, Any]:
     """Depth and geom at every pixel, by casting a ray through its middle."""
     c = model.camera(camera).id
+    parallel = camera == "map"
     focal = 0.5 * height / np.tan(np.deg2rad(model.cam_fovy[c]) / 2)
+    if parallel:
+        focal = height / model.cam_fovy[c]
     depth, geoms = np.full((height, width), np.inf), np.full((height, width), -1)
     rotation = data.cam_xmat[c].reshape(3, 3)
     for v in range(height):
         for u in range(width):
             ray = np.array([(u + 0.5 - width / 2) / focal, -(v + 0.5 - height / 2) / focal, -1.0])
             geom = np.zeros(1, dtype=np.int32)
+            start = data.cam_xpos[c]
+            if parallel:
+                start, ray = start + rotation @ [*ray[:2], 0.0], np.array([0.0, 0.0, -1.0])
             unit = rotation @ ray / np.linalg.norm(ray)
-            far = mujoco.mj_ray(model, data, data.cam_xpos[c], unit, None, 1, -1, geom)
+            far = mujoco.mj_ray(model, data, start, unit, None, 1, -1, geom)
             if far >= 0:
                 depth[v, u], geoms[v, u] = far / np.linalg.norm(ray), geom[0]
     return depth, geoms
 
 
-@pytest.mark.parametrize("camera", ["top", "side", "sky"])
+@pytest.mark.parametrize("camera", ["top", "side", "map", "sky"])
 def test_depth_and_segmentation_agree_with_rays(scene: Any, camera: str) -> None:
     model, data, renderer = scene
     view = View(camera, 48, 36)
