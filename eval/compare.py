@@ -1,0 +1,433 @@
+"""Policies side by side: paired by condition, decided by a rule declared beforehand, in words.
+
+``fixed``: the number of trials was chosen before the first one; McNemar's exact test (success) or
+the sign-flip test (score), Holm over all pairs of a world. ``sequential``: one looked after every
+trial; the sequential Barnard test up to ``n_max`` pairs (success) or paired betting (score), each
+pair at ``alpha`` over the number of pairs.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from eval.aggregate import Spread, spread_over_runs
+from eval.clusters import mean_two_way
+from eval.multiplicity import holm, letters
+from eval.planning import plan_paired
+from eval.sequential import SequentialBarnard, paired_betting
+from eval.statistics import (
+    Estimate,
+    mcnemar_exact,
+    mean_t,
+    newcombe_paired,
+    paired_difference,
+    wilson,
+)
+from eval.suites import MOVED
+from robolearn.errors import ConfigError, DataError, did_you_mean
+from robolearn.seeding import child_seed
+from robolearn.types import TrialRecord
+
+Array = NDArray[np.float64]
+Measure = Literal["success", "score"]
+RuleKind = Literal["fixed", "sequential"]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """How pairs are decided. ``n_max``: pairs planned for the sequential test of success."""
+
+    by: Measure = "success"
+    kind: RuleKind = "fixed"
+    alpha: float = 0.05
+    n_max: int | None = None
+    power: float = 0.8
+
+    def __post_init__(self) -> None:
+        if not 0 < self.alpha < 1 or not self.alpha < self.power < 1:
+            raise ConfigError(
+                f"expected 0 < alpha < power < 1, got alpha {self.alpha}, power {self.power}"
+            )
+        if self.kind == "sequential" and self.by == "success" and self.n_max is None:
+            raise ConfigError(
+                "the sequential test of success needs the number of trials that was planned"
+                " as the maximum (--n-max)"
+            )
+
+    def words(self) -> str:
+        """The rule as a sentence."""
+        if self.kind == "fixed":
+            test = "McNemar's exact test" if self.by == "success" else "the sign-flip test"
+            return f"{test} of {self.by}, Holm over all pairs, alpha {self.alpha:g}"
+        if self.by == "success":
+            test = f"sequential Barnard test of success, at most {self.n_max} pairs"
+        else:
+            test = "paired betting on score, any stopping rule"
+        return f"{test}, alpha {self.alpha:g} over the pairs of policies"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A policy, or several training runs of one method, in one world.
+
+    ``spread``: between runs and within, only with several runs.
+    """
+
+    name: str
+    runs: tuple[str, ...]
+    n: int
+    success: Estimate
+    score: Estimate
+    letters: str
+    spread: Spread | None
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """``b - a`` over the same conditions. ``p``: adjusted over the pairs of the world.
+
+    ``more``: pairs of trials, these included, after which a difference as large as the observed
+    one would be found with the rule's power; None when it is settled or nothing was observed.
+    """
+
+    a: str
+    b: str
+    n: int
+    success: Estimate
+    score: Estimate
+    p: float
+    decision: str
+    more: int | None
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class WorldComparison:
+    """All policies in one world."""
+
+    world: str
+    suite: str
+    entries: tuple[Entry, ...]
+    effects: tuple[Effect, ...]
+    notes: tuple[str, ...]
+
+
+def compare_policies(
+    records: Sequence[TrialRecord],
+    rule: Rule,
+    *,
+    groups: Mapping[str, Sequence[str]] | None = None,
+    common: bool = False,
+) -> tuple[WorldComparison, ...]:
+    """Compare every pair of policies in every world that has at least two.
+
+    ``groups``: method -> names of its training runs; other policies stand for themselves.
+    ``common``: compare on the conditions that all have, instead of refusing different ones.
+    Raises :class:`DataError` for mixed suites, worlds, engines or code under one name, for trials
+    that appear twice, and for unpaired conditions.
+    """
+    if not records:
+        raise DataError("no trials to compare; run 'robolearn evaluate' first")
+    methods = _methods(records, groups or {})
+    worlds = list(dict.fromkeys(r.env for r in records))
+    found = [
+        _world(world, [r for r in records if r.env == world], methods, rule, common)
+        for world in worlds
+        if len({methods[r.policy] for r in records if r.env == world}) > 1
+    ]
+    if not found:
+        seen = sorted({(r.policy, r.env) for r in records})
+        raise DataError(f"a comparison needs two policies in one world; there are {seen}")
+    return tuple(found)
+
+
+def _methods(records: Sequence[TrialRecord], groups: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    policies = list(dict.fromkeys(r.policy for r in records))
+    methods = {name: name for name in policies}
+    for group, members in groups.items():
+        for name in members:
+            if name not in policies:
+                raise ConfigError(
+                    f"group '{group}': no policy '{name}'.{did_you_mean(name, policies)}"
+                    f" Policies: {policies}"
+                )
+            if methods[name] != name:
+                raise ConfigError(f"policy '{name}' is in two groups")
+            methods[name] = group
+    return methods
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """Outcomes of one method: ``success`` and ``score [runs, conditions]``."""
+
+    name: str
+    runs: tuple[str, ...]
+    success: Array
+    score: Array
+
+
+def _world(
+    world: str,
+    records: Sequence[TrialRecord],
+    methods: Mapping[str, str],
+    rule: Rule,
+    common: bool,
+) -> WorldComparison:
+    notes = _check_mixture(world, records)
+    by_policy = _once_per_condition(world, records, notes)
+    keys, dropped = _shared(world, by_policy, common)
+    notes += dropped
+    tables: list[_Table] = []
+    for method in dict.fromkeys(methods[p] for p in by_policy):
+        runs = tuple(p for p in by_policy if methods[p] == method)
+        rows = [[by_policy[p][k] for k in keys] for p in runs]
+        tables.append(
+            _Table(
+                method,
+                runs,
+                np.array([[float(r.success) for r in row] for row in rows]),
+                np.array([[r.score for r in row] for row in rows]),
+            )
+        )
+    values = {t.name: float((t.success if rule.by == "success" else t.score).mean())
+              for t in tables}  # fmt: skip
+    tables.sort(key=lambda t: -values[t.name])
+    pairs = list(itertools.combinations(tables, 2))
+    p_values = [_p_value(a, b, rule, len(pairs)) for a, b in pairs]
+    adjusted = holm(p_values) if rule.kind == "fixed" else tuple(p_values)
+    effects = tuple(_effect(a, b, p, rule) for (a, b), p in zip(pairs, adjusted, strict=True))
+    separated = [(e.a, e.b) for e in effects if e.decision]
+    marks = letters([t.name for t in tables], separated)
+    return WorldComparison(
+        world=world,
+        suite=records[0].suite,
+        entries=tuple(_entry(t, marks[t.name]) for t in tables),
+        effects=effects,
+        notes=tuple(notes),
+    )
+
+
+def _once_per_condition(
+    world: str, records: Sequence[TrialRecord], notes: list[str]
+) -> dict[str, dict[tuple[str, int], TrialRecord]]:
+    """Trials by policy and (condition, seed): the suite's own, one per condition.
+
+    Moved starts and repeats with another seed answer other questions; counted here they would
+    pass for independent conditions.
+    """
+    found: dict[str, dict[tuple[str, int], TrialRecord]] = {}
+    seeds: dict[str, int] = {}
+    seen: set[tuple[str, str, int]] = set()
+    left_out = 0
+    for r in records:
+        if (r.policy, r.condition, r.seed) in seen:
+            raise DataError(
+                f"{r.policy} in {world}: the trial of condition '{r.condition}', seed {r.seed},"
+                " appears twice"
+            )
+        seen.add((r.policy, r.condition, r.seed))
+        if r.condition.endswith(MOVED) or seeds.setdefault(r.condition, r.seed) != r.seed:
+            left_out += 1
+        else:
+            found.setdefault(r.policy, {})[r.condition, r.seed] = r
+    if left_out:
+        notes.append(f"{left_out} trials of moved or repeated starts are left out")
+    return found
+
+
+def _check_mixture(world: str, records: Sequence[TrialRecord]) -> list[str]:
+    for what, values in (
+        ("suites", {r.suite for r in records}),
+        ("versions of the world", {r.env_hash for r in records}),
+        ("physics engines", {r.engine for r in records}),
+        ("kinds (real and simulated)", {r.real for r in records}),
+    ):
+        if len(values) > 1:
+            raise DataError(
+                f"trials in '{world}' come from different {what}: {sorted(map(str, values))};"
+                " their results cannot be compared"
+            )
+    notes: list[str] = []
+    for name in dict.fromkeys(r.policy for r in records):
+        hashes = {r.policy_hash for r in records if r.policy == name}
+        if len(hashes) > 1:
+            raise DataError(
+                f"two different policies are called '{name}' ({sorted(hashes)}); rename one run"
+            )
+    if len({r.code for r in records}) > 1:
+        notes.append("the trials were made by different versions of robolearn's code")
+    if len({r.batch for r in records}) > 1:
+        notes.append("the trials were made with different batch sizes of inference")
+    lost = sum(r.reason in ("physics_diverged", "worker_crashed") for r in records)
+    if lost:
+        notes.append(f"{lost} trials were lost for technical reasons and count as failures")
+    return notes
+
+
+def _shared(
+    world: str, by_policy: Mapping[str, Mapping[tuple[str, int], TrialRecord]], common: bool
+) -> tuple[list[tuple[str, int]], list[str]]:
+    """Conditions that all policies have, in the order of the first."""
+    sets = {name: set(trials) for name, trials in by_policy.items()}
+    every = set.union(*sets.values())
+    shared = set.intersection(*sets.values())
+    first = next(iter(by_policy.values()))
+    keys = [k for k in first if k in shared]
+    if every == shared:
+        return keys, []
+    missing = {name: len(every - s) for name, s in sets.items() if every - s}
+    example = min(every - shared)
+    if not common or not keys:
+        raise DataError(
+            f"{world}: the policies were not tried under the same conditions; missing per policy:"
+            f" {missing}, for example {example}. Evaluate what is missing, or use --common to"
+            f" compare on the {len(keys)} shared ones"
+        )
+    return keys, [f"compared on {len(keys)} shared conditions of {len(every)}"]
+
+
+def _values(table: _Table, by: Measure) -> Array:
+    return (table.success if by == "success" else table.score).mean(axis=0)
+
+
+def _p_value(a: _Table, b: _Table, rule: Rule, pairs: int) -> float:
+    """Unadjusted for the fixed rule; for the sequential one already on the scale of ``alpha``."""
+    several = len(a.runs) > 1 or len(b.runs) > 1
+    x, y = _values(a, rule.by), _values(b, rule.by)
+    if several:
+        return _clustered_p(a, b, rule.by)
+    if rule.kind == "fixed":
+        return mcnemar_exact(x, y) if rule.by == "success" else sign_flip(x, y)
+    alpha = rule.alpha / pairs
+    if rule.by == "score":
+        return min(1.0, paired_betting(x, y, alpha).evidence * pairs)
+    planned = rule.n_max or 0
+    if x.size > planned:
+        raise DataError(f"{x.size} pairs were tried, more than the planned maximum of {planned}")
+    result = SequentialBarnard(planned, alpha).run(x, y)
+    return rule.alpha if result.decision != "undecided" else 1.0
+
+
+def sign_flip(a: Array, b: Array, *, flips: int = 20_000, seed: int = 0) -> float:
+    """Two-sided p value that ``b - a`` is symmetric about 0 (Fisher 1935's paired randomisation).
+
+    Exact over all sign patterns up to 14 pairs that differ, by random ones beyond.
+    """
+    d = np.asarray(b - a, dtype=np.float64)
+    d = d[d != 0]
+    if d.size == 0:
+        return 1.0
+    observed = abs(float(d.sum())) - 1e-12
+    if d.size <= 14:
+        signs = np.array(list(itertools.product((-1.0, 1.0), repeat=d.size)))
+        return float((np.abs(signs @ d) >= observed).mean())
+    rng = np.random.default_rng(child_seed(seed, "sign_flip"))
+    signs = rng.integers(0, 2, (flips, d.size)) * 2.0 - 1.0
+    hits = int((np.abs(signs @ d) >= observed).sum())
+    return (hits + 1) / (flips + 1)
+
+
+def _difference_rows(a: _Table, b: _Table, by: Measure) -> tuple[Array, list[str], list[int]]:
+    """Differences with their clusters: every run of one against the mean of the other's."""
+    x, y = (a.success, b.success) if by == "success" else (a.score, b.score)
+    count = min(x.shape[0], y.shape[0])
+    if x.shape[0] == y.shape[0]:
+        rows = y - x
+    elif count == 1:
+        rows = y - x if x.shape[0] == 1 else y[0] - x
+    else:
+        rows = y - x.mean(axis=0)
+    runs = np.repeat(np.arange(rows.shape[0]), rows.shape[1])
+    conditions = np.tile(np.arange(rows.shape[1]), rows.shape[0])
+    return rows.ravel(), [f"run {i}" for i in runs], conditions.tolist()
+
+
+def _clustered(a: _Table, b: _Table, by: Measure) -> Estimate:
+    values, runs, conditions = _difference_rows(a, b, by)
+    return mean_two_way(values, runs, conditions)
+
+
+def _clustered_p(a: _Table, b: _Table, by: Measure) -> float:
+    """Of the two-way cluster-robust t statistic."""
+    e = _clustered(a, b, by)
+    if not math.isfinite(e.low):
+        return 1.0
+    half = (e.high - e.low) / 2
+    if half == 0:
+        return 1.0 if e.value == 0 else 0.0
+    t = e.value / (half / float(stats.t.ppf(0.975, e.n - 1)))
+    return float(2 * stats.t.sf(abs(t), e.n - 1))
+
+
+def _effect(a: _Table, b: _Table, p: float, rule: Rule) -> Effect:
+    if len(a.runs) > 1 or len(b.runs) > 1:
+        success, score = _clustered(a, b, "success"), _clustered(a, b, "score")
+    else:
+        success = newcombe_paired(a.success[0], b.success[0])
+        score = paired_difference(a.score[0], b.score[0])
+    estimate = success if rule.by == "success" else score
+    settled = p <= rule.alpha
+    decision = (b.name if estimate.value > 0 else a.name) if settled else ""
+    more = None if settled else _more(a, b, rule)
+    n = a.success.shape[1]
+    words = _words(a.name, b.name, n, estimate, decision, more, rule)
+    return Effect(a.name, b.name, n, success, score, p, decision, more, words)
+
+
+def _more(a: _Table, b: _Table, rule: Rule) -> int | None:
+    x, y = _values(a, rule.by), _values(b, rule.by)
+    difference = float(y.mean() - x.mean())
+    if difference == 0 or x.size < 3:
+        return None
+    if rule.by == "success" and len(a.runs) == len(b.runs) == 1:
+        spread = math.sqrt(x.mean() * (1 - x.mean()) * y.mean() * (1 - y.mean()))
+        phi = 0.0 if spread == 0 else float(((x * y).mean() - x.mean() * y.mean()) / spread)
+        try:
+            return plan_paired(float(x.mean()), float(y.mean()), phi, rule.power, rule.alpha).trials
+        except DataError:
+            return None
+    z = float(stats.norm.ppf(1 - rule.alpha / 2) + stats.norm.ppf(rule.power))
+    return math.ceil((z * float(np.std(y - x, ddof=1)) / difference) ** 2)
+
+
+def _words(a: str, b: str, n: int, e: Estimate, decision: str, more: int | None, rule: Rule) -> str:
+    if decision:
+        other = a if decision == b else b
+        return f"{decision} is better than {other} under the declared rule"
+    text = (
+        f"{a} and {b} are not separated: with {n} conditions a difference in {rule.by} anywhere"
+        f" between {e.low:+.3f} and {e.high:+.3f} fits. This does not show that they are equal"
+    )
+    if more is None:
+        return text
+    if more <= n:
+        # The estimate of the plan is itself uncertain; a promise would be wrong.
+        return f"{text}. The observed difference is near the border: repeat with fresh conditions"
+    return (
+        f"{text}. If the true difference is the observed {e.value:+.3f}, about {more} conditions"
+        f" ({more - n} more) would show it with probability {rule.power:g}"
+    )
+
+
+def _entry(table: _Table, marks: str) -> Entry:
+    n = int(table.success.size)
+    several = len(table.runs) > 1
+    spread = spread_over_runs(list(table.score)) if several else None
+    if several:
+        conditions = list(range(table.success.shape[1])) * len(table.runs)
+        runs = [r for r in table.runs for _ in range(table.success.shape[1])]
+        success = mean_two_way(table.success.ravel(), runs, conditions)
+        score = mean_two_way(table.score.ravel(), runs, conditions)
+    else:
+        success = wilson(int(table.success.sum()), n)
+        score = mean_t(table.score.ravel())
+    return Entry(table.name, table.runs, n, success, score, marks, spread)
