@@ -22,6 +22,7 @@ from robolearn.limiter import PathLimits, Setpoint, SetpointGenerator, TableMapp
 from robolearn.types import Command, SentBlock
 from sim.logs import SentLog
 from sim.scene import SceneConfig, require_name
+from sim.servos import servo_lead, setpoint_steps
 
 WHERE = "scene.yaml: control"
 
@@ -79,7 +80,7 @@ class ArmXyController:
                 f"{WHERE}: no action '{cfg.action}'; there are: {[a.name for a in config.actions]}"
             )
         self._arm, self._mapping = ARMS[cfg.arm], cfg.mapping()
-        self._steps = _steps_per_setpoint(cfg, config)
+        self._steps = setpoint_steps(cfg.setpoint_rate_hz, config)
         self._every = 1
         self._generator = SetpointGenerator(
             self._arm, self._mapping, cfg.limits, self._steps * config.physics.timestep_s
@@ -88,10 +89,10 @@ class ArmXyController:
         self._ctrl = np.array(
             [require_name(model, mujoco.mjtObj.mjOBJ_ACTUATOR, n, WHERE) for n in cfg.actuators]
         )
-        self._lead = _servo_lead(model, self._ctrl)
+        self._lead = servo_lead(model, self._ctrl)
         self._basis = _cubic(self._steps, config.physics.timestep_s)
         _check_table(config, model, self._mapping)
-        self._sent = SentLog(self._config.action, 2)
+        self._sent = SentLog({self._config.action: 2})
         self._last = Setpoint(np.zeros(0), np.zeros(0), np.zeros(2), (), True)
         self._table = np.zeros((self._steps, self._arm.dof))
         self._phase = 0
@@ -100,6 +101,11 @@ class ArmXyController:
     def every(self) -> int:
         """Every physics step."""
         return self._every
+
+    @property
+    def places(self) -> frozenset[str]:
+        """The tool."""
+        return frozenset((self._config.action,))
 
     def reset(
         self, model: mujoco.MjModel, data: mujoco.MjData, poses: Mapping[str, tuple[float, ...]]
@@ -121,7 +127,7 @@ class ArmXyController:
     def set_target(self, command: Command, t_ns: int) -> None:
         """Follow this point until the next command."""
         self._generator.set_target(command.action[self._config.action], t_ns * 1e-9)
-        self._sent.add(command.seq, t_ns, self._generator.target)
+        self._sent.add(command.seq, t_ns, {self._config.action: self._generator.target})
 
     def substep(self, model: mujoco.MjModel, data: mujoco.MjData) -> None:
         """Write the servos' set-points for the next physics step."""
@@ -140,30 +146,11 @@ class ArmXyController:
         return self._sent.drain()
 
 
-def _steps_per_setpoint(cfg: ArmXyConfig, config: SceneConfig) -> int:
-    exact = 1.0 / (cfg.setpoint_rate_hz * config.physics.timestep_s)
-    steps = round(exact)
-    if steps < 1 or abs(exact - steps) > 1e-6 or config.substeps % steps:
-        raise SceneError(
-            f"{WHERE}.setpoint_rate_hz {cfg.setpoint_rate_hz:g} must be a multiple of"
-            f" {config.rate_hz:g} that divides {1.0 / config.physics.timestep_s:g}"
-        )
-    return steps
-
-
 def _joint_addresses(model: mujoco.MjModel, names: tuple[str, ...], dof: int) -> NDArray[np.intp]:
     if len(names) != dof:
         raise SceneError(f"{WHERE}.joints: the arm has {dof} joints, got {list(names)}")
     joints = [require_name(model, mujoco.mjtObj.mjOBJ_JOINT, n, WHERE) for n in names]
     return np.array([int(model.jnt_qposadr[j]) for j in joints])
-
-
-def _servo_lead(model: mujoco.MjModel, actuators: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Damping over stiffness [s] of each servo: ``q + lead * qd`` as set-point has no speed lag."""
-    stiffness = model.actuator_gainprm[actuators, 0]
-    if np.any(stiffness <= 0.0) or np.any(-model.actuator_biasprm[actuators, 1] != stiffness):
-        raise SceneError(f"{WHERE}.actuators must be position servos (kp, kv)")
-    return -model.actuator_biasprm[actuators, 2] / stiffness
 
 
 def _cubic(steps: int, dt: float) -> NDArray[np.float64]:

@@ -16,6 +16,7 @@ from robolearn.config import from_dict
 from robolearn.errors import ConfigError, SceneError, did_you_mean
 from robolearn.types import Command, SentBlock
 from sim.arm_control import ArmXyController
+from sim.arms_control import ArmsController
 from sim.logs import SentLog
 from sim.scene import Frame, SceneConfig, frame_of, require_name
 
@@ -29,6 +30,11 @@ class Controller(Protocol):
         """Physics steps between two calls of :meth:`substep`; the tick's number of steps (one
         call per tick, before the first step) makes the env step without returning to Python.
         """
+        ...
+
+    @property
+    def places(self) -> frozenset[str]:
+        """Settable signals that :meth:`reset` places itself."""
         ...
 
     def reset(
@@ -93,12 +99,17 @@ class PlanarController:
         self._offset = model.body_pos[body, :2].copy()
         self._every = config.substeps
         self._target = np.zeros(2)
-        self._sent = SentLog(self._config.action, 2)
+        self._sent = SentLog({self._config.action: 2})
 
     @property
     def every(self) -> int:
         """Once per tick: the servo itself runs inside MuJoCo."""
         return self._every
+
+    @property
+    def places(self) -> frozenset[str]:
+        """The tool."""
+        return frozenset((self._config.action,))
 
     def reset(
         self, model: mujoco.MjModel, data: mujoco.MjData, poses: Mapping[str, tuple[float, ...]]
@@ -115,7 +126,7 @@ class PlanarController:
         """Hold this point until the next command."""
         value = np.asarray(command.action[self._config.action], dtype=np.float64)
         self._target = self._frame.to_world(value) - self._offset
-        self._sent.add(command.seq, t_ns, value)
+        self._sent.add(command.seq, t_ns, {self._config.action: value})
 
     def substep(self, model: mujoco.MjModel, data: mujoco.MjData) -> None:
         """Write the servo's set-point."""
@@ -128,7 +139,11 @@ class PlanarController:
 
 
 Build = Callable[[SceneConfig, mujoco.MjModel], Controller]
-CONTROLLERS: dict[str, Build] = {"planar": PlanarController, "arm_xy": ArmXyController}
+CONTROLLERS: dict[str, Build] = {
+    "planar": PlanarController,
+    "arm_xy": ArmXyController,
+    "arms": ArmsController,
+}
 
 
 def require_controller(control: Mapping[str, Any], where: str) -> Build:

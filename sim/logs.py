@@ -61,28 +61,34 @@ class SampleLog:
 
 
 class SentLog:
-    """The commands that were carried out since the last drain, by ``seq``."""
+    """The commands that were carried out since the last drain, by ``seq``.
 
-    def __init__(self, action: str, size: int) -> None:
-        self._action, self._size = action, size
-        self._rows: list[tuple[int, int, NDArray[np.float64]]] = []
+    ``sizes``: number of values of every action.
+    """
+
+    def __init__(self, sizes: Mapping[str, int]) -> None:
+        self._sizes = dict(sizes)
+        self._rows: list[tuple[int, int, Mapping[str, Any]]] = []
 
     def clear(self) -> None:
         """Forget everything."""
         self._rows = []
 
-    def add(self, seq: int, t_ns: int, value: Any) -> None:
-        """One command with its time and the value that is really followed."""
-        self._rows.append((seq, t_ns, np.array(value, dtype=np.float64)))
+    def add(self, seq: int, t_ns: int, values: Mapping[str, Any]) -> None:
+        """One command with its time and the values that are really followed."""
+        copies = {name: np.array(values[name], dtype=np.float64) for name in self._sizes}
+        self._rows.append((seq, t_ns, copies))
 
     def drain(self) -> SentBlock:
         """One row per command since the last call."""
         rows, self._rows = self._rows, []
-        value = np.array([r[2] for r in rows], dtype=np.float64).reshape(len(rows), self._size)
         return SentBlock(
             seq=np.array([r[0] for r in rows], dtype=np.int64),
             t_ns=np.array([r[1] for r in rows], dtype=np.int64),
-            action={self._action: value},
+            action={
+                name: np.array([r[2][name] for r in rows], dtype=np.float64).reshape(-1, size)
+                for name, size in self._sizes.items()
+            },
         )
 
 

@@ -23,12 +23,23 @@ from numpy.typing import NDArray
 
 from robolearn.config import from_dict, load_yaml
 from robolearn.errors import ConfigError, SceneError, did_you_mean
+from robolearn.geometry import pose
 from robolearn.spec import ActionMode
 
 SCHEMA = 1
 SCENES = Path(__file__).parent / "scenes"
 
-SignalKind = Literal["site_xy", "body_pose_xy", "joint_position", "joint_velocity"]
+SignalKind = Literal[
+    "site_xy",
+    "body_pose_xy",
+    "site_pose",
+    "body_pose",
+    "joint_position",
+    "joint_velocity",
+    "joint_sum",
+]
+# Kinds that read one object in a frame.
+FRAMED = ("site_xy", "body_pose_xy", "site_pose", "body_pose")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +54,12 @@ class RobotConfig:
 class SignalConfig:
     """A signal and where it comes from.
 
-    ``kind``: ``site_xy`` [m, m] and ``body_pose_xy`` [m, m, rad] in ``frame``; ``joint_position``
-    and ``joint_velocity`` of joints. ``of`` names the site, the body, or the joints.
+    ``kind``: ``site_xy`` [m, m] and ``body_pose_xy`` [m, m, rad] in the plane of ``frame``;
+    ``site_pose`` and ``body_pose`` (x, y, z [m], qw, qx, qy, qz) in ``frame``; ``joint_position``
+    and ``joint_velocity`` of joints; ``joint_sum``: the sum of joints, such as the opening of two
+    fingers. ``of`` names the site, the body, or the joints. ``near``: of the two quaternions of a
+    pose the one nearer to this is read (a tool that points down turns about (0, 1, 0, 0), where
+    ``qw`` alone is no sign).
     """
 
     name: str
@@ -55,6 +70,7 @@ class SignalConfig:
     unit: str = ""
     components: tuple[str, ...] = ()
     angular: tuple[int, ...] = ()
+    near: tuple[float, float, float, float] = (1.0, 0.0, 0.0, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,15 +248,21 @@ def content_hash(folder: Path) -> str:
     return digest.hexdigest()[:16]
 
 
-def frame_of(model: mujoco.MjModel, config: SceneConfig, name: str) -> Frame:
-    """The planar frame ``name`` of a scene, from its site's pose in the initial state."""
+def world_pose(model: mujoco.MjModel, site: str) -> NDArray[np.float64]:
+    """``T_world_site [4, 4]`` in the initial state (frames do not move)."""
     data = mujoco.MjData(model)
     mujoco.mj_kinematics(model, data)
-    site = data.site(config.frames[name])
-    matrix = site.xmat.reshape(3, 3)
+    view = data.site(site)
+    return pose(view.xmat.reshape(3, 3), view.xpos)
+
+
+def frame_of(model: mujoco.MjModel, config: SceneConfig, name: str) -> Frame:
+    """The planar frame ``name`` of a scene, from its site's pose in the initial state."""
+    T = world_pose(model, config.frames[name])
+    matrix = T[:3, :3]
     yaw = float(np.arctan2(matrix[1, 0], matrix[0, 0]))
     c, s = np.cos(yaw), np.sin(yaw)
-    return Frame(np.array([[c, -s], [s, c]]), site.xpos[:2].copy(), yaw, float(site.xpos[2]))
+    return Frame(np.array([[c, -s], [s, c]]), T[:2, 3].copy(), yaw, float(T[2, 3]))
 
 
 def require_name(model: mujoco.MjModel, kind: mujoco.mjtObj, name: str, where: str) -> int:
@@ -284,8 +306,6 @@ def validate(scene: Scene, model: mujoco.MjModel) -> None:
             np.array(action.low) < np.array(action.high)
         ):
             raise SceneError(f"{where}: action {action.name}: low must be below high, per value")
-    for camera in config.cameras:
-        require_name(model, mujoco.mjtObj.mjOBJ_CAMERA, camera.name, f"{where}: cameras")
     signals = [s.name for s in config.signals]
     for name in config.reset.settable:
         _require_member(name, signals, f"{where}: reset.settable", "signal")
@@ -360,14 +380,17 @@ def _check_signal(
     kinds = {
         "site_xy": mujoco.mjtObj.mjOBJ_SITE,
         "body_pose_xy": mujoco.mjtObj.mjOBJ_BODY,
+        "site_pose": mujoco.mjtObj.mjOBJ_SITE,
+        "body_pose": mujoco.mjtObj.mjOBJ_BODY,
         "joint_position": mujoco.mjtObj.mjOBJ_JOINT,
         "joint_velocity": mujoco.mjtObj.mjOBJ_JOINT,
+        "joint_sum": mujoco.mjtObj.mjOBJ_JOINT,
     }
     if not signal.of:
         raise SceneError(f"{at}: 'of' is empty; it names what the {signal.kind} is read from")
     for name in signal.of:
         require_name(model, kinds[signal.kind], name, at)
-    if signal.kind in ("site_xy", "body_pose_xy"):
+    if signal.kind in FRAMED:
         if len(signal.of) != 1:
             raise SceneError(f"{at}: {signal.kind} reads one object, got {list(signal.of)}")
         _require_frame(signal.frame, config, at, required=True)

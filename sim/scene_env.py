@@ -32,7 +32,7 @@ from sim.control import build_controller
 from sim.logs import SampleLog, check_poses
 from sim.rendering import Renderer, View, update_poses
 from sim.scene import Scene, SceneConfig
-from sim.signals import placer, reader, signal_size
+from sim.signals import placer, reader, signal_components, signal_size
 from sim.tasks import build_task
 
 _log = logging.getLogger(__name__)
@@ -51,7 +51,7 @@ def embodiment(config: SceneConfig) -> EmbodimentSpec:
                 shape=(signal_size(s),),
                 unit=s.unit,
                 rate_hz=s.rate_hz,
-                components=s.components,
+                components=signal_components(s),
                 angular=s.angular,
                 frame=s.frame,
             )
@@ -101,7 +101,7 @@ class SceneEnv:
         self._placers = {
             s.name: placer(self.model, config, s)
             for s in config.signals
-            if s.kind == "body_pose_xy" and s.name in config.reset.settable
+            if s.name in config.reset.settable and s.name not in self._controller.places
         }
         step = config.physics.timestep_s
         self._periods = {s.name: round(1 / (s.rate_hz * step)) for s in config.signals}

@@ -42,7 +42,7 @@ class SteppedEnv(ABC):
         self._tick_ns = round(1e9 / spec.rate_hz)
         self._ticks, self._diverged = 0, False
         self._samples = SampleLog(spec.name, spec.signals)
-        self._sent = {a.name: SentLog(a.name, a.size) for a in spec.actions}
+        self._sent = SentLog({a.name: a.size for a in spec.actions})
         self._outcome: Outcome | None = None
 
     @property
@@ -118,8 +118,7 @@ class SteppedEnv(ABC):
         poses = check_poses(condition, self._settable, self._spec)
         self._start(condition, poses)
         self._ticks, self._diverged = 0, False
-        for log in self._sent.values():
-            log.clear()
+        self._sent.clear()
         self._samples.clear()
         values = self._read()
         if not _finite(values):
@@ -146,8 +145,7 @@ class SteppedEnv(ABC):
             a.name: np.array(command.action[a.name], dtype=np.float64) for a in self._spec.actions
         }
         self._follow(action)
-        for name, value in action.items():
-            self._sent[name].add(command.seq, self.now_ns(), value)
+        self._sent.add(command.seq, self.now_ns(), action)
 
     def advance(self) -> None:
         """To the next tick; after a divergence the last finite values are repeated."""
@@ -166,16 +164,9 @@ class SteppedEnv(ABC):
 
     def drain(self) -> SampleBatch:
         """The samples of the last tick; those of the current one come next time."""
-        blocks = {name: log.drain() for name, log in self._sent.items()}
-        first = next(iter(blocks.values()))
-        sent = SentBlock(
-            seq=first.seq,
-            t_ns=first.t_ns,
-            action={
-                a.name: blocks[a.name].action[a.name].reshape(-1, *a.shape)
-                for a in self._spec.actions
-            },
-        )
+        sent = self._sent.drain()
+        shaped = {a.name: sent.action[a.name].reshape(-1, *a.shape) for a in self._spec.actions}
+        sent = SentBlock(seq=sent.seq, t_ns=sent.t_ns, action=shaped)
         return SampleBatch(signals=self._samples.drain(self.now_ns()), sent=sent)
 
     def outcome(self) -> Outcome:

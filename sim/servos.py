@@ -1,0 +1,32 @@
+"""Position servos of the MJCF: the set-points they follow best, and how often."""
+
+from __future__ import annotations
+
+import mujoco
+import numpy as np
+from numpy.typing import NDArray
+
+from robolearn.errors import SceneError
+from sim.scene import SceneConfig
+
+WHERE = "scene.yaml: control"
+
+
+def setpoint_steps(rate_hz: float, config: SceneConfig) -> int:
+    """Physics steps per set-point; :class:`SceneError` unless a tick is a whole number of them."""
+    exact = 1.0 / (rate_hz * config.physics.timestep_s) if rate_hz > 0.0 else 0.0
+    steps = round(exact)
+    if steps < 1 or abs(exact - steps) > 1e-6 or config.substeps % steps:
+        raise SceneError(
+            f"{WHERE}.setpoint_rate_hz {rate_hz:g} must be a multiple of"
+            f" {config.rate_hz:g} that divides {1.0 / config.physics.timestep_s:g}"
+        )
+    return steps
+
+
+def servo_lead(model: mujoco.MjModel, actuators: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Damping over stiffness [s] of each servo: ``q + lead * qd`` as set-point has no speed lag."""
+    stiffness = model.actuator_gainprm[actuators, 0]
+    if np.any(stiffness <= 0.0) or np.any(-model.actuator_biasprm[actuators, 1] != stiffness):
+        raise SceneError(f"{WHERE}.actuators must be position servos (kp, kv)")
+    return -model.actuator_biasprm[actuators, 2] / stiffness

@@ -1,0 +1,84 @@
+"""What an action of an arm says: its value becomes a pose of the tool, or joint positions.
+
+The action's name decides, after the slash: ``pose`` (7: x, y, z, qw, qx, qy, qz), ``xyz_yaw`` (4:
+the tool points down, its x axis turned by yaw), ``delta_pose`` (6: metres, then a rotation vector,
+in the axes of the action's frame, added to the pose commanded last) and ``joint_position`` (one
+value per joint, absolute or relative to the position commanded last).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robolearn.errors import DataError
+from robolearn.geometry import (
+    pose,
+    quat_from_rotation,
+    rot_x,
+    rot_z,
+    rotation_from_quat,
+    rotation_from_rotvec,
+    yaw_of,
+)
+
+Array = NDArray[np.float64]
+_DOWN = rot_x(math.pi)
+# A quaternion's norm may be off by this much (it is normalised).
+_NORM_SLACK = 0.05
+
+
+def pose_from_values(values: Array, name: str) -> Array:
+    """``[4, 4]`` from x, y, z, qw, qx, qy, qz; :class:`DataError` unless the norm is about 1."""
+    norm = float(np.linalg.norm(values[3:]))
+    if abs(norm - 1.0) > _NORM_SLACK:
+        raise DataError(
+            f"{name}: the quaternion (qw, qx, qy, qz) = {np.round(values[3:], 4).tolist()} has norm"
+            f" {norm:.3g}; it must be 1"
+        )
+    return pose(rotation_from_quat(values[3:]), values[:3])
+
+
+def values_from_pose(T: Array) -> Array:
+    """Inverse of :func:`pose_from_values`, ``qw >= 0``."""
+    return np.concatenate([T[:3, 3], quat_from_rotation(T[:3, :3])])
+
+
+def _absolute(value: Array, last: Array) -> Array:
+    del last
+    return pose_from_values(value, "pose")
+
+
+def _down(value: Array, last: Array) -> Array:
+    del last
+    return pose(rot_z(float(value[3])) @ _DOWN, value[:3])
+
+
+def _delta(value: Array, last: Array) -> Array:
+    return pose(rotation_from_rotvec(value[3:]) @ last[:3, :3], last[:3, 3] + value[:3])
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCommand:
+    """``target(value, last)``: pose of the tool in the action's frame from the action's value and
+    the last target; ``report(T)``: the value that names the pose ``T`` (None: a change names none).
+    """
+
+    size: int
+    target: Callable[[Array, Array], Array]
+    report: Callable[[Array], Array] | None
+
+
+def _xyz_yaw(T: Array) -> Array:
+    return np.array([*T[:3, 3], yaw_of(T[:3, :3] @ _DOWN)])
+
+
+TOOL_COMMANDS: dict[str, ToolCommand] = {
+    "pose": ToolCommand(7, _absolute, values_from_pose),
+    "xyz_yaw": ToolCommand(4, _down, _xyz_yaw),
+    "delta_pose": ToolCommand(6, _delta, None),
+}
