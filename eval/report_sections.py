@@ -26,7 +26,7 @@ PHYSICS_WORDS: Mapping[str, str] = {
 }
 KIND_WORDS: Mapping[str, str] = {
     "demonstration": "by a person",
-    "scripted": "by the unattended operator (never used for training)",
+    "scripted": "by the scripted expert (never used for training)",
     "rollout": "by a policy in simulation",
     "deployment": "by a policy on the robot",
 }

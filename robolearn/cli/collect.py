@@ -1,4 +1,4 @@
-"""``robolearn collect``: record episodes with a person or with the task's unattended operator."""
+"""``robolearn collect``: record episodes with a person or with the task's scripted expert."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Literal
 from robolearn.cli.common import parse, print_json, say
 from robolearn.errors import ConfigError
 
-Agent = Literal["scripted", "browser", "keyboard"]
+Agent = Literal["scripted", "play", "browser", "keyboard"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,13 +20,11 @@ class CollectConfig:
     world: str
     """A packaged scene, a scene folder, or an adapter's name."""
     max_steps: int
-    """Time limit of an attended episode [control steps]."""
+    """Time limit of an episode [control steps]."""
     task_text: str = ""
     """The task in words, kept with every episode."""
     seed: int = 0
-    """Starts of attended episodes are drawn from it."""
-    demonstrations: str = "bundled"
-    """What the scripted operator replays: 'bundled' or a recording to import."""
+    """Starts are drawn from it."""
     codecs: dict[str, str] = field(default_factory=dict[str, str])
     """How cameras are stored, by name: zstd, png, jpeg or jpeg:QUALITY (others: zstd up to 256 KiB
     a frame, else jpeg:95)."""
@@ -45,7 +43,10 @@ class Args:
     out: Path
     """The episode store; made when absent, appended to when there."""
     agent: Agent = "browser"
-    """Who acts: the task's unattended operator, a local page, or the terminal's keys."""
+    """Who acts: the task's scripted expert, the expert at play (many goals, none of them the
+    task's), a local page, or the terminal's keys."""
+    noise: float = 0.0
+    """Clumsiness of the expert, 0 to 1."""
     episodes: int = 10
     """How many episodes to save."""
     yes: bool = False
@@ -63,6 +64,8 @@ def main(argv: list[str]) -> int:
     args = parse(Args, argv, "collect", "Record episodes into a store.")
     if args.episodes < 1:
         raise ConfigError(f"--episodes must be at least 1, got {args.episodes}")
+    if args.noise and args.agent not in ("scripted", "play"):
+        raise ConfigError("--noise is for --agent scripted and play; people bring their own")
     if not 0 <= args.port <= 65535:
         raise ConfigError(f"--port must be 0 (any free one) to 65535, got {args.port}")
     from robolearn.cli.build import env_builder

@@ -19,7 +19,8 @@ from robolearn.data.recorder import EpisodeRecorder, RecorderLoad
 from robolearn.data.store import EpisodeStore
 from robolearn.errors import ConfigError
 from robolearn.runtime import run_episode
-from robolearn.scripted import scripted_operator
+from robolearn.seeding import child_seed
+from sim.experts import build_expert, build_player
 from sim.worlds import World, make_world
 
 
@@ -40,28 +41,29 @@ class Collection:
     def run(self) -> tuple[tuple[str, ...], RecorderLoad]:
         """Record; returns the ids of the saved episodes, and the recorder's back-pressure."""
         with contextlib.closing(make_world(self._config.world)) as env:
-            if self._args.agent == "scripted":
-                return self._scripted(env)
+            if self._args.agent in ("scripted", "play"):
+                return self._unattended(env)
             return self._attended(env)
 
-    def _scripted(self, env: World) -> tuple[tuple[str, ...], RecorderLoad]:
-        operator = scripted_operator(env.task, self._config.demonstrations, env.spec)
+    def _unattended(self, env: World) -> tuple[tuple[str, ...], RecorderLoad]:
+        build = build_expert if self._args.agent == "scripted" else build_player
+        agent = build(env.task, env.spec, self._args.noise)
+        said = self._provenance(env) | {"operator": agent.name}
         with self._recorder(env, "scripted") as recorder:
             # Later calls go on where earlier ones stopped, killed ones included.
             first = sum(i.kind == "scripted" for i in self._store.list(strict=False))
             for number in range(first, first + self._args.episodes):
                 check()
-                episode = operator.episode(number)
                 run_episode(
                     env,
-                    episode.agent,
+                    agent,
                     None,
                     [recorder],
-                    episode.condition,
-                    max_steps=episode.steps,
+                    env.sample_condition(child_seed(self._config.seed, "unattended", number)),
+                    max_steps=self._config.max_steps,
                     task=env.task,
                     env_name=env.spec.name,
-                    provenance=self._provenance(env) | dict(episode.provenance),
+                    provenance=said | {"number": number},
                 )
                 recorder.keep()
             return tuple(recorder.saved), recorder.total

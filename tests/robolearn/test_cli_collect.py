@@ -14,20 +14,24 @@ import pytest
 import yaml
 from websockets.sync.client import connect
 
-from robolearn.assets import pusht_demonstrations_path
 from robolearn.cli.main import main
 from robolearn.data.store import EpisodeStore
-from robolearn.errors import ConfigError
 from robolearn.pusht import BLOCK, TOOL
-from robolearn.scripted import PushTReplay, scripted_operator
-from tests.mocks import SPEC as POINT
-from tests.mocks import TOOL as POINT_TOOL
+from robolearn.seeding import child_seed
+from sim.worlds import make_world
 
 CONFIG = Path(__file__).parents[2] / "configs" / "collect" / "pusht.yaml"
 
 
 def collect(out, *more, agent="scripted", config=CONFIG):
     return main(["collect", "--config", str(config), "--agent", agent, "--out", str(out), *more])
+
+
+def brief(folder):
+    """The config with episodes of 1.2 s, before the expert succeeds."""
+    path = folder / "brief.yaml"
+    path.write_text(CONFIG.read_text().replace("max_steps: 300", "max_steps: 12"))
+    return path
 
 
 @pytest.fixture(scope="module")
@@ -37,24 +41,38 @@ def recorded(tmp_path_factory):
     return out
 
 
-def test_scripted_episodes_replay_the_demonstrations(recorded):
+def test_the_expert_records_episodes_that_succeed(recorded):
     store = EpisodeStore.open(recorded)
-    operator = PushTReplay(pusht_demonstrations_path(), store.meta(store.ids()[0]).embodiment)
-    assert len(operator) == 206
+    env = make_world("pusht_reference")
     for number, episode_id in enumerate(store.ids()):
-        episode, wanted = store.read(episode_id), operator.episode(number)
+        episode = store.read(episode_id)
         assert episode.meta.kind == "scripted"
-        assert episode.meta.agent == "scripted:pusht-human"
+        assert episode.meta.agent == "scripted:pusht"
         assert episode.meta.env == "pusht_reference"
-        assert episode.meta.provenance["source_episode"] == number
-        assert "open loop" in episode.meta.provenance["operator"]
-        assert episode.meta.provenance["scene_hash"]
+        assert episode.meta.provenance["number"] == number
+        assert episode.meta.provenance["scene_hash"] == env.scene_hash
         assert set(episode.source) == {"scripted"}
+        wanted = env.sample_condition(child_seed(20260101, "unattended", number))
         for name in (TOOL, BLOCK):
-            start = np.array(wanted.condition.poses[name])
-            assert np.allclose(episode.observed(name)[0], start, atol=1e-6)
-        assert episode.steps <= wanted.steps
-        assert episode.score > 0.5
+            assert np.allclose(episode.observed(name)[0], wanted.poses[name], atol=1e-6)
+        assert episode.meta.outcome.success
+        assert episode.score == 1.0
+    env.close()
+
+
+def test_a_clumsy_expert_and_one_that_plays(tmp_path, capsys):
+    out, short = tmp_path / "store", brief(tmp_path)
+    assert collect(out, "--episodes", "1", "--noise", "0.5", config=short) == 0
+    assert collect(out, "--episodes", "1", "--yes", agent="play", config=short) == 0
+    store = EpisodeStore.open(out)
+    agents = [store.meta(i).agent for i in store.ids()]
+    assert agents == ["scripted:pusht:noise=0.5", "play:pusht"]
+    assert {store.meta(i).kind for i in store.ids()} == {"scripted"}
+    capsys.readouterr()
+    assert collect(out, "--yes", "--noise", "2") == 2
+    assert "noise of an expert is 0 to 1" in capsys.readouterr().err
+    assert collect(out, "--yes", "--noise", "0.1", agent="browser") == 2
+    assert "--noise is for --agent scripted" in capsys.readouterr().err
 
 
 def test_more_episodes_are_appended_in_order(recorded, capsys):
@@ -66,34 +84,16 @@ def test_more_episodes_are_appended_in_order(recorded, capsys):
     assert store.ids() == (*before, *report["saved"])
     assert report["episodes"] == len(before) + 1
     assert err.splitlines() == [f"saved episode {report['saved'][0]}"]
-    assert store.meta(report["saved"][0]).provenance["source_episode"] == len(before)
+    assert store.meta(report["saved"][0]).provenance["number"] == len(before)
 
 
 def test_saved_lines_stand_alone(tmp_path, capsys):
-    assert collect(tmp_path / "store", "--episodes", "1", "--yes") == 0
+    assert collect(tmp_path / "store", "--episodes", "1", "--yes", config=brief(tmp_path)) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[1] == f"saved episode {EpisodeStore.open(tmp_path / 'store').ids()[0]}"
     assert len(lines) == 4
     assert re.fullmatch(r"recorder: no frame lost; at most \d+ tick\(s\) waited for it", lines[2])
     assert not any("\x1b" in line for line in lines)
-
-
-def test_after_the_last_demonstration_the_first_follows(recorded):
-    store = EpisodeStore.open(recorded)
-    operator = PushTReplay(pusht_demonstrations_path(), store.meta(store.ids()[0]).embodiment)
-    first, again = operator.episode(1), operator.episode(207)
-    assert again.condition == first.condition
-    assert again.provenance["source_episode"] == 1
-    assert (first.provenance["round"], again.provenance["round"]) == (0, 1)
-
-
-def test_operators_are_refused_where_they_do_not_fit(tmp_path):
-    with pytest.raises(ConfigError, match=r"no scripted operator for task 'push'\. Did you mean"):
-        scripted_operator("push", "bundled", POINT)
-    assert POINT_TOOL == TOOL
-    fast = POINT.__class__("fast", POINT.signals, POINT.actions, 50.0)
-    with pytest.raises(ConfigError, match="control rate"):
-        scripted_operator("pusht", "bundled", fast)
 
 
 def test_an_existing_store_is_not_touched_without_consent(recorded, capsys, monkeypatch):
@@ -120,7 +120,7 @@ def test_an_existing_store_is_not_touched_without_consent(recorded, capsys, monk
         ({"worldd": "x"}, "unknown key 'worldd'. Did you mean 'world'?"),
         ({"world": "pusht_referense"}, "no world 'pusht_referense'. Did you mean 'pusht_refer"),
         ({"max_steps": 0}, "max_steps must be at least 1"),
-        ({"demonstrations": "/nowhere/at/all"}, "no recording at /nowhere/at/all"),
+        ({"demonstrations": "x"}, "unknown key 'demonstrations'"),
     ],
 )
 def test_bad_configs_are_one_line(tmp_path, capsys, change, text):
@@ -143,9 +143,9 @@ def test_bad_arguments_are_one_line(tmp_path, capsys):
 
 
 @contextlib.contextmanager
-def started(out, *more, agent="scripted", **options):
+def started(out, *more, agent="scripted", config=CONFIG, **options):
     command = [
-        *(sys.executable, "-m", "robolearn.cli.main", "collect", "--config", str(CONFIG)),
+        *(sys.executable, "-m", "robolearn.cli.main", "collect", "--config", str(config)),
         *("--agent", agent, "--out", str(out), "--yes", *more),
     ]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
@@ -162,7 +162,7 @@ def started(out, *more, agent="scripted", **options):
 def test_what_was_announced_survives_the_end_of_the_process(tmp_path, number, code):
     out = tmp_path / "store"
     announced = []
-    with started(out, "--episodes", "500") as process:
+    with started(out, "--episodes", "500", config=brief(tmp_path)) as process:
         for line in process.stdout:
             if line.startswith("saved episode "):
                 announced.append(line.split()[2])
@@ -179,10 +179,10 @@ def test_what_was_announced_survives_the_end_of_the_process(tmp_path, number, co
     there = EpisodeStore.open(out).ids()
     assert set(announced) <= set(there)
     # The lock of the killed writer is taken over, and recording goes on with the next one.
-    assert collect(out, "--episodes", "1", "--yes") == 0
+    assert collect(out, "--episodes", "1", "--yes", config=brief(tmp_path)) == 0
     store = EpisodeStore.open(out)
     assert len(store.ids()) == len(there) + 1
-    assert store.meta(store.ids()[-1]).provenance["source_episode"] == len(there)
+    assert store.meta(store.ids()[-1]).provenance["number"] == len(there)
 
 
 def test_a_page_records_a_demonstration(tmp_path):
