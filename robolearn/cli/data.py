@@ -17,6 +17,7 @@ import tyro
 from robolearn.cli.common import parse, print_json, progress, say
 from robolearn.cli.data_edit import EDIT_VERBS
 from robolearn.cli.data_export import EXPORT_VERBS
+from robolearn.cli.data_view import VIEW_VERBS
 from robolearn.errors import ConfigError, did_you_mean
 
 
@@ -68,6 +69,8 @@ class Stats:
 
     store: tyro.conf.Positional[Path]
     """Store to read."""
+    recompute: bool = False
+    """Take them from the data instead of from what was written with every episode."""
     json: bool = False
     """Print one JSON document."""
 
@@ -213,14 +216,15 @@ def _stats(argv: list[str]) -> int:
     from robolearn.data.store import EpisodeStore
     from robolearn.data.summary import store_stats
 
-    rows = store_stats(EpisodeStore.open(args.store))
+    rows = store_stats(EpisodeStore.open(args.store), recompute=args.recompute)
     if args.json:
         print_json({"signals": [dataclasses.asdict(row) for row in rows]})
         return 0
     for row in rows:
         unit = f" [{row.unit}]" if row.unit else ""
-        say(f"{row.role} {row.name}{unit}, {row.stats.count} rows")
-        for key in ("minimum", "maximum", "mean", "std"):
+        error = f", ranks of quantiles within {row.stats.rank_error:.2%}"
+        say(f"{row.role} {row.name}{unit}, {row.stats.count} values{error}")
+        for key in ("minimum", "q01", "q10", "q50", "q90", "q99", "maximum", "mean", "std"):
             values = "  ".join(f"{v:10.5g}" for v in getattr(row.stats, key))
             say(f"  {key:<8}{values}")
     return 0
@@ -251,4 +255,5 @@ VERBS: dict[str, tuple[type, Callable[[list[str]], int]]] = {
     "check": (Check, _check),
     **EDIT_VERBS,
     **EXPORT_VERBS,
+    **VIEW_VERBS,
 }
