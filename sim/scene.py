@@ -12,7 +12,7 @@ every key. :func:`load_scene` validates everything that can be wrong before an e
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -175,6 +175,8 @@ class Scene:
     path: Path
     config: SceneConfig
     content_hash: str
+    # What perturbations change before the model is compiled; the files stay as they are.
+    edits: tuple[Callable[[mujoco.MjSpec], None], ...] = ()
 
     @property
     def name(self) -> str:
@@ -184,11 +186,20 @@ class Scene:
     def compile(self) -> mujoco.MjModel:
         """A fresh model; MuJoCo's automatic reset is off, so that divergence is seen."""
         try:
-            model = mujoco.MjModel.from_xml_path(str(self.path / "scene.xml"))
+            model = self._model()
         except ValueError as error:
             raise SceneError(f"{self.path}/scene.xml: {' '.join(str(error).split())}") from error
         model.opt.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_AUTORESET)
         return model
+
+    def _model(self) -> mujoco.MjModel:
+        file = str(self.path / "scene.xml")
+        if not self.edits:
+            return mujoco.MjModel.from_xml_path(file)
+        spec = mujoco.MjSpec.from_file(file)
+        for edit in self.edits:
+            edit(spec)
+        return spec.compile()
 
 
 @dataclass(frozen=True, slots=True)
