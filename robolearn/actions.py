@@ -9,18 +9,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.errors import SpecMismatchError
+from robolearn.geometry import rotation_from_quat, yaw_of
 from robolearn.spec import ActionSpec
 from robolearn.types import Observation, Signals
 
 
 def hold_action(actions: Sequence[ActionSpec], observation: Observation) -> Signals:
-    """The action that keeps things where they are: the current value, or zero if relative."""
+    """The action that keeps things where they are: the current value, or zero if relative.
+
+    ``<tool>/xyz_yaw`` (the tool points down) is held by what ``<tool>/pose`` shows.
+    """
     out: dict[str, NDArray[Any]] = {}
     for action in actions:
+        part, _, kind = action.name.partition("/")
         if action.mode == "relative":
             out[action.name] = np.zeros(action.shape)
         elif action.name in observation.samples:
             out[action.name] = np.array(observation.value(action.name), dtype=np.float64)
+        elif kind == "xyz_yaw" and f"{part}/pose" in observation.samples:
+            pose = np.array(observation.value(f"{part}/pose"), dtype=np.float64)
+            yaw = yaw_of(rotation_from_quat(pose[3:]))
+            out[action.name] = np.array([*pose[:3], yaw])
         else:
             raise SpecMismatchError(
                 f"cannot hold '{action.name}': it is commanded but not observed."

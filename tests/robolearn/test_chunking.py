@@ -9,6 +9,7 @@ from robolearn.errors import ConfigError, InferenceError, SpecMismatchError
 from robolearn.inference import InProcessInference
 from robolearn.runtime import run_episode
 from robolearn.seeding import child_seed
+from robolearn.spec import ActionSpec
 from robolearn.types import PolicyOutput
 from tests.contracts import AgentContract
 from tests.mocks import (
@@ -159,6 +160,11 @@ def test_hold_is_zero_for_relative_actions_and_needs_an_observed_signal_otherwis
     here = observation(0, tool__xy_table=np.array([0.1, 0.2]))
     assert hold_action([relative], here)[TOOL].tolist() == [0, 0]
     assert hold_action([ACTION], here)[TOOL].tolist() == [0.1, 0.2]
+    # A tool that points down (half a turn about x) and is turned by 0.6 rad.
+    pose = np.array([0.1, 0.2, 0.3, 0.0, np.cos(0.3), np.sin(0.3), 0.0])
+    down = ActionSpec("left_tool/xyz_yaw", (4,), low=(0.0,) * 4, high=(1.0,) * 4)
+    held = hold_action([down], observation(0, left_tool__pose=pose))["left_tool/xyz_yaw"]
+    assert held == pytest.approx([0.1, 0.2, 0.3, 0.6])
     with pytest.raises(SpecMismatchError, match="cannot hold"):
         hold_action([ACTION], observation(0, other__thing=np.ones(2)))
 
