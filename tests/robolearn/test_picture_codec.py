@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from pathlib import Path
 from typing import Any
 
@@ -183,3 +184,15 @@ def test_a_codec_that_is_not_there_is_refused(text: str) -> None:
 def test_a_codec_for_something_else_than_a_camera_is_refused() -> None:
     with pytest.raises(DataError, match="no camera"):
         camera_codecs(SPEC, {"tool/force": "jpeg"})
+
+
+def test_the_snippet_of_the_docs_reads_a_camera(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recorded(tmp_path / "s", "jpeg", missing=4)
+    page = (Path(__file__).parents[2] / "docs" / "data_format.md").read_text(encoding="utf-8")
+    (code,) = (c for c in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "offset" in c)
+    exec(code.replace("STORE", str(tmp_path / "s")), {})
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 19
+    assert lines[4] == f"5 {IMAGE_SPEC.shape} uint8"
