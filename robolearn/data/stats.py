@@ -133,6 +133,11 @@ class PixelStats:
     def __init__(self, channels: int = 3) -> None:
         self.counts = np.zeros((channels, 256), dtype=np.int64)
 
+    @property
+    def count(self) -> int:
+        """Pixels seen."""
+        return int(self.counts[0].sum())
+
     def update(self, frames: NDArray[np.uint8]) -> None:
         """Add all pixels of ``frames [n, h, w, channels]``."""
         for channel in range(len(self.counts)):
@@ -144,7 +149,7 @@ class PixelStats:
 
     def finish(self) -> SignalStats:
         """The statistics so far."""
-        total = int(self.counts[0].sum())
+        total = self.count
         if total == 0:
             raise DataError("no pixels: statistics need at least one")
         values = np.arange(256.0)

@@ -10,12 +10,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from robolearn.data.chunks import read_checked
 from robolearn.data.episode import Episode
+from robolearn.data.episode_stats import (
+    GROUP,
+    MergedStatistics,
+    episode_statistics,
+    parse_statistics,
+)
 from robolearn.data.journal import recoverable
-from robolearn.data.manifest import TEMPORARY
-from robolearn.data.stats import RunningStats, SignalStats
+from robolearn.data.manifest import EPISODES, TEMPORARY
+from robolearn.data.stats import SignalStats
 from robolearn.data.store import EpisodeStore
-from robolearn.data.writer import is_frames
+from robolearn.errors import DataError
 from robolearn.types import SampleBlock
 
 
@@ -144,7 +151,10 @@ def episode_summary(store: EpisodeStore, episode_id: str) -> EpisodeSummary:
 
 @dataclass(frozen=True, slots=True)
 class StatsRow:
-    """Statistics of one signal (``obs``: all valid samples; ``action``: commanded) in its unit."""
+    """Statistics of one signal (``obs``: all valid samples; ``action``: commanded) in its unit.
+
+    Of pictures: a sample of their pixels (:mod:`robolearn.data.episode_stats`).
+    """
 
     role: str
     name: str
@@ -152,23 +162,35 @@ class StatsRow:
     stats: SignalStats
 
 
-def store_stats(store: EpisodeStore) -> tuple[StatsRow, ...]:
-    """Over all episodes of a store, one at a time; pictures are left out."""
-    running: dict[tuple[str, str, str], RunningStats] = {}
+def store_stats(store: EpisodeStore, *, recompute: bool = False) -> tuple[StatsRow, ...]:
+    """Those of all episodes merged: written with every episode, so nothing else is read.
+
+    Episodes of an earlier version have none, or others: a :class:`DataError` that counts them.
+    With ``recompute`` they come from the data of every episode instead; nothing is written.
+    """
+    merged, without = MergedStatistics(), list[str]()
     for info in store.list():
         embodiment = store.meta(info.id).embodiment
-        small = [s for s in embodiment.signals if not is_frames(s) and s.name in info.signals]
-        episode = store.read(info.id, [s.name for s in small])
-        values = {("obs", s.name, s.unit): _valid(episode.streams[s.name]) for s in small}
-        values |= {("action", a.name, a.unit): episode.action[a.name] for a in embodiment.actions}
-        for key, rows in values.items():
-            size = int(np.prod(rows.shape[1:], dtype=np.int64))
-            running.setdefault(key, RunningStats(size)).update(rows)
-    return tuple(StatsRow(*key, stats=r.finish()) for key, r in running.items() if r.count)
+        found = episode_statistics(store.read(info.id)) if recompute else _stored(store, info.id)
+        if found is None:
+            without.append(info.id)
+        else:
+            merged.add(found, embodiment)
+    if without:
+        raise DataError(
+            f"{len(without)} episodes of {store.path} carry no statistics of this version"
+            f" ({without[0]}, ...): add --recompute to take all of them from the data"
+        )
+    return tuple(StatsRow(*key, stats=r.finish()) for key, r in merged.running.items() if r.count)
 
 
-def _valid(block: SampleBlock) -> NDArray[Any]:
-    return block.value[block.valid]
+def _stored(store: EpisodeStore, episode_id: str) -> dict[str, Any] | None:
+    """The statistics that were written with an episode, checked by their hash."""
+    files, name = store.manifest(episode_id).by_path(), f"{GROUP}/zarr.json"
+    if name not in files:
+        return None
+    data = read_checked(store.path / EPISODES / episode_id, name, files)
+    return parse_statistics(data, f"{episode_id}/{name}")
 
 
 def _signal(name: str, block: SampleBlock) -> SignalSummary:

@@ -25,9 +25,10 @@ from robolearn.data.annotations import (
     parse_annotation,
     says_nothing,
 )
-from robolearn.data.chunks import FRAME_BYTES, ArrayWriter, FileSink, rows_per_chunk
+from robolearn.data.chunks import FRAME_BYTES, ArrayWriter, FileSink, rows_per_chunk, write_group
 from robolearn.data.commit import CommitLog
 from robolearn.data.episode import Episode, EpisodeInfo, EpisodeMeta
+from robolearn.data.episode_stats import GROUP, EpisodeStatistics
 from robolearn.data.journal import Journal, recoverable
 from robolearn.data.layout import write_episode
 from robolearn.data.manifest import (
@@ -39,7 +40,7 @@ from robolearn.data.manifest import (
     record_name,
     trashed,
 )
-from robolearn.data.picture_codec import LOSSLESS, EncodedWriter, FrameCodec
+from robolearn.data.picture_codec import LOSSLESS, EncodedWriter, FrameCodec, decode_frame
 from robolearn.data.validate import check_samples, validate_episode
 from robolearn.errors import DataError, StoreError, did_you_mean
 from robolearn.spec import SignalSpec
@@ -56,6 +57,7 @@ class EpisodeDraft:
         self._codecs = dict(codecs or {})
         self._plain: dict[str, ArrayWriter] = {}
         self._encoded: dict[str, EncodedWriter] = {}
+        self._statistics = EpisodeStatistics()
         folder.mkdir(parents=True)
 
     @property
@@ -66,6 +68,7 @@ class EpisodeDraft:
     def add_frames(self, spec: SignalSpec, block: SampleBlock) -> None:
         """Append samples of a frame signal (see :func:`is_frames`) in order, by its codec."""
         check_samples(spec, block)
+        self._statistics.add_frames(spec, block.value, block.valid)
         if self._codecs.get(spec.name, LOSSLESS).encodes:
             self._encoder(spec).append(block.value, block.valid)
             return
@@ -79,6 +82,11 @@ class EpisodeDraft:
 
     def add_encoded(self, spec: SignalSpec, data: bytes) -> None:
         """Append one frame that is a picture file already (no bytes: a missing one)."""
+        if data and self._statistics.wants_next(spec.name):
+            frame = decode_frame(np.frombuffer(data, dtype=np.uint8), spec.shape)
+            self._statistics.add_frames(spec, frame[None], np.ones(1, dtype=np.bool_))
+        else:
+            self._statistics.skip(spec.name)
         self._encoder(spec).append_encoded(data)
 
     def encoded_sizes(self, name: str) -> list[int]:
@@ -112,6 +120,7 @@ class EpisodeDraft:
                 raise StoreError(f"{name}: {writer.rows} frames written, {rows} times given")
             writer.close()
         write_episode(self.sink, episode, self.streamed)
+        write_group(self.sink, GROUP, self._statistics.finish(episode, self.streamed))
         self.sink.sync()
         size = sum(entry.size for entry in self.sink.entries)
         return Manifest(info=_info(episode, size), files=tuple(self.sink.entries))

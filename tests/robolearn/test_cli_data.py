@@ -97,7 +97,7 @@ def test_stats(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert rows[0]["stats"]["count"] == 24
     assert rows[0]["stats"]["mean"] == pytest.approx(values.mean(axis=0))
     assert main(["stats", str(store)]) == 0
-    assert "tool/xy_table [m], 24 rows" in capsys.readouterr().out
+    assert "tool/xy_table [m], 24 values" in capsys.readouterr().out
 
 
 def test_check(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
