@@ -29,7 +29,9 @@ R = TypeVar("R")
 # A new process may take this long until its first task counts.
 _START_ALLOWANCE_S = 120.0
 # Numerical libraries read these when they are imported, so they must be set before the spawn.
-_THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+ONE_THREAD: dict[str, str] = {
+    name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+}
 
 
 class WorkerFailedError(RobolearnError, RuntimeError):
@@ -178,24 +180,31 @@ def _serve(build: Callable[[], Callable[[Any], Any]], pipe: Connection) -> None:
             task = pipe.recv()
         except EOFError:
             return
-        try:
-            handle = handle or build()
-            reply: tuple[str, Any] = ("done", handle(task))
-        except RobolearnError as error:
-            reply = ("error", error)
-        except Exception as error:  # noqa: BLE001 - whatever it was, the parent must hear of it
-            text = f"{type(error).__name__}: {error}\n{traceback.format_exc()}"
-            reply = ("error", WorkerFailedError(text))
+        handle, reply = answer(build, handle, task)
         try:
             pipe.send(reply)
         except OSError:
             return
 
 
+def answer(
+    build: Callable[[], Callable[[Any], Any]], handle: Callable[[Any], Any] | None, task: Any
+) -> tuple[Callable[[Any], Any] | None, tuple[str, Any]]:
+    """Build the runner if need be, run a task; ``("done", result)`` or ``("error", error)``."""
+    try:
+        handle = handle or build()
+        return handle, ("done", handle(task))
+    except RobolearnError as error:
+        return handle, ("error", error)
+    except Exception as error:  # noqa: BLE001 - whatever it was, the parent must hear of it
+        text = f"{type(error).__name__}: {error}\n{traceback.format_exc()}"
+        return handle, ("error", WorkerFailedError(text))
+
+
 @contextlib.contextmanager
 def _one_thread() -> Iterator[None]:
-    before = {name: os.environ.get(name) for name in _THREAD_VARIABLES}
-    os.environ.update(dict.fromkeys(_THREAD_VARIABLES, "1"))
+    before = {name: os.environ.get(name) for name in ONE_THREAD}
+    os.environ.update(ONE_THREAD)
     try:
         yield
     finally:

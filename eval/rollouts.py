@@ -14,7 +14,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import cast
+from typing import Literal, cast
 
 from eval.episode_tools import (
     CountingInference,
@@ -25,6 +25,7 @@ from eval.episode_tools import (
     RenderingEnv,
 )
 from eval.executors import Done, run_in_process, run_in_workers
+from eval.ray_executor import run_on_ray
 from eval.trials import TrialKey, TrialStore, key_of
 from robolearn.chunking import ChunkAgent
 from robolearn.contracts import Env, Policy, Subscriber
@@ -36,6 +37,7 @@ from robolearn.types import Condition, TrialRecord
 log = logging.getLogger(__name__)
 
 WORKER_CRASHED = "worker_crashed"
+ExecutorName = Literal["processes", "ray"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +81,16 @@ class VideoPlan:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How rollouts are run. ``workers`` 0: in this process, else so many worker processes."""
+    """How rollouts are run. ``workers`` 0: in this process, else so many worker processes, or
+    Ray actors (``executor``) on the cluster at ``address`` (empty: started here).
+    """
 
     suite: str
     task: str
     max_steps: int
     workers: int = 0
+    executor: ExecutorName = "processes"
+    address: str = ""
     batch: int = 10
     code: str = ""
     commit: str = ""
@@ -94,6 +100,10 @@ class Options:
     def __post_init__(self) -> None:
         if self.batch < 1 or self.workers < 0:
             raise ConfigError(f"expected batch >= 1 and workers >= 0, got {self}")
+        if self.executor == "ray" and self.workers < 1:
+            raise ConfigError("Ray needs at least one worker")
+        if self.address and self.executor != "ray":
+            raise ConfigError("an address belongs to the executor 'ray'")
         if self.video is not None and self.video.episodes > self.batch:
             raise ConfigError(
                 f"at most {self.batch} episodes can be filmed (one batch), got"
@@ -353,7 +363,7 @@ def _run(plan: Plan, chunks: Sequence[Chunk]) -> Iterator[Done[Chunk, tuple[Tria
             runner.close()
         return
     lost: list[Chunk] = []
-    for done in run_in_workers(plan, chunks, workers=options.workers, timeout_s=options.timeout_s):
+    for done in _spread(plan, chunks, attempts=2):
         if done.lost and len(done.task.conditions) > 1:
             lost.append(done.task)
         else:
@@ -365,9 +375,26 @@ def _run(plan: Plan, chunks: Sequence[Chunk]) -> Iterator[Done[Chunk, tuple[Tria
         for condition in chunk.conditions
     ]
     if singles:
-        yield from run_in_workers(
-            plan, singles, workers=options.workers, attempts=1, timeout_s=options.timeout_s
+        yield from _spread(plan, singles, attempts=1)
+
+
+def _spread(
+    plan: Plan, chunks: Sequence[Chunk], attempts: int
+) -> Iterator[Done[Chunk, tuple[TrialRecord, ...]]]:
+    options = plan.options
+    if options.executor == "ray":
+        yield from run_on_ray(
+            plan,
+            chunks,
+            workers=options.workers,
+            attempts=attempts,
+            timeout_s=options.timeout_s,
+            address=options.address,
         )
+        return
+    yield from run_in_workers(
+        plan, chunks, workers=options.workers, attempts=attempts, timeout_s=options.timeout_s
+    )
 
 
 def _lost(plan: Plan, done: Done[Chunk, tuple[TrialRecord, ...]]) -> tuple[TrialRecord, ...]:

@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
@@ -48,6 +48,10 @@ class Args:
     conditions: int | None = None
     # Worker processes; 0: in this process.
     workers: int = 1
+    # Where the workers run: processes of this machine, or Ray actors.
+    executor: Literal["processes", "ray"] = "processes"
+    # Ray cluster (auto, ray://HOST:10001); empty: Ray is started on this machine.
+    address: str = ""
     # Environments per batched forward pass (belongs to a trial's identity).
     batch: int = 10
     # Film the first N conditions per policy and world.
@@ -212,6 +216,8 @@ def _options(args: Args, suite: Suite) -> Options:
         task=suite.config.task,
         max_steps=suite.config.max_steps,
         workers=args.workers,
+        executor=args.executor,
+        address=args.address,
         batch=args.batch,
         code=deciding_hash(),
         commit=git_revision(),
