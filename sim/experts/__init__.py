@@ -9,14 +9,14 @@ from robolearn.contracts import Agent
 from robolearn.errors import ConfigError, did_you_mean
 from robolearn.spec import EmbodimentSpec
 
-# Task -> module:Class. Built with the embodiment and ``noise`` in [0, 1]: 0 is as good as the
-# expert can, 1 is clumsy.
+# Task -> module:class or function, called with the embodiment and ``noise`` in [0, 1]: 0 is as good
+# as the expert can, 1 is useless.
 EXPERTS: dict[str, str] = {
     "pusht": "sim.experts.pusht:PushTExpert",
-    "pick_place": "sim.experts.pick_place:PickPlaceExpert",
-    "stacking": "sim.experts.stacking:StackingExpert",
-    "drawer": "sim.experts.drawer:DrawerExpert",
-    "insertion": "sim.experts.insertion:InsertionExpert",
+    "pick_place": "sim.experts.pick_place:expert",
+    "stacking": "sim.experts.stacking:expert",
+    "drawer": "sim.experts.drawer:expert",
+    "insertion": "sim.experts.insertion:expert",
 }
 
 # Task -> module:Class of agents that play: many goals, none of them the task's. Built alike.

@@ -20,11 +20,9 @@ _SPREAD_M = 0.06
 _CLEAR_M = 0.09
 
 
-class DrawerExpert(ScriptedExpert):
+def expert(embodiment: EmbodimentSpec, noise: float = 0.0) -> ScriptedExpert:
     """Tries again until the drawer is open."""
-
-    def __init__(self, embodiment: EmbodimentSpec, noise: float = 0.0) -> None:
-        super().__init__("drawer", plan, embodiment, noise, (CABINET, OPENING))
+    return ScriptedExpert("drawer", plan, embodiment, noise, (CABINET, OPENING))
 
 
 def plan(hand: Hand) -> Script:
@@ -42,11 +40,11 @@ def slide_drawer(hand: Hand, to: float) -> Script:
     yield from hand.move(grip_point(hand) + above_by(_CLEAR_M), yaw, width=_SPREAD_M)
     point = grip_point(hand) + hand.noise.miss()
     yield from hand.move(point, yaw, speed=0.18)
-    yield from hand.grip(0.0)
+    yield from hand.close()
     step = to - opening(hand)
     pulled = np.array(hand.target.xyz) + step * out_of(cabinet)
     yield from hand.move(pulled, yaw, speed=0.15, patience_s=0.3)
-    yield from hand.grip(_SPREAD_M)
+    yield from hand.open(_SPREAD_M)
     yield from hand.rise(HANDLE_Z_M + _CLEAR_M)
 
 
@@ -58,7 +56,7 @@ def opening(hand: Hand) -> float:
 def out_of(cabinet: Array) -> Array:
     """Unit vector ``[3]`` out of the cabinet's front."""
     yaw = heading(cabinet)
-    return np.array([math.cos(yaw), math.sin(yaw), 0.0])
+    return -np.array([math.cos(yaw), math.sin(yaw), 0.0])
 
 
 def grip_point(hand: Hand) -> Array:

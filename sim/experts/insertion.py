@@ -22,11 +22,9 @@ _OVER_M = 0.02
 _ALIGNED_M, _ALIGNED_RAD = 0.0004, 0.008
 
 
-class InsertionExpert(ScriptedExpert):
+def expert(embodiment: EmbodimentSpec, noise: float = 0.0) -> ScriptedExpert:
     """Tries again until the peg is in the hole."""
-
-    def __init__(self, embodiment: EmbodimentSpec, noise: float = 0.0) -> None:
-        super().__init__("insertion", plan, embodiment, noise, (PEG, HOLE))
+    return ScriptedExpert("insertion", plan, embodiment, noise, (PEG, HOLE))
 
 
 def plan(hand: Hand) -> Script:

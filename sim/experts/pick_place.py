@@ -13,11 +13,9 @@ from sim.tasks.pick_place import CUBE, SIDE_M, TOLERANCE_M
 _OVER_M = 0.10
 
 
-class PickPlaceExpert(ScriptedExpert):
+def expert(embodiment: EmbodimentSpec, noise: float = 0.0) -> ScriptedExpert:
     """Tries again until the cube lies on the square."""
-
-    def __init__(self, embodiment: EmbodimentSpec, noise: float = 0.0) -> None:
-        super().__init__("pick_place", plan, embodiment, noise, (CUBE, GOAL))
+    return ScriptedExpert("pick_place", plan, embodiment, noise, (CUBE, GOAL))
 
 
 def plan(hand: Hand) -> Script:

@@ -28,6 +28,10 @@ from sim.experts.noise import Noise, NoiseScale
 Array = NDArray[np.float64]
 
 TOOL, WIDTH, XYZ_YAW = "tool/pose", "gripper/width", "tool/xyz_yaw"
+# The servo of the fingers presses by its stiffness times this [m].
+SQUEEZE_M = 0.015
+# Fingers that have not moved for so many ticks will not move.
+STILL_TICKS = 4
 # Mean speed of a turn [rad/s].
 TURN_SPEED = 2.0
 
@@ -118,13 +122,22 @@ class Hand:
         if now < z - 0.01:
             yield from self.move(np.array([x, y, z]), patience_s=0.1)
 
-    def grip(self, width: float, seconds: float = 0.5) -> Script:
-        """Move the fingers and wait until they stand still (at most ``seconds``)."""
-        before = self.width
-        for k in range(max(2, round(seconds * self.rate_hz))):
+    def open(self, width: float) -> Script:
+        """Move the fingers apart to ``width`` [m]."""
+        yield from self._fingers(width)
+
+    def close(self) -> Script:
+        """Close the fingers until they meet or hold something, then squeeze a little."""
+        yield from self._fingers(0.0)
+        # Set-points far inside the object would only delay the next opening.
+        squeezed = max(0.0, self.width - SQUEEZE_M)
+        yield from self.tick(replace(self.target, width=squeezed))
+
+    def _fingers(self, width: float) -> Script:
+        before, still = self.width, 0
+        while abs(self.width - width) > 0.002 and still < STILL_TICKS:
             yield from self.tick(replace(self.target, width=width))
-            if k > 2 and abs(self.width - before) < 2e-4:
-                return
+            still = still + 1 if abs(self.width - before) < 3e-4 else 0
             before = self.width
 
 

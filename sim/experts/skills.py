@@ -68,7 +68,7 @@ def pick(
     pose = hand.view.value(name)
     point = pose[:3] + above_by(above) + hand.noise.miss()
     yield from hand.move(point, yaw, speed=0.18)
-    yield from hand.grip(0.0)
+    yield from hand.close()
     yield from hand.move(point + above_by(up), yaw, speed=0.2, patience_s=0.2)
     return holds(hand, name, reach)
 
@@ -89,7 +89,7 @@ def carry(
     if hand.noise.lets_go():
         middle = 0.5 * (np.array(hand.target.xyz) + goal - offset)
         yield from hand.move(middle, yaw)
-        yield from hand.grip(OPEN_M)
+        yield from hand.open(OPEN_M)
         return False
     yield from hand.move(goal - offset, yaw)
     return holds(hand, name, reach)
@@ -97,6 +97,6 @@ def carry(
 
 def release(hand: Hand, up: float = 0.10) -> Script:
     """Open the fingers, wait until the object rests, and go up."""
-    yield from hand.grip(OPEN_M)
+    yield from hand.open(OPEN_M)
     x, y, z = hand.target.xyz
     yield from hand.move(np.array([x, y, z + up]), speed=0.25, patience_s=0.2)

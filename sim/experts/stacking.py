@@ -12,11 +12,9 @@ from sim.tasks.stacking import GREEN, RED, SIDE_M, TOLERANCE_M
 _OVER_M = 0.08
 
 
-class StackingExpert(ScriptedExpert):
+def expert(embodiment: EmbodimentSpec, noise: float = 0.0) -> ScriptedExpert:
     """Tries again until red stands on green."""
-
-    def __init__(self, embodiment: EmbodimentSpec, noise: float = 0.0) -> None:
-        super().__init__("stacking", plan, embodiment, noise, (RED, GREEN))
+    return ScriptedExpert("stacking", plan, embodiment, noise, (RED, GREEN))
 
 
 def plan(hand: Hand) -> Script:

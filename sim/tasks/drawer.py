@@ -11,12 +11,12 @@ from robolearn.types import Condition, Outcome, Signals
 from sim.tasks.manipulation import CLOSED_M, TOOL, WIDTH, Footprint, Start, as_area, draw_apart
 
 CABINET, OPENING = "cabinet/pose", "drawer/opening"
-# The cabinet's frame: on the table, under the middle of its front; x points out of the front.
+# The cabinet's frame: on the table, under the middle of its front; x points into it.
 # The handle is a tab in the middle of the front, 52 mm long and 15 mm wide: where to take it, this
 # far in front of the closed drawer's front and this high [m].
 HANDLE_X_M, HANDLE_Z_M = 0.035, 0.07
 TRAVEL_M = 0.16
-FOOTPRINT = Footprint(0.11, 0.12, cx=-0.11)
+FOOTPRINT = Footprint(0.11, 0.12, cx=0.11)
 
 
 class Drawer:

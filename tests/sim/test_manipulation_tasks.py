@@ -22,7 +22,7 @@ AREA, BOUNDS = ((-0.15, 0.15), (-0.22, 0.22)), ((-0.35, 0.35), (-0.45, 0.45))
 TASKS_HERE: list[Task] = [
     PickPlace(AREA, BOUNDS),
     Stacking(AREA, BOUNDS),
-    Drawer(((0.1, 0.18), (-0.15, 0.15)), (2.7, 3.5)),
+    Drawer(((0.1, 0.18), (-0.15, 0.15)), (-0.4, 0.4)),
     Insertion(AREA, BOUNDS, 0.0005),
 ]
 
@@ -156,8 +156,8 @@ def test_stacking():
 
 
 def test_drawer():
-    task = Drawer(((0.1, 0.18), (-0.15, 0.15)), (2.7, 3.5), target_m=0.12)
-    cabinet = level_pose(0.15, 0.0, 0.0, math.pi)
+    task = Drawer(((0.1, 0.18), (-0.15, 0.15)), (-0.4, 0.4), target_m=0.12)
+    cabinet = level_pose(0.15, 0.0, 0.0, 0.3)
     half = task.judge(values(cabinet=cabinet, drawer=(0.06,)))
     assert half.progress == pytest.approx(0.5)
     assert not half.terminal
