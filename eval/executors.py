@@ -29,9 +29,8 @@ R = TypeVar("R")
 # A new process may take this long until its first task counts.
 _START_ALLOWANCE_S = 120.0
 # Numerical libraries read these when they are imported, so they must be set before the spawn.
-ONE_THREAD: dict[str, str] = {
-    name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-}
+_THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+ONE_THREAD: dict[str, str] = dict.fromkeys(map(str, _THREAD_VARIABLES), "1")
 
 
 class WorkerFailedError(RobolearnError, RuntimeError):
