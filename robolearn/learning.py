@@ -36,10 +36,11 @@ class BatchSpec:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Raw SI values as float32 tensors.
+    """Raw SI values as float32 tensors, pictures as uint8 ``[b, n_obs, h, w, 3]``.
 
     ``observations[name] [b, n_obs, *shape]``; ``actions [b, horizon, action]``; ``action_mask
-    [b, horizon]`` (False: past the end of the episode, repeated). Only for chunked transitions:
+    [b, horizon]`` (False: past the end of the episode, repeated); ``intervention [b, horizon]``: at
+    that action a person had taken over from a policy. Only for chunked transitions:
     ``reward [b]`` (discounted sum over ``stride`` steps), ``next_observations``, ``bootstrap [b]``
     (discount ** steps, 0 after a terminal).
     """
@@ -50,6 +51,7 @@ class Batch:
     reward: Tensor | None = None
     next_observations: Mapping[str, Tensor] | None = None
     bootstrap: Tensor | None = None
+    intervention: Tensor | None = None
 
 
 @dataclass(frozen=True, slots=True)

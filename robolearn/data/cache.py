@@ -33,6 +33,7 @@ from numpy.typing import NDArray
 from robolearn.config import config_hash
 from robolearn.data.chunks import fsync_path
 from robolearn.data.decoded import FramePart, FrameRows
+from robolearn.data.episode import taken_over
 from robolearn.data.lock import StoreLock
 from robolearn.errors import DataError, StoreError, StoreLockedError
 from robolearn.spec import SignalSpec, TaskSpace, task_space_from_json, to_json
@@ -41,7 +42,7 @@ log = logging.getLogger(__name__)
 # Its functions carry no types.
 _npy: Any = np.lib.format
 
-FORMAT = 2
+FORMAT = 3
 BLOCK_BYTES = 4 * 2**20
 """Read and written at a time: what building a cache needs of memory for pictures."""
 LIMIT_BYTES = 16 * 2**30
@@ -78,7 +79,8 @@ class Rows(Protocol):
 class EpisodeArrays:
     """One episode as training sees it: ``observations[name] [T, *shape]``, ``actions [T, a]``,
     ``reward [T]`` (of the step that starts at the tick), ``terminal`` (the last step ended the
-    task, do not bootstrap; otherwise only the recording stopped).
+    task, do not bootstrap; otherwise only the recording stopped), ``source [T]`` (who decided each
+    step; empty: unknown).
     """
 
     id: str
@@ -86,6 +88,7 @@ class EpisodeArrays:
     actions: NDArray[Any]
     reward: NDArray[Any]
     terminal: bool
+    source: tuple[str, ...] = ()
 
 
 @runtime_checkable
@@ -120,7 +123,9 @@ class EpisodeSource(Protocol):
 class FlatEpisodes:
     """All episodes concatenated: ``observations[name] [N, *shape]`` and ``actions [N, a]`` as
     float32 (uint8 for images), ``reward [N]``, ``terminal [episodes]``; episode ``e`` is rows
-    ``starts[e]:starts[e + 1]``. ``folder``: the cache that it is mapped from, None in memory.
+    ``starts[e]:starts[e + 1]``. ``source [N]``: who decided, a number of ``labels``;
+    ``intervention [N]``: a person took over from a policy. ``folder``: the cache that it is mapped
+    from, None in memory.
     """
 
     task_space: TaskSpace
@@ -130,6 +135,9 @@ class FlatEpisodes:
     actions: NDArray[np.float32]
     reward: NDArray[np.float32]
     terminal: NDArray[np.bool_]
+    source: NDArray[np.int16]
+    intervention: NDArray[np.bool_]
+    labels: tuple[str, ...]
     content_hash: str
     folder: Path | None = None
 
@@ -148,7 +156,8 @@ class FlatEpisodes:
             direct = {k: v for k, v in self.observations.items() if isinstance(v, FrameRows)}
             return (_open, (self.folder, direct))
         fields = (self.task_space, self.ids, self.starts, dict(self.observations), self.actions)
-        return (FlatEpisodes, (*fields, self.reward, self.terminal, self.content_hash))
+        who = (self.source, self.intervention, self.labels)
+        return (FlatEpisodes, (*fields, self.reward, self.terminal, *who, self.content_hash))
 
 
 def user_cache_dir() -> Path:
@@ -172,7 +181,7 @@ def flatten(source: EpisodeSource) -> FlatEpisodes:
     def put(name: str, first: int, values: NDArray[Any]) -> None:
         arrays[name][first : first + len(values)] = values
 
-    ids, terminal = _fill(source, space.observations, put, None)
+    ids, terminal, labels = _fill(source, space.observations, put, None)
     return FlatEpisodes(
         task_space=space,
         ids=ids,
@@ -181,6 +190,9 @@ def flatten(source: EpisodeSource) -> FlatEpisodes:
         actions=arrays["actions"],
         reward=arrays["reward"],
         terminal=terminal,
+        source=arrays["source"],
+        intervention=arrays["intervention"],
+        labels=labels,
         content_hash=source.content_hash,
     )
 
@@ -249,7 +261,12 @@ def _layout(
         for i, s in enumerate(space.observations)
         if s in kept
     }
-    return found | {"actions": ((space.action_size,), single), "reward": ((), single)}
+    return found | {
+        "actions": ((space.action_size,), single),
+        "reward": ((), single),
+        "source": ((), np.dtype(np.int16)),
+        "intervention": ((), np.dtype(np.bool_)),
+    }
 
 
 def _row_bytes(space: TaskSpace, kept: Sequence[SignalSpec]) -> int:
@@ -262,12 +279,13 @@ def _fill(
     kept: Sequence[SignalSpec],
     put: Callable[[str, int, NDArray[Any]], None],
     on_episode: OnEpisode | None,
-) -> tuple[tuple[str, ...], NDArray[np.bool_]]:
-    """Read every episode once and hand its rows over in blocks; ids and terminal flags."""
+) -> tuple[tuple[str, ...], NDArray[np.bool_], tuple[str, ...]]:
+    """Read every episode once, hand its rows over in blocks; ids, terminal flags, source labels."""
     space, steps = source.task_space, _steps(source)
     with_images = any(s.is_image for s in kept)
     ids: list[str] = []
     terminal: list[bool] = []
+    labels: dict[str, int] = {}
     first = 0
     for episode in source.episodes(with_images):
         count = len(episode.actions)
@@ -275,6 +293,9 @@ def _fill(
             raise DataError(f"episode {episode.id} has {count} steps, its listing says otherwise")
         named: dict[str, Rows] = {"actions": episode.actions, "reward": episode.reward}
         _check(episode, kept, space)
+        who = episode.source or ("",) * count
+        codes = [labels.setdefault(name, len(labels)) for name in who]
+        named |= {"source": np.array(codes, dtype=np.int16), "intervention": taken_over(who)}
         named |= {f"observation{i}": episode.observations[s.name] for i, s in
                   enumerate(space.observations) if s in kept}  # fmt: skip
         for name, values in named.items():
@@ -288,7 +309,7 @@ def _fill(
             on_episode(len(ids), len(steps))
     if len(ids) != len(steps):
         raise DataError(f"{len(steps)} episodes are listed, {len(ids)} were read")
-    return tuple(ids), np.array(terminal, dtype=np.bool_)
+    return tuple(ids), np.array(terminal, dtype=np.bool_), tuple(labels)
 
 
 def _blocks(values: Rows, count: int) -> Iterable[tuple[int, NDArray[Any]]]:
@@ -359,13 +380,14 @@ def _write(
             del first  # Episodes come in order.
             np.ascontiguousarray(values, dtype=layout[name][1]).tofile(files[name])
 
-        ids, terminal = _fill(source, kept, put, on_episode)
+        ids, terminal, labels = _fill(source, kept, put, on_episode)
     np.save(folder / "terminal.npy", terminal, allow_pickle=False)
     np.save(folder / "starts.npy", _starts(source), allow_pickle=False)
     index = {
         "task_space": to_json(space),
         "kept": [s.name for s in kept],
         "ids": ids,
+        "labels": labels,
         "content_hash": source.content_hash,
     }
     (folder / "index.json").write_text(json.dumps(index), encoding="utf-8")
@@ -393,6 +415,9 @@ def _open(path: Path, direct: Mapping[str, FrameRows]) -> FlatEpisodes:
         actions=load("actions"),
         reward=load("reward"),
         terminal=np.array(load("terminal")),
+        source=load("source"),
+        intervention=load("intervention"),
+        labels=tuple(index["labels"]),
         content_hash=index["content_hash"],
         folder=path,
     )
@@ -425,6 +450,10 @@ def _check(episode: EpisodeArrays, kept: Sequence[SignalSpec], space: TaskSpace)
         raise DataError(
             f"episode {episode.id}: expected actions ({steps}, {space.action_size}),"
             f" got {episode.actions.shape}"
+        )
+    if len(episode.source) not in (0, steps):
+        raise DataError(
+            f"episode {episode.id}: expected {steps} sources, got {len(episode.source)}"
         )
     if episode.reward.shape != (steps,):
         raise DataError(

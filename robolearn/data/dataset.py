@@ -117,7 +117,7 @@ class EpisodeDataset:
 
     ``weights [N]``, one per row of ``flat``: how often the window whose newest observation is that
     row is drawn, relative to the others; 0 leaves it out (``flat.per_row`` repeats weights of
-    episodes).
+    episodes), e.g. ``np.where(flat.intervention, 5.0, 1.0)`` to see corrections more often.
     """
 
     def __init__(
@@ -158,8 +158,9 @@ class EpisodeDataset:
         mask = t[:, None] + np.arange(self.spec.horizon) <= last[:, None]
         observations = self._history(t, first)
         actions = torch.from_numpy(self.flat.actions[rows])
+        intervention = torch.from_numpy(self.flat.intervention[rows])
         if self.spec.kind == "windows":
-            return Batch(observations, actions, torch.from_numpy(mask))
+            return Batch(observations, actions, torch.from_numpy(mask), intervention=intervention)
         terminal = self.flat.terminal[self._episode_of[t]]
         td = td_batch(self.flat.reward, t, last, terminal, self.spec.stride, self.spec.discount)
         return Batch(
@@ -169,6 +170,7 @@ class EpisodeDataset:
             reward=torch.from_numpy(td.reward),
             next_observations=self._history(td.next_index, first),
             bootstrap=torch.from_numpy(td.bootstrap),
+            intervention=intervention,
         )
 
     def stats(self) -> DatasetStats:

@@ -11,7 +11,7 @@ what was asked for, ``sent`` what really went out.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -126,6 +126,11 @@ class Episode:
         """Whether the task was solved at any time."""
         return self.meta.outcome.success
 
+    @property
+    def intervention(self) -> NDArray[np.bool_]:
+        """``[T]``: ticks at which a person took over from a policy (:func:`taken_over`)."""
+        return taken_over(self.source)
+
     def observed(self, name: str) -> NDArray[Any]:
         """What the observations showed: ``[T, *shape]``, one row per tick."""
         if name not in self.view:
@@ -138,6 +143,19 @@ class Episode:
     def observed_t_ns(self, name: str) -> NDArray[np.int64]:
         """Capture time ``[T]`` of what the observations showed."""
         return self.streams[name].t_ns[self.view[name]]
+
+
+def taken_over(source: Sequence[str]) -> NDArray[np.bool_]:
+    """``[T]``: ticks that a person drove after a policy had driven one before.
+
+    Sources are those of commands: ``human`` and ``human:<device>`` are people, ``policy`` and
+    ``policy:<name>`` policies; ``hold``, ``replay`` and ``scripted`` are neither. A demonstration
+    has no intervention.
+    """
+    who = [name.split(":", 1)[0] for name in source]
+    human = np.array([w == "human" for w in who], dtype=np.bool_)
+    policy = np.array([w == "policy" for w in who], dtype=np.bool_)
+    return human & np.logical_or.accumulate(policy)
 
 
 def no_sent(action: Signals) -> SentBlock:

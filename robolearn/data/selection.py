@@ -129,6 +129,7 @@ def episode_arrays(
         ),
         reward=episode.reward,
         terminal=bool(episode.terminal[-1:].any()),
+        source=episode.source,
     )
 
 

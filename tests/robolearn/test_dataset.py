@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from robolearn.data.cache import FlatEpisodes
+from robolearn.data.cache import FlatEpisodes, cached, flatten
 from robolearn.data.dataset import EpisodeDataset, split_episodes, td_batch, td_starts
+from robolearn.data.episode import taken_over
 from robolearn.errors import DataError
 from robolearn.learning import BatchSpec
-from tests.learning_mocks import BLOCK, TOOL, random_flat
+from tests.learning_mocks import BLOCK, TOOL, random_flat, random_source
 
 WINDOWS = BatchSpec("windows", n_obs=3, horizon=5, batch_size=8)
 
@@ -196,3 +200,34 @@ def test_wrong_weights_are_explained() -> None:
             EpisodeDataset(flat, WINDOWS, 1, weights=np.r_[np.ones(11), bad])
     with pytest.raises(DataError, match="above 0 for some window"):
         EpisodeDataset(flat, WINDOWS, 1, weights=np.zeros(12))
+
+
+def test_who_drove_each_step_is_in_the_batch(tmp_path: Path) -> None:
+    driven = {
+        "e0": ("policy", "policy", "hold", "human:browser", "human:browser", "policy:b", "human"),
+        "e1": ("human:browser", "human", "policy", "scripted", "replay"),
+        "e2": (),
+    }
+    taken = [0, 0, 0, 1, 1, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0]
+    source = random_source((7, 5, 3))
+    items = tuple(dataclasses.replace(e, source=driven[e.id]) for e in source.items)
+    source = dataclasses.replace(source, items=items)
+    for flat in (flatten(source), cached(source, tmp_path)):
+        assert flat.intervention.astype(int).tolist() == taken
+        names = [flat.labels[code] for code in flat.source]
+        assert names == [*driven["e0"], *driven["e1"], "", "", ""]
+        spec = BatchSpec("windows", 1, 3, 2)
+        batch = EpisodeDataset(flat, spec, 0).gather(np.array([2, 5]))
+        assert batch.intervention is not None
+        assert batch.intervention.tolist() == [[False, True, True], [False, True, True]]
+        often = np.where(flat.intervention, 5.0, 0.0)
+        rows = EpisodeDataset(flat, spec, 0, weights=often)._rows(0)
+        assert set(rows) <= {3, 4, 6}
+
+
+@given(st.lists(st.sampled_from(["policy", "human:x", "hold"]), max_size=9))
+def test_taken_over_is_human_after_policy(source: list[str]) -> None:
+    expected = [
+        name == "human:x" and "policy" in source[:index] for index, name in enumerate(source)
+    ]
+    assert taken_over(source).tolist() == expected
