@@ -34,6 +34,10 @@ class StoreCorruptError(StoreError):
     """A committed file is missing, shortened or altered."""
 
 
+class CommitConflictError(StoreError):
+    """Another writer has just committed the id that this one was about to use."""
+
+
 class StoreLockedError(StoreError):
     """Another writer holds the store."""
 

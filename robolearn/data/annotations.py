@@ -14,12 +14,12 @@ import getpass
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from robolearn.data.chunks import json_bytes
 from robolearn.data.episode import EpisodeInfo, EpisodeMeta
 from robolearn.data.manifest import parse_record
+from robolearn.data.place import Place
 from robolearn.errors import DataError
 
 
@@ -96,7 +96,7 @@ def annotation_bytes(annotation: Annotation) -> bytes:
     return json_bytes(dataclasses.asdict(annotation))
 
 
-def parse_annotation(data: bytes, where: Path) -> Annotation:
+def parse_annotation(data: bytes, where: Place) -> Annotation:
     """Inverse of :func:`annotation_bytes`; anything else is a :class:`StoreCorruptError`."""
 
     def build() -> Annotation:

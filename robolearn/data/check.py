@@ -9,6 +9,7 @@ from typing import Literal
 
 from robolearn.data.annotations import parse_annotation
 from robolearn.data.chunks import FileEntry
+from robolearn.data.identity import EPISODES_META
 from robolearn.data.journal import recoverable
 from robolearn.data.layout import read_episode
 from robolearn.data.lock import StoreLock
@@ -32,7 +33,7 @@ from robolearn.data.manifest import (
     record_name,
     trashed,
 )
-from robolearn.data.store import EPISODES_META, EpisodeStore
+from robolearn.data.store import EpisodeStore
 from robolearn.data.validate import validate_episode
 from robolearn.errors import RobolearnError, StoreCorruptError, StoreError, StoreLockedError
 

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from robolearn.data.place import Place
 from robolearn.errors import DataError, StoreCorruptError
 
 FRAME_ROWS = 16
@@ -223,7 +224,7 @@ def write_array(
 class StoredArray:
     """An array on disk whose metadata was checked; :meth:`chunk` reads a part of it."""
 
-    root: Path
+    root: Place
     path: str
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
@@ -248,7 +249,7 @@ class StoredArray:
         return rows[: self.shape[0] - index * self.rows_per_chunk]
 
 
-def open_array(root: Path, path: str, files: Mapping[str, FileEntry]) -> StoredArray:
+def open_array(root: Place, path: str, files: Mapping[str, FileEntry]) -> StoredArray:
     """An array written by :class:`ArrayWriter`, without its values.
 
     Every file must be listed in ``files``; the metadata is checked by its hash. A difference
@@ -267,7 +268,7 @@ def open_array(root: Path, path: str, files: Mapping[str, FileEntry]) -> StoredA
 
 
 def read_array(
-    root: Path, path: str, files: Mapping[str, FileEntry]
+    root: Place, path: str, files: Mapping[str, FileEntry]
 ) -> tuple[NDArray[Any], dict[str, Any]]:
     """Read an array written by :class:`ArrayWriter` and its attributes, as :func:`open_array`."""
     array = open_array(root, path, files)
@@ -288,7 +289,7 @@ def decode_chunk(
     return np.frombuffer(_decompress(raw[:-4]), dtype=dtype).reshape(-1, *item_shape)
 
 
-def read_sized(root: Path, path: str, files: Mapping[str, FileEntry]) -> bytes:
+def read_sized(root: Place, path: str, files: Mapping[str, FileEntry]) -> bytes:
     """Read a listed file whose size must be the committed one."""
     entry = files.get(path)
     if entry is None:
@@ -305,7 +306,7 @@ def read_sized(root: Path, path: str, files: Mapping[str, FileEntry]) -> bytes:
     return data
 
 
-def read_checked(root: Path, path: str, files: Mapping[str, FileEntry]) -> bytes:
+def read_checked(root: Place, path: str, files: Mapping[str, FileEntry]) -> bytes:
     """Read a listed file whose SHA-256 must be the committed one."""
     data = read_sized(root, path, files)
     if hashlib.sha256(data).hexdigest() != files[path].sha256:

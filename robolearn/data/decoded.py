@@ -16,7 +16,6 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
 from threading import Lock
 from typing import Any, Protocol, runtime_checkable
 
@@ -25,6 +24,7 @@ from numpy.typing import NDArray
 
 from robolearn.data.chunks import FileEntry
 from robolearn.data.picture_codec import StoredFrames, open_values
+from robolearn.data.place import Place
 from robolearn.errors import DataError
 
 Index = NDArray[np.int64]
@@ -93,7 +93,7 @@ class FrameByFrame:
         return self.stored.frame(index)[None]
 
 
-def open_frames(root: Path, base: str, files: Mapping[str, FileEntry]) -> ChunkedFrames:
+def open_frames(root: Place, base: str, files: Mapping[str, FileEntry]) -> ChunkedFrames:
     """The frames of the camera in ``base``, cut so that windows decode little else."""
     stored = open_values(root, base, files)
     return FrameByFrame(stored) if isinstance(stored, StoredFrames) else stored

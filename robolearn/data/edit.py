@@ -19,7 +19,6 @@ import numpy as np
 from robolearn.data.annotations import Annotated, Annotation, active
 from robolearn.data.chunks import json_bytes, read_checked
 from robolearn.data.episode import EpisodeInfo
-from robolearn.data.manifest import EPISODES
 from robolearn.data.store import EpisodeStore
 from robolearn.data.writer import StoreWriter
 from robolearn.errors import DataError, SpecMismatchError, did_you_mean
@@ -200,7 +199,7 @@ def _copy(source: EpisodeStore, episode_id: str, writer: StoreWriter) -> str:
     """Copy an episode as committed; returns its new id."""
     manifest = source.manifest(episode_id)
     files = manifest.by_path()
-    root = source.path / EPISODES / episode_id
+    root = source.folder(episode_id)
     draft = writer.begin()
     try:
         for entry in manifest.files:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Collection, Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from robolearn.data.chunks import (
 )
 from robolearn.data.episode import Episode, EpisodeMeta
 from robolearn.data.picture_codec import read_values
+from robolearn.data.place import Place
 from robolearn.spec import embodiment_from_json, to_json
 from robolearn.types import Condition, Outcome, SampleBlock, SentBlock
 
@@ -74,13 +74,13 @@ def _write_parents(sink: FileSink, base: str, names: Collection[str]) -> None:
         write_group(sink, f"{base}/{part}")
 
 
-def read_meta(root: Path, files: Mapping[str, FileEntry]) -> EpisodeMeta:
+def read_meta(root: Place, files: Mapping[str, FileEntry]) -> EpisodeMeta:
     """The metadata of the episode in folder ``root``."""
     return meta_from_json(json.loads(read_checked(root, "zarr.json", files))["attributes"])
 
 
 def read_episode(
-    root: Path,
+    root: Place,
     files: Mapping[str, FileEntry],
     signals: Collection[str] | None,
     episode_id: str,
@@ -120,6 +120,16 @@ def read_episode(
         id=episode_id,
         **{name: load(f"ticks/{name}") for name in TICK_ARRAYS},
     )
+
+
+def files_of(files: Mapping[str, FileEntry], signals: Collection[str] | None) -> tuple[str, ...]:
+    """Paths of the files that :func:`read_episode` reads for these signals."""
+
+    def wanted(path: str) -> bool:
+        name = "/".join(path.split("/")[1:3])
+        return signals is None or not path.startswith("signals/") or name in signals
+
+    return tuple(path for path in files if wanted(path))
 
 
 def array_names(files: Mapping[str, FileEntry], prefix: str, suffix: str = "") -> list[str]:

@@ -17,7 +17,7 @@ from robolearn.errors import StoreError, StoreLockedError
 class StoreLock:
     """Held from construction to :meth:`release`; a live second writer gets an error at once."""
 
-    def __init__(self, store: Path) -> None:
+    def __init__(self, store: Path, name: str = "") -> None:
         self._fd: int | None = os.open(store, os.O_RDONLY | os.O_DIRECTORY)
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -31,7 +31,8 @@ class StoreLock:
                     " put the store on a local disk"
                 ) from error
             raise StoreLockedError(
-                f"{store} is being written by {_holder(inode)}; wait for it to end or stop it"
+                f"{name or store} is being written by {_holder(inode)};"
+                " wait for it to end or stop it"
             ) from error
 
     def release(self) -> None:

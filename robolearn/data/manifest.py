@@ -12,6 +12,7 @@ and restorations are records in ``annotations/`` that are committed by the same 
     ep_000206   manifests/      an episode
     an_000210   annotations/    outcome, labels, note, split, or an undo of one of these
     rm_000211   annotations/    episodes moved to the trash      rs_000212   ... and back
+    pg_000213   annotations/    the trash emptied: episodes deleted for good
 """
 
 from __future__ import annotations
@@ -20,15 +21,18 @@ import dataclasses
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from robolearn.data.chunks import FileEntry, fsync_path, json_bytes
 from robolearn.data.episode import EpisodeInfo
-from robolearn.errors import StoreCorruptError
+from robolearn.data.place import Place
+from robolearn.errors import StoreCorruptError, StoreError
 
+VERSION = 2
+"""The newest format that this code reads; new stores have it (see ``docs/data_format.md``)."""
 STORE_FILE = "store.json"
 LOG_FILE = "commits.jsonl"
 PENDING_FILE = "pending.json"
@@ -48,6 +52,8 @@ class Manifest:
 
     info: EpisodeInfo
     files: tuple[FileEntry, ...]
+    # Name of the episode's folder where it is not the id: on an object store nothing is renamed.
+    folder: str = ""
 
     def by_path(self) -> dict[str, FileEntry]:
         """Files by path relative to the episode's folder."""
@@ -69,12 +75,17 @@ class LogEntry:
     previous: str
     hash: str
     episodes: tuple[str, ...] = ()
+    # Format version that a reader of this line and the rest must know, where the store's own is
+    # not enough.
+    needs: int = 0
 
     def line(self) -> bytes:
         """The line as stored."""
         raw = dataclasses.asdict(self)
         if not self.episodes:
             del raw["episodes"]
+        if not self.needs:
+            del raw["needs"]
         return (json.dumps(raw, sort_keys=True) + "\n").encode()
 
 
@@ -90,6 +101,7 @@ class Pending:
     log_size: int
     line: str
     draft: str = ""
+    folder: str = ""
 
 
 def sha256(data: bytes) -> str:
@@ -107,7 +119,7 @@ def record_name(record_id: str) -> str:
     return f"{MANIFESTS if is_episode(record_id) else ANNOTATIONS}/{record_id}.json"
 
 
-def trashed(entries: Iterable[LogEntry]) -> frozenset[str]:
+def trashed(entries: Sequence[LogEntry]) -> frozenset[str]:
     """Episodes that were removed and not restored."""
     gone: set[str] = set()
     for entry in entries:
@@ -115,7 +127,32 @@ def trashed(entries: Iterable[LogEntry]) -> frozenset[str]:
             gone.update(entry.episodes)
         elif entry.id.startswith("rs_"):
             gone.difference_update(entry.episodes)
-    return frozenset(gone)
+    return frozenset(gone) - purged(entries)
+
+
+def purged(entries: Iterable[LogEntry]) -> frozenset[str]:
+    """Episodes that were deleted from the trash for good."""
+    return frozenset(e for entry in entries if entry.id.startswith("pg_") for e in entry.episodes)
+
+
+def needed_version(record_id: str, data: bytes) -> int:
+    """What a reader of this record must know: 0 for what every version knows, else 2.
+
+    Version 2: emptied trashes, folders whose name is not the id, cameras stored as picture files.
+    """
+    if record_id.startswith("pg_"):
+        return 2
+    if not is_episode(record_id):
+        return 0
+    manifest = parse_manifest(data, record_id)
+    encoded = any(
+        f.path.startswith("signals/")
+        and f.path.endswith("/encoded/zarr.json")
+        # signals/<part>/<name>/encoded, not a signal of that name.
+        and f.path.count("/") == 4
+        for f in manifest.files
+    )
+    return 2 if manifest.folder or encoded else 0
 
 
 def next_entry(
@@ -123,20 +160,25 @@ def next_entry(
     record_id: str,
     files: Mapping[str, str],
     episodes: tuple[str, ...] = (),
+    needs: int = 0,
 ) -> LogEntry:
     """The line that follows ``last`` (None: the first line of a new store)."""
     number = 0 if last is None else last.number + 1
     previous = GENESIS if last is None else last.hash
-    bare = LogEntry(number, record_id, files, previous, "", episodes)
+    bare = LogEntry(number, record_id, files, previous, "", episodes, needs)
     return dataclasses.replace(bare, hash=_entry_hash(bare))
 
 
 def _entry_hash(entry: LogEntry) -> str:
     covered: list[Any] = [entry.number, entry.id, dict(entry.files), entry.previous]
-    return sha256(json_bytes([*covered, list(entry.episodes)] if entry.episodes else covered))
+    if entry.needs:
+        covered += [list(entry.episodes), {"needs": entry.needs}]
+    elif entry.episodes:
+        covered.append(list(entry.episodes))
+    return sha256(json_bytes(covered))
 
 
-def parse_log(data: bytes, where: Path) -> tuple[LogEntry, ...]:
+def parse_log(data: bytes, where: Place) -> tuple[LogEntry, ...]:
     """All lines of a complete log; a broken chain raises :class:`StoreCorruptError`."""
     if not data.endswith(b"\n"):
         raise StoreCorruptError(f"{where}: the commit log is empty or its last line is cut off")
@@ -145,10 +187,16 @@ def parse_log(data: bytes, where: Path) -> tuple[LogEntry, ...]:
     for number, line in enumerate(data.splitlines()):
         entry = parse_entry(line, f"{where} line {number + 1}")
         chained = entry.number == number and entry.previous == previous
-        if not chained or entry.hash != _entry_hash(entry) or entry.line() != line + b"\n":
+        known = entry.hash == _entry_hash(entry) and entry.line() == line + b"\n"
+        if not chained or (entry.needs <= VERSION and not known):
             raise StoreCorruptError(
                 f"{where} line {number + 1}: the chain of commits is broken here"
                 " (a line was altered, removed or added)"
+            )
+        if entry.needs > VERSION:
+            raise StoreError(
+                f"{where} line {number + 1} needs format version {entry.needs}, this robolearn"
+                f" reads up to {VERSION}: upgrade robolearn"
             )
         previous = entry.hash
         entries.append(entry)
@@ -168,6 +216,7 @@ def _log_entry(raw: dict[str, Any]) -> LogEntry:
         previous=str(raw["previous"]),
         hash=str(raw["hash"]),
         episodes=tuple(str(e) for e in raw.get("episodes", ())),
+        needs=int(raw.get("needs", 0)),
     )
 
 
@@ -176,17 +225,20 @@ def manifest_bytes(manifest: Manifest) -> bytes:
     raw = dataclasses.asdict(manifest)
     for name in ("labels", "split", "notes"):  # annotations, which are no part of a commit
         del raw["info"][name]
+    if not manifest.folder:
+        del raw["folder"]
     return json_bytes(raw)
 
 
-def parse_manifest(data: bytes, where: Path) -> Manifest:
+def parse_manifest(data: bytes, where: Place | str) -> Manifest:
     """Inverse of :func:`manifest_bytes`."""
 
     def build() -> Manifest:
         raw = json.loads(data)
         info = dict(raw["info"])
         info["signals"] = tuple(info["signals"])
-        return Manifest(info=EpisodeInfo(**info), files=tuple(FileEntry(**f) for f in raw["files"]))
+        files = tuple(FileEntry(**f) for f in raw["files"])
+        return Manifest(EpisodeInfo(**info), files, str(raw.get("folder", "")))
 
     return parse_record(build, str(where))
 
@@ -197,7 +249,7 @@ def pending_bytes(pending: Pending) -> bytes:
     return json_bytes({"body": body, "sha256": sha256(json_bytes(body))})
 
 
-def read_pending(store: Path) -> Pending | None:
+def read_pending(store: Place) -> Pending | None:
     """The interrupted (or running) commit, if any."""
     path = store / PENDING_FILE
     try:

@@ -17,7 +17,6 @@ import re
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 import cv2
@@ -34,6 +33,7 @@ from robolearn.data.chunks import (
     read_array,
     write_array,
 )
+from robolearn.data.place import Place
 from robolearn.errors import DataError, StoreCorruptError
 from robolearn.spec import EmbodimentSpec, SignalSpec
 
@@ -208,7 +208,7 @@ class StoredFrames:
 
 
 def open_values(
-    root: Path, base: str, files: Mapping[str, FileEntry]
+    root: Place, base: str, files: Mapping[str, FileEntry]
 ) -> StoredArray | StoredFrames:
     """The values of the signal in ``base``, to be read a chunk at a time."""
     if f"{base}/encoded/zarr.json" not in files:
@@ -219,7 +219,7 @@ def open_values(
     return StoredFrames(encoded, offset, shape)
 
 
-def read_values(root: Path, base: str, files: Mapping[str, FileEntry]) -> NDArray[Any]:
+def read_values(root: Place, base: str, files: Mapping[str, FileEntry]) -> NDArray[Any]:
     """All values ``[N, *shape]`` of the signal in ``base``; pictures decoded on a few threads.
 
     Damage is a :class:`StoreCorruptError`.

@@ -21,8 +21,6 @@ from robolearn.data.chunks import decode_chunk
 from robolearn.data.episode import Episode, EpisodeMeta, no_sent
 from robolearn.data.journal import Journal, recoverable
 from robolearn.data.layout import TICK_ARRAYS
-from robolearn.data.lock import StoreLock
-from robolearn.data.manifest import TEMPORARY
 from robolearn.data.picture_codec import FRAME_CODECS, parse_codec
 from robolearn.data.store import EpisodeStore
 from robolearn.data.writer import EpisodeDraft, StoreWriter, is_frames
@@ -55,8 +53,8 @@ class Recoverable:
 
 def find_recoverable(store: EpisodeStore) -> tuple[Recoverable, ...]:
     """Killed recordings of ``store``; nothing changes. Refused while the store is written."""
-    StoreLock(store.path).release()
-    return tuple(_describe(store, journal) for journal in recoverable(store.path / TEMPORARY))
+    store.lock().release()
+    return tuple(_describe(store, journal) for journal in recoverable(store.staging))
 
 
 def recover(store: EpisodeStore, names: Collection[str] = ()) -> tuple[str, ...]:
@@ -83,7 +81,7 @@ def discard(store: EpisodeStore, names: Collection[str] = ()) -> tuple[str, ...]
 
 
 def _chosen(store: EpisodeStore, names: Collection[str]) -> tuple[Journal, ...]:
-    found = {j.folder.stem: j for j in recoverable(store.path / TEMPORARY)}
+    found = {j.folder.stem: j for j in recoverable(store.staging)}
     for name in names:
         if name not in found:
             raise DataError(

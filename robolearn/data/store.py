@@ -1,19 +1,17 @@
-"""The episode store: a folder of committed, immutable episodes.
+"""The episode store: committed, immutable episodes in a folder or on an object store.
 
-An episode exists exactly when its manifest does. Writing goes aside first, is made durable, and is
-committed by one atomic rename, so that a kill or power loss at any instant costs at most the
-episode in progress. Layout and commit rule: ``docs/data_format.md``.
+An episode exists exactly when its manifest does. In a folder, writing goes aside first, is made
+durable, and is committed by one atomic rename; on an object store the manifest is put last, if it
+is not there. A kill or power loss at any instant costs at most the episode in progress. Layout and
+commit rule: ``docs/data_format.md``.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import glob
-import json
 import logging
 import os
 import shutil
-import time
 import uuid
 from collections.abc import Callable, Collection, Generator, Iterable
 from contextlib import contextmanager
@@ -28,35 +26,30 @@ from robolearn.data.annotations import (
     combine,
     parse_annotation,
 )
+from robolearn.data.cache import user_cache_dir
 from robolearn.data.chunks import fsync_path, json_bytes
+from robolearn.data.commit import CommitLog, LogReader
 from robolearn.data.episode import Episode, EpisodeInfo, EpisodeMeta
-from robolearn.data.layout import read_episode, read_meta
+from robolearn.data.identity import put_empty, read_identity, sweep_creations, write_empty
+from robolearn.data.layout import files_of, read_episode, read_meta
 from robolearn.data.lock import StoreLock
 from robolearn.data.manifest import (
     EPISODES,
-    LOG_FILE,
-    MANIFESTS,
-    PENDING_FILE,
     STORE_FILE,
     TEMPORARY,
     LogEntry,
     Manifest,
     is_episode,
-    next_entry,
-    parse_entry,
-    parse_log,
     parse_manifest,
-    read_pending,
+    purged,
     record_name,
     sha256,
     trashed,
 )
+from robolearn.data.object_commit import ObjectCommits, ObjectLog
+from robolearn.data.place import ObjectPath, Place, fetch, locate
 from robolearn.data.writer import StoreWriter
-from robolearn.errors import StoreCorruptError, StoreError, StoreLockedError, did_you_mean
-
-FORMAT = "robolearn-episode-store"
-VERSION = 1
-EPISODES_META = f"{EPISODES}/zarr.json"
+from robolearn.errors import StoreCorruptError, StoreError, did_you_mean
 
 _log = logging.getLogger(__name__)
 
@@ -64,24 +57,35 @@ _log = logging.getLogger(__name__)
 class EpisodeStore:
     """Reads committed episodes; :meth:`writer` appends. Cheap to construct, safe to keep open."""
 
-    def __init__(self, path: Path, store_id: str) -> None:
+    def __init__(self, path: Path | ObjectPath, store_id: str) -> None:
         self.path = path
         self.uuid = store_id
-        self._log_stamp: tuple[int, int] = (-1, -1)
+        self._reader = LogReader(path) if isinstance(path, Path) else ObjectLog(path)
         self._entries: tuple[LogEntry, ...] = ()
         self._hashes: dict[str, str] = {}
+        self._fetched: dict[str, bytes] = {}
         self._said: tuple[int, dict[str, Annotated]] = (0, {})
         self._records: dict[str, Annotation] = {}
 
     @staticmethod
     def create(
-        path: str | Path, fill: Callable[[EpisodeStore], None] | None = None
+        path: str | Path | ObjectPath,
+        fill: Callable[[EpisodeStore], None] | None = None,
+        identity: bytes | None = None,
     ) -> EpisodeStore:
         """Make a new store at ``path`` (absent, or an empty folder), atomically.
 
-        It is empty, or holds what ``fill`` writes into it before it appears at ``path``.
+        It is empty, or holds what ``fill`` writes into it before it appears at ``path``; on an
+        object store nothing is renamed, so there it appears first. ``identity``: the contents of
+        ``store.json``, for a copy of another store.
         """
-        target = Path(path).expanduser().resolve()
+        target = locate(path)
+        if isinstance(target, ObjectPath):
+            put_empty(target, identity)
+            made = EpisodeStore.open(target)
+            if fill is not None:
+                fill(made)
+            return made
         if target.exists() and not target.is_dir():
             raise StoreError(f"{target} is a file; an episode store is a folder")
         if target.exists() and any(target.iterdir()):
@@ -89,10 +93,10 @@ class EpisodeStore:
         aside = target.parent / f".{target.name}.{uuid.uuid4().hex[:12]}.creating"
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
-            _sweep_creations(target)
-            store_id = _write_empty(aside)
+            sweep_creations(target)
+            write_empty(aside, identity)
             if fill is not None:
-                fill(EpisodeStore(aside, store_id))
+                fill(EpisodeStore.open(aside))
             aside.rename(target)
             fsync_path(target.parent)
         except BaseException as error:
@@ -107,24 +111,36 @@ class EpisodeStore:
                 f"cannot create a store at {target}: {error.strerror or error};"
                 " choose a folder that you may write to"
             ) from error
-        return EpisodeStore(target, store_id)
+        return EpisodeStore.open(target)
 
     @staticmethod
-    def open(path: str | Path) -> EpisodeStore:
-        """Open an existing store; a foreign folder or a newer format is a :class:`StoreError`."""
-        target = Path(path).expanduser().resolve()
-        if not target.exists():
+    def open(path: str | Path | ObjectPath) -> EpisodeStore:
+        """Open an existing store: a folder, or a URL such as ``s3://bucket/prefix``.
+
+        A foreign folder or a newer format is a :class:`StoreError`.
+        """
+        target = locate(path)
+        if isinstance(target, Path) and not target.exists():
             raise StoreError(
                 f"no episode store at {target}: the folder does not exist; make one with"
                 " 'robolearn data import' or 'robolearn collect'"
             )
-        raw = _read_identity(target)
+        raw = read_identity(target)
         return EpisodeStore(target, str(raw["uuid"]))
 
     @staticmethod
-    def open_or_create(path: str | Path) -> EpisodeStore:
+    def open_or_create(path: str | Path | ObjectPath) -> EpisodeStore:
         """Open ``path``, or create it where nothing (or an empty folder) is."""
-        target = Path(path).expanduser().resolve()
+        target = locate(path)
+        if isinstance(target, ObjectPath):
+            try:
+                put_empty(target)
+            except StoreCorruptError:
+                raise
+            except StoreError:
+                if not target.bucket.has(STORE_FILE):
+                    raise
+            return EpisodeStore.open(target)
         if target.is_dir() and any(target.iterdir()):
             return EpisodeStore.open(target)
         try:
@@ -137,7 +153,7 @@ class EpisodeStore:
     def ids(self) -> tuple[str, ...]:
         """Ids of all committed episodes that were not removed, oldest first."""
         entries = self.log()
-        gone = trashed(entries)
+        gone = trashed(entries) | purged(entries)
         return tuple(e.id for e in entries if is_episode(e.id) and e.id not in gone)
 
     def trash(self) -> tuple[str, ...]:
@@ -173,7 +189,7 @@ class EpisodeStore:
             name = record_name(entry.id)
             where = self.path / name
             try:
-                data = where.read_bytes()
+                data = self._fetched.get(name) or where.read_bytes()
             except FileNotFoundError as error:
                 raise StoreCorruptError(f"{where} is missing: an annotation was lost") from error
             if sha256(data) != entry.files[name]:
@@ -188,7 +204,9 @@ class EpisodeStore:
         :class:`StoreCorruptError`; with ``strict=False`` the episode is left out and logged.
         """
         found: list[EpisodeInfo] = []
-        for episode_id in self.ids():
+        ids = self.ids()
+        self._prefetch(ids)
+        for episode_id in ids:
             try:
                 found.append(self.info(episode_id))
             except StoreCorruptError as error:
@@ -203,17 +221,20 @@ class EpisodeStore:
 
     def manifest(self, episode_id: str) -> Manifest:
         """All files of one committed episode, checked against the commit log."""
-        where = self.path / MANIFESTS / f"{episode_id}.json"
-        self.log()
+        name = record_name(episode_id)
+        where = self.path / name
+        log = self.log()
         expected = self._hashes.get(episode_id)
+        if episode_id in trashed(log):
+            raise StoreError(
+                f"{episode_id} is in the trash; 'robolearn data restore {self.path}"
+                f" {episode_id}' brings it back"
+            )
+        if episode_id in purged(log):
+            raise StoreError(f"{episode_id} was deleted from the trash of {self.path} for good")
         try:
-            data = where.read_bytes()
+            data = self._fetched.get(name) or where.read_bytes()
         except FileNotFoundError as error:
-            if episode_id in self.trash():
-                raise StoreError(
-                    f"{episode_id} is in the trash; 'robolearn data restore {self.path}"
-                    f" {episode_id}' brings it back"
-                ) from error
             if expected is not None:
                 raise StoreCorruptError(
                     f"{where} is missing: the manifest of a committed episode was lost"
@@ -227,10 +248,24 @@ class EpisodeStore:
             raise StoreCorruptError(f"{where} was altered; run 'robolearn data check'")
         return parse_manifest(data, where)
 
+    def _prefetch(self, ids: Iterable[str]) -> None:
+        """From an object store all manifests and annotations are got together, once."""
+        if isinstance(self.path, Path):
+            return
+        wanted = [e.id for e in self.log()[1:] if not is_episode(e.id)]
+        names = [record_name(i) for i in (*ids, *wanted)]
+        missing = [n for n in names if n not in self._fetched]
+        got = fetch(self.path, missing)
+        self._fetched |= {n: (got / n).read_bytes() for n in missing if (got / n).exists()}
+
+    def folder(self, episode_id: str) -> Place:
+        """Where the files of an episode are: a Zarr v3 group."""
+        return self.path / EPISODES / (self.manifest(episode_id).folder or episode_id)
+
     def meta(self, episode_id: str) -> EpisodeMeta:
         """Metadata of one episode without its arrays, with the outcome as annotated."""
         files = self.manifest(episode_id).by_path()
-        meta = read_meta(self.path / EPISODES / episode_id, files)
+        meta = read_meta(self.folder(episode_id), files)
         return annotated_meta(meta, self.annotated(episode_id))
 
     def read(self, episode_id: str, signals: Collection[str] | None = None) -> Episode:
@@ -240,7 +275,8 @@ class EpisodeStore:
         outcome is the annotated one where there is one.
         """
         files = self.manifest(episode_id).by_path()
-        episode = read_episode(self.path / EPISODES / episode_id, files, signals, episode_id)
+        root = fetch(self.folder(episode_id), files_of(files, signals))
+        episode = read_episode(root, files, signals, episode_id)
         meta = annotated_meta(episode.meta, self.annotated(episode_id))
         return dataclasses.replace(episode, meta=meta)
 
@@ -262,27 +298,31 @@ class EpisodeStore:
 
         A record that is in place counts although its line may still be missing.
         """
-        where = self.path / LOG_FILE
-        pending = read_pending(self.path)
-        try:
-            stat = where.stat()
-            stamp = (stat.st_mtime_ns, stat.st_size)
-            if stamp != self._log_stamp:
-                data = where.read_bytes()
-                if pending is not None and len(data) < pending.log_size + len(pending.line):
-                    data = data[: pending.log_size]  # the line in progress may be torn
-                self._entries, self._log_stamp = parse_log(data, where), stamp
-                self._hashes = _manifest_hashes(self._entries)
-        except FileNotFoundError as error:
-            raise StoreCorruptError(f"{where} is missing: the commit log was lost") from error
-        if pending is None:
-            return self._entries
-        known = tuple(e for e in self._entries if e.id != pending.id)
-        if not (self.path / record_name(pending.id)).exists():
-            return known
-        entry = parse_entry(pending.line.encode(), str(self.path / PENDING_FILE))
-        self._hashes |= _manifest_hashes((entry,))
-        return (*known, entry)
+        entries = self._reader.entries()
+        if entries is not self._entries:
+            self._entries = entries
+            self._hashes = {e.id: e.files[record_name(e.id)] for e in entries if is_episode(e.id)}
+        return entries
+
+    @property
+    def staging(self) -> Path:
+        """Where drafts and killed recordings lie: in the store, or on this machine's disk."""
+        if isinstance(self.path, Path):
+            return self.path / TEMPORARY
+        return user_cache_dir() / "uploads" / self.uuid
+
+    def lock(self) -> StoreLock:
+        """The lock of the one writer on this machine, held until it is released.
+
+        A folder knows no other; writers of an object store on other machines meet at the
+        conditional puts. A live second writer raises :class:`StoreLockedError` at once.
+        """
+        if isinstance(self.path, Path):
+            if not os.access(self.path, os.W_OK | os.X_OK):
+                raise StoreError(f"{self.path} is read-only; copy the store to a writable place")
+            return StoreLock(self.path)
+        self.staging.mkdir(parents=True, exist_ok=True)
+        return StoreLock(self.staging, str(self.path))
 
     @contextmanager
     def writer(self) -> Generator[StoreWriter]:
@@ -290,92 +330,17 @@ class EpisodeStore:
 
         A live second writer raises :class:`StoreLockedError` at once.
         """
-        if not os.access(self.path, os.W_OK | os.X_OK):
-            raise StoreError(f"{self.path} is read-only; copy the store to a writable place")
-        lock = StoreLock(self.path)
-        if os.access(self.path.parent, os.W_OK | os.X_OK):
-            _sweep_creations(self.path)
+        lock = self.lock()
+        if isinstance(self.path, Path) and os.access(self.path.parent, os.W_OK | os.X_OK):
+            sweep_creations(self.path)
         try:
-            writer = StoreWriter(self.path)
+            commits = (
+                CommitLog(self.path) if isinstance(self.path, Path) else ObjectCommits(self.path)
+            )
+            writer = StoreWriter(self.path, self.staging, commits)
             try:
                 yield writer
             finally:
                 writer.close()
         finally:
             lock.release()
-
-
-def _manifest_hashes(entries: Iterable[LogEntry]) -> dict[str, str]:
-    return {e.id: e.files[record_name(e.id)] for e in entries if is_episode(e.id)}
-
-
-def _read_identity(path: Path) -> dict[str, Any]:
-    file = path / STORE_FILE
-    try:
-        raw = json.loads(file.read_bytes())
-        name, version = raw["format"], int(raw["version"])
-    except FileNotFoundError as error:
-        raise _no_identity(path) from error
-    except NotADirectoryError as error:
-        raise StoreError(f"{path} is a file; an episode store is a folder") from error
-    except (ValueError, KeyError, TypeError) as error:
-        raise StoreCorruptError(f"{file} is damaged: {error}") from error
-    if name != FORMAT:
-        raise StoreError(f"{path} is not an episode store: {STORE_FILE} says format '{name}'")
-    if version > VERSION:
-        raise StoreError(
-            f"{path} has format version {version}, this robolearn reads up to {VERSION}:"
-            " upgrade robolearn"
-        )
-    if version < 1 or not isinstance(raw.get("uuid"), str):
-        raise StoreCorruptError(f"{file} is damaged: no valid version and uuid")
-    return raw
-
-
-def _no_identity(path: Path) -> StoreError:
-    if (path / LOG_FILE).exists() or (path / MANIFESTS).is_dir():
-        return StoreCorruptError(f"{path / STORE_FILE} is missing: the store's metadata was lost")
-    if (path / ".zgroup").exists():
-        return StoreError(
-            f"{path} is a zarr v2 folder, not an episode store;"
-            f" use 'robolearn data import {path} --out STORE'"
-        )
-    inside = sorted(p.parent.name for p in path.glob(f"*/{STORE_FILE}"))
-    hint = f"; did you mean '{path / inside[0]}'?" if inside else ""
-    return StoreError(f"{path} is not an episode store (no {STORE_FILE}){hint}")
-
-
-def _write_empty(folder: Path) -> str:
-    """A complete empty store, durable."""
-    store_id = uuid.uuid4().hex
-    identity = {
-        "format": FORMAT,
-        "version": VERSION,
-        "uuid": store_id,
-        "created_wall_ns": time.time_ns(),
-    }
-    group: dict[str, Any] = {"zarr_format": 3, "node_type": "group", "attributes": {}}
-    contents = {STORE_FILE: json_bytes(identity), EPISODES_META: json_bytes(group)}
-    first = next_entry(None, "", {name: sha256(data) for name, data in contents.items()})
-    contents[LOG_FILE] = first.line()
-    for sub in (EPISODES, MANIFESTS, TEMPORARY):
-        (folder / sub).mkdir(parents=True)
-    for name, data in contents.items():
-        (folder / name).write_bytes(data)
-        fsync_path(folder / name)
-    for sub in (EPISODES, MANIFESTS, TEMPORARY, "."):
-        fsync_path(folder / sub)
-    return store_id
-
-
-def _sweep_creations(target: Path) -> None:
-    """Remove what earlier creations of this store left when they were killed."""
-    for left in target.parent.glob(f".{glob.escape(target.name)}.*.creating"):
-        try:
-            old = time.time() - left.stat().st_mtime > 60
-            lock = StoreLock(left)
-        except (StoreLockedError, FileNotFoundError):
-            continue  # another process is filling it, or has just finished
-        if old:
-            shutil.rmtree(left, ignore_errors=True)
-        lock.release()

@@ -19,7 +19,6 @@ from robolearn.data.episode_stats import (
     parse_statistics,
 )
 from robolearn.data.journal import recoverable
-from robolearn.data.manifest import EPISODES, TEMPORARY
 from robolearn.data.stats import SignalStats
 from robolearn.data.store import EpisodeStore
 from robolearn.errors import DataError
@@ -116,7 +115,7 @@ def store_summary(store: EpisodeStore) -> StoreSummary:
         signals=tuple(sorted({name for i in found for name in i.signals})),
         annotations=len(store.annotations()),
         trash=len(store.trash()),
-        killed=len(recoverable(store.path / TEMPORARY)),
+        killed=len(recoverable(store.staging)),
     )
 
 
@@ -189,7 +188,7 @@ def _stored(store: EpisodeStore, episode_id: str) -> dict[str, Any] | None:
     files, name = store.manifest(episode_id).by_path(), f"{GROUP}/zarr.json"
     if name not in files:
         return None
-    data = read_checked(store.path / EPISODES / episode_id, name, files)
+    data = read_checked(store.folder(episode_id), name, files)
     return parse_statistics(data, f"{episode_id}/{name}")
 
 

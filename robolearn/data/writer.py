@@ -26,23 +26,23 @@ from robolearn.data.annotations import (
     says_nothing,
 )
 from robolearn.data.chunks import FRAME_BYTES, ArrayWriter, FileSink, rows_per_chunk, write_group
-from robolearn.data.commit import CommitLog
+from robolearn.data.commit import Commits
 from robolearn.data.episode import Episode, EpisodeInfo, EpisodeMeta
 from robolearn.data.episode_stats import GROUP, EpisodeStatistics
 from robolearn.data.journal import Journal, recoverable
 from robolearn.data.layout import write_episode
 from robolearn.data.manifest import (
-    PENDING_FILE,
-    TEMPORARY,
     Manifest,
     is_episode,
     manifest_bytes,
+    purged,
     record_name,
     trashed,
 )
 from robolearn.data.picture_codec import LOSSLESS, EncodedWriter, FrameCodec, decode_frame
+from robolearn.data.place import ObjectPath
 from robolearn.data.validate import check_samples, validate_episode
-from robolearn.errors import DataError, StoreError, did_you_mean
+from robolearn.errors import CommitConflictError, DataError, StoreError, did_you_mean
 from robolearn.spec import SignalSpec
 from robolearn.types import SampleBlock
 
@@ -153,12 +153,11 @@ class PreparedEpisode:
 class StoreWriter:
     """Appends episodes while the store's lock is held (see ``EpisodeStore.writer``)."""
 
-    def __init__(self, store: Path) -> None:
-        self._store = store
-        (store / TEMPORARY).mkdir(exist_ok=True)
-        self._log = CommitLog(store)
-        _clear(store / TEMPORARY)
-        killed = len(recoverable(store / TEMPORARY))
+    def __init__(self, store: Path | ObjectPath, staging: Path, log: Commits) -> None:
+        self._store, self._staging, self._log = store, staging, log
+        staging.mkdir(exist_ok=True)
+        _clear(staging)
+        killed = len(recoverable(staging))
         if killed:
             _log.warning(
                 "%d killed recordings in %s: see 'robolearn data repair %s'", killed, store, store
@@ -173,7 +172,7 @@ class StoreWriter:
 
         ``codecs``: how cameras are stored; those that it does not name are lossless.
         """
-        return EpisodeDraft(self._store / TEMPORARY / f"{uuid.uuid4().hex}.tmp", codecs)
+        return EpisodeDraft(self._staging / f"{uuid.uuid4().hex}.tmp", codecs)
 
     def prepare(self, draft: EpisodeDraft, episode: Episode) -> PreparedEpisode:
         """Write the rest of ``draft`` and make it durable.
@@ -196,11 +195,19 @@ class StoreWriter:
     def commit(self, prepared: PreparedEpisode) -> str:
         """Give a prepared episode its id and commit it: from here on it exists."""
         with self._undo(prepared.folder):
-            self._resolve()
-            count = sum(is_episode(entry.id) for entry in self._log.entries)
-            episode_id = f"ep_{count:06d}"
-            data = manifest_bytes(_named(prepared.manifest, episode_id))
-            self._log.put(episode_id, data, folder=prepared.folder)
+            self._log.refresh()
+            while True:
+                count = sum(is_episode(entry.id) for entry in self._log.entries)
+                episode_id = f"ep_{count:06d}"
+                folder = self._log.folder(episode_id, prepared.manifest)
+                data = manifest_bytes(_named(prepared.manifest, episode_id, folder))
+                try:
+                    self._log.put(episode_id, data, folder=prepared.folder)
+                    break
+                except CommitConflictError:
+                    self._log.refresh()  # another machine was faster: the next id
+        # Renamed into the store, or uploaded from here.
+        shutil.rmtree(prepared.folder, ignore_errors=True)
         Journal(prepared.folder.with_suffix(".journal")).remove()
         return episode_id
 
@@ -209,7 +216,7 @@ class StoreWriter:
 
         An unknown or removed episode, or a record that says nothing, is a :class:`DataError`.
         """
-        self._resolve()
+        self._log.refresh()
         if annotation.undoes:
             annotation = dataclasses.replace(
                 annotation, episodes=self._undoable(annotation.undoes).episodes
@@ -222,7 +229,7 @@ class StoreWriter:
 
     def remove(self, episodes: tuple[str, ...], author: str, note: str = "") -> str:
         """Move episodes to the trash; returns the id of the record."""
-        self._resolve()
+        self._log.refresh()
         record = Annotation(episodes, author, note=note)
         check_annotation(record)
         self._present(episodes)
@@ -230,7 +237,7 @@ class StoreWriter:
 
     def restore(self, episodes: tuple[str, ...], author: str, note: str = "") -> str:
         """Bring removed episodes back from the trash; returns the id of the record."""
-        self._resolve()
+        self._log.refresh()
         record = Annotation(episodes, author, note=note)
         check_annotation(record)
         gone = trashed(self._log.entries)
@@ -241,18 +248,45 @@ class StoreWriter:
             )
         return self._record("rs", record)
 
+    def empty_trash(
+        self, author: str, note: str = "", episodes: tuple[str, ...] = ()
+    ) -> tuple[str, ...]:
+        """Delete removed episodes (all, or those named) for good; returns their ids.
+
+        This cannot be undone; the log keeps who did it and when.
+        """
+        self._log.refresh()
+        gone = trashed(self._log.entries)
+        wrong = [e for e in episodes if e not in gone]
+        if wrong:
+            raise DataError(
+                f"not in the trash: {', '.join(wrong)}; in it: {sorted(gone) or 'none'}"
+            )
+        chosen = episodes or tuple(sorted(gone))
+        if chosen:
+            record = Annotation(chosen, author, note=note)
+            check_annotation(record)
+            self._record("pg", record)
+        return chosen
+
     def _record(self, prefix: str, annotation: Annotation) -> str:
-        record_id = f"{prefix}_{len(self._log.entries):06d}"
-        full = dataclasses.replace(annotation, id=record_id, wall_ns=time.time_ns())
-        with self._full_disk():
-            self._log.put(record_id, annotation_bytes(full), episodes=full.episodes)
-        return record_id
+        while True:
+            record_id = f"{prefix}_{len(self._log.entries):06d}"
+            full = dataclasses.replace(annotation, id=record_id, wall_ns=time.time_ns())
+            try:
+                with self._full_disk():
+                    self._log.put(record_id, annotation_bytes(full), episodes=full.episodes)
+                return record_id
+            except CommitConflictError:
+                self._log.refresh()
 
     def _present(self, episodes: tuple[str, ...]) -> None:
         """Every episode is committed and not removed."""
         ids = [entry.id for entry in self._log.entries if is_episode(entry.id)]
-        gone = trashed(self._log.entries)
+        gone, deleted = trashed(self._log.entries), purged(self._log.entries)
         for episode in episodes:
+            if episode in deleted:
+                raise DataError(f"{episode} was deleted from the trash for good")
             if episode not in ids:
                 raise DataError(
                     f"{self._store} has no episode '{episode}'.{did_you_mean(episode, ids)}"
@@ -275,10 +309,6 @@ class StoreWriter:
             if record.id == record_id:
                 return record
         raise DataError(f"{record_id} is undone already")
-
-    def _resolve(self) -> None:
-        if (self._store / PENDING_FILE).exists():
-            self._log.resolve()
 
     @contextmanager
     def _undo(self, folder: Path) -> Generator[None]:
@@ -303,11 +333,11 @@ class StoreWriter:
 
     def close(self) -> None:
         """Remove leftovers of drafts that were never committed and cannot be recovered."""
-        _clear(self._store / TEMPORARY)
+        _clear(self._staging)
 
 
-def _named(manifest: Manifest, episode_id: str) -> Manifest:
-    return Manifest(info=dataclasses.replace(manifest.info, id=episode_id), files=manifest.files)
+def _named(manifest: Manifest, episode_id: str, folder: str) -> Manifest:
+    return Manifest(dataclasses.replace(manifest.info, id=episode_id), manifest.files, folder)
 
 
 def _clear(folder: Path) -> None:
