@@ -33,6 +33,8 @@ class Import:
     """Format of the recording; auto: recognised by its content."""
     images: bool = False
     """Import pictures too."""
+    codec: str = "zstd"
+    """How the store keeps them: zstd or png (exact), jpeg or jpeg:QUALITY."""
     rate_hz: float | None = None
     """Rate of the recording [Hz] where the format does not say it."""
     limit: int | None = None
@@ -117,13 +119,19 @@ def _import(argv: list[str]) -> int:
     from robolearn.assets import pusht_demonstrations_path
     from robolearn.data.importers import find_importer
     from robolearn.data.importers.recording import ImportOptions, write_recording
+    from robolearn.data.picture_codec import parse_codec
     from robolearn.data.store import EpisodeStore
 
     if args.limit is not None and args.limit < 1:
         raise ConfigError(f"--limit must be at least 1, got {args.limit}")
     src = args.src if args.src is not None else pusht_demonstrations_path()
     name, importer = find_importer(src.expanduser(), args.format)
-    options = ImportOptions(args.images, args.rate_hz, args.limit)
+    options = ImportOptions(
+        images=args.images,
+        codec=parse_codec(args.codec),
+        rate_hz=args.rate_hz,
+        limit=args.limit,
+    )
     source = importer.open(src.expanduser(), options)
     if args.images and not any(source.episode(i).frames for i in range(source.count)):
         raise ConfigError(f"--images: '{source.path}' has no pictures; leave the option out")

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import io
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from robolearn.data.check import check_store
 from robolearn.data.importers import find_importer
 from robolearn.data.importers.recording import ImportOptions, write_recording
+from robolearn.data.picture_codec import parse_codec
 from robolearn.data.store import EpisodeStore
 from robolearn.errors import DataError
 
@@ -172,8 +176,8 @@ def test_v21_columns_become_signals(v21: Path, store: EpisodeStore) -> None:
     assert episode.meta.embodiment.signal("obs/state").components == ("x", "y", "z")
     assert episode.meta.provenance["times"].startswith("synthetic")
     assert episode.meta.provenance["missing_videos"] == [CAMERA]
+    assert episode.meta.provenance["texts"] == {"note": [[0, "x"]]}
     assert left_out == (
-        "note (string)",
         f"{CAMERA} (pictures: give --images)",
         f"{CAMERA} of episodes 1: no video file (1 of 3 missing)",
     )
@@ -193,7 +197,7 @@ def test_v21_pictures_where_there_are_any(v21: Path, store: EpisodeStore) -> Non
 def test_v30_rows_and_frames_of_shared_files(v30: Path, store: EpisodeStore) -> None:
     name, left_out = run(v30, store, images=True)
     assert name == "lerobot-v3.0"
-    assert left_out == ("note (string)",)
+    assert left_out == ()
     for k, start in enumerate((0, 5, 13)):
         episode = store.read(f"ep_{k:06d}")
         np.testing.assert_array_equal(
@@ -207,6 +211,86 @@ def test_v30_without_its_video_says_so(v30: Path, store: EpisodeStore) -> None:
     (v30 / f"videos/{CAMERA}/chunk-000/file-000.mp4").unlink()
     _, left_out = run(v30, store, images=True)
     assert left_out[-1] == f"{CAMERA} of episodes 0-2: no video file (3 of 3 missing)"
+
+
+def put_pictures(root: Path, version: str, pictures: dict[int, list[Any]]) -> None:
+    """Replace the camera's videos by pictures in the rows, as LeRobot writes them."""
+    info = json.loads((root / "meta/info.json").read_text())
+    info["features"][CAMERA] |= {"dtype": "image"}
+    info["features"]["observation.images.depth"] = {"dtype": "image", "shape": [32, 48, 1]}
+    (root / "meta/info.json").write_text(json.dumps(info))
+    shutil.rmtree(root / "videos")
+    tables: list[Any] = []
+    for k, n in enumerate(LENGTHS):
+        columns = episode_columns(k, n)
+        columns["note"] = ["reach"] * 2 + ["push"] * (n - 2)
+        columns[CAMERA] = pictures[k]
+        tables.append(pa.table(columns))
+        if version == "v2.1":
+            pq.write_table(tables[-1], root / f"data/chunk-000/episode_{k:06d}.parquet")
+    if version == "v3.0":
+        pq.write_table(pa.concat_tables(tables), root / "data/chunk-000/file-000.parquet")
+
+
+def png(picture: np.ndarray) -> dict[str, Any]:
+    file = io.BytesIO()
+    Image.fromarray(picture).save(file, "png")
+    return {"bytes": file.getvalue(), "path": "frame.png"}
+
+
+def pictures_of(k: int) -> np.ndarray:
+    return np.random.default_rng(k).integers(0, 255, (LENGTHS[k], 32, 48, 3), dtype=np.uint8)
+
+
+@pytest.mark.parametrize("version", ["v2.1", "v3.0"])
+def test_pictures_in_the_rows_come_bit_for_bit(
+    v21: Path, v30: Path, store: EpisodeStore, version: str
+) -> None:
+    root = v21 if version == "v2.1" else v30
+    put_pictures(root, version, {k: [png(p) for p in pictures_of(k)] for k in range(3)})
+    name, left_out = run(root, store, images=True, codec=parse_codec("png"))
+    assert name == f"lerobot-{version}"
+    assert left_out == ("observation.images.depth (image of shape [32, 48, 1]: no RGB picture)",)
+    for k in range(3):
+        episode = store.read(f"ep_{k:06d}")
+        np.testing.assert_array_equal(episode.observed("top/image"), pictures_of(k))
+        np.testing.assert_array_equal(
+            episode.action["obs/action"], np.stack(episode_columns(k, LENGTHS[k])["action"])
+        )
+        assert episode.meta.provenance["texts"] == {"note": [[0, "reach"], [2, "push"]]}
+        assert episode.meta.provenance["frame_codecs"] == {"top/image": "png"}
+    assert check_store(store.path, deep=True).findings == ()
+
+
+def test_pictures_named_by_a_path_are_read(v21: Path, store: EpisodeStore) -> None:
+    cells = {k: [png(p) for p in pictures_of(k)] for k in range(3)}
+    cells[1][3]["path"] = "images/three.png"
+    (v21 / "images").mkdir()
+    (v21 / "images/three.png").write_bytes(cells[1][3]["bytes"])
+    cells[1][3]["bytes"] = None
+    put_pictures(v21, "v2.1", cells)
+    run(v21, store, images=True)
+    np.testing.assert_array_equal(store.read("ep_000001").observed("top/image"), pictures_of(1))
+
+
+@pytest.mark.parametrize(
+    ("cell", "message"),
+    [
+        (None, "frame 3: no picture in this row"),
+        ({"bytes": None, "path": "images/gone.png"}, "gone.png cannot be read: No such file"),
+        ({"bytes": b"GIF89a", "path": None}, "frame 3 cannot be decoded"),
+        (png(np.zeros((4, 4, 3), dtype=np.uint8)), r"expected \(32, 48, 3\), got \(4, 4, 3\)"),
+    ],
+)
+def test_a_bad_picture_in_a_row_leaves_nothing(
+    v30: Path, store: EpisodeStore, cell: Any, message: str
+) -> None:
+    cells: dict[int, list[Any]] = {k: [png(p) for p in pictures_of(k)] for k in range(3)}
+    cells[1][3] = cell
+    put_pictures(v30, "v3.0", cells)
+    with pytest.raises(DataError, match=message):
+        run(v30, store, images=True)
+    assert store.ids() == ()
 
 
 def test_times_that_were_measured_are_kept(v21: Path, store: EpisodeStore) -> None:

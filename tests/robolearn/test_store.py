@@ -319,6 +319,8 @@ def test_the_snippets_of_the_documentation_run(
 ) -> None:
     page = (Path(__file__).resolve().parents[2] / "docs/data_format.md").read_text()
     snippets = [part.split("```")[0] for part in page.split("```python\n")[1:]]
+    # The one about encoded cameras runs in test_picture_codec.py.
+    snippets = [s for s in snippets if "offset" not in s]
     assert len(snippets) == 2
     monkeypatch.chdir(store.path.parent)
     for snippet in snippets:

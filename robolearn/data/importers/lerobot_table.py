@@ -6,7 +6,7 @@ Formats: LeRobot ``docs/source/lerobot-dataset-v3.mdx`` and datasets written by 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -69,19 +69,35 @@ class DatasetInfo:
 
     @property
     def cameras(self) -> tuple[Feature, ...]:
-        """Features in video files."""
-        return tuple(f for f in self.features if f.dtype == "video")
+        """Features in video files, or with a colour picture in every row."""
+        return tuple(
+            f for f in self.features if f.dtype == "video" or (f.dtype == "image" and _rgb(f))
+        )
+
+    @property
+    def strings(self) -> tuple[Feature, ...]:
+        """Features that are text; they are kept in the provenance."""
+        return tuple(f for f in self.features if f.dtype == "string")
 
     @property
     def not_read(self) -> tuple[str, ...]:
         """Features that are never imported."""
         return tuple(
-            f"{f.key} ({f.dtype})" for f in self.features if f.dtype in ("image", "string")
+            f"{f.key} (image of shape {list(f.shape)}: no RGB picture)"
+            for f in self.features
+            if f.dtype == "image" and not _rgb(f)
         )
 
     def camera_spec(self, feature: Feature) -> SignalSpec:
         """The signal of a camera (``[height, width, 3]``)."""
-        return SignalSpec(feature.signal, feature.shape, rate_hz=self.rate_hz, dtype="uint8")
+        shape = feature.shape
+        if shape[-1] != 3 and shape[0] == 3:
+            shape = (*shape[1:], 3)
+        return SignalSpec(feature.signal, shape, rate_hz=self.rate_hz, dtype="uint8")
+
+
+def _rgb(feature: Feature) -> bool:
+    return len(feature.shape) == 3 and 3 in (feature.shape[0], feature.shape[-1])
 
 
 def codebase_version(path: Path) -> str:
@@ -133,13 +149,17 @@ def _feature(key: str, raw: Mapping[str, Any]) -> Feature:
     return Feature(key, str(raw["dtype"]), shape, tuple(str(n) for n in labels) if fits else ())
 
 
-def read_table(path: Path, episode: int | None = None) -> Any:
-    """A parquet file, or only the rows of ``episode``; truncated files are :class:`DataError`."""
+def read_table(path: Path, episode: int | None = None, leave_out: Collection[str] = ()) -> Any:
+    """A parquet file, or only the rows of ``episode``, without the columns ``leave_out``.
+
+    Truncated files are a :class:`DataError`.
+    """
     parquet = optional_module("pyarrow.parquet", "pyarrow", "LeRobot data")
     arrow = optional_module("pyarrow", "pyarrow", "LeRobot data")
     filters = None if episode is None else [("episode_index", "==", episode)]
     try:
-        return parquet.read_table(str(path), filters=filters, partitioning=None)
+        names = [n for n in parquet.read_schema(str(path)).names if n not in leave_out]
+        return parquet.read_table(str(path), columns=names, filters=filters, partitioning=None)
     except FileNotFoundError as error:
         raise DataError(f"{path} is missing; copy the dataset again") from error
     except (OSError, arrow.ArrowException) as error:
@@ -200,7 +220,7 @@ class EpisodeTable:
             rate_hz=self.info.rate_hz,
             signals=signals,
             actions=actions,
-            provenance={"times": times, **provenance},
+            provenance={"times": times, **self._texts(), **provenance},
             components={f.signal: f.names for f in self.info.columns},
             t_ns=t_ns,
             reward=self._reward(),
@@ -209,6 +229,17 @@ class EpisodeTable:
             robot=self.info.robot,
             task_text=task_text,
         )
+
+    def _texts(self) -> dict[str, Any]:
+        """Features that are text: ``{key: [[first row, text], ...]}``, a pair where it changes."""
+        found: dict[str, Any] = {}
+        for feature in self.info.strings:
+            if feature.key not in self.table.column_names:
+                continue
+            cells = [str(cell) for cell in self.table.column(feature.key).to_pylist()]
+            changes = [k for k, cell in enumerate(cells) if k == 0 or cell != cells[k - 1]]
+            found[feature.key] = [[k, cells[k]] for k in changes]
+        return {"texts": found} if found else {}
 
     def _numbers(self, key: str, expected: NDArray[Any]) -> None:
         if key not in self.table.column_names:

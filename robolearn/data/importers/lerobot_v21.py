@@ -11,6 +11,7 @@ import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
 
+from robolearn.data.importers.lerobot_images import image_stream
 from robolearn.data.importers.lerobot_table import (
     DatasetInfo,
     EpisodeTable,
@@ -64,8 +65,9 @@ class LeRobotV21Recording:
         """Read one parquet file; its videos are decoded when they are written."""
         row = self.rows[index]
         file = self._file(self.info.data_path, row.index, "")
-        table = EpisodeTable(self.info, row.index, read_table(file), str(file), row.length)
-        missing = [c.key for c in self.info.cameras if not self.has_video(row.index, c)]
+        rows = read_table(file, leave_out=[c.key for c in self.info.cameras])
+        table = EpisodeTable(self.info, row.index, rows, str(file), row.length)
+        missing = [c.key for c in self.info.cameras if not self.has_pictures(row.index, c)]
         provenance = {
             "importer": "lerobot-v2.1",
             "left_out": list(self.left_out),
@@ -80,19 +82,23 @@ class LeRobotV21Recording:
         specs = tuple(self.info.camera_spec(camera) for camera in self.info.cameras)
         return make_episode(dataclasses.replace(source, frames=frames, cameras=specs))
 
-    def has_video(self, episode: int, camera: Feature) -> bool:
-        """Whether the video file is there."""
-        return self._video(episode, camera).exists()
+    def has_pictures(self, episode: int, camera: Feature) -> bool:
+        """Whether the video file is there; pictures in the rows come with them."""
+        return camera.dtype == "image" or self._video(episode, camera).exists()
 
     def _frames(self, row: EpisodeRow, camera: Feature) -> FrameStream:
+        spec = self.info.camera_spec(camera)
+        if camera.dtype == "image":
+            file = self._file(self.info.data_path, row.index, "")
+            return image_stream(self.path, file, camera.key, spec, row.index, row.length)
         file = self._video(row.index, camera)
         info = video_info(file)
-        if len(info.t_s) != row.length or info.shape != camera.shape:
+        if len(info.t_s) != row.length or info.shape != spec.shape:
             raise DataError(
-                f"{file}: expected {row.length} frames of {camera.shape}, got {len(info.t_s)} of"
+                f"{file}: expected {row.length} frames of {spec.shape}, got {len(info.t_s)} of"
                 f" {info.shape}; frames and rows would not belong together"
             )
-        return FrameStream(self.info.camera_spec(camera), lambda: video_blocks(info))
+        return FrameStream(spec, lambda: video_blocks(info))
 
     def _video(self, episode: int, camera: Feature) -> Path:
         return self._file(self.info.video_path, episode, camera.key)
@@ -141,7 +147,7 @@ def _left_out(recording: LeRobotV21Recording) -> tuple[str, ...]:
     for camera in info.cameras:
         if not recording.images:
             said.append(f"{camera.key} (pictures: give --images)")
-        gone = [r.index for r in recording.rows if not recording.has_video(r.index, camera)]
+        gone = [r.index for r in recording.rows if not recording.has_pictures(r.index, camera)]
         if gone:
             said.append(
                 f"{camera.key} of episodes {episode_ranges(gone)}: no video file"

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from robolearn.data.importers.lerobot_images import image_stream
 from robolearn.data.importers.lerobot_table import (
     DatasetInfo,
     EpisodeTable,
@@ -72,8 +73,9 @@ class LeRobotV30Recording:
             task = task_texts(row["tasks"])
         except (KeyError, TypeError, ValueError) as error:
             raise DataError(f"{self.path}/meta/episodes: row {index} lacks {error}") from error
-        table = EpisodeTable(self.info, number, read_table(file, number), str(file), length)
-        missing = [c.key for c in self.info.cameras if not self.video(row, c).exists()]
+        rows = read_table(file, number, [c.key for c in self.info.cameras])
+        table = EpisodeTable(self.info, number, rows, str(file), length)
+        missing = [c.key for c in self.info.cameras if not self.has_pictures(row, c)]
         source = table.source(
             {
                 "importer": "lerobot-v3.0",
@@ -93,6 +95,10 @@ class LeRobotV30Recording:
             source = self._restored(source, number)
         return make_episode(source)
 
+    def has_pictures(self, row: Mapping[str, Any], camera: Feature) -> bool:
+        """Whether the video file is there; pictures in the rows come with them."""
+        return camera.dtype == "image" or self.video(row, camera).exists()
+
     def video(self, row: Mapping[str, Any], camera: Feature) -> Path:
         """The video file that holds the episode."""
         try:
@@ -110,17 +116,20 @@ class LeRobotV30Recording:
         return self.info.root / name
 
     def _frames(self, row: Mapping[str, Any], camera: Feature, length: int) -> FrameStream:
+        spec = self.info.camera_spec(camera)
+        if camera.dtype == "image":
+            data, number = self.file(self.info.data_path, row, "data", ""), row["episode_index"]
+            return image_stream(self.path, data, camera.key, spec, int(number), length)
         file = self.video(row, camera)
         info = video_info(file)
         start, end = (float(row[f"videos/{camera.key}/{k}_timestamp"]) for k in ("from", "to"))
         margin = 0.5 / self.info.rate_hz
         inside = int(((info.t_s >= start - margin) & (info.t_s < end - margin)).sum())
-        if inside != length or info.shape != camera.shape:
+        if inside != length or info.shape != spec.shape:
             raise DataError(
-                f"{file}: expected {length} frames of {camera.shape} from {start:g} to {end:g} s,"
+                f"{file}: expected {length} frames of {spec.shape} from {start:g} to {end:g} s,"
                 f" got {inside} of {info.shape}; frames and rows would not belong together"
             )
-        spec = self.info.camera_spec(camera)
         return FrameStream(spec, lambda: video_blocks(info, start, length))
 
     def _restored(self, source: SourceEpisode, number: int) -> SourceEpisode:
@@ -195,7 +204,7 @@ def _left_out(recording: LeRobotV30Recording) -> tuple[str, ...]:
         gone = [
             int(row["episode_index"])
             for row in recording.rows
-            if not recording.video(row, camera).exists()
+            if not recording.has_pictures(row, camera)
         ]
         if gone:
             said.append(

@@ -7,6 +7,7 @@ that a source with one bad episode adds nothing.
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.data.episode import Episode, EpisodeKind, EpisodeMeta, no_sent
+from robolearn.data.picture_codec import FRAME_CODECS, LOSSLESS, FrameCodec
 from robolearn.data.provenance import git_revision, library_versions
 from robolearn.data.store import EpisodeStore
 from robolearn.data.writer import PreparedEpisode
@@ -31,9 +33,12 @@ _WIDER = {"int8": "int16", "uint32": "int64", "float16": "float32", "uint64": "i
 
 @dataclass(frozen=True, slots=True)
 class ImportOptions:
-    """What the user asked for; ``rate_hz`` None: what the source says, or the format's default."""
+    """What the user asked for; ``rate_hz`` None: what the source says, or the format's default;
+    ``codec``: how the store keeps the pictures.
+    """
 
     images: bool = False
+    codec: FrameCodec = LOSSLESS
     rate_hz: float | None = None
     limit: int | None = None
     on_episode: Callable[[int, int], None] | None = None
@@ -116,16 +121,28 @@ def write_recording(
         prepared: list[PreparedEpisode] = []
         for index in range(total):
             made = recording.episode(index)
-            draft = writer.begin()
+            codecs = {stream.spec.name: options.codec for stream in made.frames}
+            draft = writer.begin(codecs)
             for stream in made.frames:
                 for block in stream.blocks():
                     rows = len(block)
                     zeros, valid = np.zeros(rows, dtype=np.int64), np.ones(rows, dtype=np.bool_)
                     draft.add_frames(stream.spec, SampleBlock(zeros, block, valid))
-            prepared.append(writer.prepare(draft, made.episode))
+            prepared.append(writer.prepare(draft, _with_codecs(made.episode, codecs)))
             if options.on_episode is not None:
                 options.on_episode(index + 1, total)
         return tuple(writer.commit(p) for p in prepared)
+
+
+def _with_codecs(episode: Episode, codecs: Mapping[str, FrameCodec]) -> Episode:
+    """What was chosen is said, where it is not the plain default."""
+    chosen = {name: str(codec) for name, codec in codecs.items() if codec != LOSSLESS}
+    if not chosen:
+        return episode
+    provenance = dict(episode.meta.provenance) | {FRAME_CODECS: chosen}
+    return dataclasses.replace(
+        episode, meta=dataclasses.replace(episode.meta, provenance=provenance)
+    )
 
 
 @dataclass(frozen=True, slots=True)
