@@ -41,7 +41,7 @@ class Args:
     suite: Path = Path("configs/eval/pusht.yaml")
     # Worlds: gym_pusht, packaged scenes, or scene folders.
     worlds: tuple[str, ...] = ("gym_pusht",)
-    # Results folder: trials.sqlite, trials.csv, summary.json, videos/.
+    # Results folder: trials.sqlite, trials.csv, trials.parquet, summary.json, videos/.
     out: Path = Path("results/evaluation")
     # Conditions in every world; default: what the suite says. Beyond the suite's list more are
     # drawn, always the same ones.
@@ -103,7 +103,7 @@ def main(argv: list[str]) -> int:
     from eval.rollouts import Progress, evaluate, wanted_keys
     from eval.statistics import mean_t
     from eval.suites import load_suite
-    from eval.trials import TrialStore, key_of, to_csv
+    from eval.trials import TrialStore, key_of, to_csv, write_parquet
     from robolearn.cli.build import env_builder
 
     suite = load_suite(args.suite)
@@ -130,6 +130,7 @@ def main(argv: list[str]) -> int:
 
             records = evaluate(policies, worlds, conditions, store, options, show)
         (args.out / "trials.csv").write_text(to_csv(store.all()), encoding="utf-8")
+        write_parquet(store.all(), args.out / "trials.parquet")
     document = _document(argv, args, suite, records, first, policies, worlds, options)
     partial = args.out / "summary.json.partial"
     partial.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from eval.trials import TrialStore, from_json, key_of, read_trials, to_csv, to_json
+from eval.trials import TrialStore, from_json, key_of, read_trials, to_csv, to_json, write_parquet
 from robolearn.errors import DataError, StoreCorruptError, StoreError
 from robolearn.types import TrialRecord
 
@@ -87,6 +87,20 @@ def test_json_and_csv(tmp_path):
     assert lines[0].endswith("metrics.chunks,metrics.max_coverage")
     assert len(lines) == 3
     assert lines[2].endswith(",3.0,")
+
+
+def test_parquet_has_typed_columns_and_gaps(tmp_path):
+    import pyarrow.parquet as pq
+
+    rows = [record("a"), record("b", success=False, metrics={"chunks": 3.0})]
+    write_parquet(rows, tmp_path / "trials.parquet")
+    table = pq.read_table(tmp_path / "trials.parquet").to_pydict()
+    assert table["condition"] == ["a", "b"]
+    assert table["success"] == [True, False]
+    assert table["score"] == [0.5, 0.5]
+    assert table["metrics.max_coverage"] == [0.475, None]
+    assert table["metrics.chunks"] == [None, 3.0]
+    assert [p.name for p in tmp_path.iterdir()] == ["trials.parquet"]
 
 
 def test_missing_broken_and_foreign_files(tmp_path):
