@@ -12,6 +12,7 @@ from robolearn.contracts import Env
 from robolearn.errors import SceneError
 from robolearn.types import Condition
 from sim.adapters.naming import parse_name
+from sim.perturbations import split_world
 from sim.scene import load_scene, packaged_scenes
 from sim.scene_env import SceneEnv
 
@@ -75,7 +76,24 @@ def is_parametrised(name: str) -> bool:
 
 
 def make_world(name: str) -> World:
-    """Build a world by name or scene folder; :class:`SceneError` lists what exists."""
+    """Build a world by name or scene folder, as it is or perturbed (``name~mass=1``,
+    ``sim.perturbations``); :class:`SceneError` lists what exists.
+    """
+    base, perturbations = split_world(name)
+    if perturbations.magnitudes:
+        # Imported here because it wraps what this module defines.
+        from sim.perturbed_env import perturbed_world
+
+        return perturbed_world(base, perturbations)
+    return _nominal(base)
+
+
+def is_scene(name: str) -> bool:
+    """Whether a world's name is that of a scene package or folder, not of an adapter."""
+    return name not in ADAPTERS and not is_parametrised(name)
+
+
+def _nominal(name: str) -> World:
     if name in ADAPTERS:
         return _resolve(ADAPTERS[name])()
     if is_parametrised(name):

@@ -60,17 +60,21 @@ class EnvBuilder:
 
 
 def env_builder(world: str) -> EnvBuilder:
-    """An :class:`EnvBuilder` for a world that exists; else :class:`ConfigError` with the choice."""
+    """An :class:`EnvBuilder` for a world that exists, perturbed or not (``pusht_reference~mass=1``,
+    ``docs/perturbations.md``); else :class:`ConfigError` with the choice.
+    """
+    from sim.perturbations import split_world
     from sim.worlds import is_parametrised, world_names
 
     names = world_names()
-    if world in names or is_parametrised(world):
+    base, perturbations = split_world(world)
+    if base in names or is_parametrised(base):
         return EnvBuilder(world)
-    folder = Path(world).expanduser()
+    folder = Path(base).expanduser()
     if (folder / "scene.yaml").is_file():
-        return EnvBuilder(str(folder.resolve()))
+        return EnvBuilder(str(folder.resolve()) + perturbations.suffix)
     raise ConfigError(
-        f"no world '{world}'.{did_you_mean(world, names)} Worlds: {names};"
+        f"no world '{base}'.{did_you_mean(base, names)} Worlds: {names};"
         " or give a folder with scene.yaml"
     )
 
