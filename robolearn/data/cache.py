@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 
 from robolearn.config import config_hash
 from robolearn.data.chunks import fsync_path
-from robolearn.data.decoded import FramePart, FrameRows
+from robolearn.data.decoded import KEPT_BYTES, FramePart, FrameRows
 from robolearn.data.episode import taken_over
 from robolearn.data.lock import StoreLock
 from robolearn.errors import DataError, StoreError, StoreLockedError
@@ -202,13 +202,15 @@ def cached(
     folder: Path | None = None,
     *,
     images: ImageMode = "auto",
+    kept_bytes: int = KEPT_BYTES,
     on_episode: OnEpisode | None = None,
 ) -> FlatEpisodes:
     """The flat copy of ``source``, memory-mapped; built when absent, else reused.
 
     Built episode by episode, so data may be larger than memory. ``images``: ``cache`` copies
     pictures too, ``store`` leaves them in the store and decodes them for every batch, ``auto``
-    copies them up to :data:`LIMIT_BYTES` and half of the free disk.
+    copies them up to :data:`LIMIT_BYTES` and half of the free disk. ``kept_bytes``: memory per
+    camera for decoded chunks of pictures that stay in the store.
     Errors: :class:`StoreError` when the place cannot be written or has too little room.
     """
     root = folder if folder is not None else user_cache_dir()
@@ -220,7 +222,11 @@ def cached(
     path = root / f"flat-{config_hash(FORMAT, source.content_hash, to_json(space), names)}"
     if not (path / "index.json").is_file():
         _build(source, kept, path, on_episode)
-    direct = {s.name: FrameRows(source.frames(s.name)) for s in space.observations if s not in kept}
+    direct = {
+        s.name: FrameRows(source.frames(s.name), kept_bytes=kept_bytes)
+        for s in space.observations
+        if s not in kept
+    }
     return _open(path, direct)
 
 
