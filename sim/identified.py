@@ -17,8 +17,8 @@ import yaml
 from robolearn.config import load_yaml
 from robolearn.errors import SceneError
 from sim.identify import Identified, IdentifyConfig, heldout_summary
+from sim.planar_rollouts import Physics, impedance
 from sim.replay import summarize_final
-from sim.rollouts import Physics, impedance
 from sim.scene import Scene, load_scene
 
 LIBRARIES = ("mujoco", "numpy", "scipy")

@@ -23,8 +23,8 @@ from scipy.optimize import least_squares, minimize
 from robolearn.data.episode import Episode
 from robolearn.errors import DataError
 from robolearn.pusht import wrap_angle
+from sim.planar_rollouts import Physics, PlanarRollouts, Track, pushes
 from sim.replay import ErrorSummary, ReplayError, summarize_after, summarize_final
-from sim.rollouts import Physics, PlanarRollouts, Track, pushes
 from sim.scene import Scene
 
 Array = NDArray[np.float64]

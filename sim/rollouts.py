@@ -1,202 +1,138 @@
-"""Many short open-loop rollouts of one planar scene with changing parameters.
+"""Many open-loop rollouts at once, on threads inside MuJoCo (``mujoco.rollout``).
 
-One model is compiled once; parameters are written into its fields, and each rollout starts from
-recorded poses. Nothing here recompiles or allocates per step.
+For planning, identification and checks of data: whatever needs thousands of simulated seconds from
+given states under given set-points, without a policy in the loop.
 """
 
 from __future__ import annotations
 
-import math
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
+from types import TracebackType
 
 import mujoco
 import numpy as np
+from mujoco import rollout
 from numpy.typing import NDArray
 
-from robolearn.data.episode import Episode
-from robolearn.errors import SceneError
-from robolearn.pusht import BLOCK, TOOL, wrap_angle
-from sim.scene import Scene, require_name
+from robolearn.errors import DataError
 
 Array = NDArray[np.float64]
 
-# A block that moves less than this in a tick rests [m]; recordings have float32 pixels.
-REST_M = 2e-5
-# How far it may move in a window's first tick [m].
-TOUCH_M = 1e-3
+_log = logging.getLogger(__name__)
+# As in ``sim.scene_env``: otherwise unstable rollouts write into the user's folder.
+mujoco.set_mju_user_warning(_log.info)
+_STATE = mujoco.mjtState.mjSTATE_FULLPHYSICS.value
 
 
 @dataclass(frozen=True, slots=True)
-class Physics:
-    """What identification may change.
+class Rolled:
+    """What ``n`` rollouts of ``ticks`` control ticks did, after every tick.
 
-    ``friction``: contact friction coefficient; ``gyration_m2``: squared radius of gyration [m^2],
-    the ratio of rotational to linear table damping; ``com_m``: distance of the centre of mass from
-    the block's origin along its stem [m]; ``compliance``: (1 - d) / d of the contact's impedance d
-    at first touch (MuJoCo ``solimp``), 0 is rigid.
+    ``qpos [n, ticks, nq]``, ``qvel [n, ticks, nv]``, ``sensors [n, ticks, nsensordata]`` and the
+    whole ``state [n, ticks, nstate]``, from which a rollout can go on. ``diverged [n]``: the state
+    became not finite or too fast; what follows in that rollout means nothing.
     """
 
-    friction: float
-    gyration_m2: float
-    com_m: float
-    compliance: float
+    state: Array
+    qpos: Array
+    qvel: Array
+    sensors: Array
+    diverged: NDArray[np.bool_]
 
 
-@dataclass(frozen=True, slots=True)
-class Track:
-    """A recorded episode as rollouts need it: ``tool [T, 2]``, ``block [T, 3]``, ``action [T, 2]``
-    and the tool's velocity ``[T, 2]``, table frame.
+class Rollouts:
+    """Rolls out one model, or one per rollout (all of the same sizes), on ``threads`` threads.
+
+    The results do not depend on the number of threads, bit for bit. Close it, or use it in a
+    ``with`` statement: the threads live as long as it does.
     """
 
-    episode: str
-    tool: Array
-    block: Array
-    action: Array
-    velocity: Array
+    def __init__(
+        self,
+        models: Sequence[mujoco.MjModel],
+        *,
+        substeps: int,
+        threads: int = 1,
+        max_speed: float = 1000.0,
+    ) -> None:
+        if threads < 1 or substeps < 1:
+            raise DataError(f"threads and substeps are at least 1, got {threads} and {substeps}")
+        if not models:
+            raise DataError("rollouts need at least one model")
+        self._models = list(models)
+        self.model = self._models[0]
+        self._substeps, self._max_speed = substeps, max_speed
+        self._data = [mujoco.MjData(self.model) for _ in range(threads)]
+        # With one thread the pool is left out and the caller's thread does the work.
+        self._pool = rollout.Rollout(nthread=threads if threads > 1 else 0)
 
+    def __enter__(self) -> Rollouts:  # noqa: PYI034 - beartype cannot check Self
+        return self
 
-class PlanarRollouts:
-    """Rolls a planar scene (bodies ``tool``, ``block``; joints as in ``pusht_naive``) out."""
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
 
-    def __init__(self, scene: Scene) -> None:
-        self.model = scene.compile()
-        self.data = mujoco.MjData(self.model)
-        self._substeps = scene.config.substeps
-        self.rate_hz = scene.config.rate_hz
-        joint, geom = mujoco.mjtObj.mjOBJ_JOINT, mujoco.mjtObj.mjOBJ_GEOM
-        names = ("tool_x", "tool_y", "block_x", "block_y", "block_yaw")
-        where = f"{scene.name} (identification)"
-        joints = [require_name(self.model, joint, n, where) for n in names]
-        if list(self.model.jnt_qposadr[joints]) != [0, 1, 2, 3, 4] or self.model.nq != 5:
-            raise SceneError(f"{where}: expected exactly the joints {names}, in this order")
-        self._hinge = joints[-1]
-        self._block = require_name(self.model, mujoco.mjtObj.mjOBJ_BODY, "block", where)
-        self._geoms = [i for i in range(self.model.ngeom) if int(self.model.geom_contype[i]) != 0]
-        require_name(self.model, geom, "tool", where)
+    def close(self) -> None:
+        """End the threads; safe to call twice."""
+        self._pool.close()
 
-    def physics(self) -> Physics:
-        """The parameters that the model has now."""
-        m, block, hinge = self.model, self._block, self._hinge
-        dmin = float(m.geom_solimp[self._geoms[0], 0])
-        return Physics(
-            friction=float(m.geom_friction[self._geoms[0], 0]),
-            gyration_m2=float(m.body_inertia[block, 2] / m.body_mass[block]),
-            com_m=-float(m.jnt_pos[hinge, 1]),
-            compliance=(1.0 - dmin) / dmin,
-        )
+    @property
+    def state_size(self) -> int:
+        """Numbers in a state: time, positions, velocities, activations."""
+        return int(mujoco.mj_stateSize(self.model, _STATE))
 
-    def set_physics(self, physics: Physics) -> None:
-        """Write parameters into the model and update what MuJoCo derives from them."""
-        m, block, hinge = self.model, self._block, self._hinge
-        m.geom_friction[self._geoms, 0] = physics.friction
-        dmin, dmax = impedance(physics.compliance)
-        m.geom_solimp[self._geoms, 0] = dmin
-        m.geom_solimp[self._geoms, 1] = dmax
-        m.body_inertia[block] = m.body_mass[block] * physics.gyration_m2
-        # Bounding boxes are relative to the centre of mass; stale ones would hide contacts.
-        boxes = slice(
-            int(m.body_bvhadr[block]), int(m.body_bvhadr[block]) + int(m.body_bvhnum[block])
-        )
-        m.bvh_aabb[boxes, 1] += m.body_ipos[block, 1] + physics.com_m
-        m.body_ipos[block, 1] = -physics.com_m
-        m.jnt_pos[hinge, 1] = -physics.com_m
-        linear = float(m.dof_damping[int(m.jnt_dofadr[hinge]) - 1])
-        m.dof_damping[int(m.jnt_dofadr[hinge])] = linear * physics.gyration_m2
-        mujoco.mj_setConst(m, self.data)
+    def state(self, data: mujoco.MjData) -> Array:
+        """The state ``[nstate]`` of a simulation, from which rollouts can start."""
+        out = np.empty(self.state_size)
+        mujoco.mj_getState(self.model, data, out, _STATE)
+        return out
 
-    def track(self, episode: Episode) -> Track:
-        """A recorded episode, with the tool's velocity from its servo alone.
-
-        The tool feels no force, so its motion follows from the actions: from rest at the start.
+    def roll(self, states: Array, controls: Array) -> Rolled:
+        """From ``states [n or 1, nstate]`` under ``controls [n or 1, ticks, nu]``, each held for a
+        tick. Raises :class:`DataError` for other shapes and values that are not finite.
         """
-        tool = np.asarray(episode.observed(TOOL), dtype=np.float64)
-        action = np.asarray(episode.action[TOOL], dtype=np.float64)
-        velocity = np.zeros_like(tool)
-        model, data = self.model, self.data
-        mujoco.mj_resetData(model, data)
-        flags, model.opt.disableflags = (
-            int(model.opt.disableflags),
-            int(model.opt.disableflags) | int(mujoco.mjtDisableBit.mjDSBL_CONTACT),
+        self._check(states, controls)
+        n = max(len(states), len(controls), len(self._models))
+        held = np.repeat(controls, self._substeps, axis=1)
+        state, sensors = self._pool.rollout(
+            self._models if len(self._models) > 1 else self.model,
+            self._data,
+            np.ascontiguousarray(np.broadcast_to(states, (n, states.shape[1]))),
+            np.ascontiguousarray(np.broadcast_to(held, (n, *held.shape[1:]))),
         )
-        data.qpos[:2] = tool[0]
-        for k in range(len(tool) - 1):
-            data.ctrl[:2] = action[k]
-            mujoco.mj_step(model, data, nstep=self._substeps)
-            velocity[k + 1] = data.qvel[:2]
-        model.opt.disableflags = flags
-        block = np.asarray(episode.observed(BLOCK), dtype=np.float64)
-        return Track(episode.id, tool, block, action, velocity)
+        last = slice(self._substeps - 1, None, self._substeps)
+        state = np.ascontiguousarray(state[:, last])
+        nq, nv = self.model.nq, self.model.nv
+        # Time comes first. MuJoCo's automatic reset of an unstable simulation turns it back.
+        elapsed = (np.arange(state.shape[1]) + 1) * self._substeps * self.model.opt.timestep
+        qpos, qvel = state[..., 1 : 1 + nq], state[..., 1 + nq : 1 + nq + nv]
+        sane = np.isfinite(state).all(axis=(1, 2))
+        expected = np.broadcast_to(states[:, :1], (n, 1)) + elapsed
+        sane &= (np.abs(state[..., 0] - expected) < 0.5 * self.model.opt.timestep).all(axis=1)
+        sane &= np.abs(np.nan_to_num(qvel)).max(axis=(1, 2), initial=0.0) < self._max_speed
+        return Rolled(state, qpos, qvel, np.ascontiguousarray(sensors[:, last]), ~sane)
 
-    def roll(self, track: Track, start: int, ticks: int) -> Array:
-        """Block poses ``[ticks + 1, 3]`` from the recorded state at ``start``, open loop.
-
-        A diverged rollout repeats its last finite pose.
-        """
-        model, data = self.model, self.data
-        mujoco.mj_resetData(model, data)
-        com = -float(model.jnt_pos[self._hinge, 1])
-        data.qpos[:2] = track.tool[start]
-        data.qvel[:2] = track.velocity[start]
-        data.qpos[2:5] = _to_joints(track.block[start], com)
-        poses = np.empty((ticks + 1, 3))
-        poses[0] = data.qpos[2:5]
-        ctrl, qpos = data.ctrl, data.qpos
-        for k in range(ticks):
-            ctrl[:2] = track.action[start + k]
-            mujoco.mj_step(model, data, nstep=self._substeps)
-            poses[k + 1] = qpos[2:5]
-        bad = ~np.isfinite(poses).all(axis=1)
-        if bad.any():
-            poses[bad] = poses[int(np.argmax(bad)) - 1]
-        return _from_joints(poses, com)
-
-    def ticks(self, seconds: float) -> int:
-        """Control ticks in a time."""
-        return round(seconds * self.rate_hz)
-
-
-def impedance(compliance: float) -> tuple[float, float]:
-    """``solimp`` at first touch and at full depth; the second is half as compliant."""
-    return 1.0 / (1.0 + compliance), 1.0 / (1.0 + 0.5 * compliance)
-
-
-def pushes(tracks: Sequence[Track], ticks: int, least_m: float) -> list[tuple[int, int]]:
-    """Windows ``(track, start)`` of ``ticks``, without overlap, in which the block moves.
-
-    A window starts while the block rests: how far two soft contacts have already given way cannot
-    be recorded, so a start in the middle of a push would begin with an error.
-    """
-    found: list[tuple[int, int]] = []
-    for i, track in enumerate(tracks):
-        step = np.linalg.norm(np.diff(track.block[:, :2], axis=0), axis=1)
-        before = np.concatenate([[0.0], step])
-        start = 0
-        while start + ticks < len(track.block):
-            rests = before[start] < REST_M and step[start] < TOUCH_M
-            moved = np.linalg.norm(track.block[start + ticks, :2] - track.block[start, :2])
-            if rests and moved > least_m:
-                found.append((i, start))
-                start += ticks
-            else:
-                start += 1
-    return found
-
-
-def _to_joints(pose: Array, com_m: float) -> Array:
-    # The hinge sits at the centre of mass (0, -com) of the body frame.
-    x, y, yaw = (float(v) for v in pose)
-    c, s = math.cos(yaw), math.sin(yaw)
-    return np.array([x + s * com_m, y - c * com_m + com_m, yaw])
-
-
-def _from_joints(joints: Array, com_m: float) -> Array:
-    yaw = joints[:, 2]
-    return np.stack(
-        [
-            joints[:, 0] - np.sin(yaw) * com_m,
-            joints[:, 1] + np.cos(yaw) * com_m - com_m,
-            wrap_angle(yaw),
-        ],
-        axis=1,
-    )
+    def _check(self, states: Array, controls: Array) -> None:
+        wanted = f"states [n or 1, {self.state_size}] and controls [n or 1, ticks, {self.model.nu}]"
+        shapes = (
+            states.ndim == 2
+            and states.shape[1] == self.state_size
+            and controls.ndim == 3
+            and controls.shape[1] > 0
+            and controls.shape[2] == self.model.nu
+        )
+        sizes = {len(states), len(controls), len(self._models)} - {1}
+        if not shapes or len(sizes) > 1 or 0 in sizes:
+            raise DataError(
+                f"rollouts of {len(self._models)} model(s) need {wanted}; got {states.shape} and"
+                f" {controls.shape}"
+            )
+        if not (np.isfinite(states).all() and np.isfinite(controls).all()):
+            raise DataError("states and controls of rollouts must be finite")

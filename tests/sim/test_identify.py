@@ -19,8 +19,8 @@ from robolearn.errors import DataError, SceneError
 from robolearn.pusht import BLOCK, TOOL
 from sim.identified import scene_xml, write_identified
 from sim.identify import Identified, IdentifyConfig, identify, rounded, split
+from sim.planar_rollouts import Physics, PlanarRollouts, pushes
 from sim.replay import replay_episode, summarize_final
-from sim.rollouts import Physics, PlanarRollouts, pushes
 from sim.scene import Scene, load_scene
 from sim.scene_env import SceneEnv
 from tests.sim.pushing import pushing_episode
