@@ -1,5 +1,6 @@
 """Diffusion Policy's zarr v2: ``data/<part.name>``, ``data/action`` and ``meta/episode_ends``.
 
+Push-T becomes pixels under the names of the original recording (``pusht_px.py``).
 ``data/reward``, ``data/progress`` and ``data/tick_t_ns`` are added; the metadata of the
 episodes lies in the group's ``.zattrs``, so that an import gives the same episodes back.
 """
@@ -27,10 +28,13 @@ from robolearn.data.exporters.common import (
     observed,
     sidecar,
 )
+from robolearn.data.exporters.pusht_px import is_pusht, pusht_columns
 from robolearn.data.store import EpisodeStore
 from robolearn.errors import DataError
+from robolearn.pusht import BLOCK, TOOL
 
 META = "robolearn_episodes"
+ROUNDED = "Push-T in pixels is float32, as in the original: positions are rounded to 0.1 um"
 RESERVED = ("action", "reward", "progress", "tick_t_ns")
 LOW_DIM_ROWS = 4096
 
@@ -43,6 +47,9 @@ def export_diffusion_policy(
 
     library: Any = zarr
     plan = make_plan(store, ids, options)
+    tasks = {store.info(i).task for i in ids}
+    pixels = len(tasks) == 1 and is_pusht(tasks.pop(), plan.embodiment)
+    pixels = pixels and {TOOL, BLOCK} <= {s.name for s in plan.states}
     keys = [flat_key(s.name) for s in (*plan.states, *plan.cameras)]
     if len({*keys, *RESERVED}) != len(keys) + len(RESERVED):
         raise DataError(f"signal names collide in the format: {sorted(keys)}")
@@ -52,20 +59,23 @@ def export_diffusion_policy(
         root = library.open_group(str(temporary), mode="w", zarr_format=2)
         data, meta = root.create_group("data"), root.create_group("meta")
         for _, episode in episodes(store, ids, plan, options):
-            _append(data, _columns(episode, plan))
+            _append(data, _columns(episode, plan, pixels=pixels))
             ends.append((ends[-1] if ends else 0) + episode.steps)
             metas.append(sidecar(episode))
         meta.create_array("episode_ends", data=np.array(ends, dtype=np.int64), compressors=None)
         root.attrs[META] = metas
-    return ExportReport("diffusion-policy", str(out), len(ids), ends[-1], plan.not_held)
+    not_held = (*plan.not_held, *((ROUNDED,) if pixels else ()))
+    return ExportReport("diffusion-policy", str(out), len(ids), ends[-1], not_held)
 
 
-def _columns(episode: Episode, plan: Plan) -> dict[str, NDArray[Any]]:
-    values: dict[str, NDArray[Any]] = {
-        flat_key(spec.name): observed(episode, spec) for spec in (*plan.states, *plan.cameras)
-    }
+def _columns(episode: Episode, plan: Plan, *, pixels: bool) -> dict[str, NDArray[Any]]:
+    if pixels:
+        values = pusht_columns(episode, plan)
+    else:
+        values = {
+            flat_key(spec.name): observed(episode, spec) for spec in (*plan.states, *plan.cameras)
+        } | {"action": actions_of(episode)}
     return values | {
-        "action": actions_of(episode),
         "reward": episode.reward,
         "progress": episode.progress,
         "tick_t_ns": episode.tick_t_ns,

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.data.importers.frames import FrameSource, frame_blocks
-from robolearn.data.importers.pusht import is_pusht, pusht_episode
+from robolearn.data.importers.pusht import is_pusht, metric_rows, pusht_episode
 from robolearn.data.importers.recording import (
     FrameStream,
     ImportedEpisode,
@@ -257,6 +257,8 @@ def _episode(source: ReplayArrays, index: int) -> ImportedEpisode:
         "left_out": sorted([*source.left_out, *dropped]),
     }
     frames = tuple(_zarr_frames(frame, start, end) for frame in source.frames)
+    if source.metas:
+        return _restored(source, index, rows, frames)
     if pusht:
         provenance |= {
             "source": source.path.name,
@@ -266,8 +268,6 @@ def _episode(source: ReplayArrays, index: int) -> ImportedEpisode:
             "sent": "unknown: the source has commanded actions only",
         }
         return ImportedEpisode(pusht_episode(rows, index, provenance, source.frames), frames)
-    if source.metas:
-        return _restored(source, index, rows, frames)
     infos = {
         f"{camera}/image": video_info(path)
         for camera, path in (source.videos[index] if source.videos else {}).items()
@@ -304,7 +304,9 @@ def _restored(
         names = {str(s["name"]).replace("/", "."): str(s["name"]) for s in specs}
     except (KeyError, TypeError) as error:
         raise DataError(f"{source.path}: .zattrs is damaged: lacks {error}") from error
-    cameras = {frame.spec.name.partition("/")[2]: frame for frame in frames}
+    cameras = {f.spec.name.removeprefix("obs/").replace("/", "."): f for f in frames}
+    if is_pusht(rows):
+        rows = rows | metric_rows(rows)
     plain = SourceEpisode(
         source=source.path.name,
         index=index,

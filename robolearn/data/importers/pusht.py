@@ -41,6 +41,16 @@ def is_pusht(low_dim: Mapping[str, NDArray[Any]]) -> bool:
     )
 
 
+def metric_rows(rows: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[np.float64]]:
+    """``state`` and ``action`` in pixels as the flat keys that an export of another task has."""
+    state = rows["state"].astype(np.float64)
+    return {
+        TOOL.replace("/", "."): table_from_px(state[:, :2]),
+        BLOCK.replace("/", "."): pose_from_px(state[:, 2:]),
+        "action": table_from_px(rows["action"]),
+    }
+
+
 def pusht_embodiment(frames: tuple[FrameSource, ...] = ()) -> EmbodimentSpec:
     """The agent of the recordings: a disc that follows its target on a 0.512 m table."""
     return EmbodimentSpec(
