@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from robolearn.data.episode import Episode, EpisodeMeta, episode_from_arrays
 from robolearn.pusht import BLOCK, TOOL
-from robolearn.types import Command, Condition, Outcome
+from robolearn.types import Command, Condition, Observation, Outcome
 from sim.worlds import World
 
 
@@ -17,22 +19,36 @@ def pushing_episode(env: World, seed: int, steps: int = 60) -> Episode:
     condition = Condition(f"push-{seed}", seed, poses)
     start = _approach(rng, np.array(poses[BLOCK]))
     condition = Condition(f"push-{seed}", seed, {**poses, TOOL: tuple(start[0])})
+    plan = start
+
+    def target(k: int, observation: Observation) -> np.ndarray:
+        nonlocal plan
+        if k % 20 == 0 and k > 0:
+            plan = _approach(rng, observation.value(BLOCK))
+        # Back off, go round at a distance, then push through.
+        away = (k % 20) / 20 < 0.35 and k >= 20
+        return np.clip(plan[0] if away else plan[1], 0.02, 0.49)
+
+    return record(env, condition, steps, target, rng)
+
+
+def record(
+    env: World,
+    condition: Condition,
+    steps: int,
+    target: Callable[[int, Observation], np.ndarray],
+    rng: np.random.Generator,
+) -> Episode:
+    """What the env shows while ``target(k, observation)`` is commanded."""
     env.reset(condition, rng)
     rows: dict[str, list[np.ndarray]] = {TOOL: [], BLOCK: []}
     actions: list[np.ndarray] = []
-    plan = start
     for k in range(steps):
         observation = env.observe()
         for name, values in rows.items():
             values.append(observation.value(name))
-        if k % 20 == 0 and k > 0:
-            plan = _approach(rng, observation.value(BLOCK))
-        phase = (k % 20) / 20
-        # Back off, go round at a distance, then push through.
-        target = plan[0] if phase < 0.35 and k >= 20 else plan[1]
-        target = np.clip(target, 0.02, 0.49)
-        actions.append(target)
-        env.apply(Command(k, {TOOL: target}, env.now_ns(), "test"))
+        actions.append(target(k, observation))
+        env.apply(Command(k, {TOOL: actions[-1]}, env.now_ns(), "test"))
         env.advance()
     meta = EpisodeMeta(
         kind="scripted",

@@ -12,40 +12,21 @@ import pytest
 
 from robolearn.assets import pusht_demonstrations_path
 from robolearn.cli.main import main
-from robolearn.data.episode import Episode, EpisodeMeta, episode_from_arrays
+from robolearn.data.episode import Episode
 from robolearn.data.importers.diffusion_policy import import_diffusion_policy
 from robolearn.data.store import EpisodeStore
 from robolearn.errors import DataError
-from robolearn.pusht import BLOCK, TOOL
-from robolearn.types import Command, Condition, Outcome
+from robolearn.types import Condition
 from sim.replay import ReplayError, replay_episode, summarize_after, summarize_final
 from sim.worlds import World, make_world
+from tests.sim import pushing
 from tests.sim.human import human_episodes
 
 
 def record(env: World, condition: Condition, actions: np.ndarray) -> Episode:
     """What the env shows while the actions are commanded."""
-    env.reset(condition, np.random.default_rng(0))
-    rows: dict[str, list[np.ndarray]] = {TOOL: [], BLOCK: []}
-    for k, xy in enumerate(actions):
-        observation = env.observe()
-        for name, values in rows.items():
-            values.append(observation.value(name))
-        env.apply(Command(k, {TOOL: xy}, env.now_ns(), "test"))
-        env.advance()
-    meta = EpisodeMeta(
-        kind="scripted",
-        task="pusht",
-        embodiment=env.spec,
-        condition=condition,
-        outcome=Outcome(False, 0.0, 0.0),
-    )
-    return episode_from_arrays(
-        meta,
-        {name: np.array(values) for name, values in rows.items()},
-        {TOOL: actions},
-        progress=np.zeros(len(actions)),
-    )
+    rng = np.random.default_rng(0)
+    return pushing.record(env, condition, len(actions), lambda k, _: actions[k], rng)
 
 
 def sweep(steps: int, seed: int) -> np.ndarray:
