@@ -28,10 +28,11 @@ from eval.executors import Done, run_in_process, run_in_workers
 from eval.ray_executor import run_on_ray
 from eval.trials import TrialKey, TrialStore, key_of
 from robolearn.chunking import ChunkAgent
-from robolearn.contracts import Env, Policy, Subscriber
+from robolearn.contracts import Agent, Env, Policy, Subscriber
 from robolearn.errors import ConfigError
 from robolearn.inference import BatchedInference
 from robolearn.runtime import EpisodeResult, EpisodeRun, run_lockstep
+from robolearn.spec import EmbodimentSpec
 from robolearn.types import Condition, TrialRecord
 
 log = logging.getLogger(__name__)
@@ -42,11 +43,19 @@ ExecutorName = Literal["processes", "ray"]
 
 @dataclass(frozen=True, slots=True)
 class PolicyEntry:
-    """A policy under test: a name for people, the hash of its weights, and how to build it."""
+    """A policy under test: a name for people, the hash of its weights, and how to build it.
+
+    Or an ``agent`` that needs no policy (a scripted expert), built for an embodiment.
+    """
 
     name: str
     hash: str
-    build: Callable[[], Policy]
+    build: Callable[[], Policy] | None
+    agent: Callable[[EmbodimentSpec], Agent] | None = None
+
+    def __post_init__(self) -> None:
+        if (self.build is None) == (self.agent is None):
+            raise ConfigError(f"'{self.name}' needs either a policy or an agent")
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,16 +156,14 @@ class ChunkRunner:
     def run(self, chunk: Chunk) -> tuple[TrialRecord, ...]:
         """Roll the chunk's conditions out in lockstep."""
         options, world = self.plan.options, self.plan.worlds[chunk.world]
-        policy = self._policy(chunk.policy)
-        name = self.plan.policies[chunk.policy].name
         envs = self._lanes(chunk.world, len(chunk.conditions))
-        inference = CountingInference(BatchedInference(policy))
+        inference = self._inference(chunk.policy)
         maxima = [MaximumMetrics() for _ in envs]
         cameras = self._cameras(chunk, envs)
         runs: list[EpisodeRun] = []
         for lane, (env, condition) in enumerate(zip(envs, chunk.conditions, strict=True)):
             watchers: list[Subscriber] = [maxima[lane], *cameras[lane : lane + 1]]
-            agent = ChunkAgent(policy.spec, env.spec, name=name)
+            agent = self._agent(chunk.policy, env.spec)
             runs.append(
                 EpisodeRun(
                     GuardedEnv(env),
@@ -183,10 +190,25 @@ class ChunkRunner:
             env.close()
         self._envs = []
 
-    def _policy(self, index: int) -> Policy:
+    def _policy(self, index: int) -> Policy | None:
+        build = self.plan.policies[index].build
+        if build is None:
+            return None
         if index not in self._policies:
-            self._policies[index] = self.plan.policies[index].build()
+            self._policies[index] = build()
         return self._policies[index]
+
+    def _inference(self, index: int) -> CountingInference | None:
+        policy = self._policy(index)
+        return None if policy is None else CountingInference(BatchedInference(policy))
+
+    def _agent(self, index: int, spec: EmbodimentSpec) -> Agent:
+        entry, policy = self.plan.policies[index], self._policy(index)
+        if policy is not None:
+            return ChunkAgent(policy.spec, spec, name=entry.name)
+        if entry.agent is None:
+            raise ConfigError(f"'{entry.name}' needs either a policy or an agent")
+        return entry.agent(spec)
 
     def _lanes(self, world: int, n: int) -> list[Env]:
         if world != self._world:
@@ -221,13 +243,14 @@ class ChunkRunner:
         chunk: Chunk,
         lane: int,
         result: EpisodeResult,
-        inference: CountingInference,
+        inference: CountingInference | None,
         maxima: MaximumMetrics,
     ) -> TrialRecord:
         metrics = {f"max_{k}": v for k, v in maxima.values.items()}
         metrics["rows"] = float(len(chunk.conditions))
-        metrics["chunks"] = float(inference.chunks.get(lane, 0))
-        if lane in inference.changed:
+        if inference is not None:
+            metrics["chunks"] = float(inference.chunks.get(lane, 0))
+        if inference is not None and lane in inference.changed:
             metrics["changed"] = float(inference.changed[lane])
         blank = blank_record(self.plan, chunk, lane, result.outcome.reason)
         return dataclasses.replace(

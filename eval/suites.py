@@ -9,7 +9,9 @@ conditions of one suite may be joined, trials of two suites never.
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +38,38 @@ class ConditionConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class PerturbationConfig:
+    """Which perturbed variants of every world are evaluated beside the nominal one.
+
+    ``one_at_a_time``: magnitudes by perturbation, each alone. ``grids``: each a mapping from
+    perturbations to magnitudes, of which every combination is a variant. What the names mean is
+    known to the worlds (``docs/perturbations.md``); magnitude 0 is the nominal world.
+    """
+
+    seed: int = 0
+    one_at_a_time: dict[str, tuple[float, ...]] = field(
+        default_factory=dict[str, tuple[float, ...]]
+    )
+    grids: tuple[dict[str, tuple[float, ...]], ...] = ()
+
+    def variants(self) -> tuple[str, ...]:
+        """What a world's name gains, without doubles: first nothing (nominal), then each variant
+        as ``~name=magnitude~...``.
+        """
+        found = [""]
+        for name, magnitudes in self.one_at_a_time.items():
+            found += [self._suffix({name: m}) for m in magnitudes]
+        for grid in self.grids:
+            rows = itertools.product(*grid.values())
+            found += [self._suffix(dict(zip(grid, row, strict=True))) for row in rows]
+        return tuple(dict.fromkeys(found))
+
+    def _suffix(self, magnitudes: Mapping[str, float]) -> str:
+        parts = [f"~{n}={m!r}".removesuffix(".0") for n, m in magnitudes.items() if m]
+        return "".join(parts) + (f"~seed={self.seed}" if parts and self.seed else "")
+
+
+@dataclass(frozen=True, slots=True)
 class SuiteConfig:
     """The file's content."""
 
@@ -52,6 +86,8 @@ class SuiteConfig:
     # The rule by which the result is scored, in words, for people.
     protocol: str
     conditions: tuple[ConditionConfig, ...]
+    # Perturbed variants of every world; they are given the subset's conditions.
+    perturbations: PerturbationConfig = field(default_factory=PerturbationConfig)
 
     def __post_init__(self) -> None:
         if self.max_steps < 1:
@@ -106,7 +142,15 @@ def make_suite(config: SuiteConfig, where: str = "suite") -> Suite:
         problem = check(condition.poses)
         if problem:
             raise ConfigError(f"{where}: condition '{condition.id}' is not feasible: {problem}")
-    return Suite(config, config_hash(to_dict(config)))
+    return Suite(config, config_hash(_hashed(config)))
+
+
+def _hashed(config: SuiteConfig) -> dict[str, Any]:
+    """A suite without perturbations keeps the hash that it had before there were any."""
+    values = to_dict(config)
+    if config.perturbations == PerturbationConfig():
+        del values["perturbations"]
+    return values
 
 
 def repeated(conditions: tuple[Condition, ...]) -> tuple[Condition, ...]:
@@ -171,7 +215,7 @@ def suite_yaml(config: SuiteConfig) -> str:
     """The file's text, one condition per line."""
     import yaml
 
-    head: dict[str, Any] = {k: v for k, v in to_dict(config).items() if k != "conditions"}
+    head: dict[str, Any] = {k: v for k, v in _hashed(config).items() if k != "conditions"}
     lines = [yaml.safe_dump(head, sort_keys=False, width=98).rstrip(), "conditions:"]
     for c in config.conditions:
         poses = ", ".join(f"{k}: [{', '.join(map(repr, v))}]" for k, v in c.poses.items())

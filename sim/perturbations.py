@@ -91,7 +91,8 @@ class Perturbations:
         """What the world's name gains; empty for none."""
         if not self.magnitudes:
             return ""
-        parts = [f"{n}={m:g}" for n, m in self.magnitudes.items()]
+        # In full, so that the name stands for exactly this world.
+        parts = [f"{n}={m!r}".removesuffix(".0") for n, m in self.magnitudes.items()]
         if self.seed:
             parts.append(f"{SEED}={self.seed}")
         return "".join(MARK + p for p in parts)

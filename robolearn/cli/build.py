@@ -9,8 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from robolearn.contracts import Env, Policy
+from robolearn.contracts import Agent, Env, Policy
 from robolearn.errors import ConfigError, did_you_mean
+from robolearn.spec import EmbodimentSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +92,31 @@ class PolicyBuilder:
         from policies.registry import load_policy
 
         return load_policy(self.run_dir, self.threads)
+
+
+@dataclass(frozen=True, slots=True)
+class ExpertBuilder:
+    """Builds the scripted expert of a task."""
+
+    task: str
+    noise: float = 0.0
+
+    def __call__(self, spec: EmbodimentSpec) -> Agent:
+        """The agent for this embodiment."""
+        from sim.experts import build_expert
+
+        return build_expert(self.task, spec, self.noise)
+
+
+def expert_noise(run: str) -> float | None:
+    """The dial in ``scripted`` or ``scripted:NOISE``; None for anything else (a run directory)."""
+    name, _, noise = run.partition(":")
+    if name != "scripted":
+        return None
+    try:
+        return float(noise or 0.0)
+    except ValueError as error:
+        raise ConfigError(f"expected 'scripted' or 'scripted:NOISE', got '{run}'") from error
 
 
 def policy_builder(run_dir: Path, threads: int = 1) -> PolicyBuilder:

@@ -1,4 +1,7 @@
-"""``robolearn evaluate RUN [RUN ...]``: paired rollouts of policies over a suite's conditions."""
+"""``robolearn evaluate RUN [RUN ...]``: paired rollouts of policies over a suite's conditions.
+
+Instead of a run directory, ``scripted`` (or ``scripted:NOISE``) is the expert of the suite's task.
+"""
 
 from __future__ import annotations
 
@@ -35,11 +38,12 @@ DECIDING = (
 class Args:
     """Roll policies out, paired, over the fixed conditions of a suite; resumes where it stopped."""
 
-    # Run directories of the policies.
+    # Run directories of the policies, or 'scripted[:NOISE]' for the task's expert.
     runs: Annotated[tuple[Path, ...], tyro.conf.Positional]
     # The conditions and the protocol.
     suite: Path = Path("configs/eval/pusht.yaml")
-    # Worlds: gym_pusht, packaged scenes, or scene folders.
+    # Worlds: gym_pusht, packaged scenes, or scene folders; perturbed ones as NAME~mass=1. The suite
+    # may add variants to each.
     worlds: tuple[str, ...] = ("gym_pusht",)
     # Results folder: trials.sqlite, trials.csv, trials.parquet, summary.json, videos/.
     out: Path = Path("results/evaluation")
@@ -108,7 +112,7 @@ def main(argv: list[str]) -> int:
 
     suite = load_suite(args.suite)
     env_builder(suite.config.source_world)
-    policies, worlds = _policies(args.runs), _worlds(args)
+    policies, worlds = _policies(args.runs, suite), _worlds(args, suite)
     asked = args.conditions
     counts = {w.name: suite.count_for(w.name) if asked is None else asked for w in worlds}
     first = {w.name: suite.select(counts[w.name]) for w in worlds}
@@ -168,14 +172,22 @@ def _repeats(
     return {source: (*moved(suite, chosen), *repeated(chosen))}
 
 
-def _policies(runs: Sequence[Path]) -> tuple[PolicyEntry, ...]:
+def _policies(runs: Sequence[Path], suite: Suite) -> tuple[PolicyEntry, ...]:
     from eval.rollouts import PolicyEntry
     from robolearn.checkpoint import load_run, policy_hash
-    from robolearn.cli.build import policy_builder
+    from robolearn.cli.build import ExpertBuilder, expert_noise, policy_builder
+    from robolearn.config import config_hash
 
     names = [r.resolve().name for r in runs]
     entries: list[PolicyEntry] = []
     for run, name in zip(runs, names, strict=True):
+        noise = expert_noise(str(run))
+        if noise is not None:
+            expert = ExpertBuilder(suite.config.task, noise)
+            label = f"scripted-{noise:g}" if noise else "scripted"
+            digest = config_hash("scripted", suite.config.task, noise)
+            entries.append(PolicyEntry(label, digest, None, expert))
+            continue
         builder = policy_builder(run)
         load_run(run)
         label = name if names.count(name) == 1 else f"{run.resolve().parent.name}-{name}"
@@ -183,22 +195,30 @@ def _policies(runs: Sequence[Path]) -> tuple[PolicyEntry, ...]:
     return tuple(entries)
 
 
-def _worlds(args: Args) -> tuple[WorldEntry, ...]:
+def _worlds(args: Args, suite: Suite) -> tuple[WorldEntry, ...]:
     from eval.rollouts import WorldEntry
     from robolearn.checkpoint import load_run
-    from robolearn.cli.build import env_builder
+    from robolearn.cli.build import ExpertBuilder, env_builder, expert_noise
     from robolearn.spec import require_compatible
     from sim.worlds import make_world
 
     entries: list[WorldEntry] = []
-    spaces = [load_run(run).spec.task_space for run in args.runs]
-    for world in args.worlds:
+    dials = [expert_noise(str(run)) for run in args.runs]
+    spaces = [
+        load_run(run).spec.task_space
+        for run, dial in zip(args.runs, dials, strict=True)
+        if dial is None
+    ]
+    variants = suite.config.perturbations.variants()
+    for world in (world + variant for world in args.worlds for variant in variants):
         builder = env_builder(world)
         env = make_world(builder.world)
         try:
             for space in spaces:
                 require_compatible(space, env.spec)
-            name = Path(world).name
+            for noise in (dial for dial in dials if dial is not None):
+                ExpertBuilder(suite.config.task, noise)(env.spec)
+            name = Path(builder.world).name
             entries.append(WorldEntry(name, env.scene_hash, env.engine, builder))
         finally:
             env.close()
@@ -280,7 +300,12 @@ def _document(
     for p in policies if any(w.name == source for w in worlds) else ():
         compared: list[tuple[AgreementKind, list[TrialRecord]]] = [
             ("moved", repeats.get((p.name, "moved"), [])),
-            *(("world", groups[p.name, w.name]) for w in worlds if w.name != source),
+            # A perturbed world is not meant to agree.
+            *(
+                ("world", groups[p.name, w.name])
+                for w in worlds
+                if w.name != source and "~" not in w.name
+            ),
             ("noise", repeats.get((p.name, "noise"), [])),
         ]
         agreement += [
