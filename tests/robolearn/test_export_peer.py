@@ -54,6 +54,7 @@ features = {
     "observation.state": {"dtype": "float32", "shape": (1,), "names": ["x"]},
     "action": {"dtype": "float32", "shape": (2,), "names": ["x", "y"]},
     "observation.images.top": {"dtype": "video", "shape": (64, 96, 3), "names": names},
+    "observation.images.wrist": {"dtype": "image", "shape": (48, 40, 3), "names": names},
 }
 made = LeRobotDataset.create("local/x", fps=10, features=features, root=sys.argv[1])
 for episode, rows in enumerate((6, 9)):
@@ -62,6 +63,9 @@ for episode, rows in enumerate((6, 9)):
             "observation.state": np.array([k], np.float32),
             "action": np.array([episode, k], np.float32),
             "observation.images.top": np.full((64, 96, 3), (episode * 6 + k) * 10, np.uint8),
+            "observation.images.wrist": np.random.default_rng(episode * 6 + k).integers(
+                0, 255, (48, 40, 3), dtype=np.uint8
+            ),
             "task": f"task {episode}",
         })
     made.save_episode()
@@ -110,3 +114,6 @@ def test_what_lerobot_wrote(tmp_path: Path) -> None:
     assert episode.action["obs/action"].tolist() == [[1, k] for k in range(9)]
     grey = episode.observed("top/image").mean(axis=(1, 2, 3))
     np.testing.assert_allclose(grey, 10 * np.arange(6, 15), atol=3)
+    for k, frame in enumerate(episode.observed("wrist/image")):
+        rng = np.random.default_rng(6 + k)
+        np.testing.assert_array_equal(frame, rng.integers(0, 255, (48, 40, 3), dtype=np.uint8))

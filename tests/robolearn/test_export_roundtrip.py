@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import tempfile
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from robolearn.data.exporters import EXPORTERS, export_store
 from robolearn.data.exporters.common import NOT_HELD, ExportOptions
 from robolearn.data.importers import find_importer
 from robolearn.data.importers.recording import ImportOptions, write_recording
+from robolearn.data.picture_codec import parse_codec
 from robolearn.data.store import EpisodeStore
 from robolearn.errors import DataError
 from robolearn.spec import ActionSpec, EmbodimentSpec, SignalSpec
@@ -160,3 +162,53 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "not held by the format: samples between ticks" in printed
     assert robolearn(arguments) == 2
     assert "exists already" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", EXPORTERS)
+@pytest.mark.parametrize("codec", ["png", "jpeg:80"])
+def test_pictures_of_any_codec_go_out_and_come_back(name: str, codec: str, tmp_path: Path) -> None:
+    need(name)
+    store = EpisodeStore.create(tmp_path / "a")
+    episode = random_episode(3, pictures=True)
+    with store.writer() as writer:
+        draft = writer.begin({"top/image": parse_codec(codec)})
+        camera = episode.streams["top/image"]
+        draft.add_frames(SPECS[-1], camera)
+        empty = dataclasses.replace(camera, value=camera.value[:0])
+        waiting = dataclasses.replace(episode, streams=episode.streams | {"top/image": empty})
+        writer.commit(writer.prepare(draft, waiting))
+    kept = store.read("ep_000000")
+    if codec == "png":
+        assert_same(kept, episode)
+    out = tmp_path / SUFFIX[name]
+    export_store(store, out, name, ExportOptions(lossless=True))
+    assert_same(back(out, tmp_path / "b").read("ep_000000"), kept)
+
+
+@pytest.mark.parametrize("name", EXPORTERS)
+def test_an_import_holds_a_few_pictures_at_a_time(name: str, tmp_path: Path) -> None:
+    need(name)
+    spec = SignalSpec("top/image", (96, 96, 3), dtype="uint8")
+    base = random_episode(1, pictures=False)
+    rng = np.random.default_rng(0)
+    steps = 320
+    frames = rng.integers(0, 60, (steps, *spec.shape), dtype=np.uint8)
+    frames[7] = 0  # a chunk of zeros is there all the same
+    meta = dataclasses.replace(
+        base.meta, embodiment=EmbodimentSpec("camera", (spec,), ACTIONS[:1], 10.0)
+    )
+    action = {"tool/xy_table": rng.random((steps, 2))}
+    episode = episode_from_arrays(meta, {"top/image": frames}, action, progress=np.zeros(steps))
+    store = stored(tmp_path / "a", episode)
+    out = tmp_path / SUFFIX[name]
+    export_store(store, out, name, ExportOptions())
+    again = EpisodeStore.create(tmp_path / "b")
+    recording = find_importer(out)[1].open(out, ImportOptions(images=True))
+    tracemalloc.start()
+    try:
+        write_recording(recording, again, ImportOptions(images=True))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert again.info("ep_000000").steps == steps
+    assert peak < 0.5 * frames.nbytes

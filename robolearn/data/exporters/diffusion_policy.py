@@ -93,6 +93,8 @@ def _append(group: Any, columns: dict[str, NDArray[Any]]) -> None:
                 chunks=(rows, *values.shape[1:]),
                 dtype=values.dtype,
                 compressors=blosc(cname="zstd", clevel=3),
+                # Zarr leaves out chunks of zeros, and nobody can tell them from lost ones.
+                config={"write_empty_chunks": True},
             )
         array = group[key]
         start = int(array.shape[0])

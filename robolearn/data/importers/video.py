@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +33,17 @@ class VideoInfo:
 
 def video_info(path: Path) -> VideoInfo:
     """Times and shape without decoding a picture."""
+    try:
+        found = path.stat()
+    except OSError as error:
+        raise DataError(f"{path} cannot be read as a video: {error}") from error
+    return _video_info(path, found.st_mtime_ns, found.st_size)
+
+
+@functools.lru_cache(maxsize=8)
+def _video_info(path: Path, changed_ns: int, size: int) -> VideoInfo:
+    """Remembered while the file is the same: one file may hold hundreds of episodes."""
+    del changed_ns, size
     av = _av()
     try:
         with av.open(str(path)) as container:
