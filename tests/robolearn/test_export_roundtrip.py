@@ -175,7 +175,7 @@ def test_pictures_of_any_codec_go_out_and_come_back(name: str, codec: str, tmp_p
         camera = episode.streams["top/image"]
         draft.add_frames(SPECS[-1], camera)
         empty = dataclasses.replace(camera, value=camera.value[:0])
-        waiting = dataclasses.replace(episode, streams=episode.streams | {"top/image": empty})
+        waiting = dataclasses.replace(episode, streams={**episode.streams, "top/image": empty})
         writer.commit(writer.prepare(draft, waiting))
     kept = store.read("ep_000000")
     if codec == "png":

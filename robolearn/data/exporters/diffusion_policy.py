@@ -55,7 +55,9 @@ def export_diffusion_policy(
         raise DataError(f"signal names collide in the format: {sorted(keys)}")
     ends: list[int] = []
     metas: list[dict[str, Any]] = []
-    with aside(out) as temporary:
+    # Zarr leaves out chunks of zeros, and nobody can tell them from lost ones.
+    whole = library.config.set({"array.write_empty_chunks": True})
+    with aside(out) as temporary, whole:
         root = library.open_group(str(temporary), mode="w", zarr_format=2)
         data, meta = root.create_group("data"), root.create_group("meta")
         for _, episode in episodes(store, ids, plan, options):
@@ -93,8 +95,6 @@ def _append(group: Any, columns: dict[str, NDArray[Any]]) -> None:
                 chunks=(rows, *values.shape[1:]),
                 dtype=values.dtype,
                 compressors=blosc(cname="zstd", clevel=3),
-                # Zarr leaves out chunks of zeros, and nobody can tell them from lost ones.
-                config={"write_empty_chunks": True},
             )
         array = group[key]
         start = int(array.shape[0])
