@@ -10,6 +10,7 @@ no I/O and no threads.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,53 +56,92 @@ class JointPath:
                 "a joint path needs a positive period, frequency and number of rows, got"
                 f" {period_s:g} s, {natural_frequency:g} rad/s, {rows}"
             )
-        self.limits, self.period_s = limits, period_s
-        self._low, self._high = np.array(limits.low), np.array(limits.high)
-        self._speed = np.array(limits.speed)
-        self._change = np.array(limits.acceleration) * period_s
-        self._brake = _INSIDE * self._change
+        self.limits, self.period_s, self._count = limits, period_s, rows
         # With x+ = x + T v + T^2 a / 2, v+ = v + T a and a = K d - D v, both poles are at p.
         p = math.exp(-natural_frequency * period_s)
         self._k = (1.0 - p) ** 2 / period_s
         self._d = 1.0 - p * p + 0.5 * (1.0 - p) ** 2
+        # Plain numbers: a loop over eight joints is faster than numpy's calls at this size.
+        self._joints = [
+            _Joint(*row, period_s)
+            for row in zip(limits.low, limits.high, limits.speed, limits.acceleration, strict=True)
+        ]
         share = (np.arange(rows) + 1.0) / rows
-        self._at_position = np.stack(
-            [np.ones(rows), share * period_s * (1.0 - 0.5 * share), 0.5 * share**2 * period_s], 1
-        )
-        self._at_speed = np.stack([np.zeros(rows), 1.0 - share, share], 1)
-        self.q = np.zeros(len(limits.low))
-        self.qd = np.zeros(len(limits.low))
+        position = [
+            np.ones(rows),
+            share * period_s * (1.0 - 0.5 * share),
+            0.5 * share**2 * period_s,
+        ]
+        speed = [np.zeros(rows), 1.0 - share, share]
+        self._basis = np.concatenate([np.stack(position, 1), np.stack(speed, 1)])
+        self._q: list[float] = [0.0] * len(limits.low)
+        self._v: list[float] = [0.0] * len(limits.low)
+
+    @property
+    def q(self) -> Array:
+        """Position ``[n]`` now."""
+        return np.array(self._q)
+
+    @property
+    def qd(self) -> Array:
+        """Speed ``[n]`` now."""
+        return np.array(self._v)
 
     def reset(self, q: Any) -> None:
         """Start at rest at ``q [n]``; :class:`DataError` outside the limits."""
         start = np.array(q, dtype=np.float64)
-        if start.shape != self._low.shape or not np.all(np.isfinite(start)):
-            raise DataError(f"start: expected {len(self._low)} finite values, got {q!r}")
-        if np.any(start < self._low) or np.any(start > self._high):
+        if start.shape != (len(self._joints),) or not np.all(np.isfinite(start)):
+            raise DataError(f"start: expected {len(self._joints)} finite values, got {q!r}")
+        if np.any(start < self.limits.low) or np.any(start > self.limits.high):
             raise DataError(
                 f"start: {np.round(start, 4).tolist()} is not within the joint limits"
                 f" {self.limits.low} to {self.limits.high}"
             )
-        self.q, self.qd = start, np.zeros_like(start)
+        self._q, self._v = start.tolist(), [0.0] * len(start)
 
-    def advance(self, target: Array) -> tuple[Array, Array]:
+    def advance(self, target: Sequence[float]) -> tuple[Array, Array]:
         """Set-points and their speeds ``[rows, n]`` for the next period; row k at its end."""
-        q, v = self.q, self.qd
-        goal = np.minimum(np.maximum(target, self._low), self._high)
-        ahead = goal - q
-        wish = v + self._k * ahead - self._d * v
-        # Never faster than what still stops at the target, or at the limit when moving away.
-        up = np.where(ahead > 0.0, ahead, self._high - q)
-        down = np.where(ahead < 0.0, -ahead, q - self._low)
-        wish = np.minimum(wish, np.minimum(self._stop(up, v), self._speed))
-        wish = np.maximum(wish, -np.minimum(self._stop(down, -v), self._speed))
-        after = np.minimum(np.maximum(wish, v - self._change), v + self._change)
-        knots = np.stack([q, v, after])
-        rows, speeds = self._at_position @ knots, self._at_speed @ knots
-        self.q, self.qd = rows[-1], after
+        k, d = self._k, self._d
+        after = [
+            joint.speed_after(q, v, goal, k, d)
+            for joint, q, v, goal in zip(self._joints, self._q, self._v, target, strict=True)
+        ]
+        table = self._basis @ np.array((self._q, self._v, after))
+        rows, speeds = table[: self._count], table[self._count :]
+        self._q, self._v = rows[-1].tolist(), after
         return rows, speeds
 
-    def _stop(self, distance: Array, v: Array) -> Array:
+
+class _Joint:
+    """Limits of one joint as plain numbers; ``change`` is the speed it may gain in one period."""
+
+    __slots__ = ("_brake", "_change", "_high", "_low", "_speed", "_twice")
+
+    def __init__(
+        self, low: float, high: float, speed: float, acceleration: float, period_s: float
+    ) -> None:
+        self._low, self._high, self._speed = low, high, speed
+        self._change = acceleration * period_s
+        self._brake = _INSIDE * self._change
+        self._twice = 2.0 / period_s
+
+    def speed_after(self, q: float, v: float, goal: float, k: float, d: float) -> float:
+        """Speed at the end of the period: the law, then the saturations."""
+        if goal > self._high:
+            goal = self._high
+        elif goal < self._low:
+            goal = self._low
+        ahead = goal - q
+        wish = v + k * ahead - d * v
+        # Never faster than what still stops at the target, or at the limit when moving away.
+        if wish > 0.0:
+            wish = min(wish, self._speed, self._stop(ahead if ahead > 0.0 else self._high - q, v))
+        elif wish < 0.0:
+            room = self._stop(-ahead if ahead < 0.0 else q - self._low, -v)
+            wish = max(wish, -self._speed, -room)
+        return min(max(wish, v - self._change), v + self._change)
+
+    def _stop(self, distance: float, v: float) -> float:
         """Largest speed after the period from which ``distance`` suffices to stop.
 
         The plan is a ramp to zero over whole periods: after ``w`` and ``n`` periods the joint has
@@ -109,7 +149,8 @@ class JointPath:
         period's plan may always be the rest of this one, so the bound can be kept for ever, and
         nothing overshoots inside a period.
         """
-        room = 2.0 * distance / self.period_s - v
-        periods = np.floor(np.sqrt(0.25 + np.maximum(room, 0.0) / self._brake) - 0.5)
-        slow = np.maximum(periods * self._brake, room / (periods + 2.0))
-        return np.where(room < 0.0, room, slow)
+        room = self._twice * distance - v
+        if room < 0.0:
+            return room
+        periods = math.floor(math.sqrt(0.25 + room / self._brake) - 0.5)
+        return max(periods * self._brake, room / (periods + 2.0))

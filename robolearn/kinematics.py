@@ -9,12 +9,13 @@ Robots UR-5/UR-10 arms", 2013); everything else uses damped least squares. The s
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import get_lapack_funcs  # pyright: ignore[reportMissingTypeStubs, reportUnknownVariableType]
 
 from robolearn.errors import DataError
 from robolearn.geometry import pose_from_rpy, rotvec_from_rotation
@@ -28,6 +29,10 @@ _REACH_SLACK = 1e-9
 
 
 Convention = Literal["standard", "modified"]
+# LAPACK's Cholesky solver directly: numpy's checks take ten times as long at this size.
+_posv: Callable[[Array, Array], tuple[Array, Array, int]] = cast("Any", get_lapack_funcs)("posv")
+# ``q [dof]`` to ``T_base_flange [4, 4]`` and the flange's Jacobian ``[6, dof]``.
+Evaluate = Callable[[Array], tuple[Array, Array]]
 Six = tuple[float, float, float, float, float, float]
 NOWHERE: Six = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
 
@@ -57,7 +62,7 @@ class SerialArm:
     ``standard``: ``A_i = Rz(q_i) Tz(d_i) Tx(a_i) Rx(alpha_i)``; joint i turns about z of frame
     i - 1. ``modified`` (Craig): ``A_i = O_i Rx(alpha_i) Tx(a_i) Rz(q_i) Tz(d_i)``, ``O_i`` from
     :attr:`Link.origin`; joint i turns about z of frame i. ``flange``: x, y, z [m], roll, pitch,
-    yaw [rad] of the flange in the last frame.
+    yaw [rad] of the flange in the last frame. ``bounds``: ``low`` and ``high`` as arrays ``[dof]``.
     """
 
     name: str
@@ -73,11 +78,13 @@ class SerialArm:
     # A link's transform is ``C + cos(q) X + sin(q) Y``; the three ``[dof, 4, 4]`` are constants.
     _terms: tuple[Array, Array, Array] = field(init=False, repr=False, compare=False)
     _T_last_flange: Array = field(init=False, repr=False, compare=False)
+    bounds: tuple[Array, Array] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         terms = np.array([_terms(link, self.convention) for link in self.links])
         object.__setattr__(self, "_terms", (terms[:, 0], terms[:, 1], terms[:, 2]))
         object.__setattr__(self, "_T_last_flange", pose_from_rpy(self.flange))
+        object.__setattr__(self, "bounds", (np.array(self.low), np.array(self.high)))
 
     @property
     def dof(self) -> int:
@@ -206,6 +213,8 @@ def track(
     iterations: int,
     posture: Array | None = None,
     pull: float = 0.1,
+    accept: float = 0.0,
+    evaluate: Evaluate | None = None,
 ) -> tuple[Array, float]:
     """The configuration nearest to the pose that damped least squares finds from ``q_near``.
 
@@ -213,13 +222,17 @@ def track(
     near the goal and stable beyond the reach. Joints at a limit are taken out of the step that
     pushes them outwards. ``posture``: in every step the arm also moves by the share ``pull``
     towards it where that leaves the flange alone (null-space projection, Siciliano 1990).
+    ``accept``: a step that begins with a smaller error, and meets no limit, is trusted without
+    looking again; what remains is of second order (its size is estimated by the error's square).
+    ``evaluate`` replaces :meth:`SerialArm.fk_jacobian` by something faster that gives the same.
     Returns ``q [dof]`` within the limits and the norm of the remaining pose error.
     """
+    at = arm.fk_jacobian if evaluate is None else evaluate
+    low, high = arm.bounds
     q = np.array(q_near, dtype=np.float64)
-    low, high = np.array(arm.low), np.array(arm.high)
     left = iterations
     while True:
-        T, J = arm.fk_jacobian(q)
+        T, J = at(q)
         error = pose_difference(T_base_flange, T)
         norm2 = float(error @ error)
         if left == 0 or norm2 < tolerance * tolerance:
@@ -228,30 +241,43 @@ def track(
         damping = 0.5 * norm2 + 1e-12
         wish = None if posture is None else pull * (posture - q)
         moved = q + _dls_step(J, error, damping, wish)
-        if np.any(moved < low) or np.any(moved > high):
+        if not all(
+            lo <= v <= hi for lo, v, hi in zip(arm.low, moved.tolist(), arm.high, strict=True)
+        ):
             stuck = ((moved < low) & (q <= low)) | ((moved > high) & (q >= high))
             free = np.where(stuck, 0.0, 1.0)
             wish = None if wish is None else free * wish
             moved = q + _dls_step(J * free, error, damping, wish)
             moved = np.minimum(np.maximum(moved, low), high)
+        elif norm2 < accept * accept:
+            return moved, norm2
         q = moved
 
 
 def pose_difference(T_goal: Array, T_now: Array) -> Array:
     """Translation [m] and rotation vector [rad] ``[6]``, base axes, that lead from now to goal."""
-    out = np.empty(6)
+    R = T_goal[:3, :3] @ T_now[:3, :3].T
+    (a, b, c), (d, e, f), (g, h, i) = R.tolist()
+    x, y, z = 0.5 * (h - f), 0.5 * (c - g), 0.5 * (d - b)
+    sine, cosine = math.sqrt(x * x + y * y + z * z), 0.5 * (a + e + i - 1.0)
+    if cosine < -0.9:
+        # The skew part loses its direction at half a turn.
+        x, y, z = rotvec_from_rotation(R).tolist()
+    elif sine > 1e-12:
+        scale = math.atan2(sine, cosine) / sine
+        x, y, z = x * scale, y * scale, z * scale
+    out = np.array((0.0, 0.0, 0.0, x, y, z))
     out[:3] = T_goal[:3, 3] - T_now[:3, 3]
-    out[3:] = rotvec_from_rotation(T_goal[:3, :3] @ T_now[:3, :3].T)
     return out
 
 
 def _dls_step(J: Array, error: Array, damping: float, wish: Array | None) -> Array:
     """``J+ error`` plus the part of ``wish`` that the task does not see."""
     A = J @ J.T
-    A.ravel()[:: A.shape[0] + 1] += damping
+    A.ravel()[:: len(A) + 1] += damping
     if wish is None:
-        return J.T @ np.linalg.solve(A, error)
-    return wish + J.T @ np.linalg.solve(A, error - J @ wish)
+        return J.T @ _posv(A, error)[1]
+    return wish + J.T @ _posv(A, error - J @ wish)[1]
 
 
 def _ik_ur(arm: SerialArm, T_base_flange: Array, q_near: Array) -> Array:

@@ -22,6 +22,7 @@ from robolearn.geometry import inverse, pose
 from robolearn.joint_path import JointLimits, JointPath
 from robolearn.kinematics import ik_dls, track
 from robolearn.types import Command, SentBlock
+from sim.fast_kinematics import FastKinematics
 from sim.logs import SentLog
 from sim.scene import ActionConfig, SceneConfig, require_name, world_pose
 from sim.servos import servo_lead, setpoint_steps
@@ -29,9 +30,10 @@ from sim.tool_commands import TOOL_COMMANDS, pose_from_values
 
 Array = NDArray[np.float64]
 WHERE = "scene.yaml: control"
-# Inverse kinematics per tick: good enough for a servo, and few enough steps for a fast loop.
-_TOLERANCE = 1e-4
-_ITERATIONS = 6
+# One step of inverse kinematics per tick follows a moving target to a fraction of a millimetre and
+# converges when it rests; after a larger jump there are more.
+_TOLERANCE = 1e-6
+_JUMP, _ITERATIONS = 0.04, 20
 # Beyond this the pose counts as out of reach: what was sent is the nearest pose found.
 _OUT_OF_REACH = 2e-3
 _PULL = 0.05
@@ -102,6 +104,8 @@ class _Arm:
         self.qpos = _addresses(model, cfg.joints)
         self.ctrl = [_id(model, mujoco.mjtObj.mjOBJ_ACTUATOR, n) for n in cfg.actuators]
         self.home = np.array(cfg.home)
+        _id(model, mujoco.mjtObj.mjOBJ_BODY, cfg.base)
+        _id(model, mujoco.mjtObj.mjOBJ_SITE, cfg.tool)
         data = mujoco.MjData(model)
         data.qpos[self.qpos] = self.home
         mujoco.mj_kinematics(model, data)
@@ -115,6 +119,7 @@ class _Arm:
         # The tool must be fixed to the flange: the same offset in another configuration.
         self._check_tool(model, data, T_world_base)
         self._command = TOOL_COMMANDS.get(cfg.action.partition("/")[2])
+        self._fast = FastKinematics(self.arm)
         self.q, self.T_frame_tool = self.home, np.eye(4)
 
     def _check_sizes(self) -> None:
@@ -177,6 +182,20 @@ class _Arm:
         goal = self._T_base_frame @ T_frame_tool @ self._T_tool_flange
         return ik_dls(self.arm, goal, self.home, tolerance=1e-7, posture=self.home)
 
+    def _track(self, goal: Array) -> float:
+        self.q, error = track(
+            self.arm,
+            goal,
+            self.q,
+            tolerance=_TOLERANCE,
+            iterations=_ITERATIONS,
+            accept=_JUMP,
+            posture=self.home,
+            pull=_PULL,
+            evaluate=self._fast,
+        )
+        return error
+
     def follow(self, value: Array) -> Array:
         """Take an action; returns what is really followed."""
         if self._command is None:
@@ -186,15 +205,7 @@ class _Arm:
             return value
         T_frame_tool = self._command.target(value, self.T_frame_tool)
         goal = self._T_base_frame @ T_frame_tool @ self._T_tool_flange
-        self.q, error = track(
-            self.arm,
-            goal,
-            self.q,
-            tolerance=_TOLERANCE,
-            iterations=_ITERATIONS,
-            posture=self.home,
-            pull=_PULL,
-        )
+        error = self._track(goal)
         self.T_frame_tool = T_frame_tool
         if error > _OUT_OF_REACH:
             reached = self.arm.fk(self.q) @ inverse(self._T_tool_flange)
@@ -257,6 +268,9 @@ class ArmsController:
         self._rows = config.substeps // self._steps
         ctrl = [c for a in self._arms for c in a.ctrl] + [g.ctrl for g in self._grippers]
         self._ctrl = np.array(ctrl)
+        # Assigning to a slice is faster than to a list of indices.
+        ordered = ctrl == list(range(ctrl[0], ctrl[0] + len(ctrl)))
+        self._at = slice(ctrl[0], ctrl[0] + len(ctrl)) if ordered else self._ctrl
         self._lead = servo_lead(model, self._ctrl)
         limits = [p.limits() for p in parts]
         joined = (tuple(v for l in limits for v in getattr(l, key)) for key in _LIMIT_KEYS)
@@ -266,7 +280,7 @@ class ArmsController:
         # A set-point holds for several physics steps; the middle of its interval is the fairest.
         self._half_s = 0.5 * self._steps * config.physics.timestep_s
         self._sent = SentLog({p.action.name: len(p.action.low) for p in parts})
-        self._targets = np.zeros(len(ctrl))
+        self._targets = [0.0] * len(ctrl)
         self._table, self._row = np.zeros((self._rows, len(ctrl))), 0
 
     @property
@@ -314,15 +328,16 @@ class ArmsController:
         if self._row == 0:
             q, qd = self._path.advance(self._targets)
             self._table = q + (self._lead - self._half_s) * qd
-        data.ctrl[self._ctrl] = self._table[self._row]
+        data.ctrl[self._at] = self._table[self._row]
         self._row = (self._row + 1) % self._rows
 
     def sent(self) -> SentBlock:
         """One row per command: what is followed (out of reach: the nearest pose)."""
         return self._sent.drain()
 
-    def _joined(self) -> Array:
-        return np.concatenate([*(a.q for a in self._arms), [g.q for g in self._grippers]])
+    def _joined(self) -> list[float]:
+        joints = [v for arm in self._arms for v in arm.q.tolist()]
+        return [*joints, *(g.q for g in self._grippers)]
 
 
 _LIMIT_KEYS = ("low", "high", "speed", "acceleration")

@@ -12,6 +12,9 @@ from robolearn.errors import DataError
 from robolearn.spec import EmbodimentSpec, SignalSpec
 from robolearn.types import Condition, Sample, SampleBlock, SentBlock
 
+_VALID = np.ones(1, dtype=np.bool_)
+_VALID.setflags(write=False)
+
 
 class SampleLog:
     """The newest sample of every signal, and those that were not drained yet.
@@ -32,10 +35,13 @@ class SampleLog:
     def add(self, t_ns: int, values: Mapping[str, Any]) -> None:
         """Keep one sample of each named signal, read-only."""
         for name, value in values.items():
-            array = np.array(value, dtype=self._signals[name].dtype)
-            array.setflags(write=False)
-            self.newest[name] = Sample(t_ns, array)
-            self._rows[name].append(self.newest[name])
+            array = np.asarray(value, dtype=self._signals[name].dtype)
+            if array.flags.writeable:
+                array = array.copy()
+                array.setflags(write=False)
+            sample = Sample(t_ns, array)
+            self.newest[name] = sample
+            self._rows[name].append(sample)
 
     def repeat(self, t_ns: int, names: Iterable[str]) -> None:
         """Keep the last values once more, at a new time."""
@@ -82,6 +88,10 @@ class SentLog:
     def drain(self) -> SentBlock:
         """One row per command since the last call."""
         rows, self._rows = self._rows, []
+        if len(rows) == 1:
+            ((seq, t_ns, values),) = rows
+            action = {name: value.reshape(1, -1) for name, value in values.items()}
+            return SentBlock(np.array((seq,)), np.array((t_ns,)), action)
         return SentBlock(
             seq=np.array([r[0] for r in rows], dtype=np.int64),
             t_ns=np.array([r[1] for r in rows], dtype=np.int64),
@@ -115,6 +125,10 @@ def check_poses(
 
 
 def _block(rows: list[Sample], signal: SignalSpec) -> SampleBlock:
+    if len(rows) == 1:
+        # The usual case of a signal at the control rate, without a copy (samples are read-only).
+        (row,) = rows
+        return SampleBlock(np.array((row.t_ns,)), row.value[None], _VALID)
     return SampleBlock(
         t_ns=np.array([s.t_ns for s in rows], dtype=np.int64),
         value=np.array([s.value for s in rows], dtype=signal.dtype).reshape(-1, *signal.shape),

@@ -57,9 +57,9 @@ class SignalConfig:
     ``kind``: ``site_xy`` [m, m] and ``body_pose_xy`` [m, m, rad] in the plane of ``frame``;
     ``site_pose`` and ``body_pose`` (x, y, z [m], qw, qx, qy, qz) in ``frame``; ``joint_position``
     and ``joint_velocity`` of joints; ``joint_sum``: the sum of joints, such as the opening of two
-    fingers. ``of`` names the site, the body, or the joints. ``near``: of the two quaternions of a
-    pose the one nearer to this is read (a tool that points down turns about (0, 1, 0, 0), where
-    ``qw`` alone is no sign).
+    fingers. ``of`` names the site, the body, or the joints. ``positive``: of the two
+    quaternions of a pose the one where this component is not negative is read (``qx`` for a tool
+    that points down: its ``qw`` is about 0).
     """
 
     name: str
@@ -70,7 +70,7 @@ class SignalConfig:
     unit: str = ""
     components: tuple[str, ...] = ()
     angular: tuple[int, ...] = ()
-    near: tuple[float, float, float, float] = (1.0, 0.0, 0.0, 0.0)
+    positive: Literal["qw", "qx", "qy", "qz"] = "qw"
 
 
 @dataclass(frozen=True, slots=True)

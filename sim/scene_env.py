@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import mujoco
@@ -26,13 +28,14 @@ from robolearn.types import (
     ResetReport,
     SampleBatch,
 )
-from sim.actions import check_action
+from sim.actions import ActionCheck
 from sim.cameras import Calibration, Cameras
 from sim.control import build_controller
 from sim.logs import SampleLog, check_poses
+from sim.placing import placer
 from sim.rendering import Renderer, View, update_poses
 from sim.scene import Scene, SceneConfig
-from sim.signals import placer, reader, signal_components, signal_size
+from sim.signals import Reader, reader, signal_components, signal_size
 from sim.tasks import build_task
 
 _log = logging.getLogger(__name__)
@@ -95,9 +98,9 @@ class SceneEnv:
         self._cameras = Cameras(scene, self.model, cameras, size)
         state = embodiment(config)
         self._spec = dataclasses.replace(state, signals=state.signals + self._cameras.signals)
+        self._check_action = ActionCheck(self._spec)
         self._task = build_task(config.task.name, config.task.params)
         self._controller = build_controller(config, self.model)
-        self._readers = {s.name: reader(self.model, config, s) for s in config.signals}
         self._placers = {
             s.name: placer(self.model, config, s)
             for s in config.signals
@@ -106,13 +109,14 @@ class SceneEnv:
         step = config.physics.timestep_s
         self._periods = {s.name: round(1 / (s.rate_hz * step)) for s in config.signals}
         self._periods |= self._cameras.periods
-        self._chunk = int(
-            np.gcd.reduce([config.substeps, self._controller.every, *self._periods.values()])
-        )
+        every = self._controller.every
+        self._chunk = int(np.gcd.reduce([config.substeps, every, *self._periods.values()]))
+        self._chunks, self._control_chunks = config.substeps // self._chunk, every // self._chunk
+        self._schedule = self._plan()
         self._step_ns = round(step * 1e9)
         self._tick_ns = round(1e9 / config.rate_hz)
         self._pictures = Renderer(self.model)
-        self._now_ns, self._steps = 0, 0
+        self._now_ns, self._done = 0, 0
         self._diverged = False
         self._samples = SampleLog(self._spec.name, self._spec.signals)
         self._outcome: Outcome | None = None
@@ -175,9 +179,9 @@ class SceneEnv:
         self._controller.sent()
         mujoco.mj_forward(self.model, self.data)
         self._task.reset()
-        self._now_ns, self._steps, self._diverged, self._outcome = 0, 0, False, None
+        self._now_ns, self._done, self._diverged, self._outcome = 0, 0, False, None
         self._samples.clear()
-        self._sample(list(self._periods), 0)
+        self._sample(self._schedule[0], 0)
         achieved = {name: self._samples.newest[name].value for name in poses}
         return ResetReport(requested=condition, achieved=achieved)
 
@@ -193,26 +197,23 @@ class SceneEnv:
     def apply(self, command: Command) -> None:
         """Hand a command to the scene's controller."""
         self._samples.require()
-        check_action(command, self._spec)
+        self._check_action(command)
         self._controller.set_target(command, self._now_ns)
 
     def advance(self) -> None:
         """Step the physics to the next tick."""
         self._samples.require()
-        substeps, chunk = self.scene.config.substeps, self._chunk
-        for done in range(0, substeps, chunk):
-            if done % self._controller.every == 0:
-                self._controller.substep(self.model, self.data)
-            mujoco.mj_step(self.model, self.data, nstep=chunk)
-            after = done + chunk
-            self._steps += chunk
-            due = [n for n, period in self._periods.items() if self._steps % period == 0]
-            t_ns = self._now_ns + after * self._step_ns
-            if due and not self._check_divergence():
-                self._sample(due, self._now_ns + self._tick_ns if after == substeps else t_ns)
-            elif due:
-                # The last finite values are repeated, so that no policy sees NaN.
-                self._samples.repeat(t_ns, due)
+        model, data, controller, cycle = self.model, self.data, self._controller, self._schedule
+        for k in range(self._chunks):
+            if k % self._control_chunks == 0:
+                controller.substep(model, data)
+            mujoco.mj_step(model, data, self._chunk)
+            self._done += 1
+            due = cycle[self._done % len(cycle)]
+            if due is not None:
+                last = k + 1 == self._chunks
+                passed = self._tick_ns if last else (k + 1) * self._chunk * self._step_ns
+                self._sample(due, self._now_ns + passed)
         self._now_ns += self._tick_ns
         self._outcome = None
 
@@ -240,17 +241,55 @@ class SceneEnv:
         self._pictures.close()
         self._cameras.close()
 
-    def _sample(self, names: list[str], t_ns: int) -> None:
-        mujoco.mj_kinematics(self.model, self.data)
-        values = {n: read(self.data) for n, read in self._readers.items() if n in names}
-        self._samples.add(t_ns, values | self._cameras.draw(self.data, names))
+    def _plan(self) -> list[_Due | None]:
+        """What is sampled after each chunk of physics steps, until the pattern repeats."""
+        config = self.scene.config
+        signals = {s.name: s for s in config.signals}
+        readers: dict[tuple[str, ...], Reader] = {}
+        steps = int(np.lcm.reduce([self.scene.config.substeps, *self._periods.values()]))
+        plan: list[_Due | None] = []
+        for done in range(0, steps, self._chunk):
+            names = tuple(n for n, period in self._periods.items() if done % period == 0)
+            state = tuple(n for n in names if n in signals)
+            if state not in readers:
+                readers[state] = reader(self.model, self.data, config, [signals[n] for n in state])
+            pictures = tuple(n for n in names if n not in signals)
+            plan.append(_Due(names, readers[state], pictures) if names else None)
+        return plan
+
+    def _sample(self, due: _Due | None, t_ns: int) -> None:
+        if due is None:
+            return
+        if self._check_divergence():
+            # The last finite values are repeated, so that no policy sees NaN.
+            self._samples.repeat(t_ns, due.names)
+            return
+        data = self.data
+        mujoco.mj_kinematics(self.model, data)
+        values: dict[str, NDArray[Any]] = dict(due.read())
+        if due.pictures:
+            values |= self._cameras.draw(data, due.pictures)
+        self._samples.add(t_ns, values)
 
     def _check_divergence(self) -> bool:
-        data = self.data
-        speed = float(np.abs(data.qvel).max(initial=0.0))
-        sane = np.isfinite(data.qpos).all() and speed < self.scene.config.physics.max_speed
-        self._diverged = self._diverged or not sane
+        data, most = self.data, self.scene.config.physics.max_speed
+        # The sums are NaN or infinite when any term is; only then, or when fast, look closer.
+        if not (
+            float(data.qvel @ data.qvel) < most * most and math.isfinite(data.qpos @ data.qpos)
+        ):
+            speed = float(np.abs(data.qvel).max(initial=0.0))
+            sane = np.isfinite(data.qpos).all() and speed < most
+            self._diverged = self._diverged or not sane
         return self._diverged
+
+
+@dataclass(frozen=True, slots=True)
+class _Due:
+    """Signals that are sampled together: all names, what reads the state, and pictures."""
+
+    names: tuple[str, ...]
+    read: Reader
+    pictures: tuple[str, ...]
 
 
 def _diverged(judged: Outcome) -> Outcome:

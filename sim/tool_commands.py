@@ -20,7 +20,6 @@ from robolearn.geometry import (
     pose,
     quat_from_rotation,
     rot_x,
-    rot_z,
     rotation_from_quat,
     rotation_from_rotvec,
     yaw_of,
@@ -55,7 +54,9 @@ def _absolute(value: Array, last: Array) -> Array:
 
 def _down(value: Array, last: Array) -> Array:
     del last
-    return pose(rot_z(float(value[3])) @ _DOWN, value[:3])
+    x, y, z, yaw = value.tolist()
+    c, s = math.cos(yaw), math.sin(yaw)
+    return np.array(((c, s, 0.0, x), (s, -c, 0.0, y), (0.0, 0.0, -1.0, z), (0.0, 0.0, 0.0, 1.0)))
 
 
 def _delta(value: Array, last: Array) -> Array:

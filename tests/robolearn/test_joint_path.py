@@ -31,7 +31,7 @@ def test_limits_hold_whatever_the_targets(goals: list[np.ndarray], frequency: fl
     made = path(frequency)
     q, v = made.q, made.qd
     for goal in goals:
-        rows, speeds = made.advance(goal)
+        rows, speeds = made.advance(goal.tolist())
         assert np.all(rows >= np.array(LIMITS.low) - 1e-9)
         assert np.all(rows <= np.array(LIMITS.high) + 1e-9)
         assert np.all(np.abs(speeds) <= np.array(LIMITS.speed) + 1e-9)
@@ -50,7 +50,7 @@ def test_limits_hold_whatever_the_targets(goals: list[np.ndarray], frequency: fl
 def test_a_constant_target_is_reached_without_overshoot(a: float, b: float) -> None:
     made, goal = path(), np.array([a, b])
     for _ in range(120):
-        rows, _ = made.advance(goal)
+        rows, _ = made.advance(goal.tolist())
         assert np.all((rows - goal) * np.sign(goal) <= 1e-9)
     np.testing.assert_allclose(made.q, goal, atol=1e-6)
     np.testing.assert_allclose(made.qd, 0.0, atol=1e-5)
@@ -62,7 +62,7 @@ def test_both_poles_are_where_they_are_said_to_be() -> None:
     p = np.exp(-30.0 * PERIOD)
     distance = [1e-4]
     for _ in range(6):
-        made.advance(np.array([1e-4, 0.0]))
+        made.advance([1e-4, 0.0])
         distance.append(1e-4 - made.q[0])
     d = np.array(distance)
     np.testing.assert_allclose(d[2:], 2 * p * d[1:-1] - p * p * d[:-2], atol=1e-15)
