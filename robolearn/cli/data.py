@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import tyro
 
@@ -19,6 +19,9 @@ from robolearn.cli.data_edit import EDIT_VERBS
 from robolearn.cli.data_export import EXPORT_VERBS
 from robolearn.cli.data_view import VIEW_VERBS
 from robolearn.errors import ConfigError, did_you_mean
+
+if TYPE_CHECKING:
+    from robolearn.data.check import CheckReport
 
 
 @dataclass(frozen=True)
@@ -248,11 +251,25 @@ def _check(argv: list[str]) -> int:
     else:
         for finding in report.findings:
             say(f"{finding.severity}: {finding.kind}: {finding.path}: {finding.message}")
+        say(f"verified: {_verified(report)}")
         say(
             f"{report.episodes} episodes, {report.files} files checked:"
             f" {'sound' if report.sound else 'DAMAGED'}"
         )
     return 0 if report.sound else 2
+
+
+def _verified(report: CheckReport) -> str:
+    parts = [
+        "store.json",
+        f"the chain of {report.commits} commits",
+        f"{report.episodes} manifests",
+        f"{report.annotations} annotations",
+        f"{report.files} files, {report.bytes / 1e6:.1f} MB, by SHA-256",
+    ]
+    if report.decoded:
+        parts.append(f"all arrays of {report.decoded} episodes, decoded")
+    return ", ".join(parts)
 
 
 VERBS: dict[str, tuple[type, Callable[[list[str]], int]]] = {

@@ -153,14 +153,47 @@ class Split:
 
 @dataclass(frozen=True)
 class Merge:
-    """Copy all episodes of several stores into a new one."""
+    """Copy all episodes of stores into a new one, or append them to one that exists."""
 
     stores: tyro.conf.Positional[tuple[Path, ...]]
     """Stores to read, in this order."""
-    out: Path
-    """New store."""
+    out: Path | None = None
+    """New store; it appears when it is complete."""
+    into: Path | None = None
+    """Store to append to (created if absent); what was merged before is left out."""
     allow: bool = False
     """Merge although embodiments differ."""
+    json: bool = False
+    """Print one JSON document."""
+
+
+@dataclass(frozen=True)
+class Trash:
+    """List removed episodes; --empty deletes them for good."""
+
+    store: tyro.conf.Positional[Path]
+    """Store with the trash."""
+    episodes: Annotated[tuple[str, ...], tyro.conf.Positional] = ()
+    """Ids to delete; left out: all of the trash."""
+    empty: bool = False
+    """Delete them for good. Nothing brings them back; the log keeps who did it and when."""
+    text: str = ""
+    """Why, in plain words."""
+    author: str = ""
+    """Who does it; left out: the user who runs this."""
+    json: bool = False
+    """Print one JSON document."""
+
+
+@dataclass(frozen=True)
+class Push:
+    """Copy a store as it is, history included, to an object store or another place."""
+
+    store: tyro.conf.Positional[Path]
+    """Store to read."""
+    to: tyro.conf.Positional[Path]
+    """s3://bucket/prefix, or a folder: absent, or an earlier copy that is to be brought up to date.
+    """
     json: bool = False
     """Print one JSON document."""
 
@@ -203,7 +236,7 @@ def _log(argv: list[str]) -> int:
     for r in records:
         when = datetime.fromtimestamp(r.wall_ns / 1e9, UTC).isoformat(timespec="seconds")
         said = [
-            {"rm": "removed", "rs": "restored"}.get(r.id[:2], ""),
+            {"rm": "removed", "rs": "restored", "pg": "deleted for good"}.get(r.id[:2], ""),
             f"undoes {r.undoes}" if r.undoes else "",
             "" if r.success is None else ("success" if r.success else "failure"),
             r.reason,
@@ -340,14 +373,54 @@ def _parts(texts: tuple[str, ...]) -> dict[str, float]:
 
 def _merge(argv: list[str]) -> int:
     args = parse(Merge, argv, "data merge", Merge.__doc__ or "")
-    from robolearn.data.edit import merge_stores
+    from robolearn.data.edit import merge_into, merge_stores
     from robolearn.data.store import EpisodeStore
 
+    if (args.out is None) == (args.into is None):
+        raise ConfigError("name a new store with --out, or one to append to with --into")
     stores = [EpisodeStore.open(path) for path in args.stores]
     total = sum(len(store.ids()) for store in stores)
     with progress("merge", total, quiet=args.json) as advance:
-        made = merge_stores(stores, args.out, allow=args.allow, advance=advance)
+        if args.into is not None:
+            made = EpisodeStore.open_or_create(args.into)
+            new = merge_into(stores, made, allow=args.allow, advance=advance)
+            text = f"{len(new)} episodes added to {made.path}, {total - len(new)} were there before"
+            return _done(text, args.json, store=made.path, episodes=len(made.ids()), added=new)
+        made = merge_stores(stores, args.out or Path(), allow=args.allow, advance=advance)
     return _done(f"{total} episodes in {made.path}", args.json, store=made.path, episodes=total)
+
+
+def _trash(argv: list[str]) -> int:
+    args = parse(Trash, argv, "data trash", Trash.__doc__ or "")
+    from robolearn.data.annotations import default_author
+    from robolearn.data.store import EpisodeStore
+
+    store = EpisodeStore.open(args.store)
+    if not args.empty:
+        if args.episodes:
+            raise ConfigError("say --empty to delete episodes for good")
+        gone = store.trash()
+        return _done(f"in the trash: {', '.join(gone) or 'nothing'}", args.json, trash=gone)
+    with store.writer() as writer:
+        deleted = writer.empty_trash(args.author or default_author(), args.text, args.episodes)
+    text = f"deleted for good: {', '.join(deleted) or 'nothing'}"
+    return _done(text, args.json, deleted=deleted)
+
+
+def _push(argv: list[str], verb: str = "push") -> int:
+    args = parse(Push, argv, f"data {verb}", Push.__doc__ or "")
+    from robolearn.data.mirror import copy_store
+    from robolearn.data.store import EpisodeStore
+
+    source = EpisodeStore.open(args.store)
+    with progress(verb, len(source.log()) - 1, quiet=args.json) as advance:
+        made, new = copy_store(source, args.to, advance)
+    text = f"{made.path}: {new} new records, {len(made.ids())} episodes"
+    return _done(text, args.json, store=made.path, records=new, episodes=len(made.ids()))
+
+
+def _pull(argv: list[str]) -> int:
+    return _push(argv, "pull")
 
 
 def _done(text: str, as_json: bool, **result: object) -> int:
@@ -367,4 +440,7 @@ EDIT_VERBS: dict[str, tuple[type, Callable[[list[str]], int]]] = {
     "filter": (Filter, _filter),
     "split": (Split, _split),
     "merge": (Merge, _merge),
+    "trash": (Trash, _trash),
+    "push": (Push, _push),
+    "pull": (Push, _pull),
 }

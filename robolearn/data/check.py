@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -29,10 +30,20 @@ from robolearn.data.manifest import (
     parse_entry,
     parse_log,
     parse_manifest,
+    purged,
     read_pending,
     record_name,
     trashed,
 )
+from robolearn.data.object_commit import (
+    COMMITS,
+    PENDINGS,
+    SEGMENT,
+    commit_key,
+    read_lines,
+    read_pendings,
+)
+from robolearn.data.place import ObjectPath, Place, fetch, locate
 from robolearn.data.store import EpisodeStore
 from robolearn.data.validate import validate_episode
 from robolearn.errors import RobolearnError, StoreCorruptError, StoreError, StoreLockedError
@@ -56,12 +67,21 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class CheckReport:
-    """What :func:`check_store` looked at and found."""
+    """What :func:`check_store` looked at and found.
+
+    ``commits``: lines of the log whose chain holds; ``annotations``: records that were read;
+    ``files`` and ``bytes``: compared by SHA-256; ``decoded``: episodes whose arrays were all
+    decoded and validated (``deep``).
+    """
 
     store: str
     episodes: int
     files: int
     findings: tuple[Finding, ...]
+    commits: int = 0
+    annotations: int = 0
+    bytes: int = 0
+    decoded: int = 0
 
     @property
     def sound(self) -> bool:
@@ -69,13 +89,13 @@ class CheckReport:
         return all(f.severity != "error" for f in self.findings)
 
 
-def check_store(path: str | Path, *, deep: bool = False) -> CheckReport:
+def check_store(path: str | Path | ObjectPath, *, deep: bool = False) -> CheckReport:
     """Verify the store's metadata, the chain of commits, and every file of every episode.
 
     ``deep`` decodes every array too and checks what an episode must satisfy.
     A folder that is no store, or of a newer format, raises :class:`StoreError`.
     """
-    where = Path(path).expanduser().resolve()
+    where = locate(path)
     check = _Check(where, deep=deep)
     try:
         EpisodeStore.open(where)
@@ -88,7 +108,7 @@ def check_store(path: str | Path, *, deep: bool = False) -> CheckReport:
         check.error("altered", STORE_FILE, str(error))
     lock = None
     try:
-        lock = StoreLock(where)
+        lock = StoreLock(where) if isinstance(where, Path) else None
     except StoreLockedError:
         check.live = True
     try:
@@ -98,9 +118,10 @@ def check_store(path: str | Path, *, deep: bool = False) -> CheckReport:
             lock.release()
 
 
-def _identity_altered(store: Path) -> bool:
+def _identity_altered(store: Path | ObjectPath) -> bool:
     try:
-        first = (store / LOG_FILE).read_bytes().split(b"\n", 1)[0]
+        log = LOG_FILE if isinstance(store, Path) else commit_key(0)
+        first = (store / log).read_bytes().split(b"\n", 1)[0]
         expected = parse_entry(first, LOG_FILE).files.get(STORE_FILE)
         return hashlib.sha256((store / STORE_FILE).read_bytes()).hexdigest() != expected
     except (OSError, StoreCorruptError):
@@ -110,11 +131,11 @@ def _identity_altered(store: Path) -> bool:
 class _Check:
     """Collects findings; ``live`` means that a writer is at work beside us."""
 
-    def __init__(self, store: Path, *, deep: bool) -> None:
+    def __init__(self, store: Path | ObjectPath, *, deep: bool) -> None:
         self.store, self.deep = store, deep
         self.live = False
         self.findings: list[Finding] = []
-        self.files = 0
+        self.files = self.bytes = self.decoded = 0
         self.gone: frozenset[str] = frozenset()
         self.moving: frozenset[str] = frozenset()
 
@@ -125,7 +146,9 @@ class _Check:
         self.findings.append(Finding("note", kind, path, message))
 
     def run(self) -> CheckReport:
-        pending = self._pending()
+        if isinstance(self.store, ObjectPath):
+            return self._run_objects(self.store)
+        pending = self._pending(self.store)
         entries = self._log(pending)
         if entries:
             self._own_files(entries[0])
@@ -137,6 +160,7 @@ class _Check:
             everything = (*everything, self._entry(pending))
         self._annotations({i: h for i, h in known.items() if not is_episode(i)}, entries is None)
         self.gone = trashed(everything)
+        deleted = purged(everything)
         self.moving = (
             frozenset(self._entry(pending).episodes) if pending is not None else self.moving
         )
@@ -145,11 +169,68 @@ class _Check:
         if entries is not None:
             for episode_id in sorted(manifests - set(episodes)):
                 self._unlogged(episode_id, pending)
-        checked = sorted(set(episodes) | manifests)
+            for episode_id in sorted(manifests & deleted - self.moving):
+                where = f"{TRASH}/{MANIFESTS}/{episode_id}.json"
+                self.error("extra", where, "the commit log says that it was deleted for good")
+        checked = sorted((set(episodes) | manifests) - deleted)
+        folders = {e: self._episode(e, episodes.get(e)) for e in checked}
+        self._rest(folders, pending)
+        return self._report(len(checked), everything)
+
+    def _run_objects(self, store: ObjectPath) -> CheckReport:
+        """The same on an object store: removed episodes stay in place, many may write at once."""
+        planned: dict[str, LogEntry] = {}
+        try:
+            planned = read_pendings(store)
+        except StoreCorruptError as error:
+            self.error("altered", PENDINGS, str(error))
+        entries = check_lines(store, self.error)
+        if entries:
+            self._own_files(entries[0])
+        known = {e.id: e.files[record_name(e.id)] for e in (entries or ())[1:]}
+        for key, entry in planned.items():
+            self.note(
+                "leftover",
+                f"{PENDINGS}/{key}",
+                "a commit in progress, or one that was interrupted; the next write resolves it",
+            )
+            if entry.id not in known and (store / record_name(entry.id)).exists():
+                known[entry.id] = entry.files[record_name(entry.id)]
+        self._annotations({i: h for i, h in known.items() if not is_episode(i)}, entries is None)
+        manifests = self._manifests(MANIFESTS)
+        moving = {e for p in planned.values() for e in p.episodes if p.id.startswith("pg_")}
+        episodes = {i: h for i, h in known.items() if is_episode(i)}
+        deleted = purged(entries or ())
+        if entries is not None:
+            for episode_id in sorted(manifests - set(episodes)):
+                name = record_name(episode_id)
+                self.error("log", name, "the commit log does not name this manifest")
+            for episode_id in sorted(manifests & deleted - moving):
+                name = record_name(episode_id)
+                self.error("extra", name, "the commit log says that it was deleted for good")
+        checked = sorted((set(episodes) | manifests) - deleted)
+        folders = {"zarr.json"}
         for episode_id in checked:
-            self._episode(episode_id, episodes.get(episode_id))
-        self._rest(set(checked), pending)
-        return CheckReport(str(self.store), len(checked), self.files, tuple(self.findings))
+            folders.add(self._episode(episode_id, episodes.get(episode_id)))
+        for name in sorted(_names(store / EPISODES) - folders):
+            message = "an upload in progress, or one that was killed: 'robolearn data repair'"
+            self.note("leftover", f"{EPISODES}/{name}", message)
+        own = {STORE_FILE, COMMITS, PENDINGS, MANIFESTS, EPISODES, ANNOTATIONS}
+        for name in sorted(_names(store) - own):
+            self.note("foreign", name, "not part of the store")
+        return self._report(len(checked), entries or ())
+
+    def _report(self, episodes: int, entries: Sequence[LogEntry]) -> CheckReport:
+        return CheckReport(
+            store=str(self.store),
+            episodes=episodes,
+            files=self.files,
+            findings=tuple(self.findings),
+            commits=len(entries),
+            annotations=sum(not is_episode(e.id) for e in entries[1:]),
+            bytes=self.bytes,
+            decoded=self.decoded,
+        )
 
     def _entry(self, pending: Pending) -> LogEntry:
         return parse_entry(pending.line.encode(), PENDING_FILE)
@@ -187,9 +268,9 @@ class _Check:
             return other
         return wanted
 
-    def _pending(self) -> Pending | None:
+    def _pending(self, store: Path) -> Pending | None:
         try:
-            pending = read_pending(self.store)
+            pending = read_pending(store)
         except StoreCorruptError as error:
             self.error("altered", PENDING_FILE, str(error))
             return None
@@ -238,60 +319,65 @@ class _Check:
         else:
             self.error("log", name, "the commit log does not name this manifest")
 
-    def _episode(self, episode_id: str, digest: str | None) -> None:
+    def _episode(self, episode_id: str, digest: str | None) -> str:
+        """Check one episode; returns the name of its folder."""
         name = self._place(episode_id, MANIFESTS, f"{episode_id}.json")
         where = self.store / name
         if not where.exists():
             self.error("missing", name, "the manifest of a committed episode was lost")
-            return
+            return episode_id
         if digest is not None and not self._digest(where, name, digest):
-            return
+            return episode_id
         try:
             manifest = parse_manifest(where.read_bytes(), where)
         except (StoreCorruptError, OSError) as error:
             self.error("altered", name, str(error))
-            return
-        base = self._place(episode_id, EPISODES, episode_id)
+            return episode_id
+        folder = manifest.folder or episode_id
+        base = self._place(episode_id, EPISODES, folder)
         there = _files(self.store / base)
         listed = manifest.by_path()
         for path in sorted(there - set(listed)):
             self.error("extra", f"{base}/{path}", "not part of the episode as committed")
         before = len(self.findings)
+        root = fetch(self.store / base, [entry.path for entry in manifest.files])
         for entry in manifest.files:
-            self._file(base, entry)
+            self._file(root, base, entry)
         if self.deep and len(self.findings) == before:
-            self._decode(base, episode_id, manifest)
+            self._decode(root, base, episode_id, manifest)
+        return folder
 
-    def _decode(self, base: str, episode_id: str, manifest: Manifest) -> None:
+    def _decode(self, root: Place, base: str, episode_id: str, manifest: Manifest) -> None:
         """Files that are what was committed, but is that an episode?"""
         files = manifest.by_path()
         try:
-            episode = read_episode(self.store / base, files, None, episode_id)
+            episode = read_episode(root, files, None, episode_id)
             validate_episode(episode)
+            self.decoded += 1
         except RobolearnError as error:
             self.error("content", base, str(error))
         except (ValueError, KeyError, TypeError, RuntimeError) as error:
             self.error("content", base, f"cannot be decoded ({type(error).__name__}: {error})")
 
-    def _file(self, base: str, entry: FileEntry) -> None:
-        name = f"{base}/{entry.path}"
+    def _file(self, root: Place, base: str, entry: FileEntry) -> None:
+        name, path = f"{base}/{entry.path}", root / entry.path
         try:
-            size = (self.store / name).stat().st_size
+            size = path.stat().st_size if isinstance(path, Path) else len(path.read_bytes())
         except OSError:
             self.error("missing", name, "the file is gone")
             return
         if size != entry.size:
             self.error("size", name, f"expected {entry.size} bytes, got {size}")
             return
-        self._digest(self.store / name, name, entry.sha256)
+        self._digest(path, name, entry.sha256)
 
-    def _digest(self, path: Path, name: str, expected: str) -> bool:
+    def _digest(self, path: Place, name: str, expected: str) -> bool:
         self.files += 1
         try:
             digest = hashlib.sha256()
-            with path.open("rb") as file:
-                while block := file.read(_BLOCK):
-                    digest.update(block)
+            for block in _blocks(path):
+                digest.update(block)
+                self.bytes += len(block)
         except FileNotFoundError:
             self.error("missing", name, "the file is gone")
             return False
@@ -303,15 +389,18 @@ class _Check:
             return False
         return True
 
-    def _rest(self, episodes: set[str], pending: Pending | None) -> None:
-        """Everything in the store's folders that is not part of it."""
+    def _rest(self, folders: Mapping[str, str], pending: Pending | None) -> None:
+        """Everything in the store's folders that is not part of it; ``folders`` by episode."""
+        episodes = set(folders)
+        moving = self.moving | {folders[e] for e in self.moving if e in folders}
+        started: set[str] = set() if pending is None else {pending.id, pending.folder}
         for part, own in (
-            (EPISODES, {"zarr.json"} | {e for e in episodes if e not in self.gone}),
-            (f"{TRASH}/{EPISODES}", {e for e in episodes if e in self.gone}),
+            (EPISODES, {"zarr.json"} | {folders[e] for e in episodes if e not in self.gone}),
+            (f"{TRASH}/{EPISODES}", {folders[e] for e in episodes if e in self.gone}),
         ):
-            for name in sorted(_names(self.store / part) - own - self.moving):
+            for name in sorted(_names(self.store / part) - own - moving):
                 path = f"{part}/{name}"
-                if self.live or (pending is not None and name == pending.id):
+                if self.live or name in started:
                     self.note("leftover", path, "never committed; the next write removes it")
                 else:
                     self.error("extra", path, "neither a manifest nor the commit log names it")
@@ -323,7 +412,7 @@ class _Check:
             for name in sorted(_names(self.store / part) & names):
                 if not self.live:
                     self.error("extra", f"{part}/{name}", "the commit log says that it was moved")
-        if not self.live:
+        if not self.live and isinstance(self.store, Path):
             folder = self.store / TEMPORARY
             kept = {p for j in recoverable(folder) for p in (j.folder.name, j.draft.name)}
             for name in sorted(_names(folder)):
@@ -339,9 +428,39 @@ class _Check:
             self.note("foreign", name, "not part of the store")
 
 
-def _names(folder: Path) -> set[str]:
+def check_lines(
+    store: ObjectPath, error: Callable[[Kind, str, str], None]
+) -> tuple[LogEntry, ...] | None:
+    """The log of an object store, every object of it; None when it cannot be trusted."""
+    try:
+        entries = read_lines(store)
+    except StoreCorruptError as problem:
+        error("log", COMMITS, str(problem))
+        return None
+    keys = [commit_key(e.number) for e in entries]
+    got = fetch(store, keys)
+    for entry, key in zip(entries, keys, strict=True):
+        start = entry.number - entry.number % SEGMENT
+        wanted = b"".join(e.line() for e in entries[start : entry.number + 1])
+        if not (got / key).exists() or (got / key).read_bytes() != wanted:
+            error("log", key, "is not what the later lines of the log say")
+    return entries
+
+
+def _blocks(path: Place) -> Iterator[bytes]:
+    if not isinstance(path, Path):
+        yield path.read_bytes()
+        return
+    with path.open("rb") as file:
+        while block := file.read(_BLOCK):
+            yield block
+
+
+def _names(folder: Place) -> set[str]:
     return {p.name for p in folder.iterdir()} if folder.is_dir() else set()
 
 
-def _files(folder: Path) -> set[str]:
+def _files(folder: Path | ObjectPath) -> set[str]:
+    if isinstance(folder, ObjectPath):
+        return {m.key for m in folder.bucket.under(folder.key)}
     return {p.relative_to(folder).as_posix() for p in folder.rglob("*") if not p.is_dir()}

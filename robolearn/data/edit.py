@@ -19,6 +19,8 @@ import numpy as np
 from robolearn.data.annotations import Annotated, Annotation, active
 from robolearn.data.chunks import json_bytes, read_checked
 from robolearn.data.episode import EpisodeInfo
+from robolearn.data.manifest import record_name
+from robolearn.data.place import ObjectPath, fetch
 from robolearn.data.store import EpisodeStore
 from robolearn.data.writer import StoreWriter
 from robolearn.errors import DataError, SpecMismatchError, did_you_mean
@@ -85,7 +87,10 @@ def select(store: EpisodeStore, selection: Selection) -> tuple[str, ...]:
 
 
 def filter_store(
-    store: EpisodeStore, selection: Selection, out: str | Path, advance: Advance | None = None
+    store: EpisodeStore,
+    selection: Selection,
+    out: str | Path | ObjectPath,
+    advance: Advance | None = None,
 ) -> EpisodeStore:
     """A new store at ``out`` with the chosen episodes."""
     return _build(out, [Source(store, select(store, selection))], advance)
@@ -93,7 +98,7 @@ def filter_store(
 
 def merge_stores(
     stores: Sequence[EpisodeStore],
-    out: str | Path,
+    out: str | Path | ObjectPath,
     *,
     allow: bool = False,
     advance: Advance | None = None,
@@ -111,6 +116,52 @@ def merge_stores(
     if not allow:
         _same_embodiment(sources)
     return _build(out, sources, advance)
+
+
+def merge_into(
+    stores: Sequence[EpisodeStore],
+    target: EpisodeStore,
+    *,
+    allow: bool = False,
+    advance: Advance | None = None,
+) -> tuple[str, ...]:
+    """Append all episodes of ``stores`` that ``target`` does not have yet; returns the new ids.
+
+    An episode is known by the store, id and hash in its origin, so that a merge that was killed
+    goes on where it ended, and one that is repeated adds nothing.
+    """
+    if target.uuid in {s.uuid for s in stores}:
+        raise DataError(f"{target.path} cannot be merged into itself")
+    sources = [Source(store, store.ids()) for store in stores]
+    if not allow:
+        _same_embodiment([Source(target, target.ids()), *sources])
+    merged: dict[tuple[str, str], tuple[str, str]] = {}
+    for episode_id in target.ids():
+        for origin in target.meta(episode_id).provenance.get("origin", [])[-1:]:
+            key = (str(origin["store"]), str(origin["episode"]))
+            merged[key] = (episode_id, str(origin.get("sha256", "")))
+    new: list[str] = []
+    with target.writer() as writer:
+        for source in sources:
+            renamed: dict[str, str] = {}
+            for episode_id in source.ids:
+                known = merged.get((source.store.uuid, episode_id))
+                if known is not None and known[1] in ("", _digest(source.store, episode_id)):
+                    # Annotations follow a source's episodes: a kill in between left them out.
+                    if target.annotated(known[0]) == Annotated():
+                        renamed[episode_id] = known[0]
+                else:
+                    renamed[episode_id] = _copy(source.store, episode_id, writer)
+                    new.append(renamed[episode_id])
+                if advance is not None:
+                    advance(1)
+            _copy_annotations(source.store, renamed, writer)
+    return tuple(new)
+
+
+def _digest(store: EpisodeStore, episode_id: str) -> str:
+    """The hash of an episode's manifest, which covers all of its files."""
+    return next(e for e in store.log() if e.id == episode_id).files[record_name(episode_id)]
 
 
 def assign_splits(
@@ -181,7 +232,9 @@ def _same_embodiment(sources: Iterable[Source]) -> None:
             seen.append(embodiment)
 
 
-def _build(out: str | Path, sources: Sequence[Source], advance: Advance | None) -> EpisodeStore:
+def _build(
+    out: str | Path | ObjectPath, sources: Sequence[Source], advance: Advance | None
+) -> EpisodeStore:
     def fill(store: EpisodeStore) -> None:
         with store.writer() as writer:
             for source in sources:
@@ -199,13 +252,14 @@ def _copy(source: EpisodeStore, episode_id: str, writer: StoreWriter) -> str:
     """Copy an episode as committed; returns its new id."""
     manifest = source.manifest(episode_id)
     files = manifest.by_path()
-    root = source.folder(episode_id)
+    root = fetch(source.folder(episode_id), files)
     draft = writer.begin()
     try:
         for entry in manifest.files:
             data = read_checked(root, entry.path, files)
             if entry.path == "zarr.json":
-                data = _with_origin(data, source.uuid, episode_id)
+                origin = {"store": source.uuid, "episode": episode_id}
+                data = _with_origin(data, origin | {"sha256": _digest(source, episode_id)})
             draft.sink.write(entry.path, data)
     except BaseException:
         draft.discard()
@@ -213,11 +267,11 @@ def _copy(source: EpisodeStore, episode_id: str, writer: StoreWriter) -> str:
     return writer.commit(writer.prepare_copy(draft, manifest.info))
 
 
-def _with_origin(data: bytes, store: str, episode_id: str) -> bytes:
+def _with_origin(data: bytes, origin: Mapping[str, str]) -> bytes:
     raw: dict[str, Any] = json.loads(data)
     provenance = raw["attributes"]["provenance"]
     earlier = provenance.get("origin", [])
-    provenance["origin"] = [*earlier, {"store": store, "episode": episode_id}]
+    provenance["origin"] = [*earlier, dict(origin)]
     return json_bytes(raw)
 
 

@@ -21,7 +21,7 @@ import uuid
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from robolearn.data.chunks import json_bytes
+from robolearn.data.chunks import json_bytes, read_checked
 from robolearn.data.manifest import (
     EPISODES,
     MANIFESTS,
@@ -186,12 +186,13 @@ class ObjectCommits:
 
     def _upload(self, folder: Path, base: str, manifest: Manifest) -> None:
         """All files, many at a time; the listing afterwards must be the manifest's."""
+        files = manifest.by_path()
 
         def one(path: str) -> None:
-            self._bucket.put(f"{base}/{path}", (folder / path).read_bytes())
+            self._bucket.put(f"{base}/{path}", read_checked(folder, path, files))
 
         with ThreadPoolExecutor(THREADS) as pool:
-            for _ in pool.map(one, [f.path for f in manifest.files]):
+            for _ in pool.map(one, files):
                 pass
         there = {m.key: m.size for m in self._bucket.under(base)}
         for file in manifest.files:

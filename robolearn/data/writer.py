@@ -32,6 +32,7 @@ from robolearn.data.episode_stats import GROUP, EpisodeStatistics
 from robolearn.data.journal import Journal, recoverable
 from robolearn.data.layout import write_episode
 from robolearn.data.manifest import (
+    LogEntry,
     Manifest,
     is_episode,
     manifest_bytes,
@@ -210,6 +211,14 @@ class StoreWriter:
         shutil.rmtree(prepared.folder, ignore_errors=True)
         Journal(prepared.folder.with_suffix(".journal")).remove()
         return episode_id
+
+    def commit_copy(self, entry: LogEntry, data: bytes, folder: Path | None) -> None:
+        """Commit a record of another store as it is there, after the same lines."""
+        self._log.refresh()
+        with self._full_disk():
+            self._log.put(entry.id, data, episodes=entry.episodes, folder=folder)
+        if self._log.entries[-1] != entry:
+            raise StoreError(f"{self._store} was written by another writer meanwhile; try again")
 
     def annotate(self, annotation: Annotation) -> str:
         """Say something about episodes; returns the id of the record. Durable on return.

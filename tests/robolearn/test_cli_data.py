@@ -125,7 +125,7 @@ def test_what_is_no_store_gets_one_line_and_exit_2(
         path.mkdir()
         (path / "mine.txt").write_text("x")
     if kind == "newer":
-        identity = {"format": "robolearn-episode-store", "version": 2, "uuid": "0"}
+        identity = {"format": "robolearn-episode-store", "version": 99, "uuid": "0"}
         (path / "store.json").write_text(json.dumps(identity))
     assert robolearn(["data", verb, str(path)]) == 2
     captured = capsys.readouterr()

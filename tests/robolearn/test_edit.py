@@ -100,7 +100,8 @@ def test_merge_renumbers_keeps_the_origin_and_the_annotations(tmp_path: Path) ->
     for k, episode_id in enumerate(merged.ids()[:2]):
         assert_same(without_origin(merged, episode_id), small_episode(k, steps=5 + k))
     origin = merged.meta("ep_000002").provenance["origin"]
-    assert origin == [{"store": b.uuid, "episode": "ep_000000"}]
+    digest = next(e for e in b.log() if e.id == "ep_000000").files["manifests/ep_000000.json"]
+    assert origin == [{"store": b.uuid, "episode": "ep_000000", "sha256": digest}]
     assert merged.annotated("ep_000002") == b.annotated("ep_000000")
     assert merged.annotated("ep_000002") == Annotated(False, "slip", ("z",), ("x", "y"))
     assert check_store(merged.path).findings == ()
