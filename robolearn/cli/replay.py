@@ -20,11 +20,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Args:
-    """Replay recorded actions open loop and report how far the block ends from the recording."""
+    """Replay recorded actions open loop and report how far the block ends from the recording.
+
+    In a robosuite world: set the recorded states, and replay the actions of the same recording.
+    """
 
     # Episode store with the recordings.
     store: Annotated[Path, tyro.conf.Positional]
-    # Packaged scene, scene folder, or gym_pusht.
+    # Packaged scene, scene folder, gym_pusht, or robosuite/TASK for its recordings.
     scene: str
     # Use the first N episodes of the store; default every one.
     episodes: int | None = None
@@ -53,6 +56,10 @@ def main(argv: list[str]) -> int:
     if not ids:
         raise DataError(f"'{args.store}' holds no episodes; collect or import some first")
     env = make_world(args.scene)
+    if args.scene.startswith("robosuite/"):
+        from robolearn.cli.replay_states import replay_states
+
+        return replay_states(env, [store.read(name) for name in ids], args)
     errors: list[ReplayError] = []
     try:
         with progress("replay", len(ids), quiet=args.json) as advance:

@@ -42,14 +42,11 @@ STOPPED = "stopped_early"
 
 
 class RobosuiteEnv(SteppedEnv):
-    """One of robosuite's single-arm tasks; resets are soft and a pure function of the condition.
+    """One of robosuite's single-arm tasks; resets are soft and a pure function of the condition."""
 
-    ``old_physics`` steps as robosuite before 1.5 did (for recordings of that age).
-    """
-
-    def __init__(self, config: RobosuiteConfig, *, old_physics: bool = False) -> None:
+    def __init__(self, config: RobosuiteConfig) -> None:
         self._config, self._closed = config, False
-        self._env: Any = build(config, lite_physics=not old_physics)
+        self._env: Any = build(config)
         self._env.reset()
         self._robot = self._env.robots[0]
         model = self.model
@@ -132,8 +129,19 @@ class RobosuiteEnv(SteppedEnv):
         self._env.sim.set_state_from_flattened(state)
         self._env.sim.forward()
         self._env._get_observations(force_update=True)  # noqa: SLF001
+        # Its controllers keep what they measured last.
+        self._robot.part_controllers["right"].update(force=True)
         self._robot.composite_controller.update_state()
         self._robot.composite_controller.reset()
+
+    @property
+    def turn_limit_rad(self) -> float:
+        """Largest rotation that one command of the tool may ask for about an axis."""
+        return float(self._scale[3])
+
+    def solved(self) -> bool:
+        """Whether the engine's present state is a success (not sticky)."""
+        return bool(self._env._check_success())  # noqa: SLF001
 
     def render(self, width: int, height: int) -> NDArray[np.uint8]:
         """What the camera ``agentview`` sees ``[height, width, 3]``."""
@@ -207,7 +215,7 @@ class RobosuiteEnv(SteppedEnv):
     def _judge(self) -> Outcome:
         if self._ticks == 0:
             return NOTHING_YET
-        now = bool(self._env._check_success())  # noqa: SLF001
+        now = self.solved()
         self._success = self._success or now
         if self._config.task == "Wipe":
             wiped = len(self._env.wiped_markers) / self._env.num_markers
@@ -239,7 +247,9 @@ class RobosuiteEnv(SteppedEnv):
                 start = self.model.jnt_qposadr[joint]
                 free = self.model.jnt_type[joint] == mujoco.mjtJoint.mjJNT_FREE
                 if free and np.abs(self.data.qpos[start : start + 3]).max() < PARKED_M:
-                    found[f"{item.name[0].lower()}{item.name[1:]}/pose"] = joint
+                    # ToolHang has an object called tool.
+                    plain = item.name if item.name != "tool" else "hung_tool"
+                    found[f"{plain[0].lower()}{plain[1:]}/pose"] = joint
         return found
 
     def _action_scale(self) -> NDArray[np.float64]:

@@ -64,7 +64,7 @@ def robosuite_config(name: WorldName) -> RobosuiteConfig:
     )
 
 
-def build(config: RobosuiteConfig, *, lite_physics: bool = True) -> Any:
+def build(config: RobosuiteConfig) -> Any:
     """The environment: 20 Hz, 2 ms physics steps, shaped reward, no time limit of its own."""
     robosuite = _import()
     from robosuite.controllers import (
@@ -88,7 +88,6 @@ def build(config: RobosuiteConfig, *, lite_physics: bool = True) -> Any:
             use_camera_obs=False,
             reward_shaping=True,
             control_freq=RATE_HZ,
-            lite_physics=lite_physics,
             horizon=2**31,
             ignore_done=True,
             # A hard reset compiles the model again (160 ms).
