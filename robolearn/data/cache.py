@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 # Its functions carry no types.
 _npy: Any = np.lib.format
 
-FORMAT = 3
+FORMAT = 4
 BLOCK_BYTES = 4 * 2**20
 """Read and written at a time: what building a cache needs of memory for pictures."""
 LIMIT_BYTES = 16 * 2**30
@@ -80,7 +80,7 @@ class EpisodeArrays:
     """One episode as training sees it: ``observations[name] [T, *shape]``, ``actions [T, a]``,
     ``reward [T]`` (of the step that starts at the tick), ``terminal`` (the last step ended the
     task, do not bootstrap; otherwise only the recording stopped), ``source [T]`` (who decided each
-    step; empty: unknown).
+    step; empty: unknown), ``seen [T]`` (everything shown at the tick was there; None: always).
     """
 
     id: str
@@ -89,6 +89,7 @@ class EpisodeArrays:
     reward: NDArray[Any]
     terminal: bool
     source: tuple[str, ...] = ()
+    seen: NDArray[np.bool_] | None = None
 
 
 @runtime_checkable
@@ -124,7 +125,8 @@ class FlatEpisodes:
     """All episodes concatenated: ``observations[name] [N, *shape]`` and ``actions [N, a]`` as
     float32 (uint8 for images), ``reward [N]``, ``terminal [episodes]``; episode ``e`` is rows
     ``starts[e]:starts[e + 1]``. ``source [N]``: who decided, a number of ``labels``;
-    ``intervention [N]``: a person took over from a policy. ``folder``: the cache that it is mapped
+    ``intervention [N]``: a person took over from a policy. ``seen [N]``: no observation of the tick
+    was missing (values that are are 0). ``folder``: the cache that it is mapped
     from, None in memory.
     """
 
@@ -138,6 +140,7 @@ class FlatEpisodes:
     source: NDArray[np.int16]
     intervention: NDArray[np.bool_]
     labels: tuple[str, ...]
+    seen: NDArray[np.bool_]
     content_hash: str
     folder: Path | None = None
 
@@ -156,7 +159,7 @@ class FlatEpisodes:
             direct = {k: v for k, v in self.observations.items() if isinstance(v, FrameRows)}
             return (_open, (self.folder, direct))
         fields = (self.task_space, self.ids, self.starts, dict(self.observations), self.actions)
-        who = (self.source, self.intervention, self.labels)
+        who = (self.source, self.intervention, self.labels, self.seen)
         return (FlatEpisodes, (*fields, self.reward, self.terminal, *who, self.content_hash))
 
 
@@ -193,6 +196,7 @@ def flatten(source: EpisodeSource) -> FlatEpisodes:
         source=arrays["source"],
         intervention=arrays["intervention"],
         labels=labels,
+        seen=arrays["seen"],
         content_hash=source.content_hash,
     )
 
@@ -272,6 +276,7 @@ def _layout(
         "reward": ((), single),
         "source": ((), np.dtype(np.int16)),
         "intervention": ((), np.dtype(np.bool_)),
+        "seen": ((), np.dtype(np.bool_)),
     }
 
 
@@ -301,11 +306,15 @@ def _fill(
         _check(episode, kept, space)
         who = episode.source or ("",) * count
         codes = [labels.setdefault(name, len(labels)) for name in who]
+        seen = np.ones(count, dtype=np.bool_) if episode.seen is None else episode.seen
         named |= {"source": np.array(codes, dtype=np.int16), "intervention": taken_over(who)}
+        named["seen"] = seen
         named |= {f"observation{i}": episode.observations[s.name] for i, s in
                   enumerate(space.observations) if s in kept}  # fmt: skip
         for name, values in named.items():
             for at, block in _blocks(values, count):
+                if name.startswith("observation") and block.dtype.kind == "f" and not seen.all():
+                    block[~seen[at : at + len(block)]] = 0
                 _finite(episode.id, _said(name, space), block, at, count)
                 put(name, first + at, block)
         ids.append(episode.id)
@@ -424,6 +433,7 @@ def _open(path: Path, direct: Mapping[str, FrameRows]) -> FlatEpisodes:
         source=load("source"),
         intervention=load("intervention"),
         labels=tuple(index["labels"]),
+        seen=load("seen"),
         content_hash=index["content_hash"],
         folder=path,
     )
@@ -461,6 +471,8 @@ def _check(episode: EpisodeArrays, kept: Sequence[SignalSpec], space: TaskSpace)
         raise DataError(
             f"episode {episode.id}: expected {steps} sources, got {len(episode.source)}"
         )
+    if episode.seen is not None and episode.seen.shape != (steps,):
+        raise DataError(f"episode {episode.id}: expected seen ({steps},), got {episode.seen.shape}")
     if episode.reward.shape != (steps,):
         raise DataError(
             f"episode {episode.id}: expected reward ({steps},), got {episode.reward.shape}"

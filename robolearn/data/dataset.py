@@ -7,7 +7,8 @@ A window at tick ``t`` (n_obs 2, horizon 4) of an episode with ticks 0..5:
     t = 4   observations        o3 o4    actions  a4 a5 a5 a5   mask 1 1 0 0
             (the last action is repeated past the end, masked)
 
-Index 0 of the actions is the action at the time of the newest observation. A chunked transition
+Where an observation is missing (not valid in the store), no window shows it. Index 0 of the actions
+is the action at the time of the newest observation. A chunked transition
 adds what happened over ``stride`` steps (see :func:`td_batch`).
 
 The order of windows is a pure function of (seed, epoch), and batch ``k`` is a pure function of
@@ -180,6 +181,7 @@ class EpisodeDataset:
         observations = {s.name: RunningStats(int(np.prod(s.shape))) for s in signals}
         actions = {a.name: RunningStats(a.size) for a in space.actions}
         chosen = self._chosen_rows()
+        chosen = chosen[self.flat.seen[chosen]]
         # In blocks: the data may be larger than memory.
         for begin in range(0, len(chosen), STATS_ROWS):
             rows = chosen[begin : begin + STATS_ROWS]
@@ -202,6 +204,23 @@ class EpisodeDataset:
         return self.flat.starts[episode], self.flat.starts[episode + 1] - 1
 
     def _valid_windows(self) -> Index:
+        """Chosen windows in which no observation is missing."""
+        windows = self._all_windows()
+        missing = np.concatenate([[0], np.cumsum(~self.flat.seen)])
+        if not missing[-1]:
+            return windows
+        rows = [windows]
+        if self.spec.kind != "windows":
+            rows.append(np.minimum(windows + self.spec.stride, self._bounds(windows)[1]))
+        whole = np.ones(len(windows), dtype=np.bool_)
+        for newest in rows:
+            oldest = np.maximum(newest - self.spec.n_obs + 1, self._bounds(newest)[0])
+            whole &= missing[newest + 1] == missing[oldest]
+        if not whole.any():
+            raise DataError("an observation is missing in every window; choose fewer signals")
+        return windows[whole]
+
+    def _all_windows(self) -> Index:
         starts = self.flat.starts
         if self.spec.kind == "windows":
             return self._chosen_rows()

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from robolearn.config import config_hash
 from robolearn.data.cache import EpisodeArrays, Rows
 from robolearn.data.chunks import read_array
 from robolearn.data.decoded import FramePart, FrameRows, open_frames
 from robolearn.data.episode import Episode, EpisodeInfo, EpisodeKind
-from robolearn.data.manifest import EPISODES
 from robolearn.data.store import EpisodeStore
 from robolearn.errors import ConfigError, DataError, SpecMismatchError
 from robolearn.spec import TaskSpace, diff_task_spaces
@@ -95,14 +95,22 @@ class StoreSource:
             if images:
                 parts = {n: [self._part(info.id, n)] for n in pictures}
                 frames = {n: FrameRows(p, kept_bytes=BUILD_BYTES) for n, p in parts.items()}
-            yield episode_arrays(episode, self._space, frames)
+            seen = [self._seen(info.id, n) for n in pictures]
+            yield episode_arrays(episode, self._space, frames, seen)
 
     def frames(self, name: str) -> Sequence[FramePart]:
         """The pictures of signal ``name`` in every chosen episode, still in the store."""
         return tuple(self._part(i.id, name) for i in self._infos)
 
+    def _seen(self, episode_id: str, name: str) -> NDArray[np.bool_]:
+        """Whether the picture that a tick showed is there ``[T]``."""
+        root, base = self._store.folder(episode_id), f"signals/{name}"
+        files = self._store.manifest(episode_id).by_path()
+        valid, view = (read_array(root, f"{base}/{part}", files)[0] for part in ("valid", "view"))
+        return valid[view]
+
     def _part(self, episode_id: str, name: str) -> FramePart:
-        root = self._store.path / EPISODES / episode_id
+        root = self._store.folder(episode_id)
         base = f"signals/{name}"
         files = self._store.manifest(episode_id).by_path()
         # A data set keeps one of these per episode and camera: only its own files.
@@ -112,24 +120,29 @@ class StoreSource:
 
 
 def episode_arrays(
-    episode: Episode, space: TaskSpace, frames: Mapping[str, Rows] | None = None
+    episode: Episode,
+    space: TaskSpace,
+    frames: Mapping[str, Rows] | None = None,
+    frames_seen: Sequence[NDArray[np.bool_]] = (),
 ) -> EpisodeArrays:
-    """The chosen signals of one episode at its ticks; pictures are those given in ``frames``, or
-    those that the episode holds.
+    """The chosen signals of one episode at its ticks; pictures are those given in ``frames``
+    (``frames_seen [T]``: whether they are there), or those that the episode holds.
     """
     lazy = frames or {}
+    here = [s.name for s in space.observations if s.name in episode.view]
+    seen = [episode.streams[n].valid[episode.view[n]] for n in here]
     if episode.terminal[:-1].any():
         raise DataError(f"episode {episode.id} goes on after a terminal step")
     return EpisodeArrays(
         id=episode.id,
-        observations=dict(lazy)
-        | {s.name: episode.observed(s.name) for s in space.observations if s.name in episode.view},
+        observations=dict(lazy) | {name: episode.observed(name) for name in here},
         actions=np.concatenate(
             [episode.action[a.name].reshape(episode.steps, -1) for a in space.actions], axis=1
         ),
         reward=episode.reward,
         terminal=bool(episode.terminal[-1:].any()),
         source=episode.source,
+        seen=np.logical_and.reduce([np.ones(episode.steps, np.bool_), *seen, *frames_seen]),
     )
 
 

@@ -231,3 +231,25 @@ def test_taken_over_is_human_after_policy(source: list[str]) -> None:
         name == "human:x" and "policy" in source[:index] for index, name in enumerate(source)
     ]
     assert taken_over(source).tolist() == expected
+
+
+def test_no_window_shows_a_missing_observation(tmp_path: Path) -> None:
+    source = random_source((6, 7))
+    tool = np.array(source.items[1].observations[TOOL])
+    tool[3] = np.nan
+    gap = np.arange(7) != 3
+    second = dataclasses.replace(
+        source.items[1], seen=gap, observations={**source.items[1].observations, TOOL: tool}
+    )
+    source = dataclasses.replace(source, items=(source.items[0], second))
+    for flat in (flatten(source), cached(source, tmp_path)):
+        assert flat.seen.tolist() == [True] * 6 + gap.tolist()
+        dataset = EpisodeDataset(flat, BatchSpec("windows", 2, 3, 4), 0)
+        assert sorted(dataset._windows) == [0, 1, 2, 3, 4, 5, 6, 7, 8, 11, 12]
+        assert dataset.stats().observations[TOOL].count == 12
+        chunks = EpisodeDataset(flat, BatchSpec("chunked_transitions", 1, 2, 4, 0.9, 2), 0)
+        # Row 7 would bootstrap from row 9, which is the missing one.
+        assert sorted(chunks._windows) == [0, 1, 2, 3, 6, 8, 10, 11, 12]
+    nothing = dataclasses.replace(second, seen=np.zeros(7, dtype=np.bool_))
+    with pytest.raises(DataError, match="missing in every window"):
+        EpisodeDataset(flatten(dataclasses.replace(source, items=(nothing,))), WINDOWS, 0)

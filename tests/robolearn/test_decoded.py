@@ -156,3 +156,19 @@ def test_workers_give_the_same_batches_from_any_step(tmp_path: Path) -> None:
         dataset.span(3, 8)[5]
     with pytest.raises(DataError, match="0 <= start <= stop"):
         dataset.span(3, 2)
+
+
+def test_windows_leave_missing_pictures_out(tmp_path: Path) -> None:
+    episode = small_episode(0, 9, image=True)
+    valid = np.arange(9) != 4
+    block = dataclasses.replace(episode.streams[IMAGE], valid=valid)
+    store = EpisodeStore.create(tmp_path / "store")
+    with store.writer() as writer:
+        streams = {**episode.streams, IMAGE: block}
+        writer.append(dataclasses.replace(episode, streams=streams))
+    source = StoreSource(store, DataConfig((TOOL, IMAGE)))
+    for mode in ("cache", "store"):
+        flat = cached(source, tmp_path / "cache", images=mode)
+        assert sorted(EpisodeDataset(flat, SPEC, 0)._windows) == [0, 1, 2, 3, 6, 7, 8]
+    blind = StoreSource(store, DataConfig((TOOL,)))
+    assert len(EpisodeDataset(cached(blind, tmp_path / "cache"), SPEC, 0)) == 9
