@@ -65,6 +65,15 @@ class Renderer:
         self._size = (0, 0)
         self._release: weakref.finalize[..., Any] | None = None
 
+    def show(self, geom_groups: Sequence[int], site_groups: Sequence[int]) -> None:
+        """Draw the geoms and sites of these groups; by default, as MuJoCo does, those below 3."""
+        for shown, groups in (
+            (self._option.geomgroup, geom_groups),
+            (self._option.sitegroup, site_groups),
+        ):
+            shown[:] = 0
+            shown[list(groups)] = 1
+
     def open(self, width: int = 64, height: int = 64) -> None:
         """Create the context now; :class:`RenderError` says what was tried and what to install."""
         self.close()
