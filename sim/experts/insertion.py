@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.spec import EmbodimentSpec
+from sim.experts.noise import NoiseScale
 from sim.experts.script import Hand, Script, ScriptedExpert
 from sim.experts.skills import QUARTER, Skill, above_by, carry, holds, level_heading, pick, release
 from sim.tasks.insertion import BLOCK_HEIGHT_M, HOLE, PEG, PEG_LENGTH_M
@@ -20,11 +21,13 @@ _GRIP_M = 0.032
 _REACH_M = 0.06
 _OVER_M = 0.02
 _ALIGNED_M, _ALIGNED_RAD = 0.0004, 0.008
+# Half a millimetre of clearance needs a smaller dial than a square of 10 cm.
+_NOISE = NoiseScale(position_m=0.012, yaw=0.15)
 
 
 def expert(embodiment: EmbodimentSpec, noise: float = 0.0) -> ScriptedExpert:
     """Tries again until the peg is in the hole."""
-    return ScriptedExpert("insertion", plan, embodiment, noise, (PEG, HOLE))
+    return ScriptedExpert("insertion", plan, embodiment, noise, (PEG, HOLE), _NOISE)
 
 
 def plan(hand: Hand) -> Script:

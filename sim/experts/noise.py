@@ -36,7 +36,7 @@ class NoiseScale:
     hesitation_s: tuple[float, float] = (0.2, 1.0)
     """For how long."""
     miss_m: tuple[float, float] = (0.03, 0.06)
-    """How far beside the object a mis-grasp closes."""
+    """How far beside the object, and how far above it, a mis-grasp closes."""
 
 
 class Noise:
@@ -74,12 +74,12 @@ class Noise:
         return False
 
     def miss(self) -> Array:
-        """Where a grasp goes wrong ``[3]`` [m]: zero, or beside the object."""
+        """Where a grasp goes wrong ``[3]`` [m]: zero, or beside and above the object."""
         if self._rng.random() >= self._dial:
             return np.zeros(3)
         angle = self._rng.uniform(-math.pi, math.pi)
-        side = np.array([math.cos(angle), math.sin(angle), 0.0])
-        return self._rng.uniform(*self._scale.miss_m) * side
+        side, up = self._rng.uniform(*self._scale.miss_m, size=2)
+        return np.array([side * math.cos(angle), side * math.sin(angle), up])
 
     def lets_go(self) -> bool:
         """True if the fingers open on this way (asked once per carry)."""
