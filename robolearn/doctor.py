@@ -24,6 +24,8 @@ PACKAGES = ("numpy", "torch", "mujoco", "zarr", "gym-pusht", "pybullet", "ur-rtd
 # TCP/IP"); the emulator of the virtual lab listens on them.
 UR_PORTS = (30004, 29999, 30003)
 GL_PACKAGES = {"libEGL.so.1": "libegl1", "libGL.so.1": "libgl1"}
+# In the order in which they are tried for pictures (sim/gl.py).
+GL_BACKENDS = ("egl", "osmesa", "glfw")
 RENDER_TIMEOUT_S = 60.0
 _RENDER = """
 import json, mujoco, numpy as np
@@ -99,34 +101,50 @@ def check_library(name: str) -> Check:
 
 
 def check_rendering(timeout_s: float = RENDER_TIMEOUT_S, code: str = _RENDER) -> Check:
-    """Whether MuJoCo draws a red box on a blue plane, in a process of its own (drivers crash)."""
-    environment = {**os.environ, "MUJOCO_GL": os.environ.get("MUJOCO_GL", "egl")}
-    name, backend = "MuJoCo rendering", environment["MUJOCO_GL"]
+    """Which OpenGL backend draws a red box on a blue plane: those that ``MUJOCO_GL`` allows, in the
+    order in which they are tried, each in a process of its own (drivers crash).
+    """
+    name = "MuJoCo rendering"
+    asked = os.environ.get("MUJOCO_GL", "").lower().strip()
     advice = (
-        "apt-get install libegl1 libgl1 libgl1-mesa-dri;"
+        "apt-get install libegl1 libgl1 libgl1-mesa-dri, or libosmesa6;"
         " training and evaluation without videos work without it"
     )
-    start = time.monotonic()
+    failures: list[str] = []
+    for backend in (asked,) if asked in GL_BACKENDS else GL_BACKENDS:
+        start = time.monotonic()
+        failure = _draw(backend, timeout_s, code)
+        if not failure:
+            took = time.monotonic() - start
+            found = f"{backend}: picture is right ({took:.1f} s with start-up)"
+            return Check(name, "OK", "; ".join([found, *failures]))
+        failures.append(f"{backend}: {failure}")
+    return Check(name, "FAIL", "; ".join(failures), advice)
+
+
+def _draw(backend: str, timeout_s: float, code: str) -> str:
+    """What is wrong with the picture of a backend; empty when nothing is."""
+    if backend == "glfw" and not any(os.environ.get(n) for n in ("DISPLAY", "WAYLAND_DISPLAY")):
+        return "there is no display"
     try:
         result = subprocess.run(
             [sys.executable, "-c", code],
-            env=environment,
+            env={**os.environ, "MUJOCO_GL": backend},
             capture_output=True,
             text=True,
             timeout=timeout_s,
         )
     except subprocess.TimeoutExpired:
-        return Check(name, "FAIL", f"{backend}: no picture within {timeout_s:g} s", advice)
+        return f"no picture within {timeout_s:g} s"
     if result.returncode != 0:
         lines = result.stderr.strip().splitlines() or [f"exit code {result.returncode}"]
         # Finalisers of half-made objects complain last; what failed is the first error line.
         errors = [line for line in lines if re.match(r"[\w.]*(Error|Exception)\b", line)]
-        return Check(name, "FAIL", f"{backend}: {(errors or lines[-1:])[0][:200]}", advice)
+        return (errors or lines[-1:])[0][:200]
     centre, corner = json.loads(result.stdout.strip().splitlines()[-1])
     if not (centre[0] > 100 > centre[2] and corner[2] > 100 > corner[0]):
-        return Check(name, "FAIL", f"{backend}: wrong colours {centre} {corner}", advice)
-    took = time.monotonic() - start
-    return Check(name, "OK", f"{backend}: picture is right ({took:.1f} s with start-up)")
+        return f"wrong colours {centre} {corner}"
+    return ""
 
 
 def check_port(port: int, host: str = "127.0.0.1") -> Check:

@@ -56,6 +56,21 @@ def test_rendering_is_judged_by_the_picture():
     assert "no picture within" in stuck.found
 
 
+def test_the_backend_that_takes_over_is_named(monkeypatch):
+    monkeypatch.delenv("MUJOCO_GL", raising=False)
+    code = (
+        "import os\n"
+        "if os.environ['MUJOCO_GL'] == 'egl': raise ImportError('no EGL')\n"
+        "print('[[200, 10, 10], [10, 10, 200]]')"
+    )
+    found = check_rendering(30.0, code)
+    assert found.status == "OK"
+    assert found.found.startswith("osmesa: picture is right")
+    assert found.found.endswith("egl: ImportError: no EGL")
+    monkeypatch.setenv("MUJOCO_GL", "egl")
+    assert check_rendering(30.0, code).status == "FAIL"
+
+
 def test_disk_and_memory_thresholds(tmp_path):
     assert check_disk(tmp_path / "not" / "yet", 0.0, 0.0).status == "OK"
     assert check_disk(tmp_path, 1e9, 0.0).status == "WARN"
