@@ -104,10 +104,9 @@ def _panels(episode: Episode) -> tuple[list[_Panel], list[str]]:
         t_s = (block.t_ns - start) * 1e-9
         spec = specs[name]
         command = episode.action.get(name)
-        same = (
-            command is not None and command.reshape(episode.steps, -1).shape[1:] == value.shape[1:]
-        )
-        target = command.reshape(episode.steps, -1) if command is not None and same else None
+        target = None if command is None else command.reshape(episode.steps, -1)
+        if target is not None and (target.shape[1] != value.shape[1] or _many(value)):
+            target = None  # drawn by itself, below
         whole = _Panel(name, spec.unit, spec.components, t_s, value, target)
         found += _by_unit(whole)
     drawn = {p.name for p in found if p.command is not None}
@@ -117,14 +116,25 @@ def _panels(episode: Episode) -> tuple[list[_Panel], list[str]]:
             found.append(_Panel(f"{action.name}\n(command)", action.unit, (), ticks, value))
     # Commanded signals first: they are what the episode is about.
     found.sort(key=lambda p: p.command is None)
-    fit = [p for p in found if p.value.shape[1] <= COMPONENTS][: PANELS - 1]
-    left_out = [p.name.split("\n")[0] for p in found if p not in fit]
+    fit, left_out = found[: PANELS - 1], [p.name.split("\n")[0] for p in found[PANELS - 1 :]]
+    if _unknown(episode):
+        return fit, list(dict.fromkeys(left_out))
     if np.array_equal(episode.progress, episode.reward):
         task = _Panel("task", "", ("progress\n= reward",), ticks, episode.progress[:, None])
     else:
         both = np.stack([episode.progress, episode.reward], axis=1)
         task = _Panel("task", "", ("progress", "reward"), ticks, both)
     return [*fit, task], list(dict.fromkeys(left_out))
+
+
+def _many(value: NDArray[np.float64]) -> bool:
+    return value.shape[1] > COMPONENTS
+
+
+def _unknown(episode: Episode) -> bool:
+    """An imported episode whose source says nothing about its outcome."""
+    said = str(episode.meta.provenance.get("progress", ""))
+    return said.startswith("unknown") and not episode.success and not episode.progress.any()
 
 
 def _by_unit(panel: _Panel) -> list[_Panel]:
@@ -155,7 +165,7 @@ def _figure(episode: Episode, info: EpisodeInfo, ticks: NDArray[np.int64], rows:
     for number, (row, height) in enumerate(zip(rows, heights, strict=True)):
         at -= height + gap
         _draw_row(figure, row, times if number == 0 else None, at / total, height / total)
-    end = max(float(p.t_s[-1]) for p in panels)
+    end = max((float(p.t_s[-1]) for p in panels if len(p.t_s)), default=0.0)
     for number, shown in enumerate(panels):
         at -= panel + gap
         last = number == len(panels) - 1
@@ -170,8 +180,10 @@ def _title(figure: Any, episode: Episode, info: EpisodeInfo, at: float, total: f
     meta = episode.meta
     result, colour = ("SUCCESS", "#1a7f37") if episode.success else ("no success", _LOST)
     reason = f", {meta.outcome.reason}" if meta.outcome.reason else ""
-    figure.text(0.01, at / total, info.id, fontsize=15, weight="bold", va="center")
     text = f"{result}   best progress {episode.score:.2f}{reason}"
+    if _unknown(episode):
+        text, colour = "outcome unknown: the source does not say", _GREY
+    figure.text(0.01, at / total, info.id, fontsize=15, weight="bold", va="center")
     figure.text(LEFT, at / total, text, fontsize=14, color=colour, weight="bold", va="center")
     who = f"{meta.kind} by {meta.operator or meta.agent or 'unknown'}"
     lost = sum(int((~b.valid).sum()) for b in episode.streams.values())
@@ -225,6 +237,41 @@ def _draw_panel(
     ticks = (episode.tick_t_ns - episode.tick_t_ns[0]) * 1e-9
     for moment in times:
         axes.axvline(moment, color="0.85", linewidth=0.8, zorder=0)
+    if _many(panel.value):
+        _draw_many(axes, panel, end)
+    else:
+        _draw_curves(axes, panel, ticks)
+    _mark_sources(axes, episode, ticks, last=last)
+    unit = f"\n[{panel.unit}]" if panel.unit else ""
+    figure.text(
+        0.01, bottom + height / 2, f"{panel.name}{unit}", fontsize=10, va="center", weight="bold"
+    )
+    if axes.get_legend_handles_labels()[1]:
+        axes.legend(loc="center left", bbox_to_anchor=(1.005, 0.5), fontsize=8, frameon=False)
+    axes.set_xlim(0.0, max(end, 1e-3))
+    axes.tick_params(labelsize=8, labelbottom=last)
+    axes.spines[["top", "right"]].set_visible(False)
+    if last:
+        axes.set_xlabel("time [s]   (grey lines: the pictures above)", fontsize=9)
+
+
+def _draw_many(axes: Any, panel: _Panel, end: float) -> None:
+    """A row for each component, dark where it is at its lowest, bright at its highest."""
+    moments = np.linspace(0.0, end, 600)
+    rows = np.maximum(np.searchsorted(panel.t_s, moments, side="right") - 1, 0)
+    value = panel.value[rows].T
+    with np.errstate(invalid="ignore"):
+        low, high = np.fmin.reduce(value, axis=1), np.fmax.reduce(value, axis=1)
+        shade = (value - low[:, None]) / np.where(high > low, high - low, 1.0)[:, None]
+    extent = (0.0, max(end, 1e-3), len(value) - 0.5, -0.5)
+    axes.imshow(shade, aspect="auto", extent=extent, interpolation="nearest", cmap="viridis")
+    axes.text(
+        1.01, 0.5, f"{len(value)} values,\ndark: its lowest\nbright: its highest",
+        transform=axes.transAxes, fontsize=8, va="center",
+    )  # fmt: skip
+
+
+def _draw_curves(axes: Any, panel: _Panel, ticks: NDArray[np.float64]) -> None:
     for k in range(panel.value.shape[1]):
         name = panel.components[k] if panel.components else str(k)
         label = name if panel.value.shape[1] > 1 or panel.components else "value"
@@ -235,17 +282,6 @@ def _draw_panel(
                 color=line.get_color(), alpha=0.9,
                 label="dashed: command" if k == panel.command.shape[1] - 1 else None,
             )  # fmt: skip
-    _mark_sources(axes, episode, ticks, last=last)
-    unit = f"\n[{panel.unit}]" if panel.unit else ""
-    figure.text(
-        0.01, bottom + height / 2, f"{panel.name}{unit}", fontsize=10, va="center", weight="bold"
-    )
-    axes.legend(loc="center left", bbox_to_anchor=(1.005, 0.5), fontsize=8, frameon=False)
-    axes.set_xlim(0.0, max(end, 1e-3))
-    axes.tick_params(labelsize=8, labelbottom=last)
-    axes.spines[["top", "right"]].set_visible(False)
-    if last:
-        axes.set_xlabel("time [s]   (grey lines: the pictures above)", fontsize=9)
 
 
 def _mark_sources(axes: Any, episode: Episode, ticks: NDArray[np.float64], *, last: bool) -> None:

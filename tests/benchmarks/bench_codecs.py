@@ -10,6 +10,7 @@ standard deviation 3 put back.
 
 from __future__ import annotations
 
+import importlib
 import io
 import time
 from collections.abc import Callable
@@ -17,13 +18,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import av
 import cv2
 import numpy as np
 
+from robolearn.data.importers.recording import optional_module
 from robolearn.data.importers.video import video_blocks, video_info
 from robolearn.data.picture_codec import FrameCodec, decode_frame
 
+av: Any = optional_module("av", "av", "AV1")  # its stubs do not export everything
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 PUSHT = DATA / "pusht" / "pusht_cchi_v7_replay.zarr"
 CAMERA = DATA / "g1" / "videos" / "chunk-000" / "observation.images.cam_high"
@@ -129,8 +131,7 @@ def _pictures(
 
 
 def _zstd(frames: np.ndarray) -> Measured:
-    from numcodecs import zstd
-
+    zstd: Any = importlib.import_module("numcodecs.zstd")
     per_chunk = ZSTD_ROWS[frames.shape[1]]
     start = time.perf_counter()
     blocks = [frames[i : i + per_chunk] for i in range(0, len(frames), per_chunk)]

@@ -55,8 +55,9 @@ def _recorded(codec: str, seconds: int) -> list[dict[str, Any]]:
     frames = _frames()
     empty = _loop(None, frames, seconds)
     with tempfile.TemporaryDirectory(dir=runs) as folder:
-        store = EpisodeStore.create(Path(folder) / "store")
-        codecs = dict.fromkeys(CAMERAS, codec)
+        path = Path(folder) / "store"
+        store = EpisodeStore.create(path)
+        codecs: dict[str, str] = dict.fromkeys(CAMERAS, codec)
         with EpisodeRecorder(store, spec=SPEC, kind="rollout", codecs=codecs) as recorder:
             recorder.on_start(HEADER)
             load = _loop(recorder, frames, seconds)
@@ -64,7 +65,7 @@ def _recorded(codec: str, seconds: int) -> list[dict[str, Any]]:
             recorder.on_end(Outcome(False, 0.0, 0.0, truncated=True))
             saved_s = time.perf_counter() - start
         info = store.info("ep_000000")
-        valid = store.path / "episodes" / info.id / "signals"
+        valid = path / "episodes" / info.id / "signals"
         kept = sum(int(np.asarray(zarr.open_array(valid / n / "valid")).sum()) for n in CAMERAS)
     lost = load.frames - kept
     extra_ms = load.late_p99_ms - empty.late_p99_ms

@@ -156,7 +156,7 @@ def test_merge_copies_encoded_frames_bit_for_bit(tmp_path: Path) -> None:
 
 def test_an_altered_picture_is_found(tmp_path: Path) -> None:
     store = recorded(tmp_path / "s", "jpeg")
-    chunk = store.path / "episodes/ep_000000/signals" / IMAGE / "encoded/c.0"
+    chunk = tmp_path / "s/episodes/ep_000000/signals" / IMAGE / "encoded/c.0"
     data = bytearray(chunk.read_bytes())
     data[len(data) // 2] ^= 1
     chunk.write_bytes(bytes(data))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,11 @@ from PIL import Image
 from robolearn.cli.data import main
 from robolearn.cli.main import main as robolearn
 from robolearn.data.annotations import Annotation
+from robolearn.data.episode import episode_from_arrays
 from robolearn.data.recorder import EpisodeRecorder
 from robolearn.data.store import EpisodeStore
+from robolearn.spec import ActionSpec, EmbodimentSpec, SignalSpec
+from robolearn.types import Outcome
 from tests.episodes import IMAGE, TOOL, small_episode
 from tests.recording import FORCE, SPEC, record
 
@@ -22,13 +26,14 @@ from tests.recording import FORCE, SPEC, record
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A recording with a camera and signals at other rates, then an episode without."""
-    made = EpisodeStore.create(tmp_path_factory.mktemp("view") / "store")
+    folder = tmp_path_factory.mktemp("view") / "store"
+    made = EpisodeStore.create(folder)
     with EpisodeRecorder(made, spec=SPEC, kind="rollout", codecs={IMAGE: "jpeg"}) as recorder:
         record(recorder)
     with made.writer() as writer:
         writer.append(small_episode(1))
         writer.annotate(Annotation(("ep_000000",), "me", note="the cable caught"))
-    return made.path
+    return folder
 
 
 def component(recording: Any, path: str, name: str) -> list[Any]:
@@ -114,3 +119,31 @@ def test_bad_input_is_one_line(
     assert said in error
     assert "\n" not in error
     assert list(tmp_path.iterdir()) == []
+
+
+def test_many_values_become_a_map_and_an_unknown_outcome_is_said(tmp_path: Path) -> None:
+    wide = EmbodimentSpec(
+        "arm", (SignalSpec("arm/all", (30,)),), (ActionSpec("arm/all", (30,)),), 10.0
+    )
+    base = small_episode(2)
+    meta = dataclasses.replace(
+        base.meta,
+        embodiment=wide,
+        outcome=Outcome(False, 0.0, 0.0, truncated=True),
+        provenance={"progress": "unknown: zero"},
+    )
+    values = np.random.default_rng(0).random((12, 30))
+    values[:, 3] = 1.0  # never moves
+    episode = episode_from_arrays(
+        meta, {"arm/all": values}, {"arm/all": values}, progress=np.zeros(12)
+    )
+    made = EpisodeStore.create(tmp_path / "s")
+    with made.writer() as writer:
+        writer.append(episode)
+    assert main(["view", str(made.path), "--strip", str(tmp_path / "d.png")]) == 0
+    with Image.open(tmp_path / "d.png") as picture:
+        flat = np.asarray(picture.convert("RGB")).reshape(-1, 3).astype(int)
+    # The colour map's ends are there; the red of a failure is not.
+    for colour in ((68, 1, 84), (253, 231, 37)):
+        assert (np.abs(flat - colour).max(axis=1) < 3).sum() > 1000
+    assert not (flat == (0xC0, 0, 0)).all(axis=1).any()
