@@ -20,6 +20,7 @@ from robolearn.config import from_dict, load_yaml, to_dict
 from robolearn.contracts import PolicySpec
 from robolearn.data.cache import EpisodeSource, FlatEpisodes, cached
 from robolearn.data.dataset import EpisodeDataset, split_episodes
+from robolearn.data.mixture import window_weights
 from robolearn.data.provenance import git_revision, library_versions
 from robolearn.data.selection import DataConfig
 from robolearn.data.stats import DatasetStats
@@ -203,7 +204,11 @@ def _differences(want: Mapping[str, Any], have: Mapping[str, Any], prefix: str) 
 
 def _dataset(experiment: Experiment, flat: FlatEpisodes) -> tuple[EpisodeDataset, DatasetStats]:
     chosen, _ = split_episodes(len(flat.ids), experiment.data.held_out, experiment.seed)
-    dataset = EpisodeDataset(flat, experiment.algorithm.batches(), experiment.seed, chosen)
+    batches, seed = experiment.algorithm.batches(), experiment.seed
+    dataset = EpisodeDataset(flat, batches, seed, chosen)
+    weights = window_weights(experiment.data.stores, flat, dataset.windows)
+    if weights is not None:
+        dataset = EpisodeDataset(flat, batches, seed, chosen, weights)
     return dataset, dataset.stats()
 
 

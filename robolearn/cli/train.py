@@ -23,7 +23,7 @@ class TrainArgs:
     config: Path | None = None
     """Experiment file, e.g. configs/train/pusht_flow_demo.yaml."""
     store: Path | None = None
-    """Episode store."""
+    """Episode store: a folder, or s3://bucket/prefix; left out: the stores that --config names."""
     out: Path | None = None
     """Run directory to write."""
     parent: Path | None = None
@@ -46,9 +46,12 @@ def main(argv: list[str]) -> int:
 
     experiment = load_experiment(config, policy_config)
     args, experiment = _parse(argv, experiment)
-    if args.store is None or args.out is None:
-        missing = "--store STORE" if args.store is None else "--out RUN"
-        raise ConfigError(f"{missing} is missing")
+    if experiment.data.stores and args.store is not None:
+        raise ConfigError(f"{config} names its stores itself (data: stores); leave --store out")
+    if args.store is None and not experiment.data.stores:
+        raise ConfigError("--store STORE is missing (or name stores under 'data' in --config)")
+    if args.out is None:
+        raise ConfigError("--out RUN is missing")
     if args.threads < 1:
         raise ConfigError(f"--threads must be at least 1, got {args.threads}")
     output_folder(args.out, "--out", "a run")
@@ -101,18 +104,24 @@ def _parse(argv: list[str], experiment: Experiment) -> tuple[TrainArgs, Experime
     return parsed.args, changed
 
 
-def _train(args: TrainArgs, experiment: Experiment, store: Path, out: Path) -> TrainResult:
+def _train(args: TrainArgs, experiment: Experiment, store: Path | None, out: Path) -> TrainResult:
     from robolearn.checkpoint import load_run
+    from robolearn.data.mixture import MixtureSource
     from robolearn.data.selection import StoreSource
     from robolearn.data.store import EpisodeStore
     from robolearn.experiment import train
     from robolearn.training import Progress
 
-    source = StoreSource(EpisodeStore.open(store), experiment.data)
+    source = (
+        MixtureSource(experiment.data)
+        if store is None
+        else StoreSource(EpisodeStore.open(store), experiment.data)
+    )
+    where = store or ", ".join(choice.path for choice in experiment.data.stores)
     parent = None if args.parent is None else load_run(args.parent)
     quiet = args.json or not sys.stderr.isatty()
     say(
-        f"train {experiment.policy}: {len(source.ids)} episodes of {store} -> {out}",
+        f"train {experiment.policy}: {len(source.ids)} episodes of {where} -> {out}",
         quiet=args.json,
     )
     shown = 0

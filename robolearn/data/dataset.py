@@ -140,6 +140,11 @@ class EpisodeDataset:
         self._epoch = -1
         self._order: Index = np.zeros(0, dtype=np.int64)
 
+    @property
+    def windows(self) -> Index:
+        """Rows of ``flat`` that windows start from (their newest observation)."""
+        return self._windows
+
     def __len__(self) -> int:
         """Number of windows."""
         return len(self._windows)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -22,6 +24,48 @@ BUILD_BYTES = 32 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
+class StoreChoice:
+    """One store of a dataset. Outcome, labels and split count as annotated."""
+
+    # Folder, or a URL such as s3://bucket/prefix.
+    path: str
+    # Share of the batches, relative to the other stores' weights; left out for all stores: every
+    # window is drawn equally often.
+    weight: float | None = None
+    # Kinds of episodes; empty: those of the experiment.
+    kinds: tuple[EpisodeKind, ...] = ()
+    # Tasks to take; empty: those of the experiment.
+    tasks: tuple[str, ...] = ()
+    # Labels that an episode must have.
+    labels: tuple[str, ...] = ()
+    # Labels that it must not have.
+    without_labels: tuple[str, ...] = ()
+    # Split that it must belong to.
+    split: str | None = None
+    # Outcome that it must have.
+    success: bool | None = None
+    # Lowest score in [0, 1].
+    min_score: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.weight is not None and not (math.isfinite(self.weight) and self.weight > 0):
+            raise ConfigError(f"weight of {self.path} must be above 0, got {self.weight}")
+
+    def takes(self, info: EpisodeInfo, config: DataConfig) -> bool:
+        """Whether an episode enters training."""
+        kinds, tasks = self.kinds or config.kinds, self.tasks or config.tasks
+        return (
+            info.kind in kinds
+            and (not tasks or info.task in tasks)
+            and set(self.labels) <= set(info.labels)
+            and not set(self.without_labels) & set(info.labels)
+            and (self.split is None or info.split == self.split)
+            and (self.success is None or info.success == self.success)
+            and (self.min_score is None or info.score >= self.min_score)
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class DataConfig:
     """The data filter of an experiment."""
 
@@ -35,6 +79,8 @@ class DataConfig:
     tasks: tuple[str, ...] = ()
     # Share of the episodes kept away from training, chosen by seed.
     held_out: float = 0.0
+    # Stores to train from, instead of --store.
+    stores: tuple[StoreChoice, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.observations:
@@ -43,17 +89,23 @@ class DataConfig:
             raise ConfigError("kinds: name at least one kind of episode, e.g. demonstration")
         if not 0.0 <= self.held_out < 1.0:
             raise ConfigError(f"held_out must be in [0, 1), got {self.held_out}")
+        given = sum(choice.weight is not None for choice in self.stores)
+        if given not in (0, len(self.stores)):
+            raise ConfigError("stores: give every store a weight, or none")
 
 
 class StoreSource:
     """The chosen episodes of a store, as arrays at control ticks (what the agent saw)."""
 
-    def __init__(self, store: EpisodeStore, config: DataConfig) -> None:
+    def __init__(
+        self, store: EpisodeStore, config: DataConfig, choice: StoreChoice | None = None
+    ) -> None:
         self._store, self._config = store, config
+        wanted = choice or StoreChoice(str(store.path))
         everything = store.list()
-        self._infos = tuple(i for i in everything if _wanted(i, config))
+        self._infos = tuple(i for i in everything if wanted.takes(i, config))
         if not self._infos:
-            raise DataError(_nothing(store, everything, config))
+            raise DataError(_nothing(store, everything, config, wanted))
         embodiment = store.meta(self._infos[0].id).embodiment
         manifests = [self._store.manifest(i) for i in self.ids]
         self._hash = config_hash([sorted((f.path, f.sha256) for f in m.files) for m in manifests])
@@ -146,14 +198,20 @@ def episode_arrays(
     )
 
 
-def _wanted(info: EpisodeInfo, config: DataConfig) -> bool:
-    return info.kind in config.kinds and (not config.tasks or info.task in config.tasks)
-
-
-def _nothing(store: EpisodeStore, everything: tuple[EpisodeInfo, ...], config: DataConfig) -> str:
+def _nothing(
+    store: EpisodeStore,
+    everything: tuple[EpisodeInfo, ...],
+    config: DataConfig,
+    choice: StoreChoice,
+) -> str:
     have = sorted({f"{i.kind} of task '{i.task}'" for i in everything})
-    tasks = f" of tasks {list(config.tasks)}" if config.tasks else ""
+    names = choice.tasks or config.tasks
+    tasks = f" of tasks {list(names)}" if names else ""
+    asked = dataclasses.replace(choice, path="", weight=None, kinds=(), tasks=())
+    if asked != StoreChoice(""):
+        tasks += " with the labels, split, outcome and score asked for"
     return (
-        f"'{store.path}' has no episodes of kinds {list(config.kinds)}{tasks} to train on;"
+        f"'{store.path}' has no episodes of kinds {list(choice.kinds or config.kinds)}{tasks}"
+        " to train on;"
         f" it has {len(everything)} episodes: {have or 'none'}"
     )
