@@ -56,13 +56,20 @@ def distractors(scene: Scene, magnitude: float, rng: np.random.Generator) -> Sce
 
     def edit(spec: mujoco.MjSpec) -> None:
         for i, (kind, size) in enumerate(shapes):
-            body = spec.worldbody.add_body(name=f"{DISTRACTOR}{i}")
+            # As if moved from outside: drawn in front of photographs, too.
+            body = spec.worldbody.add_body(name=f"{DISTRACTOR}{i}", mocap=True)
             half = [size[0], size[2], size[2]] if kind == kinds[1] else list(size)
             body.add_geom(
                 type=kind, size=half, contype=0, conaffinity=0, mass=0.0, rgba=[0.5, 0.5, 0.5, 1]
             )
 
-    return _edited(scene, edit)
+    names = tuple(f"{DISTRACTOR}{i}" for i in range(count))
+    cameras = tuple(
+        dataclasses.replace(c, foreground=(*c.foreground, *names)) if c.foreground else c
+        for c in scene.config.cameras
+    )
+    config = dataclasses.replace(scene.config, cameras=cameras)
+    return _edited(dataclasses.replace(scene, config=config), edit)
 
 
 def control_rate(scene: Scene, magnitude: float, rng: np.random.Generator) -> Scene:

@@ -5,6 +5,7 @@ from robolearn.errors import ConfigError, DataError
 from robolearn.pusht import BLOCK, TOOL
 from robolearn.spec import EmbodimentSpec, SignalSpec
 from robolearn.types import Command, Condition, Sample
+from sim.cameras import foreground
 from sim.perturbations import PERTURBATIONS, Perturbations, split_world
 from sim.perturbations_model import Snapshot
 from sim.perturbations_signals import SensorNoise, is_object, move_objects
@@ -257,6 +258,18 @@ def test_noise_by_unit():
     grey = spread("cell/image", np.full((8, 8, 3), 128, np.uint8))
     assert grey.std() == pytest.approx(8, rel=0.1)
     assert np.array_equal(spread("grip/switch", np.ones(1)), np.ones((300, 1)))
+
+
+def test_distractors_stand_in_front_of_photographs():
+    env = make_world("pusht_ur5e~distractors=1")
+    model = env.inner.model
+    mine = [b for b in range(model.nbody) if model.body(b).name.startswith("distractor_")]
+    assert len(mine) == 3
+    assert foreground(model)[[model.body_geomadr[b] for b in mine]].all()
+    assert not (model.geom_contype | model.geom_conaffinity)[
+        [model.body_geomadr[b] for b in mine]
+    ].any()
+    env.close()
 
 
 def test_starts_of_objects_are_moved_and_nothing_overlaps():
