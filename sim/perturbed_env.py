@@ -25,6 +25,7 @@ from sim.actions import check_action
 from sim.perturbations import PERTURBATIONS, Perturbations
 from sim.perturbations_model import Snapshot
 from sim.perturbations_signals import SensorNoise, move_objects
+from sim.pictured import Pictures, split_pictures
 from sim.scene import Scene, load_scene
 from sim.scene_env import SceneEnv, embodiment
 from sim.worlds import World, is_scene, make_world
@@ -203,19 +204,23 @@ class PerturbedEnv:
 def perturbed_world(base: str, perturbations: Perturbations) -> World:
     """The world ``base`` (see ``sim.worlds.make_world``), perturbed."""
     if is_scene(base):
-        return perturbed_scene(load_scene(base), perturbations)
+        scene, pictures = split_pictures(base)
+        return perturbed_scene(load_scene(scene), perturbations, pictures)
     perturbations.require_scene(base)
     return PerturbedEnv(make_world(base), perturbations)
 
 
-def perturbed_scene(scene: Scene, perturbations: Perturbations) -> PerturbedEnv:
+def perturbed_scene(
+    scene: Scene, perturbations: Perturbations, pictures: Pictures | None = None
+) -> PerturbedEnv:
     """A scene, perturbed in memory."""
     edited = scene
     for name, magnitude in perturbations.magnitudes.items():
         edit = PERTURBATIONS[name].scene
         if edit is not None:
             edited = edit(edited, magnitude, perturbations.draws(name, "scene"))
-    env = SceneEnv(edited)
+    pictures = pictures or Pictures()
+    env = SceneEnv(edited, cameras=pictures.cameras, size=pictures.size)
     # The slower world of 'control_rate' is told as the nominal one.
     state = embodiment(scene.config)
     cameras = env.spec.signals[len(state.signals) :]

@@ -13,10 +13,11 @@ from robolearn.errors import SceneError
 from robolearn.types import Condition
 from sim.adapters.naming import parse_name
 from sim.perturbations import split_world
+from sim.pictured import only_top, split_pictures
 from sim.scene import load_scene, packaged_scenes
 from sim.scene_env import SceneEnv
 
-# name -> module:Class of an env without constructor arguments.
+# name -> module:Class of an env whose constructor takes the side of its observed picture [px].
 ADAPTERS: dict[str, str] = {
     "gym_pusht": "sim.adapters.pusht:GymPushTEnv",
     "pusht_pybullet": "sim.adapters.pybullet:PyBulletEnv",
@@ -76,8 +77,9 @@ def is_parametrised(name: str) -> bool:
 
 
 def make_world(name: str) -> World:
-    """Build a world by name or scene folder, as it is or perturbed (``name~mass=1``,
-    ``sim.perturbations``); :class:`SceneError` lists what exists.
+    """Build a world by name or scene folder, as it is, with pictures (``name,camera=top``,
+    ``sim.pictured``) or perturbed (``name~mass=1``, ``sim.perturbations``); :class:`SceneError`
+    lists what exists.
     """
     base, perturbations = split_world(name)
     if perturbations.magnitudes:
@@ -90,7 +92,7 @@ def make_world(name: str) -> World:
 
 def is_scene(name: str) -> bool:
     """Whether a world's name is that of a scene package or folder, not of an adapter."""
-    return name not in ADAPTERS and not is_parametrised(name)
+    return not is_parametrised(name) and split_pictures(name)[0] not in ADAPTERS
 
 
 def _nominal(name: str) -> World:
@@ -99,8 +101,11 @@ def _nominal(name: str) -> World:
     if is_parametrised(name):
         parsed = parse_name(name)
         return _resolve(FAMILIES[parsed.family])(parsed)
+    base, pictures = split_pictures(name)
+    if base in ADAPTERS:
+        return _resolve(ADAPTERS[base])(image_size=only_top(base, pictures))
     try:
-        return SceneEnv(load_scene(name))
+        return SceneEnv(load_scene(base), cameras=pictures.cameras, size=pictures.size)
     except SceneError as error:
         if str(error).startswith("no scene"):
             others = sorted([*ADAPTERS, *(f"{family}/..." for family in FAMILIES)])

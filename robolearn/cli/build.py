@@ -61,19 +61,24 @@ class EnvBuilder:
 
 
 def env_builder(world: str) -> EnvBuilder:
-    """An :class:`EnvBuilder` for a world that exists, perturbed or not (``pusht_reference~mass=1``,
-    ``docs/perturbations.md``); else :class:`ConfigError` with the choice.
+    """An :class:`EnvBuilder` for a world that exists, with pictures (``gym_pusht,camera=top``,
+    ``docs/rendering.md``) or perturbed (``pusht_reference~mass=1``, ``docs/perturbations.md``) or
+    neither; else :class:`ConfigError` with the choice.
     """
     from sim.perturbations import split_world
+    from sim.pictured import split_pictures
     from sim.worlds import is_parametrised, world_names
 
     names = world_names()
-    base, perturbations = split_world(world)
-    if base in names or is_parametrised(base):
+    named, perturbations = split_world(world)
+    if is_parametrised(named):
+        return EnvBuilder(world)
+    base, pictures = split_pictures(named)
+    if base in names:
         return EnvBuilder(world)
     folder = Path(base).expanduser()
     if (folder / "scene.yaml").is_file():
-        return EnvBuilder(str(folder.resolve()) + perturbations.suffix)
+        return EnvBuilder(str(folder.resolve()) + pictures.suffix + perturbations.suffix)
     raise ConfigError(
         f"no world '{base}'.{did_you_mean(base, names)} Worlds: {names};"
         " or give a folder with scene.yaml"

@@ -49,8 +49,8 @@ SPEC = EmbodimentSpec(
 class GymPushTEnv(PushTEnv):
     """The original simulator; starts exactly (1e-9) at the requested pose."""
 
-    def __init__(self) -> None:
-        super().__init__(SPEC)
+    def __init__(self, image_size: int = 0) -> None:
+        super().__init__(SPEC, image_size)
         self._gym = _build()
         versions = {n: importlib.metadata.version(n) for n in ("gym-pusht", "pymunk")}
         self._engine = f"gym-pusht {versions['gym-pusht']} (pymunk {versions['pymunk']})"
@@ -87,7 +87,7 @@ class GymPushTEnv(PushTEnv):
         # Ten physics steps of 10 ms.
         self._gym.step(self._target)
 
-    def _read(self) -> Poses:
+    def _poses(self) -> Poses:
         block = self._gym.block
         return {
             TOOL: table_from_px(np.array(self._gym.agent.position)),
@@ -97,6 +97,11 @@ class GymPushTEnv(PushTEnv):
     def _picture(self, width: int, height: int) -> NDArray[np.uint8]:
         self._gym.visualization_width, self._gym.visualization_height = width, height
         return np.asarray(self._gym.render(), dtype=np.uint8)
+
+    def _observed_picture(self, size: int) -> NDArray[np.uint8]:
+        # As in the recordings: the other picture shows the command as a cross.
+        self._gym.observation_width, self._gym.observation_height = size, size
+        return np.asarray(self._gym._render(visualize=False), dtype=np.uint8)  # noqa: SLF001
 
     def close(self) -> None:
         """Nothing is held; safe to call twice."""

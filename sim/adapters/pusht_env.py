@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
+import dataclasses
 from abc import abstractmethod
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.pusht import BLOCK, TOOL
-from robolearn.spec import EmbodimentSpec
-from robolearn.types import Condition, Outcome
+from robolearn.spec import EmbodimentSpec, SignalSpec
+from robolearn.types import Condition, Outcome, Signals
 from sim.adapters.stepped import Poses, SteppedEnv
 from sim.tasks.pusht import PushT
 
+IMAGE = "top/image"
+
 
 class PushTEnv(SteppedEnv):
-    """An engine places tool and block, follows a target, steps, reads and draws."""
+    """An engine places tool and block, follows a target, steps, reads and draws.
 
-    def __init__(self, spec: EmbodimentSpec) -> None:
+    With ``image_size`` [px] the picture from above is observed too (:data:`IMAGE`).
+    """
+
+    def __init__(self, spec: EmbodimentSpec, image_size: int = 0) -> None:
+        if image_size:
+            shape = (image_size, image_size, 3)
+            image = SignalSpec(IMAGE, shape, rate_hz=spec.rate_hz, dtype="uint8")
+            spec = dataclasses.replace(spec, signals=(*spec.signals, image))
         super().__init__(spec, (TOOL, BLOCK))
-        self._task = PushT()
+        self._task, self._image_size = PushT(), image_size
 
     @abstractmethod
     def _place(self, poses: Poses) -> None:
@@ -28,6 +39,10 @@ class PushTEnv(SteppedEnv):
     @abstractmethod
     def _move_to(self, target: NDArray[np.float64]) -> None:
         """From now on the tool goes to ``target [2]`` (table frame, [m])."""
+
+    @abstractmethod
+    def _poses(self) -> Poses:
+        """Where tool and block are."""
 
     @abstractmethod
     def _picture(self, width: int, height: int) -> NDArray[np.uint8]:
@@ -59,6 +74,16 @@ class PushTEnv(SteppedEnv):
 
     def _follow(self, action: Poses) -> None:
         self._move_to(action[TOOL])
+
+    def _read(self) -> Signals:
+        values: dict[str, NDArray[Any]] = dict(self._poses())
+        if self._image_size:
+            values[IMAGE] = self._observed_picture(self._image_size)
+        return values
+
+    def _observed_picture(self, size: int) -> NDArray[np.uint8]:
+        """What the camera sees, without anything drawn into it for people."""
+        return self._picture(size, size)
 
     def _judge(self) -> Outcome:
         return self._task.judge(self._samples.values())

@@ -42,8 +42,10 @@ SPEC = EmbodimentSpec(
 class PyBulletEnv(PushTEnv):
     """Push-T in the lab's physics; deterministic per seed of the hidden physics."""
 
-    def __init__(self, config: PlantConfig | None = None, seed: int = 0) -> None:
-        super().__init__(SPEC)
+    def __init__(
+        self, config: PlantConfig | None = None, seed: int = 0, image_size: int = 0
+    ) -> None:
+        super().__init__(SPEC, image_size)
         self.config = config or PlantConfig()
         self._seed = seed
         self._plant = PyBulletPlant(self.config, seed)
@@ -93,7 +95,7 @@ class PyBulletEnv(PushTEnv):
                 self._plant.step(1.0 / self.config.step_hz)
             self._last = ahead
 
-    def _read(self) -> Poses:
+    def _poses(self) -> Poses:
         q = self._plant.joint_positions()
         return {
             TOOL: np.array(self._mapping.xy(UR5E, q)),
