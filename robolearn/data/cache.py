@@ -354,6 +354,7 @@ def _build(
             " set ROBOLEARN_CACHE to a writable folder"
         ) from error
     lock = StoreLock(temporary)
+    log.info("building the training cache %s: %.3g GB", path, need / 1e9)
     try:
         _write(source, kept, temporary, on_episode)
         # Another process may have been faster; its copy has the same content.

@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from robolearn.data.decoded import ChunkedFrames
 from robolearn.data.episode import Episode
 from robolearn.data.stats import Moments, PixelStats, RunningStats
 from robolearn.errors import DataError
@@ -53,6 +54,10 @@ class EpisodeStatistics:
         """The next frame of a camera does not count, or is missing."""
         self._frames[name] = self._frames.get(name, 0) + 1
 
+    def move_to(self, name: str, row: int) -> None:
+        """The next frame of a camera is ``row``; those between do not count."""
+        self._frames[name] = row
+
     def add_frames(self, spec: SignalSpec, frames: NDArray[Any], valid: NDArray[np.bool_]) -> None:
         """The next frames ``[n, h, w, c]`` of a camera; other signals are ignored."""
         if not spec.is_image:
@@ -76,15 +81,28 @@ class EpisodeStatistics:
                 signals[name] = {"pixels": pixels.counts.tolist()}
             elif name not in large:
                 signals[name] = _summary(block.value[block.valid])
+        for name, pixels in self._pixels.items():
+            signals.setdefault(name, {"pixels": pixels.counts.tolist()})
         actions = {name: _summary(values) for name, values in episode.action.items()}
         return {"version": VERSION, "signals": signals, "actions": actions}
 
 
-def episode_statistics(episode: Episode) -> dict[str, Any]:
-    """The same from an episode that was read in full (one written by an earlier version)."""
-    embodiment = episode.meta.embodiment
-    maps = [n for n in episode.streams if _is_map(embodiment.signal(n))]
-    return EpisodeStatistics().finish(episode, frozenset(maps))
+def episode_statistics(
+    episode: Episode, cameras: Mapping[str, tuple[ChunkedFrames, NDArray[np.bool_]]]
+) -> dict[str, Any]:
+    """The same from the data, of an episode that was read without ``cameras`` (frames, validity):
+    only the frames that count are decoded, one after the other.
+    """
+    found = EpisodeStatistics()
+    for name, (frames, valid) in cameras.items():
+        spec = episode.meta.embodiment.signal(name)
+        for row in range(0, len(valid), FRAME_STRIDE):
+            number, offset = divmod(row, frames.rows_per_chunk)
+            frame = frames.chunk(number)[offset : offset + 1]
+            found.add_frames(spec, frame, valid[row : row + 1])
+            found.move_to(name, row + FRAME_STRIDE)
+    maps = [n for n in episode.streams if _is_map(episode.meta.embodiment.signal(n))]
+    return found.finish(episode, frozenset(maps))
 
 
 def parse_statistics(data: bytes, where: str) -> dict[str, Any] | None:

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robolearn.data.chunks import read_checked
-from robolearn.data.episode import Episode
+from robolearn.data.chunks import read_array, read_checked
+from robolearn.data.decoded import open_frames
+from robolearn.data.episode import Episode, EpisodeInfo
 from robolearn.data.episode_stats import (
     GROUP,
     MergedStatistics,
@@ -71,7 +72,7 @@ class ActionSummary:
 
 @dataclass(frozen=True, slots=True)
 class EpisodeSummary:
-    """One episode."""
+    """One episode. ``interventions``: ticks at which a person took over from a policy."""
 
     id: str
     kind: str
@@ -90,6 +91,7 @@ class EpisodeSummary:
     notes: tuple[str, ...]
     sent: int
     overruns: int
+    interventions: int
     sources: dict[str, int]
     signals: tuple[SignalSummary, ...]
     actions: tuple[ActionSummary, ...]
@@ -142,6 +144,7 @@ def episode_summary(store: EpisodeStore, episode_id: str) -> EpisodeSummary:
         notes=said.notes,
         sent=len(episode.sent.seq),
         overruns=int((episode.overrun_ns > 0).sum()),
+        interventions=int(episode.intervention.sum()),
         sources=dict(Counter(episode.source)),
         signals=tuple(_signal(name, block) for name, block in episode.streams.items()),
         actions=_actions(episode),
@@ -170,7 +173,7 @@ def store_stats(store: EpisodeStore, *, recompute: bool = False) -> tuple[StatsR
     merged, without = MergedStatistics(), list[str]()
     for info in store.list():
         embodiment = store.meta(info.id).embodiment
-        found = episode_statistics(store.read(info.id)) if recompute else _stored(store, info.id)
+        found = _from_data(store, info) if recompute else _stored(store, info.id)
         if found is None:
             without.append(info.id)
         else:
@@ -181,6 +184,22 @@ def store_stats(store: EpisodeStore, *, recompute: bool = False) -> tuple[StatsR
             f" ({without[0]}, ...): add --recompute to take all of them from the data"
         )
     return tuple(StatsRow(*key, stats=r.finish()) for key, r in merged.running.items() if r.count)
+
+
+def _from_data(store: EpisodeStore, info: EpisodeInfo) -> dict[str, Any]:
+    """Statistics of an episode as it is; of its pictures no more than one chunk in memory."""
+    root, files = store.folder(info.id), store.manifest(info.id).by_path()
+    specs = store.meta(info.id).embodiment.signals
+    cameras = [s.name for s in specs if s.is_image and s.name in info.signals]
+    found = {
+        name: (
+            open_frames(root, f"signals/{name}", files),
+            read_array(root, f"signals/{name}/valid", files)[0],
+        )
+        for name in cameras
+    }
+    small = [name for name in info.signals if name not in cameras]
+    return episode_statistics(store.read(info.id, small), found)
 
 
 def _stored(store: EpisodeStore, episode_id: str) -> dict[str, Any] | None:

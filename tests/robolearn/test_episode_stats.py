@@ -84,7 +84,7 @@ def test_pictures_are_sampled_by_the_stated_rule(tmp_path: Path) -> None:
 def test_they_travel_with_the_episode_and_are_checked(tmp_path: Path) -> None:
     store = filled(tmp_path / "s", (12, 15))
     copy = filter_store(store, Selection(ids=("ep_000001",)), tmp_path / "copy")
-    want = episode_statistics(store.read("ep_000001"))["signals"][TOOL]["mean"]
+    want = episode_statistics(store.read("ep_000001"), {})["signals"][TOOL]["mean"]
     assert by_key(store_stats(copy))["obs", TOOL].stats.mean == tuple(want)
     file = tmp_path / "s" / "episodes" / "ep_000000" / "statistics" / "zarr.json"
     file.write_text(file.read_text().replace('"count": 12', '"count": 13'))
