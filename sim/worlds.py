@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import importlib
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from robolearn.contracts import Env
+from robolearn.contracts import Agent, Env
 from robolearn.errors import SceneError
 from robolearn.types import Condition
 from sim.adapters.naming import parse_name
+from sim.experts import build_expert, build_player
 from sim.perturbations import split_world
 from sim.pictured import only_top, split_pictures
 from sim.scene import load_scene, packaged_scenes
@@ -26,9 +27,11 @@ ADAPTERS: dict[str, str] = {
 # (docs/worlds.md), and the things that it has.
 FAMILIES: dict[str, str] = {
     "robosuite": "sim.adapters.robosuite:RobosuiteEnv.named",
+    "ogbench": "sim.adapters.ogbench:OGBenchEnv.named",
 }
 THINGS: dict[str, str] = {
     "robosuite": "sim.adapters.robosuite_build:TASKS",
+    "ogbench": "sim.adapters.ogbench_names:WORLDS",
 }
 
 
@@ -96,8 +99,6 @@ def is_scene(name: str) -> bool:
 
 
 def _nominal(name: str) -> World:
-    if name in ADAPTERS:
-        return _resolve(ADAPTERS[name])()
     if is_parametrised(name):
         parsed = parse_name(name)
         return _resolve(FAMILIES[parsed.family])(parsed)
@@ -111,6 +112,21 @@ def _nominal(name: str) -> World:
             others = sorted([*ADAPTERS, *(f"{family}/..." for family in FAMILIES)])
             raise SceneError(f"{error}; other worlds: {others}") from error
         raise
+
+
+def build_operator(env: World, kind: Literal["scripted", "play"], noise: float) -> Agent:
+    """Who acts unattended: the task's expert, the expert at play, or the world's own oracle.
+
+    ``noise`` is clumsiness in [0, 1]. Raises :class:`ConfigError` where there is none.
+    """
+    from sim.adapters.ogbench import OGBenchEnv
+
+    if isinstance(env, OGBenchEnv):
+        from sim.adapters.ogbench_oracle import OGBenchOracle
+
+        return OGBenchOracle(env, "play" if kind == "play" else "noisy", noise)
+    build = build_player if kind == "play" else build_expert
+    return build(env.task, env.spec, noise)
 
 
 def _resolve(path: str) -> Any:

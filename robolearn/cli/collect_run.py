@@ -20,8 +20,7 @@ from robolearn.data.store import EpisodeStore
 from robolearn.errors import ConfigError
 from robolearn.runtime import run_episode
 from robolearn.seeding import child_seed
-from sim.experts import build_expert, build_player
-from sim.worlds import World, make_world
+from sim.worlds import World, build_operator, make_world
 
 
 class Collection:
@@ -46,8 +45,8 @@ class Collection:
             return self._attended(env)
 
     def _unattended(self, env: World) -> tuple[tuple[str, ...], RecorderLoad]:
-        build = build_expert if self._args.agent == "scripted" else build_player
-        agent = build(env.task, env.spec, self._args.noise)
+        kind = "scripted" if self._args.agent == "scripted" else "play"
+        agent = build_operator(env, kind, self._args.noise)
         said = self._provenance(env) | {"operator": agent.name}
         with self._recorder(env, "scripted") as recorder:
             # Later calls go on where earlier ones stopped, killed ones included.
