@@ -36,7 +36,7 @@ _log = logging.getLogger(__name__)
 
 MAX_WAITING_BYTES = 256 * 2**20
 FLUSH_S = 1.0
-"""A killed recording loses at most this long, and a started chunk of frames (at most 15)."""
+"""A killed recording loses at most this long, and a started chunk of frames."""
 
 
 @dataclass(frozen=True, slots=True)
