@@ -123,6 +123,7 @@ def _import(argv: list[str]) -> int:
     from robolearn.data.importers import find_importer
     from robolearn.data.importers.recording import ImportOptions, write_recording
     from robolearn.data.picture_codec import parse_codec
+    from robolearn.data.place import locate
     from robolearn.data.store import EpisodeStore
 
     if args.limit is not None and args.limit < 1:
@@ -138,7 +139,6 @@ def _import(argv: list[str]) -> int:
     source = importer.open(src.expanduser(), options)
     if args.images and not any(source.episode(i).frames for i in range(source.count)):
         raise ConfigError(f"--images: '{source.path}' has no pictures; leave the option out")
-    store = EpisodeStore.open_or_create(args.out)
     total = source.count if args.limit is None else min(args.limit, source.count)
     with progress("import", total, quiet=args.json) as advance:
 
@@ -146,7 +146,19 @@ def _import(argv: list[str]) -> int:
             del done, of
             advance(1)
 
-        ids = write_recording(source, store, dataclasses.replace(options, on_episode=step))
+        ids: tuple[str, ...] = ()
+
+        def fill(store: EpisodeStore) -> None:
+            nonlocal ids
+            ids = write_recording(source, store, dataclasses.replace(options, on_episode=step))
+
+        target = locate(args.out)
+        if isinstance(target, Path) and not (target.is_dir() and any(target.iterdir())):
+            # A new store appears when all is in it, so that a failed import leaves nothing.
+            store = EpisodeStore.create(target, fill)
+        else:
+            store = EpisodeStore.open_or_create(target)
+            fill(store)
     steps = sum(store.info(i).steps for i in ids)
     said = store.meta(ids[0]).provenance.get("left_out", ()) if ids else ()
     left_out = list(dict.fromkeys([*(str(n) for n in said), *source.left_out]))

@@ -88,9 +88,7 @@ def test_shares_are_those_of_the_weights_and_a_function_of_seed_and_step(
     second = flat.observations[TOOL][60:]
     steps = range(12)  # four epochs
     drawn = [datasets[0].batch(step).observations[TOOL][:, -1].numpy() for step in steps]
-    from_second = [
-        (batch[:, None] == second[None]).all(axis=2).any(axis=1).mean() for batch in drawn
-    ]
+    hits = [(batch[:, None] == second[None]).all(axis=2).any(axis=1) for batch in drawn]
     assert np.mean(hits) == pytest.approx(0.75, abs=0.02)
     # Any order of asking gives the same batches.
     for step in reversed(steps):
