@@ -121,7 +121,8 @@ def push(pose: Array, tool: Array, step: Array, count: int) -> Array:
         qy += c * step[:, 1] - s * step[:, 0]
         for cx, cy, hx, hy in (*RECTS, *RECTS):
             dx, dy = qx - cx, qy - cy
-            px, py = np.clip(dx, -hx, hx), np.clip(dy, -hy, hy)
+            px = np.minimum(np.maximum(dx, -hx), hx)
+            py = np.minimum(np.maximum(dy, -hy), hy)
             ex, ey = dx - px, dy - py
             square = ex * ex + ey * ey
             if not (square < TOOL_RADIUS_M**2).any():

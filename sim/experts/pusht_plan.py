@@ -36,6 +36,9 @@ OUTWARD = np.stack([ALONG[:, 1], -ALONG[:, 0]], axis=1)
 START_GAP_M = 0.006
 WAY_GAP_M = 0.012
 MIN_GAP_M = 0.004
+# States nearer than this count as one in the beam; so many of the best are looked at.
+ALIKE_M, ALIKE_RAD = 0.008, 0.12
+CONSIDERED = 3000
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,23 +216,17 @@ class Planner:
 
     def _choose(self, cost: Array, track: Array) -> NDArray[np.intp]:
         """Flat indices of good and different states: the best lengths of the best pushes."""
-        chosen: list[int] = []
-        kept: list[Array] = []
         flat = cost.ravel()
-        some = np.argpartition(flat, min(3000, flat.size - 1))[:3000]
+        some = np.argpartition(flat, min(CONSIDERED, flat.size - 1))[:CONSIDERED]
         order = some[np.argsort(flat[some])]
-        poses = track.reshape(-1, 3)
-        for index in order:
-            if not np.isfinite(flat[index]) or len(chosen) >= self.config.beam:
-                break
-            pose = poses[index]
-            near = any(
-                abs(pose[0] - o[0]) + abs(pose[1] - o[1]) < 0.008 and abs(pose[2] - o[2]) < 0.12
-                for o in kept
-            )
-            if not near:
-                chosen.append(int(index))
-                kept.append(pose)
+        order = order[np.isfinite(flat[order])]
+        poses = track.reshape(-1, 3)[order]
+        chosen: list[int] = []
+        while len(order) and len(chosen) < self.config.beam:
+            chosen.append(int(order[0]))
+            off = np.abs(poses - poses[0])
+            other = (off[:, 0] + off[:, 1] >= ALIKE_M) | (off[:, 2] >= ALIKE_RAD)
+            order, poses = order[other], poses[other]
         return np.array(chosen, dtype=np.intp)
 
     def _way_s(self, tool: Array, start: Array, pose: Array) -> Array:
