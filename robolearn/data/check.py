@@ -213,7 +213,10 @@ class _Check:
         for episode_id in checked:
             folders.add(self._episode(episode_id, episodes.get(episode_id)))
         for name in sorted(_names(store / EPISODES) - folders):
-            message = "an upload in progress, or one that was killed: 'robolearn data repair'"
+            message = (
+                "an upload in progress, or one that was killed: 'robolearn data repair --discard'"
+                " deletes it after a day"
+            )
             self.note("leftover", f"{EPISODES}/{name}", message)
         own = {STORE_FILE, COMMITS, PENDINGS, MANIFESTS, EPISODES, ANNOTATIONS}
         for name in sorted(_names(store) - own):

@@ -35,12 +35,13 @@ from robolearn.data.manifest import (
     record_name,
     sha256,
 )
-from robolearn.data.place import THREADS, ObjectPath
+from robolearn.data.place import THREADS, Listed, ObjectPath, fetch
 from robolearn.errors import CommitConflictError, StoreCorruptError, StoreError
 
 COMMITS = "commits"
 PENDINGS = "pending"
 SEGMENT = 256
+SWEEP_AGE_S = 24 * 3600.0
 REFRESH_S = 1.0
 """How old a reader's knowledge of other machines' commits may be."""
 
@@ -225,6 +226,33 @@ def delete_episode(store: ObjectPath, episode: str) -> None:
     base = f"{EPISODES}/{manifest.folder or episode}"
     store.bucket.delete(f"{base}/{m.key}" for m in store.bucket.under(base))
     store.bucket.delete([f"{MANIFESTS}/{episode}.json"])
+
+
+def sweep_uploads(store: ObjectPath, older_s: float = SWEEP_AGE_S) -> tuple[str, ...]:
+    """Delete what killed uploads left for longer than ``older_s``; returns the folders' names.
+
+    Younger ones may belong to a writer that is at work on another machine.
+    """
+    before = time.time() - older_s
+    manifests = [f"{MANIFESTS}/{m.key}" for m in store.bucket.under(MANIFESTS)]
+    got = fetch(store, manifests)
+    owned = {"zarr.json"}
+    for name in manifests:
+        manifest = parse_manifest((got / name).read_bytes(), store / name)
+        owned.add(manifest.folder or manifest.info.id)
+    left: dict[str, list[Listed]] = {}
+    for listed in store.bucket.under(EPISODES):
+        folder = listed.key.split("/")[0]
+        if folder not in owned:
+            left.setdefault(folder, []).append(listed)
+    old = {name: found for name, found in left.items() if max(m.put_s for m in found) < before}
+    store.bucket.delete(f"{EPISODES}/{m.key}" for found in old.values() for m in found)
+    store.bucket.delete(
+        f"{PENDINGS}/{m.key}"
+        for m in store.bucket.under(PENDINGS)
+        if m.put_s < before and not store.bucket.has(record_name(m.key.split(".")[0]))
+    )
+    return tuple(sorted(old))
 
 
 def _after(last: LogEntry, planned: LogEntry) -> LogEntry:

@@ -56,10 +56,13 @@ class Place(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """An object: its key below the folder that was listed, and its size [bytes]."""
+    """An object: its key below the folder that was listed, its size [bytes], and when it was put
+    (Unix time [s]).
+    """
 
     key: str
     size: int
+    put_s: float
 
 
 class Bucket:
@@ -149,7 +152,11 @@ class Bucket:
         found = self._ask(folder, lambda: listing(self.objects, prefix).collect())
         skip = len(folder) + 1 if folder else 0
         return sorted(
-            (Listed(str(m["path"])[skip:], int(m["size"])) for m in found), key=lambda m: m.key
+            (
+                Listed(str(m["path"])[skip:], int(m["size"]), m["last_modified"].timestamp())
+                for m in found
+            ),
+            key=lambda m: m.key,
         )
 
     def _ask(self, key: str, request: Callable[[], T]) -> T:

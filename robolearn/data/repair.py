@@ -21,7 +21,9 @@ from robolearn.data.chunks import decode_chunk
 from robolearn.data.episode import Episode, EpisodeMeta, no_sent
 from robolearn.data.journal import Journal, recoverable
 from robolearn.data.layout import TICK_ARRAYS
+from robolearn.data.object_commit import sweep_uploads
 from robolearn.data.picture_codec import FRAME_CODECS, parse_codec
+from robolearn.data.place import ObjectPath
 from robolearn.data.store import EpisodeStore
 from robolearn.data.writer import EpisodeDraft, StoreWriter, is_frames
 from robolearn.errors import DataError, StoreCorruptError, did_you_mean
@@ -72,12 +74,18 @@ def recover(store: EpisodeStore, names: Collection[str] = ()) -> tuple[str, ...]
 
 
 def discard(store: EpisodeStore, names: Collection[str] = ()) -> tuple[str, ...]:
-    """Delete killed recordings (all, or those named); returns their names."""
+    """Delete killed recordings (all, or those named); returns their names.
+
+    On an object store without names also what uploads left that were killed a day ago or earlier.
+    """
     with store.writer():
         chosen = _chosen(store, names)
         for journal in chosen:
             _remove(journal)
-    return tuple(j.folder.stem for j in chosen)
+    swept: tuple[str, ...] = ()
+    if isinstance(store.path, ObjectPath) and not names:
+        swept = sweep_uploads(store.path)
+    return (*(j.folder.stem for j in chosen), *swept)
 
 
 def _chosen(store: EpisodeStore, names: Collection[str]) -> tuple[Journal, ...]:

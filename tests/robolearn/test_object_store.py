@@ -6,6 +6,7 @@ import itertools
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,10 @@ import numpy as np
 import pytest
 import zarr
 
+from robolearn.data import repair
 from robolearn.data.annotations import Annotation
 from robolearn.data.check import check_store
+from robolearn.data.manifest import next_entry
 from robolearn.data.object_commit import ObjectCommits
 from robolearn.data.place import Bucket, ObjectPath
 from robolearn.data.store import EpisodeStore
@@ -213,6 +216,27 @@ def test_a_killed_upload_is_no_episode_and_a_later_one_is_there(
     expected = [0, 1, 2, 3] if committed else [0, 1, 3]
     assert [read.meta(i).provenance["seed"] for i in read.ids()] == expected
     assert check_store(url).sound
+
+
+def test_what_killed_uploads_left_is_swept_when_it_is_old(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = EpisodeStore.create(f"memory://sweep{next(_count)}")
+    with made.writer() as writer:
+        writer.append(small_episode(0, steps=4))
+        writer.append(small_episode(1, steps=4))
+        writer.remove(("ep_000001",), "me")
+    held, before = objects(made), made.content_hash()
+    held.put("episodes/ep_000002-00/zarr.json", b"x")
+    planned = next_entry(made.log()[-1], "ep_000002", {"manifests/ep_000002.json": "0"})
+    held.put("pending/ep_000002.00.json", planned.line())
+    assert repair.discard(made) == ()
+    assert len(check_store(made.path).findings) == 2
+    monkeypatch.setattr(
+        "robolearn.data.object_commit.time.time", lambda: time.time_ns() / 1e9 + 1e5
+    )
+    assert repair.discard(made) == ("ep_000002-00",)
+    assert check_store(made.path).findings == ()
+    assert made.content_hash() == before
+    assert check_store(made.path, deep=True).decoded == 2
 
 
 def test_an_upload_that_the_server_refuses_commits_nothing(
