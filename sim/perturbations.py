@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import mujoco
@@ -37,12 +37,13 @@ ModelEdit = Callable[[mujoco.MjModel, Scene, float, np.random.Generator], None]
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A perturbation that exists. ``scene`` edits the world before it is built, ``model`` the
-    compiled model before every episode; the others act on what goes in and out of the env, and so
-    work in any world.
+    """A perturbation that exists, and what magnitude 1 means.
+
+    ``scene`` edits the world before it is built, ``model`` the compiled model before every
+    episode; the others act on what goes in and out of the env, and so work in any world.
     """
 
-    unit: str
+    meaning: str
     scene: SceneEdit | None = None
     model: ModelEdit | None = None
 
@@ -146,11 +147,3 @@ def split_world(name: str) -> tuple[str, Perturbations]:
     checked = Perturbations(values, seed)
     active = {k: v for k, v in checked.magnitudes.items() if v != 0.0}
     return base, Perturbations(active, seed)
-
-
-def world_variants(world: str, suffixes: Sequence[str]) -> tuple[str, ...]:
-    """The world under each suffix of a suite, checked; the nominal world is the empty suffix."""
-    names = [world + suffix for suffix in suffixes]
-    for name in names:
-        split_world(name)
-    return tuple(names)

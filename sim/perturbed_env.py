@@ -204,8 +204,8 @@ class PerturbedEnv:
 def perturbed_world(base: str, perturbations: Perturbations) -> World:
     """The world ``base`` (see ``sim.worlds.make_world``), perturbed."""
     if is_scene(base):
-        scene, pictures = split_pictures(base)
-        return perturbed_scene(load_scene(scene), perturbations, pictures)
+        name, pictures = split_pictures(base)
+        return perturbed_scene(load_scene(name), perturbations, pictures)
     perturbations.require_scene(base)
     return PerturbedEnv(make_world(base), perturbations)
 
@@ -219,10 +219,13 @@ def perturbed_scene(
         edit = PERTURBATIONS[name].scene
         if edit is not None:
             edited = edit(edited, magnitude, perturbations.draws(name, "scene"))
-    pictures = pictures or Pictures()
-    env = SceneEnv(edited, cameras=pictures.cameras, size=pictures.size)
+    asked = pictures or Pictures()
+    env = SceneEnv(edited, cameras=asked.cameras, size=asked.size)
     # The slower world of 'control_rate' is told as the nominal one.
-    state = embodiment(scene.config)
-    cameras = env.spec.signals[len(state.signals) :]
+    state, nominal, slow = embodiment(scene.config), scene.config.rate_hz, edited.config.rate_hz
+    cameras = tuple(
+        dataclasses.replace(s, rate_hz=nominal) if s.rate_hz == slow else s
+        for s in env.spec.signals[len(state.signals) :]
+    )
     told = dataclasses.replace(state, signals=state.signals + cameras)
     return PerturbedEnv(env, perturbations, told, ModelEdits(env, perturbations))

@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -95,7 +97,11 @@ def test_it_changes_that_and_nothing_else(name):
     assert all(not np.array_equal(getattr(env.inner.model, n), v) for n, v in first.items())
     before.restore()
     assert before.changed() == []
+    seeded = make_world(f"pusht_ur5e~{name}=1~seed=1")
+    seeded.reset(START, np.random.default_rng(0))
+    assert all(not np.array_equal(getattr(seeded.inner.model, n), v) for n, v in first.items())
     env.close()
+    seeded.close()
 
 
 def test_mass_and_friction_in_numbers():
@@ -328,6 +334,39 @@ def test_other_scenes_can_be_perturbed(scene):
 def test_what_cannot_be_is_refused(name, text):
     with pytest.raises(ConfigError, match=text):
         make_world(name)
+
+
+def test_pictures_that_are_observed_are_perturbed_too():
+    seen = []
+    for world in ("", "~colours=1", "~sensor_noise=1"):
+        env = make_world("pusht_reference,camera=top,size=32" + world)
+        env.reset(START, np.random.default_rng(0))
+        image = env.observe().value("top/image")
+        assert image.dtype == np.uint8
+        seen.append(image.astype(int))
+        env.close()
+    assert np.abs(seen[1] - seen[0]).max() > 10
+    assert 4 < (seen[2] - seen[0]).std() < 12
+
+
+def test_seeds_of_starts_and_noise():
+    starts, seen = [], []
+    for world in ("~object_pose=1~sensor_noise=1", "~object_pose=1~sensor_noise=1~seed=2"):
+        for _ in range(2):
+            env = make_world("gym_pusht" + world)
+            starts.append(env.reset(START, np.random.default_rng(0)).achieved[BLOCK])
+            seen.append(env.observe().value(BLOCK))
+            env.close()
+    for rows in (starts, seen):
+        assert np.array_equal(rows[0], rows[1])
+        assert np.array_equal(rows[2], rows[3])
+        assert not np.array_equal(rows[0], rows[2])
+
+
+def test_the_document_explains_every_perturbation():
+    page = (Path(__file__).parents[2] / "docs" / "perturbations.md").read_text()
+    assert all(f"| `{name}` |" in page for name in PERTURBATIONS)
+    assert all(kind.meaning for kind in PERTURBATIONS.values())
 
 
 def test_names_are_read_and_written():
