@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from robolearn.data.episode import Episode
 from robolearn.errors import DataError, MissingDependencyError
+from robolearn.spec import EmbodimentSpec
+from robolearn.types import EpisodeHeader, Outcome, Tick
 
 Image = NDArray[np.uint8]
 
@@ -87,3 +91,70 @@ def _even(frame: NDArray[Any]) -> Image:
     if min(frame.shape[:2]) < 2:
         raise DataError(f"a frame has at least 2 x 2 pixels, got {frame.shape[:2]}")
     return np.ascontiguousarray(frame[: frame.shape[0] // 2 * 2, : frame.shape[1] // 2 * 2])
+
+
+def side_by_side(pictures: Sequence[Image], height: int | None = None, gap: int = 2) -> Image:
+    """Pictures of any sizes in one row on white, all ``height`` [px] high (the tallest's)."""
+    if not pictures:
+        raise DataError("side by side needs at least one picture")
+    tall = height or max(p.shape[0] for p in pictures)
+    if len(pictures) == 1 and pictures[0].shape[0] == tall:
+        return pictures[0]
+    row: list[Image] = []
+    for picture in pictures:
+        width = max(1, round(picture.shape[1] * tall / picture.shape[0]))
+        kind = cv2.INTER_AREA if tall < picture.shape[0] else cv2.INTER_NEAREST
+        scaled = cv2.resize(picture, (width, tall), interpolation=kind)
+        row += [np.asarray(scaled, dtype=np.uint8), np.full((tall, gap, 3), 255, np.uint8)]
+    return np.concatenate(row[:-1], axis=1)
+
+
+def image_signals(spec: EmbodimentSpec) -> tuple[str, ...]:
+    """Names of the signals that are pictures."""
+    return tuple(s.name for s in spec.signals if s.is_image)
+
+
+def episode_frames(
+    episode: Episode, cameras: Sequence[str] = (), height: int | None = None
+) -> Iterator[Image]:
+    """What the cameras of a stored episode showed at each tick, side by side; default: all of them.
+
+    Raises :class:`DataError` for an episode without pictures.
+    """
+    names = tuple(cameras) or image_signals(episode.meta.embodiment)
+    if not names:
+        raise DataError(
+            f"episode {episode.id or '(new)'} has no pictures; record with a world like"
+            " 'pick_place,camera=agent+wrist', or draw it in a world"
+        )
+    films = [np.asarray(episode.observed(name)) for name in names]
+    for k in range(episode.steps):
+        yield side_by_side([film[k] for film in films], height)
+
+
+class Film:
+    """A subscriber that keeps what the cameras of a running episode show, side by side.
+
+    ``cameras`` are image signals (default: all that the observations have).
+    """
+
+    def __init__(self, cameras: Sequence[str] = (), height: int | None = None) -> None:
+        self._cameras, self._height = tuple(cameras), height
+        self.frames: list[Image] = []
+
+    def on_start(self, episode: EpisodeHeader) -> None:
+        """Forget the last episode."""
+        del episode
+        self.frames = []
+
+    def on_tick(self, tick: Tick) -> None:
+        """One frame."""
+        samples = tick.observation.samples
+        names = self._cameras or tuple(n for n, s in samples.items() if s.value.dtype == np.uint8)
+        self.frames.append(side_by_side([samples[n].value for n in names], self._height))
+
+    def on_end(self, outcome: Outcome) -> None:
+        """Nothing to do."""
+
+    def on_abort(self, error: BaseException) -> None:
+        """Nothing to do."""

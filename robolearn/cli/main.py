@@ -23,6 +23,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "replay recorded actions open loop in a scene; report errors",
     ),
     "identify": ("robolearn.cli.identify", "find a scene's physics from recordings"),
+    "video": ("robolearn.cli.video", "videos of stored episodes, all cameras side by side"),
     "scene": ("robolearn.cli.scene", "check and render scene packages"),
     "train": ("robolearn.cli.train", "train a policy from a store"),
     "evaluate": ("robolearn.cli.evaluate", "paired rollouts of policies over fixed conditions"),
