@@ -273,11 +273,16 @@ def pose_difference(T_goal: Array, T_now: Array) -> Array:
 
 def _dls_step(J: Array, error: Array, damping: float, wish: Array | None) -> Array:
     """``J+ error`` plus the part of ``wish`` that the task does not see."""
-    A = J @ J.T
-    A.ravel()[:: len(A) + 1] += damping
+    if J.shape[1] < J.shape[0]:
+        # Fewer joints than directions: the normal equations of the joints are the regular ones.
+        A = J.T @ J
+        A.ravel()[:: len(A) + 1] += damping
+        return _posv(A, J.T @ error)[1]
+    B = J @ J.T
+    B.ravel()[:: len(B) + 1] += damping
     if wish is None:
-        return J.T @ _posv(A, error)[1]
-    return wish + J.T @ _posv(A, error - J @ wish)[1]
+        return J.T @ _posv(B, error)[1]
+    return wish + J.T @ _posv(B, error - J @ wish)[1]
 
 
 def _ik_ur(arm: SerialArm, T_base_flange: Array, q_near: Array) -> Array:

@@ -41,9 +41,10 @@ _PULL = 0.05
 
 @dataclass(frozen=True, slots=True)
 class GripperConfig:
-    """A parallel gripper: a slide whose position times ``ratio`` is the opening [m].
+    """A gripper whose opening [m] is ``ratio`` times the joint's way from its lower limit.
 
-    ``joints``: the driven slide first, then those that follow it. ``max_speed`` [m/s] and
+    For two slides that move together the ratio is 2, for a jaw it is the length of its lever.
+    ``joints``: the driven one first, then those that follow it. ``max_speed`` [m/s] and
     ``max_acceleration`` [m/s^2] of the opening.
     """
 
@@ -251,7 +252,7 @@ class _Gripper:
         return value
 
     def _slide(self, opening: float) -> float:
-        return min(max(opening / self.cfg.ratio, self.low), self.high)
+        return min(max(self.low + opening / self.cfg.ratio, self.low), self.high)
 
 
 class ArmsController:

@@ -63,7 +63,7 @@ def _joint_placer(model: mujoco.MjModel, signal: SignalConfig) -> Placer:
     def place(model: mujoco.MjModel, data: mujoco.MjData, values: NDArray[np.float64]) -> None:
         low, high = model.jnt_range[joints].T
         limited = model.jnt_limited[joints].astype(bool)
-        at = values / share + np.zeros(len(joints))
+        at = (values - signal.offset) / (signal.scale * share) + np.zeros(len(joints))
         if np.any(limited & ((at < low - 1e-9) | (at > high + 1e-9))):
             raise DataError(
                 f"{signal.name}: {values.tolist()} is beyond the joints' range"

@@ -57,7 +57,7 @@ class SignalConfig:
     ``kind``: ``site_xy`` [m, m] and ``body_pose_xy`` [m, m, rad] in the plane of ``frame``;
     ``site_pose`` and ``body_pose`` (x, y, z [m], qw, qx, qy, qz) in ``frame``; ``joint_position``
     and ``joint_velocity`` of joints; ``joint_sum``: the sum of joints, such as the opening of two
-    fingers. ``of`` names the site, the body, or the joints. ``positive``: of the two
+    fingers, times ``scale`` plus ``offset``. ``of`` names the site, the body, or the joints. ``positive``: of the two
     quaternions of a pose the one where this component is not negative is read (``qx`` for a tool
     that points down: its ``qw`` is about 0).
     """
@@ -71,6 +71,8 @@ class SignalConfig:
     components: tuple[str, ...] = ()
     angular: tuple[int, ...] = ()
     positive: Literal["qw", "qx", "qy", "qz"] = "qw"
+    scale: float = 1.0
+    offset: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,8 +90,10 @@ def _sum(
     del config
     qpos, at = data.qpos, [int(model.jnt_qposadr[j]) for j in _joints(model, signal)]
 
+    scale, offset = signal.scale, signal.offset
+
     def copy() -> None:
-        out[0] = sum([qpos.item(j) for j in at])
+        out[0] = scale * sum([qpos.item(j) for j in at]) + offset
 
     return copy
 

@@ -139,3 +139,44 @@ FRANKA_HAND = ParallelGripper(
     camera_m=(0.07, 0.0, 0.02),
     camera_tilt=0.35,
 )
+
+# UFACTORY, xArm gripper: stroke 84 mm, tool centre 172 mm from the flange, 0.82 kg, clamping force
+# up to 30 N. The real fingers swing on parallelograms; here they slide. Inertia: a solid box.
+XARM_GRIPPER = ParallelGripper(
+    name="xarm_gripper",
+    yaw=0.0,
+    hand_mass_kg=0.74,
+    hand_com=(0.0, 0.0, 0.055),
+    hand_inertia=(0.0012, 0.0010, 0.0007),
+    hand_boxes=(((0.0, 0.0, 0.06), (0.03, 0.045, 0.06)),),
+    finger_mass_kg=0.04,
+    finger_z_m=0.115,
+    finger_half_m=(0.011, 0.006, 0.032),
+    opening_m=0.084,
+    reach_m=0.172,
+    pad_size_m=(0.010, 0.0035, 0.012),
+    force_n=30.0,
+    camera_m=(0.075, 0.0, 0.06),
+    camera_tilt=0.35,
+)
+
+# Robotiq, 2F-85 instruction manual: stroke 85 mm, force 20 to 235 N (here 100), speed 20 to
+# 150 mm/s, 0.925 kg, pads 22 mm wide, 162.8 mm from the flange to the fingertips when open. The
+# real fingers swing on four-bar linkages; here they slide. Inertia: a solid box.
+WIDE_GRIPPER = ParallelGripper(
+    name="parallel_85",
+    yaw=0.0,
+    hand_mass_kg=0.825,
+    hand_com=(0.0, 0.0, 0.05),
+    hand_inertia=(0.0012, 0.0010, 0.0008),
+    hand_boxes=(((0.0, 0.0, 0.047), (0.0375, 0.0375, 0.047)),),
+    finger_mass_kg=0.05,
+    finger_z_m=0.094,
+    finger_half_m=(0.011, 0.007, 0.0345),
+    opening_m=0.085,
+    reach_m=0.145,
+    pad_size_m=(0.011, 0.004, 0.0175),
+    force_n=100.0,
+    camera_m=(0.085, 0.0, 0.04),
+    camera_tilt=0.35,
+)

@@ -20,10 +20,10 @@ _UPPER_Z = 0.138
 _FOREARM_Z = 0.007
 # Reflected rotor inertia [kg m^2]. Not published; of the order that other UR5e models use, and
 # small against the links' own except at the wrist, where it keeps the servos well conditioned.
-_ARMATURE = (0.2, 0.2, 0.2, 0.05, 0.05, 0.05)
+ARMATURE = (0.2, 0.2, 0.2, 0.05, 0.05, 0.05)
 # Servo stiffness [N m/rad] so that every joint's own frequency is 130 rad/s or more with the arm
 # stretched (inertia about 3, 3, 0.9, 0.07, 0.06, 0.05 kg m^2), far above the command's 10 rad/s.
-_STIFFNESS = (60000.0, 60000.0, 20000.0, 2000.0, 2000.0, 1500.0)
+STIFFNESS = (60000.0, 60000.0, 20000.0, 2000.0, 2000.0, 1500.0)
 # Damping over stiffness [s], the same for all joints: a set-point ``q + LEAD_S * qd`` cancels it.
 LEAD_S = 0.012
 
@@ -41,7 +41,7 @@ class Shape:
 _A2, _A3 = -UR5E.links[1].a, -UR5E.links[2].a
 _D1, _D4, _D5 = UR5E.links[0].d, UR5E.links[3].d, UR5E.links[4].d
 # Housings are joined cylinders; ends of housings carry the blue-grey caps of the real arm.
-_SHAPES: tuple[tuple[Shape, ...], ...] = (
+SHAPES: tuple[tuple[Shape, ...], ...] = (
     (
         Shape((0.0, 0.005 - _D1 + 0.09, 0.0), (0.0, 0.058, 0.0), 0.058, "metal"),
         Shape((0.0, 0.0, -0.06), (0.0, 0.0, 0.078), 0.058, "metal"),
@@ -101,7 +101,7 @@ def arm_mjcf(arm: SerialArm = UR5E) -> str:
     lines.append(f'{_pad(last)}<include file="tool.xml"/>')
     lines += [f"{_pad(last - 1 - k)}</body>" for k in range(arm.dof + 1)]
     lines += ["  </worldbody>", "  <actuator>"]
-    for name, stiffness, torque in zip(arm.joint_names, _STIFFNESS, arm.max_torque, strict=True):
+    for name, stiffness, torque in zip(arm.joint_names, STIFFNESS, arm.max_torque, strict=True):
         lines.append(
             f'    <position name="{name}" joint="{name}" kp="{_n(stiffness)}"'
             f' kv="{_n(stiffness * LEAD_S)}" forcerange="{_n(-torque)} {_n(torque)}"/>'
@@ -138,12 +138,12 @@ def _body(arm: SerialArm, i: int, link: Link) -> list[str]:
     lines = [
         f"{pad}<body {body}>",
         f'{pad}  <inertial {inertial} fullinertia="{_v(ixx, iyy, izz, ixy, ixz, iyz)}"/>',
-        f'{pad}  <joint {joint} armature="{_n(_ARMATURE[i])}"/>',
+        f'{pad}  <joint {joint} armature="{_n(ARMATURE[i])}"/>',
     ]
     lines += [
         f'{pad}  <geom class="arm_{s.look}" type="cylinder" fromto="{_v(*s.start, *s.end)}"'
         f' size="{_n(s.radius)}"/>'
-        for s in _SHAPES[i]
+        for s in SHAPES[i]
     ]
     return lines
 
