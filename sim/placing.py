@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from robolearn.errors import DataError, SceneError
 from sim.scene import Frame, SceneConfig, SignalConfig, frame_of, require_name, world_pose
+from sim.signals import given_at
 from sim.tool_commands import pose_from_values, values_from_pose
 
 Placer = Callable[[mujoco.MjModel, mujoco.MjData, NDArray[np.float64]], None]
@@ -23,6 +24,8 @@ def placer(model: mujoco.MjModel, config: SceneConfig, signal: SignalConfig) -> 
     """
     if signal.kind in ("joint_position", "joint_sum"):
         return _joint_placer(model, signal)
+    if signal.kind == "given":
+        return _given_placer(given_at(config, signal.name))
     body = require_name(model, mujoco.mjtObj.mjOBJ_BODY, signal.of[0], f"signal {signal.name}")
     frame = frame_of(model, config, signal.frame)
     first, count = int(model.body_jntadr[body]), int(model.body_jntnum[body])
@@ -49,6 +52,14 @@ def placer(model: mujoco.MjModel, config: SceneConfig, signal: SignalConfig) -> 
         f"signal {signal.name}: body '{signal.of[0]}' cannot be placed; it needs two slides and a"
         " hinge, in this order, or one free joint"
     )
+
+
+def _given_placer(at: slice) -> Placer:
+    def place(model: mujoco.MjModel, data: mujoco.MjData, values: NDArray[np.float64]) -> None:
+        del model
+        data.userdata[at] = values
+
+    return place
 
 
 def _joint_placer(model: mujoco.MjModel, signal: SignalConfig) -> Placer:

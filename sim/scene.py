@@ -37,7 +37,11 @@ SignalKind = Literal[
     "joint_position",
     "joint_velocity",
     "joint_sum",
+    "given",
+    "derived",
 ]
+# Kinds that read nothing of the model: a goal that the condition names, a verdict of the task.
+UNPHYSICAL = ("given", "derived")
 # Kinds that read one object in a frame.
 FRAMED = ("site_xy", "body_pose_xy", "site_pose", "body_pose")
 
@@ -401,12 +405,33 @@ def _check_signal(
     }
     if not signal.of:
         raise SceneError(f"{at}: 'of' is empty; it names what the {signal.kind} is read from")
+    if signal.kind in UNPHYSICAL:
+        _check_unphysical(signal, config, model, at)
+        return
     for name in signal.of:
         require_name(model, kinds[signal.kind], name, at)
     if signal.kind in FRAMED:
         if len(signal.of) != 1:
             raise SceneError(f"{at}: {signal.kind} reads one object, got {list(signal.of)}")
         _require_frame(signal.frame, config, at, required=True)
+
+
+def _check_unphysical(
+    signal: SignalConfig, config: SceneConfig, model: mujoco.MjModel, at: str
+) -> None:
+    if signal.kind == "derived":
+        from sim.tasks import derived_signal
+
+        derived_signal(config.task.name, signal.name, at)
+        if signal.rate_hz != config.rate_hz:
+            raise SceneError(f"{at}: a derived signal has the control rate, {config.rate_hz:g} Hz")
+        return
+    needed = sum(len(s.of) for s in config.signals if s.kind == "given")
+    if model.nuserdata < needed:
+        raise SceneError(
+            f'{at}: given signals need <size nuserdata="{needed}"/> in scene.xml, it has'
+            f" {model.nuserdata}"
+        )
 
 
 def _require_frame(frame: str, config: SceneConfig, at: str, *, required: bool = False) -> None:

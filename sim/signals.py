@@ -8,8 +8,17 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
+from robolearn.errors import SceneError
 from robolearn.geometry import quat_conjugate, quat_from_rotation
-from sim.scene import SceneConfig, SignalConfig, frame_of, require_name, world_pose
+from sim.scene import (
+    UNPHYSICAL,
+    SceneConfig,
+    SignalConfig,
+    frame_of,
+    require_name,
+    world_pose,
+)
+from sim.tasks import derived_signal
 
 Array = NDArray[np.float64]
 # The values by name, read-only; positions need ``mj_kinematics`` to be current.
@@ -27,6 +36,8 @@ def signal_size(signal: SignalConfig) -> int:
 
 def signal_components(signal: SignalConfig) -> tuple[str, ...]:
     """Names of the values: those of scene.yaml, or those that the kind fixes."""
+    if signal.kind in UNPHYSICAL:
+        return signal.components or signal.of
     return signal.components or (POSE if signal_size(signal) == 7 and signal.frame else ())
 
 
@@ -34,6 +45,12 @@ def reader(
     model: mujoco.MjModel, data: mujoco.MjData, config: SceneConfig, signals: Sequence[SignalConfig]
 ) -> Reader:
     """A function that reads these signals together from ``data`` (bound: it holds views of it)."""
+    derived = [
+        (s.name, derived_signal(config.task.name, s.name, f"signal {s.name}"))
+        for s in signals
+        if s.kind == "derived"
+    ]
+    signals = [s for s in signals if s.kind != "derived"]
     slices: list[tuple[str, slice]] = []
     end = 0
     for signal in signals:
@@ -52,7 +69,24 @@ def reader(
         flat.setflags(write=False)
         return {name: flat[place] for name, place in slices}
 
-    return read
+    def read_all() -> dict[str, Array]:
+        values = read()
+        for name, function in derived:
+            values[name] = function(values)
+        return values
+
+    return read_all if derived else read
+
+
+def given_at(config: SceneConfig, name: str) -> slice:
+    """Where MuJoCo's ``userdata`` holds a ``given`` signal."""
+    start = 0
+    for signal in config.signals:
+        if signal.kind == "given":
+            if signal.name == name:
+                return slice(start, start + len(signal.of))
+            start += len(signal.of)
+    raise SceneError(f"no given signal '{name}'")
 
 
 _Copy = Callable[[], None]
@@ -78,6 +112,18 @@ def _velocities(
 ) -> _Copy:
     del config
     return _gather(data.qvel, [int(model.jnt_dofadr[j]) for j in _joints(model, signal)], out)
+
+
+def _given(
+    model: mujoco.MjModel,
+    data: mujoco.MjData,
+    config: SceneConfig,
+    signal: SignalConfig,
+    out: Array,
+) -> _Copy:
+    del model
+    place = given_at(config, signal.name)
+    return _gather(data.userdata, list(range(place.start, place.stop)), out)
 
 
 def _sum(
@@ -218,6 +264,7 @@ _READERS: dict[str, _Build] = {
     "joint_position": _positions,
     "joint_velocity": _velocities,
     "joint_sum": _sum,
+    "given": _given,
     "body_pose": _body_pose,
     "site_pose": _site_pose,
     "site_xy": _site_xy,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 from collections.abc import Mapping
 
 from robolearn.contracts import Agent
 from robolearn.errors import ConfigError, did_you_mean
 from robolearn.spec import EmbodimentSpec
+from robolearn.types import Condition
 
 # Task -> module:class or function, called with the embodiment and ``noise`` in [0, 1]: 0 is as good
 # as the expert can, 1 is useless.
@@ -17,10 +19,14 @@ EXPERTS: dict[str, str] = {
     "stacking": "sim.experts.stacking:expert",
     "drawer": "sim.experts.drawer:expert",
     "insertion": "sim.experts.insertion:expert",
+    "play_table": "sim.experts.play_table:expert",
 }
 
 # Task -> module:Class of agents that play: many goals, none of them the task's. Built alike.
-PLAYERS: dict[str, str] = {"pusht": "sim.experts.pusht_play:PushTPlay"}
+PLAYERS: dict[str, str] = {
+    "pusht": "sim.experts.pusht_play:PushTPlay",
+    "play_table": "sim.experts.play_table:player",
+}
 
 
 def build_expert(task: str, spec: EmbodimentSpec, noise: float = 0.0) -> Agent:
@@ -31,6 +37,12 @@ def build_expert(task: str, spec: EmbodimentSpec, noise: float = 0.0) -> Agent:
 def build_player(task: str, spec: EmbodimentSpec, noise: float = 0.0) -> Agent:
     """The play generator of ``task`` for this embodiment."""
     return _build(PLAYERS, "play generator", task, spec, noise)
+
+
+def play_condition(condition: Condition) -> Condition:
+    """The same start for play: where a condition names wanted sub-goals, none is."""
+    wanted = {n: (0.0,) * len(v) for n, v in condition.poses.items() if n == "goal/wanted"}
+    return dataclasses.replace(condition, poses={**condition.poses, **wanted})
 
 
 def _build(

@@ -51,7 +51,8 @@ Script = Generator[Target, Observation, None]
 class Hand:
     """Moves a target at bounded speed; scripts call its generators with ``yield from``.
 
-    ``view`` is the newest observation, ``target`` the newest command (undisturbed).
+    ``view`` is the newest observation, ``target`` the newest command (undisturbed). ``speed`` [m/s]
+    of free motion; ``bow`` [m]: how far to the left of the straight line the way of 30 cm goes.
     """
 
     def __init__(
@@ -61,7 +62,7 @@ class Hand:
         xyz, yaw = view.value(TOOL)[:3], tool_yaw(view.value(TOOL))
         self.target = Target(_xyz(xyz), yaw, float(view.value(WIDTH)[0]))
         self.home_yaw = yaw
-        self.speed = 0.30
+        self.speed, self.bow = 0.30, 0.0
 
     @property
     def tool(self) -> Array:
@@ -105,9 +106,13 @@ class Hand:
         step = (speed or self.speed) / self.rate_hz
         turn = abs(to_yaw - from_yaw) / (TURN_SPEED / self.rate_hz)
         ticks = max(1, math.ceil(distance / step), math.ceil(turn))
+        # Only long ways over the table are bowed; approaches and retreats stay straight.
+        level = float(np.linalg.norm(goal[:2] - start[:2]))
+        bow = self.bow * min(1.0, level / 0.3) if level > 0.05 and speed is None else 0.0
+        left = np.array([start[1] - goal[1], goal[0] - start[0], 0.0]) / max(level, 1e-9)
         for k in range(1, ticks + 1):
             s = _smooth(k / ticks)
-            point = start + s * (goal - start)
+            point = start + s * (goal - start) + bow * math.sin(math.pi * s) * left
             yield from self.tick(
                 replace(self.target, xyz=_xyz(point), yaw=from_yaw + s * (to_yaw - from_yaw))
             )
@@ -156,6 +161,7 @@ class ScriptedExpert:
         noise: float,
         needs: tuple[str, ...],
         scale: NoiseScale | None = None,
+        source: str = "scripted",
     ) -> None:
         space = embodiment.task_space([TOOL, WIDTH, *needs], [XYZ_YAW, WIDTH])
         extra = sorted({a.name for a in embodiment.actions} - {XYZ_YAW, WIDTH})
@@ -164,7 +170,7 @@ class ScriptedExpert:
                 f"{name} commands ['{XYZ_YAW}', '{WIDTH}']; '{embodiment.name}' also wants {extra}"
             )
         self._actions, self._rate = space.actions, embodiment.rate_hz
-        self._name, self._plan, self._dial = name, plan, noise
+        self._name, self._plan, self._dial, self._source = name, plan, noise, source
         self._scale = scale or NoiseScale()
         self.reset(0)
 
@@ -172,7 +178,7 @@ class ScriptedExpert:
     def name(self) -> str:
         """Who decides, for provenance."""
         dial = f":noise={self._dial:g}" if self._dial else ""
-        return f"scripted:{self._name}{dial}"
+        return f"{self._source}:{self._name}{dial}"
 
     def reset(self, seed: int) -> None:
         """Start the script anew; all randomness of the episode comes from ``seed``."""
@@ -203,7 +209,7 @@ class ScriptedExpert:
             seq=seq,
             action=clip_action(self._actions, action),
             due_ns=observation.t_ns,
-            source="scripted",
+            source=self._source,
         )
 
     def _next(self, observation: Observation) -> Target:

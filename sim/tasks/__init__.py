@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
 
 from robolearn.errors import SceneError, did_you_mean
 from robolearn.types import Condition, Outcome, Signals
@@ -16,6 +19,11 @@ TASKS: dict[str, str] = {
     "stacking": "sim.tasks.stacking:Stacking",
     "drawer": "sim.tasks.drawer:Drawer",
     "insertion": "sim.tasks.insertion:Insertion",
+    "play_table": "sim.tasks.play_table:PlayTable",
+}
+# Task -> signal of kind ``derived`` -> module:function from the other signals to its values.
+DERIVED: dict[str, dict[str, str]] = {
+    "play_table": {"goal/achieved": "sim.tasks.play_table:achieved"}
 }
 
 
@@ -68,6 +76,18 @@ def require_task(name: str, where: str) -> str:
             f" Known: {sorted(TASKS)}"
         )
     return TASKS[name]
+
+
+def derived_signal(task: str, signal: str, where: str) -> Callable[[Signals], NDArray[np.float64]]:
+    """The function behind a derived signal; the error lists what the task derives."""
+    known = DERIVED.get(task, {})
+    if signal not in known:
+        raise SceneError(
+            f"{where}: task '{task}' derives no signal '{signal}'."
+            f"{did_you_mean(signal, known)} It derives: {sorted(known)}"
+        )
+    module, _, function = known[signal].partition(":")
+    return getattr(importlib.import_module(module), function)
 
 
 def build_task(name: str, params: Mapping[str, Any], where: str = "scene.yaml") -> Task:

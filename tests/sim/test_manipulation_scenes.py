@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import dataclasses
+import shutil
+
 import mujoco
 import numpy as np
 import pytest
 
 from robolearn.contracts import Env
+from robolearn.errors import SceneError
 from robolearn.runtime import run_episode
 from robolearn.types import Condition
-from sim.experts import build_expert
+from sim.experts import build_expert, build_player, play_condition
 from sim.scene import SCENES, load_scene
-from sim.tasks import drawer, insertion, pick_place, stacking
+from sim.tasks import drawer, insertion, pick_place, play_table, stacking
+from sim.tasks.play_table import SUBGOALS, WANTED
 from sim.worlds import make_world
 from tests.contracts import AgentContract, EnvContract
 from tests.mocks import Listener
 
-NAMES = ("pick_place", "stacking", "drawer", "insertion_loose", "insertion_tight")
+SHORT = ("pick_place", "stacking", "drawer", "insertion_loose", "insertion_tight")
+NAMES = (*SHORT, "play_table")
 
 
 def box(model, name):
@@ -80,7 +86,7 @@ class TestPickPlaceEnv(EnvContract):
         return pick_place.PickPlace(((-0.1, 0.1),) * 2, ((-0.3, 0.3),) * 2).sample_condition(seed)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", SHORT)
 def test_the_expert_solves_it(name):
     env = make_world(name)
     agent = build_expert(env.task, env.spec)
@@ -108,6 +114,86 @@ def test_a_useless_expert_fails_and_says_why():
     assert result.outcome.reason in ("missed_grasp", "dropped", "jammed", "out_of_reach")
     assert agent.name == "scripted:insertion:noise=1"
     env.close()
+
+
+def run_play(agent, env, condition, steps):
+    listener = Listener()
+    result = run_episode(env, agent, None, [listener], condition, max_steps=steps)
+    return result, listener
+
+
+def test_the_expert_reaches_the_sub_goals_that_a_condition_names():
+    env = make_world("play_table")
+    condition = env.sample_condition(2)
+    wanted = (0.0, 1.0, 1.0, 0.0, 0.0)
+    condition = dataclasses.replace(condition, poses={**condition.poses, WANTED: wanted})
+    agent = build_expert(env.task, env.spec)
+    result, listener = run_play(agent, env, condition, env.max_steps)
+    assert result.outcome.success
+    assert result.outcome.metrics["reached"] == 2.0
+    assert result.steps < 250
+    seen = np.array([t.observation.value("goal/achieved") for t in listener.ticks])
+    assert (seen[0] == 0.0).all()
+    # The episode ends with the button; the slider stays where it was put.
+    assert seen[-1].tolist() == [0.0, 1.0, 0.0, 0.0, 0.0]
+    shown = listener.ticks[0].observation.value("goal/wanted")
+    assert shown.tolist() == list(wanted)
+    env.close()
+
+
+def test_play_is_diverse_repeatable_and_wants_nothing():
+    env = make_world("play_table")
+    agent = build_player(env.task, env.spec)
+    commands = []
+    for seed in (1, 2, 1):
+        condition = play_condition(dataclasses.replace(env.sample_condition(1), seed=seed))
+        assert condition.poses[WANTED] == (0.0,) * 5
+        result, listener = run_play(agent, env, condition, 150)
+        assert not result.outcome.terminal
+        commands.append([t.command.action["tool/xyz_yaw"] for t in listener.ticks])
+        assert {t.command.source for t in listener.ticks} == {"play"}
+    assert np.array_equal(commands[0], commands[2])
+    assert np.abs(np.array(commands[0]) - np.array(commands[1])).max() > 0.05
+    assert agent.name == "play:play_table"
+    env.close()
+
+
+def test_sub_goals_are_the_components_of_the_goal_signals():
+    config = load_scene("play_table").config
+    for signal in config.signals:
+        if signal.name in ("goal/wanted", "goal/achieved"):
+            assert signal.of == SUBGOALS
+    spec = make_world("play_table").spec
+    assert spec.signal("goal/achieved").components == SUBGOALS
+    model = load_scene("play_table").compile()
+    assert model.joint("drawer").range[1] == play_table.TRAVEL_M
+    assert model.joint("slider").range[1] == play_table.TRAVEL_M
+    assert model.joint("button").range[1] == play_table.BUTTON_TRAVEL_M
+    assert box(model, "red") == pytest.approx([play_table.SIDE_M / 2] * 3)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "text"),
+    [
+        ("name: goal/achieved", "name: goal/achievd", "derives no signal 'goal/achievd'"),
+        ("rate_hz: 20}\nactions", "rate_hz: 100}\nactions", "has the control rate"),
+    ],
+)
+def test_bad_goal_signals_are_explained(tmp_path, old, new, text):
+    shutil.copytree(SCENES / "play_table", tmp_path / "scene")
+    path = tmp_path / "scene" / "scene.yaml"
+    assert old in path.read_text()
+    path.write_text(path.read_text().replace(old, new))
+    with pytest.raises(SceneError, match=text):
+        load_scene(tmp_path / "scene")
+
+
+def test_given_signals_need_user_data(tmp_path):
+    shutil.copytree(SCENES / "play_table", tmp_path / "scene")
+    path = tmp_path / "scene" / "scene.xml"
+    path.write_text(path.read_text().replace('<size nuserdata="5"/>', ""))
+    with pytest.raises(SceneError, match=r'need <size nuserdata="5"/>'):
+        load_scene(tmp_path / "scene")
 
 
 class Ready:
@@ -144,3 +230,11 @@ class TestDrawerExpert(TestPickPlaceExpert):
 
 class TestClumsyInsertionExpert(TestPickPlaceExpert):
     scene, noise = "insertion_loose", 0.5
+
+
+class TestPlayer(TestPickPlaceExpert):
+    scene = "play_table"
+
+    def make(self):
+        world = make_world(self.scene)
+        return build_player(world.task, world.spec, 0.1)

@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 from shapely.geometry import Polygon
 
 from robolearn.errors import DataError, SceneError
-from sim.tasks import TASKS, Task, build_task
+from sim.tasks import TASKS, Task, build_task, derived_signal
 from sim.tasks.drawer import CABINET, OPENING, Drawer
 from sim.tasks.insertion import BLOCK_HEIGHT_M, HOLE, PEG, PEG_LENGTH_M, Insertion
 from sim.tasks.manipulation import GOAL, Footprint, heading, level_pose, overlap, tilt, within
 from sim.tasks.pick_place import CUBE, PickPlace
+from sim.tasks.play_table import SUBGOALS, WANTED, PlayTable, achieved
 from sim.tasks.stacking import GREEN, RED, SIDE_M, Stacking
 
 AREA, BOUNDS = ((-0.15, 0.15), (-0.22, 0.22)), ((-0.35, 0.35), (-0.45, 0.45))
@@ -24,6 +25,7 @@ TASKS_HERE: list[Task] = [
     Stacking(AREA, BOUNDS),
     Drawer(((0.1, 0.18), (-0.15, 0.15)), (-0.4, 0.4)),
     Insertion(AREA, BOUNDS, 0.0005),
+    PlayTable(AREA, BOUNDS),
 ]
 
 
@@ -201,3 +203,80 @@ def test_insertion():
 
 def test_goal_signal_has_the_conventional_name():
     assert (GOAL, CUBE) == ("goal/pose", "cube/pose")
+
+
+def play(wanted=(1.0,) * 5, **changed):
+    now = {"drawer": 0.0, "slider": 0.0, "button": 0.0, "red": (0.0, 0.0, 0.02)} | changed
+    out = values(
+        red=now["red"],
+        green=now.get("green", (0.1, 0, 0.02)),
+        blue=(-0.1, 0, 0.02),
+        tray=(0, 0.3, 0),
+    )
+    out["drawer/opening"] = np.array([now["drawer"]])
+    out["slider/opening"] = np.array([now["slider"]])
+    out["button/depth"] = np.array([now["button"]])
+    out["goal/wanted"] = np.array(wanted)
+    out["goal/achieved"] = achieved(out)
+    return out
+
+
+def test_sub_goals_are_read_from_signals():
+    assert play()["goal/achieved"].tolist() == [0, 0, 0, 0, 0]
+    assert play(drawer=0.13)["goal/achieved"].tolist() == [1, 0, 0, 0, 0]
+    assert play(slider=0.13)["goal/achieved"].tolist() == [0, 1, 0, 0, 0]
+    assert play(button=0.007)["goal/achieved"].tolist() == [0, 0, 1, 0, 0]
+    assert play(red=(0.02, 0.31, 0.02))["goal/achieved"].tolist() == [0, 0, 0, 1, 0]
+    assert play(red=(0.02, 0.31, 0.05))["goal/achieved"].tolist() == [0, 0, 0, 0, 0]
+    assert play(green=(-0.1, 0.01, 0.06))["goal/achieved"].tolist() == [0, 0, 0, 0, 1]
+
+
+def test_wanted_sub_goals_count_once_and_stay_reached():
+    task = PlayTable(AREA, BOUNDS)
+    wanted = (1.0, 0.0, 1.0, 0.0, 0.0)
+    assert task.judge(play(wanted, slider=0.13)).progress == 0.0
+    pressed = task.judge(play(wanted, slider=0.13, button=0.008))
+    assert (pressed.progress, pressed.reward, pressed.success) == (0.5, 1.0, False)
+    # The slider stood there from the start, and nobody asked for it.
+    assert pressed.metrics["reached_slider_right"] == 0.0
+    sprung = task.judge(play(wanted, slider=0.13))
+    assert (sprung.progress, sprung.reward) == (0.5, 0.0)
+    done = task.judge(play(wanted, slider=0.13, drawer=0.13))
+    assert (done.progress, done.success, done.terminal, done.reason) == (1.0, True, True, "success")
+    assert done.metrics["reached"] == 2.0
+
+
+def test_play_has_no_end():
+    task = PlayTable(AREA, BOUNDS)
+    nothing = (0.0,) * 5
+    task.judge(play(nothing))
+    outcome = task.judge(
+        play(
+            nothing,
+            drawer=0.13,
+            slider=0.13,
+            button=0.008,
+            red=(0, 0.3, 0.02),
+            green=(-0.1, 0, 0.06),
+        )
+    )
+    assert outcome.progress == 1.0
+    assert not outcome.success
+    assert not outcome.terminal
+
+
+def test_goals_are_ones_and_zeros():
+    task = PlayTable(AREA, BOUNDS)
+    condition = task.sample_condition(3)
+    assert condition.poses[WANTED] == (1.0,) * len(SUBGOALS)
+    task.check(condition.poses)
+    with pytest.raises(DataError, match="goal/wanted has a 1"):
+        task.check({**condition.poses, WANTED: (0.5, 0.0, 0.0, 0.0, 0.0)})
+
+
+def test_derived_signals_belong_to_a_task():
+    assert derived_signal("play_table", "goal/achieved", "here") is achieved
+    with pytest.raises(SceneError, match=r"derives no signal 'goal/achievd'\. Did you mean"):
+        derived_signal("play_table", "goal/achievd", "here")
+    with pytest.raises(SceneError, match=r"'pusht' derives no signal .* It derives: \[\]"):
+        derived_signal("pusht", "goal/achieved", "here")
