@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -19,8 +19,8 @@ class CollectConfig:
 
     world: str
     """A packaged scene, a scene folder, or an adapter's name."""
-    max_steps: int
-    """Time limit of an episode [control steps]."""
+    max_steps: int = 0
+    """Time limit of an episode [control steps]; 0: that of the task."""
     task_text: str = ""
     """The task in words, kept with every episode."""
     seed: int = 0
@@ -30,18 +30,20 @@ class CollectConfig:
     a frame, else jpeg:95)."""
 
     def __post_init__(self) -> None:
-        if self.max_steps < 1:
-            raise ValueError(f"max_steps must be at least 1, got {self.max_steps}")
+        if self.max_steps < 0:
+            raise ValueError(f"max_steps must be 0 (the task's) or more, got {self.max_steps}")
 
 
 @dataclass(frozen=True, slots=True)
 class Args:
     """Record episodes into a store: start, keep or discard; Ctrl-C keeps what was saved."""
 
-    config: Path
-    """A file of configs/collect/."""
     out: Path
     """The episode store; made when absent, appended to when there."""
+    config: Path | None = None
+    """A file of configs/collect/; not needed with --env."""
+    env: str = ""
+    """A packaged scene, a scene folder or an adapter's name, instead of the file's world."""
     agent: Agent = "browser"
     """Who acts: the task's scripted expert, the expert at play (many goals, none of them the
     task's), a local page, or the terminal's keys."""
@@ -73,7 +75,13 @@ def main(argv: list[str]) -> int:
     from robolearn.config import load_config
     from robolearn.data.store import EpisodeStore
 
-    config = load_config(CollectConfig, args.config)
+    if args.config is None and not args.env:
+        raise ConfigError("say where: --config configs/collect/FILE.yaml or --env WORLD")
+    if args.config is None:
+        config = CollectConfig(world=args.env)
+    else:
+        config = load_config(CollectConfig, args.config)
+        config = replace(config, world=args.env or config.world)
     env_builder(config.world)
     store = EpisodeStore.open_or_create(args.out)
     before = len(store.ids())

@@ -20,6 +20,8 @@ from robolearn.data.store import EpisodeStore
 from robolearn.errors import ConfigError
 from robolearn.runtime import run_episode
 from robolearn.seeding import child_seed
+from robolearn.types import Condition
+from sim.experts import play_condition
 from sim.worlds import World, build_operator, make_world
 
 
@@ -58,8 +60,8 @@ class Collection:
                     agent,
                     None,
                     [recorder],
-                    env.sample_condition(child_seed(self._config.seed, "unattended", number)),
-                    max_steps=self._config.max_steps,
+                    self._start(env, number),
+                    max_steps=self._config.max_steps or env.max_steps,
                     task=env.task,
                     env_name=env.spec.name,
                     provenance=said | {"number": number},
@@ -67,10 +69,14 @@ class Collection:
                 recorder.keep()
             return tuple(recorder.saved), recorder.total
 
+    def _start(self, env: World, number: int) -> Condition:
+        condition = env.sample_condition(child_seed(self._config.seed, "unattended", number))
+        return play_condition(condition) if self._args.agent == "play" else condition
+
     def _attended(self, env: World) -> tuple[tuple[str, ...], RecorderLoad]:
         session = SessionConfig(
             episodes=self._args.episodes,
-            max_steps=self._config.max_steps,
+            max_steps=self._config.max_steps or env.max_steps,
             # Another start for every episode of the store, the same ones in a repeated run.
             seed=self._config.seed + len(self._store.ids()),
             task=env.task,
@@ -116,6 +122,7 @@ class Collection:
             "config": to_dict(self._config),
             "scene_hash": env.scene_hash,
             "engine": env.engine,
+            "cameras": {name: c.to_json() for name, c in env.calibrations().items()},
         }
 
 

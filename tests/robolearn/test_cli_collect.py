@@ -87,6 +87,37 @@ def test_more_episodes_are_appended_in_order(recorded, capsys):
     assert store.meta(report["saved"][0]).provenance["number"] == len(before)
 
 
+def test_a_world_needs_no_file(tmp_path, capsys):
+    out = tmp_path / "store"
+    command = ["collect", "--env", "drawer", "--out", str(out), "--episodes", "2"]
+    assert main([*command, "--agent", "scripted", "--noise", "0.1"]) == 0
+    store = EpisodeStore.open(out)
+    first, second = (store.read(i) for i in store.ids())
+    assert first.meta.task == "drawer"
+    assert first.meta.agent == "scripted:drawer:noise=0.1"
+    assert first.meta.kind == "scripted"
+    assert first.meta.condition != second.meta.condition
+    assert set(first.action) == {"tool/xyz_yaw", "gripper/width"}
+    assert first.observed("drawer/opening").shape == (first.steps, 1)
+    capsys.readouterr()
+    assert main(["collect", "--out", str(out)]) == 2
+    assert "--config configs/collect/FILE.yaml or --env WORLD" in capsys.readouterr().err
+    assert main(["collect", "--out", str(out), "--env", "drawr"]) == 2
+    assert "Did you mean 'drawer'?" in capsys.readouterr().err
+
+
+def test_play_wants_nothing_and_tells_what_it_achieved(tmp_path):
+    config = tmp_path / "play.yaml"
+    config.write_text("world: play_table\nmax_steps: 60\n")
+    assert collect(tmp_path / "store", "--episodes", "1", agent="play", config=config) == 0
+    episode = EpisodeStore.open(tmp_path / "store").read("ep_000000")
+    assert episode.steps == 60
+    assert set(episode.source) == {"play"}
+    assert not episode.observed("goal/wanted").any()
+    assert set(np.unique(episode.observed("goal/achieved"))) <= {0.0, 1.0}
+    assert episode.meta.embodiment.signal("goal/achieved").components[0] == "drawer_open"
+
+
 def test_saved_lines_stand_alone(tmp_path, capsys):
     assert collect(tmp_path / "store", "--episodes", "1", "--yes", config=brief(tmp_path)) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -119,7 +150,7 @@ def test_an_existing_store_is_not_touched_without_consent(recorded, capsys, monk
     [
         ({"worldd": "x"}, "unknown key 'worldd'. Did you mean 'world'?"),
         ({"world": "pusht_referense"}, "no world 'pusht_referense'. Did you mean 'pusht_refer"),
-        ({"max_steps": 0}, "max_steps must be at least 1"),
+        ({"max_steps": -1}, "max_steps must be 0 (the task's) or more"),
         ({"demonstrations": "x"}, "unknown key 'demonstrations'"),
     ],
 )
