@@ -22,7 +22,7 @@ from robolearn.limiter import PathLimits, Setpoint, SetpointGenerator, TableMapp
 from robolearn.types import Command, SentBlock
 from sim.logs import SentLog
 from sim.scene import SceneConfig, require_name
-from sim.servos import servo_lead, setpoint_steps
+from sim.servos import Gains, apply_gains, servo_lead, setpoint_steps
 
 WHERE = "scene.yaml: control"
 
@@ -31,7 +31,8 @@ WHERE = "scene.yaml: control"
 class ArmXyConfig:
     """``control`` of kind ``arm_xy``. Lengths [m], angles [rad]; see ``docs/workcell.md``.
 
-    ``actuators`` are position servos (``kp``, ``kv``) of ``joints``, in the arm's order.
+    ``actuators`` are position servos (``kp``, ``kv``) of ``joints``, in the arm's order; ``gains``
+    (identified) replace those of scene.xml.
     """
 
     kind: str
@@ -47,6 +48,7 @@ class ArmXyConfig:
     tool_yaw: float
     home: tuple[float, ...]
     limits: PathLimits = field(default_factory=PathLimits)
+    gains: Gains | None = None
 
     def mapping(self) -> TableMapping:
         """Where the table is and how the arm holds its tool over it."""
@@ -89,6 +91,8 @@ class ArmXyController:
         self._ctrl = np.array(
             [require_name(model, mujoco.mjtObj.mjOBJ_ACTUATOR, n, WHERE) for n in cfg.actuators]
         )
+        if cfg.gains is not None:
+            apply_gains(model, self._ctrl, cfg.gains)
         self._lead = servo_lead(model, self._ctrl)
         self._basis = _cubic(self._steps, config.physics.timestep_s)
         _check_table(config, model, self._mapping)

@@ -25,7 +25,7 @@ from robolearn.types import Command, SentBlock
 from sim.fast_kinematics import FastKinematics
 from sim.logs import SentLog
 from sim.scene import ActionConfig, SceneConfig, require_name, world_pose
-from sim.servos import servo_lead, setpoint_steps
+from sim.servos import Gains, apply_gains, servo_lead, setpoint_steps
 from sim.tool_commands import TOOL_COMMANDS, pose_from_values
 
 Array = NDArray[np.float64]
@@ -61,7 +61,7 @@ class ArmConfig:
     """One arm. ``actuators`` are position servos of ``joints``, in the arm's order.
 
     ``base``: the body at the arm's base frame; ``tool``: a site behind the last joint. Speeds
-    [rad/s] default to the arm's published ones.
+    [rad/s] default to the arm's published ones. ``gains`` (identified) replace those of scene.xml.
     """
 
     arm: str
@@ -73,6 +73,7 @@ class ArmConfig:
     home: tuple[float, ...]
     max_acceleration: tuple[float, ...]
     max_speed: tuple[float, ...] = ()
+    gains: Gains | None = None
     gripper: GripperConfig | None = None
 
 
@@ -104,6 +105,8 @@ class _Arm:
         self._check_sizes()
         self.qpos = _addresses(model, cfg.joints)
         self.ctrl = [_id(model, mujoco.mjtObj.mjOBJ_ACTUATOR, n) for n in cfg.actuators]
+        if cfg.gains is not None:
+            apply_gains(model, np.array(self.ctrl), cfg.gains)
         self.home = np.array(cfg.home)
         _id(model, mujoco.mjtObj.mjOBJ_BODY, cfg.base)
         _id(model, mujoco.mjtObj.mjOBJ_SITE, cfg.tool)

@@ -27,13 +27,18 @@ class SampleLog:
         self._owner, self._signals = owner, {s.name: s for s in signals}
         self.newest: dict[str, Sample] = {}
         self._rows: dict[str, list[Sample]] = {}
+        # Samples that arrived late, and when; the others arrive when they are captured.
+        self._late: dict[str, int] = {}
 
     def clear(self) -> None:
         """Forget everything: a new episode begins."""
         self.newest, self._rows = {}, {name: [] for name in self._signals}
+        self._late = {}
 
     def add(self, t_ns: int, values: Mapping[str, Any]) -> None:
-        """Keep one sample of each named signal, read-only."""
+        """Keep one sample of each named signal, read-only, that arrives as it is captured."""
+        if self._late:
+            self._late = {n: t for n, t in self._late.items() if n not in values}
         for name, value in values.items():
             array = np.asarray(value, dtype=self._signals[name].dtype)
             if array.flags.writeable:
@@ -42,6 +47,12 @@ class SampleLog:
             sample = Sample(t_ns, array)
             self.newest[name] = sample
             self._rows[name].append(sample)
+
+    def arrive(self, now_ns: int, samples: Iterable[tuple[str, int, NDArray[Any]]]) -> None:
+        """Keep samples ``(name, capture time, value)`` that arrive now, some of them late."""
+        for name, t_ns, value in samples:
+            self.add(t_ns, {name: value})
+            self._late[name] = now_ns
 
     def repeat(self, t_ns: int, names: Iterable[str]) -> None:
         """Keep the last values once more, at a new time."""
@@ -60,7 +71,8 @@ class SampleLog:
         """Samples captured before ``now_ns`` that were not drained before."""
         blocks: dict[str, SampleBlock] = {}
         for name, rows in self._rows.items():
-            keep = [rows.pop()] if rows and rows[-1].t_ns >= now_ns else []
+            arrived = self._late.get(name, rows[-1].t_ns) if rows else 0
+            keep = [rows.pop()] if rows and arrived >= now_ns else []
             blocks[name] = _block(rows, self._signals[name])
             self._rows[name] = keep
         return blocks

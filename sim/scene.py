@@ -61,9 +61,11 @@ class SignalConfig:
     ``kind``: ``site_xy`` [m, m] and ``body_pose_xy`` [m, m, rad] in the plane of ``frame``;
     ``site_pose`` and ``body_pose`` (x, y, z [m], qw, qx, qy, qz) in ``frame``; ``joint_position``
     and ``joint_velocity`` of joints; ``joint_sum``: the sum of joints, such as the opening of two
-    fingers, times ``scale`` plus ``offset``. ``of`` names the site, the body, or the joints. ``positive``: of the two
-    quaternions of a pose the one where this component is not negative is read (``qx`` for a tool
-    that points down: its ``qw`` is about 0).
+    fingers, times ``scale`` plus ``offset``. ``of`` names the site, the body, or the joints.
+    ``positive``: of the two quaternions of a pose the one where this component is not negative is
+    read (``qx`` for a tool that points down: its ``qw`` is about 0). ``noise``: standard deviation
+    per component, or one for all; of a pose, of its position [m] and rotation [rad]. ``delay_s``:
+    how long after its capture a sample arrives.
     """
 
     name: str
@@ -77,6 +79,8 @@ class SignalConfig:
     positive: Literal["qw", "qx", "qy", "qz"] = "qw"
     scale: float = 1.0
     offset: float = 0.0
+    noise: tuple[float, ...] = ()
+    delay_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +155,7 @@ class SceneConfig:
     """``scene.yaml``. ``control`` has a ``kind`` (see ``sim/control.py``) and that kind's keys.
 
     ``frames`` maps frame names (``table``) to sites of the MJCF that do not move.
+    ``control_delay_s``: set-points reach the actuators this much later, in whole physics steps.
     """
 
     schema: int
@@ -167,6 +172,7 @@ class SceneConfig:
     reset: ResetConfig
     provenance: ProvenanceConfig
     description: str = ""
+    control_delay_s: float = 0.0
 
     @property
     def substeps(self) -> int:
@@ -381,7 +387,15 @@ def _check_times(config: SceneConfig, model: mujoco.MjModel, where: str) -> None
         raise SceneError(
             f"{where}: a tick of {1 / config.rate_hz:g} s is not a whole number of {step} s steps"
         )
+    late = config.control_delay_s / step
+    if late < 0.0 or abs(late - round(late)) > 1e-6:
+        raise SceneError(
+            f"{where}: control_delay_s {config.control_delay_s:g} must be a whole number of"
+            f" {step:g} s steps"
+        )
     for signal in config.signals:
+        if signal.delay_s < 0.0:
+            raise SceneError(f"{where}: signal {signal.name}: delay_s must not be negative")
         steps = 1.0 / (signal.rate_hz * step) if signal.rate_hz > 0 else 0.0
         if steps < 0.999 or abs(steps - round(steps)) > 1e-6 or config.substeps % round(steps):
             raise SceneError(

@@ -31,10 +31,12 @@ from robolearn.types import (
 from sim.actions import ActionCheck
 from sim.cameras import Calibration, Cameras
 from sim.control import build_controller
+from sim.delay import DelayedController
 from sim.logs import SampleLog, check_poses
 from sim.placing import placer
 from sim.rendering import Renderer, View, update_poses
 from sim.scene import Scene, SceneConfig
+from sim.sensors import Sensors
 from sim.signals import Reader, reader, signal_components, signal_size
 from sim.tasks import build_task
 
@@ -101,6 +103,12 @@ class SceneEnv:
         self._check_action = ActionCheck(self._spec)
         self._task = build_task(config.task.name, config.task.params)
         self._controller = build_controller(config, self.model)
+        late = round(config.control_delay_s / config.physics.timestep_s)
+        if late:
+            self._controller = DelayedController(self._controller, late)
+        self._sensors = Sensors(config)
+        # The newest values as they are; samples may be noisy or late.
+        self._true: dict[str, NDArray[Any]] = {}
         self._placers = {
             s.name: placer(self.model, config, s)
             for s in config.signals
@@ -164,9 +172,9 @@ class SceneEnv:
     def reset(self, condition: Condition, rng: np.random.Generator) -> ResetReport:
         """Place what the condition names; the rest stays where ``scene.xml`` puts it.
 
-        Raises :class:`DataError` for a pose that is not settable here, or objects that overlap.
+        ``rng`` only feeds the noise of sensors. Raises :class:`DataError` for a pose that is not
+        settable here, or objects that overlap.
         """
-        del rng  # The condition says everything; the engine has no randomness.
         poses = check_poses(condition, self.scene.config.reset.settable, self._spec)
         self._task.check(poses)
         mujoco.mj_resetData(self.model, self.data)
@@ -181,8 +189,9 @@ class SceneEnv:
         self._task.reset()
         self._now_ns, self._done, self._diverged, self._outcome = 0, 0, False, None
         self._samples.clear()
+        self._sensors.reset(rng)
         self._sample(self._schedule[0], 0)
-        achieved = {name: self._samples.newest[name].value for name in poses}
+        achieved = {name: self._true[name] for name in poses}
         return ResetReport(requested=condition, achieved=achieved)
 
     def now_ns(self) -> int:
@@ -226,7 +235,7 @@ class SceneEnv:
         """The task's verdict, or ``physics_diverged``."""
         self._samples.require()
         if self._outcome is None:
-            judged = self._task.judge(self._samples.values())
+            judged = self._task.judge(self._true)
             self._outcome = _diverged(judged) if self._diverged else judged
         return self._outcome
 
@@ -269,7 +278,11 @@ class SceneEnv:
         values: dict[str, NDArray[Any]] = dict(due.read())
         if due.pictures:
             values |= self._cameras.draw(data, due.pictures)
-        self._samples.add(t_ns, values)
+        self._true.update(values)
+        if self._sensors.ideal:
+            self._samples.add(t_ns, values)
+        else:
+            self._samples.arrive(t_ns, self._sensors.measure(t_ns, values))
 
     def _check_divergence(self) -> bool:
         data, most = self.data, self.scene.config.physics.max_speed

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import mujoco
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +24,27 @@ def setpoint_steps(rate_hz: float, config: SceneConfig) -> int:
             f" {config.rate_hz:g} that divides {1.0 / config.physics.timestep_s:g}"
         )
     return steps
+
+
+@dataclass(frozen=True, slots=True)
+class Gains:
+    """Identified gains of position servos, in their order: ``kp`` [N m/rad], ``kv`` [N m s/rad]."""
+
+    kp: tuple[float, ...]
+    kv: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.kp) != len(self.kv) or min(self.kp, default=0.0) <= 0.0 or min(self.kv) < 0.0:
+            raise ValueError(f"gains: kp > 0 and kv >= 0, one each per servo; got {self}")
+
+
+def apply_gains(model: mujoco.MjModel, actuators: NDArray[np.int64], gains: Gains) -> None:
+    """Replace the gains that scene.xml gives these servos."""
+    if len(gains.kp) != len(actuators):
+        raise SceneError(f"{WHERE}.gains: {len(gains.kp)} values for {len(actuators)} servos")
+    model.actuator_gainprm[actuators, 0] = gains.kp
+    model.actuator_biasprm[actuators, 1] = -np.array(gains.kp)
+    model.actuator_biasprm[actuators, 2] = -np.array(gains.kv)
 
 
 def servo_lead(model: mujoco.MjModel, actuators: NDArray[np.int64]) -> NDArray[np.float64]:
