@@ -22,6 +22,7 @@ from robolearn.types import (
     SampleBatch,
 )
 from sim.actions import check_action
+from sim.cameras import Calibration
 from sim.perturbations import PERTURBATIONS, Perturbations
 from sim.perturbations_model import Snapshot
 from sim.perturbations_signals import SensorNoise, move_objects
@@ -119,6 +120,10 @@ class PerturbedEnv:
     def max_steps(self) -> int:
         """As the world inside [control steps]."""
         return self._inner.max_steps
+
+    def calibrations(self) -> dict[str, Calibration]:
+        """As the world inside, before its cameras are moved."""
+        return self._inner.calibrations()
 
     def sample_condition(self, seed: int) -> Condition:
         """A nominal start."""

@@ -12,6 +12,7 @@ from robolearn.contracts import Agent, Env
 from robolearn.errors import SceneError
 from robolearn.types import Condition
 from sim.adapters.naming import parse_name
+from sim.cameras import Calibration
 from sim.experts import build_expert, build_player
 from sim.perturbations import split_world
 from sim.pictured import only_top, split_pictures
@@ -57,6 +58,10 @@ class World(Env, Protocol):
     @property
     def max_steps(self) -> int:
         """Time limit of the task's protocol [control steps]."""
+        ...
+
+    def calibrations(self) -> dict[str, Calibration]:
+        """How the cameras of the image signals see and where they are, as far as it is known."""
         ...
 
     def sample_condition(self, seed: int) -> Condition:

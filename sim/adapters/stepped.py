@@ -28,6 +28,7 @@ from robolearn.types import (
     Signals,
 )
 from sim.actions import check_action
+from sim.cameras import Calibration
 from sim.logs import SampleLog, SentLog, check_poses
 
 Poses = Mapping[str, NDArray[np.float64]]
@@ -111,6 +112,10 @@ class SteppedEnv(ABC):
     def settable(self) -> tuple[str, ...]:
         """Signals that a condition may set."""
         return self._settable
+
+    def calibrations(self) -> dict[str, Calibration]:
+        """Nothing is known of the cameras of other engines."""
+        return {}
 
     def reset(self, condition: Condition, rng: np.random.Generator) -> ResetReport:
         """Start as the condition says; :class:`DataError` for what cannot be set here."""

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import yaml
 
+from robolearn.cli.main import main
 from robolearn.data.recorder import EpisodeRecorder
 from robolearn.data.store import EpisodeStore
 from robolearn.errors import SceneError
@@ -278,6 +279,18 @@ def test_an_episode_with_pictures_reads_back_as_observed(tmp_path: Path) -> None
         read = np.asarray(episode.observed(name))
         assert read.dtype == np.uint8
         assert np.array_equal(read, np.stack([o.value(name) for o in seen]))
+
+
+def test_collected_episodes_know_their_cameras(tmp_path: Path) -> None:
+    (tmp_path / "collect.yaml").write_text("world: pick_place,camera=wrist,size=32\nmax_steps: 3\n")
+    argv = ["collect", "--config", str(tmp_path / "collect.yaml"), "--agent", "scripted"]
+    assert main([*argv, "--episodes", "1", "--out", str(tmp_path / "store")]) == 0
+    store = EpisodeStore.open(tmp_path / "store")
+    episode = store.read(store.ids()[0])
+    camera = episode.meta.provenance["cameras"]["wrist/image"]
+    assert np.array(camera["K"]).shape == (3, 3)
+    assert np.array(camera["T_body_camera"]).shape == (4, 4)
+    assert episode.observed("wrist/image").shape == (episode.steps, 32, 32, 3)
 
 
 def test_cameras_close_twice_and_draw_again() -> None:
