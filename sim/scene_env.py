@@ -216,7 +216,7 @@ class SceneEnv:
         for k in range(self._chunks):
             if k % self._control_chunks == 0:
                 controller.substep(model, data)
-            mujoco.mj_step(model, data, self._chunk)
+            self._integrate()
             self._done += 1
             due = cycle[self._done % len(cycle)]
             if due is not None:
@@ -249,6 +249,10 @@ class SceneEnv:
         """Release the renderers; safe to call twice."""
         self._pictures.close()
         self._cameras.close()
+
+    def _integrate(self) -> None:
+        """One chunk of physics steps (another engine may do them)."""
+        mujoco.mj_step(self.model, self.data, self._chunk)
 
     def _plan(self) -> list[_Due | None]:
         """What is sampled after each chunk of physics steps, until the pattern repeats."""
