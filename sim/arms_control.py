@@ -268,6 +268,7 @@ class ArmsController:
         self._arms = [_Arm(a, config, model) for a in cfg.arms]
         self._grippers = [_Gripper(a.gripper, config, model) for a in cfg.arms if a.gripper]
         parts = [*self._arms, *self._grippers]
+        _check_commanded([p.action.name for p in parts], config)
         self._steps = setpoint_steps(cfg.setpoint_rate_hz, config)
         self._rows = config.substeps // self._steps
         ctrl = [c for a in self._arms for c in a.ctrl] + [g.ctrl for g in self._grippers]
@@ -353,6 +354,16 @@ def _action(name: str, config: SceneConfig) -> ActionConfig:
             return action
     names = [a.name for a in config.actions]
     raise SceneError(f"{WHERE}: no action '{name}'.{did_you_mean(name, names)} There are: {names}")
+
+
+def _check_commanded(names: list[str], config: SceneConfig) -> None:
+    """Every action moves exactly one arm or gripper."""
+    for action in config.actions:
+        if names.count(action.name) != 1:
+            raise SceneError(
+                f"{WHERE}: action {action.name} moves {names.count(action.name)} arms or grippers;"
+                " each action of scene.yaml moves one"
+            )
 
 
 def _id(model: mujoco.MjModel, kind: mujoco.mjtObj, name: str) -> int:

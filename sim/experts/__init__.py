@@ -20,6 +20,7 @@ EXPERTS: dict[str, str] = {
     "drawer": "sim.experts.drawer:expert",
     "insertion": "sim.experts.insertion:expert",
     "play_table": "sim.experts.play_table:expert",
+    "lift_bar": "sim.experts.lift_bar:LiftBarExpert",
 }
 
 # Task -> module:Class of agents that play: many goals, none of them the task's. Built alike.

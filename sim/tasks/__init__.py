@@ -15,6 +15,7 @@ from robolearn.types import Condition, Outcome, Signals
 TASKS: dict[str, str] = {
     "pusht": "sim.tasks.pusht:PushT",
     "free": "sim.tasks.free:Free",
+    "lift_bar": "sim.tasks.lift_bar:LiftBar",
     "pick_place": "sim.tasks.pick_place:PickPlace",
     "stacking": "sim.tasks.stacking:Stacking",
     "drawer": "sim.tasks.drawer:Drawer",
