@@ -242,16 +242,22 @@ def test_a_page_records_a_demonstration(tmp_path):
     assert episode.observed(TOOL)[-1][0] > tool[0]
 
 
+def wait_for(stream, word):
+    """Read until ``word``; a process that ends before it has said so fails the test at once."""
+    seen = ""
+    while word not in seen:
+        said = stream.read(1)
+        assert said, seen
+        seen += said
+
+
 def test_keys_record_a_demonstration(tmp_path):
     master, slave = os.openpty()
     try:
         with started(tmp_path / "store", "--episodes", "1", agent="keyboard", stdin=slave) as run:
-            seen = ""
-            while "ready" not in seen:
-                seen += run.stderr.read(1)
+            wait_for(run.stderr, "ready")
             os.write(master, b" ")
-            while "running" not in seen:
-                seen += run.stderr.read(1)
+            wait_for(run.stderr, "running")
             for _ in range(3):
                 os.write(master, b"d")
                 time.sleep(0.1)
