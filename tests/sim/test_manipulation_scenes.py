@@ -86,6 +86,47 @@ class TestPickPlaceEnv(EnvContract):
         return pick_place.PickPlace(((-0.1, 0.1),) * 2, ((-0.3, 0.3),) * 2).sample_condition(seed)
 
 
+class TestPlayTableEnv(EnvContract):
+    def make(self) -> Env:
+        return make_world("play_table")
+
+    def condition(self, seed: int) -> Condition:
+        area = ((-0.18, 0.1), (-0.24, 0.03))
+        return play_table.PlayTable(area, ((-0.3, 0.3),) * 2).sample_condition(seed)
+
+
+def lifted(friction: float) -> tuple[float, float]:
+    """How high the cube comes [m] when the expert lifts it with such pads, and how deep the pads
+    are in it at most [m]."""
+    env = make_world("pick_place")
+    for pad in ("pad_left", "pad_right"):
+        env.model.geom(pad).friction[0] = friction
+    env.reset(env.sample_condition(1), np.random.default_rng(0))
+    agent = build_expert(env.task, env.spec)
+    agent.reset(0)
+    heights, depths = [], [0.0]
+    for _ in range(60):
+        env.apply(agent.decide(env.observe(), None))
+        env.advance()
+        heights.append(float(env.observe().value("cube/pose")[2]))
+        pads = {env.model.geom(p).id for p in ("pad_left", "pad_right")}
+        contacts = zip(env.data.contact.geom, env.data.contact.dist, strict=True)
+        depths += [-float(d) for pair, d in contacts if pads & set(pair.tolist())]
+    env.close()
+    return max(heights), max(depths)
+
+
+def test_friction_alone_holds_a_cube():
+    height, depth = lifted(1.5)
+    assert height > 0.1
+    assert depth < 0.001
+    slippery, _ = lifted(0.002)
+    assert slippery < 0.04
+    model = make_world("pick_place").model
+    kinds = [mujoco.mjtEq.mjEQ_WELD, mujoco.mjtEq.mjEQ_CONNECT]
+    assert not set(model.eq_type.tolist()) & {int(k) for k in kinds}
+
+
 @pytest.mark.parametrize("name", SHORT)
 def test_the_expert_solves_it(name):
     env = make_world(name)
