@@ -29,6 +29,9 @@ ADAPTERS: dict[str, str] = {
 FAMILIES: dict[str, str] = {
     "robosuite": "sim.adapters.robosuite:RobosuiteEnv.named",
     "ogbench": "sim.adapters.ogbench:OGBenchEnv.named",
+    "gymnasium": "sim.adapters.from_gymnasium:GymnasiumEnv.named",
+    "metaworld": "sim.adapters.from_gymnasium:GymnasiumEnv.metaworld",
+    "pybullet": "sim.adapters.bullet_scene:BulletSceneEnv.named",
 }
 THINGS: dict[str, str] = {
     "robosuite": "sim.adapters.robosuite_build:TASKS",
