@@ -25,6 +25,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from policies.augment import Mirror, MirrorConfig
+from policies.guidance import GuidanceConfig, Prefix, guided, request_prefix
 from policies.nets.averaging import move_towards
 from policies.nets.encoder import ActionCodec, FocusConfig, SignalEncoder
 from policies.nets.residual_mlp import ResidualMLP, time_features
@@ -253,10 +254,19 @@ def flow_target(
 
 
 class FlowPolicy:
-    """Samples chunks; row ``i`` depends on row ``i`` of the request alone."""
+    """Samples chunks; row ``i`` depends on row ``i`` of the request alone.
 
-    def __init__(self, model: FlowModel, spec: PolicySpec, steps: int) -> None:
-        self.model, self.steps, self._spec = model, steps, spec
+    A request with a prefix is answered by a chunk that continues it (``policies/guidance.py``).
+    """
+
+    def __init__(
+        self,
+        model: FlowModel,
+        spec: PolicySpec,
+        steps: int,
+        guidance: GuidanceConfig = GuidanceConfig(),  # noqa: B008 (frozen)
+    ) -> None:
+        self.model, self.steps, self.guidance, self._spec = model, steps, guidance, spec
 
     @property
     def spec(self) -> PolicySpec:
@@ -275,12 +285,19 @@ class FlowPolicy:
         """``n`` chunks per row; candidate 0 is the same for every ``n``."""
         begin = time.perf_counter_ns()
         shape = (n, self._spec.horizon, self._spec.task_space.action_size)
-        with torch.inference_mode():
+        wanted = request_prefix(request, self._spec)
+        with torch.inference_mode(wanted is None), torch.no_grad():
             seen = request_tensors(request, self._spec)
             seen = {k: v.repeat_interleave(n, dim=0) for k, v in seen.items()}
             context = self.model.context(self.model.encoder(seen))
             noise = torch.from_numpy(request_noise(request.seed, shape)).flatten(0, 1)
-            chunk = self.model.codec.decode(self.model.integrate(noise, context, self.steps), seen)
+            if wanted is None:
+                x = self.model.integrate(noise, context, self.steps)
+            else:
+                before, weight = (v.repeat_interleave(n, dim=0) for v in wanted)
+                prefix = Prefix(self.model.codec.encode(before, seen), weight)
+                x = self._continue(noise, context, prefix)
+            chunk = self.model.codec.decode(x, seen)
             actions = chunk.view(-1, *shape).double().numpy()
         return PolicyOutput(
             actions=actions,
@@ -288,3 +305,7 @@ class FlowPolicy:
             t_ns=request.t_ns,
             latency_ns=time.perf_counter_ns() - begin,
         )
+
+    def _continue(self, noise: Tensor, context: Tensor, prefix: Prefix) -> Tensor:
+        times = self.model.shifted(torch.linspace(0.0, 1.0, self.steps + 1))
+        return guided(self.field, noise, times, context, prefix, self.guidance)

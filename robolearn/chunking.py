@@ -5,12 +5,16 @@
     reply for 0   0  1  2  3  4  5 (6  7 ... spare, used only while a late reply is awaited)
     reply for 4               .  .  2  3  4  5              arrives two ticks later, starts at 2
 
-An action is chosen by time, never by arrival: index = round((now - time of the request's newest
-observation) / period). Stale actions are skipped, not caught up with.
+An action is chosen by time, never by arrival: index = (now - time of the request's newest
+observation) / period, to the nearest tick. Stale actions are skipped, not caught up with.
+
+A robot may tick ``n`` times as fast as the policy: then each action lasts ``n`` ticks, requests may
+start at any of them, and histories still show one observation per period of the policy.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections import deque
 from typing import Any
 
@@ -21,18 +25,20 @@ from robolearn.actions import clip_action, hold_action
 from robolearn.contracts import PolicySpec
 from robolearn.errors import ConfigError, InferenceError
 from robolearn.history import history_at
+from robolearn.rtc import DelayEstimate, continuation
 from robolearn.seeding import child_seed
-from robolearn.spec import EmbodimentSpec, require_compatible
+from robolearn.spec import EmbodimentSpec, TaskSpace, require_compatible
 from robolearn.types import Command, Observation, PolicyInput, PolicyOutput, Signals
 
 
 class ChunkAgent:
     """A policy in its execution wrapper.
 
-    ``execute`` ticks pass between two requests; a request is sent ``lead_ticks`` before the plan
+    ``execute`` actions pass between two requests; a request is sent ``lead_ticks`` before the plan
     runs out, so that inference may take that long without a gap. Without a plan the last action is
     held (at the start: the current position), with source ``hold``. Actions are clipped to the
-    embodiment's range.
+    embodiment's range. With ``realtime`` a request carries what is left of the plan, so that the
+    next chunk continues it (real-time chunking, ``robolearn/rtc.py``).
     """
 
     def __init__(
@@ -43,20 +49,22 @@ class ChunkAgent:
         name: str,
         execute: int | None = None,
         lead_ticks: int = 0,
+        realtime: bool = False,
     ) -> None:
-        require_compatible(spec.task_space, embodiment)
+        self._ratio = ticks_per_action(spec.task_space, embodiment)
         self._execute = spec.execute if execute is None else execute
-        if self._execute < 1 or lead_ticks < 0 or self._execute + lead_ticks > spec.horizon:
+        lead = -(-lead_ticks // self._ratio)
+        if self._execute < 1 or lead_ticks < 0 or self._execute + lead > spec.horizon:
             raise ConfigError(
-                f"execute ({self._execute}) + lead_ticks ({lead_ticks}) must be in"
-                f" 1..{spec.horizon}, the policy's horizon; lower one of them"
+                f"execute ({self._execute}) + lead_ticks ({lead_ticks}, {lead} action(s)) must be"
+                f" in 1..{spec.horizon}, the policy's horizon; lower one of them"
             )
-        self._spec, self._name, self._lead = spec, name, lead_ticks
+        self._spec, self._name, self._lead, self._realtime = spec, name, lead_ticks, realtime
         # The ranges are those of the robot at hand, not of the one the data came from.
         wanted = [a.name for a in spec.task_space.actions]
         self._actions = embodiment.task_space([], wanted).actions
-        self._period_ns = round(1e9 / spec.task_space.rate_hz)
-        self._history: deque[Observation] = deque(maxlen=spec.n_obs)
+        self._tick_ns = round(1e9 / (self._ratio * spec.task_space.rate_hz))
+        self._history: deque[Observation] = deque(maxlen=(spec.n_obs - 1) * self._ratio + 1)
         self.reset(0)
 
     @property
@@ -72,24 +80,27 @@ class ChunkAgent:
         self._plan_t_ns = 0
         self._awaited: int | None = None
         self._last: Signals | None = None
+        self._delay = DelayEstimate(self._lead)
 
     def request(self, observation: Observation) -> PolicyInput | None:
         """Remember the observation; ask when at most ``lead_ticks`` of the plan remain."""
         self._history.append(observation)
         remaining = 0
         if self._plan is not None:
-            remaining = self._execute + self._lead - self._index(observation.t_ns)
+            until = self._execute * self._ratio + self._lead
+            remaining = until - self._ticks_of(observation.t_ns)
         if self._awaited is not None or remaining > self._lead:
             return None
         seed = child_seed(self._seed, self._requests)
         self._requests += 1
         self._awaited = observation.t_ns
-        return policy_input(list(self._history), self._spec, seed)
+        asked = policy_input(list(self._history), self._spec, seed, self._ratio)
+        return self._continued(asked) if self._realtime else asked
 
     def decide(self, observation: Observation, reply: PolicyOutput | None) -> Command:
         """The action that is due now, and those that follow it."""
         if reply is not None:
-            self._accept(reply)
+            self._accept(reply, observation.t_ns)
         index = self._index(observation.t_ns)
         plan: NDArray[np.float64] | None = None
         if self._plan is not None and 0 <= index < len(self._plan):
@@ -107,15 +118,30 @@ class ChunkAgent:
             plan=plan if plan is not None and len(plan) else None,
         )
 
-    def _index(self, now_ns: int) -> int:
-        return round((now_ns - self._plan_t_ns) / self._period_ns)
+    def _ticks_of(self, now_ns: int) -> int:
+        """Ticks since the time of the plan's first action."""
+        return round((now_ns - self._plan_t_ns) / self._tick_ns)
 
-    def _accept(self, reply: PolicyOutput) -> None:
+    def _index(self, now_ns: int) -> int:
+        return self._ticks_of(now_ns) // self._ratio
+
+    def _continued(self, asked: PolicyInput) -> PolicyInput:
+        """The request with what is left of the plan, a part of it sure to be executed."""
+        horizon, size = self._spec.horizon, self._spec.task_space.action_size
+        rest = np.zeros((0, size))
+        if self._plan is not None:
+            rest = self._plan[max(0, self._index(int(asked.t_ns[0]))) :]
+        committed = -(-self._delay.ticks // self._ratio)
+        prefix, weight = continuation(rest, committed, horizon)
+        return dataclasses.replace(asked, prefix=prefix[None], prefix_weight=weight[None])
+
+    def _accept(self, reply: PolicyOutput, now_ns: int) -> None:
         t_ns = int(reply.t_ns[0])
         # An answer to anything but the request in flight is left over from an earlier episode.
         if t_ns != self._awaited:
             return
         self._awaited = None
+        self._delay.add(round((now_ns - t_ns) / self._tick_ns))
         chunk = reply.actions[0, 0]
         if chunk.shape[-1] != self._spec.task_space.action_size or not np.isfinite(chunk).all():
             raise InferenceError(
@@ -128,15 +154,29 @@ class ChunkAgent:
         self._plan = np.concatenate([v.reshape(len(chunk), -1) for v in clipped.values()], axis=1)
 
 
-def policy_input(history: list[Observation], spec: PolicySpec, seed: int) -> PolicyInput:
-    """What the policy sees at the newest of ``history`` (consecutive ticks, oldest first).
+def ticks_per_action(space: TaskSpace, embodiment: EmbodimentSpec) -> int:
+    """How many control ticks one action of a policy lasts; :class:`SpecMismatchError` with a diff
+    unless the task space fits and the robot's rate is a multiple of the policy's.
+    """
+    ratio = round(embodiment.rate_hz / space.rate_hz)
+    if ratio >= 1 and abs(ratio * space.rate_hz - embodiment.rate_hz) < 1e-6:
+        space = dataclasses.replace(space, rate_hz=embodiment.rate_hz)
+    require_compatible(space, embodiment)
+    return ratio
+
+
+def policy_input(
+    history: list[Observation], spec: PolicySpec, seed: int, stride: int = 1
+) -> PolicyInput:
+    """What the policy sees at the newest of ``history`` (consecutive ticks, oldest first;
+    ``stride`` of them make one period of the policy).
 
     A tick shows the newest sample that had arrived by then, so the look-up runs over tick times:
     a dataset that reads the same values at the same ticks gets the same bits.
     """
     ticks = np.array([o.t_ns for o in history], dtype=np.int64)
     last = len(history) - 1
-    query = ticks[np.maximum(np.arange(last - spec.n_obs + 1, last + 1), 0)]
+    query = ticks[np.maximum(last - stride * np.arange(spec.n_obs - 1, -1, -1), 0)]
     names = [s.name for s in spec.task_space.observations]
     samples = {n: (ticks, np.stack([np.asarray(o.value(n)) for o in history])) for n in names}
     seen: dict[str, NDArray[Any]] = history_at(samples, query)

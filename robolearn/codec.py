@@ -107,6 +107,8 @@ def encode_request(request: PolicyInput, meta: Mapping[str, Any] | None = None) 
     arrays |= {f"goal:{n}": v for n, v in request.goal.items()}
     if request.prefix is not None:
         arrays["prefix"] = request.prefix
+    if request.prefix_weight is not None:
+        arrays["prefix_weight"] = request.prefix_weight
     head = {"kind": "request", "task": list(request.task), **(meta or {})}
     return encode(Message(head, arrays))
 
@@ -121,6 +123,7 @@ def request_from(message: Message) -> PolicyInput:
         prefix=message.arrays.get("prefix"),
         goal=_group(message, "goal:"),
         task=tuple(str(t) for t in message.meta.get("task", [])),
+        prefix_weight=message.arrays.get("prefix_weight"),
     )
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from robolearn.contracts import Policy, PolicySpec
 from robolearn.errors import ConfigError, InferenceError
@@ -192,12 +193,12 @@ def stack_requests(requests: Sequence[PolicyInput]) -> PolicyInput:
     """Join requests along the batch dimension; all must carry the same signals."""
     if not requests:
         raise InferenceError("no requests to stack")
-    first = requests[0]
     return PolicyInput(
         observations=_stack([r.observations for r in requests]),
         t_ns=np.concatenate([r.t_ns for r in requests]),
         seed=np.concatenate([r.seed for r in requests]),
-        prefix=None if first.prefix is None else np.concatenate([_prefix(r) for r in requests]),
+        prefix=_optional([r.prefix for r in requests]),
+        prefix_weight=_optional([r.prefix_weight for r in requests]),
         goal=_stack([r.goal for r in requests]),
         task=tuple(t for r in requests for t in r.task),
     )
@@ -214,10 +215,11 @@ def slice_output(output: PolicyOutput, start: int, stop: int) -> PolicyOutput:
     )
 
 
-def _prefix(request: PolicyInput) -> np.ndarray[Any, np.dtype[np.float64]]:
-    if request.prefix is None:
+def _optional(parts: Sequence[NDArray[np.float64] | None]) -> NDArray[np.float64] | None:
+    there = [p for p in parts if p is not None]
+    if there and len(there) < len(parts):
         raise InferenceError("requests with and without a prefix cannot share a batch")
-    return request.prefix
+    return np.concatenate(there) if there else None
 
 
 def _stack(groups: Sequence[Signals]) -> Mapping[str, Any]:

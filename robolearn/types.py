@@ -176,7 +176,9 @@ class PolicyInput:
     ``observations[name]`` is ``[batch, n_obs, *shape]`` in SI units, oldest first; ``t_ns [batch]``
     the time of the newest observation; ``seed [batch]`` makes sampling a pure function of the
     request (the same request gives the same actions in any batch, process or machine).
-    ``prefix [batch, k, action_size]``: actions already committed to, for real-time chunking.
+    ``prefix [batch, k, action_size]``: the actions that the chunk should continue, the first at the
+    time of the newest observation, with ``prefix_weight [batch, k]`` in [0, 1]: 1 is executed
+    whatever the answer is, less is a wish, 0 is free (``robolearn/rtc.py``; all 1 if left out).
     """
 
     observations: Signals
@@ -185,6 +187,7 @@ class PolicyInput:
     prefix: NDArray[np.float64] | None = None
     goal: Signals = field(default_factory=no_signals)
     task: tuple[str, ...] = ()
+    prefix_weight: NDArray[np.float64] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -150,8 +150,8 @@ def test_impossible_horizons_are_refused(execute_lead):
 
 
 def test_another_task_space_is_refused_with_a_diff():
-    other = dataclasses.replace(SPEC, rate_hz=20.0)
-    with pytest.raises(SpecMismatchError, match=r"wanted 10, got 20"):
+    other = dataclasses.replace(SPEC, rate_hz=25.0)
+    with pytest.raises(SpecMismatchError, match=r"wanted 10, got 25"):
         ChunkAgent(POLICY_SPEC, other, name="walk")
 
 

@@ -1,0 +1,83 @@
+"""Guided sampling against a field whose answer is known."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+
+from policies.guidance import GuidanceConfig, Prefix, guidance_weight, guided
+from robolearn.errors import ConfigError, SpecMismatchError
+from tests.learning_mocks import random_request
+from tests.policies.test_flow import algorithm
+
+TIMES = torch.linspace(0.0, 1.0, 6)
+NOISE = torch.randn(3, 4, 2, generator=torch.Generator().manual_seed(0))
+
+
+def gaussian_field(x_t, t, context):
+    """Velocity of data a ~ N(0, s^2): the optimal field, linear in x."""
+    del context
+    s = 0.5
+    t = t[:, None, None]
+    return (t * s**2 - (1 - t)) / ((1 - t) ** 2 + (t * s) ** 2) * x_t
+
+
+def prefix(value, weight):
+    return Prefix(torch.full((3, 4, 2), value), torch.tensor(weight).view(1, 4, 1).expand(3, 4, 1))
+
+
+@pytest.mark.parametrize("jacobian", [True, False])
+def test_weights_pull_and_their_absence_leaves_free(jacobian):
+    config = GuidanceConfig(jacobian=jacobian)
+    free = guided(gaussian_field, NOISE, TIMES, NOISE, prefix(0.4, [0.0] * 4), config)
+    pulled = guided(gaussian_field, NOISE, TIMES, NOISE, prefix(0.4, [1.0, 1.0, 0.0, 0.0]), config)
+    assert torch.equal(pulled[:, 2:], free[:, 2:])
+    assert (pulled[:, :2] - 0.4).abs().max() < 0.5 * (free[:, :2] - 0.4).abs().max()
+
+
+def test_one_step_by_hand():
+    times = torch.tensor([0.5, 1.0])
+    out = guided(gaussian_field, NOISE, times, NOISE, prefix(0.4, [1.0] * 4), GuidanceConfig())
+    # At t = 0.5: v = (0.125 - 0.5) / (0.25 + 0.0625) x = -1.2 x, a_hat = x + 0.5 v = 0.4 x,
+    # J = 0.4, k = 0.5 / 0.25 = 2.
+    expected = NOISE + 0.5 * (-1.2 * NOISE + 2.0 * 0.4 * (0.4 - 0.4 * NOISE))
+    torch.testing.assert_close(out, expected)
+
+
+def test_the_weight_of_the_pull():
+    assert guidance_weight(0.0, 5.0) == 5.0
+    assert guidance_weight(0.5, 5.0) == pytest.approx(2.0)
+    assert guidance_weight(0.999, 5.0) == 5.0
+    with pytest.raises(ConfigError):
+        GuidanceConfig(max_weight=float("nan"))
+
+
+def test_a_flow_policy_continues_a_prefix():
+    policy = algorithm().policy()
+    request = random_request(3)
+    plain = policy.sample(request)
+    wanted = plain.actions[:, 0] + 0.02
+    weight = np.tile([1.0, 1.0, 0.0, 0.0], (3, 1))
+    asked = dataclasses.replace(request, prefix=wanted, prefix_weight=weight)
+    first, second = policy.sample(asked, n=2), policy.sample(asked, n=2)
+    np.testing.assert_array_equal(first.actions, second.actions)
+    before = np.abs(plain.actions[:, 0, :2] - wanted[:, :2]).mean()
+    assert np.abs(first.actions[:, 0, :2] - wanted[:, :2]).mean() < 0.7 * before
+    none = dataclasses.replace(asked, prefix_weight=np.zeros((3, 4)))
+    np.testing.assert_allclose(policy.sample(none).actions, plain.actions, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"prefix": np.zeros((3, 5, 2))},
+        {"prefix": np.zeros((2, 4, 2))},
+        {"prefix": np.full((3, 4, 2), np.nan)},
+        {"prefix": np.zeros((3, 4, 2)), "prefix_weight": np.full((3, 4), 1.5)},
+        {"prefix": np.zeros((3, 4, 2)), "prefix_weight": np.ones((3, 3))},
+    ],
+)
+def test_a_wrong_prefix_is_refused(wrong):
+    with pytest.raises(SpecMismatchError, match="prefix"):
+        algorithm().policy().sample(dataclasses.replace(random_request(3), **wrong))
