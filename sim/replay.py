@@ -23,10 +23,11 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class ReplayError:
-    """How far a replayed block is from the recorded one at each of ``T`` ticks.
+    """How far a replayed object is from the recorded one at each of ``T`` ticks.
 
-    ``position_m [T]``, ``rotation_rad [T]`` (absolute); ``path [T, 3]`` replayed and ``recorded
-    [T, 3]`` poses; ``reason`` is non-empty when the physics diverged (the rest repeats).
+    ``position_m [T]``, ``rotation_rad [T]`` (absolute); ``path [T, n]`` replayed and ``recorded
+    [T, n]`` poses, planar (n = 3) or of 7 numbers; ``reason`` is non-empty when the physics
+    diverged (the rest repeats).
     """
 
     episode: str
@@ -49,12 +50,16 @@ class ErrorSummary:
     rotation_p90_deg: float
 
 
-def replay_episode(env: Env, episode: Episode, block: str = BLOCK, tool: str = TOOL) -> ReplayError:
-    """Replay one episode from its recorded start.
+def replay_episode(
+    env: Env, episode: Episode, block: str | None = None, tool: str = TOOL
+) -> ReplayError:
+    """Replay one episode from its recorded start, and compare ``block`` (:func:`moved_object`).
 
-    Only the signals ``tool`` and ``block`` are placed; every recorded action is commanded at its
-    tick, also beyond the end of the task (a measurement, not an episode of the loop).
+    On a table the signals ``tool`` and ``block`` are placed where they were recorded, elsewhere
+    what the episode's condition says; every recorded action is commanded at its tick, also beyond
+    the end of the task (a measurement, not an episode of the loop).
     """
+    block = block or moved_object(episode)
     recorded = np.asarray(episode.observed(block), dtype=np.float64)
     if recorded.shape[0] < 2:
         raise DataError(f"episode {episode.id}: {recorded.shape[0]} steps; a replay needs 2")
@@ -64,10 +69,8 @@ def replay_episode(env: Env, episode: Episode, block: str = BLOCK, tool: str = T
             f"episode {episode.id} was recorded at {rate_hz:g} Hz, {env.spec.name} runs at"
             f" {env.spec.rate_hz:g} Hz; replay needs one rate"
         )
-    start = {name: episode.observed(name)[0] for name in (tool, block)}
-    poses = {name: tuple(float(v) for v in value) for name, value in start.items()}
-    condition = Condition(id=f"replay-{episode.id}", seed=0, poses=poses)
-    env.reset(condition, np.random.default_rng(0))
+    env.spec.signal(block)
+    env.reset(_start(episode, block, tool), np.random.default_rng(0))
     path = np.empty_like(recorded)
     path[0] = env.observe().value(block)
     reason = ""
@@ -85,12 +88,53 @@ def replay_episode(env: Env, episode: Episode, block: str = BLOCK, tool: str = T
     return ReplayError(
         episode=episode.id,
         rate_hz=env.spec.rate_hz,
-        position_m=np.linalg.norm(path[:, :2] - recorded[:, :2], axis=1),
-        rotation_rad=np.abs(wrap_angle(path[:, 2] - recorded[:, 2])),
+        position_m=_distance(path, recorded),
+        rotation_rad=_turned(path, recorded),
         path=path,
         recorded=recorded,
         reason=reason,
     )
+
+
+def moved_object(episode: Episode) -> str:
+    """The object to compare: the block of a table, else the pose (x, y, z, qw, qx, qy, qz) that
+    moved farthest and is not the tool's.
+    """
+    if BLOCK in episode.view:
+        return BLOCK
+    found = {
+        s.name: np.asarray(episode.observed(s.name), dtype=np.float64)[:, :3]
+        for s in episode.meta.embodiment.signals
+        if s.name.endswith("/pose") and s.shape == (7,) and not s.name.endswith("tool/pose")
+    }
+    if not found:
+        raise DataError(
+            f"episode {episode.id} has no object's pose to compare; it has: {sorted(episode.view)}"
+        )
+    return max(found, key=lambda n: float(np.linalg.norm(found[n] - found[n][:1], axis=1).max()))
+
+
+def _start(episode: Episode, block: str, tool: str) -> Condition:
+    if block != BLOCK:
+        return episode.meta.condition
+    start = {name: episode.observed(name)[0] for name in (tool, block)}
+    poses = {name: tuple(float(v) for v in value) for name, value in start.items()}
+    return Condition(id=f"replay-{episode.id}", seed=0, poses=poses)
+
+
+def _distance(path: Array, recorded: Array) -> Array:
+    axes = 2 if recorded.shape[1] == 3 else 3
+    return np.linalg.norm(path[:, :axes] - recorded[:, :axes], axis=1)
+
+
+def _turned(path: Array, recorded: Array) -> Array:
+    if recorded.shape[1] == 3:
+        return np.abs(wrap_angle(path[:, 2] - recorded[:, 2]))
+    # Twice the angle between the quaternions; the chord is accurate near zero, where the cosine is
+    # not, and of q and -q the nearer counts.
+    a, b = path[:, 3:7], recorded[:, 3:7]
+    chord = np.minimum(np.linalg.norm(a - b, axis=1), np.linalg.norm(a + b, axis=1))
+    return 4.0 * np.arcsin(np.clip(0.5 * chord, 0.0, 1.0))
 
 
 def summarize_final(errors: Sequence[ReplayError]) -> ErrorSummary:
