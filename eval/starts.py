@@ -34,6 +34,8 @@ WALL_LOW_M = 0.007
 WALL_HIGH_M = 0.504
 CENTRE_OF_GRAVITY_PX = 45.0
 DECIMALS = 6
+# Six decimals in a file leave this much of a unit quaternion's norm.
+QUATERNION_SLACK = 1e-4
 
 Poses = Mapping[str, tuple[float, ...]]
 
@@ -86,11 +88,28 @@ def pusht_problem(poses: Poses) -> str:
     return ""
 
 
+def placed_problem(poses: Poses) -> str:
+    """Why no start in space can be as named; empty if one can. The world's task says the rest."""
+    for name, pose in poses.items():
+        if not np.isfinite(pose).all():
+            return f"{name} {pose} must be finite"
+        if len(pose) == 7 and abs(float(np.linalg.norm(pose[3:])) - 1.0) > QUATERNION_SLACK:
+            return f"{name}: the quaternion (qw, qx, qy, qz) = {pose[3:]} must have norm 1"
+    return ""
+
+
 Generator = Callable[[int, int], Condition]
 Check = Callable[[Poses], str]
 
 GENERATORS: Mapping[str, Generator] = {"pusht": pusht_start}
-CHECKS: Mapping[str, Check] = {"pusht": pusht_problem}
+CHECKS: Mapping[str, Check] = {
+    "pusht": pusht_problem,
+    "pick_place": placed_problem,
+    "stacking": placed_problem,
+    "drawer": placed_problem,
+    "insertion": placed_problem,
+    "play_table": placed_problem,
+}
 
 
 def look_up(table: Mapping[str, Any], name: str, what: str) -> Any:
