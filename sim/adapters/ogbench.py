@@ -12,6 +12,7 @@ oracles make data). Option ``task=3`` fixes the task, otherwise the seed chooses
 from __future__ import annotations
 
 import hashlib
+import importlib
 import importlib.metadata
 import warnings
 from collections.abc import Mapping
@@ -144,6 +145,7 @@ class OGBenchEnv(SteppedEnv):
         with warnings.catch_warnings():
             # gymnasium warns of the precision of its action space, once.
             warnings.simplefilter("ignore", UserWarning)
+            self._ogb.action_space.seed(seed % 2**32)
             self.observation, self.info = self._ogb.reset(seed=seed % 2**32, options=options)
 
     def _start(self, condition: Condition, poses: Poses) -> None:
@@ -259,11 +261,10 @@ def _build(world: str, mode: str) -> tuple[Any, int]:
             import gymnasium
             import ogbench.manipspace  # noqa: F401 - registers its environments
 
-            name = f"{world}-v0"
-            limit = gymnasium.spec(name).max_episode_steps
-            env = gymnasium.make(
-                name,
-                disable_env_checker=True,
+            spec = gymnasium.spec(f"{world}-v0")
+            module, _, kind = str(spec.entry_point).partition(":")
+            env = _repeatable(getattr(importlib.import_module(module), kind))(
+                **spec.kwargs,
                 mode="data_collection" if mode == "play" else "task",
                 terminate_at_goal=False,
                 visualize_info=False,
@@ -276,4 +277,19 @@ def _build(world: str, mode: str) -> tuple[Any, int]:
             f"OGBench worlds need ogbench 1.2.2 ({error}); run:"
             " pip install -c constraints.txt 'robolearn[ogbench]'"
         ) from error
-    return env.unwrapped, int(limit or PLAY_STEPS)
+    return env, int(spec.max_episode_steps or PLAY_STEPS)
+
+
+def _repeatable(kind: type[Any]) -> type[Any]:
+    """OGBench draws two actions to make the goal's observation; here their space can be seeded."""
+
+    class Repeatable(kind):
+        _space: Any = None
+
+        @property
+        def action_space(self) -> Any:
+            if self._space is None:
+                self._space = super().action_space
+            return self._space
+
+    return Repeatable
