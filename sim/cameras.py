@@ -24,6 +24,7 @@ from sim.rendering import (
     Quality,
     Renderer,
     View,
+    camera_id,
     is_orthographic,
     update_poses,
 )
@@ -163,7 +164,7 @@ def calibration(model: mujoco.MjModel, view: View, signal: str = "") -> Calibrat
     """The calibration of any camera of a model."""
     data = mujoco.MjData(model)
     T_world_camera = camera_pose(model, data, view.camera)
-    body = int(model.cam_bodyid[model.camera(view.camera).id])
+    body = int(model.cam_bodyid[camera_id(model, view.camera)])
     T_world_body = np.eye(4)
     T_world_body[:3, :3], T_world_body[:3, 3] = data.xmat[body].reshape(3, 3), data.xpos[body]
     return Calibration(
@@ -180,7 +181,7 @@ def calibration(model: mujoco.MjModel, view: View, signal: str = "") -> Calibrat
 
 def intrinsics(model: mujoco.MjModel, view: View) -> Matrix:
     """``K [3, 3]`` of a camera for pictures of this size [px]."""
-    camera = model.camera(view.camera).id
+    camera = camera_id(model, view.camera)
     width, height = view.width, view.height
     middle = np.array([(width - 1) / 2, (height - 1) / 2])
     sensor = model.cam_sensorsize[camera].astype(np.float64)
@@ -201,7 +202,7 @@ def intrinsics(model: mujoco.MjModel, view: View) -> Matrix:
 def camera_pose(model: mujoco.MjModel, data: mujoco.MjData, camera: str) -> Matrix:
     """``T_world_camera [4, 4]`` [m] in the state of ``data``."""
     update_poses(model, data)
-    index, T = model.camera(camera).id, np.eye(4)
+    index, T = camera_id(model, camera), np.eye(4)
     T[:3, :3] = data.cam_xmat[index].reshape(3, 3) @ _FLIP
     T[:3, 3] = data.cam_xpos[index]
     return T
@@ -212,7 +213,7 @@ def apply_intrinsics(model: mujoco.MjModel, cameras: Iterable[CameraConfig]) -> 
     for config in cameras:
         if not config.intrinsics:
             continue
-        camera = model.camera(config.name).id
+        camera = camera_id(model, config.name)
         fx, fy, cx, cy = config.intrinsics
         width, height = config.width, config.height
         # One metre per pixel: only ratios matter.

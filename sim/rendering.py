@@ -16,7 +16,7 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
-from robolearn.errors import RenderError
+from robolearn.errors import RenderError, did_you_mean
 from sim.decimation import decimated
 from sim.gl import INSTALL, backend, off_screen
 
@@ -159,7 +159,7 @@ class Renderer:
     ) -> mujoco.MjrRect:
         camera = mujoco.MjvCamera()
         camera.type = mujoco.mjtCamera.mjCAMERA_FIXED
-        camera.fixedcamid = self._model.camera(view.camera).id
+        camera.fixedcamid = camera_id(self._model, view.camera)
         mujoco.mjv_updateCamera(self._model, data, camera, scene)
         # The headlight shines from the camera.
         mujoco.mjv_makeLights(self._model, data, scene)
@@ -200,9 +200,23 @@ class Renderer:
         return model
 
 
+def camera_names(model: mujoco.MjModel) -> list[str]:
+    """Names of the cameras of a model."""
+    return [model.camera(i).name for i in range(model.ncam)]
+
+
+def camera_id(model: mujoco.MjModel, name: str) -> int:
+    """Number of a camera; :class:`RenderError` lists what exists."""
+    index = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_CAMERA, name)
+    if index < 0:
+        names = camera_names(model)
+        raise RenderError(f"no camera '{name}'.{did_you_mean(name, names)} There are: {names}")
+    return index
+
+
 def is_orthographic(model: mujoco.MjModel, camera: str) -> bool:
     """Whether a camera of the model projects in parallel."""
-    kind = int(model.cam_projection[model.camera(camera).id])
+    kind = int(model.cam_projection[camera_id(model, camera)])
     return kind == int(mujoco.mjtProjection.mjPROJ_ORTHOGRAPHIC)
 
 

@@ -240,10 +240,14 @@ class SceneEnv:
         return self._outcome
 
     def render(self, width: int, height: int) -> NDArray[np.uint8]:
-        """Picture from above ``[height, width, 3]``; :class:`RenderError` without OpenGL."""
+        """Picture ``[height, width, 3]`` of the camera ``top``, or of the first one without it;
+        :class:`RenderError` without OpenGL.
+        """
         self._samples.require()
+        names = [c.name for c in self.scene.config.cameras]
+        camera = "top" if "top" in names else next(iter(names), "top")
         update_poses(self.model, self.data)
-        return self._pictures.image(self.data, View("top", width, height))
+        return self._pictures.image(self.data, View(camera, width, height))
 
     def close(self) -> None:
         """Release the renderers; safe to call twice."""

@@ -245,3 +245,21 @@ def test_shadows_belong_to_full_and_smooth_edges_to_plain(scene: Any) -> None:
     assert colours["plain"] > colours["fast"]
     assert np.abs(pictures["fast"].astype(int) - pictures["plain"]).mean() < 2
     assert pictures["full"].sum() < pictures["plain"].sum()
+
+
+def test_an_unknown_camera_lists_what_there_is(scene: Any) -> None:
+    _, data, renderer = scene
+    with pytest.raises(RenderError, match=r"no camera 'tpo'\. Did you mean 'top'.*side"):
+        renderer.image(data, View("tpo", 32, 32))
+
+
+def test_a_scene_without_a_top_camera_is_drawn_by_its_first_one(tmp_path: Path) -> None:
+    source = load_scene("pusht_reference").path
+    xml = (source / "scene.xml").read_text().replace('name="top"', 'name="above"')
+    (tmp_path / "scene.xml").write_text(xml)
+    config = (source / "scene.yaml").read_text().replace("name: top", "name: above")
+    (tmp_path / "scene.yaml").write_text(config)
+    env = make_world(str(tmp_path))
+    env.reset(Condition("a", 0, POSES), np.random.default_rng(0))
+    assert at(env.render(64, 64), (0.45, 0.45)).min() > 235
+    env.close()
