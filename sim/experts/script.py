@@ -32,6 +32,8 @@ TOOL, WIDTH, XYZ_YAW = "tool/pose", "gripper/width", "tool/xyz_yaw"
 SQUEEZE_M = 0.015
 # Fingers that have not moved for so many ticks will not move.
 STILL_TICKS = 4
+# Every way of the fingers is done after this time [s].
+FINGERS_S = 1.2
 # Mean speed of a turn [rad/s].
 TURN_SPEED = 2.0
 
@@ -140,7 +142,10 @@ class Hand:
 
     def _fingers(self, width: float) -> Script:
         before, still = self.width, 0
-        while abs(self.width - width) > 0.002 and still < STILL_TICKS:
+        # Where the measured width is noisy, fingers never seem to stand still.
+        for _ in range(round(FINGERS_S * self.rate_hz)):
+            if abs(self.width - width) <= 0.002 or still >= STILL_TICKS:
+                return
             yield from self.tick(replace(self.target, width=width))
             still = still + 1 if abs(self.width - before) < 3e-4 else 0
             before = self.width
