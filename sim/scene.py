@@ -255,8 +255,30 @@ def load_scene(name_or_path: str | Path) -> Scene:
     except ConfigError as error:
         raise SceneError(str(error)) from error
     scene = Scene(folder, config, content_hash(folder))
-    validate(scene, scene.compile())
+    model = scene.compile()
+    check_bodies(folder, model)
+    validate(scene, model)
     return scene
+
+
+def check_bodies(folder: Path, model: mujoco.MjModel) -> None:
+    """Masses and inertias that rigid bodies can have; MuJoCo's repair of others is refused."""
+    where = f"{folder}/scene.xml"
+    if mujoco.MjSpec.from_file(str(folder / "scene.xml")).compiler.balanceinertia:
+        raise SceneError(
+            f"{where}: <compiler balanceinertia> replaces inconsistent inertias silently; remove it"
+            " and correct them"
+        )
+    for body in range(1, model.nbody):
+        name = model.body(body).name or f"number {body}"
+        inertia = np.sort(model.body_inertia[body])
+        if model.body_jntnum[body] > 0 and float(model.body_subtreemass[body]) <= 0.0:
+            raise SceneError(f"{where}: body '{name}' moves without any mass; give it some")
+        if inertia[2] > (inertia[0] + inertia[1]) * (1.0 + 1e-3) + 1e-12:
+            raise SceneError(
+                f"{where}: body '{name}' has principal inertias {inertia.tolist()} kg m^2; none may"
+                " be larger than the sum of the others"
+            )
 
 
 def content_hash(folder: Path) -> str:

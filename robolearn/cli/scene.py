@@ -16,7 +16,7 @@ from robolearn.errors import ConfigError, did_you_mean
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """Validate a scene package and run it for a second."""
+    """Validate a scene package: references, bodies, cameras, starts, a second of rest."""
 
     # Packaged scene, or a scene folder.
     scene: Annotated[str, tyro.conf.Positional]
@@ -26,12 +26,14 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """Draw a scene from above at a start drawn from its reset distribution."""
+    """Draw a scene at a start drawn from its reset distribution: from above, or by a camera."""
 
     # Packaged scene, scene folder, or gym_pusht.
     scene: Annotated[str, tyro.conf.Positional]
-    # Picture to write.
+    # Picture to write; with --camera all, NAME becomes NAME-CAMERA.
     out: Path = Path("scene.png")
+    # Camera of the scene, or 'all'.
+    camera: str = "top"
     width: int = 512
     height: int = 512
     # Chooses the start.
@@ -71,43 +73,38 @@ def main(argv: list[str]) -> int:
 
 def _check(argv: list[str]) -> int:
     args = parse(Check, argv, "scene check", Check.__doc__ or "")
-    import numpy as np
+    import dataclasses
 
-    from robolearn.actions import hold_action
-    from robolearn.types import Command as Step
     from sim.scene import load_scene
-    from sim.scene_env import SceneEnv
+    from sim.scene_check import check_scene
 
-    scene = load_scene(args.scene)
-    env = SceneEnv(scene)
-    env.reset(env.sample_condition(0), np.random.default_rng(0))
-    for seq in range(round(scene.config.rate_hz)):
-        action = hold_action(env.spec.actions, env.observe())
-        env.apply(Step(seq=seq, action=action, due_ns=env.now_ns(), source="check"))
-        env.advance()
-    reason = env.outcome().reason
-    env.close()
-    if reason == "physics_diverged":
-        raise ConfigError(f"{args.scene}: the physics diverges within a second of holding still")
-    config = scene.config
+    report = check_scene(load_scene(args.scene))
     if args.json:
-        print_json(
-            {
-                "scene": scene.name,
-                "hash": scene.content_hash,
-                "path": str(scene.path),
-                "robot": config.robot.name,
-                "task": config.task.name,
-                "signals": [s.name for s in config.signals],
-                "actions": [a.name for a in config.actions],
-                "provenance": config.provenance.kind,
-            }
-        )
+        plain = dataclasses.asdict(report)
+        print_json({**plain, "hash": report.content_hash})
         return 0
-    say(f"{scene.name}: valid ({scene.content_hash}, {config.provenance.kind})")
-    say(f"  robot {config.robot.name}; task {config.task.name}; {config.rate_hz:g} Hz")
-    say(f"  signals: {', '.join(s.name for s in config.signals)}")
-    say(f"  actions: {', '.join(a.name for a in config.actions)}")
+    say(f"{report.scene}: valid")
+    rows = [
+        ("package", f"{report.path}, {report.provenance}, hash {report.content_hash}"),
+        ("schema, engine", f"{report.schema}, {report.engine}"),
+        ("robot, task", f"{report.robot}, {report.task}, {report.rate_hz:g} Hz"),
+        ("signals", ", ".join(report.signals)),
+        ("actions", ", ".join(report.actions)),
+        *((f"joint {k}", joint) for k, joint in enumerate(report.joints)),
+        *((f"mass {body}", f"{mass:.4g} kg") for body, mass in report.moving_kg.items()),
+        *(
+            (
+                f"camera {c.name}",
+                f"{c.width} x {c.height}, {c.view}, on {c.body}, sees {', '.join(c.sees)}",
+            )
+            for c in report.cameras
+        ),
+        ("starts", f"{report.starts} drawn and placed; nothing overlaps at the nominal one"),
+        ("rest", "a second of holding still moves no tool"),
+    ]
+    width = max(len(name) for name, _ in rows)
+    for name, text in rows:
+        say(f"  {name:<{width}}  {text}")
     return 0
 
 
@@ -122,17 +119,53 @@ def _view(argv: list[str]) -> int:
     env = make_world(args.scene)
     try:
         env.reset(env.sample_condition(args.seed), np.random.default_rng(args.seed))
-        image = env.render(args.width, args.height)
+        if args.camera == "top":
+            pictures = {args.out: env.render(args.width, args.height)}
+        else:
+            pictures = _by_camera(args)
     finally:
         env.close()
     args.out.parent.mkdir(parents=True, exist_ok=True)
-    if not cv2.imwrite(str(args.out), np.ascontiguousarray(image[..., ::-1])):
-        raise ConfigError(f"cannot write '{args.out}': check its permissions and the free space")
+    for path, image in pictures.items():
+        if not cv2.imwrite(str(path), np.ascontiguousarray(image[..., ::-1])):
+            raise ConfigError(f"cannot write '{path}': check its permissions and the free space")
     if args.json:
-        print_json({"scene": args.scene, "picture": str(args.out)})
+        print_json({"scene": args.scene, "pictures": [str(p) for p in pictures]})
     else:
-        say(str(args.out))
+        for path in pictures:
+            say(str(path))
     return 0
+
+
+def _by_camera(args: View) -> dict[Path, Any]:
+    """Pictures of one camera of a scene package, or of all, by file."""
+    import numpy as np
+
+    from sim.rendering import Renderer
+    from sim.rendering import View as Shot
+    from sim.scene import load_scene
+    from sim.scene_env import SceneEnv
+
+    env = SceneEnv(load_scene(args.scene), cameras=())
+    renderer = Renderer(env.model)
+    try:
+        names = [c.name for c in env.scene.config.cameras]
+        if args.camera != "all" and args.camera not in names:
+            raise ConfigError(
+                f"{args.scene} has no camera '{args.camera}'.{did_you_mean(args.camera, names)}"
+                f" It has: {', '.join(names)}; or 'all'"
+            )
+        env.reset(env.sample_condition(args.seed), np.random.default_rng(args.seed))
+        chosen = names if args.camera == "all" else [args.camera]
+        shots = [Shot(name, args.width, args.height) for name in chosen]
+        images = renderer.images(env.data, shots)
+    finally:
+        renderer.close()
+        env.close()
+    if args.camera != "all":
+        return {args.out: images[0]}
+    paths = [args.out.with_stem(f"{args.out.stem}-{name}") for name in chosen]
+    return dict(zip(paths, images, strict=True))
 
 
 def _list(argv: list[str]) -> int:
