@@ -17,7 +17,7 @@ from robolearn.seeding import child_seed
 from robolearn.spec import EmbodimentSpec, TaskSpace, require_compatible
 from robolearn.types import Command, Observation, PolicyInput, PolicyOutput
 from sim.experts import pusht_model as model
-from sim.experts.pusht_follow import Follower
+from sim.experts.pusht_follow import STEP_S, Follower
 from sim.experts.pusht_plan import PlanConfig, Planner, Push, way_round
 
 Array = NDArray[np.float64]
@@ -60,10 +60,10 @@ class PushTExpert:
         require_compatible(space, spec)
         (action,) = spec.task_space([], [TOOL]).actions
         self._noise, self._how = noise, clumsiness or Clumsiness()
-        self._tick_s = 1.0 / spec.rate_hz
+        self._rate_hz = spec.rate_hz
         self._plan = plan or PlanConfig()
         self._planner = Planner(self._plan)
-        self._follower = Follower(self._tick_s, action.low, action.high)
+        self._follower = Follower(1.0 / spec.rate_hz, action.low, action.high)
         self.reset(0)
 
     @property
@@ -74,7 +74,8 @@ class PushTExpert:
     def reset(self, seed: int) -> None:
         """A new episode; the routes come from ``seed``."""
         self._rng = np.random.default_rng(child_seed(seed, "expert"))
-        self._seq, self._waited, self._pause = 0, 0, 0
+        self._seq, self._waited, self._pause, self._t_ns = 0, 0, 0, 0
+        self._tick_s = 1.0 / self._rate_hz
         self._push: Push | None = None
         self._blind = False
         self._wobble = np.zeros(2)
@@ -96,7 +97,11 @@ class PushTExpert:
         pose = model.to_centre(np.asarray(observation.value(BLOCK), dtype=np.float64))
         if self._seq == 0:
             self._follower.reset(tool)
-        self._follower.see(tool)
+        else:
+            # As the clock says: a loop may be slower than promised.
+            self._tick_s = max(STEP_S, (observation.t_ns - self._t_ns) * 1e-9)
+        self._t_ns = observation.t_ns
+        self._follower.see(tool, self._tick_s)
         target = self._clumsy(tool, pose) if self._noise else self._expert(tool, pose)
         target = self._follower.clip(target)
         self._follower.sent(target)

@@ -82,8 +82,12 @@ class Follower:
         self._state = np.stack([tool, np.zeros(2)])
         self.go([tool], 0.1)
 
-    def see(self, tool: Array) -> None:
-        """Compare the expected position with the observed one, and believe the latter."""
+    def see(self, tool: Array, tick_s: float) -> None:
+        """Compare the expected position with the observed one, and believe the latter.
+
+        ``tick_s``: how long the last tick took, which need not be what was promised.
+        """
+        self._tick = min(1.0, max(STEP_S, round(tick_s / STEP_S) * STEP_S))
         surprise = tool - self._state[0]
         self._state = np.stack([tool, self._state[1] + SURPRISE * surprise / self._tick])
 
