@@ -74,6 +74,14 @@ class RobotConnectionError(RobotError, ConnectionError):
     """A device cannot be reached or stopped answering."""
 
 
+class CameraError(RobotError):
+    """A camera delivers pictures that are of no use (black)."""
+
+
+class ClockError(RobotError):
+    """A device's clock ran backwards or jumped, so that its time stamps mean nothing."""
+
+
 class SafetyStopError(RobotError):
     """The supervisor latched a stop; an operator must clear it."""
 

@@ -1,0 +1,284 @@
+"""A network camera: MJPEG over HTTP with the sender's time stamps, and faults on command.
+
+``multipart/x-mixed-replace``, one JPEG per part with ``Content-Length`` and ``X-Timestamp`` (time
+of exposure, this host's monotonic clock, seconds). What is drawn comes from whoever builds the
+emulator; here it passes the camera's response (gain, gamma, noise), waits for its latency, and is
+sent to every client. A client that reads slowly misses pictures, it never holds up the others.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import math
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from robolearn.errors import ConfigError, DataError, RobotConnectionError, did_you_mean
+
+Image = NDArray[np.uint8]
+# draw() -> (time of exposure [ns, monotonic], picture [height, width, 3] RGB)
+Draw = Callable[[], tuple[int, Image]]
+log = logging.getLogger(__name__)
+BOUNDARY = "frame"
+FAULTS = ("frozen", "black", "stall", "drop", "size", "clock_jump", "slow")
+_REQUEST, _CLIENTS = 4096, 8
+
+
+@dataclass(frozen=True, slots=True)
+class CameraEmulatorConfig:
+    """An emulated camera: where it serves, and what its optics, sensor and network do."""
+
+    name: str = "top"
+    """Its name; faults on command are addressed by it."""
+    port: int = 30130
+    """TCP port of the stream (0: any free one)."""
+    width: int = 640
+    """Width of the picture [px]."""
+    height: int = 480
+    """Height of the picture [px]."""
+    rate_hz: float = 30.0
+    """Pictures per second [Hz]."""
+    latency_s: float = 0.03
+    """From exposure until a picture leaves [s]."""
+    latency_jitter_s: float = 0.004
+    """Width of a uniform addition to the latency [s]."""
+    noise: float = 2.0
+    """Standard deviation of the sensor's noise (grey levels of 255)."""
+    gain: tuple[float, float, float] = (1.0, 1.0, 1.0)
+    """Factor of red, green and blue (white balance, exposure)."""
+    gamma: float = 1.0
+    """Exponent of the response: out = in ** gamma."""
+    quality: int = 90
+    """JPEG quality, 1 to 100."""
+    dropout_rate: float = 0.0
+    """Share of the pictures that never leave."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.port < 65536:
+            raise ConfigError(f"camera port must be 0 (any free one) to 65535, got {self.port}")
+        if not (8 <= self.width <= 4096 and 8 <= self.height <= 4096 and 0 < self.rate_hz <= 240):
+            raise ConfigError(
+                "width and height in [8, 4096] and rate_hz in (0, 240] are needed, got"
+                f" {self.width}, {self.height}, {self.rate_hz}"
+            )
+        spreads = (self.latency_s, self.latency_jitter_s, self.noise)
+        if not all(0 <= v < math.inf for v in spreads) or not 0 <= self.dropout_rate <= 1:
+            raise ConfigError(
+                "latency, jitter and noise must be at least 0 and dropout_rate in [0, 1], got"
+                f" {spreads}, {self.dropout_rate}"
+            )
+        if not (1 <= self.quality <= 100 and self.gamma > 0 and min(self.gain) >= 0):
+            raise ConfigError(
+                "quality in [1, 100], gamma > 0 and gain >= 0 are needed, got"
+                f" {self.quality}, {self.gamma}, {self.gain}"
+            )
+
+
+class CameraEmulator:
+    """Serves one camera; :meth:`run` draws on the calling thread, clients have threads of their
+    own.
+    """
+
+    def __init__(
+        self, config: CameraEmulatorConfig, address: str, draw: Draw, rng: np.random.Generator
+    ) -> None:
+        self.config = config
+        self.sent = self.skipped = 0
+        self._draw, self._rng = draw, rng
+        self._faults: dict[str, tuple[float, float]] = {}
+        self._frozen: Image | None = None
+        self._queue: deque[tuple[int, bytes]] = deque()
+        self._part, self._index = b"", 0
+        self._news = threading.Condition()
+        self._clients: set[socket.socket] = set()
+        self._stopped = False
+        try:
+            self._server = socket.create_server((address, config.port), backlog=4)
+        except OSError as error:
+            raise RobotConnectionError(
+                f"camera '{config.name}': cannot listen on {address}:{config.port}"
+                f" ({error.strerror or error}); \"ss -ltnp 'sport = :{config.port}'\" shows who"
+                " does. Stop it, or change the camera's port"
+            ) from error
+        self.port = int(self._server.getsockname()[1])
+        threading.Thread(target=self._accept, name="camera clients", daemon=True).start()
+
+    def run(self, stopped: Callable[[], bool]) -> None:
+        """Expose, and send what is due, until ``stopped()``; it is asked some hundred times a
+        second at most.
+        """
+        period_ns = round(1e9 / self.config.rate_hz)
+        next_ns = time.monotonic_ns()
+        while not stopped():
+            now_ns = time.monotonic_ns()
+            if now_ns >= next_ns:
+                # A late exposure is skipped, never repeated.
+                missed = (now_ns - next_ns) // period_ns
+                self.skipped += missed
+                next_ns += (missed + 1) * period_ns
+                self.expose()
+            self._send_due()
+            due_ns = min([next_ns, *(due for due, _ in list(self._queue)[:1])])
+            time.sleep(max(0.0, min(0.02, (due_ns - time.monotonic_ns()) * 1e-9)))
+
+    def expose(self) -> None:
+        """Draw one picture and queue it for sending."""
+        t_ns, drawn = self._draw()
+        if self._rng.random() < self.config.dropout_rate:
+            return
+        image = self._with_faults(drawn)
+        done, data = cv2.imencode(
+            ".jpg",
+            cv2.cvtColor(image, cv2.COLOR_RGB2BGR),
+            [cv2.IMWRITE_JPEG_QUALITY, self.config.quality],
+        )
+        if not done:
+            raise DataError(f"camera '{self.config.name}': no JPEG of {image.shape}")
+        jpeg = data.tobytes()
+        head = (
+            f"--{BOUNDARY}\r\nContent-Type: image/jpeg\r\nContent-Length: {len(jpeg)}\r\n"
+            f"X-Timestamp: {t_ns * 1e-9 + self._amount('clock_jump'):.9f}\r\n\r\n"
+        )
+        c = self.config
+        delay_s = c.latency_s + c.latency_jitter_s * self._rng.random() + self._amount("slow")
+        self._queue.append((t_ns + round(delay_s * 1e9), head.encode() + jpeg + b"\r\n"))
+
+    def fault(self, kind: str, seconds: float, amount: float = 0.0) -> None:
+        """Cause a fault for ``seconds``: ``frozen``, ``black``, ``stall`` (silence), ``drop``
+        (connections are closed and refused), ``size`` (half the size), ``clock_jump`` (stamps
+        shifted by ``amount`` [s]), ``slow`` (``amount`` [s] later).
+        """
+        if kind not in FAULTS:
+            raise DataError(
+                f"no fault '{kind}' of a camera.{did_you_mean(kind, FAULTS)} Known: {FAULTS}"
+            )
+        self._frozen = None
+        self._faults[kind] = (time.monotonic() + seconds, amount)
+        if kind == "drop":
+            for client in list(self._clients):
+                _shut(client)
+
+    def close(self) -> None:
+        """Close every socket; safe to call twice."""
+        self._stopped = True
+        # Closing alone does not wake a thread that waits in accept.
+        _shut(self._server)
+        self._server.close()
+        with self._news:
+            self._news.notify_all()
+        for client in list(self._clients):
+            _shut(client)
+
+    def _active(self, kind: str) -> bool:
+        until, _ = self._faults.get(kind, (0.0, 0.0))
+        return time.monotonic() < until
+
+    def _amount(self, kind: str) -> float:
+        return self._faults[kind][1] if self._active(kind) else 0.0
+
+    def _with_faults(self, drawn: Image) -> Image:
+        image = respond(drawn, self.config, self._rng)
+        if self._active("frozen"):
+            self._frozen = image if self._frozen is None else self._frozen
+            image = self._frozen
+        if self._active("black"):
+            image = np.zeros_like(image)
+        if self._active("size"):
+            image = np.ascontiguousarray(image[::2, ::2])
+        return image
+
+    def _send_due(self) -> None:
+        now_ns = time.monotonic_ns()
+        while self._queue and self._queue[0][0] <= now_ns:
+            _, part = self._queue.popleft()
+            if self._active("stall"):
+                continue
+            with self._news:
+                self._part, self._index = part, self._index + 1
+                self.sent += 1
+                self._news.notify_all()
+
+    def _accept(self) -> None:
+        while not self._stopped:
+            try:
+                client, _ = self._server.accept()
+            except OSError:
+                return
+            if len(self._clients) >= _CLIENTS or self._active("drop"):
+                client.close()
+                continue
+            self._clients.add(client)
+            threading.Thread(target=self._serve, args=(client,), daemon=True).start()
+
+    def _serve(self, client: socket.socket) -> None:
+        try:
+            client.settimeout(2.0)
+            client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if _is_get(client):
+                client.sendall(
+                    b"HTTP/1.0 200 OK\r\nConnection: close\r\nCache-Control: no-store\r\n"
+                    b"Content-Type: multipart/x-mixed-replace; boundary="
+                    + BOUNDARY.encode()
+                    + b"\r\n\r\n"
+                )
+                self._stream(client)
+            else:
+                client.sendall(b"HTTP/1.0 400 Bad Request\r\nConnection: close\r\n\r\n")
+        except OSError as error:
+            log.debug("camera '%s': a client left: %s", self.config.name, error)
+        finally:
+            self._clients.discard(client)
+            client.close()
+
+    def _stream(self, client: socket.socket) -> None:
+        seen = 0
+        while not self._stopped:
+            with self._news:
+                if self._index == seen:
+                    self._news.wait(0.5)
+                    continue
+                part, seen = self._part, self._index
+            client.sendall(part)
+
+
+def respond(image: Image, config: CameraEmulatorConfig, rng: np.random.Generator) -> Image:
+    """What the sensor makes of the light: gain, gamma, noise."""
+    if config.gain == (1.0, 1.0, 1.0) and config.gamma == 1.0:
+        light = image
+    else:
+        grey = np.arange(256)[:, None] / 255.0
+        table = 255.0 * np.clip(grey * np.array(config.gain), 0.0, 1.0) ** config.gamma
+        light = np.stack([table[image[..., i], i] for i in range(3)], axis=-1)
+        light = np.round(light).astype(np.uint8)
+    if config.noise <= 0:
+        return np.ascontiguousarray(light)
+    # A table of noise, shifted at random: drawing a million normal numbers takes 20 ms.
+    strip = rng.normal(scale=config.noise, size=4096).round().astype(np.int16)
+    rolls = rng.integers(0, 4096, size=light.shape[0])
+    columns = np.arange(light.shape[1] * 3)
+    noise = strip[(rolls[:, None] + columns[None]) % 4096].reshape(light.shape)
+    return np.clip(light + noise, 0, 255).astype(np.uint8)
+
+
+def _is_get(client: socket.socket) -> bool:
+    request = b""
+    while b"\r\n\r\n" not in request:
+        chunk = client.recv(1024)
+        request += chunk
+        if not chunk or len(request) > _REQUEST:
+            return False
+    return request.startswith(b"GET /")
+
+
+def _shut(sock: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        sock.shutdown(socket.SHUT_RDWR)
