@@ -125,6 +125,22 @@ def test_the_follower_knows_the_law_of_the_tool_and_walks_a_path(world):
     assert max(away) < 8e-3
 
 
+def test_the_follower_believes_the_clock():
+    slow = make_world("pusht_reference~control_rate=1")
+    start(slow, (0.05, 0.05), (0.4, 0.4, 0.0))
+    follower = Follower(0.1, (0.0, 0.0), (0.512, 0.512))
+    follower.reset(np.array([0.05, 0.05]))
+    follower.see(np.array([0.05, 0.05]), 0.2)
+    follower.go([np.array([0.25, 0.05])], 0.3)
+    for k in range(6):
+        target = follower.step()
+        follower.sent(target)
+        slow.apply(Command(k, {TOOL: target}, slow.now_ns(), "test"))
+        slow.advance()
+        assert np.allclose(slow.observe().value(TOOL), follower.tool, atol=2e-4)
+    slow.close()
+
+
 def test_ways_keep_clear_of_the_block():
     rng = np.random.default_rng(5)
     pose = np.array([0.256, 0.256, 0.7])
