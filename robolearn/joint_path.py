@@ -102,10 +102,18 @@ class JointPath:
     def advance(self, target: Sequence[float]) -> tuple[Array, Array]:
         """Set-points and their speeds ``[rows, n]`` for the next period; row k at its end."""
         k, d = self._k, self._d
-        after = [
-            joint.speed_after(q, v, goal, k, d)
-            for joint, q, v, goal in zip(self._joints, self._q, self._v, target, strict=True)
-        ]
+        return self._to(
+            [
+                joint.speed_after(q, v, goal, k, d)
+                for joint, q, v, goal in zip(self._joints, self._q, self._v, target, strict=True)
+            ]
+        )
+
+    def brake(self) -> tuple[Array, Array]:
+        """As :meth:`advance`, every joint slowing down to rest as fast as it may."""
+        return self._to([j.speed_braked(v) for j, v in zip(self._joints, self._v, strict=True)])
+
+    def _to(self, after: list[float]) -> tuple[Array, Array]:
         table = self._basis @ np.array((self._q, self._v, after))
         rows, speeds = table[: self._count], table[self._count :]
         self._q, self._v = rows[-1].tolist(), after
@@ -140,6 +148,10 @@ class _Joint:
             room = self._stop(-ahead if ahead < 0.0 else q - self._low, -v)
             wish = max(wish, -self._speed, -room)
         return min(max(wish, v - self._change), v + self._change)
+
+    def speed_braked(self, v: float) -> float:
+        """Speed at the end of the period when braking; 0 in the last one."""
+        return math.copysign(max(0.0, abs(v) - self._brake), v)
 
     def _stop(self, distance: float, v: float) -> float:
         """Largest speed after the period from which ``distance`` suffices to stop.

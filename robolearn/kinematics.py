@@ -91,6 +91,11 @@ class SerialArm:
         """Number of joints."""
         return len(self.links)
 
+    @property
+    def flange_in_last(self) -> Array:
+        """``T_last_flange [4, 4]``: the flange in the last link's frame."""
+        return self._T_last_flange
+
     def frames(self, q: Array) -> Array:
         """Poses ``[dof + 1, 4, 4]`` of the base and of every link's frame in the base frame."""
         angles = q.tolist()

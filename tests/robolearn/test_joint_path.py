@@ -81,3 +81,21 @@ def test_bad_limits_and_starts() -> None:
         path().reset((5.0, 0.0))
     with pytest.raises(DataError, match="2 finite"):
         path().reset((0.0,))
+
+
+def test_braking_is_as_fast_as_allowed_and_ends_at_rest():
+    made = JointPath(LIMITS, 0.01, 1, 20.0)
+    made.reset(np.zeros(len(LIMITS.low)))
+    for _ in range(15):
+        made.advance(LIMITS.high)
+    before = made.qd
+    assert np.all(before > 0.0)
+    speeds = []
+    while np.any(made.qd):
+        made.brake()
+        speeds.append(made.qd)
+        assert len(speeds) < 1000
+    steps = np.diff(np.array([before, *speeds]), axis=0) / 0.01
+    assert np.all(steps <= 0.0)
+    assert np.all(steps >= -np.array(LIMITS.acceleration) - 1e-9)
+    assert np.all(made.q <= LIMITS.high)
