@@ -149,15 +149,21 @@ class BulletSceneEnv(SceneEnv):
             info = p.getJointInfo(unit, link, **self._id)
             joint, body = info[1].decode(), int(info[12].decode()[1:])
             self._bodies[body] = (unit, link)
-            if joint.startswith("j"):
-                self._joints[int(joint[1:])] = (unit, link)
-            # Bullet's own motors off; no drag.
-            p.setJointMotorControl2(unit, link, p.VELOCITY_CONTROL, force=0.0, **self._id)
             geoms = bm.geoms_of(model, body)
             self._surface(unit, link, geoms, free=False)
+            if joint.startswith("j"):
+                self._joints[int(joint[1:])] = (unit, link)
+                self._drag(unit, link, int(model.jnt_dofadr[int(joint[1:])]))
             if geoms:
                 solids.append((unit, link, geoms))
         return solids
+
+    def _drag(self, unit: int, link: int, dof: int) -> None:
+        """Damping and dry friction of a joint; Bullet's default motor becomes the friction."""
+        p, model = self._p, self.model
+        p.changeDynamics(unit, link, jointDamping=float(model.dof_damping[dof]), **self._id)
+        dry = float(model.dof_frictionloss[dof])
+        p.setJointMotorControl2(unit, link, p.VELOCITY_CONTROL, force=dry, **self._id)
 
     def _load(self, urdf: str, position: Array, R: Array, *, fixed: bool) -> int:
         xyzw = np.roll(quat_from_rotation(np.asarray(R)), -1)
@@ -171,7 +177,6 @@ class BulletSceneEnv(SceneEnv):
             lateralFriction=bm.friction(self.model, geoms, free=free),
             linearDamping=0.0,
             angularDamping=0.0,
-            jointDamping=0.0,
             **self._id,
         )
 

@@ -11,8 +11,9 @@ import pytest
 from robolearn.contracts import Env
 from robolearn.errors import SceneError
 from robolearn.geometry import pose_error
+from robolearn.runtime import run_episode
 from robolearn.types import Command, Condition
-from sim.worlds import make_world
+from sim.worlds import build_operator, make_world
 from tests.contracts import EnvContract
 
 
@@ -99,6 +100,20 @@ def test_the_same_commands_move_the_tool_alike(worlds: Any) -> None:
     assert max(apart) < 0.01
     assert apart[-1] < 0.002
     assert abs(first[-1]["gripper/width"][0] - second[-1]["gripper/width"][0]) < 0.002
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scene", ["pick_place", "drawer", "panda_bimanual"])
+def test_the_expert_succeeds_in_another_engine(scene: str) -> None:
+    world = make_world(f"pybullet/{scene}")
+    agent = build_operator(world, "scripted", 0.0)
+    solved = 0
+    for seed in range(100, 105):
+        condition = world.sample_condition(seed)
+        result = run_episode(world, agent, None, [], condition, max_steps=world.max_steps)
+        solved += result.outcome.success
+    world.close()
+    assert solved >= 4
 
 
 def test_what_bullet_cannot_rebuild_is_said() -> None:
