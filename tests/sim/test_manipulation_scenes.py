@@ -216,7 +216,7 @@ def test_sub_goals_are_the_components_of_the_goal_signals():
 @pytest.mark.parametrize(
     ("old", "new", "text"),
     [
-        ("name: goal/achieved", "name: goal/achievd", "derives no signal 'goal/achievd'"),
+        ("name: goal/achieved", "name: goal/achieves", "derives no signal 'goal/achieves'"),
         ("rate_hz: 20}\nactions", "rate_hz: 100}\nactions", "has the control rate"),
     ],
 )

@@ -276,7 +276,7 @@ def test_goals_are_ones_and_zeros():
 
 def test_derived_signals_belong_to_a_task():
     assert derived_signal("play_table", "goal/achieved", "here") is achieved
-    with pytest.raises(SceneError, match=r"derives no signal 'goal/achievd'\. Did you mean"):
-        derived_signal("play_table", "goal/achievd", "here")
+    with pytest.raises(SceneError, match=r"derives no signal 'goal/achieves'\. Did you mean"):
+        derived_signal("play_table", "goal/achieves", "here")
     with pytest.raises(SceneError, match=r"'pusht' derives no signal .* It derives: \[\]"):
         derived_signal("pusht", "goal/achieved", "here")
