@@ -108,8 +108,10 @@ def tree_urdf(model: mujoco.MjModel, root: int) -> str:
     """The articulated tree of ``root`` on a fixed link; names are ``b<body>`` and ``j<joint>``."""
     # Bullet complains about a link without inertia, on standard output.
     parts = [
-        '<link name="base"><inertial><mass value="1"/><inertia ixx="1" iyy="1" izz="1" ixy="0"'
-        ' ixz="0" iyz="0"/></inertial></link>'
+        (
+            '<link name="base"><inertial><mass value="1"/><inertia ixx="1" iyy="1" izz="1" ixy="0"'
+            ' ixz="0" iyz="0"/></inertial></link>'
+        )
     ]
     for body in subtree(model, root):
         parent = "base" if body == root else f"b{model.body_parentid[body]}"
