@@ -77,6 +77,19 @@ class Plant(Protocol):
         ...
 
 
+@runtime_checkable
+class ServoPlant(Plant, Protocol):
+    """A plant whose motors can be switched off one by one: an arm of serial servos."""
+
+    def set_powered(self, powered: NDArray[np.bool_]) -> None:
+        """Which motors ``[n]`` hold their joint; the others are limp."""
+        ...
+
+    def full_torque(self) -> Array:
+        """Largest motor torques ``[n]`` [N m]."""
+        ...
+
+
 class KinematicPlant:
     """Joints follow their targets within one step, objects stay where they are put.
 
@@ -123,6 +136,13 @@ class KinematicPlant:
     def set_joint_targets(self, q: Array, qd: Array) -> None:  # noqa: ARG002  (exact tracking)
         """The angles that the next step reaches."""
         self._target = np.array(q, dtype=np.float64)
+
+    def set_powered(self, powered: NDArray[np.bool_]) -> None:
+        """Nothing: without weight a limp joint stays where it is."""
+
+    def full_torque(self) -> Array:
+        """One, of motors that never need any."""
+        return np.ones_like(self._q)
 
     def set_joints(self, q: Array) -> None:
         """Put the arm at ``q`` at rest."""

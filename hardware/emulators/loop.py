@@ -7,6 +7,7 @@ a tick of a 500 Hz controller.
 from __future__ import annotations
 
 import errno
+import heapq
 import logging
 import selectors
 import socket
@@ -117,11 +118,18 @@ class EmulatorLoop:
         self.selector = selectors.SelectSelector()
         self.ticks = self.late = self.skipped = 0
         self._ticks: list[Callable[[int, int], None]] = []
+        self._timers: list[tuple[int, int, Callable[[], None]]] = []
+        self._timer_count = 0
         self._listeners: list[socket.socket] = []
 
     def add_tick(self, tick: Callable[[int, int], None]) -> None:
         """Call ``tick(now_ns, periods)`` every period, in order of registration."""
         self._ticks.append(tick)
+
+    def call_at(self, t_ns: int, callback: Callable[[], None]) -> None:
+        """Call once at ``t_ns`` of the monotonic clock; calls of the same time keep their order."""
+        self._timer_count += 1
+        heapq.heappush(self._timers, (t_ns, self._timer_count, callback))
 
     def listen(
         self, address: str, port: int, accept: Callable[[socket.socket], None], what: str
@@ -150,10 +158,13 @@ class EmulatorLoop:
         """Serve until ``stopped()``; it is asked once per wake-up."""
         next_ns = time.monotonic_ns() + self.period_ns
         while not stopped():
-            wait_ns = next_ns - time.monotonic_ns()
+            until_ns = min(next_ns, self._timers[0][0]) if self._timers else next_ns
+            wait_ns = until_ns - time.monotonic_ns()
             for key, mask in self.selector.select(max(0.0, wait_ns * 1e-9)):
                 key.data(mask)
             now_ns = time.monotonic_ns()
+            while self._timers and self._timers[0][0] <= now_ns:
+                heapq.heappop(self._timers)[2]()
             if now_ns < next_ns:
                 continue
             passed = (now_ns - next_ns) // self.period_ns + 1

@@ -1,0 +1,531 @@
+"""An arm of serial servos on one bus: the :class:`~hardware.robot.Robot` over any ``SdkLine``.
+
+One thread owns the bus and works in cycles: send the newest goals, read every servo, ask one servo
+for its health. A bus has no clock of its own; the sign of life is a complete, undamaged answer of
+every servo. A fault is latched: the driver holds the joints that still listen at their measured
+positions, ends its cycles (so that a watchdog in the servos fires too), and answers every further
+command with the same error until :meth:`BusRobot.connect` is called again.
+
+The torque is never switched off but by :meth:`BusRobot.release_torque`: an arm of servos without
+brakes falls.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import termios
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardware.drivers.serial_bus_calibration import (
+    ArmCalibration,
+    ServoCalibration,
+    load_calibration,
+    require_same_arm,
+)
+from hardware.drivers.serial_bus_sdk import (
+    ATTEMPTS,
+    LostPacketError,
+    Reading,
+    SdkLine,
+    port_serial,
+)
+from hardware.robot import RobotMode, RobotState
+from hardware.servo_registers import COUNTS_PER_TURN, TURN_RAD, named_bits
+from robolearn.errors import ConfigError, DataError, RobotConnectionError, RobotError
+
+Array = NDArray[np.float64]
+T = TypeVar("T")
+log = logging.getLogger(__name__)
+
+PORT_ERRORS = (OSError, termios.error)
+# A joint that is slower than this and nearer to its goal than that keeps its goal in a stop:
+# holding the measured position instead would let the arm sag a little with every stop.
+REST_RAD_S, NEAR_RAD = 0.05, 0.1
+STOP_S = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class BusConfig:
+    """What every arm of serial servos needs."""
+
+    port: str
+    """Serial port, such as /dev/ttyACM0 (a by-id name survives replugging)."""
+    calibration: Path
+    """Calibration of this arm."""
+    joints: tuple[str, ...]
+    """Names of the arm's joints in order, as in the calibration."""
+    gripper: str = ""
+    """Name of the servo that moves the jaws; "" for none."""
+    baud: int = 1_000_000
+    """Speed of the line."""
+    rate_hz: float = 100.0
+    """Cycles per second: goals out, positions in [Hz]."""
+    torque_share: float = 1.0
+    """Limit of the servos' torque, as a share of their largest."""
+    rest_load: float = 0.08
+    """A joint that carries more than this share of its torque would drop when released."""
+    reply_slack_s: float = 0.004
+    """Patience with a late answer [s]; 34 ms in the vendors' libraries."""
+    max_lost: int = 3
+    """So many requests in a row without an answer are a fault."""
+    silence_s: float = 0.1
+    """When the owner says nothing for so long, the arm is held and the driver gives up [s]."""
+    watchdog_s: float = 0.1
+    """Silence of the line after which servos with a watchdog hold still [s]."""
+
+    def __post_init__(self) -> None:
+        if not 0.05 <= self.torque_share <= 1.0:
+            raise ConfigError(f"torque_share must be in [0.05, 1], got {self.torque_share}")
+        if not (1.0 <= self.rate_hz <= 1000.0 and self.max_lost >= 1):
+            raise ConfigError(
+                f"rate_hz in [1, 1000] and max_lost >= 1 are needed, got {self.rate_hz} and"
+                f" {self.max_lost}"
+            )
+        if not self.joints or len(set(self.joints)) != len(self.joints):
+            raise ConfigError(f"joints must be different names, got {self.joints}")
+        if min(self.silence_s, self.watchdog_s, self.reply_slack_s) <= 0.0:
+            raise ConfigError("silence_s, watchdog_s and reply_slack_s must be positive")
+
+
+@dataclass(frozen=True, slots=True)
+class _Snapshot:
+    t_ns: int
+    readings: tuple[Reading, ...]
+    mode: RobotMode
+
+
+class BusRobot:
+    """An arm of serial servos; ``make_line(config, ids)`` opens the vendor's line."""
+
+    def __init__(
+        self, config: BusConfig, make_line: Callable[[list[int]], SdkLine], has_watchdog: bool
+    ) -> None:
+        self.config = config
+        self._make_line, self._has_watchdog = make_line, has_watchdog
+        self._cycle: BusCycle | None = None
+        self._calibration: ArmCalibration | None = None
+        self._low = self._high = np.zeros(0)
+
+    @property
+    def joints(self) -> int:
+        """Joints of the arm, without the gripper."""
+        return len(self.config.joints)
+
+    @property
+    def rate_hz(self) -> float:
+        """Cycles per second [Hz]."""
+        return self.config.rate_hz
+
+    @property
+    def has_watchdog(self) -> bool:
+        """Dynamixels have one (bus watchdog). Feetech servos go to the last goal and stay."""
+        return self._has_watchdog
+
+    def connect(self) -> None:
+        """Open the port, check every servo and the calibration, hold the arm where it is.
+
+        Raises ConfigError for a calibration that is not this arm's, RobotConnectionError for a
+        port or servo that does not answer, RobotError for a servo that reports a fault.
+        """
+        self._leave()
+        config = self.config
+        calibration = load_calibration(config.calibration)
+        servos = [calibration.named(name) for name in config.joints]
+        if config.gripper:
+            servos.append(calibration.named(config.gripper))
+        line = self._make_line([s.id for s in servos])
+        serial, watchdog = port_serial(config.port), self._has_watchdog
+        try:
+            _patiently(lambda: require_same_arm(calibration, line, serial))
+            _patiently(lambda: _require_sound(line, servos))
+            _patiently(lambda: _hold_and_power(line, config, watchdog))
+            cycle = _patiently(lambda: BusCycle(line, config, servos))
+            _patiently(cycle.run_once)
+        except PORT_ERRORS as error:
+            with contextlib.suppress(*PORT_ERRORS):
+                line.close()
+            if isinstance(error, RobotConnectionError):
+                raise
+            raise RobotConnectionError(f"{config.port}: {error}; is it plugged in?") from error
+        except BaseException:
+            with contextlib.suppress(*PORT_ERRORS):
+                line.close()
+            raise
+        ranges = np.array([s.range_rad() for s in servos[: self.joints]])
+        self._low, self._high = ranges[:, 0], ranges[:, 1]
+        self._calibration, self._cycle = calibration, cycle
+        cycle.start()
+
+    def limits(self) -> tuple[Array, Array]:
+        """Lowest and highest joint angles of the calibration, each ``[joints]`` [rad]."""
+        self._connected()
+        return self._low.copy(), self._high.copy()
+
+    def state(self) -> RobotState:
+        """Newest state; ``device_t_s`` is the time of the last complete answer."""
+        cycle = self._connected()
+        snapshot = cycle.snapshot
+        n = self.joints
+        q = [s.angle(r.position) for s, r in zip(cycle.servos[:n], snapshot.readings, strict=False)]
+        unit = cycle.line.table.rad_s_per_count
+        qd = [
+            s.direction * r.velocity * unit
+            for s, r in zip(cycle.servos[:n], snapshot.readings, strict=False)
+        ]
+        return RobotState(
+            snapshot.t_ns * 1e-9, snapshot.t_ns, np.array(q), np.array(qd), snapshot.mode
+        )
+
+    def servo(self, q: Array) -> None:
+        """Leave the next set-point for the next cycle ``[joints]`` [rad]."""
+        if q.shape != (self.joints,) or not np.all(np.isfinite(q)):
+            raise DataError(f"{self.config.port}: expected {self.joints} finite angles, got {q}")
+        cycle = self._connected()
+        cycle.raise_fault()
+        outside = np.flatnonzero((q < self._low - 1e-3) | (q > self._high + 1e-3))
+        if outside.size:
+            i = int(outside[0])
+            raise DataError(
+                f"joint {self.config.joints[i]}: set-point {q[i]:.3f} rad is outside the calibrated"
+                f" range [{self._low[i]:.3f}, {self._high[i]:.3f}]"
+            )
+        cycle.set_goals({i: cycle.servos[i].counts(float(v)) for i, v in enumerate(q)})
+
+    def gripper_state(self) -> tuple[int, float, int]:
+        """Time [ns], position [turn shares of its range, 0 low to 1 high] and load [counts]."""
+        cycle = self._connected()
+        if not self.config.gripper:
+            raise ConfigError(f"{self.config.port}: this arm has no gripper on its bus")
+        servo, snapshot = cycle.servos[-1], cycle.snapshot
+        share = (snapshot.readings[-1].position - servo.low) / (servo.high - servo.low)
+        return snapshot.t_ns, share, snapshot.readings[-1].velocity
+
+    def set_gripper(self, share: float) -> None:
+        """Goal of the jaws as a share of their range, 0 (``low``) to 1 (``high``)."""
+        cycle = self._connected()
+        cycle.raise_fault()
+        if not self.config.gripper or not 0.0 <= share <= 1.0:
+            raise DataError(f"{self.config.port}: gripper goal must be in [0, 1], got {share}")
+        servo = cycle.servos[-1]
+        goal = round(servo.low + share * (servo.high - servo.low))
+        cycle.set_goals({len(cycle.servos) - 1: goal})
+
+    def keep_alive(self) -> None:
+        """The owner lives."""
+        cycle = self._connected()
+        cycle.raise_fault()
+        cycle.heard()
+
+    def stop(self) -> bool:
+        """Hold the measured positions; True when all servos repeated these goals."""
+        cycle = self._cycle
+        if cycle is None:
+            return False
+        if cycle.ended:
+            return cycle.held
+        try:
+            return cycle.call(cycle.hold, STOP_S)
+        except RobotError as error:
+            log.warning("stop not confirmed: %s", error)
+            return False
+
+    def release_torque(self, *, confirmed: bool = False) -> None:
+        """Switch all motors off. ``confirmed``: a person supports the arm.
+
+        Raises RobotError when a joint carries a load and nobody confirmed: the arm would drop.
+        """
+        cycle = self._connected()
+        limit = self.config.rest_load
+
+        def release() -> None:
+            table = cycle.line.table
+            for servo in cycle.servos:
+                share = abs(cycle.line.read(servo.id, table.load)) / table.full_load
+                if share > limit and not confirmed:
+                    raise RobotError(
+                        f"servo {servo.id} ({servo.name}) carries {100 * share:.0f} % of its torque"
+                        " and would drop. Support the arm and confirm, or rest it on something"
+                    )
+            for servo in cycle.servos:
+                cycle.line.write(servo.id, table.torque_enable, 0)
+
+        cycle.call(release, 2.0)
+
+    def close(self) -> None:
+        """Hold the arm and close the port; the torque stays on. Safe to call twice."""
+        if self._cycle is not None:
+            self.stop()
+        self._leave()
+
+    def _connected(self) -> BusCycle:
+        if self._cycle is None:
+            raise RobotConnectionError(f"{self.config.port}: not connected; call connect() first")
+        return self._cycle
+
+    def _leave(self) -> None:
+        cycle, self._cycle = self._cycle, None
+        if cycle is not None:
+            cycle.leave()
+
+
+def _patiently(step: Callable[[], T]) -> T:
+    """A step of connecting, repeated when a packet was lost: each may be done twice."""
+    for _ in range(ATTEMPTS - 1):
+        with contextlib.suppress(LostPacketError):
+            return step()
+    return step()
+
+
+def _require_sound(line: SdkLine, servos: list[ServoCalibration]) -> None:
+    """Every servo is of a known model and reports no fault."""
+    table = line.table
+    models, readings = line.read_all(table.model_number), line.readings()
+    healths = line.health_all()
+    for servo, model, reading, health in zip(servos, models, readings, healths, strict=True):
+        who = f"servo {servo.id} ({servo.name})"
+        if model not in table.models:
+            raise RobotConnectionError(
+                f"{who} is of model {model}; the {table.family} driver knows {dict(table.models)}"
+            )
+        if fault := health.fault or named_bits(reading.error, table.errors):
+            raise RobotError(
+                f"{who} reports {fault}; find the cause, switch its supply off and on, then"
+                " connect again"
+            )
+
+
+def _hold_and_power(line: SdkLine, config: BusConfig, has_watchdog: bool) -> None:
+    """Goals where the joints are, then torque: an old goal would make the arm jump."""
+    table, n = line.table, len(line.ids)
+    if has_watchdog and table.watchdog is not None:
+        line.write_all(table.watchdog, [0] * n)
+    powered = line.read_all(table.torque_enable)
+    goals, present = line.read_all(table.goal_position), [r.position for r in line.readings()]
+    # A joint that already holds keeps its goal, unless it is far away.
+    near = round(NEAR_RAD / TURN_RAD * COUNTS_PER_TURN)
+    kept = [
+        g if on and abs(g - p) < near else p
+        for g, p, on in zip(goals, present, powered, strict=True)
+    ]
+    line.write_all(table.goal_position, kept)
+    line.write_all(table.torque_limit, [round(config.torque_share * table.full_torque)] * n)
+    line.write_all(table.torque_enable, [1] * n)
+    if has_watchdog and table.watchdog is not None:
+        units = max(1, min(127, round(config.watchdog_s / table.watchdog_unit_s)))
+        line.write_all(table.watchdog, [units] * n)
+
+
+class BusCycle:
+    """The thread that owns the line. Results are published as one immutable snapshot."""
+
+    def __init__(self, line: SdkLine, config: BusConfig, servos: list[ServoCalibration]) -> None:
+        self.line, self.config, self.servos = line, config, servos
+        self.ended = False
+        self.held = False
+        self.cycles = self.lost = self.late = 0
+        self.snapshot = _Snapshot(0, (), RobotMode.IDLE)
+        self._lock = threading.Lock()
+        self._goals = line.read_all(line.table.goal_position)
+        self._fresh = False
+        self._jobs: list[tuple[Callable[[], Any], Future[Any]]] = []
+        self._fault: RobotError | None = None
+        self._leaving = False
+        self._lost_in_a_row = 0
+        self._heard_ns = time.monotonic_ns()
+        self._thread = threading.Thread(target=self._run, name=f"bus {config.port}", daemon=True)
+
+    def start(self) -> None:
+        """Begin the cycles."""
+        self._thread.start()
+
+    def heard(self) -> None:
+        """The owner lives."""
+        self._heard_ns = time.monotonic_ns()
+
+    def set_goals(self, counts: dict[int, int]) -> None:
+        """Replace goals by index of the servo; sent in the next cycle."""
+        with self._lock:
+            for i, value in counts.items():
+                self._goals[i] = value
+            self._fresh = True
+        self.heard()
+
+    def raise_fault(self) -> None:
+        """Raise the latched fault, if there is one."""
+        if self._fault is not None:
+            raise self._fault
+
+    def call(self, job: Callable[[], T], timeout_s: float) -> T:
+        """Run something between two cycles. Raises RobotConnectionError when it takes too long."""
+        self.heard()
+        future: Future[T] = Future()
+        with self._lock:
+            if self.ended:
+                raise self._fault or RobotConnectionError(f"{self.config.port}: not connected")
+            self._jobs.append((job, future))
+        try:
+            return future.result(timeout_s)
+        except FutureTimeoutError as error:
+            raise RobotConnectionError(
+                f"{self.config.port}: the bus did not answer within {timeout_s:g} s; check cable"
+                " and supply, then connect again"
+            ) from error
+
+    def hold(self) -> bool:
+        """Goals at the measured positions; True when the servos repeat them."""
+        table = self.line.table
+        readings = self.line.readings()
+        with self._lock:
+            for i, (servo, reading) in enumerate(zip(self.servos, readings, strict=True)):
+                speed = abs(reading.velocity) * table.rad_s_per_count
+                away = abs(servo.angle(self._goals[i]) - servo.angle(reading.position))
+                if speed > REST_RAD_S or away > NEAR_RAD:
+                    self._goals[i] = max(servo.low, min(servo.high, reading.position))
+            self._fresh = False
+            goals = list(self._goals)
+        self.line.send_all(table.goal_position, goals)
+        return self.line.read_all(table.goal_position) == goals
+
+    def leave(self) -> None:
+        """End the cycles and close the port; never waits long."""
+        self._leaving = True
+        if self._thread.is_alive():
+            self._thread.join(STOP_S)
+        with contextlib.suppress(*PORT_ERRORS):
+            self.line.close()
+
+    def run_once(self) -> None:
+        """One cycle. Raises what went wrong on the line."""
+        with self._lock:
+            goals = list(self._goals) if self._fresh else None
+            self._fresh = False
+        if goals is not None:
+            self.line.send_all(self.line.table.goal_position, goals)
+        readings = self.line.readings()
+        t_ns = time.monotonic_ns()
+        for servo, reading in zip(self.servos, readings, strict=True):
+            if reading.error & sum(self.line.table.errors):
+                fault = named_bits(reading.error, self.line.table.errors)
+                fault = self.line.health(servo.id).fault or fault
+                raise RobotError(
+                    f"servo {servo.id} ({servo.name}) reports {fault}; the arm is held. Find the"
+                    " cause, then connect again"
+                )
+        self._check_health(self.servos[self.cycles % len(self.servos)])
+        self.cycles += 1
+        self.snapshot = _Snapshot(t_ns, tuple(readings), RobotMode.RUNNING)
+
+    def _check_health(self, servo: ServoCalibration) -> None:
+        health = self.line.health(servo.id)
+        if health.watchdog_tripped:
+            raise RobotError(
+                f"the watchdog of servo {servo.id} ({servo.name}) fired: the line was silent for"
+                f" more than {self.config.watchdog_s:g} s. The arm holds; connect again"
+            )
+        if health.fault or not health.torque_on:
+            raise RobotError(
+                f"servo {servo.id} ({servo.name}) {health.fault or 'has no torque any more'}: its"
+                " supply or its protection failed, or it was released. Connect again"
+            )
+
+    def _run(self) -> None:
+        period_ns = round(1e9 / self.config.rate_hz)
+        due_ns = time.monotonic_ns()
+        while not self._leaving:
+            try:
+                self._do_jobs()
+                self.run_once()
+                self._lost_in_a_row = 0
+                self._require_owner()
+            except LostPacketError as error:
+                self.lost += 1
+                self._lost_in_a_row += 1
+                if self._lost_in_a_row >= self.config.max_lost:
+                    self._latch(error, RobotMode.DISCONNECTED)
+            except RobotError as error:
+                self._latch(error, RobotMode.FAULT)
+            except PORT_ERRORS as error:
+                gone = RobotConnectionError(
+                    f"{self.config.port}: the port is gone ({error}); plug it in, then connect"
+                )
+                self._latch(gone, RobotMode.DISCONNECTED)
+            except (IndexError, ValueError, TypeError) as error:
+                # The vendors' parsers trust what they receive.
+                self._latch(RobotError(f"{self.config.port}: garbage: {error}"), RobotMode.FAULT)
+            if self.ended:
+                return
+            due_ns += period_ns
+            now_ns = time.monotonic_ns()
+            if now_ns > due_ns:
+                self.late += 1
+                due_ns = now_ns
+            else:
+                time.sleep((due_ns - now_ns) * 1e-9)
+        self._end()
+
+    def _do_jobs(self) -> None:
+        while True:
+            with self._lock:
+                if not self._jobs:
+                    return
+                job, future = self._jobs.pop(0)
+            try:
+                future.set_result(job())
+            except RobotError as error:
+                future.set_exception(error)
+            except BaseException as error:
+                future.set_exception(RobotConnectionError(f"{self.config.port}: {error}"))
+                raise
+
+    def _require_owner(self) -> None:
+        silent_s = (time.monotonic_ns() - self._heard_ns) * 1e-9
+        if silent_s > self.config.silence_s:
+            fault = RobotError(
+                f"{self.config.port}: the program said nothing for {1e3 * silent_s:.0f} ms (limit"
+                f" {1e3 * self.config.silence_s:.0f} ms); the arm is held. Connect again"
+            )
+            self._latch(fault, RobotMode.IDLE)
+
+    def _latch(self, fault: RobotError, mode: RobotMode) -> None:
+        """Command a stop to whoever listens, and end."""
+        self._fault = fault
+        s = self.snapshot
+        self.snapshot = _Snapshot(s.t_ns, s.readings, mode)
+        log.error("%s", fault)
+        with contextlib.suppress(RobotError, *PORT_ERRORS):
+            if mode is RobotMode.DISCONNECTED:
+                self._hold_who_listens()
+            else:
+                self.held = self.hold()
+        self._end()
+
+    def _hold_who_listens(self) -> None:
+        """Ask one by one: a sync read ends at the first servo that is silent."""
+        register = self.line.table.present_position
+        goals: list[int] = []
+        for servo, reading in zip(self.servos, self.snapshot.readings, strict=True):
+            try:
+                goals.append(self.line.read(servo.id, register))
+            except LostPacketError:
+                goals.append(reading.position)
+        self.line.send_all(self.line.table.goal_position, goals)
+
+    def _end(self) -> None:
+        with self._lock:
+            self.ended = True
+            jobs, self._jobs = self._jobs, []
+        for _, future in jobs:
+            future.set_exception(
+                self._fault or RobotConnectionError(f"{self.config.port}: the bus was closed")
+            )
