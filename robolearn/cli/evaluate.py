@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from eval.rollouts import Options, PolicyEntry, WorldEntry
     from eval.suites import Suite
     from eval.summary import AgreementKind
+    from robolearn.spec import TaskSpace
     from robolearn.types import Condition, TrialRecord
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -174,8 +175,7 @@ def _repeats(
 
 def _policies(runs: Sequence[Path], suite: Suite) -> tuple[PolicyEntry, ...]:
     from eval.rollouts import PolicyEntry
-    from robolearn.checkpoint import load_run, policy_hash
-    from robolearn.cli.build import ExpertBuilder, expert_noise, policy_builder
+    from robolearn.cli.build import ExpertBuilder, expert_noise
     from robolearn.config import config_hash
 
     names = [r.resolve().name for r in runs]
@@ -188,27 +188,37 @@ def _policies(runs: Sequence[Path], suite: Suite) -> tuple[PolicyEntry, ...]:
             digest = config_hash("scripted", suite.config.task, noise)
             entries.append(PolicyEntry(label, digest, None, expert))
             continue
-        builder = policy_builder(run)
-        load_run(run)
         label = name if names.count(name) == 1 else f"{run.resolve().parent.name}-{name}"
-        entries.append(PolicyEntry(label, policy_hash(run), builder))
+        entries.append(_trained(run, label))
     return tuple(entries)
+
+
+def _trained(run: Path, label: str) -> PolicyEntry:
+    # Imported here because it imports torch, which an expert alone does not need.
+    from eval.rollouts import PolicyEntry
+    from robolearn.checkpoint import load_run, policy_hash
+    from robolearn.cli.build import policy_builder
+
+    builder = policy_builder(run)
+    load_run(run)
+    return PolicyEntry(label, policy_hash(run), builder)
+
+
+def _task_space(run: Path) -> TaskSpace:
+    from robolearn.checkpoint import load_run
+
+    return load_run(run).spec.task_space
 
 
 def _worlds(args: Args, suite: Suite) -> tuple[WorldEntry, ...]:
     from eval.rollouts import WorldEntry
-    from robolearn.checkpoint import load_run
     from robolearn.cli.build import ExpertBuilder, env_builder, expert_noise
     from robolearn.spec import require_compatible
     from sim.worlds import make_world
 
     entries: list[WorldEntry] = []
     dials = [expert_noise(str(run)) for run in args.runs]
-    spaces = [
-        load_run(run).spec.task_space
-        for run, dial in zip(args.runs, dials, strict=True)
-        if dial is None
-    ]
+    spaces = [_task_space(run) for run, dial in zip(args.runs, dials, strict=True) if dial is None]
     variants = suite.config.perturbations.variants()
     for world in (world + variant for world in args.worlds for variant in variants):
         builder = env_builder(world)
