@@ -59,6 +59,10 @@ class Tracker(Protocol):
         """
         ...
 
+    def wait(self, timeout_s: float) -> TrackedPose:
+        """The newest measurement, waiting up to ``timeout_s`` for a fresh one."""
+        ...
+
     def drain(self) -> list[TrackedPose]:
         """All measurements since the last call, oldest first."""
         ...

@@ -238,8 +238,9 @@ class LabClient:
             events=tuple(LabEvent(*e) for e in reply["events"]),
         )
 
-    def fault(self, kind: str, **arguments: float) -> None:
+    def fault(self, kind: str, **arguments: float | str) -> None:
         """Cause a fault: ``protective_stop``, ``unlock``, ``drop_links``, ``delay`` (``seconds``),
-        ``garbage`` (``size``), ``tracker_blind`` (``seconds``).
+        ``garbage`` (``size``), ``tracker_blind`` (``seconds``), ``camera_frozen`` and the other
+        faults of ``CameraEmulator.fault`` (``camera``, ``seconds``, ``amount``).
         """
         self.call("fault", kind=kind, **arguments)

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import base64
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hardware.emulators.admin import AdminServer, Reply, number, pose3
 from hardware.emulators.loop import EmulatorLoop
+from hardware.emulators.mjpeg import FAULTS as CAMERA_FAULTS
 from hardware.emulators.tracker import TrackerEmulator, TrackerEmulatorConfig
 from hardware.emulators.ur import UrEmulator, UrEmulatorConfig
 from hardware.plant import Plant
@@ -29,6 +30,8 @@ Render = Callable[
     [str, int, int, NDArray[np.float64], Mapping[str, NDArray[np.float64]], Rendered], None
 ]
 VIEWS = ("top", "perspective")
+# Time of a state that cameras may expose [ns]: often enough for any camera.
+_SEEN_NS = 4_000_000
 REACH_M = 2.0
 
 
@@ -47,6 +50,24 @@ class DevicesConfig:
             )
 
 
+@runtime_checkable
+class LabCamera(Protocol):
+    """An emulated camera that draws and serves elsewhere."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        ...
+
+    def see(self, t_ns: int, q: NDArray[np.float64], poses: Sequence[NDArray[np.float64]]) -> None:
+        """The state at ``t_ns``: joints ``[6]`` and the objects' poses; never blocks."""
+        ...
+
+    def fault(self, kind: str, seconds: float, amount: float) -> None:
+        """Cause a fault of ``CameraEmulator.fault``; never blocks."""
+        ...
+
+
 class VirtualLab:
     """Serves the devices of one workcell until told to stop."""
 
@@ -59,8 +80,11 @@ class VirtualLab:
         token: str,
         seed: int,
         render: Render | None = None,
+        cameras: Sequence[LabCamera] = (),
     ) -> None:
         self.config, self.address = config, address
+        self._cameras = {c.name: c for c in cameras}
+        self._seen_ns = 0
         self.loop = EmulatorLoop(1.0 / config.controller.rate_hz)
         self.robot = UrEmulator(plant, config.controller)
         rng = np.random.default_rng(child_seed(seed, "tracker"))
@@ -98,6 +122,12 @@ class VirtualLab:
             self._plant.step(self._dt_s)
         self.robot.publish(now_ns)
         self.tracker.tick(now_ns)
+        if self._cameras and now_ns - self._seen_ns >= _SEEN_NS:
+            self._seen_ns = now_ns
+            q = self._plant.joint_positions()
+            poses = [self._plant.true_pose(n) for n in self._plant.object_names]
+            for camera in self._cameras.values():
+                camera.see(now_ns, q, poses)
 
     def _op_place(self, request: Mapping[str, Any], reply: Reply) -> None:
         name, pose = request.get("name"), pose3(request, "pose")
@@ -181,8 +211,18 @@ class VirtualLab:
                 time.monotonic_ns() + round(number(request, "seconds", 0.0, 3600.0) * 1e9)
             ),
         }
+        for fault in CAMERA_FAULTS:
+            faults[f"camera_{fault}"] = lambda fault=fault: self._camera_fault(fault, request)
         if kind not in faults:
             known = sorted(faults)
             raise DataError(f"no fault {kind!r}.{did_you_mean(str(kind), known)} Known: {known}")
         faults[kind]()
         reply.ok({})
+
+    def _camera_fault(self, fault: str, request: Mapping[str, Any]) -> None:
+        name, names = str(request.get("camera")), list(self._cameras)
+        if name not in self._cameras:
+            raise DataError(f"no camera '{name}'.{did_you_mean(name, names)} There are: {names}")
+        seconds = number(request, "seconds", 0.0, 3600.0)
+        amount = number({"amount": 0.0, **request}, "amount", -1e6, 1e6)
+        self._cameras[name].fault(fault, seconds, amount)

@@ -10,8 +10,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import IO
@@ -22,12 +22,13 @@ from robolearn.errors import RobotConnectionError
 
 @dataclass(frozen=True, slots=True)
 class LabAddress:
-    """Where a lab serves, as printed in its line ``ready``."""
+    """Where a lab serves, as printed in its line ``ready``; ``cameras``: ports by name."""
 
     address: str
     admin_port: int
     tracker_port: int
     token: str
+    cameras: Mapping[str, int] = field(default_factory=dict[str, int])
 
     def connect(self) -> LabClient:
         """A client of the side door."""

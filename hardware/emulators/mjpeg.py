@@ -125,7 +125,9 @@ class CameraEmulator:
                 missed = (now_ns - next_ns) // period_ns
                 self.skipped += missed
                 next_ns += (missed + 1) * period_ns
-                self.expose()
+                # Nobody looks: nothing is drawn, the processor is left to others.
+                if self._clients:
+                    self.expose()
             self._send_due()
             due_ns = min([next_ns, *(due for due, _ in list(self._queue)[:1])])
             time.sleep(max(0.0, min(0.02, (due_ns - time.monotonic_ns()) * 1e-9)))

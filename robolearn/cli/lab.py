@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from hardware.emulators.lab import DevicesConfig, Rendered, VirtualLab
 from hardware.plant import KinematicPlant, Plant
 from robolearn.cli.common import parse, say
+from robolearn.cli.lab_cameras import CameraProcess, LabCameraConfig, start_cameras
 from robolearn.config import from_dict, load_yaml
 from robolearn.errors import ConfigError, did_you_mean
 from sim.plant import BLOCK, PlantConfig, PyBulletPlant
@@ -59,13 +60,14 @@ class LabConfig:
 
     ``world``: ``pybullet``, or ``kinematic`` (joints follow exactly, the block never moves) for
     tests of a protocol alone. ``real_time``: take real-time priority where it is permitted, as the
-    controller that this stands for has its computer to itself.
+    controller that this stands for has its computer to itself. ``cameras`` see the table.
     """
 
     world: Literal["pybullet", "kinematic"] = "pybullet"
     real_time: bool = True
     devices: DevicesConfig = field(default_factory=DevicesConfig)
     physics: PlantConfig = field(default_factory=PlantConfig)
+    cameras: tuple[LabCameraConfig, ...] = ()
 
 
 def load_lab(path: Path) -> LabConfig:
@@ -92,8 +94,10 @@ def main(argv: list[str]) -> int:
     token = os.environ.get(TOKEN_VARIABLE) or secrets.token_hex(16)
     plant = _plant(config, args.seed)
     view = _View(config.physics) if config.world == "pybullet" else None
+    cameras: list[CameraProcess] = []
     lab: VirtualLab | None = None
     try:
+        cameras = start_cameras(config.cameras, config.physics, args.address, args.seed)
         lab = VirtualLab(
             plant,
             config.devices,
@@ -101,6 +105,7 @@ def main(argv: list[str]) -> int:
             token=token,
             seed=args.seed,
             render=view.render if view else None,
+            cameras=cameras,
         )
         if view:
             view.attach(lab.loop.selector)
@@ -108,13 +113,15 @@ def main(argv: list[str]) -> int:
             _follow_stdin(lab.loop.selector, stop)
         if config.real_time:
             _take_real_time_priority()
-        _announce(args.address, config, lab, token)
+        _announce(args.address, config, lab, token, {c.name: c.port for c in cameras})
         # What exists now lives as long as the process: keep the collector away from it.
         gc.freeze()
         lab.run(lambda: bool(stop))
     finally:
         if view:
             view.close()
+        for camera in cameras:
+            camera.close()
         if lab:
             lab.close()
         plant.close()
@@ -136,15 +143,20 @@ def _take_real_time_priority() -> None:
         log.warning("no real-time priority (%s): the lab is late when the machine is busy", error)
 
 
-def _announce(address: str, config: LabConfig, lab: VirtualLab, token: str) -> None:
+def _announce(
+    address: str, config: LabConfig, lab: VirtualLab, token: str, cameras: Mapping[str, int]
+) -> None:
     tracker_port = config.devices.tracker.port
     say(f"robot: {address}, RTDE 30004, dashboard 29999, scripts 30003")
     say(f"tracker: UDP to {address}:{tracker_port}; admin: {address}:{lab.admin_port}")
+    for name, port in cameras.items():
+        say(f"camera {name}: http://{address}:{port}/{name}")
     where = {
         "address": address,
         "admin_port": lab.admin_port,
         "tracker_port": tracker_port,
         "token": token,
+        "cameras": dict(cameras),
     }
     say(f"ready {json.dumps(where)}")
 

@@ -1,0 +1,205 @@
+"""Object poses from printed tags in a camera's picture (ArUco, AprilTag; OpenCV's detector).
+
+The object lies flat, so its tags lie in a known plane: corners are taken along their rays to that
+plane and the pose is the rigid fit of all corners of all tags (Kabsch). A plane has no ambiguity;
+poses of single tags from their perspective flip (``cv2.solvePnP``, IPPE). The capture time is the
+picture's.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from hardware.camera import Camera, Frame, Image
+from hardware.lens import LensConfig
+from hardware.tracker import TrackedPose, TrackerCounts
+from robolearn.errors import ConfigError, RobotError, StaleSignalError
+from robolearn.tags import Tag, corners, dictionary, require_tags
+
+Array = NDArray[np.float64]
+log = logging.getLogger(__name__)
+_QUEUE = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class TagTrackerConfig:
+    """Which camera, which tags, and where they are on the object."""
+
+    camera: str
+    """Name of a camera of this cell that has a ``lens``."""
+    tags: tuple[Tag, ...]
+    """Tags on the object."""
+    height_m: float
+    """Height of the tags' plane over the table [m]."""
+    dictionary: str = "4x4_50"
+    """Dictionary of the tags."""
+    name: str = "block"
+    """The object."""
+    max_age_s: float = 0.3
+    """Older measurements raise StaleSignalError [s]."""
+    max_residual_m: float = 0.004
+    """Fits with a worse mean distance of corners are refused [m]."""
+
+    def __post_init__(self) -> None:
+        require_tags(self.tags, self.dictionary)
+        if not (self.max_age_s > 0 and self.max_residual_m > 0):
+            raise ConfigError(
+                "max_age_s and max_residual_m must be positive, got"
+                f" {self.max_age_s}, {self.max_residual_m}"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class TagFit:
+    """Pose ``[3]`` (x, y, yaw), mean distance of the fitted corners [m], number of tags seen."""
+
+    pose: Array
+    residual_m: float
+    tags: int
+
+
+class TagFinder:
+    """Finds the object in one picture; no state but the detector's."""
+
+    def __init__(self, config: TagTrackerConfig, lens: LensConfig) -> None:
+        self._config, self._lens = config, lens
+        self._corners = {t.id: corners(t) for t in config.tags}
+        settings = cv2.aruco.DetectorParameters()
+        settings.cornerRefinementMethod = cv2.aruco.CORNER_REFINE_SUBPIX
+        settings.cornerRefinementWinSize = 3
+        self._detector = cv2.aruco.ArucoDetector(dictionary(config.dictionary), settings)
+
+    def find(self, image: Image) -> TagFit | None:
+        """The fit to all known tags in an RGB picture; None when none is seen."""
+        grey = cv2.cvtColor(image, cv2.COLOR_RGB2GRAY)
+        found, ids, _ = self._detector.detectMarkers(grey)
+        known: list[Array] = []
+        seen: list[Array] = []
+        for points, tag_id in zip(found, [] if ids is None else ids.ravel(), strict=True):
+            if int(tag_id) in self._corners:
+                known.append(self._corners[int(tag_id)])
+                seen.append(np.asarray(points, dtype=np.float64).reshape(4, 2))
+        if not known:
+            return None
+        on_table = self._lens.on_plane(np.concatenate(seen), self._config.height_m)
+        pose, residual_m = fit_planar(np.concatenate(known), on_table)
+        return TagFit(pose, residual_m, len(known))
+
+
+class TagTracker:
+    """Looks at every new picture of a camera on a thread of its own (the newest, when late)."""
+
+    def __init__(self, config: TagTrackerConfig, camera: Camera, lens: LensConfig) -> None:
+        self.config, self._camera = config, camera
+        self._finder = TagFinder(config, lens)
+        self._lock = threading.Lock()
+        self._newest: TrackedPose | None = None
+        self._new: deque[TrackedPose] = deque(maxlen=_QUEUE)
+        self._taken = self._refused = self._lost = 0
+        self._closed = False
+        self._failed: Exception | None = None
+        self._thread = threading.Thread(target=self._run, name=f"tags {config.name}", daemon=True)
+        self._thread.start()
+
+    @property
+    def name(self) -> str:
+        """The object."""
+        return self.config.name
+
+    @property
+    def counts(self) -> TrackerCounts:
+        """Pictures with a pose, with a bad fit, without a tag."""
+        with self._lock:
+            return TrackerCounts(self._taken, self._refused, self._lost)
+
+    def latest(self) -> TrackedPose:
+        """The newest measurement; the camera's own error when it has one."""
+        self._camera.latest()
+        if self._failed is not None:
+            raise RobotError(f"tracker '{self.name}': {self._failed}") from self._failed
+        with self._lock:
+            newest, counts = self._newest, (self._taken, self._refused, self._lost)
+        limit_s = self.config.max_age_s
+        age_s = float("inf") if newest is None else (time.monotonic_ns() - newest.t_ns) * 1e-9
+        if newest is None or age_s > limit_s:
+            told = "no measurement yet" if newest is None else f"newest is {age_s:.3f} s old"
+            raise StaleSignalError(
+                f"tracker '{self.name}' by camera '{self.config.camera}': {told} (limit"
+                f" {limit_s:g} s); {counts[0]} pictures with a pose, {counts[1]} with a bad fit,"
+                f" {counts[2]} without one of the tags {[t.id for t in self.config.tags]}. Check"
+                " that the camera sees a tag, that they are sharp, and the dictionary"
+            )
+        return newest
+
+    def wait(self, timeout_s: float) -> TrackedPose:
+        """The newest measurement, waiting up to ``timeout_s`` for a fresh one."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            try:
+                return self.latest()
+            except StaleSignalError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.005)
+
+    def drain(self) -> list[TrackedPose]:
+        """All measurements since the last call."""
+        with self._lock:
+            out = list(self._new)
+            self._new.clear()
+        return out
+
+    def close(self) -> None:
+        """End the thread (the camera is its owner's)."""
+        self._closed = True
+        self._thread.join(2.0)
+
+    def _run(self) -> None:
+        index = -1
+        while not self._closed:
+            try:
+                frame = self._camera.wait(index, 0.2)
+            except RobotError:
+                # The camera's own error reaches whoever asks; here there is nothing to look at.
+                time.sleep(0.02)
+                continue
+            index = frame.index
+            try:
+                self._look(frame)
+            except (cv2.error, ValueError, np.linalg.LinAlgError) as error:
+                self._failed = error
+                log.exception("tracker '%s'", self.name)
+                return
+
+    def _look(self, frame: Frame) -> None:
+        fit = self._finder.find(frame.image)
+        with self._lock:
+            if fit is None:
+                self._lost += 1
+            elif fit.residual_m > self.config.max_residual_m:
+                self._refused += 1
+            elif self._newest is None or frame.t_ns > self._newest.t_ns:
+                self._taken += 1
+                self._newest = TrackedPose(frame.t_ns, time.monotonic_ns(), fit.pose)
+                self._new.append(self._newest)
+
+
+def fit_planar(points: Array, seen: Array) -> tuple[Array, float]:
+    """The pose (x, y, yaw) that moves ``points [n, 2]`` onto ``seen [n, 2]`` in the least-squares
+    sense, and the mean distance that is left [m] (Kabsch 1976, in two dimensions).
+    """
+    p, s = points - points.mean(axis=0), seen - seen.mean(axis=0)
+    yaw = np.arctan2(float((p[:, 0] * s[:, 1] - p[:, 1] * s[:, 0]).sum()), float((p * s).sum()))
+    c, si = np.cos(yaw), np.sin(yaw)
+    R = np.array([[c, -si], [si, c]])
+    at = seen.mean(axis=0) - R @ points.mean(axis=0)
+    left = points @ R.T + at - seen
+    return np.array([at[0], at[1], yaw]), float(np.linalg.norm(left, axis=1).mean())

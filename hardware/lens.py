@@ -1,0 +1,90 @@
+"""How a camera sees the table: intrinsics, distortion, and its pose in the table's frame.
+
+Vision's conventions: whole numbers are pixel centres, the camera looks along +z with x to the right
+and y down.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from robolearn.errors import ConfigError
+from robolearn.geometry import pose, rotation_from_quat
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class LensConfig:
+    """The calibration of one camera at one size."""
+
+    focal_px: tuple[float, float]
+    """Focal lengths in x and y [px]."""
+    centre_px: tuple[float, float]
+    """Principal point [px]."""
+    position_m: tuple[float, float, float]
+    """The camera in the table's frame [m]."""
+    quaternion: tuple[float, float, float, float]
+    """Its orientation there, w x y z (unit length)."""
+    distortion: tuple[float, ...] = ()
+    """OpenCV's coefficients k1 k2 p1 p2 [k3 ...]; none for a straight picture."""
+
+    def __post_init__(self) -> None:
+        if min(self.focal_px) <= 0 or not np.isfinite([*self.centre_px, *self.position_m]).all():
+            raise ConfigError(
+                f"a lens has positive focal lengths and finite numbers, got {self.focal_px},"
+                f" {self.centre_px}, {self.position_m}"
+            )
+        if abs(float(np.linalg.norm(self.quaternion)) - 1.0) > 1e-3:
+            raise ConfigError(
+                f"a camera's quaternion (w x y z) has unit length, got {self.quaternion}"
+            )
+        if len(self.distortion) not in (0, 4, 5, 8, 12, 14):
+            raise ConfigError(
+                f"distortion has 4, 5, 8, 12 or 14 coefficients, got {len(self.distortion)}"
+            )
+
+    @property
+    def K(self) -> Array:  # noqa: N802  (the field's name)
+        """The camera matrix ``[3, 3]`` [px]."""
+        (fx, fy), (cx, cy) = self.focal_px, self.centre_px
+        return np.array([[fx, 0.0, cx], [0.0, fy, cy], [0.0, 0.0, 1.0]])
+
+    @property
+    def T_table_camera(self) -> Array:  # noqa: N802  (the field's name)
+        """The camera's pose ``[4, 4]`` in the table's frame."""
+        q = np.array(self.quaternion)
+        return pose(rotation_from_quat(q / np.linalg.norm(q)), self.position_m)
+
+    @property
+    def _coefficients(self) -> Array:
+        return np.array(self.distortion or (0.0,) * 4, dtype=np.float64)
+
+    def on_plane(self, pixels: Array, height_m: float) -> Array:
+        """Where the rays of ``pixels [n, 2]`` meet the plane ``height_m`` over the table:
+        ``[n, 2]`` [m]. NaN for rays that never do.
+        """
+        flat = cv2.undistortPoints(
+            np.ascontiguousarray(pixels, dtype=np.float64).reshape(-1, 1, 2),
+            self.K,
+            self._coefficients,
+        ).reshape(-1, 2)
+        T = self.T_table_camera
+        rays = np.column_stack([flat, np.ones(len(flat))]) @ T[:3, :3].T
+        with np.errstate(divide="ignore", invalid="ignore"):
+            far = (height_m - T[2, 3]) / rays[:, 2]
+        far = np.where(np.isfinite(far) & (far > 0), far, np.nan)
+        return T[:2, 3] + rays[:, :2] * far[:, None]
+
+    def pixels(self, points: Array) -> Array:
+        """Where points ``[n, 3]`` of the table's frame [m] are in the picture, ``[n, 2]`` [px]."""
+        T = self.T_table_camera
+        in_camera = (points - T[:3, 3]) @ T[:3, :3]
+        out, _ = cv2.projectPoints(
+            in_camera.reshape(-1, 1, 3), np.zeros(3), np.zeros(3), self.K, self._coefficients
+        )
+        return np.asarray(out, dtype=np.float64).reshape(-1, 2)
