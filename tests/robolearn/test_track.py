@@ -40,7 +40,7 @@ def test_near_poses_are_reached_within_the_limits(change: np.ndarray) -> None:
 
 
 def test_posture_uses_the_freedom_that_the_pose_leaves() -> None:
-    away = HOME + np.array([0.5, 0.0, -0.5, 0.0, 0.3, 0.0, 0.0])
+    away: np.ndarray = HOME + np.array([0.5, 0.0, -0.5, 0.0, 0.3, 0.0, 0.0])
     T = PANDA.fk(away)
     q, error = track(PANDA, T, away, tolerance=0.0, iterations=100, posture=HOME)
     assert error < 1e-9

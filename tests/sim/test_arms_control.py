@@ -150,7 +150,7 @@ def test_absolute_pose_and_relative_pose_agree(tmp_path: Path) -> None:
         act(env, 1, arm=(0, 0, 0.2, 0, 0, 0, 0))
 
     (tmp_path / "b").mkdir()
-    delta = {"name": "tool/delta_pose", "mode": "relative", "frame": "table"}
+    delta: dict[str, object] = {"name": "tool/delta_pose", "mode": "relative", "frame": "table"}
     delta |= {"low": [-0.05] * 3 + [-0.2] * 3, "high": [0.05] * 3 + [0.2] * 3}
     other = scene_with(tmp_path / "b", delta)
     other.reset(other.sample_condition(0), RNG)
@@ -179,7 +179,7 @@ def test_joint_actions(tmp_path: Path, mode: str) -> None:
 
 
 def test_out_of_reach_is_followed_to_the_nearest_pose_and_reported(tmp_path: Path) -> None:
-    action = {"name": "tool/xyz_yaw", "frame": "table"}
+    action: dict[str, object] = {"name": "tool/xyz_yaw", "frame": "table"}
     action |= {"low": [-2, -2, 0, -3], "high": [2, 2, 1, 3]}
     env = scene_with(tmp_path, action)
     env.reset(env.sample_condition(0), RNG)
