@@ -118,9 +118,10 @@ class GymnasiumEnv(SteppedEnv):
 
     def _start(self, condition: Condition, poses: Poses) -> None:
         del poses  # Nothing is settable.
-        # Twice: wrappers that draw a task before they pass the seed on draw the same one then.
-        for _ in range(2):
-            self._observed, _ = self._gym.reset(seed=condition.seed % 2**31)
+        seed = condition.seed % 2**31
+        # Some wrappers (MetaWorld's) draw a task before they pass the seed on, or never do.
+        self._gym.np_random = np.random.default_rng(seed)
+        self._observed, _ = self._gym.reset(seed=seed)
         self._outcome_now, self._over = NOTHING_YET, False
         self._next = np.zeros_like(self._next)
 
