@@ -66,6 +66,10 @@ class GuidedMove:
         self._time_s = min(self.duration_s, self._time_s + self._rate * dt_s)
         return self.at(self._time_s)
 
+    def rest(self, q: Array, qd: Array) -> Array:
+        """Where a pause from ``q`` [rad] at ``qd`` [rad/s] ends, to first order ``[joints]``."""
+        return q + 0.5 * self._ramp_s * self._rate * qd
+
     def at(self, time_s: float) -> Array:
         """Set-point at a time of the move [s]."""
         left = time_s

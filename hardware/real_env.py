@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from hardware.cell_config import CellConfig
 from hardware.signal_buffer import SignalBuffer
 from hardware.supervisor_client import SupervisorClient, require_width
-from hardware.supervisor_link import Event, Mode, Status, Target
+from hardware.supervisor_link import STATE_HEAD, Event, Mode, Status, Target
 from hardware.tracker import UdpTracker
 from robolearn.errors import DataError, RobotError
 from robolearn.geometry import inverse
@@ -296,10 +296,10 @@ class RealEnv:
         self._state_index = rows.next_index
         n = self._arm.dof
         if len(rows.t_ns):
-            q = rows.value[:, 2 : 2 + n]
+            q = rows.value[:, STATE_HEAD : STATE_HEAD + n]
             self._buffers[TOOL].extend(rows.t_ns, tool_xy_rows(self._arm, self._mapping, q))
             self._buffers[JOINT_POSITION].extend(rows.t_ns, q)
-            self._buffers[JOINT_VELOCITY].extend(rows.t_ns, rows.value[:, 2 + n :])
+            self._buffers[JOINT_VELOCITY].extend(rows.t_ns, rows.value[:, STATE_HEAD + n :])
         for pose in self._tracker.drain():
             self._buffers[BLOCK].add(pose.t_ns, pose.pose)
         self._take_events()

@@ -7,6 +7,7 @@ frozen last value after a hang or a cable pull, and return True from commands th
 from __future__ import annotations
 
 import enum
+import math
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -32,7 +33,9 @@ class RobotState:
     """Newest state: ``joint_position`` [rad] and ``joint_velocity`` [rad/s], each ``[joints]``.
 
     ``device_t_s`` is the device's own clock [s]; ``changed_ns`` the monotonic time at which this
-    process saw that clock change (its age is the liveness of the link).
+    process saw that clock change (its age is the liveness of the link). ``tool_force_n``: norm of
+    the force at the tool [N]; ``load``: largest joint load as a share of what that joint is rated
+    for; both NaN where the device does not tell.
     """
 
     device_t_s: float
@@ -40,6 +43,8 @@ class RobotState:
     joint_position: NDArray[np.float64]
     joint_velocity: NDArray[np.float64]
     mode: RobotMode
+    tool_force_n: float = math.nan
+    load: float = math.nan
 
 
 @runtime_checkable

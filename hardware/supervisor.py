@@ -17,7 +17,9 @@ from numpy.typing import NDArray
 
 from hardware.guided_move import GuidedMove
 from hardware.robot import Robot, RobotMode, RobotState
+from hardware.supervisor_checks import CollisionGuard, FollowingCheck, LoadCheck, Overrun
 from hardware.supervisor_link import (
+    STATE_HEAD,
     Cause,
     Event,
     Link,
@@ -35,14 +37,14 @@ log = logging.getLogger(__name__)
 
 @runtime_checkable
 class Follower(Protocol):
-    """Turns targets on the table into joint set-points within the arm's limits."""
+    """Turns targets (on the table, in joint space) into joint set-points within the limits."""
 
     def start(self, q: Array) -> None:
         """At rest at joint positions ``q`` [rad]."""
         ...
 
     def target(self, target: Target, now_ns: int) -> bool:
-        """Follow this from now on; False when it had to be clipped to the workspace."""
+        """Follow this from now on; False when it had to be clipped to workspace or limits."""
         ...
 
     def step(self, dt_s: float, now_ns: int, *, moving: bool) -> Array:
@@ -54,8 +56,12 @@ class Follower(Protocol):
         """True when the set-point stands still."""
         ...
 
-    def tool_xy(self, q: Array) -> Array:
-        """Where the tool is on the table ``[2]`` [m] at joint positions ``q``."""
+    def action(self, q: Array) -> Array:
+        """The action ``[w]`` that joint positions ``q`` carry out (tool on the table, or ``q``)."""
+        ...
+
+    def rest(self, q: Array, qd: Array) -> Array:
+        """Where braking from ``q`` [rad] at ``qd`` [rad/s] would end ``[joints]`` [rad]."""
         ...
 
     def violation(self, q: Array, before: Array | None, dt_s: float) -> str:
@@ -92,6 +98,7 @@ class Supervisor:
         clock: Callable[[], int],
         *,
         real_time: bool = False,
+        guard: CollisionGuard | None = None,
     ) -> None:
         self.robot, self.follower, self.config = robot, follower, config
         self.mode, self.cause = Mode.HOLD, Cause.NONE
@@ -109,8 +116,14 @@ class Supervisor:
         self._device_t_s = -1.0
         self._stop_confirmed = True
         self._q: Array = robot.state().joint_position.copy()
-        self._xy = follower.tool_xy(self._q)
+        self._action = follower.action(self._q)
         self._follow_ns = 0
+        self._guard = guard
+        window_s = config.late_s + config.state_stale_s + 0.1
+        self._following = FollowingCheck(len(self._q), robot.rate_hz, window_s)
+        self._following.reset(self._q)
+        self._astray = Overrun(config.following_rad, config.following_s)
+        self._load = LoadCheck(config.max_tool_force_n, config.max_load, config.overload_s)
         self._check_robot(clock())
         self._publish(clock())
 
@@ -168,6 +181,8 @@ class Supervisor:
         self._command_index, self._target = self._link.commands.count, None
         self._late = self._pausing = False
         self._follow_ns = now_ns
+        if self._guard is not None:
+            self._guard.begin(self._q)
         self.mode = Mode.FOLLOW
         self._answer()
 
@@ -178,8 +193,12 @@ class Supervisor:
             self._refuse_goto("wrong number of joints", now_ns)
             return
         guided = GuidedMove(self._q, points, c.goto_speed, c.goto_acceleration)
+        if self._guard is not None:
+            self._guard.begin(self._q)
         for q in guided.path(20 * len(points)):
             why = self.follower.violation(q, None, self._dt_s)
+            near = None if why or self._guard is None else self._guard.ahead(q)
+            why = why if near is None else f"{near.kind}: {near.value:.3f} of {near.limit:.3f}"
             if why:
                 self._refuse_goto(why, now_ns)
                 return
@@ -202,7 +221,10 @@ class Supervisor:
             self._answer(refused=True)
             return
         self._q = self.robot.state().joint_position.copy()
-        self._xy = self.follower.tool_xy(self._q)
+        self._action = self.follower.action(self._q)
+        self._following.reset(self._q)
+        self._astray.reset()
+        self._load.reset()
         self._event(Cause.OPERATOR_CLEAR, now_ns)
         self.cause = Cause.NONE
         self._rest()
@@ -225,12 +247,16 @@ class Supervisor:
                 log.warning("state: %s", error)
             self._latch(Cause.DRIVER_ERROR, now_ns)
             return
-        if state.device_t_s != self._device_t_s:
+        fresh = state.device_t_s != self._device_t_s
+        if fresh:
             self._device_t_s = state.device_t_s
-            row = [state.device_t_s, state.mode, *state.joint_position, *state.joint_velocity]
+            head = [state.device_t_s, state.mode, state.tool_force_n, state.load]
+            row = [*head, *state.joint_position, *state.joint_velocity]
             self._link.states.put(state.changed_ns, row)
         if self.mode is Mode.STOPPED:
             return
+        if fresh:
+            self._check_motion(state, now_ns)
         # The clock is read again: the driver may have seen the state after this tick began.
         age_s = (self._clock() - state.changed_ns) * 1e-9
         if age_s > self.config.state_stale_s:
@@ -238,6 +264,16 @@ class Supervisor:
         elif state.mode is not RobotMode.RUNNING:
             self._latch(Cause.ROBOT_FAULT, now_ns, float(state.mode))
         self._note_state_age(age_s, now_ns)
+
+    def _check_motion(self, state: RobotState, now_ns: int) -> None:
+        error = self._following.error(state.joint_position)
+        if self._astray.over(error, now_ns):
+            self._latch(Cause.FOLLOWING_ERROR, now_ns, error, self._astray.limit)
+            return
+        strain = self._load.strain(state, now_ns)
+        if strain is not None:
+            log.warning("%s %.3g above %.3g", strain.kind, strain.value, strain.limit)
+            self._latch(Cause.OVERLOAD, now_ns, strain.value, strain.limit)
 
     def _note_state_age(self, age_s: float, now_ns: int) -> None:
         late = age_s > self.config.state_late_s
@@ -274,7 +310,7 @@ class Supervisor:
         self._late = late and self._target is not None
 
     def _accept(self, target: Target, now_ns: int) -> None:
-        values = np.concatenate([target.xy, target.plan.reshape(-1)])
+        values = np.concatenate([target.value, target.plan.reshape(-1)])
         if not np.all(np.isfinite(values)):
             self._event(Cause.NOT_FINITE, now_ns, seq=target.seq)
             return
@@ -300,7 +336,7 @@ class Supervisor:
         elif self.mode in (Mode.FOLLOW, Mode.STOPPING):
             q = self.follower.step(self._dt_s, now_ns, moving=moving)
             at_rest = self.follower.at_rest
-        why = self.follower.violation(q, self._q, self._dt_s)
+        why = self.follower.violation(q, self._q, self._dt_s) or self._too_near(q, now_ns)
         if why:
             log.error("set-point not sent: %s", why)
             self._latch(Cause.LIMIT_VIOLATION, now_ns)
@@ -312,6 +348,20 @@ class Supervisor:
         elif (self._pausing and at_rest) or (self._guided is not None and self._guided.done):
             self._rest()
 
+    def _too_near(self, q: Array, now_ns: int) -> str:
+        """Why ``q`` must not be sent, or "". Begins to brake when its way ahead is not clear."""
+        if self._guard is None or not self._guard.due or np.array_equal(q, self._q):
+            return ""
+        near = self._guard.gate(q)
+        if near is not None:
+            return f"{near.kind}: {near.value:.4f} of {near.limit:.4f}"
+        path = self.follower if self._guided is None else self._guided
+        near = self._guard.ahead(path.rest(q, (q - self._q) / self._dt_s))
+        if near is not None and self.mode is not Mode.STOPPING:
+            log.warning("braking: %s would be %.4f of %.4f", near.kind, near.value, near.limit)
+            self._stop(Cause.COLLISION, now_ns, near.value, near.limit)
+        return ""
+
     def _send(self, q: Array, now_ns: int, late_ns: int) -> bool:
         try:
             self.robot.servo(q)
@@ -320,11 +370,12 @@ class Supervisor:
             self._latch(Cause.DRIVER_ERROR, now_ns)
             return False
         if self.mode is not Mode.HOLD:
-            self._xy = self.follower.tool_xy(q)
+            self._action = self.follower.action(q)
         self._q = q
+        self._following.sent(q)
         following = self.mode is Mode.FOLLOW and self._target is not None
         seq = self._target.seq if following and self._target is not None else -1
-        self._link.sent.put(now_ns, [seq, late_ns, *self._xy, *q])
+        self._link.sent.put(now_ns, [seq, late_ns, *self._action, *q])
         return True
 
     def _idle(self, now_ns: int) -> None:
@@ -393,6 +444,7 @@ class Supervisor:
 
 def robot_state_of(t_ns: int, value: Array) -> RobotState:
     """Inverse of a row of the ``states`` ring."""
-    joints = (len(value) - 2) // 2
-    q, qd = value[2 : 2 + joints], value[2 + joints :]
-    return RobotState(float(value[0]), t_ns, q, qd, RobotMode(int(value[1])))
+    joints = (len(value) - STATE_HEAD) // 2
+    q, qd = value[STATE_HEAD : STATE_HEAD + joints], value[STATE_HEAD + joints :]
+    mode, force, load = RobotMode(int(value[1])), float(value[2]), float(value[3])
+    return RobotState(float(value[0]), t_ns, q, qd, mode, force, load)

@@ -29,8 +29,7 @@ from hardware.supervisor_link import (
     SupervisorConfig,
     Target,
 )
-from hardware.supervisor_process import run_supervisor
-from hardware.table_follower import FollowerConfig
+from hardware.supervisor_process import FollowerRecipe, run_supervisor
 from robolearn import errors
 from robolearn.errors import (
     DataError,
@@ -55,13 +54,13 @@ class SupervisorClient:
     def __init__(
         self,
         build_robot: Callable[[], Robot],
-        follower: FollowerConfig,
+        follower: FollowerRecipe,
         config: SupervisorConfig,
         *,
         start_timeout_s: float = 30.0,
     ) -> None:
         self.config = config
-        self._link = Link.create(follower.serial_arm().dof)
+        self._link = Link.create(follower.joints, follower.width)
         context = multiprocessing.get_context("spawn")
         self._pipe, theirs = context.Pipe(duplex=True)
         level = logging.getLogger().getEffectiveLevel()

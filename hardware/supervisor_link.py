@@ -24,8 +24,8 @@ from robolearn.errors import ConfigError, DataError
 Array = NDArray[np.float64]
 
 PLAN_STEPS = 16
-COMMAND_WIDTH = 5 + 2 * PLAN_STEPS
 STATUS_WIDTH = 10
+STATE_HEAD = 4
 
 
 class Mode(enum.IntEnum):
@@ -62,6 +62,9 @@ class Cause(enum.IntEnum):
     LIMIT_VIOLATION = 17  # a set-point would have left the limits; it was not sent
     TERMINATED = 18
     CLOSED = 19
+    FOLLOWING_ERROR = 20  # the measured arm is not where it was told to be
+    OVERLOAD = 21  # tool force or joint load above its limit
+    COLLISION = 22  # the arm would have come too near to itself, the table or an obstacle
 
     @property
     def latches(self) -> bool:
@@ -85,6 +88,16 @@ class SupervisorConfig:
     """Stop (latched) when it stands still for longer than this [s]."""
     ahead_s: float = 1.0
     """Commands due further ahead than this are refused [s]."""
+    following_rad: float = 0.2
+    """Stop (latched) when a joint is further than this from all recent set-points [rad]."""
+    following_s: float = 0.05
+    """... for longer than this [s]."""
+    max_tool_force_n: float = 120.0
+    """Stop (latched) above this force at the tool [N], where the driver reports one."""
+    max_load: float = 1.0
+    """Stop (latched) above this share of a joint's rated load, where the driver reports it."""
+    overload_s: float = 0.02
+    """Force or load must be above its limit for longer than this [s]."""
     goto_speed: float = 0.6
     """Joint speed of guided moves [rad/s]."""
     goto_acceleration: float = 1.5
@@ -103,32 +116,39 @@ class SupervisorConfig:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The agent's newest decision: where the tool should be at ``due_ns``, ``xy [2]`` [m] in the
-    table frame, and the actions after it, ``plan [k, 2]``.
+    """The agent's newest decision for ``due_ns``, ``value [w]`` (tool on the table [m, m], or joint
+    positions [rad]), and the actions after it, ``plan [k, w]``.
     """
 
     seq: int
     due_ns: int
-    xy: Array
+    value: Array
     plan: Array
 
     def pack(self) -> Array:
         """As a ring row (``due_ns`` split in two, exact for any uptime)."""
-        row = np.zeros(COMMAND_WIDTH)
-        steps = min(len(self.plan), PLAN_STEPS)
-        row[:5] = self.seq, self.due_ns // 10**9, self.due_ns % 10**9, self.xy[0], self.xy[1]
-        row[5 : 5 + 2 * steps] = self.plan[:steps].reshape(-1)
-        row[5 + 2 * steps :] = np.inf
+        width = len(self.value)
+        row = np.full(command_width(width), np.inf)
+        row[:3] = self.seq, self.due_ns // 10**9, self.due_ns % 10**9
+        row[3 : 3 + width] = self.value
+        plan = self.plan[:PLAN_STEPS].reshape(-1)
+        row[3 + width : 3 + width + len(plan)] = plan
         return row
 
     @classmethod
     def unpack(cls, value: Array) -> Target:
         """Inverse of :meth:`pack`; entries that are not finite stay what they are."""
-        plan = value[5:].reshape(PLAN_STEPS, 2)
+        width = (len(value) - 3) // (1 + PLAN_STEPS)
+        plan = value[3 + width :].reshape(PLAN_STEPS, width)
         used = int(np.count_nonzero(~np.isinf(plan).all(axis=1)))
         seconds, rest = value[1], value[2]
         due = int(seconds) * 10**9 + int(rest) if np.isfinite([seconds, rest]).all() else -1
-        return cls(int(value[0]), due, value[3:5], plan[:used])
+        return cls(int(value[0]), due, value[3 : 3 + width], plan[:used])
+
+
+def command_width(values: int) -> int:
+    """Length of the ring row of a :class:`Target` with that many values."""
+    return 3 + values * (1 + PLAN_STEPS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +261,8 @@ class Link:
     """The rings. Rows:
 
     ``commands`` :class:`Target`; ``heartbeat`` (time only); ``states`` device clock [s], robot
-    mode, q, qd; ``sent`` seq, lateness of the tick [ns], xy [m], q; ``events``; ``status``.
+    mode, tool force [N], load, q, qd; ``sent`` seq, lateness of the tick [ns], the action that was
+    really sent (as in :class:`Target`), q; ``events``; ``status``.
     """
 
     commands: Ring
@@ -252,13 +273,15 @@ class Link:
     status: Ring
 
     @classmethod
-    def create(cls, joints: int, slots: int = 4096) -> Link:
-        """Allocate the rings: ``slots`` is eight seconds of states at 500 Hz."""
+    def create(cls, joints: int, width: int, slots: int = 4096) -> Link:
+        """Allocate the rings for targets of ``width`` values; ``slots`` is eight seconds of states
+        at 500 Hz.
+        """
         return cls(
-            commands=Ring.create(16, COMMAND_WIDTH),
+            commands=Ring.create(16, command_width(width)),
             heartbeat=Ring.create(4, 1),
-            states=Ring.create(slots, 2 + 2 * joints),
-            sent=Ring.create(slots, 4 + joints),
+            states=Ring.create(slots, STATE_HEAD + 2 * joints),
+            sent=Ring.create(slots, 2 + width + joints),
             events=Ring.create(1024, 4),
             status=Ring.create(16, STATUS_WIDTH),
         )

@@ -23,18 +23,41 @@ import time
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from hardware.robot import Robot
-from hardware.supervisor import Supervisor
+from hardware.supervisor import Follower, Supervisor
+from hardware.supervisor_checks import CollisionGuard
 from hardware.supervisor_link import Cause, LinkHandles, Request, SupervisorConfig
-from hardware.table_follower import FollowerConfig
 from robolearn.errors import DataError, RobolearnError
 from robolearn.timing import Rate
 
 log = logging.getLogger(__name__)
 
 FIFO_PRIORITY, SESSION_NICE = 50, -15
+
+
+@runtime_checkable
+class FollowerRecipe(Protocol):
+    """What decides set-points, before it crosses into the supervisor's process. Picklable."""
+
+    @property
+    def joints(self) -> int:
+        """Joints of a set-point."""
+        ...
+
+    @property
+    def width(self) -> int:
+        """Values of a target."""
+        ...
+
+    def build(self, rate_hz: float) -> Follower:
+        """Check the limits and make the follower."""
+        ...
+
+    def guard(self, rate_hz: float) -> CollisionGuard | None:
+        """The distance checks, if there are any."""
+        ...
 
 
 class PipeInbox:
@@ -75,7 +98,7 @@ class PipeInbox:
 
 def run_supervisor(
     build_robot: Callable[[], Robot],
-    follower: FollowerConfig,
+    follower: FollowerRecipe,
     config: SupervisorConfig,
     handles: LinkHandles,
     pipe: Connection,
@@ -108,7 +131,7 @@ def run_supervisor(
 
 def _connect_and_loop(
     build_robot: Callable[[], Robot],
-    follower: FollowerConfig,
+    follower: FollowerRecipe,
     config: SupervisorConfig,
     handles: LinkHandles,
     pipe: Connection,
@@ -125,7 +148,9 @@ def _connect_and_loop(
         motion = follower.build(robot.rate_hz)
         robot.connect()
         supervisor = Supervisor(
-            robot, motion, config, link, inbox, time.monotonic_ns, real_time=real_time
+            *(robot, motion, config, link, inbox, time.monotonic_ns),
+            real_time=real_time,
+            guard=follower.guard(robot.rate_hz),
         )
         rate = Rate(robot.rate_hz)
         ready = {

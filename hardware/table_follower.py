@@ -7,13 +7,15 @@ simulation; the check of every set-point is independent of it.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hardware.supervisor_checks import CollisionConfig, CollisionGuard
 from hardware.supervisor_link import Target
 from robolearn.arms import ARMS
+from robolearn.collision import Plane
 from robolearn.errors import ConfigError
 from robolearn.kinematics import SerialArm
 from robolearn.limiter import PathLimits, SetpointGenerator, TableMapping
@@ -42,6 +44,8 @@ class FollowerConfig:
     """The tip may be at most this far below its working height [m]."""
     raised_m: float = 0.03
     """Higher than this above its working height the tip may leave the workspace sideways [m]."""
+    collision: CollisionConfig | None = field(default_factory=CollisionConfig)
+    """Distances to keep; None switches the check off."""
 
     def __post_init__(self) -> None:
         for name in ("joint_margin", "workspace_margin"):
@@ -56,9 +60,33 @@ class FollowerConfig:
             raise ConfigError(f"no kinematics for arm '{self.arm}'; known: {sorted(ARMS)}")
         return ARMS[self.arm]
 
+    @property
+    def joints(self) -> int:
+        """Joints of a set-point."""
+        return self.serial_arm().dof
+
+    @property
+    def width(self) -> int:
+        """Values of a target: x and y."""
+        return 2
+
     def build(self, rate_hz: float) -> TableFollower:
         """Check the whole workspace and make the follower (takes about 0.1 s)."""
         return TableFollower(self, rate_hz)
+
+    def guard(self, rate_hz: float) -> CollisionGuard | None:
+        """Distance checks; the tool's height over the table is the follower's own check."""
+        if self.collision is None:
+            return None
+        T = np.array(self.mapping.T_base_table)
+        x, y, z = T[:3, 2].tolist()
+        return self.collision.guard(
+            self.serial_arm(),
+            rate_hz,
+            table=Plane((x, y, z), float(T[:3, 2] @ T[:3, 3])),
+            tool_length_m=self.mapping.tool_length_m,
+            tool_touches=True,
+        )
 
 
 class TableFollower:
@@ -78,6 +106,8 @@ class TableFollower:
         self._speed = _SLACK * np.minimum(limits.max_joint_speed, np.array(self._arm.max_speed))
         self._xy_low = np.array(limits.workspace_low) - limits.workspace_margin
         self._xy_high = np.array(limits.workspace_high) + limits.workspace_margin
+        # SetpointGenerator.hold brakes by 0.7 of 0.98 of what is allowed.
+        self._deceleration = 0.68 * self._generator.tool_limits.acceleration
         self._target: Target | None = None
         self._period_ns = round(config.command_period_s * 1e9)
         self._coasting = self._moving = False
@@ -90,12 +120,12 @@ class TableFollower:
         self._target, self._coasting, self._moving = None, False, False
 
     def target(self, target: Target, now_ns: int) -> bool:
-        """Follow ``target.xy``; False when it lies outside the workspace (then: to its border)."""
+        """Follow ``target.value``; False outside the workspace (then: to its border)."""
         self._target, self._coasting, self._moving = target, False, True
-        self._generator.set_target(target.xy, now_ns * 1e-9)
+        self._generator.set_target(target.value, now_ns * 1e-9)
         limits = self.config.limits
         low, high = np.array(limits.workspace_low), np.array(limits.workspace_high)
-        return bool(np.all(target.xy >= low) and np.all(target.xy <= high))
+        return bool(np.all(target.value >= low) and np.all(target.value <= high))
 
     def step(self, dt_s: float, now_ns: int, *, moving: bool) -> Array:
         """The next set-point ``[joints]`` [rad] (``dt_s`` is the generator's own period)."""
@@ -105,7 +135,7 @@ class TableFollower:
             self._generator.hold()
         elif moving and target is not None and not self._moving:
             # Where it was going: back to the command itself would be a step backwards.
-            xy = target.plan[0] if self._coasting else target.xy
+            xy = target.plan[0] if self._coasting else target.value
             self._generator.set_target(xy, now_ns * 1e-9)
         elif moving and target is not None and self._plan_is_due(target, now_ns):
             self._coasting = True
@@ -128,9 +158,14 @@ class TableFollower:
         """True when braked to a stop (the blend of a start that was slightly off included)."""
         return not self._moving and not np.any(self._generator.velocity)
 
-    def tool_xy(self, q: Array) -> Array:
+    def action(self, q: Array) -> Array:
         """Tool position on the table ``[2]`` [m]."""
         return self._tip_of(q)[:2, 3].copy()
+
+    def rest(self, q: Array, qd: Array) -> Array:
+        """Where braking from ``q`` [rad] at ``qd`` [rad/s] ends, to first order ``[joints]``."""
+        speed = float(np.hypot(*self._generator.velocity))
+        return q + 0.5 * qd * speed / self._deceleration
 
     def violation(self, q: Array, before: Array | None, dt_s: float) -> str:
         """Why ``q`` must not be sent, or ""."""

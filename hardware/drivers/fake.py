@@ -7,6 +7,7 @@ faults, through shared memory.
 from __future__ import annotations
 
 import enum
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -42,7 +43,10 @@ class FakeLink:
 
 
 class FakeRobot:
-    """Reaches each set-point at once; stops itself when it hears nothing for ``watchdog_s``."""
+    """Reaches each set-point at once; stops itself when it hears nothing for ``watchdog_s``.
+
+    Tests set ``fault``, ``tool_force_n``, ``load`` and ``push`` (how far something holds it off).
+    """
 
     def __init__(
         self,
@@ -58,6 +62,8 @@ class FakeRobot:
         self.fault = FakeFault.NONE
         self.sent: list[tuple[int, Array]] = []
         self.stops = 0
+        self.tool_force_n = self.load = math.nan
+        self.push: Array | None = None
         self._mode = RobotMode.DISCONNECTED
         self._heard_ns = self._moved_ns = self._device_ns = self._changed_ns = 0
         self._trace: Ring | None = None if link is None else link.trace.attach()
@@ -97,8 +103,10 @@ class FakeRobot:
             self._device_ns = self._changed_ns = now
         if self._mode is RobotMode.RUNNING and now - self._heard_ns > self._watchdog_s * 1e9:
             self._halt(RobotMode.IDLE)
+        q = self._q.copy() if self.push is None else self._q + self.push
         return RobotState(
-            self._device_ns * 1e-9, self._changed_ns, self._q.copy(), self._qd.copy(), self._mode
+            *(self._device_ns * 1e-9, self._changed_ns, q, self._qd.copy(), self._mode),
+            *(self.tool_force_n, self.load),
         )
 
     def servo(self, q: Array) -> None:

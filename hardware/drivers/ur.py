@@ -13,6 +13,7 @@ import atexit
 import contextlib
 import ctypes
 import logging
+import math
 import os
 import socket
 import threading
@@ -163,14 +164,14 @@ class URRobot:
         receive = self._receive
         if receive is None:
             raise RobotConnectionError(f"UR at {self.config.address}: not connected")
-        stamp, q, qd, mode = _read(receive)
+        stamp, q, qd, mode, force = _read(receive)
         for _ in range(2):
             if float(receive.getTimestamp()) == stamp:
                 break
-            stamp, q, qd, mode = _read(receive)
+            stamp, q, qd, mode, force = _read(receive)
         if stamp != self._device_t_s:
             self._device_t_s, self._changed_ns = stamp, time.monotonic_ns()
-        return RobotState(stamp, self._changed_ns, np.array(q), np.array(qd), mode)
+        return RobotState(stamp, self._changed_ns, np.array(q), np.array(qd), mode, force)
 
     def servo(self, q: Array) -> None:
         """Post one servoJ set-point ``[6]`` [rad]."""
@@ -298,10 +299,11 @@ def _leave(interface: Any) -> None:
     interface.disconnect()
 
 
-def _read(receive: Any) -> tuple[float, list[float], list[float], RobotMode]:
+def _read(receive: Any) -> tuple[float, list[float], list[float], RobotMode, float]:
     stamp = float(receive.getTimestamp())
     mode = _mode(receive.getRobotMode(), receive.getSafetyMode(), receive.getRuntimeState())
-    return stamp, receive.getActualQ(), receive.getActualQd(), mode
+    x, y, z = receive.getActualTCPForce()[:3]
+    return stamp, receive.getActualQ(), receive.getActualQd(), mode, math.hypot(x, y, z)
 
 
 def _mode(robot: int, safety: int, runtime: int) -> RobotMode:

@@ -16,7 +16,7 @@ from hardware.supervisor_link import (
     SupervisorConfig,
     Target,
 )
-from hardware.table_follower import FollowerConfig, TableFollower
+from hardware.table_follower import FollowerConfig
 from robolearn.arms import UR5E
 from robolearn.limiter import PathLimits, TableMapping
 
@@ -54,15 +54,18 @@ class ListInbox:
 class Cell:
     """Everything of one supervised arm, stepped by :meth:`run`."""
 
-    def __init__(self, start=(0.256, 0.3), config=CONFIG):
+    def __init__(self, start=(0.256, 0.3), config=CONFIG, recipe=FOLLOWER, q=None):
         self.now_ns = 10_000_000_000
-        self.robot = FakeRobot(joints_at(start), RATE_HZ, clock=lambda: self.now_ns)
+        self.recipe = recipe
+        at = joints_at(start) if q is None else np.array(q)
+        self.robot = FakeRobot(at, RATE_HZ, clock=lambda: self.now_ns)
         self.robot.connect()
-        self.follower = TableFollower(FOLLOWER, RATE_HZ)
-        self.link = Link.create(6)
+        self.follower = recipe.build(RATE_HZ)
+        self.link = Link.create(recipe.joints, recipe.width)
         self.inbox = ListInbox()
         self.supervisor = Supervisor(
-            self.robot, self.follower, config, self.link, self.inbox, lambda: self.now_ns
+            *(self.robot, self.follower, config, self.link, self.inbox, lambda: self.now_ns),
+            guard=recipe.guard(RATE_HZ),
         )
         self.beating = True
         self.seq = -1
@@ -84,7 +87,8 @@ class Cell:
     def command(self, xy, plan=(), due_ns=None, seq=None):
         self.seq = self.seq + 1 if seq is None else seq
         due = self.now_ns if due_ns is None else due_ns
-        target = Target(self.seq, due, np.array(xy, float), np.array(plan, float).reshape(-1, 2))
+        rest = np.array(plan, float).reshape(-1, self.recipe.width)
+        target = Target(self.seq, due, np.array(xy, float), rest)
         self.link.commands.put(self.now_ns, target.pack())
 
     def follow(self):

@@ -211,6 +211,9 @@ class Vendor:
     def getActualQd(self):  # noqa: N802
         return [0.0] * 6
 
+    def getActualTCPForce(self):  # noqa: N802
+        return [0.0] * 6
+
     def setWatchdog(self, _hz):  # noqa: N802
         return False
 
