@@ -52,11 +52,17 @@ def aggregate(
     resamples: int = RESAMPLES,
     seed: int = BOOTSTRAP_SEED,
 ) -> Estimate:
-    """A statistic of ``scores [runs, tasks]`` with its stratified bootstrap interval."""
+    """A statistic of ``scores [runs, tasks]`` with its stratified bootstrap interval.
+
+    With one run the interval is unbounded: nothing is known about the spread over runs.
+    """
     x = _matrix(scores)
+    name = f"{statistic.__name__}, stratified bootstrap"
+    if x.shape[0] == 1:
+        # Resampling one run gives that run again: its interval would have no width.
+        return Estimate(statistic(x), -math.inf, math.inf, 1, name, level)
     draws = np.array([statistic(sample) for sample in _stratified(x, resamples, seed)])
     low, high = np.percentile(draws, [50 * (1 - level), 50 * (1 + level)])
-    name = f"{statistic.__name__}, stratified bootstrap"
     return Estimate(statistic(x), float(low), float(high), int(x.shape[0]), name, level)
 
 
@@ -75,6 +81,8 @@ def probability_of_improvement(
     rng_a, rng_b = (_stratified(v, resamples, seed + i) for i, v in enumerate((a, b)))
     draws = np.array([_mann_whitney(p, q) for p, q in zip(rng_a, rng_b, strict=True)])
     low, high = np.percentile(draws, [50 * (1 - level), 50 * (1 + level)])
+    if min(a.shape[0], b.shape[0]) == 1:
+        low, high = 0.0, 1.0  # One run says nothing about the spread over runs.
     n = int(a.shape[0] + b.shape[0])
     method = "probability of improvement, stratified bootstrap"
     return Estimate(_mann_whitney(a, b), float(low), float(high), n, method, level)
@@ -171,6 +179,6 @@ def spread_over_runs(values: Sequence[Any], level: float = 0.95) -> Spread:
         n0 = (total - float((sizes**2).sum()) / total) / (k - 1)
         between = max(0.0, (square - within) / n0)
     variance = between + within
-    share = between / variance if variance > 0 else 0.0
+    share = between / variance if variance != 0 else 0.0  # Not a number with one run.
     return Spread(mean_t(means, level), math.sqrt(between) if between >= 0 else math.nan,
                   math.sqrt(within) if within >= 0 else math.nan, share, k, total)  # fmt: skip

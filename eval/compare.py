@@ -19,11 +19,13 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from eval.aggregate import Spread, spread_over_runs
-from eval.clusters import mean_two_way
+from eval.clusters import MethodDifference, difference_of_methods, mean_two_way
 from eval.multiplicity import holm, letters
 from eval.planning import plan_paired
 from eval.sequential import SequentialBarnard, paired_betting
 from eval.statistics import (
+    DIFFERENCE,
+    OUTCOME,
     Estimate,
     mcnemar_exact,
     mean_t,
@@ -32,6 +34,7 @@ from eval.statistics import (
     wilson,
 )
 from eval.suites import MOVED
+from eval.summary import TECHNICAL
 from robolearn.errors import ConfigError, DataError, did_you_mean
 from robolearn.seeding import child_seed
 from robolearn.types import TrialRecord
@@ -204,7 +207,14 @@ def _world(
     pairs = list(itertools.combinations(tables, 2))
     p_values = [_p_value(a, b, rule, len(pairs)) for a, b in pairs]
     adjusted = holm(p_values) if rule.kind == "fixed" else tuple(p_values)
-    effects = tuple(_effect(a, b, p, rule) for (a, b), p in zip(pairs, adjusted, strict=True))
+    effects = tuple(
+        _effect(a, b, p, rule, len(pairs)) for (a, b), p in zip(pairs, adjusted, strict=True)
+    )
+    notes += [
+        f"'{t.name}' is one training run: what is said about it holds for that run only"
+        for t in tables
+        if len(t.runs) == 1 and any(len(o.runs) > 1 for o in tables)
+    ]
     separated = [(e.a, e.b) for e in effects if e.decision]
     marks = letters([t.name for t in tables], separated)
     return WorldComparison(
@@ -267,7 +277,7 @@ def _check_mixture(world: str, records: Sequence[TrialRecord]) -> list[str]:
         notes.append("the trials were made by different versions of robolearn's code")
     if len({r.batch for r in records}) > 1:
         notes.append("the trials were made with different batch sizes of inference")
-    lost = sum(r.reason in ("physics_diverged", "worker_crashed") for r in records)
+    lost = sum(r.reason in TECHNICAL for r in records)
     if lost:
         notes.append(f"{lost} trials were lost for technical reasons and count as failures")
     return notes
@@ -301,10 +311,14 @@ def _values(table: _Table, by: Measure) -> Array:
 
 def _p_value(a: _Table, b: _Table, rule: Rule, pairs: int) -> float:
     """Unadjusted for the fixed rule; for the sequential one already on the scale of ``alpha``."""
-    several = len(a.runs) > 1 or len(b.runs) > 1
     x, y = _values(a, rule.by), _values(b, rule.by)
-    if several:
-        return _clustered_p(a, b, rule.by)
+    if len(a.runs) > 1 or len(b.runs) > 1:
+        if rule.kind == "sequential":
+            raise DataError(
+                "the sequential rule compares single policies; methods of several training runs"
+                " (--group) are compared by the fixed rule"
+            )
+        return _methods_differ(a, b, rule.by).p
     if rule.kind == "fixed":
         return mcnemar_exact(x, y) if rule.by == "success" else sign_flip(x, y)
     alpha = rule.alpha / pairs
@@ -331,59 +345,36 @@ def sign_flip(a: Array, b: Array, *, flips: int = 20_000, seed: int = 0) -> floa
         signs = np.array(list(itertools.product((-1.0, 1.0), repeat=d.size)))
         return float((np.abs(signs @ d) >= observed).mean())
     rng = np.random.default_rng(child_seed(seed, "sign_flip"))
-    signs = rng.integers(0, 2, (flips, d.size)) * 2.0 - 1.0
-    hits = int((np.abs(signs @ d) >= observed).sum())
+    hits, part = 0, max(1, min(flips, 4_000_000 // d.size))
+    for start in range(0, flips, part):
+        signs = rng.integers(0, 2, (min(part, flips - start), d.size)) * 2.0 - 1.0
+        hits += int((np.abs(signs @ d) >= observed).sum())
     return (hits + 1) / (flips + 1)
 
 
-def _difference_rows(a: _Table, b: _Table, by: Measure) -> tuple[Array, list[str], list[int]]:
-    """Differences with their clusters: every run of one against the mean of the other's."""
-    x, y = (a.success, b.success) if by == "success" else (a.score, b.score)
-    count = min(x.shape[0], y.shape[0])
-    if x.shape[0] == y.shape[0]:
-        rows = y - x
-    elif count == 1:
-        rows = y - x if x.shape[0] == 1 else y[0] - x
-    else:
-        rows = y - x.mean(axis=0)
-    runs = np.repeat(np.arange(rows.shape[0]), rows.shape[1])
-    conditions = np.tile(np.arange(rows.shape[1]), rows.shape[0])
-    return rows.ravel(), [f"run {i}" for i in runs], conditions.tolist()
+def _methods_differ(a: _Table, b: _Table, by: Measure) -> MethodDifference:
+    first, second = (a.success, b.success) if by == "success" else (a.score, b.score)
+    return difference_of_methods(first, second)
 
 
-def _clustered(a: _Table, b: _Table, by: Measure) -> Estimate:
-    values, runs, conditions = _difference_rows(a, b, by)
-    return mean_two_way(values, runs, conditions)
-
-
-def _clustered_p(a: _Table, b: _Table, by: Measure) -> float:
-    """Of the two-way cluster-robust t statistic."""
-    e = _clustered(a, b, by)
-    if not math.isfinite(e.low):
-        return 1.0
-    half = (e.high - e.low) / 2
-    if half == 0:
-        return 1.0 if e.value == 0 else 0.0
-    t = e.value / (half / float(stats.t.ppf(0.975, e.n - 1)))
-    return float(2 * stats.t.sf(abs(t), e.n - 1))
-
-
-def _effect(a: _Table, b: _Table, p: float, rule: Rule) -> Effect:
+def _effect(a: _Table, b: _Table, p: float, rule: Rule, pairs: int) -> Effect:
     if len(a.runs) > 1 or len(b.runs) > 1:
-        success, score = _clustered(a, b, "success"), _clustered(a, b, "score")
+        success = _methods_differ(a, b, "success").estimate
+        score = _methods_differ(a, b, "score").estimate
     else:
         success = newcombe_paired(a.success[0], b.success[0])
-        score = paired_difference(a.score[0], b.score[0])
+        score = paired_difference(a.score[0], b.score[0], bounds=DIFFERENCE)
     estimate = success if rule.by == "success" else score
     settled = p <= rule.alpha
     decision = (b.name if estimate.value > 0 else a.name) if settled else ""
-    more = None if settled else _more(a, b, rule)
+    more = None if settled else _more(a, b, rule, rule.alpha / pairs)
     n = a.success.shape[1]
     words = _words(a.name, b.name, n, estimate, decision, more, rule)
     return Effect(a.name, b.name, n, success, score, p, decision, more, words)
 
 
-def _more(a: _Table, b: _Table, rule: Rule) -> int | None:
+def _more(a: _Table, b: _Table, rule: Rule, alpha: float) -> int | None:
+    """``alpha``: that of one pair among several, at worst."""
     x, y = _values(a, rule.by), _values(b, rule.by)
     difference = float(y.mean() - x.mean())
     if difference == 0 or x.size < 3:
@@ -392,10 +383,10 @@ def _more(a: _Table, b: _Table, rule: Rule) -> int | None:
         spread = math.sqrt(x.mean() * (1 - x.mean()) * y.mean() * (1 - y.mean()))
         phi = 0.0 if spread == 0 else float(((x * y).mean() - x.mean() * y.mean()) / spread)
         try:
-            return plan_paired(float(x.mean()), float(y.mean()), phi, rule.power, rule.alpha).trials
+            return plan_paired(float(x.mean()), float(y.mean()), phi, rule.power, alpha).trials
         except DataError:
             return None
-    z = float(stats.norm.ppf(1 - rule.alpha / 2) + stats.norm.ppf(rule.power))
+    z = float(stats.norm.ppf(1 - alpha / 2) + stats.norm.ppf(rule.power))
     return math.ceil((z * float(np.std(y - x, ddof=1)) / difference) ** 2)
 
 
@@ -425,9 +416,9 @@ def _entry(table: _Table, marks: str) -> Entry:
     if several:
         conditions = list(range(table.success.shape[1])) * len(table.runs)
         runs = [r for r in table.runs for _ in range(table.success.shape[1])]
-        success = mean_two_way(table.success.ravel(), runs, conditions)
-        score = mean_two_way(table.score.ravel(), runs, conditions)
+        success = mean_two_way(table.success.ravel(), runs, conditions, bounds=OUTCOME)
+        score = mean_two_way(table.score.ravel(), runs, conditions, bounds=OUTCOME)
     else:
         success = wilson(int(table.success.sum()), n)
-        score = mean_t(table.score.ravel())
+        score = mean_t(table.score.ravel(), bounds=OUTCOME)
     return Entry(table.name, table.runs, n, success, score, marks, spread)

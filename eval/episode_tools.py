@@ -29,6 +29,7 @@ from robolearn.types import (
 log = logging.getLogger(__name__)
 
 PHYSICS_DIVERGED = "physics_diverged"
+NOT_FINITE = "not_finite"
 Frame = NDArray[np.uint8]
 
 
@@ -42,7 +43,8 @@ class RenderingEnv(Env, Protocol):
 
 
 class GuardedEnv:
-    """Turns :class:`PhysicsDivergedError` into a terminal outcome of its own reason.
+    """Turns :class:`PhysicsDivergedError`, and outcomes that are not finite, into a terminal
+    outcome with a reason of its own.
 
     Otherwise one unstable episode would take the whole batch with it, and could not be told from
     a failure of the policy.
@@ -50,7 +52,7 @@ class GuardedEnv:
 
     def __init__(self, env: Env) -> None:
         self.env = env
-        self._diverged = False
+        self._trouble = ""
         self._last = Outcome(False, 0.0, 0.0)
 
     @property
@@ -65,7 +67,7 @@ class GuardedEnv:
 
     def reset(self, condition: Condition, rng: np.random.Generator) -> ResetReport:
         """Start afresh; an earlier divergence is forgotten."""
-        self._diverged, self._last = False, Outcome(False, 0.0, 0.0)
+        self._trouble, self._last = "", Outcome(False, 0.0, 0.0)
         return self.env.reset(condition, rng)
 
     def now_ns(self) -> int:
@@ -86,28 +88,35 @@ class GuardedEnv:
             self.env.advance()
         except PhysicsDivergedError as error:
             log.warning("physics diverged: %s", error)
-            self._diverged = True
+            self._trouble = PHYSICS_DIVERGED
 
     def drain(self) -> SampleBatch:
         """As the wrapped env; nothing after a divergence."""
-        if self._diverged:
+        if self._trouble:
             none = np.zeros(0, dtype=np.int64)
             return SampleBatch({}, SentBlock(none, none, {}))
         return self.env.drain()
 
     def outcome(self) -> Outcome:
-        """As the wrapped env; after a divergence the last one, terminal, with the reason."""
-        if self._diverged:
+        """As the wrapped env; after a divergence or a progress, reward or metric that is not
+        finite the last good one, terminal, with the reason.
+        """
+        now = self._last if self._trouble else self.env.outcome()
+        bad = [k for k, v in now.metrics.items() if not np.isfinite(v)]
+        if bad or not np.isfinite((now.progress, now.reward)).all():
+            log.warning("progress %s, reward %s, metrics %s", now.progress, now.reward, bad)
+            self._trouble = NOT_FINITE
+        if self._trouble:
             return Outcome(
                 success=self._last.success,
                 progress=self._last.progress,
                 reward=0.0,
                 terminal=True,
-                reason=PHYSICS_DIVERGED,
+                reason=self._trouble,
                 metrics=self._last.metrics,
             )
-        self._last = self.env.outcome()
-        return self._last
+        self._last = now
+        return now
 
     def close(self) -> None:
         """Close the wrapped env."""

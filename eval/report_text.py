@@ -15,6 +15,7 @@ REASON_WORDS: Mapping[str, str] = {
     "success": "solved",
     "time_limit": "time was up",
     "physics_diverged": "simulation became unstable",
+    "not_finite": "progress was not a number",
     "worker_crashed": "computing process died twice",
     "safety_stop": "the supervisor stopped the robot",
     "dropped": "an object was dropped",

@@ -19,6 +19,10 @@ from scipy import stats
 from robolearn.errors import DataError
 
 Array = NDArray[np.float64]
+Bounds = tuple[float, float]
+# What scores and successes, and differences of them, cannot exceed.
+OUTCOME: Bounds = (0.0, 1.0)
+DIFFERENCE: Bounds = (-1.0, 1.0)
 
 RESAMPLES = 10_000
 BOOTSTRAP_SEED = 20240501
@@ -109,40 +113,83 @@ def probability_better(k1: int, n1: int, k2: int, n2: int) -> float:
     return float(0.5 * (weights * second.cdf(first.ppf(0.5 * (nodes + 1)))).sum())
 
 
-def mean_t(values: Any, level: float = 0.95) -> Estimate:
-    """Mean with Student's t interval (Student 1908); for one value the interval is unbounded."""
+def mean_t(values: Any, level: float = 0.95, *, bounds: Bounds | None = None) -> Estimate:
+    """Mean with Student's t interval (Student 1908); for one value the interval is unbounded.
+
+    ``bounds``: what the outcomes cannot exceed; then :func:`mean_of_equals` speaks where t cannot
+    (one outcome, or all equal), and the interval ends at the bounds.
+    """
     x = _finite(values, "values")
     n = int(x.size)
     if n == 0:
         return Estimate(math.nan, math.nan, math.nan, 0, "Student t", level)
     mean = float(x.mean())
+    if bounds is not None and (n == 1 or np.ptp(x) == 0):
+        return mean_of_equals(float(x[0]), n, bounds, level)
     if n == 1:
         return Estimate(mean, -math.inf, math.inf, 1, "Student t", level)
     half = float(stats.t.ppf((1 + level) / 2, n - 1) * x.std(ddof=1) / math.sqrt(n))
-    return Estimate(mean, mean - half, mean + half, n, "Student t", level)
+    least, most = bounds or (-math.inf, math.inf)
+    return Estimate(mean, max(least, mean - half), min(most, mean + half), n, "Student t", level)
+
+
+def mean_of_equals(value: float, n: int, bounds: Bounds, level: float = 0.95) -> Estimate:
+    """Mean of ``n`` bounded outcomes that all came out as ``value``.
+
+    Neither t nor a bootstrap can say anything then: both give an interval of no width. If the mean
+    were ``m`` above ``value``, an outcome would be at most ``value`` with probability at most
+    ``(top - m) / (top - value)`` (Markov's inequality), all of them with the n-th power of that.
+    The interval holds every mean for which this is at least half of the error. For successes that
+    are all 1 or all 0 it is the exact interval of Clopper and Pearson.
+    """
+    least, most = bounds
+    if n < 1 or not least - 1e-6 <= value <= most + 1e-6:
+        raise DataError(f"expected outcomes in [{least:g}, {most:g}], got {value:g} (n = {n})")
+    shrink = ((1.0 - level) / 2.0) ** (1.0 / n)
+    low, high = least + (value - least) * shrink, most - (most - value) * shrink
+    return Estimate(value, low, high, n, "all equal: Markov bound", level)
 
 
 def mean_bootstrap(
-    values: Any, level: float = 0.95, *, resamples: int = RESAMPLES, seed: int = BOOTSTRAP_SEED
+    values: Any,
+    level: float = 0.95,
+    *,
+    resamples: int = RESAMPLES,
+    seed: int = BOOTSTRAP_SEED,
+    bounds: Bounds | None = None,
 ) -> Estimate:
-    """Mean with percentile bootstrap interval (Efron and Tibshirani 1993, ch. 13)."""
+    """Mean with percentile bootstrap interval (Efron and Tibshirani 1993, ch. 13).
+
+    ``bounds`` as for :func:`mean_t`.
+    """
     x = _finite(values, "values")
     if x.size == 0:
         return Estimate(math.nan, math.nan, math.nan, 0, "percentile bootstrap", level)
-    means = _resampled(x, resamples, seed).mean(axis=1)
-    low, high = _percentiles(means, level)
+    if bounds is not None and np.ptp(x) == 0:
+        return mean_of_equals(float(x[0]), int(x.size), bounds, level)
+    if x.size == 1:
+        return Estimate(float(x[0]), -math.inf, math.inf, 1, "percentile bootstrap", level)
+    low, high = _percentiles(_resampled_means(x, resamples, seed), level)
     return Estimate(float(x.mean()), low, high, int(x.size), "percentile bootstrap", level)
 
 
 def paired_difference(
-    a: Any, b: Any, level: float = 0.95, *, resamples: int = RESAMPLES, seed: int = BOOTSTRAP_SEED
+    a: Any,
+    b: Any,
+    level: float = 0.95,
+    *,
+    resamples: int = RESAMPLES,
+    seed: int = BOOTSTRAP_SEED,
+    bounds: Bounds | None = None,
 ) -> Estimate:
-    """Mean of ``b - a`` over pairs, interval by resampling the pairs (percentile bootstrap)."""
+    """Mean of ``b - a`` over pairs, interval by resampling the pairs (percentile bootstrap).
+
+    ``bounds`` of the *difference*: (-1, 1) for scores and successes.
+    """
     x, y = _paired(a, b)
-    result = mean_bootstrap(y - x, level, resamples=resamples, seed=seed)
-    return Estimate(
-        result.value, result.low, result.high, result.n, "paired bootstrap", result.level
-    )
+    result = mean_bootstrap(y - x, level, resamples=resamples, seed=seed, bounds=bounds)
+    method = result.method.replace("percentile", "paired")
+    return Estimate(result.value, result.low, result.high, result.n, method, result.level)
 
 
 def newcombe(k1: int, n1: int, k2: int, n2: int, level: float = 0.95) -> Estimate:
@@ -299,9 +346,12 @@ def _correlation(x: Array, y: Array) -> float:
     return float(np.clip(np.corrcoef(x, y)[0, 1], -1.0, 1.0))
 
 
-def _resampled(x: Array, resamples: int, seed: int) -> Array:
-    rows = np.random.default_rng(seed).integers(0, x.size, (resamples, x.size))
-    return x[rows]
+def _resampled_means(x: Array, resamples: int, seed: int) -> Array:
+    """In parts, so that ten thousand trials do not take a gigabyte."""
+    rng = np.random.default_rng(seed)
+    part = max(1, min(resamples, 4_000_000 // x.size))
+    sizes = [min(part, resamples - start) for start in range(0, resamples, part)]
+    return np.concatenate([x[rng.integers(0, x.size, (k, x.size))].mean(axis=1) for k in sizes])
 
 
 def _percentiles(draws: Array, level: float) -> tuple[float, float]:

@@ -1,6 +1,6 @@
 """What the trials of one evaluation say: rates with intervals, pairs of policies, worlds agreeing.
 
-Trials that were lost for a technical reason (``physics_diverged``, ``worker_crashed``) stay in the
+Trials that were lost for a technical reason (:data:`TECHNICAL`) stay in the
 count as not successful, with the score they had reached, and are named wherever a result is shown.
 """
 
@@ -14,9 +14,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from eval.episode_tools import PHYSICS_DIVERGED
+from eval.episode_tools import NOT_FINITE, PHYSICS_DIVERGED
 from eval.rollouts import WORKER_CRASHED
 from eval.statistics import (
+    DIFFERENCE,
+    OUTCOME,
     Estimate,
     mcnemar_exact,
     mean_bootstrap,
@@ -32,7 +34,7 @@ from robolearn.errors import DataError
 from robolearn.types import TrialRecord
 
 AgreementKind = Literal["world", "moved", "noise"]
-TECHNICAL = (PHYSICS_DIVERGED, WORKER_CRASHED)
+TECHNICAL = (PHYSICS_DIVERGED, NOT_FINITE, WORKER_CRASHED)
 COVERAGE = "max_coverage"
 
 
@@ -115,9 +117,9 @@ def summarize(records: Sequence[TrialRecord]) -> Result:
         n=len(records),
         successes=successes,
         success=wilson(successes, len(records)),
-        score=mean_t(scores),
-        score_bootstrap=mean_bootstrap(scores),
-        coverage=mean_t(coverages(records)),
+        score=mean_t(scores, bounds=OUTCOME),
+        score_bootstrap=mean_bootstrap(scores, bounds=OUTCOME),
+        coverage=mean_t(coverages(records), bounds=OUTCOME),
         reasons=dict(sorted(reasons.items())),
         technical=sum(reasons.get(r, 0) for r in TECHNICAL),
         chunks=round(sum(r.metrics.get("chunks", 0.0) for r in records)),
@@ -139,7 +141,7 @@ def compare(a: Sequence[TrialRecord], b: Sequence[TrialRecord]) -> Comparison:
             f" and {y[0].env} / {y[0].suite}"
         )
     wins_a, wins_b = [r.success for r in x], [r.success for r in y]
-    score = paired_difference([r.score for r in x], [r.score for r in y])
+    score = paired_difference([r.score for r in x], [r.score for r in y], bounds=DIFFERENCE)
     return Comparison(
         world=x[0].env,
         a=x[0].policy,
@@ -265,9 +267,11 @@ def _difference_words(a: str, b: str, score: Estimate) -> str:
         return f"{b} scores higher than {a}"
     if score.high < 0:
         return f"{b} scores lower than {a}"
-    half = (score.high - score.low) / 2
-    if half == 0:
-        return f"{a} and {b} scored the same under every condition"
+    if score.method.startswith("all equal"):
+        return (
+            f"{a} and {b} scored the same under every one of the {score.n} conditions; a true"
+            f" difference between {score.low:+.3f} and {score.high:+.3f} fits that"
+        )
     return (
         f"no difference can be concluded: with {score.n} pairs anything between"
         f" {score.low:+.3f} and {score.high:+.3f} fits the trials"

@@ -147,11 +147,12 @@ def _unpaired(a: tuple[int, int], b: tuple[int, int], level: float) -> dict[str,
 
 
 def _paired(path: Path, level: float) -> dict[str, Any]:
-    from eval.statistics import mcnemar_exact, newcombe_paired, paired_difference
+    from eval.statistics import DIFFERENCE, mcnemar_exact, newcombe_paired, paired_difference
 
     a, b = _read_pairs(path)
     binary = set(a) | set(b) <= {0.0, 1.0}
-    score = paired_difference(a, b, level)
+    inside = all(0 <= v <= 1 for v in (*a, *b))
+    score = paired_difference(a, b, level, bounds=DIFFERENCE if inside else None)
     lines = [f"{len(a)} pairs; mean of a {sum(a) / len(a):.4f}, of b {sum(b) / len(b):.4f}"]
     document: dict[str, Any] = {"pairs": len(a), "level": level}
     if binary:
