@@ -72,7 +72,8 @@ class GymnasiumEnv(SteppedEnv):
                 "MetaWorld's tasks need metaworld 3.0.0; run:"
                 " pip install -c constraints.txt 'robolearn[metaworld]'"
             )
-        return cls(METAWORLD, {"env_name": name.thing, **name.options})
+        # Its list of goals is drawn when it is built.
+        return cls(METAWORLD, {"env_name": name.thing, "seed": "0", **name.options})
 
     @property
     def engine(self) -> str:
