@@ -217,7 +217,12 @@ def chain_urdf(arm: SerialArm, jaw: Link | None = None) -> str:
     Where a DH frame is from there: ``modified`` at ``Tz(d)``, ``standard`` at
     ``Tz(d) Tx(a) Rx(alpha)``; inertias are given in DH frames.
     """
-    parts = ['<link name="base"/>']
+    parts = [
+        (
+            '<link name="base"><inertial><mass value="1"/><inertia ixx="1" iyy="1" izz="1"'
+            ' ixy="0" ixz="0" iyz="0"/></inertial></link>'
+        )
+    ]
     parent, T_parent_next = "base", np.eye(4)
     links = [*zip(arm.links, arm.joint_names, strict=True)]
     lows, highs = list(arm.low), list(arm.high)

@@ -53,6 +53,8 @@ PORT_ERRORS = (OSError, termios.error)
 # holding the measured position instead would let the arm sag a little with every stop.
 REST_RAD_S, NEAR_RAD = 0.05, 0.1
 STOP_S = 0.5
+# An arm that leans on its end stop measures a little beyond the range; the servo clips goals.
+_SLACK_RAD = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +195,7 @@ class BusRobot:
             raise DataError(f"{self.config.port}: expected {self.joints} finite angles, got {q}")
         cycle = self._connected()
         cycle.raise_fault()
-        outside = np.flatnonzero((q < self._low - 1e-3) | (q > self._high + 1e-3))
+        outside = np.flatnonzero((q < self._low - _SLACK_RAD) | (q > self._high + _SLACK_RAD))
         if outside.size:
             i = int(outside[0])
             raise DataError(

@@ -139,7 +139,7 @@ class LabEvent:
 
 @dataclass(frozen=True, slots=True)
 class LabLog:
-    """What the controller saw: arrival times ``[n]`` and joint targets ``[n, 6]`` of servoJ
+    """What the controller saw: arrival times ``[n]`` and joint targets ``[n, joints]`` of
     set-points (the newest ones), events, and whether the arm moves now.
 
     ``count`` counts all set-points since the lab started.
@@ -234,7 +234,7 @@ class LabClient:
             count=reply["count"],
             moving=reply["moving"],
             setpoint_t_ns=t_ns,
-            setpoint_q=q.reshape(len(t_ns), 6),
+            setpoint_q=q.reshape(len(t_ns), q.size // max(1, len(t_ns))),
             events=tuple(LabEvent(*e) for e in reply["events"]),
         )
 

@@ -103,9 +103,19 @@ class _Servo:
 
 
 class ServoBus:
-    """Servos in one chain. :meth:`receive` takes bytes and returns status packets in order."""
+    """Servos in one chain. :meth:`receive` takes bytes and returns status packets in order.
 
-    def __init__(self, plant: ServoPlant, dialect: Dialect, servos: Sequence[ServoConfig]) -> None:
+    ``powered``: they hold the arm from the start, as somebody left them.
+    """
+
+    def __init__(
+        self,
+        plant: ServoPlant,
+        dialect: Dialect,
+        servos: Sequence[ServoConfig],
+        *,
+        powered: bool = False,
+    ) -> None:
         self.plant, self.dialect = plant, dialect
         self.log = ControllerLog(len(servos))
         self.inbox = bytearray()
@@ -116,6 +126,8 @@ class ServoBus:
         self._servos = {c.id: self._made(c, q) for c in servos}
         if len(self._servos) != len(servos):
             raise ConfigError(f"two servos have the same id: {[c.id for c in servos]}")
+        for servo in self._servos.values():
+            servo.put(self._table.torque_enable, int(powered))
 
     def _made(self, config: ServoConfig, q: Array) -> _Servo:
         t = self._table

@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from hardware.emulators.lab import DevicesConfig, Rendered, VirtualLab
 from hardware.plant import KinematicPlant, Plant
 from robolearn.cli.common import parse, say
+from robolearn.cli.lab_arm import is_arm_lab, make_arm_lab, serve_arm
 from robolearn.cli.lab_cameras import CameraProcess, LabCameraConfig, start_cameras
 from robolearn.config import from_dict, load_yaml
 from robolearn.errors import ConfigError, did_you_mean
@@ -87,11 +88,13 @@ def load_lab(path: Path) -> LabConfig:
 def main(argv: list[str]) -> int:
     """Run the command."""
     args = parse(LabArgs, argv, "lab", "Run the virtual lab until SIGTERM or Ctrl-C.")
-    config = load_lab(args.config)
     stop: list[int] = []
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda n, _frame: stop.append(n))
     token = os.environ.get(TOKEN_VARIABLE) or secrets.token_hex(16)
+    if is_arm_lab(load_yaml(args.config)):
+        return _serve_arm(args, token, stop)
+    config = load_lab(args.config)
     plant = _plant(config, args.seed)
     view = _View(config.physics) if config.world == "pybullet" else None
     cameras: list[CameraProcess] = []
@@ -125,6 +128,20 @@ def main(argv: list[str]) -> int:
         if lab:
             lab.close()
         plant.close()
+    return 0
+
+
+def _serve_arm(args: LabArgs, token: str, stop: list[int]) -> int:
+    raw = load_yaml(args.config)
+    lab, config = make_arm_lab(raw, args.config, address=args.address, token=token, seed=args.seed)
+    try:
+        if args.follow_stdin:
+            _follow_stdin(lab.loop.selector, stop)
+        if config.real_time:
+            _take_real_time_priority()
+        serve_arm(lab, config, args.address, token, stop)
+    finally:
+        lab.close()
     return 0
 
 

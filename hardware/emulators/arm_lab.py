@@ -1,0 +1,175 @@
+"""A virtual arm: one plant behind one emulated controller, and the lab's side door.
+
+The controllers: servos on a pty (:class:`BusController`), ``xarm.py``. The workcell with table,
+tracker and cameras is ``lab.py``.
+"""
+
+from __future__ import annotations
+
+import base64
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from hardware.emulators.admin import AdminServer, Reply, number
+from hardware.emulators.loop import EmulatorLoop
+from hardware.emulators.pty_line import PtyLine
+from hardware.emulators.pty_servos import ServoBus
+from hardware.emulators.ur_log import ControllerLog
+from hardware.plant import Plant
+from robolearn.errors import DataError, did_you_mean
+
+Fault = Callable[[Mapping[str, Any]], None]
+
+
+@runtime_checkable
+class ArmController(Protocol):
+    """An emulated controller of one arm."""
+
+    @property
+    def log(self) -> ControllerLog:
+        """What reached it."""
+        ...
+
+    @property
+    def faults(self) -> Mapping[str, Fault]:
+        """Faults on command by name; each gets the request's arguments."""
+        ...
+
+    def control(self, now_ns: int, dt_s: float) -> None:
+        """One control period: commands to the plant."""
+        ...
+
+    def publish(self, now_ns: int) -> None:
+        """After the step: measured values to the clients."""
+        ...
+
+    def close(self) -> None:
+        """Close what it serves; safe to call twice."""
+        ...
+
+
+class BusController:
+    """Servos on a pty: :class:`ServoBus` behind a :class:`PtyLine`."""
+
+    def __init__(self, loop: EmulatorLoop, bus: ServoBus, *, baud: int, link: Path | None) -> None:
+        self.bus = bus
+        self.line = PtyLine(loop, bus.receive, baud=baud, link=link)
+        self.log = bus.log
+        self.faults: Mapping[str, Fault] = {
+            "mute": lambda r: setattr(self.line, "mute", bool(r.get("on", True))),
+            "unplug": lambda _: self.line.unplug(),
+            "plug": lambda _: self.line.plug(),
+            "garbage": lambda r: self.line.garbage(
+                np.random.default_rng(0).bytes(int(number(r, "size", 1, 65536)))
+            ),
+            "corrupt": lambda r: setattr(bus, "corrupt_replies", int(number(r, "count", 0, 1e6))),
+            "absent": lambda r: bus.set_absent(self._servo(r), bool(r.get("on", True))),
+            "error": lambda r: bus.set_error(self._servo(r), int(number(r, "bits", 0, 127))),
+        }
+
+    def control(self, now_ns: int, dt_s: float) -> None:
+        """Goals to the joints."""
+        self.bus.control(now_ns, dt_s)
+
+    def publish(self, now_ns: int) -> None:
+        """Measured values into the control tables."""
+        self.bus.publish(now_ns)
+
+    def close(self) -> None:
+        """Remove the pty."""
+        self.line.unplug()
+
+    def _servo(self, request: Mapping[str, Any]) -> int:
+        servo = int(number(request, "servo", 0, 252))
+        if servo not in self.bus.ids:
+            raise DataError(f"no servo {servo}; there are: {list(self.bus.ids)}")
+        return servo
+
+
+class ArmLab:
+    """Serves one arm until told to stop; ``make_controller(loop)`` opens what clients see."""
+
+    def __init__(
+        self,
+        plant: Plant,
+        make_controller: Callable[[EmulatorLoop], ArmController],
+        *,
+        address: str,
+        token: str,
+        rate_hz: float = 500.0,
+        admin_port: int = 0,
+    ) -> None:
+        self._plant, self._dt_s = plant, 1.0 / rate_hz
+        self.loop = EmulatorLoop(self._dt_s)
+        self.controller = make_controller(self.loop)
+        admin = AdminServer(
+            token,
+            {
+                "truth": self._op_truth,
+                "log": self._op_log,
+                "fault": self._op_fault,
+                "stats": self._op_stats,
+            },
+        )
+        self.admin_port = admin.serve(self.loop, address, admin_port)
+        self.loop.add_tick(self._tick)
+
+    def run(self, stopped: Callable[[], bool]) -> None:
+        """Serve until ``stopped()``."""
+        self.loop.run(stopped)
+
+    def close(self) -> None:
+        """Release sockets and the plant; safe to call twice."""
+        self.controller.close()
+        self.loop.close()
+        self._plant.close()
+
+    def _tick(self, now_ns: int, periods: int) -> None:
+        for _ in range(periods):
+            self.controller.control(now_ns, self._dt_s)
+            self._plant.step(self._dt_s)
+        self.controller.publish(now_ns)
+
+    def _op_truth(self, request: Mapping[str, Any], reply: Reply) -> None:  # noqa: ARG002
+        q = self._plant.joint_positions().tolist()
+        reply.ok({"t_ns": time.monotonic_ns(), "q": q, "poses": {}})
+
+    def _op_log(self, request: Mapping[str, Any], reply: Reply) -> None:
+        since_ns = int(number({"since_ns": 0, **request}, "since_ns", 0, 2**62))
+        limit = int(number({"limit": 20_000, **request}, "limit", 0, 200_000))
+        log = self.controller.log
+        t_ns, q = log.setpoints(since_ns)
+        first = max(0, len(t_ns) - limit)
+        reply.ok(
+            {
+                "count": log.count,
+                "moving": log.moving,
+                "t_ns": base64.b64encode(t_ns[first:].tobytes()).decode(),
+                "q": base64.b64encode(q[first:].tobytes()).decode(),
+                "events": [[e.t_ns, e.kind, e.detail] for e in log.events if e.t_ns > since_ns],
+            }
+        )
+
+    def _op_fault(self, request: Mapping[str, Any], reply: Reply) -> None:
+        kind, faults = str(request.get("kind")), self.controller.faults
+        if kind not in faults:
+            known = sorted(faults)
+            raise DataError(f"no fault '{kind}'.{did_you_mean(kind, known)} Known: {known}")
+        faults[kind](request)
+        reply.ok({})
+
+    def _op_stats(self, request: Mapping[str, Any], reply: Reply) -> None:  # noqa: ARG002
+        loop = self.loop
+        reply.ok(
+            {
+                "ticks": loop.ticks,
+                "late": loop.late,
+                "skipped": loop.skipped,
+                "cpu_s": time.process_time(),
+                "time_s": self._plant.time_s,
+            }
+        )

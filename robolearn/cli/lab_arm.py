@@ -1,0 +1,128 @@
+"""The virtual lab of a bare arm: a servo bus on a pseudo-terminal, or an xArm controller.
+
+Called by ``robolearn.cli.lab`` when the section ``lab`` names an ``arm``.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from hardware.drivers.serial_bus_calibration import load_calibration
+from hardware.emulators.arm_lab import ArmController, ArmLab, BusController
+from hardware.emulators.dynamixel import DynamixelDialect
+from hardware.emulators.feetech import FeetechDialect
+from hardware.emulators.loop import EmulatorLoop
+from hardware.emulators.pty_servos import ServoBus, ServoConfig
+from hardware.plant import KinematicPlant, ServoPlant
+from robolearn.cli.common import say
+from robolearn.config import from_dict
+from robolearn.errors import ConfigError
+from sim.chain_plant import ChainPlant, ChainPlantConfig
+
+DIALECTS = {"feetech": FeetechDialect, "dynamixel": DynamixelDialect}
+
+
+@dataclass(frozen=True, slots=True)
+class ArmDevicesConfig:
+    """The emulated controller."""
+
+    kind: Literal["feetech", "dynamixel"]
+    """What clients find."""
+    calibration: Path
+    """Servos of a bus: the driver's calibration file, relative to this config's folder."""
+    link: Path = Path("runs/lab/bus")
+    """Name of a bus's serial port, relative to the working folder."""
+    baud: int = 1_000_000
+    """Speed of a bus."""
+    rate_hz: float = 500.0
+    """Control periods per second [Hz]."""
+    admin_port: int = 0
+    """Port of the side door; 0 takes any free one."""
+
+
+@dataclass(frozen=True, slots=True)
+class ArmLabConfig:
+    """The section ``lab`` of a bare arm. ``world`` kinematic: joints follow exactly."""
+
+    arm: str
+    devices: ArmDevicesConfig
+    physics: ChainPlantConfig
+    world: Literal["pybullet", "kinematic"] = "pybullet"
+    real_time: bool = True
+
+
+def is_arm_lab(raw: dict[str, Any]) -> bool:
+    """True when a config's section ``lab`` describes a bare arm."""
+    section = raw.get("lab")
+    return isinstance(section, dict) and "arm" in section
+
+
+def make_arm_lab(
+    raw: dict[str, Any], path: Path, *, address: str, token: str, seed: int
+) -> tuple[ArmLab, ArmLabConfig]:
+    """The lab of a config file's section, ready to run."""
+    config = from_dict(ArmLabConfig, raw["lab"], where=f"{path}, lab")
+    home = np.array(config.physics.home)
+    plant: ServoPlant = (
+        KinematicPlant(home)
+        if config.world == "kinematic"
+        else ChainPlant(config.arm, config.physics, seed)
+    )
+    devices = config.devices
+    make = _controller(devices, path.parent, plant)
+    try:
+        lab = ArmLab(
+            plant,
+            make,
+            address=address,
+            token=token,
+            rate_hz=devices.rate_hz,
+            admin_port=devices.admin_port,
+        )
+    except BaseException:
+        plant.close()
+        raise
+    return lab, config
+
+
+def serve_arm(lab: ArmLab, config: ArmLabConfig, address: str, token: str, stop: list[int]) -> None:
+    """Announce the lab and serve until ``stop`` is not empty."""
+    say(f"{config.arm} on a {config.devices.kind} bus: {config.devices.link}")
+    say(f"admin: {address}:{lab.admin_port}")
+    where = {
+        "address": address,
+        "admin_port": lab.admin_port,
+        "tracker_port": 0,
+        "token": token,
+    }
+    say(f"ready {json.dumps(where)}")
+    gc.freeze()
+    lab.run(lambda: bool(stop))
+
+
+def _controller(
+    devices: ArmDevicesConfig, folder: Path, plant: ServoPlant
+) -> Callable[[EmulatorLoop], ArmController]:
+    calibration = load_calibration(folder / devices.calibration)
+    joints = len(plant.joint_positions())
+    if len(calibration.servos) != joints:
+        raise ConfigError(
+            f"{devices.calibration} has {len(calibration.servos)} servos, the arm {joints} joints"
+        )
+    servos = [
+        ServoConfig(s.id, i, s.direction, s.zero, s.homing_offset, s.low, s.high)
+        for i, s in enumerate(calibration.servos)
+    ]
+
+    def make(loop: EmulatorLoop) -> ArmController:
+        bus = ServoBus(plant, DIALECTS[devices.kind](), servos, powered=True)
+        return BusController(loop, bus, baud=devices.baud, link=devices.link)
+
+    return make
