@@ -113,6 +113,16 @@ class SerialArm:
         """``T_base_flange [4, 4]`` at joint positions ``q [dof]``."""
         return self.frames(q)[-1] @ self._T_last_flange
 
+    def fk_rows(self, q: Array) -> Array:
+        """``T_base_flange [n, 4, 4]`` at many joint positions ``q [n, dof]`` at once."""
+        fixed, along, across = self._terms
+        c, s = np.cos(q)[:, :, None, None], np.sin(q)[:, :, None, None]
+        local = fixed + c * along + s * across
+        out = local[:, 0]
+        for i in range(1, self.dof):
+            out = out @ local[:, i]
+        return out @ self._T_last_flange
+
     def jacobian(self, q: Array) -> Array:
         """Geometric Jacobian ``[6, dof]`` (linear [m], then angular [rad]) in the base frame."""
         return self.fk_jacobian(q)[1]
