@@ -271,7 +271,7 @@ class StreamedCamera:
         self.close()
         self._reader = _Reader(self._config, self._open)
         try:
-            self._reader.wait(-1, self._config.connect_s)
+            self._reader.wait_good(self._config.connect_s)
         except BaseException:
             self.close()
             raise
@@ -338,6 +338,20 @@ class _Reader:
                 self._news.wait(left)
             self._raise_failure()
             return self._checks.require_good(time.monotonic_ns())
+
+    def wait_good(self, timeout_s: float) -> None:
+        """Until a picture passes: a device may begin with what it took long ago."""
+        deadline = time.monotonic() + timeout_s
+        index = -1
+        while True:
+            try:
+                self.wait(index, max(0.0, deadline - time.monotonic()))
+            except StaleSignalError:
+                if self._failed is not None or time.monotonic() > deadline:
+                    raise
+                index = max((f.index for f in self.since(-1)), default=-1)
+            else:
+                return
 
     def stop(self) -> None:
         self._stopped = True

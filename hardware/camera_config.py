@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -93,9 +93,17 @@ class CameraConfig:
         return np.asarray(small, dtype=np.uint8)
 
 
-def require_names(cameras: tuple[CameraConfig, ...]) -> None:
-    """Raise ConfigError when two cameras share a name."""
-    names = [c.stream.name for c in cameras]
-    twice = sorted({n for n in names if names.count(n) > 1})
+def require_cameras(cameras: Sequence[CameraConfig], *, align: str = "", tags: str = "") -> None:
+    """Raise ConfigError when two cameras share a name, or ``align`` (which must be a signal) or
+    ``tags`` name none.
+    """
+    every = [c.stream.name for c in cameras]
+    twice = sorted({n for n in every if every.count(n) > 1})
     if twice:
         raise ConfigError(f"cameras need different names; {twice} occur(s) more than once")
+    seen = [c.stream.name for c in cameras if c.signal]
+    for key, name, names in (("align", align, seen), ("tags.camera", tags, every)):
+        if name and name not in names:
+            raise ConfigError(
+                f"{key}: no camera '{name}'.{did_you_mean(name, names)} There are: {names}"
+            )

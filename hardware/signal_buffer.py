@@ -8,33 +8,39 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.errors import StaleSignalError
+from robolearn.history import interpolate
+from robolearn.spec import SignalSpec
 from robolearn.types import Sample, SampleBlock
 
 
 class SignalBuffer:
-    """Collects samples; :meth:`newest` is what an observation shows, :meth:`drain` hands out.
+    """Collects samples; :meth:`newest` (or :meth:`at`) is what an observation shows, :meth:`drain`
+    hands out.
 
     A sample newer than the one last shown waits for the next drain, so that every observation
     finds its sample in the drain of its own tick. Whole blocks go in and out: the work of a tick
     hardly grows when the loop was late.
     """
 
-    def __init__(self, name: str, shape: tuple[int, ...]) -> None:
-        self.name, self._shape = name, shape
+    def __init__(self, spec: SignalSpec) -> None:
+        self._spec, self.name = spec, spec.name
         self.clear()
 
     def clear(self) -> None:
         """Forget everything (an episode starts)."""
         self._t_ns = np.zeros(0, dtype=np.int64)
-        self._value = np.zeros((0, *self._shape))
+        self._value = np.zeros((0, *self._spec.shape), dtype=self._spec.dtype)
         self._last: Sample | None = None
-        self._shown_ns = -1
+        self._shown: Sample | None = None
+        self._aligned = False
 
     def add(self, t_ns: int, value: Any) -> None:
         """One sample; one that is not newer than the last is ignored."""
-        self.extend(np.array([t_ns], dtype=np.int64), np.asarray(value, dtype=np.float64)[None])
+        self.extend(
+            np.array([t_ns], dtype=np.int64), np.asarray(value, dtype=self._spec.dtype)[None]
+        )
 
-    def extend(self, t_ns: NDArray[np.int64], value: NDArray[np.float64]) -> None:
+    def extend(self, t_ns: NDArray[np.int64], value: NDArray[Any]) -> None:
         """Samples ``t_ns [n]`` ascending, ``value [n, *shape]``; old ones are ignored."""
         if self._last is not None:
             new = t_ns > self._last.t_ns
@@ -53,13 +59,49 @@ class SignalBuffer:
         """What an observation shows now; raises StaleSignalError when there never was a sample."""
         if self._last is None:
             raise StaleSignalError(f"{self.name}: no sample has arrived yet")
-        self._shown_ns = self._last.t_ns
+        self._shown = self._last
         return self._last
 
+    def at(self, t_ns: int) -> Sample:
+        """What an observation aligned to ``t_ns`` shows: the value then, interpolated between the
+        samples around it. The made sample joins the stream; what is newer waits.
+
+        Never older than what was shown before; the newest sample if ``t_ns`` is newer than that.
+        """
+        self._aligned = True
+        last, shown = self._last, self._shown
+        if last is None:
+            raise StaleSignalError(f"{self.name}: no sample has arrived yet")
+        if t_ns >= last.t_ns:
+            return self.newest()
+        if shown is not None and t_ns <= shown.t_ns:
+            return shown
+        i = int(np.searchsorted(self._t_ns, t_ns, side="left"))
+        before = shown if i == 0 else Sample(int(self._t_ns[i - 1]), self._value[i - 1])
+        if before is None or self._t_ns[i] == t_ns:
+            self._shown = Sample(int(self._t_ns[i]), self._value[i])
+            return self._shown
+        value = interpolate(
+            np.array([before.t_ns, self._t_ns[i]], dtype=np.int64),
+            np.stack([before.value, self._value[i]]),
+            np.array([t_ns], dtype=np.int64),
+            self._spec,
+        )
+        self._t_ns = np.insert(self._t_ns, i, t_ns)
+        self._value = np.insert(self._value, i, value[0], axis=0)
+        self._shown = Sample(t_ns, value[0])
+        return self._shown
+
     def drain(self) -> SampleBlock:
-        """Everything up to the last sample but one, and at least what was shown."""
+        """Everything up to the last sample but one, and at least what was shown; with alignment
+        nothing newer than what was shown.
+        """
         count = len(self._t_ns)
-        take = count - 1 if count and self._t_ns[-1] > self._shown_ns else count
+        shown_ns = -1 if self._shown is None else self._shown.t_ns
+        if self._aligned:
+            take = int(np.searchsorted(self._t_ns, shown_ns, side="right"))
+        else:
+            take = count - 1 if count and self._t_ns[-1] > shown_ns else count
         t_ns, value = self._t_ns[:take], self._value[:take]
         self._t_ns, self._value = self._t_ns[take:], self._value[take:]
         return SampleBlock(t_ns=t_ns, value=value, valid=np.ones(take, dtype=np.bool_))

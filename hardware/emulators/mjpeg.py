@@ -242,7 +242,7 @@ class CameraEmulator:
             client.close()
 
     def _stream(self, client: socket.socket) -> None:
-        seen = 0
+        seen = self._index
         while not self._stopped:
             with self._news:
                 if self._index == seen:

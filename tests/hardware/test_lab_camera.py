@@ -1,19 +1,33 @@
 """The lab's camera and the tracker that looks through it: a block nobody told the pose of."""
 
+import dataclasses
 import time
 
 import numpy as np
 import pytest
 
 from hardware.camera import StreamConfig, StreamedCamera
+from hardware.camera_config import CameraConfig
 from hardware.drivers.aruco_tracker import TagTracker, TagTrackerConfig
 from hardware.drivers.mjpeg_camera import MjpegConfig
 from hardware.emulators.launch import LabProcess
 from hardware.lens import LensConfig
-from robolearn.errors import RobotConnectionError, RobotError, StaleSignalError
-from robolearn.pusht import wrap_angle
+from hardware.real_env import EVENT, RealEnv
+from robolearn.agents import ReplayAgent
+from robolearn.data.recorder import EpisodeRecorder
+from robolearn.data.store import EpisodeStore
+from robolearn.errors import (
+    CameraError,
+    ConfigError,
+    RobotError,
+    SpecMismatchError,
+    StaleSignalError,
+)
+from robolearn.pusht import BLOCK, TOOL, wrap_angle
+from robolearn.runtime import run_episode
 from robolearn.tags import Tag
 from tests.hardware.lab import address
+from tests.hardware.real_cell import CONDITION, StillScorer, cell_at
 
 TAGS = (
     Tag(0, (-0.044, -0.015), 0.024),
@@ -25,14 +39,15 @@ STREAM = StreamConfig("top", 640, 480, rate_hz=20.0, clock="monotonic", max_age_
 LAB = """
 lab:
   world: kinematic
-  cameras: [{device: {name: top, port: %d, rate_hz: 15}}]
+  devices: {tracker: {port: 30127}}
+  cameras: [{device: {name: top, port: 0, rate_hz: 15}}]
 """
 
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory):
     config = tmp_path_factory.mktemp("lab") / "lab.yaml"
-    config.write_text(LAB % 0)
+    config.write_text(LAB)
     with LabProcess(config, address=address(41)) as made:
         yield made
 
@@ -90,8 +105,92 @@ def test_faults_of_the_camera_reach_whoever_asks_the_tracker(lab, camera):
     tracker.close()
 
 
-def test_a_taken_port_of_a_camera_is_named(lab, tmp_path):
-    config = tmp_path / "lab.yaml"
-    config.write_text(LAB % lab.where.cameras["top"])
-    with pytest.raises(RobotConnectionError, match=r"camera 'top': cannot listen .*ss -ltnp"):
-        LabProcess(config, address=lab.where.address)
+def seeing_cell(lab, **changes):
+    """The lab's cell, whose only sense of the block is the camera."""
+    where = lab.where
+    url = f"http://{where.address}:{where.cameras['top']}/top"
+    driver = {"kind": "mjpeg", "url": url, "timeout_s": 2.0}
+    camera = CameraConfig(driver, STREAM, LENS, recorded=(96, 72))
+    tags = TagTrackerConfig("top", TAGS, 0.031, max_age_s=1.5)
+    given = {"cameras": (camera,), "tags": tags, "align": "top", **changes}
+    return dataclasses.replace(cell_at(where.address), **given)
+
+
+@pytest.fixture(scope="module")
+def env(lab):
+    with lab.where.connect() as door:
+
+        def place(condition):
+            door.place("block", condition.poses[BLOCK])
+            return "placed"
+
+        made = RealEnv(seeing_cell(lab), place=place, scorer=StillScorer())
+        yield made
+        made.close()
+
+
+def test_an_episode_through_a_camera_is_recorded_and_aligned(env, tmp_path):
+    store = EpisodeStore.create(tmp_path / "store")
+    action = {TOOL: np.tile([0.2, 0.38], (6, 1))}
+    agent = ReplayAgent(action, env.spec.actions)
+    with EpisodeRecorder(store, spec=env.spec, kind="deployment", autosave=False) as recorder:
+        result = run_episode(env, agent, None, [recorder], CONDITION, max_steps=6)
+        env.hold()
+        episode = store.read(recorder.keep())
+    off = result.reset.achieved[BLOCK] - np.array(CONDITION.poses[BLOCK])
+    assert np.abs(off).max() < 0.01
+    pictures = episode.streams["top/image"]
+    assert pictures.value.shape[1:] == (72, 96, 3)
+    assert len(np.unique(pictures.t_ns)) == len(pictures.t_ns)
+    assert (np.diff(pictures.t_ns) > 0).all()
+    np.testing.assert_allclose(episode.observed(BLOCK)[-1], CONDITION.poses[BLOCK], atol=0.01)
+
+
+def test_other_signals_are_shown_as_of_the_picture(env):
+    env.reset(CONDITION, np.random.default_rng(0))
+    for _ in range(3):
+        seen = env.observe()
+        t_ns = seen.samples["top/image"].t_ns
+        for name in set(seen.samples) - {"top/image", EVENT, BLOCK}:
+            assert seen.samples[name].t_ns == t_ns, name
+        assert seen.samples[BLOCK].t_ns <= t_ns
+        env.advance()
+        drained = env.drain()
+        for name, sample in seen.samples.items():
+            assert sample.t_ns in drained.signals[name].t_ns or name in (EVENT, BLOCK)
+            assert (np.diff(drained.signals[name].t_ns) > 0).all()
+    env.hold()
+
+
+def observe_for(env, seconds):
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        env.observe()
+        time.sleep(0.05)
+
+
+def test_a_camera_that_turns_black_stops_the_loop(env, lab):
+    env.reset(CONDITION, np.random.default_rng(0))
+    with lab.where.connect() as door:
+        door.fault("camera_black", camera="top", seconds=2.0)
+        with pytest.raises(CameraError, match="black"):
+            observe_for(env, 8.0)
+    env.hold()
+
+
+def test_cells_with_wrong_cameras_are_refused(lab):
+    small = dataclasses.replace(STREAM, width=320, height=240)
+    camera = dataclasses.replace(seeing_cell(lab).cameras[0], stream=small)
+    with pytest.raises(SpecMismatchError, match="sends 640 x 480 px, expected 320 x 240"):
+        RealEnv(seeing_cell(lab, cameras=(camera,)), place=str, scorer=StillScorer())
+    with pytest.raises(ConfigError, match="Did you mean 'top'"):
+        seeing_cell(lab, align="tob")
+    blind = dataclasses.replace(seeing_cell(lab).cameras[0], lens=None)
+    with pytest.raises(ConfigError, match="add 'lens'"):
+        RealEnv(seeing_cell(lab, cameras=(blind,)), place=str, scorer=StillScorer())
+    twice = seeing_cell(lab).cameras * 2
+    with pytest.raises(ConfigError, match="more than once"):
+        RealEnv(seeing_cell(lab, cameras=twice), place=str, scorer=StillScorer())
+    odd = dataclasses.replace(blind, driver={"kind": "mjpg"})
+    with pytest.raises(ConfigError, match="Did you mean 'mjpeg'"):
+        odd.driver_config()

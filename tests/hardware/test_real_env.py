@@ -9,7 +9,8 @@ import time
 import numpy as np
 import pytest
 
-from hardware.real_env import EVENT, JOINT_POSITION, RealEnv, tool_xy_rows
+from hardware.cell_motion import JOINT_POSITION, tool_xy_rows
+from hardware.real_env import EVENT, RealEnv
 from hardware.signal_buffer import SignalBuffer
 from hardware.supervisor_link import Cause, Mode
 from robolearn.arms import UR5E
@@ -20,6 +21,7 @@ from robolearn.errors import ConfigError, DataError, InferenceError, StaleSignal
 from robolearn.inference import WorkerInference
 from robolearn.pusht import BLOCK, TOOL
 from robolearn.runtime import run_episode
+from robolearn.spec import SignalSpec
 from robolearn.types import Command, Condition
 from tests.hardware.cell import WORKCELL, joints_at
 from tests.hardware.real_cell import (
@@ -174,7 +176,7 @@ def test_unknown_drivers_and_keys_are_named():
 
 
 def test_a_buffer_hands_out_what_was_shown_and_keeps_what_came_after():
-    buffer = SignalBuffer("a/b", (1,))
+    buffer = SignalBuffer(SignalSpec("a/b", (1,)))
     with pytest.raises(StaleSignalError):
         buffer.newest()
     for t in (1, 2, 3):
