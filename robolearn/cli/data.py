@@ -87,7 +87,7 @@ class Check:
     store: tyro.conf.Positional[Path]
     """Store to check."""
     deep: bool = False
-    """Decode every array and check what an episode must satisfy, too."""
+    """Decode every array, check what an episode must satisfy, compare statistics with the data."""
     json: bool = False
     """Print one JSON document."""
 

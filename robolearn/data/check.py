@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Literal
 
 from robolearn.data.annotations import parse_annotation
-from robolearn.data.chunks import FileEntry
+from robolearn.data.chunks import FileEntry, read_checked
+from robolearn.data.episode import Episode
+from robolearn.data.episode_stats import GROUP, differing_statistics, parse_statistics
 from robolearn.data.identity import EPISODES_META
 from robolearn.data.journal import recoverable
 from robolearn.data.layout import read_episode
@@ -92,7 +94,8 @@ class CheckReport:
 def check_store(path: str | Path | ObjectPath, *, deep: bool = False) -> CheckReport:
     """Verify the store's metadata, the chain of commits, and every file of every episode.
 
-    ``deep`` decodes every array too and checks what an episode must satisfy.
+    ``deep`` decodes every array too, checks what an episode must satisfy, and compares its
+    statistics with its data.
     A folder that is no store, or of a newer format, raises :class:`StoreError`.
     """
     where = locate(path)
@@ -356,11 +359,28 @@ class _Check:
         try:
             episode = read_episode(root, files, None, episode_id)
             validate_episode(episode)
+            self._statistics(root, base, episode, files)
             self.decoded += 1
         except RobolearnError as error:
             self.error("content", base, str(error))
         except (ValueError, KeyError, TypeError, RuntimeError) as error:
             self.error("content", base, f"cannot be decoded ({type(error).__name__}: {error})")
+
+    def _statistics(
+        self, root: Place, base: str, episode: Episode, files: Mapping[str, FileEntry]
+    ) -> None:
+        """What training and ``data stats`` believe is what the data says."""
+        name = f"{GROUP}/zarr.json"
+        stored = None
+        if name in files:
+            stored = parse_statistics(read_checked(root, name, files), f"{base}/{name}")
+        if stored is None:
+            return
+        lossy = frozenset(n for n in episode.streams if f"signals/{n}/encoded/zarr.json" in files)
+        wrong = differing_statistics(stored, episode, lossy)
+        if wrong:
+            message = f"not the statistics of the data: {', '.join(wrong)}"
+            self.error("content", f"{base}/{name}", message)
 
     def _file(self, root: Place, base: str, entry: FileEntry) -> None:
         name, path = f"{base}/{entry.path}", root / entry.path

@@ -113,6 +113,47 @@ def parse_statistics(data: bytes, where: str) -> dict[str, Any] | None:
     return found if found["version"] == VERSION else None
 
 
+def differing_statistics(
+    stored: Mapping[str, Any], episode: Episode, lossy: frozenset[str]
+) -> list[str]:
+    """Names of signals and actions whose ``stored`` statistics are not those of the data.
+
+    ``episode`` with all its streams; of ``lossy`` cameras only the number of pixels is compared,
+    because theirs were counted before the pictures were encoded.
+    """
+    maps = [n for n in episode.streams if _is_map(episode.meta.embodiment.signal(n))]
+    found = EpisodeStatistics().finish(episode, frozenset(maps))
+    wrong: list[str] = []
+    for part in ("signals", "actions"):
+        for name in sorted({*found[part], *stored[part]} - set(maps)):
+            one, other = stored[part].get(name), found[part].get(name)
+            if one is None or other is None or not _agree(one, other, name in lossy):
+                wrong.append(name if part == "signals" else f"action {name}")
+    return wrong
+
+
+def _agree(one: Mapping[str, Any], other: Mapping[str, Any], lossy: bool) -> bool:
+    """Up to rounding: sums depend on the order in which a machine adds."""
+    if one.keys() != other.keys():
+        return False
+    if "pixels" in one:
+        a, b = (np.array(v["pixels"], dtype=np.int64) for v in (one, other))
+        same = a.shape == b.shape
+        return same and bool((a.sum(-1) == b.sum(-1)).all() if lossy else (a == b).all())
+    if not one["count"] or one["count"] != other["count"]:
+        return bool(one["count"] == other["count"])
+    largest = np.maximum(np.abs(other["minimum"]), np.abs(other["maximum"]))
+    slack = {"mean": largest * 1e-9, "m2": one["count"] * (largest * 1e-6) ** 2}
+    for key in ("minimum", "maximum", "mean", "m2"):
+        off = np.abs(np.subtract(one[key], other[key]))
+        if not (off <= slack.get(key, 0.0) + 1e-6 * np.abs(other[key])).all():
+            return False
+    levels = zip(one["levels"], other["levels"], strict=False)
+    return len(one["levels"]) == len(other["levels"]) and all(
+        np.shape(a) == np.shape(b) and np.allclose(a, b, rtol=1e-6, atol=1e-300) for a, b in levels
+    )
+
+
 class MergedStatistics:
     """Statistics of many episodes, by role (``obs``, ``action``), name and unit."""
 

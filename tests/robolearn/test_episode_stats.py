@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ import pytest
 from robolearn.data.check import check_store
 from robolearn.data.chunks import FileSink, write_group
 from robolearn.data.edit import Selection, filter_store
-from robolearn.data.episode_stats import FRAME_STRIDE, episode_statistics
+from robolearn.data.episode_stats import FRAME_STRIDE, EpisodeStatistics, episode_statistics
 from robolearn.data.quantiles import PROBABILITIES
 from robolearn.data.stats import QUANTILES
 from robolearn.data.store import EpisodeStore
@@ -131,3 +132,29 @@ def test_frames_recovered_as_picture_files_count_as_decoded(tmp_path: Path) -> N
     two.finish(episode)
     first, second = (tmp_path / str(k) / "statistics" / "zarr.json" for k in range(2))
     assert first.read_bytes() == second.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("key", "where"),
+    [("mean", TOOL), ("maximum", f"action {TOOL}"), ("levels", TOOL), ("pixels", IMAGE)],
+)
+def test_check_deep_compares_them_with_the_data(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str, where: str
+) -> None:
+    real = EpisodeStatistics.finish
+
+    def faulty(self: EpisodeStatistics, *args: Any) -> dict[str, Any]:
+        found = real(self, *args)
+        part = "actions" if where.startswith("action ") else "signals"
+        values = np.array(found[part][where.removeprefix("action ")][key])
+        values[0] = values[0] + 1
+        found[part][where.removeprefix("action ")][key] = values.tolist()
+        return found
+
+    with monkeypatch.context() as patched:
+        patched.setattr(EpisodeStatistics, "finish", faulty)
+        filled(tmp_path / "s", (12,), image=True)
+    assert check_store(tmp_path / "s").sound
+    (found,) = check_store(tmp_path / "s", deep=True).findings
+    assert found.path == "episodes/ep_000000/statistics/zarr.json"
+    assert found.message == f"not the statistics of the data: {where}"
