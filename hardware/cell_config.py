@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
+from hardware.camera_config import CameraConfig
+from hardware.camera_streams import CameraStreams
+from hardware.cell_motion import CellMotion, JointMotion, TableMotion
+from hardware.drivers.aruco_tracker import TagTracker, TagTrackerConfig
+from hardware.joint_follower import JointFollowerConfig
 from hardware.robot import Robot
+from hardware.supervisor_checks import CollisionConfig
 from hardware.supervisor_link import SupervisorConfig
+from hardware.supervisor_process import FollowerRecipe
 from hardware.table_follower import FollowerConfig
-from hardware.tracker import UdpTrackerConfig
+from hardware.tracker import Tracker, UdpTrackerConfig
 from robolearn.config import from_dict, load_yaml
 from robolearn.errors import ConfigError, did_you_mean
+from robolearn.joint_path import JointLimits
 from robolearn.limiter import PathLimits, TableMapping
 
 SECTIONS = ("lab", "robot")
 DRIVERS: dict[str, str] = {
     "ur": "hardware.drivers.ur:URConfig",
     "fake": "hardware.drivers.fake:FakeConfig",
+    "feetech": "hardware.drivers.feetech:FeetechConfig",
+    "dynamixel": "hardware.drivers.dynamixel:DynamixelConfig",
 }
 
 
@@ -62,15 +73,45 @@ class TableConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class JointCellConfig:
+    """An arm that is commanded in joint space."""
+
+    home: tuple[float, ...]
+    """Where the arm rests between episodes [rad]."""
+    limits: JointLimits
+    """Position, speed and acceleration per joint."""
+    natural_frequency: float = 12.0
+    """How fast joints approach their targets [rad/s]."""
+    table_height_m: float | None = None
+    """Height of a level table in the arm's base frame [m], if there is one."""
+    tool_length_m: float = 0.0
+    """From the flange to the tool's tip [m]."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunLimits:
+    """What one run may tighten; a wider value than the robot's config is refused."""
+
+    max_tool_speed: float | None = None
+    """[m/s]."""
+    max_joint_speed: float | None = None
+    """[rad/s]."""
+    max_tool_force_n: float | None = None
+    """[N]."""
+
+
+@dataclass(frozen=True, slots=True)
 class CellConfig:
-    """One workcell: driver, kinematics, table, limits, supervisor, tracker."""
+    """One workcell: driver, kinematics, table or joint space, limits, supervisor, tracker."""
 
     name: str
     """Name of the embodiment in episodes and trials."""
     driver: dict[str, Any]
     """``kind`` (ur, fake) and that driver's keys."""
-    table: TableConfig
-    """Geometry."""
+    table: TableConfig | None = None
+    """Commanded over a table: its geometry. Either this or ``joints``."""
+    joints: JointCellConfig | None = None
+    """Commanded in joint space."""
     arm: str = "ur5e"
     """Kinematics by name."""
     rate_hz: float = 10.0
@@ -79,8 +120,18 @@ class CellConfig:
     """Limits of every motion on the table."""
     supervisor: SupervisorConfig = field(default_factory=SupervisorConfig)
     """Time limits and guided moves."""
-    tracker: UdpTrackerConfig = field(default_factory=UdpTrackerConfig)
-    """Where the block's pose comes from."""
+    collision: CollisionConfig | None = field(default_factory=CollisionConfig)
+    """Distances to keep; null switches the check off."""
+    tracker: UdpTrackerConfig | None = field(default_factory=UdpTrackerConfig)
+    """The motion-capture stream that the block's pose comes from, unless ``tags`` is given; null:
+    nothing is tracked."""
+    cameras: tuple[CameraConfig, ...] = ()
+    """Cameras of the cell; each is a signal ``<name>/image``."""
+    tags: TagTrackerConfig | None = None
+    """Take the block's pose from its tags in a camera's picture, instead of ``tracker``."""
+    align: str = ""
+    """A camera: observations show the other signals as they were when its newest picture was taken
+    (interpolated); "": the newest sample of each."""
     lift_m: float = 0.1
     """How high the tool is lifted while objects are placed [m]."""
     lab: bool = False
@@ -99,23 +150,114 @@ class CellConfig:
         config_class = getattr(importlib.import_module(module), name)
         return from_dict(config_class, rest, where="robot.driver")
 
+    def __post_init__(self) -> None:
+        if (self.table is None) == (self.joints is None):
+            raise ConfigError(
+                f"cell '{self.name}': expected either 'table' (tool on a table) or 'joints' (joint"
+                " space), and only one of them"
+            )
+        seen = [c.stream.name for c in self.cameras if c.signal]
+        every = [c.stream.name for c in self.cameras]
+        by_tags = "" if self.tags is None else self.tags.camera
+        for key, name, names in (("align", self.align, seen), ("tags.camera", by_tags, every)):
+            if name and name not in names:
+                raise ConfigError(
+                    f"{key}: no camera '{name}'.{did_you_mean(name, names)} There are: {names}"
+                )
+
+    @property
+    def tracked(self) -> bool:
+        """Whether a block is tracked at all."""
+        return self.tracker is not None or self.tags is not None
+
+    def build_tracker(self, cameras: CameraStreams) -> Tracker | None:
+        """The block's tracker: by a camera of the cell, or the motion-capture stream."""
+        if self.tags is None:
+            return None if self.tracker is None else self.tracker.build()
+        camera, config = cameras.camera(self.tags.camera)
+        if config.lens is None:
+            raise ConfigError(
+                f"camera '{self.tags.camera}' finds tags and needs its calibration: add 'lens'"
+                " (docs/cameras.md says how to measure it)"
+            )
+        return TagTracker(self.tags, camera, config.lens)
+
     def robot_builder(self) -> Callable[[], Robot]:
         """Picklable builder of the robot."""
         return self.driver_config().build
 
-    def follower(self) -> FollowerConfig:
+    def follower(self) -> FollowerRecipe:
         """What decides set-points."""
+        period_s = 1.0 / self.rate_hz
+        if self.joints is not None:
+            return JointFollowerConfig(
+                limits=self.joints.limits,
+                arm=self.arm,
+                command_period_s=period_s,
+                natural_frequency=self.joints.natural_frequency,
+                table_height_m=self.joints.table_height_m,
+                tool_length_m=self.joints.tool_length_m,
+                collision=self.collision,
+            )
+        return self._table_follower()
+
+    def motion(self) -> CellMotion:
+        """The action, and the ways between episodes."""
+        if self.joints is not None:
+            return JointMotion(self.joints.limits, self.joints.home, self.rate_hz)
+        follower = self._table_follower()
+        return TableMotion(
+            follower.serial_arm(),
+            follower.mapping,
+            self.limits,
+            lift_m=self.lift_m,
+            rate_hz=self.rate_hz,
+        )
+
+    def tightened(self, run: RunLimits) -> CellConfig:
+        """The cell with the limits of a run; :class:`ConfigError` for one that is wider."""
+        speed = _tighter("max_tool_speed", run.max_tool_speed, self.limits.max_tool_speed)
+        force = _tighter("max_tool_force_n", run.max_tool_force_n, self.supervisor.max_tool_force_n)
+        joints = self.joints
+        if joints is None:
+            turn = _tighter("max_joint_speed", run.max_joint_speed, self.limits.max_joint_speed)
+        else:
+            own = joints.limits
+            turn = _tighter("max_joint_speed", run.max_joint_speed, max(own.speed))
+            slower = dataclasses.replace(own, speed=tuple(min(v, turn) for v in own.speed))
+            joints = dataclasses.replace(joints, limits=slower)
+        limits = dataclasses.replace(self.limits, max_tool_speed=speed)
+        if self.joints is None:
+            limits = dataclasses.replace(limits, max_joint_speed=turn)
+        supervisor = dataclasses.replace(self.supervisor, max_tool_force_n=force)
+        return dataclasses.replace(self, joints=joints, limits=limits, supervisor=supervisor)
+
+    def _table_follower(self) -> FollowerConfig:
+        if self.table is None:
+            raise ConfigError(f"cell '{self.name}' has neither 'table' nor 'joints'")
         return FollowerConfig(
             arm=self.arm,
             mapping=self.table.mapping(),
             limits=self.limits,
             command_period_s=1.0 / self.rate_hz,
+            collision=self.collision,
         )
 
     @property
     def address(self) -> str:
         """Network address of the controller ("" for drivers without one)."""
         return str(self.driver.get("address", ""))
+
+
+def _tighter(name: str, wanted: float | None, own: float) -> float:
+    if wanted is None:
+        return own
+    if not 0.0 < wanted <= own:
+        raise ConfigError(
+            f"{name}: a run may only tighten the robot's own limit; expected above 0 and at most"
+            f" {own:g}, got {wanted:g}. Change the robot's config if the arm may do more"
+        )
+    return wanted
 
 
 def load_cell(path: Path) -> CellConfig:

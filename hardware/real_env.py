@@ -10,29 +10,21 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hardware.camera_streams import CameraStreams
 from hardware.cell_config import CellConfig
+from hardware.cell_motion import JOINT_POSITION
 from hardware.signal_buffer import SignalBuffer
 from hardware.supervisor_client import SupervisorClient, require_width
 from hardware.supervisor_link import STATE_HEAD, Event, Mode, Status, Target
-from hardware.tracker import UdpTracker
+from hardware.tracker import Tracker
 from robolearn.errors import DataError, RobotError
-from robolearn.geometry import inverse
-from robolearn.kinematics import SerialArm
-from robolearn.limiter import TableMapping
-from robolearn.pusht import (
-    BLOCK,
-    TABLE_SIZE_M,
-    TOOL,
-    block_signal,
-    target_action,
-    tool_signal,
-    wrap_angle,
-)
+from robolearn.pusht import BLOCK, block_signal, wrap_angle
 from robolearn.spec import EmbodimentSpec, SignalSpec
 from robolearn.timing import Rate
 from robolearn.types import (
@@ -42,6 +34,7 @@ from robolearn.types import (
     Observation,
     Outcome,
     ResetReport,
+    Sample,
     SampleBatch,
     SentBlock,
     Signals,
@@ -50,10 +43,8 @@ from robolearn.types import (
 Array = NDArray[np.float64]
 log = logging.getLogger(__name__)
 
-JOINT_POSITION, JOINT_VELOCITY = "arm/joint_position", "arm/joint_velocity"
+JOINT_VELOCITY = "arm/joint_velocity"
 EVENT = "supervisor/event"
-# A lift in one go would bend the tool's path sideways; a first short one keeps it straight.
-_FIRST_LIFT_M = 0.035
 _REST_RAD_S, _REST_SAMPLES = 0.01, 6
 
 
@@ -75,7 +66,7 @@ ResetProcedure = Callable[[Condition], str]
 
 
 class RealEnv:
-    """One arm with a tool on a table, and a tracked block."""
+    """One arm, commanded over a table or in joint space, and what its tracker follows."""
 
     def __init__(
         self,
@@ -87,21 +78,22 @@ class RealEnv:
     ) -> None:
         self.config = config
         self._place, self._scorer = place, scorer
-        self._arm = config.follower().serial_arm()
-        self._mapping = config.table.mapping()
-        self._spec = cell_spec(config, self._arm.dof)
+        follower = config.follower()
+        self._joints, self._motion = follower.joints, config.motion()
+        self._spec = cell_spec(config)
         self._capabilities = Capabilities(
             settable_poses=settable_poses, true_state=False, faster_than_real_time=False
         )
-        self._tracker = config.tracker.build()
-        try:
-            self.supervisor = SupervisorClient(
-                config.robot_builder(), config.follower(), config.supervisor
-            )
-        except BaseException:
-            self._tracker.close()
-            raise
-        self._buffers = {s.name: SignalBuffer(s.name, s.shape) for s in self._spec.signals}
+        self.cameras = CameraStreams(config.cameras)
+        with ExitStack() as undo:
+            undo.callback(self.cameras.close)
+            self._tracker = config.build_tracker(self.cameras)
+            undo.callback(self._close_tracker)
+            self.supervisor = SupervisorClient(config.robot_builder(), follower, config.supervisor)
+            undo.pop_all()
+        self._buffers = {s.name: SignalBuffer(s) for s in self._spec.signals}
+        # What happened is told when it happened, whenever that was.
+        self._aligned = [s.name for s in self._spec.signals if not s.is_image and s.name != EVENT]
         self._rate = Rate(config.rate_hz)
         self._state_index = self._sent_index = 0
         self._outcome: Outcome | None = None
@@ -121,8 +113,8 @@ class RealEnv:
         return self._capabilities
 
     @property
-    def tracker(self) -> UdpTracker:
-        """The block's tracker."""
+    def tracker(self) -> Tracker | None:
+        """The block's tracker, if the cell has one."""
         return self._tracker
 
     @property
@@ -131,23 +123,20 @@ class RealEnv:
         return self._rate.missed
 
     def reset(self, condition: Condition, rng: np.random.Generator) -> ResetReport:
-        """Lift the tool, let the objects be placed, lower it at the start, measure the start.
+        """Out of the way, let the objects be placed, to the start, measure the start.
 
         Raises SafetyStopError while a stop is latched, StaleSignalError without a fresh tracker.
         """
         del rng
         wanted = condition.poses
-        if TOOL not in wanted:
-            raise DataError(
-                f"condition '{condition.id}' has no start of '{TOOL}'; it has {sorted(wanted)}"
-            )
+        begin = self._motion.start(condition)
         self.hold()
-        xy = np.array(wanted[TOOL], dtype=np.float64)
-        self.goto([*self._lift_waypoints(), self._joints(xy, self.config.lift_m)])
+        self.goto(self._motion.clear(condition, self.supervisor.state().joint_position))
         self._wait_at_rest()
         note = self._place(condition)
-        self.goto([self._joints(xy, _FIRST_LIFT_M), self._joints(xy, 0.0)])
-        self._tracker.wait(2.0)
+        self.goto(begin)
+        if self._tracker is not None:
+            self._tracker.wait(2.0)
         self.supervisor.request("follow")
         self._start_streams()
         self._scorer.reset()
@@ -163,23 +152,33 @@ class RealEnv:
         return time.monotonic_ns()
 
     def observe(self) -> Observation:
-        """Newest sample of every signal; raises StaleSignalError when one is too old."""
+        """Newest sample of every signal; with ``align`` as of that camera's newest picture.
+
+        Raises StaleSignalError when one is too old, CameraError for a black camera.
+        """
         self.supervisor.require_running()
         self.supervisor.state()
-        self._tracker.latest()
+        if self._tracker is not None:
+            self._tracker.latest()
+        self.cameras.require_fresh()
         self._collect()
-        samples = {name: buffer.newest() for name, buffer in self._buffers.items()}
+        samples: dict[str, Sample] = {}
+        if self.config.align:
+            picture = self._buffers[f"{self.config.align}/image"].newest()
+            samples = {name: self._buffers[name].at(picture.t_ns) for name in self._aligned}
+        samples = {n: samples.get(n) or b.newest() for n, b in self._buffers.items()}
         return Observation(time.monotonic_ns(), samples)
 
     def apply(self, command: Command) -> None:
         """Leave the command with the supervisor, which limits it."""
-        if TOOL not in command.action:
-            raise DataError(f"command lacks '{TOOL}'; it has {sorted(command.action)}")
-        xy = require_width(np.asarray(command.action[TOOL], dtype=np.float64), 2)
-        plan = np.zeros((0, 2)) if command.plan is None else command.plan
-        if plan.ndim != 2 or plan.shape[1] != 2:
-            raise DataError(f"expected a plan of shape (k, 2), got {plan.shape}")
-        self.supervisor.command(Target(command.seq, command.due_ns, xy, plan))
+        name, width = self._motion.action.name, self._motion.action.size
+        if name not in command.action:
+            raise DataError(f"command lacks '{name}'; it has {sorted(command.action)}")
+        value = require_width(np.asarray(command.action[name], dtype=np.float64), width)
+        plan = np.zeros((0, width)) if command.plan is None else command.plan
+        if plan.ndim != 2 or plan.shape[1] != width:
+            raise DataError(f"expected a plan of shape (k, {width}), got {plan.shape}")
+        self.supervisor.command(Target(command.seq, command.due_ns, value, plan))
 
     def advance(self) -> None:
         """Wait for the next absolute deadline. Raises SafetyStopError after a latched stop."""
@@ -194,11 +193,11 @@ class RealEnv:
         rows = self.supervisor.sent(self._sent_index)
         self._sent_index = rows.next_index
         self.tick_lateness_ns += [int(v) for v in rows.value[:, 1]]
-        mine = rows.value[:, 0] >= 0
+        mine, action = rows.value[:, 0] >= 0, self._motion.action
         sent = SentBlock(
             seq=rows.value[mine, 0].astype(np.int64),
             t_ns=rows.t_ns[mine],
-            action={TOOL: rows.value[mine, 2:4].copy()},
+            action={action.name: rows.value[mine, 2 : 2 + action.size].copy()},
         )
         return SampleBatch({n: b.drain() for n, b in self._buffers.items()}, sent)
 
@@ -214,7 +213,8 @@ class RealEnv:
     def close(self) -> None:
         """Stop the arm, end the supervisor; safe to call twice."""
         self.supervisor.close()
-        self._tracker.close()
+        self._close_tracker()
+        self.cameras.close()
 
     # -- motion between episodes -----------------------------------------------------------------
 
@@ -237,10 +237,9 @@ class RealEnv:
             self.supervisor.request("goto", moves, timeout_s=60.0)
 
     def home(self) -> None:
-        """Lift the tool and move over the middle of the table."""
+        """To where the arm rests between deployments."""
         self.hold()
-        middle = np.full(2, 0.5 * TABLE_SIZE_M)
-        self.goto([*self._lift_waypoints(), self._joints(middle, self.config.lift_m)])
+        self.goto(self._motion.home(self.supervisor.state().joint_position))
 
     def estop(self) -> None:
         """Emergency stop: brake at once and latch."""
@@ -254,18 +253,9 @@ class RealEnv:
 
     # -- inside ----------------------------------------------------------------------------------
 
-    def _joints(self, xy: Array, lift_m: float) -> Array:
-        return self._arm.ik(self._mapping.flange(xy, lift_m), np.array(self._mapping.home))
-
-    def _lift_waypoints(self) -> list[Array]:
-        """Straight up if the tool is in its plane over the table, nothing if it is high already."""
-        q = self.supervisor.state().joint_position
-        tip = self._mapping.tip(self._arm, q)[:3, 3]
-        height = float(tip[2]) - self._mapping.tip_height_m
-        if height > 0.5 * self.config.lift_m:
-            return []
-        xy = np.clip(tip[:2], self.config.limits.workspace_low, self.config.limits.workspace_high)
-        return [self._joints(xy, lift) for lift in (_FIRST_LIFT_M, self.config.lift_m)]
+    def _close_tracker(self) -> None:
+        if self._tracker is not None:
+            self._tracker.close()
 
     def _wait_at_rest(self, timeout_s: float = 2.0) -> None:
         """The measured arm lags behind its set-points by some hundredths of a second."""
@@ -287,21 +277,28 @@ class RealEnv:
         self._take_events()
         self.interventions, self.tick_lateness_ns = [], []
         self._buffers[EVENT].add(time.monotonic_ns(), np.zeros(4))
-        self._tracker.drain()
-        pose = self._tracker.latest()
-        self._buffers[BLOCK].add(pose.t_ns, pose.pose)
+        if self._tracker is not None:
+            self._tracker.drain()
+            pose = self._tracker.latest()
+            self._buffers[BLOCK].add(pose.t_ns, pose.pose)
+        if self.config.align:
+            # The first picture shows what these streams have seen.
+            self.cameras.wait_after(self.config.align, time.monotonic_ns())
+        self.cameras.restart(self._buffers)
 
     def _collect(self) -> None:
         rows = self.supervisor.states(self._state_index)
         self._state_index = rows.next_index
-        n = self._arm.dof
+        n = self._joints
         if len(rows.t_ns):
             q = rows.value[:, STATE_HEAD : STATE_HEAD + n]
-            self._buffers[TOOL].extend(rows.t_ns, tool_xy_rows(self._arm, self._mapping, q))
+            for name, values in self._motion.derived(q).items():
+                self._buffers[name].extend(rows.t_ns, values)
             self._buffers[JOINT_POSITION].extend(rows.t_ns, q)
             self._buffers[JOINT_VELOCITY].extend(rows.t_ns, rows.value[:, STATE_HEAD + n :])
-        for pose in self._tracker.drain():
+        for pose in () if self._tracker is None else self._tracker.drain():
             self._buffers[BLOCK].add(pose.t_ns, pose.pose)
+        self.cameras.collect(self._buffers)
         self._take_events()
 
     def _take_events(self) -> None:
@@ -312,45 +309,37 @@ class RealEnv:
             self._buffers[EVENT].add(event.t_ns, row)
 
 
-def cell_spec(config: CellConfig, joints: int) -> EmbodimentSpec:
+def cell_spec(config: CellConfig) -> EmbodimentSpec:
     """Signals and action of a cell; known without connecting to anything."""
     rate_hz = float(config.driver.get("rate_hz", 500.0))
-    limits = config.limits
+    motion, joints = config.motion(), config.follower().joints
     return EmbodimentSpec(
         name=config.name,
         signals=(
-            tool_signal(rate_hz),
-            block_signal(60.0),
+            *motion.signals(rate_hz),
+            *((block_signal(_tracker_rate_hz(config)),) if config.tracked else ()),
             SignalSpec(JOINT_POSITION, (joints,), "rad", rate_hz),
             SignalSpec(JOINT_VELOCITY, (joints,), "rad/s", rate_hz),
             SignalSpec(EVENT, (4,), "", 0.0, components=("cause", "value", "limit", "seq")),
+            *(camera.spec for camera in config.cameras if camera.signal),
         ),
-        actions=(target_action(limits.workspace_low, limits.workspace_high, config.rate_hz),),
+        actions=(motion.action,),
         rate_hz=config.rate_hz,
     )
 
 
-def tool_xy_rows(arm: SerialArm, mapping: TableMapping, q: Array) -> Array:
-    """Tool positions ``[n, 2]`` [m] on the table for many joint positions ``q [n, joints]``.
-
-    ``mapping.xy`` for all rows at once: states come at 500 Hz.
-    """
-    T = np.broadcast_to(inverse(np.array(mapping.T_base_table)), (len(q), 4, 4))
-    for i, link in enumerate(arm.links):
-        c, s = np.cos(q[:, i]), np.sin(q[:, i])
-        ca, sa = np.cos(link.alpha), np.sin(link.alpha)
-        A = np.zeros((len(q), 4, 4))
-        A[:, 0, 0], A[:, 0, 1], A[:, 0, 2], A[:, 0, 3] = c, -s * ca, s * sa, link.a * c
-        A[:, 1, 0], A[:, 1, 1], A[:, 1, 2], A[:, 1, 3] = s, c * ca, -c * sa, link.a * s
-        A[:, 2, 1], A[:, 2, 2], A[:, 2, 3], A[:, 3, 3] = sa, ca, link.d, 1.0
-        T = T @ A
-    return T[:, :2, 3] + mapping.tool_length_m * T[:, :2, 2]
+def _tracker_rate_hz(config: CellConfig) -> float:
+    by_camera = [c.stream.rate_hz for c in config.cameras if config.tags is not None]
+    return by_camera[0] if by_camera else 60.0
 
 
 def _difference(wanted: Mapping[str, tuple[float, ...]], achieved: Mapping[str, Array]) -> str:
     told: list[str] = []
     for name, value in wanted.items():
         error = np.asarray(achieved[name]) - np.array(value)
+        if name == JOINT_POSITION:
+            told.append(f"{name} off by {float(np.abs(error).max()):.4f} rad")
+            continue
         told.append(f"{name} off by {1e3 * float(np.hypot(error[0], error[1])):.1f} mm")
         if len(error) == 3:
             told[-1] += f" and {abs(float(np.degrees(wrap_angle(error[2])))):.1f} deg"

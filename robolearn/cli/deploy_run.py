@@ -51,6 +51,7 @@ log = logging.getLogger(__name__)
 # Above every ordinary program, below the supervisor (50) and the lab's controller (40).
 _AGENT_PRIORITY, _LAB_PRIORITY = 5, 40
 CERTIFICATE = "uncertified"
+BLOCK_NAME = "block"
 
 
 class LabScorer:
@@ -166,7 +167,7 @@ class Deployment:
             say(f"policy {args.run} on {self.cell.name} ({args.robot})", quiet=self._quiet)
             inference = WorkerInference(self.builder)
             stack.callback(inference.close)
-            require_compatible(inference.spec.task_space, cell_spec(self.cell, self._joints()))
+            require_compatible(inference.spec.task_space, cell_spec(self.cell))
             self._checked("task space fits", "observations and action agree with the robot")
             env = self._start_env(stack)
             self._preflight(env, inference)
@@ -202,8 +203,7 @@ class Deployment:
             _real_time(lab.pid, _LAB_PRIORITY, inherit=False)
             client = lab.where.connect()
             stack.callback(client.close)
-            place = LabPlacement(client, cell.tracker.name)
-            scorer = LabScorer(client, cell.tracker.name)
+            place, scorer = LabPlacement(client, BLOCK_NAME), LabScorer(client, BLOCK_NAME)
             self._checked("virtual lab", f"serves at {cell.address} (seed {args.lab_seed})")
         self._facts["agent_real_time"] = _real_time(0, _AGENT_PRIORITY, inherit=True)
         env = RealEnv(cell, place=place, scorer=scorer, settable_poses=args.start_lab)
@@ -217,9 +217,10 @@ class Deployment:
         )
         supervisor = "real-time priority" if env.supervisor.real_time else "no real-time priority"
         self._checked("supervisor", f"process {env.supervisor.pid}, {supervisor}")
-        pose = env.tracker.wait(2.0)
-        age_ms = (time.monotonic_ns() - pose.t_ns) * 1e-6
-        self._checked("tracker", f"block at {np.round(pose.pose, 3)}, {age_ms:.0f} ms old")
+        if env.tracker is not None:
+            pose = env.tracker.wait(2.0)
+            age_ms = (time.monotonic_ns() - pose.t_ns) * 1e-6
+            self._checked("tracker", f"block at {np.round(pose.pose, 3)}, {age_ms:.0f} ms old")
         latency_s = policy_latency_s(inference)
         lead_s = self._args.lead_ticks / self.cell.rate_hz
         fits = "fits" if latency_s < lead_s else "DOES NOT FIT"
@@ -250,9 +251,6 @@ class Deployment:
 
     def _checked(self, what: str, told: str) -> None:
         say(f"  {what:<14} {told}", quiet=self._quiet)
-
-    def _joints(self) -> int:
-        return self.cell.follower().serial_arm().dof
 
     # -- trials ----------------------------------------------------------------------------------
 
