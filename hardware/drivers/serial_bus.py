@@ -14,19 +14,16 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import termios
-import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future
-from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hardware.drivers.poll_loop import PORT_ERRORS, LostPacketError, PollLoop
 from hardware.drivers.serial_bus_calibration import (
     ArmCalibration,
     ServoCalibration,
@@ -35,7 +32,6 @@ from hardware.drivers.serial_bus_calibration import (
 )
 from hardware.drivers.serial_bus_sdk import (
     ATTEMPTS,
-    LostPacketError,
     Reading,
     SdkLine,
     port_serial,
@@ -48,7 +44,6 @@ Array = NDArray[np.float64]
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 
-PORT_ERRORS = (OSError, termios.error)
 # A joint that is slower than this and nearer to its goal than that keeps its goal in a stop:
 # holding the measured position instead would let the arm sag a little with every stop.
 REST_RAD_S, NEAR_RAD = 0.05, 0.1
@@ -153,7 +148,7 @@ class BusRobot:
             _patiently(lambda: _require_sound(line, servos))
             _patiently(lambda: _hold_and_power(line, config, watchdog))
             cycle = _patiently(lambda: BusCycle(line, config, servos))
-            _patiently(cycle.run_once)
+            _patiently(cycle.exchange)
         except PORT_ERRORS as error:
             with contextlib.suppress(*PORT_ERRORS):
                 line.close()
@@ -178,15 +173,17 @@ class BusRobot:
         """Newest state; ``device_t_s`` is the time of the last complete answer."""
         cycle = self._connected()
         snapshot = cycle.snapshot
-        n = self.joints
-        q = [s.angle(r.position) for s, r in zip(cycle.servos[:n], snapshot.readings, strict=False)]
-        unit = cycle.line.table.rad_s_per_count
-        qd = [
-            s.direction * r.velocity * unit
-            for s, r in zip(cycle.servos[:n], snapshot.readings, strict=False)
-        ]
+        pairs = [*zip(cycle.servos, snapshot.readings, strict=True)][: self.joints]
+        table = cycle.line.table
+        q = [s.angle(r.position) for s, r in pairs]
+        qd = [s.direction * r.velocity * table.rad_s_per_count for s, r in pairs]
         return RobotState(
-            snapshot.t_ns * 1e-9, snapshot.t_ns, np.array(q), np.array(qd), snapshot.mode
+            device_t_s=snapshot.t_ns * 1e-9,
+            changed_ns=snapshot.t_ns,
+            joint_position=np.array(q),
+            joint_velocity=np.array(qd),
+            mode=snapshot.mode,
+            load=max(abs(r.load) for _, r in pairs) / table.full_load,
         )
 
     def servo(self, q: Array) -> None:
@@ -204,14 +201,17 @@ class BusRobot:
             )
         cycle.set_goals({i: cycle.servos[i].counts(float(v)) for i, v in enumerate(q)})
 
-    def gripper_state(self) -> tuple[int, float, int]:
-        """Time [ns], position [turn shares of its range, 0 low to 1 high] and load [counts]."""
+    def gripper_state(self) -> tuple[int, float, float]:
+        """Time of the answer [ns], opening and load of the gripper's servo as shares: 0 is its
+        ``low``, 1 its ``high`` end, and its full torque.
+        """
         cycle = self._connected()
         if not self.config.gripper:
             raise ConfigError(f"{self.config.port}: this arm has no gripper on its bus")
         servo, snapshot = cycle.servos[-1], cycle.snapshot
-        share = (snapshot.readings[-1].position - servo.low) / (servo.high - servo.low)
-        return snapshot.t_ns, share, snapshot.readings[-1].velocity
+        reading = snapshot.readings[-1]
+        share = (reading.position - servo.low) / (servo.high - servo.low)
+        return snapshot.t_ns, share, abs(reading.load) / cycle.line.table.full_load
 
     def set_gripper(self, share: float) -> None:
         """Goal of the jaws as a share of their range, 0 (``low``) to 1 (``high``)."""
@@ -240,7 +240,7 @@ class BusRobot:
             return cycle.call(cycle.hold, STOP_S)
         except RobotError as error:
             log.warning("stop not confirmed: %s", error)
-            return False
+            return cycle.held
 
     def release_torque(self, *, confirmed: bool = False) -> None:
         """Switch all motors off. ``confirmed``: a person supports the arm.
@@ -328,67 +328,43 @@ def _hold_and_power(line: SdkLine, config: BusConfig, has_watchdog: bool) -> Non
         line.write_all(table.watchdog, [units] * n)
 
 
-class BusCycle:
-    """The thread that owns the line. Results are published as one immutable snapshot."""
+class BusCycle(PollLoop):
+    """One exchange: goals out, all positions in, the health of one servo."""
 
     def __init__(self, line: SdkLine, config: BusConfig, servos: list[ServoCalibration]) -> None:
+        super().__init__(
+            config.port,
+            rate_hz=config.rate_hz,
+            silence_s=config.silence_s,
+            max_lost=config.max_lost,
+        )
         self.line, self.config, self.servos = line, config, servos
-        self.ended = False
-        self.held = False
-        self.cycles = self.lost = self.late = 0
         self.snapshot = _Snapshot(0, (), RobotMode.IDLE)
-        self._lock = threading.Lock()
         self._goals = line.read_all(line.table.goal_position)
         self._fresh = False
-        self._jobs: list[tuple[Callable[[], Any], Future[Any]]] = []
-        self._fault: RobotError | None = None
-        self._leaving = False
-        self._lost_in_a_row = 0
-        self._heard_ns = time.monotonic_ns()
-        self._thread = threading.Thread(target=self._run, name=f"bus {config.port}", daemon=True)
 
-    def start(self) -> None:
-        """Begin the cycles."""
-        self._thread.start()
+    def disconnect(self) -> None:
+        """Close the port."""
+        self.line.close()
 
-    def heard(self) -> None:
-        """The owner lives."""
-        self._heard_ns = time.monotonic_ns()
+    def mark(self, mode: RobotMode) -> None:
+        """Publish a mode with the last state."""
+        s = self.snapshot
+        self.snapshot = _Snapshot(s.t_ns, s.readings, mode)
 
     def set_goals(self, counts: dict[int, int]) -> None:
         """Replace goals by index of the servo; sent in the next cycle."""
-        with self._lock:
+        with self.lock:
             for i, value in counts.items():
                 self._goals[i] = value
             self._fresh = True
         self.heard()
 
-    def raise_fault(self) -> None:
-        """Raise the latched fault, if there is one."""
-        if self._fault is not None:
-            raise self._fault
-
-    def call(self, job: Callable[[], T], timeout_s: float) -> T:
-        """Run something between two cycles. Raises RobotConnectionError when it takes too long."""
-        self.heard()
-        future: Future[T] = Future()
-        with self._lock:
-            if self.ended:
-                raise self._fault or RobotConnectionError(f"{self.config.port}: not connected")
-            self._jobs.append((job, future))
-        try:
-            return future.result(timeout_s)
-        except FutureTimeoutError as error:
-            raise RobotConnectionError(
-                f"{self.config.port}: the bus did not answer within {timeout_s:g} s; check cable"
-                " and supply, then connect again"
-            ) from error
-
     def hold(self) -> bool:
         """Goals at the measured positions; True when the servos repeat them."""
         table = self.line.table
         readings = self.line.readings()
-        with self._lock:
+        with self.lock:
             for i, (servo, reading) in enumerate(zip(self.servos, readings, strict=True)):
                 speed = abs(reading.velocity) * table.rad_s_per_count
                 away = abs(servo.angle(self._goals[i]) - servo.angle(reading.position))
@@ -399,17 +375,9 @@ class BusCycle:
         self.line.send_all(table.goal_position, goals)
         return self.line.read_all(table.goal_position) == goals
 
-    def leave(self) -> None:
-        """End the cycles and close the port; never waits long."""
-        self._leaving = True
-        if self._thread.is_alive():
-            self._thread.join(STOP_S)
-        with contextlib.suppress(*PORT_ERRORS):
-            self.line.close()
-
-    def run_once(self) -> None:
+    def exchange(self) -> None:
         """One cycle. Raises what went wrong on the line."""
-        with self._lock:
+        with self.lock:
             goals = list(self._goals) if self._fresh else None
             self._fresh = False
         if goals is not None:
@@ -441,93 +409,17 @@ class BusCycle:
                 " supply or its protection failed, or it was released. Connect again"
             )
 
-    def _run(self) -> None:
-        period_ns = round(1e9 / self.config.rate_hz)
-        due_ns = time.monotonic_ns()
-        while not self._leaving:
-            try:
-                self._do_jobs()
-                self.run_once()
-                self._lost_in_a_row = 0
-                self._require_owner()
-            except LostPacketError as error:
-                self.lost += 1
-                self._lost_in_a_row += 1
-                if self._lost_in_a_row >= self.config.max_lost:
-                    self._latch(error, RobotMode.DISCONNECTED)
-            except RobotError as error:
-                self._latch(error, RobotMode.FAULT)
-            except PORT_ERRORS as error:
-                gone = RobotConnectionError(
-                    f"{self.config.port}: the port is gone ({error}); plug it in, then connect"
-                )
-                self._latch(gone, RobotMode.DISCONNECTED)
-            except (IndexError, ValueError, TypeError) as error:
-                # The vendors' parsers trust what they receive.
-                self._latch(RobotError(f"{self.config.port}: garbage: {error}"), RobotMode.FAULT)
-            if self.ended:
-                return
-            due_ns += period_ns
-            now_ns = time.monotonic_ns()
-            if now_ns > due_ns:
-                self.late += 1
-                due_ns = now_ns
-            else:
-                time.sleep((due_ns - now_ns) * 1e-9)
-        self._end()
-
-    def _do_jobs(self) -> None:
-        while True:
-            with self._lock:
-                if not self._jobs:
-                    return
-                job, future = self._jobs.pop(0)
-            try:
-                future.set_result(job())
-            except RobotError as error:
-                future.set_exception(error)
-            except BaseException as error:
-                future.set_exception(RobotConnectionError(f"{self.config.port}: {error}"))
-                raise
-
-    def _require_owner(self) -> None:
-        silent_s = (time.monotonic_ns() - self._heard_ns) * 1e-9
-        if silent_s > self.config.silence_s:
-            fault = RobotError(
-                f"{self.config.port}: the program said nothing for {1e3 * silent_s:.0f} ms (limit"
-                f" {1e3 * self.config.silence_s:.0f} ms); the arm is held. Connect again"
-            )
-            self._latch(fault, RobotMode.IDLE)
-
-    def _latch(self, fault: RobotError, mode: RobotMode) -> None:
-        """Command a stop to whoever listens, and end."""
-        self._fault = fault
-        s = self.snapshot
-        self.snapshot = _Snapshot(s.t_ns, s.readings, mode)
-        log.error("%s", fault)
-        with contextlib.suppress(RobotError, *PORT_ERRORS):
-            if mode is RobotMode.DISCONNECTED:
-                self._hold_who_listens()
-            else:
-                self.held = self.hold()
-        self._end()
-
-    def _hold_who_listens(self) -> None:
+    def hold_who_listens(self) -> None:
         """Ask one by one: a sync read ends at the first servo that is silent."""
         register = self.line.table.present_position
         goals: list[int] = []
+        silent = 0
         for servo, reading in zip(self.servos, self.snapshot.readings, strict=True):
-            try:
-                goals.append(self.line.read(servo.id, register))
-            except LostPacketError:
-                goals.append(reading.position)
+            goals.append(reading.position)
+            # When two are silent the line is dead; the rest is told what was known last.
+            if silent < 2:
+                try:
+                    goals[-1] = self.line.read(servo.id, register, attempts=1)
+                except LostPacketError:
+                    silent += 1
         self.line.send_all(self.line.table.goal_position, goals)
-
-    def _end(self) -> None:
-        with self._lock:
-            self.ended = True
-            jobs, self._jobs = self._jobs, []
-        for _, future in jobs:
-            future.set_exception(
-                self._fault or RobotConnectionError(f"{self.config.port}: the bus was closed")
-            )

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from hardware.drivers.poll_loop import LostPacketError
 from hardware.servo_registers import HARDWARE_ERRORS, Register, ServoTable, named_bits
 from robolearn.errors import MissingDependencyError, RobotConnectionError, RobotError
 
@@ -31,16 +32,13 @@ WRITE_TIMEOUT_S = 0.1
 _BABBLE = 4.0
 
 
-class LostPacketError(RobotConnectionError):
-    """A servo did not answer, or its answer was damaged; the next request may succeed."""
-
-
 @dataclass(frozen=True, slots=True)
 class Reading:
     """One servo's part of a sync read, in counts; ``error``: the status packet's error byte."""
 
     position: int
     velocity: int
+    load: int
     error: int
 
 
@@ -162,9 +160,9 @@ class SdkLine:
         """Close the port."""
         self._port.closePort()
 
-    def read(self, servo: int, register: Register) -> int:
+    def read(self, servo: int, register: Register, attempts: int = ATTEMPTS) -> int:
         """One register of one servo."""
-        return register.decode(self._read(servo, register.address, register.size))
+        return register.decode(self._read(servo, register.address, register.size, attempts))
 
     def write(self, servo: int, register: Register, value: int) -> None:
         """Write one register of one servo and wait for its acknowledgement."""
@@ -186,20 +184,23 @@ class SdkLine:
             )
 
     def readings(self) -> list[Reading]:
-        """Position and velocity of all servos, in one sync read."""
+        """Position, velocity and load of all servos, in one sync read."""
         t = self.table
-        out: list[Reading] = []
-        for data, error in self._sync_read(t.state_address, t.state_size):
-            position = t.present_position.address - t.state_address
-            velocity = t.present_velocity.address - t.state_address
-            out.append(
-                Reading(
-                    t.present_position.decode(data[position : position + t.present_position.size]),
-                    t.present_velocity.decode(data[velocity : velocity + t.present_velocity.size]),
-                    error,
-                )
+        first = t.state_address
+
+        def part(data: bytes, register: Register) -> int:
+            at = register.address - first
+            return register.decode(data[at : at + register.size])
+
+        return [
+            Reading(
+                part(data, t.present_position),
+                part(data, t.present_velocity),
+                part(data, t.load),
+                error,
             )
-        return out
+            for data, error in self._sync_read(first, t.state_size)
+        ]
 
     def read_all(self, register: Register) -> list[int]:
         """One register of all servos, in one sync read."""
@@ -249,10 +250,10 @@ class SdkLine:
         fault = named_bits(value(t.hardware_error), HARDWARE_ERRORS)
         return Health(bool(value(t.torque_enable)), value(t.watchdog) < 0, fault)
 
-    def _read(self, servo: int, address: int, size: int) -> bytes:
+    def _read(self, servo: int, address: int, size: int, attempts: int = ATTEMPTS) -> bytes:
         data: list[int] = []
         result = -1
-        for _ in range(ATTEMPTS):
+        for _ in range(attempts):
             self._port.is_using = False
             data, result, _ = self._packets.readTxRx(self._port, servo, address, size)
             if result == SUCCESS and len(data) == size:

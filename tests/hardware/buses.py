@@ -63,7 +63,7 @@ class BusArm:
             joints=JOINTS[:5],
             gripper="gripper",
             # A test machine is busy: threads sleep for longer than a wire does.
-            reply_slack_s=0.03,
+            reply_slack_s=0.06,
             silence_s=1.0,
             watchdog_s=0.4,
         )
