@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from robolearn.contracts import Env, Inference
+from robolearn.contracts import Agent, Env, Inference
 from robolearn.errors import PhysicsDivergedError
 from robolearn.spec import EmbodimentSpec
 from robolearn.types import (
@@ -121,6 +122,33 @@ class GuardedEnv:
     def close(self) -> None:
         """Close the wrapped env."""
         self.env.close()
+
+
+class InstructedAgent:
+    """An agent whose policy is told ``instruction`` with every request."""
+
+    def __init__(self, inner: Agent, instruction: str) -> None:
+        self._inner, self._instruction = inner, instruction
+
+    @property
+    def name(self) -> str:
+        """As the wrapped agent."""
+        return self._inner.name
+
+    def reset(self, seed: int) -> None:
+        """As the wrapped agent."""
+        self._inner.reset(seed)
+
+    def request(self, observation: Observation) -> PolicyInput | None:
+        """The wrapped agent's request, with the instruction."""
+        request = self._inner.request(observation)
+        if request is None:
+            return None
+        return dataclasses.replace(request, task=(self._instruction,) * len(request.t_ns))
+
+    def decide(self, observation: Observation, reply: PolicyOutput | None) -> Command:
+        """As the wrapped agent."""
+        return self._inner.decide(observation, reply)
 
 
 class CountingInference:

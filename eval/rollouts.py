@@ -21,6 +21,7 @@ from eval.episode_tools import (
     Frame,
     FrameCollector,
     GuardedEnv,
+    InstructedAgent,
     MaximumMetrics,
     RenderingEnv,
 )
@@ -60,12 +61,16 @@ class PolicyEntry:
 
 @dataclass(frozen=True, slots=True)
 class WorldEntry:
-    """A world: a name, the hash of its description, its physics engine, and how to build it."""
+    """A world: a name, the hash of its description, its physics engine, and how to build it.
+
+    ``instruction``: what policies that read text are told in it.
+    """
 
     name: str
     hash: str
     engine: str
     build: Callable[[], Env]
+    instruction: str = ""
 
 
 # Writes one file with several episodes side by side; the booleans say which succeeded, the last
@@ -164,6 +169,8 @@ class ChunkRunner:
         for lane, (env, condition) in enumerate(zip(envs, chunk.conditions, strict=True)):
             watchers: list[Subscriber] = [maxima[lane], *cameras[lane : lane + 1]]
             agent = self._agent(chunk.policy, env.spec)
+            if world.instruction:
+                agent = InstructedAgent(agent, world.instruction)
             runs.append(
                 EpisodeRun(
                     GuardedEnv(env),

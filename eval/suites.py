@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from eval.starts import CHECKS, GENERATORS, Check, look_up
+from eval.starts import CHECKS, GENERATORS, Check, look_up, placed_problem
 from robolearn.config import config_hash, load_config, to_dict
 from robolearn.errors import ConfigError
 from robolearn.geometry import quat_multiply
@@ -25,6 +26,7 @@ from robolearn.seeding import child_seed
 from robolearn.types import Condition
 
 MOVED = "~moved"
+SAID = "~say="
 MOVED_M = 0.3e-3
 MOVED_RAD = float(np.radians(0.1))
 
@@ -89,6 +91,10 @@ class SuiteConfig:
     conditions: tuple[ConditionConfig, ...]
     # Perturbed variants of every world; they are given the subset's conditions.
     perturbations: PerturbationConfig = field(default_factory=PerturbationConfig)
+    # What a policy that reads text is told.
+    instruction: str = ""
+    # Name -> the same said in other words; each is a variant of every world as it is.
+    instructions: dict[str, str] = field(default_factory=dict[str, str])
 
     def __post_init__(self) -> None:
         if self.max_steps < 1:
@@ -101,6 +107,13 @@ class SuiteConfig:
         double = sorted({i for i in ids if ids.count(i) > 1})
         if double:
             raise ConfigError(f"conditions need ids of their own; given twice: {double}")
+        odd = [n for n in self.instructions if not re.fullmatch(r"[a-z0-9_]+", n)]
+        if odd or not all(text.strip() for text in self.instructions.values()):
+            raise ConfigError(
+                f"instructions have names of a-z, 0-9 and _, and a text each; got {odd or 'none'}"
+            )
+        if self.instructions and not self.instruction.strip():
+            raise ConfigError("instructions in other words need the plain 'instruction', too")
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +127,10 @@ class Suite:
     def label(self) -> str:
         """``name@hash``."""
         return f"{self.config.name}@{self.hash}"
+
+    def spoken(self) -> tuple[tuple[str, str], ...]:
+        """``(what a world's name gains, text)`` of every instruction in other words."""
+        return tuple((f"{SAID}{name}", text) for name, text in self.config.instructions.items())
 
     def count_for(self, world: str) -> int:
         """How many conditions a world is given by default."""
@@ -138,7 +155,8 @@ def load_suite(path: Path) -> Suite:
 
 def make_suite(config: SuiteConfig, where: str = "suite") -> Suite:
     """Check every condition and compute the hash."""
-    check = look_up(CHECKS, config.task, "feasibility check")
+    # A task without a check of its own: the world says the rest when it is placed.
+    check = CHECKS.get(config.task, placed_problem)
     for condition in config.conditions:
         problem = check(condition.poses)
         if problem:
@@ -147,11 +165,14 @@ def make_suite(config: SuiteConfig, where: str = "suite") -> Suite:
 
 
 def _hashed(config: SuiteConfig) -> dict[str, Any]:
-    """A suite without perturbations keeps the hash that it had before there were any."""
+    """What a suite does not use does not count, so that it keeps its hash when more is invented."""
     values = to_dict(config)
-    if config.perturbations == PerturbationConfig():
-        del values["perturbations"]
-    return values
+    unused = {
+        "perturbations": config.perturbations == PerturbationConfig(),
+        "instruction": not config.instruction,
+        "instructions": not config.instructions,
+    }
+    return {name: value for name, value in values.items() if not unused.get(name)}
 
 
 def repeated(conditions: tuple[Condition, ...]) -> tuple[Condition, ...]:
@@ -167,7 +188,7 @@ def moved(suite: Suite, conditions: tuple[Condition, ...]) -> tuple[Condition, .
     Positions by a normal of 0.3 mm, angles of 0.1 degrees: how exactly a careful person puts
     things back. Ids end in :data:`MOVED`.
     """
-    check = look_up(CHECKS, suite.config.task, "feasibility check")
+    check = CHECKS.get(suite.config.task, placed_problem)
     return tuple(_moved(c, check) for c in conditions)
 
 

@@ -8,6 +8,7 @@ samples: ^ t_k           ^ t_k + 1/rate ...             the sample at t_k+1 come
 from __future__ import annotations
 
 import dataclasses
+import functools
 import logging
 import math
 from collections.abc import Sequence
@@ -38,7 +39,8 @@ from sim.rendering import Renderer, View, update_poses
 from sim.scene import Scene, SceneConfig
 from sim.sensors import Sensors
 from sim.signals import Reader, reader, signal_components, signal_size
-from sim.tasks import build_task
+from sim.tasks import Task, build_task
+from sim.tasks.any_goal import AnyGoal, split_goals
 
 _log = logging.getLogger(__name__)
 # The engine's default handler writes MUJOCO_LOG.TXT into whatever folder the user works in. What a
@@ -101,7 +103,9 @@ class SceneEnv:
         state = embodiment(config)
         self._spec = dataclasses.replace(state, signals=state.signals + self._cameras.signals)
         self._check_action = ActionCheck(self._spec)
-        self._task = build_task(config.task.name, config.task.params)
+        self._build_task = functools.partial(build_task, config.task.name, config.task.params)
+        self._nominal_task = self._build_task()
+        self._task: Task = self._nominal_task
         self._controller = build_controller(config, self.model)
         late = round(config.control_delay_s / config.physics.timestep_s)
         if late:
@@ -175,7 +179,9 @@ class SceneEnv:
         ``rng`` only feeds the noise of sensors. Raises :class:`DataError` for a pose that is not
         settable here, or objects that overlap.
         """
-        poses = check_poses(condition, self.scene.config.reset.settable, self._spec)
+        placed, goals = split_goals(condition)
+        self._task = AnyGoal(self._build_task, goals) if goals else self._nominal_task
+        poses = check_poses(placed, self.scene.config.reset.settable, self._spec)
         self._task.check(poses)
         mujoco.mj_resetData(self.model, self.data)
         for name, place in self._placers.items():

@@ -213,6 +213,7 @@ def _task_space(run: Path) -> TaskSpace:
 def _worlds(args: Args, suite: Suite) -> tuple[WorldEntry, ...]:
     from eval.rollouts import WorldEntry
     from robolearn.cli.build import ExpertBuilder, env_builder, expert_noise
+    from robolearn.config import config_hash
     from robolearn.spec import require_compatible
     from sim.worlds import make_world
 
@@ -220,16 +221,30 @@ def _worlds(args: Args, suite: Suite) -> tuple[WorldEntry, ...]:
     dials = [expert_noise(str(run)) for run in args.runs]
     spaces = [_task_space(run) for run, dial in zip(args.runs, dials, strict=True) if dial is None]
     variants = suite.config.perturbations.variants()
+    told = suite.config.instruction
     for world in (world + variant for world in args.worlds for variant in variants):
         builder = env_builder(world)
         env = make_world(builder.world)
         try:
+            if env.task != suite.config.task:
+                raise ConfigError(
+                    f"suite '{suite.config.name}' has starts of the task '{suite.config.task}',"
+                    f" but '{world}' has the task '{env.task}'; give the suite that belongs to it"
+                    " (--suite)"
+                )
             for space in spaces:
                 require_compatible(space, env.spec)
             for noise in (dial for dial in dials if dial is not None):
                 ExpertBuilder(suite.config.task, noise)(env.spec)
             name = Path(builder.world).name
-            entries.append(WorldEntry(name, env.scene_hash, env.engine, builder))
+            entries.append(WorldEntry(name, env.scene_hash, env.engine, builder, told))
+            if world in args.worlds:
+                entries += [
+                    WorldEntry(
+                        name + said, config_hash(env.scene_hash, text), env.engine, builder, text
+                    )
+                    for said, text in suite.spoken()
+                ]
         finally:
             env.close()
     return tuple(entries)

@@ -27,6 +27,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "scene": ("robolearn.cli.scene", "check and render scene packages"),
     "train": ("robolearn.cli.train", "train a policy from a store"),
     "evaluate": ("robolearn.cli.evaluate", "paired rollouts of policies over fixed conditions"),
+    "suite": ("robolearn.cli.suite", "draw, check and show suites of starting conditions"),
     "compare": ("robolearn.cli.compare", "policies side by side: effects, letters, conclusions"),
     "stats": ("robolearn.cli.stats", "intervals, comparisons and plans of success rates"),
     "lab": ("robolearn.cli.lab", "run the virtual lab (emulated robot, PyBullet physics)"),

@@ -119,8 +119,9 @@ def test_hash_follows_the_content(suite, tmp_path):
 def test_bad_files(suite, tmp_path):
     with pytest.raises(ConfigError, match="given twice"):
         dataclasses.replace(suite.config, conditions=(suite.config.conditions[0],) * 2, subset=1)
-    with pytest.raises(ConfigError, match=r"no feasibility check for task 'push'.*'pusht'"):
-        make_suite(dataclasses.replace(suite.config, task="push"))
+    odd = make_suite(dataclasses.replace(suite.config, task="push"))
+    with pytest.raises(ConfigError, match=r"no generator of starts for task 'push'.*'pusht'"):
+        odd.select(101)
     (tmp_path / "x.yaml").write_text("name: x\nconditons: []\n")
     with pytest.raises(ConfigError, match="Did you mean 'conditions'"):
         load_suite(tmp_path / "x.yaml")
