@@ -16,6 +16,7 @@ import numpy as np
 
 from eval.suites import Suite, load_suite
 from hardware.cell_config import CellConfig, load_cell
+from hardware.device_ids import device_ids
 from hardware.emulators.admin import LabClient
 from hardware.emulators.launch import LabProcess
 from hardware.real_env import RealEnv, Scorer, cell_spec
@@ -148,6 +149,7 @@ class Deployment:
         self.builder = policy_builder(args.run)
         self.trials: list[TrialRecord] = []
         self._details: list[dict[str, Any]] = []
+        self._devices: dict[str, dict[str, str]] = {}
         self._facts: dict[str, Any] = {}
         if args.start_lab and not self.cell.lab:
             raise ConfigError(
@@ -211,6 +213,11 @@ class Deployment:
         return env
 
     def _preflight(self, env: RealEnv, inference: WorkerInference) -> None:
+        self._devices = device_ids(self.cell)
+        told = [
+            f"{name} {ids.get('serial_number', ids['kind'])}" for name, ids in self._devices.items()
+        ]
+        self._checked("devices", ", ".join(told))
         state = env.supervisor.state()
         self._checked(
             "robot", f"{state.mode.name.lower()}, joints {np.round(state.joint_position, 2)}"
@@ -340,6 +347,7 @@ class Deployment:
             "policy_hash": self._policy_hash(),
             "certificate": CERTIFICATE,
             "robot": to_dict(self.cell),
+            "devices": self._devices,
             "lab_seed": self._args.lab_seed if self._args.start_lab else None,
         }
 

@@ -77,6 +77,19 @@ def test_two_trials_are_run_scored_and_kept(config, tmp_path, capsys):
     assert document["trials"][0]["start"].startswith("placed by the lab")
     meta = store.read(trials[0]["episode"]).meta
     assert meta.provenance["certificate"] == "uncertified"
+    devices = meta.provenance["devices"]
+    assert devices["robot"] == {
+        "kind": "ur",
+        "address": address(25),
+        "serial_number": "20235500001",
+        "model": "UR5",
+        "software": devices["robot"]["software"],
+    }
+    assert devices["tracker"] == {
+        "kind": "udp",
+        "address": f"{address(25)}:30120",
+        "object": "block",
+    }
 
 
 def test_ctrl_c_stops_the_arm_and_ends_every_process(config, tmp_path, monkeypatch, capsys):
