@@ -33,8 +33,7 @@ from eval.statistics import (
     paired_difference,
     wilson,
 )
-from eval.suites import MOVED
-from eval.summary import TECHNICAL
+from eval.summary import TECHNICAL, own_trials
 from robolearn.errors import ConfigError, DataError, did_you_mean
 from robolearn.seeding import child_seed
 from robolearn.types import TrialRecord
@@ -186,7 +185,7 @@ def _world(
     common: bool,
 ) -> WorldComparison:
     notes = _check_mixture(world, records)
-    by_policy = _once_per_condition(world, records, notes)
+    by_policy = _once_per_condition(records, notes)
     keys, dropped = _shared(world, by_policy, common)
     notes += dropped
     tables: list[_Table] = []
@@ -227,28 +226,13 @@ def _world(
 
 
 def _once_per_condition(
-    world: str, records: Sequence[TrialRecord], notes: list[str]
+    records: Sequence[TrialRecord], notes: list[str]
 ) -> dict[str, dict[tuple[str, int], TrialRecord]]:
-    """Trials by policy and (condition, seed): the suite's own, one per condition.
-
-    Moved starts and repeats with another seed answer other questions; counted here they would
-    pass for independent conditions.
-    """
+    """Trials by policy and (condition, seed): the suite's own, one per condition."""
+    kept, left_out = own_trials(records)
     found: dict[str, dict[tuple[str, int], TrialRecord]] = {}
-    seeds: dict[str, int] = {}
-    seen: set[tuple[str, str, int]] = set()
-    left_out = 0
-    for r in records:
-        if (r.policy, r.condition, r.seed) in seen:
-            raise DataError(
-                f"{r.policy} in {world}: the trial of condition '{r.condition}', seed {r.seed},"
-                " appears twice"
-            )
-        seen.add((r.policy, r.condition, r.seed))
-        if r.condition.endswith(MOVED) or seeds.setdefault(r.condition, r.seed) != r.seed:
-            left_out += 1
-        else:
-            found.setdefault(r.policy, {})[r.condition, r.seed] = r
+    for r in kept:
+        found.setdefault(r.policy, {})[r.condition, r.seed] = r
     if left_out:
         notes.append(f"{left_out} trials of moved or repeated starts are left out")
     return found

@@ -127,6 +127,29 @@ def summarize(records: Sequence[TrialRecord]) -> Result:
     )
 
 
+def own_trials(records: Sequence[TrialRecord]) -> tuple[list[TrialRecord], int]:
+    """The suite's own trials, one per policy, world and condition; and how many are left out.
+
+    Moved starts and repeats with another seed answer other questions; counted here they would
+    pass for independent conditions. Raises :class:`DataError` for a trial that appears twice.
+    """
+    kept: list[TrialRecord] = []
+    seeds: dict[tuple[str, str], int] = {}
+    seen: set[tuple[str, str, str, int]] = set()
+    for r in records:
+        key = (r.policy, r.env, r.condition, r.seed)
+        if key in seen:
+            raise DataError(
+                f"{r.policy} in {r.env}: the trial of condition '{r.condition}', seed {r.seed},"
+                " appears twice"
+            )
+        seen.add(key)
+        own = seeds.setdefault((r.env, r.condition), r.seed) == r.seed
+        if own and not r.condition.endswith(MOVED):
+            kept.append(r)
+    return kept, len(records) - len(kept)
+
+
 def coverages(records: Sequence[TrialRecord]) -> list[float]:
     """Maximum coverage of each trial (its score for tasks without coverage)."""
     return [float(r.metrics.get(COVERAGE, r.score)) for r in records]
