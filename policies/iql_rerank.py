@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from policies.augment import Mirror, MirrorConfig
 from policies.nets.averaging import move_towards
-from policies.nets.encoder import ActionCodec, FocusConfig, SignalEncoder
+from policies.nets.encoder import ActionCodec, FocusConfig, SignalEncoder, refuse_pictures
 from policies.registry import load_policy, policy_of
 from policies.request import request_tensors
 from robolearn.checkpoint import Run, load_weights
@@ -137,6 +137,7 @@ class Critics(nn.Module):
 
     def __init__(self, config: IqlRerankConfig, spec: PolicySpec, stats: DatasetStats) -> None:
         super().__init__()
+        refuse_pictures(spec)
         self.encoder = SignalEncoder(spec, stats, config.relative, 0, config.focus)
         self.codec = ActionCodec(spec, stats, config.anchor)
         self.stride = config.stride

@@ -12,7 +12,9 @@ from robolearn.types import PolicyInput
 
 
 def request_tensors(request: PolicyInput, spec: PolicySpec) -> dict[str, Tensor]:
-    """``[batch, n_obs, *shape]`` float32 per signal, the precision that training reads as well."""
+    """``[batch, n_obs, *shape]`` per signal: float32, the precision that training reads as well,
+    and uint8 for pictures.
+    """
     out: dict[str, Tensor] = {}
     batch = len(request.seed)
     for signal in spec.task_space.observations:
@@ -28,5 +30,8 @@ def request_tensors(request: PolicyInput, spec: PolicySpec) -> dict[str, Tensor]
             raise SpecMismatchError(f"'{signal.name}' should be {want}, got {values.shape}")
         if not np.isfinite(values).all():
             raise SpecMismatchError(f"'{signal.name}' is not finite; a sensor failed upstream")
-        out[signal.name] = torch.from_numpy(values.astype(np.float32))
+        kind = np.uint8 if signal.is_image else np.float32
+        if signal.is_image and values.dtype != np.uint8:
+            raise SpecMismatchError(f"'{signal.name}' should be uint8 pictures, got {values.dtype}")
+        out[signal.name] = torch.from_numpy(values.astype(kind))
     return out

@@ -126,7 +126,8 @@ def load_run(path: Path) -> Run:
             f"'{path}' has a damaged file, {name}: {detail}; copy the run again or train it anew"
         ) from error
     space = spec.task_space
-    lacking = [s.name for s in space.observations if s.name not in stats.observations]
+    vectors = [s.name for s in space.observations if not s.is_image]
+    lacking = [name for name in vectors if name not in stats.observations]
     lacking += [a.name for a in space.actions if a.name not in stats.actions]
     if lacking:
         raise CheckpointError(

@@ -33,7 +33,8 @@ class FocusConfig:
 
 
 class SignalEncoder(nn.Module):
-    """Vector observations ``[b, n_obs, *shape]`` to features ``[b, n_obs, size]``.
+    """Vector observations ``[b, n_obs, *shape]`` to features ``[b, n_obs, size]``; pictures have
+    an encoder of their own (``policies/nets/pictures.py``).
 
     Every signal goes through its :class:`~robolearn.transforms.SignalTransform`. With
     ``relative`` pairs (position, pose) the position is added once more, seen from the pose's own
@@ -49,12 +50,7 @@ class SignalEncoder(nn.Module):
         focus: FocusConfig | None = None,
     ) -> None:
         super().__init__()
-        signals = {s.name: s for s in spec.task_space.observations}
-        images = [s.name for s in signals.values() if s.is_image]
-        if images:
-            raise SpecMismatchError(
-                f"this policy reads vectors, not images: drop {images} from data.observations"
-            )
+        signals = {s.name: s for s in spec.task_space.observations if not s.is_image}
         self.names = tuple(signals)
         self.transforms = {
             n: fit_transform(s.shape, stats.observations[n], spec.normalization, s.angular)
@@ -102,6 +98,9 @@ class SignalEncoder(nn.Module):
             parts.append(self._relative(observations[position], observations[pose], pose))
         if self.focus is not None:
             parts += self._focused(self.focus, observations[self.focus.signal])
+        if not parts:  # Pictures alone.
+            some = next(iter(observations.values()))
+            return torch.zeros(*some.shape[:2], 0, device=some.device)
         return torch.cat(parts, dim=-1)
 
     def lift(self, features: Tensor) -> Tensor:
@@ -133,6 +132,15 @@ class SignalEncoder(nn.Module):
             [c * delta[..., 0] + s * delta[..., 1], c * delta[..., 1] - s * delta[..., 0]], dim=-1
         )
         return local * self.get_buffer(f"scale{self.names.index(name)}")[:2]
+
+
+def refuse_pictures(spec: PolicySpec) -> None:
+    """:class:`SpecMismatchError` if a task space observes cameras."""
+    images = [s.name for s in spec.task_space.observations if s.is_image]
+    if images:
+        raise SpecMismatchError(
+            f"this policy reads vectors, not images: drop {images} from data.observations"
+        )
 
 
 class ActionCodec(nn.Module):

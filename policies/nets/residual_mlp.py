@@ -37,13 +37,13 @@ class ResidualMLP(nn.Module):
 
     def forward(self, x: Float[Tensor, "b i"], c: Float[Tensor, "b c"]) -> Float[Tensor, "b o"]:
         """See the class."""
-        return self.trunk(x, self.modulation(c))
+        return self.layers(x, self.modulation(c))
 
     def modulation(self, c: Float[Tensor, "*b c"]) -> Float[Tensor, "*b m"]:
         """Shifts, scales and gates of all layers; half of the weights, and independent of ``x``."""
         return self.modulate(functional.silu(c))
 
-    def trunk(self, x: Float[Tensor, "b i"], modulation: Float[Tensor, "b m"]) -> Tensor:
+    def layers(self, x: Float[Tensor, "b i"], modulation: Float[Tensor, "b m"]) -> Tensor:
         """The rest of the network."""
         parts = modulation.split(self.width, dim=-1)
         x = self.inner(x)
@@ -53,6 +53,20 @@ class ResidualMLP(nn.Module):
             x = x + gate * down(functional.silu(up(h)))
         shift, scale = parts[-2:]
         return self.outer(functional.layer_norm(x, (self.width,)) * (1 + scale) + shift)
+
+
+class ChunkMLP(ResidualMLP):
+    """A residual MLP over flattened chunks, beside everything that is observed."""
+
+    def trunk(
+        self,
+        x: Float[Tensor, "b h i"],
+        flat: Float[Tensor, "b f"],
+        modulation: Float[Tensor, "b m"],
+    ) -> Float[Tensor, "b h a"]:
+        """Chunks ``x`` and observations ``flat``."""
+        out = self.layers(torch.cat([x.flatten(1), flat], dim=-1), modulation)
+        return out.view(len(x), x.shape[1], -1)
 
 
 def time_features(t: Float[Tensor, " b"], size: int) -> Float[Tensor, "b s"]:

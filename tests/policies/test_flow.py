@@ -11,7 +11,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from policies.flow import FlowAlgorithm, FlowConfig, flow_target, preconditioning
+from policies.flow import (
+    FlowAlgorithm,
+    FlowConfig,
+    flow_target,
+    preconditioning,
+    training_times,
+)
+from policies.nets.chunk_net import ConvConfig
 from policies.nets.encoder import ActionCodec, FocusConfig, SignalEncoder
 from policies.registry import load_policy
 from robolearn.contracts import Policy, PolicySpec
@@ -35,12 +42,12 @@ from tests.learning_mocks import (
 SMALL = FlowConfig(n_obs=2, horizon=4, execute=2, width=32, blocks=2, batch_size=16)
 
 
-def algorithm(config: FlowConfig = SMALL) -> FlowAlgorithm:
+def algorithm(config: FlowConfig = SMALL, spread: float = 0.05) -> FlowAlgorithm:
     torch.manual_seed(0)
     dataset = EpisodeDataset(random_flat((30, 30)), config.batches(), 0)
     built = config.build(SPACE, dataset.stats(), None)
     for parameter in built.ema.parameters():  # Zero gates would hide mistakes.
-        parameter.data.add_(0.05 * torch.randn(parameter.shape))
+        parameter.data.add_(spread * torch.randn(parameter.shape))
     return built
 
 
@@ -87,13 +94,14 @@ def test_euler_follows_the_exact_field_of_one_action() -> None:
     goal = torch.full((1, 4, 2), 0.3)
     context = torch.zeros(1, 2 * built.ema.encoder.lifted_size + 32)
 
-    def exact(x: Tensor, t: Tensor, *_: Tensor) -> Tensor:
+    def exact(x: Tensor, t: Tensor, *_: object) -> Tensor:
         return (goal - x) / (1 - t[:, None, None])
 
     built.ema._velocity = exact  # type: ignore[method-assign]
     noise = torch.randn(1, 4, 2)
     for steps in (1, 4):
-        end = built.ema.integrate(noise, context, steps)
+        built.ema.steps = steps
+        end = built.ema.generate(noise[:, None], context)
         torch.testing.assert_close(end, goal)
 
 
@@ -105,7 +113,7 @@ def test_sampling_integrates_the_field() -> None:
         time = policy.model.shifted(torch.full((3,), t))
         after = policy.model.shifted(torch.full((3,), t + 0.25))
         x = x + (after - time)[:, None, None] * policy.field(x, time, context)
-    torch.testing.assert_close(policy.model.integrate(noise, context, 4), x)
+    torch.testing.assert_close(policy.model.generate(noise[:, None], context), x)
 
 
 def test_the_mask_keeps_padding_out_of_the_loss() -> None:
@@ -240,3 +248,47 @@ def test_relative_and_anchored_signals_must_exist() -> None:
     anchored = dataclasses.replace(SMALL, anchor=1.0)
     with pytest.raises(SpecMismatchError, match="must be an absolute action"):
         anchored.build(space, dataset.stats(), None)
+
+
+class TestTransformerFlowContract(PolicyContract):
+    def make(self) -> Policy:
+        return algorithm(dataclasses.replace(SMALL, net="dit", heads=4)).policy()
+
+
+class TestMixerFlowContract(PolicyContract):
+    def make(self) -> Policy:
+        return algorithm(dataclasses.replace(SMALL, net="mixer")).policy()
+
+
+class TestUNetFlowContract(PolicyContract):
+    def make(self) -> Policy:
+        config = dataclasses.replace(SMALL, net="unet", conv=ConvConfig((8, 16)))
+        return algorithm(config, spread=0.0).policy()
+
+
+def test_time_distributions_have_their_quantiles() -> None:
+    u = (torch.arange(10_000) + 0.5) / 10_000
+    assert torch.equal(training_times(u, "uniform", (0.0, 1.0)), u)
+    normal = training_times(u, "logit_normal", (-0.4, 1.0))
+    assert torch.logit(normal).mean().item() == pytest.approx(-0.4, abs=1e-3)
+    assert torch.logit(normal).std().item() == pytest.approx(1.0, abs=2e-3)
+    beta = training_times(u, "beta", (1.0, 1.5))
+    # pi0 draws 1 - t from Beta(1.5, 1), whose quantile function is u^(2/3).
+    torch.testing.assert_close(1 - beta.flip(0), u ** (2 / 3), atol=1e-4, rtol=0)
+    assert beta.mean().item() == pytest.approx(0.4, abs=1e-3)
+
+
+def test_known_actions_are_held_and_left_out_of_the_loss() -> None:
+    config = dataclasses.replace(SMALL, known=2)
+    built = algorithm(config)
+    request = random_request(3)
+    plain = built.policy().sample(request)
+    wanted = plain.actions[:, 0] + 0.01
+    weight = np.tile([1.0, 1.0, 0.5, 0.0], (3, 1))
+    asked = dataclasses.replace(request, prefix=wanted, prefix_weight=weight)
+    answered = built.policy().sample(asked).actions[:, 0]
+    np.testing.assert_allclose(answered[:, :2], wanted[:, :2], atol=1e-5)
+    assert np.abs(answered[:, 2:] - plain.actions[:, 0, 2:]).max() > 1e-6
+    batch = EpisodeDataset(random_flat((30, 30)), config.batches(), 0).batch(0)
+    loss = built(batch, 0, torch.Generator().manual_seed(0)).by_group["flow"]
+    assert torch.isfinite(loss)

@@ -20,8 +20,10 @@ def test_every_entry_resolves_to_a_documented_configuration(name: str) -> None:
     kind = policy_config(name)
     assert dataclasses.is_dataclass(kind)
     kind()  # Every hyper-parameter has a default.
-    module = __import__(kind.__module__, fromlist=["x"])
-    source = Path(module.__file__ or "").read_text().splitlines()
+    source: list[str] = []
+    for base in kind.__mro__[:-1]:
+        module = __import__(base.__module__, fromlist=["x"])
+        source += Path(module.__file__ or "").read_text().splitlines()
     for field in dataclasses.fields(kind):
         (line,) = [i for i, s in enumerate(source) if s.startswith(f"    {field.name}: ")][:1]
         assert source[line - 1].startswith("    #"), f"{field.name} has no comment"
@@ -36,7 +38,7 @@ def test_an_unknown_name_is_explained() -> None:
 def test_every_experiment_file_is_valid(path: Path) -> None:
     experiment = load_experiment(path, policy_config)
     assert experiment.policy == load_yaml(path)["policy"]
-    assert experiment.data.kinds == ("demonstration",)
+    assert experiment.data.kinds
 
 
 def test_a_typo_in_an_experiment_is_explained(tmp_path: Path) -> None:
