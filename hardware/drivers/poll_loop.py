@@ -132,9 +132,9 @@ class PollLoop(ABC):
                     f"{self.name}: the port is gone ({error}); plug it in, then connect"
                 )
                 self._latch(gone, RobotMode.DISCONNECTED)
-            except (IndexError, ValueError, TypeError) as error:
-                # The vendors' parsers trust what they receive.
-                self._latch(RobotError(f"{self.name}: garbage: {error}"), RobotMode.FAULT)
+            except Exception as error:  # noqa: BLE001  (the vendors' parsers trust what arrives)
+                what = f"{self.name}: the vendor's library failed: {type(error).__name__}: {error}"
+                self._latch(RobotError(what), RobotMode.FAULT)
             if self.ended:
                 return
             due_ns += self._period_ns
@@ -174,7 +174,8 @@ class PollLoop(ABC):
         self._fault = fault
         self.mark(mode)
         log.error("%s", fault)
-        with contextlib.suppress(RobotError, *PORT_ERRORS):
+        # Whatever the library raises now, the fault that is told is the first one.
+        with contextlib.suppress(Exception):
             if mode is RobotMode.DISCONNECTED:
                 self.hold_who_listens()
             else:

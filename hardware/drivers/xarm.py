@@ -1,0 +1,375 @@
+"""UFACTORY xArm (5, 6, 7 joints, Lite 6, 850) on the manufacturer's ``xarm-python-sdk``.
+
+What its client does when the controller hangs or dies was measured against an emulated one: calls
+return code 3 together with the last cached angles, ``connected`` stays True, nothing ever raises.
+Hence every code is checked, and the sign of life is an answer with code 0 on the command channel
+(the report stream of a real controller has 5 Hz). The controller has no watchdog: in servo mode a
+silent program leaves the arm at its last set-point.
+
+The client opens fixed ports (502), sets a time-out for all sockets of the process, prefers a unix
+socket that anybody may have left in the temporary folder, and prints; here it does none of these
+but the first.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import logging
+import math
+import socket
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardware.drivers.poll_loop import LostPacketError, PollLoop
+from hardware.robot import RobotMode, RobotState
+from hardware.vendor_thread import VendorThread
+from robolearn.errors import (
+    ConfigError,
+    DataError,
+    MissingDependencyError,
+    RobotConnectionError,
+    RobotError,
+)
+
+Array = NDArray[np.float64]
+log = logging.getLogger(__name__)
+
+COMMAND_PORT = 502
+SERVO_MODE = 1
+_READY_STATES = (1, 2)  # in motion, standby
+_STOP = 4
+# Codes of ``UxbusState``: no answer in time, answer of another length, request, protocol or
+# register; and: no connection, sending failed.
+_LOST = (3, 4, 5, 6, 7)
+_GONE = (-1, 8)
+STOP_S = 0.5
+# UFACTORY developer manual, "Error codes": 2 is the emergency stop button, 31 a collision.
+_MODES = {2: RobotMode.EMERGENCY_STOP, 31: RobotMode.PROTECTIVE_STOP}
+
+
+@dataclass(frozen=True, slots=True)
+class XArmConfig:
+    """An xArm behind its control box."""
+
+    address: str
+    """IP address of the control box."""
+    joints: int = 7
+    """Number of joints."""
+    serial: str = ""
+    """Serial number of the arm; another arm at this address is refused ("" for any)."""
+    rate_hz: float = 100.0
+    """Exchanges per second [Hz]."""
+    answer_s: float = 0.1
+    """Patience with an answer [s]; 2 s in the vendor's library."""
+    max_lost: int = 3
+    """So many exchanges in a row without an answer are a fault."""
+    silence_s: float = 0.1
+    """When the owner says nothing for so long, the arm is stopped [s]."""
+    connect_timeout_s: float = 10.0
+    """Bound for connecting [s]."""
+
+    def __post_init__(self) -> None:
+        if self.joints not in (5, 6, 7):
+            raise ConfigError(f"xArm: joints must be 5, 6 or 7, got {self.joints}")
+        if not (1.0 <= self.rate_hz <= 250.0 and 0.02 <= self.answer_s <= 2.0):
+            raise ConfigError(
+                "xArm: rate_hz in [1, 250] and answer_s in [0.02, 2] are needed, got"
+                f" {self.rate_hz} and {self.answer_s}"
+            )
+
+    def build(self) -> XArmRobot:
+        """Make the robot (in the process that will own it)."""
+        return XArmRobot(self)
+
+
+class XArmRobot:
+    """Joint set-points in servo mode."""
+
+    def __init__(self, config: XArmConfig) -> None:
+        self.config = config
+        self._loop: XArmLoop | None = None
+        self._low = self._high = np.zeros(config.joints)
+
+    @property
+    def joints(self) -> int:
+        """Number of joints."""
+        return self.config.joints
+
+    @property
+    def rate_hz(self) -> float:
+        """Exchanges per second [Hz]."""
+        return self.config.rate_hz
+
+    @property
+    def has_watchdog(self) -> bool:
+        """False: a silent program leaves the arm at its last set-point."""
+        return False
+
+    def connect(self) -> None:
+        """Connect, enable the motors, servo mode, wait for the first answer."""
+        self._leave()
+        c = self.config
+        _probe(c.address)
+        worker = VendorThread(f"xArm at {c.address}")
+        try:
+            arm = worker.call(lambda: _open(c), c.connect_timeout_s, "connecting")
+        finally:
+            worker.close()
+        try:
+            loop = XArmLoop(arm, c)
+            loop.prepare()
+            loop.exchange()
+        except BaseException:
+            arm.disconnect()
+            raise
+        self._low, self._high = _ranges(arm, c.joints)
+        self._loop = loop
+        loop.start()
+
+    def state(self) -> RobotState:
+        """Newest state; ``device_t_s`` is the time of the last answer."""
+        return self._connected().state
+
+    def servo(self, q: Array) -> None:
+        """Leave the next set-point for the next exchange ``[joints]`` [rad]."""
+        if q.shape != (self.joints,) or not np.all(np.isfinite(q)):
+            raise DataError(f"xArm: expected {self.joints} finite angles, got {q}")
+        loop = self._connected()
+        loop.raise_fault()
+        outside = np.flatnonzero((q < self._low) | (q > self._high))
+        if outside.size:
+            i = int(outside[0])
+            raise DataError(
+                f"xArm: set-point of joint {i + 1}, {q[i]:.3f} rad, is outside the arm's range"
+                f" [{self._low[i]:.3f}, {self._high[i]:.3f}]"
+            )
+        loop.set_goal(q)
+
+    def keep_alive(self) -> None:
+        """The owner lives."""
+        loop = self._connected()
+        loop.raise_fault()
+        loop.heard()
+
+    def stop(self) -> bool:
+        """State 4; True when the controller reports it. The next set-point goes on."""
+        loop = self._loop
+        if loop is None:
+            return False
+        if loop.ended:
+            return loop.held
+        try:
+            return loop.call(loop.hold, STOP_S)
+        except RobotError as error:
+            log.warning("stop not confirmed: %s", error)
+            return loop.held
+
+    def close(self) -> None:
+        """Stop and disconnect; the motors stay enabled. Safe to call twice."""
+        if self._loop is not None:
+            self.stop()
+        self._leave()
+
+    def _connected(self) -> XArmLoop:
+        if self._loop is None:
+            raise RobotConnectionError(f"xArm at {self.config.address}: not connected")
+        return self._loop
+
+    def _leave(self) -> None:
+        loop, self._loop = self._loop, None
+        if loop is not None:
+            loop.leave()
+
+
+class XArmLoop(PollLoop):
+    """One exchange: set-point out; joint states, errors and the controller's state in."""
+
+    def __init__(self, arm: Any, config: XArmConfig) -> None:
+        super().__init__(
+            f"xArm at {config.address}",
+            rate_hz=config.rate_hz,
+            silence_s=config.silence_s,
+            max_lost=config.max_lost,
+        )
+        self._arm, self._joints = arm, config.joints
+        self._goal: Array | None = None
+        self._stopped = False
+        self._stop_mode = RobotMode.RUNNING
+        zeros = np.zeros(config.joints)
+        self.state = RobotState(0.0, 0, zeros, zeros, RobotMode.IDLE)
+
+    def set_goal(self, q: Array) -> None:
+        """The newest set-point; an unsent older one is replaced."""
+        with self.lock:
+            self._goal = q.copy()
+        self.heard()
+
+    def prepare(self) -> None:
+        """Motors on, servo mode, ready. Raises RobotError for a controller with an error."""
+        code, errors = self._arm.get_err_warn_code()
+        self._require(code, "reading errors")
+        if errors[0]:
+            raise RobotConnectionError(
+                f"{self.name} reports error {errors[0]}; clear it in UFACTORY Studio or at the"
+                " control box, then connect again"
+            )
+        self._require(self._arm.motion_enable(enable=True), "enabling the motors")
+        self._arm_motion()
+
+    def exchange(self) -> None:
+        """Send the newest set-point, read and publish the state."""
+        with self.lock:
+            goal, self._goal = self._goal, None
+        if goal is not None:
+            if self._stopped:
+                self._arm_motion()
+            code = self._arm.set_servo_angle_j(goal.tolist())
+            # What else is wrong shows in the errors below.
+            if code in _LOST or code in _GONE:
+                self._require(code, "a set-point")
+        code, values = self._arm.get_joint_states(num=3)
+        self._require(code, "reading the joints")
+        t_ns = time.monotonic_ns()
+        q, qd = (np.array(v[: self._joints], dtype=np.float64) for v in values[:2])
+        if not np.isfinite([*q, *qd]).all():
+            raise RobotError(f"{self.name}: joint angles are not finite")
+        self._require_sound()
+        self.cycles += 1
+        self.state = RobotState(t_ns * 1e-9, t_ns, q, qd, RobotMode.RUNNING)
+
+    def hold(self) -> bool:
+        """State 4: the controller decelerates and holds."""
+        with self.lock:
+            self._goal = None
+        self._stopped = True
+        if self._arm.set_state(_STOP) != 0:
+            return False
+        code, state = self._arm.get_state()
+        return code == 0 and state == _STOP
+
+    def hold_who_listens(self) -> None:
+        """A stop without waiting for what comes back."""
+        self._arm.set_state(_STOP)
+
+    def mark(self, mode: RobotMode) -> None:
+        """Publish a mode with the last state; a cause that the controller named goes first."""
+        s = self.state
+        shown = mode if self._stop_mode is RobotMode.RUNNING else self._stop_mode
+        self.state = RobotState(
+            s.device_t_s, s.changed_ns, s.joint_position, s.joint_velocity, shown
+        )
+
+    def disconnect(self) -> None:
+        """Close both sockets of the client."""
+        self._arm.disconnect()
+
+    def _arm_motion(self) -> None:
+        self._require(self._arm.set_mode(SERVO_MODE), "servo mode")
+        self._require(self._arm.set_state(0), "making ready")
+        self._stopped = False
+
+    def _require_sound(self) -> None:
+        self._require_no_error()
+        code, state = self._arm.get_state()
+        self._require(code, "reading the state")
+        if state not in _READY_STATES and not self._stopped:
+            # An error stops the controller, and may have come between the two questions.
+            self._require_no_error()
+            self._stop_mode = RobotMode.IDLE
+            raise RobotError(
+                f"{self.name} is in state {state}, not ready: somebody stopped or paused it."
+                " Connect again"
+            )
+
+    def _require_no_error(self) -> None:
+        code, errors = self._arm.get_err_warn_code()
+        self._require(code, "reading errors")
+        if errors[0]:
+            self._stop_mode = _MODES.get(int(errors[0]), RobotMode.FAULT)
+            raise RobotError(
+                f"{self.name} reports error {errors[0]} ({self._stop_mode.name}); clear the cause"
+                " at the control box, then connect again"
+            )
+
+    def _require(self, code: int, what: str) -> None:
+        if code == 0:
+            return
+        if code in _LOST:
+            raise LostPacketError(f"{self.name}: no answer to {what}")
+        if code in _GONE:
+            self._stop_mode = RobotMode.DISCONNECTED
+            raise RobotConnectionError(f"{self.name}: the connection is gone; connect again")
+        raise RobotError(f"{self.name}: {what} was answered with code {code}")
+
+
+def _open(config: XArmConfig) -> Any:
+    """The vendor's client, connected; its side effects undone."""
+    limit = socket.getdefaulttimeout()
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):
+            api = _import_api()
+            arm = api(
+                config.address,
+                is_radian=True,
+                enable_report=False,
+                forbid_uds=True,
+                max_cmdnum=512,
+            )
+    except MissingDependencyError:
+        raise
+    except Exception as error:
+        raise RobotConnectionError(f"xArm at {config.address}: {error}") from error
+    finally:
+        socket.setdefaulttimeout(limit)
+    found = int(arm.axis)
+    problem = ""
+    if found != config.joints:
+        problem = f"has {found} joints, the config says {config.joints}"
+    elif config.serial and arm.sn != config.serial:
+        problem = f"is another arm: its serial number is {arm.sn}, the config says {config.serial}"
+    if problem:
+        arm.disconnect()
+        raise ConfigError(f"xArm at {config.address} {problem}")
+    arm.set_timeout(config.answer_s)
+    return arm
+
+
+def _ranges(arm: Any, joints: int) -> tuple[Array, Array]:
+    """Joint ranges of this model by the SDK's table, each ``[joints]`` [rad]; a turn if unknown."""
+    from xarm.core.config.x_config import XCONF
+
+    table = XCONF.Robot.JOINT_LIMITS.get(joints, {}).get(int(arm.device_type), ())
+    ranges = np.array([*table, *[(-math.tau, math.tau)] * joints][:joints], dtype=np.float64)
+    return ranges[:, 0], ranges[:, 1]
+
+
+def _import_api() -> Any:
+    try:
+        from xarm.core.utils.log import logger, origin_logger
+        from xarm.wrapper import XArmAPI
+    except ImportError as error:
+        raise MissingDependencyError(
+            f"the xArm driver needs the package xarm-python-sdk ({error}); install it with"
+            " 'pip install robolearn[xarm]' in this environment"
+        ) from error
+    # It would print a line per call when the mode of a (not requested) report differs.
+    for noisy in (logger, origin_logger):
+        noisy.setLevel(logging.CRITICAL)
+        # The SDK calls what Python deprecates.
+        noisy.warn = noisy.warning
+    return XArmAPI
+
+
+def _probe(address: str) -> None:
+    try:
+        socket.create_connection((address, COMMAND_PORT), timeout=2.0).close()
+    except OSError as error:
+        raise RobotConnectionError(
+            f"no xArm controller answers at {address}:{COMMAND_PORT} ({error.strerror or error});"
+            " check the address, the cable and that the control box is on"
+        ) from error
