@@ -18,7 +18,7 @@ import torch
 from robolearn.checkpoint import Run, copy_run, policy_hash, write_json, write_run
 from robolearn.config import from_dict, load_yaml, to_dict
 from robolearn.contracts import PolicySpec
-from robolearn.data.cache import EpisodeSource, FlatEpisodes, cached
+from robolearn.data.cache import EpisodeSource, FlatEpisodes, ImageMode, OnEpisode, cached
 from robolearn.data.dataset import EpisodeDataset, split_episodes
 from robolearn.data.mixture import window_weights
 from robolearn.data.provenance import git_revision, library_versions
@@ -106,9 +106,13 @@ def train(
     resume: bool = False,
     threads: int = 1,
     cache_dir: Path | None = None,
+    images: ImageMode = "auto",
+    on_episode: OnEpisode | None = None,
     on_step: Callable[[Progress], None] | None = None,
 ) -> TrainResult:
     """Carry an experiment out in ``run_dir``; with ``resume`` go on, or reuse what is finished.
+
+    ``images`` and ``on_episode`` are those of :func:`cached`; neither changes the result.
 
     Errors: :class:`CheckpointError` when ``run_dir`` holds another experiment or would be
     overwritten; data and configuration errors before anything is written.
@@ -116,7 +120,7 @@ def train(
     torch.set_num_threads(threads)
     identity = _identity(experiment, source, parent)
     previous = _previous(run_dir, identity, resume)
-    flat = cached(source, cache_dir)
+    flat = cached(source, cache_dir, images=images, on_episode=on_episode)
     dataset, stats = _dataset(experiment, flat)
     # Initial weights and dropout come from torch's global generator.
     torch.manual_seed(child_seed(experiment.seed, "weights"))

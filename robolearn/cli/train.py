@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from robolearn.cli.common import parse, print_json, progress, say
 from robolearn.cli.outputs import output_folder
@@ -14,6 +16,10 @@ from robolearn.errors import ConfigError
 
 if TYPE_CHECKING:
     from robolearn.experiment import Experiment, TrainResult
+    from robolearn.training import Progress
+
+_EVERY_S = 15.0
+"""Between two lines without a terminal [s]."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +36,9 @@ class TrainArgs:
     """Run to build on (iql_rerank: a trained flow policy)."""
     threads: int = 1
     """Torch threads."""
+    images: Literal["auto", "cache", "store"] = "auto"
+    """Pictures: copied into the cache, or decoded from the store for every batch; auto: copied up
+    to 16 GiB and half of the free disk."""
     resume: bool = False
     """Go on where a run stopped; a finished one is reused."""
     json: bool = False
@@ -110,7 +119,6 @@ def _train(args: TrainArgs, experiment: Experiment, store: Path | None, out: Pat
     from robolearn.data.selection import StoreSource
     from robolearn.data.store import EpisodeStore
     from robolearn.experiment import train
-    from robolearn.training import Progress
 
     source = (
         MixtureSource(experiment.data)
@@ -119,27 +127,11 @@ def _train(args: TrainArgs, experiment: Experiment, store: Path | None, out: Pat
     )
     where = store or ", ".join(choice.path for choice in experiment.data.stores)
     parent = None if args.parent is None else load_run(args.parent)
-    quiet = args.json or not sys.stderr.isatty()
     say(
         f"train {experiment.policy}: {len(source.ids)} episodes of {where} -> {out}",
         quiet=args.json,
     )
-    shown = 0
-    next_line_s = 0.0
-    with progress(f"train {experiment.policy}", experiment.fit.steps, quiet=quiet) as advance:
-
-        def on_step(now: Progress) -> None:
-            nonlocal shown, next_line_s
-            note = " ".join(f"{k} {v:.4f}" for k, v in now.metrics.items() if k.startswith("loss"))
-            # With a time budget the total is known only after the calibration.
-            advance(now.step - shown, f"of {now.total} in the budget, {note}")
-            shown = now.step
-            if quiet and not args.json and now.seconds >= next_line_s:
-                # Without a terminal: a plain line now and then instead of a bar.
-                next_line_s = now.seconds + 15.0
-                eta = f"{now.eta_s / 60:.1f} min left"
-                say(f"  step {now.step}/{now.total} {note} {now.seconds:.0f} s, {eta}")
-
+    with contextlib.closing(_Shown(experiment, quiet=args.json)) as shown:
         return train(
             experiment,
             source,
@@ -147,8 +139,65 @@ def _train(args: TrainArgs, experiment: Experiment, store: Path | None, out: Pat
             parent=parent,
             resume=args.resume,
             threads=args.threads,
-            on_step=on_step,
+            images=args.images,
+            on_episode=shown.on_episode,
+            on_step=shown.on_step,
         )
+
+
+class _Shown:
+    """How far it is: bars on a terminal, without one a plain line now and then. First the cache
+    of what training reads (if it is not there yet), then the steps.
+    """
+
+    def __init__(self, experiment: Experiment, *, quiet: bool) -> None:
+        self._experiment = experiment
+        self._quiet, self._lines = quiet, not quiet and not sys.stderr.isatty()
+        self._stack, self._advance = contextlib.ExitStack(), None
+        self._done, self._next_line_s = 0, 0.0
+        self._begin_s = time.monotonic()
+
+    def close(self) -> None:
+        """Leave the last bar as it is."""
+        self._stack.close()
+
+    def on_episode(self, done: int, of: int) -> None:
+        """An episode is in the cache."""
+        self._to(done, self._bar("cache", of), "")
+        self._line(
+            f"cache {done}/{of} episodes", time.monotonic() - self._begin_s, first_s=_EVERY_S
+        )
+        if done == of:
+            self._next()
+
+    def on_step(self, now: Progress) -> None:
+        """A few training steps were done."""
+        note = " ".join(f"{k} {v:.4f}" for k, v in now.metrics.items() if k.startswith("loss"))
+        bar = self._bar(f"train {self._experiment.policy}", self._experiment.fit.steps)
+        # With a time budget the total is known only after the calibration.
+        self._to(now.step, bar, f"of {now.total} in the budget, {note}")
+        eta = f"{now.seconds:.0f} s, {now.eta_s / 60:.1f} min left"
+        self._line(f"step {now.step}/{now.total} {note} {eta}", now.seconds)
+
+    def _bar(self, name: str, total: int) -> Any:
+        if self._advance is None:
+            quiet = self._quiet or self._lines
+            self._advance = self._stack.enter_context(progress(name, total, quiet=quiet))
+        return self._advance
+
+    def _to(self, done: int, advance: Any, note: str) -> None:
+        advance(done - self._done, note)
+        self._done = done
+
+    def _line(self, text: str, seconds: float, first_s: float = 0.0) -> None:
+        if self._lines and seconds >= max(first_s, self._next_line_s):
+            self._next_line_s = seconds + _EVERY_S
+            say(f"  {text}")
+
+    def _next(self) -> None:
+        """The next bar; two at a time cannot be drawn."""
+        self._stack.close()
+        self._advance, self._done, self._next_line_s = None, 0, 0.0
 
 
 def _report(result: TrainResult) -> None:

@@ -39,7 +39,7 @@ def add(store: EpisodeStore, name: str, kind: EpisodeKind, seed: int) -> None:
     )
     episode = episode_from_arrays(
         meta,
-        arrays.observations,
+        {name: rows[np.arange(15)] for name, rows in arrays.observations.items()},
         {TOOL: arrays.actions},
         progress=np.asarray(arrays.reward),
     )
@@ -75,6 +75,18 @@ def test_trains_resumes_and_reuses(place: Path, capsys: pytest.CaptureFixture[st
     assert again["policy_hash"] == first["policy_hash"]
     assert run(place) == 2
     assert "go on with --resume" in capsys.readouterr().err
+
+
+def test_it_says_how_far_the_cache_and_the_steps_are(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("robolearn.cli.train._EVERY_S", 0.0)
+    assert run(place, "--images", "store") == 0
+    lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    assert lines[1:3] == ["cache 1/2 episodes", "cache 2/2 episodes"]
+    assert lines[3].startswith("step 2/8 loss ")
+    assert run(place, out="again") == 0
+    assert "cache" not in capsys.readouterr().out, "the copy is used again"
 
 
 def test_two_runs_are_the_same_bits(place: Path) -> None:
