@@ -23,6 +23,8 @@ from robolearn.kinematics import SerialArm
 Array = NDArray[np.float64]
 
 _SLACK = 1.02
+# Targets this far outside the limits are no rounding: whoever sent them is out of order.
+_SANE_RAD = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +131,11 @@ class JointFollower:
         """At rest at ``q``; raises DataError outside the limits."""
         self._path.reset(q)
         self._target, self._moving = None, False
+
+    def sane(self, value: Array) -> bool:
+        """Within 0.2 rad of the limits."""
+        inside = (value >= self._low - _SANE_RAD) & (value <= self._high + _SANE_RAD)
+        return bool(np.all(inside))
 
     def target(self, target: Target, now_ns: int) -> bool:
         """Follow this; False when it lies outside the limits (then: to the limit)."""

@@ -43,6 +43,10 @@ class Follower(Protocol):
         """At rest at joint positions ``q`` [rad]."""
         ...
 
+    def sane(self, value: Array) -> bool:
+        """False for a target that no working agent sends: far outside the limits."""
+        ...
+
     def target(self, target: Target, now_ns: int) -> bool:
         """Follow this from now on; False when it had to be clipped to workspace or limits."""
         ...
@@ -318,6 +322,9 @@ class Supervisor:
         backward = self._target is not None and target.seq <= self._target.seq
         if backward or not -self.config.ahead_s <= age_s <= self.config.late_s:
             self._event(Cause.STALE_COMMAND, now_ns, age_s, self.config.late_s, target.seq)
+            return
+        if not self.follower.sane(target.value):
+            self._event(Cause.OUT_OF_RANGE, now_ns, seq=target.seq)
             return
         self._target = target
         if not self.follower.target(target, now_ns):

@@ -60,6 +60,7 @@ class SupervisorClient:
         start_timeout_s: float = 30.0,
     ) -> None:
         self.config = config
+        self._width = follower.width
         self._link = Link.create(follower.joints, follower.width)
         context = multiprocessing.get_context("spawn")
         self._pipe, theirs = context.Pipe(duplex=True)
@@ -96,7 +97,13 @@ class SupervisorClient:
     # -- commands and requests -------------------------------------------------------------------
 
     def command(self, target: Target) -> None:
-        """Leave the newest decision for the supervisor; never blocks."""
+        """Leave the newest decision for the supervisor; never blocks. DataError for a shape."""
+        width = self._width
+        if target.value.shape != (width,) or target.plan.shape[1:] != (width,):
+            raise DataError(
+                f"expected a target of {width} values and a plan of shape (k, {width}), got"
+                f" {target.value.shape} and {target.plan.shape}"
+            )
         self._link.commands.put(time.monotonic_ns(), target.pack())
 
     def request(

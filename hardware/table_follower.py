@@ -24,6 +24,8 @@ Array = NDArray[np.float64]
 
 # Rounding and the blend of a start that is slightly off may exceed a limit by this share.
 _SLACK = 1.02
+# Targets this far outside the workspace are no rounding: whoever sent them is out of order.
+_SANE_M = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +120,11 @@ class TableFollower:
         """At rest at ``q``; raises DataError when the tool is not in its plane over the table."""
         self._generator.reset(q)
         self._target, self._coasting, self._moving = None, False, False
+
+    def sane(self, value: Array) -> bool:
+        """Within 5 cm of the workspace."""
+        low, high = np.array(self.config.limits.workspace_low), self.config.limits.workspace_high
+        return bool(np.all(value >= low - _SANE_M) and np.all(value <= np.array(high) + _SANE_M))
 
     def target(self, target: Target, now_ns: int) -> bool:
         """Follow ``target.value``; False outside the workspace (then: to its border)."""

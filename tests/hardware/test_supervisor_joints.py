@@ -94,7 +94,7 @@ def test_targets_beyond_the_limits_stop_at_them():
     recipe = dataclasses.replace(UR, limits=narrow)
     cell = Cell(recipe=recipe, q=READY)
     cell.follow()
-    cell.drive([moved([0.0, 0.0, 0.0, 0.0, 0.0, 50.0])] * 12)
+    cell.drive([moved([0.0, 0.0, 0.0, 0.0, 0.0, 0.55])] * 12)
     assert set(cell.causes) == {Cause.OUT_OF_RANGE}
     assert cell.robot.state().joint_position[5] == pytest.approx(0.4, abs=1e-3)
     within(cell, recipe)
@@ -130,6 +130,16 @@ def test_the_arm_brakes_before_it_meets_the_table_or_itself(cell, goal, between,
     cell.run(5.0)
     assert not cell.status.refused
     np.testing.assert_allclose(cell.robot.state().joint_position, READY, atol=1e-6)
+
+
+def test_an_absurd_target_is_ignored_and_the_arm_holds(cell):
+    cell.follow()
+    cell.drive([moved([0.0, 0.0, 0.0, 0.0, 0.0, 0.3])] * 2)
+    cell.drive([moved([0.0, 0.0, 0.0, 0.0, 0.0, 50.0])] * 5)
+    assert Cause.OUT_OF_RANGE in cell.causes
+    assert Cause.AGENT_LATE in cell.causes
+    assert cell.speeds()[-1].max() == 0.0
+    within(cell)
 
 
 def test_obstacles_of_the_cell_are_kept_apart():
