@@ -84,7 +84,7 @@ def test_it_says_how_far_the_cache_and_the_steps_are(
     assert run(place, "--images", "store") == 0
     lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
     assert lines[1:3] == ["cache 1/2 episodes", "cache 2/2 episodes"]
-    assert lines[3].startswith("step 2/8 loss ")
+    assert lines[3].startswith("step 1/8 loss/flow ")
     assert run(place, out="again") == 0
     assert "cache" not in capsys.readouterr().out, "the copy is used again"
 
