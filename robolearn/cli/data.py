@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import tyro
 
 from robolearn.cli.common import parse, print_json, progress, say
+from robolearn.cli.data_cache import CACHE_VERBS
 from robolearn.cli.data_edit import EDIT_VERBS
 from robolearn.cli.data_export import EXPORT_VERBS
 from robolearn.cli.data_view import VIEW_VERBS
@@ -293,4 +294,5 @@ VERBS: dict[str, tuple[type, Callable[[list[str]], int]]] = {
     **EDIT_VERBS,
     **EXPORT_VERBS,
     **VIEW_VERBS,
+    **CACHE_VERBS,
 }
