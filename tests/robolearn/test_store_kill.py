@@ -31,11 +31,12 @@ with store.writer() as writer:
 """
 
 # Forks one child per step of the protocol; each dies by SIGKILL just before its n-th call.
-KILL_AT_EACH_CALL = """
+DIE_AT = """
 import json, os, signal, sys
 from pathlib import Path
 from robolearn.data.annotations import Annotation
 from robolearn.data.check import check_store
+from robolearn.data.edit import merge_into
 from robolearn.data.store import EpisodeStore
 from tests.episodes import small_episode
 base, first, stride, limit = Path(sys.argv[1]), *map(int, sys.argv[2:])
@@ -55,6 +56,19 @@ def die_at(n):
     for name in ("fsync", "rename", "replace", "unlink", "mkdir", "pwrite", "ftruncate", "rmdir"):
         wrap(name)
 
+def killed_at(n, work, path):
+    # True when the work was done before the n-th call.
+    pid = os.fork()
+    if pid == 0:
+        die_at(n)
+        work(path)
+        os._exit(7)
+    return os.WIFEXITED(os.waitpid(pid, 0)[1])
+"""
+
+KILL_AT_EACH_CALL = (
+    DIE_AT
+    + """
 def work(path):
     store = EpisodeStore.open_or_create(path)
     with store.writer() as writer:
@@ -68,13 +82,7 @@ def work(path):
 results = []
 for n in range(first, limit, stride):
     path = base / f"s{n}"
-    pid = os.fork()
-    if pid == 0:
-        die_at(n)
-        work(path)
-        os._exit(7)
-    _, status = os.waitpid(pid, 0)
-    finished = os.WIFEXITED(status)
+    finished = killed_at(n, work, path)
     sound = check_store(path).sound if path.exists() else True
     store = EpisodeStore.open(path) if path.exists() else None
     before = len(store.ids()) + len(store.trash()) if store else 0
@@ -92,6 +100,54 @@ for n in range(first, limit, stride):
         break
 print(json.dumps(results))
 """
+)
+
+# 'merge --into' a store that holds something, and 'trash --empty' of it, killed and done again.
+KILL_MERGE_AND_TRASH = (
+    DIE_AT
+    + """
+def store_of(path, *seeds):
+    store = EpisodeStore.create(path)
+    with store.writer() as writer:
+        for seed in seeds:
+            writer.append(small_episode(seed, steps=4))
+    return store
+
+source = store_of(base / "source", 7)
+with source.writer() as writer:
+    writer.annotate(Annotation(source.ids(), "me", note="seen"))
+
+def merge(path):
+    merge_into([source], EpisodeStore.open(path))
+
+def empty(path):
+    store = EpisodeStore.open(path)
+    with store.writer() as writer:
+        writer.empty_trash("me")
+
+results = []
+for name, work in (("merge", merge), ("empty", empty)):
+    for n in range(first, limit, stride):
+        path = base / f"{name}{n}"
+        with store_of(path, 0, 1).writer() as writer:
+            writer.remove(("ep_000001",), "me")
+        finished = killed_at(n, work, path)
+        sound, left = check_store(path).sound, set(EpisodeStore.open(path).ids())
+        work(path)
+        work(path)
+        store = EpisodeStore.open(path)
+        results.append([
+            name, n, finished, sound, "ep_000000" in left,
+            [store.read(i).meta.provenance["seed"] for i in store.ids()],
+            [store.info(i).notes for i in store.ids()], store.trash(),
+            [f.message for f in check_store(path).findings],
+            sorted(p.name for p in (path / "trash").rglob("ep_*")),
+        ])
+        if finished:
+            break
+print(json.dumps(results))
+"""
+)
 
 
 def run_killed(store: Path, delay_s: float) -> list[str]:
@@ -161,3 +217,31 @@ def test_a_kill_before_each_single_system_call(tmp_path: Path, first: int, strid
         assert reads == list(range(before + 2)), f"episodes lost or mixed up at call {n}"
         assert sound_after
         assert findings == 0
+
+
+@pytest.mark.parametrize(
+    ("first", "stride"), [(4, 40), pytest.param(1, 1, marks=[pytest.mark.slow])]
+)
+def test_a_kill_while_merging_into_a_store_and_while_emptying_its_trash(
+    tmp_path: Path, first: int, stride: int
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", KILL_MERGE_AND_TRASH, str(tmp_path), str(first), str(stride), "999"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    results = json.loads(done.stdout)
+    for name in ("merge", "empty"):
+        mine = [r for r in results if r[0] == name]
+        assert mine[-1][2], "the limit of calls was reached before the work was done"
+        assert len(mine) >= 2
+    for name, n, _, sound, kept, seeds, notes, trash, findings, left in results:
+        where = f"{name}, killed at call {n}"
+        assert sound, where
+        assert kept, where
+        assert findings == [], where
+        assert (seeds, notes) == (([0, 7], [[], ["seen"]]) if name == "merge" else ([0], [[]]))
+        assert trash == (["ep_000001"] if name == "merge" else []), where
+        assert left == (["ep_000001", "ep_000001.json"] if name == "merge" else []), where
