@@ -1,33 +1,43 @@
 """The one training loop: ``fit(algorithm, dataset, config, run directory)``.
 
-Everything random comes from the seed and the step number, so a run that was interrupted and
-resumed ends with the same bits as one that was not.
+Everything random comes from the seed, the step and the number of the batch within the step, so a
+run that was interrupted and resumed ends with the same bits as one that was not, and it does not
+matter how the batches of a step are shared out:
+
+    step k          batch 2k        batch 2k + 1
+    accumulate 2    process 0       process 0         one after the other, gradients averaged
+    two processes   process 0       process 1         at once, gradients averaged
 """
 
 # The stubs of torch leave some parameters untyped.
 # pyright: reportUnknownMemberType=false
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-import json
 import logging
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from robolearn.checkpoint import WEIGHTS, load_state, load_weights, save_state, write_tensors
+from robolearn.distributed import Ranks
 from robolearn.errors import ConfigError, TrainingError
+from robolearn.feed import Batches, Feed, on_device
 from robolearn.learning import Algorithm, Batch, Losses
 from robolearn.seeding import child_seed
+from robolearn.training_log import Journal, Meter
 
 log = logging.getLogger(__name__)
+
+Schedule = Literal["cosine", "linear", "constant"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +51,23 @@ class FitConfig:
     max_minutes: float | None = None
     # Steps of linear warm-up of the learning rate.
     warmup: int = 200
-    # The learning rate ends at this share of its peak (cosine decay).
+    # How the learning rate goes down after the warm-up; constant: it does not.
+    schedule: Schedule = "cosine"
+    # The learning rate ends at this share of its peak.
     final_lr: float = 0.0
+    # Batches per update and process; their gradients are averaged.
+    accumulate: int = 1
+    # Where to train. With several processes each takes a GPU of its own.
+    device: Literal["cpu", "cuda"] = "cpu"
+    # Number format of matrix products. bfloat16 wants a GPU: it is 21 times slower on most CPUs.
+    precision: Literal["float32", "bfloat16"] = "float32"
+    # Batches that a thread prepares beforehand; worth it when pictures are decoded on demand.
+    prefetch: int = 0
+    # Steps between losses on held-out episodes (data.held_out), and their number of batches.
+    held_out_every: int = 1000
+    held_out_batches: int = 8
+    # Steps between evaluations in simulation (--evaluate-world); 0: only the final checkpoint.
+    evaluate_every: int = 0
     # Gradient norm limit per parameter group; 0: none.
     clip: float = 1.0
     # Steps between lines of metrics.jsonl.
@@ -53,8 +78,17 @@ class FitConfig:
     calibration: int = 40
 
     def __post_init__(self) -> None:
-        if min(self.steps, self.log_every, self.checkpoint_every, self.calibration) < 1:
-            raise ConfigError("steps, log_every, checkpoint_every, calibration must be positive")
+        positive = ("steps", "log_every", "checkpoint_every", "calibration", "accumulate")
+        positive += ("held_out_every", "held_out_batches")
+        low = [f"{name}={getattr(self, name)}" for name in positive if getattr(self, name) < 1]
+        if low:
+            raise ConfigError(f"must be positive: {', '.join(low)}")
+        if self.prefetch < 0 or self.evaluate_every < 0:
+            raise ConfigError("prefetch and evaluate_every must be at least 0")
+        if self.precision == "bfloat16" and self.device == "cpu":
+            raise ConfigError(
+                "bfloat16 is slower than float32 on a CPU: use device cuda, or float32"
+            )
         if self.warmup < 0 or not self.clip >= 0 or not 0 <= self.final_lr <= 1:
             raise ConfigError(
                 "warmup and clip must be at least 0 and final_lr in [0, 1], got"
@@ -67,15 +101,6 @@ class FitConfig:
             raise ConfigError(f"with max_minutes, warmup must be >= calibration={self.calibration}")
 
 
-@runtime_checkable
-class Batches(Protocol):
-    """Batch ``step`` as a pure function of ``step``."""
-
-    def batch(self, step: int) -> Batch:
-        """One batch."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class Progress:
     """Told after every step."""
@@ -85,6 +110,8 @@ class Progress:
     metrics: Mapping[str, float]
     seconds: float
     eta_s: float
+    # Share of the time that was spent waiting for batches.
+    data_share: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +122,29 @@ class FitResult:
     seconds: float
     cpu_seconds: float
     metrics: Mapping[str, float]
+    data_seconds: float = 0.0
+
+    @property
+    def data_share(self) -> float:
+        """Share of the time that was spent waiting for batches."""
+        return self.data_seconds / self.seconds if self.seconds else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Hooks:
+    """What else happens during training; in the first process only, but for ``held_out``."""
+
+    # Told after every step.
+    on_step: Callable[[Progress], None] | None = None
+    # Told every line of the log: step and figures.
+    on_log: Callable[[int, Mapping[str, float]], None] | None = None
+    # Batches of episodes that are not trained on.
+    held_out: Batches | None = None
+    # Figures of the policy as the newest checkpoint has it, such as its success in simulation.
+    evaluate: Callable[[], Mapping[str, float]] | None = None
+
+
+NO_HOOKS = Hooks()
 
 
 @dataclass(slots=True)
@@ -106,14 +156,18 @@ class _Clock:
     fixed: bool
     seconds: float = 0.0
     cpu_seconds: float = 0.0
+    data_seconds: float = 0.0
 
 
 def learning_rate(step: int, total: int, config: FitConfig) -> float:
-    """Factor on the peak learning rate: linear warm-up, then half a cosine."""
+    """Factor on the peak learning rate: linear warm-up, then the schedule."""
     if step < config.warmup:
         return (step + 1) / config.warmup
-    done = (step - config.warmup) / max(1, total - config.warmup)
-    return config.final_lr + (1 - config.final_lr) * 0.5 * (1 + math.cos(math.pi * min(1.0, done)))
+    if config.schedule == "constant":
+        return 1.0
+    done = min(1.0, (step - config.warmup) / max(1, total - config.warmup))
+    left = 1 - done if config.schedule == "linear" else 0.5 * (1 + math.cos(math.pi * done))
+    return config.final_lr + (1 - config.final_lr) * left
 
 
 def fit(
@@ -126,57 +180,100 @@ def fit(
     resume: bool = False,
     stop_after: int | None = None,
     on_step: Callable[[Progress], None] | None = None,
+    hooks: Hooks = NO_HOOKS,
+    ranks: Ranks = Ranks(),  # noqa: B008 (frozen)
 ) -> FitResult:
     """Train until the configured number of steps; write metrics, checkpoints and the weights.
 
     ``stop_after`` ends this call at that step with a checkpoint, as an interruption would.
+    ``ranks``: this process among several that train together (``robolearn/distributed.py``).
     Ctrl-C leaves the last checkpoint; errors: :class:`TrainingError` when a loss is not finite
     (the batch is kept in the run directory).
     """
-    trainer = _Trainer(algorithm, batches, config, run_dir, seed)
-    if resume:
-        trainer.restore()
-    clock, meter = trainer.clock, _Meter()
-    metrics_file = run_dir / "metrics.jsonl"
-    _truncate_metrics(metrics_file, clock.step)
+    if on_step is not None:
+        hooks = dataclasses.replace(hooks, on_step=on_step)
+    feed = Feed(batches, ranks, config.device, config.accumulate, config.prefetch)
+    with contextlib.closing(feed):
+        trainer = _Trainer(algorithm, feed, config, run_dir, seed, ranks)
+        if resume:
+            trainer.restore()
+        ranks.share_([*algorithm.parameters(), *algorithm.buffers()])
+        return _loop(trainer, hooks, stop_after)
+
+
+def _loop(trainer: _Trainer, hooks: Hooks, stop_after: int | None) -> FitResult:
+    clock, config, ranks, meter = trainer.clock, trainer.config, trainer.ranks, Meter()
+    journal = Journal(trainer.run_dir, hooks.on_log if ranks.leads else None, writes=ranks.leads)
+    journal.continue_at(clock.step)
     durations: list[float] = []
-    first, seconds0, cpu0 = clock.step, clock.seconds, clock.cpu_seconds
-    begin, begin_cpu = time.perf_counter(), time.process_time()
+    start, begin, begin_cpu = dataclasses.replace(clock), time.perf_counter(), time.process_time()
+    pauses = 0.0
     while clock.step < _last(clock, stop_after):
         started = time.perf_counter()
         meter.add(trainer.update())
         now = time.perf_counter()
-        clock.seconds = seconds0 + now - begin
-        clock.cpu_seconds = cpu0 + time.process_time() - begin_cpu
+        clock.seconds = start.seconds + now - begin
+        clock.cpu_seconds = start.cpu_seconds + time.process_time() - begin_cpu
+        clock.data_seconds = start.data_seconds + trainer.feed.waited_s
         if config.max_minutes is not None:
             durations.append(now - started)
             if len(durations) == config.calibration:
                 _fix_total(clock, config, durations)
+                clock.total = ranks.lead(clock.total)
                 durations.clear()
-        if on_step is not None:
-            eta = (clock.total - clock.step) * (now - begin) / (clock.step - first)
-            on_step(Progress(clock.step, clock.total, meter.now(), clock.seconds, eta))
+        spent = max(now - begin - pauses, 1e-9)
+        if hooks.on_step is not None and ranks.leads:
+            eta = (clock.total - clock.step) * spent / (clock.step - start.step)
+            share = trainer.feed.waited_s / spent
+            hooks.on_step(Progress(clock.step, clock.total, meter.now(), clock.seconds, eta, share))
         end = clock.step >= _last(clock, stop_after)
+        if clock.step % config.held_out_every == 0 or clock.step == clock.total:
+            meter.put(trainer.held_out(hooks.held_out))
+        if end or clock.step % config.checkpoint_every == 0 or _due(clock, config):
+            trainer.checkpoint()
+        if hooks.evaluate is not None and _due(clock, config) and ranks.leads:
+            meter.put(hooks.evaluate())
         if clock.step % config.log_every == 0 or clock.step == clock.total:
             factor = learning_rate(clock.step - 1, clock.total, config)
-            _log_line(metrics_file, clock, factor, meter.flush())
-        if end or clock.step % config.checkpoint_every == 0:
-            trainer.checkpoint()
-    return FitResult(clock.step, clock.seconds, clock.cpu_seconds, meter.last)
+            figures = {
+                "total": clock.total,
+                "lr_factor": factor,
+                **_seconds(clock),
+                **meter.flush(),
+            }
+            journal.line(clock.step, figures)
+        pauses += time.perf_counter() - now
+    share = clock.seconds, clock.cpu_seconds, meter.last, clock.data_seconds
+    return FitResult(clock.step, *share)
+
+
+def _seconds(clock: _Clock) -> Mapping[str, float]:
+    times = (clock.seconds, clock.cpu_seconds, clock.data_seconds)
+    names = ("seconds", "cpu_seconds", "data_seconds")
+    return {name: round(value, 2) for name, value in zip(names, times, strict=True)}
+
+
+def _due(clock: _Clock, config: FitConfig) -> bool:
+    """Whether this step is evaluated: every so many, and the last one."""
+    every = config.evaluate_every
+    return clock.step == clock.total or (every > 0 and clock.step % every == 0)
 
 
 class _Trainer:
-    """Algorithm, optimisers, random generator and clock of one run: what a checkpoint holds."""
+    """Algorithm, optimisers and clock of one run: what a checkpoint holds."""
 
     def __init__(
-        self, algorithm: Algorithm, batches: Batches, config: FitConfig, run_dir: Path, seed: int
+        self,
+        algorithm: Algorithm,
+        feed: Feed,
+        config: FitConfig,
+        run_dir: Path,
+        seed: int,
+        ranks: Ranks,
     ) -> None:
-        self.algorithm, self.batches, self.config, self.run_dir = (
-            algorithm,
-            batches,
-            config,
-            run_dir,
-        )
+        self.algorithm, self.feed, self.config, self.run_dir = algorithm, feed, config, run_dir
+        self.seed, self.ranks = seed, ranks
+        algorithm.to(config.device)
         self.groups = algorithm.groups()
         self.optimizers = {
             name: torch.optim.AdamW(
@@ -188,47 +285,106 @@ class _Trainer:
             )
             for name, group in self.groups.items()
         }
-        self.rng = torch.Generator().manual_seed(child_seed(seed, "fit"))
+        self.rng = torch.Generator()
         self.clock = _Clock(0, config.steps, fixed=config.max_minutes is None)
 
     def update(self) -> Losses:
-        """One step of every group that has a loss."""
-        step = self.clock.step
-        batch = self.batches.batch(step)
-        losses = self.algorithm(batch, step, self.rng)
+        """One step of every group that has a loss; the losses are means over the step's batches."""
+        step, config = self.clock.step, self.config
+        sums: dict[str, list[Tensor]] = {}
+        losses: list[Losses] = []
+        for index, number in enumerate(self.feed.numbers(step)):
+            batch = self.feed.take(step, index)
+            found = self._forward(batch, step, number)
+            for name, loss in found.by_group.items():
+                if not math.isfinite(loss.item()) and self.ranks.size == 1:
+                    raise TrainingError(_save_failure(self.run_dir, step, name, loss, batch))
+            self._accumulate(found, sums)
+            losses.append(_detached(found))
+        total = _mean_losses(losses)
+        flat = [g for group in sums.values() for g in group]
+        if config.accumulate > 1:
+            for gradient in flat:
+                gradient.div_(config.accumulate)
+        self.ranks.mean_([*flat, *total.by_group.values()])
+        for name, loss in total.by_group.items():
+            # In one of several processes: all of them learn of it here, and stop together.
+            if not math.isfinite(loss.item()):
+                batch = self.feed.take(step, 0)
+                raise TrainingError(_save_failure(self.run_dir, step, name, loss, batch))
+        self._apply(sums, step)
+        self.algorithm.after_update(step, frozenset(sums))
+        self.clock.step += 1
+        return total
+
+    def _forward(self, batch: Batch, step: int, number: int) -> Losses:
+        # Dropout takes torch's global generator, everything else the one that it is given.
+        torch.manual_seed(child_seed(self.seed, "dropout", number))
+        self.rng.manual_seed(child_seed(self.seed, "fit", number))
+        fast = self.config.precision == "bfloat16"
+        with torch.autocast(self.config.device, torch.bfloat16, enabled=fast):
+            losses = self.algorithm(batch, step, self.rng)
         unknown = sorted(set(losses.by_group) - set(self.groups))
         if unknown:
             raise TrainingError(f"losses for unknown groups {unknown}: {sorted(self.groups)}")
-        for name, loss in losses.by_group.items():
-            if not math.isfinite(loss.item()):
-                raise TrainingError(_save_failure(self.run_dir, step, name, loss, batch))
+        return losses
+
+    def _accumulate(self, losses: Losses, sums: dict[str, list[Tensor]]) -> None:
         names = list(losses.by_group)
         for name in names:
             parameters = self.groups[name].parameters
             # A loss moves its own group only, whatever else its graph passes through.
-            gradients = torch.autograd.grad(
+            gradients: Any = torch.autograd.grad(
                 losses.by_group[name], parameters, retain_graph=name != names[-1], allow_unused=True
             )
-            for parameter, gradient in zip(parameters, gradients, strict=True):
-                parameter.grad = gradient
+            filled = [
+                torch.zeros_like(p) if g is None and self._joins else g
+                for p, g in zip(parameters, gradients, strict=True)
+            ]
+            present = [g for g in filled if g is not None]
+            if name in sums:
+                for total, gradient in zip(sums[name], present, strict=True):
+                    total.add_(gradient)
+            else:
+                sums[name] = present
+                for parameter, gradient in zip(parameters, filled, strict=True):
+                    parameter.grad = gradient
+
+    @property
+    def _joins(self) -> bool:
+        # Parts that a loss did not use this time need zeros, so that sums have the same shape.
+        return self.config.accumulate > 1 or self.ranks.size > 1
+
+    def _apply(self, sums: Mapping[str, list[Tensor]], step: int) -> None:
         factor = learning_rate(step, self.clock.total, self.config)
-        for name in names:
+        for name in sums:
             group, optimizer = self.groups[name], self.optimizers[name]
             if self.config.clip > 0:
                 torch.nn.utils.clip_grad_norm_(group.parameters, self.config.clip)
             optimizer.param_groups[0]["lr"] = group.lr * factor
             optimizer.step()
             optimizer.zero_grad()
-        self.algorithm.after_update(step, frozenset(names))
-        self.clock.step += 1
-        return losses
+
+    def held_out(self, batches: Batches | None) -> Mapping[str, float]:
+        """Mean losses of the network over held-out batches, always the same ones."""
+        if batches is None:
+            return {}
+        self.algorithm.eval()
+        found: list[Losses] = []
+        for number in range(self.config.held_out_batches):
+            batch = on_device(batches.batch(number), self.config.device)
+            found.append(_detached(self._forward(batch, self.clock.step, -1 - number)))
+        self.algorithm.train()
+        means = _mean_losses(found).by_group
+        return {f"held_out/{name}": loss.item() for name, loss in means.items()}
 
     def checkpoint(self) -> None:
         """Weights of the policy, and everything that resuming needs."""
+        if not self.ranks.leads:
+            return
         step = self.clock.step
         write_tensors(self.run_dir / WEIGHTS, self.algorithm.policy_weights(), {"step": str(step)})
         tensors = {f"algorithm/{k}": v for k, v in self.algorithm.state_dict().items()}
-        tensors["rng"] = self.rng.get_state()
         for name, optimizer in self.optimizers.items():
             for index, state in optimizer.state_dict()["state"].items():
                 tensors |= {f"optimizer/{name}/{index}/{k}": v for k, v in state.items()}
@@ -246,7 +402,6 @@ class _Trainer:
             if k.startswith("algorithm/")
         }
         load_weights(self.algorithm, own, f"{self.run_dir}/state")
-        self.rng.set_state(tensors["rng"])
         for name, optimizer in self.optimizers.items():
             raw: dict[str, Any] = optimizer.state_dict()
             raw["state"] = {}
@@ -259,33 +414,23 @@ class _Trainer:
         clock = self.clock
         clock.step, clock.total, clock.fixed = step, int(figures["total"]), bool(figures["fixed"])
         clock.seconds, clock.cpu_seconds = figures["seconds"], figures["cpu_seconds"]
+        clock.data_seconds = figures.get("data_seconds", 0.0)
 
 
 def _last(clock: _Clock, stop_after: int | None) -> int:
     return clock.total if stop_after is None else min(clock.total, stop_after)
 
 
-class _Meter:
-    """Means between two lines of the log."""
+def _detached(losses: Losses) -> Losses:
+    return Losses({k: v.detach().float() for k, v in losses.by_group.items()}, losses.metrics)
 
-    def __init__(self) -> None:
-        self._sums: dict[str, float] = {}
-        self._counts: dict[str, int] = {}
-        self.last: Mapping[str, float] = {}
 
-    def add(self, losses: Losses) -> None:
-        values = {f"loss/{k}": v.item() for k, v in losses.by_group.items()} | dict(losses.metrics)
-        for name, value in values.items():
-            self._sums[name] = self._sums.get(name, 0.0) + value
-            self._counts[name] = self._counts.get(name, 0) + 1
-
-    def now(self) -> Mapping[str, float]:
-        return {k: v / self._counts[k] for k, v in self._sums.items()} or self.last
-
-    def flush(self) -> Mapping[str, float]:
-        self.last = self.now()
-        self._sums, self._counts = {}, {}
-        return self.last
+def _mean_losses(losses: Sequence[Losses]) -> Losses:
+    if len(losses) == 1:
+        return losses[0]
+    groups = {n: torch.stack([x.by_group[n] for x in losses]).mean() for n in losses[0].by_group}
+    metrics = {n: float(np.mean([x.metrics[n] for x in losses])) for n in losses[0].metrics}
+    return Losses(groups, metrics)
 
 
 def _fix_total(clock: _Clock, config: FitConfig, durations: list[float]) -> None:
@@ -300,33 +445,6 @@ def _fix_total(clock: _Clock, config: FitConfig, durations: list[float]) -> None
         # Only downwards: a machine that became busy must not overrun the budget by far.
         log.info("the machine became slower: %d instead of %d steps", affordable, clock.total)
         clock.total = affordable
-
-
-def _log_line(path: Path, clock: _Clock, lr: float, metrics: Mapping[str, float]) -> None:
-    line = {
-        "step": clock.step,
-        "total": clock.total,
-        "seconds": round(clock.seconds, 2),
-        "cpu_seconds": round(clock.cpu_seconds, 2),
-        "lr_factor": lr,
-        **metrics,
-    }
-    with path.open("a", encoding="utf-8") as stream:
-        stream.write(json.dumps(line) + "\n")
-
-
-def _truncate_metrics(path: Path, step: int) -> None:
-    """Drop lines past ``step``: the steps after the checkpoint will be done again."""
-    if not path.is_file():
-        return
-    kept: list[str] = []
-    for line in path.read_text(encoding="utf-8").splitlines():
-        try:
-            if int(json.loads(line)["step"]) <= step:
-                kept.append(line)
-        except (ValueError, KeyError):
-            continue  # A line cut short by a kill.
-    path.write_text("".join(f"{line}\n" for line in kept), encoding="utf-8")
 
 
 def _save_failure(run_dir: Path, step: int, group: str, loss: Tensor, batch: Batch) -> str:

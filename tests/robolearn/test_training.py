@@ -26,13 +26,13 @@ class TwoHeads(Algorithm):
 
     batch_spec = SPEC
 
-    def __init__(self, poison_at: int = -1) -> None:
+    def __init__(self, poison_at: int = -1, noise: float = 0.01) -> None:
         super().__init__()
         torch.manual_seed(0)
         self.first, self.second = nn.Linear(4, 1), nn.Linear(1, 1)
         self.register_buffer("average", torch.zeros(4))
         self.updates: list[frozenset[str]] = []
-        self.poison_at = poison_at
+        self.poison_at, self.noise = poison_at, noise
         self.delay_s = 0.0
 
     def groups(self) -> Mapping[str, ParamGroup]:
@@ -43,7 +43,8 @@ class TwoHeads(Algorithm):
 
     def forward(self, batch: Batch, step: int, rng: torch.Generator) -> Losses:
         time.sleep(self.delay_s)
-        x = batch.actions.flatten(1) + 0.01 * torch.randn(len(batch.actions), 4, generator=rng)
+        x = batch.actions.flatten(1)
+        x = x + self.noise * torch.randn(len(x), 4, generator=rng)
         hidden = self.first(x)
         loss = (hidden - 1).square().mean()
         if step == self.poison_at:

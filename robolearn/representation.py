@@ -1,0 +1,293 @@
+"""How a network sees poses and actions; outside of it nothing changes.
+
+    episode, request (SI, as declared) --observe, encode--> network <--> --decode--> SI, as declared
+
+Two choices, both undone exactly by :meth:`Representation.decode`:
+
+* Actions per signal: ``absolute`` (as recorded); ``relative`` to where the arm is at the chunk's
+  start (the newest observation); ``delta`` to the action before, the first to where the arm is.
+  Poses are compared as rigid motions, in the frame of the earlier one: T_earlier^-1 T_later
+  (Chi et al. 2024, "UMI", section 4); headings the shorter way round; the rest by subtraction.
+* Rotations: quaternions, or the first two columns of the rotation matrix (``six_d``), which have no
+  jump anywhere (Zhou et al. 2019).
+
+Numbers are read in float32, as the data set stores them, so that a recorded episode and a live
+request give the same bits.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robolearn.errors import ConfigError, SpecMismatchError, did_you_mean
+from robolearn.spec import ActionSpec, SignalSpec, TaskSpace
+
+Array = NDArray[np.float64]
+ActionKind = Literal["absolute", "relative", "delta"]
+POSE, HEADING = 7, "xyz_yaw"
+
+
+@dataclass(frozen=True, slots=True)
+class RepresentationConfig:
+    """What the network is shown instead of what was recorded; by default just that."""
+
+    # By action signal: absolute, relative (to the chunk's start) or delta; others stay as they are.
+    actions: dict[str, ActionKind] = field(default_factory=dict[str, ActionKind])
+    # Rotations of poses as six numbers instead of quaternions.
+    six_d: bool = False
+
+    @property
+    def plain(self) -> bool:
+        """Whether nothing is changed."""
+        return not self.six_d and all(kind == "absolute" for kind in self.actions.values())
+
+
+class Representation:
+    """Both directions for one task space; ``inner`` is what the network sees of it."""
+
+    def __init__(self, config: RepresentationConfig, space: TaskSpace) -> None:
+        self.config, self.space = config, space
+        names = [a.name for a in space.actions]
+        for name in config.actions:
+            if name not in names:
+                raise ConfigError(
+                    f"representation: no action '{name}'.{did_you_mean(name, names)}"
+                    f" Actions: {names}"
+                )
+        self._kinds = {a.name: config.actions.get(a.name, "absolute") for a in space.actions}
+        self._anchors = {
+            a.name: _anchor(a, space) for a in space.actions if self._kinds[a.name] != "absolute"
+        }
+        self.inner = TaskSpace(
+            observations=tuple(self._signal(s) for s in space.observations),
+            actions=tuple(self._action(a) for a in space.actions),
+            rate_hz=space.rate_hz,
+        )
+
+    def observe(self, observations: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        """Observations ``[..., *shape]`` as the network sees them; pictures stay as they are."""
+        out: dict[str, NDArray[Any]] = {}
+        for signal in self.space.observations:
+            values = observations[signal.name]
+            if self.config.six_d and is_pose(signal):
+                values = to_six_d(_read(values)).astype(np.float32)
+            out[signal.name] = values
+        return out
+
+    def encode(self, actions: NDArray[Any], observations: Mapping[str, NDArray[Any]]) -> Array:
+        """Actions ``[b, h, a]`` after observations ``[b, n_obs, *shape]``, for the network."""
+        parts = self.space.split(_read(actions))
+        return np.concatenate(
+            [self._encoded(a, parts[a.name], observations) for a in self.space.actions], axis=-1
+        )
+
+    def decode(self, chunk: NDArray[Any], observations: Mapping[str, NDArray[Any]]) -> Array:
+        """Inverse of :meth:`encode`, within the limits of the action signals."""
+        parts = self.inner.split(np.asarray(chunk, dtype=np.float64))
+        return np.concatenate(
+            [self._decoded(a, parts[a.name], observations) for a in self.space.actions], axis=-1
+        )
+
+    def _encoded(
+        self, action: ActionSpec, values: Array, observations: Mapping[str, NDArray[Any]]
+    ) -> Array:
+        kind = self._kinds[action.name]
+        values = values.reshape(*values.shape[:2], -1)
+        if kind != "absolute":
+            start = self._start(action, observations)
+            earlier = np.broadcast_to(start, values.shape)
+            if kind == "delta":
+                earlier = np.concatenate([start, values[:, :-1]], axis=1)
+            values = _between(action, earlier, values)
+        return to_six_d(values) if self.config.six_d and is_pose(action) else values
+
+    def _decoded(
+        self, action: ActionSpec, values: Array, observations: Mapping[str, NDArray[Any]]
+    ) -> Array:
+        kind = self._kinds[action.name]
+        values = values.reshape(*values.shape[:2], -1)
+        if is_pose(action) and self.config.six_d:
+            values = from_six_d(values)
+        elif is_pose(action) and kind != "absolute":
+            values = _unit(values)
+        if kind != "absolute":
+            earlier = self._start(action, observations)
+            if kind == "relative":
+                values = _after(action, np.broadcast_to(earlier, values.shape), values)
+            else:
+                steps: list[Array] = []
+                for i in range(values.shape[1]):
+                    earlier = _after(action, earlier, values[:, i : i + 1])
+                    steps.append(earlier)
+                values = np.concatenate(steps, axis=1)
+        low = np.array(action.low or (-np.inf,) * action.size)
+        high = np.array(action.high or (np.inf,) * action.size)
+        return np.clip(values, low, high)
+
+    def _start(self, action: ActionSpec, observations: Mapping[str, NDArray[Any]]) -> Array:
+        """Where the arm is, ``[b, 1, size]``, in terms of the action."""
+        newest = _read(observations[self._anchors[action.name]])[:, -1:]
+        newest = newest.reshape(*newest.shape[:2], -1)
+        if _is_heading(action):
+            return np.concatenate([newest[..., :3], _heading(newest[..., 3:])], axis=-1)
+        return newest
+
+    def _signal(self, signal: SignalSpec) -> SignalSpec:
+        if not self.config.six_d or not is_pose(signal):
+            return signal
+        names = ("x", "y", "z", "r11", "r21", "r31", "r12", "r22", "r32")
+        return dataclasses.replace(signal, shape=(9,), components=names)
+
+    def _action(self, action: ActionSpec) -> ActionSpec:
+        changed = self._kinds[action.name] != "absolute"
+        shape = (9,) if self.config.six_d and is_pose(action) else action.shape
+        if not changed and shape == action.shape:
+            return action
+        # Limits hold for absolute actions; decode applies them.
+        return dataclasses.replace(action, shape=shape, low=(), high=())
+
+
+def is_pose(spec: SignalSpec | ActionSpec) -> bool:
+    """Whether a signal is ``x y z qw qx qy qz``, as every 3-D pose here."""
+    return spec.shape == (POSE,) and spec.name.endswith("pose")
+
+
+def to_six_d(poses: Array) -> Array:
+    """``[..., 7]`` poses to ``[..., 9]``: position, first and second column of the rotation."""
+    w, x, y, z = (poses[..., i] for i in range(3, 7))
+    columns = (
+        *(1 - 2 * (y * y + z * z), 2 * (x * y + w * z), 2 * (x * z - w * y)),
+        *(2 * (x * y - w * z), 1 - 2 * (x * x + z * z), 2 * (y * z + w * x)),
+    )
+    return np.concatenate([poses[..., :3], np.stack(columns, axis=-1)], axis=-1)
+
+
+def from_six_d(values: Array) -> Array:
+    """Inverse of :func:`to_six_d`; columns that are not quite orthonormal are made so
+    (Gram-Schmidt), and what is missing of a rotation is made up.
+    """
+    a, b = values[..., 3:6], values[..., 6:9]
+    first = _normalised(a, np.array([1.0, 0.0, 0.0]))
+    rest = b - (first * b).sum(axis=-1, keepdims=True) * first
+    # Any direction that is not parallel to the first stands in for a second one that is missing.
+    spare = np.where(np.abs(first[..., 1:2]) < 0.9, [0.0, 1.0, 0.0], [0.0, 0.0, 1.0])
+    spare = spare - (first * spare).sum(axis=-1, keepdims=True) * first
+    second = _normalised(rest, spare / np.linalg.norm(spare, axis=-1, keepdims=True))
+    third = np.cross(first, second)
+    return np.concatenate([values[..., :3], _quaternion(first, second, third)], axis=-1)
+
+
+def _quaternion(first: Array, second: Array, third: Array) -> Array:
+    """``[..., 4]`` with ``qw >= 0`` from the columns of a rotation (Shepperd 1978)."""
+    a, d, g = (first[..., i] for i in range(3))
+    b, e, h = (second[..., i] for i in range(3))
+    c, f, i = (third[..., i] for i in range(3))
+    candidates = np.stack(
+        [
+            np.stack([1 + a + e + i, h - f, c - g, d - b], axis=-1),
+            np.stack([h - f, 1 + a - e - i, b + d, c + g], axis=-1),
+            np.stack([c - g, b + d, 1 - a + e - i, f + h], axis=-1),
+            np.stack([d - b, c + g, f + h, 1 - a - e + i], axis=-1),
+        ],
+        axis=-2,
+    )
+    best = np.argmax(np.stack([a + e + i, a, e, i], axis=-1), axis=-1)
+    q = np.take_along_axis(candidates, best[..., None, None], axis=-2)[..., 0, :]
+    return _positive(q / np.linalg.norm(q, axis=-1, keepdims=True))
+
+
+def _between(action: ActionSpec, earlier: Array, later: Array) -> Array:
+    if is_pose(action):
+        turn = _conjugate(earlier[..., 3:])
+        moved = _rotate(turn, later[..., :3] - earlier[..., :3])
+        return np.concatenate([moved, _positive(_multiply(turn, later[..., 3:]))], axis=-1)
+    return _wrapped(action, later - earlier)
+
+
+def _after(action: ActionSpec, earlier: Array, step: Array) -> Array:
+    if is_pose(action):
+        turn = earlier[..., 3:]
+        place = earlier[..., :3] + _rotate(turn, step[..., :3])
+        return np.concatenate([place, _positive(_multiply(turn, step[..., 3:]))], axis=-1)
+    return _wrapped(action, earlier + step)
+
+
+def _wrapped(action: ActionSpec, values: Array) -> Array:
+    if not _is_heading(action):
+        return values
+    yaw = (values[..., 3:] + np.pi) % (2 * np.pi) - np.pi
+    return np.concatenate([values[..., :3], yaw], axis=-1)
+
+
+def _anchor(action: ActionSpec, space: TaskSpace) -> str:
+    """The observed signal that says where the arm is, in terms of the action."""
+    part, _, _ = action.name.rpartition("/")
+    wanted = f"{part}/pose" if _is_heading(action) else action.name
+    shape = (POSE,) if _is_heading(action) else action.shape
+    for signal in space.observations:
+        if signal.name == wanted and signal.shape == shape and action.mode == "absolute":
+            return wanted
+    have = [f"{s.name} {s.shape}" for s in space.observations]
+    raise SpecMismatchError(
+        f"representation: '{action.name}' can only be relative if it is absolute as recorded and"
+        f" '{wanted}' {shape} is observed; it is {action.mode}, observed are {have}"
+    )
+
+
+def _is_heading(action: ActionSpec) -> bool:
+    return action.shape == (4,) and action.name.rpartition("/")[2] == HEADING
+
+
+def _heading(q: Array) -> Array:
+    """Heading [rad] of the x axis, ``[..., 1]``, of quaternions ``[..., 4]``."""
+    w, x, y, z = (q[..., i : i + 1] for i in range(4))
+    return np.arctan2(2 * (x * y + w * z), 1 - 2 * (y * y + z * z))
+
+
+def _read(values: NDArray[Any]) -> Array:
+    return np.asarray(values, dtype=np.float32).astype(np.float64)
+
+
+def _unit(poses: Array) -> Array:
+    q = _normalised(poses[..., 3:], np.array([1.0, 0.0, 0.0, 0.0]))
+    return np.concatenate([poses[..., :3], _positive(q)], axis=-1)
+
+
+def _normalised(values: Array, otherwise: Array) -> Array:
+    length = np.sqrt((values * values).sum(axis=-1, keepdims=True))
+    fine = length > 1e-9
+    return np.where(fine, values / np.where(fine, length, 1.0), otherwise)
+
+
+def _positive(q: Array) -> Array:
+    return np.where(q[..., :1] < 0, -q, q)
+
+
+def _conjugate(q: Array) -> Array:
+    return q * np.array([1.0, -1.0, -1.0, -1.0])
+
+
+def _multiply(p: Array, q: Array) -> Array:
+    a, b, c, d = (p[..., i] for i in range(4))
+    w, x, y, z = (q[..., i] for i in range(4))
+    return np.stack(
+        [
+            a * w - b * x - c * y - d * z,
+            a * x + b * w + c * z - d * y,
+            a * y - b * z + c * w + d * x,
+            a * z + b * y - c * x + d * w,
+        ],
+        axis=-1,
+    )
+
+
+def _rotate(q: Array, v: Array) -> Array:
+    u, w = q[..., 1:], q[..., :1]
+    t = 2 * np.cross(u, v)
+    return v + w * t + np.cross(u, t)

@@ -1,0 +1,27 @@
+"""One of the processes of ``test_distributed.py``: ``rank_script.py FOLDER``, under a launcher."""
+
+import sys
+from pathlib import Path
+
+from robolearn.data.dataset import EpisodeDataset
+from robolearn.distributed import joined
+from robolearn.learning import BatchSpec
+from robolearn.training import FitConfig, fit
+from tests.learning_mocks import random_flat
+from tests.robolearn.test_training import TwoHeads
+
+CONFIG = FitConfig(steps=12, warmup=2, log_every=1, checkpoint_every=12)
+
+
+def train(out: Path, ranks, noise: float) -> None:
+    out.mkdir(exist_ok=True)
+    dataset = EpisodeDataset(random_flat(), BatchSpec("windows", 1, 2, 4), seed=0)
+    fit(TwoHeads(noise=noise), dataset, CONFIG, out, seed=3, ranks=ranks)
+
+
+if __name__ == "__main__":
+    folder = Path(sys.argv[1])
+    with joined() as found:
+        train(folder / "quiet", found, 0.0)
+        found.wait()
+        train(folder / "noisy", found, 0.01)

@@ -1,0 +1,74 @@
+"""Two processes and gloo: the same losses and weights as one process with as many batches."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from robolearn.checkpoint import read_tensors
+from robolearn.data.dataset import EpisodeDataset
+from robolearn.distributed import Ranks, joined
+from robolearn.errors import ConfigError
+from robolearn.learning import BatchSpec
+from robolearn.training import FitConfig, fit
+from tests.learning_mocks import random_flat
+from tests.robolearn.rank_script import CONFIG
+from tests.robolearn.test_training import TwoHeads
+
+ROOT = Path(__file__).parents[2]
+
+
+def single(out: Path, batch: int, noise: float, config: FitConfig) -> Path:
+    out.mkdir()
+    dataset = EpisodeDataset(random_flat(), BatchSpec("windows", 1, 2, batch), seed=0)
+    fit(TwoHeads(noise=noise), dataset, config, out, seed=3)
+    return out
+
+
+def figures(run: Path) -> dict[str, list[float]]:
+    rows = [json.loads(x) for x in (run / "metrics.jsonl").read_text().splitlines()]
+    return {k: [r[k] for r in rows if k in r] for k in ("step", "loss/first", "loss/second")}
+
+
+def assert_alike(one: Path, other: Path) -> None:
+    a, b = figures(one), figures(other)
+    assert len(a["step"]) == 12
+    for name in a:
+        np.testing.assert_allclose(a[name], b[name], rtol=1e-5)
+    x, y = (read_tensors(run / "weights.safetensors") for run in (one, other))
+    np.testing.assert_allclose(x["average"].numpy(), y["average"].numpy(), rtol=1e-5)
+
+
+def test_two_processes_train_like_one_with_twice_the_batch(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    done = subprocess.run(
+        [*command, str(ROOT / "tests/robolearn/rank_script.py"), str(tmp_path)],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert_alike(tmp_path / "quiet", single(tmp_path / "one", 8, 0.0, CONFIG))
+    # What is random belongs to a batch, so that it does not matter who computes it.
+    twice = dataclasses.replace(CONFIG, accumulate=2)
+    assert_alike(tmp_path / "noisy", single(tmp_path / "two", 4, 0.01, twice))
+
+
+def test_without_a_launcher_there_is_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    with joined() as ranks:
+        assert ranks == Ranks(0, 1)
+        assert ranks.leads
+        assert ranks.lead(7) == 7
+    monkeypatch.setenv("WORLD_SIZE", "two")
+    with pytest.raises(ConfigError, match="start the processes with torchrun"), joined():
+        pass
