@@ -31,6 +31,8 @@ DRIVERS: dict[str, str] = {
     "fake": "hardware.drivers.fake:FakeConfig",
     "feetech": "hardware.drivers.feetech:FeetechConfig",
     "dynamixel": "hardware.drivers.dynamixel:DynamixelConfig",
+    "xarm": "hardware.drivers.xarm:XArmConfig",
+    "franka": "hardware.drivers.franka:FrankaConfig",
 }
 
 
@@ -132,6 +134,9 @@ class CellConfig:
     align: str = ""
     """A camera: observations show the other signals as they were when its newest picture was taken
     (interpolated); "": the newest sample of each."""
+    command_latency_s: float = 0.0
+    """From a set-point to the measured motion [s], found by ``robolearn calibrate latency``; kept
+    with every episode."""
     lift_m: float = 0.1
     """How high the tool is lifted while objects are placed [m]."""
     lab: bool = False
@@ -272,4 +277,9 @@ def load_cell(path: Path) -> CellConfig:
     section = raw.get("robot")
     if not isinstance(section, dict):
         raise ConfigError(f"{path} has no section 'robot' that describes the cell")
-    return from_dict(CellConfig, section, where=f"{path}, robot")
+    cell = from_dict(CellConfig, section, where=f"{path}, robot")
+    if "calibration" not in cell.driver:
+        return cell
+    # A file beside this one, wherever the command is started.
+    calibration = path.parent / str(cell.driver["calibration"])
+    return dataclasses.replace(cell, driver={**cell.driver, "calibration": str(calibration)})

@@ -20,6 +20,7 @@ from hardware.emulators.dynamixel import DynamixelDialect
 from hardware.emulators.feetech import FeetechDialect
 from hardware.emulators.loop import EmulatorLoop
 from hardware.emulators.pty_servos import ServoBus, ServoConfig
+from hardware.emulators.xarm import XArmController, XArmEmulatorConfig
 from hardware.plant import KinematicPlant, ServoPlant
 from robolearn.cli.common import say
 from robolearn.config import from_dict
@@ -33,15 +34,17 @@ DIALECTS = {"feetech": FeetechDialect, "dynamixel": DynamixelDialect}
 class ArmDevicesConfig:
     """The emulated controller."""
 
-    kind: Literal["feetech", "dynamixel"]
-    """What clients find."""
-    calibration: Path
+    kind: Literal["feetech", "dynamixel", "xarm"]
+    """What clients find: a bus of servos, or a UFACTORY controller."""
+    calibration: Path | None = None
     """Servos of a bus: the driver's calibration file, relative to this config's folder."""
     link: Path = Path("runs/lab/bus")
     """Name of a bus's serial port, relative to the working folder."""
     baud: int = 1_000_000
     """Speed of a bus."""
-    rate_hz: float = 500.0
+    report_hz: float = 100.0
+    """Reports per second of an xArm controller [Hz]."""
+    rate_hz: float = 250.0
     """Control periods per second [Hz]."""
     admin_port: int = 0
     """Port of the side door; 0 takes any free one."""
@@ -76,8 +79,8 @@ def make_arm_lab(
         else ChainPlant(config.arm, config.physics, seed)
     )
     devices = config.devices
-    make = _controller(devices, path.parent, plant)
     try:
+        make = _controller(devices, path.parent, plant, address)
         lab = ArmLab(
             plant,
             make,
@@ -94,7 +97,9 @@ def make_arm_lab(
 
 def serve_arm(lab: ArmLab, config: ArmLabConfig, address: str, token: str, stop: list[int]) -> None:
     """Announce the lab and serve until ``stop`` is not empty."""
-    say(f"{config.arm} on a {config.devices.kind} bus: {config.devices.link}")
+    devices = config.devices
+    where_is = f"{address}, port 502" if devices.kind == "xarm" else str(devices.link)
+    say(f"{config.arm} behind {devices.kind}: {where_is}")
     say(f"admin: {address}:{lab.admin_port}")
     where = {
         "address": address,
@@ -108,8 +113,14 @@ def serve_arm(lab: ArmLab, config: ArmLabConfig, address: str, token: str, stop:
 
 
 def _controller(
-    devices: ArmDevicesConfig, folder: Path, plant: ServoPlant
+    devices: ArmDevicesConfig, folder: Path, plant: ServoPlant, address: str
 ) -> Callable[[EmulatorLoop], ArmController]:
+    if devices.kind == "xarm":
+        emulator = XArmEmulatorConfig(rate_hz=devices.rate_hz, report_hz=devices.report_hz)
+        return lambda loop: XArmController(loop, plant, emulator, address)
+    if devices.calibration is None:
+        raise ConfigError("lab.devices: a bus of servos needs 'calibration', the driver's file")
+    dialect = DIALECTS[devices.kind]
     calibration = load_calibration(folder / devices.calibration)
     joints = len(plant.joint_positions())
     if len(calibration.servos) != joints:
@@ -122,7 +133,7 @@ def _controller(
     ]
 
     def make(loop: EmulatorLoop) -> ArmController:
-        bus = ServoBus(plant, DIALECTS[devices.kind](), servos, powered=True)
+        bus = ServoBus(plant, dialect(), servos, powered=True)
         return BusController(loop, bus, baud=devices.baud, link=devices.link)
 
     return make
