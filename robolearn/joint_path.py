@@ -114,7 +114,7 @@ class JointPath:
         return self._to([j.speed_braked(v) for j, v in zip(self._joints, self._v, strict=True)])
 
     def _to(self, after: list[float]) -> tuple[Array, Array]:
-        table = self._basis @ np.array((self._q, self._v, after))
+        table = self._basis.dot(np.array((self._q, self._v, after)))
         rows, speeds = table[: self._count], table[self._count :]
         self._q, self._v = rows[-1].tolist(), after
         return rows, speeds

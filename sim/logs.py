@@ -25,6 +25,7 @@ class SampleLog:
 
     def __init__(self, owner: str, signals: Iterable[SignalSpec]) -> None:
         self._owner, self._signals = owner, {s.name: s for s in signals}
+        self._dtypes = {n: np.dtype(s.dtype) for n, s in self._signals.items()}
         self.newest: dict[str, Sample] = {}
         self._rows: dict[str, list[Sample]] = {}
         # Samples that arrived late, and when; the others arrive when they are captured.
@@ -39,14 +40,14 @@ class SampleLog:
         """Keep one sample of each named signal, read-only, that arrives as it is captured."""
         if self._late:
             self._late = {n: t for n, t in self._late.items() if n not in values}
+        newest, rows, dtypes = self.newest, self._rows, self._dtypes
         for name, value in values.items():
-            array = np.asarray(value, dtype=self._signals[name].dtype)
+            array = np.asarray(value, dtype=dtypes[name])
             if array.flags.writeable:
                 array = array.copy()
                 array.setflags(write=False)
-            sample = Sample(t_ns, array)
-            self.newest[name] = sample
-            self._rows[name].append(sample)
+            newest[name] = sample = Sample(t_ns, array)
+            rows[name].append(sample)
 
     def arrive(self, now_ns: int, samples: Iterable[tuple[str, int, NDArray[Any]]]) -> None:
         """Keep samples ``(name, capture time, value)`` that arrive now, some of them late."""
@@ -70,11 +71,13 @@ class SampleLog:
     def drain(self, now_ns: int) -> dict[str, SampleBlock]:
         """Samples captured before ``now_ns`` that were not drained before."""
         blocks: dict[str, SampleBlock] = {}
+        late, times = self._late, _Times()
         for name, rows in self._rows.items():
-            arrived = self._late.get(name, rows[-1].t_ns) if rows else 0
-            keep = [rows.pop()] if rows and arrived >= now_ns else []
-            blocks[name] = _block(rows, self._signals[name])
-            self._rows[name] = keep
+            arrived = 0
+            if rows:
+                arrived = late[name] if name in late else rows[-1].t_ns
+            self._rows[name] = [rows.pop()] if rows and arrived >= now_ns else []
+            blocks[name] = _block(rows, self._signals[name], times)
         return blocks
 
 
@@ -94,7 +97,8 @@ class SentLog:
 
     def add(self, seq: int, t_ns: int, values: Mapping[str, Any]) -> None:
         """One command with its time and the values that are really followed."""
-        copies = {name: np.array(values[name], dtype=np.float64) for name in self._sizes}
+        # Rows already, as most ticks have one command.
+        copies = {name: np.array(values[name], dtype=np.float64, ndmin=2) for name in self._sizes}
         self._rows.append((seq, t_ns, copies))
 
     def drain(self) -> SentBlock:
@@ -102,8 +106,7 @@ class SentLog:
         rows, self._rows = self._rows, []
         if len(rows) == 1:
             ((seq, t_ns, values),) = rows
-            action = {name: value.reshape(1, -1) for name, value in values.items()}
-            return SentBlock(np.array((seq,)), np.array((t_ns,)), action)
+            return SentBlock(np.array((seq,)), np.array((t_ns,)), values)
         return SentBlock(
             seq=np.array([r[0] for r in rows], dtype=np.int64),
             t_ns=np.array([r[1] for r in rows], dtype=np.int64),
@@ -136,11 +139,19 @@ def check_poses(
     return poses
 
 
-def _block(rows: list[Sample], signal: SignalSpec) -> SampleBlock:
+class _Times(dict[int, NDArray[np.int64]]):
+    """One array for all signals that were sampled once, at the same time."""
+
+    def __missing__(self, t_ns: int) -> NDArray[np.int64]:
+        self[t_ns] = times = np.array((t_ns,))
+        return times
+
+
+def _block(rows: list[Sample], signal: SignalSpec, times: _Times) -> SampleBlock:
     if len(rows) == 1:
         # The usual case of a signal at the control rate, without a copy (samples are read-only).
         (row,) = rows
-        return SampleBlock(np.array((row.t_ns,)), row.value[None], _VALID)
+        return SampleBlock(times[row.t_ns], row.value[None], _VALID)
     return SampleBlock(
         t_ns=np.array([s.t_ns for s in rows], dtype=np.int64),
         value=np.array([s.value for s in rows], dtype=signal.dtype).reshape(-1, *signal.shape),

@@ -99,6 +99,9 @@ class SceneEnv:
         config = scene.config
         self.scene, self.model = scene, scene.compile()
         self.data = mujoco.MjData(self.model)
+        # Views of the state, as every access through ``data`` makes a new one.
+        self._qpos, self._qvel = self.data.qpos, self.data.qvel
+        self._max_speed = config.physics.max_speed
         self._cameras = Cameras(scene, self.model, cameras, size)
         state = embodiment(config)
         self._spec = dataclasses.replace(state, signals=state.signals + self._cameras.signals)
@@ -218,11 +221,12 @@ class SceneEnv:
     def advance(self) -> None:
         """Step the physics to the next tick."""
         self._samples.require()
-        model, data, controller, cycle = self.model, self.data, self._controller, self._schedule
+        model, data, cycle = self.model, self.data, self._schedule
+        substep, integrate, every = self._controller.substep, self._integrate, self._control_chunks
         for k in range(self._chunks):
-            if k % self._control_chunks == 0:
-                controller.substep(model, data)
-            self._integrate()
+            if k % every == 0:
+                substep(model, data)
+            integrate()
             self._done += 1
             due = cycle[self._done % len(cycle)]
             if due is not None:
@@ -299,13 +303,11 @@ class SceneEnv:
             self._samples.arrive(t_ns, self._sensors.measure(t_ns, values))
 
     def _check_divergence(self) -> bool:
-        data, most = self.data, self.scene.config.physics.max_speed
+        qpos, qvel, most = self._qpos, self._qvel, self._max_speed
         # The sums are NaN or infinite when any term is; only then, or when fast, look closer.
-        if not (
-            float(data.qvel @ data.qvel) < most * most and math.isfinite(data.qpos @ data.qpos)
-        ):
-            speed = float(np.abs(data.qvel).max(initial=0.0))
-            sane = np.isfinite(data.qpos).all() and speed < most
+        if not (qvel.dot(qvel) < most * most and math.isfinite(qpos.dot(qpos))):
+            speed = float(np.abs(qvel).max(initial=0.0))
+            sane = np.isfinite(qpos).all() and speed < most
             self._diverged = self._diverged or not sane
         return self._diverged
 

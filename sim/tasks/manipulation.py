@@ -24,6 +24,8 @@ GOAL = "goal/pose"
 
 Pose = tuple[float, ...]
 Area = tuple[tuple[float, float], tuple[float, float]]
+# A pose as an array, or its numbers.
+Values = NDArray[Any] | Sequence[Any]
 
 # Below this width [m] the gripper holds nothing: the thinnest part of any scene has 15 mm.
 CLOSED_M = 0.008
@@ -152,23 +154,29 @@ def as_area(raw: Sequence[Sequence[float]]) -> Area:
     return ((x0, x1), (y0, y1))
 
 
-def outside(pose: NDArray[Any], bounds: Area, below: float = -0.02) -> bool:
+def outside(pose: Values, bounds: Area, below: float = -0.02) -> bool:
     """True if an object has left the workspace or fallen off the table."""
     (x0, x1), (y0, y1) = bounds
-    x, y, z = (float(v) for v in pose[:3])
+    x, y, z = point_of(pose)
     return not (x0 <= x <= x1 and y0 <= y <= y1) or z < below
+
+
+def point_of(pose: Values) -> tuple[float, float, float]:
+    """x, y, z as plain numbers: several times faster than arrays at this size."""
+    x, y, z = pose[:3]
+    return float(x), float(y), float(z)
 
 
 class Still:
     """Whether an object rests: it has moved less than :data:`REST_M` since the last tick."""
 
     def __init__(self) -> None:
-        self._last: NDArray[np.float64] | None = None
+        self._last: tuple[float, float, float] | None = None
 
-    def update(self, pose: NDArray[Any]) -> bool:
+    def update(self, pose: Values) -> bool:
         """Tell this tick's pose."""
-        last, self._last = self._last, np.array(pose[:3], dtype=np.float64)
-        return last is not None and float(np.linalg.norm(self._last - last)) < REST_M
+        last, self._last = self._last, point_of(pose)
+        return last is not None and math.dist(self._last, last) < REST_M
 
 
 class Grasp:
@@ -184,10 +192,10 @@ class Grasp:
         self.held, self.trouble = False, ""
         self._height = 0.0
 
-    def update(self, values: Signals, pose: NDArray[Any], height: float) -> None:
+    def update(self, values: Signals, pose: Values, height: float) -> None:
         """Tell this tick's signals, the object's pose, and its height [m] above its support."""
-        width = float(values[WIDTH][0])
-        near = float(np.linalg.norm(values[TOOL][:3] - pose[:3])) < self._reach
+        width = values[WIDTH].item(0)
+        near = math.dist(values[TOOL].tolist()[:3], point_of(pose)) < self._reach
         held = near and width > CLOSED_M and height > 0.005
         if held:
             self.trouble = ""

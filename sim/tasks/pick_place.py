@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -61,14 +62,14 @@ class PickPlace:
 
     def judge(self, values: Signals) -> Outcome:
         """Judge where the cube is; the reward is the progress."""
-        cube, goal = values[CUBE], values[GOAL]
-        distance = float(np.linalg.norm(cube[:2] - goal[:2]))
-        height = float(cube[2]) - SIDE_M / 2
+        cube, goal = values[CUBE].tolist(), values[GOAL].tolist()
+        distance = math.dist(cube[:2], goal[:2])
+        height = cube[2] - SIDE_M / 2
         self._far = max(self._far, distance, 1e-6)
         self._grasp.update(values, cube, height)
         rests = self._still.update(cube)
         placed = distance < TOLERANCE_M and abs(height) < 0.006
-        loose = float(values[WIDTH][0]) > SIDE_M + 0.01
+        loose = values[WIDTH].item(0) > SIDE_M + 0.01
         self._success = self._success or (placed and loose and rests)
         progress = 1.0 if self._success else self._progress(distance, height)
         lost = not self._success and outside(cube, self._bounds)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -55,23 +56,23 @@ class Stacking:
 
     def judge(self, values: Signals) -> Outcome:
         """Judge where the cubes are; the reward is the progress."""
-        red, green = values[RED], values[GREEN]
-        distance = float(np.linalg.norm(red[:2] - green[:2]))
+        red, green = values[RED].tolist(), values[GREEN].tolist()
+        distance = math.dist(red[:2], green[:2])
         self._far = max(self._far, distance, 1e-6)
-        level = float(red[2] - green[2])
+        level = red[2] - green[2]
         over = distance < SIDE_M
-        height = level - SIDE_M if over else float(red[2]) - SIDE_M / 2
-        self._grasp.update(values, red, max(height, float(red[2]) - 1.5 * SIDE_M))
+        height = level - SIDE_M if over else red[2] - SIDE_M / 2
+        self._grasp.update(values, red, max(height, red[2] - 1.5 * SIDE_M))
         rests = self._still.update(red)
         stacked = (
             distance < TOLERANCE_M
             and abs(level - SIDE_M) < 0.006
-            and abs(float(green[2]) - SIDE_M / 2) < 0.006
+            and abs(green[2] - SIDE_M / 2) < 0.006
         )
-        loose = float(values[WIDTH][0]) > SIDE_M + 0.01
+        loose = values[WIDTH].item(0) > SIDE_M + 0.01
         self._success = self._success or (stacked and loose and rests)
         lost = not self._success and any(outside(p, self._bounds) for p in (red, green))
-        progress = 1.0 if self._success else self._progress(distance, float(red[2]), stacked)
+        progress = 1.0 if self._success else self._progress(distance, red[2], stacked)
         return Outcome(
             success=self._success,
             progress=progress,
