@@ -1,0 +1,264 @@
+"""Robotiq 2F grippers through the socket that their URCap opens on a UR controller.
+
+Text over TCP 63352 (see ``hardware/emulators/robotiq.py``); no library is needed. Variables:
+Robotiq, "2F-85 & 2F-140 Instruction Manual": STA 3 activated, OBJ 0 moving, 1 and 2 stopped on
+something while opening or closing, 3 at the request, FLT 0 no fault.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import time
+from dataclasses import dataclass
+
+from hardware.drivers.poll_loop import LostPacketError, PollLoop
+from hardware.gripper import GripperState
+from hardware.robot import RobotMode
+from robolearn.errors import ConfigError, DataError, RobotConnectionError, RobotError
+
+log = logging.getLogger(__name__)
+
+PORT = 63352
+LINE_LIMIT = 256
+STOP_S = 1.0
+ACTIVATE_S = 6.0
+_ACTIVATED, _MOVING, _AT_REQUEST = 3, 0, 3
+# FLT 5, 7 and 9 are priority faults that go away (activation needed, busy, voltage); the rest of
+# the manual's list needs a person.
+
+
+@dataclass(frozen=True, slots=True)
+class RobotiqConfig:
+    """A gripper on the wrist of a UR arm."""
+
+    address: str
+    """The UR controller's address."""
+    port: int = PORT
+    """Where the URCap listens."""
+    stroke_m: float = 0.085
+    """Largest distance of the fingers [m]: 0.085 or 0.14."""
+    open_counts: int = 3
+    """Position that open fingers report."""
+    closed_counts: int = 228
+    """Position that closed fingers report."""
+    rate_hz: float = 30.0
+    """States per second [Hz]."""
+    answer_s: float = 0.2
+    """Patience with an answer [s]."""
+    max_lost: int = 3
+    """So many states in a row without an answer are a fault."""
+
+    def __post_init__(self) -> None:
+        if not (0 <= self.open_counts < self.closed_counts <= 255 and self.stroke_m > 0):
+            raise ConfigError(
+                "gripper: 0 <= open_counts < closed_counts <= 255 and a positive stroke are"
+                f" needed, got {self.open_counts}, {self.closed_counts}, {self.stroke_m}"
+            )
+
+    def build(self) -> RobotiqGripper:
+        """Make the gripper (in the process that will own it)."""
+        return RobotiqGripper(self)
+
+
+class RobotiqGripper:
+    """A :class:`~hardware.gripper.Gripper`."""
+
+    def __init__(self, config: RobotiqConfig) -> None:
+        self.config = config
+        self._loop: RobotiqLoop | None = None
+
+    @property
+    def stroke_m(self) -> float:
+        """Largest distance of the fingers [m]."""
+        return self.config.stroke_m
+
+    def connect(self) -> None:
+        """Connect and activate (the fingers open and close once when they were not)."""
+        self._leave()
+        loop = RobotiqLoop(self.config)
+        try:
+            loop.activate()
+            loop.exchange()
+        except BaseException:
+            loop.disconnect()
+            raise
+        self._loop = loop
+        loop.start()
+
+    def state(self) -> GripperState:
+        """Newest state."""
+        return self._connected().state
+
+    def move(self, width_m: float, speed: float = 1.0, force: float = 1.0) -> None:
+        """Go to a distance."""
+        loop = self._connected()
+        loop.raise_fault()
+        check_move(width_m, speed, force, self.stroke_m)
+        loop.set_goal(width_m, speed, force)
+
+    def stop(self) -> bool:
+        """Stay at the present distance."""
+        loop = self._loop
+        if loop is None:
+            return False
+        if loop.ended:
+            return loop.held
+        try:
+            return loop.call(loop.hold, STOP_S)
+        except RobotError as error:
+            log.warning("gripper: stop not confirmed: %s", error)
+            return loop.held
+
+    def close(self) -> None:
+        """Disconnect; what is held stays held."""
+        self._leave()
+
+    def _connected(self) -> RobotiqLoop:
+        if self._loop is None:
+            raise RobotConnectionError(f"gripper at {self.config.address}: not connected")
+        return self._loop
+
+    def _leave(self) -> None:
+        loop, self._loop = self._loop, None
+        if loop is not None:
+            loop.leave()
+
+
+class RobotiqLoop(PollLoop):
+    """One exchange: the newest request out, position and status in."""
+
+    def __init__(self, config: RobotiqConfig) -> None:
+        # A gripper that hears nothing keeps what it holds: silence is no fault.
+        super().__init__(
+            f"gripper at {config.address}:{config.port}",
+            rate_hz=config.rate_hz,
+            silence_s=float("inf"),
+            max_lost=config.max_lost,
+        )
+        self._config = config
+        self._request = ""
+        self._inbox = b""
+        try:
+            self._socket = socket.create_connection((config.address, config.port), timeout=2.0)
+        except OSError as error:
+            raise RobotConnectionError(
+                f"no gripper answers at {config.address}:{config.port} ({error}); check that the"
+                " Robotiq URCap is installed and the arm is on"
+            ) from error
+        self._socket.settimeout(config.answer_s)
+        self.state = GripperState(0, 0.0, moving=False, holding=False)
+
+    def set_goal(self, width_m: float, speed: float, force: float) -> None:
+        """The newest request; an unsent older one is replaced."""
+        counts = self._counts(width_m)
+        request = f"SET POS {counts} SPE {round(255 * speed)} FOR {round(255 * force)} GTO 1"
+        with self.lock:
+            self._request = request
+
+    def activate(self) -> None:
+        """Raises RobotError when the gripper does not become ready."""
+        if self._get("STA") == _ACTIVATED and self._get("FLT") == 0:
+            return
+        self._set("SET ACT 0")
+        self._set("SET ACT 1")
+        deadline = time.monotonic() + ACTIVATE_S
+        while self._get("STA") != _ACTIVATED or self._get("FLT"):
+            if time.monotonic() > deadline:
+                raise RobotError(
+                    f"{self.name} does not become ready (fault {self._get('FLT')}); free the"
+                    " fingers, check its supply, then connect again"
+                )
+            time.sleep(0.05)
+
+    def exchange(self) -> None:
+        """Send the newest request, read and publish the state."""
+        with self.lock:
+            request, self._request = self._request, ""
+        if request:
+            self._set(request)
+        counts, status, fault = self._get("POS"), self._get("OBJ"), self._get("FLT")
+        if fault:
+            raise RobotError(
+                f"{self.name} reports fault {fault}; see the gripper's manual, then connect again"
+            )
+        self.cycles += 1
+        self.state = GripperState(
+            time.monotonic_ns(),
+            self._width(counts),
+            moving=status == _MOVING,
+            holding=status not in (_MOVING, _AT_REQUEST),
+        )
+
+    def hold(self) -> bool:
+        """Request the present position."""
+        with self.lock:
+            self._request = ""
+        counts = self._get("POS")
+        self._set(f"SET POS {counts} GTO 1")
+        return abs(self._get("PRE") - counts) <= 1
+
+    def hold_who_listens(self) -> None:
+        """Nothing: who does not answer keeps its last request."""
+
+    def mark(self, mode: RobotMode) -> None:
+        """Nothing: the age of the state tells."""
+
+    def disconnect(self) -> None:
+        """Close the connection."""
+        self._socket.close()
+
+    def _get(self, name: str) -> int:
+        words = self._ask(f"GET {name}").split()
+        if len(words) != 2 or words[0] != name or not words[1].isdigit() or int(words[1]) > 255:
+            raise LostPacketError(f"{self.name}: expected '{name} 0..255', got {words}")
+        return int(words[1])
+
+    def _set(self, request: str) -> None:
+        reply = self._ask(request)
+        if reply != "ack":
+            raise LostPacketError(f"{self.name}: '{request}' was answered by {reply!r}")
+
+    def _ask(self, request: str) -> str:
+        self._inbox = b""
+        try:
+            self._drop_late_answers()
+            self._socket.sendall(request.encode() + b"\n")
+            while b"\n" not in self._inbox:
+                data = self._socket.recv(LINE_LIMIT)
+                if not data:
+                    raise ConnectionResetError("closed by the controller")
+                self._inbox += data
+                if len(self._inbox) > LINE_LIMIT:
+                    raise LostPacketError(f"{self.name}: a line without end")
+        except TimeoutError as error:
+            raise LostPacketError(f"{self.name}: no answer to '{request}'") from error
+        return self._inbox.split(b"\n")[0].decode("ascii", "replace").strip()
+
+    def _drop_late_answers(self) -> None:
+        self._socket.setblocking(False)
+        try:
+            if self._socket.recv(1 << 16) == b"":
+                raise ConnectionResetError("closed by the controller")
+        except BlockingIOError:
+            return
+        finally:
+            self._socket.settimeout(self._config.answer_s)
+
+    def _counts(self, width_m: float) -> int:
+        c = self._config
+        return round(c.closed_counts - width_m / c.stroke_m * (c.closed_counts - c.open_counts))
+
+    def _width(self, counts: int) -> float:
+        c = self._config
+        share = (c.closed_counts - counts) / (c.closed_counts - c.open_counts)
+        return c.stroke_m * max(0.0, min(1.0, share))
+
+
+def check_move(width_m: float, speed: float, force: float, stroke_m: float) -> None:
+    """Raise DataError for a request that no gripper of this stroke can follow."""
+    if not (0.0 <= width_m <= stroke_m and 0.0 < speed <= 1.0 and 0.0 < force <= 1.0):
+        raise DataError(
+            f"gripper: expected a width in [0, {stroke_m:g}] m, speed and force in (0, 1], got"
+            f" {width_m:g}, {speed:g}, {force:g}"
+        )

@@ -1,0 +1,70 @@
+"""A gripper that is one more servo on an arm's bus (SO-100/101, Koch, ViperX class)."""
+
+from __future__ import annotations
+
+from hardware.drivers.robotiq import check_move
+from hardware.drivers.serial_bus import BusRobot
+from hardware.gripper import GripperState
+from hardware.robot import RobotMode
+from robolearn.errors import RobotConnectionError
+
+REST_M_S = 0.003
+AT_GOAL_M = 0.003
+
+
+class ServoGripper:
+    """A :class:`~hardware.gripper.Gripper` over the bus that the arm's driver owns.
+
+    The distance of the fingers is taken to be proportional to the servo's angle. ``closed_at_low``:
+    the fingers are closed at the lower end of the servo's range. The force is the arm's
+    ``torque_share``; speed and force of a request are not used.
+    """
+
+    def __init__(self, arm: BusRobot, stroke_m: float, *, closed_at_low: bool = True) -> None:
+        self._arm, self._stroke_m, self._closed_at_low = arm, stroke_m, closed_at_low
+        self._goal_m: float | None = None
+        self._before: tuple[int, float] = (0, 0.0)
+        self._speed = 0.0
+
+    @property
+    def stroke_m(self) -> float:
+        """Largest distance of the fingers [m]."""
+        return self._stroke_m
+
+    def connect(self) -> None:
+        """Nothing of its own: the arm's driver connects the bus. Raises when it has not."""
+        self._arm.gripper_state()
+        self._goal_m = None
+
+    def state(self) -> GripperState:
+        """Newest state."""
+        t_ns, share, _ = self._arm.gripper_state()
+        width = self._stroke_m * (share if self._closed_at_low else 1.0 - share)
+        last_ns, last = self._before
+        if t_ns > last_ns:
+            self._speed = abs(width - last) / ((t_ns - last_ns) * 1e-9) if last_ns else 0.0
+            self._before = (t_ns, width)
+        moving = self._speed > REST_M_S
+        away = self._goal_m is not None and abs(self._goal_m - width) > AT_GOAL_M
+        return GripperState(t_ns, width, moving=moving, holding=away and not moving)
+
+    def move(self, width_m: float, speed: float = 1.0, force: float = 1.0) -> None:
+        """Go to a distance."""
+        check_move(width_m, speed, force, self._stroke_m)
+        share = width_m / self._stroke_m
+        self._arm.set_gripper(share if self._closed_at_low else 1.0 - share)
+        self._goal_m = width_m
+
+    def stop(self) -> bool:
+        """Stay at the present distance; False when the bus does not answer."""
+        try:
+            _, share, _ = self._arm.gripper_state()
+        except RobotConnectionError:
+            return False
+        if self._arm.state().mode is not RobotMode.RUNNING:
+            return False
+        self._arm.set_gripper(max(0.0, min(1.0, share)))
+        return True
+
+    def close(self) -> None:
+        """Nothing: the arm's driver closes the bus, and what is held stays held."""
