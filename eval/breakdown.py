@@ -18,7 +18,7 @@ from eval.summary import own_trials
 from robolearn.errors import DataError
 from robolearn.types import TrialRecord
 
-EXAMPLES = 3
+EXAMPLES = 2
 
 
 @dataclass(frozen=True, slots=True)

@@ -128,8 +128,10 @@ def compare_policies(
     *,
     groups: Mapping[str, Sequence[str]] | None = None,
     common: bool = False,
+    least: int = 2,
 ) -> tuple[WorldComparison, ...]:
-    """Compare every pair of policies in every world that has at least two.
+    """Compare every pair of policies in every world that has at least two (``least`` 1: describe
+    a method of several runs, too, that has nothing to compare with).
 
     ``groups``: method -> names of its training runs; other policies stand for themselves.
     ``common``: compare on the conditions that all have, instead of refusing different ones.
@@ -143,7 +145,7 @@ def compare_policies(
     found = [
         _world(world, [r for r in records if r.env == world], methods, rule, common)
         for world in worlds
-        if len({methods[r.policy] for r in records if r.env == world}) > 1
+        if len({methods[r.policy] for r in records if r.env == world}) >= least
     ]
     if not found:
         seen = sorted({(r.policy, r.env) for r in records})

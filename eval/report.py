@@ -6,6 +6,12 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from eval.report_breakdown import (
+    comparison_section,
+    failures_section,
+    seeds_section,
+    variants_section,
+)
 from eval.report_data import ReportData
 from eval.report_page import Section, Tile, note, page, paragraph
 from eval.report_results import agreement_section, results_section
@@ -25,6 +31,10 @@ SECTIONS: tuple[tuple[str, str, Callable[[ReportData], str]], ...] = (
     ("physics", "The physics, found from the recordings", physics_section),
     ("training", "Training", training_section),
     ("results", "How well the policies do", results_section),
+    ("comparison", "Which policy is better", comparison_section),
+    ("variants", "When the world is a little different", variants_section),
+    ("failures", "How episodes fail", failures_section),
+    ("seeds", "Training again with another seed", seeds_section),
     ("agreement", "Does the simulator agree with the world the data come from?", agreement_section),
     ("deployment", "On the robot", deployment_section),
     ("videos", "To look at", videos_section),
@@ -33,16 +43,22 @@ SECTIONS: tuple[tuple[str, str, Callable[[ReportData], str]], ...] = (
 )
 
 
+# Their absence says nothing: not every evaluation has variants or several training runs.
+OPTIONAL = ("videos", "comparison", "variants", "failures", "seeds")
+
+
 def build_report(data: ReportData, title: str = "From demonstrations to a robot") -> str:
     """The page as HTML. Sections without data are left out and named at the top."""
     bodies = [(key, name, build(data)) for key, name, build in SECTIONS]
-    missing = [name for key, name, body in bodies if not body and key != "videos"]
+    missing = [name for key, name, body in bodies if not body and key not in OPTIONAL]
     intro = Section("about", "What this is", _about(data, missing))
     sections = [intro, *(Section(key, name, body) for key, name, body in bodies if body)]
-    subtitle = (
-        "People pushed a T-shaped block onto its goal; this page follows their recordings through"
-        " simulation, training and evaluation to a robot arm."
-    )
+    subtitle = "What was tried, how it went, and what can be concluded from it."
+    if data.planar and data.stores:
+        subtitle = (
+            "People pushed a T-shaped block onto its goal; this page follows their recordings"
+            " through simulation, training and evaluation to a robot arm."
+        )
     return page(title, subtitle, summary_points(data), summary_tiles(data), sections)
 
 
@@ -94,14 +110,19 @@ def summary_tiles(data: ReportData) -> list[Tile]:
 
 
 def _about(data: ReportData, missing: Sequence[str]) -> str:
-    body = paragraph(
-        "The task is Push-T: a round tool pushes a flat T-shaped block over a table until it"
-        " covers a goal of the same shape. A policy sees where the tool and the block are, ten"
-        " times a second, and says where the tool should go next.",
-        "The chain on this page starts from recordings of people, finds the physics of their"
-        " world from those recordings alone, trains policies, tries them under fixed starting"
-        " conditions in several simulated worlds, and runs the better one on a robot.",
-    )
+    body = ""
+    if data.planar:
+        body += paragraph(
+            "The task is Push-T: a round tool pushes a flat T-shaped block over a table until it"
+            " covers a goal of the same shape. A policy sees where the tool and the block are, ten"
+            " times a second, and says where the tool should go next."
+        )
+    if data.stores:
+        body += paragraph(
+            "The chain on this page starts from recordings of people, finds the physics of their"
+            " world from those recordings alone, trains policies, tries them under fixed starting"
+            " conditions in several simulated worlds, and runs the better one on a robot."
+        )
     body += paragraph(
         "Every figure stands with the number of trials behind it (n) and, where it was estimated,"
         " a 95 % interval. Read the interval before the figure: where intervals are wide, little"
@@ -137,7 +158,8 @@ def _physics_point(data: ReportData) -> str:
 def _result_points(data: ReportData) -> list[str]:
     return [
         f"In {r['world']}, the policy “{r['policy']}” reaches a mean score of {mean(r['score'])};"
-        f" it solves the task (more than 95 % covered) in {rate(r)} of the trials."
+        f" it solves the task{' (more than 95 % covered)' if data.planar else ''} in {rate(r)} of"
+        " the trials."
         for r in _source_rows(data.evaluation or {})
     ]
 

@@ -21,11 +21,14 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
+import yaml
 from numpy.typing import NDArray
 
+from eval.trials import FILE_NAME, read_trials
 from robolearn.data.store import EpisodeStore
 from robolearn.errors import ConfigError, DataError, RobolearnError
 from robolearn.pusht import BLOCK, TOOL, coverage
+from robolearn.types import TrialRecord
 
 log = logging.getLogger(__name__)
 
@@ -54,6 +57,7 @@ class RunFacts:
     metrics: tuple[Json, ...]
     provenance: Json
     config: str
+    settings: Json = field(default_factory=dict[str, Any])
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,13 +90,26 @@ class ReportData:
     runs: tuple[RunFacts, ...] = ()
     evaluation: Json | None = None
     videos: Mapping[str, Path] = field(default_factory=dict[str, Path])
+    # The trials behind ``evaluation``, and which policies are training runs of one method.
+    trials: tuple[TrialRecord, ...] = ()
+    groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     deploy: DeployFacts | None = None
     stages: Json = field(default_factory=dict[str, Any])
     folder: str = ""
 
+    @property
+    def planar(self) -> bool:
+        """Whether this is about Push-T, whose words the page then uses."""
+        return (self.evaluation or {}).get("task", "pusht") == "pusht"
 
-def load_report_data(folder: Path) -> ReportData:
-    """Read what is there; a file that is there but does not read is an error that names it."""
+
+def load_report_data(
+    folder: Path, groups: Mapping[str, tuple[str, ...]] | None = None
+) -> ReportData:
+    """Read what is there; a file that is there but does not read is an error that names it.
+
+    ``groups``: method -> the policies that are its training runs.
+    """
     if not folder.is_dir():
         raise ConfigError(f"no folder '{folder}'; run 'robolearn demo' or 'robolearn evaluate'")
     evaluation_folder = folder / "evaluate" if (folder / "evaluate").is_dir() else folder
@@ -111,9 +128,11 @@ def load_report_data(folder: Path) -> ReportData:
         ),
         identify=_json(folder / "identify" / "identify.json"),
         replays=replays,
-        runs=tuple(_run(p.parent) for p in sorted((folder / "train").glob("*/metrics.jsonl"))),
+        runs=_runs(folder, evaluation),
         evaluation=evaluation,
         videos=_videos(evaluation_folder, evaluation),
+        trials=_trials(evaluation_folder, evaluation),
+        groups=dict(groups or {}),
         deploy=_deploy(folder / "deploy"),
         stages=(_json(folder / "demo.json") or {}).get("stages", {}),
         folder=folder.name,
@@ -154,7 +173,33 @@ def store_facts(path: Path, name: str, max_paths: int = 300) -> StoreFacts:
     )
 
 
-def _run(folder: Path) -> RunFacts:
+def _runs(folder: Path, evaluation: Json | None) -> tuple[RunFacts, ...]:
+    """Those of the folder, else those that the evaluation names and that are (still) there."""
+    here = sorted((folder / "train").glob("*/metrics.jsonl"))
+    named = [Path(str(p.get("run", ""))) for p in (evaluation or {}).get("policies", ())]
+    there = [run / "metrics.jsonl" for run in named if (run / "metrics.jsonl").is_file()]
+    return tuple(run_facts(p.parent) for p in here or there)
+
+
+def _trials(folder: Path, evaluation: Json | None) -> tuple[TrialRecord, ...]:
+    """The trials that the summary was made of; those of other suites or code are not its."""
+    if evaluation is None or not (folder / FILE_NAME).is_file():
+        return ()
+    suite, code = evaluation.get("suite"), evaluation.get("code")
+    batch = evaluation.get("batch")
+    worlds = {(w["name"], w["hash"]) for w in evaluation.get("worlds", ())}
+    policies = {p["hash"] for p in evaluation.get("policies", ())}
+    return tuple(
+        r
+        for r in read_trials(folder)
+        if (r.suite, r.code, r.batch) == (suite, code, batch)
+        and (r.env, r.env_hash) in worlds
+        and r.policy_hash in policies
+    )
+
+
+def run_facts(folder: Path) -> RunFacts:
+    """A run directory's log, provenance and configuration."""
     lines = (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
     metrics: list[Json] = []
     for number, line in enumerate(lines, 1):
@@ -165,11 +210,14 @@ def _run(folder: Path) -> RunFacts:
                 raise DataError(f"'{folder}/metrics.jsonl', line {number}: {error}") from error
             log.warning("'%s/metrics.jsonl' ends in half a line; it is left out", folder)
     config = folder / "config.yaml"
+    written = config.read_text(encoding="utf-8") if config.is_file() else ""
+    settings: Any = yaml.safe_load(written)
     return RunFacts(
         name=folder.name,
         metrics=tuple(metrics),
         provenance=_json(folder / "provenance.json") or {},
-        config=config.read_text(encoding="utf-8") if config.is_file() else "",
+        config=written,
+        settings=cast("Json", settings) if isinstance(settings, dict) else {},
     )
 
 

@@ -114,6 +114,32 @@ def training_plot(curves: Mapping[str, tuple[Any, Any]], title: str) -> Plot:
     return _plot(draw, FULL * max(2, len(curves)) / 3, 2.7)
 
 
+def seeds_plot(curves: Mapping[str, tuple[Any, Any]], label: str) -> Plot:
+    """Runs of one experiment: ``curves[run] = (steps, values)``, their mean and their range."""
+
+    def draw(figure: Figure) -> None:
+        axes = figure.subplots()
+        shared = max((steps for steps, _ in curves.values()), key=len)
+        shared = shared[shared <= min(steps[-1] for steps, _ in curves.values())]
+        smooth = [
+            np.interp(shared, steps, _smooth(np.asarray(values, dtype=float)))
+            for steps, values in curves.values()
+        ]
+        for i, (name, values) in enumerate(zip(curves, smooth, strict=True)):
+            axes.plot(shared, values, color=COLOURS[i % 6], lw=0.9, label=name)
+        axes.fill_between(
+            shared, np.min(smooth, axis=0), np.max(smooth, axis=0), color=SOFT, alpha=0.25, lw=0
+        )
+        axes.plot(shared, np.mean(smooth, axis=0), color=INK, lw=2)
+        axes.set(xlabel="update", ylabel=label)
+        axes.grid(alpha=0.25)
+        if np.min(smooth) > 0 and np.max(smooth) > 20 * np.min(smooth):
+            axes.set_yscale("log")
+        _legend(figure)
+
+    return _plot(draw, 6.0, 3.2)
+
+
 def results_plot(rows: Sequence[Mapping[str, Any]]) -> Plot:
     """Mean score and success rate with intervals: one line per world, one colour per policy."""
     worlds = list(dict.fromkeys(r["world"] for r in rows))
@@ -156,12 +182,13 @@ def difference_plot(rows: Sequence[Mapping[str, Any]]) -> Plot:
             axes.set(xlabel=f"difference of {label}, 95 % interval")
             axes.xaxis.set_major_locator(MaxNLocator(5))
             axes.set_yticks(
-                range(len(rows)), [f"{r['b']} − {r['a']}\n{r['world']}" for r in reversed(rows)]
+                range(len(rows)),
+                [f"{r['b']} − {r['a']}\n{r['world']}".strip() for r in reversed(rows)],
             )
             axes.set_ylim(-0.6, len(rows) - 0.4)
             axes.grid(axis="x", alpha=0.25)
 
-    return _plot(draw, FULL, 1.0 + 0.6 * len(rows))
+    return _plot(draw, FULL, 1.0 + (0.6 if any(r["world"] for r in rows) else 0.34) * len(rows))
 
 
 def agreement_plot(rows: Sequence[Mapping[str, Any]]) -> Plot:

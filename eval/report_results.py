@@ -27,7 +27,7 @@ def results_section(data: ReportData) -> str:
     most = max(r["n"] for r in rows)
     body = paragraph(
         "Every policy started from the same conditions, with the same seeds, in every world.",
-        "The first world is the one that the recordings come from.",
+        "The first world is the one that the recordings come from." if data.stores else "",
         "The others were given fewer of the starts." if any(r["n"] < most for r in rows) else "",
     )
     body += table(
@@ -42,8 +42,12 @@ def results_section(data: ReportData) -> str:
             ]
             for r in rows
         ],
-        "Score: best share of 95 % coverage during the episode, at most 1; interval of the mean by"
-        " Student's t. Success: more than 95 % covered at any time.",
+        (
+            "Score: best share of 95 % coverage during the episode, at most 1; interval of the mean"
+            " by Student's t. Success: more than 95 % covered at any time."
+            if data.planar
+            else "Score: highest progress during the episode; interval of the mean by Student's t."
+        ),
         numeric_from=2,
     )
     body += picture(

@@ -341,11 +341,16 @@ def videos_section(data: ReportData) -> str:
 
 def words_section(data: ReportData) -> str:
     """What the words mean."""
-    del data
-    words = {
+    planar = {
         "coverage": "share of the goal's area that the block covers",
         "score": "coverage divided by 0.95, at most 1; for an episode, its largest value",
         "success": "coverage was above 95 % at some time of the episode",
+    }
+    general = {
+        "score": "the highest progress during the episode, from 0 to 1",
+        "success": "what the task asks for was reached (the protocol says when)",
+    }
+    words = (planar if data.planar else general) | {
         "95 % interval": "a range made so that 95 of 100 such ranges contain the true value, over"
         " repetitions of the whole experiment with other starts",
         "n": "number of trials (or pairs of trials) behind a figure",

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
+
+from eval.statistics import Estimate
 
 Json = Mapping[str, Any]
 
@@ -50,6 +53,17 @@ def signed(e: Json, digits: int = 3) -> str:
         return f"not defined (n = {e['n']})"
     low = "" if e["low"] is None else f" [{e['low']:+.{digits}f}, {e['high']:+.{digits}f}]"
     return f"{e['value']:+.{digits}f}{low}, n = {e['n']}"
+
+
+def estimate_text(e: Estimate, digits: int = 3, *, sign: bool = False) -> str:
+    """``0.81 [0.70, 0.89]``; with ``sign`` as a difference."""
+    if math.isnan(e.value):
+        return "not defined"
+    mark = "+" if sign else ""
+    value = f"{e.value:{mark}.{digits}f}"
+    if not (math.isfinite(e.low) and math.isfinite(e.high)):
+        return f"{value} [not known]"
+    return f"{value} [{e.low:{mark}.{digits}f}, {e.high:{mark}.{digits}f}]"
 
 
 def rate(result: Json) -> str:

@@ -57,7 +57,7 @@ def main(argv: list[str]) -> int:
     records = [r for folder in dict.fromkeys(args.results) for r in read_trials(folder)]
     rule = Rule(by=args.by, kind=args.rule, alpha=args.alpha, n_max=args.n_max)
     worlds = compare_policies(
-        records, rule, groups=dict(_group(g) for g in args.group), common=args.common
+        records, rule, groups=dict(group_of(g) for g in args.group), common=args.common
     )
     text = [f"rule: {rule.words()}", *(line for w in worlds for line in _lines(w))]
     if args.out is not None:
@@ -71,7 +71,8 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def _group(text: str) -> tuple[str, tuple[str, ...]]:
+def group_of(text: str) -> tuple[str, tuple[str, ...]]:
+    """``NAME=POLICY,POLICY`` as its parts."""
     name, equals, members = text.partition("=")
     names = tuple(m for m in members.split(",") if m)
     if not equals or not name or len(names) < 2:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
 import numpy as np
 
 from eval.summary import agree, agreement_json, compare, comparison_json, result_json, summarize
-from eval.trials import to_json
+from eval.trials import TrialStore, to_json
 from robolearn.data.episode import EpisodeMeta, episode_from_arrays
 from robolearn.data.store import EpisodeStore
 from robolearn.pusht import BLOCK, TOOL
@@ -24,8 +25,13 @@ def results_folder(root: Path) -> Path:
     _store(root / "import" / "store", "demonstration", 24)
     _store(root / "collect" / "store", "scripted", 2)
     _physics(root / "identify")
-    for name, keys in (("flow", ("loss/flow",)), ("iql", ("loss/value", "loss/critic", "q/mean"))):
-        _run(root / "train" / name, keys)
+    critics = ("loss/value", "loss/critic", "q/mean")
+    for name, keys, seed in (
+        ("flow", ("loss/flow",), 0),
+        ("flow_1", ("loss/flow",), 1),
+        ("iql", critics, 0),
+    ):
+        _run(root / "train" / name, keys, seed)
     _evaluation(root / "evaluate")
     _deployment(root / "deploy")
     stages = {"import": {"status": "done", "seconds": 12.5}, "train": {"status": "running"}}
@@ -100,9 +106,9 @@ def _percentiles(values) -> dict[str, float]:
     return {"p50": float(np.median(values)), "p90": float(np.percentile(values, 90))}
 
 
-def _run(folder: Path, keys) -> None:
+def _run(folder: Path, keys, seed: int) -> None:
     folder.mkdir(parents=True)
-    rng = np.random.default_rng(len(keys))
+    rng = np.random.default_rng(len(keys) + seed)
     lines = [
         {"step": s, "total": 3000, "seconds": s / 20, "cpu_seconds": s / 18, "lr_factor": 0.5}
         | {k: float(0.1 + 2.0 / (1 + s / 100) + 0.03 * rng.normal()) for k in keys}
@@ -111,8 +117,9 @@ def _run(folder: Path, keys) -> None:
     text = "\n".join(json.dumps(line) for line in lines)
     # A run that was killed while it logged ends in half a line.
     (folder / "metrics.jsonl").write_text(text + '\n{"step": 30')
-    (folder / "config.yaml").write_text("policy: flow # <b>not bold</b>\n")
-    provenance = {"episodes": 24, "seed": 0, "data_hash": "abc123"}
+    settings = f"seed: {seed}\npolicy: {keys[0][5:]} # <b>not bold</b>\n"
+    (folder / "config.yaml").write_text(settings)
+    provenance = {"episodes": 24, "seed": seed, "data_hash": "abc123"}
     (folder / "provenance.json").write_text(json.dumps(provenance))
 
 
@@ -154,6 +161,23 @@ def _evaluation(folder: Path) -> None:
 
     groups = {(p, w): group(p, w, n) for w, n in WORLDS for p in ("flow", "iql")}
     again = {p: group(p, "gym_pusht", 25, seed=9000) for p in ("flow", "iql")}
+    variants = {
+        (p, f"pusht_reference~{v}"): [
+            dataclasses.replace(
+                r,
+                env=f"pusht_reference~{v}",
+                env_hash=f"h-{v}",
+                success=r.success and (v == "mass=1" or r.seed % 3 == 0),
+                reason="dropped" if v != "mass=1" and r.seed % 3 else r.reason,
+            )
+            for r in groups[p, "pusht_reference"]
+        ]
+        for p in ("flow", "iql")
+        for v in ("friction=1", "mass=1")
+    }
+    with TrialStore(folder) as store:
+        store.add([dataclasses.replace(r, code="def", batch=10)
+                   for g in (groups | variants).values() for r in g])  # fmt: skip
     results = []
     for (p, w), records in groups.items():
         path = folder / "videos" / f"{p}-{w}.mp4"
@@ -163,7 +187,11 @@ def _evaluation(folder: Path) -> None:
     document = {
         "suite": "pusht@1234",
         "protocol": "score = maximum of min(1, coverage / 0.95); 300 steps at 10 Hz",
-        "worlds": [{"name": w, "hash": f"h-{w}", "engine": "mock 1.0"} for w, _ in WORLDS],
+        "worlds": [{"name": w, "hash": f"h-{w}", "engine": "mock 1.0"} for w, _ in WORLDS]
+        + [
+            {"name": f"pusht_reference~{v}", "hash": f"h-{v}", "engine": "mock 1.0"}
+            for v in ("friction=1", "mass=1")
+        ],
         "policies": [{"name": p, "hash": f"h-{p}"} for p in ("flow", "iql")],
         "batch": 10,
         "commit": "abc",

@@ -57,7 +57,7 @@ def test_failures_are_counted_with_examples():
         "dropped",
         3,
         10,
-        ("c6", "c8", "c9"),
+        ("c6", "c8"),
     )
     assert first.share.value == 0.3
     assert first.score == pytest.approx((0.5 + 0.0 + 0.25) / 3)

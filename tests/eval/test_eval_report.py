@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import json
 import re
 import shutil
 
 import pytest
 
+from eval.benchmark_page import load_benchmark, tables
 from eval.report import SECTIONS, build_report, summary_points
 from eval.report_data import load_report_data
 from robolearn.cli import report as command
@@ -113,3 +115,79 @@ def test_it_opens_offline_in_a_browser(page, tmp_path, width):
         loaded = tab.evaluate("performance.getEntriesByType('resource').map(r => r.name)")
         assert [name for name in loaded if not name.startswith("data:")] == []
         assert tab.errors == []
+
+
+def test_single_trials_give_letters_variants_failures_and_seeds(page):
+    plain = page.replace("\u00a0", " ")
+    assert "exact test of success, Holm over all pairs" in plain
+    assert "friction=1 − nominal" in plain or "No variant was shown to change success" in plain
+    assert "an object was dropped" in plain
+    assert "flow (seed 0), flow_1 (seed 1)" in plain
+
+
+def test_markdown_and_json_stand_beside_the_page(folder, tmp_path):
+    out = tmp_path / "r.html"
+    assert command.main(["--demo", str(folder), "--out", str(out)]) == 0
+    document = json.loads(out.with_suffix(".json").read_text())
+    assert {v["variant"] for v in document["variants"]} == {"friction=1", "mass=1"}
+    assert document["evaluation"]["suite"] == "pusht@1234"
+    names = [e["name"] for e in document["comparison"]["worlds"][0]["entries"]]
+    assert sorted(names) == ["flow", "iql"]
+    total = sum(f["count"] for f in document["failures"] if f["world"] == "gym_pusht")
+    wins = sum(r["successes"] for r in document["evaluation"]["results"]
+               if r["world"] == "gym_pusht")  # fmt: skip
+    assert total + wins == 120
+    text = out.with_suffix(".md").read_text()
+    for heading in ("## Results", "## Which policy is better", "## Variants", "## How episodes"):
+        assert heading in text
+    for row in (line for line in text.splitlines() if line.startswith("| flow")):
+        assert row.endswith("|")
+
+
+def test_training_runs_of_a_method_are_told_apart_from_episodes(folder, tmp_path):
+    out = tmp_path / "r.html"
+    both = ["--group", "ours=flow,iql"]
+    assert command.main(["--results", str(folder / "evaluate"), "--out", str(out), *both]) == 0
+    assert "between training runs" in out.read_text()
+    document = json.loads(out.with_suffix(".json").read_text())
+    (entry,) = document["comparison"]["worlds"][0]["entries"]
+    assert (entry["name"], entry["runs"], entry["n"]) == ("ours", ["flow", "iql"], 120)
+    assert entry["success"]["method"] == "two-way cluster-robust t"
+    with pytest.raises(ConfigError, match=r"NAME=POLICY"):
+        command.main(["--results", str(folder / "evaluate"), "--group", "ours=flow"])
+
+
+def test_a_benchmark_page_over_runs_and_results(folder, tmp_path):
+    out = tmp_path / "b.html"
+    train = folder / "train"
+    runs = [str(train / "flow"), str(train / "flow_1"), str(train / "iql"), str(folder)]
+    assert command.main(["--runs", *runs, "--out", str(out)]) == 0
+    document = json.loads(out.with_suffix(".json").read_text())
+    assert [r["name"] for r in document["runs"]] == ["flow", "flow_1", "iql"]
+    assert len(document["results"]) == 6
+    html = out.read_text().replace("\u00a0", " ")
+    assert "robolearn evaluate runs/flow runs/iql" in html
+    assert "Same settings, other seeds: flow, flow_1" in html
+    assert "<b>not bold</b>" not in html
+    with chromium(1200, 900) as tab:
+        tab.open(out.as_uri())
+        tab.wait_for("[...document.images].every(i => i.complete && i.naturalWidth > 0)")
+        assert tab.evaluate("document.documentElement.scrollWidth") <= 1200
+        assert tab.errors == []
+    with pytest.raises(ConfigError, match="neither a run"):
+        command.main(["--runs", str(tmp_path), "--out", str(out)])
+
+
+def test_results_of_different_suites_and_versions_stand_apart(folder, tmp_path):
+    other = tmp_path / "other"
+    other.mkdir()
+    document = json.loads((folder / "evaluate" / "summary.json").read_text())
+    for i, change in enumerate(("pusht@9999", None)):
+        (other / str(i)).mkdir()
+        changed = document | ({"suite": change} if change else {})
+        if change is None:
+            changed = document | {"worlds": [w | {"engine": "mock 2"} for w in document["worlds"]]}
+        (other / str(i) / "summary.json").write_text(json.dumps(changed))
+    benchmark = load_benchmark([folder / "evaluate", other / "0", other / "1"])
+    assert {len(rows) for rows in tables(benchmark.entries).values()} == {2}
+    assert len(tables(benchmark.entries)) == 9
