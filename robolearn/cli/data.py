@@ -168,6 +168,7 @@ def _import(argv: list[str]) -> int:
         "source": str(source.path),
         "format": name,
         "imported": len(ids),
+        "there_before": total - len(ids),
         "steps": steps,
         "first": ids[0] if ids else "",
         "last": ids[-1] if ids else "",
@@ -177,6 +178,8 @@ def _import(argv: list[str]) -> int:
         print_json(result)
     else:
         say(f"imported {len(ids)} episodes, {steps} steps, into {store.path}")
+        if len(ids) < total:
+            say(f"there before, bit for bit: {total - len(ids)} of {total} episodes")
         say(f"left out: {', '.join(left_out) or 'nothing'}")
     return 0
 

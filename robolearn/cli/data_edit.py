@@ -33,7 +33,7 @@ class Note:
     """Labels to add."""
     unlabel: tuple[str, ...] = ()
     """Labels to take off."""
-    text: str = ""
+    text: Annotated[str, tyro.conf.arg(aliases=["--note"])] = ""
     """A note in plain words."""
     split: str | None = None
     """Split that the episodes belong to; '' for none."""

@@ -19,11 +19,11 @@ import numpy as np
 from robolearn.data.annotations import Annotated, Annotation, active
 from robolearn.data.chunks import json_bytes, read_checked
 from robolearn.data.episode import EpisodeInfo
-from robolearn.data.manifest import record_name
+from robolearn.data.manifest import near_episode, record_name
 from robolearn.data.place import ObjectPath, fetch
 from robolearn.data.store import EpisodeStore
 from robolearn.data.writer import StoreWriter
-from robolearn.errors import DataError, SpecMismatchError, did_you_mean
+from robolearn.errors import DataError, SpecMismatchError
 from robolearn.seeding import child_seed
 from robolearn.spec import EmbodimentSpec, diff_task_spaces
 
@@ -75,7 +75,7 @@ def select(store: EpisodeStore, selection: Selection) -> tuple[str, ...]:
     for episode_id in selection.ids:
         if episode_id not in known:
             raise DataError(
-                f"{store.path} has no episode '{episode_id}'.{did_you_mean(episode_id, known)}"
+                f"{store.path} has no episode '{episode_id}'.{near_episode(episode_id, known)}"
             )
     chosen = tuple(i.id for i in store.list() if selection.takes(i))
     if not chosen:

@@ -74,7 +74,8 @@ def no_identity_error(path: Path | ObjectPath) -> StoreError:
         )
     inside = sorted(p.parent.name for p in path.glob(f"*/{STORE_FILE}"))
     hint = f"; did you mean '{path / inside[0]}'?" if inside else ""
-    return StoreError(f"{path} is not an episode store (no {STORE_FILE}){hint}")
+    advice = hint or "; 'robolearn data import' makes one from other formats"
+    return StoreError(f"{path} is not an episode store (no {STORE_FILE}){advice}")
 
 
 def empty_contents(identity: bytes | None = None) -> tuple[dict[str, bytes], LogEntry]:

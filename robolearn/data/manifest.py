@@ -29,7 +29,7 @@ from typing import Any, TypeVar, cast
 from robolearn.data.chunks import FileEntry, fsync_path, json_bytes
 from robolearn.data.episode import EpisodeInfo
 from robolearn.data.place import Place
-from robolearn.errors import StoreCorruptError, StoreError
+from robolearn.errors import StoreCorruptError, StoreError, did_you_mean
 
 VERSION = 2
 """The newest format that this code reads; new stores have it (see ``docs/data_format.md``)."""
@@ -112,6 +112,13 @@ def sha256(data: bytes) -> str:
 def is_episode(record_id: str) -> bool:
     """Whether a record of the log is an episode (else an annotation, a removal, ...)."""
     return record_id.startswith("ep_")
+
+
+def near_episode(wanted: str, ids: Sequence[str]) -> str:
+    """A hint for an unknown id: the same number written in full, else what looks alike."""
+    digits = wanted.removeprefix("ep_")
+    full = f"ep_{int(digits):06d}" if digits.isdecimal() else ""
+    return f" Did you mean '{full}'?" if full in ids else did_you_mean(wanted, ids)
 
 
 def record_name(record_id: str) -> str:

@@ -40,6 +40,7 @@ from robolearn.data.manifest import (
     LogEntry,
     Manifest,
     is_episode,
+    near_episode,
     parse_manifest,
     purged,
     record_name,
@@ -49,7 +50,7 @@ from robolearn.data.manifest import (
 from robolearn.data.object_commit import ObjectCommits, ObjectLog
 from robolearn.data.place import ObjectPath, Place, fetch, locate
 from robolearn.data.writer import StoreWriter
-from robolearn.errors import StoreCorruptError, StoreError, did_you_mean
+from robolearn.errors import StoreCorruptError, StoreError
 
 _log = logging.getLogger(__name__)
 
@@ -241,7 +242,7 @@ class EpisodeStore:
                 ) from error
             ids = self.ids()
             raise StoreError(
-                f"{self.path} has no episode '{episode_id}'.{did_you_mean(episode_id, ids)}"
+                f"{self.path} has no episode '{episode_id}'.{near_episode(episode_id, ids)}"
                 f" It has {len(ids)}" + (f": {ids[0]} to {ids[-1]}" if ids else "")
             ) from error
         if expected is not None and expected != sha256(data):

@@ -217,7 +217,7 @@ def _signal(name: str, block: SampleBlock) -> SignalSummary:
         name=name,
         samples=len(block.t_ns),
         rate_hz=float(1 / gaps.mean()) if gaps.size and gaps.mean() > 0 else 0.0,
-        jitter_ms=float(gaps.std() * 1e3) if gaps.size else 0.0,
+        jitter_ms=round(float(gaps.std() * 1e3), 6) if gaps.size else 0.0,
         missing=int((~block.valid).sum()),
     )
 

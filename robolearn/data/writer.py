@@ -36,6 +36,7 @@ from robolearn.data.manifest import (
     Manifest,
     is_episode,
     manifest_bytes,
+    near_episode,
     purged,
     record_name,
     trashed,
@@ -253,7 +254,7 @@ class StoreWriter:
         wrong = [e for e in episodes if e not in gone]
         if wrong:
             raise DataError(
-                f"not in the trash: {', '.join(wrong)}; in it: {sorted(gone) or 'none'}"
+                f"not in the trash: {', '.join(wrong)}; in it: {', '.join(sorted(gone)) or 'none'}"
             )
         return self._record("rs", record)
 
@@ -269,7 +270,7 @@ class StoreWriter:
         wrong = [e for e in episodes if e not in gone]
         if wrong:
             raise DataError(
-                f"not in the trash: {', '.join(wrong)}; in it: {sorted(gone) or 'none'}"
+                f"not in the trash: {', '.join(wrong)}; in it: {', '.join(sorted(gone)) or 'none'}"
             )
         chosen = episodes or tuple(sorted(gone))
         if chosen:
@@ -298,7 +299,7 @@ class StoreWriter:
                 raise DataError(f"{episode} was deleted from the trash for good")
             if episode not in ids:
                 raise DataError(
-                    f"{self._store} has no episode '{episode}'.{did_you_mean(episode, ids)}"
+                    f"{self._store} has no episode '{episode}'.{near_episode(episode, ids)}"
                     f" It has {len(ids)}" + (f": {ids[0]} to {ids[-1]}" if ids else "")
                 )
             if episode in gone:

@@ -31,8 +31,10 @@ def test_import_of_the_bundled_demonstrations(
     result = json.loads(capsys.readouterr().out)
     assert (result["imported"], result["steps"]) == (2, 279)
     assert (result["first"], result["last"]) == ("ep_000000", "ep_000001")
-    assert main(["import", "--out", str(out), "--limit", "1"]) == 0
-    assert "imported 1 episodes, 161 steps" in capsys.readouterr().out
+    assert main(["import", "--out", str(out), "--limit", "3"]) == 0
+    said = capsys.readouterr().out
+    assert "imported 1 episodes, 141 steps" in said
+    assert "there before, bit for bit: 2 of 3 episodes" in said
     assert len(EpisodeStore.open(out).ids()) == 3
 
 

@@ -105,6 +105,7 @@ def test_repair(store: Path, run: Any, tmp_path: Path, capsys: pytest.CaptureFix
     ("argv", "message"),
     [
         (("note", "STORE", "ep_000009", "--text", "x"), "no episode 'ep_000009'"),
+        (("note", "STORE", "1", "--note", "x"), "Did you mean 'ep_000001'?"),
         (("note", "STORE", "--text", "x"), "name episodes"),
         (("note", "STORE", FIRST), "says nothing"),
         (("note", "STORE", "--undo", "an_000001"), "no annotation"),

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,11 +15,13 @@ import zarr
 from numcodecs import Blosc
 
 from robolearn.assets import pusht_demonstrations_path
+from robolearn.cli.main import main
 from robolearn.data.check import check_store
 from robolearn.data.importers.diffusion_policy import import_diffusion_policy, open_replay
 from robolearn.data.store import EpisodeStore
 from robolearn.errors import DataError
 from robolearn.pusht import BLOCK, TOOL, progress, px_from_pose, px_from_table
+from tests.episodes import small_episode
 
 ORIGINAL = Path(__file__).resolve().parents[3] / "shared/data/pusht/pusht_cchi_v7_replay.zarr"
 ENDS = (7, 12, 30)
@@ -118,15 +123,60 @@ def test_pictures_are_kept_exactly(
     assert store.meta("ep_000000").provenance["left_out"] == ["keypoint"]
 
 
-def test_importing_again_appends(tmp_path: Path, store: EpisodeStore) -> None:
+def test_importing_again_adds_what_is_new(tmp_path: Path, store: EpisodeStore) -> None:
     source = make_source(tmp_path / "s.zarr", pusht_arrays())
-    import_diffusion_policy(source, store)
+    assert import_diffusion_policy(source, store, limit=1) == ("ep_000000",)
     seen: list[tuple[int, int]] = []
     ids = import_diffusion_policy(
-        source, store, limit=2, on_episode=lambda done, of: seen.append((done, of))
+        source, store, on_episode=lambda done, of: seen.append((done, of))
     )
-    assert ids == ("ep_000003", "ep_000004")
-    assert seen == [(1, 2), (2, 2)]
+    assert ids == ("ep_000001", "ep_000002")
+    assert seen == [(1, 3), (2, 3), (3, 3)]
+    assert import_diffusion_policy(source, store) == ()
+    other = pusht_arrays()
+    other["action"][-1] += 1.0
+    changed = make_source(tmp_path / "t.zarr", other)
+    assert import_diffusion_policy(changed, store) == ("ep_000003",)
+    sources = [store.meta(i).provenance["source_episode"] for i in store.ids()]
+    assert sources == [0, 1, 2, 2]
+    assert list((tmp_path / "store" / "tmp").iterdir()) == []
+
+
+KILLED_IMPORT = """
+import os, signal, sys
+from robolearn.cli.main import main
+from robolearn.data.writer import StoreWriter
+real, count = StoreWriter.commit, 0
+def commit(self, prepared):
+    global count
+    count += 1
+    if count == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return real(self, prepared)
+StoreWriter.commit = commit
+main(["data", "import", sys.argv[1], "--out", sys.argv[2]])
+"""
+
+
+def test_an_import_killed_between_two_commits_goes_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, out = make_source(tmp_path / "s.zarr", pusht_arrays()), tmp_path / "out"
+    with EpisodeStore.create(out).writer() as writer:
+        writer.append(small_episode(5))
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED_IMPORT, str(source), str(out)], capture_output=True
+    )
+    assert done.returncode == -signal.SIGKILL
+    assert len(EpisodeStore.open(out).ids()) == 3
+    assert main(["data", "import", str(source), "--out", str(out)]) == 0
+    told = capsys.readouterr().out
+    assert "imported 1 episodes" in told
+    assert "there before, bit for bit: 2 of 3 episodes" in told
+    store = EpisodeStore.open(out)
+    sources = [store.meta(i).provenance["source_episode"] for i in store.ids()[1:]]
+    assert sources == [0, 1, 2]
+    assert check_store(out).findings == ()
 
 
 def test_other_recordings_keep_their_keys(tmp_path: Path, store: EpisodeStore) -> None:

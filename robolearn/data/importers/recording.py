@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.data.episode import Episode, EpisodeKind, EpisodeMeta, no_sent
+from robolearn.data.manifest import Manifest
 from robolearn.data.picture_codec import FRAME_CODECS, LOSSLESS, FrameCodec
 from robolearn.data.provenance import git_revision, library_versions
 from robolearn.data.store import EpisodeStore
@@ -115,8 +117,13 @@ class Importer(Protocol):
 def write_recording(
     recording: Recording, store: EpisodeStore, options: ImportOptions
 ) -> tuple[str, ...]:
-    """Add all (or the first ``options.limit``) episodes to ``store``, or none at all."""
+    """Add all (or the first ``options.limit``) episodes to ``store``, or none at all.
+
+    Returns the new ids. An episode whose data is there already, bit for bit, is left out: an
+    import that was killed goes on where it ended, and one that is repeated adds nothing.
+    """
     total = recording.count if options.limit is None else min(options.limit, recording.count)
+    there = Counter(_contents(store.manifest(i.id)) for i in store.list(strict=False))
     with store.writer() as writer:
         prepared: list[PreparedEpisode] = []
         for index in range(total):
@@ -128,10 +135,22 @@ def write_recording(
                     rows = len(block)
                     zeros, valid = np.zeros(rows, dtype=np.int64), np.ones(rows, dtype=np.bool_)
                     draft.add_frames(stream.spec, SampleBlock(zeros, block, valid))
-            prepared.append(writer.prepare(draft, _with_codecs(made.episode, codecs)))
+            episode = writer.prepare(draft, _with_codecs(made.episode, codecs))
+            key = _contents(episode.manifest)
+            if there[key]:
+                there[key] -= 1
+                draft.discard()
+            else:
+                prepared.append(episode)
             if options.on_episode is not None:
                 options.on_episode(index + 1, total)
         return tuple(writer.commit(p) for p in prepared)
+
+
+def _contents(manifest: Manifest) -> tuple[str, str, frozenset[tuple[str, str]]]:
+    """Equal for equal data; who imported it, when and with which versions does not count."""
+    files = frozenset((f.path, f.sha256) for f in manifest.files if f.path != "zarr.json")
+    return manifest.info.kind, manifest.info.task, files
 
 
 def _with_codecs(episode: Episode, codecs: Mapping[str, FrameCodec]) -> Episode:
