@@ -52,15 +52,15 @@ class JointFollowerConfig:
         arm = self.serial_arm()
         if arm is None:
             return
+        if len(self.limits.low) != arm.dof:
+            raise ConfigError(
+                f"limits of {len(self.limits.low)} joints given, {arm.name} has {arm.dof}"
+            )
         inside = {
             "low": np.array(self.limits.low) >= np.array(arm.low),
             "high": np.array(self.limits.high) <= np.array(arm.high),
             "speed": np.array(self.limits.speed) <= np.array(arm.max_speed),
         }
-        if len(self.limits.low) != arm.dof:
-            raise ConfigError(
-                f"limits of {len(self.limits.low)} joints given, {arm.name} has {arm.dof}"
-            )
         wrong = [name for name, ok in inside.items() if not ok.all()]
         if wrong:
             raise ConfigError(
