@@ -24,6 +24,7 @@ NOT_HELD = (
     "commands really sent, their sequence numbers and due times",
     "author of each step (only the agent of the episode)",
     "inference and overrun times",
+    "labels, notes and splits (the outcome is written as annotated)",
 )
 """What none of the formats holds."""
 
