@@ -24,19 +24,23 @@ from tests.episodes import IMAGE, IMAGE_SPEC, TOOL, small_episode
 SPEC = BatchSpec("windows", n_obs=2, horizon=4, batch_size=6)
 
 
-@pytest.fixture(params=["zstd", "png"])
-def source(request: pytest.FixtureRequest, tmp_path: Path) -> StoreSource:
+def make_source(place: Path | str, codec: str) -> StoreSource:
     """Three episodes with a camera that ran at its own pace: the view skips and repeats frames."""
-    store = EpisodeStore.create(tmp_path / "store")
+    store = EpisodeStore.create(place)
     with store.writer() as writer:
         for k in range(3):
             episode = small_episode(k, 20 + k, image=True)
             view = np.minimum(np.arange(episode.steps) * 3 // 2, episode.steps - 1)
             episode = dataclasses.replace(episode, view={**episode.view, IMAGE: view})
-            draft = writer.begin({IMAGE: parse_codec(str(request.param))})
+            draft = writer.begin({IMAGE: parse_codec(codec)})
             draft.add_frames(IMAGE_SPEC, episode.streams[IMAGE])
             writer.commit(writer.prepare(draft, episode))
     return StoreSource(store, DataConfig((TOOL, IMAGE)))
+
+
+@pytest.fixture(params=["zstd", "png"])
+def source(request: pytest.FixtureRequest, tmp_path: Path) -> StoreSource:
+    return make_source(tmp_path / "store", str(request.param))
 
 
 def same(a: Batch, b: Batch) -> None:
@@ -65,6 +69,19 @@ def test_pictures_from_the_store_equal_those_of_the_cache(
     # The oracle: what the episodes themselves show.
     shown = np.concatenate([e.observed(IMAGE) for e in map(source._store.read, source.ids)])
     np.testing.assert_array_equal(mapped.observations[IMAGE][:], shown)
+
+
+@pytest.mark.parametrize("codec", ["zstd", "jpeg:90"])
+def test_pictures_are_read_straight_from_an_object_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, codec: str
+) -> None:
+    monkeypatch.setenv("ROBOLEARN_CACHE", str(tmp_path / "cache"))
+    source = make_source(f"memory://decoded-{tmp_path.name}/{codec[:4]}", codec)
+    direct, mapped = cached(source, images="store"), cached(source, images="cache")
+    assert isinstance(direct.observations[IMAGE], FrameRows)
+    first, second = (EpisodeDataset(flat, SPEC, 5) for flat in (direct, mapped))
+    for step in range(6):
+        same(first.batch(step), second.batch(step))
 
 
 def test_large_pictures_stay_in_the_store(
