@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -146,13 +147,12 @@ class CellConfig:
         """The driver's config; raises ConfigError for an unknown kind or key."""
         rest = {k: v for k, v in self.driver.items() if k != "kind"}
         kind = str(self.driver.get("kind", ""))
-        if kind not in DRIVERS:
+        if kind not in DRIVERS and ":" not in kind:
             raise ConfigError(
                 f"robot.driver: no kind '{kind}'.{did_you_mean(kind, DRIVERS)}"
-                f" There are: {sorted(DRIVERS)}"
+                f" There are: {sorted(DRIVERS)}; a driver of yours is 'module:ConfigClass'"
             )
-        module, name = DRIVERS[kind].split(":")
-        config_class = getattr(importlib.import_module(module), name)
+        config_class = _config_class(DRIVERS.get(kind, kind))
         return from_dict(config_class, rest, where="robot.driver")
 
     def __post_init__(self) -> None:
@@ -263,6 +263,21 @@ def _tighter(name: str, wanted: float | None, own: float) -> float:
             f" {own:g}, got {wanted:g}. Change the robot's config if the arm may do more"
         )
     return wanted
+
+
+def _config_class(place: str) -> type[Any]:
+    """The class ``module:Name``; modules in the working directory are found, too."""
+    module, name = place.split(":", 1)
+    if "" not in sys.path:
+        sys.path.append("")
+    try:
+        found: type[Any] = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(
+            f"robot.driver: '{place}' cannot be imported ({error}); expected 'module:ConfigClass'"
+            " of a Python file in this folder or of an installed package"
+        ) from error
+    return found
 
 
 def load_cell(path: Path) -> CellConfig:

@@ -1,0 +1,135 @@
+"""``robolearn hardware check``: the contract tests on a device, with consent at each motion."""
+
+from __future__ import annotations
+
+import dataclasses
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from robolearn.cli.common import parse, print_json, say
+from robolearn.cli.group import run_verb
+
+if TYPE_CHECKING:
+    from hardware.cell_config import CellConfig
+    from hardware.emulators.launch import LabProcess
+    from robolearn.doctor import Check
+
+
+@dataclass(frozen=True)
+class Args:
+    """Check a robot cell: driver, device, cameras, supervisor."""
+
+    config: Path
+    """A file of configs/hardware/."""
+    motion: bool = True
+    """Also the checks in which the arm is powered, moves a little and is stopped."""
+    amplitude: float = 0.01
+    """How far the arm moves to either side [m, or rad in joint space]."""
+    start_lab: bool = False
+    """Start the virtual lab of the config and end it afterwards."""
+    yes: bool = False
+    """Do not ask before each motion (meant for a virtual lab)."""
+    json: bool = False
+    """Print one JSON document."""
+
+
+def main(argv: list[str]) -> int:
+    """Run a verb."""
+    return run_verb("hardware", "Work on a robot cell.", VERBS, argv)
+
+
+def _check(argv: list[str]) -> int:
+    args = parse(Args, argv, "hardware check", Args.__doc__ or "")
+    from hardware.cell_config import load_cell
+
+    cell = load_cell(args.config)
+    found: list[Check] = []
+    with ExitStack() as stack:
+        lab = None
+        if args.start_lab:
+            from hardware.emulators.launch import LabProcess
+
+            lab = stack.enter_context(LabProcess(args.config, address=cell.address))
+        for check in _checks(args, cell, lab):
+            found.append(check)
+            say(f"{check.status:<4}  {check.name:<26}  {check.found}", quiet=args.json)
+            if check.advice:
+                say(f"      {'':<26}  -> {check.advice}", quiet=args.json)
+    failed = [c.name for c in found if c.status == "FAIL"]
+    if args.json:
+        print_json({"ok": not failed, "checks": [dataclasses.asdict(c) for c in found]})
+    say(f"{len(found)} checks, {len(failed)} failure(s)", quiet=args.json)
+    return 2 if failed else 0
+
+
+def _checks(args: Args, cell: CellConfig, lab: LabProcess | None) -> list[Check]:
+    from hardware.check import Expected, check_camera, check_holding, check_standing
+    from robolearn.cli.consent import ask_to_move
+
+    found = [check_camera(camera) for camera in cell.cameras]
+    robot = cell.robot_builder()()
+    expected = Expected(
+        cell.follower().joints,
+        *(() if cell.joints is None else (cell.joints.limits.low, cell.joints.limits.high)),
+        max_age_s=cell.supervisor.state_stale_s,
+    )
+    try:
+        found += check_standing(robot, expected)
+        if args.motion and not _failed(found):
+            ask_to_move("the arm is powered, holds its place and is stopped", yes=args.yes)
+            found += check_holding(robot, expected)
+    finally:
+        robot.close()
+    if args.motion and not _failed(found):
+        ask_to_move(f"the arm moves by {args.amplitude:g} to either side", yes=args.yes)
+        found += _supervised(args, cell, lab)
+    return found
+
+
+def _supervised(args: Args, cell: CellConfig, lab: LabProcess | None) -> list[Check]:
+    """A small motion under the supervisor, then an emergency stop that must latch."""
+    import numpy as np
+
+    from hardware.probe import swing
+    from hardware.real_env import RealEnv
+    from robolearn.cli.consent import NoScore, clear_table, middle
+    from robolearn.doctor import Check
+    from robolearn.errors import RobolearnError, SafetyStopError
+
+    found: list[Check] = []
+    try:
+        env = RealEnv(cell, place=clear_table(lab, ask=not args.yes), scorer=NoScore())
+    except RobolearnError as error:
+        return [Check("supervisor", "FAIL", str(error), "see docs/safety.md")]
+    try:
+        moved = swing(env, middle(cell), seconds=3.0, amplitude=args.amplitude)
+        asked, seen = float(np.ptp(moved.sent)), float(np.ptp(moved.measured))
+        told = f"asked for {asked:.4f}, measured {seen:.4f} (peak to peak)"
+        if 0.7 * asked <= seen <= 1.3 * asked:
+            found.append(Check("follows a small motion", "OK", told))
+        else:
+            advice = "check gains, units and the joints' signs"
+            found.append(Check("follows a small motion", "FAIL", told, advice))
+        env.home()
+        env.estop()
+        try:
+            env.observe()
+        except SafetyStopError as error:
+            found.append(Check("emergency stop latches", "OK", str(error)))
+        else:
+            advice = "see docs/safety.md; do not use this cell"
+            found.append(Check("emergency stop latches", "FAIL", "it did not latch", advice))
+    except RobolearnError as error:
+        found.append(Check("supervised motion", "FAIL", str(error), "see docs/safety.md"))
+    finally:
+        env.close()
+    return found
+
+
+def _failed(found: list[Check]) -> bool:
+    return any(c.status == "FAIL" for c in found)
+
+
+VERBS = {"check": (Args, _check)}

@@ -1,0 +1,170 @@
+"""``hardware check`` on a driver that keeps the contract, and on drivers that break it; the driver
+is the toy of docs/new_robot.md, registered by one line of a config.
+"""
+
+import dataclasses
+import json
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hardware import check
+from hardware.camera import StreamConfig
+from hardware.camera_config import CameraConfig
+from hardware.check import Expected, check_camera, check_holding, check_standing
+from hardware.robot import Robot
+from robolearn.cli.main import main
+from robolearn.errors import RobotConnectionError
+from tests.hardware.toy_arm import ToyArm, ToyConfig
+
+EXPECTED = Expected(3, max_age_s=0.5, hold_s=0.1, silence_s=0.4)
+CELL = """
+robot:
+  name: toy
+  driver: {kind: "tests.hardware.toy_arm:ToyConfig"}
+  arm: ""
+  collision: null
+  tracker: null
+  supervisor: {late_s: 0.4, heartbeat_s: 0.4, frozen_s: 2.0, state_late_s: 0.2, state_stale_s: 0.6}
+  joints:
+    home: [0.0, 0.5, -0.5]
+    limits: {low: [-2.0, -2.0, -2.0], high: [2.0, 2.0, 2.0], speed: [2.0, 2.0, 2.0],
+             acceleration: [20.0, 20.0, 20.0]}
+"""
+
+
+def results(robot):
+    found = [*check_standing(robot, EXPECTED), *check_holding(robot, EXPECTED)]
+    return {c.name: c for c in found}
+
+
+def test_a_driver_that_keeps_the_contract_passes():
+    arm = ToyArm(ToyConfig())
+    assert isinstance(arm, Robot)
+    found = results(arm)
+    assert {c.status for c in found.values()} == {"OK"}, found
+    assert len(found) >= 10
+
+
+class Frozen(ToyArm):
+    def _device_ns(self):
+        return self._born_ns
+
+
+class Backwards(ToyArm):
+    def _device_ns(self):
+        return self._born_ns - (time.monotonic_ns() - self._born_ns)
+
+
+class Trusting(ToyArm):
+    def servo(self, q):
+        if q.shape == self._q.shape and np.isfinite(q).all():
+            super().servo(q)
+
+
+class Drifting(ToyArm):
+    def servo(self, q):
+        super().servo(q + 0.01)
+
+
+class Degrees(ToyArm):
+    def state(self):
+        return dataclasses.replace(super().state(), joint_position=np.degrees(self._q + 1.0))
+
+
+class Deaf(ToyArm):
+    def stop(self):
+        return False
+
+
+class Fatherless(ToyArm):
+    def _silent(self):
+        return False
+
+
+class Slow(ToyArm):
+    def state(self):
+        time.sleep(0.025)
+        return super().state()
+
+
+class Vendor(ToyArm):
+    def connect(self):
+        raise KeyError("vendor")
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "told"),
+    [
+        (Frozen, "device clock", "0 changes"),
+        (Backwards, "device clock", "backwards"),
+        (Trusting, "bad commands are refused", "accepts NaN"),
+        (Drifting, "holds its place", "own position"),
+        (Degrees, "joint angles", "angles [57"),
+        (Deaf, "stop is confirmed", "False"),
+        (Fatherless, "watchdog fires", "still RUNNING"),
+        (Slow, "calls return at once", "takes 2"),
+        (Vendor, "connect", "KeyError"),
+    ],
+)
+def test_a_driver_that_breaks_the_contract_is_told_what_and_how(kind, name, told, monkeypatch):
+    clock = check._clock
+    monkeypatch.setattr(check, "_clock", lambda robot, expected: clock(robot, expected, 0.1))
+    found = results(kind(ToyConfig()))[name]
+    assert found.status == "FAIL"
+    assert told in found.found
+    assert found.advice
+
+
+def test_an_arm_without_a_watchdog_is_a_warning():
+    class Without(ToyArm):
+        has_watchdog = False
+
+    found = results(Without(ToyConfig()))
+    assert found["watchdog"].status == "WARN"
+    assert "emergency stop" in found["watchdog"].advice
+    assert "watchdog fires" not in found
+
+
+def test_cameras_are_watched():
+    stream = StreamConfig("top", 32, 24, rate_hz=50.0, clock="monotonic", max_age_s=1.0)
+    good = check_camera(CameraConfig({"kind": "fake"}, stream), seconds=0.3)
+    assert good.status in ("OK", "WARN")
+    assert "32 x 24 px" in good.found
+    absent = check_camera(CameraConfig({"kind": "opencv", "device": 98}, stream))
+    assert absent.status == "FAIL"
+    assert "/dev/video98" in absent.found
+
+
+def test_one_driver_file_and_one_yaml_make_a_checked_cell(tmp_path: Path, capsys):
+    path = tmp_path / "toy.yaml"
+    path.write_text(CELL)
+    assert main(["hardware", "check", "--config", str(path), "--json", "--yes"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["ok"]
+    names = [c["name"] for c in found["checks"]]
+    assert "follows a small motion" in names
+    assert "emergency stop latches" in names
+
+
+def test_nothing_moves_without_consent(tmp_path: Path, capsys):
+    path = tmp_path / "toy.yaml"
+    path.write_text(CELL)
+    assert main(["hardware", "check", "--config", str(path)]) == 2
+    out = capsys.readouterr()
+    assert "pass --yes" in out.err
+    assert "follows a small motion" not in out.out
+
+
+def test_the_toy_of_the_guide_is_the_toy_of_the_tests():
+    guide = (Path(__file__).parents[2] / "docs" / "new_robot.md").read_text()
+    toy = (Path(__file__).parent / "toy_arm.py").read_text()
+    code = guide.split("```python\n", 1)[1].split("```", 1)[0]
+    assert code.strip() == toy.strip()
+
+
+def test_a_state_before_connecting_is_a_typed_error():
+    with pytest.raises(RobotConnectionError):
+        ToyArm(ToyConfig()).state()
