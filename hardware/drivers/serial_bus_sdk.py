@@ -9,6 +9,7 @@ starts every request with an empty inbox; a line that babbles without end is cut
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import logging
 import select
@@ -28,6 +29,7 @@ SUCCESS = 0
 # A request to one servo may be repeated without harm: it is, before it counts as lost.
 ATTEMPTS = 3
 WRITE_TIMEOUT_S = 0.1
+QUIET_S, SETTLE_S = 0.002, 0.05
 # A request whose answers come for longer than this many times its time limit is babble.
 _BABBLE = 4.0
 
@@ -80,6 +82,14 @@ def open_port(handler_class: type[Any], name: str, baud: int, reply_slack_s: flo
         def clearPort(self) -> None:  # noqa: N802
             self.ser.reset_input_buffer()
 
+        def settle(self) -> None:
+            """Wait until the line is quiet: answers carry no request, late ones would mislead."""
+            give_up = time.monotonic() + SETTLE_S
+            while time.monotonic() < give_up:
+                if not select.select([self.ser.fileno()], [], [], QUIET_S)[0]:
+                    return
+                self.ser.reset_input_buffer()
+
         def readPort(self, length: int) -> bytes:  # noqa: N802
             left_s = 1e-3 * (self.packet_timeout - self.getTimeSinceStart())
             if left_s > 0.0:
@@ -111,6 +121,7 @@ def open_port(handler_class: type[Any], name: str, baud: int, reply_slack_s: flo
             f"{name}: the vendor's library has no speed of {baud} baud; 1000000 is usual"
         )
     _warn_of_slow_adapter(name)
+    port.settle()
     return port
 
 
@@ -155,6 +166,11 @@ class SdkLine:
         self._packets, self._port = packets, port
         # Dynamixel's syncReadTx has one more argument (Fast Sync Read, which not all models know).
         self._fast = (False,) if table.space > 256 else ()
+        # Where a status packet has its id, its error byte and its data.
+        self._id_at, self._error_at = (4, 8) if self._fast else (2, 4)
+        # Bytes that the length counts besides the data, and those between length and error.
+        self._overhead, self._skip = (4, 1) if self._fast else (2, 0)
+        self._suspect = False
 
     def close(self) -> None:
         """Close the port."""
@@ -169,7 +185,7 @@ class SdkLine:
         data = list(register.encode(value))
         result, error = -1, 0
         for _ in range(ATTEMPTS):
-            self._port.is_using = False
+            self._begin()
             result, error = self._packets.writeTxRx(
                 self._port, servo, register.address, register.size, data
             )
@@ -212,7 +228,7 @@ class SdkLine:
         params: list[int] = []
         for servo, value in zip(self.ids, values, strict=True):
             params += [servo, *register.encode(value)]
-        self._port.is_using = False
+        self._begin()
         result = self._packets.syncWriteTxOnly(
             self._port, register.address, register.size, params, len(params)
         )
@@ -251,34 +267,53 @@ class SdkLine:
         return Health(bool(value(t.torque_enable)), value(t.watchdog) < 0, fault)
 
     def _read(self, servo: int, address: int, size: int, attempts: int = ATTEMPTS) -> bytes:
-        data: list[int] = []
-        result = -1
-        for _ in range(attempts):
-            self._port.is_using = False
-            data, result, _ = self._packets.readTxRx(self._port, servo, address, size)
-            if result == SUCCESS and len(data) == size:
-                return bytes(data)
-        self._check(servo, result, f"a read of register {address}")
-        raise LostPacketError(f"servo {servo} answered {len(data)} of {size} bytes")
+        what = f"a read of register {address}"
+        for _ in range(attempts - 1):
+            with contextlib.suppress(LostPacketError):
+                return self._read_once(servo, address, size, what)
+        return self._read_once(servo, address, size, what)
+
+    def _read_once(self, servo: int, address: int, size: int, what: str) -> bytes:
+        self._begin()
+        self._check(servo, self._packets.readTx(self._port, servo, address, size), what)
+        return self._receive(servo, size, what)[0]
+
+    def _begin(self) -> None:
+        # A request that an exception cut off would leave the SDK's port busy for ever.
+        self._port.is_using = False
+        if self._suspect:
+            self._port.settle()
+            self._suspect = False
+
+    def _receive(self, servo: int, size: int, what: str) -> tuple[bytes, int]:
+        """One status packet of exactly ``size`` bytes and its error byte.
+
+        The SDKs' ``readRx`` cuts a longer packet (a late answer to another request) to size.
+        """
+        while True:
+            packet, result = self._packets.rxPacket(self._port, *self._fast)
+            self._check(servo, result, what)
+            if packet[self._id_at] == servo:
+                break
+        length = int.from_bytes(
+            bytes(packet[self._id_at + 1 : self._error_at - self._skip]), "little"
+        )
+        if length != size + self._overhead:
+            self._suspect = True
+            raise LostPacketError(f"servo {servo}, {what}: an answer of another length")
+        first = self._error_at + 1
+        return bytes(packet[first : first + size]), int(packet[self._error_at])
 
     def _sync_read(self, address: int, size: int) -> list[tuple[bytes, int]]:
         ids = list(self.ids)
-        # A request that an exception cut off would leave the SDK's port busy for ever.
-        self._port.is_using = False
+        self._begin()
         result = self._packets.syncReadTx(self._port, address, size, ids, len(ids), *self._fast)
-        if result != SUCCESS:
-            raise LostPacketError(self._packets.getTxRxResult(result))
-        out: list[tuple[bytes, int]] = []
-        for servo in ids:
-            data, result, error = self._packets.readRx(self._port, servo, size)
-            self._check(servo, result, "a sync read")
-            if len(data) != size:
-                raise LostPacketError(f"servo {servo} answered {len(data)} of {size} bytes")
-            out.append((bytes(data), int(error)))
-        return out
+        self._check(ids[0], result, "a sync read")
+        return [self._receive(servo, size, "a sync read") for servo in ids]
 
     def _check(self, servo: int, result: int, what: str) -> None:
         if result != SUCCESS:
+            self._suspect = True
             text = str(self._packets.getTxRxResult(result)).removeprefix("[TxRxResult] ")
             raise LostPacketError(f"servo {servo} at {self._port.port_name}, {what}: {text}")
 

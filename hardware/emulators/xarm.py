@@ -30,6 +30,7 @@ LENGTH_LIMIT = 1024
 MAX_CLIENTS = 8
 REPORT_BYTES = 245  # 233 would set off a legacy guess in the client
 SERVO_MODE = 1
+_LAST_MODE = 11
 # State of the controller (UFACTORY developer manual): 1 in motion, 2 standby, 3 paused, 4 stopped.
 STANDBY, PAUSED, STOPPED = 2, 3, 4
 _ERROR, _WARNING, _NOT_READY, _INVALID = 0x40, 0x20, 0x10, 0x08
@@ -195,7 +196,7 @@ class XArmController:
             self.log.event("enabled" if self.enabled else "disabled", "")
         elif register == _SET_STATE and len(params) == 1:
             self._set_state(params[0])
-        elif register == _SET_MODE and len(params) >= 1:
+        elif register == _SET_MODE and params and params[0] <= _LAST_MODE:
             self.mode = params[0]
             self.state = STOPPED
         elif register == _SERVO_J and len(params) >= 28:
@@ -272,7 +273,7 @@ class XArmController:
     def report(self) -> bytes:
         """One frame of the report stream (type "rich")."""
         on = _ALL_MOTORS if self.enabled else 0
-        body = struct.pack("<BH", self.mode << 4 | self.state, 0)[:1] + struct.pack(">H", 0)
+        body = struct.pack(">BH", self.mode << 4 | self.state, 0)
         body += struct.pack("<7f", *self._seven(self._plant.joint_positions()))
         body += struct.pack("<6f", *self._pose())
         body += struct.pack("<7f", *self._seven(self._plant.joint_torques()))

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from hardware.drivers import serial_bus
+from hardware.drivers.poll_loop import LostPacketError
 from hardware.drivers.serial_bus_calibration import (
     ServoHoming,
     load_calibration,
@@ -24,7 +25,7 @@ from robolearn.errors import (
     RobotError,
 )
 from tests.contracts import RobotContract
-from tests.hardware.buses import DIRECTIONS, JOINTS, START, BusArm
+from tests.hardware.buses import DIRECTIONS, JOINTS, OFFSETS, START, BusArm
 
 
 class OnABus(RobotContract):
@@ -339,4 +340,22 @@ def test_calibrating_by_hand(arm, tmp_path):
     line.write(1, line.table.torque_enable, 1)
     with pytest.raises(RobotError, match="holds torque"):
         ServoHoming(line, JOINTS)
+    line.close()
+
+
+def test_a_late_answer_to_another_request_is_not_taken_for_this_one(arm):
+    line = arm.config.line(list(arm.bus.ids))
+    receive, late = arm.bus.receive, [arm.bus.dialect.status(1, 0, bytes(range(6)))]
+
+    def confused(data):
+        answers = [*late, *receive(data)]
+        late.clear()
+        return answers
+
+    arm.line._receive = confused
+    with pytest.raises(LostPacketError, match="another length"):
+        line.read_all(line.table.homing_offset)
+    assert line.read_all(line.table.homing_offset) == list(OFFSETS)
+    late.append(arm.bus.dialect.status(1, 0, bytes(range(6))))
+    assert line.read(1, line.table.homing_offset) == OFFSETS[0], "asked again"
     line.close()
