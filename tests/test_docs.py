@@ -46,7 +46,7 @@ def test_documented_commands_and_options_exist() -> None:
     cache: dict[tuple[str, ...], str] = {}
     for line in lines:
         words = line.split()[1:]
-        nested = words[0] in ("data", "scene", "stats", "suite") and len(words) > 1
+        nested = words[0] in ("calibrate", "data", "hardware", "scene", "stats", "suite") and len(words) > 1
         head = tuple(words[: 2 if nested else 1])
         text = _help(head, cache)
         for option in re.findall(r"(?<=\s)--[a-z][a-z-]*", line):
