@@ -10,7 +10,7 @@ Recordings of real robots have the pictures beside it, at their own rate:
 
 Layout: Diffusion Policy (Chi et al., RSS 2023), ``replay_buffer.py``. Everything of low dimension
 is checked before the first episode is written, and no episode is committed before all are written:
-an error leaves nothing in the store. Frames are read chunk by chunk.
+an error leaves nothing in the store. Everything is read block by block.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from robolearn.data.importers.columns import Column
 from robolearn.data.importers.frames import FrameSource, frame_blocks
 from robolearn.data.importers.pusht import is_pusht, metric_rows, pusht_episode
 from robolearn.data.importers.recording import (
@@ -49,10 +50,10 @@ EXTRA = ("reward", "progress", "tick_t_ns")
 
 @dataclass(frozen=True, slots=True)
 class ReplayArrays:
-    """A checked source: low-dimensional arrays in memory, frames as lazy zarr arrays."""
+    """A checked source, read block by block when its episodes are made."""
 
     path: Path
-    low_dim: dict[str, NDArray[Any]]
+    low_dim: dict[str, Column]
     frames: tuple[FrameSource, ...]
     ends: NDArray[np.int64]
     left_out: tuple[str, ...]
@@ -128,7 +129,7 @@ def open_replay(
         raise DataError(f"{path}: expected data/action, found {keys}{did_you_mean('action', keys)}")
     ends = _episode_ends(meta, path)
     rows = int(ends[-1])
-    low_dim: dict[str, NDArray[Any]] = {}
+    low_dim: dict[str, Column] = {}
     frames: list[FrameSource] = []
     left_out: list[str] = []
     for key in keys:
@@ -149,7 +150,8 @@ def open_replay(
         if len(array.shape) == 4:
             frames.append(FrameSource.of(key, array, rate_hz))
         else:
-            low_dim[key] = _read_finite(array, key, path)
+            low_dim[key] = Column(array, key, path)
+            low_dim[key].require_finite()
     if is_pusht(low_dim) and rate_hz != DEFAULT_RATE_HZ:
         raise DataError(f"{path}: Push-T recordings run at {DEFAULT_RATE_HZ:g} Hz, got {rate_hz:g}")
     videos, missing = _videos(path.parent / VIDEOS, len(ends), images=images)
@@ -238,18 +240,10 @@ def _read(array: Any, key: str, path: Path) -> NDArray[Any]:
         raise DataError(f"{path}: {key} cannot be decoded: {error}") from error
 
 
-def _read_finite(array: Any, key: str, path: Path) -> NDArray[Any]:
-    values = _read(array, f"data/{key}", path)
-    if values.dtype.kind == "f" and not bool(np.isfinite(values).all()):
-        row = int(np.argwhere(~np.isfinite(values))[0][0])
-        raise DataError(f"{path}: data/{key} has NaN or infinity at row {row}")
-    return values
-
-
 def _episode(source: ReplayArrays, index: int) -> ImportedEpisode:
     """One episode; its frames are read later."""
     start, end = int(source.starts[index]), int(source.ends[index])
-    rows = {key: values[start:end] for key, values in source.low_dim.items()}
+    rows = {key: column.read(start, end) for key, column in source.low_dim.items()}
     pusht = is_pusht(source.low_dim)
     dropped = [k for k in rows if pusht and k not in ("state", "action")]
     provenance: dict[str, Any] = {

@@ -30,7 +30,7 @@ STATE_SIZE = 5
 ACTION_SIZE = 2
 
 
-def is_pusht(low_dim: Mapping[str, NDArray[Any]]) -> bool:
+def is_pusht(low_dim: Mapping[str, Any]) -> bool:
     """Recognised by shapes: ``state [N, 5]`` within the picture and ``action [N, 2]``."""
     state, action = low_dim.get("state"), low_dim.get("action")
     return (
