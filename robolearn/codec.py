@@ -85,7 +85,11 @@ def decode(data: bytes) -> Message:
         count = math.prod(shape)
         if position + count * dtype.itemsize > len(data):
             raise DataError(f"message ends inside array '{name}' {shape}")
-        arrays[name] = np.frombuffer(data, dtype, count, position).reshape(shape)
+        try:
+            arrays[name] = np.frombuffer(data, dtype, count, position).reshape(shape)
+        except (ValueError, OverflowError) as error:
+            # No elements, but a shape that numpy cannot hold.
+            raise DataError(f"array '{name}' cannot have shape {shape}") from error
         position += count * dtype.itemsize
     if position != len(data):
         raise DataError(f"message has {len(data) - position} bytes too many")

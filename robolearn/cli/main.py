@@ -31,6 +31,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "compare": ("robolearn.cli.compare", "policies side by side: effects, letters, conclusions"),
     "stats": ("robolearn.cli.stats", "intervals, comparisons and plans of success rates"),
     "lab": ("robolearn.cli.lab", "run the virtual lab (emulated robot, PyBullet physics)"),
+    "servos": ("robolearn.cli.servos", "find, calibrate and release arms of serial servos"),
     "deploy": ("robolearn.cli.deploy", "run a policy on a robot under the safety supervisor"),
     "calibrate": ("robolearn.cli.calibrate", "latencies of a robot cell, into its config"),
     "hardware": ("robolearn.cli.hardware", "check a robot cell: contract tests on the device"),

@@ -1,0 +1,66 @@
+"""``robolearn serve RUN``: a policy over a websocket, for ``deploy --server``."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from robolearn.cli.common import parse, print_json, say
+
+
+@dataclass(frozen=True, slots=True)
+class Args:
+    """Serve a trained policy until Ctrl-C or SIGTERM. The token comes from ROBOLEARN_TOKEN; without
+    one a new one is made and printed (loopback only).
+    """
+
+    run: Annotated[Path, tyro.conf.Positional]
+    """Run directory of the policy."""
+    host: str = "127.0.0.1"
+    """Network address to listen on."""
+    port: int = 8765
+    """0: any free port."""
+    clients: int = 4
+    """At most this many clients at a time."""
+    threads: int = 1
+    """Threads of the network."""
+    json: bool = False
+    """Print one JSON document when ready and nothing else."""
+
+
+def main(argv: list[str]) -> int:
+    """Run the command."""
+    args = parse(Args, argv, "serve", Args.__doc__ or "")
+    from robolearn.checkpoint import policy_hash
+    from robolearn.cli.build import policy_builder
+    from robolearn.remote.server import PolicyServer, ServeConfig
+
+    given = os.environ.get("ROBOLEARN_TOKEN", "")
+    config = ServeConfig(args.host, args.port, given, args.clients)
+    builder = policy_builder(args.run, args.threads)
+    ended = threading.Event()
+
+    def end(*_: object) -> None:
+        ended.set()
+
+    server = PolicyServer(builder(), config, args.run.resolve().name, policy_hash(args.run))
+    before = {n: signal.signal(n, end) for n in (signal.SIGTERM, signal.SIGINT)}
+    shown = "" if given else server.token
+    if args.json:
+        print_json({"url": server.url, "token": shown})
+    say(f"serving {args.run} at {server.url}", quiet=args.json)
+    if shown:
+        say(f"token {shown} (set ROBOLEARN_TOKEN to it at the client)", quiet=args.json)
+    ended.wait()
+    for number, handler in before.items():
+        signal.signal(number, handler)
+    server.close()
+    told = f"{server.answered} request(s) answered, {server.refused} refused"
+    say(f"stopped: {told}", quiet=args.json)
+    return 0

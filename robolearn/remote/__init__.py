@@ -1,0 +1,1 @@
+"""Policies on another machine: one websocket, messages of ``robolearn/codec.py``, a token."""
