@@ -5,8 +5,12 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from robolearn.cli.common import parse, print_json, say
+
+if TYPE_CHECKING:
+    from robolearn.doctor import Check
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +19,8 @@ class Args:
 
     folder: Path = Path()
     """Where results will be written (its disk is checked)."""
+    robot: Path | None = None
+    """Also check what this file of configs/hardware/ names: port, cameras, watchdog."""
     json: bool = False
     """Print one JSON document instead of lines."""
 
@@ -22,9 +28,10 @@ class Args:
 def main(argv: list[str]) -> int:
     """Run all checks; exit code 2 when one of them failed."""
     args = parse(Args, argv, "doctor", "Check this machine.")
+    from robolearn.devices import run_device_checks
     from robolearn.doctor import run_checks
 
-    checks = run_checks(args.folder)
+    checks = (*run_checks(args.folder), *run_device_checks(), *_named(args.robot))
     failed = [c.name for c in checks if c.status == "FAIL"]
     if args.json:
         print_json({"ok": not failed, "checks": [dataclasses.asdict(c) for c in checks]})
@@ -37,3 +44,39 @@ def main(argv: list[str]) -> int:
     warned = sum(c.status == "WARN" for c in checks)
     say(f"{len(checks)} checks, {warned} warning(s), {len(failed)} failure(s)")
     return 2 if failed else 0
+
+
+def _named(config: Path | None) -> list[Check]:
+    """What a cell's config names, without connecting to anything."""
+    if config is None:
+        return []
+    from hardware.cell_config import load_cell
+    from hardware.drivers.opencv_camera import require_device
+    from robolearn.doctor import Check
+    from robolearn.errors import RobolearnError
+
+    cell = load_cell(config)
+    driver = str(cell.driver.get("kind"))
+    paths = {f"{driver} port": str(cell.driver.get("port", ""))}
+    for camera in cell.cameras:
+        device = str(camera.driver.get("device", ""))
+        path = f"/dev/video{device}" if device.isdigit() else device
+        paths[f"camera {camera.stream.name}"] = "" if "://" in path else path
+    found: list[Check] = []
+    for name, path in paths.items():
+        if path.startswith("/"):
+            try:
+                require_device(Path(path), name)
+            except RobolearnError as error:
+                found.append(Check(name, "FAIL", str(error), "see docs/cameras.md and docs/new_robot.md"))
+            else:
+                found.append(Check(name, "OK", path))
+    try:
+        own = cell.robot_builder()().has_watchdog
+    except RobolearnError as error:
+        return [*found, Check("driver", "FAIL", str(error), "install what it names")]
+    if own:
+        return [*found, Check("watchdog", "OK", f"{driver}: stops by itself when we fall silent")]
+    told = f"{driver}: has none, the arm stays powered when this machine dies"
+    advice = "keep a switch for its power within reach (docs/safety.md)"
+    return [*found, Check("watchdog", "WARN", told, advice)]

@@ -3,7 +3,7 @@ import socket
 
 import pytest
 
-from robolearn import doctor
+from robolearn import devices, doctor
 from robolearn.cli.main import main
 from robolearn.doctor import (
     check_clock,
@@ -96,6 +96,7 @@ def test_command(monkeypatch, capsys, status):
     advice = "" if status == "OK" else "do this"
     checks = (doctor.Check("disk", "OK", "fine"), doctor.Check("ports", status, "found", advice))
     monkeypatch.setattr(doctor, "run_checks", lambda folder: checks)
+    monkeypatch.setattr(devices, "run_device_checks", tuple)
     code = 2 if status == "FAIL" else 0
     assert main(["doctor"]) == code
     text = capsys.readouterr().out
