@@ -149,7 +149,7 @@ class FlowModel(FieldModel):
         modulations = self.net.modulation(seen + clocks[:, None])
         x = noise[:, 0]
         for modulation, (t, t_next) in zip(modulations, itertools.pairwise(times), strict=True):
-            x = x + (t_next - t) * self._velocity(x, t.expand(len(x)), flat, modulation)
+            x = x + (t_next - t) * self._velocity(x, t.expand(x.shape[0]), flat, modulation)
         return x
 
     def continued(
@@ -163,7 +163,7 @@ class FlowModel(FieldModel):
         fixed = prefix.weight >= 1.0
         x = torch.where(fixed, prefix.actions, noise[:, 0])
         for t, t_next in itertools.pairwise(self.times()):
-            velocity = self.continuing(x, t.expand(len(x)), context, fixed)
+            velocity = self.continuing(x, t.expand(x.shape[0]), context, fixed)
             x = torch.where(fixed, prefix.actions, x + (t_next - t) * velocity)
         return x
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 from pathlib import Path
 from typing import Protocol, cast, runtime_checkable
@@ -14,6 +15,7 @@ from robolearn.contracts import Policy
 from robolearn.data.stats import DatasetStats
 from robolearn.errors import CheckpointError, ConfigError, did_you_mean
 from robolearn.learning import Algorithm, BatchSpec
+from robolearn.representation import Representation, RepresentationConfig, RepresentedPolicy
 from robolearn.spec import TaskSpace
 
 POLICIES: dict[str, str] = {
@@ -66,6 +68,12 @@ def policy_of(run: Run) -> Policy:
         )
     try:
         config = from_dict(policy_config(name), run.config["algorithm"], f"{run.path}/config.yaml")
+        data = run.config["data"]
     except KeyError as error:
         raise CheckpointError(f"'{run.path}/config.yaml' lacks {error}") from error
-    return config.load(run)
+    changed = from_dict(RepresentationConfig, data.get("representation", {}), f"{run.path}: data")
+    if changed.plain:
+        return config.load(run)
+    seen = Representation(changed, run.spec.task_space)
+    spec = dataclasses.replace(run.spec, task_space=seen.inner)
+    return RepresentedPolicy(config.load(dataclasses.replace(run, spec=spec)), seen)

@@ -22,7 +22,7 @@ from robolearn.types import (
     Tick,
 )
 
-Normalization = Literal["minmax", "meanstd", "none"]
+Normalization = Literal["minmax", "quantile", "meanstd", "none"]
 
 
 @runtime_checkable

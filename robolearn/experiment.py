@@ -4,10 +4,11 @@
 # pyright: reportUnknownMemberType=false
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, cast, runtime_checkable
@@ -15,20 +16,24 @@ from typing import Any, Protocol, cast, runtime_checkable
 import numpy as np
 import torch
 
+from robolearn.augment import Augmented
 from robolearn.checkpoint import Run, copy_run, policy_hash, write_json, write_run
-from robolearn.config import from_dict, load_yaml, to_dict
-from robolearn.contracts import PolicySpec
+from robolearn.config import config_hash, from_dict, load_yaml, to_dict
 from robolearn.data.cache import EpisodeSource, FlatEpisodes, ImageMode, OnEpisode, cached
 from robolearn.data.dataset import EpisodeDataset, split_episodes
 from robolearn.data.mixture import window_weights
 from robolearn.data.provenance import git_revision, library_versions
 from robolearn.data.selection import DataConfig
 from robolearn.data.stats import DatasetStats
-from robolearn.errors import CheckpointError
+from robolearn.data.weighting import EpisodeQuality, row_weights
+from robolearn.distributed import Ranks
+from robolearn.errors import CheckpointError, ConfigError, did_you_mean
+from robolearn.feed import Batches, Represented, represented_stats
 from robolearn.learning import Algorithm, BatchSpec
+from robolearn.representation import Representation
 from robolearn.seeding import child_seed
 from robolearn.spec import TaskSpace
-from robolearn.training import FitConfig, FitResult, Progress, fit
+from robolearn.training import NO_HOOKS, FitConfig, FitResult, Hooks, Progress, fit
 
 log = logging.getLogger(__name__)
 
@@ -109,8 +114,14 @@ def train(
     images: ImageMode = "auto",
     on_episode: OnEpisode | None = None,
     on_step: Callable[[Progress], None] | None = None,
+    qualities: Sequence[EpisodeQuality] = (),
+    hooks: Hooks = NO_HOOKS,
+    ranks: Ranks = Ranks(),  # noqa: B008 (frozen)
 ) -> TrainResult:
     """Carry an experiment out in ``run_dir``; with ``resume`` go on, or reuse what is finished.
+
+    ``qualities``: how the episodes of ``source`` ended, for ``data.quality``. ``ranks``: this
+    process among several, of which the first one writes.
 
     ``images`` and ``on_episode`` are those of :func:`cached`; neither changes the result.
 
@@ -118,21 +129,23 @@ def train(
     overwritten; data and configuration errors before anything is written.
     """
     torch.set_num_threads(threads)
-    identity = _identity(experiment, source, parent)
-    previous = _previous(run_dir, identity, resume)
-    flat = cached(source, cache_dir, images=images, on_episode=on_episode)
-    dataset, stats = _dataset(experiment, flat)
+    identity = _identity(experiment, source, parent, qualities)
+    previous = _previous(run_dir, experiment, identity, resume)
+    with _first_alone(ranks):
+        flat = cached(source, cache_dir, images=images, on_episode=on_episode)
+    dataset = _dataset(experiment, flat, qualities)
+    seen = Representation(experiment.data.representation, flat.task_space)
+    if parent is not None and not experiment.data.representation.plain:
+        raise ConfigError("data.representation: runs that build on another one keep the plain one")
+    stats = _stats(experiment, dataset, seen)
     # Initial weights and dropout come from torch's global generator.
     torch.manual_seed(child_seed(experiment.seed, "weights"))
-    algorithm = experiment.algorithm.build(flat.task_space, stats, parent)
+    algorithm = experiment.algorithm.build(seen.inner, stats, parent)
     parameters = sum(p.numel() for g in algorithm.groups().values() for p in g.parameters)
     if previous is not None and previous.get("complete"):
         done = FitResult(**previous["fit"])
         return _result(run_dir, dataset, parameters, done, reused=True)
-    spec: PolicySpec = algorithm.policy().spec
-    write_run(run_dir, experiment.plain(), spec, stats)
-    if parent is not None and not (run_dir / "parent").is_dir():
-        copy_run(parent.path, run_dir / "parent")
+    spec = dataclasses.replace(algorithm.policy().spec, task_space=flat.task_space)
     provenance = identity | {
         "seed": experiment.seed,
         "episodes": len(dataset.episodes),
@@ -142,30 +155,62 @@ def train(
         "threads": threads,
         "started_wall_s": round(time.time()),
     }
-    write_json(run_dir / "provenance.json", provenance | {"complete": False})
+    if ranks.leads:
+        write_run(run_dir, experiment.plain(), spec, stats)
+        if parent is not None and not (run_dir / "parent").is_dir():
+            copy_run(parent.path, run_dir / "parent")
+        write_json(run_dir / "provenance.json", provenance | {"complete": False})
+    ranks.wait()
+    if on_step is not None:
+        hooks = dataclasses.replace(hooks, on_step=on_step)
     result = fit(
         algorithm,
-        dataset,
+        _batches(experiment, dataset, seen, train=True),
         experiment.fit,
         run_dir,
         seed=experiment.seed,
         resume=previous is not None,
-        on_step=on_step,
+        hooks=dataclasses.replace(hooks, held_out=_held_out_batches(experiment, flat, seen)),
+        ranks=ranks,
     )
     ended = {"complete": True, "fit": dataclasses.asdict(result)}
-    write_json(run_dir / "provenance.json", provenance | ended)
+    if ranks.leads:
+        write_json(run_dir / "provenance.json", provenance | ended)
+    ranks.wait()
     return _result(run_dir, dataset, parameters, result, reused=False)
 
 
-def _identity(experiment: Experiment, source: EpisodeSource, parent: Run | None) -> dict[str, Any]:
-    return {
+@contextlib.contextmanager
+def _first_alone(ranks: Ranks) -> Generator[None]:
+    """The first process does it before the others, once all of them are here."""
+    ranks.wait()
+    if not ranks.leads:
+        ranks.wait()
+    yield
+    if ranks.leads:
+        ranks.wait()
+
+
+def _identity(
+    experiment: Experiment,
+    source: EpisodeSource,
+    parent: Run | None,
+    qualities: Sequence[EpisodeQuality],
+) -> dict[str, Any]:
+    identity: dict[str, Any] = {
         "experiment": experiment.plain(),
         "data_hash": source.content_hash,
         "parent": None if parent is None else parent.policy_hash,
     }
+    if experiment.data.quality.of_episodes:
+        # Outcomes may be annotated anew without any change of the recordings.
+        identity["qualities"] = config_hash([dataclasses.asdict(q) for q in qualities])
+    return identity
 
 
-def _previous(run_dir: Path, identity: Mapping[str, Any], resume: bool) -> dict[str, Any] | None:
+def _previous(
+    run_dir: Path, experiment: Experiment, identity: Mapping[str, Any], resume: bool
+) -> dict[str, Any] | None:
     """The provenance of what ``run_dir`` holds, if it may be continued; None for a fresh start."""
     import json
 
@@ -185,13 +230,25 @@ def _previous(run_dir: Path, identity: Mapping[str, Any], resume: bool) -> dict[
     if not isinstance(found, dict):
         raise CheckpointError(f"'{file}' is damaged; choose another --out")
     found = cast("dict[str, Any]", found)
-    lines = _differences(identity, found, "")
+    stored = dict(found)
+    stored["experiment"] = _completed(experiment, found.get("experiment", {}))
+    lines = _differences(identity, stored, "")
     if lines:
         raise CheckpointError(
             f"'{run_dir}' holds a run of another experiment; choose another --out."
             f" Differences: {'; '.join(lines[:6])}"
         )
     return found
+
+
+def _completed(experiment: Experiment, raw: dict[str, Any]) -> dict[str, Any]:
+    """The experiment of an earlier version, with the defaults of what it did not know yet."""
+    parts = {"data": experiment.data, "fit": experiment.fit, "algorithm": experiment.algorithm}
+    try:
+        known = {k: to_dict(from_dict(type(part), raw[k])) for k, part in parts.items()}
+    except (ConfigError, KeyError):
+        return raw
+    return raw | known
 
 
 def _differences(want: Mapping[str, Any], have: Mapping[str, Any], prefix: str) -> list[str]:
@@ -206,14 +263,55 @@ def _differences(want: Mapping[str, Any], have: Mapping[str, Any], prefix: str) 
     return lines
 
 
-def _dataset(experiment: Experiment, flat: FlatEpisodes) -> tuple[EpisodeDataset, DatasetStats]:
-    chosen, _ = split_episodes(len(flat.ids), experiment.data.held_out, experiment.seed)
-    batches, seed = experiment.algorithm.batches(), experiment.seed
+def _dataset(
+    experiment: Experiment, flat: FlatEpisodes, qualities: Sequence[EpisodeQuality]
+) -> EpisodeDataset:
+    data, batches, seed = experiment.data, experiment.algorithm.batches(), experiment.seed
+    chosen, _ = split_episodes(len(flat.ids), data.held_out, seed)
     dataset = EpisodeDataset(flat, batches, seed, chosen)
-    weights = window_weights(experiment.data.stores, flat, dataset.windows)
-    if weights is not None:
-        dataset = EpisodeDataset(flat, batches, seed, chosen, weights)
-    return dataset, dataset.stats()
+    weights = row_weights(
+        flat,
+        dataset.windows,
+        stores=window_weights(data.stores, flat, dataset.windows),
+        quality=data.quality,
+        qualities=qualities,
+        idle=data.idle,
+    )
+    return dataset if weights is None else EpisodeDataset(flat, batches, seed, chosen, weights)
+
+
+def _stats(experiment: Experiment, dataset: EpisodeDataset, seen: Representation) -> DatasetStats:
+    data = experiment.data
+    plain = data.representation.plain
+    stats = dataset.stats() if plain else represented_stats(dataset, seen)
+    known = {*stats.observations, *stats.actions}
+    for name in data.normalization:
+        if name not in known:
+            raise ConfigError(
+                f"data.normalization: no signal '{name}'.{did_you_mean(name, known)}"
+                f" Signals: {sorted(known)}"
+            )
+    return dataclasses.replace(stats, scaling=dict(data.normalization))
+
+
+def _batches(
+    experiment: Experiment, dataset: EpisodeDataset, seen: Representation, *, train: bool
+) -> Batches:
+    data, batches = experiment.data, cast("Batches", dataset)
+    if train and not data.pictures.plain:
+        batches = Augmented(batches, data.pictures, experiment.seed)
+    return batches if data.representation.plain else Represented(batches, seen)
+
+
+def _held_out_batches(
+    experiment: Experiment, flat: FlatEpisodes, seen: Representation
+) -> Batches | None:
+    out = np.asarray(_held_out(experiment, flat), dtype=np.int64)
+    if not out.size:
+        return None
+    spec = experiment.algorithm.batches()
+    dataset = EpisodeDataset(flat, spec, experiment.seed, out)
+    return _batches(experiment, dataset, seen, train=False)
 
 
 def _held_out(experiment: Experiment, flat: FlatEpisodes) -> list[int]:

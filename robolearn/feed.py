@@ -1,18 +1,30 @@
 """How batches reach the optimiser: which ones a process takes, ahead of time, on the device."""
 
+# The stubs of torch leave some parameters untyped.
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownVariableType=false
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
+from robolearn.data.dataset import EpisodeDataset
+from robolearn.data.stats import DatasetStats, RunningStats
 from robolearn.distributed import Ranks
 from robolearn.errors import ConfigError
 from robolearn.learning import Batch
+from robolearn.representation import Representation
+
+STATS_WINDOWS, STATS_BLOCK = 50_000, 2_048
+"""Windows that statistics of relative actions are taken over, and so many at a time."""
 
 
 @runtime_checkable
@@ -90,3 +102,59 @@ def on_device(batch: Batch, device: str) -> Batch:
         bootstrap=one(batch.bootstrap),
         intervention=one(batch.intervention),
     )
+
+
+class Represented:
+    """Batches as the network sees them (:mod:`robolearn.representation`)."""
+
+    def __init__(self, batches: Batches, representation: Representation) -> None:
+        self._batches, self._representation = batches, representation
+
+    def batch(self, step: int) -> Batch:
+        """One batch."""
+        return represented(self._batches.batch(step), self._representation)
+
+
+def represented(batch: Batch, representation: Representation) -> Batch:
+    """One batch as the network sees it."""
+    seen = {name: value.numpy() for name, value in batch.observations.items()}
+    actions = representation.encode(batch.actions.numpy(), seen)
+    follow = batch.next_observations
+    return dataclasses.replace(
+        batch,
+        observations=_tensors(representation.observe(seen)),
+        actions=torch.from_numpy(actions.astype(np.float32)),
+        next_observations=None
+        if follow is None
+        else _tensors(representation.observe({k: v.numpy() for k, v in follow.items()})),
+    )
+
+
+def represented_stats(dataset: EpisodeDataset, representation: Representation) -> DatasetStats:
+    """Statistics of what the network sees, over (at most :data:`STATS_WINDOWS`) windows."""
+    space = representation.inner
+    signals = [s for s in space.observations if not s.is_image]
+    names = {s.name for s in signals}
+    # Pictures have no part in it, and would have to be decoded.
+    vectors = {k: v for k, v in dataset.flat.observations.items() if k in names}
+    flat = dataclasses.replace(dataset.flat, observations=vectors)
+    spec = dataclasses.replace(dataset.spec, kind="windows")
+    reader = EpisodeDataset(flat, spec, dataset.seed, dataset.episodes)
+    windows = reader.windows[:: -(-len(reader.windows) // STATS_WINDOWS)]
+    observations = {s.name: RunningStats(int(np.prod(s.shape))) for s in signals}
+    actions = {a.name: RunningStats(a.size) for a in space.actions}
+    for begin in range(0, len(windows), STATS_BLOCK):
+        batch = represented(reader.gather(windows[begin : begin + STATS_BLOCK]), representation)
+        for name, values in batch.observations.items():
+            observations[name].update(values[:, -1].numpy())
+        there = batch.actions[batch.action_mask].double().numpy()
+        for name, values in space.split(there).items():
+            actions[name].update(values)
+    return DatasetStats(
+        {k: v.finish() for k, v in observations.items()},
+        {k: v.finish() for k, v in actions.items()},
+    )
+
+
+def _tensors(signals: Mapping[str, NDArray[Any]]) -> dict[str, Tensor]:
+    return {name: torch.from_numpy(value) for name, value in signals.items()}

@@ -25,8 +25,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from robolearn.contracts import Policy, PolicySpec
 from robolearn.errors import ConfigError, SpecMismatchError, did_you_mean
 from robolearn.spec import ActionSpec, SignalSpec, TaskSpace
+from robolearn.types import PolicyInput, PolicyOutput
 
 Array = NDArray[np.float64]
 ActionKind = Literal["absolute", "relative", "delta"]
@@ -64,21 +66,25 @@ class Representation:
         self._anchors = {
             a.name: _anchor(a, space) for a in space.actions if self._kinds[a.name] != "absolute"
         }
+        poses = [s.name for s in space.observations if config.six_d and is_pose(s)]
+        self._turned = frozenset(poses)
         self.inner = TaskSpace(
             observations=tuple(self._signal(s) for s in space.observations),
             actions=tuple(self._action(a) for a in space.actions),
             rate_hz=space.rate_hz,
         )
 
+    @property
+    def anchors(self) -> tuple[str, ...]:
+        """Observed signals that actions are relative to."""
+        return tuple(sorted(set(self._anchors.values())))
+
     def observe(self, observations: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         """Observations ``[..., *shape]`` as the network sees them; pictures stay as they are."""
-        out: dict[str, NDArray[Any]] = {}
-        for signal in self.space.observations:
-            values = observations[signal.name]
-            if self.config.six_d and is_pose(signal):
-                values = to_six_d(_read(values)).astype(np.float32)
-            out[signal.name] = values
-        return out
+        return {
+            name: to_six_d(_read(values)).astype(np.float32) if name in self._turned else values
+            for name, values in observations.items()
+        }
 
     def encode(self, actions: NDArray[Any], observations: Mapping[str, NDArray[Any]]) -> Array:
         """Actions ``[b, h, a]`` after observations ``[b, n_obs, *shape]``, for the network."""
@@ -151,6 +157,42 @@ class Representation:
             return action
         # Limits hold for absolute actions; decode applies them.
         return dataclasses.replace(action, shape=shape, low=(), high=())
+
+
+class RepresentedPolicy:
+    """A policy whose network sees things through ``representation``; outside it is like any other.
+
+    ``inner`` was trained on :attr:`Representation.inner`.
+    """
+
+    def __init__(self, inner: Policy, representation: Representation) -> None:
+        self.inner, self.representation = inner, representation
+
+    @property
+    def spec(self) -> PolicySpec:
+        """In terms of the signals as they are recorded and commanded."""
+        return dataclasses.replace(self.inner.spec, task_space=self.representation.space)
+
+    def sample(self, request: PolicyInput, n: int = 1) -> PolicyOutput:
+        """``n`` chunks per row; a prefix is continued as the inner policy does it."""
+        missing = [s for s in self.representation.anchors if s not in request.observations]
+        if missing:
+            raise SpecMismatchError(
+                f"the policy needs {missing}. The request has: {sorted(request.observations)}"
+            )
+        seen = request.observations
+        prefix = request.prefix
+        if prefix is not None:
+            prefix = self.representation.encode(prefix, seen)
+        inner = dataclasses.replace(
+            request, observations=self.representation.observe(seen), prefix=prefix
+        )
+        output = self.inner.sample(inner, n)
+        repeated = {k: np.repeat(seen[k], n, axis=0) for k in self.representation.anchors}
+        chunks = output.actions.reshape(-1, *output.actions.shape[2:])
+        decoded = self.representation.decode(chunks, repeated)
+        actions = decoded.reshape(*output.actions.shape[:2], *decoded.shape[1:])
+        return dataclasses.replace(output, actions=actions)
 
 
 def is_pose(spec: SignalSpec | ActionSpec) -> bool:

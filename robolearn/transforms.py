@@ -83,16 +83,22 @@ def fit_transform(
 ) -> SignalTransform:
     """Choose scale and offset from statistics.
 
-    ``minmax`` maps the observed range to [-1, 1]; ``meanstd`` to zero mean and unit deviation;
-    a constant component is centred and left unscaled in both.
+    ``minmax`` maps the observed range to [-1, 1]; ``quantile`` the range between the quantiles of
+    1 and 99 %, so that outliers do not squeeze the rest; ``meanstd`` to zero mean and unit
+    deviation; a constant component is centred and left unscaled in all of them.
     """
     count = int(np.prod(shape, dtype=np.int64))
     if len(stats.mean) != count:
         raise DataError(f"statistics have {len(stats.mean)} components, the signal has {count}")
     linear = [i for i in range(count) if i not in angular]
-    low, high = np.array(stats.minimum)[linear], np.array(stats.maximum)[linear]
+    ends = (stats.minimum, stats.maximum)
+    if mode == "quantile":
+        if not stats.q01:
+            raise DataError("the statistics have no quantiles (an earlier version); use minmax")
+        ends = (stats.q01, stats.q99)
+    low, high = (np.array(end)[linear] for end in ends)
     varies = (high - low) > MIN_RANGE
-    if mode == "minmax":
+    if mode in ("minmax", "quantile"):
         span = np.where(varies, (high - low) / 2, 1.0)
         centre = (high + low) / 2
     elif mode == "meanstd":

@@ -53,7 +53,9 @@ class SignalEncoder(nn.Module):
         signals = {s.name: s for s in spec.task_space.observations if not s.is_image}
         self.names = tuple(signals)
         self.transforms = {
-            n: fit_transform(s.shape, stats.observations[n], spec.normalization, s.angular)
+            n: fit_transform(
+                s.shape, stats.observations[n], stats.scaling.get(n, spec.normalization), s.angular
+            )
             for n, s in signals.items()
         }
         for i, n in enumerate(self.names):
@@ -162,7 +164,9 @@ class ActionCodec(nn.Module):
                     f" observed: {shapes}"
                 )
         transforms = [
-            fit_transform(a.shape, stats.actions[a.name], spec.normalization)
+            fit_transform(
+                a.shape, stats.actions[a.name], stats.scaling.get(a.name, spec.normalization)
+            )
             for a in spec.task_space.actions
         ]
         self.register_buffer("scale", torch.tensor([v for t in transforms for v in t.scale]))

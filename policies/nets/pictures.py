@@ -126,7 +126,7 @@ class PictureEncoder(nn.Module):
             x = cut.flatten(0, 1).permute(0, 3, 1, 2).float() / 127.5 - 1.0
             if rng is not None and self.config.jitter > 0:
                 x = self._jitter(x, len(cut), rng)
-            parts.append(net(x).view(len(cut), -1))
+            parts.append(net(x).view(cut.shape[0], -1))
         return torch.cat(parts, dim=-1)
 
     def start_from_file(self) -> None:

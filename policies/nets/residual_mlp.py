@@ -66,7 +66,7 @@ class ChunkMLP(ResidualMLP):
     ) -> Float[Tensor, "b h a"]:
         """Chunks ``x`` and observations ``flat``."""
         out = self.layers(torch.cat([x.flatten(1), flat], dim=-1), modulation)
-        return out.view(len(x), x.shape[1], -1)
+        return out.view(x.shape[0], x.shape[1], -1)
 
 
 def time_features(t: Float[Tensor, " b"], size: int) -> Float[Tensor, "b s"]:

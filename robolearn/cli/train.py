@@ -142,6 +142,7 @@ def _train(args: TrainArgs, experiment: Experiment, store: Path | None, out: Pat
             images=args.images,
             on_episode=shown.on_episode,
             on_step=shown.on_step,
+            qualities=source.qualities,
         )
 
 

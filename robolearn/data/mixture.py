@@ -13,6 +13,7 @@ from robolearn.data.cache import EpisodeArrays, FlatEpisodes
 from robolearn.data.decoded import FramePart
 from robolearn.data.selection import DataConfig, StoreChoice, StoreSource
 from robolearn.data.store import EpisodeStore
+from robolearn.data.weighting import EpisodeQuality
 from robolearn.errors import DataError, SpecMismatchError
 from robolearn.spec import TaskSpace
 
@@ -50,6 +51,11 @@ class MixtureSource:
     def task_space(self) -> TaskSpace:
         """The chosen signals, the same in every store."""
         return self.parts[0].task_space
+
+    @property
+    def qualities(self) -> tuple[EpisodeQuality, ...]:
+        """How every chosen episode ended, as annotated."""
+        return tuple(q for part in self.parts for q in part.qualities)
 
     @property
     def content_hash(self) -> str:

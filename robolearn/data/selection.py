@@ -5,19 +5,26 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.config import config_hash
+from robolearn.contracts import Normalization
 from robolearn.data.cache import EpisodeArrays, Rows
 from robolearn.data.chunks import read_array
 from robolearn.data.decoded import FramePart, FrameRows, open_frames
 from robolearn.data.episode import Episode, EpisodeInfo, EpisodeKind
+from robolearn.data.pictures import PictureConfig
 from robolearn.data.store import EpisodeStore
+from robolearn.data.weighting import EpisodeQuality, IdleConfig, QualityConfig
 from robolearn.errors import ConfigError, DataError, SpecMismatchError
+from robolearn.history import sample_index
+from robolearn.representation import RepresentationConfig
 from robolearn.spec import TaskSpace, diff_task_spaces
+
+Rows64 = NDArray[np.int64]
 
 BUILD_BYTES = 32 * 2**20
 """Decoded chunks in memory while pictures are copied into a cache."""
@@ -81,6 +88,20 @@ class DataConfig:
     held_out: float = 0.0
     # Stores to train from, instead of --store.
     stores: tuple[StoreChoice, ...] = ()
+    # Age that a signal has at least when it is seen [s]: what a slower sensor, or the way from it,
+    # takes longer in deployment than it did while recording.
+    latency_s: dict[str, float] = field(default_factory=dict[str, float])
+    # Scaling of a signal (minmax, quantile, meanstd, none), observed and commanded alike; others
+    # are scaled as the algorithm says.
+    normalization: dict[str, Normalization] = field(default_factory=dict[str, Normalization])
+    # What the network sees of actions and rotations.
+    representation: RepresentationConfig = field(default_factory=RepresentationConfig)
+    # How often windows of good episodes are drawn.
+    quality: QualityConfig = field(default_factory=QualityConfig)
+    # Which windows are left out because nothing moves.
+    idle: IdleConfig = field(default_factory=IdleConfig)
+    # How pictures are varied in training.
+    pictures: PictureConfig = field(default_factory=PictureConfig)
 
     def __post_init__(self) -> None:
         if not self.observations:
@@ -89,6 +110,13 @@ class DataConfig:
             raise ConfigError("kinds: name at least one kind of episode, e.g. demonstration")
         if not 0.0 <= self.held_out < 1.0:
             raise ConfigError(f"held_out must be in [0, 1), got {self.held_out}")
+        names = {*self.observations}
+        for name, latency in self.latency_s.items():
+            if name not in names or not (math.isfinite(latency) and latency >= 0):
+                raise ConfigError(
+                    f"latency_s: expected an observation and at least 0 s, got {name}: {latency};"
+                    f" observations: {sorted(names)}"
+                )
         given = sum(choice.weight is not None for choice in self.stores)
         if given not in (0, len(self.stores)):
             raise ConfigError("stores: give every store a weight, or none")
@@ -108,7 +136,9 @@ class StoreSource:
             raise DataError(_nothing(store, everything, config, wanted))
         embodiment = store.meta(self._infos[0].id).embodiment
         manifests = [self._store.manifest(i) for i in self.ids]
-        self._hash = config_hash([sorted((f.path, f.sha256) for f in m.files) for m in manifests])
+        content = [sorted((f.path, f.sha256) for f in m.files) for m in manifests]
+        late = {k: v for k, v in sorted(config.latency_s.items()) if v}
+        self._hash = config_hash(content, late) if late else config_hash(content)
         self._space = embodiment.task_space(config.observations, config.actions or None)
 
     @property
@@ -120,6 +150,11 @@ class StoreSource:
     def task_space(self) -> TaskSpace:
         """The chosen signals, as the first episode declares them."""
         return self._space
+
+    @property
+    def qualities(self) -> tuple[EpisodeQuality, ...]:
+        """How every chosen episode ended, as annotated."""
+        return tuple(EpisodeQuality(i.success, i.score) for i in self._infos)
 
     @property
     def content_hash(self) -> str:
@@ -143,6 +178,14 @@ class StoreSource:
                     f"episode {info.id} ('{episode.meta.embodiment.name}') does not fit the"
                     " others:\n" + "\n".join(lines)
                 )
+            episode = dataclasses.replace(
+                episode,
+                view=dict(episode.view)
+                | {
+                    name: self._late(name, view, episode.streams[name].t_ns, episode.tick_t_ns)
+                    for name, view in episode.view.items()
+                },
+            )
             frames: dict[str, Rows] = {}
             if images:
                 parts = {n: [self._part(info.id, n)] for n in pictures}
@@ -154,12 +197,29 @@ class StoreSource:
         """The pictures of signal ``name`` in every chosen episode, still in the store."""
         return tuple(self._part(i.id, name) for i in self._infos)
 
+    def _late(self, name: str, view: Rows64, stream_ns: Rows64, tick_ns: Rows64) -> Rows64:
+        """The rows that ticks would have shown, had the signal taken its latency to arrive."""
+        latency_ns = round(1e9 * self._config.latency_s.get(name, 0.0))
+        if not latency_ns:
+            return view
+        return np.minimum(view, sample_index(stream_ns, tick_ns - latency_ns, name))
+
+    def _view(self, episode_id: str, name: str) -> Rows64:
+        """Rows of the stream of pictures ``name`` that the ticks show."""
+        root, base = self._store.folder(episode_id), f"signals/{name}"
+        files = self._store.manifest(episode_id).by_path()
+        view = read_array(root, f"{base}/view", files)[0]
+        if not self._config.latency_s.get(name, 0.0):
+            return view
+        times = (read_array(root, path, files)[0] for path in (f"{base}/t_ns", "ticks/t_ns"))
+        return self._late(name, view, *times)
+
     def _seen(self, episode_id: str, name: str) -> NDArray[np.bool_]:
         """Whether the picture that a tick showed is there ``[T]``."""
         root, base = self._store.folder(episode_id), f"signals/{name}"
         files = self._store.manifest(episode_id).by_path()
-        valid, view = (read_array(root, f"{base}/{part}", files)[0] for part in ("valid", "view"))
-        return valid[view]
+        valid = read_array(root, f"{base}/valid", files)[0]
+        return valid[self._view(episode_id, name)]
 
     def _part(self, episode_id: str, name: str) -> FramePart:
         root = self._store.folder(episode_id)
@@ -167,8 +227,7 @@ class StoreSource:
         files = self._store.manifest(episode_id).by_path()
         # A data set keeps one of these per episode and camera: only its own files.
         own = {path: entry for path, entry in files.items() if path.startswith(f"{base}/")}
-        view = read_array(root, f"{base}/view", own)[0]
-        return FramePart(open_frames(root, base, own), view)
+        return FramePart(open_frames(root, base, own), self._view(episode_id, name))
 
 
 def episode_arrays(

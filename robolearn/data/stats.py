@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from robolearn.contracts import Normalization
 from robolearn.data.quantiles import PROBABILITIES, QuantileSketch, Values
 from robolearn.errors import DataError
 
@@ -179,10 +180,13 @@ class PixelStats:
 
 @dataclass(frozen=True, slots=True)
 class DatasetStats:
-    """Statistics by signal name, of the training episodes only."""
+    """Statistics by signal name, of the training episodes only; ``scaling``: how signals are scaled
+    that are not to be scaled as the policy's configuration says.
+    """
 
     observations: Mapping[str, SignalStats]
     actions: Mapping[str, SignalStats]
+    scaling: Mapping[str, Normalization] = field(default_factory=dict[str, Normalization])
 
 
 def signal_stats(values: NDArray[Any]) -> SignalStats:
@@ -197,6 +201,7 @@ def stats_to_json(stats: DatasetStats) -> dict[str, Any]:
     return {
         "observations": {k: dataclasses.asdict(v) for k, v in stats.observations.items()},
         "actions": {k: dataclasses.asdict(v) for k, v in stats.actions.items()},
+        "scaling": dict(stats.scaling),
     }
 
 
@@ -206,6 +211,7 @@ def stats_from_json(raw: Mapping[str, Any]) -> DatasetStats:
         return DatasetStats(
             observations={k: _signal(v) for k, v in raw["observations"].items()},
             actions={k: _signal(v) for k, v in raw["actions"].items()},
+            scaling=dict(raw.get("scaling", {})),
         )
     except (KeyError, TypeError, AttributeError) as error:
         raise DataError(f"not the statistics of a dataset: {error!r}") from error
