@@ -118,13 +118,17 @@ def require_same_arm(calibration: ArmCalibration, line: SdkLine, serial: str) ->
         ("lower limit", table.low_limit, "low"),
         ("upper limit", table.high_limit, "high"),
     ):
-        for servo, found in zip(line.ids, line.read_all(register), strict=True):
-            known = by_id[servo]
-            expected = int(getattr(known, name))
-            if found != expected:
+        expected = [int(getattr(by_id[servo], name)) for servo in line.ids]
+        found = line.read_all(register)
+        if found != expected:
+            # Once more: a late answer to another request looks the same.
+            line.settle()
+            found = line.read_all(register)
+        for servo, there, known in zip(line.ids, found, expected, strict=True):
+            if there != known:
                 raise ConfigError(
-                    f"this is the calibration of another arm: servo {servo} ({known.name}) has"
-                    f" {what} {found}, the calibration of '{calibration.arm}' says {expected}."
+                    f"this is the calibration of another arm: servo {servo} ({by_id[servo].name})"
+                    f" has {what} {there}, the calibration of '{calibration.arm}' says {known}."
                     " Choose this arm's file, or calibrate it: 'robolearn servos calibrate'"
                 )
 

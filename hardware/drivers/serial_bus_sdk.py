@@ -29,9 +29,10 @@ SUCCESS = 0
 # A request to one servo may be repeated without harm: it is, before it counts as lost.
 ATTEMPTS = 3
 WRITE_TIMEOUT_S = 0.1
-QUIET_S, SETTLE_S = 0.002, 0.05
 # A request whose answers come for longer than this many times its time limit is babble.
 _BABBLE = 4.0
+# A line that is not quiet for the time of a late answer is waited for so many times as long.
+_SETTLE = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +85,9 @@ def open_port(handler_class: type[Any], name: str, baud: int, reply_slack_s: flo
 
         def settle(self) -> None:
             """Wait until the line is quiet: answers carry no request, late ones would mislead."""
-            give_up = time.monotonic() + SETTLE_S
+            give_up = time.monotonic() + _SETTLE * reply_slack_s
             while time.monotonic() < give_up:
-                if not select.select([self.ser.fileno()], [], [], QUIET_S)[0]:
+                if not select.select([self.ser.fileno()], [], [], reply_slack_s)[0]:
                     return
                 self.ser.reset_input_buffer()
 
@@ -175,6 +176,10 @@ class SdkLine:
     def close(self) -> None:
         """Close the port."""
         self._port.closePort()
+
+    def settle(self) -> None:
+        """Wait until no late answer is on its way."""
+        self._port.settle()
 
     def read(self, servo: int, register: Register, attempts: int = ATTEMPTS) -> int:
         """One register of one servo."""

@@ -26,6 +26,7 @@ PING, READ, WRITE, SYNC_READ, SYNC_WRITE = 1, 2, 3, 0x82, 0x83
 # Protocol 2.0, "Status Packet", error numbers; Feetech servos answer with no error instead.
 _ERROR_INSTRUCTION, _ERROR_LENGTH, _ERROR_RANGE, _ERROR_ACCESS = 2, 5, 4, 7
 TRIPPED = -1
+_LARGEST = 32_000  # what two bytes with a sign bit hold
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,7 +280,7 @@ class ServoBus:
             if not servo.get(table.torque_enable):
                 servo.reference = float(q[joint])
                 continue
-            goal = self._angle(servo, servo.get(table.goal_position))
+            goal = self._angle(servo, self._within_limits(servo))
             servo.reference += float(np.clip(goal - servo.reference, -step, step))
             target[joint], powered[joint] = servo.reference, True
         self.plant.set_powered(powered)
@@ -295,8 +296,9 @@ class ServoBus:
             joint, sign = servo.config.joint, servo.config.direction
             fastest = max(fastest, abs(float(qd[joint])))
             counts = round(sign * float(qd[joint]) / t.rad_s_per_count)
-            servo.put(t.present_position, self._counts(servo, float(q[joint])))
-            servo.put(t.present_velocity, max(-32000, min(32000, counts)))
+            position = self._counts(servo, float(q[joint]))
+            servo.put(t.present_position, max(-_LARGEST, min(_LARGEST, position)))
+            servo.put(t.present_velocity, max(-_LARGEST, min(_LARGEST, counts)))
             share = float(torque[joint]) / self.plant.full_torque()[joint]
             servo.put(t.load, round(sign * max(-1.0, min(1.0, share)) * t.full_load))
         self._note_motion(now_ns, fastest)
@@ -319,6 +321,11 @@ class ServoBus:
         elif speed > 0.05:
             self._rest_ticks = 0
             self.log.motion(now_ns)
+
+    def _within_limits(self, servo: _Servo) -> int:
+        low, high = servo.get(self._table.low_limit), servo.get(self._table.high_limit)
+        goal = servo.get(self._table.goal_position)
+        return max(low, min(high, goal)) if low < high else goal
 
     def _shift(self, servo: _Servo) -> int:
         """Zero in counts, moved by what was written into the homing offset since."""

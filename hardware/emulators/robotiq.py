@@ -60,7 +60,7 @@ class RobotiqEmulator:
 
     def step(self, now_ns: int) -> None:
         """Move the fingers."""
-        dt_s = 0.0 if self._last_ns == 0 else (now_ns - self._last_ns) * 1e-9
+        dt_s = 0.0 if self._last_ns == 0 else max(0, now_ns - self._last_ns) * 1e-9
         self._last_ns = now_ns
         if not (self.activated and self.values["GTO"]) or self.fault:
             return
