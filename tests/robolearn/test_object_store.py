@@ -196,7 +196,7 @@ def requests_of_an_append() -> int:
     return len(made.manifest("ep_000000").files) + 4
 
 
-@pytest.mark.parametrize("back", [1, 2, 20])
+@pytest.mark.parametrize("back", [1, 2, pytest.param(20, marks=pytest.mark.slow)])
 def test_a_killed_upload_is_no_episode_and_a_later_one_is_there(
     store: EpisodeStore, back: int
 ) -> None:
@@ -256,8 +256,8 @@ def test_an_upload_that_the_server_refuses_commits_nothing(
     assert EpisodeStore.open(f"{store.path}").ids() == ("ep_000000", "ep_000001")
 
 
-@pytest.mark.parametrize("mode", ["flip", "truncate", "delete"])
-def test_every_damaged_object_is_found(mode: str) -> None:
+@pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_every_damaged_object_is_found(every: bool) -> None:
     """In memory, where hundreds of checks are fast; the code is the same."""
     made = EpisodeStore.create(f"memory://damage{next(_count)}")
     with made.writer() as writer:
@@ -268,7 +268,12 @@ def test_every_damaged_object_is_found(mode: str) -> None:
     held, rng = objects(made), np.random.default_rng(3)
     episodes = [m.key for m in held.under("") if m.key.startswith("episodes/ep_")]
     others = [m.key for m in held.under("") if m.key not in episodes]
-    for key in [*others, *rng.choice(episodes, 4, replace=False).tolist()]:
+    chosen = [*others, *rng.choice(episodes, 20 if every else 3, replace=False).tolist()]
+    modes = ("flip", "truncate", "delete")
+    trials = (
+        [(k, m) for k in chosen for m in modes] if every else zip(chosen, modes * 9, strict=False)
+    )
+    for key, mode in trials:
         original = held.get(key)
         data = bytearray(original)
         if mode == "delete":
