@@ -48,12 +48,14 @@ def backend() -> Backend:
     # A software renderer with threads of its own makes two drawing processes slower than one.
     os.environ.setdefault("LP_NUM_THREADS", "0")
     failures: list[str] = []
-    for name in wanted():
+    names = wanted()
+    for name in names:
         failure, make = _attempt(name)
         if make is not None:
             return Backend(name, make)
         failures.append(f"{name}: {failure}")
-    raise RenderError(f"cannot draw; tried {'; '.join(failures)}. {INSTALL}")
+    what = INSTALL if names == BACKENDS else f"unset MUJOCO_GL to have others tried, or {INSTALL}"
+    raise RenderError(f"cannot draw; tried {'; '.join(failures)}. {what}")
 
 
 def wanted() -> tuple[str, ...]:

@@ -12,7 +12,6 @@ the same condition is perturbed alike whoever acts; what belongs to the world's 
 from __future__ import annotations
 
 import hashlib
-import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -28,6 +27,8 @@ from sim.scene import Scene
 
 MARK = "~"
 SEED = "seed"
+# No magnitude beyond this: factors of 2 to the power of it are no masses or frictions any more.
+MOST = 20.0
 # Counts in the hash; raise it when a perturbation changes its meaning.
 VERSION = 1
 
@@ -84,8 +85,11 @@ class Perturbations:
                     f"no perturbation '{name}'.{did_you_mean(name, PERTURBATIONS)} There are:"
                     f" {list(PERTURBATIONS)}"
                 )
-            if not (math.isfinite(magnitude) and magnitude >= 0.0):
-                raise ConfigError(f"the magnitude of '{name}' must be 0 or more, got {magnitude}")
+            if not 0.0 <= magnitude <= MOST:
+                raise ConfigError(
+                    f"the magnitude of '{name}' must be 0 to {MOST:g} (1 means:"
+                    f" {PERTURBATIONS[name].meaning}), got {magnitude:g}"
+                )
 
     @property
     def suffix(self) -> str:
@@ -141,6 +145,8 @@ def split_world(name: str) -> tuple[str, Perturbations]:
         if key in values:
             raise ConfigError(f"'{name}': '{key}' is given twice")
         if key == SEED:
+            if not value.is_integer() or value < 0:
+                raise ConfigError(f"'{name}': a seed is a whole number from 0 on, got '{text}'")
             seed = int(value)
         else:
             values[key] = value

@@ -115,6 +115,12 @@ def _place(env: SceneEnv, seed: int) -> None:
             f"{env.scene.path}/scene.yaml: the reset distribution draws a start that cannot be"
             f" reached (seed {seed}): {error}"
         ) from error
+    verdict = env.outcome()
+    if verdict.terminal and not verdict.success:
+        raise SceneError(
+            f"{env.scene.path}/scene.yaml: the reset distribution draws a start that is over before"
+            f" it begins (seed {seed}): {verdict.reason}; look at the areas of task.params"
+        )
 
 
 def _check_rest(env: SceneEnv) -> None:

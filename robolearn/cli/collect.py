@@ -83,28 +83,32 @@ def main(argv: list[str]) -> int:
         config = load_config(CollectConfig, args.config)
         config = replace(config, world=args.env or config.world)
     env_builder(config.world)
-    store = EpisodeStore.open_or_create(args.out)
-    before = len(store.ids())
-    if before and not args.yes:
-        consent(f"{args.out} has {before} episode(s); append to it?")
-    say(
-        f"recording {args.episodes} episode(s) with agent '{args.agent}' in {config.world}"
-        f" into {args.out} ({before} there)",
-        quiet=args.json,
-    )
+
+    def open_store() -> EpisodeStore:
+        store = EpisodeStore.open_or_create(args.out)
+        before = len(store.ids())
+        if before and not args.yes:
+            consent(f"{args.out} has {before} episode(s); append to it?")
+        say(
+            f"recording {args.episodes} episode(s) with agent '{args.agent}' in {config.world}"
+            f" into {args.out} ({before} there)",
+            quiet=args.json,
+        )
+        return store
 
     def tell(text: str) -> None:
         print(text, file=sys.stderr if args.json else sys.stdout, flush=True)
 
-    saved, load = Collection(args, config, store, tell).run()
-    total = len(store.ids())
+    saved, load = Collection(args, config, open_store, tell).run()
+    found = {info.id: info for info in EpisodeStore.open(args.out).list()}
+    total, good = len(found), sum(found[name].success for name in saved)
     if args.json:
-        found = {"store": str(args.out), "saved": list(saved), "episodes": total}
-        print_json(found | {"recorder": asdict(load)})
+        said = {"store": str(args.out), "saved": list(saved), "episodes": total}
+        print_json(said | {"successes": good, "recorder": asdict(load)})
     lost = f"{load.lost_frames} FRAMES LOST: the disk cannot keep up" if load.lost_frames else ""
     say(
         f"recorder: {lost or 'no frame lost'}; at most {load.max_waiting} tick(s) waited for it",
         quiet=args.json,
     )
-    say(f"{len(saved)} saved; {args.out} has {total} episode(s)", quiet=args.json)
+    say(f"{len(saved)} saved, {good} a success; {args.out} has {total} episode(s)", quiet=args.json)
     return 0

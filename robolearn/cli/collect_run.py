@@ -26,18 +26,20 @@ from sim.worlds import World, build_operator, make_world
 
 
 class Collection:
-    """One run of the command. ``tell`` prints a line and flushes it: one per saved episode, and
-    the page's address.
+    """One run of the command. ``open_store`` is called when world and agent are there, so that
+    nothing is left behind where one of them is refused. ``tell`` prints a line and flushes it: one
+    per saved episode, and the page's address.
     """
 
     def __init__(
         self,
         args: Args,
         config: CollectConfig,
-        store: EpisodeStore,
+        open_store: Callable[[], EpisodeStore],
         tell: Callable[[str], None],
     ) -> None:
-        self._args, self._config, self._store, self._tell = args, config, store, tell
+        self._args, self._config, self._tell = args, config, tell
+        self._open_store = open_store
 
     def run(self) -> tuple[tuple[str, ...], RecorderLoad]:
         """Record; returns the ids of the saved episodes, and the recorder's back-pressure."""
@@ -50,9 +52,10 @@ class Collection:
         kind = "scripted" if self._args.agent == "scripted" else "play"
         agent = build_operator(env, kind, self._args.noise)
         said = self._provenance(env) | {"operator": agent.name}
-        with self._recorder(env, "scripted") as recorder:
+        store = self._open_store()
+        with self._recorder(store, env, "scripted") as recorder:
             # Later calls go on where earlier ones stopped, killed ones included.
-            first = sum(i.kind == "scripted" for i in self._store.list(strict=False))
+            first = sum(i.kind == "scripted" for i in store.list(strict=False))
             for number in range(first, first + self._args.episodes):
                 check()
                 run_episode(
@@ -74,18 +77,19 @@ class Collection:
         return play_condition(condition) if self._args.agent == "play" else condition
 
     def _attended(self, env: World) -> tuple[tuple[str, ...], RecorderLoad]:
+        store = self._open_store()
         session = SessionConfig(
             episodes=self._args.episodes,
             max_steps=self._config.max_steps or env.max_steps,
             # Another start for every episode of the store, the same ones in a repeated run.
-            seed=self._config.seed + len(self._store.ids()),
+            seed=self._config.seed + len(store.ids()),
             task=env.task,
             env_name=env.spec.name,
             condition=env.sample_condition,
             provenance=self._provenance(env),
         )
         with (
-            self._recorder(env, "demonstration") as recorder,
+            self._recorder(store, env, "demonstration") as recorder,
             contextlib.closing(self._device()) as device,
         ):
             saved = TeleopSession(env, device, recorder, session).run()
@@ -99,9 +103,11 @@ class Collection:
         return device
 
     @contextlib.contextmanager
-    def _recorder(self, env: World, kind: EpisodeKind) -> Generator[EpisodeRecorder]:
+    def _recorder(
+        self, store: EpisodeStore, env: World, kind: EpisodeKind
+    ) -> Generator[EpisodeRecorder]:
         with EpisodeRecorder(
-            self._store,
+            store,
             spec=env.spec,
             kind=kind,
             task_text=self._config.task_text,

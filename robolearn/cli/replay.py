@@ -79,6 +79,9 @@ def main(argv: list[str]) -> int:
     for label, summary in [("at the end", final)] + [
         (f"after {t:g} s", s) for t, s in after.items()
     ]:
+        if not summary.episodes:
+            say(f"  {label:<12} no episode is that long")
+            continue
         say(
             f"  {label:<12} {summary.position_p50_mm:8.3f} / {summary.position_p90_mm:.3f} mm"
             f"   {summary.rotation_p50_deg:8.3f} / {summary.rotation_p90_deg:.3f} deg"

@@ -168,6 +168,9 @@ def test_bad_arguments_are_one_line(tmp_path, capsys):
     assert "--episodes must be at least 1" in capsys.readouterr().err
     assert collect(tmp_path / "store", "--port", "99999") == 2
     assert "--port must be 0" in capsys.readouterr().err
+    assert collect(tmp_path / "store", "--agent", "scripted", "--noise", "2") == 2
+    assert "the noise of an expert is 0 to 1, got 2" in capsys.readouterr().err
+    assert not (tmp_path / "store").exists()
     (tmp_path / "file").write_text("x")
     assert collect(tmp_path / "file", "--yes") == 2
     assert len(capsys.readouterr().err.strip().splitlines()) == 1

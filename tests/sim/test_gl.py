@@ -57,6 +57,7 @@ def test_what_fails_is_listed_with_its_reason_and_a_remedy() -> None:
     assert said.startswith("cannot draw; tried egl: ")
     assert "MUJOCO_EGL_DEVICE_ID" in said
     assert "osmesa" not in said.partition("install")[0]
+    assert "unset MUJOCO_GL to have others tried" in said
     assert "apt-get install libegl1" in said
 
 

@@ -325,8 +325,10 @@ def test_other_scenes_can_be_perturbed(scene):
     [
         ("pusht_reference~maas=1", r"no perturbation 'maas'\. Did you mean 'mass'"),
         ("pusht_reference~mass=much", "expected ~NAME=MAGNITUDE"),
-        ("pusht_reference~mass=-1", "must be 0 or more, got -1"),
-        ("pusht_reference~mass=nan", "must be 0 or more, got nan"),
+        ("pusht_reference~mass=-1", "must be 0 to 20 .*times 1/2 to 2.*, got -1"),
+        ("pusht_reference~mass=nan", "must be 0 to 20 .*, got nan"),
+        ("pusht_reference~friction=999", "must be 0 to 20 .*, got 999"),
+        ("pusht_reference~mass=1~seed=1.5", "a seed is a whole number from 0 on, got '1.5'"),
         ("pusht_reference~mass=1~mass=2", "'mass' is given twice"),
         ("gym_pusht~mass=1", r"\['mass'\] need a scene package, which 'gym_pusht' is not"),
     ],

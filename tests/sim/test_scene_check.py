@@ -42,7 +42,8 @@ def test_every_packaged_scene_passes(name: str) -> None:
 
 XML, YAML = "scene.xml", "scene.yaml"
 CUBE = '<geom name="cube" class="object" type="box" size=".02 .02 .02" mass=".06"'
-TOP = '<camera name="top" pos=".5 0 1.0" xyaxes="0 -1 0 1 0 0"'
+TOP = '<camera name="top" pos="1.35 0 .95" mode="targetbody" target="gaze"'
+LOOK = 'mode="targetbody" target="gaze"'
 HOME = "home: [0.0, -0.0418, 0.0, -2.3343, 0.0, 2.2925, 0.7854]"
 
 
@@ -67,8 +68,8 @@ HOME = "home: [0.0, -0.0418, 0.0, -2.3343, 0.0, 2.2925, 0.7854]"
             (XML, '<compiler autolimits="true"/>', '<compiler balanceinertia="true"/>'),
             "replaces inconsistent inertias silently",
         ),
-        ((XML, TOP, TOP.replace(".5 0 1.0", ".5 0 -.02")), "camera top is inside geom 'table'"),
-        ((XML, TOP, TOP.replace("0 -1 0 1 0 0", "0 1 0 1 0 0")), "sees nothing of the workspace"),
+        ((XML, TOP, TOP.replace("1.35 0 .95", ".5 .1 -.02")), "camera top is inside geom 'table'"),
+        ((XML, TOP, TOP.replace(LOOK, 'euler="180 0 0"')), "sees nothing of the workspace"),
         ((YAML, HOME, HOME.replace("-2.3343", "0.5")), "not within the joint limits"),
         ((YAML, "low: [-0.15, -0.2, 0.02, -3.1]", "low: [-0.15, -0.2, 0.02]"), "of one length"),
         (
@@ -88,6 +89,12 @@ def test_a_distribution_out_of_reach(tmp_path: Path) -> None:
     edit = (YAML, "uniform: {cube/pose:", "uniform: {" + far + ", cube/pose:")
     with pytest.raises(SceneError, match=r"draws a start that cannot be reached.*seed"):
         check_scene(load_scene(changed(tmp_path, "panda_table", edit)))
+
+
+def test_a_distribution_beyond_the_table(tmp_path: Path) -> None:
+    edit = (YAML, "area: [[-0.15, 0.15]", "area: [[-1.15, -1.0]")
+    with pytest.raises(SceneError, match=r"over before it begins \(seed 0\): out_of_reach"):
+        check_scene(load_scene(changed(tmp_path, "pick_place", edit)))
 
 
 def test_an_arm_that_sags(tmp_path: Path) -> None:
