@@ -144,9 +144,9 @@ def _record(args: Latency, config: Path, cell: CellConfig) -> Swing:
     with ExitStack() as stack:
         lab = None
         if args.start_lab:
-            lab = stack.enter_context(LabProcess(config, address=cell.address))
+            lab = stack.enter_context(LabProcess(config, address=cell.address or "127.0.0.1"))
         ask_to_move(f"the arm moves by {args.amplitude:g} for {args.seconds:g} s", yes=args.yes)
-        env = RealEnv(cell, place=clear_table(lab, ask=not args.yes), scorer=NoScore())
+        env = RealEnv(cell, place=clear_table(cell, lab, ask=not args.yes), scorer=NoScore())
         stack.callback(env.close)
         ticks = round(args.seconds * cell.rate_hz)
         with progress("moving", ticks, quiet=args.json) as bar:

@@ -47,11 +47,15 @@ def middle(cell: CellConfig) -> Condition:
     return Condition("middle", 0, {TOOL: xy})
 
 
-def clear_table(lab: LabProcess | None, *, ask: bool) -> Callable[[Condition], str]:
+def clear_table(
+    cell: CellConfig, lab: LabProcess | None, *, ask: bool
+) -> Callable[[Condition], str]:
     """A reset that takes the block out of the way: by the lab, or by the operator."""
 
     def place(condition: Condition) -> str:
         del condition
+        if lab is not None and cell.table is None:
+            return "nothing to clear"
         if lab is not None:
             with lab.where.connect() as door:
                 door.place("block", (0.1, 0.1, 0.0))

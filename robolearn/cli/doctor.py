@@ -68,7 +68,7 @@ def _named(config: Path | None) -> list[Check]:
             try:
                 require_device(Path(path), name)
             except RobolearnError as error:
-                found.append(Check(name, "FAIL", str(error), "see docs/cameras.md and docs/new_robot.md"))
+                found.append(Check(name, "FAIL", str(error), "see docs/new_robot.md"))
             else:
                 found.append(Check(name, "OK", path))
     try:

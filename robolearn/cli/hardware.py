@@ -51,7 +51,7 @@ def _check(argv: list[str]) -> int:
         if args.start_lab:
             from hardware.emulators.launch import LabProcess
 
-            lab = stack.enter_context(LabProcess(args.config, address=cell.address))
+            lab = stack.enter_context(LabProcess(args.config, address=cell.address or "127.0.0.1"))
         for check in _checks(args, cell, lab):
             found.append(check)
             say(f"{check.status:<4}  {check.name:<26}  {check.found}", quiet=args.json)
@@ -100,7 +100,7 @@ def _supervised(args: Args, cell: CellConfig, lab: LabProcess | None) -> list[Ch
 
     found: list[Check] = []
     try:
-        env = RealEnv(cell, place=clear_table(lab, ask=not args.yes), scorer=NoScore())
+        env = RealEnv(cell, place=clear_table(cell, lab, ask=not args.yes), scorer=NoScore())
     except RobolearnError as error:
         return [Check("supervisor", "FAIL", str(error), "see docs/safety.md")]
     try:
