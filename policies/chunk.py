@@ -136,7 +136,7 @@ class ChunkModel(nn.Module):
         self.encoder = SignalEncoder(spec, stats, config.relative, config.octaves, config.focus)
         self.codec = ActionCodec(spec, stats, config.anchor)
         self.horizon, self.action_size = spec.horizon, spec.task_space.action_size
-        self.noise = config.observation_noise
+        self.n_obs, self.noise = spec.n_obs, config.observation_noise
         cameras = tuple(s for s in spec.task_space.observations if s.is_image)
         self.pictures = PictureEncoder(cameras, spec.n_obs, config.picture) if cameras else None
         self.flat_size = spec.n_obs * self.encoder.lifted_size
@@ -172,6 +172,16 @@ class ChunkModel(nn.Module):
         """A context's features ``[b, flat]`` and what a layer made of them ``[b, width]``."""
         return context[:, : -self.seen_size], context[:, -self.seen_size :]
 
+    def sequence(self, flat: Tensor) -> Tensor:
+        """A context's features as one token per observation, oldest first ``[b, n_obs, f]``."""
+        vectors = self.n_obs * self.encoder.lifted_size
+        tokens = flat[:, :vectors].view(flat.shape[0], self.n_obs, -1)
+        if self.pictures is None:
+            return tokens
+        cameras = len(self.pictures.cameras)
+        seen = flat[:, vectors:].view(flat.shape[0], cameras, self.n_obs, -1)
+        return torch.cat([tokens, seen.transpose(1, 2).flatten(2)], dim=-1)
+
     @abstractmethod
     def generate(self, noise: Tensor, context: Tensor) -> Tensor:
         """Normalised chunks ``[b, h, a]`` from standard normal ``noise [b, draws, h, a]``."""
@@ -179,6 +189,9 @@ class ChunkModel(nn.Module):
 
 class FieldModel(ChunkModel):
     """A network over noisy chunks, told how noisy they are by ``clocks`` numbers in [0, 1]."""
+
+    # Of the features of a clock, see time_features.
+    fastest = 200.0
 
     def __init__(
         self,
@@ -196,7 +209,9 @@ class FieldModel(ChunkModel):
     def raw(self, x: Tensor, clocks: tuple[Tensor, ...], context: Tensor) -> Tensor:
         """The network's answer ``[b, h, a]`` to ``x [b, h, i]`` and ``clocks``, each ``[b]``."""
         flat, seen = self.parts(context)
-        told = self.clock(torch.cat([time_features(c, TIME_FEATURES) for c in clocks], dim=-1))
+        told = self.clock(
+            torch.cat([time_features(c, TIME_FEATURES, self.fastest) for c in clocks], dim=-1)
+        )
         return self.net.trunk(x, flat, self.net.modulation(seen + told))
 
     @abstractmethod
@@ -233,12 +248,13 @@ def uniform(count: int, rng: torch.Generator, device: torch.device) -> Tensor:
 @dataclass(frozen=True, slots=True)
 class Lesson:
     """A batch in network units: chunks ``[b, h, a]``, contexts ``[b, c]``, and which actions count
-    ``[b, h, 1]`` (bool).
+    ``[b, h, 1]`` (bool); beside it the batch in SI units that it comes from.
     """
 
     actions: Tensor
     context: Tensor
     weight: Tensor
+    batch: Batch
 
     def mean(self, values: Tensor) -> Tensor:
         """Mean of ``values [b, h, a]`` over the actions that count."""
@@ -275,7 +291,7 @@ class ChunkAlgorithm(Algorithm):
         context = self.model.context(batch.observations, rng)
         actions = self.model.codec.encode(batch.actions, batch.observations)
         mask = batch.action_mask | self.shared.imitate_padding
-        return self.losses(Lesson(actions, context, mask[..., None]), step, rng)
+        return self.losses(Lesson(actions, context, mask[..., None], batch), step, rng)
 
     def after_update(self, step: int, updated: frozenset[str]) -> None:  # noqa: ARG002
         """Move the average; its decay warms up so that early weights are soon forgotten."""

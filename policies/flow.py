@@ -13,6 +13,7 @@ bends late.
 # ruff: noqa: F722
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from dataclasses import dataclass
 from typing import Literal
@@ -212,7 +213,7 @@ class FlowAlgorithm(ChunkAlgorithm):
             index = torch.arange(actions.shape[1])[None, :, None]
             known = (index < count).to(actions.device)
             x_t = torch.where(known, actions, x_t)
-            lesson = Lesson(actions, lesson.context, lesson.weight & ~known)
+            lesson = dataclasses.replace(lesson, weight=lesson.weight & ~known)
         error = model.continuing(x_t, t, lesson.context, known) - target
         # In units of what the network predicts, so that all times weigh alike.
         scaled = (error / preconditioning(t, model.std)[2][:, :, None]) ** 2

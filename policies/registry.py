@@ -19,8 +19,16 @@ from robolearn.representation import Representation, RepresentationConfig, Repre
 from robolearn.spec import TaskSpace
 
 POLICIES: dict[str, str] = {
+    "act": "policies.act:ActConfig",
+    "bc": "policies.bc:BcConfig",
+    "bc_rnn": "policies.bc_rnn:BcRnnConfig",
+    "consistency": "policies.consistency:ConsistencyConfig",
+    "diffusion": "policies.diffusion:DiffusionConfig",
+    "ebt": "policies.ebt:EbtConfig",
     "flow": "policies.flow:FlowConfig",
     "iql_rerank": "policies.iql_rerank:IqlRerankConfig",
+    "mean_flow": "policies.mean_flow:MeanFlowConfig",
+    "shortcut": "policies.shortcut:ShortcutConfig",
 }
 
 

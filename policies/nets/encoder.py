@@ -197,6 +197,14 @@ class ActionCodec(nn.Module):
         return torch.cat(newest, dim=-1)[:, None]
 
 
+def same_codec(one: ActionCodec, other: ActionCodec) -> bool:
+    """Whether two codecs map the same actions to the same numbers (limits aside)."""
+    if one.gain != other.gain:
+        return False
+    pairs = [(one.get_buffer(n), other.get_buffer(n)) for n in ("scale", "offset")]
+    return all(a.shape == b.shape and torch.allclose(a, b, rtol=1e-4, atol=1e-6) for a, b in pairs)
+
+
 def _encode(values: Tensor, transform: SignalTransform, scale: Tensor, offset: Tensor) -> Tensor:
     flat = values.reshape(*values.shape[: values.ndim - len(transform.shape)], -1).float()
     linear = flat[..., list(transform.linear)] * scale + offset

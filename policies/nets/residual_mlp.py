@@ -69,8 +69,10 @@ class ChunkMLP(ResidualMLP):
         return out.view(x.shape[0], x.shape[1], -1)
 
 
-def time_features(t: Float[Tensor, " b"], size: int) -> Float[Tensor, "b s"]:
-    """Sinusoidal features of times in [0, 1], periods from 4 down to 0.02."""
-    rates = torch.exp(torch.linspace(0.0, math.log(200.0), size // 2)) * (math.pi / 2)
+def time_features(
+    t: Float[Tensor, " b"], size: int, fastest: float = 200.0
+) -> Float[Tensor, "b s"]:
+    """Sinusoidal features of times in [0, 1], periods from 4 down to ``4 / fastest``."""
+    rates = torch.exp(torch.linspace(0.0, math.log(fastest), size // 2)) * (math.pi / 2)
     angles = t[:, None] * rates
     return torch.cat([angles.cos(), angles.sin()], dim=-1)

@@ -1,0 +1,182 @@
+"""Mean flow, shortcut and consistency: identities on known fields, two modes in one step."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from policies.chunk import ChunkConfig, FieldChunkPolicy
+from policies.consistency import ConsistencyConfig, teacher_step
+from policies.flow import FlowConfig
+from policies.mean_flow import MeanFlowConfig, MeanFlowModel, mean_flow_target
+from policies.shortcut import ShortcutConfig, ShortcutModel, two_steps
+from robolearn.checkpoint import load_run
+from robolearn.contracts import Policy
+from robolearn.errors import ConfigError, SpecMismatchError
+from tests.contracts import PolicyContract
+from tests.learning_mocks import random_request
+from tests.policies.family import a_batch, learn, mode_shares, two_modes, untrained
+
+MEAN = MeanFlowConfig(n_obs=2, horizon=4, execute=2, width=32, blocks=2, batch_size=16)
+SHORT = ShortcutConfig(n_obs=2, horizon=4, execute=2, width=32, blocks=2, batch_size=16)
+TOY = {"n_obs": 1, "horizon": 2, "execute": 1, "width": 32, "blocks": 2, "lr": 3e-3, "ema": 0.97}
+
+
+class TestMeanFlowContract(PolicyContract):
+    def make(self) -> Policy:
+        return untrained(MEAN).policy()
+
+
+class TestShortcutContract(PolicyContract):
+    def make(self) -> Policy:
+        return untrained(SHORT).policy()
+
+
+def test_the_target_of_mean_flow_is_the_slope_of_the_network() -> None:
+    """The forward-mode product against a difference quotient."""
+    model = untrained(MEAN).ema.double()
+    assert isinstance(model, MeanFlowModel)
+    rng = torch.Generator().manual_seed(0)
+    x, v = torch.randn(2, 3, 4, 2, generator=rng, dtype=torch.float64)
+    t, r = torch.tensor([0.1, 0.4, 0.5]).double(), torch.tensor([0.9, 0.6, 0.5]).double()
+    width = model.flat_size + model.seen_size
+    context = torch.randn(3, width, generator=rng, dtype=torch.float64)
+    target = mean_flow_target(model, x, v, t, r, context)
+    h = 1e-5
+    after = model.average(x + h * v, t + h, r, context)
+    before = model.average(x - h * v, t - h, r, context)
+    slope = (after - before) / (2 * h)
+    expected = v + (r - t)[:, None, None] * slope
+    torch.testing.assert_close(target, expected.detach(), atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(target[2], v[2])  # No time passes: the velocity itself.
+
+
+def test_mean_flow_knows_straight_paths() -> None:
+    """Where all data is one point, the average velocity is the velocity, and the identity holds."""
+    model = untrained(MEAN).ema
+    assert isinstance(model, MeanFlowModel)
+    goal = torch.full((3, 4, 2), 0.3)
+
+    def straight(x: Tensor, t: Tensor, r: Tensor, context: Tensor) -> Tensor:
+        return (goal - x) / (1 - t)[:, None, None]
+
+    model.average = straight  # type: ignore[method-assign]
+    x, t, r = torch.randn(3, 4, 2), torch.tensor([0.1, 0.5, 0.7]), torch.full((3,), 0.9)
+    v = straight(x, t, r, x)
+    torch.testing.assert_close(mean_flow_target(model, x, v, t, r, x), v)
+    torch.testing.assert_close(model.generate(torch.randn(3, 1, 4, 2), x), goal)
+
+
+def test_two_steps_by_hand() -> None:
+    model = untrained(SHORT).ema
+    assert isinstance(model, ShortcutModel)
+    asked: list[tuple[float, float]] = []
+
+    def step(x: Tensor, t: Tensor, d: Tensor, context: Tensor) -> Tensor:
+        asked.append((t.item(), d.item()))
+        return x + t[:, None, None]
+
+    model.step = step  # type: ignore[method-assign]
+    x = torch.full((1, 4, 2), 2.0)
+    mean = two_steps(model, x, torch.tensor([0.5]), torch.tensor([0.5]), x)
+    # First 2 + 0.5 = 2.5; x becomes 2.625; second 2.625 + 0.75 = 3.375.
+    torch.testing.assert_close(mean, torch.full((1, 4, 2), (2.5 + 3.375) / 2))
+    assert asked == [(0.5, 0.25), (0.75, 0.25)]
+
+
+def test_the_smallest_step_is_the_velocity() -> None:
+    model = untrained(SHORT).ema
+    assert isinstance(model, ShortcutModel)
+    x, t = torch.randn(2, 4, 2), torch.tensor([0.25, 0.5])
+    context = torch.randn(2, model.flat_size + model.seen_size)
+    small = torch.full((2,), 0.5**5)
+    torch.testing.assert_close(model.step(x, t, small, context), model.velocity(x, t, context))
+    assert (model.step(x, t, 2 * small, context) - model.velocity(x, t, context)).abs().max() > 0
+
+
+@pytest.mark.parametrize(
+    "config",
+    [MeanFlowConfig(**TOY, batch_size=128), ShortcutConfig(**TOY, batch_size=128, steps=2)],
+    ids=["mean_flow", "shortcut"],
+)
+def test_learns_two_modes(config: ChunkConfig, tmp_path: Path) -> None:
+    left, right = mode_shares(learn(config, two_modes(), tmp_path, 200))
+    assert min(left, right) > 0.2
+    assert left + right > 0.6
+
+
+@pytest.mark.parametrize("net", ["mlp", "unet", "dit", "mixer"])
+def test_mean_flow_trains_every_network(net: str) -> None:
+    config = dataclasses.replace(MEAN, net=net)  # type: ignore[arg-type]
+    built = untrained(config)
+    loss = built(a_batch(config), 0, torch.Generator().manual_seed(0)).by_group["mean_flow"]
+    loss.backward()
+    assert torch.isfinite(loss)
+
+
+def test_consistency_learns_from_a_parent_in_one_step(tmp_path: Path) -> None:
+    teacher = FlowConfig(**TOY, batch_size=128, time_shift=1.0)
+    learn(teacher, two_modes(), tmp_path, 150)
+    parent = load_run(tmp_path / "flow")
+    student = ConsistencyConfig(**TOY, batch_size=64, teacher_steps=8)
+    policy = learn(student, two_modes(), tmp_path, 120, parent)
+    assert isinstance(policy, FieldChunkPolicy)
+    left, right = mode_shares(policy)
+    assert min(left, right) > 0.2
+    assert left + right > 0.6
+    again = dataclasses.replace(student, steps=3)
+    with pytest.raises(ConfigError, match="needs a parent run"):
+        student.build(parent.spec.task_space, parent.stats, None)
+    with pytest.raises(SpecMismatchError, match="must see and do what its parent"):
+        dataclasses.replace(again, n_obs=3).build(parent.spec.task_space, parent.stats, parent)
+    with pytest.raises(SpecMismatchError, match="scales actions differently"):
+        dataclasses.replace(again, anchor=2.0).build(parent.spec.task_space, parent.stats, parent)
+    with pytest.raises(ConfigError, match="drop 'parent'"):
+        teacher.build(parent.spec.task_space, parent.stats, parent)
+
+
+def test_a_teacher_steps_along_a_known_field() -> None:
+    """dx/dt = -x: Heun's second order; the last step to the end is Euler's."""
+    policy = untrained(FlowConfig(horizon=4, execute=2, width=32, blocks=2)).policy()
+    assert isinstance(policy, FieldChunkPolicy)
+    policy.model.velocity = lambda x_t, t, context: -x_t  # type: ignore[method-assign]
+    x = torch.ones(2, 4, 2)
+    out = teacher_step(policy, x, torch.tensor([0.5, 0.9]), torch.tensor([0.6, 1.0]), x)
+    torch.testing.assert_close(out[0], torch.full((4, 2), 1 - 0.1 + 0.005))
+    torch.testing.assert_close(out[1], torch.full((4, 2), 0.9))
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "message"),
+    [
+        (MeanFlowConfig, {"share": 0.0}, "share must be"),
+        (MeanFlowConfig, {"action_std": 0.0}, "must be positive"),
+        (ShortcutConfig, {"steps": 3}, "steps must be one of"),
+        (ConsistencyConfig, {"teacher_steps": 1}, "teacher_steps must be"),
+    ],
+)
+def test_bad_configurations_are_explained(
+    kind: type[ChunkConfig], values: dict[str, float], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        kind(**values)  # type: ignore[arg-type]
+
+
+def test_one_call_per_chunk() -> None:
+    policy = untrained(MEAN).policy()
+    assert isinstance(policy, FieldChunkPolicy)
+    calls = 0
+    real = policy.model.net.trunk
+
+    def counted(*args: Tensor) -> Tensor:
+        nonlocal calls
+        calls += 1
+        return real(*args)
+
+    policy.model.net.trunk = counted  # type: ignore[method-assign]
+    policy.sample(random_request(3))
+    assert calls == 1
