@@ -111,7 +111,9 @@ def merge_stores(
     if twice:
         raise DataError(f"the same store is named twice: {', '.join(twice)}")
     if len(stores) < 2:
-        raise DataError(f"a merge needs at least two stores, got {len(stores)}")
+        raise DataError(
+            f"a merge needs at least two stores, got {len(stores)}; 'data filter' copies one"
+        )
     sources = [Source(store, store.ids()) for store in stores]
     if not allow:
         _same_embodiment(sources)

@@ -65,6 +65,9 @@ class Listed:
     put_s: float
 
 
+_CREDENTIALS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
+
+
 class Bucket:
     """Objects under ``url``, e.g. ``s3://bucket/prefix``; ``memory://name`` lives in this process.
 
@@ -167,11 +170,16 @@ class Bucket:
         except (FileNotFoundError, AlreadyExistsError, PreconditionError):
             raise
         except (BaseError, OSError) as error:
-            said = " ".join(str(error).split())[:300]
-            raise StoreError(
-                f"{self.url}/{key}: {said}; check the bucket's name, the network, and the"
-                " environment (AWS_ENDPOINT_URL, AWS_REGION, AWS_ACCESS_KEY_ID, ...)"
-            ) from error
+            said = " ".join(str(error).split("Debug source:")[0].split())[:300]
+            missing = [name for name in _CREDENTIALS if not os.environ.get(name)]
+            advice = (
+                f"check the bucket's name, the network, and the environment ({', '.join(missing)}"
+                " not set)"
+                if missing
+                else "check the bucket's name, the network, and the environment (AWS_ENDPOINT_URL,"
+                " AWS_REGION, AWS_ACCESS_KEY_ID, ...)"
+            )
+            raise StoreError(f"{self.url}/{key}: {said}; {advice}") from error
 
 
 def _connect(url: str) -> Any:
@@ -302,7 +310,8 @@ def locate(path: str | Path | ObjectPath) -> Path | ObjectPath:
     if isinstance(path, ObjectPath):
         return path
     text = str(path)
-    scheme, colon, rest = text.partition(":/")
+    # Through pathlib 's3://' became 's3:'.
+    scheme, colon, rest = (f"{text}/" if text.endswith(":") else text).partition(":/")
     if not colon or scheme not in SCHEMES:
         return Path(path).expanduser().resolve()
     rest = rest.lstrip("/")

@@ -91,6 +91,9 @@ class EpisodeStore:
             raise StoreError(f"{target} is a file; an episode store is a folder")
         if target.exists() and any(target.iterdir()):
             raise StoreError(f"{target} exists already; open it, or choose a new folder")
+        around = next((p for p in target.parents if (p / STORE_FILE).is_file()), None)
+        if around is not None:
+            raise StoreError(f"{target} is inside the store {around}; choose a place beside it")
         aside = target.parent / f".{target.name}.{uuid.uuid4().hex[:12]}.creating"
         try:
             target.parent.mkdir(parents=True, exist_ok=True)

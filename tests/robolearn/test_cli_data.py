@@ -49,6 +49,13 @@ def test_a_failed_import_creates_no_store(
     assert not out.exists()
 
 
+def test_a_store_is_merged_not_imported(
+    store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert robolearn(["data", "import", str(store), "--out", str(tmp_path / "out")]) == 2
+    assert "is an episode store already; 'robolearn data merge" in capsys.readouterr().err
+
+
 def test_ls_json_has_exactly_one_key(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["ls", str(store), "--json"]) == 0
     document = json.loads(capsys.readouterr().out)

@@ -328,8 +328,9 @@ def test_what_is_no_store_and_a_server_that_does_not_answer(
     with pytest.raises(StoreError, match="holds a store already"):
         EpisodeStore.create(store.path)
     assert EpisodeStore.open_or_create(str(store.path)).uuid == store.uuid
-    with pytest.raises(StoreError, match="expected s3://"):
-        EpisodeStore.open("s3://")
+    for url in ("s3://", "s3:"):
+        with pytest.raises(StoreError, match="expected s3://"):
+            EpisodeStore.open(url)
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     with pytest.raises(StoreError, match="AWS_ENDPOINT_URL"):
         EpisodeStore.open(str(store.path))

@@ -15,6 +15,7 @@ import zarr
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from robolearn.data.check import check_store
 from robolearn.data.chunks import FileSink, read_array, rows_per_chunk, write_array
 from robolearn.data.episode import Episode
 from robolearn.data.lock import StoreLock
@@ -123,6 +124,13 @@ def test_create_refuses_what_exists_and_open_or_create_opens(store: EpisodeStore
     with pytest.raises(StoreError, match="exists already"):
         EpisodeStore.create(store.path)
     assert EpisodeStore.open_or_create(store.path).uuid == store.uuid
+
+
+def test_a_store_inside_a_store_is_refused(store: EpisodeStore) -> None:
+    assert isinstance(store.path, Path)
+    with pytest.raises(StoreError, match=r"sub is inside the store .*; choose a place beside it"):
+        EpisodeStore.create(store.path / "episodes" / "sub")
+    assert check_store(store.path).findings == ()
 
 
 def test_an_empty_folder_becomes_a_store(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import importlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from robolearn.data.manifest import STORE_FILE
 from robolearn.errors import DataError, did_you_mean
 
 if TYPE_CHECKING:
@@ -42,6 +43,11 @@ def find_importer(path: Path, name: str = "auto") -> tuple[str, Importer]:
         return name, importer(name)
     if not path.exists():
         raise DataError(f"no recording at {path}: the path does not exist")
+    if (path / STORE_FILE).is_file():
+        raise DataError(
+            f"{path} is an episode store already; 'robolearn data merge {path} --into STORE' adds"
+            " its episodes to another one"
+        )
     for known in IMPORTERS:
         found = importer(known)
         if found.recognise(path):
