@@ -10,6 +10,8 @@ from robolearn.types import Command
 
 # Commands may miss the range by rounding only.
 ACTION_TOLERANCE = 1e-9
+# Kinds of numpy's types that are real numbers.
+_NUMBERS = "fiu"
 
 
 class ActionCheck:
@@ -31,8 +33,11 @@ class ActionCheck:
                     f"{self._owner}: the command lacks '{action.name}'; it has"
                     f" {sorted(command.action)}"
                 )
-            value = np.asarray(given, dtype=np.float64)
-            if value.shape != action.shape:
+            try:
+                value = np.asarray(given)
+            except ValueError as error:
+                raise DataError(f"{action.name}: {given!r} is no array of numbers") from error
+            if value.shape != action.shape or value.dtype.kind not in _NUMBERS:
                 raise _refusal(action, value)
             # NaN is not within anything. Plain numbers are faster than arrays at this size.
             for least, number, most in zip(low, value.ravel().tolist(), high, strict=True):
@@ -46,6 +51,8 @@ def check_action(command: Command, spec: EmbodimentSpec) -> None:
 
 
 def _refusal(action: ActionSpec, value: np.ndarray) -> DataError:
+    if value.dtype.kind not in _NUMBERS:
+        return DataError(f"{action.name}: expected real numbers, got {value!r}")
     if value.shape != action.shape:
         return DataError(
             f"{action.name}: expected shape {action.shape}, got {value.shape} ({value!r})"

@@ -364,6 +364,7 @@ class EnvContract:
             ok = np.asarray(good.action[spec.name])
             above = np.array(spec.high) + 0.01
             bad = [np.full_like(ok, np.nan), np.full_like(ok, np.inf), ok[..., :-1], above]
+            bad += [ok.astype(str), 1j * ok]
             for value in bad:
                 action = {**good.action, spec.name: value}
                 with pytest.raises(DataError):
