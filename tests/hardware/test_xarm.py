@@ -3,17 +3,12 @@
 import os
 import socket
 import sys
-import threading
 import time
-from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from hardware.drivers.xarm import XArmConfig
-from hardware.emulators.loop import EmulatorLoop
-from hardware.emulators.xarm import XArmController, XArmEmulatorConfig
-from hardware.plant import KinematicPlant
 from hardware.robot import RobotMode
 from robolearn.errors import (
     ConfigError,
@@ -24,60 +19,9 @@ from robolearn.errors import (
 )
 from tests.contracts import RobotContract
 from tests.hardware.lab import address
-
-DT_S = 0.005
-START = np.array([0.1, -0.3, 0.2, 0.5, 0.1, 0.4, -0.2])
+from tests.hardware.xarms import START, XArm
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="the SDK's port 502 is open to root only")
-
-
-class XArm:
-    """An emulated controller, served by a thread of this process; use as a context manager."""
-
-    def __init__(self, last=60):
-        self.address = address(last)
-        self.loop = EmulatorLoop(DT_S)
-        self.plant = KinematicPlant(START)
-        config = XArmEmulatorConfig(rate_hz=1 / DT_S)
-        self.controller = XArmController(self.loop, self.plant, config, self.address)
-        self.loop.add_tick(self._tick)
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(
-            target=lambda: self.loop.run(self._stopped.is_set), daemon=True
-        )
-        self.orders, self.robots = [], []
-
-    def make(self, **changes):
-        config = XArmConfig(self.address, silence_s=1.0, answer_s=0.25)
-        self.robots.append(replace(config, **changes).build())
-        return self.robots[-1]
-
-    def do(self, order):
-        done = threading.Event()
-        self.orders.append((order, done))
-        assert done.wait(5.0)
-
-    def __enter__(self):
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_):
-        for robot in self.robots:
-            robot.close()
-        self._stopped.set()
-        self._thread.join(5.0)
-        self.controller.close()
-        self.loop.close()
-
-    def _tick(self, now_ns, periods):
-        while self.orders:
-            order, done = self.orders.pop(0)
-            order()
-            done.set()
-        for _ in range(periods):
-            self.controller.control(now_ns, DT_S)
-            self.plant.step(DT_S)
-        self.controller.publish(now_ns)
 
 
 @pytest.fixture
