@@ -147,6 +147,18 @@ class RealEnv:
         text = "; ".join(t for t in (note, _difference(wanted, achieved)) if t)
         return ResetReport(condition, achieved, text)
 
+    def watch(self) -> Observation:
+        """Begin an episode in which nothing is moved: the arm holds, streams and score start."""
+        self.hold()
+        if self._tracker is not None:
+            self._tracker.wait(2.0)
+        self._start_streams()
+        self._scorer.reset()
+        self._outcome = None
+        observation = self.observe()
+        self._rate = Rate(self.config.rate_hz)
+        return observation
+
     def now_ns(self) -> int:
         """The monotonic clock."""
         return time.monotonic_ns()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import tyro
 
@@ -14,12 +14,14 @@ from robolearn.cli.outputs import output_folder
 from robolearn.errors import ConfigError
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Args:
     """Check, place, ramp, run, score, return: one trial after the other."""
 
-    run: Annotated[Path, tyro.conf.Positional]
-    """Run directory of the policy."""
+    run: Annotated[Path | None, tyro.conf.Positional] = None
+    """Run directory of the policy (or --server)."""
+    server: str = ""
+    """Ask a policy server instead, ws://HOST:PORT; its token in ROBOLEARN_TOKEN."""
     robot: Path
     """A file of configs/hardware/."""
     out: Path
@@ -40,6 +42,20 @@ class Args:
     """Actions executed per chunk; default: what the policy says."""
     lead_ticks: int = 1
     """Ask for the next chunk this many ticks ahead: inference may take that long."""
+    realtime_chunking: bool = True
+    """Let each chunk continue the one before it (policies that cannot ignore it)."""
+    dry_run: bool = False
+    """Check everything, ask the policy once about what it sees now, move nothing."""
+    shadow: bool = False
+    """Run the policy on live observations, move nothing, show how its actions deviate."""
+    score: Literal["task", "operator"] = "task"
+    """Who scores: the task's predicate, or the operator's keys alone (keys always count)."""
+    max_tool_speed: float | None = None
+    """Tighter limit for this run [m/s]."""
+    max_joint_speed: float | None = None
+    """Tighter limit for this run [rad/s]."""
+    max_tool_force_n: float | None = None
+    """Tighter limit for this run [N]."""
     operator: str = ""
     """Who supervises, kept with every trial."""
     video: bool = True
@@ -54,6 +70,8 @@ def main(argv: list[str]) -> int:
     """Run the command; Ctrl-C stops the arm and keeps every finished trial (exit code 130)."""
     args = parse(Args, argv, "deploy", Args.__doc__ or "")
     _check_counts(args)
+    if args.dry_run and args.shadow:
+        raise ConfigError("--dry-run and --shadow exclude each other; leave one out")
     output_folder(args.out, "--out", "")
     # Idle threads of a numerics library would spin beside the control loop; set before its import.
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):

@@ -9,40 +9,38 @@ import os
 import sys
 import time
 from contextlib import ExitStack
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from eval.suites import Suite, load_suite
-from hardware.cell_config import CellConfig, load_cell
+from hardware.cell_config import CellConfig, RunLimits, load_cell
 from hardware.device_ids import device_ids
-from hardware.emulators.admin import LabClient
 from hardware.emulators.launch import LabProcess
 from hardware.real_env import RealEnv, Scorer, cell_spec
-from robolearn.chunking import ChunkAgent
-from robolearn.cli.build import policy_builder
+from hardware.shadow_env import ShadowEnv
+from robolearn.chunking import ChunkAgent, policy_input, ticks_per_action
 from robolearn.cli.common import say
 from robolearn.cli.deploy import Args
+from robolearn.cli.deploy_cell import (
+    HoldAtEnd,
+    KeyScorer,
+    LabPlacement,
+    LabScorer,
+    PromptPlacement,
+)
 from robolearn.cli.deploy_figures import figures, lateness_ms, trial_metrics
+from robolearn.cli.deploy_keys import HELP, Keys
+from robolearn.cli.deploy_policy import Source, open_policy, policy_latency_s
 from robolearn.cli.deploy_video import write_video
 from robolearn.config import config_hash, to_dict
-from robolearn.contracts import PolicySpec
 from robolearn.data.provenance import git_revision
 from robolearn.data.recorder import EpisodeRecorder
 from robolearn.data.store import EpisodeStore
-from robolearn.errors import ConfigError, InferenceError, RobolearnError, RobotError
-from robolearn.inference import WorkerInference
-from robolearn.pusht import BLOCK
+from robolearn.errors import ConfigError, InferenceError, RobolearnError
 from robolearn.runtime import EpisodeResult, run_episode
-from robolearn.spec import require_compatible
 from robolearn.types import (
     Condition,
-    EpisodeHeader,
-    Outcome,
-    PolicyInput,
-    Signals,
-    Tick,
     TrialRecord,
 )
 from sim.tasks.pusht import PushT
@@ -55,98 +53,22 @@ CERTIFICATE = "uncertified"
 BLOCK_NAME = "block"
 
 
-class LabScorer:
-    """Scores by the lab's true pose of the block; the policy never sees it."""
-
-    def __init__(self, lab: LabClient, name: str) -> None:
-        self._lab, self._name, self._task = lab, name, PushT()
-
-    def reset(self) -> None:
-        """Forget the last episode."""
-        self._task.reset()
-
-    def judge(self, values: Signals) -> Outcome:
-        """Judge the true pose instead of the tracked one."""
-        del values
-        return self._task.judge({BLOCK: self._lab.truth().poses[self._name]})
-
-
-@dataclass(frozen=True, slots=True)
-class LabPlacement:
-    """Places the block through the lab's side door, as a person's hand would."""
-
-    lab: LabClient
-    name: str
-
-    def __call__(self, condition: Condition) -> str:
-        """Put the block where the condition wants it."""
-        x, y, yaw = condition.poses[BLOCK]
-        deadline = time.monotonic() + 5.0
-        while True:
-            try:
-                self.lab.place(self.name, (x, y, yaw))
-            except RobotError:
-                # The lab refuses a hand in the cell until the arm has come to rest.
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(0.05)
-            else:
-                return "placed by the lab"
-
-
-@dataclass(frozen=True, slots=True)
-class PromptPlacement:
-    """Asks the operator to place the block."""
-
-    ask: bool
-
-    def __call__(self, condition: Condition) -> str:
-        """Wait for the operator."""
-        x, y, yaw = condition.poses[BLOCK]
-        text = f"place the block at x {x:.3f} m, y {y:.3f} m, {np.degrees(yaw):.0f} deg"
-        if not self.ask:
-            return "taken as it lies (--yes)"
-        print(f"{text}, step back, then press Enter: ", end="", file=sys.stderr, flush=True)
-        if not sys.stdin.readline():
-            raise ConfigError("there is no terminal to answer from; pass --yes")
-        return "placed by the operator"
-
-
-class HoldAtEnd:
-    """A subscriber that lets the arm rest before anything slow (saving, plotting) happens."""
-
-    def __init__(self, env: RealEnv) -> None:
-        self._env = env
-
-    def on_start(self, episode: EpisodeHeader) -> None:
-        """Nothing."""
-
-    def on_tick(self, tick: Tick) -> None:
-        """Nothing."""
-
-    def on_end(self, outcome: Outcome) -> None:
-        """Brake and hold."""
-        del outcome
-        self._env.hold()
-
-    def on_abort(self, error: BaseException) -> None:
-        """Brake and hold, unless a stop is latched already."""
-        try:
-            self._env.hold()
-        except RobotError as second:
-            log.info("no hold after '%s': %s", error, second)
-
-
 class Deployment:
     """One run of the command."""
 
     def __init__(self, args: Args) -> None:
         self._args = args
         self._quiet = args.json
-        self.cell: CellConfig = load_cell(args.robot)
+        self.cell: CellConfig = load_cell(args.robot).tightened(
+            RunLimits(args.max_tool_speed, args.max_joint_speed, args.max_tool_force_n)
+        )
         self.suite: Suite = load_suite(args.suite)
         self.conditions = self.suite.select(args.first + args.episodes)[args.first :]
-        self.builder = policy_builder(args.run)
+        self.policy: Source | None = None
+        # A terminal that answers questions also has the keys that score and stop.
+        self._keys = Keys(sys.stdin.fileno()) if sys.stdin.isatty() else None
+        if args.score == "operator" and self._keys is None:
+            raise ConfigError("--score operator needs a terminal whose keys can be read")
         self.trials: list[TrialRecord] = []
         self._details: list[dict[str, Any]] = []
         self._devices: dict[str, dict[str, str]] = {}
@@ -166,14 +88,18 @@ class Deployment:
         args = self._args
         store = EpisodeStore.open_or_create(args.out / "store")
         with ExitStack() as stack:
-            say(f"policy {args.run} on {self.cell.name} ({args.robot})", quiet=self._quiet)
-            inference = WorkerInference(self.builder)
-            stack.callback(inference.close)
-            require_compatible(inference.spec.task_space, cell_spec(self.cell))
+            policy = self.policy = open_policy(args.run, args.server)
+            stack.callback(policy.inference.close)
+            say(f"policy {policy.where} on {self.cell.name} ({args.robot})", quiet=self._quiet)
+            ticks_per_action(policy.inference.spec.task_space, cell_spec(self.cell))
             self._checked("task space fits", "observations and action agree with the robot")
             env = self._start_env(stack)
-            self._preflight(env, inference)
+            self._preflight(env, policy)
+            if args.dry_run or args.shadow:
+                self._facts["shadow"] = self._watch(env, policy)
+                return self._write()
             self._consent()
+            self._listen(stack, env)
             recorder = stack.enter_context(
                 EpisodeRecorder(
                     store,
@@ -184,7 +110,7 @@ class Deployment:
                     autosave=False,
                 )
             )
-            self._trials(env, inference, recorder)
+            self._trials(env, policy, recorder)
             env.home()
             self._facts["supervisor"] = dataclasses.asdict(env.status())
         if args.video:
@@ -197,8 +123,8 @@ class Deployment:
 
     def _start_env(self, stack: ExitStack) -> RealEnv:
         args, cell = self._args, self.cell
-        place: LabPlacement | PromptPlacement = PromptPlacement(ask=not args.yes)
-        scorer: Scorer = PushT()
+        place: LabPlacement | PromptPlacement = PromptPlacement(not args.yes, self._keys)
+        scorer: Scorer | None = PushT() if args.score == "task" else None
         if args.start_lab:
             lab = LabProcess(args.robot, address=cell.address, seed=args.lab_seed)
             stack.callback(lab.stop)
@@ -208,11 +134,17 @@ class Deployment:
             place, scorer = LabPlacement(client, BLOCK_NAME), LabScorer(client, BLOCK_NAME)
             self._checked("virtual lab", f"serves at {cell.address} (seed {args.lab_seed})")
         self._facts["agent_real_time"] = _real_time(0, _AGENT_PRIORITY, inherit=True)
+        if args.start_lab and args.score == "operator":
+            scorer = None
+        if self._keys is not None:
+            scorer = KeyScorer(scorer, self._keys)
+        if scorer is None:
+            raise ConfigError("nobody scores: give a terminal, or leave --score operator out")
         env = RealEnv(cell, place=place, scorer=scorer, settable_poses=args.start_lab)
         stack.callback(env.close)
         return env
 
-    def _preflight(self, env: RealEnv, inference: WorkerInference) -> None:
+    def _preflight(self, env: RealEnv, policy: Source) -> None:
         self._devices = device_ids(self.cell)
         told = [
             f"{name} {ids.get('serial_number', ids['kind'])}" for name, ids in self._devices.items()
@@ -228,7 +160,7 @@ class Deployment:
             pose = env.tracker.wait(2.0)
             age_ms = (time.monotonic_ns() - pose.t_ns) * 1e-6
             self._checked("tracker", f"block at {np.round(pose.pose, 3)}, {age_ms:.0f} ms old")
-        latency_s = policy_latency_s(inference)
+        latency_s = policy_latency_s(policy.inference)
         lead_s = self._args.lead_ticks / self.cell.rate_hz
         fits = "fits" if latency_s < lead_s else "DOES NOT FIT"
         self._checked(
@@ -259,23 +191,74 @@ class Deployment:
     def _checked(self, what: str, told: str) -> None:
         say(f"  {what:<14} {told}", quiet=self._quiet)
 
-    # -- trials ----------------------------------------------------------------------------------
+    def _listen(self, stack: ExitStack, env: RealEnv) -> None:
+        """Keys from now on, where there is a terminal."""
+        if self._keys is None:
+            self._checked("keys", "no terminal: no emergency stop key, no score key")
+            return
+        stack.callback(self._keys.close)
+        self._keys.start(env.estop)
+        self._checked("keys", HELP)
 
-    def _trials(self, env: RealEnv, inference: WorkerInference, recorder: EpisodeRecorder) -> None:
-        agent = ChunkAgent(
-            inference.spec,
+    def _watch(self, env: RealEnv, policy: Source) -> dict[str, Any]:
+        """``--dry-run``: one answer about what is seen now. ``--shadow``: an episode of them."""
+        if self._args.dry_run:
+            spec = policy.inference.spec
+            asked = policy_input([env.watch()], spec, self.conditions[0].seed)
+            policy.inference.submit(0, asked)
+            deadline = time.monotonic() + 10.0
+            while (reply := policy.inference.poll(0, time.monotonic_ns())) is None:
+                if time.monotonic() > deadline:
+                    raise InferenceError("the policy did not answer within 10 s")
+                time.sleep(0.002)
+            first = [round(float(v), 4) for v in reply.actions[0, 0, 0]]
+            self._checked("dry run", f"the policy's first action would be {first}; nothing moved")
+            return {"first_action": first}
+        shadow = ShadowEnv(env)
+        result = run_episode(
+            shadow,
+            self._agent(env, policy),
+            policy.inference,
+            [],
+            self.conditions[0],
+            max_steps=self._args.max_steps or self.suite.config.max_steps,
+        )
+        size = [float(np.linalg.norm(d)) for d in shadow.deviations]
+        told = {"median": float(np.median(size)), "max": max(size), "ticks": result.steps}
+        self._checked(
+            "shadow",
+            f"{result.steps} ticks: the policy's actions were {told['median']:.4f} (median) and at"
+            f" most {told['max']:.4f} away from where the arm stood; nothing moved",
+        )
+        return told
+
+    def _agent(self, env: RealEnv, policy: Source) -> ChunkAgent:
+        return ChunkAgent(
+            policy.inference.spec,
             env.spec,
-            name=self._args.run.resolve().name,
+            name=policy.name,
             execute=self._args.execute,
             lead_ticks=self._args.lead_ticks,
+            realtime=self._args.realtime_chunking,
         )
+
+    @property
+    def _source(self) -> Source:
+        if self.policy is None:
+            raise RuntimeError("no policy is open")
+        return self.policy
+
+    # -- trials ----------------------------------------------------------------------------------
+
+    def _trials(self, env: RealEnv, policy: Source, recorder: EpisodeRecorder) -> None:
+        agent = self._agent(env, policy)
         for number, condition in enumerate(self.conditions, 1):
             say(f"trial {number}/{len(self.conditions)}: {condition.id}", quiet=self._quiet)
             try:
                 result = run_episode(
                     env,
                     agent,
-                    inference,
+                    policy.inference,
                     [HoldAtEnd(env), recorder],
                     condition,
                     max_steps=self._args.max_steps or self.suite.config.max_steps,
@@ -299,8 +282,8 @@ class Deployment:
         ]
         metrics = trial_metrics(result, env.tick_lateness_ns, env.overruns, len(events))
         record = TrialRecord(
-            policy=self._args.run.resolve().name,
-            policy_hash=self._policy_hash(),
+            policy=self._source.name,
+            policy_hash=self._source.hash,
             env=self.cell.name,
             env_hash=config_hash(to_dict(self.cell), self._args.lab_seed),
             engine="virtual lab, pybullet" if self._args.start_lab else "robot",
@@ -343,18 +326,14 @@ class Deployment:
     def _provenance(self) -> dict[str, Any]:
         return {
             "command": "robolearn deploy",
-            "policy": str(self._args.run),
-            "policy_hash": self._policy_hash(),
+            "policy": self._source.where,
+            "policy_hash": self._source.hash,
+            "realtime_chunking": self._args.realtime_chunking,
             "certificate": CERTIFICATE,
             "robot": to_dict(self.cell),
             "devices": self._devices,
             "lab_seed": self._args.lab_seed if self._args.start_lab else None,
         }
-
-    def _policy_hash(self) -> str:
-        from robolearn.checkpoint import policy_hash
-
-        return policy_hash(self._args.run)
 
     # -- after -----------------------------------------------------------------------------------
 
@@ -370,7 +349,7 @@ class Deployment:
         _replace(out / "trials.jsonl", "".join(line + "\n" for line in lines))
         document = {
             "robot": self.cell.name,
-            "policy": str(self._args.run),
+            "policy": self._source.where,
             "suite": self.suite.label,
             "certificate": CERTIFICATE,
             "lab_seed": self._args.lab_seed if self._args.start_lab else None,
@@ -390,32 +369,6 @@ class Deployment:
             quiet=self._quiet,
         )
         say(f"results: {self._args.out}", quiet=self._quiet)
-
-
-def policy_latency_s(inference: WorkerInference, calls: int = 3) -> float:
-    """Latency of the last of a few calls on made-up observations [s]."""
-    request = blank_request(inference.spec)
-    latency_s = 0.0
-    for _ in range(calls):
-        start = time.monotonic()
-        inference.submit(0, request)
-        while inference.poll(0, time.monotonic_ns()) is None:
-            if time.monotonic() - start > 10.0:
-                raise InferenceError("the policy did not answer within 10 s")
-            time.sleep(0.0005)
-        latency_s = time.monotonic() - start
-    return latency_s
-
-
-def blank_request(spec: PolicySpec) -> PolicyInput:
-    """A request of the right shape in the middle of nowhere."""
-    return PolicyInput(
-        observations={
-            s.name: np.full((1, spec.n_obs, *s.shape), 0.25) for s in spec.task_space.observations
-        },
-        t_ns=np.array([time.monotonic_ns()], dtype=np.int64),
-        seed=np.zeros(1, dtype=np.int64),
-    )
 
 
 def _real_time(pid: int, priority: int, *, inherit: bool) -> bool:

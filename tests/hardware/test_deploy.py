@@ -5,13 +5,14 @@ import json
 import pytest
 import yaml
 
-from robolearn.cli import deploy, deploy_run
+from robolearn.cli import deploy, deploy_policy, deploy_run
 from robolearn.cli.deploy_figures import lateness_ms
 from robolearn.data.store import EpisodeStore
 from robolearn.errors import ConfigError, RobotConnectionError, SpecMismatchError
+from robolearn.remote.server import PolicyServer, ServeConfig
 from tests.hardware.lab import CONFIG, address
 from tests.hardware.real_cell import alive
-from tests.mocks import BuildWalk
+from tests.mocks import BuildWalk, WalkPolicy
 
 PATIENT = {
     "late_s": 0.4,
@@ -35,9 +36,9 @@ def config(tmp_path, monkeypatch):
     robot["supervisor"] = PATIENT
     path = tmp_path / "cell.yaml"
     path.write_text(yaml.safe_dump(raw))
-    monkeypatch.setattr(deploy_run, "policy_builder", lambda run: BuildWalk())
+    monkeypatch.setattr(deploy_policy, "policy_builder", lambda run: BuildWalk())
+    monkeypatch.setattr(deploy_policy, "policy_hash", lambda run: "walk")
     monkeypatch.setattr(deploy_run, "_real_time", lambda *_, **__: False)
-    monkeypatch.setattr(deploy_run.Deployment, "_policy_hash", lambda self: "walk")
     return path
 
 
@@ -107,11 +108,58 @@ def test_ctrl_c_stops_the_arm_and_ends_every_process(config, tmp_path, monkeypat
     assert EpisodeStore.open(tmp_path / "out" / "store").ids() == ()
 
 
+@pytest.mark.parametrize("option", ["--dry-run", "--shadow"])
+def test_nothing_moves_when_only_looking(config, tmp_path, option, monkeypatch, capsys):
+    moved = []
+    monkeypatch.setattr(deploy_run.RealEnv, "goto", lambda *_: moved.append("goto"))
+    follow = deploy_run.RealEnv.apply
+    monkeypatch.setattr(deploy_run.RealEnv, "apply", lambda *a: moved.append("apply") or follow(*a))
+    assert deploy.main(arguments(config, tmp_path, "--start-lab", option, "--json")) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert moved == []
+    assert document["episodes"] == 0
+    if option == "--shadow":
+        assert document["shadow"]["ticks"] == 6
+        assert document["shadow"]["max"] >= document["shadow"]["median"] > 0.0
+    else:
+        assert len(document["shadow"]["first_action"]) == 2
+    assert EpisodeStore.open(tmp_path / "out" / "store").ids() == ()
+
+
+def test_a_policy_on_a_server_and_tighter_limits(config, tmp_path, monkeypatch, capsys):
+    token = "token-of-the-test"
+    server = PolicyServer(WalkPolicy(), ServeConfig(token=token), "far", "away")
+    monkeypatch.setenv("ROBOLEARN_TOKEN", token)
+    given = [a for a in arguments(config, tmp_path) if a != "walk"]
+    limits = ("--max-tool-speed", "0.2", "--episodes", "1", "--start-lab", "--json")
+    try:
+        assert deploy.main([*given, "--server", server.url, *limits]) == 0
+    finally:
+        server.close()
+    document = json.loads(capsys.readouterr().out)
+    assert document["policy"] == server.url
+    trial = json.loads((tmp_path / "out" / "trials.jsonl").read_text())
+    assert (trial["policy"], trial["policy_hash"]) == ("far", "away")
+    meta = EpisodeStore.open(tmp_path / "out" / "store").read(trial["episode"]).meta
+    assert meta.provenance["robot"]["limits"]["max_tool_speed"] == 0.2
+
+
+def test_options_that_exclude_each_other(config, tmp_path):
+    for more, text in (
+        (("--dry-run", "--shadow"), "exclude"),
+        (("--max-tool-speed", "9"), "tighten"),
+        (("--server", "ws://127.0.0.1:9"), "not both"),
+        (("--score", "operator", "--start-lab"), "terminal"),
+    ):
+        with pytest.raises(ConfigError, match=text):
+            deploy.main(arguments(config, tmp_path, *more))
+
+
 def test_a_policy_of_another_task_space_is_refused_with_a_diff(config, tmp_path):
     raw = yaml.safe_load(config.read_text())
-    raw["robot"]["rate_hz"] = 20.0
+    raw["robot"]["rate_hz"] = 25.0
     config.write_text(yaml.safe_dump(raw))
-    with pytest.raises(SpecMismatchError, match=r"control rate \[Hz\]: wanted 10, got 20"):
+    with pytest.raises(SpecMismatchError, match=r"control rate \[Hz\]: wanted 10, got 25"):
         deploy.main(arguments(config, tmp_path, "--start-lab"))
 
 

@@ -1,0 +1,93 @@
+"""Where ``deploy`` takes its policy from: a worker process of its own, or a server."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+
+from robolearn.checkpoint import policy_hash
+from robolearn.cli.build import policy_builder
+from robolearn.contracts import PolicySpec
+from robolearn.errors import ConfigError, InferenceError
+from robolearn.inference import WorkerInference
+from robolearn.remote.client import RemoteInference
+from robolearn.types import PolicyInput, PolicyOutput
+
+VARIABLE = "ROBOLEARN_TOKEN"
+
+
+@runtime_checkable
+class SpecInference(Protocol):
+    """An inference that knows what its policy reads and writes."""
+
+    @property
+    def spec(self) -> PolicySpec:
+        """Task space, horizons."""
+        ...
+
+    def submit(self, env_id: int, request: PolicyInput) -> None:
+        """See :class:`robolearn.contracts.Inference`."""
+        ...
+
+    def poll(self, env_id: int, now_ns: int) -> PolicyOutput | None:
+        """See :class:`robolearn.contracts.Inference`."""
+        ...
+
+    def close(self) -> None:
+        """Safe to call twice."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A running policy, what it is called, and the hash of what decides its answers."""
+
+    inference: SpecInference
+    name: str
+    hash: str
+    where: str
+
+
+def open_policy(run: Path | None, server: str) -> Source:
+    """Start a worker for a run directory, or connect to a server."""
+    if (run is None) == (not server):
+        raise ConfigError("give a run directory, or --server ws://HOST:PORT, and not both")
+    if run is None:
+        remote = RemoteInference(server, os.environ.get(VARIABLE, ""))
+        return Source(remote, remote.name, remote.policy_hash, server)
+    builder = policy_builder(run)
+    return Source(WorkerInference(builder), run.resolve().name, policy_hash(run), str(run))
+
+
+def policy_latency_s(inference: SpecInference, calls: int = 3) -> float:
+    """Latency of the last of a few calls on made-up observations [s]."""
+    request = blank_request(inference.spec)
+    latency_s = 0.0
+    for _ in range(calls):
+        start = time.monotonic()
+        inference.submit(0, request)
+        while inference.poll(0, time.monotonic_ns()) is None:
+            if time.monotonic() - start > 10.0:
+                raise InferenceError("the policy did not answer within 10 s")
+            time.sleep(0.0005)
+        latency_s = time.monotonic() - start
+    return latency_s
+
+
+def blank_request(spec: PolicySpec) -> PolicyInput:
+    """A request of the right shape in the middle of nowhere, with a plan to continue."""
+    horizon, size = spec.horizon, spec.task_space.action_size
+    return PolicyInput(
+        observations={
+            s.name: np.full((1, spec.n_obs, *s.shape), 0.25) for s in spec.task_space.observations
+        },
+        t_ns=np.array([time.monotonic_ns()], dtype=np.int64),
+        seed=np.zeros(1, dtype=np.int64),
+        prefix=np.full((1, horizon, size), 0.25),
+        prefix_weight=np.ones((1, horizon)),
+    )
