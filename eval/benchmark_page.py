@@ -114,18 +114,19 @@ def tables(entries: Sequence[Entry]) -> dict[tuple[str, str, str], list[Entry]]:
 
 def settings_that_differ(runs: Sequence[RunFacts]) -> dict[str, list[str]]:
     """Dotted setting -> its value in every run, for those that are not the same everywhere."""
-    flat = [_flat(r.settings) for r in runs]
-    keys = list(dict.fromkeys(k for values in flat for k in values))
-    rows = {k: [json.dumps(v[k]) if k in v else "–" for v in flat] for k in keys}
-    return {k: values for k, values in rows.items() if len(set(values)) > 1}
+    values = [flat(r.settings) for r in runs]
+    keys = list(dict.fromkeys(k for one in values for k in one))
+    rows = {k: [json.dumps(v[k]) if k in v else "–" for v in values] for k in keys}
+    return {k: row for k, row in rows.items() if len(set(row)) > 1}
 
 
-def _flat(value: Any, prefix: str = "") -> dict[str, Any]:
+def flat(value: Any, prefix: str = "") -> dict[str, Any]:
+    """Nested settings by their dotted names."""
     if not isinstance(value, Mapping):
         return {prefix: value}
     out: dict[str, Any] = {}
     for key, part in value.items():  # pyright: ignore[reportUnknownVariableType]
-        out |= _flat(part, f"{prefix}.{key}" if prefix else str(key))
+        out |= flat(part, f"{prefix}.{key}" if prefix else str(key))
     return out
 
 

@@ -16,6 +16,7 @@ MARKS = {
     "scene.yaml": "a scene package",
     "summary.json": "results of 'robolearn evaluate'",
     "demo.json": "a demo",
+    "sweep.jsonl": "a sweep",
 }
 
 
