@@ -22,6 +22,7 @@ POLICIES: dict[str, str] = {
     "act": "policies.act:ActConfig",
     "bc": "policies.bc:BcConfig",
     "bc_rnn": "policies.bc_rnn:BcRnnConfig",
+    "beso": "policies.beso:BesoConfig",
     "consistency": "policies.consistency:ConsistencyConfig",
     "diffusion": "policies.diffusion:DiffusionConfig",
     "ebt": "policies.ebt:EbtConfig",

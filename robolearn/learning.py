@@ -32,6 +32,8 @@ class BatchSpec:
     batch_size: int
     discount: float = 1.0
     stride: int = 1
+    # Ticks ahead, least and most, at which a later observation of the episode is shown as well.
+    future: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +44,8 @@ class Batch:
     [b, horizon]`` (False: past the end of the episode, repeated); ``intervention [b, horizon]``: at
     that action a person had taken over from a policy. Only for chunked transitions:
     ``reward [b]`` (discounted sum over ``stride`` steps), ``next_observations``, ``bootstrap [b]``
-    (discount ** steps, 0 after a terminal).
+    (discount ** steps, 0 after a terminal). ``future[name] [b, *shape]``, where asked for: what is
+    observed at a later tick of the episode, or at its last one.
     """
 
     observations: Mapping[str, Tensor]
@@ -52,6 +55,7 @@ class Batch:
     next_observations: Mapping[str, Tensor] | None = None
     bootstrap: Tensor | None = None
     intervention: Tensor | None = None
+    future: Mapping[str, Tensor] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ workers give the same batches:
 # pyright: reportUnknownMemberType=false
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -151,7 +152,10 @@ class EpisodeDataset:
 
     def batch(self, step: int) -> Batch:
         """Batch ``step`` of the endless stream of shuffled epochs."""
-        return self.gather(self._rows(step))
+        batch = self.gather(self._rows(step))
+        if self.spec.future is None:
+            return batch
+        return dataclasses.replace(batch, future=self._future(self._rows(step), step))
 
     def span(self, start: int, stop: int) -> BatchSpan:
         """Batches ``start`` to ``stop - 1`` as a sequence, for a torch ``DataLoader``."""
@@ -202,6 +206,12 @@ class EpisodeDataset:
 
     def _history(self, t: Index, first: Index) -> Mapping[str, torch.Tensor]:
         rows = np.maximum(t[:, None] + np.arange(1 - self.spec.n_obs, 1), first[:, None])
+        return {name: torch.from_numpy(v[rows]) for name, v in self.flat.observations.items()}
+
+    def _future(self, t: Index, step: int) -> Mapping[str, torch.Tensor]:
+        low, high = self.spec.future or (0, 0)
+        rng = np.random.default_rng(child_seed(self.seed, "future", step))
+        rows = np.minimum(t + rng.integers(low, high + 1, len(t)), self._bounds(t)[1])
         return {name: torch.from_numpy(v[rows]) for name, v in self.flat.observations.items()}
 
     def _bounds(self, t: Index) -> tuple[Index, Index]:

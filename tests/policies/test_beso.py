@@ -1,0 +1,194 @@
+"""BESO: EDM's algebra, goals, hindsight, guidance."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from policies.beso import BesoConfig, BesoModel, log_logistic, relabelled
+from robolearn.contracts import Policy
+from robolearn.data.dataset import EpisodeDataset
+from robolearn.errors import ConfigError, SpecMismatchError
+from tests.contracts import PolicyContract
+from tests.learning_mocks import (
+    BLOCK,
+    TOOL,
+    ArraySource,
+    random_flat,
+    random_request,
+    random_source,
+)
+from tests.policies.family import a_batch, learn, mode_shares, two_modes, untrained
+
+SMALL = BesoConfig(n_obs=2, horizon=4, execute=2, width=32, blocks=2, batch_size=16)
+GOAL = dataclasses.replace(SMALL, goal=(BLOCK,))
+
+
+class TestBesoContract(PolicyContract):
+    def make(self) -> Policy:
+        return untrained(SMALL).policy()
+
+
+class TestGoalContract(PolicyContract):
+    def make(self) -> Policy:
+        return untrained(GOAL).policy()
+
+
+def net(config: BesoConfig = SMALL) -> BesoModel:
+    found = untrained(config).ema
+    assert isinstance(found, BesoModel)
+    return found
+
+
+@pytest.mark.parametrize("sigma", [0.05, 0.5, 1.5])
+def test_the_scaling_gives_unit_inputs_and_targets(sigma: float) -> None:
+    model = net()
+    rng = torch.Generator().manual_seed(0)
+    a = 0.5 * torch.randn(100_000, generator=rng)
+    x = a + sigma * torch.randn(100_000, generator=rng)
+    c_in, c_skip, c_out = (c.item() for c in model.scales(torch.tensor([sigma])))
+    assert (c_in * x).std().item() == pytest.approx(1.0, abs=0.01)
+    assert ((a - c_skip * x) / c_out).std().item() == pytest.approx(1.0, abs=0.01)
+
+
+def test_noise_levels_are_log_logistic_within_bounds() -> None:
+    u = (torch.arange(20_001) + 0.5) / 20_001
+    sigma = log_logistic(u, 0.5, (0.01, 2.0))
+    assert 0.01 <= sigma.min().item() < 0.011
+    assert 1.99 < sigma.max().item() <= 2.0
+    wide = log_logistic(u, 0.5, (1e-6, 1e6))
+    assert wide.median().item() == pytest.approx(0.5, rel=1e-3)
+
+
+def test_the_velocity_leads_to_the_estimate() -> None:
+    model = net()
+    context = torch.randn(3, model.flat_size + model.seen_size)
+    x, t = torch.randn(3, 4, 2), torch.tensor([0.4, 0.5, 0.9])
+    s = t[:, None, None]
+    end = x + (1 - s) * model.velocity(x, t, context)
+    torch.testing.assert_close(end, model.denoise(x / s, (1 - t) / t, context))
+
+
+def test_guidance_is_linear_in_its_strength() -> None:
+    request = random_request(3)
+    seen = {k: torch.as_tensor(v, dtype=torch.float32) for k, v in request.observations.items()}
+    x, sigma = torch.randn(3, 4, 2), torch.full((3,), 0.7)
+    ends = []
+    for strength in (0.0, 1.0, 2.5):
+        model = net(dataclasses.replace(GOAL, strength=strength))
+        ends.append(model.denoise(x, sigma, model.context(seen)))
+    free, aimed, more = ends
+    assert (aimed - free).abs().max() > 1e-4
+    torch.testing.assert_close(more, free + 2.5 * (aimed - free), atol=1e-5, rtol=1e-4)
+    moved = dict(seen) | {BLOCK: seen[BLOCK] + 0.05}
+    other = net(GOAL)
+    assert (other.context(moved) - other.context(seen)).abs().max() > 1e-5
+    # Only the goal part of the context changes: the goal is not among the features.
+    kept = other.flat_size + other.seen_size
+    torch.testing.assert_close(other.context(moved)[:, :kept], other.context(seen)[:, :kept])
+
+
+def test_a_dropped_goal_is_not_seen_in_training() -> None:
+    always = dataclasses.replace(GOAL, dropped=0.999999, observation_noise=0.0)
+    model = net(always)
+    batch = a_batch(always)
+    context = model.context(batch.observations, torch.Generator().manual_seed(0))
+    goals = context[:, -always.width :]
+    torch.testing.assert_close(goals, model.nothing.expand_as(goals))
+
+
+def test_hindsight_shows_what_comes_later() -> None:
+    config = dataclasses.replace(SMALL, goal=(BLOCK,), hindsight=((BLOCK, BLOCK),), ahead=(3, 5))
+    flat = random_flat((20, 20))
+    dataset = EpisodeDataset(flat, config.batches(), 0)
+    batch = dataset.batch(2)
+    assert batch.future is not None
+    changed = relabelled(batch, config.hindsight)
+    assert changed.observations[BLOCK].shape == batch.observations[BLOCK].shape
+    blocks = flat.observations[BLOCK]
+    for row in range(len(batch.actions)):
+        now = int(np.flatnonzero((blocks == batch.observations[BLOCK][row, -1].numpy()).all(1))[0])
+        then = int(
+            np.flatnonzero((blocks == changed.observations[BLOCK][row, -1].numpy()).all(1))[0]
+        )
+        last = 19 if now < 20 else 39
+        assert min(now + 3, last) <= then <= min(now + 5, last)
+    again = EpisodeDataset(flat, config.batches(), 0).batch(2)
+    assert again.future is not None
+    assert torch.equal(again.future[BLOCK], batch.future[BLOCK])
+    assert EpisodeDataset(flat, SMALL.batches(), 0).batch(2).future is None
+
+
+def test_learns_two_modes(tmp_path: Path) -> None:
+    config = BesoConfig(
+        n_obs=1, horizon=2, execute=1, width=32, blocks=2, lr=3e-3, batch_size=64, ema=0.97
+    )
+    left, right = mode_shares(learn(config, two_modes(), tmp_path, 300))
+    assert min(left, right) > 0.2
+    assert left + right > 0.7
+
+
+def test_play_becomes_a_policy_that_reaches_goals(tmp_path: Path) -> None:
+    """The tool walks at random and the 'goal' signal says nothing; asked for a place, the policy
+    moves towards it.
+    """
+    rng = np.random.default_rng(0)
+    items = []
+    for episode in random_source((60,) * 8).items:
+        steps = rng.choice([-0.02, 0.02], (6, 1)).repeat(10, axis=0)
+        tool = np.stack(
+            [np.clip(0.25 + np.cumsum(steps[:, 0]), 0.02, 0.48), np.full(60, 0.25)], axis=1
+        )
+        after = np.concatenate([tool[1:], tool[-1:]])
+        block = np.concatenate([tool, np.zeros((60, 1))], axis=1)
+        items.append(
+            dataclasses.replace(episode, observations={TOOL: tool, BLOCK: block}, actions=after)
+        )
+    config = BesoConfig(
+        n_obs=1,
+        horizon=2,
+        execute=1,
+        width=32,
+        blocks=2,
+        lr=3e-3,
+        batch_size=64,
+        ema=0.97,
+        goal=(BLOCK,),
+        hindsight=((BLOCK, BLOCK),),
+        ahead=(3, 6),
+    )
+    policy = learn(config, ArraySource(tuple(items)), tmp_path, 250)
+    request = random_request(32, 1)
+    tool = np.full((32, 1, 2), 0.25)
+    aim = np.where(np.arange(32) % 2 == 0, 0.17, 0.33)
+    goal = np.stack([aim, np.full(32, 0.25), np.zeros(32)], axis=1)[:, None]
+    asked = dataclasses.replace(request, observations={TOOL: tool, BLOCK: goal})
+    moved = policy.sample(asked).actions[:, 0, 0, 0] - 0.25
+    assert (np.sign(moved) == np.sign(aim - 0.25)).mean() > 0.85
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"sigma": (1.0, 0.5)}, "sigma must rise"),
+        ({"dropped": 1.0}, "dropped must be"),
+        ({"ahead": (5, 3)}, "ahead two rising"),
+        ({"hindsight": ((BLOCK, TOOL),)}, "not among the goals"),
+    ],
+)
+def test_bad_configurations_are_explained(values: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        BesoConfig(**values)  # type: ignore[arg-type]
+
+
+def test_goals_must_be_observed() -> None:
+    with pytest.raises(SpecMismatchError, match="no observed signal 'block/pos'"):
+        untrained(dataclasses.replace(SMALL, goal=("block/pos",)))
+    with pytest.raises(SpecMismatchError, match="shaped like the goal"):
+        untrained(dataclasses.replace(SMALL, goal=(BLOCK,), hindsight=((BLOCK, TOOL),)))
+    with pytest.raises(SpecMismatchError, match="must leave something to see"):
+        untrained(dataclasses.replace(SMALL, goal=(BLOCK, TOOL)))
