@@ -87,7 +87,7 @@ class TableView:
         self._block = block
         self._model = mujoco.MjModel.from_xml_string(_mjcf(config, tool_length_m))
         self._data = mujoco.MjData(self._model)
-        self._renderer = Renderer(self._model, "plain")
+        self._renderer = Renderer(self._model, "fast")
         self._view = View(CAMERA, width, height)
 
     def calibration(self) -> Calibration:

@@ -1,0 +1,128 @@
+"""Cameras: the lab's pictures against PyBullet's renderer, poses by tags, latencies against the
+plain cross-correlation; ratios in the same run.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+
+import cv2
+import numpy as np
+
+from hardware.drivers.aruco_tracker import TagFinder, TagTrackerConfig
+from hardware.emulators.mjpeg import CameraEmulatorConfig, respond
+from hardware.lens import LensConfig
+from robolearn.calibration import TimeSeries, latency
+from robolearn.geometry import pose, quat_from_rotation, rot_z
+from robolearn.pusht import wrap_angle
+from sim.plant import PlantConfig
+from sim.plant_view import PlantView
+from sim.table_view import TAG_HEIGHT_M, TableView, TableViewConfig
+from tests.robolearn.test_calibration import record
+
+Row = dict[str, object]
+WIDTH, HEIGHT = 640, 480
+
+
+def rows(long: bool = False) -> list[Row]:
+    """All rows; ``long``: more poses and records."""
+    return [*_pictures(40 if long else 15), *_latencies(64 if long else 16)]
+
+
+def _pictures(count: int) -> list[Row]:
+    physics, config = PlantConfig(), TableViewConfig()
+    view = TableView(
+        config,
+        T_base_table=pose(rot_z(physics.heading_rad), physics.origin_m),
+        tool_length_m=physics.tool_length_m,
+        width=WIDTH,
+        height=HEIGHT,
+    )
+    bullet = PlantView(physics)
+    seen = view.calibration()
+    T = seen.T_body_camera
+    lens = LensConfig(
+        (float(seen.K[0, 0]), float(seen.K[1, 1])),
+        (float(seen.K[0, 2]), float(seen.K[1, 2])),
+        tuple(T[:3, 3].tolist()),
+        tuple(quat_from_rotation(T[:3, :3]).tolist()),
+    )
+    finder = TagFinder(TagTrackerConfig("top", config.tags, TAG_HEIGHT_M), lens)
+    rng, sensor = np.random.default_rng(0), CameraEmulatorConfig()
+    home = np.array(physics.home)
+    ours, theirs, finding, off, turned = [], [], [], [], []
+    view.draw(home, {"block": np.zeros(3)})
+    for _ in range(count):
+        at = np.array([*rng.uniform(0.12, 0.39, 2), rng.uniform(-3.1, 3.1)])
+        start = time.process_time()
+        image = view.draw(home, {"block": at})
+        ours.append(time.process_time() - start)
+        start = time.process_time()
+        bullet.draw("top", WIDTH, HEIGHT, home, {"block": at})
+        theirs.append(time.process_time() - start)
+        data = cv2.imencode(".jpg", respond(image, sensor, rng), [cv2.IMWRITE_JPEG_QUALITY, 90])[1]
+        start = time.process_time()
+        fit = finder.find(np.asarray(cv2.imdecode(data, cv2.IMREAD_COLOR), np.uint8))
+        finding.append(time.process_time() - start)
+        if fit is not None:
+            off.append(float(np.hypot(*(fit.pose - at)[:2])))
+            turned.append(abs(float(np.degrees(wrap_angle(fit.pose[2] - at[2])))))
+    view.close()
+    bullet.close()
+    mine, other = float(np.median(ours)), float(np.median(theirs))
+    found = f"{len(off)} of {count} found"
+    return [
+        _row("picture of the lab, 640 x 480", "ms CPU", 1e3 * mine, 1e3 * other, other / mine, 3.0),
+        _row("pose by tags, mean", "mm", 1e3 * float(np.mean(off)), None, None, None, found),
+        _row("pose by tags, worst", "mm", 1e3 * max(off), None, None, None, found),
+        _row("yaw by tags, mean", "deg", float(np.mean(turned)), None, None, None, found),
+        _row("yaw by tags, worst", "deg", max(turned), None, None, None, found),
+        _row("finding the tags", "ms CPU", 1e3 * float(np.median(finding)), None, None, None),
+    ]
+
+
+def _latencies(count: int) -> list[Row]:
+    """Bias of 10 s records of a delay of 120 ms, signal to noise 10."""
+    ours, plain = [], []
+    for seed in range(count):
+        asked, seen = record(0.120, seed, 10.0)
+        ours.append(latency(asked, seen).latency_s - 0.120)
+        plain.append(_plain(asked, seen) - 0.120)
+    bias, usual = abs(float(np.mean(ours))), abs(float(np.mean(plain)))
+    spread = f"scatter of one record {1e3 * np.std(ours):.2f} against {1e3 * np.std(plain):.2f} ms"
+    return [_row("bias of a latency", "ms", 1e3 * bias, 1e3 * usual, usual / bias, 3.0, spread)]
+
+
+def _plain(asked: TimeSeries, seen: TimeSeries) -> float:
+    """The peak of the cross-correlation of positions on a 1 kHz grid [s]."""
+    t = np.arange(asked.t_s[0], asked.t_s[-1], 1e-3)
+    a, b = (np.interp(t, s.t_s, s.value[:, 0]) for s in (asked, seen))
+    a, b = a - a.mean(), b - b.mean()
+    spectrum = np.fft.rfft(b, 2 * len(t)) * np.conj(np.fft.rfft(a, 2 * len(t)))
+    return float(np.argmax(np.fft.irfft(spectrum)[: len(t) // 10])) * 1e-3
+
+
+def _row(
+    name: str,
+    unit: str,
+    ours: float,
+    reference: float | None,
+    ratio: float | None,
+    floor: float | None,
+    why: str = "",
+) -> Row:
+    return {
+        "name": name,
+        "unit": unit,
+        "ours": ours,
+        "reference": reference,
+        "ratio": ratio,
+        "floor": floor,
+        "holds": None if ratio is None or floor is None else bool(ratio >= floor),
+        "why": why,
+    }
+
+
+if __name__ == "__main__":
+    print(json.dumps(rows(), indent=2))
