@@ -8,6 +8,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from robolearn.config import load_yaml
 from robolearn.contracts import Agent, Env
 from robolearn.errors import SceneError
 from robolearn.types import Condition
@@ -16,7 +17,7 @@ from sim.cameras import Calibration
 from sim.experts import build_expert, build_player
 from sim.perturbations import split_world
 from sim.pictured import only_top, split_pictures
-from sim.scene import load_scene, packaged_scenes
+from sim.scene import SCENES, load_scene, packaged_scenes
 from sim.scene_env import SceneEnv
 
 # name -> module:Class of an env whose constructor takes the side of its observed picture [px].
@@ -36,6 +37,12 @@ FAMILIES: dict[str, str] = {
 THINGS: dict[str, str] = {
     "robosuite": "sim.adapters.robosuite_build:TASKS",
     "ogbench": "sim.adapters.ogbench_names:WORLDS",
+}
+_ADAPTED: dict[str, str] = {
+    "gym_pusht": "Push-T in gym-pusht, the world of the human recordings.",
+    "pusht_pybullet": "Push-T in the lab's physics (Bullet), in process.",
+    "robosuite": "A task of robosuite.",
+    "ogbench": "A world of OGBench.",
 }
 
 
@@ -80,6 +87,15 @@ def world_names() -> list[str]:
     """Every world that has a name (those of optional packages whether they are there or not)."""
     named = [f"{family}/{thing}" for family in THINGS for thing in _resolve(THINGS[family])]
     return sorted([*packaged_scenes(), *ADAPTERS, *named])
+
+
+def described_worlds() -> dict[str, str]:
+    """One sentence for every world that has a name."""
+    said = {
+        name: str(load_yaml(SCENES / name / "scene.yaml").get("description", ""))
+        for name in packaged_scenes()
+    }
+    return {name: said.get(name) or _ADAPTED[name.partition("/")[0]] for name in world_names()}
 
 
 def is_parametrised(name: str) -> bool:

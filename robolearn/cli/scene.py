@@ -170,13 +170,17 @@ def _by_camera(args: View) -> dict[Path, Any]:
 
 def _list(argv: list[str]) -> int:
     args = parse(List, argv, "scene ls", List.__doc__ or "")
-    from sim.worlds import world_names
+    from sim.worlds import FAMILIES, THINGS, described_worlds
 
+    worlds = described_worlds()
     if args.json:
-        print_json({"worlds": world_names()})
-    else:
-        for name in world_names():
-            say(name)
+        print_json({"worlds": list(worlds), "descriptions": worlds})
+        return 0
+    width = max(map(len, worlds))
+    for name, text in worlds.items():
+        say(f"{name:<{width}}  {text}")
+    others = ", ".join(f"{family}/NAME" for family in FAMILIES if family not in THINGS)
+    say(f"and {others}, or a folder with scene.yaml (docs/worlds.md)")
     return 0
 
 

@@ -61,3 +61,8 @@ def test_ls_names_the_worlds(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["scene", "ls", "--json"]) == 0
     worlds = json.loads(capsys.readouterr().out)["worlds"]
     assert {"gym_pusht", "pusht_reference"} <= set(worlds)
+    assert main(["scene", "ls"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines[:-1]] == worlds
+    assert all(line.endswith(".") for line in lines[:-1])
+    assert "pybullet/NAME" in lines[-1]
