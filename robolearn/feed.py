@@ -9,11 +9,10 @@ import dataclasses
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, cast, runtime_checkable
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from robolearn.data.dataset import EpisodeDataset
@@ -86,22 +85,13 @@ def on_device(batch: Batch, device: str) -> Batch:
     if device == "cpu":
         return batch
 
-    def signals(values: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        return {k: v.to(device, non_blocking=True) for k, v in values.items()}
+    def moved(value: Any) -> Any:
+        if isinstance(value, Tensor):
+            return value.to(device, non_blocking=True)
+        return {k: v.to(device, non_blocking=True) for k, v in value.items()}
 
-    def one(value: Tensor | None) -> Tensor | None:
-        return None if value is None else value.to(device, non_blocking=True)
-
-    follow = batch.next_observations
-    return Batch(
-        observations=signals(batch.observations),
-        actions=batch.actions.to(device, non_blocking=True),
-        action_mask=batch.action_mask.to(device, non_blocking=True),
-        reward=one(batch.reward),
-        next_observations=None if follow is None else signals(follow),
-        bootstrap=one(batch.bootstrap),
-        intervention=one(batch.intervention),
-    )
+    fields = {f.name: getattr(batch, f.name) for f in dataclasses.fields(batch)}
+    return dataclasses.replace(batch, **{k: moved(v) for k, v in fields.items() if v is not None})
 
 
 class Represented:
@@ -119,15 +109,15 @@ def represented(batch: Batch, representation: Representation) -> Batch:
     """One batch as the network sees it."""
     seen = {name: value.numpy() for name, value in batch.observations.items()}
     actions = representation.encode(batch.actions.numpy(), seen)
-    follow = batch.next_observations
-    return dataclasses.replace(
-        batch,
-        observations=_tensors(representation.observe(seen)),
-        actions=torch.from_numpy(actions.astype(np.float32)),
-        next_observations=None
-        if follow is None
-        else _tensors(representation.observe({k: v.numpy() for k, v in follow.items()})),
-    )
+    # Whatever shows signals: histories before and after, observations to come.
+    shown: dict[str, Any] = {}
+    for field in dataclasses.fields(batch):
+        value = getattr(batch, field.name)
+        if isinstance(value, Mapping):
+            signals = cast("Mapping[str, Tensor]", value)
+            arrays = representation.observe({k: v.numpy() for k, v in signals.items()})
+            shown[field.name] = {k: torch.from_numpy(v) for k, v in arrays.items()}
+    return dataclasses.replace(batch, actions=torch.from_numpy(actions.astype(np.float32)), **shown)
 
 
 def represented_stats(dataset: EpisodeDataset, representation: Representation) -> DatasetStats:
@@ -154,7 +144,3 @@ def represented_stats(dataset: EpisodeDataset, representation: Representation) -
         {k: v.finish() for k, v in observations.items()},
         {k: v.finish() for k, v in actions.items()},
     )
-
-
-def _tensors(signals: Mapping[str, NDArray[Any]]) -> dict[str, Tensor]:
-    return {name: torch.from_numpy(value) for name, value in signals.items()}

@@ -8,10 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from robolearn.contracts import Agent, Env, Policy
 from robolearn.errors import ConfigError, did_you_mean
 from robolearn.spec import EmbodimentSpec
+
+Runtime = Literal["torch", "onnx"]
+"""What computes a policy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +95,26 @@ class PolicyBuilder:
 
     run_dir: Path
     threads: int = 1
+    runtime: Runtime = "torch"
 
     def __call__(self) -> Policy:
-        """Import torch and the algorithm, and load the (averaged) weights."""
+        """Import torch and the algorithm, and load the (averaged) weights; or, with ``onnx``, the
+        run's graph, which is made first if it is missing or of other weights.
+        """
         from policies.registry import load_policy
 
-        return load_policy(self.run_dir, self.threads)
+        if self.runtime == "torch":
+            return load_policy(self.run_dir, self.threads)
+        from robolearn.checkpoint import policy_hash
+        from robolearn.export import GRAPH, OnnxPolicy, export_onnx
+
+        path, wanted = self.run_dir / GRAPH, policy_hash(self.run_dir)
+        if path.is_file():
+            graph = OnnxPolicy.load(path, self.threads)
+            if graph.policy_hash == wanted:
+                return graph
+        export_onnx(load_policy(self.run_dir, self.threads), path, wanted)
+        return OnnxPolicy.load(path, self.threads)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +142,7 @@ def expert_noise(run: str) -> float | None:
         raise ConfigError(f"expected 'scripted' or 'scripted:NOISE', got '{run}'") from error
 
 
-def policy_builder(run_dir: Path, threads: int = 1) -> PolicyBuilder:
+def policy_builder(run_dir: Path, threads: int = 1, runtime: Runtime = "torch") -> PolicyBuilder:
     """A :class:`PolicyBuilder` with an absolute path, checked to exist."""
     folder = run_dir.expanduser().absolute()
     if not folder.is_dir():
@@ -133,4 +151,4 @@ def policy_builder(run_dir: Path, threads: int = 1) -> PolicyBuilder:
             f"no run directory '{run_dir}'.{did_you_mean(folder.name, near)}"
             f" {folder.parent}/ has: {near}"
         )
-    return PolicyBuilder(folder, threads)
+    return PolicyBuilder(folder, threads, runtime)

@@ -57,6 +57,8 @@ class Args:
     executor: Literal["processes", "ray"] = "processes"
     # Ray cluster (auto, ray://HOST:10001); empty: Ray is started on this machine.
     address: str = ""
+    # What computes the policies: torch, or ONNX Runtime (exports the run first if need be).
+    runtime: Literal["torch", "onnx"] = "torch"
     # Environments per batched forward pass (belongs to a trial's identity).
     batch: int = 10
     # Film the first N conditions per policy and world.
@@ -113,7 +115,7 @@ def main(argv: list[str]) -> int:
 
     suite = load_suite(args.suite)
     env_builder(suite.config.source_world)
-    policies, worlds = _policies(args.runs, suite), _worlds(args, suite)
+    policies, worlds = _policies(args, suite), _worlds(args, suite)
     asked = args.conditions
     counts = {w.name: suite.count_for(w.name) if asked is None else asked for w in worlds}
     first = {w.name: suite.select(counts[w.name]) for w in worlds}
@@ -173,14 +175,14 @@ def _repeats(
     return {source: (*moved(suite, chosen), *repeated(chosen))}
 
 
-def _policies(runs: Sequence[Path], suite: Suite) -> tuple[PolicyEntry, ...]:
+def _policies(args: Args, suite: Suite) -> tuple[PolicyEntry, ...]:
     from eval.rollouts import PolicyEntry
     from robolearn.cli.build import ExpertBuilder, expert_noise
     from robolearn.config import config_hash
 
-    names = [r.resolve().name for r in runs]
+    names = [r.resolve().name for r in args.runs]
     entries: list[PolicyEntry] = []
-    for run, name in zip(runs, names, strict=True):
+    for run, name in zip(args.runs, names, strict=True):
         noise = expert_noise(str(run))
         if noise is not None:
             expert = ExpertBuilder(suite.config.task, noise)
@@ -189,19 +191,21 @@ def _policies(runs: Sequence[Path], suite: Suite) -> tuple[PolicyEntry, ...]:
             entries.append(PolicyEntry(label, digest, None, expert))
             continue
         label = name if names.count(name) == 1 else f"{run.resolve().parent.name}-{name}"
-        entries.append(_trained(run, label))
+        entries.append(_trained(run, label, args.runtime))
     return tuple(entries)
 
 
-def _trained(run: Path, label: str) -> PolicyEntry:
+def _trained(run: Path, label: str, runtime: Literal["torch", "onnx"]) -> PolicyEntry:
     # Imported here because it imports torch, which an expert alone does not need.
     from eval.rollouts import PolicyEntry
     from robolearn.checkpoint import load_run, policy_hash
     from robolearn.cli.build import policy_builder
 
-    builder = policy_builder(run)
+    builder = policy_builder(run, runtime=runtime)
     load_run(run)
-    return PolicyEntry(label, policy_hash(run), builder)
+    # The two round differently, and trials of one do not count for the other.
+    suffix = "" if runtime == "torch" else f"-{runtime}"
+    return PolicyEntry(label, policy_hash(run) + suffix, builder)
 
 
 def _task_space(run: Path) -> TaskSpace:
