@@ -12,9 +12,12 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from robolearn.cli.common import parse, print_json, progress, say
 from robolearn.cli.outputs import output_folder
+from robolearn.cli.track import TrackerName, tracked
+from robolearn.cli.train_evaluation import CheckpointEvaluation
 from robolearn.errors import ConfigError
 
 if TYPE_CHECKING:
+    from robolearn.distributed import Ranks
     from robolearn.experiment import Experiment, TrainResult
     from robolearn.training import Progress
 
@@ -39,6 +42,14 @@ class TrainArgs:
     images: Literal["auto", "cache", "store"] = "auto"
     """Pictures: copied into the cache, or decoded from the store for every batch; auto: copied up
     to 16 GiB and half of the free disk."""
+    track: tuple[TrackerName, ...] = ()
+    """Also log to: tensorboard (RUN/tensorboard), wandb. metrics.jsonl is always written."""
+    evaluate_world: str = ""
+    """World to evaluate checkpoints in: every fit.evaluate-every steps, and the final one."""
+    evaluate_suite: Path = Path("configs/eval/pusht.yaml")
+    """Conditions of these evaluations."""
+    evaluate_conditions: int = 10
+    """So many of them."""
     resume: bool = False
     """Go on where a run stopped; a finished one is reused."""
     json: bool = False
@@ -64,7 +75,12 @@ def main(argv: list[str]) -> int:
     if args.threads < 1:
         raise ConfigError(f"--threads must be at least 1, got {args.threads}")
     output_folder(args.out, "--out", "a run")
-    result = _train(args, experiment, args.store, args.out)
+    from robolearn.distributed import joined
+
+    with joined(experiment.fit.device) as ranks:
+        result = _train(args, experiment, args.store, args.out, ranks)
+    if not ranks.leads:
+        return 0
     if args.json:
         print_json(dataclasses.asdict(result))
     else:
@@ -113,12 +129,15 @@ def _parse(argv: list[str], experiment: Experiment) -> tuple[TrainArgs, Experime
     return parsed.args, changed
 
 
-def _train(args: TrainArgs, experiment: Experiment, store: Path | None, out: Path) -> TrainResult:
+def _train(
+    args: TrainArgs, experiment: Experiment, store: Path | None, out: Path, ranks: Ranks
+) -> TrainResult:
     from robolearn.checkpoint import load_run
     from robolearn.data.mixture import MixtureSource
     from robolearn.data.selection import StoreSource
     from robolearn.data.store import EpisodeStore
     from robolearn.experiment import train
+    from robolearn.training import Hooks
 
     source = (
         MixtureSource(experiment.data)
@@ -127,11 +146,26 @@ def _train(args: TrainArgs, experiment: Experiment, store: Path | None, out: Pat
     )
     where = store or ", ".join(choice.path for choice in experiment.data.stores)
     parent = None if args.parent is None else load_run(args.parent)
+    evaluation = None
+    if args.evaluate_world:
+        evaluation = CheckpointEvaluation(
+            *(out, args.evaluate_world, args.evaluate_suite, args.evaluate_conditions),
+            threads=args.threads,
+        )
+        evaluation.check(source.task_space)
+    elif experiment.fit.evaluate_every:
+        raise ConfigError("fit.evaluate_every: say where, with --evaluate-world WORLD")
+    quiet = args.json or not ranks.leads
     say(
-        f"train {experiment.policy}: {len(source.ids)} episodes of {where} -> {out}",
-        quiet=args.json,
+        f"train {experiment.policy}: {len(source.ids)} episodes of {where} -> {out}"
+        + (f" on {ranks.size} processes" if ranks.size > 1 else ""),
+        quiet=quiet,
     )
-    with contextlib.closing(_Shown(experiment, quiet=args.json)) as shown:
+    names = args.track if ranks.leads else ()
+    with (
+        contextlib.closing(_Shown(experiment, quiet=quiet)) as shown,
+        tracked(names, out, experiment.plain()) as on_log,
+    ):
         return train(
             experiment,
             source,
@@ -141,8 +175,9 @@ def _train(args: TrainArgs, experiment: Experiment, store: Path | None, out: Pat
             threads=args.threads,
             images=args.images,
             on_episode=shown.on_episode,
-            on_step=shown.on_step,
             qualities=source.qualities,
+            hooks=Hooks(on_step=shown.on_step, on_log=on_log, evaluate=evaluation),
+            ranks=ranks,
         )
 
 
@@ -177,7 +212,7 @@ class _Shown:
         bar = self._bar(f"train {self._experiment.policy}", self._experiment.fit.steps)
         # With a time budget the total is known only after the calibration.
         self._to(now.step, bar, f"of {now.total} in the budget, {note}")
-        eta = f"{now.seconds:.0f} s, {now.eta_s / 60:.1f} min left"
+        eta = f"{now.seconds:.0f} s, {now.eta_s / 60:.1f} min left, {now.data_share:.0%} waiting"
         self._line(f"step {now.step}/{now.total} {note} {eta}", now.seconds)
 
     def _bar(self, name: str, total: int) -> Any:
@@ -209,5 +244,14 @@ def _report(result: TrainResult) -> None:
         f" ({result.fit.cpu_seconds:.0f} CPU-s), {result.parameters:,} parameters,"
         f" {result.windows:,} windows of {result.episodes} episodes"
     )
+    share = result.fit.data_share
+    say(f"  {share:.1%} of the time waiting for batches{_slow(share)}")
     say(f"  {loss}")
     say(f"run {result.run_dir} policy {result.policy_hash}")
+
+
+def _slow(share: float) -> str:
+    """What to do when batches come slower than the optimiser takes them."""
+    if share <= 0.05:
+        return ""
+    return " (more than 5 %: try --fit.prefetch 2, or --images cache for pictures)"

@@ -1,0 +1,72 @@
+"""Where the lines of ``metrics.jsonl`` go besides: TensorBoard, Weights & Biases (optional)."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Generator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from robolearn.errors import MissingDependencyError
+
+TrackerName = Literal["tensorboard", "wandb"]
+OnLog = Callable[[int, Mapping[str, float]], None]
+
+
+@contextlib.contextmanager
+def tracked(
+    names: Sequence[TrackerName], run_dir: Path, config: Mapping[str, Any]
+) -> Generator[OnLog | None]:
+    """A function that passes figures on to the trackers called ``names``; None without any."""
+    makers = {"tensorboard": _tensorboard, "wandb": _wandb}
+    with contextlib.ExitStack() as stack:
+        told = [stack.enter_context(makers[name](run_dir, config)) for name in names]
+
+        def on_log(step: int, figures: Mapping[str, float]) -> None:
+            for each in told:
+                each(step, figures)
+
+        yield on_log if told else None
+
+
+@contextlib.contextmanager
+def _tensorboard(run_dir: Path, config: Mapping[str, Any]) -> Generator[OnLog]:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError as error:
+        raise _missing("tensorboard", error) from error
+    made: Any = SummaryWriter
+    writer = made(str(run_dir / "tensorboard"))
+
+    def on_log(step: int, figures: Mapping[str, float]) -> None:
+        for name, value in figures.items():
+            writer.add_scalar(name, value, step)
+
+    try:
+        writer.add_text("config", str(dict(config)))
+        yield on_log
+    finally:
+        writer.close()
+
+
+@contextlib.contextmanager
+def _wandb(run_dir: Path, config: Mapping[str, Any]) -> Generator[OnLog]:
+    import importlib
+
+    try:
+        wandb: Any = importlib.import_module("wandb")
+    except ImportError as error:
+        raise _missing("wandb", error) from error
+    # Entity, project and mode (WANDB_MODE=offline) come from the environment, as everywhere.
+    run = wandb.init(dir=str(run_dir), name=run_dir.name, config=dict(config))
+    try:
+        yield lambda step, figures: run.log(dict(figures), step=step)
+    finally:
+        run.finish()
+
+
+def _missing(name: str, error: ImportError) -> MissingDependencyError:
+    return MissingDependencyError(
+        f"--track {name}: not installed ({error});"
+        f" pip install -c constraints.txt 'robolearn[{name}]'"
+    )
