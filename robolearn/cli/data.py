@@ -5,6 +5,7 @@ The verbs that change something are in ``data_edit.py``.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import sys
 from collections.abc import Callable
@@ -221,6 +222,9 @@ def _show(argv: list[str]) -> int:
         summary: dict[str, Any] = dataclasses.asdict(store_summary(store))
     else:
         summary = dataclasses.asdict(episode_summary(store, args.episode))
+        if args.json:
+            meta = store.meta(args.episode)
+            summary |= {"versions": meta.versions, "provenance": meta.provenance}
     if args.json:
         print_json(summary)
         return 0
@@ -261,7 +265,17 @@ def _check(argv: list[str]) -> int:
     args = parse(Check, argv, "data check", Check.__doc__ or "")
     from robolearn.data.check import check_store
 
-    report = check_store(args.store, deep=args.deep)
+    with contextlib.ExitStack() as stack:
+        advance: Any = None
+
+        def on_episode(done: int, of: int) -> None:
+            nonlocal advance
+            if advance is None:
+                advance = stack.enter_context(progress("check", of, quiet=args.json))
+            del done
+            advance(1)
+
+        report = check_store(args.store, deep=args.deep, on_episode=on_episode)
     if args.json:
         print_json(dataclasses.asdict(report) | {"sound": report.sound})
     else:

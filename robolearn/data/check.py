@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from robolearn.data.annotations import parse_annotation
+from robolearn.data.cache import OnEpisode
 from robolearn.data.chunks import FileEntry, read_checked
 from robolearn.data.episode import Episode
 from robolearn.data.episode_stats import GROUP, differing_statistics, parse_statistics
@@ -91,15 +92,17 @@ class CheckReport:
         return all(f.severity != "error" for f in self.findings)
 
 
-def check_store(path: str | Path | ObjectPath, *, deep: bool = False) -> CheckReport:
+def check_store(
+    path: str | Path | ObjectPath, *, deep: bool = False, on_episode: OnEpisode | None = None
+) -> CheckReport:
     """Verify the store's metadata, the chain of commits, and every file of every episode.
 
     ``deep`` decodes every array too, checks what an episode must satisfy, and compares its
-    statistics with its data.
+    statistics with its data. ``on_episode(done, total)`` reports progress.
     A folder that is no store, or of a newer format, raises :class:`StoreError`.
     """
     where = locate(path)
-    check = _Check(where, deep=deep)
+    check = _Check(where, deep, on_episode)
     try:
         EpisodeStore.open(where)
     except StoreCorruptError as error:
@@ -134,8 +137,8 @@ def _identity_altered(store: Path | ObjectPath) -> bool:
 class _Check:
     """Collects findings; ``live`` means that a writer is at work beside us."""
 
-    def __init__(self, store: Path | ObjectPath, *, deep: bool) -> None:
-        self.store, self.deep = store, deep
+    def __init__(self, store: Path | ObjectPath, deep: bool, told: OnEpisode | None) -> None:
+        self.store, self.deep, self._told = store, deep, told
         self.live = False
         self.findings: list[Finding] = []
         self.files = self.bytes = self.decoded = 0
@@ -176,7 +179,7 @@ class _Check:
                 where = f"{TRASH}/{MANIFESTS}/{episode_id}.json"
                 self.error("extra", where, "the commit log says that it was deleted for good")
         checked = sorted((set(episodes) | manifests) - deleted)
-        folders = {e: self._episode(e, episodes.get(e)) for e in checked}
+        folders = self._episodes(checked, episodes)
         self._rest(folders, pending)
         return self._report(len(checked), everything)
 
@@ -212,9 +215,7 @@ class _Check:
                 name = record_name(episode_id)
                 self.error("extra", name, "the commit log says that it was deleted for good")
         checked = sorted((set(episodes) | manifests) - deleted)
-        folders = {"zarr.json"}
-        for episode_id in checked:
-            folders.add(self._episode(episode_id, episodes.get(episode_id)))
+        folders = {"zarr.json", *self._episodes(checked, episodes).values()}
         for name in sorted(_names(store / EPISODES) - folders):
             message = (
                 "an upload in progress, or one that was killed: 'robolearn data repair --discard'"
@@ -324,6 +325,15 @@ class _Check:
             self.note("leftover", name, "being committed")
         else:
             self.error("log", name, "the commit log does not name this manifest")
+
+    def _episodes(self, checked: Sequence[str], known: Mapping[str, str]) -> dict[str, str]:
+        """Check episodes one by one; the folder of each."""
+        folders: dict[str, str] = {}
+        for episode_id in checked:
+            folders[episode_id] = self._episode(episode_id, known.get(episode_id))
+            if self._told is not None:
+                self._told(len(folders), len(checked))
+        return folders
 
     def _episode(self, episode_id: str, digest: str | None) -> str:
         """Check one episode; returns the name of its folder."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -72,7 +73,9 @@ class ActionSummary:
 
 @dataclass(frozen=True, slots=True)
 class EpisodeSummary:
-    """One episode. ``interventions``: ticks at which a person took over from a policy."""
+    """One episode. ``interventions``: ticks at which a person took over from a policy;
+    ``devices``: one line for each device of the robot.
+    """
 
     id: str
     kind: str
@@ -93,6 +96,8 @@ class EpisodeSummary:
     overruns: int
     interventions: int
     sources: dict[str, int]
+    git_revision: str
+    devices: tuple[str, ...]
     signals: tuple[SignalSummary, ...]
     actions: tuple[ActionSummary, ...]
 
@@ -146,8 +151,16 @@ def episode_summary(store: EpisodeStore, episode_id: str) -> EpisodeSummary:
         overruns=int((episode.overrun_ns > 0).sum()),
         interventions=int(episode.intervention.sum()),
         sources=dict(Counter(episode.source)),
+        git_revision=meta.git_revision,
+        devices=_devices(meta.provenance.get("devices", {})),
         signals=tuple(_signal(name, block) for name, block in episode.streams.items()),
         actions=_actions(episode),
+    )
+
+
+def _devices(found: Mapping[str, Mapping[str, str]]) -> tuple[str, ...]:
+    return tuple(
+        f"{name}: " + ", ".join(f"{k} {v}" for k, v in ids.items()) for name, ids in found.items()
     )
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from robolearn.cli.data import main
+from robolearn.data.check import check_store
 from robolearn.data.episode import Episode
 from robolearn.data.store import EpisodeStore
 from robolearn.data.summary import episode_summary, store_summary
@@ -94,3 +95,32 @@ def test_a_failed_import_leaves_no_store(
     with pytest.raises(RobolearnError, match=r"(?i)nan|finite"):
         main(["import", str(bad), "--rate-hz", "10", "--out", out])
     assert EpisodeStore.open(out).ids() == ("ep_000000", "ep_000001")
+
+
+def test_an_episode_shows_its_devices_and_everything_about_its_origin(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    episode = small_episode(0, 6)
+    said = {"devices": {"robot": {"kind": "ur", "serial_number": "2023"}}, "lab_seed": 3}
+    meta = dataclasses.replace(episode.meta, provenance=said, git_revision="abc")
+    store = EpisodeStore.create(tmp_path / "s")
+    with store.writer() as writer:
+        writer.append(dataclasses.replace(episode, meta=meta))
+    assert main(["show", str(store.path), "ep_000000"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "devices       robot: kind ur, serial_number 2023" in lines
+    assert "git_revision  abc" in lines
+    assert main(["show", str(store.path), "ep_000000", "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["provenance"] == said
+    assert "versions" in shown
+
+
+def test_check_says_how_far_it_is(tmp_path: Path) -> None:
+    store = EpisodeStore.create(tmp_path / "s")
+    with store.writer() as writer:
+        for k in range(3):
+            writer.append(small_episode(k, 6))
+    told: list[tuple[int, int]] = []
+    check_store(store.path, on_episode=lambda done, of: told.append((done, of)))
+    assert told == [(1, 3), (2, 3), (3, 3)]
