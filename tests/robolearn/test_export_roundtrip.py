@@ -92,10 +92,7 @@ def back(out: Path, folder: Path, *, images: bool = True) -> EpisodeStore:
     return store
 
 
-@pytest.mark.parametrize("name", EXPORTERS)
-@settings(max_examples=3)
-@given(seed=st.integers(0, 2**31), pictures=st.booleans(), count=st.integers(1, 2))
-def test_what_comes_back_is_what_went_out(name: str, seed: int, pictures: bool, count: int) -> None:
+def round_trip(name: str, seed: int, pictures: bool, count: int) -> None:
     need(name)
     episodes = [random_episode(seed + k, pictures=pictures) for k in range(count)]
     with tempfile.TemporaryDirectory() as folder:
@@ -108,6 +105,24 @@ def test_what_comes_back_is_what_went_out(name: str, seed: int, pictures: bool, 
         assert check_store(again.path).findings == ()
         for k, episode in enumerate(episodes):
             assert_same(again.read(f"ep_{k:06d}"), episode)
+
+
+MANY = given(seed=st.integers(0, 2**31), pictures=st.booleans(), count=st.integers(1, 3))
+
+
+@pytest.mark.parametrize("name", EXPORTERS)
+@settings(max_examples=3)
+@MANY
+def test_what_comes_back_is_what_went_out(name: str, seed: int, pictures: bool, count: int) -> None:
+    round_trip(name, seed, pictures, count)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", EXPORTERS)
+@settings(max_examples=40)
+@MANY
+def test_many_episodes_come_back(name: str, seed: int, pictures: bool, count: int) -> None:
+    round_trip(name, seed, pictures, count)
 
 
 @pytest.mark.parametrize("name", EXPORTERS)
