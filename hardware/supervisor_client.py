@@ -57,15 +57,17 @@ class SupervisorClient:
         follower: FollowerRecipe,
         config: SupervisorConfig,
         *,
-        start_timeout_s: float = 30.0,
+        start_timeout_s: float = 20.0,
+        real_time: bool = True,
     ) -> None:
+        """``real_time``: take real-time priority where that is permitted."""
         self.config = config
         self._width = follower.width
         self._link = Link.create(follower.joints, follower.width)
         context = multiprocessing.get_context("spawn")
         self._pipe, theirs = context.Pipe(duplex=True)
         level = logging.getLogger().getEffectiveLevel()
-        arguments = (build_robot, follower, config, self._link.handles, theirs, level)
+        arguments = (build_robot, follower, config, self._link.handles, theirs, level, real_time)
         # A daemon process gets SIGTERM when this interpreter ends, which means a controlled stop.
         self._process = context.Process(
             target=run_supervisor, args=arguments, name="supervisor", daemon=True
@@ -82,6 +84,8 @@ class SupervisorClient:
         try:
             ready = self._handshake(start_timeout_s)
         except BaseException:
+            # Nothing has moved yet, and a vendor's call that hangs would not let it end.
+            self._process.kill()
             self._link.unlink()
             self.close()
             raise

@@ -103,6 +103,7 @@ def run_supervisor(
     handles: LinkHandles,
     pipe: Connection,
     log_level: int,
+    want_real_time: bool = True,
 ) -> None:
     """Main of the process; answers ``ready`` or a typed error through the pipe, then runs."""
     os.setsid()
@@ -111,7 +112,7 @@ def run_supervisor(
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     # Before any thread is made: threads inherit it. A thread of normal priority that holds the
     # interpreter's lock while others use the processor would stop the loop for 100 ms.
-    refused = _take_real_time_priority()
+    refused = _take_real_time_priority() if want_real_time else "real-time priority not wanted"
     listener = _log_through_queue(log_level)
     if refused:
         log.warning("%s", refused)

@@ -264,16 +264,21 @@ def link_trial(lab: LabProcess, fault: str, delay_s: float, moving: bool) -> Tri
         except RobolearnError as problem:
             told_ns, error = time.monotonic_ns(), type(problem).__name__
         finally:
-            if not trigger.is_alive() and not happened:
-                _break(lab, door, fault, happened)
-            trigger.join()
-            if fault == "hang":
+            if trigger.ident is None:
+                # It did not even get that far; without a fault this is no trial.
+                happened.append(time.monotonic_ns())
+                error = f"before the fault: {error}"
+            else:
+                trigger.join()
+            if fault == "hang" and trigger.ident is not None:
                 os.kill(lab.pid, signal.SIGCONT)
             if client is not None:
                 client.close()
         rest_ns = _wait_rest(door, happened[0], 10.0)
         log = door.log(begin_ns)
     wrong = out_of_limits(log) or ("" if rest_ns < math.inf else "no rest")
+    if error.startswith("before"):
+        return Trial(f"no {fault}", 0.0, wrong)
     if not error and fault != "garbage":
         wrong = wrong or "nobody was told"
     told_s = max(0.0, (told_ns - happened[0]) * 1e-9) if told_ns else 0.0

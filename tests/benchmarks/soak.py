@@ -1,0 +1,93 @@
+"""A trained policy in the virtual lab for a long time: memory, overruns, interventions.
+
+    python -m tests.benchmarks.soak RUN [MINUTES]
+
+30 minutes is the figure that docs/safety.md names. Prints one JSON document.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from eval.suites import load_suite
+from hardware.cell_config import load_cell
+from hardware.emulators.launch import LabProcess
+from hardware.real_env import RealEnv
+from robolearn.chunking import ChunkAgent
+from robolearn.cli.build import policy_builder
+from robolearn.cli.deploy_cell import HoldAtEnd, LabPlacement, LabScorer
+from robolearn.errors import RobolearnError
+from robolearn.inference import WorkerInference
+from robolearn.runtime import run_episode
+
+ROOT = Path(__file__).parents[2]
+CONFIG = ROOT / "configs" / "hardware" / "lab_ur5e.yaml"
+STEPS = 150
+
+
+def soak(run: Path, minutes: float) -> dict[str, Any]:
+    """Episode after episode; memory is compared with that after the first fifth of the time."""
+    cell = load_cell(CONFIG)
+    conditions = load_suite(ROOT / "configs" / "eval" / "pusht.yaml").select(50)
+    begin, memory = time.monotonic(), list[dict[str, float]]()
+    episodes, overruns, missed_logged, causes = 0, 0, 0, dict[str, int]()
+    error = ""
+    with LabProcess(CONFIG, address=cell.address) as lab, lab.where.connect() as door:
+        inference = WorkerInference(policy_builder(run))
+        place, scorer = LabPlacement(door, "block"), LabScorer(door, "block")
+        env = RealEnv(cell, place=place, scorer=scorer, settable_poses=True)
+        agent = ChunkAgent(inference.spec, env.spec, name="soak", lead_ticks=1, realtime=True)
+        pids = {"agent": 0, "supervisor": env.supervisor.pid, "policy": inference.pid}
+        try:
+            while time.monotonic() - begin < 60.0 * minutes:
+                condition = conditions[episodes % len(conditions)]
+                try:
+                    run_episode(env, agent, inference, [HoldAtEnd(env)], condition, max_steps=STEPS)
+                except RobolearnError as problem:
+                    error = str(problem)
+                    break
+                episodes += 1
+                overruns += env.overruns
+                for event in env.interventions:
+                    name = event.cause.name.lower()
+                    causes[name] = causes.get(name, 0) + 1
+                memory.append(
+                    {
+                        "minute": round((time.monotonic() - begin) / 60.0, 2),
+                        **{k: _mib(pid) for k, pid in pids.items()},
+                    }
+                )
+            status = env.status()
+            missed_logged = status.missed
+        finally:
+            env.close()
+            inference.close()
+    settled = memory[len(memory) // 5] if memory else {}
+    growth = {
+        name: round(100.0 * (memory[-1][name] / settled[name] - 1.0), 2) for name in pids if settled
+    }
+    return {
+        "minutes": round((time.monotonic() - begin) / 60.0, 1),
+        "episodes": episodes,
+        "memory_growth_percent": growth,
+        "memory_mib": memory[-1] if memory else {},
+        "control_ticks_skipped": overruns,
+        "supervisor_ticks_missed": missed_logged,
+        "interventions": causes,
+        "ended_by": error,
+    }
+
+
+def _mib(pid: int) -> float:
+    return round(psutil.Process(pid or None).memory_info().rss / 2**20, 2)
+
+
+if __name__ == "__main__":
+    minutes = float(sys.argv[2]) if len(sys.argv) > 2 else 30.0
+    print(json.dumps(soak(Path(sys.argv[1]), minutes), indent=1))
