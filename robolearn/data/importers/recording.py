@@ -18,6 +18,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from robolearn.config import config_hash
 from robolearn.data.episode import Episode, EpisodeKind, EpisodeMeta, no_sent
 from robolearn.data.manifest import Manifest
 from robolearn.data.picture_codec import FRAME_CODECS, LOSSLESS, FrameCodec
@@ -147,10 +148,10 @@ def write_recording(
         return tuple(writer.commit(p) for p in prepared)
 
 
-def _contents(manifest: Manifest) -> tuple[str, str, frozenset[tuple[str, str]]]:
+def _contents(manifest: Manifest) -> str:
     """Equal for equal data; who imported it, when and with which versions does not count."""
-    files = frozenset((f.path, f.sha256) for f in manifest.files if f.path != "zarr.json")
-    return manifest.info.kind, manifest.info.task, files
+    files = sorted([f.path, f.sha256] for f in manifest.files if f.path != "zarr.json")
+    return config_hash(manifest.info.kind, manifest.info.task, files)
 
 
 def _with_codecs(episode: Episode, codecs: Mapping[str, FrameCodec]) -> Episode:
