@@ -13,8 +13,8 @@ from robolearn.doctor import Check
 
 DEV, SYS, PROC = Path("/dev"), Path("/sys"), Path("/proc")
 SERIAL = ("ttyUSB*", "ttyACM*")
-# Arms whose servos keep their goal when the bus falls silent (hardware/drivers).
-NO_WATCHDOG = ("feetech",)
+# Drivers of arms that stay at their last set-point when the program falls silent.
+NO_WATCHDOG = ("feetech", "xarm")
 _RULES = "/etc/udev/rules.d/99-robot.rules"
 
 

@@ -163,15 +163,20 @@ class TagTracker:
         self._thread.join(2.0)
 
     def _run(self) -> None:
-        index = -1
+        index, looked_ns = -1, 0
         while not self._closed:
             try:
                 frame = self._camera.wait(index, 0.2)
             except RobotError:
-                # The camera's own error reaches whoever asks; here there is nothing to look at.
+                # The camera's own error reaches whoever asks; here there is nothing to look at. A
+                # camera that was connected again counts from the beginning.
+                index = -1
                 time.sleep(0.02)
                 continue
             index = frame.index
+            if frame.t_ns <= looked_ns:
+                continue
+            looked_ns = frame.t_ns
             try:
                 self._look(frame)
             except (cv2.error, ValueError, np.linalg.LinAlgError) as error:

@@ -95,10 +95,14 @@ def test_cameras_and_clock_sources(machine, tmp_path):
 def test_the_arms_without_a_watchdog_are_those_of_the_drivers():
     from hardware.drivers.dynamixel import DynamixelConfig
     from hardware.drivers.feetech import FeetechConfig
+    from hardware.drivers.ur import URConfig
+    from hardware.drivers.xarm import XArmConfig
 
     given = {"port": "/dev/ttyUSB9", "calibration": Path("none.yaml"), "joints": ("a",)}
     kinds = {"feetech": FeetechConfig, "dynamixel": DynamixelConfig}
     own = {name: kind(**given).build().has_watchdog for name, kind in kinds.items()}
+    own["ur"] = URConfig(address="127.0.0.1").build().has_watchdog
+    own["xarm"] = XArmConfig(address="127.0.0.1").build().has_watchdog
     assert tuple(k for k, v in own.items() if not v) == NO_WATCHDOG
     assert "feetech" in check_watchdogs().found
 
