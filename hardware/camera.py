@@ -332,7 +332,7 @@ class _Reader:
                 left = deadline - time.monotonic()
                 if left <= 0 or self._stopped:
                     raise StaleSignalError(
-                        f"camera '{self._config.name}': no picture within {timeout_s:g} s; check"
+                        f"camera '{self._config.name}': no picture within {timeout_s:.1f} s; check"
                         " its cable and power"
                     )
                 self._news.wait(left)

@@ -11,14 +11,29 @@ import http.client
 import math
 import urllib.parse
 from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 import cv2
 import numpy as np
+from numpy.typing import NDArray
 
 from hardware.camera import FrameSource, RawFrame, StreamConfig
 from robolearn.errors import ConfigError, RobotConnectionError, StaleSignalError
 
-_LINE, _LINES, _BYTES = 1024, 64, 16 << 20
+_LINE, _LINES, _BYTES, _SIDE = 1024, 64, 16 << 20, 4096
+
+
+@runtime_checkable
+class ByteStream(Protocol):
+    """What a stream is read with."""
+
+    def readline(self, limit: int = -1, /) -> bytes:
+        """A line of at most ``limit`` bytes."""
+        ...
+
+    def read(self, size: int = -1, /) -> bytes:
+        """``size`` bytes, fewer at the end."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +88,10 @@ class MjpegSource:
 
     def read(self) -> RawFrame:
         """The next picture."""
+        if self._response is None:
+            raise RobotConnectionError(f"camera '{self._name}' is closed; connect again")
         try:
-            data, device_t_s = self._part()
+            data, device_t_s = read_part(self._response, self._config.stamp_header, self._name)
         except TimeoutError as error:
             raise StaleSignalError(
                 f"camera '{self._name}': nothing arrived for {self._config.timeout_s:g} s from"
@@ -82,14 +99,7 @@ class MjpegSource:
             ) from error
         except (OSError, http.client.HTTPException) as error:
             raise RobotConnectionError(f"camera '{self._name}': {error}") from error
-        encoded = np.frombuffer(data, dtype=np.uint8)
-        bgr = cv2.imdecode(encoded, cv2.IMREAD_COLOR) if len(encoded) else None
-        if bgr is None:
-            raise RobotConnectionError(
-                f"camera '{self._name}': {len(data)} bytes that are no picture; is"
-                f" {self._config.url} an MJPEG stream?"
-            )
-        return RawFrame(np.asarray(cv2.cvtColor(bgr, cv2.COLOR_BGR2RGB), np.uint8), device_t_s)
+        return RawFrame(decode(data, self._name), device_t_s)
 
     def close(self) -> None:
         """Close the connection."""
@@ -98,52 +108,78 @@ class MjpegSource:
         if self._response is not None:
             self._response.close()
 
-    def _open(self) -> http.client.HTTPResponse:
-        if self._response is None:
-            raise RobotConnectionError(f"camera '{self._name}' is closed; connect again")
-        return self._response
 
-    def _line(self) -> bytes:
-        line = self._open().readline(_LINE)
-        if not line:
-            raise RobotConnectionError(
-                f"camera '{self._name}': the sender closed the stream; connect again"
-            )
-        if not line.endswith(b"\n"):
-            raise RobotConnectionError(
-                f"camera '{self._name}': a header line of more than {_LINE} bytes"
-            )
-        return line.strip()
+def read_part(stream: ByteStream, stamp_header: str, name: str) -> tuple[bytes, float]:
+    """The bytes of the next part and the sender's time [s] (NaN without one).
 
-    def _part(self) -> tuple[bytes, float]:
-        """The bytes of the next part and the sender's time."""
-        length, stamp = -1, math.nan
-        for _ in range(_LINES):
-            line = self._line()
-            name, _, value = line.partition(b":")
-            key = name.strip().lower().decode("ascii", "replace")
-            if key == "content-length":
-                number = self._number(value)
-                length = int(number) if 0 <= number <= _BYTES else -1
-            elif key == self._config.stamp_header.lower():
-                stamp = self._number(value)
-            elif not line and length >= 0:
-                break
-        if not 0 <= length <= _BYTES:
-            raise RobotConnectionError(
-                f"camera '{self._name}': a part without a usable Content-Length ({length})"
-            )
-        data = self._open().read(length)
-        if len(data) != length:
-            raise RobotConnectionError(
-                f"camera '{self._name}': the sender closed the stream in the middle of a picture"
-            )
-        return data, stamp
+    Raises RobotConnectionError for anything that is no part; reads at most 16 MiB.
+    """
+    length, stamp = -1, math.nan
+    for _ in range(_LINES):
+        line = _line(stream, name)
+        key, _, value = line.partition(b":")
+        key = key.strip().lower()
+        if key == b"content-length":
+            told = _number(value, name)
+            length = int(told) if 0 <= told <= _BYTES else -1
+        elif key == stamp_header.lower().encode():
+            stamp = _number(value, name)
+        elif not line and length >= 0:
+            break
+    if not 0 <= length <= _BYTES:
+        raise RobotConnectionError(f"camera '{name}': a part without a usable Content-Length")
+    data = stream.read(length)
+    if len(data) != length:
+        raise RobotConnectionError(
+            f"camera '{name}': the sender closed the stream in the middle of a picture"
+        )
+    return data, stamp
 
-    def _number(self, text: bytes) -> float:
-        try:
-            return float(text)
-        except ValueError as error:
-            raise RobotConnectionError(
-                f"camera '{self._name}': a part header with {text[:40]!r} instead of a number"
-            ) from error
+
+def decode(data: bytes, name: str) -> NDArray[np.uint8]:
+    """An RGB picture ``[height, width, 3]`` of a JPEG; raises RobotConnectionError for anything
+    else, and for one that claims more than 4096 px a side (before memory is taken for it).
+    """
+    size = jpeg_size(data)
+    if size is None or max(size) > _SIDE:
+        raise RobotConnectionError(
+            f"camera '{name}': {len(data)} bytes that are no picture"
+            f"{'' if size is None else f' of at most {_SIDE} px a side: {size}'}; is its url an"
+            " MJPEG stream?"
+        )
+    bgr = cv2.imdecode(np.frombuffer(data, dtype=np.uint8), cv2.IMREAD_COLOR)
+    if bgr is None:
+        raise RobotConnectionError(f"camera '{name}': {len(data)} bytes that are no picture")
+    return np.asarray(cv2.cvtColor(bgr, cv2.COLOR_BGR2RGB), np.uint8)
+
+
+def jpeg_size(data: bytes) -> tuple[int, int] | None:
+    """Width and height that a JPEG's frame header (ITU-T T.81, B.2.2) claims; None without one."""
+    if data[:2] != b"\xff\xd8":
+        return None
+    at = 2
+    while at + 9 <= len(data) and data[at] == 0xFF:
+        marker, length = data[at + 1], int.from_bytes(data[at + 2 : at + 4], "big")
+        if 0xC0 <= marker <= 0xCF and marker not in (0xC4, 0xC8, 0xCC):
+            high, wide = (int.from_bytes(data[at + k : at + k + 2], "big") for k in (5, 7))
+            return (wide, high) if wide and high else None
+        at += 2 + length
+    return None
+
+
+def _line(stream: ByteStream, name: str) -> bytes:
+    line = stream.readline(_LINE)
+    if not line:
+        raise RobotConnectionError(f"camera '{name}': the sender closed the stream; connect again")
+    if not line.endswith(b"\n"):
+        raise RobotConnectionError(f"camera '{name}': a header line of more than {_LINE} bytes")
+    return line.strip()
+
+
+def _number(text: bytes, name: str) -> float:
+    try:
+        return float(text)
+    except ValueError as error:
+        raise RobotConnectionError(
+            f"camera '{name}': a part header with {text[:40]!r} instead of a number"
+        ) from error

@@ -1,18 +1,20 @@
 """Cameras: the contract over the fake, MJPEG and OpenCV; checks on a clock of the test."""
 
 import dataclasses
+import io
 import math
 import os
 import socket
 import threading
 import time
 
+import cv2
 import numpy as np
 import pytest
 
 from hardware.camera import FrameChecks, RawFrame, StreamConfig, StreamedCamera
 from hardware.drivers.fake_camera import FakeCameraConfig, FakeCameraState
-from hardware.drivers.mjpeg_camera import MjpegConfig
+from hardware.drivers.mjpeg_camera import MjpegConfig, decode, jpeg_size, read_part
 from hardware.drivers.opencv_camera import OpenCVConfig, require_device
 from hardware.drivers.realsense_camera import RealSenseConfig
 from hardware.emulators.mjpeg import CameraEmulatorConfig, respond
@@ -232,6 +234,64 @@ def test_random_bytes_never_break_the_reader():
         data = HEAD + b"--f\r\nContent-Length: 50\r\n\r\n" + rng.bytes(int(rng.integers(0, 400)))
         with RawServer(data) as server, pytest.raises((RobotConnectionError, StaleSignalError)):
             read_all(server.url)
+
+
+def parts(count, seed):
+    """Good parts with random damage: bytes changed, cut, doubled, inserted."""
+    rng = np.random.default_rng(seed)
+    jpeg = cv2.imencode(".jpg", pattern(3))[1].tobytes()
+    good = b"--f\r\nContent-Length: %d\r\nX-Timestamp: 12.5\r\n\r\n" % len(jpeg) + jpeg
+    for _ in range(count):
+        data = bytearray(good)
+        for _ in range(int(rng.integers(1, 5))):
+            at = int(rng.integers(0, len(data)))
+            # Half of the damage goes where the headers are.
+            at = at % 80 if rng.random() < 0.5 else at
+            kind = int(rng.integers(0, 4))
+            if kind == 0:
+                data[at : at + 1] = rng.bytes(1)
+            elif kind == 1:
+                del data[at : at + int(rng.integers(1, 40))]
+            elif kind == 2:
+                data[at:at] = rng.bytes(int(rng.integers(1, 8)))
+            else:
+                data += data[at : at + 50]
+        yield bytes(data)
+
+
+def survive(count, seed):
+    """How many damaged parts were refused; nothing but the typed error comes out."""
+    refused = 0
+    for data in parts(count, seed):
+        try:
+            encoded, _ = read_part(io.BytesIO(data), "X-Timestamp", "top")
+            image = decode(encoded, "top")
+        except RobotConnectionError:
+            refused += 1
+        else:
+            assert image.ndim == 3
+            assert max(image.shape) <= 4096
+    return refused
+
+
+def test_damaged_streams_are_refused_or_decoded():
+    assert 50 < survive(500, 0) < 500
+
+
+@pytest.mark.slow
+def test_a_hundred_thousand_damaged_parts():
+    assert survive(100_000, 1) > 1000
+
+
+def test_a_picture_that_claims_to_be_huge_takes_no_memory():
+    jpeg = bytearray(cv2.imencode(".jpg", pattern(3))[1].tobytes())
+    at = jpeg.index(b"\xff\xc0")
+    assert jpeg_size(bytes(jpeg)) == (64, 48)
+    jpeg[at + 5 : at + 9] = b"\xff\xff\xff\xff"
+    with pytest.raises(RobotConnectionError, match="65535"):
+        decode(bytes(jpeg), "top")
+    assert jpeg_size(b"\x89PNG") is None
+    assert jpeg_size(b"\xff\xd8\xff") is None
 
 
 def test_a_missing_device_and_a_missing_permission_say_what_to_do(tmp_path, monkeypatch):
