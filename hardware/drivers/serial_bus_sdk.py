@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hardware.drivers.poll_loop import LostPacketError
+from hardware.drivers.poll_loop import PORT_ERRORS, LostPacketError
 from hardware.servo_registers import HARDWARE_ERRORS, Register, ServoTable, named_bits
 from robolearn.errors import MissingDependencyError, RobotConnectionError, RobotError
 
@@ -115,14 +115,18 @@ def open_port(handler_class: type[Any], name: str, baud: int, reply_slack_s: flo
     port = Port(name)
     try:
         opened = port.setBaudRate(baud)
-    except (OSError, ValueError) as error:
+        if opened:
+            port.settle()
+    except (*PORT_ERRORS, ValueError) as error:
+        if port.is_open:
+            with contextlib.suppress(*PORT_ERRORS):
+                port.closePort()
         raise RobotConnectionError(_open_problem(name, error)) from error
     if not opened:
         raise RobotConnectionError(
             f"{name}: the vendor's library has no speed of {baud} baud; 1000000 is usual"
         )
     _warn_of_slow_adapter(name)
-    port.settle()
     return port
 
 

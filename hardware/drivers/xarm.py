@@ -18,6 +18,7 @@ import io
 import logging
 import math
 import socket
+import threading
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -70,7 +71,7 @@ class XArmConfig:
     """So many exchanges in a row without an answer are a fault."""
     silence_s: float = 0.1
     """When the owner says nothing for so long, the arm is stopped [s]."""
-    connect_timeout_s: float = 10.0
+    connect_timeout_s: float = 5.0
     """Bound for connecting [s]."""
 
     def __post_init__(self) -> None:
@@ -115,10 +116,16 @@ class XArmRobot:
         self._leave()
         c = self.config
         _probe(c.address)
-        worker = VendorThread(f"xArm at {c.address}")
+        api = _import_api()
+        worker, given_up = VendorThread(f"xArm at {c.address}"), threading.Event()
+        limit = socket.getdefaulttimeout()
         try:
-            arm = worker.call(lambda: _open(c), c.connect_timeout_s, "connecting")
+            arm = worker.call(lambda: _open(api, c, given_up), c.connect_timeout_s, "connecting")
+        except RobotConnectionError:
+            given_up.set()
+            raise
         finally:
+            socket.setdefaulttimeout(limit)
             worker.close()
         try:
             loop = XArmLoop(arm, c)
@@ -307,28 +314,19 @@ class XArmLoop(PollLoop):
         raise RobotError(f"{self.name}: {what} was answered with code {code}")
 
 
-def _open(config: XArmConfig) -> Any:
-    """The vendor's client, connected; its side effects undone."""
-    limit = socket.getdefaulttimeout()
+def _open(api: Any, config: XArmConfig, given_up: threading.Event) -> Any:
+    """The vendor's client, connected. It may try for minutes: nobody may wait any more."""
     try:
-        with contextlib.redirect_stdout(io.StringIO()):
-            api = _import_api()
-            arm = api(
-                config.address,
-                is_radian=True,
-                enable_report=False,
-                forbid_uds=True,
-                max_cmdnum=512,
-            )
-    except MissingDependencyError:
-        raise
+        arm = api(
+            config.address, is_radian=True, enable_report=False, forbid_uds=True, max_cmdnum=512
+        )
     except Exception as error:
         raise RobotConnectionError(f"xArm at {config.address}: {error}") from error
-    finally:
-        socket.setdefaulttimeout(limit)
     found = int(arm.axis)
-    problem = ""
-    if found != config.joints:
+    problem = "answered too late" if given_up.is_set() else ""
+    if problem:
+        log.warning("xArm at %s %s", config.address, problem)
+    elif found != config.joints:
         problem = f"has {found} joints, the config says {config.joints}"
     elif config.serial and arm.sn != config.serial:
         problem = f"is another arm: its serial number is {arm.sn}, the config says {config.serial}"
@@ -350,8 +348,11 @@ def _ranges(arm: Any, joints: int) -> tuple[Array, Array]:
 
 def _import_api() -> Any:
     try:
-        from xarm.core.utils.log import logger, origin_logger
-        from xarm.wrapper import XArmAPI
+        with contextlib.redirect_stdout(io.StringIO()):
+            from xarm.core.utils.log import logger, origin_logger
+            from xarm.core.wrapper import uxbus_cmd_tcp
+            from xarm.wrapper import XArmAPI
+            from xarm.x3 import base
     except ImportError as error:
         raise MissingDependencyError(
             f"the xArm driver needs the package xarm-python-sdk ({error}); install it with"
@@ -362,7 +363,14 @@ def _import_api() -> Any:
         noisy.setLevel(logging.CRITICAL)
         # The SDK calls what Python deprecates.
         noisy.warn = noisy.warning
+    # It prints while it connects; standard output may be somebody's protocol.
+    for module in (base, uxbus_cmd_tcp):
+        vars(module)["print"] = _silent
     return XArmAPI
+
+
+def _silent(*_: object, **__: object) -> None:
+    """Nothing."""
 
 
 def _probe(address: str) -> None:

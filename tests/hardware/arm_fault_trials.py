@@ -65,12 +65,19 @@ def xarm_faults(arm, _rng):
     return faults, cure
 
 
-def trials(kind, count, seed):
-    """Run faults on one arm; raises AssertionError for a hang or for anything but typed errors."""
+def trials(kind, count, seed, slack_s=0.03):
+    """Run faults on one arm; AssertionError for a hang or for anything but typed errors.
+
+    ``slack_s``: patience with a bus that is served in a busy process.
+    """
     rng = np.random.default_rng(seed)
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
         arm = stack.enter_context(XArm(64) if kind == "xarm" else BusArm(kind, Path(folder)))
-        changes = {"answer_s": 0.1} if kind == "xarm" else {"reply_slack_s": 0.03}
+        changes = (
+            {"answer_s": 0.1, "connect_timeout_s": 2.0}
+            if kind == "xarm"
+            else {"reply_slack_s": slack_s}
+        )
         robot = arm.make(max_lost=3, **changes)
         robot.connect()
         for _ in range(count):

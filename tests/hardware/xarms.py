@@ -58,7 +58,6 @@ class XArm:
             order, done = self.orders.pop(0)
             order()
             done.set()
-        for _ in range(periods):
-            self.controller.control(now_ns, DT_S)
-            self.plant.step(DT_S)
+        self.controller.control(now_ns, DT_S * periods)
+        self.plant.step(DT_S * periods)
         self.controller.publish(now_ns)
