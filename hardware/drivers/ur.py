@@ -41,6 +41,11 @@ log = logging.getLogger(__name__)
 
 RTDE_PORT = 30004
 _RUNNING_ROBOT, _RUNNING_PROGRAM = 7, 2
+# On a link that broke, servoJ connects again, uploads its program (without the watchdog) and sends:
+# a call that takes this long has done so [s]. The newest set-point would then be a jump for the
+# controller, which stood still; at 3 rad/s the link may pause for 25 ms.
+_LONGEST_CALL_S = 0.09
+_LARGEST_STEP_RAD = 0.075
 # RTDE guide, safety_mode: 1 normal, 2 reduced, 3 protective stop, 4 recovery, 5 safeguard stop,
 # 6 system emergency stop, 7 robot emergency stop, 8 violation, 9 fault.
 _SAFETY = {
@@ -98,6 +103,8 @@ class URRobot:
         atexit.register(self._wait_until_left)
         self._device_t_s = -1.0
         self._changed_ns = 0
+        self._broken = False
+        self._last_sent: Array | None = None
 
     @property
     def joints(self) -> int:
@@ -121,6 +128,7 @@ class URRobot:
         """
         vendor = _import_ur_rtde()
         self._release()
+        self._broken, self._last_sent = False, None
         _probe(self.config.address)
         self._wait_until_left()
         try:
@@ -181,15 +189,42 @@ class URRobot:
         angles, period = q.tolist(), 1.0 / c.rate_hz
 
         def send() -> None:
+            self._require_link(control)
+            last = self._last_sent
+            if last is not None and float(np.abs(q - last).max()) > _LARGEST_STEP_RAD:
+                raise RobotError(
+                    f"a set-point {float(np.abs(q - last).max()):.3f} rad from the last one that"
+                    " the controller got is not sent: the link paused while the arm was moving"
+                )
+            start = time.monotonic()
             if not control.servoJ(angles, 0.0, 0.0, period, c.lookahead_s, c.gain):
                 raise RobotError("servoJ returned False (no program runs on the controller)")
+            self._last_sent = q
+            took_s = time.monotonic() - start
+            if took_s > _LONGEST_CALL_S:
+                self._broken = True
+                raise RobotError(
+                    f"servoJ took {1e3 * took_s:.0f} ms: the client has connected again by itself,"
+                    " without the watchdog"
+                )
 
         worker.post(send)
 
     def keep_alive(self) -> None:
         """Post a watchdog kick."""
         worker, control, _ = self._connected()
-        worker.post(lambda: control.kickWatchdog() and None)
+
+        def kick() -> None:
+            # Every call on a broken link makes the client connect and start its program again.
+            self._require_link(control)
+            control.kickWatchdog()
+
+        worker.post(kick)
+
+    def _require_link(self, control: Any) -> None:
+        if self._broken or not control.isConnected():
+            self._broken = True
+            raise RobotError("the link to the controller broke; an operator connects again")
 
     def stop(self) -> bool:
         """servoStop; False when the controller did not answer within 0.5 s."""

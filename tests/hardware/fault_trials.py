@@ -138,7 +138,11 @@ def trial_cell(address: str) -> CellConfig:
     patient = cell_at(address)
     own = load_cell(CONFIG).supervisor
     times = dataclasses.replace(
-        patient.supervisor, late_s=own.late_s, heartbeat_s=own.heartbeat_s, frozen_s=3.0
+        patient.supervisor,
+        late_s=own.late_s,
+        heartbeat_s=own.heartbeat_s,
+        frozen_s=3.0,
+        goto_speed=1.2,
     )
     return dataclasses.replace(
         patient, driver={**patient.driver, "watchdog_hz": 10.0}, supervisor=times

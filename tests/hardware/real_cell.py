@@ -89,7 +89,7 @@ def alive(pid: int) -> bool:
         return False
 
 
-STALL_S = 0.02
+STALL_S = 0.05
 WINDOW_S = 0.1
 
 

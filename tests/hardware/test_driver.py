@@ -285,3 +285,68 @@ def test_an_error_of_a_posted_call_is_raised_by_the_next():
     with pytest.raises(RobotError, match="division by zero"):
         thread.post(lambda: None)
     thread.close()
+
+
+class Link(Vendor):
+    """A controller whose client may lose its link, and then connects again by itself."""
+
+    connected, pause_s = True, 0.0
+    sent: ClassVar[list[list[float]]] = []
+
+    def setWatchdog(self, _hz):  # noqa: N802
+        return True
+
+    def isConnected(self):  # noqa: N802
+        return Link.connected
+
+    def servoJ(self, q, *_):  # noqa: N802
+        time.sleep(Link.pause_s)
+        self.sent.append(list(q))
+        return True
+
+
+@pytest.fixture
+def linked(monkeypatch):
+    monkeypatch.setattr(ur, "_import_ur_rtde", lambda: (Link, Link))
+    monkeypatch.setattr(ur, "_probe", lambda _: None)
+    Link.connected, Link.pause_s = True, 0.0
+    Link.sent.clear()
+    robot = URConfig("127.0.0.1").build()
+    robot.connect()
+    yield robot
+    robot.close()
+
+
+def insist(robot, q):
+    for _ in range(200):
+        robot.servo(q)
+        time.sleep(0.005)
+
+
+def refused(robot, q, match):
+    with pytest.raises(RobotError, match=match):
+        insist(robot, q)
+
+
+def test_a_broken_link_is_never_asked_to_connect_again(linked):
+    linked.servo(np.zeros(6))
+    time.sleep(0.05)
+    count = len(Link.sent)
+    Link.connected = False
+    refused(linked, np.full(6, 0.01), "an operator connects again")
+    Link.connected = True
+    refused(linked, np.full(6, 0.01), "an operator connects again")
+    assert len(Link.sent) == count
+
+
+def test_a_call_in_which_the_client_connected_again_is_the_last(linked):
+    Link.pause_s = 0.12
+    refused(linked, np.zeros(6), "connected again by itself|an operator connects again")
+    assert len(Link.sent) == 1
+
+
+def test_a_set_point_far_from_the_last_one_is_not_sent(linked):
+    linked.servo(np.zeros(6))
+    time.sleep(0.05)
+    refused(linked, np.full(6, 0.2), "not sent")
+    assert np.array(Link.sent).max() == 0.0
