@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.contracts import Agent, Env, Inference
-from robolearn.errors import PhysicsDivergedError
+from robolearn.errors import ConfigError, PhysicsDivergedError
 from robolearn.spec import EmbodimentSpec
 from robolearn.types import (
     Capabilities,
@@ -196,6 +196,32 @@ class MaximumMetrics:
         """Compare."""
         for name, value in tick.outcome.metrics.items():
             self.values[name] = max(float(value), self.values.get(name, -np.inf))
+
+    def on_end(self, outcome: Outcome) -> None:
+        """Nothing to do."""
+
+    def on_abort(self, error: BaseException) -> None:
+        """Nothing to do."""
+
+
+class LastPicture:
+    """Keeps the newest picture of a signal of the observation."""
+
+    def __init__(self, signal: str) -> None:
+        self._signal = signal
+        self.picture: Frame = np.zeros((1, 1, 3), dtype=np.uint8)
+
+    def on_start(self, episode: EpisodeHeader) -> None:
+        """Nothing to do."""
+
+    def on_tick(self, tick: Tick) -> None:
+        """Look again."""
+        if self._signal not in tick.observation.samples:
+            raise ConfigError(
+                f"success is to be judged by '{self._signal}', which the world does not show; it"
+                f" shows {sorted(tick.observation.samples)}: name its camera (WORLD,camera=top)"
+            )
+        self.picture = np.array(tick.observation.value(self._signal), dtype=np.uint8)
 
     def on_end(self, outcome: Outcome) -> None:
         """Nothing to do."""

@@ -18,6 +18,7 @@ REASON_WORDS: Mapping[str, str] = {
     "success": "solved",
     "time_limit": "time was up",
     "physics_diverged": "simulation became unstable",
+    "judged_failed": "judged not successful",
     "not_finite": "progress was not a number",
     "worker_crashed": "computing process died twice",
     "safety_stop": "the supervisor stopped the robot",

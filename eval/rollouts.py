@@ -22,10 +22,12 @@ from eval.episode_tools import (
     FrameCollector,
     GuardedEnv,
     InstructedAgent,
+    LastPicture,
     MaximumMetrics,
     RenderingEnv,
 )
 from eval.executors import Done, run_in_process, run_in_workers
+from eval.judge import Judge, judged
 from eval.ray_executor import run_on_ray
 from eval.trials import TrialKey, TrialStore, key_of
 from robolearn.chunking import ChunkAgent
@@ -110,6 +112,7 @@ class Options:
     commit: str = ""
     timeout_s: float = 900.0
     video: VideoPlan | None = None
+    judge: Judge | None = None
 
     def __post_init__(self) -> None:
         if self.batch < 1 or self.workers < 0:
@@ -157,6 +160,7 @@ class ChunkRunner:
     _policies: dict[int, Policy] = field(default_factory=dict[int, Policy])
     _world: int = -1
     _envs: list[Env] = field(default_factory=list[Env])
+    _verdicts: Callable[[Sequence[Frame]], Sequence[bool]] | None = None
 
     def run(self, chunk: Chunk) -> tuple[TrialRecord, ...]:
         """Roll the chunk's conditions out in lockstep."""
@@ -165,9 +169,15 @@ class ChunkRunner:
         inference = self._inference(chunk.policy)
         maxima = [MaximumMetrics() for _ in envs]
         cameras = self._cameras(chunk, envs)
+        judge = options.judge
+        last = [] if judge is None else [LastPicture(judge.signal) for _ in envs]
         runs: list[EpisodeRun] = []
         for lane, (env, condition) in enumerate(zip(envs, chunk.conditions, strict=True)):
-            watchers: list[Subscriber] = [maxima[lane], *cameras[lane : lane + 1]]
+            watchers: list[Subscriber] = [
+                maxima[lane],
+                *cameras[lane : lane + 1],
+                *last[lane : lane + 1],
+            ]
             agent = self._agent(chunk.policy, env.spec)
             if world.instruction:
                 agent = InstructedAgent(agent, world.instruction)
@@ -186,10 +196,14 @@ class ChunkRunner:
             )
         results = run_lockstep(runs)
         self._write_video(chunk, cameras)
-        return tuple(
+        records = tuple(
             self._record(chunk, lane, result, inference, maxima[lane])
             for lane, result in enumerate(results)
         )
+        if judge is None:
+            return records
+        self._verdicts = self._verdicts or judge.build()
+        return judged(records, self._verdicts([seen.picture for seen in last]))
 
     def close(self) -> None:
         """Close the envs."""

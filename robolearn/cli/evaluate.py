@@ -31,7 +31,7 @@ ROOT = Path(__file__).resolve().parents[2]
 DECIDING = (
     *("robolearn/*.py", "robolearn/data/dataset.py", "robolearn/data/stats.py"),
     *("robolearn/cli/build.py", "policies/**/*.py", "sim/**/*.py"),
-    *("eval/rollouts.py", "eval/episode_tools.py"),
+    *("eval/rollouts.py", "eval/judge.py", "eval/episode_tools.py"),
 )
 
 
@@ -66,6 +66,9 @@ class Args:
     # Run the source world again with starts moved by 0.3 mm, and with other noise of the policy,
     # to know how far a world agrees with itself.
     repeat: bool = True
+    # Folder of 'robolearn success': its classifier decides on success, not the world; the worlds
+    # need the camera (WORLD,camera=top). Results are corrected by its held-out errors.
+    judge: Path | None = None
     # Print one JSON document and nothing else.
     json: bool = False
 
@@ -261,8 +264,12 @@ def _options(args: Args, suite: Suite) -> Options:
     video = None
     if args.videos:
         video = VideoPlan(args.out / "videos", GridVideo(), min(args.videos, args.batch))
+    from robolearn.cli.success import judge
+
+    judged = None if args.judge is None else judge(args.judge)
     return Options(
-        suite=suite.label,
+        # Verdicts of a classifier and of the world are never joined.
+        suite=suite.label + (f"+judge={judged.hash}" if judged else ""),
         task=suite.config.task,
         max_steps=suite.config.max_steps,
         workers=args.workers,
@@ -272,6 +279,7 @@ def _options(args: Args, suite: Suite) -> Options:
         code=deciding_hash(),
         commit=git_revision(),
         video=video,
+        judge=judged,
     )
 
 
@@ -317,7 +325,12 @@ def _document(
     source = suite.config.source_world
     runs = {p.name: str(run) for p, run in zip(policies, args.runs, strict=True)}
     results = [
-        {"run": runs[p], "video": _video(options, p, w), **result_json(summarize(group))}
+        {
+            "run": runs[p],
+            "video": _video(options, p, w),
+            **result_json(summarize(group)),
+            **_judged(options, group),
+        }
         for (p, w), group in groups.items()
     ]
     paired = [
@@ -343,8 +356,8 @@ def _document(
             if others
         ]
     return {
-        "suite": suite.label,
-        "protocol": suite.config.protocol,
+        "suite": options.suite,
+        "protocol": suite.config.protocol + _judge_words(options),
         "task": suite.config.task,
         "max_steps": suite.config.max_steps,
         "conditions": {w.name: len(first[w.name]) for w in worlds},
@@ -359,6 +372,26 @@ def _document(
         "paired": paired,
         "agreement": agreement,
     }
+
+
+def _judged(options: Options, group: Sequence[TrialRecord]) -> dict[str, Any]:
+    if options.judge is None:
+        return {}
+    from eval.summary import estimate_json
+
+    yes = sum(r.success for r in group)
+    return {"judged_success": estimate_json(options.judge.corrected(yes, len(group)))}
+
+
+def _judge_words(options: Options) -> str:
+    j = options.judge
+    if j is None:
+        return ""
+    return (
+        f"; success was judged from pictures by the classifier {j.hash}, which recognised"
+        f" {j.true_positives} of {j.successes} held-out successes and mistook {j.false_positives}"
+        f" of {j.failures} held-out failures for one"
+    )
 
 
 def _video(options: Options, policy: str, world: str) -> str:
@@ -378,6 +411,12 @@ def _show(document: Mapping[str, Any]) -> None:
             f"{label:<{width}} {score['mean']:.3f} {_interval(score):<18}"
             f" {r['successes']}/{r['n']} = {success['value']:.2f} {_interval(success, 2)}"
         )
+        if "judged_success" in r:
+            e = r["judged_success"]
+            say(
+                f"{'':<{width}} corrected for the classifier's errors: {e['value']:.2f}"
+                f" {_interval(e, 2)} ({e['method']})"
+            )
         if r["technical"]:
             say(f"{'':<{width}} of these lost for technical reasons: {r['reasons']}")
         if r["changed"] is not None:

@@ -17,6 +17,7 @@ MARKS = {
     "summary.json": "results of 'robolearn evaluate'",
     "demo.json": "a demo",
     "sweep.jsonl": "a sweep",
+    "success.json": "a success classifier",
 }
 
 

@@ -1,0 +1,108 @@
+"""``robolearn success STORE --out RUN``: a classifier of success from labelled episodes."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import tyro
+
+from robolearn.cli.common import parse, print_json, progress, say
+from robolearn.cli.outputs import output_folder
+from robolearn.errors import ConfigError
+
+if TYPE_CHECKING:
+    from eval.judge import Judge
+
+
+@dataclass(frozen=True, slots=True)
+class Args:
+    """Train a classifier of success from the last pictures of labelled episodes."""
+
+    # Episode store whose outcomes (as annotated, else as recorded) are the labels.
+    store: Annotated[Path, tyro.conf.Positional]
+    # Folder to write: success.json, success.safetensors.
+    out: Path
+    # Picture that is judged.
+    signal: str = "top/image"
+    # Share of the episodes that only measures the error.
+    held_out: float = 0.4
+    # Passes over the training pictures.
+    epochs: int = 60
+    # Everything random follows from this number.
+    seed: int = 0
+    # Print one JSON document and nothing else.
+    json: bool = False
+
+
+def main(argv: list[str]) -> int:
+    """Read the last pictures, train, measure, write."""
+    args = parse(Args, argv, "success", Args.__doc__ or "")
+    from policies.success import SuccessConfig, train_success
+    from robolearn.data.store import EpisodeStore
+
+    config = SuccessConfig(
+        signal=args.signal, held_out=args.held_out, epochs=args.epochs, seed=args.seed
+    )
+    output_folder(args.out, "--out", "a success classifier")
+    store = EpisodeStore.open(args.store)
+    infos = [i for i in store.list() if args.signal in i.signals and i.steps]
+    if not infos:
+        raise ConfigError(f"no episode of '{args.store}' has the signal '{args.signal}'")
+    pictures: list[Any] = []
+    with progress("read", len(infos), quiet=args.json) as advance:
+        for info in infos:
+            pictures.append(store.read(info.id).observed(args.signal)[-1])
+            advance()
+    classifier = train_success(pictures, [i.success for i in infos], config)
+    classifier.save(args.out)
+    document = {
+        "classifier": str(args.out),
+        "hash": classifier.hash,
+        "episodes": len(infos),
+        "held_out": dataclasses.asdict(classifier.held_out),
+        "words": classifier.held_out.words(),
+    }
+    if args.json:
+        print_json(document)
+    else:
+        say(f"{args.out}: {document['words']} ({len(infos)} labelled episodes)")
+    return 0
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeBuilder:
+    """Loads the classifier in a worker."""
+
+    folder: Path
+
+    def __call__(self) -> Any:
+        """From pictures to verdicts."""
+        from policies.success import load_success
+
+        classifier = load_success(self.folder)
+
+        def verdicts(pictures: Any) -> list[bool]:
+            return [bool(p > 0.5) for p in classifier.probability(pictures)]
+
+        return verdicts
+
+
+def judge(folder: Path) -> Judge:
+    """The classifier in ``folder`` as evaluations use it."""
+    from eval.judge import Judge
+    from policies.success import load_success
+
+    found = load_success(folder)
+    h = found.held_out
+    return Judge(
+        hash=found.hash,
+        signal=found.config.signal,
+        build=JudgeBuilder(folder.absolute()),
+        true_positives=h.true_positives,
+        successes=h.successes,
+        false_positives=h.false_positives,
+        failures=h.failures,
+    )
