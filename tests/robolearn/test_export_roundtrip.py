@@ -118,8 +118,9 @@ def test_what_comes_back_is_what_went_out(name: str, seed: int, pictures: bool, 
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("name", EXPORTERS)
-@settings(max_examples=40)
+@settings(max_examples=20)
 @MANY
 def test_many_episodes_come_back(name: str, seed: int, pictures: bool, count: int) -> None:
     round_trip(name, seed, pictures, count)
