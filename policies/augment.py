@@ -81,7 +81,8 @@ class Mirror:
 
     def draw(self, batch: Batch, rng: torch.Generator) -> Batch:
         """Reflect a random share of the rows."""
-        return self(batch, torch.rand(len(batch.actions), generator=rng) < self.config.probability)
+        rows = torch.rand(len(batch.actions), generator=rng) < self.config.probability
+        return self(batch, rows.to(batch.actions.device))
 
     def _signals(self, signals: Mapping[str, Tensor], rows: Tensor) -> dict[str, Tensor]:
         return {
@@ -90,7 +91,8 @@ class Mirror:
         }
 
     def _reflect(self, name: str, value: Tensor) -> Tensor:
-        xy = (value[..., :2] - self._point) @ self._matrix + self._point
+        point, matrix = self._point.to(value.device), self._matrix.to(value.device)
+        xy = (value[..., :2] - point) @ matrix + point
         if name in self.config.positions:
             return xy
         yaw = self._turn - value[..., 2:]

@@ -27,7 +27,7 @@ from robolearn.data.selection import DataConfig
 from robolearn.data.stats import DatasetStats
 from robolearn.data.weighting import EpisodeQuality, row_weights
 from robolearn.distributed import Ranks
-from robolearn.errors import CheckpointError, ConfigError, did_you_mean
+from robolearn.errors import CheckpointError, ConfigError, DataError, did_you_mean
 from robolearn.feed import Batches, Represented, represented_stats
 from robolearn.learning import Algorithm, BatchSpec
 from robolearn.representation import Representation
@@ -267,7 +267,18 @@ def _dataset(
     experiment: Experiment, flat: FlatEpisodes, qualities: Sequence[EpisodeQuality]
 ) -> EpisodeDataset:
     data, batches, seed = experiment.data, experiment.algorithm.batches(), experiment.seed
-    chosen, _ = split_episodes(len(flat.ids), data.held_out, seed)
+    chosen, out = split_episodes(len(flat.ids), data.held_out, seed)
+    if data.held_out and not out.size:
+        raise DataError(
+            f"data.held_out: {data.held_out:g} of {len(flat.ids)} episodes is none; raise it, or"
+            " set it to 0"
+        )
+    longest = int(flat.lengths[chosen].max())
+    if batches.horizon > longest:
+        raise DataError(
+            f"algorithm.horizon: a chunk of {batches.horizon} actions is longer than every episode"
+            f" (the longest has {longest} steps); use a shorter one"
+        )
     dataset = EpisodeDataset(flat, batches, seed, chosen)
     weights = row_weights(
         flat,

@@ -177,13 +177,10 @@ class OnnxPolicy:
         return self._spec
 
     def sample(self, request: PolicyInput, n: int = 1) -> PolicyOutput:
-        """``n`` chunks per row; candidate 0 is the same for every ``n``."""
+        """``n`` chunks per row; candidate 0 is the same for every ``n``. A prefix is not continued:
+        that takes gradients, which a graph has none of.
+        """
         begin = time.perf_counter_ns()
-        if request.prefix is not None:
-            raise InferenceError(
-                "an exported graph cannot continue a plan (real-time chunking needs gradients):"
-                " use --runtime torch"
-            )
         seen = {s.name: _values(request, s, self._spec) for s in self._spec.task_space.observations}
         fed = {k: np.repeat(v, n, axis=0) for k, v in self._seen.observe(seen).items()}
         space = self._inner.task_space

@@ -293,12 +293,15 @@ class _Trainer:
         step, config = self.clock.step, self.config
         sums: dict[str, list[Tensor]] = {}
         losses: list[Losses] = []
+        failure = ""
         for index, number in enumerate(self.feed.numbers(step)):
             batch = self.feed.take(step, index)
             found = self._forward(batch, step, number)
             for name, loss in found.by_group.items():
-                if not math.isfinite(loss.item()) and self.ranks.size == 1:
-                    raise TrainingError(_save_failure(self.run_dir, step, name, loss, batch))
+                if not failure and not math.isfinite(loss.item()):
+                    failure = _save_failure(self.run_dir, step, name, loss, batch)
+            if failure and self.ranks.size == 1:
+                raise TrainingError(failure)
             self._accumulate(found, sums)
             losses.append(_detached(found))
         total = _mean_losses(losses)
@@ -307,11 +310,9 @@ class _Trainer:
             for gradient in flat:
                 gradient.div_(config.accumulate)
         self.ranks.mean_([*flat, *total.by_group.values()])
-        for name, loss in total.by_group.items():
+        if not all(math.isfinite(loss.item()) for loss in total.by_group.values()):
             # In one of several processes: all of them learn of it here, and stop together.
-            if not math.isfinite(loss.item()):
-                batch = self.feed.take(step, 0)
-                raise TrainingError(_save_failure(self.run_dir, step, name, loss, batch))
+            raise TrainingError(failure or f"a loss of another process is not finite, step {step}")
         self._apply(sums, step)
         self.algorithm.after_update(step, frozenset(sums))
         self.clock.step += 1
@@ -337,10 +338,11 @@ class _Trainer:
             gradients: Any = torch.autograd.grad(
                 losses.by_group[name], parameters, retain_graph=name != names[-1], allow_unused=True
             )
-            filled = [
-                torch.zeros_like(p) if g is None and self._joins else g
-                for p, g in zip(parameters, gradients, strict=True)
-            ]
+            filled = gradients
+            if self._joins:
+                pairs = zip(parameters, gradients, strict=True)
+                # Clones: a gradient may be an expanded view, which cannot be written to.
+                filled = [torch.zeros_like(p) if g is None else g.clone() for p, g in pairs]
             present = [g for g in filled if g is not None]
             if name in sums:
                 for total, gradient in zip(sums[name], present, strict=True):

@@ -42,6 +42,8 @@ class Args:
     """Actions executed per chunk; default: what the policy says."""
     lead_ticks: int = 1
     """Ask for the next chunk this many ticks ahead: inference may take that long."""
+    runtime: Literal["torch", "onnx"] = "torch"
+    """What computes the policy; onnx: ONNX Runtime, without real-time chunking."""
     realtime_chunking: bool = True
     """Let each chunk continue the one before it (policies that cannot ignore it)."""
     dry_run: bool = False

@@ -11,7 +11,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from robolearn.checkpoint import policy_hash
-from robolearn.cli.build import policy_builder
+from robolearn.cli.build import Runtime, policy_builder
 from robolearn.contracts import PolicySpec
 from robolearn.errors import ConfigError, InferenceError
 from robolearn.inference import WorkerInference
@@ -53,14 +53,16 @@ class Source:
     where: str
 
 
-def open_policy(run: Path | None, server: str) -> Source:
+def open_policy(run: Path | None, server: str, runtime: Runtime = "torch") -> Source:
     """Start a worker for a run directory, or connect to a server."""
     if (run is None) == (not server):
         raise ConfigError("give a run directory, or --server ws://HOST:PORT, and not both")
+    if run is None and runtime != "torch":
+        raise ConfigError(f"--runtime {runtime} is for a run directory; a server has its own")
     if run is None:
         remote = RemoteInference(server, os.environ.get(VARIABLE, ""))
         return Source(remote, remote.name, remote.policy_hash, server)
-    builder = policy_builder(run)
+    builder = policy_builder(run, runtime=runtime)
     return Source(WorkerInference(builder), run.resolve().name, policy_hash(run), str(run))
 
 

@@ -88,7 +88,7 @@ class Deployment:
         args = self._args
         store = EpisodeStore.open_or_create(args.out / "store")
         with ExitStack() as stack:
-            policy = self.policy = open_policy(args.run, args.server)
+            policy = self.policy = open_policy(args.run, args.server, args.runtime)
             stack.callback(policy.inference.close)
             say(f"policy {policy.where} on {self.cell.name} ({args.robot})", quiet=self._quiet)
             ticks_per_action(policy.inference.spec.task_space, cell_spec(self.cell))
@@ -239,7 +239,7 @@ class Deployment:
             name=policy.name,
             execute=self._args.execute,
             lead_ticks=self._args.lead_ticks,
-            realtime=self._args.realtime_chunking,
+            realtime=self._args.realtime_chunking and self._args.runtime == "torch",
         )
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -47,16 +48,30 @@ def assert_alike(one: Path, other: Path) -> None:
 
 
 def test_two_processes_train_like_one_with_twice_the_batch(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    done = subprocess.run(
-        [*command, str(ROOT / "tests/robolearn/rank_script.py"), str(tmp_path)],
-        cwd=ROOT,
-        env=os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=240,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
+    # What torchrun and accelerate launch tell their processes.
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    told = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    command = [sys.executable, str(ROOT / "tests/robolearn/rank_script.py"), str(tmp_path)]
+    processes = [
+        subprocess.Popen(
+            command,
+            cwd=ROOT,
+            env=os.environ
+            | told
+            | {"RANK": rank, "LOCAL_RANK": rank, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in ("0", "1")
+    ]
+    try:
+        errors = [process.communicate(timeout=240)[1] for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+    assert [process.returncode for process in processes] == [0, 0], errors
     assert_alike(tmp_path / "quiet", single(tmp_path / "one", 8, 0.0, CONFIG))
     # What is random belongs to a batch, so that it does not matter who computes it.
     twice = dataclasses.replace(CONFIG, accumulate=2)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -33,7 +32,7 @@ class TwoHeads(Algorithm):
         self.register_buffer("average", torch.zeros(4))
         self.updates: list[frozenset[str]] = []
         self.poison_at, self.noise = poison_at, noise
-        self.delay_s = 0.0
+        self.tick: Callable[[], None] = lambda: None
 
     def groups(self) -> Mapping[str, ParamGroup]:
         return {
@@ -42,9 +41,9 @@ class TwoHeads(Algorithm):
         }
 
     def forward(self, batch: Batch, step: int, rng: torch.Generator) -> Losses:
-        time.sleep(self.delay_s)
+        self.tick()
         x = batch.actions.flatten(1)
-        x = x + self.noise * torch.randn(len(x), 4, generator=rng)
+        x = x + self.noise * torch.randn(len(x), 4, generator=rng).to(x.device)
         hidden = self.first(x)
         loss = (hidden - 1).square().mean()
         if step == self.poison_at:
@@ -159,33 +158,59 @@ def test_nan_stops_training_and_keeps_the_batch(tmp_path: Path) -> None:
     assert (tmp_path / "failed_batch.safetensors").is_file()
 
 
-def test_a_time_budget_fixes_the_steps_and_resume_keeps_them(tmp_path: Path) -> None:
-    config = FitConfig(steps=10**6, max_minutes=0.3 / 60, warmup=20, calibration=10)
+class Watch:
+    """A clock that only steps move, so that a loaded machine changes nothing."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, algorithm: TwoHeads) -> None:
+        self.now_s, self.step_s = 0.0, 0.001
+        algorithm.tick = self.move
+        monkeypatch.setattr("robolearn.training.time", self)
+
+    def move(self) -> None:
+        self.now_s += self.step_s
+
+    def perf_counter(self) -> float:
+        return self.now_s
+
+    def process_time(self) -> float:
+        return self.now_s
+
+
+def test_a_time_budget_fixes_the_steps_and_resume_keeps_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = FitConfig(steps=10**6, max_minutes=0.1 / 60, warmup=20, calibration=10)
     totals: list[int] = []
+    algorithm = TwoHeads()
+    Watch(monkeypatch, algorithm)
     result = fit(
-        TwoHeads(), dataset(), config, tmp_path, seed=0, on_step=lambda p: totals.append(p.total)
+        algorithm, dataset(), config, tmp_path, seed=0, on_step=lambda p: totals.append(p.total)
     )
     assert totals[0] == 10**6
-    assert totals[-1] == result.steps < 10**6
+    assert totals[-1] == result.steps == 100
     (line,) = [x for x in lines(tmp_path) if x["step"] == result.steps]
     assert line["total"] == result.steps
     again = fit(TwoHeads(), dataset(), config, tmp_path, seed=0, resume=True)
     assert again.steps == result.steps
 
 
-def test_a_machine_that_becomes_slow_does_not_overrun_the_budget(tmp_path: Path) -> None:
-    config = FitConfig(steps=10**6, max_minutes=0.4 / 60, warmup=20, calibration=10)
+def test_a_machine_that_becomes_slow_does_not_overrun_the_budget(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = FitConfig(steps=10**6, max_minutes=0.1 / 60, warmup=20, calibration=10)
     totals: list[int] = []
+    algorithm = TwoHeads()
+    watch = Watch(monkeypatch, algorithm)
 
     def slow(progress: Progress) -> None:
         totals.append(progress.total)
         if progress.step > 20:
-            algorithm.delay_s = 0.01
+            watch.step_s = 0.005
 
-    algorithm = TwoHeads()
     result = fit(algorithm, dataset(), config, tmp_path, seed=0, on_step=slow)
-    assert result.steps == totals[-1] < totals[10]
+    assert result.steps == totals[-1] < totals[10] == 100
     assert totals[10:] == sorted(totals[10:], reverse=True)
+    assert result.seconds < 0.11
 
 
 def test_learning_rate_warms_up_and_decays() -> None:

@@ -11,7 +11,7 @@ import torch
 
 from robolearn.data.dataset import EpisodeDataset
 from robolearn.errors import ConfigError
-from robolearn.learning import BatchSpec
+from robolearn.learning import Batch, BatchSpec, Losses
 from robolearn.training import FitConfig, FitResult, Hooks, Progress, fit, learning_rate
 from tests.learning_mocks import random_flat
 from tests.robolearn.test_training import TwoHeads, lines, state
@@ -84,6 +84,36 @@ def test_looking_at_held_out_episodes_changes_nothing(tmp_path: Path) -> None:
     hooks = Hooks(held_out=dataset(seed=9))
     looked, _ = run(tmp_path / "looked", dataclasses.replace(CONFIG, held_out_every=1), hooks=hooks)
     assert torch.equal(state(plain), state(looked))
+
+
+class Dropping(TwoHeads):
+    """Takes torch's global generator as well, as dropout does."""
+
+    def forward(self, batch: Batch, step: int, rng: torch.Generator) -> Losses:
+        actions = torch.nn.functional.dropout(batch.actions, 0.5, training=self.training)
+        return super().forward(dataclasses.replace(batch, actions=actions), step, rng)
+
+
+def test_dropout_resumes_exactly_as_well(tmp_path: Path) -> None:
+    states: list[torch.Tensor] = []
+    for stops in ((None,), (5, None)):
+        out = tmp_path / str(len(stops))
+        out.mkdir()
+        for stop in stops:
+            torch.rand(7)  # Whatever else happened in the process.
+            algorithm = Dropping()
+            fit(algorithm, dataset(), CONFIG, out, seed=3, resume=True, stop_after=stop)
+        states.append(state(algorithm))
+    assert torch.equal(*states)
+
+
+@pytest.mark.gpu
+def test_a_gpu_trains_like_the_cpu(tmp_path: Path) -> None:
+    if not torch.cuda.is_available():
+        pytest.skip("no CUDA device")
+    one, _ = run(tmp_path / "cpu", CONFIG)
+    two, _ = run(tmp_path / "cuda", dataclasses.replace(CONFIG, device="cuda"), noise=0.01)
+    torch.testing.assert_close(state(one), state(two).cpu(), rtol=1e-3, atol=1e-4)
 
 
 def test_schedules() -> None:
