@@ -172,7 +172,7 @@ class ServoHoming:
         return out
 
     def finish(self, arm: str, serial: str = "") -> ArmCalibration:
-        """Write the ranges into the servos and return the calibration.
+        """Write the ranges into the servos, let them answer at once, return the calibration.
 
         Raises RobotError for a joint that was not moved.
         """
@@ -189,6 +189,7 @@ class ServoHoming:
             self._unlock(servo)
             line.write(servo, table.low_limit, self._low[servo])
             line.write(servo, table.high_limit, self._high[servo])
+            line.write(servo, table.return_delay, 0)
             self._lock(servo)
             offset = line.read(servo, table.homing_offset)
             servos.append(

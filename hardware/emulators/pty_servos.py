@@ -138,6 +138,7 @@ class ServoBus:
         model = config.model or next(iter(t.models))
         servo.put(t.model_number, model)
         servo.put(t.homing_offset, config.homing_offset)
+        servo.put(t.return_delay, 250)
         servo.put(t.low_limit, config.low)
         servo.put(t.high_limit, config.high)
         servo.put(t.torque_limit, t.full_torque)

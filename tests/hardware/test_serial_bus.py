@@ -333,6 +333,7 @@ def test_calibrating_by_hand(arm, tmp_path):
     save_calibration(made, tmp_path / "mine.yaml")
     assert load_calibration(tmp_path / "mine.yaml") == made
     require_same_arm(made, line, "S1")
+    assert line.read_all(line.table.return_delay) == [0] * 6
     for servo, way in zip(made.servos, DIRECTIONS, strict=True):
         ends = sorted(2048 + way * np.array([-0.5, 0.7]) * 4096 / 2 / np.pi)
         assert abs(servo.low - ends[0]) <= 1
