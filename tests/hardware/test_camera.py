@@ -279,6 +279,7 @@ def test_damaged_streams_are_refused_or_decoded():
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 def test_a_hundred_thousand_damaged_parts():
     assert survive(100_000, 1) > 1000
 
