@@ -111,6 +111,7 @@ class BesoModel(FieldModel):
                 nn.Linear(size, config.width), nn.SiLU(), nn.Linear(config.width, config.width)
             )
             self.nothing = nn.Parameter(torch.zeros(config.width))
+            self.context_size += config.width
 
     def context(
         self, observations: Mapping[str, Tensor], rng: torch.Generator | None = None

@@ -142,6 +142,7 @@ class ChunkModel(nn.Module):
         self.flat_size = spec.n_obs * self.encoder.lifted_size
         self.flat_size += 0 if self.pictures is None else self.pictures.size
         self.seen_size = config.width
+        self.context_size = self.flat_size + self.seen_size
         self.observe = nn.Sequential(
             nn.Linear(self.flat_size, config.width),
             nn.SiLU(),

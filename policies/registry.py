@@ -23,6 +23,7 @@ POLICIES: dict[str, str] = {
     "bc": "policies.bc:BcConfig",
     "bc_rnn": "policies.bc_rnn:BcRnnConfig",
     "beso": "policies.beso:BesoConfig",
+    "compose": "policies.compose:ComposeConfig",
     "consistency": "policies.consistency:ConsistencyConfig",
     "diffusion": "policies.diffusion:DiffusionConfig",
     "ebt": "policies.ebt:EbtConfig",

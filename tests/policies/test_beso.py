@@ -67,7 +67,7 @@ def test_noise_levels_are_log_logistic_within_bounds() -> None:
 def test_the_velocity_leads_to_the_estimate() -> None:
     model = net()
     context = torch.randn(3, model.flat_size + model.seen_size)
-    x, t = torch.randn(3, 4, 2), torch.tensor([0.4, 0.5, 0.9])
+    x, t = torch.randn(3, 4, 2), torch.tensor([0.6, 0.7, 0.9])
     s = t[:, None, None]
     end = x + (1 - s) * model.velocity(x, t, context)
     torch.testing.assert_close(end, model.denoise(x / s, (1 - t) / t, context))
@@ -109,11 +109,11 @@ def test_hindsight_shows_what_comes_later() -> None:
     assert batch.future is not None
     changed = relabelled(batch, config.hindsight)
     assert changed.observations[BLOCK].shape == batch.observations[BLOCK].shape
-    blocks = flat.observations[BLOCK]
+    blocks = np.asarray(flat.observations[BLOCK][np.arange(40)])
     for row in range(len(batch.actions)):
-        now = int(np.flatnonzero((blocks == batch.observations[BLOCK][row, -1].numpy()).all(1))[0])
-        then = int(
-            np.flatnonzero((blocks == changed.observations[BLOCK][row, -1].numpy()).all(1))[0]
+        now, then = (
+            int(np.flatnonzero(np.equal(blocks, b.observations[BLOCK][row, -1]).all(axis=1))[0])
+            for b in (batch, changed)
         )
         last = 19 if now < 20 else 39
         assert min(now + 3, last) <= then <= min(now + 5, last)
