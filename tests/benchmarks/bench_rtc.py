@@ -18,12 +18,14 @@ import time
 from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import yaml
 
 from eval.statistics import mean_t
 from eval.suites import load_suite
+from policies.flow import FlowPolicy
 from policies.guidance import GuidanceConfig
 from policies.registry import load_policy
 from robolearn.actions import clip_action, hold_action
@@ -201,14 +203,13 @@ def _agent(method: str, policy: Policy, env: Env, ticks: int) -> Agent:
 
 def table(run: Path, episodes: int, rates: list[float], methods: list[str]) -> list[Cell]:
     """All cells, printed as they come."""
-    policy, cells = load_policy(run, 1), list[Cell]()
+    policy, cells = cast("FlowPolicy", load_policy(run, 1)), list[Cell]()
     with tempfile.TemporaryDirectory() as folder:
         for rate_hz in rates:
             envs: list[Env] = [make_world(world_at(rate_hz, Path(folder))) for _ in range(episodes)]
             for delay_s in DELAYS_S:
                 for method in methods:
-                    if hasattr(policy, "guidance"):
-                        policy.guidance = GuidanceConfig(jacobian=method != "rtc-identity")
+                    policy.guidance = GuidanceConfig(jacobian=method != "rtc-identity")
                     start = time.monotonic()
                     cells.append(cell(policy, envs, method, delay_s))
                     print(cells[-1], f"{time.monotonic() - start:.0f} s", flush=True)
@@ -257,6 +258,6 @@ if __name__ == "__main__":
         Path(given[0] or RUN),
         int(given[1] or 25),
         [float(r) for r in (given[2] or "10").split(",")],
-        (given[3] or ",".join(METHODS)).split(","),
+        [str(name) for name in (given[3] or ",".join(METHODS)).split(",")],
     )
     print(json.dumps([dataclasses.asdict(c) for c in done]))

@@ -22,6 +22,7 @@ from hardware.real_env import RealEnv
 from robolearn.chunking import ChunkAgent
 from robolearn.cli.build import policy_builder
 from robolearn.cli.deploy_cell import HoldAtEnd, LabPlacement, LabScorer
+from robolearn.cli.deploy_run import _real_time
 from robolearn.errors import RobolearnError
 from robolearn.inference import WorkerInference
 from robolearn.runtime import run_episode
@@ -39,6 +40,8 @@ def soak(run: Path, minutes: float) -> dict[str, Any]:
     episodes, overruns, missed_logged, causes = 0, 0, 0, dict[str, int]()
     error = ""
     with LabProcess(CONFIG, address=cell.address) as lab, lab.where.connect() as door:
+        # As deploy does: the lab's controller below the supervisor, the agent below both.
+        real_time = _real_time(lab.pid, 40, inherit=False) and _real_time(0, 5, inherit=True)
         inference = WorkerInference(policy_builder(run))
         place, scorer = LabPlacement(door, "block"), LabScorer(door, "block")
         env = RealEnv(cell, place=place, scorer=scorer, settable_poses=True)
@@ -75,6 +78,7 @@ def soak(run: Path, minutes: float) -> dict[str, Any]:
     return {
         "minutes": round((time.monotonic() - begin) / 60.0, 1),
         "episodes": episodes,
+        "real_time": real_time,
         "memory_growth_percent": growth,
         "memory_mib": memory[-1] if memory else {},
         "control_ticks_skipped": overruns,

@@ -283,6 +283,10 @@ def link_trial(lab: LabProcess, fault: str, delay_s: float, moving: bool) -> Tri
     wrong = out_of_limits(log) or ("" if rest_ns < math.inf else "no rest")
     if error.startswith("before"):
         return Trial(f"no {fault}", 0.0, wrong)
+    begun = [t for t in log.times("program_started") if t < happened[0]]
+    if not error and fault == "drop" and not begun:
+        # There was no link yet that could drop.
+        return Trial("no drop", 0.0, wrong)
     if not error and fault != "garbage":
         wrong = wrong or "nobody was told"
     told_s = max(0.0, (told_ns - happened[0]) * 1e-9) if told_ns else 0.0
