@@ -30,7 +30,7 @@ SEED = "seed"
 # No magnitude beyond this: factors of 2 to the power of it are no masses or frictions any more.
 MOST = 20.0
 # Counts in the hash; raise it when a perturbation changes its meaning.
-VERSION = 1
+VERSION = 2
 
 SceneEdit = Callable[[Scene, float, np.random.Generator], Scene]
 ModelEdit = Callable[[mujoco.MjModel, Scene, float, np.random.Generator], None]

@@ -138,7 +138,9 @@ def object_signals(scene: Scene) -> list[SignalConfig]:
 
 
 def _plane(model: mujoco.MjModel, scene: Scene) -> tuple[Array, float]:
-    """Middle (world x, y) and height of the plane in which the objects are."""
+    """Height of the plane in which the objects are, and the point (world x, y) of it at which the
+    camera ``top`` looks.
+    """
     data = mujoco.MjData(model)
     mujoco.mj_kinematics(model, data)
     signals = object_signals(scene)
@@ -146,7 +148,9 @@ def _plane(model: mujoco.MjModel, scene: Scene) -> tuple[Array, float]:
     camera = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_CAMERA, "top")
     if camera >= 0:
         mujoco.mj_camlight(model, data)
-        return np.array(data.cam_xpos[camera, :2]), height
+        at, ahead = data.cam_xpos[camera], -data.cam_xmat[camera].reshape(3, 3)[:, 2]
+        if ahead[2] * (height - at[2]) > 0.0:
+            return (at + (height - at[2]) / ahead[2] * ahead)[:2], height
     places = [data.xpos[b[0], :2] for b in object_bodies(model, scene).values()]
     return (np.mean(places, axis=0) if places else np.zeros(2)), height
 

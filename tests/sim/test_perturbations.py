@@ -266,6 +266,19 @@ def test_noise_by_unit():
     assert np.array_equal(spread("grip/switch", np.ones(1)), np.ones((300, 1)))
 
 
+@pytest.mark.parametrize("world", ["pusht_reference", "pick_place", "drawer", "so101_table"])
+def test_distractors_are_seen(world):
+    pictures = []
+    for name in (world, f"{world}~distractors=1"):
+        env = make_world(name)
+        env.reset(env.sample_condition(0), np.random.default_rng(0))
+        pictures.append(env.render(96, 96).astype(int))
+        env.close()
+    other = np.abs(pictures[1] - pictures[0]).max(axis=2) > 20
+    # Three things of 2 to 6 cm; the picture shows about a metre at most.
+    assert 10 < other.sum() < 0.2 * other.size
+
+
 def test_distractors_stand_in_front_of_photographs():
     env = make_world("pusht_ur5e~distractors=1")
     model = env.inner.model
