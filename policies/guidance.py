@@ -65,7 +65,7 @@ def guided(
     x = noise
     for t, t_next in itertools.pairwise(times.tolist()):
         at = torch.full((len(x),), t)
-        with torch.enable_grad():
+        with torch.set_grad_enabled(config.jacobian):
             leaf = x.detach().requires_grad_(config.jacobian)
             velocity = field(leaf, at, context)
             estimate = leaf + (1.0 - t) * velocity

@@ -25,7 +25,7 @@ import yaml
 
 from eval.statistics import mean_t
 from eval.suites import load_suite
-from policies.flow import FlowPolicy
+from policies.chunk import FieldChunkPolicy
 from policies.guidance import GuidanceConfig
 from policies.registry import load_policy
 from robolearn.actions import clip_action, hold_action
@@ -203,7 +203,7 @@ def _agent(method: str, policy: Policy, env: Env, ticks: int) -> Agent:
 
 def table(run: Path, episodes: int, rates: list[float], methods: list[str]) -> list[Cell]:
     """All cells, printed as they come."""
-    policy, cells = cast("FlowPolicy", load_policy(run, 1)), list[Cell]()
+    policy, cells = cast("FieldChunkPolicy", load_policy(run, 1)), list[Cell]()
     with tempfile.TemporaryDirectory() as folder:
         for rate_hz in rates:
             envs: list[Env] = [make_world(world_at(rate_hz, Path(folder))) for _ in range(episodes)]

@@ -40,9 +40,10 @@ def soak(run: Path, minutes: float) -> dict[str, Any]:
     episodes, overruns, missed_logged, causes = 0, 0, 0, dict[str, int]()
     error = ""
     with LabProcess(CONFIG, address=cell.address) as lab, lab.where.connect() as door:
-        # As deploy does: the lab's controller below the supervisor, the agent below both.
-        real_time = _real_time(lab.pid, 40, inherit=False) and _real_time(0, 5, inherit=True)
         inference = WorkerInference(policy_builder(run))
+        # As deploy does: the lab's controller below the supervisor, the agent below both, the
+        # policy's worker an ordinary process (the vendor's threads must not starve).
+        real_time = _real_time(lab.pid, 40, inherit=False) and _real_time(0, 5, inherit=True)
         place, scorer = LabPlacement(door, "block"), LabScorer(door, "block")
         env = RealEnv(cell, place=place, scorer=scorer, settable_poses=True)
         agent = ChunkAgent(inference.spec, env.spec, name="soak", lead_ticks=1, realtime=True)
