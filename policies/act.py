@@ -108,7 +108,7 @@ class ActModel(ChunkModel):
         # Actions past the end of an episode are shown as nothing.
         done = self.do(actions) * weight + self.done_place
         tokens = self.tokens(context)
-        x = torch.cat([self.summary.expand(len(done), -1, -1), tokens, done], dim=1)
+        x = torch.cat([self.summary.expand(done.shape[0], -1, -1), tokens, done], dim=1)
         for layer in self.judge:
             x = layer(x)
         mean, log_variance = self.style(x[:, 0]).chunk(2, dim=-1)
@@ -119,7 +119,7 @@ class ActModel(ChunkModel):
         memory = torch.cat([self.tokens(context), self.unstyle(z)[:, None]], dim=1)
         for layer in self.read:
             memory = layer(memory)
-        out = self.write(self.query.expand(len(z), -1, -1), memory)
+        out = self.write(self.query.expand(z.shape[0], -1, -1), memory)
         return self.outer(self.norm(out))
 
     def generate(self, noise: Tensor, context: Tensor) -> Tensor:

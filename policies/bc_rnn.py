@@ -99,8 +99,8 @@ class BcRnnModel(ChunkModel):
         """What may be done after the observed history."""
         flat, seen = self.parts(context)
         hidden = self.lstm(self.sequence(flat))[0][:, -1] + seen
-        parts = self.head(hidden).view(len(flat), self.components, -1)
-        shape = (len(flat), self.components, self.horizon, self.action_size)
+        parts = self.head(hidden).view(flat.shape[0], self.components, -1)
+        shape = (flat.shape[0], self.components, self.horizon, self.action_size)
         mean, spread = parts[..., 1:].chunk(2, dim=-1)
         return Mixture(
             parts[..., 0].log_softmax(dim=-1),
@@ -111,10 +111,11 @@ class BcRnnModel(ChunkModel):
     def generate(self, noise: Tensor, context: Tensor) -> Tensor:
         """Draw a component, then actions around its mean."""
         found = self.mixture(context)
-        chance = torch.special.ndtr(noise[:, 1, 0, :1])
+        # The normal distribution function, written so that it can be exported.
+        chance = 0.5 * (1 + torch.erf(noise[:, 1, 0, :1] * math.sqrt(0.5)))
         below = found.log_weight.exp().cumsum(dim=1) < chance
         chosen = below.sum(dim=1).clamp_max(self.components - 1)
-        rows = torch.arange(len(chosen), device=chosen.device)
+        rows = torch.arange(chosen.shape[0], device=chosen.device)
         mean, std = found.mean[rows, chosen], found.std[rows, chosen]
         return mean + self.spread * std * noise[:, 0]
 

@@ -171,7 +171,7 @@ class BesoModel(FieldModel):
         x = high * noise[:, 0]
         for sigma, after in itertools.pairwise(sigmas):
             share = after / sigma
-            x = share * x + (1 - share) * self.denoise(x, sigma.expand(len(x)), context)
+            x = share * x + (1 - share) * self.denoise(x, sigma.expand(x.shape[0]), context)
         return x
 
     def _denoise(self, x: Tensor, sigma: Tensor, context: Tensor) -> Tensor:

@@ -120,7 +120,7 @@ class ConsistencyModel(FieldModel):
         for i, t in enumerate(self.times()[:-1]):
             if i > 0:
                 x = (1 - t) * noise[:, i] + t * x
-            x = self.end(x, t.expand(len(x)), context)
+            x = self.end(x, t.expand(x.shape[0]), context)
         return x
 
 

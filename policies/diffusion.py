@@ -128,7 +128,7 @@ class DiffusionModel(FieldModel):
         sampler.set_timesteps(self.config.steps, device=self.device)
         x = noise[:, 0]
         for i, level in enumerate(sampler.timesteps):
-            told = level.to(x.dtype).expand(len(x))
+            told = level.to(x.dtype).expand(x.shape[0])
             answer = self.predict(x, told, context)
             more: dict[str, Any] = {}
             if self.config.sampler == "ddpm":

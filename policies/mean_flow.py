@@ -97,7 +97,7 @@ class MeanFlowModel(FieldModel):
         """``steps`` jumps from noise to a chunk."""
         x = noise[:, 0]
         for t, r in itertools.pairwise(self.times()):
-            x = x + (r - t) * self.average(x, t.expand(len(x)), r.expand(len(x)), context)
+            x = x + (r - t) * self.average(x, t.expand(x.shape[0]), r.expand(x.shape[0]), context)
         return x
 
 

@@ -90,8 +90,8 @@ class ShortcutModel(FieldModel):
         """``steps`` equal steps from noise to a chunk."""
         x = noise[:, 0]
         for t, after in itertools.pairwise(self.times()):
-            d = (after - t).expand(len(x))
-            x = x + (after - t) * self.step(x, t.expand(len(x)), d, context)
+            d = (after - t).expand(x.shape[0])
+            x = x + (after - t) * self.step(x, t.expand(x.shape[0]), d, context)
         return x
 
 

@@ -53,7 +53,8 @@ class Ranks:
         """Overwrite ``tensors`` with those of the first process."""
         if self.size > 1:
             for tensor in tensors:
-                dist.broadcast(tensor, 0)
+                # Detached: it is no part of what is differentiated.
+                dist.broadcast(tensor.detach(), 0)
 
     def lead(self, value: int) -> int:
         """The first process's ``value``."""

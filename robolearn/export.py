@@ -11,6 +11,7 @@ was made of give the same actions.
 # pyright: reportUnknownMemberType=false, reportMissingTypeStubs=false
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import logging
@@ -33,6 +34,7 @@ from robolearn.errors import (
     ConfigError,
     InferenceError,
     MissingDependencyError,
+    RobolearnError,
     SpecMismatchError,
 )
 from robolearn.learning import request_noise
@@ -129,6 +131,14 @@ def export_onnx(policy: Policy, path: Path, policy_hash: str) -> Exported:
             )
         size = temporary.stat().st_size
         temporary.replace(path)
+    except RobolearnError:
+        raise
+    except Exception as error:
+        # Neither the exporter nor the runtime has errors of one kind.
+        text = " ".join(str(error).split())[:200]
+        raise ConfigError(
+            f"a {type(inner).__name__} with this network cannot be written as a graph: {text}"
+        ) from error
     finally:
         temporary.unlink(missing_ok=True)
     return Exported(path, size, difference)
@@ -222,7 +232,13 @@ def _trace(graph: _Graph, spec: PolicySpec, path: Path) -> None:
     shape = (2, int(graph.model.draws), spec.horizon, spec.task_space.action_size)
     example: list[Tensor] = [torch.zeros(shape), *(_zeros(s, spec.n_obs) for s in signals)]
     names = ["noise", *(s.name for s in signals)]
-    with warnings.catch_warnings(), torch.no_grad():
+    fast = torch.backends.mha.get_fastpath_enabled()
+    # The fused attention layers have no counterpart in ONNX; their parts do.
+    torch.backends.mha.set_fastpath_enabled(False)
+    with contextlib.ExitStack() as stack:
+        stack.callback(torch.backends.mha.set_fastpath_enabled, fast)
+        stack.enter_context(warnings.catch_warnings())
+        stack.enter_context(torch.no_grad())
         # The exporter of graphs traced by torch.jit; the newer one needs two more packages. What
         # tracing may get wrong is found by the comparison afterwards.
         warnings.simplefilter("ignore")

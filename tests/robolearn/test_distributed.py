@@ -72,6 +72,7 @@ def test_two_processes_train_like_one_with_twice_the_batch(tmp_path: Path) -> No
         for process in processes:
             process.kill()
     assert [process.returncode for process in processes] == [0, 0], errors
+    assert "Warning" not in "".join(errors)
     assert_alike(tmp_path / "quiet", single(tmp_path / "one", 8, 0.0, CONFIG))
     # What is random belongs to a batch, so that it does not matter who computes it.
     twice = dataclasses.replace(CONFIG, accumulate=2)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import dataclasses
 import json
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pytest
+import torch
 
 from policies.flow import FlowConfig
-from policies.registry import load_policy
+from policies.registry import load_policy, policy_config
 from robolearn.checkpoint import write_json, write_run, write_tensors
 from robolearn.cli.build import PolicyBuilder
 from robolearn.cli.main import main
@@ -19,7 +21,7 @@ from robolearn.data.dataset import EpisodeDataset
 from robolearn.data.selection import DataConfig
 from robolearn.errors import CheckpointError, ConfigError, SpecMismatchError
 from robolearn.experiment import Experiment
-from robolearn.export import OnnxPolicy, export_onnx
+from robolearn.export import GraphPolicy, OnnxPolicy, export_onnx
 from robolearn.feed import represented_stats
 from robolearn.representation import Representation, RepresentationConfig
 from robolearn.training import FitConfig
@@ -32,8 +34,6 @@ CONFIG = FlowConfig(horizon=4, execute=2, width=16, blocks=1, batch_size=8)
 
 def make_run(path: Path, relative: bool = False) -> Path:
     """An untrained run whose weights are not zero."""
-    import torch
-
     torch.manual_seed(0)
     kinds = {TOOL: "relative"} if relative else {}
     seen = Representation(RepresentationConfig(kinds), SPACE)  # type: ignore[arg-type]
@@ -72,6 +72,21 @@ def test_graph_and_policy_answer_alike(tmp_path: Path, relative: bool, batch: in
     np.testing.assert_allclose(graph.sample(request).actions[:, 0], got.actions[:, 0], atol=1e-6)
 
 
+@pytest.mark.parametrize("name", ["act", "bc", "bc_rnn", "diffusion", "mean_flow", "shortcut"])
+def test_the_family_can_be_exported(tmp_path: Path, name: str) -> None:
+    torch.manual_seed(0)
+    kind = policy_config(name)
+    sizes = {"horizon": 4, "execute": 2, "width": 32, "blocks": 1, "batch_size": 4}
+    known = {f.name for f in dataclasses.fields(kind)}  # type: ignore[arg-type]
+    config = kind(**{k: v for k, v in sizes.items() if k in known})
+    dataset = EpisodeDataset(random_flat(), config.batches(), 0)
+    policy = config.build(SPACE, dataset.stats(), None).policy()
+    assert isinstance(policy, GraphPolicy)
+    for parameter in cast("torch.nn.Module", policy.model).parameters():
+        parameter.data.add_(0.05 * torch.randn(parameter.shape))
+    assert export_onnx(policy, tmp_path / "x.onnx", "").difference <= 1e-4
+
+
 class TestOnnxPolicy(PolicyContract):
     @pytest.fixture(autouse=True)
     def place(self, tmp_path: Path) -> None:
@@ -105,9 +120,33 @@ def test_the_command_writes_the_graph_that_the_runtime_finds(
     )
 
 
+class Unwritable:
+    """Has a network whose answer takes an operation that graphs lack."""
+
+    spec = WalkPolicy().spec
+
+    class Model(torch.nn.Module):
+        draws = 1
+        codec = None
+
+        def context(self, observations):
+            return torch.linalg.eigvals(torch.eye(2)).real
+
+        def generate(self, noise, context):
+            return context
+
+    model = Model()
+
+    def sample(self, request, n=1):
+        raise AssertionError("not reached")
+
+
 def test_mistakes_are_explained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(ConfigError, match="a WalkPolicy cannot be exported"):
         export_onnx(WalkPolicy(), tmp_path / "x.onnx", "")
+    assert not any(tmp_path.iterdir())
+    with pytest.raises(ConfigError, match="cannot be written as a graph"):
+        export_onnx(Unwritable(), tmp_path / "x.onnx", "")
     assert not any(tmp_path.iterdir())
     with pytest.raises(CheckpointError, match="robolearn export-policy RUN"):
         OnnxPolicy.load(tmp_path / "none.onnx")
