@@ -28,6 +28,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 # A new process may take this long until its first task counts.
 _START_ALLOWANCE_S = 120.0
+MAX_STILLBORN = 5
 # Numerical libraries read these when they are imported, so they must be set before the spawn.
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 ONE_THREAD: dict[str, str] = dict.fromkeys(map(str, _THREAD_VARIABLES), "1")
@@ -71,6 +72,7 @@ def run_in_workers(
         raise ConfigError(f"workers must be at least 1, got {workers}")
     queue: deque[tuple[T, int]] = deque((task, 1) for task in tasks)
     pool: list[_Worker] = []
+    stillborn: list[str] = []
     try:
         while queue or any(w.busy for w in pool):
             while len(pool) < min(workers, len(queue) + sum(w.busy for w in pool)):
@@ -79,7 +81,7 @@ def run_in_workers(
                 if not worker.busy and queue:
                     worker.give(*queue.popleft())
             for worker in _ready(pool, timeout_s):
-                yield from _settle(worker, pool, queue, attempts)
+                yield from _settle(worker, pool, queue, attempts, stillborn)
     finally:
         for worker in pool:
             worker.end()
@@ -98,16 +100,30 @@ def _ready(pool: list[_Worker], timeout_s: float) -> list[_Worker]:
 
 
 def _settle(
-    worker: _Worker, pool: list[_Worker], queue: deque[tuple[Any, int]], attempts: int
+    worker: _Worker,
+    pool: list[_Worker],
+    queue: deque[tuple[Any, int]],
+    attempts: int,
+    stillborn: list[str],
 ) -> Iterator[Done[Any, Any]]:
     task, attempt = worker.task, worker.attempt
     try:
         kind, value = worker.take()
         if kind == "ready":
             return
-    except (EOFError, OSError):
+    except (EOFError, OSError) as error:
         pool.remove(worker)
         why = worker.epitaph()
+        if not worker.ready:
+            # It never saw its task: that is no fault of the task, and no result of it.
+            stillborn.append(why)
+            if len(stillborn) >= MAX_STILLBORN:
+                raise WorkerFailedError(
+                    f"{len(stillborn)} worker processes died before they had started ({why});"
+                    " their errors are above. Memory, or a script without a file of its own?"
+                ) from error
+            queue.append((task, attempt))
+            return
         if attempt < attempts:
             log.warning("%s; its task is run again", why)
             queue.append((task, attempt + 1))
@@ -132,12 +148,12 @@ class _Worker:
         self.busy = False
         self.task: Any = None
         self.attempt = 0
-        self._ready = False
+        self.ready = False
         self.started_s = time.monotonic() + _START_ALLOWANCE_S
 
     def give(self, task: Any, attempt: int) -> None:
         self.task, self.attempt, self.busy = task, attempt, True
-        if self._ready:
+        if self.ready:
             self.started_s = time.monotonic()
         # A worker that died while idle is noticed when its answer is read.
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
@@ -147,7 +163,7 @@ class _Worker:
         kind, value = self.pipe.recv()
         # The clock of a task starts when the process has started.
         self.started_s = time.monotonic()
-        self._ready = True
+        self.ready = True
         self.busy = kind == "ready"
         return kind, value
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import multiprocessing
+import os
 from pathlib import Path
 
 import numpy as np
@@ -190,3 +191,23 @@ def test_killed_in_the_middle_and_resumed_gives_the_same_bits(tmp_path):
     resumed = run(tmp_path / "k", (FLOW, CRITIC), (A, B), n=40)
     assert resumed == run(tmp_path / "u", (FLOW, CRITIC), (A, B), n=40)
     assert len(read_trials(tmp_path / "k")) == 160
+
+
+class _Unbuildable:
+    """Cannot be read by a worker process: it dies before it is ready."""
+
+    def __call__(self):
+        return str
+
+    def __reduce__(self):
+        return (_die, ())
+
+
+def _die():
+    os._exit(3)
+
+
+def test_workers_that_cannot_start_are_an_error_and_no_failed_trials(caplog):
+    caplog.set_level(logging.CRITICAL)
+    with pytest.raises(WorkerFailedError, match="died before they had started"):
+        list(run_in_workers(_Unbuildable(), [1, 2], workers=1))
