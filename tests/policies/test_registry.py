@@ -6,11 +6,14 @@ import dataclasses
 from pathlib import Path
 
 import pytest
+import torch
 
 from policies.registry import POLICIES, policy_config
 from robolearn.config import load_yaml
+from robolearn.data.dataset import EpisodeDataset
 from robolearn.errors import ConfigError
 from robolearn.experiment import load_experiment
+from tests.learning_mocks import SPACE, random_flat
 
 CONFIGS = sorted((Path(__file__).parents[2] / "configs" / "train").glob("*.yaml"))
 
@@ -46,3 +49,15 @@ def test_a_typo_in_an_experiment_is_explained(tmp_path: Path) -> None:
     (tmp_path / "x.yaml").write_text(text)
     with pytest.raises(ConfigError, match=r"unknown key 'horizn'. Did you mean 'horizon'"):
         load_experiment(tmp_path / "x.yaml", policy_config)
+
+
+@pytest.mark.parametrize("name", sorted(set(POLICIES) - {"compose", "consistency", "iql_rerank"}))
+def test_default_policies_are_small(name: str) -> None:
+    """At most 5 M parameters, and 4 steps."""
+    config = policy_config(name)()
+    stats = EpisodeDataset(random_flat(), config.batches(), 0).stats()
+    with torch.device("meta"):
+        algorithm = config.build(SPACE, stats, None)
+    count = sum(p.numel() for group in algorithm.groups().values() for p in group.parameters)
+    assert count < 5_000_000
+    assert getattr(config, "steps", 1) <= 4
