@@ -146,12 +146,16 @@ def _connect_and_loop(
     link = handles.attach()
     robot = build_robot()
     try:
-        motion = follower.build(robot.rate_hz)
+        motion, guard = follower.build(robot.rate_hz), follower.guard(robot.rate_hz)
+        gc.collect()
+        gc.freeze()
+        gc.disable()
+        # From here on the device's watchdog runs: nothing slow may come before the loop.
         robot.connect()
         supervisor = Supervisor(
             *(robot, motion, config, link, inbox, time.monotonic_ns),
             real_time=real_time,
-            guard=follower.guard(robot.rate_hz),
+            guard=guard,
         )
         rate = Rate(robot.rate_hz)
         ready = {
@@ -161,9 +165,6 @@ def _connect_and_loop(
             "pid": os.getpid(),
         }
         pipe.send_bytes(json.dumps(ready).encode())
-        gc.collect()
-        gc.freeze()
-        gc.disable()
         rate.restart()
         while not supervisor.finished:
             late_ns = rate.wait()
