@@ -1,6 +1,6 @@
 """Several processes train one policy: gradients are averaged, everything else is the same in each.
 
-    torchrun --nproc-per-node 2 -m robolearn.cli.main train ...      (or: accelerate launch ...)
+    torchrun --nproc-per-node 2 -m robolearn.cli.main train ...      (accelerate launch --multi_gpu)
 
 Both launchers set RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT; without them there is
 one process. Process ``r`` of ``n`` takes every n-th batch, so ``n`` processes with batch size ``b``
