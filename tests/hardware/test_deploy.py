@@ -36,7 +36,7 @@ def config(tmp_path, monkeypatch):
     robot["supervisor"] = PATIENT
     path = tmp_path / "cell.yaml"
     path.write_text(yaml.safe_dump(raw))
-    monkeypatch.setattr(deploy_policy, "policy_builder", lambda run: BuildWalk())
+    monkeypatch.setattr(deploy_policy, "policy_builder", lambda *_, **__: BuildWalk())
     monkeypatch.setattr(deploy_policy, "policy_hash", lambda run: "walk")
     monkeypatch.setattr(deploy_run, "_real_time", lambda *_, **__: False)
     return path
