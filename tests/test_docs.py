@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
+# Commands with verbs of their own.
+GROUPS = ("calibrate", "data", "hardware", "scene", "servos", "stats", "suite")
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
@@ -46,7 +48,7 @@ def test_documented_commands_and_options_exist() -> None:
     cache: dict[tuple[str, ...], str] = {}
     for line in lines:
         words = line.split()[1:]
-        nested = words[0] in ("calibrate", "data", "hardware", "scene", "stats", "suite") and len(words) > 1
+        nested = words[0] in GROUPS and len(words) > 1
         head = tuple(words[: 2 if nested else 1])
         text = _help(head, cache)
         for option in re.findall(r"(?<=\s)--[a-z][a-z-]*", line):
