@@ -20,7 +20,8 @@ from robolearn.cli.data_cache import CACHE_VERBS
 from robolearn.cli.data_edit import EDIT_VERBS
 from robolearn.cli.data_export import EXPORT_VERBS
 from robolearn.cli.data_view import VIEW_VERBS
-from robolearn.errors import ConfigError, did_you_mean
+from robolearn.cli.group import run_verb
+from robolearn.errors import ConfigError
 
 if TYPE_CHECKING:
     from robolearn.data.check import CheckReport
@@ -94,29 +95,9 @@ class Check:
     """Print one JSON document."""
 
 
-def usage() -> str:
-    """The help page of the group."""
-    lines = [f"  {name:<8}{(kind.__doc__ or '')}" for name, (kind, _) in VERBS.items()]
-    return (
-        "usage: robolearn data VERB ...\n\nEpisode stores.\n\nverbs:\n"
-        + "\n".join(lines)
-        + "\n\n'robolearn data VERB --help' explains a verb.\n"
-    )
-
-
 def main(argv: list[str]) -> int:
     """Run one verb; returns the exit code."""
-    if not argv or argv[0] in ("-h", "--help"):
-        print(usage(), end="")
-        return 0
-    if argv[0] not in VERBS:
-        print(
-            f"robolearn data: no verb '{argv[0]}'.{did_you_mean(argv[0], VERBS)}"
-            f" Verbs: {', '.join(VERBS)}",
-            file=sys.stderr,
-        )
-        return 2
-    return VERBS[argv[0]][1](argv[1:])
+    return run_verb("data", "Episode stores.", VERBS, argv)
 
 
 def _import(argv: list[str]) -> int:

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import tyro
 
 from robolearn.cli.common import parse, print_json, say
+from robolearn.cli.group import run_verb
 from robolearn.cli.outputs import output_file
 from robolearn.errors import ConfigError, did_you_mean
 
@@ -50,25 +51,9 @@ class List:
     json: bool = False
 
 
-def usage() -> str:
-    """The help page of the group."""
-    lines = [f"  {name:<8}{kind.__doc__}" for name, (kind, _) in VERBS.items()]
-    return (
-        "usage: robolearn scene VERB ...\n\nScene packages.\n\nverbs:\n"
-        + "\n".join(lines)
-        + "\n\n'robolearn scene VERB --help' explains a verb.\n"
-    )
-
-
 def main(argv: list[str]) -> int:
-    if not argv or argv[0] in ("-h", "--help"):
-        print(usage(), end="")
-        return 0
-    if argv[0] not in VERBS:
-        raise ConfigError(
-            f"no verb '{argv[0]}'.{did_you_mean(argv[0], VERBS)} Verbs: {', '.join(VERBS)}"
-        )
-    return VERBS[argv[0]][1](argv[1:])
+    """Run one verb; returns the exit code."""
+    return run_verb("scene", "Scene packages.", VERBS, argv)
 
 
 def _check(argv: list[str]) -> int:
