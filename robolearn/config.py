@@ -21,8 +21,28 @@ from robolearn.errors import ConfigError, did_you_mean
 T = TypeVar("T")
 
 
+# In an installed package beside this file, in a checkout beside the package.
+SHIPPED = (Path(__file__).parent / "configs", Path(__file__).parents[1] / "configs")
+
+
+def shipped_configs() -> Path:
+    """The folder ``configs/`` that belongs to this installation."""
+    return next((folder for folder in SHIPPED if folder.is_dir()), SHIPPED[0])
+
+
+def find_config(path: Path) -> Path:
+    """``path``; or, if there is none and it begins with ``configs/``, the file of that name that
+    came with this installation, so that commands do not depend on the current directory.
+    """
+    if path.exists() or path.is_absolute() or path.parts[:1] != ("configs",):
+        return path
+    shipped = shipped_configs().joinpath(*path.parts[1:])
+    return shipped if shipped.parent.is_dir() else path
+
+
 def load_yaml(path: Path) -> dict[str, Any]:
-    """Read one YAML mapping; errors name the file and line."""
+    """Read one YAML mapping (see :func:`find_config`); errors name the file and line."""
+    path = find_config(path)
     try:
         raw = yaml.safe_load(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:

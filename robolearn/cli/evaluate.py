@@ -5,6 +5,7 @@ Instead of a run directory, ``scripted`` (or ``scripted:NOISE``) is the expert o
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import shlex
@@ -41,11 +42,11 @@ class Args:
 
     # Run directories of the policies, or 'scripted[:NOISE]' for the task's expert.
     runs: Annotated[tuple[Path, ...], tyro.conf.Positional]
-    # The conditions and the protocol.
-    suite: Path = Path("configs/eval/pusht.yaml")
+    # The conditions and the protocol; default: the suite that comes with the task of the worlds.
+    suite: Path | None = None
     # Worlds: gym_pusht, packaged scenes, or scene folders; perturbed ones as NAME~mass=1. The suite
-    # may add variants to each.
-    worlds: tuple[str, ...] = ("gym_pusht",)
+    # may add variants to each. Default: the suite's own world (without a suite: gym_pusht).
+    worlds: tuple[str, ...] = ()
     # Results folder: trials.sqlite, trials.csv, trials.parquet, summary.json, videos/.
     out: Path = Path("results/evaluation")
     # Conditions in every world; default: what the suite says. Beyond the suite's list more are
@@ -116,8 +117,9 @@ def main(argv: list[str]) -> int:
     from eval.trials import TrialStore, key_of, to_csv, write_parquet
     from robolearn.cli.build import env_builder
 
-    suite = load_suite(args.suite)
+    suite = load_suite(args.suite or _suite_of(args.worlds))
     env_builder(suite.config.source_world)
+    args = dataclasses.replace(args, worlds=args.worlds or (suite.config.source_world,))
     policies, worlds = _policies(args, suite), _worlds(args, suite)
     asked = args.conditions
     counts = {w.name: suite.count_for(w.name) if asked is None else asked for w in worlds}
@@ -161,9 +163,23 @@ def _check(args: Args) -> None:
     ):
         if value < least:
             raise ConfigError(f"{option} must be at least {least}, got {value}")
-    if not args.worlds:
-        raise ConfigError("--worlds needs at least one world; 'robolearn scene ls' names them")
     output_folder(args.out, "--out", "results of 'robolearn evaluate'")
+
+
+def _suite_of(worlds: Sequence[str]) -> Path:
+    """The suite that comes with the task of the first world."""
+    from robolearn.cli.build import env_builder
+    from robolearn.config import shipped_configs
+
+    task = env_builder(worlds[0]).info().task if worlds else "pusht"
+    folder = shipped_configs() / "eval"
+    if not (folder / f"{task}.yaml").is_file():
+        raise ConfigError(
+            f"no suite comes with the task '{task}' of '{worlds[0]}'; there are suites for"
+            f" {sorted(p.stem for p in folder.glob('*.yaml'))}. Draw one: robolearn suite draw"
+            f" {worlds[0]} --out {task}.yaml, and give it with --suite"
+        )
+    return Path("configs/eval") / f"{task}.yaml"
 
 
 def _repeats(

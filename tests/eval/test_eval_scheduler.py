@@ -12,10 +12,13 @@ import pytest
 from eval.rollouts import Options, PolicyEntry, WorldEntry, evaluate
 from eval.scheduler import Cluster, simulate
 from eval.statistics import newcombe_paired, paired_difference
+from eval.suites import load_suite
 from eval.trials import FILE_NAME, TrialStore, read_trials
+from robolearn.cli.build import env_builder
 from robolearn.errors import ConfigError
 from tests.eval.mocks import BuildEnv, BuildPolicy, conditions
 
+SUITE = Path(__file__).parents[2] / "configs" / "eval" / "pusht.yaml"
 QUIET = Cluster(workers=7, chunk_s=2.0, dispatch_s=0.0, commit_s=0.0, start_s=3.0)
 
 
@@ -52,14 +55,30 @@ def test_lost_workers_cost_time_but_no_chunk():
 
 
 A = WorldEntry("a", "w-a", "mock 1", BuildEnv("a"))
+REAL = WorldEntry("pusht_reference", "w-r", "mujoco", env_builder("pusht_reference"))
 FLOW = PolicyEntry("flow", "h-flow", BuildPolicy())
 OPTIONS = Options(suite="s@1", task="pusht", max_steps=40, batch=4, code="k")
 
 
-def _evaluate(folder: Path, n: int, workers: int) -> None:
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """``n`` episodes of ``world`` by ``workers``, killed ``kills`` times, each up to ``late_s``
+    after something was committed.
+    """
+
+    world: WorldEntry
+    n: int
+    kills: int
+    workers: int
+    late_s: float
+    options: Options = OPTIONS
+
+
+def _evaluate(folder: Path, case: Case, workers: int) -> None:
+    starts = conditions(case.n) if case.world is A else load_suite(SUITE).select(case.n)
     with TrialStore(folder) as store:
-        options = dataclasses.replace(OPTIONS, workers=workers)
-        evaluate([FLOW], [A], {"a": conditions(n)}, store, options)
+        options = dataclasses.replace(case.options, workers=workers)
+        evaluate([FLOW], [case.world], {case.world.name: starts}, store, options)
 
 
 def _count(folder: Path) -> int:
@@ -70,37 +89,47 @@ def _count(folder: Path) -> int:
     return len(rows)
 
 
-def _kill_often(folder: Path, n: int, kills: int, seed: int) -> int:
+def _kill_often(folder: Path, case: Case, seed: int) -> int:
     """Kill the evaluation at random instants after it has got on, then let it finish."""
     rng = np.random.default_rng(seed)
     context = multiprocessing.get_context("spawn")
     killed = 0
-    for _ in range(kills):
+    for _ in range(case.kills):
         before = _count(folder)
-        if before == n:
+        if before == case.n:
             break
-        process = context.Process(target=_evaluate, args=(folder, n, 0))
+        process = context.Process(target=_evaluate, args=(folder, case, case.workers))
         process.start()
         while process.is_alive() and _count(folder) == before:
             process.join(0.05)
-        process.join(float(rng.uniform(0.0, 0.3)))
+        process.join(float(rng.uniform(0.0, case.late_s)))
         killed += process.is_alive()
         process.kill()
         process.join()
-    _evaluate(folder, n, 0)
+    _evaluate(folder, case, case.workers)
     return killed
 
 
+LONG = dataclasses.replace(OPTIONS, max_steps=300, batch=10)
+
+
 @pytest.mark.parametrize(
-    ("n", "kills"),
-    [(24, 1), pytest.param(500, 20, marks=[pytest.mark.slow, pytest.mark.timeout(900)])],
+    "case",
+    [
+        pytest.param(Case(A, 24, 1, 0, 0.3), id="mock"),
+        pytest.param(
+            Case(REAL, 500, 20, 2, 0.7, LONG),
+            marks=[pytest.mark.slow, pytest.mark.timeout(1800)],
+            id="pusht_reference",
+        ),
+    ],
 )
-def test_killed_at_random_instants_every_trial_is_there_once_with_the_same_bits(tmp_path, n, kills):
-    killed_often = _kill_often(tmp_path / "killed", n, kills, seed=n)
-    assert killed_often >= kills // 2
-    _evaluate(tmp_path / "calm", n, 0)
+def test_killed_at_random_instants_every_trial_is_there_once_with_the_same_bits(tmp_path, case):
+    killed_often = _kill_often(tmp_path / "killed", case, seed=case.n)
+    assert killed_often >= case.kills - 1
+    _evaluate(tmp_path / "calm", case, 0)
     killed, calm = read_trials(tmp_path / "killed"), read_trials(tmp_path / "calm")
-    assert len(killed) == n
+    assert len(killed) == case.n
     by_id = {r.condition: r for r in killed}
     assert [by_id[r.condition] for r in calm] == list(calm)
 

@@ -1,0 +1,42 @@
+"""``robolearn evaluate`` as typed: from any folder, with the suite that fits the world."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from robolearn.cli.main import main
+from robolearn.config import find_config, load_yaml, shipped_configs
+from robolearn.errors import ConfigError
+from sim.scene import SCENES
+
+
+def test_it_works_from_any_folder_with_the_suite_of_the_worlds_task(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    few = ("--conditions", "2", "--workers", "0", "--videos", "0", "--no-repeat", "--json")
+    assert main(["evaluate", "scripted", "--worlds", "drawer", *few, "--out", "a"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["suite"].startswith("drawer@")
+    # A suite without worlds: its own one; a file of configs/ needs no configs/ here.
+    suite = ("--suite", "configs/eval/drawer.yaml")
+    assert main(["evaluate", "scripted", *suite, *few, "--out", "a"]) == 0
+    assert json.loads(capsys.readouterr().out)["results"] == document["results"]
+    assert main(["evaluate", "scripted", "--worlds", "panda_bimanual", "--out", "b"]) == 2
+    said = capsys.readouterr().err
+    assert "no suite comes with the task 'lift_bar'" in said
+    assert "robolearn suite draw panda_bimanual" in said
+    assert not (tmp_path / "b").exists()
+
+
+def test_a_file_that_is_here_goes_before_the_one_that_came_with_the_package(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = shipped_configs() / "eval" / "drawer.yaml"
+    relative = path.relative_to(shipped_configs().parent)
+    assert find_config(relative) == path
+    (tmp_path / relative).parent.mkdir(parents=True)
+    (tmp_path / relative).write_text("name: mine\n")
+    assert load_yaml(relative) == {"name": "mine"}
+    assert find_config(SCENES) == SCENES
+    with pytest.raises(ConfigError, match=r"Did you mean 'drawer\.yaml'"):
+        load_yaml(relative.with_name("drawr.yaml"))
