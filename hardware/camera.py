@@ -39,12 +39,13 @@ from robolearn.errors import (
     SpecMismatchError,
     StaleSignalError,
 )
+from robolearn.timing import ClockAnchor
 
 Image = NDArray[np.uint8]
 log = logging.getLogger(__name__)
 _KEPT = 64
 # A sender's stamp may lead our clock by its rounding and by the reading of two clocks.
-_LEAD_S, _JUMP_S = 0.005, 0.25
+_LEAD_S = 0.005
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,8 +167,7 @@ class FrameChecks:
         self.config = config
         self._last: Frame | None = None
         self._changed_ns = self._lit_ns = 0
-        # Smallest seen difference between arrival and the sender's stamp: the fastest picture.
-        self._offset_s = math.inf
+        self._anchor = ClockAnchor(f"camera '{config.name}'")
 
     def take(self, raw: RawFrame, received_ns: int) -> Frame:
         """The frame of a picture that has just arrived; raises SpecMismatchError or ClockError."""
@@ -218,7 +218,7 @@ class FrameChecks:
         return last
 
     def _capture_ns(self, device_t_s: float, received_ns: int) -> int:
-        config, last = self.config, self._last
+        config = self.config
         if config.clock == "none":
             return received_ns - round(config.latency_s * 1e9)
         if not math.isfinite(device_t_s):
@@ -226,28 +226,17 @@ class FrameChecks:
                 f"camera '{config.name}' sends no time stamps, the config says clock:"
                 f" {config.clock}; set clock: none and calibrate its latency"
             )
-        if last is not None and device_t_s < last.device_t_s:
-            raise ClockError(
-                f"camera '{config.name}': its clock went backwards, from {last.device_t_s:.3f} to"
-                f" {device_t_s:.3f} s; find out what sets it (NTP, a restart), then connect again"
-            )
-        behind_s = received_ns * 1e-9 - device_t_s
         if config.clock == "monotonic":
+            self._anchor.require_forward(device_t_s)
+            behind_s = received_ns * 1e-9 - device_t_s
             if behind_s < -_LEAD_S:
                 raise ClockError(
                     f"camera '{config.name}': stamped {-behind_s:.3f} s in the future; its clock is"
                     " not this machine's monotonic clock (clock: own)"
                 )
             return min(received_ns, round(device_t_s * 1e9))
-        # Only a jump makes a picture arrive much sooner after its stamp than the fastest one did.
-        if behind_s < self._offset_s - _JUMP_S and math.isfinite(self._offset_s):
-            raise ClockError(
-                f"camera '{config.name}': its clock jumped {self._offset_s - behind_s:.3f} s ahead;"
-                " find out what sets it (NTP, a restart), then connect again"
-            )
-        self._offset_s = min(self._offset_s, behind_s)
-        t_s = device_t_s + self._offset_s - config.latency_s
-        return min(received_ns, round(t_s * 1e9))
+        t_ns = self._anchor.monotonic_ns(device_t_s, received_ns)
+        return t_ns - round(config.latency_s * 1e9)
 
 
 class StreamedCamera:

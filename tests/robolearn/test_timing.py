@@ -1,7 +1,9 @@
+import numpy as np
 import pytest
 
 from robolearn import timing
-from robolearn.timing import Rate
+from robolearn.errors import ClockError
+from robolearn.timing import ClockAnchor, Rate
 
 
 class Clock:
@@ -61,3 +63,21 @@ def test_restart_starts_a_new_grid(clock):
     assert rate.wait() == 0
     assert rate.missed == 0
     assert clock.now == 1_000 + 5_100_000_000
+
+
+def test_another_clock_is_anchored_by_its_fastest_arrivals_also_when_it_drifts():
+    anchor, rng = ClockAnchor("arm"), np.random.default_rng(2)
+    errors = []
+    for k in range(20_000):
+        true_s = 500.0 + 0.01 * k
+        # 200 ppm slow: 40 ms within this record. Arrivals are late by 2 ms and up to 30 more.
+        device_s = 7.0 + 0.9998 * (true_s - 500.0)
+        received_s = true_s + 0.002 + 0.03 * rng.random() ** 2
+        errors.append(1e-9 * anchor.monotonic_ns(device_s, round(1e9 * received_s)) - true_s)
+    assert np.abs(np.array(errors[50:]) - 0.002).max() < 6e-3
+    with pytest.raises(ClockError, match="arm: its clock went backwards"):
+        anchor.monotonic_ns(7.0, round(1e9 * 701.0))
+    with pytest.raises(ClockError, match="jumped"):
+        anchor.monotonic_ns(1e4, round(1e9 * 701.0))
+    anchor.restart()
+    assert anchor.monotonic_ns(7.0, round(1e9 * 701.0)) == round(1e9 * 701.0)
