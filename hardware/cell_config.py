@@ -15,7 +15,7 @@ from hardware.camera_streams import CameraStreams
 from hardware.cell_motion import CellMotion, JointMotion, TableMotion
 from hardware.drivers.aruco_tracker import TagTracker, TagTrackerConfig
 from hardware.joint_follower import JointFollowerConfig
-from hardware.robot import Robot
+from hardware.robot import ConnectWatch, Robot, WatchedConfig
 from hardware.supervisor_checks import CollisionConfig
 from hardware.supervisor_link import SupervisorConfig
 from hardware.supervisor_process import FollowerRecipe
@@ -190,6 +190,11 @@ class CellConfig:
     def robot_builder(self) -> Callable[[], Robot]:
         """Picklable builder of the robot."""
         return self.driver_config().build
+
+    def connect_watch(self) -> Callable[[], ConnectWatch] | None:
+        """What looks at the device while the supervisor connects, where the driver has that."""
+        config = self.driver_config()
+        return config.watch if isinstance(config, WatchedConfig) else None
 
     def follower(self) -> FollowerRecipe:
         """What decides set-points."""

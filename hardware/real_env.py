@@ -89,7 +89,10 @@ class RealEnv:
             undo.callback(self.cameras.close)
             self._tracker = config.build_tracker(self.cameras)
             undo.callback(self._close_tracker)
-            self.supervisor = SupervisorClient(config.robot_builder(), follower, config.supervisor)
+            self.supervisor = SupervisorClient(
+                *(config.robot_builder(), follower, config.supervisor),
+                watch=config.connect_watch(),
+            )
             undo.pop_all()
         self._buffers = {s.name: SignalBuffer(s) for s in self._spec.signals}
         # What happened is told when it happened, whenever that was.

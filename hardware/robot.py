@@ -105,6 +105,36 @@ class Robot(Protocol):
         ...
 
 
+@runtime_checkable
+class ConnectWatch(Protocol):
+    """Looks at a device while another process connects to it.
+
+    For vendors' libraries that may hang with the interpreter's lock: nobody in that process could
+    tell any more.
+    """
+
+    def problem(self) -> str:
+        """Why connecting cannot succeed any more, "" while all is well; never blocks."""
+        ...
+
+    def wait(self) -> None:
+        """Until the device was seen alive; raises RobotConnectionError for a :meth:`problem`."""
+        ...
+
+    def close(self) -> None:
+        """Disconnect; safe to call twice."""
+        ...
+
+
+@runtime_checkable
+class WatchedConfig(Protocol):
+    """A driver's config whose device can be watched."""
+
+    def watch(self) -> ConnectWatch:
+        """Begin to look."""
+        ...
+
+
 def require_healthy(state: RobotState, now_ns: int, max_age_s: float) -> None:
     """Raise the typed error for a robot that must not be driven.
 

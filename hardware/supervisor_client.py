@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardware.robot import Robot, RobotState
+from hardware.robot import ConnectWatch, Robot, RobotState
 from hardware.shared_memory import Rows
 from hardware.supervisor import robot_state_of
 from hardware.supervisor_link import (
@@ -59,9 +59,14 @@ class SupervisorClient:
         *,
         start_timeout_s: float = 20.0,
         real_time: bool = True,
+        watch: Callable[[], ConnectWatch] | None = None,
     ) -> None:
-        """``real_time``: take real-time priority where that is permitted."""
+        """``real_time``: take real-time priority where that is permitted. ``watch`` looks at the
+        device while the supervisor connects, so that a hang is told within its limit.
+        """
         self.config = config
+        self._watch = watch
+        looking = None if watch is None else _seen_alive(watch)
         self._width = follower.width
         self._link = Link.create(follower.joints, follower.width)
         context = multiprocessing.get_context("spawn")
@@ -82,13 +87,16 @@ class SupervisorClient:
         self._stop_beating = threading.Event()
         self._beat: threading.Thread | None = None
         try:
-            ready = self._handshake(start_timeout_s)
+            ready = self._handshake(start_timeout_s, looking)
         except BaseException:
             # Nothing has moved yet, and a vendor's call that hangs would not let it end.
             self._process.kill()
             self._link.unlink()
             self.close()
             raise
+        finally:
+            if looking is not None:
+                looking.close()
         # From here on nothing is left behind in /dev/shm, whoever is killed.
         self._link.unlink()
         self.real_time = bool(ready["real_time"])
@@ -111,7 +119,12 @@ class SupervisorClient:
         self._link.commands.put(time.monotonic_ns(), target.pack())
 
     def request(
-        self, kind: RequestKind, waypoints: Sequence[Array] = (), *, timeout_s: float = 30.0
+        self,
+        kind: RequestKind,
+        waypoints: Sequence[Array] = (),
+        *,
+        timeout_s: float = 30.0,
+        looking: ConnectWatch | None = None,
     ) -> None:
         """Ask and wait until it is done. ``goto`` is done when the arm has arrived.
 
@@ -120,7 +133,7 @@ class SupervisorClient:
         """
         number = self._send(kind, waypoints)
         try:
-            status = self._wait_answered(kind, number, timeout_s)
+            status = self._wait_answered(kind, number, timeout_s, looking)
         except BaseException:
             if kind == "goto":
                 # Nobody waits for this move any more: the arm must not go on with it.
@@ -137,8 +150,17 @@ class SupervisorClient:
         self.request("estop", timeout_s=5.0)
 
     def clear(self) -> None:
-        """The operator's explicit recovery from a latched stop (reconnects the robot)."""
-        self.request("clear", timeout_s=20.0)
+        """The operator's explicit recovery from a latched stop (reconnects the robot).
+
+        A device that hangs meanwhile may take the supervisor with it: RobotConnectionError, and
+        the way back is a new start.
+        """
+        looking = None if self._watch is None else _seen_alive(self._watch)
+        try:
+            self.request("clear", timeout_s=20.0, looking=looking)
+        finally:
+            if looking is not None:
+                looking.close()
 
     # -- reading ---------------------------------------------------------------------------------
 
@@ -231,9 +253,16 @@ class SupervisorClient:
                 raise self._gone() from error
             return self._number
 
-    def _wait_answered(self, kind: RequestKind, number: int, timeout_s: float) -> Status:
+    def _wait_answered(
+        self, kind: RequestKind, number: int, timeout_s: float, looking: ConnectWatch | None
+    ) -> Status:
         deadline = time.monotonic() + timeout_s
         while True:
+            if looking is not None and (told := looking.problem()):
+                # It hangs in the vendor's library and could not even be asked to end; the arm
+                # stands already.
+                self._process.kill()
+                raise RobotConnectionError(told)
             status = self.status(limit_s=15.0 if kind == "clear" else _STATUS_LIMIT_S)
             if status.answered >= number:
                 return status
@@ -246,10 +275,16 @@ class SupervisorClient:
             self._link.heartbeat.put(time.monotonic_ns(), [0.0])
             self._stop_beating.wait(_HEARTBEAT_S)
 
-    def _handshake(self, timeout_s: float) -> dict[str, Any]:
+    def _handshake(self, timeout_s: float, looking: ConnectWatch | None) -> dict[str, Any]:
+        deadline = time.monotonic() + timeout_s
         try:
-            if not self._pipe.poll(timeout_s):
-                raise RobotConnectionError(f"the supervisor was not ready within {timeout_s:g} s")
+            while not self._pipe.poll(0.01):
+                if looking is not None and (told := looking.problem()):
+                    raise RobotConnectionError(told)
+                if time.monotonic() > deadline:
+                    raise RobotConnectionError(
+                        f"the supervisor was not ready within {timeout_s:g} s"
+                    )
             answer: dict[str, Any] = json.loads(self._pipe.recv_bytes())
         except (EOFError, OSError) as error:
             raise self._gone() from error
@@ -274,6 +309,17 @@ class SupervisorClient:
             f"the supervisor refused '{kind}' in mode {status.mode.name.lower()}"
             f" (cause {status.cause.name.lower()}); its log says why"
         )
+
+
+def _seen_alive(watch: Callable[[], ConnectWatch]) -> ConnectWatch:
+    """A watch that has seen its device live; raises RobotConnectionError when there is none."""
+    looking = watch()
+    try:
+        looking.wait()
+    except BaseException:
+        looking.close()
+        raise
+    return looking
 
 
 @contextlib.contextmanager

@@ -15,7 +15,6 @@ import ctypes
 import logging
 import math
 import os
-import socket
 import threading
 import time
 from collections.abc import Callable
@@ -26,6 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hardware.drivers.ur_watch import URWatch
 from hardware.robot import RobotMode, RobotState
 from hardware.vendor_thread import VendorThread
 from robolearn.errors import (
@@ -39,7 +39,6 @@ from robolearn.errors import (
 Array = NDArray[np.float64]
 log = logging.getLogger(__name__)
 
-RTDE_PORT = 30004
 _RUNNING_ROBOT, _RUNNING_PROGRAM = 7, 2
 # On a link that broke, servoJ connects again, uploads its program (without the watchdog) and sends:
 # a call that takes this long has done so [s]. The newest set-point would then be a jump for the
@@ -76,6 +75,8 @@ class URConfig:
     """Joint deceleration of servoStop [rad/s^2]."""
     connect_timeout_s: float = 10.0
     """Bound for connecting and uploading the control program [s]."""
+    connect_silence_s: float = 0.35
+    """While connecting, a controller that sends nothing new for so long has failed [s]."""
 
     def __post_init__(self) -> None:
         if not 0.03 <= self.lookahead_s <= 0.2:
@@ -84,10 +85,19 @@ class URConfig:
             raise ConfigError(f"gain must be in [100, 2000], got {self.gain}")
         if not 2 <= self.watchdog_hz <= self.rate_hz:
             raise ConfigError(f"watchdog_hz must be in [2, rate_hz], got {self.watchdog_hz}")
+        if not 0.05 <= self.connect_silence_s <= self.connect_timeout_s:
+            raise ConfigError(
+                "connect_silence_s must be in [0.05, connect_timeout_s], got"
+                f" {self.connect_silence_s}"
+            )
 
     def build(self) -> URRobot:
         """Make the robot (in the process that will own it)."""
         return URRobot(self)
+
+    def watch(self) -> URWatch:
+        """For whoever waits until :meth:`URRobot.connect` is done, in another process."""
+        return URWatch(self.address, self.connect_silence_s)
 
 
 class URRobot:
@@ -129,7 +139,7 @@ class URRobot:
         vendor = _import_ur_rtde()
         self._release()
         self._broken, self._last_sent = False, None
-        _probe(self.config.address)
+        _probe(self.config)
         self._wait_until_left()
         try:
             self._connect(*vendor)
@@ -350,15 +360,12 @@ def _mode(robot: int, safety: int, runtime: int) -> RobotMode:
     return RobotMode.RUNNING
 
 
-def _probe(address: str) -> None:
+def _probe(config: URConfig) -> None:
+    watch = config.watch()
     try:
-        socket.create_connection((address, RTDE_PORT), timeout=2.0).close()
-    except OSError as error:
-        raise RobotConnectionError(
-            f"no UR controller answers at {address}:{RTDE_PORT} ({error.strerror or error});"
-            " check the address, the cable and that the controller is on (for the virtual lab:"
-            " 'robolearn lab' or deploy --start-lab)"
-        ) from error
+        watch.wait()
+    finally:
+        watch.close()
 
 
 def _import_ur_rtde() -> tuple[Any, Any]:

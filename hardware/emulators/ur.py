@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from hardware.emulators import rtde
+from hardware import rtde
 from hardware.emulators.loop import Connection, EmulatorLoop
 from hardware.emulators.ur_log import ControllerLog
 from hardware.emulators.ur_motion import JointMotion, MotionLimits

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from hardware.emulators import rtde
+from hardware import rtde
 from hardware.emulators.ur_motion import JointMotion
 from hardware.plant import Plant
 

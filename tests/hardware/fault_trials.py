@@ -256,7 +256,9 @@ def link_trial(lab: LabProcess, fault: str, delay_s: float, moving: bool) -> Tri
             trigger.start()
         told_ns, error = 0, ""
         try:
-            client = SupervisorClient(cell.robot_builder(), FOLLOWER, cell.supervisor)
+            client = SupervisorClient(
+                *(cell.robot_builder(), FOLLOWER, cell.supervisor), watch=cell.connect_watch()
+            )
             client.request("goto", [joints_at((0.2, 0.3), 0.1)])
             if moving:
                 trigger.start()

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hardware.emulators import rtde
+from hardware import rtde
 from hardware.emulators.ur_motion import JointMotion, MotionLimits
 from hardware.emulators.ur_state import RobotStatus, pack_state, state_values
 from hardware.plant import KinematicPlant

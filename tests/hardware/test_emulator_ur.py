@@ -9,8 +9,8 @@ import time
 import numpy as np
 import pytest
 
+from hardware import rtde
 from hardware.drivers import ur
-from hardware.emulators import rtde
 from hardware.emulators.launch import LabProcess
 from robolearn.errors import RobotError
 from tests.hardware.lab import HOME, joint_offset, kinematic_lab
