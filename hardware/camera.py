@@ -144,6 +144,11 @@ class StreamConfig:
     connect_s: float = 3.0
     """Time to open the device and get a picture [s]."""
 
+    @property
+    def delay_s(self) -> float:
+        """What arrival is later than exposure, as far as it is known before a picture came [s]."""
+        return 0.0 if self.clock == "monotonic" else self.latency_s
+
     def __post_init__(self) -> None:
         if not self.name or "/" in self.name:
             raise ConfigError(f"a camera's name has no '/', got '{self.name}'")

@@ -8,11 +8,17 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from hardware.camera_config import CameraConfig
 from hardware.camera_streams import CameraStreams
-from hardware.cell_motion import CellMotion, JointMotion, TableMotion
+from hardware.cell_motion import (
+    JOINT_POSITION,
+    JOINT_VELOCITY,
+    CellMotion,
+    JointMotion,
+    TableMotion,
+)
 from hardware.drivers.aruco_tracker import TagTracker, TagTrackerConfig
 from hardware.joint_follower import JointFollowerConfig
 from hardware.robot import ConnectWatch, Robot, WatchedConfig
@@ -24,7 +30,9 @@ from hardware.tracker import Tracker, UdpTrackerConfig
 from robolearn.config import from_dict, load_yaml
 from robolearn.errors import ConfigError, did_you_mean
 from robolearn.joint_path import JointLimits
+from robolearn.latencies import Latencies
 from robolearn.limiter import PathLimits, TableMapping
+from robolearn.pusht import BLOCK
 
 SECTIONS = ("lab", "robot")
 DRIVERS: dict[str, str] = {
@@ -136,8 +144,14 @@ class CellConfig:
     """A camera: observations show the other signals as they were when its newest picture was taken
     (interpolated); "": the newest sample of each."""
     command_latency_s: float = 0.0
-    """From a set-point to the measured motion [s], found by ``robolearn calibrate latency``; kept
-    with every episode."""
+    """From a set-point to the motion [s], found by ``robolearn calibrate latency``: actions are
+    sent ahead by it, and training reads commands when they took effect."""
+    state_latency_s: float = 0.0
+    """From the arm's measurement of itself to its arrival here [s] (with ``state_clock: device`` of
+    the fastest arrival); subtracted from the times of its signals."""
+    state_clock: Literal["arrival", "device"] = "arrival"
+    """What times the arm's signals: when they arrive, or the controller's own stamps, mapped onto
+    this machine's clock (no jitter of the way here)."""
     lift_m: float = 0.1
     """How high the tool is lifted while objects are placed [m]."""
     lab: bool = False
@@ -156,6 +170,11 @@ class CellConfig:
         return from_dict(config_class, rest, where="robot.driver")
 
     def __post_init__(self) -> None:
+        if not (0.0 <= self.command_latency_s < 1.0 and 0.0 <= self.state_latency_s < 1.0):
+            raise ConfigError(
+                f"cell '{self.name}': command_latency_s and state_latency_s are in [0, 1) s, got"
+                f" {self.command_latency_s}, {self.state_latency_s}"
+            )
         if (self.table is None) == (self.joints is None):
             raise ConfigError(
                 f"cell '{self.name}': expected either 'table' (tool on a table) or 'joints' (joint"
@@ -169,6 +188,20 @@ class CellConfig:
                 raise ConfigError(
                     f"{key}: no camera '{name}'.{did_you_mean(name, names)} There are: {names}"
                 )
+
+    @property
+    def latencies(self) -> Latencies:
+        """What times and commands of this cell are corrected by, by signal."""
+        motion = self.motion()
+        arm = [s.name for s in motion.signals(0.0)] + [JOINT_POSITION, JOINT_VELOCITY]
+        found = dict.fromkeys(arm, self.state_latency_s)
+        delays = {c.stream.name: c.stream.delay_s for c in self.cameras}
+        found |= {c.signal_name: delays[c.stream.name] for c in self.cameras if c.signal}
+        if self.tags is not None:
+            found[BLOCK] = delays[self.tags.camera]
+        elif self.tracker is not None:
+            found[BLOCK] = self.tracker.latency_s
+        return Latencies(self.command_latency_s, found)
 
     @property
     def tracked(self) -> bool:

@@ -20,6 +20,7 @@ from robolearn.types import Condition
 Array = NDArray[np.float64]
 
 JOINT_POSITION = "arm/joint_position"
+JOINT_VELOCITY = "arm/joint_velocity"
 # A lift in one go would bend the tool's path sideways; a first short one keeps it straight.
 _FIRST_LIFT_M = 0.035
 

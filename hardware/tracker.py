@@ -86,6 +86,15 @@ class UdpTrackerConfig:
     """Older measurements raise StaleSignalError [s]."""
     clock_offset_s: float = 0.0
     """Add to capture times to get this machine's monotonic clock [s] (0 on one machine)."""
+    latency_s: float = 0.0
+    """From the exposure to the stamp, for systems that stamp what they have computed [s]."""
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.latency_s < 1.0 or not 0.0 < self.max_age_s < float("inf"):
+            raise ConfigError(
+                f"tracker '{self.name}': latency_s is in [0, 1) s and max_age_s positive, got"
+                f" {self.latency_s}, {self.max_age_s}"
+            )
 
     def build(self) -> UdpTracker:
         """Bind the port and start listening."""
@@ -184,7 +193,7 @@ class UdpTracker:
             return
         if packet.name != self.name:
             return
-        t_ns = packet.t_ns + round(self.config.clock_offset_s * 1e9)
+        t_ns = packet.t_ns + round((self.config.clock_offset_s - self.config.latency_s) * 1e9)
         old = self._newest
         if t_ns > now_ns or (old is not None and t_ns <= old.t_ns):
             self._refused += 1
