@@ -38,7 +38,9 @@ class Gripper(Protocol):
         ...
 
     def state(self) -> GripperState:
-        """Newest state; raises RobotConnectionError before the first connect."""
+        """Newest state; raises RobotConnectionError before the first connect, RobotError for a
+        latched fault.
+        """
         ...
 
     def move(self, width_m: float, speed: float = 1.0, force: float = 1.0) -> None:
@@ -49,7 +51,7 @@ class Gripper(Protocol):
         ...
 
     def stop(self) -> bool:
-        """Stay at the present distance and keep gripping; True when confirmed."""
+        """Stay at the present distance, or keep gripping what is held; True when confirmed."""
         ...
 
     def close(self) -> None:

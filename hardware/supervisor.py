@@ -15,6 +15,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from hardware.gripper_keeper import Keeper, NoGripper
 from hardware.guided_move import GuidedMove
 from hardware.robot import Robot, RobotMode, RobotState
 from hardware.supervisor_checks import CollisionGuard, FollowingCheck, LoadCheck, Overrun
@@ -103,7 +104,9 @@ class Supervisor:
         *,
         real_time: bool = False,
         guard: CollisionGuard | None = None,
+        keeper: Keeper | None = None,
     ) -> None:
+        self._keeper, self._gripping = keeper or NoGripper(), False
         self.robot, self.follower, self.config = robot, follower, config
         self.mode, self.cause = Mode.HOLD, Cause.NONE
         self.finished = False
@@ -141,6 +144,7 @@ class Supervisor:
             self._closing = True
             self._stop(self._inbox.closed, now_ns)
         self._check_robot(now_ns)
+        self._check_gripper(now_ns)
         self._check_agent(now_ns)
         if self.mode is Mode.STOPPED:
             self._idle(now_ns)
@@ -171,6 +175,8 @@ class Supervisor:
             self._answer(refused=True)
         elif request.kind == "follow":
             self._follow(now_ns)
+        elif request.kind == "grip":
+            self._grip(request)
         else:
             self._goto(request, now_ns)
 
@@ -189,6 +195,14 @@ class Supervisor:
             self._guard.begin(self._q)
         self.mode = Mode.FOLLOW
         self._answer()
+
+    def _grip(self, request: Request) -> None:
+        """Between episodes; answered when the fingers have arrived."""
+        widths = np.array([v for row in request.waypoints for v in row])
+        self._gripping = len(widths) == len(self._keeper.goals) == 1 and self._keeper.aim(widths)
+        if not self._gripping:
+            log.warning("no gripper that could go to %s m", widths)
+            self._answer(refused=True)
 
     def _goto(self, request: Request, now_ns: int) -> None:
         c = self.config
@@ -218,7 +232,9 @@ class Supervisor:
             self._answer(refused=self.mode is not Mode.HOLD)
             return
         try:
+            self._keeper.recover(mounted=False)
             self.robot.connect()
+            self._keeper.recover(mounted=True)
         except RobotError as error:
             log.warning("clear refused: %s", error)
             self._event(Cause.DRIVER_ERROR, now_ns)
@@ -269,6 +285,17 @@ class Supervisor:
             self._latch(Cause.ROBOT_FAULT, now_ns, float(state.mode))
         self._note_state_age(age_s, now_ns)
 
+    def _check_gripper(self, now_ns: int) -> None:
+        if self.mode is Mode.STOPPED:
+            return
+        trouble = self._keeper.trouble(now_ns)
+        if trouble is not None:
+            tell = self._stop if trouble.latches else self._event
+            tell(trouble.cause, now_ns, trouble.value, trouble.limit)
+        elif self._gripping and self._keeper.settled:
+            self._gripping = False
+            self._answer()
+
     def _check_motion(self, state: RobotState, now_ns: int) -> None:
         error = self._following.error(state.joint_position)
         if self._astray.over(error, now_ns):
@@ -314,7 +341,7 @@ class Supervisor:
         self._late = late and self._target is not None
 
     def _accept(self, target: Target, now_ns: int) -> None:
-        values = np.concatenate([target.value, target.plan.reshape(-1)])
+        values = np.concatenate([target.value, target.plan.reshape(-1), target.gripper])
         if not np.all(np.isfinite(values)):
             self._event(Cause.NOT_FINITE, now_ns, seq=target.seq)
             return
@@ -323,11 +350,12 @@ class Supervisor:
         if backward or not -self.config.ahead_s <= age_s <= self.config.late_s:
             self._event(Cause.STALE_COMMAND, now_ns, age_s, self.config.late_s, target.seq)
             return
-        if not self.follower.sane(target.value):
+        if not (self.follower.sane(target.value) and self._keeper.sane(target.gripper)):
             self._event(Cause.OUT_OF_RANGE, now_ns, seq=target.seq)
             return
         self._target = target
-        if not self.follower.target(target, now_ns):
+        inside = self.follower.target(target, now_ns)
+        if not (self._keeper.aim(target.gripper) and inside):
             self._event(Cause.OUT_OF_RANGE, now_ns, seq=target.seq)
 
     # -- motion ----------------------------------------------------------------------------------
@@ -382,7 +410,8 @@ class Supervisor:
         self._following.sent(q)
         following = self.mode is Mode.FOLLOW and self._target is not None
         seq = self._target.seq if following and self._target is not None else -1
-        self._link.sent.put(now_ns, [seq, late_ns, *self._action, *q])
+        row = [seq, late_ns, *self._action, *q, *self._keeper.goals]
+        self._link.sent.put(now_ns, row)
         return True
 
     def _idle(self, now_ns: int) -> None:
@@ -403,6 +432,7 @@ class Supervisor:
         if cause is not Cause.CLOSED or self.mode is not Mode.HOLD:
             self._event(cause, now_ns, value, limit)
         self.cause, self.mode = cause, Mode.STOPPING
+        self._hold_gripper()
         if self._guided is None and self.follower.at_rest:
             self._latch(cause, now_ns)
 
@@ -413,6 +443,7 @@ class Supervisor:
         if self.mode is not Mode.STOPPING:
             self._event(cause, now_ns, value, limit)
             self.cause = cause
+            self._hold_gripper()
         self.mode, self._guided, self._target = Mode.STOPPED, None, None
         self._pausing = self._late = False
         if self._pending != self._answered:
@@ -423,6 +454,11 @@ class Supervisor:
         self._stop_confirmed = self.robot.stop()
         if not self._stop_confirmed:
             log.warning("the device did not confirm the stop; its watchdog stops it")
+
+    def _hold_gripper(self) -> None:
+        """Fingers in motion stop; what is held stays held."""
+        self._gripping = False
+        self._keeper.hold()
 
     # -- telling ---------------------------------------------------------------------------------
 

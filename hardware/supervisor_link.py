@@ -12,7 +12,7 @@ from __future__ import annotations
 import enum
 import json
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -26,6 +26,7 @@ Array = NDArray[np.float64]
 PLAN_STEPS = 16
 STATUS_WIDTH = 10
 STATE_HEAD = 4
+GRIP_WIDTH = 3
 
 
 class Mode(enum.IntEnum):
@@ -65,11 +66,14 @@ class Cause(enum.IntEnum):
     FOLLOWING_ERROR = 20  # the measured arm is not where it was told to be
     OVERLOAD = 21  # tool force or joint load above its limit
     COLLISION = 22  # the arm would have come too near to itself, the table or an obstacle
+    GRIPPER_FAULT = 40  # the gripper or its link reports a fault
+    GRIPPER_STALE = 41  # the gripper does not answer any more
+    OBJECT_LOST = 42  # what the gripper held is gone; latches where the cell says so
 
     @property
     def latches(self) -> bool:
         """True when only an operator's clear leads on."""
-        return self > Cause.OPERATOR_CLEAR
+        return self > Cause.OPERATOR_CLEAR and self is not Cause.OBJECT_LOST
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,38 +121,42 @@ class SupervisorConfig:
 @dataclass(frozen=True, slots=True)
 class Target:
     """The agent's newest decision for ``due_ns``, ``value [w]`` (tool on the table [m, m], or joint
-    positions [rad]), and the actions after it, ``plan [k, w]``.
+    positions [rad]), and the actions after it, ``plan [k, w]``. ``gripper``: the width [m] in a
+    cell with a gripper, else empty.
     """
 
     seq: int
     due_ns: int
     value: Array
     plan: Array
+    gripper: Array = field(default_factory=lambda: np.zeros(0))
 
     def pack(self) -> Array:
         """As a ring row (``due_ns`` split in two, exact for any uptime)."""
         width = len(self.value)
-        row = np.full(command_width(width), np.inf)
+        row = np.full(command_width(width, len(self.gripper)), np.inf)
         row[:3] = self.seq, self.due_ns // 10**9, self.due_ns % 10**9
         row[3 : 3 + width] = self.value
         plan = self.plan[:PLAN_STEPS].reshape(-1)
         row[3 + width : 3 + width + len(plan)] = plan
+        row[command_width(width) :] = self.gripper
         return row
 
     @classmethod
     def unpack(cls, value: Array) -> Target:
         """Inverse of :meth:`pack`; entries that are not finite stay what they are."""
         width = (len(value) - 3) // (1 + PLAN_STEPS)
-        plan = value[3 + width :].reshape(PLAN_STEPS, width)
+        end = command_width(width)
+        plan = value[3 + width : end].reshape(PLAN_STEPS, width)
         used = int(np.count_nonzero(~np.isinf(plan).all(axis=1)))
         seconds, rest = value[1], value[2]
         due = int(seconds) * 10**9 + int(rest) if np.isfinite([seconds, rest]).all() else -1
-        return cls(int(value[0]), due, value[3 : 3 + width], plan[:used])
+        return cls(int(value[0]), due, value[3 : 3 + width], plan[:used], value[end:])
 
 
-def command_width(values: int) -> int:
-    """Length of the ring row of a :class:`Target` with that many values."""
-    return 3 + values * (1 + PLAN_STEPS)
+def command_width(values: int, grips: int = 0) -> int:
+    """Length of the ring row of a :class:`Target` with that many values of arm and gripper."""
+    return 3 + values * (1 + PLAN_STEPS) + grips
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,12 +215,14 @@ class Event:
         )
 
 
-RequestKind = Literal["hold", "follow", "goto", "estop", "clear", "close"]
+RequestKind = Literal["hold", "follow", "goto", "grip", "estop", "clear", "close"]
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A rare message from the agent. ``waypoints`` [rad] belong to ``goto``."""
+    """A rare message from the agent. ``waypoints`` [rad] belong to ``goto``; of ``grip`` the only
+    value of the only one is a width [m].
+    """
 
     number: int
     kind: RequestKind
@@ -243,6 +253,7 @@ class LinkHandles:
     sent: RingHandle
     events: RingHandle
     status: RingHandle
+    grips: RingHandle
 
     def attach(self) -> Link:
         """Open all rings in this process."""
@@ -253,6 +264,7 @@ class LinkHandles:
             sent=self.sent.attach(),
             events=self.events.attach(),
             status=self.status.attach(),
+            grips=self.grips.attach(),
         )
 
 
@@ -262,7 +274,8 @@ class Link:
 
     ``commands`` :class:`Target`; ``heartbeat`` (time only); ``states`` device clock [s], robot
     mode, tool force [N], load, q, qd; ``sent`` seq, lateness of the tick [ns], the action that was
-    really sent (as in :class:`Target`), q; ``events``; ``status``.
+    really sent (as in :class:`Target`), q, the gripper's width in force [m] where there is one;
+    ``events``; ``status``; ``grips`` the gripper's measured width [m], moving, holding.
     """
 
     commands: Ring
@@ -271,19 +284,21 @@ class Link:
     sent: Ring
     events: Ring
     status: Ring
+    grips: Ring
 
     @classmethod
-    def create(cls, joints: int, width: int, slots: int = 4096) -> Link:
+    def create(cls, joints: int, width: int, slots: int = 4096, grips: int = 0) -> Link:
         """Allocate the rings for targets of ``width`` values; ``slots`` is eight seconds of states
-        at 500 Hz.
+        at 500 Hz. ``grips``: 1 in a cell with a gripper.
         """
         return cls(
-            commands=Ring.create(16, command_width(width)),
+            commands=Ring.create(16, command_width(width, grips)),
             heartbeat=Ring.create(4, 1),
             states=Ring.create(slots, STATE_HEAD + 2 * joints),
-            sent=Ring.create(slots, 2 + width + joints),
+            sent=Ring.create(slots, 2 + width + joints + grips),
             events=Ring.create(1024, 4),
             status=Ring.create(16, STATUS_WIDTH),
+            grips=Ring.create(1024, GRIP_WIDTH),
         )
 
     @property
@@ -296,6 +311,7 @@ class Link:
             sent=self.sent.handle,
             events=self.events.handle,
             status=self.status.handle,
+            grips=self.grips.handle,
         )
 
     @property
@@ -303,7 +319,7 @@ class Link:
         """All of them."""
         return (
             *(self.commands, self.heartbeat, self.states),
-            *(self.sent, self.events, self.status),
+            *(self.sent, self.events, self.status, self.grips),
         )
 
     def close(self) -> None:

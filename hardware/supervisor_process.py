@@ -25,6 +25,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
+from hardware.gripper_config import GripperCellConfig
+from hardware.gripper_keeper import make_keeper
 from hardware.robot import Robot
 from hardware.supervisor import Follower, Supervisor
 from hardware.supervisor_checks import CollisionGuard
@@ -104,6 +106,7 @@ def run_supervisor(
     pipe: Connection,
     log_level: int,
     want_real_time: bool = True,
+    gripper: GripperCellConfig | None = None,
 ) -> None:
     """Main of the process; answers ``ready`` or a typed error through the pipe, then runs."""
     os.setsid()
@@ -118,7 +121,9 @@ def run_supervisor(
         log.warning("%s", refused)
     code = 0
     try:
-        _connect_and_loop(build_robot, follower, config, handles, pipe, real_time=not refused)
+        _connect_and_loop(
+            *(build_robot, follower, config, handles, pipe, gripper), real_time=not refused
+        )
     except Exception as error:
         # A typed error reaches the user through the pipe; only a bug needs its traceback.
         trace = None if isinstance(error, RobolearnError) else error
@@ -136,6 +141,7 @@ def _connect_and_loop(
     config: SupervisorConfig,
     handles: LinkHandles,
     pipe: Connection,
+    gripper: GripperCellConfig | None,
     *,
     real_time: bool,
 ) -> None:
@@ -145,17 +151,22 @@ def _connect_and_loop(
         signal.signal(number, inbox.terminate)
     link = handles.attach()
     robot = build_robot()
+    keeper = make_keeper(gripper, robot, link.grips)
     try:
         motion, guard = follower.build(robot.rate_hz), follower.guard(robot.rate_hz)
         gc.collect()
         gc.freeze()
         gc.disable()
+        keeper.connect(mounted=False)
         # From here on the device's watchdog runs: nothing slow may come before the loop.
         robot.connect()
+        keeper.connect(mounted=True)
+        keeper.start()
         supervisor = Supervisor(
             *(robot, motion, config, link, inbox, time.monotonic_ns),
             real_time=real_time,
             guard=guard,
+            keeper=keeper,
         )
         rate = Rate(robot.rate_hz)
         ready = {
@@ -170,6 +181,7 @@ def _connect_and_loop(
             late_ns = rate.wait()
             supervisor.tick(time.monotonic_ns(), late_ns, rate.missed)
     finally:
+        keeper.close()
         robot.close()
         link.close()
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from hardware.drivers.poll_loop import LostPacketError, PollLoop
 from hardware.gripper import GripperState
-from hardware.robot import RobotMode
+from hardware.robot import Robot, RobotMode
 from robolearn.errors import ConfigError, DataError, RobotConnectionError, RobotError
 
 log = logging.getLogger(__name__)
@@ -24,6 +24,7 @@ LINE_LIMIT = 256
 STOP_S = 1.0
 ACTIVATE_S = 6.0
 _ACTIVATED, _MOVING, _AT_REQUEST = 3, 0, 3
+_ON_OBJECT = (1, 2)
 # FLT 5, 7 and 9 are priority faults that go away (activation needed, busy, voltage); the rest of
 # the manual's list needs a person.
 
@@ -48,6 +49,8 @@ class RobotiqConfig:
     """Patience with an answer [s]."""
     max_lost: int = 3
     """So many states in a row without an answer are a fault."""
+    activate: bool = False
+    """Activate a gripper that is not active when connecting: it opens and closes once."""
 
     def __post_init__(self) -> None:
         if not (0 <= self.open_counts < self.closed_counts <= 255 and self.stroke_m > 0):
@@ -56,8 +59,14 @@ class RobotiqConfig:
                 f" needed, got {self.open_counts}, {self.closed_counts}, {self.stroke_m}"
             )
 
-    def build(self) -> RobotiqGripper:
+    @property
+    def mounted(self) -> bool:
+        """False: the URCap's socket is there whatever the arm's driver does."""
+        return False
+
+    def build(self, arm: Robot | None = None) -> RobotiqGripper:
         """Make the gripper (in the process that will own it)."""
+        del arm
         return RobotiqGripper(self)
 
 
@@ -74,7 +83,7 @@ class RobotiqGripper:
         return self.config.stroke_m
 
     def connect(self) -> None:
-        """Connect and activate (the fingers open and close once when they were not)."""
+        """Connect; with ``activate`` the fingers open and close once unless they were active."""
         self._leave()
         loop = RobotiqLoop(self.config)
         try:
@@ -88,7 +97,9 @@ class RobotiqGripper:
 
     def state(self) -> GripperState:
         """Newest state."""
-        return self._connected().state
+        loop = self._connected()
+        loop.raise_fault()
+        return loop.state
 
     def move(self, width_m: float, speed: float = 1.0, force: float = 1.0) -> None:
         """Go to a distance."""
@@ -160,6 +171,12 @@ class RobotiqLoop(PollLoop):
         """Raises RobotError when the gripper does not become ready."""
         if self._get("STA") == _ACTIVATED and self._get("FLT") == 0:
             return
+        if not self._config.activate:
+            raise RobotError(
+                f"{self.name} is not activated. Keep hands off (it opens and closes once), then"
+                " activate it at the pendant, by 'robolearn hardware check', or with 'activate:"
+                " true' in the gripper's config"
+            )
         self._set("SET ACT 0")
         self._set("SET ACT 1")
         deadline = time.monotonic() + ACTIVATE_S
@@ -182,18 +199,25 @@ class RobotiqLoop(PollLoop):
             raise RobotError(
                 f"{self.name} reports fault {fault}; see the gripper's manual, then connect again"
             )
+        if self._get("STA") != _ACTIVATED:
+            raise RobotError(
+                f"{self.name} is not activated any more (its supply, or somebody at the pendant);"
+                " activate it, then connect again"
+            )
         self.cycles += 1
         self.state = GripperState(
             time.monotonic_ns(),
             self._width(counts),
             moving=status == _MOVING,
-            holding=status not in (_MOVING, _AT_REQUEST),
+            holding=status in _ON_OBJECT,
         )
 
     def hold(self) -> bool:
-        """Request the present position."""
+        """Request the present position; fingers that hold something go on gripping."""
         with self.lock:
             self._request = ""
+        if self._get("OBJ") in _ON_OBJECT:
+            return True
         counts = self._get("POS")
         self._set(f"SET POS {counts} GTO 1")
         return abs(self._get("PRE") - counts) <= 1

@@ -316,9 +316,10 @@ def _hold_and_power(line: SdkLine, config: BusConfig, has_watchdog: bool) -> Non
     goals, present = line.read_all(table.goal_position), [r.position for r in line.readings()]
     # A joint that already holds keeps its goal, unless it is far away.
     near = round(NEAR_RAD / TURN_RAD * COUNTS_PER_TURN)
+    # ... but for a gripper's, which may hold something.
     kept = [
-        g if on and abs(g - p) < near else p
-        for g, p, on in zip(goals, present, powered, strict=True)
+        g if on and (abs(g - p) < near or i == len(config.joints)) else p
+        for i, (g, p, on) in enumerate(zip(goals, present, powered, strict=True))
     ]
     line.write_all(table.goal_position, kept)
     line.write_all(table.torque_limit, [round(config.torque_share * table.full_torque)] * n)
@@ -368,6 +369,9 @@ class BusCycle(PollLoop):
             for i, (servo, reading) in enumerate(zip(self.servos, readings, strict=True)):
                 speed = abs(reading.velocity) * table.rad_s_per_count
                 away = abs(servo.angle(self._goals[i]) - servo.angle(reading.position))
+                if i == len(self.config.joints):
+                    # A gripper's goal is its grip: at its measured place it would let go.
+                    continue
                 if speed > REST_RAD_S or away > NEAR_RAD:
                     self._goals[i] = max(servo.low, min(servo.high, reading.position))
             self._fresh = False
@@ -416,6 +420,10 @@ class BusCycle(PollLoop):
         silent = 0
         for servo, reading in zip(self.servos, self.snapshot.readings, strict=True):
             goals.append(reading.position)
+            if len(goals) > len(self.config.joints):
+                with self.lock:
+                    goals[-1] = self._goals[-1]
+                continue
             # When two are silent the line is dead; the rest is told what was known last.
             if silent < 2:
                 try:

@@ -2,14 +2,45 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
+
 from hardware.drivers.robotiq import check_move
 from hardware.drivers.serial_bus import BusRobot
 from hardware.gripper import GripperState
-from hardware.robot import RobotMode
-from robolearn.errors import RobotConnectionError
+from hardware.robot import Robot, RobotMode
+from robolearn.errors import ConfigError, RobotConnectionError
 
 REST_M_S = 0.003
 AT_GOAL_M = 0.003
+
+
+@dataclass(frozen=True, slots=True)
+class ServoGripperConfig:
+    """The servo that the arm's driver names as its gripper."""
+
+    stroke_m: float
+    """Distance of the fingers at the open end of the servo's range [m]."""
+    closed_at_low: bool = True
+    """The fingers are closed at the lower end of the servo's range."""
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.stroke_m < math.inf:
+            raise ConfigError(f"gripper: stroke_m must be positive, got {self.stroke_m}")
+
+    @property
+    def mounted(self) -> bool:
+        """True: it is a servo of the arm's bus."""
+        return True
+
+    def build(self, arm: Robot | None = None) -> ServoGripper:
+        """Make the gripper; raises ConfigError for an arm without a servo for it."""
+        if not isinstance(arm, BusRobot) or not arm.config.gripper:
+            raise ConfigError(
+                "gripper: kind 'servo' needs an arm of serial servos (feetech, dynamixel) whose"
+                " driver names its servo, 'gripper: <name>'"
+            )
+        return ServoGripper(arm, self.stroke_m, closed_at_low=self.closed_at_low)
 
 
 class ServoGripper:
@@ -56,8 +87,10 @@ class ServoGripper:
         self._goal_m = width_m
 
     def stop(self) -> bool:
-        """Stay at the present distance; False when the bus does not answer."""
+        """Stay at the present distance, or keep gripping; False when the bus does not answer."""
         try:
+            if self.state().holding:
+                return self._arm.state().mode is RobotMode.RUNNING
             _, share, _ = self._arm.gripper_state()
         except RobotConnectionError:
             return False

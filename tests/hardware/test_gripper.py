@@ -110,6 +110,7 @@ class Served:
         self.grippers = []
 
     def make(self, **changes):
+        changes = {"activate": True, **changes}
         config = RobotiqConfig("127.0.0.1", self.port, answer_s=0.2, rate_hz=50.0, **changes)
         self.grippers.append(config.build())
         return self.grippers[-1]
