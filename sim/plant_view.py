@@ -3,18 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.plant import PlantConfig, PyBulletPlant
+
+@runtime_checkable
+class Drawable(Protocol):
+    """A plant of the lab that can draw itself."""
+
+    def set_joints(self, q: NDArray[np.float64]) -> None:
+        """Put the arm at ``q`` at rest."""
+        ...
+
+    def place_object(self, name: str, pose: NDArray[np.float64]) -> None:
+        """Put an object at rest at ``[x, y, yaw]``."""
+        ...
+
+    def picture(self, view: str, width: int, height: int) -> NDArray[np.uint8]:
+        """A picture ``[height, width, 3]``."""
+        ...
+
+    def close(self) -> None:
+        """Release the engine."""
+        ...
 
 
 class PlantView:
-    """Draws any state of a workcell; for pictures on demand and for videos of episodes."""
+    """Draws any state of a workcell; for pictures on demand and for videos of episodes.
 
-    def __init__(self, config: PlantConfig) -> None:
-        self._plant = PyBulletPlant(config)
+    ``plant`` is this view's own.
+    """
+
+    def __init__(self, plant: Drawable) -> None:
+        self._plant = plant
 
     def draw(
         self,

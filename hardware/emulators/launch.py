@@ -22,13 +22,16 @@ from robolearn.errors import RobotConnectionError
 
 @dataclass(frozen=True, slots=True)
 class LabAddress:
-    """Where a lab serves, as printed in its line ``ready``; ``cameras``: ports by name."""
+    """Where a lab serves, as printed in its line ``ready``; ``cameras``: ports by name,
+    ``world``: its physics.
+    """
 
     address: str
     admin_port: int
     tracker_port: int
     token: str
     cameras: Mapping[str, int] = field(default_factory=dict[str, int])
+    world: str = ""
 
     def connect(self) -> LabClient:
         """A client of the side door."""

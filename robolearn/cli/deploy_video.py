@@ -58,15 +58,10 @@ class _ArmView:
     """The lab's workcell in perspective, from recorded joints and block poses."""
 
     def __init__(self, workcell: Path, size: int) -> None:
-        from robolearn.cli.lab import load_lab
+        from robolearn.cli.lab import lab_view, load_lab
         from sim.plant import BLOCK as PLANT_BLOCK
-        from sim.plant_view import PlantView
 
-        self._view, self._size, self._block = (
-            PlantView(load_lab(workcell).physics),
-            size,
-            PLANT_BLOCK,
-        )
+        self._view, self._size, self._block = lab_view(load_lab(workcell)), size, PLANT_BLOCK
 
     def draw(self, q: NDArray[np.float64], block: NDArray[np.float64]) -> NDArray[np.uint8]:
         """One picture ``[size, size, 3]``."""

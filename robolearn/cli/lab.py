@@ -1,6 +1,6 @@
-"""``robolearn lab``: the virtual workcell (emulated robot and tracker, PyBullet physics).
+"""``robolearn lab``: the virtual workcell (emulated robot and tracker; PyBullet or MuJoCo).
 
-The only place that joins ``hardware.emulators`` with ``sim.plant``.
+The only place that joins ``hardware.emulators`` with the plants of ``sim``.
 """
 
 from __future__ import annotations
@@ -19,19 +19,25 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hardware.emulators.lab import DevicesConfig, Rendered, VirtualLab
 from hardware.plant import KinematicPlant, Plant
+from robolearn.arms import UR5E
 from robolearn.cli.common import parse, say
-from robolearn.cli.lab_arm import is_arm_lab, make_arm_lab, serve_arm
-from robolearn.cli.lab_cameras import CameraProcess, LabCameraConfig, start_cameras
+from robolearn.cli.lab_arm import World, is_arm_lab, make_arm_lab, serve_arm
+from robolearn.cli.lab_cameras import CameraProcess, LabCameraConfig, Workcell, start_cameras
 from robolearn.config import from_dict, load_yaml
-from robolearn.errors import ConfigError, did_you_mean
+from robolearn.errors import ConfigError, RobolearnError, did_you_mean
+from robolearn.geometry import pose, rot_z
 from sim.plant import BLOCK, PlantConfig, PyBulletPlant
+from sim.scene_plant import ScenePlant, ScenePlantConfig
+
+if TYPE_CHECKING:
+    from sim.plant_view import PlantView
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +55,9 @@ class LabArgs:
     """YAML file; its key 'lab' describes the workcell."""
     address: str = "127.0.0.1"
     """Loopback address to serve on; every lab needs one of its own (127.0.0.2, ...)."""
+    world: World | None = None
+    """Physics instead of the file's: pybullet (its section 'physics'), mujoco ('scene'), or
+    kinematic (joints follow exactly)."""
     seed: int = 0
     """Seed of the hidden physics and of sensor noise."""
     follow_stdin: bool = False
@@ -59,20 +68,25 @@ class LabArgs:
 class LabConfig:
     """The section ``lab`` of a hardware config.
 
-    ``world``: ``pybullet``, or ``kinematic`` (joints follow exactly, the block never moves) for
-    tests of a protocol alone. ``real_time``: take real-time priority where it is permitted, as the
-    controller that this stands for has its computer to itself. ``cameras`` see the table.
+    ``world``: ``pybullet`` (``physics``), ``mujoco`` (``scene``), or ``kinematic`` (joints follow
+    exactly, the block never moves) for tests of a protocol alone. ``real_time``: take real-time
+    priority where it is permitted, as the controller that this stands for has its computer to
+    itself. ``cameras`` see the table.
     """
 
-    world: Literal["pybullet", "kinematic"] = "pybullet"
+    world: World = "pybullet"
     real_time: bool = True
     devices: DevicesConfig = field(default_factory=DevicesConfig)
     physics: PlantConfig = field(default_factory=PlantConfig)
+    scene: ScenePlantConfig = field(default_factory=ScenePlantConfig)
     cameras: tuple[LabCameraConfig, ...] = ()
 
 
-def load_lab(path: Path) -> LabConfig:
-    """The section ``lab`` of a hardware config; the others belong to other commands."""
+def load_lab(path: Path, world: World | None = None) -> LabConfig:
+    """The section ``lab`` of a hardware config; the others belong to other commands.
+
+    ``world`` takes the place of the file's.
+    """
     raw = load_yaml(path)
     for key in raw:
         if key not in SECTIONS:
@@ -82,7 +96,8 @@ def load_lab(path: Path) -> LabConfig:
             )
     if not isinstance(raw.get("lab"), dict):
         raise ConfigError(f"{path} has no section 'lab' that describes a virtual workcell")
-    return from_dict(LabConfig, raw["lab"], where=f"{path}, lab")
+    config = from_dict(LabConfig, raw["lab"], where=f"{path}, lab")
+    return config if world is None else dataclasses.replace(config, world=world)
 
 
 def main(argv: list[str]) -> int:
@@ -94,13 +109,14 @@ def main(argv: list[str]) -> int:
     token = os.environ.get(TOKEN_VARIABLE) or secrets.token_hex(16)
     if is_arm_lab(load_yaml(args.config)):
         return _serve_arm(args, token, stop)
-    config = load_lab(args.config)
-    plant = _plant(config, args.seed)
-    view = _View(config.physics) if config.world == "pybullet" else None
+    config = load_lab(args.config, args.world)
+    plant, workcell = _plant(config, args.seed)
+    view: _View | None = None
     cameras: list[CameraProcess] = []
     lab: VirtualLab | None = None
     try:
-        cameras = start_cameras(config.cameras, config.physics, args.address, args.seed)
+        view = _View(config) if config.world != "kinematic" else None
+        cameras = start_cameras(config.cameras, workcell, args.address, args.seed)
         lab = VirtualLab(
             plant,
             config.devices,
@@ -133,7 +149,9 @@ def main(argv: list[str]) -> int:
 
 def _serve_arm(args: LabArgs, token: str, stop: list[int]) -> int:
     raw = load_yaml(args.config)
-    lab, config = make_arm_lab(raw, args.config, address=args.address, token=token, seed=args.seed)
+    lab, config = make_arm_lab(
+        raw, args.config, world=args.world, address=args.address, token=token, seed=args.seed
+    )
     try:
         if args.follow_stdin:
             _follow_stdin(lab.loop.selector, stop)
@@ -145,11 +163,43 @@ def _serve_arm(args: LabArgs, token: str, stop: list[int]) -> int:
     return 0
 
 
-def _plant(config: LabConfig, seed: int) -> Plant:
+def _plant(config: LabConfig, seed: int) -> tuple[Plant, Workcell]:
+    """The physics, and what cameras need to know of it."""
+    if config.world == "mujoco":
+        return _scene_plant(config, seed)
     physics = config.physics
+    workcell = Workcell(
+        T_base_table=pose(rot_z(physics.heading_rad), physics.origin_m),
+        tool_length_m=physics.tool_length_m,
+        home=physics.home,
+        block_pose=physics.block_pose,
+    )
     if config.world == "kinematic":
-        return KinematicPlant(np.array(physics.home), {BLOCK: np.array(physics.block_pose)})
-    return PyBulletPlant(physics, seed)
+        plant = KinematicPlant(np.array(physics.home), {BLOCK: np.array(physics.block_pose)})
+        return plant, workcell
+    return PyBulletPlant(physics, seed), workcell
+
+
+def _scene_plant(config: LabConfig, seed: int) -> tuple[Plant, Workcell]:
+    plant = ScenePlant(config.scene, seed)
+    q = plant.joint_positions()
+    if plant.arm is not UR5E or len(q) != UR5E.dof:
+        raise ConfigError(
+            f"lab.scene: the emulated controller moves a UR5e; scene '{config.scene.scene}' has"
+            f" '{plant.arm.name}'. A section 'lab' with 'arm: {plant.arm.name}' serves that one"
+        )
+    block = plant.true_pose(BLOCK) if BLOCK in plant.object_names else np.zeros(3)
+    if config.cameras and BLOCK not in plant.object_names:
+        raise ConfigError(
+            f"lab.cameras: they look for a '{BLOCK}', which scene '{config.scene.scene}' does not"
+            f" have (objects: {list(plant.object_names)}); leave them out"
+        )
+    return plant, Workcell(
+        T_base_table=plant.T_base_table,
+        tool_length_m=plant.tool_length_m,
+        home=tuple(q.tolist()),
+        block_pose=tuple(block.tolist()),
+    )
 
 
 def _take_real_time_priority() -> None:
@@ -174,6 +224,7 @@ def _announce(
         "tracker_port": tracker_port,
         "token": token,
         "cameras": dict(cameras),
+        "world": config.world,
     }
     say(f"ready {json.dumps(where)}")
 
@@ -191,13 +242,13 @@ class _View:
     process) takes many control periods, and the arm must not freeze meanwhile.
     """
 
-    def __init__(self, physics: PlantConfig) -> None:
+    def __init__(self, config: LabConfig) -> None:
         self._waiting: list[Rendered] = []
         self._selector: selectors.BaseSelector | None = None
         context = multiprocessing.get_context("spawn")
         pipe, theirs = context.Pipe()
         self._pipe: Connection[Any, Any] | None = pipe
-        self._process = context.Process(target=_draw, args=(physics, theirs), daemon=True)
+        self._process = context.Process(target=_draw, args=(config, theirs), daemon=True)
         self._process.start()
         theirs.close()
 
@@ -242,16 +293,27 @@ class _View:
         self._waiting.pop(0)(answer)
 
 
-def _draw(physics: PlantConfig, pipe: Connection[Any, Any]) -> None:
-    """The drawing process: one picture per request until the pipe closes."""
-    from robolearn.process import exit_with_parent
+def lab_view(config: LabConfig) -> PlantView:
+    """Draws states of a lab's world, in this process."""
     from sim.plant_view import PlantView
 
+    if config.world == "mujoco":
+        return PlantView(ScenePlant(dataclasses.replace(config.scene, spread=0.0)))
+    return PlantView(PyBulletPlant(dataclasses.replace(config.physics, spread=0.0)))
+
+
+def _draw(config: LabConfig, pipe: Connection[Any, Any]) -> None:
+    """The drawing process: one picture per request until the pipe closes."""
+    from robolearn.process import exit_with_parent
+
     exit_with_parent()
-    view = PlantView(dataclasses.replace(physics, spread=0.0))
+    view = lab_view(config)
     while True:
         try:
-            request = pipe.recv()
+            view_name, *state = pipe.recv()
         except EOFError:
             return
-        pipe.send(view.draw(*request))
+        try:
+            pipe.send(view.draw(view_name, *state))
+        except RobolearnError as error:
+            pipe.send(str(error))

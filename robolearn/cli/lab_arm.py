@@ -5,6 +5,7 @@ Called by ``robolearn.cli.lab`` when the section ``lab`` names an ``arm``.
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 import json
 from collections.abc import Callable
@@ -26,7 +27,9 @@ from robolearn.cli.common import say
 from robolearn.config import from_dict
 from robolearn.errors import ConfigError
 from sim.chain_plant import ChainPlant, ChainPlantConfig
+from sim.scene_plant import ScenePlant, ScenePlantConfig
 
+World = Literal["pybullet", "mujoco", "kinematic"]
 DIALECTS = {"feetech": FeetechDialect, "dynamixel": DynamixelDialect}
 
 
@@ -52,12 +55,17 @@ class ArmDevicesConfig:
 
 @dataclass(frozen=True, slots=True)
 class ArmLabConfig:
-    """The section ``lab`` of a bare arm. ``world`` kinematic: joints follow exactly."""
+    """The section ``lab`` of a bare arm.
+
+    ``world``: ``pybullet`` (``physics``), ``mujoco`` (``scene``), or ``kinematic`` (joints follow
+    exactly).
+    """
 
     arm: str
     devices: ArmDevicesConfig
     physics: ChainPlantConfig
-    world: Literal["pybullet", "kinematic"] = "pybullet"
+    scene: ScenePlantConfig | None = None
+    world: World = "pybullet"
     real_time: bool = True
 
 
@@ -68,16 +76,13 @@ def is_arm_lab(raw: dict[str, Any]) -> bool:
 
 
 def make_arm_lab(
-    raw: dict[str, Any], path: Path, *, address: str, token: str, seed: int
+    raw: dict[str, Any], path: Path, *, world: World | None, address: str, token: str, seed: int
 ) -> tuple[ArmLab, ArmLabConfig]:
     """The lab of a config file's section, ready to run."""
     config = from_dict(ArmLabConfig, raw["lab"], where=f"{path}, lab")
-    home = np.array(config.physics.home)
-    plant: ServoPlant = (
-        KinematicPlant(home)
-        if config.world == "kinematic"
-        else ChainPlant(config.arm, config.physics, seed)
-    )
+    if world is not None:
+        config = dataclasses.replace(config, world=world)
+    plant = _plant(config, seed)
     devices = config.devices
     try:
         make = _controller(devices, path.parent, plant, address)
@@ -95,6 +100,25 @@ def make_arm_lab(
     return lab, config
 
 
+def _plant(config: ArmLabConfig, seed: int) -> ServoPlant:
+    if config.world == "kinematic":
+        return KinematicPlant(np.array(config.physics.home))
+    if config.world == "pybullet":
+        return ChainPlant(config.arm, config.physics, seed)
+    if config.scene is None:
+        raise ConfigError(
+            f"world mujoco: the section 'lab' of {config.arm} has no 'scene' that names a scene"
+            " with this arm (scene: {scene: so101_table} and so on)"
+        )
+    plant = ScenePlant(config.scene, seed)
+    if plant.arm.name != config.arm:
+        raise ConfigError(
+            f"lab.scene: '{config.scene.scene}' has the arm '{plant.arm.name}', expected"
+            f" '{config.arm}'"
+        )
+    return plant
+
+
 def serve_arm(lab: ArmLab, config: ArmLabConfig, address: str, token: str, stop: list[int]) -> None:
     """Announce the lab and serve until ``stop`` is not empty."""
     devices = config.devices
@@ -106,6 +130,7 @@ def serve_arm(lab: ArmLab, config: ArmLabConfig, address: str, token: str, stop:
         "admin_port": lab.admin_port,
         "tracker_port": 0,
         "token": token,
+        "world": config.world,
     }
     say(f"ready {json.dumps(where)}")
     gc.freeze()

@@ -19,9 +19,8 @@ from hardware.emulators.mjpeg import CameraEmulator, CameraEmulatorConfig
 from hardware.shared_memory import Ring, RingHandle
 from robolearn.arms import UR5E
 from robolearn.errors import RobolearnError, RobotConnectionError
-from robolearn.geometry import pose, rot_z
 from robolearn.seeding import child_seed
-from sim.plant import BLOCK, PlantConfig
+from sim.plant import BLOCK
 from sim.table_view import TableView, TableViewConfig
 
 log = logging.getLogger(__name__)
@@ -37,11 +36,25 @@ class LabCameraConfig:
     view: TableViewConfig = field(default_factory=TableViewConfig)
 
 
+@dataclass(frozen=True, slots=True)
+class Workcell:
+    """What every picture shows, and how it stands before the first step."""
+
+    T_base_table: Array
+    """The table's frame in the arm's base frame ``[4, 4]``."""
+    tool_length_m: float
+    """From the flange to the tool's tip [m]."""
+    home: tuple[float, ...]
+    """Joint angles [rad]."""
+    block_pose: tuple[float, ...]
+    """The T on the table: x, y [m], yaw [rad]."""
+
+
 class CameraProcess:
     """A camera that runs elsewhere; satisfies ``hardware.emulators.lab.LabCamera``."""
 
     def __init__(
-        self, config: LabCameraConfig, physics: PlantConfig, address: str, seed: int
+        self, config: LabCameraConfig, workcell: Workcell, address: str, seed: int
     ) -> None:
         self.config = config
         self._ring = Ring.create(_SLOTS, UR5E.dof + 3)
@@ -50,7 +63,7 @@ class CameraProcess:
         self._pipe, theirs = context.Pipe()
         self._process = context.Process(
             target=_camera,
-            args=(config, physics, address, seed, self._ring.handle, theirs),
+            args=(config, workcell, address, seed, self._ring.handle, theirs),
             daemon=True,
         )
         self._process.start()
@@ -99,14 +112,14 @@ class CameraProcess:
 
 
 def start_cameras(
-    configs: Sequence[LabCameraConfig], physics: PlantConfig, address: str, seed: int
+    configs: Sequence[LabCameraConfig], workcell: Workcell, address: str, seed: int
 ) -> list[CameraProcess]:
     """Start all, then wait for all: each takes seconds to begin."""
     cameras: list[CameraProcess] = []
     try:
         for config in configs:
             own = child_seed(seed, f"camera {config.device.name}")
-            cameras.append(CameraProcess(config, physics, address, own))
+            cameras.append(CameraProcess(config, workcell, address, own))
         for camera in cameras:
             camera.wait()
     except BaseException:
@@ -118,7 +131,7 @@ def start_cameras(
 
 def _camera(
     config: LabCameraConfig,
-    physics: PlantConfig,
+    workcell: Workcell,
     address: str,
     seed: int,
     handle: RingHandle,
@@ -129,11 +142,11 @@ def _camera(
 
     exit_with_parent()
     ring = handle.attach()
-    home = np.array([*physics.home, *physics.block_pose])
+    home = np.array([*workcell.home, *workcell.block_pose])
     view = TableView(
         config.view,
-        T_base_table=pose(rot_z(physics.heading_rad), physics.origin_m),
-        tool_length_m=physics.tool_length_m,
+        T_base_table=workcell.T_base_table,
+        tool_length_m=workcell.tool_length_m,
         width=config.device.width,
         height=config.device.height,
         block=BLOCK,

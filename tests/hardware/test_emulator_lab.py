@@ -17,8 +17,11 @@ from robolearn.errors import ConfigError, RobotConnectionError
 from tests.hardware.lab import CONFIG, address, kinematic_lab
 
 
-def test_physics_pictures_and_tracker_of_the_real_config():
-    with LabProcess(CONFIG, address=address(11), seed=3) as lab, lab.where.connect() as door:
+@pytest.mark.parametrize("world", ["pybullet", "mujoco"])
+def test_physics_pictures_and_tracker_of_the_real_config(world):
+    lab = LabProcess(CONFIG, address=address(11), seed=3, arguments=("--world", world))
+    with lab, lab.where.connect() as door:
+        assert lab.where.world == world
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as listener:
             listener.bind((lab.where.address, lab.where.tracker_port))
             listener.settimeout(2.0)
@@ -74,6 +77,7 @@ def test_the_config_in_the_repository_is_valid():
         ("lba: {}", "Did you mean 'lab'"),
         ("lab: {physics: {spread: 2}}", "spread"),
         ("lab: {physics: {home: [0, 0]}}", "6 joint angles"),
+        ("lab: {world: mujoco, scene: {table_friction: 0.3}}", "table_friction"),
         ("lab: {devices: {tracker: {rate_hz: fast}}}", "expected a number"),
     ],
 )
@@ -87,6 +91,21 @@ def test_a_wrong_config_is_one_line_and_exit_code_2(tmp_path, capsys, text, mess
     assert message in captured.err
     assert captured.err.count("\n") == 1
     assert "ready" not in captured.out
+
+
+@pytest.mark.parametrize(
+    ("scene", "message"),
+    [
+        ("so101_table", "'arm: so101' serves that one"),
+        ("pusht_reference", "has no arm"),
+        ("ur5e_table", "which scene 'ur5e_table' does not have"),
+    ],
+)
+def test_a_scene_that_the_lab_cannot_serve_is_refused(tmp_path, capsys, scene, message):
+    path = Path(tmp_path) / "lab.yaml"
+    path.write_text(f"lab: {{world: mujoco, scene: {{scene: {scene}}}, cameras: [{{}}]}}")
+    assert main(["lab", "--config", str(path)]) == 2
+    assert message in capsys.readouterr().err
 
 
 def test_an_address_of_another_machine_is_refused(tmp_path):

@@ -1,4 +1,4 @@
-"""Arms as plants of the lab: kinematics, weight, motors without power."""
+"""Arms as plants, by PyBullet and by MuJoCo: kinematics, weight, motors without power."""
 
 import numpy as np
 import pytest
@@ -6,6 +6,7 @@ import pytest
 from robolearn.arms import ARMS
 from robolearn.errors import ConfigError, DataError
 from sim.chain_plant import ChainPlant, ChainPlantConfig
+from sim.scene_plant import ScenePlant, ScenePlantConfig
 
 HOMES = {
     "ur5e": (-0.3, -1.3, 2.4, -2.6, -1.5, -0.3),
@@ -38,8 +39,14 @@ def test_links_are_where_the_kinematics_say(name):
     plant.close()
 
 
-def test_weight_is_held_by_power_and_falls_without():
-    plant = plant_of("so101")
+def scene_of(**changes):
+    config = ScenePlantConfig("so101_table", HOMES["so101"], serial_servos=True, **changes)
+    return ScenePlant(config, seed=3)
+
+
+@pytest.mark.parametrize("make", [lambda: plant_of("so101"), scene_of], ids=["pybullet", "mujoco"])
+def test_weight_is_held_by_power_and_falls_without(make):
+    plant = make()
     home = np.array(HOMES["so101"])
     for _ in range(200):
         plant.set_joint_targets(home, np.zeros(6))
@@ -92,3 +99,30 @@ def test_wrong_values_are_refused():
     with pytest.raises(DataError, match="no object"):
         plant.true_pose("block")
     plant.close()
+
+
+def test_a_scene_arm_meets_the_things_on_its_table():
+    plant = scene_of(objects={"cube": (0.05, 0.02, 0.4)})
+    assert plant.object_names == ("cube",)
+    assert np.allclose(plant.true_pose("cube"), (0.05, 0.02, 0.4), atol=1e-6)
+    plant.place_object("cube", np.array([0.0, 0.0, -1.0]))
+    plant.step(0.1)
+    assert np.allclose(plant.true_pose("cube"), (0.0, 0.0, -1.0), atol=1e-3)
+    assert np.allclose(plant.tool_force(), 0.0)
+    plant.close()
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        (ScenePlantConfig("pusht_reference"), "has no arm"),
+        (ScenePlantConfig("panda_bimanual", home=(0.0,)), "needs 7 joint angles"),
+        (ScenePlantConfig("xarm7_table", serial_servos=True), "no gripper of one joint"),
+        (ScenePlantConfig("so101_table", friction=0.5, objects={"cub": (0.0,) * 3}), "'cube'"),
+    ],
+)
+def test_what_a_scene_does_not_have_is_refused(config, message):
+    with pytest.raises(ConfigError, match=message):
+        ScenePlant(config)
+    with pytest.raises(ConfigError, match="servo_gain"):
+        ScenePlantConfig(servo_gain=0.0)
