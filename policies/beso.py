@@ -48,6 +48,8 @@ class BesoConfig(FieldConfig):
     goal: tuple[str, ...] = ()
     # Pairs (goal signal, observed signal): in training the goal is what is observed later on.
     hindsight: tuple[tuple[str, str], ...] = ()
+    # Hindsight goals are marks (0 or 1 each, such as sub-goals): see :func:`progress`.
+    marks: bool = False
     # How many ticks later at least and at most.
     ahead: tuple[int, int] = (16, 64)
     # Chance that the goal is left out of a sample in training.
@@ -192,7 +194,8 @@ class BesoAlgorithm(ChunkAlgorithm):
 
     def forward(self, batch: Batch, step: int, rng: torch.Generator) -> Losses:
         """As every policy; goals may be what is observed later."""
-        return super().forward(relabelled(batch, self.config.hindsight), step, rng)
+        told = relabelled(batch, self.config.hindsight, rng if self.config.marks else None)
+        return super().forward(told, step, rng)
 
     def losses(self, lesson: Lesson, step: int, rng: torch.Generator) -> Losses:  # noqa: ARG002
         """The squared error of the scaled estimate."""
@@ -209,15 +212,36 @@ class BesoAlgorithm(ChunkAlgorithm):
         return FieldChunkPolicy(self.ema, self.spec)
 
 
-def relabelled(batch: Batch, hindsight: tuple[tuple[str, str], ...]) -> Batch:
-    """The batch with goals replaced by what is observed later in the episode."""
+def relabelled(
+    batch: Batch,
+    hindsight: tuple[tuple[str, str], ...],
+    marks: torch.Generator | None = None,
+) -> Batch:
+    """The batch with goals replaced by what is observed later in the episode; ``marks``: by what
+    :func:`progress` makes of it.
+    """
     if not hindsight or batch.future is None:
         return batch
     seen = dict(batch.observations)
     for goal, source in hindsight:
         later = batch.future[source]
+        if marks is not None:
+            later = progress(batch.observations[source], later, marks)
         seen[goal] = later[:, None].expand(-1, seen[goal].shape[1], *later.shape[1:])
     return dataclasses.replace(batch, observations=seen)
+
+
+def progress(now: Tensor, later: Tensor, rng: torch.Generator) -> Tensor:
+    """What was wanted, where marks ``now [b, n_obs, *shape]`` became ``later [b, *shape]``: nothing
+    (all 0) where nothing new was reached; else what holds now or later, and any share of the rest,
+    because more may be wanted than one stretch of play reaches.
+    """
+    held = now[:, -1] > 0.5
+    reached = later > 0.5
+    fresh = (reached & ~held).flatten(1).any(dim=1).view(-1, *[1] * (later.ndim - 1))
+    share = torch.rand(fresh.shape, generator=rng)
+    rest = (torch.rand(later.shape, generator=rng) < share).to(later.device)
+    return ((held | reached | rest) & fresh).to(now.dtype)
 
 
 def log_logistic(u: Tensor, middle: float, bounds: tuple[float, float]) -> Tensor:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from policies.beso import BesoConfig, BesoModel, log_logistic, relabelled
+from policies.beso import BesoConfig, BesoModel, log_logistic, progress, relabelled
 from robolearn.contracts import Policy
 from robolearn.data.dataset import EpisodeDataset
 from robolearn.errors import ConfigError, SpecMismatchError
@@ -121,6 +121,16 @@ def test_hindsight_shows_what_comes_later() -> None:
     assert again.future is not None
     assert torch.equal(again.future[BLOCK], batch.future[BLOCK])
     assert EpisodeDataset(flat, SMALL.batches(), 0).batch(2).future is None
+
+
+def test_marks_tell_what_was_newly_reached() -> None:
+    rng = torch.Generator().manual_seed(0)
+    now = torch.tensor([[0.0, 1.0, 0.0]]).expand(4000, 2, 3)
+    later = torch.tensor([[0.0, 1.0, 1.0], [0.0, 0.0, 0.0]]).repeat(2000, 1)
+    wanted = progress(now, later, rng)
+    assert (wanted[0::2, 1:] == 1.0).all()  # held, and reached
+    assert 0.45 < float(wanted[0::2, 0].mean()) < 0.55  # might as well have been wanted
+    assert (wanted[1::2] == 0.0).all()  # undone is not reached
 
 
 def test_learns_two_modes(tmp_path: Path) -> None:
