@@ -8,6 +8,9 @@
 An action is chosen by time, never by arrival: index = (now - time of the request's newest
 observation) / period, to the nearest tick. Stale actions are skipped, not caught up with.
 
+With a ``command_latency_s`` an action for time t is sent that much earlier: at every tick the plan
+is read so far ahead, between two ticks in proportion (``robolearn/latencies.py``).
+
 A robot may tick ``n`` times as fast as the policy: then each action lasts ``n`` ticks, requests may
 start at any of them, and histories still show one observation per period of the policy.
 """
@@ -25,6 +28,7 @@ from robolearn.actions import clip_action, hold_action
 from robolearn.contracts import PolicySpec
 from robolearn.errors import ConfigError, InferenceError
 from robolearn.history import history_at
+from robolearn.latencies import blend
 from robolearn.rtc import DelayEstimate, continuation
 from robolearn.seeding import child_seed
 from robolearn.spec import EmbodimentSpec, TaskSpace, require_compatible
@@ -38,7 +42,9 @@ class ChunkAgent:
     runs out, so that inference may take that long without a gap. Without a plan the last action is
     held (at the start: the current position), with source ``hold``. Actions are clipped to the
     embodiment's range. With ``realtime`` a request carries what is left of the plan, so that the
-    next chunk continues it (real-time chunking, ``robolearn/rtc.py``).
+    next chunk continues it (real-time chunking, ``robolearn/rtc.py``). ``command_latency_s``:
+    actions are sent ahead by it; the first ones after a start, whose time to be sent had passed,
+    are left out.
     """
 
     def __init__(
@@ -50,20 +56,26 @@ class ChunkAgent:
         execute: int | None = None,
         lead_ticks: int = 0,
         realtime: bool = False,
+        command_latency_s: float = 0.0,
     ) -> None:
         self._ratio = ticks_per_action(spec.task_space, embodiment)
         self._execute = spec.execute if execute is None else execute
-        lead = -(-lead_ticks // self._ratio)
-        if self._execute < 1 or lead_ticks < 0 or self._execute + lead > spec.horizon:
+        self._tick_ns = round(1e9 / (self._ratio * spec.task_space.rate_hz))
+        # Whole ticks and the share of one more by which actions are sent ahead.
+        ahead = round(1e9 * command_latency_s) / self._tick_ns
+        self._ahead, self._share = int(ahead), ahead - int(ahead)
+        self._sooner = self._ahead + (self._share > 0.0)
+        lead = -(-(lead_ticks + self._sooner) // self._ratio)
+        if self._execute < 1 or lead_ticks < 0 or self._execute + lead > spec.horizon or ahead < 0:
             raise ConfigError(
-                f"execute ({self._execute}) + lead_ticks ({lead_ticks}, {lead} action(s)) must be"
+                f"execute ({self._execute}) + lead_ticks ({lead_ticks}) and command latency"
+                f" ({1e3 * command_latency_s:g} ms), together {lead} action(s), must be"
                 f" in 1..{spec.horizon}, the policy's horizon; lower one of them"
             )
         self._spec, self._name, self._lead, self._realtime = spec, name, lead_ticks, realtime
         # The ranges are those of the robot at hand, not of the one the data came from.
         wanted = [a.name for a in spec.task_space.actions]
         self._actions = embodiment.task_space([], wanted).actions
-        self._tick_ns = round(1e9 / (self._ratio * spec.task_space.rate_hz))
         self._history: deque[Observation] = deque(maxlen=(spec.n_obs - 1) * self._ratio + 1)
         self.reset(0)
 
@@ -101,10 +113,11 @@ class ChunkAgent:
         """The action that is due now, and those that follow it."""
         if reply is not None:
             self._accept(reply, observation.t_ns)
-        index = self._index(observation.t_ns)
+        tick = self._ticks_of(observation.t_ns) + self._ahead
+        index = tick // self._ratio
         plan: NDArray[np.float64] | None = None
         if self._plan is not None and 0 <= index < len(self._plan):
-            action: Signals = self._spec.task_space.split(self._plan[index])
+            action: Signals = self._spec.task_space.split(self._sent(self._plan, tick))
             plan, source = self._plan[index + 1 :], "policy"
         else:
             action, source = self._last or hold_action(self._actions, observation), "hold"
@@ -122,16 +135,21 @@ class ChunkAgent:
         """Ticks since the time of the plan's first action."""
         return round((now_ns - self._plan_t_ns) / self._tick_ns)
 
-    def _index(self, now_ns: int) -> int:
-        return self._ticks_of(now_ns) // self._ratio
+    def _sent(self, plan: NDArray[np.float64], tick: int) -> NDArray[np.float64]:
+        """What is sent for ``tick`` of the plan and a share of the next."""
+        at, after = (min(t // self._ratio, len(plan) - 1) for t in (tick, tick + 1))
+        if self._share == 0.0 or at == after:
+            return plan[at]
+        return blend(self._spec.task_space, plan[at], plan[after], self._share)
 
     def _continued(self, asked: PolicyInput) -> PolicyInput:
         """The request with what is left of the plan, a part of it sure to be executed."""
         horizon, size = self._spec.horizon, self._spec.task_space.action_size
         rest = np.zeros((0, size))
         if self._plan is not None:
-            rest = self._plan[max(0, self._index(int(asked.t_ns[0]))) :]
-        committed = -(-self._delay.ticks // self._ratio)
+            rest = self._plan[max(0, self._ticks_of(int(asked.t_ns[0])) // self._ratio) :]
+        # What is sent ahead is past before the answer comes.
+        committed = -(-(self._delay.ticks + self._sooner) // self._ratio)
         prefix, weight = continuation(rest, committed, horizon)
         return dataclasses.replace(asked, prefix=prefix[None], prefix_weight=weight[None])
 

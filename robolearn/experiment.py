@@ -29,6 +29,8 @@ from robolearn.data.weighting import EpisodeQuality, row_weights
 from robolearn.distributed import Ranks
 from robolearn.errors import CheckpointError, ConfigError, DataError, did_you_mean
 from robolearn.feed import Batches, Represented, represented_stats
+from robolearn.latencies import KEY as LATENCIES
+from robolearn.latencies import Latencies
 from robolearn.learning import Algorithm, BatchSpec
 from robolearn.representation import Representation
 from robolearn.seeding import child_seed
@@ -115,12 +117,14 @@ def train(
     on_episode: OnEpisode | None = None,
     on_step: Callable[[Progress], None] | None = None,
     qualities: Sequence[EpisodeQuality] = (),
+    latencies: Latencies = Latencies(),  # noqa: B008 (frozen)
     hooks: Hooks = NO_HOOKS,
     ranks: Ranks = Ranks(),  # noqa: B008 (frozen)
 ) -> TrainResult:
     """Carry an experiment out in ``run_dir``; with ``resume`` go on, or reuse what is finished.
 
-    ``qualities``: how the episodes of ``source`` ended, for ``data.quality``. ``ranks``: this
+    ``qualities``: how the episodes of ``source`` ended, for ``data.quality``. ``latencies``: what
+    their times and commands were corrected by, for whoever deploys the run. ``ranks``: this
     process among several, of which the first one writes.
 
     ``images`` and ``on_episode`` are those of :func:`cached`; neither changes the result.
@@ -148,6 +152,7 @@ def train(
     spec = dataclasses.replace(algorithm.policy().spec, task_space=flat.task_space)
     provenance = identity | {
         "seed": experiment.seed,
+        LATENCIES: latencies.to_json(),
         "episodes": len(dataset.episodes),
         "held_out": [flat.ids[e] for e in _held_out(experiment, flat)],
         "git_revision": git_revision(),

@@ -15,6 +15,7 @@ from robolearn.data.selection import DataConfig, StoreChoice, StoreSource
 from robolearn.data.store import EpisodeStore
 from robolearn.data.weighting import EpisodeQuality
 from robolearn.errors import DataError, SpecMismatchError
+from robolearn.latencies import Latencies, trained_with
 from robolearn.spec import TaskSpace
 
 Index = NDArray[np.int64]
@@ -56,6 +57,11 @@ class MixtureSource:
     def qualities(self) -> tuple[EpisodeQuality, ...]:
         """How every chosen episode ended, as annotated."""
         return tuple(q for part in self.parts for q in part.qualities)
+
+    @property
+    def latencies(self) -> Latencies:
+        """What a run on these episodes is trained with."""
+        return trained_with((part.latencies for part in self.parts), {})
 
     @property
     def content_hash(self) -> str:

@@ -6,6 +6,7 @@ import dataclasses
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +22,7 @@ from robolearn.data.store import EpisodeStore
 from robolearn.data.weighting import EpisodeQuality, IdleConfig, QualityConfig
 from robolearn.errors import ConfigError, DataError, SpecMismatchError
 from robolearn.history import sample_index
+from robolearn.latencies import Latencies, in_effect, trained_with
 from robolearn.representation import RepresentationConfig
 from robolearn.spec import TaskSpace, diff_task_spaces
 
@@ -157,6 +159,12 @@ class StoreSource:
         return tuple(EpisodeQuality(i.success, i.score) for i in self._infos)
 
     @property
+    def latencies(self) -> Latencies:
+        """What a run on these episodes is trained with (reads the metadata of all)."""
+        said = (Latencies.of(self._store.meta(i).provenance) for i in self.ids)
+        return trained_with(said, self._config.latency_s)
+
+    @property
     def content_hash(self) -> str:
         """Of the chosen episodes alone: collecting unattended ones does not change it."""
         return self._hash
@@ -180,6 +188,7 @@ class StoreSource:
                 )
             episode = dataclasses.replace(
                 episode,
+                action=dict(episode.action) | self._in_effect(episode),
                 view=dict(episode.view)
                 | {
                     name: self._late(name, view, episode.streams[name].t_ns, episode.tick_t_ns)
@@ -196,6 +205,14 @@ class StoreSource:
     def frames(self, name: str) -> Sequence[FramePart]:
         """The pictures of signal ``name`` in every chosen episode, still in the store."""
         return tuple(self._part(i.id, name) for i in self._infos)
+
+    def _in_effect(self, episode: Episode) -> dict[str, NDArray[Any]]:
+        """Commands when they took effect: sending them ahead is the cell's affair."""
+        late_ns = round(1e9 * Latencies.of(episode.meta.provenance).command_s)
+        return {
+            a.name: in_effect(episode.action[a.name], episode.tick_t_ns, a, late_ns)
+            for a in self._space.actions
+        }
 
     def _late(self, name: str, view: Rows64, stream_ns: Rows64, tick_ns: Rows64) -> Rows64:
         """The rows that ticks would have shown, had the signal taken its latency to arrive."""
