@@ -53,6 +53,8 @@ class GripperCellConfig:
     """States per second [Hz]."""
     max_age_s: float = 0.5
     """Stop (latched) when the gripper has not answered for longer than this [s]."""
+    latency_s: float = 0.0
+    """From a width to the arrival of its state [s]."""
     start_m: float | None = None
     """Width at the start of an episode whose condition names none [m]; null: ``high_m``."""
     stop_on_lost: bool = False
@@ -69,10 +71,11 @@ class GripperCellConfig:
             raise ConfigError(
                 f"gripper: speed and force are shares in (0, 1], got {self.speed}, {self.force}"
             )
-        if not (0.0 < self.max_age_s < math.inf and 1.0 <= self.rate_hz <= 200.0):
+        fresh = 0.0 < self.max_age_s < math.inf and 0.0 <= self.latency_s < 1.0
+        if not (fresh and 1.0 <= self.rate_hz <= 200.0):
             raise ConfigError(
-                "gripper: max_age_s must be positive and rate_hz in [1, 200], got"
-                f" {self.max_age_s} and {self.rate_hz}"
+                "gripper: max_age_s must be positive, latency_s in [0, 1) s and rate_hz in [1, 200]"
+                f" Hz, got {self.max_age_s}, {self.latency_s}, {self.rate_hz}"
             )
         if not self.low_m <= self.start <= self.high_m:
             raise ConfigError(

@@ -15,10 +15,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hardware.gripper import GripperState
+from hardware.gripper_config import GripperCellConfig
 from hardware.robot import ConnectWatch, Robot, RobotState
 from hardware.shared_memory import Rows
 from hardware.supervisor import robot_state_of
 from hardware.supervisor_link import (
+    GRIPPER_CAUSES,
     Cause,
     Event,
     Link,
@@ -33,6 +36,7 @@ from hardware.supervisor_process import FollowerRecipe, run_supervisor
 from robolearn import errors
 from robolearn.errors import (
     DataError,
+    GripperError,
     RobolearnError,
     RobotConnectionError,
     RobotError,
@@ -60,6 +64,7 @@ class SupervisorClient:
         start_timeout_s: float = 20.0,
         real_time: bool = True,
         watch: Callable[[], ConnectWatch] | None = None,
+        gripper: GripperCellConfig | None = None,
     ) -> None:
         """``real_time``: take real-time priority where that is permitted. ``watch`` looks at the
         device while the supervisor connects, so that a hang is told within its limit.
@@ -67,12 +72,15 @@ class SupervisorClient:
         self.config = config
         self._watch = watch
         looking = None if watch is None else _seen_alive(watch)
-        self._width = follower.width
-        self._link = Link.create(follower.joints, follower.width)
+        self._width, self._grips = follower.width, 0 if gripper is None else 1
+        self._link = Link.create(follower.joints, follower.width, grips=self._grips)
         context = multiprocessing.get_context("spawn")
         self._pipe, theirs = context.Pipe(duplex=True)
         level = logging.getLogger().getEffectiveLevel()
-        arguments = (build_robot, follower, config, self._link.handles, theirs, level, real_time)
+        arguments = (
+            *(build_robot, follower, config, self._link.handles),
+            *(theirs, level, real_time, gripper),
+        )
         # A daemon process gets SIGTERM when this interpreter ends, which means a controlled stop.
         self._process = context.Process(
             target=run_supervisor, args=arguments, name="supervisor", daemon=True
@@ -116,6 +124,10 @@ class SupervisorClient:
                 f"expected a target of {width} values and a plan of shape (k, {width}), got"
                 f" {target.value.shape} and {target.plan.shape}"
             )
+        if target.gripper.shape != (self._grips,):
+            raise DataError(
+                f"expected {self._grips} width(s) of a gripper, got {target.gripper.shape}"
+            )
         self._link.commands.put(time.monotonic_ns(), target.pack())
 
     def request(
@@ -144,6 +156,10 @@ class SupervisorClient:
         stopped = status.mode in (Mode.STOPPING, Mode.STOPPED) and kind not in ("estop", "clear")
         if status.refused or stopped:
             self._raise_refused(kind, status)
+
+    def grip(self, width_m: float, *, timeout_s: float = 10.0) -> None:
+        """Move the gripper while the arm holds; returns when it arrived or holds something."""
+        self.request("grip", [np.array([width_m])], timeout_s=timeout_s)
 
     def estop(self) -> None:
         """Emergency stop: decelerate at once and latch."""
@@ -177,7 +193,8 @@ class SupervisorClient:
         """Status, or SafetyStopError that names the cause of a stop."""
         status = self.status()
         if status.mode in (Mode.STOPPING, Mode.STOPPED):
-            raise SafetyStopError(
+            kind = GripperError if status.cause in GRIPPER_CAUSES else SafetyStopError
+            raise kind(
                 f"the supervisor stopped the arm: {status.cause.name.lower()}. Find the cause,"
                 " make the cell safe, then clear the stop (RealEnv.clear_stop, or start again)"
             )
@@ -204,6 +221,18 @@ class SupervisorClient:
     def sent(self, index: int) -> Rows:
         """What was sent, from running number ``index`` on."""
         return self._link.sent.since(index)
+
+    def gripper_states(self, index: int) -> Rows:
+        """States ``[width, moving, holding]`` of the gripper from running number ``index`` on."""
+        return self._link.grips.since(index)
+
+    def gripper_state(self) -> GripperState:
+        """Newest state of the gripper; StaleSignalError while there is none."""
+        row = self._link.grips.latest()
+        if row is None:
+            raise StaleSignalError("no state of a gripper has arrived yet")
+        width, moving, holding = row.value.tolist()
+        return GripperState(row.t_ns, width, moving=bool(moving), holding=bool(holding))
 
     def counts(self) -> tuple[int, int]:
         """How many states and how many set-points there were so far."""

@@ -76,6 +76,9 @@ class Cause(enum.IntEnum):
         return self > Cause.OPERATOR_CLEAR and self is not Cause.OBJECT_LOST
 
 
+GRIPPER_CAUSES = (Cause.GRIPPER_FAULT, Cause.GRIPPER_STALE, Cause.OBJECT_LOST)
+
+
 @dataclass(frozen=True, slots=True)
 class SupervisorConfig:
     """Time limits and the limits of guided moves. The arm's limits are in ``limits``."""

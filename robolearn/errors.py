@@ -86,6 +86,10 @@ class SafetyStopError(RobotError):
     """The supervisor latched a stop; an operator must clear it."""
 
 
+class GripperError(SafetyStopError):
+    """The supervisor latched a stop because of the gripper: a fault, no answer, a lost object."""
+
+
 class InferenceError(RobolearnError, RuntimeError):
     """A policy could not be run (worker died, output not finite, wrong shape)."""
 

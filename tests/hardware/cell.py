@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from hardware.drivers.fake import FakeRobot
+from hardware.drivers.fake_gripper import FakeGripper
+from hardware.gripper_keeper import GripperKeeper, NoGripper
 from hardware.supervisor import Supervisor
 from hardware.supervisor_link import (
     Cause,
@@ -54,20 +56,29 @@ class ListInbox:
 class Cell:
     """Everything of one supervised arm, stepped by :meth:`run`."""
 
-    def __init__(self, start=(0.256, 0.3), config=CONFIG, recipe=FOLLOWER, q=None):
+    def __init__(self, start=(0.256, 0.3), config=CONFIG, recipe=FOLLOWER, q=None, gripper=None):
         self.now_ns = 10_000_000_000
         self.recipe = recipe
         at = joints_at(start) if q is None else np.array(q)
         self.robot = FakeRobot(at, RATE_HZ, clock=lambda: self.now_ns)
         self.robot.connect()
         self.follower = recipe.build(RATE_HZ)
-        self.link = Link.create(recipe.joints, recipe.width)
+        self.grip = None
+        self.link = Link.create(recipe.joints, recipe.width, grips=0 if gripper is None else 1)
+        self.keeper = NoGripper()
+        if gripper is not None:
+            self.grip = FakeGripper(gripper.driver_config(), lambda: self.now_ns)
+            self.keeper = GripperKeeper(
+                self.grip, gripper, self.link.grips, clock=lambda: self.now_ns
+            )
+            self.keeper.connect(mounted=False)
         self.inbox = ListInbox()
         self.supervisor = Supervisor(
             *(self.robot, self.follower, config, self.link, self.inbox, lambda: self.now_ns),
             guard=recipe.guard(RATE_HZ),
+            keeper=self.keeper,
         )
-        self.beating = True
+        self.beating = self.exchanging = True
         self.seq = -1
         self.number = 0
 
@@ -76,6 +87,8 @@ class Cell:
             self.now_ns += TICK_NS
             if self.beating:
                 self.link.heartbeat.put(self.now_ns, [0.0])
+            if self.grip is not None and self.exchanging:
+                self.keeper.exchange()
             self.supervisor.tick(self.now_ns)
 
     def ask(self, kind, waypoints=()):
@@ -84,11 +97,12 @@ class Cell:
             Request(self.number, kind, tuple(tuple(float(v) for v in w) for w in waypoints))
         )
 
-    def command(self, xy, plan=(), due_ns=None, seq=None):
+    def command(self, xy, plan=(), due_ns=None, seq=None, width=None):
         self.seq = self.seq + 1 if seq is None else seq
         due = self.now_ns if due_ns is None else due_ns
         rest = np.array(plan, float).reshape(-1, self.recipe.width)
-        target = Target(self.seq, due, np.array(xy, float), rest)
+        grip = np.zeros(0) if width is None else np.array([width], float)
+        target = Target(self.seq, due, np.array(xy, float), rest, grip)
         self.link.commands.put(self.now_ns, target.pack())
 
     def follow(self):
