@@ -9,6 +9,7 @@ An algorithm file adds a model with a loss and a way from noise to a chunk.
 from __future__ import annotations
 
 import copy
+import dataclasses
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
@@ -23,9 +24,16 @@ from policies.guidance import GuidanceConfig, Prefix, guided, request_prefix
 from policies.nets.averaging import move_towards
 from policies.nets.chunk_net import ConvConfig, NetKind, NetSize, build_net
 from policies.nets.encoder import ActionCodec, FocusConfig, SignalEncoder
+from policies.nets.estimator import (
+    EstimateConfig,
+    Estimator,
+    with_estimated,
+    without_estimated,
+)
 from policies.nets.pictures import PictureConfig, PictureEncoder
 from policies.nets.residual_mlp import time_features
 from policies.request import request_tensors
+from policies.steps import Step, clock_features
 from robolearn.checkpoint import Run
 from robolearn.contracts import Normalization, PolicySpec
 from robolearn.data.stats import DatasetStats
@@ -35,6 +43,8 @@ from robolearn.spec import TaskSpace
 from robolearn.types import PolicyInput, PolicyOutput
 
 TIME_FEATURES = 64
+# The parameter group of what estimates signals from pictures.
+ESTIMATE = "estimate"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +73,9 @@ class ChunkConfig:
     focus: FocusConfig | None = None
     # The encoder of cameras, where the task space has some.
     picture: PictureConfig = field(default_factory=PictureConfig)
+    # Signals of the data that the policy is not shown: it learns to tell them from its pictures,
+    # which it sees only through these estimates.
+    estimated: tuple[EstimateConfig, ...] = ()
     # 0: actions as they are; else the gain on actions relative to the newest observation of the
     # signal of the same name (absolute actions only), after scaling.
     anchor: float = 0.0
@@ -100,7 +113,8 @@ class ChunkConfig:
 
     def policy_spec(self, space: TaskSpace) -> PolicySpec:
         """What the trained policy reads and writes."""
-        return PolicySpec(space, self.n_obs, self.horizon, self.execute, self.normalization)
+        seen = without_estimated(space, self.estimated)
+        return PolicySpec(seen, self.n_obs, self.horizon, self.execute, self.normalization)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,14 +147,23 @@ class ChunkModel(nn.Module):
 
     def __init__(self, config: ChunkConfig, spec: PolicySpec, stats: DatasetStats) -> None:
         super().__init__()
-        self.encoder = SignalEncoder(spec, stats, config.relative, config.octaves, config.focus)
+        # What it sees, and what it believes beside that.
+        self.told = with_estimated(spec, config.estimated, stats)
+        self.encoder = SignalEncoder(
+            self.told, stats, config.relative, config.octaves, config.focus
+        )
         self.codec = ActionCodec(spec, stats, config.anchor)
         self.horizon, self.action_size = spec.horizon, spec.task_space.action_size
         self.n_obs, self.noise = spec.n_obs, config.observation_noise
         cameras = tuple(s for s in spec.task_space.observations if s.is_image)
         self.pictures = PictureEncoder(cameras, spec.n_obs, config.picture) if cameras else None
+        self.estimator: Estimator | None = None
         self.flat_size = spec.n_obs * self.encoder.lifted_size
-        self.flat_size += 0 if self.pictures is None else self.pictures.size
+        if self.pictures is not None and config.estimated:
+            inputs = self.pictures.size // spec.n_obs
+            self.estimator = Estimator(config.estimated, self.told, stats, inputs, config.width)
+        elif self.pictures is not None:
+            self.flat_size += self.pictures.size
         self.seen_size = config.width
         self.context_size = self.flat_size + self.seen_size
         self.observe = nn.Sequential(
@@ -159,15 +182,30 @@ class ChunkModel(nn.Module):
     ) -> Tensor:
         """What the rest needs of observations ``[b, n_obs, *shape]``, once per chunk: ``[b, c]``.
 
-        ``rng``: in training, for noise on vectors and crops of pictures.
+        ``rng``: in training, for noise on vectors and crops of pictures. Estimated signals that are
+        there already are taken as they are.
         """
+        if self.estimator is not None and not observations.keys() >= {*self.estimator.names}:
+            believed = self.estimator(self.looked(observations, rng))
+            observations = {**observations, **self.estimator.signals(believed)}
         features = self.encoder(observations)
         if rng is not None and self.noise > 0:
             features = features + self.noise * randn(features, rng)
         flat = self.encoder.lift(features).flatten(1)
-        if self.pictures is not None:
+        if self.pictures is not None and self.estimator is None:
             flat = torch.cat([flat, self.pictures(observations, rng)], dim=-1)
         return torch.cat([flat, self.observe(flat)], dim=-1)
+
+    def looked(self, observations: Mapping[str, Tensor], rng: torch.Generator | None) -> Tensor:
+        """Features of all cameras, one row per observation ``[b, n_obs, f]``."""
+        if self.pictures is None:
+            raise ConfigError("no cameras are observed")
+        return self._by_time(self.pictures(observations, rng))
+
+    def _by_time(self, seen: Tensor) -> Tensor:
+        cameras = 0 if self.pictures is None else len(self.pictures.cameras)
+        apart = seen.view(seen.shape[0], cameras, self.n_obs, -1)
+        return apart.transpose(1, 2).flatten(2)
 
     def parts(self, context: Tensor) -> tuple[Tensor, Tensor]:
         """A context's features ``[b, flat]`` and what a layer made of them ``[b, width]``."""
@@ -177,11 +215,9 @@ class ChunkModel(nn.Module):
         """A context's features as one token per observation, oldest first ``[b, n_obs, f]``."""
         vectors = self.n_obs * self.encoder.lifted_size
         tokens = flat[:, :vectors].view(flat.shape[0], self.n_obs, -1)
-        if self.pictures is None:
+        if self.pictures is None or self.estimator is not None:
             return tokens
-        cameras = len(self.pictures.cameras)
-        seen = flat[:, vectors:].view(flat.shape[0], cameras, self.n_obs, -1)
-        return torch.cat([tokens, seen.transpose(1, 2).flatten(2)], dim=-1)
+        return torch.cat([tokens, self._by_time(flat[:, vectors:])], dim=-1)
 
     @abstractmethod
     def generate(self, noise: Tensor, context: Tensor) -> Tensor:
@@ -214,6 +250,20 @@ class FieldModel(ChunkModel):
             torch.cat([time_features(c, TIME_FEATURES, self.fastest) for c in clocks], dim=-1)
         )
         return self.net.trunk(x, flat, self.net.modulation(seen + told))
+
+    def march(self, x: Tensor, steps: tuple[Step, ...], context: Tensor) -> Tensor:
+        """``x [b, h, a]`` after ``steps``; the modulations of all of them are one product."""
+        flat, seen = self.parts(context)
+        features = clock_features(steps, TIME_FEATURES, self.fastest, x.device)
+        modulations = self.net.modulation(seen + self.clock(features)[:, None])
+        for step, modulation in zip(steps, modulations, strict=True):
+            answer = self.net.trunk(self.shown(step.scale * x), flat, modulation)
+            x = torch.add(step.keep * x, answer, alpha=step.add)
+        return x
+
+    def shown(self, x: Tensor) -> Tensor:
+        """What the network sees of a scaled chunk that continues nothing ``[b, h, i]``."""
+        return x
 
     @abstractmethod
     def velocity(self, x_t: Tensor, t: Tensor, context: Tensor) -> Tensor:
@@ -274,25 +324,44 @@ class ChunkAlgorithm(Algorithm):
         if model.pictures is not None:
             model.pictures.start_from_file()
         self.ema = copy.deepcopy(model).requires_grad_(requires_grad=False)
-        self.mirror = None if config.mirror is None else Mirror(config.mirror, spec.task_space)
+        space = model.told.task_space
+        self.mirror = None if config.mirror is None else Mirror(config.mirror, space)
 
     @abstractmethod
     def losses(self, lesson: Lesson, step: int, rng: torch.Generator) -> Losses:
         """The loss of one batch."""
 
     def groups(self) -> Mapping[str, ParamGroup]:
-        """One group."""
-        parameters = tuple(p for p in self.model.parameters() if p.requires_grad)
-        return {self.name: ParamGroup(parameters, self.shared.lr, self.shared.weight_decay)}
+        """One group; one more where signals are estimated, for all that looks at pictures."""
+        model, rates = self.model, (self.shared.lr, self.shared.weight_decay)
+        parameters = {p: None for p in model.parameters() if p.requires_grad}
+        if model.estimator is None or model.pictures is None:
+            return {self.name: ParamGroup(tuple(parameters), *rates)}
+        looking = (*model.pictures.parameters(), *model.estimator.parameters())
+        rest = tuple(p for p in parameters if p not in {*looking})
+        return {self.name: ParamGroup(rest, *rates), ESTIMATE: ParamGroup(looking, *rates)}
 
     def forward(self, batch: Batch, step: int, rng: torch.Generator) -> Losses:
         """Encode the batch, and ask for its loss."""
         if self.mirror is not None:
             batch = self.mirror.draw(batch, rng)
+        batch, looking = self._looked(batch, rng)
         context = self.model.context(batch.observations, rng)
         actions = self.model.codec.encode(batch.actions, batch.observations)
         mask = batch.action_mask | self.shared.imitate_padding
-        return self.losses(Lesson(actions, context, mask[..., None], batch), step, rng)
+        losses = self.losses(Lesson(actions, context, mask[..., None], batch), step, rng)
+        return dataclasses.replace(losses, by_group={**losses.by_group, **looking})
+
+    def _looked(self, batch: Batch, rng: torch.Generator) -> tuple[Batch, dict[str, Tensor]]:
+        """The batch as the policy will see it, and the error of what it tells from pictures."""
+        estimator = self.model.estimator
+        if estimator is None:
+            return batch, {}
+        estimates = estimator(self.model.looked(batch.observations, rng))
+        error = estimator.loss(estimates, batch.observations)
+        believed = estimator.signals(estimates.detach())
+        seen = {**batch.observations, **believed}
+        return dataclasses.replace(batch, observations=seen), {ESTIMATE: error}
 
     def after_update(self, step: int, updated: frozenset[str]) -> None:  # noqa: ARG002
         """Move the average; its decay warms up so that early weights are soon forgotten."""
@@ -393,8 +462,10 @@ def answer(
     shape = (n, model.draws, spec.horizon, spec.task_space.action_size)
     with torch.inference_mode(not gradients), torch.no_grad():
         seen = on(model.device, request_tensors(request, spec))
-        context = model.context(seen).repeat_interleave(n, dim=0)
-        seen = {k: v.repeat_interleave(n, dim=0) for k, v in seen.items()}
+        context = model.context(seen)
+        if n > 1:
+            context = context.repeat_interleave(n, dim=0)
+            seen = {k: v.repeat_interleave(n, dim=0) for k, v in seen.items()}
         noise = torch.from_numpy(request_noise(request.seed, shape)).flatten(0, 1)
         x = generate(noise.to(model.device), context)
         chunk = model.codec.decode(x, seen).cpu()

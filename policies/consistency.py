@@ -8,6 +8,7 @@ for the straight path). The parent is any policy with a field: flow, diffusion, 
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 import torch
@@ -24,6 +25,7 @@ from policies.chunk import (
 from policies.flow import flow_target, preconditioning
 from policies.nets.encoder import same_codec
 from policies.registry import policy_of
+from policies.steps import Step, equal_times, euler_steps
 from robolearn.checkpoint import Run, load_weights
 from robolearn.contracts import PolicySpec
 from robolearn.data.stats import DatasetStats
@@ -112,16 +114,22 @@ class ConsistencyModel(FieldModel):
 
     def times(self) -> Tensor:
         """Times of the sampler's steps, from 0 to 1."""
-        return torch.linspace(0.0, 1.0, self.steps + 1, device=self.device)
+        return torch.tensor(equal_times(self.steps), device=self.device)
 
     def generate(self, noise: Tensor, context: Tensor) -> Tensor:
         """To the end; every further step goes a part of the way back, with new noise."""
         x = noise[:, 0]
-        for i, t in enumerate(self.times()[:-1]):
+        for i, t in enumerate(equal_times(self.steps)[:-1]):
             if i > 0:
                 x = (1 - t) * noise[:, i] + t * x
-            x = self.end(x, t.expand(x.shape[0]), context)
+            x = self.march(x, to_the_end(t, self.std), context)
         return x
+
+
+@functools.lru_cache(maxsize=64)
+def to_the_end(t: float, std: float) -> tuple[Step, ...]:
+    """One step from ``t`` to 1."""
+    return euler_steps((t, 1.0), [(t,)], std)
 
 
 class ConsistencyAlgorithm(ChunkAlgorithm):

@@ -14,6 +14,7 @@ bends late.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 from dataclasses import dataclass
 from typing import Literal
@@ -23,7 +24,6 @@ from jaxtyping import Float
 from torch import Tensor
 
 from policies.chunk import (
-    TIME_FEATURES,
     ChunkAlgorithm,
     FieldChunkPolicy,
     FieldConfig,
@@ -34,7 +34,7 @@ from policies.chunk import (
     uniform,
 )
 from policies.guidance import GuidanceConfig, Prefix
-from policies.nets.residual_mlp import time_features
+from policies.steps import Step, equal_times, euler_steps
 from robolearn.checkpoint import Run, load_weights
 from robolearn.contracts import PolicySpec
 from robolearn.data.stats import DatasetStats
@@ -111,25 +111,16 @@ class FlowModel(FieldModel):
         """The velocity where the actions marked in ``known [b, h, 1]`` (bool) are clean already;
         theirs means nothing.
         """
-        flat, seen = self.parts(context)
-        modulation = self.net.modulation(seen + self.clock(time_features(t, TIME_FEATURES)))
-        return self._velocity(x_t, t, flat, modulation, known)
-
-    def _velocity(
-        self,
-        x_t: Tensor,
-        t: Tensor,
-        flat: Tensor,
-        modulation: Tensor,
-        known: Tensor | None = None,
-    ) -> Tensor:
         c_in, c_skip, c_out = (c[:, :, None] for c in preconditioning(t, self.std))
-        x = c_in * x_t
-        if self.known:
-            mark = torch.zeros_like(x[..., :1]) if known is None else known.to(x.dtype)
-            x = x if known is None else torch.where(known, x_t, x)
-            x = torch.cat([x, mark], dim=-1)
-        return c_skip * x_t + c_out * self.net.trunk(x, flat, modulation)
+        if known is None:
+            x = self.shown(c_in * x_t)
+        else:
+            x = torch.cat([torch.where(known, x_t, c_in * x_t), known.to(x_t.dtype)], dim=-1)
+        return c_skip * x_t + c_out * self.raw(x, (t,), context)
+
+    def shown(self, x: Tensor) -> Tensor:
+        """With a mark where actions are known, if they ever are: here, nowhere."""
+        return torch.cat([x, torch.zeros_like(x[..., :1])], dim=-1) if self.known else x
 
     def shifted(self, u: Tensor) -> Tensor:
         """Times in [0, 1] moved towards the data: s u / (1 + (s - 1) u)."""
@@ -137,21 +128,11 @@ class FlowModel(FieldModel):
 
     def times(self) -> Tensor:
         """Times of the sampler's steps, from 0 to 1."""
-        return self.shifted(torch.linspace(0.0, 1.0, self.steps + 1, device=self.device))
+        return torch.tensor(equal_times(self.steps, self.shift), device=self.device)
 
     def generate(self, noise: Tensor, context: Tensor) -> Tensor:
-        """Euler from noise ``[b, 1, h, a]`` to a normalised chunk.
-
-        The times are known beforehand, so the modulations of all steps are one product.
-        """
-        times = self.times()
-        flat, seen = self.parts(context)
-        clocks = self.clock(time_features(times[:-1], TIME_FEATURES))
-        modulations = self.net.modulation(seen + clocks[:, None])
-        x = noise[:, 0]
-        for modulation, (t, t_next) in zip(modulations, itertools.pairwise(times), strict=True):
-            x = x + (t_next - t) * self._velocity(x, t.expand(x.shape[0]), flat, modulation)
-        return x
+        """Euler from noise ``[b, 1, h, a]`` to a normalised chunk."""
+        return self.march(noise[:, 0], sampling(self.steps, self.shift, self.std), context)
 
     def continued(
         self, noise: Tensor, context: Tensor, prefix: Prefix, guidance: GuidanceConfig
@@ -167,6 +148,13 @@ class FlowModel(FieldModel):
             velocity = self.continuing(x, t.expand(x.shape[0]), context, fixed)
             x = torch.where(fixed, prefix.actions, x + (t_next - t) * velocity)
         return x
+
+
+@functools.lru_cache(maxsize=64)
+def sampling(count: int, shift: float, std: float) -> tuple[Step, ...]:
+    """The steps of the sampler."""
+    times = equal_times(count, shift)
+    return euler_steps(times, [(t,) for t in times[:-1]], std)
 
 
 def preconditioning(t: Tensor, std: float) -> tuple[Tensor, Tensor, Tensor]:

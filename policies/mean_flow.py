@@ -10,6 +10,7 @@ matching.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import warnings
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ from policies.chunk import (
     randn,
 )
 from policies.flow import flow_target, preconditioning
+from policies.steps import Step, equal_times, euler_steps
 from robolearn.checkpoint import Run, load_weights
 from robolearn.contracts import PolicySpec
 from robolearn.data.stats import DatasetStats
@@ -91,14 +93,18 @@ class MeanFlowModel(FieldModel):
 
     def times(self) -> Tensor:
         """Times of the sampler's steps, from 0 to 1."""
-        return torch.linspace(0.0, 1.0, self.steps + 1, device=self.device)
+        return torch.tensor(equal_times(self.steps), device=self.device)
 
     def generate(self, noise: Tensor, context: Tensor) -> Tensor:
         """``steps`` jumps from noise to a chunk."""
-        x = noise[:, 0]
-        for t, r in itertools.pairwise(self.times()):
-            x = x + (r - t) * self.average(x, t.expand(x.shape[0]), r.expand(x.shape[0]), context)
-        return x
+        return self.march(noise[:, 0], sampling(self.steps, self.std), context)
+
+
+@functools.lru_cache(maxsize=64)
+def sampling(count: int, std: float) -> tuple[Step, ...]:
+    """The jumps of the sampler."""
+    times = equal_times(count)
+    return euler_steps(times, [(t, r - t) for t, r in itertools.pairwise(times)], std)
 
 
 class MeanFlowAlgorithm(ChunkAlgorithm):

@@ -7,7 +7,7 @@ with t from 0 (noise) to 1 (data): a step of 2 d is what two of d would have giv
 
 from __future__ import annotations
 
-import itertools
+import functools
 from dataclasses import dataclass
 
 import torch
@@ -24,6 +24,7 @@ from policies.chunk import (
     uniform,
 )
 from policies.flow import flow_target, preconditioning
+from policies.steps import Step, equal_times, euler_steps
 from robolearn.checkpoint import Run, load_weights
 from robolearn.contracts import PolicySpec
 from robolearn.data.stats import DatasetStats
@@ -84,15 +85,20 @@ class ShortcutModel(FieldModel):
 
     def times(self) -> Tensor:
         """Times of the sampler's steps, from 0 to 1."""
-        return torch.linspace(0.0, 1.0, self.steps + 1, device=self.device)
+        return torch.tensor(equal_times(self.steps), device=self.device)
 
     def generate(self, noise: Tensor, context: Tensor) -> Tensor:
         """``steps`` equal steps from noise to a chunk."""
-        x = noise[:, 0]
-        for t, after in itertools.pairwise(self.times()):
-            d = (after - t).expand(x.shape[0])
-            x = x + (after - t) * self.step(x, t.expand(x.shape[0]), d, context)
-        return x
+        steps = sampling(self.steps, self.smallest, self.std)
+        return self.march(noise[:, 0], steps, context)
+
+
+@functools.lru_cache(maxsize=64)
+def sampling(count: int, smallest: float, std: float) -> tuple[Step, ...]:
+    """The steps of the sampler; the smallest is told as 0."""
+    times, length = equal_times(count), 1 / count
+    told = length if length > smallest else 0.0
+    return euler_steps(times, [(t, told) for t in times[:-1]], std)
 
 
 class ShortcutAlgorithm(ChunkAlgorithm):

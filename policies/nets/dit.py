@@ -13,6 +13,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
+from policies.nets.modulation import Modulation, modulated
 from robolearn.errors import ConfigError
 
 
@@ -40,20 +41,18 @@ class ChunkTransformer(nn.Module):
         hidden = round(width * expansion)
         self.inner = nn.Linear(inputs, width)
         self.place = nn.Parameter(0.02 * torch.randn(horizon, width))
-        # One product for the shifts, scales and gates of all blocks and of the last norm.
-        self.modulate = nn.Linear(condition, width * (6 * blocks + 2))
+        self.modulate = Modulation(condition, width, gated=2 * blocks)
         self.qkv = nn.ModuleList(nn.Linear(width, 3 * width) for _ in range(blocks))
         self.mix = nn.ModuleList(nn.Linear(width, width) for _ in range(blocks))
         self.up = nn.ModuleList(nn.Linear(width, hidden) for _ in range(blocks))
         self.down = nn.ModuleList(nn.Linear(hidden, width) for _ in range(blocks))
         self.outer = nn.Linear(width, actions)
-        for layer in (self.modulate, self.outer):
-            nn.init.zeros_(layer.weight)
-            nn.init.zeros_(layer.bias)
+        nn.init.zeros_(self.outer.weight)
+        nn.init.zeros_(self.outer.bias)
 
     def modulation(self, c: Float[Tensor, "*b c"]) -> Float[Tensor, "*b m"]:
         """Shifts, scales and gates of all layers; independent of the chunk."""
-        return self.modulate(functional.silu(c))
+        return self.modulate(c)
 
     def trunk(
         self, x: Float[Tensor, "b h i"], flat: Tensor, modulation: Float[Tensor, "b m"]
@@ -64,14 +63,10 @@ class ChunkTransformer(nn.Module):
         y = self.inner(x) + self.place
         for i in range(len(self.qkv)):
             shift, scale, gate, shift2, scale2, gate2 = parts[6 * i : 6 * i + 6]
-            y = y + gate * self._attend(i, self._norm(y) * (1 + scale) + shift)
-            h = self._norm(y) * (1 + scale2) + shift2
-            y = y + gate2 * self.down[i](functional.gelu(self.up[i](h)))
-        shift, scale = parts[-2:]
-        return self.outer(self._norm(y) * (1 + scale) + shift)
-
-    def _norm(self, y: Tensor) -> Tensor:
-        return functional.layer_norm(y, (self.width,))
+            y = torch.addcmul(y, gate, self._attend(i, modulated(y, shift, scale, self.width)))
+            h = functional.gelu(self.up[i](modulated(y, shift2, scale2, self.width)))
+            y = torch.addcmul(y, gate2, self.down[i](h))
+        return self.outer(modulated(y, *parts[-2:], self.width))
 
     def _attend(self, i: int, y: Tensor) -> Tensor:
         q, k, v = self.qkv[i](y).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -59,9 +60,7 @@ class SignalEncoder(nn.Module):
             for n, s in signals.items()
         }
         for i, n in enumerate(self.names):
-            transform = self.transforms[n]
-            self.register_buffer(f"scale{i}", torch.tensor(transform.scale))
-            self.register_buffer(f"offset{i}", torch.tensor(transform.offset))
+            register_transform(self, i, self.transforms[n])
         self.relative = relative
         for position, pose in relative:
             for name, size, angular in ((position, 2, ()), (pose, 3, (2,))):
@@ -88,11 +87,11 @@ class SignalEncoder(nn.Module):
     def forward(self, observations: Mapping[str, Tensor]) -> Tensor:
         """Features of all signals, then the relative ones."""
         parts = [
-            _encode(
+            encoded(
                 observations[n],
                 self.transforms[n],
-                self.get_buffer(f"scale{i}"),
-                self.get_buffer(f"offset{i}"),
+                _buffer(self, f"scale{i}"),
+                _buffer(self, f"offset{i}"),
             )
             for i, n in enumerate(self.names)
         ]
@@ -119,10 +118,10 @@ class SignalEncoder(nn.Module):
 
     def _focused(self, focus: FocusConfig, values: Tensor) -> list[Tensor]:
         transform = self.transforms[focus.signal]
-        scale = self.get_buffer(f"scale{self.names.index(focus.signal)}")
-        delta = values - self.get_buffer("centre")
-        linear = delta[..., list(transform.linear)] * scale
-        angles = delta[..., list(transform.angular)]
+        scale = _buffer(self, f"scale{self.names.index(focus.signal)}")
+        delta = values - _buffer(self, "centre")
+        linear = _pick(delta, transform.linear) * scale
+        angles = _pick(delta, transform.angular)
         turn = torch.atan2(angles.sin(), angles.cos()) / math.pi
         distance = torch.cat([linear, turn], dim=-1)
         return [torch.tanh(gain * distance) for gain in focus.gains]
@@ -133,7 +132,7 @@ class SignalEncoder(nn.Module):
         local = torch.stack(
             [c * delta[..., 0] + s * delta[..., 1], c * delta[..., 1] - s * delta[..., 0]], dim=-1
         )
-        return local * self.get_buffer(f"scale{self.names.index(name)}")[:2]
+        return local * _buffer(self, f"scale{self.names.index(name)}")[:2]
 
 
 def refuse_pictures(spec: PolicySpec) -> None:
@@ -180,17 +179,17 @@ class ActionCodec(nn.Module):
     def encode(self, actions: Tensor, observations: Mapping[str, Tensor]) -> Tensor:
         """To the range that networks work in."""
         if self.gain > 0:
-            return (actions - self._anchor(observations)) * self.get_buffer("scale") * self.gain
-        return actions * self.get_buffer("scale") + self.get_buffer("offset")
+            return (actions - self._anchor(observations)) * _buffer(self, "scale") * self.gain
+        return actions * _buffer(self, "scale") + _buffer(self, "offset")
 
     def decode(self, normalised: Tensor, observations: Mapping[str, Tensor]) -> Tensor:
         """Back to SI units, within the limits of the action signals."""
         if self.gain > 0:
-            actions = normalised / (self.get_buffer("scale") * self.gain)
+            actions = normalised / (_buffer(self, "scale") * self.gain)
             actions = actions + self._anchor(observations)
         else:
-            actions = (normalised - self.get_buffer("offset")) / self.get_buffer("scale")
-        return actions.clamp(self.get_buffer("low"), self.get_buffer("high"))
+            actions = (normalised - _buffer(self, "offset")) / _buffer(self, "scale")
+        return actions.clamp(_buffer(self, "low"), _buffer(self, "high"))
 
     def _anchor(self, observations: Mapping[str, Tensor]) -> Tensor:
         newest = [observations[name][:, -1].flatten(1) for name in self.names]
@@ -205,10 +204,39 @@ def same_codec(one: ActionCodec, other: ActionCodec) -> bool:
     return all(a.shape == b.shape and torch.allclose(a, b, rtol=1e-4, atol=1e-6) for a, b in pairs)
 
 
-def _encode(values: Tensor, transform: SignalTransform, scale: Tensor, offset: Tensor) -> Tensor:
+def register_transform(module: nn.Module, index: int, transform: SignalTransform) -> None:
+    """Keep a transform's numbers as buffers ``scale<index>`` and ``offset<index>``."""
+    module.register_buffer(f"scale{index}", torch.tensor(transform.scale))
+    module.register_buffer(f"offset{index}", torch.tensor(transform.offset))
+
+
+def encoded(values: Tensor, transform: SignalTransform, scale: Tensor, offset: Tensor) -> Tensor:
+    """:meth:`SignalTransform.forward` on tensors."""
     flat = values.reshape(*values.shape[: values.ndim - len(transform.shape)], -1).float()
-    linear = flat[..., list(transform.linear)] * scale + offset
+    linear = _pick(flat, transform.linear) * scale + offset
     if not transform.angular:
         return linear
-    angles = flat[..., list(transform.angular)]
+    angles = _pick(flat, transform.angular)
     return torch.cat([linear, angles.cos(), angles.sin()], dim=-1)
+
+
+def decoded(features: Tensor, transform: SignalTransform, scale: Tensor, offset: Tensor) -> Tensor:
+    """:meth:`SignalTransform.inverse` on tensors, for vectors."""
+    n, a = len(transform.scale), len(transform.angular)
+    linear = (features[..., :n] - offset) / scale
+    angles = torch.atan2(features[..., n + a :], features[..., n : n + a])
+    order = [*transform.linear, *transform.angular]
+    columns = torch.cat([linear, angles], dim=-1)
+    return columns[..., [order.index(i) for i in range(n + a)]]
+
+
+def _pick(values: Tensor, index: tuple[int, ...]) -> Tensor:
+    """``values[..., index]``; neighbours are a slice, which needs no gather."""
+    if index and index == tuple(range(index[0], index[-1] + 1)):
+        return values[..., index[0] : index[-1] + 1]
+    return values[..., list(index)]
+
+
+def _buffer(module: nn.Module, name: str) -> Tensor:
+    """A buffer, without the walk through the module's path that ``get_buffer`` takes."""
+    return cast("Tensor", getattr(module, name))

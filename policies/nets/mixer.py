@@ -7,9 +7,12 @@ The network of the real-time-chunking experiments (Black, Galliker, Levine 2025)
 # ruff: noqa: F722
 from __future__ import annotations
 
+import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
+
+from policies.nets.modulation import Modulation, modulated
 
 
 class ChunkMixer(nn.Module):
@@ -32,20 +35,18 @@ class ChunkMixer(nn.Module):
         self.width = width
         hidden, along = round(width * expansion), round(horizon * expansion)
         self.inner = nn.Linear(inputs, width)
-        # One product for the shifts, scales and gates of all blocks and of the last norm.
-        self.modulate = nn.Linear(condition, width * (6 * blocks + 2))
+        self.modulate = Modulation(condition, width, gated=2 * blocks)
         self.time_up = nn.ModuleList(nn.Linear(horizon, along) for _ in range(blocks))
         self.time_down = nn.ModuleList(nn.Linear(along, horizon) for _ in range(blocks))
         self.up = nn.ModuleList(nn.Linear(width, hidden) for _ in range(blocks))
         self.down = nn.ModuleList(nn.Linear(hidden, width) for _ in range(blocks))
         self.outer = nn.Linear(width, actions)
-        for layer in (self.modulate, self.outer):
-            nn.init.zeros_(layer.weight)
-            nn.init.zeros_(layer.bias)
+        nn.init.zeros_(self.outer.weight)
+        nn.init.zeros_(self.outer.bias)
 
     def modulation(self, c: Float[Tensor, "*b c"]) -> Float[Tensor, "*b m"]:
         """Shifts, scales and gates of all layers; independent of the chunk."""
-        return self.modulate(functional.silu(c))
+        return self.modulate(c)
 
     def trunk(
         self, x: Float[Tensor, "b h i"], flat: Tensor, modulation: Float[Tensor, "b m"]
@@ -56,13 +57,10 @@ class ChunkMixer(nn.Module):
         y = self.inner(x)
         for i in range(len(self.up)):
             shift, scale, gate, shift2, scale2, gate2 = parts[6 * i : 6 * i + 6]
-            h = (self._norm(y) * (1 + scale) + shift).transpose(1, 2)
-            h = self.time_down[i](functional.gelu(self.time_up[i](h))).transpose(1, 2)
-            y = y + gate * h
-            h = self._norm(y) * (1 + scale2) + shift2
-            y = y + gate2 * self.down[i](functional.gelu(self.up[i](h)))
-        shift, scale = parts[-2:]
-        return self.outer(self._norm(y) * (1 + scale) + shift)
-
-    def _norm(self, y: Tensor) -> Tensor:
-        return functional.layer_norm(y, (self.width,))
+            h = functional.gelu(
+                self.time_up[i](modulated(y, shift, scale, self.width).transpose(1, 2))
+            )
+            y = torch.addcmul(y, gate, self.time_down[i](h).transpose(1, 2))
+            h = functional.gelu(self.up[i](modulated(y, shift2, scale2, self.width)))
+            y = torch.addcmul(y, gate2, self.down[i](h))
+        return self.outer(modulated(y, *parts[-2:], self.width))

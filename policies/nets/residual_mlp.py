@@ -11,11 +11,13 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
+from policies.nets.modulation import Modulation, modulated
+
 
 class ResidualMLP(nn.Module):
     """``x [b, inputs]`` and condition ``c [b, condition]`` to ``[b, outputs]``.
 
-    Each block: x + gate(c) * W2 silu(W1 (norm(x) * (1 + scale(c)) + shift(c))). Gates and the
+    Each block: x + gate(c) * W2 silu(W1 (norm(x) * scale(c) + shift(c))). Gates and the
     output layer start at zero, so that the network starts as the zero function.
     """
 
@@ -26,14 +28,12 @@ class ResidualMLP(nn.Module):
         self.width, self.blocks = width, blocks
         hidden = round(width * expansion)
         self.inner = nn.Linear(inputs, width)
-        # One product for the shifts, scales and gates of all blocks and of the last norm.
-        self.modulate = nn.Linear(condition, width * (3 * blocks + 2))
+        self.modulate = Modulation(condition, width, gated=blocks)
         self.up = nn.ModuleList(nn.Linear(width, hidden) for _ in range(blocks))
         self.down = nn.ModuleList(nn.Linear(hidden, width) for _ in range(blocks))
         self.outer = nn.Linear(width, outputs)
-        for layer in (self.modulate, self.outer):
-            nn.init.zeros_(layer.weight)
-            nn.init.zeros_(layer.bias)
+        nn.init.zeros_(self.outer.weight)
+        nn.init.zeros_(self.outer.bias)
 
     def forward(self, x: Float[Tensor, "b i"], c: Float[Tensor, "b c"]) -> Float[Tensor, "b o"]:
         """See the class."""
@@ -41,7 +41,7 @@ class ResidualMLP(nn.Module):
 
     def modulation(self, c: Float[Tensor, "*b c"]) -> Float[Tensor, "*b m"]:
         """Shifts, scales and gates of all layers; half of the weights, and independent of ``x``."""
-        return self.modulate(functional.silu(c))
+        return self.modulate(c)
 
     def layers(self, x: Float[Tensor, "b i"], modulation: Float[Tensor, "b m"]) -> Tensor:
         """The rest of the network."""
@@ -49,10 +49,9 @@ class ResidualMLP(nn.Module):
         x = self.inner(x)
         for i, (up, down) in enumerate(zip(self.up, self.down, strict=True)):
             shift, scale, gate = parts[3 * i : 3 * i + 3]
-            h = functional.layer_norm(x, (self.width,)) * (1 + scale) + shift
-            x = x + gate * down(functional.silu(up(h)))
-        shift, scale = parts[-2:]
-        return self.outer(functional.layer_norm(x, (self.width,)) * (1 + scale) + shift)
+            h = functional.silu(up(modulated(x, shift, scale, self.width)))
+            x = torch.addcmul(x, gate, down(h))
+        return self.outer(modulated(x, *parts[-2:], self.width))
 
 
 class ChunkMLP(ResidualMLP):

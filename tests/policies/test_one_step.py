@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from pathlib import Path
 
 import pytest
@@ -10,15 +11,16 @@ import torch
 from torch import Tensor
 
 from policies.chunk import ChunkConfig, FieldChunkPolicy
-from policies.consistency import ConsistencyConfig, teacher_step
+from policies.consistency import ConsistencyConfig, ConsistencyModel, teacher_step
 from policies.flow import FlowConfig
 from policies.mean_flow import MeanFlowConfig, MeanFlowModel, mean_flow_target
 from policies.shortcut import ShortcutConfig, ShortcutModel, two_steps
 from robolearn.checkpoint import load_run
 from robolearn.contracts import Policy
+from robolearn.data.dataset import EpisodeDataset
 from robolearn.errors import ConfigError, SpecMismatchError
 from tests.contracts import PolicyContract
-from tests.learning_mocks import random_request
+from tests.learning_mocks import random_flat, random_request
 from tests.policies.family import a_batch, learn, mode_shares, two_modes, untrained
 
 MEAN = MeanFlowConfig(n_obs=2, horizon=4, execute=2, width=32, blocks=2, batch_size=16)
@@ -68,7 +70,39 @@ def test_mean_flow_knows_straight_paths() -> None:
     x, t, r = torch.randn(3, 4, 2), torch.tensor([0.1, 0.5, 0.7]), torch.full((3,), 0.9)
     v = straight(x, t, r, x)
     torch.testing.assert_close(mean_flow_target(model, x, v, t, r, x), v)
-    torch.testing.assert_close(model.generate(torch.randn(3, 1, 4, 2), x), goal)
+
+
+@pytest.mark.parametrize("steps", [1, 4])
+def test_jumps_and_steps_follow_what_the_network_says(steps: int) -> None:
+    """What is worked out beforehand, against the average velocity and the steps themselves."""
+    mean = untrained(dataclasses.replace(MEAN, steps=steps)).ema
+    short = untrained(dataclasses.replace(SHORT, steps=steps)).ema
+    student = untrained_student(steps)
+    assert isinstance(mean, MeanFlowModel)
+    assert isinstance(short, ShortcutModel)
+    context = torch.randn(3, mean.flat_size + mean.seen_size)
+    noise = torch.randn(3, steps, 4, 2)
+    a, b, c = noise[:, 0], noise[:, 0], noise[:, 0]
+    for i, (start, stop) in enumerate(itertools.pairwise(mean.times())):
+        t, r, d = start.expand(3), stop.expand(3), stop - start
+        a = a + d * mean.average(a, t, r, context)
+        b = b + d * short.step(b, t, d.expand(3), context)
+        c = student.end(c if i == 0 else (1 - start) * noise[:, i] + start * c, t, context)
+    for model, expected in ((mean, a), (short, b), (student, c)):
+        found = model.generate(noise, context)
+        torch.testing.assert_close(found, expected, atol=1e-6, rtol=1e-6)
+
+
+def untrained_student(steps: int) -> ConsistencyModel:
+    built = untrained(MEAN)
+    stats = EpisodeDataset(random_flat((30, 30)), MEAN.batches(), 0).stats()
+    config = ConsistencyConfig(
+        n_obs=2, horizon=4, execute=2, width=32, blocks=2, batch_size=16, steps=steps
+    )
+    model = ConsistencyModel(config, built.spec, stats)
+    for parameter in model.parameters():
+        parameter.data.add_(0.05 * torch.randn(parameter.shape))
+    return model
 
 
 def test_two_steps_by_hand() -> None:
