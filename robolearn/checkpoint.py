@@ -183,6 +183,11 @@ def policy_hash(path: Path) -> str:
     return digest.hexdigest()[:16]
 
 
+def run_provenance(path: Path) -> Mapping[str, Any]:
+    """Data, latencies and versions of a run directory, without its weights."""
+    return _json(path / "provenance.json")
+
+
 def copy_run(source: Path, target: Path) -> None:
     """Copy a finished run (without its resume state) into ``target``, replacing it."""
     temporary = _beside(target)

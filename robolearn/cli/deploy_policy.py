@@ -10,11 +10,12 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from robolearn.checkpoint import policy_hash
+from robolearn.checkpoint import policy_hash, run_provenance
 from robolearn.cli.build import Runtime, policy_builder
 from robolearn.contracts import PolicySpec
 from robolearn.errors import ConfigError, InferenceError
 from robolearn.inference import WorkerInference
+from robolearn.latencies import Latencies
 from robolearn.remote.client import RemoteInference
 from robolearn.types import PolicyInput, PolicyOutput
 
@@ -45,12 +46,15 @@ class SpecInference(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A running policy, what it is called, and the hash of what decides its answers."""
+    """A running policy, what it is called, the hash of what decides its answers, and the latencies
+    it was trained with (None: not known, it runs elsewhere).
+    """
 
     inference: SpecInference
     name: str
     hash: str
     where: str
+    trained: Latencies | None = None
 
 
 def open_policy(run: Path | None, server: str, runtime: Runtime = "torch") -> Source:
@@ -62,8 +66,9 @@ def open_policy(run: Path | None, server: str, runtime: Runtime = "torch") -> So
     if run is None:
         remote = RemoteInference(server, os.environ.get(VARIABLE, ""))
         return Source(remote, remote.name, remote.policy_hash, server)
-    builder = policy_builder(run, runtime=runtime)
-    return Source(WorkerInference(builder), run.resolve().name, policy_hash(run), str(run))
+    inference = WorkerInference(policy_builder(run, runtime=runtime))
+    trained = Latencies.of(run_provenance(run))
+    return Source(inference, run.resolve().name, policy_hash(run), str(run), trained)
 
 
 def policy_latency_s(inference: SpecInference, calls: int = 3) -> float:

@@ -38,6 +38,8 @@ from robolearn.data.provenance import git_revision
 from robolearn.data.recorder import EpisodeRecorder
 from robolearn.data.store import EpisodeStore
 from robolearn.errors import ConfigError, InferenceError, RobolearnError
+from robolearn.latencies import KEY as LATENCIES
+from robolearn.latencies import differences
 from robolearn.runtime import EpisodeResult, run_episode
 from robolearn.types import (
     Condition,
@@ -174,10 +176,30 @@ class Deployment:
             f" {limits.workspace_high} m",
         )
         self._checked("certificate", CERTIFICATE)
+        self._latencies(policy)
         self._facts |= {
             "policy_call_ms": 1e3 * latency_s,
             "supervisor_real_time": env.supervisor.real_time,
+            LATENCIES: self.cell.latencies.to_json(),
         }
+
+    def _latencies(self, policy: Source) -> None:
+        """What is compensated here, and whether the policy was trained with something else."""
+        here = self.cell.latencies
+        told = f"actions are sent {1e3 * here.command_s:.0f} ms ahead"
+        if policy.trained is None:
+            self._checked("latencies", f"{told}; those of the training are not known (a server)")
+            return
+        names = [s.name for s in policy.inference.spec.task_space.observations]
+        lines = differences(policy.trained, here, names)
+        self._facts["latencies_differ"] = lines
+        if not lines:
+            self._checked("latencies", f"{told}; observations arrive as in training")
+            return
+        self._checked("latencies", f"{told}; DIFFERENT FROM TRAINING: {'; '.join(lines)}")
+        self._checked(
+            "", "train with data.latency_s (docs/calibration.md), or mend the slow stream"
+        )
 
     def _consent(self) -> None:
         if self._args.yes:
@@ -240,6 +262,7 @@ class Deployment:
             execute=self._args.execute,
             lead_ticks=self._args.lead_ticks,
             realtime=self._args.realtime_chunking and self._args.runtime == "torch",
+            command_latency_s=self.cell.command_latency_s,
         )
 
     @property
@@ -331,6 +354,7 @@ class Deployment:
             "realtime_chunking": self._args.realtime_chunking,
             "certificate": CERTIFICATE,
             "robot": to_dict(self.cell),
+            LATENCIES: self.cell.latencies.to_json(),
             "devices": self._devices,
             "lab_seed": self._args.lab_seed if self._args.start_lab else None,
         }

@@ -9,6 +9,7 @@ from robolearn.cli import deploy, deploy_policy, deploy_run
 from robolearn.cli.deploy_figures import lateness_ms
 from robolearn.data.store import EpisodeStore
 from robolearn.errors import ConfigError, RobotConnectionError, SpecMismatchError
+from robolearn.latencies import Latencies
 from robolearn.remote.server import PolicyServer, ServeConfig
 from tests.hardware.lab import CONFIG, address
 from tests.hardware.real_cell import alive
@@ -34,10 +35,13 @@ def config(tmp_path, monkeypatch):
     robot["driver"] |= {"address": address(25), "watchdog_hz": 5}
     robot["tracker"] |= {"address": address(25), "max_age_s": 1.0}
     robot["supervisor"] = PATIENT
+    robot["command_latency_s"], robot["state_latency_s"] = 0.024, 0.002
     path = tmp_path / "cell.yaml"
     path.write_text(yaml.safe_dump(raw))
     monkeypatch.setattr(deploy_policy, "policy_builder", lambda *_, **__: BuildWalk())
     monkeypatch.setattr(deploy_policy, "policy_hash", lambda run: "walk")
+    taught = {"command_s": 0.1, "observations_s": {"tool/xy_table": 0.05}}
+    monkeypatch.setattr(deploy_policy, "run_provenance", lambda run: {"latencies": taught})
     monkeypatch.setattr(deploy_run, "_real_time", lambda *_, **__: False)
     return path
 
@@ -78,6 +82,10 @@ def test_two_trials_are_run_scored_and_kept(config, tmp_path, capsys):
     assert document["trials"][0]["start"].startswith("placed by the lab")
     meta = store.read(trials[0]["episode"]).meta
     assert meta.provenance["certificate"] == "uncertified"
+    latencies = Latencies.of(meta.provenance)
+    assert latencies.command_s == 0.024
+    assert latencies.observations_s["tool/xy_table"] == 0.002
+    assert document["latencies_differ"] == ["tool/xy_table: trained with 50 ms, here 2 ms"]
     devices = meta.provenance["devices"]
     assert devices["robot"] == {
         "kind": "ur",
