@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from robolearn.errors import SpecMismatchError
+from robolearn.errors import ConfigError, SpecMismatchError
 from robolearn.learning import Batch
 from robolearn.spec import TaskSpace
 
@@ -33,6 +33,9 @@ class MirrorConfig:
     positions: tuple[str, ...]
     # Signals that are planar poses (x, y, yaw).
     poses: tuple[str, ...] = ()
+    # Pictures of the plane from straight above, x to the right and y up, square, with ``point`` in
+    # the middle; only for lines that map pixels to pixels (axis_deg a multiple of 45).
+    pictures: tuple[str, ...] = ()
     # Share of the rows that are mirrored.
     probability: float = 0.5
 
@@ -43,14 +46,20 @@ class Mirror:
     def __init__(self, config: MirrorConfig, space: TaskSpace) -> None:
         shapes: dict[str, tuple[int, ...]] = {s.name: s.shape for s in space.observations}
         shapes |= {a.name: a.shape for a in space.actions}
-        known = {*config.positions, *config.poses}
+        known = {*config.positions, *config.poses, *config.pictures}
         for name, shape in shapes.items():
             want = (2,) if name in config.positions else (3,)
+            if name in config.pictures:
+                want = (shape[0], shape[0], 3)
             if name not in known or shape != want:
                 raise SpecMismatchError(
-                    f"mirror: '{name}' {shape} must be named as a position (x, y) or a pose"
-                    " (x, y, yaw): every signal has to be reflected, or none"
+                    f"mirror: '{name}' {shape} must be named as a position (x, y), a pose"
+                    " (x, y, yaw) or a square picture: every signal has to be reflected, or none"
                 )
+        if config.pictures and config.axis_deg % 45:
+            raise ConfigError(
+                f"mirror: pictures need axis_deg to be a multiple of 45, got {config.axis_deg:g}"
+            )
         self.config, self.space = config, space
         two = 2 * math.radians(config.axis_deg)
         self._matrix = torch.tensor(
@@ -86,14 +95,30 @@ class Mirror:
 
     def _signals(self, signals: Mapping[str, Tensor], rows: Tensor) -> dict[str, Tensor]:
         return {
-            name: torch.where(rows[:, None, None], self._reflect(name, value), value)
+            name: torch.where(
+                rows.view(-1, *(1,) * (value.ndim - 1)), self._reflect(name, value), value
+            )
             for name, value in signals.items()
         }
 
     def _reflect(self, name: str, value: Tensor) -> Tensor:
+        if name in self.config.pictures:
+            return _reflected(value, round(self.config.axis_deg / 45) % 4)
         point, matrix = self._point.to(value.device), self._matrix.to(value.device)
         xy = (value[..., :2] - point) @ matrix + point
         if name in self.config.positions:
             return xy
         yaw = self._turn - value[..., 2:]
         return torch.cat([xy, torch.remainder(yaw + math.pi, 2 * math.pi) - math.pi], dim=-1)
+
+
+def _reflected(pictures: Tensor, eighths: int) -> Tensor:
+    """Pictures ``[..., h, w, 3]`` reflected at a line through their middle, ``eighths`` of a turn
+    counter-clockwise from x; rows count downwards.
+    """
+    if eighths == 0:
+        return pictures.flip(-3)
+    if eighths == 2:
+        return pictures.flip(-2)
+    turned = pictures.transpose(-3, -2)
+    return turned if eighths == 3 else turned.flip(-3, -2)

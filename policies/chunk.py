@@ -334,11 +334,12 @@ class ChunkAlgorithm(Algorithm):
     def groups(self) -> Mapping[str, ParamGroup]:
         """One group; one more where signals are estimated, for all that looks at pictures."""
         model, rates = self.model, (self.shared.lr, self.shared.weight_decay)
-        parameters = {p: None for p in model.parameters() if p.requires_grad}
+        parameters = tuple(p for p in model.parameters() if p.requires_grad)
         if model.estimator is None or model.pictures is None:
-            return {self.name: ParamGroup(tuple(parameters), *rates)}
+            return {self.name: ParamGroup(parameters, *rates)}
         looking = (*model.pictures.parameters(), *model.estimator.parameters())
-        rest = tuple(p for p in parameters if p not in {*looking})
+        apart = {id(p) for p in looking}
+        rest = tuple(p for p in parameters if id(p) not in apart)
         return {self.name: ParamGroup(rest, *rates), ESTIMATE: ParamGroup(looking, *rates)}
 
     def forward(self, batch: Batch, step: int, rng: torch.Generator) -> Losses:

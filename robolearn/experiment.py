@@ -149,7 +149,12 @@ def train(
     if previous is not None and previous.get("complete"):
         done = FitResult(**previous["fit"])
         return _result(run_dir, dataset, parameters, done, reused=True)
-    spec = dataclasses.replace(algorithm.policy().spec, task_space=flat.task_space)
+    spec = algorithm.policy().spec
+    # The data may have signals that the policy learns from without observing them.
+    kept = {s.name for s in spec.task_space.observations}
+    observed = tuple(s for s in flat.task_space.observations if s.name in kept)
+    space = dataclasses.replace(flat.task_space, observations=observed)
+    spec = dataclasses.replace(spec, task_space=space)
     provenance = identity | {
         "seed": experiment.seed,
         LATENCIES: latencies.to_json(),

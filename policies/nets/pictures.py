@@ -118,15 +118,20 @@ class PictureEncoder(nn.Module):
     def forward(
         self, observations: Mapping[str, Tensor], rng: torch.Generator | None
     ) -> Float[Tensor, "b f"]:
-        """With ``rng``: random crops and jitter, the same for all pictures of a row and camera."""
+        """With ``rng``: random crops and jitter, the same for all pictures of a row and camera.
+
+        Places are told in the whole picture, so that a crop does not move what is seen.
+        """
         parts: list[Tensor] = []
         for name, net in zip(self.cameras, self.nets, strict=True):
-            cut = self._crop(observations[name], rng)
+            cut, corners = self._crop(observations[name], rng)
             # Stored as [h, w, 3], which is channels_last: the fast layout, without a copy.
             x = cut.flatten(0, 1).permute(0, 3, 1, 2).float() / 127.5 - 1.0
             if rng is not None and self.config.jitter > 0:
                 x = self._jitter(x, len(cut), rng)
-            parts.append(net(x).view(cut.shape[0], -1))
+            points = net(x).view(*cut.shape[:2], 2, -1)
+            share, middle = _placed(cut, observations[name], corners)
+            parts.append((points * share + middle).flatten(1))
         return torch.cat(parts, dim=-1)
 
     def start_from_file(self) -> None:
@@ -144,22 +149,35 @@ class PictureEncoder(nn.Module):
 
     def _crop(
         self, pictures: UInt8[Tensor, "b n h w 3"], rng: torch.Generator | None
-    ) -> UInt8[Tensor, "b n ch cw 3"]:
+    ) -> tuple[UInt8[Tensor, "b n ch cw 3"], Tensor]:
+        """The crops, and their left and upper edges ``[b or 1, 2]`` [px]."""
         height, width = pictures.shape[2:4]
         tall, wide = round(height * self.config.crop), round(width * self.config.crop)
         free_y, free_x = height - tall, width - wide
         if rng is None:
             y, x = free_y // 2, free_x // 2
-            return pictures[:, :, y : y + tall, x : x + wide]
+            middle = torch.tensor([[x, y]], dtype=torch.float32, device=pictures.device)
+            return pictures[:, :, y : y + tall, x : x + wide], middle
         places = torch.rand(len(pictures), 2, generator=rng).tolist()
         corners = [(int(v * (free_y + 1)), int(u * (free_x + 1))) for v, u in places]
         # Slices: an indexed gather of bytes is many times slower.
-        return torch.stack(
+        cut = torch.stack(
             [p[:, y : y + tall, x : x + wide] for p, (y, x) in zip(pictures, corners, strict=True)]
         )
+        edges = torch.tensor([(x, y) for y, x in corners], dtype=torch.float32)
+        return cut, edges.to(pictures.device)
 
     def _jitter(self, x: Tensor, rows: int, rng: torch.Generator) -> Tensor:
         draw = 2 * torch.rand(2, rows, generator=rng) - 1
         gain, shift = (self.config.jitter * draw).repeat_interleave(len(x) // rows, dim=1)
         gain, shift = gain.to(x.device), shift.to(x.device)
         return x * (1 + gain[:, None, None, None]) + shift[:, None, None, None]
+
+
+def _placed(cut: Tensor, whole: Tensor, corners: Tensor) -> tuple[Tensor, Tensor]:
+    """``point in the picture = share * point in the crop + middle``, both in [-1, 1]."""
+    size = [float(cut.shape[3]), float(cut.shape[2])]
+    full = [float(whole.shape[3]), float(whole.shape[2])]
+    part, all_of_it = (torch.tensor(v, device=cut.device) for v in (size, full))
+    middle = (2 * corners + part) / all_of_it - 1
+    return (part / all_of_it)[:, None], middle[:, None, :, None]
