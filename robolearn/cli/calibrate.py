@@ -33,6 +33,9 @@ class Latency:
     """Start the virtual lab of the config and end it afterwards."""
     yes: bool = False
     """Do not ask before the arm moves."""
+    anchor: str = ""
+    """A camera with stamps of this machine's clock (clock: monotonic): tells how late the arm's own
+    signals are. Without one they count as right (state_latency_s as configured)."""
     write: bool = False
     """Write the results into the config (comments stay)."""
     store: str = ""
@@ -121,8 +124,9 @@ def _from_robot(args: Latency) -> dict[str, Any]:
     from hardware.cell_config import load_cell
 
     cell = load_cell(args.config)
+    _require_anchor(cell, args.anchor)
     recorded = _record(args, args.config, cell)
-    document = measured(recorded, cell)
+    document = measured(recorded, cell, args.anchor)
     for name, row in document.items():
         say(
             f"{name:<16} {1e3 * row['latency_s']:7.1f} ms  +- {1e3 * row['error_s']:.1f} ms"
@@ -161,35 +165,63 @@ def _record(args: Latency, config: Path, cell: CellConfig) -> Swing:
     return recorded
 
 
-def measured(recorded: Swing, cell: CellConfig) -> dict[str, dict[str, float]]:
-    """Latencies of commands and cameras by name, with what is configured now."""
+def measured(recorded: Swing, cell: CellConfig, anchor: str = "") -> dict[str, dict[str, float]]:
+    """Latencies of commands and cameras by name, with what is configured now; with ``anchor``, the
+    name of a camera whose times are right, also that of the arm's state.
+    """
     from robolearn.calibration import TimeSeries, latency, principal_motion
 
     def series(t_s: Any, value: Any) -> TimeSeries:
         return TimeSeries(t_s, value.reshape(len(t_s), -1))
 
+    _require_anchor(cell, anchor)
     sent = series(*_ascending(recorded.sent_t_s, recorded.sent))
     state = series(*_ascending(recorded.measured_t_s, recorded.measured))
     found = latency(sent, state, force_positive=True)
-    rows = {
-        "command": {**dataclasses.asdict(found), "configured_s": cell.command_latency_s},
+    seen = {
+        camera.stream.name: latency(
+            state,
+            series(
+                recorded.picture_t_s[camera.signal_name],
+                principal_motion(recorded.pictures[camera.signal_name]),
+            ),
+            any_sign=True,
+        )
+        for camera in cell.cameras
+        if camera.signal_name in recorded.pictures
     }
+    # By how much the state is later than its times say: pictures that are right seem early then.
+    state_s = -seen[anchor].latency_s if anchor else 0.0
+    rows = {"command": _row(found, found.latency_s - state_s, cell.command_latency_s)}
+    if anchor:
+        total = cell.state_latency_s + state_s
+        rows["state"] = _row(seen[anchor], total, cell.state_latency_s)
     for camera in cell.cameras:
-        if camera.signal_name not in recorded.pictures:
+        result = seen.get(camera.stream.name)
+        if result is None or camera.stream.name == anchor:
             continue
-        motion = principal_motion(recorded.pictures[camera.signal_name])
-        times = recorded.picture_t_s[camera.signal_name]
-        seen = latency(state, series(times, motion), any_sign=True)
         # Pictures carry corrected times already: what is found is what is still missing. Stamps of
         # this machine's own clock are taken as they are.
-        stamped = camera.stream.clock == "monotonic"
-        total = seen.latency_s + (0.0 if stamped else camera.stream.latency_s)
-        rows[f"camera {camera.stream.name}"] = {
-            **dataclasses.asdict(seen),
-            "latency_s": total,
-            "configured_s": camera.stream.latency_s,
-        }
+        total = result.latency_s + state_s + camera.stream.delay_s
+        rows[f"camera {camera.stream.name}"] = _row(result, total, camera.stream.latency_s)
     return rows
+
+
+def _row(found: Any, latency_s: float, configured_s: float) -> dict[str, float]:
+    return {
+        **dataclasses.asdict(found),
+        "latency_s": latency_s,
+        "configured_s": configured_s,
+    }
+
+
+def _require_anchor(cell: CellConfig, anchor: str) -> None:
+    right = [c.stream.name for c in cell.cameras if c.signal and c.stream.clock == "monotonic"]
+    if anchor and anchor not in right:
+        raise ConfigError(
+            f"--anchor: no camera '{anchor}' with clock: monotonic that is a signal;"
+            f" {cell.name} has: {right}"
+        )
 
 
 def _ascending(t_s: Any, value: Any) -> tuple[Any, Any]:
@@ -203,7 +235,10 @@ def _write(path: Path, cell: CellConfig, document: dict[str, dict[str, float]]) 
     from robolearn.yaml_edit import set_number
 
     text = path.read_text(encoding="utf-8")
-    text = set_number(text, ("robot", "command_latency_s"), document["command"]["latency_s"])
+    for name in ("command", "state"):
+        if name in document:
+            value = round(max(0.0, document[name]["latency_s"]), 5)
+            text = set_number(text, ("robot", f"{name}_latency_s"), value)
     for i, camera in enumerate(cell.cameras):
         row = document.get(f"camera {camera.stream.name}")
         if row is not None and camera.stream.clock != "monotonic":

@@ -16,6 +16,7 @@ from robolearn.cli.main import main
 from robolearn.config import load_yaml
 from robolearn.data.episode import episode_from_arrays
 from robolearn.data.store import EpisodeStore
+from robolearn.errors import ConfigError
 from tests.episodes import TOOL, small_episode
 from tests.hardware.lab import CONFIG
 from tests.robolearn.test_calibration import motion
@@ -54,6 +55,26 @@ def test_delays_of_commands_and_cameras_are_found(clock, wanted):
     assert rows["camera top"]["correlation"] > 0.8
 
 
+def test_a_camera_with_right_times_tells_how_late_the_arm_itself_is():
+    late_s = 0.012
+    swing = small_swing(np.random.default_rng(0))
+    # The same motion, told 12 ms later by the arm; the camera's times are right.
+    told = dataclasses.replace(
+        swing,
+        measured_t_s=swing.measured_t_s + late_s,
+        picture_t_s={"top/image": swing.picture_t_s["top/image"] - (CAMERA_S - CONFIGURED_S)},
+    )
+    cell = dataclasses.replace(cell_with("monotonic"), state_latency_s=0.003)
+    rows = measured(told, cell, "top")
+    assert rows["state"]["latency_s"] == pytest.approx(late_s + 0.003, abs=4e-3)
+    assert rows["command"]["latency_s"] == pytest.approx(COMMAND_S, abs=4e-3)
+    alone = measured(told, cell)
+    assert alone["command"]["latency_s"] == pytest.approx(COMMAND_S + late_s, abs=1e-3)
+    assert "state" not in alone
+    with pytest.raises(ConfigError, match="clock: monotonic"):
+        measured(told, cell_with("none"), "top")
+
+
 def test_results_go_into_the_config_and_comments_stay(tmp_path):
     text = CONFIG.read_text() + (
         "  cameras:\n    - driver: {kind: fake} # mine\n"
@@ -61,10 +82,15 @@ def test_results_go_into_the_config_and_comments_stay(tmp_path):
     )
     path = tmp_path / "cell.yaml"
     path.write_text(text)
-    found = {"command": {"latency_s": 0.031}, "camera top": {"latency_s": 0.0854321}}
+    found = {
+        "command": {"latency_s": 0.031},
+        "state": {"latency_s": -0.001},
+        "camera top": {"latency_s": 0.0854321},
+    }
     calibrate._write(path, load_cell(path), found)
     cell = load_cell(path)
     assert cell.command_latency_s == 0.031
+    assert cell.state_latency_s == 0.0
     assert cell.cameras[0].stream.latency_s == 0.08543
     assert "# mine" in path.read_text()
     assert load_yaml(path)["lab"] == load_yaml(CONFIG)["lab"]
