@@ -65,7 +65,8 @@ class ChunkConfig:
     expansion: float = 2.0
     # Scaling of observations and actions.
     normalization: Normalization = "minmax"
-    # Pairs (position, pose): the position is shown in the pose's frame as well.
+    # Pairs (position, pose): the position is shown in the pose's frame as well; also two poses in
+    # space, with data.representation.six_d.
     relative: tuple[tuple[str, str], ...] = ()
     # Octaves of sines and cosines added to the features of an observation.
     octaves: int = 0

@@ -13,7 +13,13 @@ from torch import Tensor, nn
 from robolearn.contracts import PolicySpec
 from robolearn.data.stats import DatasetStats
 from robolearn.errors import SpecMismatchError
+from robolearn.spec import SignalSpec
 from robolearn.transforms import SignalTransform, fit_transform
+
+SPATIAL = 9
+"""Numbers of a pose in space whose rotation is written as two columns."""
+GAINS = (3.0, 20.0, 100.0)
+"""Scales [1/m] of relative positions: a table, a hand, a clearance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +45,9 @@ class SignalEncoder(nn.Module):
 
     Every signal goes through its :class:`~robolearn.transforms.SignalTransform`. With
     ``relative`` pairs (position, pose) the position is added once more, seen from the pose's own
-    frame (planar, x y yaw): where the tool is from the block's point of view.
+    frame (planar, x y yaw): where the tool is from the block's point of view. Of two poses in space
+    (with ``representation.six_d``: nine numbers) the first is added as the second sees it, its
+    position at several scales: :func:`pose_in_pose`.
     """
 
     def __init__(
@@ -62,15 +70,8 @@ class SignalEncoder(nn.Module):
         for i, n in enumerate(self.names):
             register_transform(self, i, self.transforms[n])
         self.relative = relative
-        for position, pose in relative:
-            for name, size, angular in ((position, 2, ()), (pose, 3, (2,))):
-                found = signals.get(name)
-                if found is None or found.shape != (size,) or found.angular != angular:
-                    raise SpecMismatchError(
-                        f"relative features need a planar position [2] and pose [3] (x, y, yaw);"
-                        f" '{name}' is {found}; signals: {list(signals)}"
-                    )
-        self.size = sum(t.size for t in self.transforms.values()) + 2 * len(relative)
+        self.size = sum(t.size for t in self.transforms.values())
+        self.size += sum(_relative_size(signals, pair) for pair in relative)
         self.focus = focus
         if focus is not None:
             found = signals.get(focus.signal)
@@ -127,12 +128,41 @@ class SignalEncoder(nn.Module):
         return [torch.tanh(gain * distance) for gain in focus.gains]
 
     def _relative(self, position: Tensor, pose: Tensor, name: str) -> Tensor:
+        if position.shape[-1] == SPATIAL:
+            return pose_in_pose(position, pose)
         delta = position - pose[..., :2]
         c, s = pose[..., 2].cos(), pose[..., 2].sin()
         local = torch.stack(
             [c * delta[..., 0] + s * delta[..., 1], c * delta[..., 1] - s * delta[..., 0]], dim=-1
         )
         return local * _buffer(self, f"scale{self.names.index(name)}")[:2]
+
+
+def pose_in_pose(one: Tensor, other: Tensor) -> Tensor:
+    """Features of the pose ``one`` in the frame of ``other``, both ``[..., 9]`` (x y z [m], the
+    first two columns of the rotation): tanh of its position times :data:`GAINS`, and its columns.
+
+    An MLP learns differences of large coordinates to a millimetre slowly; here they are large.
+    """
+    x, y = other[..., 3:6], other[..., 6:9]
+    axes = torch.stack([x, y, torch.linalg.cross(x, y)], dim=-2)
+    delta, first, second = one[..., :3] - other[..., :3], one[..., 3:6], one[..., 6:9]
+    local = (axes @ torch.stack([delta, first, second], dim=-1)).unbind(-1)
+    return torch.cat([*(torch.tanh(gain * local[0]) for gain in GAINS), *local[1:]], dim=-1)
+
+
+def _relative_size(signals: Mapping[str, SignalSpec], pair: tuple[str, str]) -> int:
+    """Features that a relative pair adds; :class:`SpecMismatchError` if it has no such signals."""
+    found = [signals.get(name) for name in pair]
+    shapes = [None if s is None else (s.shape, s.angular) for s in found]
+    if shapes == [((2,), ()), ((3,), (2,))]:
+        return 2
+    if shapes == [((SPATIAL,), ())] * 2:
+        return 3 * len(GAINS) + 6
+    raise SpecMismatchError(
+        f"relative features need a planar position [2] and pose [3] (x, y, yaw), or two poses in"
+        f" space with representation.six_d; {list(pair)} are {found}; signals: {list(signals)}"
+    )
 
 
 def refuse_pictures(spec: PolicySpec) -> None:

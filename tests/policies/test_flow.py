@@ -227,6 +227,8 @@ def test_anchored_actions_are_seen_from_the_tool() -> None:
 def test_relative_and_anchored_signals_must_exist() -> None:
     with pytest.raises(SpecMismatchError, match="planar position"):
         algorithm(dataclasses.replace(SMALL, relative=((TOOL, "arm/joint"),)))
+    with pytest.raises(SpecMismatchError, match="two poses in space"):
+        algorithm(dataclasses.replace(SMALL, relative=((BLOCK, TOOL),)))
     dataset = EpisodeDataset(random_flat(), SMALL.batches(), 0)
     action = dataclasses.replace(SPACE.actions[0], mode="relative")
     space = dataclasses.replace(SPACE, actions=(action,))

@@ -10,10 +10,12 @@ import torch
 from torch import nn
 
 from policies.nets.chunk_net import ConvConfig, NetKind, NetSize, build_net
+from policies.nets.encoder import GAINS, pose_in_pose
 from policies.nets.pictures import PictureConfig, PictureEncoder, spatial_softmax
 from policies.nets.unet import UNet1D
 from robolearn.checkpoint import write_tensors
 from robolearn.errors import CheckpointError, ConfigError
+from robolearn.geometry import inverse, pose, rotation_from_rotvec
 from robolearn.spec import SignalSpec
 
 CAMERA = SignalSpec("wrist/image", (20, 24, 3), "", 10.0, "uint8")
@@ -124,3 +126,17 @@ def test_weights_of_an_encoder_come_from_a_local_file_only(tmp_path: Path) -> No
     other = PictureConfig((8, 24), stride=2, points=4, weights=str(file))
     with pytest.raises(CheckpointError, match="do not fit"):
         PictureEncoder((CAMERA,), 1, other).start_from_file()
+
+
+def test_a_pose_is_seen_from_another_pose() -> None:
+    rng = np.random.default_rng(0)
+    T_world_a, T_world_b = (
+        pose(rotation_from_rotvec(rng.normal(size=3)), 0.05 * rng.normal(size=3)) for _ in range(2)
+    )
+    one, other = (
+        torch.tensor(np.concatenate([T[:3, 3], T[:3, 0], T[:3, 1]])) for T in (T_world_a, T_world_b)
+    )
+    T_b_a = inverse(T_world_b) @ T_world_a
+    features = pose_in_pose(one, other).numpy()
+    expected = [np.tanh(gain * T_b_a[:3, 3]) for gain in GAINS] + [T_b_a[:3, 0], T_b_a[:3, 1]]
+    np.testing.assert_allclose(features, np.concatenate(expected), atol=1e-12)
