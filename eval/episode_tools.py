@@ -236,7 +236,6 @@ class FrameCollector:
     def __init__(self, env: RenderingEnv, size: int, every: int) -> None:
         self._env, self._size, self._every = env, size, every
         self.frames: list[Frame] = []
-        self.success = False
 
     def on_start(self, episode: EpisodeHeader) -> None:
         """The first picture shows the start."""
@@ -245,13 +244,12 @@ class FrameCollector:
 
     def on_tick(self, tick: Tick) -> None:
         """One more picture."""
-        self.success = tick.outcome.success
         if (tick.index + 1) % self._every == 0:
             self.frames.append(self._draw())
 
     def on_end(self, outcome: Outcome) -> None:
         """The last picture shows the end."""
-        self.success = outcome.success
+        del outcome
         self.frames.append(self._draw())
 
     def on_abort(self, error: BaseException) -> None:

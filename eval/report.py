@@ -12,6 +12,7 @@ from eval.report_breakdown import (
     seeds_section,
     variants_section,
 )
+from eval.report_clips import clips_section
 from eval.report_data import ReportData
 from eval.report_page import Section, Tile, note, page, paragraph
 from eval.report_results import agreement_section, results_section
@@ -21,7 +22,6 @@ from eval.report_sections import (
     physics_section,
     provenance_section,
     training_section,
-    videos_section,
     words_section,
 )
 from eval.report_text import mean, number, rate, signed
@@ -34,10 +34,10 @@ SECTIONS: tuple[tuple[str, str, Callable[[ReportData], str]], ...] = (
     ("comparison", "Which policy is better", comparison_section),
     ("variants", "When the world is a little different", variants_section),
     ("failures", "How episodes fail", failures_section),
+    ("videos", "Failures and successes to look at", clips_section),
     ("seeds", "Training again with another seed", seeds_section),
     ("agreement", "Does the simulator agree with the world the data come from?", agreement_section),
     ("deployment", "On the robot", deployment_section),
-    ("videos", "To look at", videos_section),
     ("words", "Words", words_section),
     ("provenance", "Where this comes from", provenance_section),
 )

@@ -61,6 +61,21 @@ class RunFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class ClipFacts:
+    """A filmed episode of an evaluation and why it was chosen."""
+
+    path: Path
+    policy: str
+    world: str
+    condition: str
+    success: bool
+    reason: str
+    score: float
+    duration_s: float
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class DeployFacts:
     """Deployed trials (one mapping per trial), times of their ticks, interventions by cause."""
 
@@ -89,7 +104,7 @@ class ReportData:
     replays: Mapping[str, Json] = field(default_factory=dict[str, Json])
     runs: tuple[RunFacts, ...] = ()
     evaluation: Json | None = None
-    videos: Mapping[str, Path] = field(default_factory=dict[str, Path])
+    clips: tuple[ClipFacts, ...] = ()
     # The trials behind ``evaluation``, and which policies are training runs of one method.
     trials: tuple[TrialRecord, ...] = ()
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
@@ -130,7 +145,7 @@ def load_report_data(
         replays=replays,
         runs=_runs(folder, evaluation),
         evaluation=evaluation,
-        videos=_videos(evaluation_folder, evaluation),
+        clips=_clips(evaluation_folder, evaluation),
         trials=_trials(evaluation_folder, evaluation),
         groups=dict(groups or {}),
         deploy=_deploy(folder / "deploy"),
@@ -158,7 +173,9 @@ def store_facts(path: Path, name: str, max_paths: int = 300) -> StoreFacts:
         episode = store.read(info.id)
         sources.setdefault(str(episode.meta.provenance.get("source", "")), None)
         if BLOCK in info.signals and info.steps:
-            final.append(coverage(episode.observed(BLOCK)[-1]))
+            # The last observation is a tick older than the verdict on the last command.
+            seen = coverage(episode.observed(BLOCK)[-1])
+            final.append(float(episode.meta.outcome.metrics.get("coverage", seen)))
         if TOOL in info.signals and len(paths) < max_paths:
             paths.append(np.asarray(episode.observed(TOOL)[:, :2], dtype=np.float64))
     return StoreFacts(
@@ -221,22 +238,24 @@ def run_facts(folder: Path) -> RunFacts:
     )
 
 
-def _videos(folder: Path, evaluation: Json | None) -> dict[str, Path]:
-    if evaluation is None:
-        return {}
-    found: dict[str, Path] = {}
-    for number, row in enumerate(evaluation.get("results", ()), 1):
+def _clips(folder: Path, evaluation: Json | None) -> tuple[ClipFacts, ...]:
+    """Those that are (still) there."""
+    found: list[ClipFacts] = []
+    for number, row in enumerate((evaluation or {}).get("results", ()), 1):
         lacking = sorted({"policy", "world", "score", "success"} - set(row))
         if lacking:
             raise DataError(
                 f"'{folder}/summary.json', result {number} lacks {lacking}; run"
                 " 'robolearn evaluate' again"
             )
-    for row in evaluation.get("results", ()):
-        path = folder / str(row.get("video") or "none")
-        if path.is_file():
-            found[f"{row['policy']} in {row['world']}"] = path
-    return found
+        for clip in row.get("clips", ()):
+            values = {k: v for k, v in clip.items() if k not in ("file", "seed")}
+            path = folder / str(clip["file"])
+            if path.is_file():
+                found.append(
+                    ClipFacts(path=path, policy=row["policy"], world=row["world"], **values)
+                )
+    return tuple(found)
 
 
 def _deploy(folder: Path) -> DeployFacts | None:

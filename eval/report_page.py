@@ -93,6 +93,21 @@ def video(path: Path, caption: str) -> str:
     )
 
 
+def clip(path: Path, mark: str, caption: str, *, good: bool) -> str:
+    """A small embedded mp4 of one episode; ``mark`` says in words how it ended."""
+    kind = "good" if good else "bad"
+    return (
+        f'<figure class="clip {kind}"><video controls muted loop playsinline preload="metadata"'
+        f'{_poster(path)} src="{data_uri(path.read_bytes(), ".mp4")}"></video>'
+        f"<figcaption><strong>{text(mark)}</strong> {text(caption)}</figcaption></figure>"
+    )
+
+
+def tiles(parts: Sequence[str]) -> str:
+    """Small figures in a grid."""
+    return f'<div class="clips">{"".join(parts)}</div>'
+
+
 def _poster(path: Path) -> str:
     import cv2
 
@@ -207,6 +222,11 @@ th.num,td.num{text-align:right;white-space:nowrap}
 th:last-child,td:last-child{padding-right:0}
 .note{border-left:3px solid #c27a1a;padding-left:.8rem;color:#5f4310}
 video{display:block;width:100%;border:1px solid var(--line);border-radius:4px;background:#e9ecf1}
+.clips{display:grid;grid-template-columns:repeat(auto-fill,minmax(11.5rem,1fr));gap:1rem;
+margin:.6rem 0}
+.clip{margin:0;border-top:5px solid #2d8f55;padding-top:.35rem}.clip.bad{border-color:#b3402f}
+.clip figcaption{line-height:1.35}.clip strong{display:block;color:#1e6b3e}
+.clip.bad strong{color:#99321f}
 details{margin:.8rem 0}
 summary{cursor:pointer;color:var(--accent)}
 pre{background:var(--wash);border:1px solid var(--line);border-radius:4px;padding:.7rem .9rem;

@@ -327,18 +327,6 @@ def _flat(figures: Json, prefix: str = "", depth: int = 0) -> list[list[str]]:
     return rows[:60]
 
 
-def videos_section(data: ReportData) -> str:
-    """One video grid per policy and world."""
-    if not data.videos:
-        return ""
-    clips = [video(p, f"{name}: the first starts of the suite.") for name, p in data.videos.items()]
-    return (
-        paragraph("The same starts in every video, so they may be compared; a green frame marks"
-                  " an episode that was solved.")
-        + columns(clips)
-    )  # fmt: skip
-
-
 def words_section(data: ReportData) -> str:
     """What the words mean."""
     planar = {

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,6 +32,7 @@ from eval.judge import Judge, judged
 from eval.ray_executor import run_on_ray
 from eval.trials import TrialKey, TrialStore, key_of
 from robolearn.chunking import ChunkAgent
+from robolearn.config import config_hash
 from robolearn.contracts import Agent, Env, Policy, Subscriber
 from robolearn.errors import ConfigError
 from robolearn.inference import BatchedInference
@@ -75,24 +77,24 @@ class WorldEntry:
     instruction: str = ""
 
 
-# Writes one file with several episodes side by side; the booleans say which succeeded, the last
-# number is frames per second. Picklable.
-VideoWriter = Callable[[Path, Sequence[Sequence[Frame]], Sequence[bool], float], None]
+# Writes the clip of an episode; the last number is frames per second. Picklable.
+VideoWriter = Callable[[Path, Sequence[Frame], float], None]
 
 
 @dataclass(frozen=True, slots=True)
 class VideoPlan:
-    """Film the first ``episodes`` conditions of every policy and world."""
+    """Film at most ``clips`` episodes of every policy and world (:mod:`eval.filming`)."""
 
     folder: Path
     write: VideoWriter
-    episodes: int = 4
+    clips: int = 4
     size: int = 192
     every: int = 2
 
-    def path(self, policy: str, world: str) -> Path:
-        """Where the video of a policy in a world lies."""
-        return self.folder / f"{policy}-{world}.mp4"
+    def name(self, record: TrialRecord) -> str:
+        """The file name of a trial's clip; no other trial has it."""
+        words = re.sub(r"[^\w.,=~+-]", "_", f"{record.policy}-{record.env}-{record.condition}")
+        return f"{words}-{config_hash(key_of(record))[:8]}.mp4"
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,22 +123,16 @@ class Options:
             raise ConfigError("Ray needs at least one worker")
         if self.address and self.executor != "ray":
             raise ConfigError("an address belongs to the executor 'ray'")
-        if self.video is not None and self.video.episodes > self.batch:
-            raise ConfigError(
-                f"at most {self.batch} episodes can be filmed (one batch), got"
-                f" {self.video.episodes}; ask for fewer or raise the batch"
-            )
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Conditions that run in lockstep. ``film``: make the video; ``count``: record the trials."""
+    """Conditions that run in lockstep. ``film``: those of them (by index) that get a clip."""
 
     policy: int
     world: int
     conditions: tuple[Condition, ...]
-    film: bool = False
-    count: bool = True
+    film: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,11 +169,9 @@ class ChunkRunner:
         last = [] if judge is None else [LastPicture(judge.signal) for _ in envs]
         runs: list[EpisodeRun] = []
         for lane, (env, condition) in enumerate(zip(envs, chunk.conditions, strict=True)):
-            watchers: list[Subscriber] = [
-                maxima[lane],
-                *cameras[lane : lane + 1],
-                *last[lane : lane + 1],
-            ]
+            watchers: list[Subscriber] = [maxima[lane], *last[lane : lane + 1]]
+            if lane in cameras:
+                watchers.append(cameras[lane])
             agent = self._agent(chunk.policy, env.spec)
             if world.instruction:
                 agent = InstructedAgent(agent, world.instruction)
@@ -195,11 +189,11 @@ class ChunkRunner:
                 )
             )
         results = run_lockstep(runs)
-        self._write_video(chunk, cameras)
         records = tuple(
             self._record(chunk, lane, result, inference, maxima[lane])
             for lane, result in enumerate(results)
         )
+        self._write_clips(records, cameras)
         if judge is None:
             return records
         self._verdicts = self._verdicts or judge.build()
@@ -239,25 +233,28 @@ class ChunkRunner:
             self._envs.append(self.plan.worlds[world].build())
         return self._envs[:n]
 
-    def _cameras(self, chunk: Chunk, envs: Sequence[Env]) -> list[FrameCollector]:
+    def _cameras(self, chunk: Chunk, envs: Sequence[Env]) -> dict[int, FrameCollector]:
         video = self.plan.options.video
-        if not chunk.film or video is None:
-            return []
-        filmed = envs[: video.episodes]
-        return [FrameCollector(cast("RenderingEnv", e), video.size, video.every) for e in filmed]
+        if video is None:
+            return {}
+        return {
+            lane: FrameCollector(cast("RenderingEnv", envs[lane]), video.size, video.every)
+            for lane in chunk.film
+        }
 
-    def _write_video(self, chunk: Chunk, cameras: Sequence[FrameCollector]) -> None:
+    def _write_clips(
+        self, records: Sequence[TrialRecord], cameras: Mapping[int, FrameCollector]
+    ) -> None:
         video = self.plan.options.video
-        if video is None or not cameras:
+        if video is None:
             return
-        policy, world = self.plan.policies[chunk.policy], self.plan.worlds[chunk.world]
-        path = video.path(policy.name, world.name)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        # Renamed when complete: a video that exists is whole.
-        partial = path.with_name("partial-" + path.name)
-        fps = self._envs[0].spec.rate_hz / video.every
-        video.write(partial, [c.frames for c in cameras], [c.success for c in cameras], fps)
-        partial.replace(path)
+        for lane, camera in cameras.items():
+            path = video.folder / video.name(records[lane])
+            path.parent.mkdir(parents=True, exist_ok=True)
+            # Renamed when complete: a clip that exists is whole.
+            partial = path.with_name("partial-" + path.name)
+            video.write(partial, camera.frames, self._envs[0].spec.rate_hz / video.every)
+            partial.replace(path)
 
     def _record(
         self,
@@ -290,7 +287,6 @@ def blank_record(plan: Plan, chunk: Chunk, lane: int, reason: str) -> TrialRecor
     """A failed trial without any step, for ``reason``; the frame that results are put into."""
     policy, world, options = plan.policies[chunk.policy], plan.worlds[chunk.world], plan.options
     condition = chunk.conditions[lane]
-    filmed = options.video is not None and chunk.film and lane < options.video.episodes
     return TrialRecord(
         policy=policy.name,
         policy_hash=policy.hash,
@@ -309,7 +305,6 @@ def blank_record(plan: Plan, chunk: Chunk, lane: int, reason: str) -> TrialRecor
         reason=reason,
         commit=options.commit,
         suite=options.suite,
-        video=options.video.path(policy.name, world.name).name if filmed and options.video else "",
         code=options.code,
         batch=options.batch,
     )
@@ -343,59 +338,58 @@ def evaluate(
     plan = Plan(tuple(policies), tuple(worlds), options)
     wanted = wanted_keys(plan, conditions)
     known = {key_of(r): r for r in store.all() if not r.real}
-    chunks = list(_chunks(plan, conditions, set(known)))
+    chunks = [
+        chunk
+        for chunk in every_chunk(plan, conditions)
+        if any(key not in known for key in chunk_keys(plan, chunk))
+    ]
     groups: dict[tuple[str, str], list[TrialRecord]] = {}
     for key in wanted:
         if key in known:
             record = known[key]
             groups.setdefault((record.policy, record.env), []).append(record)
-    for done in _run(plan, chunks):
+    for done in run_chunks(plan, chunks):
         records = done.result or _lost(plan, done)
         policy, world = policies[done.task.policy].name, worlds[done.task.world].name
         group = groups.setdefault((policy, world), [])
-        if done.task.count:
-            fresh = [r for r in records if key_of(r) not in known]
-            store.add(fresh)
-            known.update({key_of(r): r for r in fresh})
-            group += fresh
-            if on_progress is not None:
-                on_progress(Progress(policy, world, tuple(group), len(fresh)))
+        fresh = [r for r in records if key_of(r) not in known]
+        store.add(fresh)
+        known.update({key_of(r): r for r in fresh})
+        group += fresh
+        if on_progress is not None:
+            on_progress(Progress(policy, world, tuple(group), len(fresh)))
     return tuple(known[key] for key in wanted)
 
 
 def wanted_keys(plan: Plan, conditions: Mapping[str, Sequence[Condition]]) -> list[TrialKey]:
     """The identity of every trial of an evaluation, ordered by world, policy, condition."""
     return [
-        key_of(blank_record(plan, Chunk(p, w, (condition,)), 0, ""))
+        key
         for w, world in enumerate(plan.worlds)
         for p in range(len(plan.policies))
-        for condition in conditions[world.name]
+        for key in chunk_keys(plan, Chunk(p, w, tuple(conditions[world.name])))
     ]
 
 
-def _chunks(
-    plan: Plan, conditions: Mapping[str, Sequence[Condition]], known: set[TrialKey]
-) -> Iterator[Chunk]:
-    options = plan.options
+def every_chunk(plan: Plan, conditions: Mapping[str, Sequence[Condition]]) -> Iterator[Chunk]:
+    """How an evaluation is cut into pieces, in the order in which they are handed out."""
+    batch = plan.options.batch
     for w, world in enumerate(plan.worlds):
         listed = tuple(conditions[world.name])
-        for start in range(0, len(listed), options.batch):
-            part = listed[start : start + options.batch]
-            for p, policy in enumerate(plan.policies):
-                chunk = Chunk(p, w, part)
-                keys = [key_of(blank_record(plan, chunk, i, "")) for i in range(len(part))]
-                count = any(key not in known for key in keys)
-                video = options.video
-                film = (
-                    start == 0
-                    and video is not None
-                    and not (video.path(policy.name, world.name).is_file() and not count)
-                )
-                if count or film:
-                    yield dataclasses.replace(chunk, film=film, count=count)
+        for start in range(0, len(listed), batch):
+            for p in range(len(plan.policies)):
+                yield Chunk(p, w, listed[start : start + batch])
 
 
-def _run(plan: Plan, chunks: Sequence[Chunk]) -> Iterator[Done[Chunk, tuple[TrialRecord, ...]]]:
+def chunk_keys(plan: Plan, chunk: Chunk) -> list[TrialKey]:
+    """The identities of a chunk's trials."""
+    return [key_of(blank_record(plan, chunk, i, "")) for i in range(len(chunk.conditions))]
+
+
+def run_chunks(
+    plan: Plan, chunks: Sequence[Chunk]
+) -> Iterator[Done[Chunk, tuple[TrialRecord, ...]]]:
+    """Run chunks where the options say. What was lost as a batch is run again one by one."""
     options = plan.options
     if not chunks:
         return
@@ -414,7 +408,7 @@ def _run(plan: Plan, chunks: Sequence[Chunk]) -> Iterator[Done[Chunk, tuple[Tria
             yield done
     # One episode may have taken its whole batch down, twice: the others get a run of their own.
     singles = [
-        dataclasses.replace(chunk, conditions=(condition,), film=False)
+        dataclasses.replace(chunk, conditions=(condition,), film=())
         for chunk in lost
         for condition in chunk.conditions
     ]

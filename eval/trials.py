@@ -117,6 +117,19 @@ class TrialStore:
                 self._db.execute("ROLLBACK")
             raise _readable(error, self.path) from error
 
+    def set_videos(self, names: Mapping[TrialKey, str]) -> None:
+        """Note the clip of simulated trials that are there (it is made afterwards)."""
+        same = " AND ".join(f"{name} = ?" for name in _KEY)
+        rows = [(video, *(getattr(key, k) for k in _KEY)) for key, video in names.items()]
+        try:
+            self._db.execute("BEGIN IMMEDIATE")
+            self._db.executemany(f"UPDATE trials SET video = ? WHERE NOT real AND {same}", rows)  # noqa: S608
+            self._db.execute("COMMIT")
+        except sqlite3.Error as error:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+            raise _readable(error, self.path) from error
+
     def keys(self) -> set[TrialKey]:
         """The identities of all trials that are there."""
         rows = self._db.execute(f"SELECT {', '.join(_KEY)} FROM trials")  # noqa: S608

@@ -21,6 +21,7 @@ from robolearn.cli.outputs import output_folder
 from robolearn.errors import ConfigError
 
 if TYPE_CHECKING:
+    from eval.filming import Choice
     from eval.rollouts import Options, PolicyEntry, WorldEntry
     from eval.suites import Suite
     from eval.summary import AgreementKind
@@ -62,7 +63,8 @@ class Args:
     runtime: Literal["torch", "onnx"] = "torch"
     # Environments per batched forward pass (belongs to a trial's identity).
     batch: int = 10
-    # Film the first N conditions per policy and world.
+    # At most so many clips per policy and world (one of a perturbed one), chosen by rule: a failure
+    # of each kind, the median, longest and shortest success, the worst and the nearest miss.
     videos: int = 4
     # Run the source world again with starts moved by 0.3 mm, and with other noise of the policy,
     # to know how far a world agrees with itself.
@@ -75,34 +77,14 @@ class Args:
 
 
 @dataclass(frozen=True, slots=True)
-class GridVideo:
-    """Writes the episodes of a batch side by side."""
+class ClipWriter:
+    """Writes the clip of one episode, small enough that a page of them can be mailed."""
 
-    def __call__(
-        self, path: Path, episodes: Sequence[Sequence[Any]], marks: Sequence[bool], fps: float
-    ) -> None:
-        """Write one mp4; a green frame marks the moment after which an episode has succeeded."""
-        import numpy as np
+    def __call__(self, path: Path, frames: Sequence[Any], fps: float) -> None:
+        """Write one mp4."""
+        from sim.video import write_mp4
 
-        from sim.video import grid, write_mp4
-
-        length = max(len(frames) for frames in episodes)
-        padded = [[*f, *[f[-1]] * (length - len(f))] for f in episodes]
-        columns = 2 if len(padded) <= 4 else 4
-        framed = [
-            [_frame(np.asarray(p), done and t >= len(f) - 1) for t, p in enumerate(frames)]
-            for frames, f, done in zip(padded, episodes, marks, strict=True)
-        ]
-        write_mp4(path, [grid(list(row), columns) for row in zip(*framed, strict=True)], fps)
-
-
-def _frame(picture: Any, success: bool) -> Any:
-    import numpy as np
-
-    out = np.array(picture, dtype=np.uint8)
-    colour = (40, 140, 80) if success else (225, 225, 228)
-    out[:3], out[-3:], out[:, :3], out[:, -3:] = colour, colour, colour, colour
-    return out
+        write_mp4(path, frames, fps, crf=27)
 
 
 def main(argv: list[str]) -> int:
@@ -110,6 +92,7 @@ def main(argv: list[str]) -> int:
     if not args.runs:
         raise ConfigError("give at least one run directory: robolearn evaluate RUN [RUN ...]")
     _check(args)
+    from eval.filming import film
     from eval.rollouts import Plan as RolloutPlan
     from eval.rollouts import Progress, evaluate, wanted_keys
     from eval.statistics import mean_t
@@ -129,7 +112,8 @@ def main(argv: list[str]) -> int:
     options = _options(args, suite)
     say(f"{suite.label}: {suite.config.protocol}", quiet=args.json)
     with TrialStore(args.out) as store:
-        wanted = wanted_keys(RolloutPlan(policies, worlds, options), conditions)
+        plan = RolloutPlan(policies, worlds, options)
+        wanted = wanted_keys(plan, conditions)
         there = {key_of(r) for r in store.all()}
         todo = sum(key not in there for key in wanted)
         if todo < len(wanted):
@@ -141,9 +125,12 @@ def main(argv: list[str]) -> int:
                 advance(p.added, f"{p.policy} in {p.world}: {mean.text(2)}")
 
             records = evaluate(policies, worlds, conditions, store, options, show)
+        if args.videos:
+            say("filming what is worth a look", quiet=args.json)
+        clips = film(plan, conditions, store)
         (args.out / "trials.csv").write_text(to_csv(store.all()), encoding="utf-8")
         write_parquet(store.all(), args.out / "trials.parquet")
-    document = _document(argv, args, suite, records, first, policies, worlds, options)
+    document = _document(argv, args, suite, records, first, policies, worlds, options, clips)
     partial = args.out / "summary.json.partial"
     partial.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     partial.replace(args.out / "summary.json")
@@ -238,7 +225,7 @@ def _worlds(args: Args, suite: Suite) -> tuple[WorldEntry, ...]:
     from robolearn.cli.build import ExpertBuilder, env_builder, expert_noise
     from robolearn.config import config_hash
     from robolearn.spec import require_compatible
-    from sim.worlds import make_world
+    from sim.worlds import is_parametrised, make_world
 
     entries: list[WorldEntry] = []
     dials = [expert_noise(str(run)) for run in args.runs]
@@ -259,7 +246,8 @@ def _worlds(args: Args, suite: Suite) -> tuple[WorldEntry, ...]:
                 require_compatible(space, env.spec)
             for noise in (dial for dial in dials if dial is not None):
                 ExpertBuilder(suite.config.task, noise)(env.spec)
-            name = Path(builder.world).name
+            # A scene's folder is not part of its name; a family is (robosuite/Lift).
+            name = builder.world if is_parametrised(builder.world) else Path(builder.world).name
             entries.append(WorldEntry(name, env.scene_hash, env.engine, builder, told))
             if world in args.worlds:
                 entries += [
@@ -279,7 +267,7 @@ def _options(args: Args, suite: Suite) -> Options:
 
     video = None
     if args.videos:
-        video = VideoPlan(args.out / "videos", GridVideo(), min(args.videos, args.batch))
+        video = VideoPlan(args.out / "videos", ClipWriter(), args.videos)
     from robolearn.cli.success import judge
 
     judged = None if args.judge is None else judge(args.judge)
@@ -317,6 +305,7 @@ def _document(
     policies: Sequence[PolicyEntry],
     worlds: Sequence[WorldEntry],
     options: Options,
+    clips: Sequence[Choice],
 ) -> dict[str, Any]:
     from eval.suites import MOVED
     from eval.summary import (
@@ -343,7 +332,7 @@ def _document(
     results = [
         {
             "run": runs[p],
-            "video": _video(options, p, w),
+            "clips": [_clip(c) for c in clips if (c.trial.policy, c.trial.env) == (p, w)],
             **result_json(summarize(group)),
             **_judged(options, group),
         }
@@ -410,16 +399,19 @@ def _judge_words(options: Options) -> str:
     )
 
 
-def _video(options: Options, policy: str, world: str) -> str:
-    if options.video is None:
-        return ""
-    path = options.video.path(policy, world)
-    return f"videos/{path.name}" if path.is_file() else ""
+def _clip(choice: Choice) -> dict[str, Any]:
+    t = choice.trial
+    return {
+        "file": f"videos/{t.video}",
+        "why": choice.why,
+        **{k: getattr(t, k) for k in ("condition", "seed", "success", "reason", "score")},
+        "duration_s": t.duration_s,
+    }
 
 
 def _show(document: Mapping[str, Any]) -> None:
     width = max(len(r["policy"]) + len(r["world"]) for r in document["results"]) + 4
-    say(f"{'':<{width}} {'mean score [95 %, t]':<24} success [95 %, Wilson]")
+    say(f"{'':<{width}} {'mean score [95 %]':<24} success [95 %, Wilson]")
     for r in document["results"]:
         score, success = r["score"], r["success"]
         label = f"{r['policy']} in {r['world']}"

@@ -8,13 +8,14 @@ from pathlib import Path
 
 import numpy as np
 
+from eval.filming import Choice, choose
 from eval.summary import agree, agreement_json, compare, comparison_json, result_json, summarize
 from eval.trials import TrialStore, to_json
 from robolearn.data.episode import EpisodeMeta, episode_from_arrays
 from robolearn.data.store import EpisodeStore
 from robolearn.pusht import BLOCK, TOOL
 from robolearn.types import Condition, Outcome, TrialRecord
-from sim.video import grid, write_mp4
+from sim.video import write_mp4
 from tests.eval.mocks import SPEC
 
 LAB = "virtual lab, pybullet"
@@ -180,10 +181,10 @@ def _evaluation(folder: Path) -> None:
                    for g in (groups | variants).values() for r in g])  # fmt: skip
     results = []
     for (p, w), records in groups.items():
-        path = folder / "videos" / f"{p}-{w}.mp4"
-        _film(path)
-        video = f"videos/{path.name}" if (p, w) != ("iql", "pusht_ur5e") else "videos/gone.mp4"
-        results.append({"run": f"runs/{p}", "video": video, **result_json(summarize(records))})
+        clips = [_clip(folder, c) for c in choose(records, 3)]
+        if (p, w) == ("iql", "pusht_ur5e"):
+            clips[0]["file"] = "videos/gone.mp4"
+        results.append({"run": f"runs/{p}", "clips": clips, **result_json(summarize(records))})
     document = {
         "suite": "pusht@1234",
         "protocol": "score = maximum of min(1, coverage / 0.95); 300 steps at 10 Hz",
@@ -215,13 +216,15 @@ def _evaluation(folder: Path) -> None:
     (folder / "summary.json").write_text(json.dumps(document))
 
 
-def _film(path: Path) -> None:
-    frames = []
-    for t in range(8):
-        tile = np.full((64, 64, 3), 240, dtype=np.uint8)
-        tile[20 + t : 36 + t, 24:40] = (60, 100, 160)
-        frames.append(grid([tile, tile, tile, tile], 2))
+def _clip(folder: Path, choice: Choice) -> dict[str, object]:
+    t = choice.trial
+    path = folder / "videos" / f"{t.policy}-{t.env}-{t.condition}.mp4"
+    frames = [np.full((64, 64, 3), 240, dtype=np.uint8) for _ in range(6)]
+    for k, frame in enumerate(frames):
+        frame[20 + k : 36 + k, 24:40] = (60, 100, 160)
     write_mp4(path, frames, 5.0)
+    keys = ("condition", "seed", "success", "reason", "score", "duration_s")
+    return {"file": f"videos/{path.name}", "why": choice.why} | {k: getattr(t, k) for k in keys}
 
 
 def _deployment(folder: Path) -> None:

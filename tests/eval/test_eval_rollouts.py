@@ -6,11 +6,10 @@ import multiprocessing
 import os
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from eval.executors import WorkerFailedError, run_in_workers
-from eval.rollouts import Options, PolicyEntry, VideoPlan, WorldEntry, evaluate
+from eval.rollouts import Options, PolicyEntry, WorldEntry, evaluate
 from eval.trials import TrialStore, read_trials
 from robolearn.errors import ConfigError, SpecMismatchError
 from tests.eval.mocks import BuildEnv, BuildPolicy, conditions
@@ -135,30 +134,6 @@ def test_a_hung_worker_is_ended_and_reported(caplog):
     assert [d.task for d in done if "died" in d.lost] == ["hang"]
 
 
-class Collects:
-    """Writes what it was given as text."""
-
-    def __call__(self, path, episodes, marks, fps):
-        shapes = [(len(e), *e[0].shape) for e in episodes]
-        path.write_text(f"{shapes} {fps} {len(marks)}")
-        assert all(isinstance(f, np.ndarray) for e in episodes for f in e)
-
-
-def test_videos_are_written_once_and_do_not_change_results(tmp_path):
-    plan = VideoPlan(tmp_path / "videos", Collects(), episodes=2, size=32, every=2)
-    filmed = run(tmp_path / "x", (FLOW, CRITIC), video=plan)
-    text = plan.path("flow", "a").read_text()
-    assert text.startswith("[(")
-    assert "32, 32, 3" in text
-    assert text.endswith("5.0 2")
-    assert [r.video for r in filmed[:3]] == ["flow-a.mp4", "flow-a.mp4", ""]
-    bare = run(tmp_path / "y", (FLOW, CRITIC))
-    assert [dataclasses.replace(r, video="") for r in filmed] == list(bare)
-    plan.path("flow", "a").unlink()
-    run(tmp_path / "x", (FLOW, CRITIC), video=plan)
-    assert plan.path("flow", "a").read_text() == text
-
-
 def test_bad_requests_are_refused(tmp_path):
     with pytest.raises(ConfigError, match="names of their own"):
         run(tmp_path, (FLOW, FLOW))
@@ -166,8 +141,6 @@ def test_bad_requests_are_refused(tmp_path):
         run(tmp_path, (FLOW, dataclasses.replace(FLOW, name="other")))
     with pytest.raises(ConfigError, match="batch >= 1"):
         run(tmp_path, batch=0)
-    with pytest.raises(ConfigError, match="can be filmed"):
-        run(tmp_path, video=VideoPlan(tmp_path, Collects(), episodes=9))
     with pytest.raises(ConfigError, match="conditions of their own"), TrialStore(tmp_path) as store:
         evaluate((FLOW,), (A,), {"a": conditions(2) * 2}, store, OPTIONS)
 

@@ -56,7 +56,9 @@ def test_paired_results_in_two_worlds(setting, capsys):
     assert {k: r["n"] for k, r in rows.items()} == {
         (p, w): 4 for p in ("one", "two") for w in ("gym_pusht", "pusht_reference")
     }
-    assert all((setting / "r" / r["video"]).is_file() for r in rows.values())
+    clips = [c for r in rows.values() for c in r["clips"]]
+    assert len(clips) == 8
+    assert all((setting / "r" / c["file"]).stat().st_size > 500 for c in clips)
     assert [c["world"] for c in document["paired"]] == ["gym_pusht", "pusht_reference"]
     assert [a["kind"] for a in document["agreement"]] == ["moved", "world", "noise"] * 2
     assert better_policy(setting / "r" / "summary.json") in {
