@@ -20,6 +20,7 @@ from hardware.cell_motion import (
     TableMotion,
 )
 from hardware.drivers.aruco_tracker import TagTracker, TagTrackerConfig
+from hardware.gripper_config import GripperCellConfig
 from hardware.joint_follower import JointFollowerConfig
 from hardware.robot import ConnectWatch, Robot, WatchedConfig
 from hardware.supervisor_checks import CollisionConfig
@@ -136,6 +137,8 @@ class CellConfig:
     tracker: UdpTrackerConfig | None = field(default_factory=UdpTrackerConfig)
     """The motion-capture stream that the block's pose comes from, unless ``tags`` is given; null:
     nothing is tracked."""
+    gripper: GripperCellConfig | None = None
+    """The gripper: signal and action ``gripper/width``; null: none."""
     cameras: tuple[CameraConfig, ...] = ()
     """Cameras of the cell; each is a signal ``<name>/image``."""
     tags: TagTrackerConfig | None = None

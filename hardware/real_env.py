@@ -19,6 +19,8 @@ from numpy.typing import NDArray
 from hardware.camera_streams import CameraStreams
 from hardware.cell_config import CellConfig
 from hardware.cell_motion import JOINT_POSITION, JOINT_VELOCITY
+from hardware.gripper_config import WIDTH
+from hardware.gripper_stream import GripperStream
 from hardware.signal_buffer import SignalBuffer
 from hardware.supervisor_client import SupervisorClient, require_width
 from hardware.supervisor_link import STATE_HEAD, Event, Mode, Status, Target
@@ -65,7 +67,10 @@ ResetProcedure = Callable[[Condition], str]
 
 
 class RealEnv:
-    """One arm, commanded over a table or in joint space, and what its tracker follows."""
+    """One arm, commanded over a table or in joint space, its gripper, and what its tracker follows.
+
+    A policy that does not command the gripper leaves it as the reset did.
+    """
 
     def __init__(
         self,
@@ -91,8 +96,10 @@ class RealEnv:
             self.supervisor = SupervisorClient(
                 *(config.robot_builder(), follower, config.supervisor),
                 watch=config.connect_watch(),
+                gripper=config.gripper,
             )
             undo.pop_all()
+        self._gripper = GripperStream(config.gripper, self.supervisor)
         self._buffers = {s.name: SignalBuffer(s) for s in self._spec.signals}
         # What happened is told when it happened, whenever that was.
         self._aligned = [s.name for s in self._spec.signals if not s.is_image and s.name != EVENT]
@@ -136,6 +143,7 @@ class RealEnv:
         self.hold()
         self.goto(self._motion.clear(condition, self.supervisor.state().joint_position))
         self._wait_at_rest()
+        self._gripper.make_ready(condition)
         note = self._place(condition)
         self.goto(begin)
         if self._tracker is not None:
@@ -190,10 +198,13 @@ class RealEnv:
         if name not in command.action:
             raise DataError(f"command lacks '{name}'; it has {sorted(command.action)}")
         value = require_width(np.asarray(command.action[name], dtype=np.float64), width)
+        grip = self._gripper.command(command.action)
         plan = np.zeros((0, width)) if command.plan is None else command.plan
-        if plan.ndim != 2 or plan.shape[1] != width:
-            raise DataError(f"expected a plan of shape (k, {width}), got {plan.shape}")
-        self.supervisor.command(Target(command.seq, command.due_ns, value, plan))
+        if plan.ndim != 2 or plan.shape[1] not in (width, width + len(grip)):
+            raise DataError(f"expected a plan of shape (k, {width + len(grip)}), got {plan.shape}")
+        # Nothing follows the gripper's part of a plan: without commands it stays as it is.
+        target = Target(command.seq, command.due_ns, value, plan[:, :width], grip)
+        self.supervisor.command(target)
 
     def advance(self) -> None:
         """Wait for the next absolute deadline. Raises SafetyStopError after a latched stop."""
@@ -209,11 +220,11 @@ class RealEnv:
         self._sent_index = rows.next_index
         self.tick_lateness_ns += [int(v) for v in rows.value[:, 1]]
         mine, action = rows.value[:, 0] >= 0, self._motion.action
-        sent = SentBlock(
-            seq=rows.value[mine, 0].astype(np.int64),
-            t_ns=rows.t_ns[mine],
-            action={action.name: rows.value[mine, 2 : 2 + action.size].copy()},
-        )
+        parts = {action.name: rows.value[mine, 2 : 2 + action.size].copy()}
+        if self._gripper.count:
+            parts[WIDTH] = rows.value[mine, -1:].copy()
+        seq = rows.value[mine, 0].astype(np.int64)
+        sent = SentBlock(seq=seq, t_ns=rows.t_ns[mine], action=parts)
         return SampleBatch({n: b.drain() for n, b in self._buffers.items()}, sent)
 
     def outcome(self) -> Outcome:
@@ -256,6 +267,12 @@ class RealEnv:
         self.hold()
         self.goto(self._motion.home(self.supervisor.state().joint_position))
 
+    def release(self) -> None:
+        """Open the gripper where the arm stands (whoever asks has seen to what it holds)."""
+        self.hold()
+        if self.config.gripper is not None:
+            self._gripper.go(self.config.gripper.high_m)
+
     def estop(self) -> None:
         """Emergency stop: brake at once and latch."""
         self.supervisor.estop()
@@ -293,6 +310,7 @@ class RealEnv:
         self._take_events()
         self.interventions, self.tick_lateness_ns = [], []
         self._buffers[EVENT].add(time.monotonic_ns(), np.zeros(4))
+        self._gripper.restart(self._buffers)
         if self._tracker is not None:
             self._tracker.drain()
             pose = self._tracker.latest()
@@ -313,6 +331,7 @@ class RealEnv:
                 self._buffers[name].extend(t_ns, values)
             self._buffers[JOINT_POSITION].extend(t_ns, q)
             self._buffers[JOINT_VELOCITY].extend(t_ns, rows.value[:, STATE_HEAD + n :])
+        self._gripper.collect(self._buffers)
         for pose in () if self._tracker is None else self._tracker.drain():
             self._buffers[BLOCK].add(pose.t_ns, pose.pose)
         self.cameras.collect(self._buffers)
@@ -349,10 +368,14 @@ def cell_spec(config: CellConfig) -> EmbodimentSpec:
             *((block_signal(_tracker_rate_hz(config)),) if config.tracked else ()),
             SignalSpec(JOINT_POSITION, (joints,), "rad", rate_hz),
             SignalSpec(JOINT_VELOCITY, (joints,), "rad/s", rate_hz),
+            *(() if config.gripper is None else (config.gripper.signal,)),
             SignalSpec(EVENT, (4,), "", 0.0, components=("cause", "value", "limit", "seq")),
             *(camera.spec for camera in config.cameras if camera.signal),
         ),
-        actions=(motion.action,),
+        actions=(
+            motion.action,
+            *(() if config.gripper is None else (config.gripper.action(config.rate_hz),)),
+        ),
         rate_hz=config.rate_hz,
     )
 
@@ -368,6 +391,9 @@ def _difference(wanted: Mapping[str, tuple[float, ...]], achieved: Mapping[str, 
         error = np.asarray(achieved[name]) - np.array(value)
         if name == JOINT_POSITION:
             told.append(f"{name} off by {float(np.abs(error).max()):.4f} rad")
+            continue
+        if len(error) == 1:
+            told.append(f"{name} off by {1e3 * abs(float(error[0])):.1f} mm")
             continue
         told.append(f"{name} off by {1e3 * float(np.hypot(error[0], error[1])):.1f} mm")
         if len(error) == 3:

@@ -61,10 +61,14 @@ class ShadowEnv:
 
     def apply(self, command: Command) -> None:
         """Compare with where the arm is."""
-        for name, value in command.action.items():
-            if self._last is not None and name in self._last.samples:
-                here = np.asarray(self._last.value(name), dtype=np.float64)
-                self.deviations.append(np.asarray(value, dtype=np.float64) - here)
+        last = self._last
+        if last is not None:
+            away = [
+                np.asarray(value, dtype=np.float64) - np.asarray(last.value(name), dtype=np.float64)
+                for name, value in command.action.items()
+                if name in last.samples
+            ]
+            self.deviations += [np.concatenate(away)] if away else []
 
     def drain(self) -> SampleBatch:
         """What was measured; nothing was sent."""

@@ -74,7 +74,8 @@ class Command:
     """A decision for one tick.
 
     ``action`` has one array per action signal; ``due_ns`` is when it should take effect; ``plan``
-    ``[k, action_size]`` are the following actions if known (a supervisor decelerates along them);
+    ``[k, action_size]`` are the following actions if known, flat in the order of the embodiment's
+    actions (a supervisor decelerates along them);
     ``source`` says who decided (``policy``, ``scripted``, ``replay``, ``human:browser``, ...).
     """
 
