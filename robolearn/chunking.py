@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 
 from robolearn.actions import clip_action, hold_action
 from robolearn.contracts import PolicySpec
+from robolearn.ensembling import TemporalEnsemble
 from robolearn.errors import ConfigError, InferenceError
 from robolearn.history import history_at
 from robolearn.latencies import blend
@@ -45,7 +46,8 @@ class ChunkAgent:
     embodiment's range. With ``realtime`` a request carries what is left of the plan, so that the
     next chunk continues it (real-time chunking, ``robolearn/rtc.py``). ``command_latency_s``:
     actions are sent ahead by it; the first ones after a start, whose time to be sent had passed,
-    are left out.
+    are left out. With ``ensemble`` a policy is asked at every action, and what is done is a mean of
+    all its chunks that cover a time (``robolearn/ensembling.py``).
     """
 
     def __init__(
@@ -57,10 +59,12 @@ class ChunkAgent:
         execute: int | None = None,
         lead_ticks: int = 0,
         realtime: bool = False,
+        ensemble: float | None = None,
         command_latency_s: float = 0.0,
     ) -> None:
         self._ratio = ticks_per_action(spec.task_space, embodiment)
-        self._execute = spec.execute if execute is None else execute
+        usual = spec.execute if ensemble is None else 1
+        self._execute = usual if execute is None else execute
         self._tick_ns = round(1e9 / (self._ratio * spec.task_space.rate_hz))
         # Whole ticks and the share of one more by which actions are sent ahead.
         ahead = round(1e9 * command_latency_s) / self._tick_ns
@@ -74,6 +78,9 @@ class ChunkAgent:
                 f" in 1..{spec.horizon}, the policy's horizon; lower one of them"
             )
         self._spec, self._name, self._lead, self._realtime = spec, name, lead_ticks, realtime
+        self._ensemble = None
+        if ensemble is not None:
+            self._ensemble = TemporalEnsemble(spec.task_space, spec.horizon, ensemble)
         # The ranges are those of the robot at hand, not of the one the data came from.
         wanted = [a.name for a in spec.task_space.actions]
         self._actions = embodiment.task_space([], wanted).actions
@@ -95,6 +102,8 @@ class ChunkAgent:
         self._awaited: int | None = None
         self._last: Signals | None = None
         self._delay = DelayEstimate(self._lead)
+        if self._ensemble is not None:
+            self._ensemble.reset()
 
     def request(self, observation: Observation) -> PolicyInput | None:
         """Remember the observation; ask when at most ``lead_ticks`` of the plan remain."""
@@ -171,7 +180,8 @@ class ChunkAgent:
         parts = self._spec.task_space.split(np.asarray(chunk, dtype=np.float64))
         clipped = clip_action(self._actions, parts)
         self._plan_t_ns = t_ns
-        self._plan = np.concatenate([v.reshape(len(chunk), -1) for v in clipped.values()], axis=1)
+        plan = np.concatenate([v.reshape(len(chunk), -1) for v in clipped.values()], axis=1)
+        self._plan = plan if self._ensemble is None else self._ensemble.add(t_ns, plan)
 
 
 def _plan_columns(actions: Sequence[ActionSpec], embodiment: EmbodimentSpec) -> NDArray[np.int64]:
