@@ -139,8 +139,9 @@ class SignalEncoder(nn.Module):
 
 
 def pose_in_pose(one: Tensor, other: Tensor) -> Tensor:
-    """Features of the pose ``one`` in the frame of ``other``, both ``[..., 9]`` (x y z [m], the
-    first two columns of the rotation): tanh of its position times :data:`GAINS`, and its columns.
+    """Features of the pose ``one`` seen from ``other``, both ``[..., 9]`` (x y z [m], the first two
+    columns of the rotation): tanh of the step to it times :data:`GAINS`, along the common axes and
+    along those of ``other``, and its columns in them.
 
     An MLP learns differences of large coordinates to a millimetre slowly; here they are large.
     """
@@ -148,7 +149,8 @@ def pose_in_pose(one: Tensor, other: Tensor) -> Tensor:
     axes = torch.stack([x, y, torch.linalg.cross(x, y)], dim=-2)
     delta, first, second = one[..., :3] - other[..., :3], one[..., 3:6], one[..., 6:9]
     local = (axes @ torch.stack([delta, first, second], dim=-1)).unbind(-1)
-    return torch.cat([*(torch.tanh(gain * local[0]) for gain in GAINS), *local[1:]], dim=-1)
+    steps = torch.cat([delta, local[0]], dim=-1)
+    return torch.cat([*(torch.tanh(gain * steps) for gain in GAINS), *local[1:]], dim=-1)
 
 
 def _relative_size(signals: Mapping[str, SignalSpec], pair: tuple[str, str]) -> int:
@@ -158,7 +160,7 @@ def _relative_size(signals: Mapping[str, SignalSpec], pair: tuple[str, str]) -> 
     if shapes == [((2,), ()), ((3,), (2,))]:
         return 2
     if shapes == [((SPATIAL,), ())] * 2:
-        return 3 * len(GAINS) + 6
+        return 6 * len(GAINS) + 6
     raise SpecMismatchError(
         f"relative features need a planar position [2] and pose [3] (x, y, yaw), or two poses in"
         f" space with representation.six_d; {list(pair)} are {found}; signals: {list(signals)}"

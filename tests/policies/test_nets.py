@@ -138,5 +138,6 @@ def test_a_pose_is_seen_from_another_pose() -> None:
     )
     T_b_a = inverse(T_world_b) @ T_world_a
     features = pose_in_pose(one, other).numpy()
-    expected = [np.tanh(gain * T_b_a[:3, 3]) for gain in GAINS] + [T_b_a[:3, 0], T_b_a[:3, 1]]
+    steps = np.concatenate([T_world_a[:3, 3] - T_world_b[:3, 3], T_b_a[:3, 3]])
+    expected = [np.tanh(gain * steps) for gain in GAINS] + [T_b_a[:3, 0], T_b_a[:3, 1]]
     np.testing.assert_allclose(features, np.concatenate(expected), atol=1e-12)
