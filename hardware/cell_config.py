@@ -10,6 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
+import numpy as np
+from numpy.typing import NDArray
+
 from hardware.camera_config import CameraConfig
 from hardware.camera_streams import CameraStreams
 from hardware.cell_motion import (
@@ -29,11 +32,13 @@ from hardware.supervisor_process import FollowerRecipe
 from hardware.table_follower import FollowerConfig
 from hardware.tracker import Tracker, UdpTrackerConfig
 from robolearn.config import from_dict, load_yaml
-from robolearn.errors import ConfigError, did_you_mean
+from robolearn.errors import ConfigError, DataError, did_you_mean
 from robolearn.joint_path import JointLimits
 from robolearn.latencies import Latencies
 from robolearn.limiter import PathLimits, TableMapping
 from robolearn.pusht import BLOCK
+from robolearn.spec import SignalSpec
+from robolearn.types import Condition
 
 SECTIONS = ("lab", "robot")
 DRIVERS: dict[str, str] = {
@@ -101,6 +106,33 @@ class JointCellConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class GoalConfig:
+    """A signal that an episode's condition names and that stays as it is: what policies aim at."""
+
+    name: str
+    """The signal, ``goal/...``."""
+    size: int
+    """How many values."""
+    unit: str = ""
+    """Of the values."""
+
+    @property
+    def signal(self) -> SignalSpec:
+        """One sample per episode."""
+        return SignalSpec(self.name, (self.size,), self.unit, 0.0)
+
+    def value(self, condition: Condition) -> NDArray[np.float64]:
+        """What a condition names ``[size]``, zeros if it names nothing (as in a scene)."""
+        given = condition.poses.get(self.name, (0.0,) * self.size)
+        if len(given) != self.size:
+            raise DataError(
+                f"condition '{condition.id}': '{self.name}' has {self.size} values in this cell,"
+                f" got {len(given)}"
+            )
+        return np.array(given, dtype=np.float64)
+
+
+@dataclass(frozen=True, slots=True)
 class RunLimits:
     """What one run may tighten; a wider value than the robot's config is refused."""
 
@@ -139,6 +171,8 @@ class CellConfig:
     nothing is tracked."""
     gripper: GripperCellConfig | None = None
     """The gripper: signal and action ``gripper/width``; null: none."""
+    goals: tuple[GoalConfig, ...] = ()
+    """What conditions name besides starts."""
     cameras: tuple[CameraConfig, ...] = ()
     """Cameras of the cell; each is a signal ``<name>/image``."""
     tags: TagTrackerConfig | None = None

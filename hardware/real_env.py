@@ -102,7 +102,10 @@ class RealEnv:
         self._gripper = GripperStream(config.gripper, self.supervisor)
         self._buffers = {s.name: SignalBuffer(s) for s in self._spec.signals}
         # What happened is told when it happened, whenever that was.
-        self._aligned = [s.name for s in self._spec.signals if not s.is_image and s.name != EVENT]
+        told = [EVENT, *(goal.name for goal in config.goals)]
+        self._aligned = [
+            s.name for s in self._spec.signals if not s.is_image and s.name not in told
+        ]
         self._rate = Rate(config.rate_hz)
         self._anchor = ClockAnchor(f"the controller of '{config.name}'")
         self._state_index = self._sent_index = 0
@@ -140,6 +143,7 @@ class RealEnv:
         del rng
         wanted = condition.poses
         begin = self._motion.start(condition)
+        self._require_known(condition)
         self.hold()
         self.goto(self._motion.clear(condition, self.supervisor.state().joint_position))
         self._wait_at_rest()
@@ -149,21 +153,24 @@ class RealEnv:
         if self._tracker is not None:
             self._tracker.wait(2.0)
         self.supervisor.request("follow")
-        self._start_streams()
+        self._start_streams(condition)
         self._scorer.reset()
         self._outcome = None
         observation = self.observe()
         achieved = {name: observation.value(name) for name in wanted}
         self._rate = Rate(self.config.rate_hz)
-        text = "; ".join(t for t in (note, _difference(wanted, achieved)) if t)
+        placed = {n: v for n, v in wanted.items() if n not in [g.name for g in self.config.goals]}
+        text = "; ".join(t for t in (note, _difference(placed, achieved)) if t)
         return ResetReport(condition, achieved, text)
 
-    def watch(self) -> Observation:
-        """Begin an episode in which nothing is moved: the arm holds, streams and score start."""
+    def watch(self, condition: Condition) -> Observation:
+        """Begin an episode in which nothing is moved: the arm holds, streams and score start; of
+        the condition only its goals count.
+        """
         self.hold()
         if self._tracker is not None:
             self._tracker.wait(2.0)
-        self._start_streams()
+        self._start_streams(condition)
         self._scorer.reset()
         self._outcome = None
         observation = self.observe()
@@ -286,6 +293,17 @@ class RealEnv:
 
     # -- inside ----------------------------------------------------------------------------------
 
+    def _require_known(self, condition: Condition) -> None:
+        """Before anything moves."""
+        for goal in self.config.goals:
+            goal.value(condition)
+        unknown = sorted(set(condition.poses) - set(self._buffers))
+        if unknown:
+            raise DataError(
+                f"condition '{condition.id}' names {unknown}, which '{self.config.name}' cannot"
+                f" tell; its signals: {sorted(self._buffers)}"
+            )
+
     def _close_tracker(self) -> None:
         if self._tracker is not None:
             self._tracker.close()
@@ -302,7 +320,8 @@ class RealEnv:
                 raise RobotError(f"the arm did not come to rest within {timeout_s:g} s")
             time.sleep(0.02)
 
-    def _start_streams(self) -> None:
+    def _start_streams(self, condition: Condition) -> None:
+        goals = {goal.name: goal.value(condition) for goal in self.config.goals}
         for buffer in self._buffers.values():
             buffer.clear()
         states, sent = self.supervisor.counts()
@@ -310,6 +329,8 @@ class RealEnv:
         self._take_events()
         self.interventions, self.tick_lateness_ns = [], []
         self._buffers[EVENT].add(time.monotonic_ns(), np.zeros(4))
+        for name, value in goals.items():
+            self._buffers[name].add(time.monotonic_ns(), value)
         self._gripper.restart(self._buffers)
         if self._tracker is not None:
             self._tracker.drain()
@@ -370,6 +391,7 @@ def cell_spec(config: CellConfig) -> EmbodimentSpec:
             SignalSpec(JOINT_VELOCITY, (joints,), "rad/s", rate_hz),
             *(() if config.gripper is None else (config.gripper.signal,)),
             SignalSpec(EVENT, (4,), "", 0.0, components=("cause", "value", "limit", "seq")),
+            *(goal.signal for goal in config.goals),
             *(camera.spec for camera in config.cameras if camera.signal),
         ),
         actions=(

@@ -45,7 +45,7 @@ class ShadowEnv:
     def reset(self, condition: Condition, rng: np.random.Generator) -> ResetReport:
         """Take everything as it stands; nothing moves."""
         del rng
-        achieved = self._env.watch()
+        achieved = self._env.watch(condition)
         self.deviations = []
         found = {n: achieved.value(n) for n in condition.poses if n in achieved.samples}
         return ResetReport(condition, found, "taken as it stands (shadow)")

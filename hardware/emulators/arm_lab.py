@@ -6,7 +6,7 @@ tracker and cameras is ``lab.py``.
 
 from __future__ import annotations
 
-import base64
+import functools
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -18,9 +18,11 @@ from hardware.emulators.admin import AdminServer, Reply, number
 from hardware.emulators.loop import EmulatorLoop
 from hardware.emulators.pty_line import PtyLine
 from hardware.emulators.pty_servos import ServoBus
+from hardware.emulators.room import Room, cause_fault
+from hardware.emulators.tracker import TrackerEmulator
 from hardware.emulators.ur_log import ControllerLog
 from hardware.plant import Plant
-from robolearn.errors import DataError, did_you_mean
+from robolearn.errors import DataError
 
 Fault = Callable[[Mapping[str, Any]], None]
 
@@ -102,18 +104,15 @@ class ArmLab:
         token: str,
         rate_hz: float = 500.0,
         admin_port: int = 0,
+        tracker: TrackerEmulator | None = None,
     ) -> None:
+        self._tracker = tracker
         self._plant, self._dt_s = plant, 1.0 / rate_hz
         self.loop = EmulatorLoop(self._dt_s)
         self.controller = make_controller(self.loop)
+        room = self._room = Room(plant, self.controller.log, self.loop)
         admin = AdminServer(
-            token,
-            {
-                "truth": self._op_truth,
-                "log": self._op_log,
-                "fault": self._op_fault,
-                "stats": self._op_stats,
-            },
+            token, {**room.operations, "fault": self._op_fault, "stats": self._op_stats}
         )
         self.admin_port = admin.serve(self.loop, address, admin_port)
         self.loop.add_tick(self._tick)
@@ -126,6 +125,8 @@ class ArmLab:
         """Release sockets and the plant; safe to call twice."""
         self.controller.close()
         self.loop.close()
+        if self._tracker is not None:
+            self._tracker.close()
         self._plant.close()
 
     def _tick(self, now_ns: int, periods: int) -> None:
@@ -133,43 +134,21 @@ class ArmLab:
             self.controller.control(now_ns, self._dt_s)
             self._plant.step(self._dt_s)
         self.controller.publish(now_ns)
-
-    def _op_truth(self, request: Mapping[str, Any], reply: Reply) -> None:  # noqa: ARG002
-        q = self._plant.joint_positions().tolist()
-        reply.ok({"t_ns": time.monotonic_ns(), "q": q, "poses": {}})
-
-    def _op_log(self, request: Mapping[str, Any], reply: Reply) -> None:
-        since_ns = int(number({"since_ns": 0, **request}, "since_ns", 0, 2**62))
-        limit = int(number({"limit": 20_000, **request}, "limit", 0, 200_000))
-        log = self.controller.log
-        t_ns, q = log.setpoints(since_ns)
-        first = max(0, len(t_ns) - limit)
-        reply.ok(
-            {
-                "count": log.count,
-                "moving": log.moving,
-                "t_ns": base64.b64encode(t_ns[first:].tobytes()).decode(),
-                "q": base64.b64encode(q[first:].tobytes()).decode(),
-                "events": [[e.t_ns, e.kind, e.detail] for e in log.events if e.t_ns > since_ns],
-            }
-        )
+        if self._tracker is not None:
+            self._tracker.tick(now_ns)
 
     def _op_fault(self, request: Mapping[str, Any], reply: Reply) -> None:
-        kind, faults = str(request.get("kind")), self.controller.faults
-        if kind not in faults:
-            known = sorted(faults)
-            raise DataError(f"no fault '{kind}'.{did_you_mean(kind, known)} Known: {known}")
-        faults[kind](request)
-        reply.ok({})
+        own = self.controller.faults
+        faults = {name: functools.partial(fault, request) for name, fault in own.items()}
+        if self._tracker is not None:
+            faults["tracker_blind"] = functools.partial(self._blind, request)
+        cause_fault(faults, request, reply)
 
-    def _op_stats(self, request: Mapping[str, Any], reply: Reply) -> None:  # noqa: ARG002
-        loop = self.loop
-        reply.ok(
-            {
-                "ticks": loop.ticks,
-                "late": loop.late,
-                "skipped": loop.skipped,
-                "cpu_s": time.process_time(),
-                "time_s": self._plant.time_s,
-            }
-        )
+    def _blind(self, request: Mapping[str, Any]) -> None:
+        seconds = number(request, "seconds", 0.0, 3600.0)
+        if self._tracker is not None:
+            self._tracker.blind(time.monotonic_ns() + round(seconds * 1e9))
+
+    def _op_stats(self, request: Mapping[str, Any], reply: Reply) -> None:
+        del request
+        reply.ok(self._room.stats())

@@ -5,18 +5,19 @@ from __future__ import annotations
 import logging
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 import numpy as np
 
+from hardware.cell_config import CellConfig
 from hardware.emulators.admin import LabClient
-from hardware.real_env import Scorer
+from hardware.real_env import Scorer, cell_spec
 from robolearn.cli.deploy_keys import Keys
 from robolearn.errors import ConfigError, RobotError
-from robolearn.pusht import BLOCK
 from robolearn.types import Condition, EpisodeHeader, Outcome, Signals, Tick
-from sim.tasks.pusht import PushT
 
 log = logging.getLogger(__name__)
 
@@ -63,62 +64,117 @@ class KeyScorer:
 
 
 class LabScorer:
-    """Scores by the lab's true pose of the block; the policy never sees it."""
+    """Scores by the lab's true poses of the tracked objects; the policy never sees them."""
 
-    def __init__(self, lab: LabClient, name: str) -> None:
-        self._lab, self._name, self._task = lab, name, PushT()
+    def __init__(self, lab: LabClient, task: Scorer) -> None:
+        self._lab, self._task = lab, task
 
     def reset(self) -> None:
         """Forget the last episode."""
         self._task.reset()
 
     def judge(self, values: Signals) -> Outcome:
-        """Judge the true pose instead of the tracked one."""
-        del values
-        return self._task.judge({BLOCK: self._lab.truth().poses[self._name]})
+        """Judge the true poses instead of the tracked ones."""
+        poses = {f"{n}/pose": p for n, p in self._lab.truth().poses.items()}
+        return self._task.judge({**values, **{n: p for n, p in poses.items() if n in values}})
+
+
+def objects_of(condition: Condition) -> dict[str, tuple[float, float, float]]:
+    """The objects that a condition places: name -> x, y [m], yaw [rad] on the table."""
+    placed: dict[str, tuple[float, float, float]] = {}
+    for signal, pose in condition.poses.items():
+        name, _, what = signal.partition("/")
+        if what == "pose" and len(pose) == 3 and not name.endswith("tool"):
+            placed[name] = (pose[0], pose[1], pose[2])
+    return placed
 
 
 @dataclass(frozen=True, slots=True)
 class LabPlacement:
-    """Places the block through the lab's side door, as a person's hand would."""
+    """Places the objects through the lab's side door, as a person's hand would."""
 
     lab: LabClient
-    name: str
 
     def __call__(self, condition: Condition) -> str:
-        """Put the block where the condition wants it."""
-        x, y, yaw = condition.poses[BLOCK]
+        """Put everything where the condition wants it."""
+        placed = objects_of(condition)
+        for name, pose in placed.items():
+            self._place(name, pose)
+        return "placed by the lab" if placed else "nothing to place"
+
+    def _place(self, name: str, pose: tuple[float, float, float]) -> None:
         deadline = time.monotonic() + 5.0
         while True:
             try:
-                self.lab.place(self.name, (x, y, yaw))
+                self.lab.place(name, pose)
             except RobotError:
                 # The lab refuses a hand in the cell until the arm has come to rest.
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(0.05)
             else:
-                return "placed by the lab"
+                return
 
 
 @dataclass(frozen=True, slots=True)
 class PromptPlacement:
-    """Asks the operator to place the block."""
+    """Asks the operator to place the objects."""
 
     ask: bool
     keys: Keys | None = None
 
     def __call__(self, condition: Condition) -> str:
-        """Wait for the operator."""
-        x, y, yaw = condition.poses[BLOCK]
-        text = f"place the block at x {x:.3f} m, y {y:.3f} m, {np.degrees(yaw):.0f} deg"
+        """Wait for the operator, if there is anything to place."""
+        placed = objects_of(condition)
+        if not placed:
+            return "nothing to place"
         if not self.ask:
             return "taken as it lies (--yes)"
+        text = "; ".join(
+            f"place the {name} at x {x:.3f} m, y {y:.3f} m, {np.degrees(yaw):.0f} deg"
+            for name, (x, y, yaw) in placed.items()
+        )
         print(f"{text}, step back, then press Enter: ", end="", file=sys.stderr, flush=True)
         entered = sys.stdin.readline() if self.keys is None else self.keys.wait_enter()
         if not entered:
             raise ConfigError("there is no terminal to answer from; pass --yes")
         return "placed by the operator"
+
+
+def require_starts(conditions: Sequence[Condition], cell: CellConfig, suite: Path) -> None:
+    """Raise ConfigError unless the cell can tell everything that the suite's starts name."""
+    signals = {s.name for s in cell_spec(cell).signals}
+    for condition in conditions:
+        unknown = sorted(set(condition.poses) - signals)
+        if unknown:
+            raise ConfigError(
+                f"{suite}: condition '{condition.id}' names {unknown}, which cell '{cell.name}'"
+                f" does not have (its signals: {sorted(signals)}); give a suite of this cell's task"
+                " with --suite"
+            )
+        for goal in cell.goals:
+            if goal.name not in condition.poses:
+                raise ConfigError(
+                    f"{suite}: condition '{condition.id}' names no '{goal.name}', which cell"
+                    f" '{cell.name}' has as a goal; give a suite that does with --suite"
+                )
+            goal.value(condition)
+
+
+def limits_text(cell: CellConfig) -> str:
+    """The limits of a cell in words."""
+    if cell.joints is not None:
+        own = cell.joints.limits
+        return (
+            f"joints {own.low} to {own.high} rad, at most {own.speed} rad/s and {own.acceleration}"
+            " rad/s^2"
+        )
+    limits = cell.limits
+    return (
+        f"tool {limits.max_tool_speed} m/s, {limits.max_tool_acceleration} m/s^2, joints"
+        f" {limits.max_joint_speed} rad/s, table {limits.workspace_low} to"
+        f" {limits.workspace_high} m"
+    )
 
 
 class HoldAtEnd:

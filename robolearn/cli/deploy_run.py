@@ -28,11 +28,13 @@ from robolearn.cli.deploy_cell import (
     LabPlacement,
     LabScorer,
     PromptPlacement,
+    limits_text,
+    require_starts,
 )
 from robolearn.cli.deploy_figures import figures, lateness_ms, trial_metrics
 from robolearn.cli.deploy_keys import HELP, Keys
 from robolearn.cli.deploy_policy import Source, open_policy, policy_latency_s
-from robolearn.cli.deploy_video import write_video
+from robolearn.cli.deploy_video import Film, film_of
 from robolearn.config import config_hash, to_dict
 from robolearn.data.provenance import git_revision
 from robolearn.data.recorder import EpisodeRecorder
@@ -45,14 +47,14 @@ from robolearn.types import (
     Condition,
     TrialRecord,
 )
-from sim.tasks.pusht import PushT
+from sim.tasks import build_task
 
 log = logging.getLogger(__name__)
 
 # Above every ordinary program, below the supervisor (50) and the lab's controller (40).
 _AGENT_PRIORITY, _LAB_PRIORITY = 5, 40
 CERTIFICATE = "uncertified"
-BLOCK_NAME = "block"
+LOOPBACK = "127.0.0.1"
 
 
 class Deployment:
@@ -65,6 +67,7 @@ class Deployment:
             RunLimits(args.max_tool_speed, args.max_joint_speed, args.max_tool_force_n)
         )
         self.suite: Suite = load_suite(args.suite)
+        self._task = build_task(self.suite.config.task, {}, where=str(args.suite))
         self.conditions = self.suite.select(args.first + args.episodes)[args.first :]
         self.policy: Source | None = None
         # A terminal that answers questions also has the keys that score and stop.
@@ -75,6 +78,8 @@ class Deployment:
         self._details: list[dict[str, Any]] = []
         self._devices: dict[str, dict[str, str]] = {}
         self._facts: dict[str, Any] = {}
+        self._world = ""
+        self._film = film_of(self.cell, args.robot, lab=args.start_lab) if args.video else None
         if args.start_lab and not self.cell.lab:
             raise ConfigError(
                 f"{args.robot} describes a real cell (robot.lab is false); leave --start-lab out"
@@ -95,6 +100,7 @@ class Deployment:
             say(f"policy {policy.where} on {self.cell.name} ({args.robot})", quiet=self._quiet)
             ticks_per_action(policy.inference.spec.task_space, cell_spec(self.cell))
             self._checked("task space fits", "observations and action agree with the robot")
+            require_starts(self.conditions, self.cell, args.suite)
             env = self._start_env(stack)
             self._preflight(env, policy)
             if args.dry_run or args.shadow:
@@ -107,7 +113,7 @@ class Deployment:
                     store,
                     spec=env.spec,
                     kind="deployment",
-                    task_text="push the T onto its goal",
+                    task_text=self.suite.config.instruction or self._task.name,
                     operator=args.operator,
                     autosave=False,
                 )
@@ -115,8 +121,8 @@ class Deployment:
             self._trials(env, policy, recorder)
             env.home()
             self._facts["supervisor"] = dataclasses.asdict(env.status())
-        if args.video:
-            self._videos(store)
+        if self._film is not None:
+            self._videos(store, self._film)
         document = self._write()
         self._show(document)
         return document
@@ -126,18 +132,22 @@ class Deployment:
     def _start_env(self, stack: ExitStack) -> RealEnv:
         args, cell = self._args, self.cell
         place: LabPlacement | PromptPlacement = PromptPlacement(not args.yes, self._keys)
-        scorer: Scorer | None = PushT() if args.score == "task" else None
+        scorer: Scorer | None = self._task if args.score == "task" else None
         if args.start_lab:
-            lab = LabProcess(args.robot, address=cell.address, seed=args.lab_seed)
+            lab = LabProcess(args.robot, address=cell.address or LOOPBACK, seed=args.lab_seed)
             stack.callback(lab.stop)
             _real_time(lab.pid, _LAB_PRIORITY, inherit=False)
             client = lab.where.connect()
             stack.callback(client.close)
-            place, scorer = LabPlacement(client, BLOCK_NAME), LabScorer(client, BLOCK_NAME)
-            self._checked("virtual lab", f"serves at {cell.address} (seed {args.lab_seed})")
+            place = LabPlacement(client)
+            if cell.tracked and scorer is not None:
+                scorer = LabScorer(client, scorer)
+            self._world = lab.where.world
+            self._checked(
+                "virtual lab",
+                f"{self._world}, serves at {lab.where.address} (seed {args.lab_seed})",
+            )
         self._facts["agent_real_time"] = _real_time(0, _AGENT_PRIORITY, inherit=True)
-        if args.start_lab and args.score == "operator":
-            scorer = None
         if self._keys is not None:
             scorer = KeyScorer(scorer, self._keys)
         if scorer is None:
@@ -161,20 +171,14 @@ class Deployment:
         if env.tracker is not None:
             pose = env.tracker.wait(2.0)
             age_ms = (time.monotonic_ns() - pose.t_ns) * 1e-6
-            self._checked("tracker", f"block at {np.round(pose.pose, 3)}, {age_ms:.0f} ms old")
+            self._checked("tracker", f"object at {np.round(pose.pose, 3)}, {age_ms:.0f} ms old")
         latency_s = policy_latency_s(policy.inference)
         lead_s = self._args.lead_ticks / self.cell.rate_hz
         fits = "fits" if latency_s < lead_s else "DOES NOT FIT"
         self._checked(
             "policy", f"one call {1e3 * latency_s:.1f} ms, {fits} the lead of {1e3 * lead_s:.0f} ms"
         )
-        limits = self.cell.limits
-        self._checked(
-            "limits",
-            f"tool {limits.max_tool_speed} m/s, {limits.max_tool_acceleration} m/s^2, joints"
-            f" {limits.max_joint_speed} rad/s, table {limits.workspace_low} to"
-            f" {limits.workspace_high} m",
-        )
+        self._checked("limits", limits_text(self.cell))
         self._checked("certificate", CERTIFICATE)
         self._latencies(policy)
         self._facts |= {
@@ -226,7 +230,7 @@ class Deployment:
         """``--dry-run``: one answer about what is seen now. ``--shadow``: an episode of them."""
         if self._args.dry_run:
             spec = policy.inference.spec
-            asked = policy_input([env.watch()], spec, self.conditions[0].seed)
+            asked = policy_input([env.watch(self.conditions[0])], spec, self.conditions[0].seed)
             policy.inference.submit(0, asked)
             deadline = time.monotonic() + 10.0
             while (reply := policy.inference.poll(0, time.monotonic_ns())) is None:
@@ -309,7 +313,7 @@ class Deployment:
             policy_hash=self._source.hash,
             env=self.cell.name,
             env_hash=config_hash(to_dict(self.cell), self._args.lab_seed),
-            engine="virtual lab, pybullet" if self._args.start_lab else "robot",
+            engine=f"virtual lab, {self._world}" if self._args.start_lab else "robot",
             real=True,
             condition=condition.id,
             seed=condition.seed,
@@ -323,7 +327,7 @@ class Deployment:
             commit=git_revision(),
             suite=self.suite.label,
             episode=episode,
-            video=f"videos/{episode}.mp4" if self._args.video else "",
+            video=f"videos/{episode}.mp4" if self._film is not None else "",
             operator=self._args.operator,
             metrics=metrics,
         )
@@ -361,11 +365,9 @@ class Deployment:
 
     # -- after -----------------------------------------------------------------------------------
 
-    def _videos(self, store: EpisodeStore) -> None:
-        workcell = self._args.robot if self._args.start_lab else None
+    def _videos(self, store: EpisodeStore, film: Film) -> None:
         for record in self.trials:
-            path = self._args.out / record.video
-            write_video(store.read(record.episode), path, workcell=workcell)
+            film.write(store.read(record.episode), self._args.out / record.video)
 
     def _write(self) -> dict[str, Any]:
         out = self._args.out

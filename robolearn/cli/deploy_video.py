@@ -1,13 +1,16 @@
-"""A video of an episode drawn from its recorded poses: from above, and the arm beside it."""
+"""A video of an episode: drawn from its recorded poses, or what a camera saw."""
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hardware.cell_config import CellConfig
 from robolearn.data.episode import Episode
 from robolearn.pusht import (
     BLOCK,
@@ -19,57 +22,122 @@ from robolearn.pusht import (
     transform_points,
 )
 
+if TYPE_CHECKING:
+    from sim.scene_plant import ScenePlantConfig
+
+Picture = NDArray[np.uint8]
 JOINTS = "arm/joint_position"
 _GOAL, _BLOCK = (144, 238, 144), (119, 136, 153)
 _TOOL, _TARGET, _INK = (65, 105, 225), (220, 60, 60), (60, 60, 60)
+_SIZE = 384
 
 
-def write_video(
-    episode: Episode, path: Path, *, size: int = 384, workcell: Path | None = None
-) -> int:
-    """Write one mp4; returns the number of frames.
+@runtime_checkable
+class Film(Protocol):
+    """Makes a video of an episode."""
 
-    With ``workcell``, a robot config with a ``lab:`` section, the virtual arm is drawn beside the
-    view from above, and every second tick is shown (drawing costs more than the control period).
+    def write(self, episode: Episode, path: Path) -> int:
+        """Write one mp4; returns the number of frames."""
+        ...
+
+
+def film_of(cell: CellConfig, config: Path, *, lab: bool) -> Film | None:
+    """How episodes of a cell are drawn; ``config`` is its file, ``lab``: a virtual one. None where
+    nothing shows them: an arm without a scene, and no camera.
     """
+    if cell.table is not None and cell.tracked:
+        return TableFilm(config if lab else None)
+    scene = _lab_scene(config)
+    if scene is not None:
+        return SceneFilm(scene)
+    recorded = [c.spec.name for c in cell.cameras if c.signal]
+    return CameraFilm(recorded[0]) if recorded else None
+
+
+class TableFilm:
+    """The tool and the T from above. With ``workcell``, a robot config with a ``lab:`` section, the
+    virtual arm is drawn beside it, and every second tick is shown (drawing costs more than the
+    control period).
+    """
+
+    def __init__(self, workcell: Path | None) -> None:
+        self._workcell = workcell
+
+    def write(self, episode: Episode, path: Path) -> int:
+        """Write one mp4; returns the number of frames."""
+        if self._workcell is None or JOINTS not in episode.streams:
+            return _write(episode, path, lambda k: _above(episode, k))
+        from robolearn.cli.lab import lab_view, load_lab
+
+        view = lab_view(load_lab(self._workcell))
+
+        def frame(k: int) -> Picture:
+            q, block = episode.observed(JOINTS)[k], episode.observed(BLOCK)[k]
+            beside = view.draw("perspective", _SIZE, _SIZE, q, {"block": block})
+            return np.concatenate([beside, _above(episode, k)], axis=1)
+
+        try:
+            return _write(episode, path, frame, stride=2)
+        finally:
+            view.close()
+
+
+class SceneFilm:
+    """The arm of a scene at the recorded joints; of other motors (a jaw) the scene's start."""
+
+    def __init__(self, scene: ScenePlantConfig) -> None:
+        self._scene = scene
+
+    def write(self, episode: Episode, path: Path) -> int:
+        """Write one mp4; returns the number of frames."""
+        from sim.plant_view import PlantView
+        from sim.scene_plant import ScenePlant
+
+        plant = ScenePlant(dataclasses.replace(self._scene, spread=0.0))
+        home, view = plant.joint_positions().copy(), PlantView(plant)
+
+        def frame(k: int) -> Picture:
+            q = episode.observed(JOINTS)[k]
+            return view.draw("perspective", _SIZE, _SIZE, np.concatenate([q, home[len(q) :]]), {})
+
+        try:
+            return _write(episode, path, frame)
+        finally:
+            view.close()
+
+
+class CameraFilm:
+    """What a camera of the cell saw."""
+
+    def __init__(self, signal: str) -> None:
+        self._signal = signal
+
+    def write(self, episode: Episode, path: Path) -> int:
+        """Write one mp4; returns the number of frames."""
+        return _write(episode, path, lambda k: np.asarray(episode.observed(self._signal)[k]))
+
+
+def _lab_scene(config: Path) -> ScenePlantConfig | None:
+    from robolearn.cli.lab_arm import arm_lab_config, is_arm_lab
+    from robolearn.config import load_yaml
+
+    raw = load_yaml(config)
+    return arm_lab_config(raw, config).scene if is_arm_lab(raw) else None
+
+
+def _write(
+    episode: Episode, path: Path, frame: Callable[[int], Picture], *, stride: int = 1
+) -> int:
     from sim.video import write_mp4
 
-    arm = _ArmView(workcell, size) if workcell is not None and JOINTS in episode.streams else None
-    stride = 1 if arm is None else 2
-    try:
-        frames = (_frame(episode, k, size, arm) for k in range(0, episode.steps, stride))
-        return write_mp4(path, frames, episode.meta.embodiment.rate_hz / stride)
-    finally:
-        if arm is not None:
-            arm.close()
+    frames = (frame(k) for k in range(0, episode.steps, stride))
+    return write_mp4(path, frames, episode.meta.embodiment.rate_hz / stride)
 
 
-def _frame(episode: Episode, k: int, size: int, arm: _ArmView | None) -> NDArray[np.uint8]:
+def _above(episode: Episode, k: int) -> Picture:
     block, tool = episode.observed(BLOCK)[k], episode.observed(TOOL)[k]
     score = float(episode.progress[: k + 1].max())
-    above = draw(block, tool, episode.action[TOOL][k], score, size)
-    if arm is None:
-        return above
-    beside = arm.draw(episode.observed(JOINTS)[k], block)
-    return np.concatenate([beside, above], axis=1)
-
-
-class _ArmView:
-    """The lab's workcell in perspective, from recorded joints and block poses."""
-
-    def __init__(self, workcell: Path, size: int) -> None:
-        from robolearn.cli.lab import lab_view, load_lab
-        from sim.plant import BLOCK as PLANT_BLOCK
-
-        self._view, self._size, self._block = lab_view(load_lab(workcell)), size, PLANT_BLOCK
-
-    def draw(self, q: NDArray[np.float64], block: NDArray[np.float64]) -> NDArray[np.uint8]:
-        """One picture ``[size, size, 3]``."""
-        return self._view.draw("perspective", self._size, self._size, q, {self._block: block})
-
-    def close(self) -> None:
-        """Release the engine."""
-        self._view.close()
+    return draw(block, tool, episode.action[TOOL][k], score, _SIZE)
 
 
 def draw(block: Any, tool: Any, target: Any, score: float, size: int) -> NDArray[np.uint8]:

@@ -21,11 +21,13 @@ from hardware.emulators.dynamixel import DynamixelDialect
 from hardware.emulators.feetech import FeetechDialect
 from hardware.emulators.loop import EmulatorLoop
 from hardware.emulators.pty_servos import ServoBus, ServoConfig
+from hardware.emulators.tracker import TrackerEmulator, TrackerEmulatorConfig
 from hardware.emulators.xarm import XArmController, XArmEmulatorConfig
 from hardware.plant import KinematicPlant, ServoPlant
 from robolearn.cli.common import say
 from robolearn.config import from_dict
 from robolearn.errors import ConfigError
+from robolearn.seeding import child_seed
 from sim.chain_plant import ChainPlant, ChainPlantConfig
 from sim.scene_plant import ScenePlant, ScenePlantConfig
 
@@ -51,6 +53,8 @@ class ArmDevicesConfig:
     """Control periods per second [Hz]."""
     admin_port: int = 0
     """Port of the side door; 0 takes any free one."""
+    tracker: TrackerEmulatorConfig | None = None
+    """A motion capture of the objects; null: none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +79,16 @@ def is_arm_lab(raw: dict[str, Any]) -> bool:
     return isinstance(section, dict) and "arm" in section
 
 
+def arm_lab_config(raw: dict[str, Any], path: Path) -> ArmLabConfig:
+    """The section ``lab`` of a bare arm's file."""
+    return from_dict(ArmLabConfig, raw["lab"], where=f"{path}, lab")
+
+
 def make_arm_lab(
     raw: dict[str, Any], path: Path, *, world: World | None, address: str, token: str, seed: int
 ) -> tuple[ArmLab, ArmLabConfig]:
     """The lab of a config file's section, ready to run."""
-    config = from_dict(ArmLabConfig, raw["lab"], where=f"{path}, lab")
+    config = arm_lab_config(raw, path)
     if world is not None:
         config = dataclasses.replace(config, world=world)
     plant = _plant(config, seed)
@@ -93,6 +102,7 @@ def make_arm_lab(
             token=token,
             rate_hz=devices.rate_hz,
             admin_port=devices.admin_port,
+            tracker=_tracker(devices, plant, address, seed),
         )
     except BaseException:
         plant.close()
@@ -119,6 +129,17 @@ def _plant(config: ArmLabConfig, seed: int) -> ServoPlant:
     return plant
 
 
+def _tracker(
+    devices: ArmDevicesConfig, plant: ServoPlant, address: str, seed: int
+) -> TrackerEmulator | None:
+    if devices.tracker is None:
+        return None
+    if not plant.object_names:
+        raise ConfigError("lab.devices.tracker: nothing to track here; leave it out")
+    rng = np.random.default_rng(child_seed(seed, "tracker"))
+    return TrackerEmulator(plant, address, devices.tracker, rng)
+
+
 def serve_arm(lab: ArmLab, config: ArmLabConfig, address: str, token: str, stop: list[int]) -> None:
     """Announce the lab and serve until ``stop`` is not empty."""
     devices = config.devices
@@ -128,7 +149,7 @@ def serve_arm(lab: ArmLab, config: ArmLabConfig, address: str, token: str, stop:
     where = {
         "address": address,
         "admin_port": lab.admin_port,
-        "tracker_port": 0,
+        "tracker_port": devices.tracker.port if devices.tracker else 0,
         "token": token,
         "world": config.world,
     }

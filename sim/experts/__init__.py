@@ -21,6 +21,9 @@ EXPERTS: dict[str, str] = {
     "insertion": "sim.experts.insertion:expert",
     "play_table": "sim.experts.play_table:expert",
     "lift_bar": "sim.experts.lift_bar:LiftBarExpert",
+    "robosuite_Lift": "sim.experts.robosuite:lift",
+    "robosuite_Can": "sim.experts.robosuite:can",
+    "reach": "sim.experts.reach:ReachExpert",
 }
 
 # Task -> module:Class of agents that play: many goals, none of them the task's. Built alike.

@@ -21,6 +21,7 @@ TASKS: dict[str, str] = {
     "drawer": "sim.tasks.drawer:Drawer",
     "insertion": "sim.tasks.insertion:Insertion",
     "play_table": "sim.tasks.play_table:PlayTable",
+    "reach": "sim.tasks.reach:Reach",
 }
 # Task -> signal of kind ``derived`` -> module:function from the other signals to its values.
 DERIVED: dict[str, dict[str, str]] = {
