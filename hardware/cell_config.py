@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import math
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -103,6 +104,8 @@ class JointCellConfig:
     """Height of a level table in the arm's base frame [m], if there is one."""
     tool_length_m: float = 0.0
     """From the flange to the tool's tip [m]."""
+    max_tool_speed: float | None = None
+    """Limit of the speed of the tool's tip [m/s]; null: the joints' own limits only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +145,8 @@ class RunLimits:
     """[rad/s]."""
     max_tool_force_n: float | None = None
     """[N]."""
+    max_tool_jerk: float | None = None
+    """[m/s^3]; of a tool on a table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,6 +282,7 @@ class CellConfig:
                 natural_frequency=self.joints.natural_frequency,
                 table_height_m=self.joints.table_height_m,
                 tool_length_m=self.joints.tool_length_m,
+                max_tool_speed=self.joints.max_tool_speed,
                 collision=self.collision,
             )
         return self._table_follower()
@@ -296,21 +302,12 @@ class CellConfig:
 
     def tightened(self, run: RunLimits) -> CellConfig:
         """The cell with the limits of a run; :class:`ConfigError` for one that is wider."""
-        speed = _tighter("max_tool_speed", run.max_tool_speed, self.limits.max_tool_speed)
         force = _tighter("max_tool_force_n", run.max_tool_force_n, self.supervisor.max_tool_force_n)
-        joints = self.joints
-        if joints is None:
-            turn = _tighter("max_joint_speed", run.max_joint_speed, self.limits.max_joint_speed)
-        else:
-            own = joints.limits
-            turn = _tighter("max_joint_speed", run.max_joint_speed, max(own.speed))
-            slower = dataclasses.replace(own, speed=tuple(min(v, turn) for v in own.speed))
-            joints = dataclasses.replace(joints, limits=slower)
-        limits = dataclasses.replace(self.limits, max_tool_speed=speed)
-        if self.joints is None:
-            limits = dataclasses.replace(limits, max_joint_speed=turn)
         supervisor = dataclasses.replace(self.supervisor, max_tool_force_n=force)
-        return dataclasses.replace(self, joints=joints, limits=limits, supervisor=supervisor)
+        cell = dataclasses.replace(self, supervisor=supervisor)
+        if self.joints is None:
+            return dataclasses.replace(cell, limits=_tightened_path(self.limits, run))
+        return dataclasses.replace(cell, joints=_tightened_joints(self.joints, run))
 
     def _table_follower(self) -> FollowerConfig:
         if self.table is None:
@@ -327,6 +324,31 @@ class CellConfig:
     def address(self) -> str:
         """Network address of the controller ("" for drivers without one)."""
         return str(self.driver.get("address", ""))
+
+
+def _tightened_path(own: PathLimits, run: RunLimits) -> PathLimits:
+    jerk = own.max_tool_jerk
+    if run.max_tool_jerk is not None:
+        jerk = _tighter("max_tool_jerk", run.max_tool_jerk, math.inf if jerk is None else jerk)
+    return dataclasses.replace(
+        own,
+        max_tool_speed=_tighter("max_tool_speed", run.max_tool_speed, own.max_tool_speed),
+        max_joint_speed=_tighter("max_joint_speed", run.max_joint_speed, own.max_joint_speed),
+        max_tool_jerk=jerk,
+    )
+
+
+def _tightened_joints(own: JointCellConfig, run: RunLimits) -> JointCellConfig:
+    limits, tool = own.limits, own.max_tool_speed
+    if run.max_tool_speed is not None:
+        tool = _tighter("max_tool_speed", run.max_tool_speed, math.inf if tool is None else tool)
+    if run.max_tool_jerk is not None:
+        raise ConfigError(
+            "max_tool_jerk is a limit of a tool on a table; the joints' jerk is robot.joints.limits"
+        )
+    turn = _tighter("max_joint_speed", run.max_joint_speed, max(limits.speed))
+    slower = dataclasses.replace(limits, speed=tuple(min(v, turn) for v in limits.speed))
+    return dataclasses.replace(own, limits=slower, max_tool_speed=tool)
 
 
 def _tighter(name: str, wanted: float | None, own: float) -> float:

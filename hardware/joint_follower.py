@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from hardware.supervisor_checks import CollisionConfig, CollisionGuard
+from hardware.supervisor_checks import CollisionConfig, CollisionGuard, RateGate
 from hardware.supervisor_link import Target
 from robolearn.arms import ARMS
 from robolearn.collision import Plane
@@ -23,6 +23,8 @@ from robolearn.kinematics import SerialArm
 Array = NDArray[np.float64]
 
 _SLACK = 1.02
+# The path keeps the tool this far below its speed: the arm's reach changes along the way.
+_SOFT = 0.9
 # Targets this far outside the limits are no rounding: whoever sent them is out of order.
 _SANE_RAD = 0.2
 
@@ -43,6 +45,8 @@ class JointFollowerConfig:
     """Height of a level table in the arm's base frame [m]; None: no table is checked."""
     tool_length_m: float = 0.0
     """From the flange to the tool's tip [m]."""
+    max_tool_speed: float | None = None
+    """Limit of the speed of the tool's tip [m/s]; null: the joints' own limits only."""
     collision: CollisionConfig | None = field(default_factory=CollisionConfig)
     """Distances to keep; None switches the check off."""
 
@@ -50,6 +54,11 @@ class JointFollowerConfig:
         if not 0.0 < self.natural_frequency < math.inf:
             raise ConfigError(f"natural_frequency must be positive, got {self.natural_frequency}")
         arm = self.serial_arm()
+        if self.max_tool_speed is not None and (arm is None or not self.max_tool_speed > 0.0):
+            raise ConfigError(
+                "max_tool_speed must be positive and needs an arm whose kinematics are known"
+                f" ({sorted(ARMS)}), got {self.max_tool_speed} for '{self.arm}'"
+            )
         if arm is None:
             return
         if len(self.limits.low) != arm.dof:
@@ -122,7 +131,11 @@ class JointFollower:
         self._path = JointPath(config.limits, 1.0 / rate_hz, 1, config.natural_frequency)
         self._low, self._high = np.array(config.limits.low), np.array(config.limits.high)
         self._speed = _SLACK * np.array(config.limits.speed)
-        self._deceleration = np.array(config.limits.acceleration)
+        self._arm = config.serial_arm()
+        jerk = config.limits.jerk
+        self._gate = RateGate(
+            np.array(config.limits.acceleration), None if jerk is None else np.array(jerk), rate_hz
+        )
         self._target: Target | None = None
         self._period_ns = round(config.command_period_s * 1e9)
         self._moving = False
@@ -130,6 +143,7 @@ class JointFollower:
     def start(self, q: Array) -> None:
         """At rest at ``q``; raises DataError outside the limits."""
         self._path.reset(q)
+        self._gate.reset(q.copy())
         self._target, self._moving = None, False
 
     def sane(self, value: Array) -> bool:
@@ -153,20 +167,52 @@ class JointFollower:
             return self._path.brake()[0][-1].copy()
         late = now_ns - target.due_ns > self._period_ns
         goal = target.plan[0] if late and len(target.plan) else target.value
-        return self._path.advance(goal.tolist())[0][-1].copy()
+        if math.isinf(self.tool_speed):
+            return self._path.advance(goal.tolist())[0][-1].copy()
+        budget = _SOFT * self.tool_speed
+        return self._path.advance(goal.tolist(), self._reach(), budget)[0][-1].copy()
+
+    def _reach(self) -> list[float]:
+        """How far the tool's tip moves per joint angle ``[joints]`` [m/rad]."""
+        if self._arm is None:
+            return [0.0] * len(self._low)
+        T, jacobian = self._arm.fk_jacobian(self._path.q)
+        tip = self.config.tool_length_m * T[:3, 2]
+        moved = jacobian[:3] + np.cross(jacobian[3:], tip[:, None], axis=0)
+        return [float(v) for v in np.sqrt((moved * moved).sum(axis=0))]
+
+    @property
+    def tool_speed(self) -> float:
+        """Limit of the speed of the tool's tip [m/s]; infinite without one."""
+        limit = self.config.max_tool_speed
+        return math.inf if limit is None else limit
+
+    def travel(self, one: Array, two: Array) -> float:
+        """How far the tip moves between two set-points [m]; 0 for an arm that is not known."""
+        if self._arm is None:
+            return 0.0
+        a, b = (self._arm.fk(q) for q in (one, two))
+        length = self.config.tool_length_m
+        return float(np.linalg.norm(b[:3, 3] - a[:3, 3] + length * (b[:3, 2] - a[:3, 2])))
+
+    def rough(self, q: Array) -> str:
+        """What ``q``, the next set-point, breaks of the limits on acceleration and jerk."""
+        broken = self._gate.broken(q)
+        return f"joint {broken}" if broken else ""
 
     @property
     def at_rest(self) -> bool:
         """True when braked to a stop."""
-        return not self._moving and not np.any(self._path.qd)
+        return not self._moving and self._path.still
 
     def action(self, q: Array) -> Array:
         """The joints themselves."""
         return q.copy()
 
     def rest(self, q: Array, qd: Array) -> Array:
-        """Where braking from ``q`` [rad] at ``qd`` [rad/s] ends ``[joints]``."""
-        return q + 0.5 * qd * np.abs(qd) / self._deceleration
+        """Where braking from the newest set-point ends ``[joints]``."""
+        del q, qd
+        return self._path.rest
 
     def violation(self, q: Array, before: Array | None, dt_s: float) -> str:
         """Why ``q`` must not be sent, or ""."""
@@ -178,6 +224,10 @@ class JointFollower:
             speed = np.abs(q - before) / dt_s
             if np.any(speed > self._speed):
                 return f"joint speeds {np.round(speed, 2)} beyond {np.round(self._speed, 2)} rad/s"
+            if not math.isinf(self.tool_speed):
+                tool = self.travel(before, q) / dt_s
+                if tool > _SLACK * self.tool_speed:
+                    return f"tool speed {tool:.3f} beyond {self.tool_speed:.3f} m/s"
         if np.any(q < self._low - 1e-9) or np.any(q > self._high + 1e-9):
             return f"joint angles {np.round(q, 3)} outside the limits"
         return ""

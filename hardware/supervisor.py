@@ -20,7 +20,6 @@ from hardware.guided_move import GuidedMove
 from hardware.robot import Robot, RobotMode, RobotState
 from hardware.supervisor_checks import CollisionGuard, FollowingCheck, LoadCheck, Overrun
 from hardware.supervisor_link import (
-    STATE_HEAD,
     Cause,
     Event,
     Link,
@@ -69,10 +68,21 @@ class Follower(Protocol):
         """Where braking from ``q`` [rad] at ``qd`` [rad/s] would end ``[joints]`` [rad]."""
         ...
 
+    @property
+    def tool_speed(self) -> float:
+        """Limit of the tool's speed [m/s]; infinite where there is none."""
+        ...
+
+    def travel(self, one: Array, two: Array) -> float:
+        """How far the tool moves between two set-points [m]."""
+        ...
+
     def violation(self, q: Array, before: Array | None, dt_s: float) -> str:
-        """Why ``q`` must not be sent ("" when it may): not finite, joint or speed limit, outside
-        the workspace. ``before`` is the set-point ``dt_s`` earlier.
-        """
+        """Why ``q``, ``dt_s`` after ``before``, must not be sent ("" when it may)."""
+        ...
+
+    def rough(self, q: Array) -> str:
+        """The same for acceleration and jerk of what :meth:`step` gave since the start."""
         ...
 
 
@@ -210,7 +220,10 @@ class Supervisor:
         if not points or any(p.shape != self._q.shape for p in points):
             self._refuse_goto("wrong number of joints", now_ns)
             return
-        guided = GuidedMove(self._q, points, c.goto_speed, c.goto_acceleration)
+        guided = GuidedMove(
+            *(self._q, points, c.goto_speed, c.goto_acceleration, c.goto_jerk, self._dt_s)
+        )
+        guided.slow_to(self.follower.tool_speed, self.follower.travel)
         if self._guard is not None:
             self._guard.begin(self._q)
         for q in guided.path(20 * len(points)):
@@ -364,14 +377,15 @@ class Supervisor:
         # Everything that must bring the arm to a halt without latching, and the way to a latch.
         halted = (self._pausing, self._late, self._silent, self._state_late)
         moving = self.mode is not Mode.STOPPING and not any(halted)
-        q, at_rest = self._q, True
+        q, at_rest, rough = self._q, True, ""
         if self._guided is not None:
             q = self._guided.step(self._dt_s, moving=moving)
             at_rest = self._guided.at_rest
         elif self.mode in (Mode.FOLLOW, Mode.STOPPING):
             q = self.follower.step(self._dt_s, now_ns, moving=moving)
-            at_rest = self.follower.at_rest
-        why = self.follower.violation(q, self._q, self._dt_s) or self._too_near(q, now_ns)
+            at_rest, rough = self.follower.at_rest, self.follower.rough(q)
+        why = self.follower.violation(q, self._q, self._dt_s) or rough
+        why = why or self._too_near(q, now_ns)
         if why:
             log.error("set-point not sent: %s", why)
             self._latch(Cause.LIMIT_VIOLATION, now_ns)
@@ -483,11 +497,3 @@ class Supervisor:
             self._real_time,
         )
         self._link.status.put(now_ns, status.pack())
-
-
-def robot_state_of(t_ns: int, value: Array) -> RobotState:
-    """Inverse of a row of the ``states`` ring."""
-    joints = (len(value) - STATE_HEAD) // 2
-    q, qd = value[STATE_HEAD : STATE_HEAD + joints], value[STATE_HEAD + joints :]
-    mode, force, load = RobotMode(int(value[1])), float(value[2]), float(value[3])
-    return RobotState(float(value[0]), t_ns, q, qd, mode, force, load)

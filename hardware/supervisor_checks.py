@@ -23,6 +23,8 @@ log = logging.getLogger(__name__)
 
 # Rounding must not keep an arm that rests near something from moving away.
 _SLACK_M = 0.002
+# The limiter keeps the limits; the blend of a start that was slightly off comes on top.
+_RATE_SLACK = 1.1
 
 
 class FollowingCheck:
@@ -48,6 +50,35 @@ class FollowingCheck:
     def error(self, q: Array) -> float:
         """Largest joint error [rad] to the nearest of the set-points."""
         return float(np.abs(self._sent - q).max(axis=1).min())
+
+
+class RateGate:
+    """Acceleration and jerk of consecutive set-points, by differences: the last look at them.
+
+    ``acceleration`` and ``jerk`` are limits per component, or of the norm for a single number.
+    """
+
+    def __init__(self, acceleration: Array, jerk: Array | None, rate_hz: float) -> None:
+        self._limits = [_RATE_SLACK * acceleration]
+        self._limits += [] if jerk is None else [_RATE_SLACK * jerk]
+        self._rate_hz = rate_hz
+        self._past: list[Array] = []
+
+    def reset(self, x: Array) -> None:
+        """At rest at ``x [n]``."""
+        self._past = [x, x, x]
+
+    def broken(self, x: Array) -> str:
+        """What ``x [n]``, the next one, breaks; "" for nothing."""
+        steps = np.array([x, *self._past])
+        self._past = [x, *self._past[:2]]
+        names = ("acceleration", "jerk")
+        for order, (name, limit) in enumerate(zip(names, self._limits, strict=False), start=2):
+            value = np.diff(steps[: order + 1], n=order, axis=0)[0] * self._rate_hz**order
+            size = np.abs(value) if limit.size > 1 else np.sqrt((value * value).sum())
+            if np.any(size > limit):
+                return f"{name} {np.round(size, 1)} beyond {np.round(limit, 1)}"
+        return ""
 
 
 class Overrun:

@@ -19,7 +19,6 @@ from hardware.gripper import GripperState
 from hardware.gripper_config import GripperCellConfig
 from hardware.robot import ConnectWatch, Robot, RobotState
 from hardware.shared_memory import Rows
-from hardware.supervisor import robot_state_of
 from hardware.supervisor_link import (
     GRIPPER_CAUSES,
     Cause,
@@ -31,6 +30,7 @@ from hardware.supervisor_link import (
     Status,
     SupervisorConfig,
     Target,
+    robot_state_of,
 )
 from hardware.supervisor_process import FollowerRecipe, run_supervisor
 from robolearn import errors

@@ -18,8 +18,11 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from hardware.guided_move import pause_acceleration
+from hardware.robot import RobotMode, RobotState
 from hardware.shared_memory import Ring, RingHandle, Row
 from robolearn.errors import ConfigError, DataError
+from robolearn.moving_mean import window_for
 
 Array = NDArray[np.float64]
 
@@ -109,6 +112,8 @@ class SupervisorConfig:
     """Joint speed of guided moves [rad/s]."""
     goto_acceleration: float = 1.5
     """Joint acceleration of guided moves [rad/s^2]."""
+    goto_jerk: float | None = None
+    """Joint jerk of guided moves, pauses included [rad/s^3]; null for no limit."""
 
     def __post_init__(self) -> None:
         if not 0 < self.state_late_s <= self.state_stale_s:
@@ -117,8 +122,11 @@ class SupervisorConfig:
             raise ConfigError("heartbeat_s must be positive and at most frozen_s")
         for name, value in asdict(self).items():
             # NaN and infinity would switch a check off: no comparison with them is ever true.
-            if not 0 < value < math.inf:
+            if value is not None and not 0 < value < math.inf:
                 raise ConfigError(f"supervisor: {name} must be positive and finite, got {value}")
+        window_for(
+            pause_acceleration(self.goto_speed, self.goto_acceleration), self.goto_jerk, 0.01
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,3 +342,11 @@ class Link:
         """Remove the names (once both sides attached)."""
         for ring in self.rings:
             ring.unlink()
+
+
+def robot_state_of(t_ns: int, value: Array) -> RobotState:
+    """Inverse of a row of the ``states`` ring."""
+    joints = (len(value) - STATE_HEAD) // 2
+    q, qd = value[STATE_HEAD : STATE_HEAD + joints], value[STATE_HEAD + joints :]
+    mode, force, load = RobotMode(int(value[1])), float(value[2]), float(value[3])
+    return RobotState(float(value[0]), t_ns, q, qd, mode, force, load)

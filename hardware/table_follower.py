@@ -7,12 +7,13 @@ simulation; the check of every set-point is independent of it.
 from __future__ import annotations
 
 import math
+from collections import deque
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hardware.supervisor_checks import CollisionConfig, CollisionGuard
+from hardware.supervisor_checks import CollisionConfig, CollisionGuard, RateGate
 from hardware.supervisor_link import Target
 from robolearn.arms import ARMS
 from robolearn.collision import Plane
@@ -113,12 +114,23 @@ class TableFollower:
         self._target: Target | None = None
         self._period_ns = round(config.command_period_s * 1e9)
         self._coasting = self._moving = False
-        # The tip of the newest set-point that was checked: the same pose is asked for twice.
-        self._tip_q, self._tip = np.full(self._arm.dof, np.nan), np.eye(4)
+        # The newest two tips that were asked for: a set-point and the one before, several times.
+        self._tips: deque[tuple[Array, Array]] = deque(maxlen=2)
+        self._joint_gate = RateGate(
+            np.full(self._arm.dof, limits.max_joint_acceleration), None, rate_hz
+        )
+        jerk = limits.max_tool_jerk
+        self._tool_gate = RateGate(
+            np.array(limits.max_tool_acceleration),
+            None if jerk is None else np.array(jerk),
+            rate_hz,
+        )
 
     def start(self, q: Array) -> None:
         """At rest at ``q``; raises DataError when the tool is not in its plane over the table."""
         self._generator.reset(q)
+        self._joint_gate.reset(q.copy())
+        self._tool_gate.reset(self._tip_of(q)[:2, 3])
         self._target, self._coasting, self._moving = None, False, False
 
     def sane(self, value: Array) -> bool:
@@ -151,10 +163,12 @@ class TableFollower:
         return self._generator.step().q
 
     def _tip_of(self, q: Array) -> Array:
-        if not np.array_equal(q, self._tip_q):
-            self._tip = self.config.mapping.tip(self._arm, q)
-            self._tip_q = q.copy()
-        return self._tip
+        for at, tip in self._tips:
+            if np.array_equal(q, at):
+                return tip
+        tip = self.config.mapping.tip(self._arm, q)
+        self._tips.append((q.copy(), tip))
+        return tip
 
     def _plan_is_due(self, target: Target, now_ns: int) -> bool:
         late = now_ns - target.due_ns > self._period_ns
@@ -163,16 +177,35 @@ class TableFollower:
     @property
     def at_rest(self) -> bool:
         """True when braked to a stop (the blend of a start that was slightly off included)."""
-        return not self._moving and not np.any(self._generator.velocity)
+        return not self._moving and self._generator.still
 
     def action(self, q: Array) -> Array:
         """Tool position on the table ``[2]`` [m]."""
         return self._tip_of(q)[:2, 3].copy()
 
     def rest(self, q: Array, qd: Array) -> Array:
-        """Where braking from ``q`` [rad] at ``qd`` [rad/s] ends, to first order ``[joints]``."""
-        speed = float(np.hypot(*self._generator.velocity))
-        return q + 0.5 * qd * speed / self._deceleration
+        """Where braking from the newest set-point ends, to first order ``[joints]``."""
+        del q, qd
+        return self._generator.rest(self._deceleration)
+
+    @property
+    def tool_speed(self) -> float:
+        """Limit of the tool's speed [m/s]."""
+        return self.config.limits.max_tool_speed
+
+    def travel(self, one: Array, two: Array) -> float:
+        """How far the tip moves between two set-points [m]."""
+        return float(np.linalg.norm(self._tip_of(two)[:3, 3] - self._tip_of(one)[:3, 3]))
+
+    def rough(self, q: Array) -> str:
+        """What ``q``, the next set-point, breaks of the limits on acceleration and jerk."""
+        if not np.all(np.isfinite(q)):
+            return "not finite"
+        turning = self._joint_gate.broken(q)
+        if turning:
+            return f"joint {turning} rad/s^2"
+        pushing = self._tool_gate.broken(self._tip_of(q)[:2, 3])
+        return f"tool {pushing} m/s^2 or m/s^3" if pushing else ""
 
     def violation(self, q: Array, before: Array | None, dt_s: float) -> str:
         """Why ``q`` must not be sent, or ""."""
@@ -184,6 +217,8 @@ class TableFollower:
             speed = np.abs(q - before) / dt_s
             if np.any(speed > self._speed):
                 return f"joint speeds {np.round(speed, 2)} beyond {np.round(self._speed, 2)} rad/s"
+            if (tool := self.travel(before, q) / dt_s) > _SLACK * self.tool_speed:
+                return f"tool speed {tool:.3f} beyond {self.tool_speed:.3f} m/s"
         if np.any(q < self._low) or np.any(q > self._high):
             return f"joint angles {np.round(q, 3)} outside the limits"
         x, y, z = self._tip_of(q)[:3, 3]

@@ -5,7 +5,8 @@ and no threads: one :meth:`SetpointGenerator.step` per servo period.
 
 The tool follows its target by the law of the recordings' agent (gym-pusht 0.1.8: ``k_p = 100``,
 ``k_v = 20``, evaluated at 100 Hz), then saturations on acceleration, speed and workspace apply.
-Velocity is continuous and acceleration constant within a step, so the path is C1.
+Velocity is continuous and acceleration constant within a step, so the path is C1; with a limit on
+jerk it is C2 (``robolearn/moving_mean.py``).
 
 Joint limits are met by construction: the worst joint motion per tool motion over the whole
 workspace is computed once (:func:`tool_limits`) and lowers the tool's limits where necessary. What
@@ -23,8 +24,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.errors import ConfigError, DataError
-from robolearn.geometry import inverse, pose, rot_x, rot_z, rotvec_from_rotation
+from robolearn.geometry import rot_x, rot_z, rotvec_from_rotation
 from robolearn.kinematics import SerialArm
+from robolearn.moving_mean import MovingMean, window_for
+from robolearn.table_mapping import TableMapping
 
 Array = NDArray[np.float64]
 
@@ -58,6 +61,8 @@ class PathLimits:
     """[rad/s]; the UR5e stops itself at 180 deg/s = 3.14 rad/s."""
     max_joint_acceleration: float = 50.0
     """[rad/s^2]."""
+    max_tool_jerk: float | None = None
+    """[m/s^3], norm; null for none. Costs a delay of acceleration / jerk [s]."""
     joint_margin: float = 0.1
     """[rad] kept from the arm's position limits."""
     workspace_low: tuple[float, float] = (0.0, 0.0)
@@ -79,89 +84,12 @@ class PathLimits:
             value = float(getattr(self, name))
             if not (math.isfinite(value) and value > 0.0):
                 raise ConfigError(f"path limits: {name} must be positive, got {value}")
+        window_for(self.max_tool_acceleration, self.max_tool_jerk, 0.01)
         if not all(lo < hi for lo, hi in zip(self.workspace_low, self.workspace_high, strict=True)):
             raise ConfigError(
                 f"path limits: workspace_low {self.workspace_low} must be below workspace_high"
                 f" {self.workspace_high}"
             )
-
-
-@dataclass(frozen=True, slots=True)
-class TableMapping:
-    """Where the table is, and how the arm holds the tool over it: pointing down, fixed heading.
-
-    ``T_base_table``: rows of the pose of the table frame (x right, y up, z up, origin at the
-    picture's lower-left corner) in the arm's base frame. The tool axis is the flange's z axis.
-    ``home`` [rad] is a configuration in the plane; it chooses the branch of the kinematics.
-    """
-
-    T_base_table: tuple[tuple[float, float, float, float], ...]
-    tool_length_m: float
-    """[m] from the flange to the tool's tip."""
-    tip_height_m: float
-    """[m] of the tool's tip above the table."""
-    tool_yaw: float
-    """[rad] heading of the flange about the table's z axis."""
-    home: tuple[float, ...]
-
-    def __post_init__(self) -> None:
-        T = np.array(self.T_base_table, dtype=np.float64)
-        if T.shape != (4, 4) or not np.allclose(T[:3, :3] @ T[:3, :3].T, np.eye(3), atol=1e-6):
-            raise ConfigError("table mapping: T_base_table must be a rigid pose of 4 rows of 4")
-
-    @classmethod
-    def level(
-        cls,
-        origin_m: tuple[float, float, float],
-        yaw: float,
-        *,
-        tool_length_m: float,
-        tip_height_m: float,
-        tool_yaw: float,
-        home: tuple[float, ...],
-    ) -> TableMapping:
-        """A level table: the position of its origin [m] and its heading [rad] in the base frame."""
-        rows = pose(rot_z(yaw), origin_m).tolist()
-        return cls(
-            T_base_table=tuple((r[0], r[1], r[2], r[3]) for r in rows),
-            tool_length_m=tool_length_m,
-            tip_height_m=tip_height_m,
-            tool_yaw=tool_yaw,
-            home=home,
-        )
-
-    def flange(self, xy: Any, lift_m: float = 0.0) -> Array:
-        """``T_base_flange [4, 4]`` with the tool at ``xy [2]`` [m] of the table, ``lift_m`` up."""
-        over_origin, axes = _flange_over_table(self)
-        T = over_origin.copy()
-        T[:3, 3] += axes @ (float(xy[0]), float(xy[1]), lift_m)
-        return T
-
-    def tip(self, arm: SerialArm, q: Array) -> Array:
-        """Pose ``[4, 4]`` of the tool's tip in the table frame, axes as the flange."""
-        T = inverse(np.array(self.T_base_table)) @ arm.fk(q)
-        T[:3, 3] += T[:3, 2] * self.tool_length_m
-        return T
-
-    def xy(self, arm: SerialArm, q: Array) -> Array:
-        """Tool position ``[2]`` [m] in the table frame at joint positions ``q``."""
-        return self.tip(arm, q)[:2, 3]
-
-    def joints(self, arm: SerialArm, xy: Any, near: Array | None = None) -> Array:
-        """Joint positions [rad] with the tool at ``xy``, on the branch of ``home`` (``near``)."""
-        return arm.ik(self.flange(xy), np.array(self.home) if near is None else near)
-
-
-@functools.lru_cache(maxsize=16)
-def _flange_over_table(mapping: TableMapping) -> tuple[Array, Array]:
-    """``T_base_flange`` with the tool over the table's origin, and the table's axes ``[3, 3]``."""
-    height = mapping.tip_height_m + mapping.tool_length_m
-    T_table_flange = pose(rot_z(mapping.tool_yaw) @ rot_x(math.pi), (0.0, 0.0, height))
-    T_base_table = np.array(mapping.T_base_table)
-    over_origin, axes = T_base_table @ T_table_flange, T_base_table[:3, :3].copy()
-    over_origin.setflags(write=False)
-    axes.setflags(write=False)
-    return over_origin, axes
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,6 +195,11 @@ class SetpointGenerator:
                 f" {period:g} s"
             )
         self._tool_axes = np.vstack([np.array(mapping.T_base_table)[:3, :2], np.zeros((3, 2))])
+        window = window_for(self.tool_limits.acceleration, limits.max_tool_jerk, dt_s)
+        self._mean = MovingMean(window, 4) if window > 1 else None
+        # Position and velocity as sent; the same as the law's without a limit on jerk.
+        self._out = np.zeros(4)
+        self._per_xy = np.zeros((arm.dof, 2))
         self._ready = False
         self._x, self._y, self._vx, self._vy = 0.0, 0.0, 0.0, 0.0
         self._ax, self._ay = 0.0, 0.0
@@ -277,12 +210,21 @@ class SetpointGenerator:
         self._law_left = 0
         self._q = np.zeros(arm.dof)
         self._offset = np.zeros(arm.dof)
+        self._sent_q = np.zeros(arm.dof)
         self._blend_t = _BLEND_S
 
     @property
     def velocity(self) -> Array:
         """Commanded tool velocity ``[2]`` [m/s] in the table frame."""
-        return np.array([self._vx, self._vy])
+        return self._out[2:].copy()
+
+    def rest(self, deceleration: float) -> Array:
+        """Joint positions ``[dof]`` [rad] at which :meth:`hold` would end, to first order, braking
+        by ``deceleration`` [m/s^2].
+        """
+        v = np.array((self._vx, self._vy))
+        end = np.array((self._x, self._y)) + 0.5 * v * math.hypot(*v) / deceleration
+        return self._sent_q + self._per_xy @ (end - self._out[:2])
 
     @property
     def target(self) -> Array:
@@ -290,15 +232,22 @@ class SetpointGenerator:
         return np.array(self._target)
 
     @property
+    def still(self) -> bool:
+        """True while nothing moves but the blend of the start."""
+        return self._vx == 0.0 and self._vy == 0.0 and not self._out[2:].any()
+
+    @property
     def at_rest(self) -> bool:
         """True once :meth:`hold` has come to a stop."""
-        return self._holding and self._vx == 0.0 and self._vy == 0.0 and self._blend_t >= _BLEND_S
+        return self._holding and self.still and self._blend_t >= _BLEND_S
 
     @property
     def stop_time_s(self) -> float:
         """An upper bound on how long :meth:`hold` takes to come to rest."""
         tool = self.tool_limits
-        return max(_BLEND_S, tool.speed / (0.7 * _INSIDE * tool.acceleration)) + 3.0 * self.dt_s
+        window = 0 if self._mean is None else self._mean.window
+        braked_s = tool.speed / (0.7 * _INSIDE * tool.acceleration)
+        return max(_BLEND_S, braked_s + window * self.dt_s) + 3.0 * self.dt_s
 
     def reset(self, q: Array) -> None:
         """Start at rest at measured joint positions ``q [dof]``, holding.
@@ -323,7 +272,10 @@ class SetpointGenerator:
         self._vx = self._vy = self._ax = self._ay = 0.0
         self._target, self._target_t, self._target_clipped = (self._x, self._y), -math.inf, False
         self._holding, self._law_left = True, 0
-        self._q, self._offset = nominal, offset
+        self._q, self._offset, self._sent_q = nominal, offset, start
+        self._out = np.array((self._x, self._y, 0.0, 0.0))
+        if self._mean is not None:
+            self._mean.reset(self._out)
         self._blend_t = 0.0 if float(np.abs(offset).max()) > 1e-9 else _BLEND_S
         self._ready = True
 
@@ -364,14 +316,17 @@ class SetpointGenerator:
         self._x += 0.5 * dt * (self._vx + vx)
         self._y += 0.5 * dt * (self._vy + vy)
         self._vx, self._vy = vx, vy
-        xy = np.array([self._x, self._y])
+        out = np.array((self._x, self._y, vx, vy))
+        self._out = out if self._mean is None else self._mean.add(out)
+        xy = self._out[:2].copy()
         self._q = self.mapping.joints(self.arm, xy, near=self._q)
-        rates = np.linalg.solve(self.arm.jacobian(self._q), self._tool_axes @ np.array([vx, vy]))
-        q, qd = self._q, rates
+        self._per_xy = np.linalg.solve(self.arm.jacobian(self._q), self._tool_axes)
+        q, qd = self._q, self._per_xy @ self._out[2:]
         if self._blend_t < _BLEND_S:
             self._blend_t += dt
             share, slope = _fade(self._blend_t / _BLEND_S)
             q, qd = q + share * self._offset, qd + slope / _BLEND_S * self._offset
+        self._sent_q = q.copy()
         finite = bool(np.all(np.isfinite(q)) and np.all(np.isfinite(qd)))
         return Setpoint(q.copy(), qd.copy(), xy, tuple(limited), finite)
 

@@ -58,6 +58,8 @@ class Args:
     """Tighter limit for this run [rad/s]."""
     max_tool_force_n: float | None = None
     """Tighter limit for this run [N]."""
+    max_tool_jerk: float | None = None
+    """Tighter limit for this run, of a tool on a table [m/s^3]."""
     operator: str = ""
     """Who supervises, kept with every trial."""
     video: bool = True

@@ -64,7 +64,10 @@ class Deployment:
         self._args = args
         self._quiet = args.json
         self.cell: CellConfig = load_cell(args.robot).tightened(
-            RunLimits(args.max_tool_speed, args.max_joint_speed, args.max_tool_force_n)
+            RunLimits(
+                *(args.max_tool_speed, args.max_joint_speed, args.max_tool_force_n),
+                max_tool_jerk=args.max_tool_jerk,
+            )
         )
         self.suite: Suite = load_suite(args.suite)
         self._task = build_task(self.suite.config.task, {}, where=str(args.suite))

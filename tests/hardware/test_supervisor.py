@@ -7,8 +7,9 @@ import pytest
 
 from hardware.drivers.fake import FakeFault
 from hardware.supervisor_link import Cause, Mode, SupervisorConfig
+from robolearn.arms import UR5E
 from robolearn.errors import ConfigError, RobotConnectionError
-from tests.hardware.cell import FOLLOWER, TICK_NS, Cell, joints_at
+from tests.hardware.cell import FOLLOWER, RATE_HZ, TICK_NS, WORKCELL, Cell, joints_at
 
 
 @pytest.fixture
@@ -310,3 +311,59 @@ def test_randomised_faults_never_send_an_unsafe_set_point(seed):
 
 def test_limits_of_the_workcell_are_reachable():
     assert FOLLOWER.build(500.0).violation(joints_at((0.256, 0.256)), None, 0.002) == ""
+
+
+def tip_speeds(cell):
+    """Of consecutive set-points [m/s]."""
+    tips = np.array([WORKCELL.tip(UR5E, q)[:3, 3] for _, q in cell.robot.sent])
+    return np.linalg.norm(np.diff(tips, axis=0), axis=1) * RATE_HZ
+
+
+def test_the_last_gate_stops_a_tool_that_is_too_fast(cell, monkeypatch):
+    cell.follow()
+    cell.drive([(0.3, 0.3)])
+    step = cell.follower._generator.step
+
+    def hasty():
+        point = step()
+        return dataclasses.replace(point, q=joints_at((point.xy[0] + 0.0014, point.xy[1])))
+
+    monkeypatch.setattr(cell.follower._generator, "step", hasty)
+    monkeypatch.setattr(cell.follower, "rough", lambda _: "")
+    sent = len(cell.robot.sent)
+    cell.run(0.01)
+    assert cell.mode is Mode.STOPPED
+    assert cell.causes == [Cause.LIMIT_VIOLATION]
+    assert len(cell.robot.sent) == sent
+
+
+@pytest.mark.parametrize("offset", [1e-4, 4e-4])
+def test_the_last_gate_stops_a_jerk(offset):
+    limits = dataclasses.replace(FOLLOWER.limits, max_tool_jerk=300.0)
+    cell = Cell(recipe=dataclasses.replace(FOLLOWER, limits=limits))
+    cell.follow()
+    cell.drive([(0.3, 0.3)] * 2)
+    assert cell.causes == []
+    before = cell.follower._generator._out[:2].copy()
+    cell.follower._generator._mean._rows[:, :2] += offset
+    cell.run(0.01)
+    assert cell.mode is Mode.STOPPED
+    np.testing.assert_allclose(cell.xy, before, atol=1e-9)
+    cell.close()
+
+
+def test_guided_moves_keep_the_tools_speed_and_their_jerk(cell):
+    fast = Cell(config=SupervisorConfig(goto_speed=2.5, goto_acceleration=12.0, goto_jerk=400.0))
+    fast.ask("goto", [joints_at((0.1, 0.3), 0.1), joints_at((0.45, 0.05), 0.1)])
+    fast.run(0.5)
+    fast.ask("hold")
+    fast.run(0.5)
+    assert fast.mode is Mode.HOLD
+    fast.ask("goto", [joints_at((0.1, 0.1))])
+    fast.run(3.0)
+    np.testing.assert_allclose(fast.xy, (0.1, 0.1), atol=1e-6)
+    assert fast.causes == []
+    assert 0.4 < tip_speeds(fast).max() <= FOLLOWER.limits.max_tool_speed
+    q = np.array([q for _, q in fast.robot.sent])
+    assert np.abs(np.diff(q, n=3, axis=0)).max() * RATE_HZ**3 <= 400.0
+    fast.close()

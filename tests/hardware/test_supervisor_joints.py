@@ -235,3 +235,34 @@ def test_a_frozen_device_is_stale_not_astray(cell):
     cell.robot.fault = FakeFault.FROZEN
     cell.run(0.2)
     assert cell.status.cause is Cause.STATE_STALE
+
+
+def test_a_tool_in_joint_space_keeps_its_speed_and_the_joints_their_jerk():
+    limits = dataclasses.replace(UR.limits, jerk=(400.0,) * 6)
+    recipe = dataclasses.replace(UR, limits=limits, max_tool_speed=0.3)
+    cell = Cell(recipe=recipe, q=READY)
+    cell.follow()
+    rng = np.random.default_rng(5)
+    cell.drive([READY + rng.uniform(-0.4, 0.4, 6) for _ in range(8)])
+    cell.drive([moved([0.5, 0.1, -0.2, 0.1, 0.2, -0.4])] * 24)
+    assert cell.causes == []
+    goal = moved([0.5, 0.1, -0.2, 0.1, 0.2, -0.4])
+    np.testing.assert_allclose(cell.robot.state().joint_position, goal, atol=2e-3)
+    within(cell, recipe)
+    q = np.array([q for _, q in cell.robot.sent])
+    assert np.abs(np.diff(q, n=3, axis=0)).max() * RATE_HZ**3 <= 401.0
+    tips = np.array([UR5E.fk(r)[:3, 3] + 0.12 * UR5E.fk(r)[:3, 2] for r in q])
+    speeds = np.linalg.norm(np.diff(tips, axis=0), axis=1) * RATE_HZ
+    assert 0.2 < speeds.max() <= 0.3
+    cell.close()
+
+
+def test_the_gate_of_a_tool_in_joint_space():
+    follower = dataclasses.replace(UR, max_tool_speed=0.3).build(RATE_HZ)
+    follower.start(READY)
+    fast = READY + np.array([0.002, 0.0, 0.0, 0.0, 0.0, 0.0])
+    assert "tool speed" in follower.violation(fast, READY, 0.002)
+    assert "acceleration" in follower.rough(fast)
+    assert UR.build(RATE_HZ).violation(fast, READY, 0.002) == ""
+    with pytest.raises(ConfigError, match="max_tool_speed"):
+        dataclasses.replace(UR, max_tool_speed=0.0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -45,6 +47,52 @@ def test_limits_hold_whatever_the_targets(goals: list[np.ndarray], frequency: fl
         q, v = rows[-1], speeds[-1]
 
 
+@settings(max_examples=60, deadline=None)
+@given(targets, st.sampled_from([3.0, 30.0]), st.integers(0, 20))
+def test_jerk_is_limited_too_and_braking_ends_at_rest(goals, frequency: float, brakes: int) -> None:
+    limits = dataclasses.replace(LIMITS, jerk=(150.0, 300.0))
+    made = JointPath(limits, 0.01, 1, frequency)
+    made.reset((0.0, 0.0))
+    rows = [made.q] * 3
+    for goal in goals:
+        rows += [made.advance(goal.tolist())[0][-1] for _ in range(7)]
+    rows += [made.brake()[0][-1] for _ in range(brakes)]
+    end = made.rest
+    while not made.still:
+        rows.append(made.brake()[0][-1])
+    np.testing.assert_allclose(made.q, end, atol=0.03)
+    q = np.array(rows)
+    assert np.all((q >= np.array(limits.low) - 1e-9) & (q <= np.array(limits.high) + 1e-9))
+    for order, bound in enumerate((limits.speed, limits.acceleration, limits.jerk), start=1):
+        assert np.all(np.abs(np.diff(q, n=order, axis=0)) / 0.01**order <= np.array(bound) + 1e-6)
+
+
+@settings(max_examples=60, deadline=None)
+@given(targets, st.tuples(st.floats(0.1, 1.0), st.floats(0.1, 1.0)), st.integers(0, 20))
+def test_a_weighted_sum_of_speeds_keeps_its_budget(goals, weights, brakes: int) -> None:
+    made = JointPath(LIMITS, 0.01, 1, 30.0)
+    made.reset((0.0, 0.0))
+    speeds = [made.qd]
+    for goal in goals:
+        for _ in range(7):
+            made.advance(goal.tolist(), weights, 0.4)
+            speeds.append(made.qd)
+    for _ in range(brakes):
+        made.brake()
+        speeds.append(made.qd)
+    v = np.array(speeds)
+    assert (np.abs(v) @ np.array(weights)).max() <= 0.4 + 1e-9
+    assert np.all(np.abs(np.diff(v, axis=0)) <= np.array(LIMITS.acceleration) * 0.01 + 1e-9)
+
+
+def test_a_budget_slows_down_and_does_not_stop_short() -> None:
+    made = JointPath(LIMITS, 0.01, 1, 30.0)
+    made.reset((0.0, 0.0))
+    for _ in range(600):
+        made.advance((0.9, 1.5), (0.8, 0.5), 0.4)
+    np.testing.assert_allclose(made.q, (0.9, 1.5), atol=1e-6)
+
+
 @settings(max_examples=50, deadline=None)
 @given(st.floats(-1, 1), st.floats(-0.5, 2))
 def test_a_constant_target_is_reached_without_overshoot(a: float, b: float) -> None:
@@ -75,6 +123,9 @@ def test_bad_limits_and_starts() -> None:
         JointLimits((0.0,), (1.0,), (0.0,), (1.0,))
     with pytest.raises(ConfigError, match="one value per joint"):
         JointLimits((0.0,), (1.0,), (1.0, 1.0), (1.0,))
+    for wrong in ((1.0, 1.0), (0.0,), (float("nan"),), (1e-3,)):
+        with pytest.raises(ConfigError, match=r"jerk|one value per joint"):
+            JointLimits((0.0,), (1.0,), (1.0,), (1.0,), wrong)
     with pytest.raises(ConfigError, match="positive period"):
         JointPath(LIMITS, 0.0, 5, 10.0)
     with pytest.raises(DataError, match="joint limits"):

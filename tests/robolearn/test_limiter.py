@@ -52,6 +52,9 @@ def check(points: list[Setpoint], dt: float, limits: PathLimits = LIMITS, start=
     a = np.diff(v, axis=0) / dt
     assert np.linalg.norm(a, axis=1).max() <= limits.max_tool_acceleration * (1 + 1e-6)
     assert np.abs(np.diff(qd, axis=0)).max() / dt <= limits.max_joint_acceleration
+    if limits.max_tool_jerk is not None:
+        jerk = np.linalg.norm(np.diff(a, axis=0), axis=1) / dt
+        assert jerk.max() <= limits.max_tool_jerk * (1 + 1e-6)
     # C1: positions advance by the mean of the two speeds, up to the curvature within a step.
     np.testing.assert_allclose(np.diff(q, axis=0), (qd[1:] + qd[:-1]) / 2 * dt, atol=2e-3 * dt)
 
@@ -65,10 +68,15 @@ wild = st.one_of(
 
 
 @settings(max_examples=20, deadline=None)
-@given(st.lists(st.tuples(wild, st.integers(1, 12)), min_size=1, max_size=10), st.booleans())
-def test_any_targets_no_violation_and_rest_after_hold(sequence, fast: bool) -> None:
+@given(
+    st.lists(st.tuples(wild, st.integers(1, 12)), min_size=1, max_size=10),
+    st.booleans(),
+    st.sampled_from([None, 100.0, 400.0]),
+)
+def test_any_targets_no_violation_and_rest_after_hold(sequence, fast: bool, jerk) -> None:
     dt = 0.004 if fast else 0.01
-    g = generator(dt)
+    limits = dataclasses.replace(LIMITS, max_tool_jerk=jerk)
+    g = generator(dt, limits)
     points = [g.step()]
     for k, (xy, steps) in enumerate(sequence):
         try:
@@ -81,7 +89,7 @@ def test_any_targets_no_violation_and_rest_after_hold(sequence, fast: bool) -> N
     tail = [g.step() for _ in range(bound)]
     assert g.at_rest
     np.testing.assert_array_equal(tail[-1].qd, 0.0)
-    check(points + tail, dt)
+    check(points + tail, dt, limits)
 
 
 @pytest.mark.parametrize("dt", [0.002, 0.008, 0.01])
