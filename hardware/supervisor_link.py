@@ -88,7 +88,7 @@ class SupervisorConfig:
 
     late_s: float = 0.15
     """Hold when the newest command has been due for longer than this [s]."""
-    heartbeat_s: float = 0.1
+    heartbeat_s: float = 0.08
     """Hold while the agent's process shows no life for longer than this [s]."""
     frozen_s: float = 0.5
     """Stop (latched) when it shows none for longer than this [s]."""

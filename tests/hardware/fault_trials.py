@@ -44,6 +44,7 @@ AGENT_FAULTS = (*KILLING, *COMMANDS)
 LINK_FAULTS = ("drop", "hang", "garbage")
 # Decelerating from 0.48 m/s takes 0.12 s; another 0.1 s is the time to notice.
 ALLOWED_S = 0.1 + 0.12
+AGENT_PRIORITY = 5
 
 
 @dataclass(frozen=True)
@@ -149,11 +150,20 @@ def trial_cell(address: str) -> CellConfig:
     )
 
 
+def as_deployed() -> None:
+    """The agent's real-time priority, where that is permitted: below the supervisor's."""
+    with contextlib.suppress(PermissionError):
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(AGENT_PRIORITY))
+
+
 def agent(cell: CellConfig, seed: int, pipe) -> None:
     """The agent's process: drives until it is killed, or told to misbehave (again and again)."""
     os.setpgid(0, 0)
+    as_deployed()
     rng = random.Random(seed)
-    client = SupervisorClient(cell.robot_builder(), FOLLOWER, cell.supervisor)
+    client = SupervisorClient(
+        *(cell.robot_builder(), FOLLOWER, cell.supervisor), watch=cell.connect_watch()
+    )
     client.request("goto", [joints_at((0.256, 0.3), 0.1), joints_at((0.256, 0.3))])
     client.request("follow")
     pipe.send((os.getpid(), client.pid))
@@ -317,18 +327,32 @@ def agent_plan(count: int, seed: int) -> list[list[str]]:
     return groups
 
 
+def connecting_s(lab: LabProcess) -> float:
+    """How long a start takes until the controller runs the program [s]."""
+    cell, begin_ns = trial_cell(lab.where.address), time.monotonic_ns()
+    SupervisorClient(cell.robot_builder(), FOLLOWER, cell.supervisor).close()
+    with lab.where.connect() as door:
+        return (door.log(begin_ns).times("program_started")[0] - begin_ns) * 1e-9
+
+
 def run(kind: str, count: int, seed: int = 0, show: bool = False) -> Tally:
     """That many trials against one lab after the other."""
-    tally, rng = Tally(), random.Random(seed)
+    tally, rng, start_s = Tally(), random.Random(seed), 0.0
     with tempfile.TemporaryDirectory() as folder, prompt_lab(Path(folder), 31, 30131) as lab:
+        if kind == "link":
+            as_deployed()
+            start_s = connecting_s(lab)
         for number, faults in enumerate(agent_plan(count, seed) if kind == "agent" else ()):
             tally.trials += agent_trials(lab, faults, seed + number)
             if show:
                 print(*tally.trials[-len(faults) :], sep="\n", flush=True)
         for _ in range(count if kind == "link" else 0):
-            # Half of them while connecting, half while moving.
+            # Half of them while moving; of the others half in the moment of connecting.
             moving = rng.random() < 0.5
-            delay_s = rng.uniform(0.0, 1.0) if moving else rng.uniform(0.0, 1.5)
+            delay_s = rng.uniform(0.0, 1.0)
+            if not moving:
+                early = rng.random() < 0.5
+                delay_s = start_s * delay_s if early else start_s - 0.25 + 0.3 * delay_s
             tally.trials.append(link_trial(lab, rng.choice(LINK_FAULTS), delay_s, moving))
             if show:
                 print(tally.trials[-1], flush=True)
