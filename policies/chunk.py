@@ -40,6 +40,7 @@ from robolearn.data.stats import DatasetStats
 from robolearn.errors import ConfigError
 from robolearn.learning import Algorithm, Batch, BatchSpec, Losses, ParamGroup, request_noise
 from robolearn.spec import TaskSpace
+from robolearn.text import TEXT, text_encoder
 from robolearn.types import PolicyInput, PolicyOutput
 
 TIME_FEATURES = 64
@@ -77,6 +78,8 @@ class ChunkConfig:
     # Signals of the data that the policy is not shown: it learns to tell them from its pictures,
     # which it sees only through these estimates.
     estimated: tuple[EstimateConfig, ...] = ()
+    # Peak learning rate of what estimates them, pictures' encoder included.
+    estimate_lr: float = 2e-3
     # 0: actions as they are; else the gain on actions relative to the newest observation of the
     # signal of the same name (absolute actions only), after scaling.
     anchor: float = 0.0
@@ -105,6 +108,8 @@ class ChunkConfig:
                 f"lr must be positive and weight_decay at least 0, got {self.lr},"
                 f" {self.weight_decay}"
             )
+        if not self.estimate_lr > 0:
+            raise ConfigError(f"estimate_lr must be positive, got {self.estimate_lr}")
         if not 0 <= self.ema < 1 or not self.expansion > 0 or not self.observation_noise >= 0:
             raise ConfigError("ema must be in [0, 1), expansion positive, observation_noise >= 0")
 
@@ -167,8 +172,11 @@ class ChunkModel(nn.Module):
             self.flat_size += self.pictures.size
         self.seen_size = config.width
         self.context_size = self.flat_size + self.seen_size
+        encoder = text_encoder(spec.task_space)
+        self.reads = encoder is not None
+        said = 0 if encoder is None else encoder.size
         self.observe = nn.Sequential(
-            nn.Linear(self.flat_size, config.width),
+            nn.Linear(self.flat_size + said, config.width),
             nn.SiLU(),
             nn.Linear(config.width, config.width),
         )
@@ -195,7 +203,8 @@ class ChunkModel(nn.Module):
         flat = self.encoder.lift(features).flatten(1)
         if self.pictures is not None and self.estimator is None:
             flat = torch.cat([flat, self.pictures(observations, rng)], dim=-1)
-        return torch.cat([flat, self.observe(flat)], dim=-1)
+        told = torch.cat([flat, observations[TEXT]], dim=-1) if self.reads else flat
+        return torch.cat([flat, self.observe(told)], dim=-1)
 
     def looked(self, observations: Mapping[str, Tensor], rng: torch.Generator | None) -> Tensor:
         """Features of all cameras, one row per observation ``[b, n_obs, f]``."""
@@ -334,14 +343,17 @@ class ChunkAlgorithm(Algorithm):
 
     def groups(self) -> Mapping[str, ParamGroup]:
         """One group; one more where signals are estimated, for all that looks at pictures."""
-        model, rates = self.model, (self.shared.lr, self.shared.weight_decay)
+        model, decay = self.model, self.shared.weight_decay
         parameters = tuple(p for p in model.parameters() if p.requires_grad)
         if model.estimator is None or model.pictures is None:
-            return {self.name: ParamGroup(parameters, *rates)}
+            return {self.name: ParamGroup(parameters, self.shared.lr, decay)}
         looking = (*model.pictures.parameters(), *model.estimator.parameters())
         apart = {id(p) for p in looking}
         rest = tuple(p for p in parameters if id(p) not in apart)
-        return {self.name: ParamGroup(rest, *rates), ESTIMATE: ParamGroup(looking, *rates)}
+        return {
+            self.name: ParamGroup(rest, self.shared.lr, decay),
+            ESTIMATE: ParamGroup(looking, self.shared.estimate_lr, decay),
+        }
 
     def forward(self, batch: Batch, step: int, rng: torch.Generator) -> Losses:
         """Encode the batch, and ask for its loss."""
