@@ -2,7 +2,7 @@
 
     script                      agent                      env
     yield hand.target   <-->    decide(observation)  -->   tool/xyz_yaw, gripper/width
-    hand.view = ...             disturbs the target
+    hand.view = ...             disturbs the target        or tool/delta_pose, gripper/command
 
 A script reads like the task ("open, go above the cube, go down, close, lift"); loops around it make
 it recover from what went wrong. Nothing but signals is read.
@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -151,11 +152,39 @@ class Hand:
             before = self.width
 
 
+class Commanding(Protocol):
+    """How a target becomes an action."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The action signals."""
+        ...
+
+    def action(self, target: Target, view: Observation) -> dict[str, Array]:
+        """Their values (the agent clips them to their ranges)."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Absolute:
+    """Says where the hand and how far apart the fingers should be."""
+
+    names: tuple[str, ...] = (XYZ_YAW, WIDTH)
+
+    def action(self, target: Target, view: Observation) -> dict[str, Array]:
+        """See the class."""
+        del view
+        return {
+            XYZ_YAW: np.array([*target.xyz, target.yaw]),
+            WIDTH: np.array([target.width]),
+        }
+
+
 class ScriptedExpert:
     """An agent that follows a script from each reset on, and holds still after its end.
 
-    ``plan(hand)`` is the script; ``noise`` the dial. Raises :class:`SpecMismatchError` when the
-    embodiment cannot be observed or commanded as the script needs.
+    ``plan(hand)`` is the script; ``noise`` the dial; ``commanding`` how the embodiment is
+    commanded. Raises :class:`SpecMismatchError` when it cannot be observed or commanded so.
     """
 
     def __init__(
@@ -167,13 +196,15 @@ class ScriptedExpert:
         needs: tuple[str, ...],
         scale: NoiseScale | None = None,
         source: str = "scripted",
+        commanding: Commanding = Absolute(),
     ) -> None:
-        space = embodiment.task_space([TOOL, WIDTH, *needs], [XYZ_YAW, WIDTH])
-        extra = sorted({a.name for a in embodiment.actions} - {XYZ_YAW, WIDTH})
+        space = embodiment.task_space([TOOL, WIDTH, *needs], commanding.names)
+        extra = sorted({a.name for a in embodiment.actions} - {*commanding.names})
         if extra:
             raise SpecMismatchError(
-                f"{name} commands ['{XYZ_YAW}', '{WIDTH}']; '{embodiment.name}' also wants {extra}"
+                f"{name} commands {list(commanding.names)}; '{embodiment.name}' also wants {extra}"
             )
+        self._commanding = commanding
         self._actions, self._rate = space.actions, embodiment.rate_hz
         self._name, self._plan, self._dial, self._source = name, plan, noise, source
         self._scale = scale or NoiseScale()
@@ -205,10 +236,8 @@ class ScriptedExpert:
         target = self._next(observation)
         dx, dy, dz, dyaw, dwidth = self._noise.wander().tolist()
         x, y, z = target.xyz
-        action = {
-            XYZ_YAW: np.array([x + dx, y + dy, z + dz, target.yaw + dyaw]),
-            WIDTH: np.array([target.width + dwidth]),
-        }
+        wanted = Target((x + dx, y + dy, z + dz), target.yaw + dyaw, target.width + dwidth)
+        action = self._commanding.action(wanted, observation)
         seq, self._seq = self._seq, self._seq + 1
         return Command(
             seq=seq,
