@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import math
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, cast, runtime_checkable
 
 from hardware.gripper import Gripper
 from hardware.robot import Robot
@@ -109,6 +110,13 @@ class GripperCellConfig:
         config_class = getattr(importlib.import_module(module), name)
         made: GripperDriverConfig = from_dict(config_class, rest, where="robot.gripper.driver")
         return made
+
+    def activating(self, *, allowed: bool) -> GripperCellConfig:
+        """The same, allowed or not to move its fingers when it connects (a person was asked)."""
+        known = {f.name for f in dataclasses.fields(cast("Any", self.driver_config()))}
+        if "activate" not in known:
+            return self
+        return dataclasses.replace(self, driver={**self.driver, "activate": allowed})
 
     def build(self, arm: Robot | None = None) -> Gripper:
         """The gripper; raises ConfigError for a range beyond its stroke."""

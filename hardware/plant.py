@@ -90,6 +90,28 @@ class ServoPlant(Plant, Protocol):
         ...
 
 
+@runtime_checkable
+class FingerPlant(Protocol):
+    """The parallel gripper of a plant."""
+
+    @property
+    def stroke_m(self) -> float:
+        """Largest distance of the fingers [m]."""
+        ...
+
+    def width(self) -> float:
+        """Distance of the fingers [m]."""
+        ...
+
+    def set_target(self, width_m: float, force_share: float) -> None:
+        """Where the fingers' servo pulls [m], with at most this share of its force."""
+        ...
+
+    def object_height(self, name: str) -> float:
+        """Height of an object's centre over the table [m]; for scoring, never for a policy."""
+        ...
+
+
 class KinematicPlant:
     """Joints follow their targets within one step, objects stay where they are put.
 

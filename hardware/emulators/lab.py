@@ -15,12 +15,15 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from hardware.emulators.admin import AdminServer, Reply, number, pose3
+from hardware.emulators.admin import AdminServer, Reply, number
+from hardware.emulators.lab_gripper import LabGripper
 from hardware.emulators.loop import EmulatorLoop
 from hardware.emulators.mjpeg import FAULTS as CAMERA_FAULTS
+from hardware.emulators.robotiq import RobotiqEmulatorConfig
+from hardware.emulators.room import Room, cause_fault
 from hardware.emulators.tracker import TrackerEmulator, TrackerEmulatorConfig
 from hardware.emulators.ur import UrEmulator, UrEmulatorConfig
-from hardware.plant import Plant
+from hardware.plant import FingerPlant, Plant
 from robolearn.errors import ConfigError, DataError, RobotError, did_you_mean
 from robolearn.seeding import child_seed
 
@@ -32,7 +35,6 @@ Render = Callable[
 VIEWS = ("top", "perspective")
 # Time of a state that cameras may expose [ns]: often enough for any camera.
 _SEEN_NS = 4_000_000
-REACH_M = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,7 @@ class DevicesConfig:
 
     controller: UrEmulatorConfig = field(default_factory=UrEmulatorConfig)
     tracker: TrackerEmulatorConfig = field(default_factory=TrackerEmulatorConfig)
+    gripper: RobotiqEmulatorConfig | None = None
     admin_port: int = 0
 
     def __post_init__(self) -> None:
@@ -81,6 +84,7 @@ class VirtualLab:
         seed: int,
         render: Render | None = None,
         cameras: Sequence[LabCamera] = (),
+        fingers: FingerPlant | None = None,
     ) -> None:
         self.config, self.address = config, address
         self._cameras = {c.name: c for c in cameras}
@@ -92,13 +96,17 @@ class VirtualLab:
         self._plant, self._render = plant, render
         self._dt_s = 1.0 / config.controller.rate_hz
         self.robot.serve(self.loop, address)
+        self._gripper: LabGripper | None = None
+        if config.gripper is not None and fingers is not None:
+            self._gripper = LabGripper(fingers, config.gripper, plant.object_names)
+            self._gripper.emulator.serve(self.loop, address, config.gripper.port)
+        room = self._room = Room(plant, self.robot.log, self.loop)
         admin = AdminServer(
             token,
             {
-                "place": self._op_place,
-                "truth": self._op_truth,
+                **room.operations,
+                **({} if self._gripper is None else {"gripper": self._gripper.tell}),
                 "picture": self._op_picture,
-                "log": self._op_log,
                 "fault": self._op_fault,
                 "stats": self._op_stats,
             },
@@ -129,25 +137,6 @@ class VirtualLab:
             for camera in self._cameras.values():
                 camera.see(now_ns, q, poses)
 
-    def _op_place(self, request: Mapping[str, Any], reply: Reply) -> None:
-        name, pose = request.get("name"), pose3(request, "pose")
-        names = self._plant.object_names
-        if name not in names:
-            raise DataError(
-                f"no object {name!r}.{did_you_mean(str(name), names)} There are: {list(names)}"
-            )
-        if np.abs(pose[:2]).max() > REACH_M:
-            raise DataError(f"{pose[:2].tolist()} m is beyond the room ({REACH_M:g} m)")
-        if self.robot.log.moving:
-            raise RobotError("the arm moves; stop it before reaching in")
-        self._plant.place_object(str(name), pose)
-        reply.ok({})
-
-    def _op_truth(self, request: Mapping[str, Any], reply: Reply) -> None:  # noqa: ARG002
-        poses = {n: self._plant.true_pose(n).tolist() for n in self._plant.object_names}
-        q = self._plant.joint_positions().tolist()
-        reply.ok({"t_ns": time.monotonic_ns(), "q": q, "poses": poses})
-
     def _op_picture(self, request: Mapping[str, Any], reply: Reply) -> None:
         view = request.get("view", "top")
         if view not in VIEWS:
@@ -166,39 +155,12 @@ class VirtualLab:
         poses = {n: self._plant.true_pose(n) for n in self._plant.object_names}
         self._render(view, width, height, self._plant.joint_positions(), poses, done)
 
-    def _op_log(self, request: Mapping[str, Any], reply: Reply) -> None:
-        since_ns = int(number({"since_ns": 0, **request}, "since_ns", 0, 2**62))
-        limit = int(number({"limit": 20_000, **request}, "limit", 0, 200_000))
-        t_ns, q = self.robot.log.setpoints(since_ns)
-        first = max(0, len(t_ns) - limit)
-        reply.ok(
-            {
-                "count": self.robot.log.count,
-                "moving": self.robot.log.moving,
-                "t_ns": base64.b64encode(t_ns[first:].tobytes()).decode(),
-                "q": base64.b64encode(q[first:].tobytes()).decode(),
-                "events": [
-                    [e.t_ns, e.kind, e.detail] for e in self.robot.log.events if e.t_ns > since_ns
-                ],
-            }
-        )
-
-    def _op_stats(self, request: Mapping[str, Any], reply: Reply) -> None:  # noqa: ARG002
-        loop = self.loop
-        reply.ok(
-            {
-                "ticks": loop.ticks,
-                "late": loop.late,
-                "skipped": loop.skipped,
-                "cpu_s": time.process_time(),
-                "time_s": self._plant.time_s,
-                "tracker_sent": self.tracker.sent,
-                "tracker_dropped": self.tracker.dropped,
-            }
-        )
+    def _op_stats(self, request: Mapping[str, Any], reply: Reply) -> None:
+        del request
+        tracker = {"tracker_sent": self.tracker.sent, "tracker_dropped": self.tracker.dropped}
+        reply.ok({**self._room.stats(), **tracker})
 
     def _op_fault(self, request: Mapping[str, Any], reply: Reply) -> None:
-        kind = request.get("kind")
         faults: dict[str, Callable[[], object]] = {
             "protective_stop": lambda: self.robot.protective_stop("fault on command"),
             "unlock": lambda: self.robot.unlock(force=True),
@@ -213,11 +175,9 @@ class VirtualLab:
         }
         for fault in CAMERA_FAULTS:
             faults[f"camera_{fault}"] = lambda fault=fault: self._camera_fault(fault, request)
-        if kind not in faults:
-            known = sorted(faults)
-            raise DataError(f"no fault {kind!r}.{did_you_mean(str(kind), known)} Known: {known}")
-        faults[kind]()
-        reply.ok({})
+        if self._gripper is not None:
+            faults |= self._gripper.faults(request)
+        cause_fault(faults, request, reply)
 
     def _camera_fault(self, fault: str, request: Mapping[str, Any]) -> None:
         name, names = str(request.get("camera")), list(self._cameras)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from robolearn.cli.common import parse, print_json, say
 
 if TYPE_CHECKING:
+    from hardware.gripper_config import GripperCellConfig
     from robolearn.doctor import Check
 
 
@@ -71,6 +72,8 @@ def _named(config: Path | None) -> list[Check]:
                 found.append(Check(name, "FAIL", str(error), "see docs/new_robot.md"))
             else:
                 found.append(Check(name, "OK", path))
+    if cell.gripper is not None:
+        found.append(_gripper(cell.gripper))
     try:
         own = cell.robot_builder()().has_watchdog
     except RobolearnError as error:
@@ -80,3 +83,18 @@ def _named(config: Path | None) -> list[Check]:
     told = f"{driver}: has none, the arm stays powered when this machine dies"
     advice = "keep a switch for its power within reach (docs/safety.md)"
     return [*found, Check("watchdog", "WARN", told, advice)]
+
+
+def _gripper(config: GripperCellConfig) -> Check:
+    """What the config says of the gripper; nothing is connected."""
+    from robolearn.doctor import Check
+    from robolearn.errors import RobolearnError
+
+    try:
+        mounted = config.driver_config().mounted
+    except RobolearnError as error:
+        return Check("gripper", "FAIL", str(error), "see docs/robots.md")
+    driver = config.driver
+    place = "on the arm's own line" if mounted else str(driver.get("address", "in memory"))
+    told = f"{driver['kind']}, {place}, {1e3 * config.low_m:g} to {1e3 * config.high_m:g} mm"
+    return Check("gripper", "OK", f"{told} (not asked: 'robolearn hardware check' does)")

@@ -14,12 +14,14 @@ from robolearn.cli.group import run_verb
 if TYPE_CHECKING:
     from hardware.cell_config import CellConfig
     from hardware.emulators.launch import LabProcess
+    from hardware.gripper_config import GripperCellConfig
+    from hardware.robot import Robot
     from robolearn.doctor import Check
 
 
 @dataclass(frozen=True)
 class Args:
-    """Check a robot cell: driver, device, cameras, supervisor."""
+    """Check a robot cell: driver, device, gripper, cameras, supervisor."""
 
     config: Path
     """A file of configs/hardware/."""
@@ -80,12 +82,28 @@ def _checks(args: Args, cell: CellConfig, lab: LabProcess | None) -> list[Check]
         if args.motion and not _failed(found):
             ask_to_move("the arm is powered, holds its place and is stopped", yes=args.yes)
             found += check_holding(robot, expected)
+        if cell.gripper is not None and not _failed(found):
+            found += _gripper(args, cell.gripper, robot)
     finally:
         robot.close()
     if args.motion and not _failed(found):
         ask_to_move(f"the arm moves by {args.amplitude:g} to either side", yes=args.yes)
         found += _supervised(args, cell, lab)
     return found
+
+
+def _gripper(args: Args, config: GripperCellConfig, arm: Robot) -> list[Check]:
+    from hardware.check_gripper import check_gripper
+    from robolearn.cli.consent import ask_to_move
+
+    if args.motion:
+        ask_to_move("the gripper opens and closes; is it empty, are hands away", yes=args.yes)
+    config = config.activating(allowed=args.motion)
+    if not config.driver_config().mounted:
+        return list(check_gripper(config.build(), config, motion=args.motion))
+    # A servo of the arm's bus: the arm holds meanwhile.
+    arm.connect()
+    return list(check_gripper(config.build(arm), config, motion=args.motion, alive=arm.keep_alive))
 
 
 def _supervised(args: Args, cell: CellConfig, lab: LabProcess | None) -> list[Check]:

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardware.emulators.lab import DevicesConfig, Rendered, VirtualLab
-from hardware.plant import KinematicPlant, Plant
+from hardware.plant import FingerPlant, KinematicPlant, Plant
 from robolearn.arms import UR5E
 from robolearn.cli.common import parse, say
 from robolearn.cli.lab_arm import World, is_arm_lab, make_arm_lab, serve_arm
@@ -34,6 +34,7 @@ from robolearn.config import from_dict, load_yaml
 from robolearn.errors import ConfigError, RobolearnError, did_you_mean
 from robolearn.geometry import pose, rot_z
 from sim.plant import BLOCK, PlantConfig, PyBulletPlant
+from sim.scene_fingers import SceneFingers
 from sim.scene_plant import ScenePlant, ScenePlantConfig
 
 if TYPE_CHECKING:
@@ -125,6 +126,7 @@ def main(argv: list[str]) -> int:
             seed=args.seed,
             render=view.render if view else None,
             cameras=cameras,
+            fingers=_fingers(config, plant),
         )
         if view:
             view.attach(lab.loop.selector)
@@ -180,6 +182,18 @@ def _plant(config: LabConfig, seed: int) -> tuple[Plant, Workcell]:
     return PyBulletPlant(physics, seed), workcell
 
 
+def _fingers(config: LabConfig, plant: Plant) -> FingerPlant | None:
+    """The gripper of the lab's arm, where the config serves one."""
+    if config.devices.gripper is None:
+        return None
+    if not isinstance(plant, ScenePlant):
+        raise ConfigError(
+            "lab.devices.gripper: the workcell of 'world: pybullet' pushes with a round tool; take"
+            " 'world: mujoco' and a scene with a gripper (configs/hardware/lab_ur5e_gripper.yaml)"
+        )
+    return SceneFingers(plant)
+
+
 def _scene_plant(config: LabConfig, seed: int) -> tuple[Plant, Workcell]:
     plant = ScenePlant(config.scene, seed)
     q = plant.joint_positions()
@@ -215,6 +229,8 @@ def _announce(
 ) -> None:
     tracker_port = config.devices.tracker.port
     say(f"robot: {address}, RTDE 30004, dashboard 29999, scripts 30003")
+    if config.devices.gripper is not None:
+        say(f"gripper: {address}:{config.devices.gripper.port}")
     say(f"tracker: UDP to {address}:{tracker_port}; admin: {address}:{lab.admin_port}")
     for name, port in cameras.items():
         say(f"camera {name}: http://{address}:{port}/{name}")

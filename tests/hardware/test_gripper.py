@@ -5,11 +5,14 @@ import time
 
 import pytest
 
+from hardware.check_gripper import check_gripper
+from hardware.drivers.fake_gripper import FakeGripper, FakeGripperConfig
 from hardware.drivers.robotiq import RobotiqConfig
-from hardware.drivers.serial_bus_gripper import ServoGripper
+from hardware.drivers.serial_bus_gripper import ServoGripper, ServoGripperConfig
 from hardware.emulators.loop import EmulatorLoop
 from hardware.emulators.robotiq import RobotiqEmulator
 from hardware.gripper import Gripper, require_fresh
+from hardware.gripper_config import GripperCellConfig
 from robolearn.errors import (
     ConfigError,
     DataError,
@@ -17,6 +20,8 @@ from robolearn.errors import (
     RobotError,
     StaleSignalError,
 )
+from sim.scene_fingers import SceneFingers
+from sim.scene_plant import ScenePlant, ScenePlantConfig
 from tests.hardware.buses import BusArm
 
 
@@ -71,6 +76,13 @@ class GripperContract:
         gripper.close()
 
 
+class TestFakeGripper(GripperContract):
+    __test__ = True
+
+    def make(self):
+        return FakeGripperConfig(speed_m_s=1.0).build()
+
+
 class TestServoGripper(GripperContract):
     __test__ = True
 
@@ -97,10 +109,13 @@ class TestServoGripper(GripperContract):
 
 
 class Served:
-    """An emulated gripper and the thread that serves it."""
+    """An emulated gripper and the thread that serves it; a plant's fingers, or none."""
 
-    def __init__(self):
-        self.emulator, self.loop = RobotiqEmulator(), EmulatorLoop(0.005)
+    def __init__(self, plant=None):
+        self.loop = EmulatorLoop(0.01)
+        if plant is not None:
+            self.loop.add_tick(lambda _, periods: plant.step(0.01 * min(periods, 10)))
+        self.emulator = RobotiqEmulator(None if plant is None else SceneFingers(plant))
         self.port = self.emulator.serve(self.loop, "127.0.0.1", 0)
         self._stopped = threading.Event()
         self._thread = threading.Thread(
@@ -138,6 +153,92 @@ class TestRobotiq(GripperContract):
         self.make = served.make
 
 
+class TestSimulatedGripper(GripperContract):
+    """The emulated socket moving the fingers of a scene."""
+
+    __test__ = True
+
+    @pytest.fixture(autouse=True)
+    def _served(self):
+        served = Served(ScenePlant(ScenePlantConfig("ur5e_table")))
+        self.make = served.make
+        yield
+        served.close()
+
+
+def test_the_servo_of_an_arm_keeps_gripping_through_a_stop_of_the_arm(tmp_path):
+    with BusArm("feetech", tmp_path) as arm:
+        robot = arm.make()
+        robot.connect()
+        gripper = ServoGripperConfig(0.06).build(robot)
+        gripper.connect()
+        gripper.move(0.06)
+        until(lambda: robot.keep_alive() or gripper.state().width_m > 0.055)
+        cycle = robot._cycle
+        # Something is between the jaws: they are far from their goal and do not move.
+        with cycle.lock:
+            cycle._goals[-1] = cycle.servos[-1].low
+        assert robot.stop()
+        assert cycle._goals[-1] == cycle.servos[-1].low
+
+
+def test_a_squeeze_is_kept_through_a_stop_and_a_motion_is_not(served):
+    served.emulator.object_at = 120.0
+    gripper = served.make()
+    gripper.connect()
+    gripper.move(0.0)
+    until(lambda: gripper.state().holding)
+    assert gripper.stop()
+    assert served.emulator.values["POS"] == 228
+    gripper.move(0.085, speed=0.01)
+    until(lambda: gripper.state().moving)
+    assert gripper.stop()
+    assert 3 < served.emulator.values["POS"] < 228
+
+
+def test_nobody_activates_a_gripper_unasked(served):
+    with pytest.raises(RobotError, match=r"not activated.*hardware check"):
+        served.make(activate=False).connect()
+    assert not served.emulator.activated
+    # Whoever activated it: an active one is taken as it is.
+    served.emulator.activated = True
+    served.make(activate=False).connect()
+
+
+def checked(gripper, **options):
+    config = GripperCellConfig({"kind": "fake"}, 0.08)
+    found = list(check_gripper(gripper, config, **options))
+    return {c.name: c.status for c in found}
+
+
+def test_a_good_gripper_passes_the_check_and_without_consent_it_stands(served):
+    fake = FakeGripperConfig(speed_m_s=1.0).build()
+    assert set(checked(fake, motion=False).values()) == {"OK"}
+    assert fake.moves == []
+    found = checked(served.make(), motion=True)
+    assert set(found.values()) == {"OK"}
+    assert "gripper goes to 40 mm" in found
+
+
+def test_the_check_tells_what_is_wrong():
+    class Stuck(FakeGripper):
+        def stop(self):
+            super().stop()
+            return False
+
+        def move(self, width_m, speed=1.0, force=1.0):
+            if 0.0 < width_m <= 0.08:
+                super().move(width_m, speed, force)
+
+    stuck = Stuck(FakeGripperConfig(speed_m_s=1.0))
+    found = checked(stuck, motion=True)
+    assert found["gripper refuses bad requests"] == "FAIL"
+    assert found["gripper stops"] == "FAIL"
+    assert checked(RobotiqConfig("127.0.0.1", 1).build(), motion=True) == {
+        "gripper connects": "FAIL"
+    }
+
+
 def test_it_says_when_it_holds_something(served):
     served.emulator.object_at = 120.0
     gripper = served.make()
@@ -149,10 +250,11 @@ def test_it_says_when_it_holds_something(served):
 
 
 FAULTS = {
-    "hang": (lambda e: setattr(e, "mute", True), "no answer"),
-    "fault of the gripper": (lambda e: setattr(e, "fault", 12), "fault 12"),
-    "garbage": (lambda e: setattr(e, "garbage_replies", 1000), "POS 12x"),
-    "link dropped": (lambda e: e.drop_links(), "gripper at"),
+    "hang": (lambda e: e.fault("mute", 0), "no answer"),
+    "fault of the gripper": (lambda e: e.fault("fault", 12), "fault 12"),
+    "garbage": (lambda e: e.fault("garbage", 1000), "POS 12x"),
+    "deactivated": (lambda e: e.fault("deactivate", 0), "not activated any more"),
+    "link dropped": (lambda e: e.fault("drop_links", 0), "gripper at"),
 }
 
 
@@ -174,7 +276,8 @@ def test_a_fault_is_one_typed_error_until_a_reconnect(served, fault):
 
     until(told)
     assert words in error
-    served.emulator.mute, served.emulator.fault, served.emulator.garbage_replies = False, 0, 0
+    for heals in ("listen", "garbage", "fault"):
+        served.emulator.fault(heals, 0)
     with pytest.raises(RobotError):
         gripper.move(0.05)
     gripper.stop()
