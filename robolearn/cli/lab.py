@@ -112,6 +112,7 @@ def main(argv: list[str]) -> int:
         return _serve_arm(args, token, stop)
     config = load_lab(args.config, args.world)
     plant, workcell = _plant(config, args.seed)
+    fingers = _fingers(config, plant)
     view: _View | None = None
     cameras: list[CameraProcess] = []
     lab: VirtualLab | None = None
@@ -126,7 +127,7 @@ def main(argv: list[str]) -> int:
             seed=args.seed,
             render=view.render if view else None,
             cameras=cameras,
-            fingers=_fingers(config, plant),
+            fingers=fingers,
         )
         if view:
             view.attach(lab.loop.selector)
