@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -152,6 +152,7 @@ class Hand:
             before = self.width
 
 
+@runtime_checkable
 class Commanding(Protocol):
     """How a target becomes an action."""
 
