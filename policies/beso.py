@@ -48,8 +48,9 @@ class BesoConfig(FieldConfig):
     goal: tuple[str, ...] = ()
     # Pairs (goal signal, observed signal): in training the goal is what is observed later on.
     hindsight: tuple[tuple[str, str], ...] = ()
-    # Hindsight goals are marks (0 or 1 each, such as sub-goals): see :func:`progress`.
-    marks: bool = False
+    # The hindsight goal is one mark per sub-goal (1: wanted, holds), pursued one at a time in this
+    # order; what does not stay, such as a button that springs back, comes last. Empty: no marks.
+    order: tuple[int, ...] = ()
     # How many ticks later at least and at most.
     ahead: tuple[int, int] = (16, 64)
     # Chance that the goal is left out of a sample in training.
@@ -69,6 +70,10 @@ class BesoConfig(FieldConfig):
             raise ConfigError("sigma must rise from above 0, action_std > 0, steps >= 1")
         if not 0 <= self.dropped < 1 or not 0 <= self.ahead[0] <= self.ahead[1]:
             raise ConfigError("dropped must be in [0, 1), ahead two rising numbers of ticks")
+        if self.order and (len(self.hindsight), len(self.goal)) != (1, 1):
+            raise ConfigError("order: expected one goal of marks, with hindsight")
+        if len(set(self.order)) != len(self.order) or min(self.order, default=0) < 0:
+            raise ConfigError(f"order: expected different sub-goals, counted from 0: {self.order}")
         strangers = [name for name, _ in self.hindsight if name not in self.goal]
         if strangers:
             raise ConfigError(f"hindsight: {strangers} are not among the goals {self.goal}")
@@ -108,6 +113,9 @@ class BesoModel(FieldModel):
                     observations={**shown.observations, name: stats.observations[source]},
                 )
             self.goal_encoder = SignalEncoder(goal, shown)
+            marks = goal.task_space.observations[0].shape
+            if config.order and (len(marks) != 1 or max(config.order) >= marks[0]):
+                raise SpecMismatchError(f"order: {config.order} does not fit marks {marks}")
             size = self.goal_encoder.size
             self.aim = nn.Sequential(
                 nn.Linear(size, config.width), nn.SiLU(), nn.Linear(config.width, config.width)
@@ -122,11 +130,19 @@ class BesoModel(FieldModel):
         context = super().context(observations, rng)
         if not self.aims:
             return context
-        goal = self.aim(self.goal_encoder(observations)[:, -1])
+        goal = self.aim(self.goal_encoder(self._next(observations))[:, -1])
         if rng is not None:
             out = torch.rand(len(goal), 1, generator=rng).to(goal.device) < self.config.dropped
             goal = torch.where(out, self.nothing, goal)
         return torch.cat([context, goal], dim=-1)
+
+    def _next(self, observations: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        """The observations with the next sub-goal alone where several are wanted."""
+        if not self.config.order:
+            return observations
+        ((goal, source),) = self.config.hindsight
+        wanted = first_open(observations[goal], observations[source], self.config.order)
+        return {**observations, goal: wanted}
 
     def denoise(self, x: Tensor, sigma: Tensor, context: Tensor) -> Tensor:
         """The estimate D of the chunk from ``x [b, h, a]`` at ``sigma [b]``, guided."""
@@ -194,7 +210,7 @@ class BesoAlgorithm(ChunkAlgorithm):
 
     def forward(self, batch: Batch, step: int, rng: torch.Generator) -> Losses:
         """As every policy; goals may be what is observed later."""
-        told = relabelled(batch, self.config.hindsight, rng if self.config.marks else None)
+        told = relabelled(batch, self.config.hindsight, rng if self.config.order else None)
         return super().forward(told, step, rng)
 
     def losses(self, lesson: Lesson, step: int, rng: torch.Generator) -> Losses:  # noqa: ARG002
@@ -217,8 +233,8 @@ def relabelled(
     hindsight: tuple[tuple[str, str], ...],
     marks: torch.Generator | None = None,
 ) -> Batch:
-    """The batch with goals replaced by what is observed later in the episode; ``marks``: by what
-    :func:`progress` makes of it.
+    """The batch with goals replaced by what is observed later in the episode; ``marks``: by a
+    sub-goal that was :func:`reached` by then.
     """
     if not hindsight or batch.future is None:
         return batch
@@ -226,22 +242,29 @@ def relabelled(
     for goal, source in hindsight:
         later = batch.future[source]
         if marks is not None:
-            later = progress(batch.observations[source], later, marks)
+            later = reached(batch.observations[source], later, marks)
         seen[goal] = later[:, None].expand(-1, seen[goal].shape[1], *later.shape[1:])
     return dataclasses.replace(batch, observations=seen)
 
 
-def progress(now: Tensor, later: Tensor, rng: torch.Generator) -> Tensor:
-    """What was wanted, where marks ``now [b, n_obs, *shape]`` became ``later [b, *shape]``: nothing
-    (all 0) where nothing new was reached; else what holds now or later, and any share of the rest,
-    because more may be wanted than one stretch of play reaches.
+def reached(now: Tensor, later: Tensor, rng: torch.Generator) -> Tensor:
+    """Marks ``[b, m]`` of one sub-goal each that ``later [b, m]`` holds and ``now [b, n_obs, m]``
+    did not, drawn at random; none where nothing new was reached.
     """
-    held = now[:, -1] > 0.5
-    reached = later > 0.5
-    fresh = (reached & ~held).flatten(1).any(dim=1).view(-1, *[1] * (later.ndim - 1))
-    share = torch.rand(fresh.shape, generator=rng)
-    rest = (torch.rand(later.shape, generator=rng) < share).to(later.device)
-    return ((held | reached | rest) & fresh).to(now.dtype)
+    fresh = (later > 0.5) & ~(now[:, -1] > 0.5)
+    lots = torch.rand(fresh.shape, generator=rng).to(later.device) * fresh
+    return ((lots == lots.amax(dim=-1, keepdim=True)) & fresh).to(now.dtype)
+
+
+def first_open(wanted: Tensor, holds: Tensor, order: tuple[int, ...]) -> Tensor:
+    """Marks ``[b, n_obs, m]`` of the first sub-goal in ``order`` that is wanted and does not hold;
+    none where all do.
+    """
+    rank = wanted.new_full(wanted.shape[-1:], 0.0)
+    for place, mark in enumerate(order):
+        rank[mark] = len(order) - place
+    due = rank * ((wanted > 0.5) & ~(holds > 0.5))
+    return ((due == due.amax(dim=-1, keepdim=True)) & (due > 0)).to(wanted.dtype)
 
 
 def log_logistic(u: Tensor, middle: float, bounds: tuple[float, float]) -> Tensor:

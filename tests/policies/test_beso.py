@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from policies.beso import BesoConfig, BesoModel, log_logistic, progress, relabelled
+from policies.beso import BesoConfig, BesoModel, first_open, log_logistic, reached, relabelled
 from robolearn.contracts import Policy
 from robolearn.data.dataset import EpisodeDataset
 from robolearn.errors import ConfigError, SpecMismatchError
@@ -123,14 +123,21 @@ def test_hindsight_shows_what_comes_later() -> None:
     assert EpisodeDataset(flat, SMALL.batches(), 0).batch(2).future is None
 
 
-def test_marks_tell_what_was_newly_reached() -> None:
+def test_marks_of_what_was_newly_reached() -> None:
     rng = torch.Generator().manual_seed(0)
-    now = torch.tensor([[0.0, 1.0, 0.0]]).expand(4000, 2, 3)
-    later = torch.tensor([[0.0, 1.0, 1.0], [0.0, 0.0, 0.0]]).repeat(2000, 1)
-    wanted = progress(now, later, rng)
-    assert (wanted[0::2, 1:] == 1.0).all()  # held, and reached
-    assert 0.45 < float(wanted[0::2, 0].mean()) < 0.55  # might as well have been wanted
+    now = torch.tensor([[0.0, 1.0, 0.0, 0.0]]).expand(4000, 2, 4)
+    later = torch.tensor([[0.0, 1.0, 1.0, 1.0], [0.0, 0.0, 0.0, 0.0]]).repeat(2000, 1)
+    wanted = reached(now, later, rng)
+    assert (wanted[0::2].sum(dim=1) == 1.0).all()  # one of the new ones
+    assert 0.45 < float(wanted[0::2, 2].mean()) < 0.55
     assert (wanted[1::2] == 0.0).all()  # undone is not reached
+
+
+def test_sub_goals_are_pursued_one_after_another() -> None:
+    wanted = torch.tensor([1.0, 1.0, 1.0, 0.0]).expand(3, 1, 4)
+    holds = torch.tensor([[0.0, 0.0, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0], [1.0, 1.0, 1.0, 0.0]])
+    pursued = first_open(wanted, holds[:, None], (2, 0, 1, 3))[:, 0]
+    assert pursued.tolist() == [[0, 0, 1, 0], [1, 0, 0, 0], [0, 0, 0, 0]]
 
 
 def test_learns_two_modes(tmp_path: Path) -> None:
@@ -188,6 +195,8 @@ def test_play_becomes_a_policy_that_reaches_goals(tmp_path: Path) -> None:
         ({"dropped": 1.0}, "dropped must be"),
         ({"ahead": (5, 3)}, "ahead two rising"),
         ({"hindsight": ((BLOCK, TOOL),)}, "not among the goals"),
+        ({"order": (0, 1)}, "one goal of marks"),
+        ({"goal": (BLOCK,), "hindsight": ((BLOCK, BLOCK),), "order": (1, 1)}, "different sub"),
     ],
 )
 def test_bad_configurations_are_explained(values: dict[str, object], message: str) -> None:
