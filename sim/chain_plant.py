@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.arms import ARMS
-from robolearn.errors import ConfigError, DataError, PhysicsDivergedError
+from robolearn.errors import ConfigError, DataError
 from robolearn.geometry import pose, pose_from_rpy, rot_x, rotvec_from_rotation
 from robolearn.kinematics import Link, SerialArm
 from robolearn.seeding import child_seed
-from sim.plant_model import bullet
+from sim.bullet_engine import BulletEngine
 from sim.robots.so101 import JAW_CLOSED, JAW_OPEN
 
 Array = NDArray[np.float64]
@@ -81,25 +81,22 @@ class ChainPlant:
         torque = [*self.arm.max_torque, *self.arm.max_torque[-1:]][:dof]
         self._full_torque = np.array(torque)
         self._powered = np.ones(dof, dtype=np.bool_)
-        self._dt_s = 1.0 / config.step_hz
-        self._p = bullet()
+        self._engine = BulletEngine(config.step_hz)
+        self._p = self._engine.p
         self._hidden = _drawn(config, seed)
-        self._client: int | None = int(self._p.connect(self._p.DIRECT))
-        self._time_s = 0.0
         self._joints = list(range(dof))
+        self._engine.restart()
         self._build()
         self.set_joints(np.array(config.home))
 
     @property
     def _id(self) -> dict[str, int]:
-        if self._client is None:
-            raise PhysicsDivergedError("the plant is closed")
-        return {"physicsClientId": self._client}
+        return self._engine.id
 
     @property
     def time_s(self) -> float:
         """Simulated time [s]."""
-        return self._time_s
+        return self._engine.time_s
 
     @property
     def object_names(self) -> tuple[str, ...]:
@@ -108,15 +105,15 @@ class ChainPlant:
 
     def joint_positions(self) -> Array:
         """Joint angles [rad]."""
-        return self._q.copy()
+        return self._engine.q.copy()
 
     def joint_velocities(self) -> Array:
         """Joint velocities [rad/s]."""
-        return self._qd.copy()
+        return self._engine.qd.copy()
 
     def joint_torques(self) -> Array:
         """Motor torques [N m] of the last step."""
-        return self._torque.copy()
+        return self._engine.torque.copy()
 
     def full_torque(self) -> Array:
         """Largest motor torques [N m]."""
@@ -124,7 +121,7 @@ class ChainPlant:
 
     def tool_pose(self) -> Array:
         """Flange in the base frame: position [m] and rotation vector."""
-        T = self.arm.fk(self._q[: self.arm.dof])
+        T = self.arm.fk(self._engine.q[: self.arm.dof])
         return np.concatenate([T[:3, 3], rotvec_from_rotation(T[:3, :3])])
 
     def tool_force(self) -> Array:
@@ -159,22 +156,13 @@ class ChainPlant:
 
     def set_joints(self, q: Array) -> None:
         """Put the arm at ``q`` at rest."""
-        for joint, angle in zip(self._joints, q.tolist(), strict=True):
-            self._p.resetJointState(self._body, joint, angle, 0.0, **self._id)
+        self._engine.put(q)
         self.set_joint_targets(q, np.zeros(len(q)))
-        self._read()
+        self._engine.read()
 
     def step(self, dt_s: float) -> None:
         """Advance by ``dt_s`` [s], a whole number of engine steps."""
-        steps = round(dt_s / self._dt_s)
-        if steps < 1 or abs(steps * self._dt_s - dt_s) > 1e-9:
-            raise ConfigError(
-                f"the plant steps at {self.config.step_hz:g} Hz; {dt_s} s is no multiple of that"
-            )
-        for _ in range(steps):
-            self._p.stepSimulation(**self._id)
-        self._time_s += dt_s
-        self._read()
+        self._engine.step(dt_s)
 
     def place_object(self, name: str, pose: Array) -> None:  # noqa: ARG002  (there is none)
         """Raises DataError: the table is empty."""
@@ -186,27 +174,16 @@ class ChainPlant:
 
     def close(self) -> None:
         """Disconnect; safe to call twice."""
-        if self._client is not None:
-            self._p.disconnect(**self._id)
-            self._client = None
-
-    def _read(self) -> None:
-        states = self._p.getJointStates(self._body, self._joints, **self._id)
-        self._q = np.array([s[0] for s in states])
-        self._qd = np.array([s[1] for s in states])
-        self._torque = np.array([s[3] for s in states])
-        if not np.isfinite(self._q).all():
-            raise PhysicsDivergedError("joint angles of the lab's arm are not finite")
+        self._engine.close()
 
     def _build(self) -> None:
         p = self._p
-        p.setGravity(0.0, 0.0, -9.81, **self._id)
-        p.setPhysicsEngineParameter(fixedTimeStep=self._dt_s, numSolverIterations=60, **self._id)
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "arm.urdf"
             file.write_text(chain_urdf(self.arm, self._jaw))
             flags = p.URDF_USE_INERTIA_FROM_FILE
             self._body = p.loadURDF(str(file), useFixedBase=True, flags=flags, **self._id)
+        self._engine.mount(self._body, self._joints)
         for joint in self._joints:
             p.changeDynamics(self._body, joint, jointDamping=self._hidden.joint_damping, **self._id)
 

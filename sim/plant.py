@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.arms import UR5E
-from robolearn.errors import ConfigError, DataError, PhysicsDivergedError
+from robolearn.errors import ConfigError, DataError
 from robolearn.geometry import pose, rot_z, rotvec_from_rotation
 from robolearn.pusht import (
     BAR_PX,
@@ -29,6 +29,7 @@ from robolearn.pusht import (
     wrap_angle,
 )
 from robolearn.seeding import child_seed
+from sim.bullet_engine import BulletEngine
 from sim.plant_model import (
     BLOCK_HEIGHT_M,
     LID_M,
@@ -37,7 +38,6 @@ from sim.plant_model import (
     arm_urdf,
     block_box,
     block_urdf,
-    bullet,
     rim_boxes,
 )
 
@@ -89,23 +89,20 @@ class PyBulletPlant:
 
     def __init__(self, config: PlantConfig, seed: int = 0) -> None:
         self.config = config
-        self._p = bullet()
+        self._engine = BulletEngine(config.step_hz)
+        self._p = self._engine.p
         self._T_base_table = pose(rot_z(config.heading_rad), config.origin_m)
-        self._dt_s = 1.0 / config.step_hz
         self._hidden = _drawn(config, seed)
-        self._client: int | None = None
         self.reset()
 
     @property
     def _id(self) -> dict[str, int]:
-        if self._client is None:
-            raise PhysicsDivergedError("the plant is closed")
-        return {"physicsClientId": self._client}
+        return self._engine.id
 
     @property
     def time_s(self) -> float:
         """Simulated time [s]."""
-        return self._time_s
+        return self._engine.time_s
 
     @property
     def object_names(self) -> tuple[str, ...]:
@@ -114,19 +111,19 @@ class PyBulletPlant:
 
     def joint_positions(self) -> Array:
         """Joint angles [rad]."""
-        return self._q.copy()
+        return self._engine.q.copy()
 
     def joint_velocities(self) -> Array:
         """Joint velocities [rad/s]."""
-        return self._qd.copy()
+        return self._engine.qd.copy()
 
     def joint_torques(self) -> Array:
         """Motor torques [N m] of the last step."""
-        return self._torque.copy()
+        return self._engine.torque.copy()
 
     def tool_pose(self) -> Array:
         """Tip of the tool in the base frame: position [m] and rotation vector."""
-        T = UR5E.fk(self._q)
+        T = UR5E.fk(self._engine.q)
         tip = T[:3, 3] + T[:3, 2] * self.config.tool_length_m
         return np.concatenate([tip, rotvec_from_rotation(T[:3, :3])])
 
@@ -155,31 +152,20 @@ class PyBulletPlant:
 
     def set_joints(self, q: Array) -> None:
         """Put the arm at ``q`` at rest."""
-        for joint, angle in zip(self._joints, q.tolist(), strict=True):
-            self._p.resetJointState(self._arm, joint, angle, 0.0, **self._id)
+        self._engine.put(q)
         self.set_joint_targets(q, np.zeros(UR5E.dof))
-        self._read()
+        self._engine.read()
 
     def step(self, dt_s: float) -> None:
         """Advance by ``dt_s`` [s], a whole number of engine steps."""
-        steps = round(dt_s / self._dt_s)
-        if steps < 1 or abs(steps * self._dt_s - dt_s) > 1e-9:
-            raise ConfigError(
-                f"the plant steps at {self.config.step_hz:g} Hz; {dt_s} s is no multiple of that"
-            )
-        for _ in range(steps):
-            self._p.stepSimulation(**self._id)
-        self._time_s += dt_s
-        self._read()
+        self._engine.step(dt_s)
 
     def reset(self) -> None:
         """Back to the start, in a new engine: a used one keeps impulses, and what follows shall
         repeat bit for bit.
         """
-        self.close()
-        self._client = int(self._p.connect(self._p.DIRECT))
+        self._engine.restart()
         self._build(self._hidden)
-        self._time_s = 0.0
         self.set_joints(np.array(self.config.home))
         self.place_object(BLOCK, np.array(self.config.block_pose))
 
@@ -238,31 +224,16 @@ class PyBulletPlant:
 
     def close(self) -> None:
         """Disconnect; safe to call twice."""
-        if self._client is not None:
-            self._p.disconnect(**self._id)
-            self._client = None
+        self._engine.close()
 
     def _require(self, name: str) -> None:
         if name != BLOCK:
             raise DataError(f"no object '{name}'; the workcell has: {list(self.object_names)}")
 
-    def _read(self) -> None:
-        states = self._p.getJointStates(self._arm, self._joints, **self._id)
-        self._q = np.array([s[0] for s in states])
-        self._qd = np.array([s[1] for s in states])
-        self._torque = np.array([s[3] for s in states])
-        if not np.isfinite(self._q).all():
-            raise PhysicsDivergedError("joint angles of the lab's arm are not finite")
-
     def _build(self, hidden: PlantConfig) -> None:
         p = self._p
-        p.setGravity(0.0, 0.0, -9.81, **self._id)
         p.setPhysicsEngineParameter(
-            fixedTimeStep=self._dt_s,
-            numSolverIterations=60,
-            deterministicOverlappingPairs=1,
-            enableConeFriction=1,
-            **self._id,
+            deterministicOverlappingPairs=1, enableConeFriction=1, **self._id
         )
         size = [0.5, 0.55, 0.05]
         centre = self._T_base_table @ np.array([TABLE_SIZE_M / 2, TABLE_SIZE_M / 2, -size[2], 1.0])
@@ -280,6 +251,7 @@ class PyBulletPlant:
             self._block = p.loadURDF(str(block_file), flags=flags, **self._id)
         self._joints = list(range(UR5E.dof))
         self._tool = UR5E.dof
+        self._engine.mount(self._arm, self._joints)
         self._com = np.array(p.getDynamicsInfo(self._block, -1, **self._id)[3])
         # Bullet multiplies the two frictions of a contact: the block carries 1.
         p.changeDynamics(table, -1, lateralFriction=hidden.table_friction, **self._id)
