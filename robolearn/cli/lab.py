@@ -33,6 +33,7 @@ from robolearn.cli.lab_cameras import CameraProcess, LabCameraConfig, Workcell, 
 from robolearn.config import from_dict, load_yaml
 from robolearn.errors import ConfigError, RobolearnError, did_you_mean
 from robolearn.geometry import pose, rot_z
+from sim.grip_plant import GripPlant, GripPlantConfig
 from sim.plant import BLOCK, PlantConfig, PyBulletPlant
 from sim.scene_fingers import SceneFingers
 from sim.scene_plant import ScenePlant, ScenePlantConfig
@@ -69,16 +70,17 @@ class LabArgs:
 class LabConfig:
     """The section ``lab`` of a hardware config.
 
-    ``world``: ``pybullet`` (``physics``), ``mujoco`` (``scene``), or ``kinematic`` (joints follow
-    exactly, the block never moves) for tests of a protocol alone. ``real_time``: take real-time
-    priority where it is permitted, as the controller that this stands for has its computer to
-    itself. ``cameras`` see the table.
+    ``world``: ``pybullet`` (``physics``, or ``gripping``: a gripper and a cube), ``mujoco``
+    (``scene``), or ``kinematic`` (joints follow exactly, the block never moves) for tests of a
+    protocol alone. ``real_time``: take real-time priority where it is permitted, as the controller
+    that this stands for has its computer to itself. ``cameras`` see the table.
     """
 
     world: World = "pybullet"
     real_time: bool = True
     devices: DevicesConfig = field(default_factory=DevicesConfig)
     physics: PlantConfig = field(default_factory=PlantConfig)
+    gripping: GripPlantConfig | None = None
     scene: ScenePlantConfig = field(default_factory=ScenePlantConfig)
     cameras: tuple[LabCameraConfig, ...] = ()
 
@@ -117,7 +119,8 @@ def main(argv: list[str]) -> int:
     cameras: list[CameraProcess] = []
     lab: VirtualLab | None = None
     try:
-        view = _View(config) if config.world != "kinematic" else None
+        drawn = config.world == "mujoco" or (config.world == "pybullet" and not config.gripping)
+        view = _View(config) if drawn else None
         cameras = start_cameras(config.cameras, workcell, args.address, args.seed)
         lab = VirtualLab(
             plant,
@@ -170,6 +173,8 @@ def _plant(config: LabConfig, seed: int) -> tuple[Plant, Workcell]:
     """The physics, and what cameras need to know of it."""
     if config.world == "mujoco":
         return _scene_plant(config, seed)
+    if config.world == "pybullet" and config.gripping is not None:
+        return _grip_plant(config, config.gripping, seed)
     physics = config.physics
     workcell = Workcell(
         T_base_table=pose(rot_z(physics.heading_rad), physics.origin_m),
@@ -187,12 +192,30 @@ def _fingers(config: LabConfig, plant: Plant) -> FingerPlant | None:
     """The gripper of the lab's arm, where the config serves one."""
     if config.devices.gripper is None:
         return None
+    if isinstance(plant, GripPlant):
+        return plant
     if not isinstance(plant, ScenePlant):
         raise ConfigError(
-            "lab.devices.gripper: the workcell of 'world: pybullet' pushes with a round tool; take"
-            " 'world: mujoco' and a scene with a gripper (configs/hardware/lab_ur5e_gripper.yaml)"
+            "lab.devices.gripper: this workcell pushes with a round tool; give 'gripping' (a cube"
+            " and fingers in PyBullet), or 'world: mujoco' and a scene with a gripper"
+            " (configs/hardware/lab_ur5e_gripper.yaml)"
         )
     return SceneFingers(plant)
+
+
+def _grip_plant(config: LabConfig, gripping: GripPlantConfig, seed: int) -> tuple[Plant, Workcell]:
+    if config.cameras:
+        raise ConfigError(
+            "lab.cameras: nothing draws the PyBullet workcell with a gripper; leave them out, or"
+            " take 'world: mujoco'"
+        )
+    plant = GripPlant(gripping, seed)
+    return plant, Workcell(
+        T_base_table=plant.T_base_table,
+        tool_length_m=0.0,
+        home=gripping.home,
+        block_pose=gripping.cube_pose,
+    )
 
 
 def _scene_plant(config: LabConfig, seed: int) -> tuple[Plant, Workcell]:

@@ -13,6 +13,7 @@ from hardware.emulators.loop import EmulatorLoop
 from hardware.emulators.robotiq import RobotiqEmulator
 from hardware.gripper import Gripper, require_fresh
 from hardware.gripper_config import GripperCellConfig
+from hardware.plant import FingerPlant
 from robolearn.errors import (
     ConfigError,
     DataError,
@@ -20,6 +21,7 @@ from robolearn.errors import (
     RobotError,
     StaleSignalError,
 )
+from sim.grip_plant import GripPlant, GripPlantConfig
 from sim.scene_fingers import SceneFingers
 from sim.scene_plant import ScenePlant, ScenePlantConfig
 from tests.hardware.buses import BusArm
@@ -111,11 +113,11 @@ class TestServoGripper(GripperContract):
 class Served:
     """An emulated gripper and the thread that serves it; a plant's fingers, or none."""
 
-    def __init__(self, plant=None):
+    def __init__(self, plant=None, fingers=None):
         self.loop = EmulatorLoop(0.01)
         if plant is not None:
             self.loop.add_tick(lambda _, periods: plant.step(0.01 * min(periods, 10)))
-        self.emulator = RobotiqEmulator(None if plant is None else SceneFingers(plant))
+        self.emulator = RobotiqEmulator(fingers)
         self.port = self.emulator.serve(self.loop, "127.0.0.1", 0)
         self._stopped = threading.Event()
         self._thread = threading.Thread(
@@ -154,16 +156,23 @@ class TestRobotiq(GripperContract):
 
 
 class TestSimulatedGripper(GripperContract):
-    """The emulated socket moving the fingers of a scene."""
+    """The emulated socket moving the fingers of a plant."""
 
     __test__ = True
 
-    @pytest.fixture(autouse=True)
-    def _served(self):
-        served = Served(ScenePlant(ScenePlantConfig("ur5e_table")))
+    @pytest.fixture(autouse=True, params=["bullet", "mujoco"])
+    def _served(self, request):
+        plant = GripPlant(GripPlantConfig())
+        fingers = plant
+        if request.param == "mujoco":
+            plant = ScenePlant(ScenePlantConfig("ur5e_table"))
+            fingers = SceneFingers(plant)
+        assert isinstance(fingers, FingerPlant)
+        served = Served(plant, fingers)
         self.make = served.make
         yield
         served.close()
+        plant.close()
 
 
 def test_the_servo_of_an_arm_keeps_gripping_through_a_stop_of_the_arm(tmp_path):
