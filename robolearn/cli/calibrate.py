@@ -1,4 +1,4 @@
-"""``robolearn calibrate latency``: how late commands act and cameras see, kept in the config."""
+"""``robolearn calibrate``: how late commands act and cameras see, how and from where they look."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from robolearn.cli.calibrate_camera import CameraArgs
+from robolearn.cli.calibrate_camera import run as calibrate_camera
 from robolearn.cli.common import parse, print_json, progress, say
 from robolearn.cli.group import run_verb
 from robolearn.errors import ConfigError
@@ -249,4 +251,4 @@ def _write(path: Path, cell: CellConfig, document: dict[str, dict[str, float]]) 
     partial.replace(path)
 
 
-VERBS = {"latency": (Latency, _latency)}
+VERBS = {"latency": (Latency, _latency), "camera": (CameraArgs, calibrate_camera)}

@@ -4,7 +4,7 @@ import pytest
 import yaml
 
 from robolearn.errors import ConfigError
-from robolearn.yaml_edit import set_number
+from robolearn.yaml_edit import set_number, set_value
 
 TEXT = """# my cell
 robot:
@@ -39,3 +39,12 @@ def test_places_that_are_not_there_are_named():
     anchored = "a: &x {v: 1}\nb: *x\n"
     with pytest.raises(ConfigError, match="by hand"):
         set_number(anchored, ("a", "v"), 2.0)
+
+
+def test_a_block_becomes_one_line_and_what_follows_stays():
+    text = "a:\n  lens:\n    f: [1, 2]\n    c:\n      - 3\n      - 4\n  # why\n  b: 5 # kept\n"
+    out = set_value(text, ("a", "lens"), {"f": [1.5, 1e-7], "p": [0.0]})
+    assert yaml.safe_load(out) == {"a": {"lens": {"f": [1.5, 1e-7], "p": [0]}, "b": 5}}
+    assert "# why\n  b: 5 # kept" in out
+    added = set_value("a: {x: 1}\n", ("a", "lens"), {"f": [2.0]})
+    assert yaml.safe_load(added) == {"a": {"lens": {"f": [2]}, "x": 1}}
