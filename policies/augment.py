@@ -13,6 +13,7 @@ from torch import Tensor
 from robolearn.errors import ConfigError, SpecMismatchError
 from robolearn.learning import Batch
 from robolearn.spec import TaskSpace
+from robolearn.text import TEXT
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +96,10 @@ class Mirror:
 
     def _signals(self, signals: Mapping[str, Tensor], rows: Tensor) -> dict[str, Tensor]:
         return {
-            name: torch.where(
+            # Words stay as they are.
+            name: value
+            if name == TEXT
+            else torch.where(
                 rows.view(-1, *(1,) * (value.ndim - 1)), self._reflect(name, value), value
             )
             for name, value in signals.items()

@@ -40,6 +40,7 @@ from robolearn.data.stats import DatasetStats
 from robolearn.errors import ConfigError
 from robolearn.learning import Algorithm, Batch, BatchSpec, Losses, ParamGroup, request_noise
 from robolearn.spec import TaskSpace
+from robolearn.text import TEXT, text_encoder
 from robolearn.types import PolicyInput, PolicyOutput
 
 TIME_FEATURES = 64
@@ -171,8 +172,11 @@ class ChunkModel(nn.Module):
             self.flat_size += self.pictures.size
         self.seen_size = config.width
         self.context_size = self.flat_size + self.seen_size
+        encoder = text_encoder(spec.task_space)
+        self.reads = encoder is not None
+        said = 0 if encoder is None else encoder.size
         self.observe = nn.Sequential(
-            nn.Linear(self.flat_size, config.width),
+            nn.Linear(self.flat_size + said, config.width),
             nn.SiLU(),
             nn.Linear(config.width, config.width),
         )
@@ -199,7 +203,8 @@ class ChunkModel(nn.Module):
         flat = self.encoder.lift(features).flatten(1)
         if self.pictures is not None and self.estimator is None:
             flat = torch.cat([flat, self.pictures(observations, rng)], dim=-1)
-        return torch.cat([flat, self.observe(flat)], dim=-1)
+        told = torch.cat([flat, observations[TEXT]], dim=-1) if self.reads else flat
+        return torch.cat([flat, self.observe(told)], dim=-1)
 
     def looked(self, observations: Mapping[str, Tensor], rng: torch.Generator | None) -> Tensor:
         """Features of all cameras, one row per observation ``[b, n_obs, f]``."""

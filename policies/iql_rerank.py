@@ -105,6 +105,8 @@ class IqlRerankConfig:
         """Untrained critics over the policy of ``parent``."""
         if parent is None:
             raise ConfigError("iql_rerank needs a parent run: --parent RUN (a trained flow policy)")
+        if space.texts:
+            raise ConfigError("iql_rerank: the critics read no instructions; leave data.text out")
         if (parent.path / "parent").is_dir():
             raise ConfigError(
                 f"the parent '{parent.path}' re-ranks another run itself; give the flow policy"

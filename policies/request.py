@@ -8,6 +8,7 @@ from torch import Tensor
 
 from robolearn.contracts import PolicySpec
 from robolearn.errors import SpecMismatchError, did_you_mean
+from robolearn.text import TEXT, text_encoder
 from robolearn.types import PolicyInput
 
 
@@ -34,4 +35,10 @@ def request_tensors(request: PolicyInput, spec: PolicySpec) -> dict[str, Tensor]
         if signal.is_image and values.dtype != np.uint8:
             raise SpecMismatchError(f"'{signal.name}' should be uint8 pictures, got {values.dtype}")
         out[signal.name] = torch.from_numpy(values.astype(kind))
+    encoder = text_encoder(spec.task_space)
+    if encoder is not None:
+        said = request.task or ("",) * batch
+        if len(said) != batch:
+            raise SpecMismatchError(f"expected {batch} instructions, got {len(said)}")
+        out[TEXT] = torch.from_numpy(encoder(said))
     return out

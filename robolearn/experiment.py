@@ -15,6 +15,7 @@ from typing import Any, Protocol, cast, runtime_checkable
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from robolearn.augment import Augmented
 from robolearn.checkpoint import Run, copy_run, policy_hash, write_json, write_run
@@ -35,6 +36,7 @@ from robolearn.learning import Algorithm, BatchSpec
 from robolearn.representation import Representation
 from robolearn.seeding import child_seed
 from robolearn.spec import TaskSpace
+from robolearn.text import task_table, text_encoder
 from robolearn.training import NO_HOOKS, FitConfig, FitResult, Hooks, Progress, fit
 
 log = logging.getLogger(__name__)
@@ -117,13 +119,15 @@ def train(
     on_episode: OnEpisode | None = None,
     on_step: Callable[[Progress], None] | None = None,
     qualities: Sequence[EpisodeQuality] = (),
+    texts: Sequence[str] = (),
     latencies: Latencies = Latencies(),  # noqa: B008 (frozen)
     hooks: Hooks = NO_HOOKS,
     ranks: Ranks = Ranks(),  # noqa: B008 (frozen)
 ) -> TrainResult:
     """Carry an experiment out in ``run_dir``; with ``resume`` go on, or reuse what is finished.
 
-    ``qualities``: how the episodes of ``source`` ended, for ``data.quality``. ``latencies``: what
+    ``qualities``: how the episodes of ``source`` ended, for ``data.quality``; ``texts``: what they
+    were told, for ``data.text``. ``latencies``: what
     their times and commands were corrected by, for whoever deploys the run. ``ranks``: this
     process among several, of which the first one writes.
 
@@ -137,8 +141,13 @@ def train(
     previous = _previous(run_dir, experiment, identity, resume)
     with _first_alone(ranks):
         flat = cached(source, cache_dir, images=images, on_episode=on_episode)
-    dataset = _dataset(experiment, flat, qualities)
-    seen = Representation(experiment.data.representation, flat.task_space)
+    told = tuple(texts) if experiment.data.text else ()
+    if experiment.data.text and not told:
+        raise ConfigError("data.text: these episodes come without instructions")
+    known = dataclasses.replace(flat.task_space, texts=task_table(told))
+    said = _said(told, known, len(flat.ids))
+    dataset = _dataset(experiment, flat, qualities, said)
+    seen = Representation(experiment.data.representation, known)
     if parent is not None and not experiment.data.representation.plain:
         raise ConfigError("data.representation: runs that build on another one keep the plain one")
     stats = _stats(experiment, dataset, seen)
@@ -153,7 +162,7 @@ def train(
     # The data may have signals that the policy learns from without observing them.
     kept = {s.name for s in spec.task_space.observations}
     observed = tuple(s for s in flat.task_space.observations if s.name in kept)
-    space = dataclasses.replace(flat.task_space, observations=observed)
+    space = dataclasses.replace(known, observations=observed)
     spec = dataclasses.replace(spec, task_space=space)
     provenance = identity | {
         "seed": experiment.seed,
@@ -180,7 +189,7 @@ def train(
         run_dir,
         seed=experiment.seed,
         resume=previous is not None,
-        hooks=dataclasses.replace(hooks, held_out=_held_out_batches(experiment, flat, seen)),
+        hooks=dataclasses.replace(hooks, held_out=_held_out_batches(experiment, flat, seen, said)),
         ranks=ranks,
     )
     ended = {"complete": True, "fit": dataclasses.asdict(result)}
@@ -274,7 +283,10 @@ def _differences(want: Mapping[str, Any], have: Mapping[str, Any], prefix: str) 
 
 
 def _dataset(
-    experiment: Experiment, flat: FlatEpisodes, qualities: Sequence[EpisodeQuality]
+    experiment: Experiment,
+    flat: FlatEpisodes,
+    qualities: Sequence[EpisodeQuality],
+    said: NDArray[np.float32] | None,
 ) -> EpisodeDataset:
     data, batches, seed = experiment.data, experiment.algorithm.batches(), experiment.seed
     chosen, out = split_episodes(len(flat.ids), data.held_out, seed)
@@ -289,7 +301,7 @@ def _dataset(
             f"algorithm.horizon: a chunk of {batches.horizon} actions is longer than every episode"
             f" (the longest has {longest} steps); use a shorter one"
         )
-    dataset = EpisodeDataset(flat, batches, seed, chosen)
+    dataset = EpisodeDataset(flat, batches, seed, chosen, texts=said)
     weights = row_weights(
         flat,
         dataset.windows,
@@ -298,7 +310,19 @@ def _dataset(
         qualities=qualities,
         idle=data.idle,
     )
-    return dataset if weights is None else EpisodeDataset(flat, batches, seed, chosen, weights)
+    if weights is None:
+        return dataset
+    return EpisodeDataset(flat, batches, seed, chosen, weights, said)
+
+
+def _said(told: Sequence[str], space: TaskSpace, episodes: int) -> NDArray[np.float32] | None:
+    """What every episode's instruction says ``[episodes, size]``, as the policy is told it."""
+    encoder = text_encoder(space)
+    if encoder is None:
+        return None
+    if len(told) != episodes:
+        raise DataError(f"data.text: {len(told)} instructions for {episodes} episodes")
+    return encoder(told)
 
 
 def _stats(experiment: Experiment, dataset: EpisodeDataset, seen: Representation) -> DatasetStats:
@@ -325,13 +349,16 @@ def _batches(
 
 
 def _held_out_batches(
-    experiment: Experiment, flat: FlatEpisodes, seen: Representation
+    experiment: Experiment,
+    flat: FlatEpisodes,
+    seen: Representation,
+    said: NDArray[np.float32] | None,
 ) -> Batches | None:
     out = np.asarray(_held_out(experiment, flat), dtype=np.int64)
     if not out.size:
         return None
     spec = experiment.algorithm.batches()
-    dataset = EpisodeDataset(flat, spec, experiment.seed, out)
+    dataset = EpisodeDataset(flat, spec, experiment.seed, out, texts=said)
     return _batches(experiment, dataset, seen, train=False)
 
 

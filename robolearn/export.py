@@ -106,6 +106,8 @@ def export_onnx(policy: Policy, path: Path, policy_hash: str) -> Exported:
             f"a {type(inner).__name__} cannot be exported: its answer is not one pass from noise to"
             " a chunk (re-ranked and composed policies: export their parts)"
         )
+    if inner.spec.task_space.texts:
+        raise ConfigError("a policy that reads instructions has no graph yet; run it by torch")
     graph = _Graph(inner.model, inner.spec).eval()
     temporary = path.with_name(f".{path.name}-{uuid.uuid4().hex[:12]}")
     try:

@@ -72,6 +72,7 @@ class Representation:
             observations=tuple(self._signal(s) for s in space.observations),
             actions=tuple(self._action(a) for a in space.actions),
             rate_hz=space.rate_hz,
+            texts=space.texts,
         )
 
     @property

@@ -69,11 +69,15 @@ class ActionSpec:
 
 @dataclass(frozen=True, slots=True)
 class TaskSpace:
-    """The signals a policy reads and writes. Two robots that provide them can share a policy."""
+    """The signals a policy reads and writes. Two robots that provide them can share a policy.
+
+    ``texts``: the instructions that it tells apart (``robolearn/text.py``); empty: it reads none.
+    """
 
     observations: tuple[SignalSpec, ...]
     actions: tuple[ActionSpec, ...]
     rate_hz: float
+    texts: tuple[str, ...] = ()
 
     @property
     def action_size(self) -> int:
@@ -209,6 +213,7 @@ def task_space_from_json(raw: Mapping[str, Any]) -> TaskSpace:
         observations=tuple(signal_from_json(s) for s in raw["observations"]),
         actions=tuple(action_from_json(a) for a in raw["actions"]),
         rate_hz=float(raw["rate_hz"]),
+        texts=tuple(str(text) for text in raw.get("texts", ())),
     )
 
 

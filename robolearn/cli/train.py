@@ -176,6 +176,7 @@ def _train(
             images=args.images,
             on_episode=shown.on_episode,
             qualities=source.qualities,
+            texts=source.texts,
             latencies=source.latencies,
             hooks=Hooks(on_step=shown.on_step, on_log=on_log, evaluate=evaluation),
             ranks=ranks,

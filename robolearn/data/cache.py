@@ -223,7 +223,9 @@ def cached(
     if any(s.is_image for s in kept) and not _copy_images(source, root, images):
         kept = tuple(s for s in kept if not s.is_image)
     names = [s.name for s in kept]
-    path = root / f"flat-{config_hash(FORMAT, source.content_hash, to_json(space), names)}"
+    # What a policy is told has no part in the copy.
+    signals = {k: v for k, v in to_json(space).items() if k != "texts"}
+    path = root / f"flat-{config_hash(FORMAT, source.content_hash, signals, names)}"
     if not (path / "index.json").is_file():
         _build(source, kept, path, on_episode)
     direct = {

@@ -41,6 +41,7 @@ from robolearn.data.stats import DatasetStats, RunningStats
 from robolearn.errors import DataError
 from robolearn.learning import Batch, BatchSpec
 from robolearn.seeding import child_seed
+from robolearn.text import TEXT
 
 Index = NDArray[np.int64]
 
@@ -120,6 +121,8 @@ class EpisodeDataset:
     ``weights [N]``, one per row of ``flat``: how often the window whose newest observation is that
     row is drawn, relative to the others; 0 leaves it out (``flat.per_row`` repeats weights of
     episodes), e.g. ``np.where(flat.intervention, 5.0, 1.0)`` to see corrections more often.
+    ``texts [episodes, size]``: what the instruction of every episode says; shown as the observation
+    :data:`robolearn.text.TEXT`.
     """
 
     def __init__(
@@ -129,8 +132,9 @@ class EpisodeDataset:
         seed: int,
         episodes: Index | None = None,
         weights: NDArray[np.float64] | None = None,
+        texts: NDArray[np.float32] | None = None,
     ) -> None:
-        self.flat, self.spec, self.seed = flat, spec, seed
+        self.flat, self.spec, self.seed, self._texts = flat, spec, seed, texts
         count = len(flat.ids)
         self.episodes = np.arange(count) if episodes is None else episodes
         if self.episodes.size == 0:
@@ -166,7 +170,9 @@ class EpisodeDataset:
         first, last = self._bounds(t)
         rows = np.minimum(t[:, None] + np.arange(self.spec.horizon), last[:, None])
         mask = t[:, None] + np.arange(self.spec.horizon) <= last[:, None]
-        observations = self._history(t, first)
+        observations = dict(self._history(t, first))
+        if self._texts is not None:
+            observations[TEXT] = torch.from_numpy(self._texts[self._episode_of[t]])
         actions = torch.from_numpy(self.flat.actions[rows])
         intervention = torch.from_numpy(self.flat.intervention[rows])
         if self.spec.kind == "windows":

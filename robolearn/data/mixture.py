@@ -59,6 +59,11 @@ class MixtureSource:
         return tuple(q for part in self.parts for q in part.qualities)
 
     @property
+    def texts(self) -> tuple[str, ...]:
+        """The instruction of every chosen episode."""
+        return tuple(text for part in self.parts for text in part.texts)
+
+    @property
     def latencies(self) -> Latencies:
         """What a run on these episodes is trained with."""
         return trained_with((part.latencies for part in self.parts), {})

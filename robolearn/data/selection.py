@@ -102,6 +102,8 @@ class DataConfig:
     quality: QualityConfig = field(default_factory=QualityConfig)
     # Which windows are left out because nothing moves.
     idle: IdleConfig = field(default_factory=IdleConfig)
+    # Whether the policy is told the episode's instruction (its task_text, else its task's name).
+    text: bool = False
     # How pictures are varied in training.
     pictures: PictureConfig = field(default_factory=PictureConfig)
 
@@ -157,6 +159,11 @@ class StoreSource:
     def qualities(self) -> tuple[EpisodeQuality, ...]:
         """How every chosen episode ended, as annotated."""
         return tuple(EpisodeQuality(i.success, i.score) for i in self._infos)
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """What every chosen episode was told to be: its instruction, else its task's name."""
+        return tuple(self._store.meta(i.id).task_text or i.task for i in self._infos)
 
     @property
     def latencies(self) -> Latencies:
