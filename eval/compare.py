@@ -20,6 +20,7 @@ from scipy import stats
 
 from eval.aggregate import Spread, spread_over_runs
 from eval.clusters import MethodDifference, difference_of_methods, mean_two_way
+from eval.judge import JUDGED
 from eval.multiplicity import holm, letters
 from eval.planning import plan_paired
 from eval.sequential import SequentialBarnard, paired_betting
@@ -259,6 +260,11 @@ def _check_mixture(world: str, records: Sequence[TrialRecord]) -> list[str]:
             raise DataError(
                 f"two different policies are called '{name}' ({sorted(hashes)}); rename one run"
             )
+    if JUDGED in records[0].suite:
+        notes.append(
+            "success was judged from pictures by a classifier that errs: rates here are those of"
+            " its verdicts; 'robolearn evaluate' printed them corrected for its errors"
+        )
     if len({r.code for r in records}) > 1:
         notes.append("the trials were made by different versions of robolearn's code")
     if len({r.batch for r in records}) > 1:

@@ -11,6 +11,9 @@ from eval.episode_tools import Frame
 from eval.statistics import Estimate
 from robolearn.types import TrialRecord
 
+# In the label of a suite: verdicts of a classifier and of the world are never joined.
+JUDGED = "+judge="
+
 
 @dataclass(frozen=True, slots=True)
 class Judge:

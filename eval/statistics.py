@@ -158,19 +158,25 @@ def mean_bootstrap(
     seed: int = BOOTSTRAP_SEED,
     bounds: Bounds | None = None,
 ) -> Estimate:
-    """Mean with percentile bootstrap interval (Efron and Tibshirani 1993, ch. 13).
+    """Mean with the expanded percentile bootstrap interval.
 
+    Percentiles as Efron and Tibshirani 1993, ch. 13, but further out by what Student's t and the
+    bootstrap's divisor ``n`` ask for (Hesterberg 2015, "What teachers should know about the
+    bootstrap", section 5.3): the plain ones cover 79 to 86 % instead of 95 % with 5 outcomes.
     ``bounds`` as for :func:`mean_t`.
     """
     x = _finite(values, "values")
     if x.size == 0:
-        return Estimate(math.nan, math.nan, math.nan, 0, "percentile bootstrap", level)
+        return Estimate(math.nan, math.nan, math.nan, 0, "expanded bootstrap", level)
     if bounds is not None and np.ptp(x) == 0:
         return mean_of_equals(float(x[0]), int(x.size), bounds, level)
-    if x.size == 1:
-        return Estimate(float(x[0]), -math.inf, math.inf, 1, "percentile bootstrap", level)
-    low, high = _percentiles(_resampled_means(x, resamples, seed), level)
-    return Estimate(float(x.mean()), low, high, int(x.size), "percentile bootstrap", level)
+    n = int(x.size)
+    if n == 1:
+        return Estimate(float(x[0]), -math.inf, math.inf, 1, "expanded bootstrap", level)
+    reach = math.sqrt(n / (n - 1)) * float(stats.t.ppf((1 + level) / 2, n - 1))
+    wider = 1.0 - 2.0 * float(stats.norm.sf(reach))
+    low, high = _percentiles(_resampled_means(x, resamples, seed), wider)
+    return Estimate(float(x.mean()), low, high, n, "expanded bootstrap", level)
 
 
 def paired_difference(
@@ -182,13 +188,13 @@ def paired_difference(
     seed: int = BOOTSTRAP_SEED,
     bounds: Bounds | None = None,
 ) -> Estimate:
-    """Mean of ``b - a`` over pairs, interval by resampling the pairs (percentile bootstrap).
+    """Mean of ``b - a`` over pairs, interval by resampling the pairs (:func:`mean_bootstrap`).
 
     ``bounds`` of the *difference*: (-1, 1) for scores and successes.
     """
     x, y = _paired(a, b)
     result = mean_bootstrap(y - x, level, resamples=resamples, seed=seed, bounds=bounds)
-    method = result.method.replace("percentile", "paired")
+    method = result.method.replace("expanded", "paired")
     return Estimate(result.value, result.low, result.high, result.n, method, result.level)
 
 

@@ -61,6 +61,16 @@ class Args:
     address: str = ""
     # What computes the policies: torch, or ONNX Runtime (exports the run first if need be).
     runtime: Literal["torch", "onnx"] = "torch"
+    # Actions executed per chunk; default: what the policy says, and 1 with --ensemble.
+    execute: int | None = None
+    # Ask for the next chunk so many control steps ahead.
+    lead_ticks: int = 0
+    # Let each chunk continue the one before it (real-time chunking).
+    realtime_chunking: bool = False
+    # Temporal ensembling: weights exp(-M i) of all chunks for a time, the oldest first; ACT: 0.01.
+    ensemble: float | None = None
+    # Control steps that an answer of the policy takes, exactly, in simulated time.
+    delay_ticks: int = 0
     # Environments per batched forward pass (belongs to a trial's identity).
     batch: int = 10
     # At most so many clips per policy and world (one of a perturbed one), chosen by rule: a failure
@@ -147,6 +157,7 @@ def _check(args: Args) -> None:
         ("--workers", args.workers, 0),
         ("--batch", args.batch, 1),
         ("--videos", args.videos, 0),
+        ("--delay-ticks", args.delay_ticks, 0),
     ):
         if value < least:
             raise ConfigError(f"{option} must be at least {least}, got {value}")
@@ -178,7 +189,19 @@ def _repeats(
     if not args.repeat or source not in first:
         return {}
     chosen = first[source][: suite.config.subset]
+    if not _placed(chosen):
+        say(
+            "starts of this suite follow from their seeds alone: policies are paired, but no start"
+            " can be moved or repeated, and worlds are not compared start by start",
+            quiet=args.json,
+        )
+        return {}
     return {source: (*moved(suite, chosen), *repeated(chosen))}
+
+
+def _placed(conditions: Sequence[Condition]) -> bool:
+    """Whether the starts are poses, which other worlds can have, too; else only seeds name them."""
+    return all(c.poses for c in conditions)
 
 
 def _policies(args: Args, suite: Suite) -> tuple[PolicyEntry, ...]:
@@ -197,21 +220,33 @@ def _policies(args: Args, suite: Suite) -> tuple[PolicyEntry, ...]:
             entries.append(PolicyEntry(label, digest, None, expert))
             continue
         label = name if names.count(name) == 1 else f"{run.resolve().parent.name}-{name}"
-        entries.append(_trained(run, label, args.runtime))
+        entries.append(_trained(run, label, args))
     return tuple(entries)
 
 
-def _trained(run: Path, label: str, runtime: Literal["torch", "onnx"]) -> PolicyEntry:
+def _trained(run: Path, label: str, args: Args) -> PolicyEntry:
     # Imported here because it imports torch, which an expert alone does not need.
     from eval.rollouts import PolicyEntry
     from robolearn.checkpoint import load_run, policy_hash
     from robolearn.cli.build import policy_builder
+    from robolearn.execution import Execution
 
-    builder = policy_builder(run, runtime=runtime)
+    builder = policy_builder(run, runtime=args.runtime)
     load_run(run)
     # The two round differently, and trials of one do not count for the other.
-    suffix = "" if runtime == "torch" else f"-{runtime}"
-    return PolicyEntry(label, policy_hash(run) + suffix, builder)
+    suffix = "" if args.runtime == "torch" else f"-{args.runtime}"
+    execution = Execution(args.execute, args.lead_ticks, args.realtime_chunking, args.ensemble)
+    delay = f"delay={args.delay_ticks}" if args.delay_ticks else ""
+    how = ",".join(part for part in (execution.label, delay) if part)
+    if how:
+        label, suffix = f"{label}+{how}", f"{suffix}+{how}"
+    return PolicyEntry(
+        label,
+        policy_hash(run) + suffix,
+        builder,
+        execution=execution,
+        delay_ticks=args.delay_ticks,
+    )
 
 
 def _task_space(run: Path) -> TaskSpace:
@@ -225,6 +260,7 @@ def _worlds(args: Args, suite: Suite) -> tuple[WorldEntry, ...]:
     from robolearn.cli.build import ExpertBuilder, env_builder, expert_noise
     from robolearn.config import config_hash
     from robolearn.spec import require_compatible
+    from robolearn.text import require_understood
     from sim.worlds import is_parametrised, make_world
 
     entries: list[WorldEntry] = []
@@ -232,6 +268,8 @@ def _worlds(args: Args, suite: Suite) -> tuple[WorldEntry, ...]:
     spaces = [_task_space(run) for run, dial in zip(args.runs, dials, strict=True) if dial is None]
     variants = suite.config.perturbations.variants()
     told = suite.config.instruction
+    for space in spaces:
+        require_understood(space, (told, *suite.config.instructions.values()))
     for world in (world + variant for world in args.worlds for variant in variants):
         builder = env_builder(world)
         env = make_world(builder.world)
@@ -262,6 +300,7 @@ def _worlds(args: Args, suite: Suite) -> tuple[WorldEntry, ...]:
 
 
 def _options(args: Args, suite: Suite) -> Options:
+    from eval.judge import JUDGED
     from eval.rollouts import Options, VideoPlan
     from robolearn.data.provenance import git_revision
 
@@ -272,8 +311,7 @@ def _options(args: Args, suite: Suite) -> Options:
 
     judged = None if args.judge is None else judge(args.judge)
     return Options(
-        # Verdicts of a classifier and of the world are never joined.
-        suite=suite.label + (f"+judge={judged.hash}" if judged else ""),
+        suite=suite.label + (f"{JUDGED}{judged.hash}" if judged else ""),
         task=suite.config.task,
         max_steps=suite.config.max_steps,
         workers=args.workers,
@@ -344,7 +382,8 @@ def _document(
         for p in policies[1:]
     ]
     agreement: list[dict[str, Any]] = []
-    for p in policies if any(w.name == source for w in worlds) else ():
+    alike = any(w.name == source for w in worlds) and _placed(first[source])
+    for p in policies if alike else ():
         compared: list[tuple[AgreementKind, list[TrialRecord]]] = [
             ("moved", repeats.get((p.name, "moved"), [])),
             # A perturbed world is not meant to agree.

@@ -40,6 +40,7 @@ class Args:
 def main(argv: list[str]) -> int:
     """Read the last pictures, train, measure, write."""
     args = parse(Args, argv, "success", Args.__doc__ or "")
+    from eval.statistics import clopper_pearson
     from policies.success import SuccessConfig, train_success
     from robolearn.data.store import EpisodeStore
 
@@ -58,17 +59,22 @@ def main(argv: list[str]) -> int:
             advance()
     classifier = train_success(pictures, [i.success for i in infos], config)
     classifier.save(args.out)
+    h = classifier.held_out
+    error = clopper_pearson(h.errors, h.successes + h.failures)
     document = {
         "classifier": str(args.out),
         "hash": classifier.hash,
         "episodes": len(infos),
-        "held_out": dataclasses.asdict(classifier.held_out),
-        "words": classifier.held_out.words(),
-    }
+        "held_out": dataclasses.asdict(h),
+        "error": {"value": error.value, "low": error.low, "high": error.high, "n": error.n,
+                  "method": error.method},
+        "words": h.words(),
+    }  # fmt: skip
     if args.json:
         print_json(document)
     else:
         say(f"{args.out}: {document['words']} ({len(infos)} labelled episodes)")
+        say(f"held-out error {error.text()} (exact)")
     return 0
 
 

@@ -6,6 +6,8 @@ import json
 
 import pytest
 
+from eval.suites import ConditionConfig, SuiteConfig, load_suite, suite_yaml
+from robolearn.cli import evaluate
 from robolearn.cli.main import main
 from robolearn.config import find_config, load_yaml, shipped_configs
 from robolearn.errors import ConfigError
@@ -40,3 +42,17 @@ def test_a_file_that_is_here_goes_before_the_one_that_came_with_the_package(tmp_
     assert find_config(SCENES) == SCENES
     with pytest.raises(ConfigError, match=r"Did you mean 'drawer\.yaml'"):
         load_yaml(relative.with_name("drawr.yaml"))
+
+
+def test_starts_that_only_a_seed_names_are_paired_but_never_moved(tmp_path, capsys):
+    world, path = "robosuite/Lift", tmp_path / "lift.yaml"
+    conditions = tuple(ConditionConfig(f"lift-{i}", 10 + i, {}) for i in range(3))
+    config = SuiteConfig("lift", "robosuite_Lift", 5, 1, world, 2, "as judged", conditions)
+    path.write_text(suite_yaml(config))
+    suite = load_suite(path)
+    args = evaluate.Args(runs=(), suite=path, worlds=(world,))
+    assert evaluate._repeats(args, suite, {world: suite.select(3)}) == {}
+    assert "follow from their seeds alone" in capsys.readouterr().out
+    placed = load_suite(shipped_configs() / "eval" / "drawer.yaml")
+    again = evaluate._repeats(args, placed, {"drawer": placed.select(3)})
+    assert len(again["drawer"]) == 6

@@ -179,6 +179,16 @@ def test_mixtures_are_refused(changes, message):
         compare_policies(a + b, Rule())
 
 
+def test_verdicts_of_a_classifier_are_named_as_such():
+    a, b = (trials(name, outcomes(0.5, 20, i)) for i, name in enumerate("ab"))
+    plain = compare_policies([*a, *b], Rule())[0]
+    assert not any("classifier" in n for n in plain.notes)
+    judged = [dataclasses.replace(r, suite="s@1+judge=j1") for r in (*a, *b)]
+    assert any("judged from pictures" in n for n in compare_policies(judged, Rule())[0].notes)
+    with pytest.raises(DataError, match="different suites"):
+        compare_policies([*a, *judged[20:]], Rule())
+
+
 def test_duplicates_and_homonyms_are_refused():
     a, b = trials("a", [1, 0]), trials("b", [1, 1])
     with pytest.raises(DataError, match="appears twice"):

@@ -269,3 +269,43 @@ def test_documented_shortfalls_of_the_other_intervals():
         for n, value in zip((5, 10, 20, 50), printed, strict=True):
             least = min(coverage(interval, n, p) for p in np.linspace(0.05, 0.95, 19))
             assert round(least, 3) == value, (name, n)
+
+
+def least_of_newcombe(n: int) -> float:
+    """Over pairs of rates .05, .10, ..., .95; exact."""
+    k, rates = np.arange(n + 1), np.linspace(0.05, 0.95, 19)
+    found = [[newcombe(int(a), n, int(b), n) for b in k] for a in k]
+    low, high = (np.array([[getattr(e, end) for e in row] for row in found])
+                 for end in ("low", "high"))  # fmt: skip
+    mass = {p: stats.binom.pmf(k, n, p) for p in rates}
+    return min(
+        float(np.outer(mass[p], mass[q])[(low <= p - q + 1e-12) & (p - q - 1e-12 <= high)].sum())
+        for p in rates
+        for q in rates
+    )
+
+
+def test_documented_shortfalls_of_newcombes_interval():
+    page = (ROOT / "docs" / "statistics.md").read_text(encoding="utf-8")
+    row = next(line for line in page.splitlines() if line.startswith("| Newcombe, two samples "))
+    printed = [float(v) for v in row.split("|")[2:6]]
+    assert [round(least_of_newcombe(n), 3) for n in (5, 10, 20)] == printed[:3]
+
+
+@pytest.mark.parametrize("test", [boschloo, barnard, fisher], ids=lambda f: f.__name__)
+def test_tests_of_two_rates_keep_their_level_exactly(test):
+    n, k = 6, np.arange(7)
+    # Only the tables on one side are asked for: the tests are two-sided.
+    upper = {(a, b): test(int(a), n, int(b), n) for a in k for b in k if a >= b}
+    reject = np.array([[upper[max(a, b), min(a, b)] <= 0.05 for b in k] for a in k])
+    assert reject.any()
+    for p in np.linspace(0.01, 0.5, 50):
+        mass = stats.binom.pmf(k, n, p)
+        assert float(np.outer(mass, mass)[reject].sum()) <= 0.05 + 1e-9
+
+
+def test_mcnemar_keeps_its_level_whatever_the_number_of_discordant_pairs():
+    for m in range(1, 40):
+        reject = [mcnemar_exact([1] * k + [0] * (m - k), [0] * k + [1] * (m - k)) <= 0.05
+                  for k in range(m + 1)]  # fmt: skip
+        assert float(stats.binom.pmf(np.arange(m + 1), m, 0.5)[reject].sum()) <= 0.05 + 1e-12

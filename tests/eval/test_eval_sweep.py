@@ -108,6 +108,15 @@ def test_the_same_sweep_on_workers_and_after_a_stop(tmp_path):
         run_sweep(other, Objective(), tmp_path / "0")
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_the_same_sweep_on_ray(tmp_path):
+    pytest.importorskip("ray", reason="Ray is an optional extra: pip install 'robolearn[ray]'")
+    small = dataclasses.replace(CONFIG, trials=2, wave=2, stages=CONFIG.stages[:1], report_runs=2)
+    alone = run_sweep(small, Objective(), tmp_path / "1")
+    assert run_sweep(small, Objective(), tmp_path / "2", Where(2, "ray")) == alone
+
+
 def _plain():
     return {
         "name": "s",
