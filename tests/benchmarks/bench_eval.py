@@ -1,7 +1,8 @@
 """Evaluation: what the framework adds to a bare loop, workers, Ray, and bytes per trial.
 
-CPU seconds (this process and its children), because wall clock on a shared machine says little; the
-policy is a cheap one, so that the share of the framework is at its largest.
+The framework's share in CPU seconds, because wall clock on a shared machine says little; workers by
+the wall clock, on a quiet machine only (``python -m tests.benchmarks.run eval --long``). The policy
+is a cheap one, so that the share of the framework is at its largest.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from eval.rollouts import Chunk, Options, Plan, PolicyEntry, WorldEntry, evaluate
+from eval.rollouts import Chunk, Options, Plan, PolicyEntry, Progress, WorldEntry, evaluate
 from eval.suites import load_suite
 from eval.trials import TrialStore, read_trials
 from robolearn.cli.build import env_builder
@@ -29,21 +30,45 @@ SUITE = Path(__file__).parents[2] / "configs" / "eval" / "pusht.yaml"
 
 
 def rows(long: bool = False) -> list[dict[str, object]]:
-    """CPU time of the framework over a bare loop, of two workers over one; bytes per trial."""
-    n = 500 if long else 20
-    conditions = load_suite(SUITE).select(n)
-    bare, framed = _paired(lambda: _bare(conditions), lambda: _framed(conditions, 1, 0), turns=3)
+    """CPU time of the framework over a bare loop; with ``long`` (six minutes on a quiet machine)
+    two workers against one and Ray against processes by the wall clock; bytes per trial.
+    """
+    few, many = load_suite(SUITE).select(30 if long else 6), load_suite(SUITE).select(100)
+    bare, framed = _paired(lambda: _bare(few), lambda: _framed(few, 1, 0), turns=3 if long else 1)
     found = [_row("the framework against a bare loop", "CPU s", framed, bare, most=1.10)]
-    one, two = _paired(
-        lambda: _framed(conditions, 10, 1), lambda: _framed(conditions, 10, 2), turns=1
-    )
-    found.append(_row("two workers against one, start included", "CPU s", two, one))
+    found[0]["why"] = f"{len(few)} episodes, batch 1, in process"
     if long:
-        walls = [_wall(lambda w=w: _framed(conditions, 10, w)) for w in (1, 2)]
-        found.append(_row("two workers against one", "s", walls[1], walls[0], most=1 / 1.7))
-        ray = _wall(lambda: _framed(conditions, 10, 2, "ray"))
-        found.append(_row("Ray against two processes, its start included", "s", ray, walls[1]))
-    return [row | {"why": f"{n} episodes"} for row in found] + _bytes(conditions)
+        found += _spread(many)
+    return found + _bytes()
+
+
+def _spread(conditions) -> list[dict[str, object]]:
+    """Seconds per trial after the first result, so that starting the workers is told apart."""
+    runs: dict[tuple[int, str], list[tuple[float, float, float]]] = {}
+    for _ in range(2):
+        for workers, executor in ((1, "processes"), (2, "processes"), (2, "ray")):
+            found = _timed(conditions, workers, executor)
+            runs.setdefault((workers, executor), []).append(found)
+    start, pace, wall = ({k: min(r[i] for r in rows) for k, rows in runs.items()} for i in range(3))
+    one, two, ray = (1, "processes"), (2, "processes"), (2, "ray")
+    why = f"{len(conditions)} episodes, batch 2; the better of two turns"
+    rows = [
+        _row("two workers against one, start included", "s", wall[two], wall[one], 1 / 1.7),
+        _row("two workers against one, after start", "s per trial", pace[two], pace[one], 1 / 1.7),
+        _row("Ray against two processes, after start", "s per trial", pace[ray], pace[two], 1.15),
+        _row("until the first result, Ray against processes", "s", start[ray], start[two]),
+    ]
+    return [row | {"why": why} for row in rows]
+
+
+def _timed(conditions, workers: int, executor: str) -> tuple[float, float, float]:
+    """Time to the first result, time per trial after it, time for everything [s]."""
+    at: list[tuple[float, int]] = []
+    begin = time.perf_counter()
+    _framed(conditions, 2, workers, executor, lambda p: at.append((time.perf_counter(), p.added)))
+    end = time.perf_counter()
+    rest = sum(added for _, added in at[1:])
+    return at[0][0] - begin, (at[-1][0] - at[0][0]) / rest, end - begin
 
 
 def _row(
@@ -80,12 +105,6 @@ def _cpu() -> float:
     return own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime
 
 
-def _wall(run: Callable[[], object]) -> float:
-    begin = time.perf_counter()
-    run()
-    return time.perf_counter() - begin
-
-
 def _bare(conditions) -> list[float]:
     """What a script would do: reset, ask the policy every eighth step, step, keep the best."""
     env, policy = env_builder(WORLD)(), BuildPolicy()()
@@ -115,7 +134,13 @@ def _bare(conditions) -> list[float]:
     return best
 
 
-def _framed(conditions, batch: int, workers: int, executor: str = "processes") -> None:
+def _framed(
+    conditions,
+    batch: int,
+    workers: int,
+    executor: str = "processes",
+    told: Callable[[Progress], None] | None = None,
+) -> None:
     builder = env_builder(WORLD)
     world = WorldEntry(WORLD, "bench", "mujoco", builder)
     policy = PolicyEntry("p", "bench", BuildPolicy())
@@ -124,19 +149,20 @@ def _framed(conditions, batch: int, workers: int, executor: str = "processes") -
         executor="ray" if executor == "ray" else "processes",
     )  # fmt: skip
     with tempfile.TemporaryDirectory() as folder, TrialStore(Path(folder)) as store:
-        evaluate([policy], [world], {WORLD: conditions}, store, options)
+        evaluate([policy], [world], {WORLD: conditions}, store, options, told)
 
 
-def _bytes(conditions) -> list[dict[str, object]]:
+def _bytes() -> list[dict[str, object]]:
     """What crosses between head and worker, and what a trial takes on disk."""
     world = WorldEntry(WORLD, "bench", "mujoco", env_builder(WORLD))
     policy = PolicyEntry("p", "bench", BuildPolicy())
     options = Options(suite="bench@1", task="pusht", max_steps=5, batch=10)
     plan = Plan((policy,), (world,), options)
-    chunk = Chunk(0, 0, tuple(conditions[:10]))
+    conditions = load_suite(SUITE).select(10)
+    chunk = Chunk(0, 0, conditions)
     with tempfile.TemporaryDirectory() as folder:
         with TrialStore(Path(folder)) as store:
-            evaluate([policy], [world], {WORLD: conditions[:10]}, store, options)
+            evaluate([policy], [world], {WORLD: conditions}, store, options)
         records = read_trials(Path(folder))
         begin = _cpu()
         with TrialStore(Path(folder) / "again") as store:

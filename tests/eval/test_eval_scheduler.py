@@ -119,7 +119,7 @@ LONG = dataclasses.replace(OPTIONS, max_steps=300, batch=10)
         pytest.param(Case(A, 24, 1, 0, 0.3), id="mock"),
         pytest.param(
             Case(REAL, 500, 20, 2, 0.7, LONG),
-            marks=[pytest.mark.slow, pytest.mark.timeout(1800)],
+            marks=[pytest.mark.slow, pytest.mark.timeout(3600)],
             id="pusht_reference",
         ),
     ],
