@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,7 @@ from hardware.drivers.aruco_tracker import TagTracker, TagTrackerConfig
 from hardware.gripper_config import GripperCellConfig
 from hardware.joint_follower import JointFollowerConfig
 from hardware.robot import ConnectWatch, Robot, WatchedConfig
+from hardware.state_times import StateClock
 from hardware.supervisor_checks import CollisionConfig
 from hardware.supervisor_link import SupervisorConfig
 from hardware.supervisor_process import FollowerRecipe
@@ -191,7 +192,7 @@ class CellConfig:
     state_latency_s: float = 0.0
     """From the arm's measurement of itself to its arrival here [s] (with ``state_clock: device`` of
     the fastest arrival); subtracted from the times of its signals."""
-    state_clock: Literal["arrival", "device"] = "arrival"
+    state_clock: StateClock = "arrival"
     """What times the arm's signals: when they arrive, or the controller's own stamps, mapped onto
     this machine's clock (no jitter of the way here)."""
     lift_m: float = 0.1

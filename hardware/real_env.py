@@ -22,13 +22,14 @@ from hardware.cell_motion import JOINT_POSITION, JOINT_VELOCITY
 from hardware.gripper_config import WIDTH
 from hardware.gripper_stream import GripperStream
 from hardware.signal_buffer import SignalBuffer
+from hardware.state_times import StateTimes
 from hardware.supervisor_client import SupervisorClient, require_width
 from hardware.supervisor_link import STATE_HEAD, Event, Mode, Status, Target
 from hardware.tracker import Tracker
 from robolearn.errors import DataError, RobotError
 from robolearn.pusht import BLOCK, block_signal, wrap_angle
 from robolearn.spec import EmbodimentSpec, SignalSpec
-from robolearn.timing import ClockAnchor, Rate
+from robolearn.timing import Rate
 from robolearn.types import (
     Capabilities,
     Command,
@@ -107,7 +108,7 @@ class RealEnv:
             s.name for s in self._spec.signals if not s.is_image and s.name not in told
         ]
         self._rate = Rate(config.rate_hz)
-        self._anchor = ClockAnchor(f"the controller of '{config.name}'")
+        self._state_times = StateTimes(config.name, config.state_clock, config.state_latency_s)
         self._state_index = self._sent_index = 0
         self._outcome: Outcome | None = None
         self.interventions: list[Event] = []
@@ -288,7 +289,7 @@ class RealEnv:
     def clear_stop(self) -> None:
         """The operator's explicit recovery from a latched stop."""
         self.supervisor.clear()
-        self._anchor.restart()
+        self._state_times.restart()
         self._take_events()
 
     # -- inside ----------------------------------------------------------------------------------
@@ -346,7 +347,7 @@ class RealEnv:
         self._state_index = rows.next_index
         n = self._joints
         if len(rows.t_ns):
-            t_ns = self._measured_ns(rows.value[:, 0], rows.t_ns)
+            t_ns = self._state_times.measured_ns(rows.value[:, 0], rows.t_ns)
             q = rows.value[:, STATE_HEAD : STATE_HEAD + n]
             for name, values in self._motion.derived(q).items():
                 self._buffers[name].extend(t_ns, values)
@@ -357,18 +358,6 @@ class RealEnv:
             self._buffers[BLOCK].add(pose.t_ns, pose.pose)
         self.cameras.collect(self._buffers)
         self._take_events()
-
-    def _measured_ns(self, device_t_s: Array, received_ns: NDArray[np.int64]) -> NDArray[np.int64]:
-        """When the arm measured what has arrived ``[n]``, ascending.
-
-        Raises ClockError when the controller's clock ran backwards or jumped.
-        """
-        pairs = zip(device_t_s.tolist(), received_ns.tolist(), strict=True)
-        mapped = np.array([self._anchor.monotonic_ns(d, r) for d, r in pairs], dtype=np.int64)
-        if self.config.state_clock == "device":
-            # A faster arrival than ever moves the clocks together, perhaps past the last sample.
-            received_ns = np.maximum.accumulate(mapped)
-        return received_ns - round(1e9 * self.config.state_latency_s)
 
     def _take_events(self) -> None:
         for event in self.supervisor.events():
