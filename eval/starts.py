@@ -93,9 +93,14 @@ def placed_problem(poses: Poses) -> str:
     for name, pose in poses.items():
         if not np.isfinite(pose).all():
             return f"{name} {pose} must be finite"
-        if len(pose) == 7 and abs(float(np.linalg.norm(pose[3:])) - 1.0) > QUATERNION_SLACK:
+        if in_space(name, pose) and abs(float(np.linalg.norm(pose[3:])) - 1.0) > QUATERNION_SLACK:
             return f"{name}: the quaternion (qw, qx, qy, qz) = {pose[3:]} must have norm 1"
     return ""
+
+
+def in_space(name: str, pose: tuple[float, ...]) -> bool:
+    """Whether a signal is a pose in space; seven joint angles are none."""
+    return len(pose) == 7 and name.partition("#")[0].endswith("/pose")
 
 
 Generator = Callable[[int, int], Condition]

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from eval.starts import CHECKS, GENERATORS, Check, look_up, placed_problem
+from eval.starts import CHECKS, GENERATORS, Check, in_space, look_up, placed_problem
 from robolearn.config import config_hash, load_config, to_dict
 from robolearn.errors import ConfigError
 from robolearn.geometry import quat_multiply
@@ -195,20 +195,20 @@ def moved(suite: Suite, conditions: tuple[Condition, ...]) -> tuple[Condition, .
 def _moved(condition: Condition, check: Check) -> Condition:
     for attempt in range(100):
         rng = np.random.default_rng(child_seed(condition.seed, "moved", attempt))
-        poses = {name: _nudged(pose, rng) for name, pose in condition.poses.items()}
+        poses = {name: _nudged(name, pose, rng) for name, pose in condition.poses.items()}
         if not check(poses):
             return Condition(condition.id + MOVED, condition.seed, poses)
     raise ConfigError(f"condition '{condition.id}' cannot be moved by {MOVED_M} m and be feasible")
 
 
-def _nudged(pose: tuple[float, ...], rng: np.random.Generator) -> tuple[float, ...]:
+def _nudged(name: str, pose: tuple[float, ...], rng: np.random.Generator) -> tuple[float, ...]:
     """A place of the plane (2), a planar pose (3) or a pose in space (7), which stays at its height
     and turns about the vertical. Other values (openings, goals) are no places and stay.
     """
     if len(pose) in (2, 3):
         sizes = (MOVED_M, MOVED_M, MOVED_RAD)[: len(pose)]
         return tuple(float(v) + float(rng.normal(0.0, s)) for v, s in zip(pose, sizes, strict=True))
-    if len(pose) != 7:
+    if not in_space(name, pose):
         return pose
     dx, dy, yaw = (float(rng.normal(0.0, s)) for s in (MOVED_M, MOVED_M, MOVED_RAD))
     turn = np.array([np.cos(yaw / 2), 0.0, 0.0, np.sin(yaw / 2)])

@@ -60,21 +60,22 @@ class TableFilm:
     control period).
     """
 
-    def __init__(self, workcell: Path | None) -> None:
-        self._workcell = workcell
+    def __init__(self, workcell: Path | None, size: int = _SIZE) -> None:
+        self._workcell, self._size = workcell, size
 
     def write(self, episode: Episode, path: Path) -> int:
         """Write one mp4; returns the number of frames."""
+        size = self._size
         if self._workcell is None or JOINTS not in episode.streams:
-            return _write(episode, path, lambda k: _above(episode, k))
+            return _write(episode, path, lambda k: _above(episode, k, size))
         from robolearn.cli.lab import lab_view, load_lab
 
         view = lab_view(load_lab(self._workcell))
 
         def frame(k: int) -> Picture:
             q, block = episode.observed(JOINTS)[k], episode.observed(BLOCK)[k]
-            beside = view.draw("perspective", _SIZE, _SIZE, q, {"block": block})
-            return np.concatenate([beside, _above(episode, k)], axis=1)
+            beside = view.draw("perspective", size, size, q, {"block": block})
+            return np.concatenate([beside, _above(episode, k, size)], axis=1)
 
         try:
             return _write(episode, path, frame, stride=2)
@@ -134,10 +135,10 @@ def _write(
     return write_mp4(path, frames, episode.meta.embodiment.rate_hz / stride)
 
 
-def _above(episode: Episode, k: int) -> Picture:
+def _above(episode: Episode, k: int, size: int) -> Picture:
     block, tool = episode.observed(BLOCK)[k], episode.observed(TOOL)[k]
     score = float(episode.progress[: k + 1].max())
-    return draw(block, tool, episode.action[TOOL][k], score, _SIZE)
+    return draw(block, tool, episode.action[TOOL][k], score, size)
 
 
 def draw(block: Any, tool: Any, target: Any, score: float, size: int) -> NDArray[np.uint8]:

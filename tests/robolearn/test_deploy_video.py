@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import av
 import numpy as np
 import pytest
 
-from robolearn.cli.deploy_video import JOINTS, write_video
+from hardware.cell_config import load_cell
+from robolearn.cli.deploy_video import JOINTS, TableFilm, film_of
 from robolearn.data.episode import Episode, EpisodeMeta, episode_from_arrays
 from robolearn.pusht import BLOCK, TOOL
 from robolearn.spec import ActionSpec, EmbodimentSpec, SignalSpec
-from robolearn.types import Condition, Outcome
+from robolearn.types import Condition, Outcome, SampleBlock
 
 ROOT = Path(__file__).parents[2]
 STEPS = 6
@@ -54,7 +56,7 @@ def _frames(path: Path) -> list[np.ndarray]:
 
 
 def test_from_above_at_the_control_rate(episode: Episode, tmp_path: Path) -> None:
-    assert write_video(episode, tmp_path / "v.mp4", size=128) == STEPS
+    assert TableFilm(None, 128).write(episode, tmp_path / "v.mp4") == STEPS
     frames = _frames(tmp_path / "v.mp4")
     assert frames[0].shape == (128, 128, 3)
     # The tool moves to the right: so does the centre of the blue pixels.
@@ -63,12 +65,30 @@ def test_from_above_at_the_control_rate(episode: Episode, tmp_path: Path) -> Non
 
 
 def test_the_arm_stands_beside_it(episode: Episode, tmp_path: Path) -> None:
-    count = write_video(
-        episode, tmp_path / "v.mp4", size=128, workcell=ROOT / "configs/hardware/lab_ur5e.yaml"
-    )
-    assert count == STEPS // 2
+    film = TableFilm(ROOT / "configs/hardware/lab_ur5e.yaml", 128)
+    assert film.write(episode, tmp_path / "v.mp4") == STEPS // 2
     frames = _frames(tmp_path / "v.mp4")
     assert frames[0].shape == (128, 256, 3)
     left = [f[:, :128].astype(int) for f in frames]
     assert left[0].std() > 20, "the picture of the arm is empty"
     assert np.abs(left[-1] - left[0]).max() > 40, "the arm does not move with its joints"
+
+
+def test_an_arm_in_joint_space_is_drawn_in_its_scene(episode: Episode, tmp_path: Path) -> None:
+    config = ROOT / "configs/hardware/lab_so101.yaml"
+    cell = load_cell(config)
+    film = film_of(cell, config, lab=True)
+    assert film is not None
+    five = dataclasses.replace(episode, streams={JOINTS: _five(episode)})
+    assert film.write(five, tmp_path / "v.mp4") == STEPS
+    frames = [f.astype(int) for f in _frames(tmp_path / "v.mp4")]
+    assert frames[0].std() > 20
+    assert np.abs(frames[-1] - frames[0]).max() > 40
+    bare = tmp_path / "bare.yaml"
+    bare.write_text("robot: {}")
+    assert film_of(cell, bare, lab=False) is None
+
+
+def _five(episode: Episode) -> SampleBlock:
+    block = episode.streams[JOINTS]
+    return dataclasses.replace(block, value=block.value[:, :5])
