@@ -31,7 +31,7 @@ from hardware.cell_config import CellConfig, load_cell
 from hardware.emulators.admin import LabClient, LabLog
 from hardware.emulators.launch import LabProcess
 from hardware.supervisor_client import SupervisorClient
-from hardware.supervisor_link import Mode, Target
+from hardware.supervisor_link import Cause, Mode, Target
 from robolearn.arms import UR5E
 from robolearn.errors import DataError, RobolearnError, RobotError
 from tests.hardware.cell import FOLLOWER, WORKCELL, joints_at
@@ -45,6 +45,7 @@ LINK_FAULTS = ("drop", "hang", "garbage")
 # Decelerating from 0.48 m/s takes 0.12 s; another 0.1 s is the time to notice.
 ALLOWED_S = 0.1 + 0.12
 AGENT_PRIORITY = 5
+STALLED = "no trial: the lab stalled"
 
 
 @dataclass(frozen=True)
@@ -176,7 +177,8 @@ def agent(cell: CellConfig, seed: int, pipe) -> None:
             pipe.send(time.monotonic_ns())
             misbehave(client, fault, seq, rng)
             seq += 10
-            pipe.send(client.status().mode is Mode.FOLLOW)
+            status = client.status()
+            pipe.send((status.mode is Mode.FOLLOW, status.cause is Cause.STATE_STALE))
         else:
             seq = wander(client, rng, 0.1, seq)
     client.close()
@@ -200,6 +202,8 @@ def agent_trials(lab: LabProcess, faults: list[str], seed: int) -> list[Trial]:
             for fault in faults:
                 time.sleep(rng.uniform(0.3, 0.6))
                 trials.append(_agent_trial(door, ours, fault, pid, supervisor, begin_ns))
+                if trials[-1].fault == STALLED:
+                    return trials
         if faults[-1] not in KILLING:
             ours.send("")
             process.join(15)
@@ -225,7 +229,11 @@ def _agent_trial(door: LabClient, pipe, fault: str, pid: int, supervisor: int, b
     if fault not in KILLING:
         if not pipe.poll(20):
             return Trial(fault, np.inf, "the agent did not survive")
-        if not pipe.recv():
+        follows, stalled = pipe.recv()
+        if stalled:
+            # This machine froze the emulated controller, and the supervisor stopped, as it should.
+            return Trial(STALLED, 0.0, out_of_limits(door.log(begin_ns)))
+        if not follows:
             return Trial(fault, np.inf, "a bad command latched a stop")
     if fault == "hung":
         os.kill(pid, signal.SIGKILL)
@@ -342,10 +350,14 @@ def run(kind: str, count: int, seed: int = 0, show: bool = False) -> Tally:
         if kind == "link":
             as_deployed()
             start_s = connecting_s(lab)
-        for number, faults in enumerate(agent_plan(count, seed) if kind == "agent" else ()):
-            tally.trials += agent_trials(lab, faults, seed + number)
+        plan = agent_plan(count, seed) if kind == "agent" else []
+        for number, faults in enumerate(plan):
+            done = agent_trials(lab, faults, seed + number)
+            tally.trials += done
+            if done[-1].fault == STALLED:
+                plan.append(faults[len(done) - 1 :])
             if show:
-                print(*tally.trials[-len(faults) :], sep="\n", flush=True)
+                print(*done, sep="\n", flush=True)
         for _ in range(count if kind == "link" else 0):
             # Half of them while moving; of the others half in the moment of connecting.
             moving = rng.random() < 0.5

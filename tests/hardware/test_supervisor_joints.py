@@ -225,8 +225,9 @@ def test_a_guard_that_would_guard_nothing_is_refused(wrong):
 
 
 def test_an_arm_without_capsules_is_said_to_go_unchecked(caplog):
-    assert JointFollowerConfig.for_arm("so101").guard(50.0) is None
-    assert "so101" in caplog.text
+    unknown = dataclasses.replace(UR5E, name="ur5e_long")
+    assert CollisionConfig().guard(unknown, 50.0) is None
+    assert "ur5e_long" in caplog.text
 
 
 def test_a_frozen_device_is_stale_not_astray(cell):
