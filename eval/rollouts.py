@@ -31,10 +31,10 @@ from eval.executors import Done, run_in_process, run_in_workers
 from eval.judge import Judge, judged
 from eval.ray_executor import run_on_ray
 from eval.trials import TrialKey, TrialStore, key_of
-from robolearn.chunking import ChunkAgent
 from robolearn.config import config_hash
 from robolearn.contracts import Agent, Env, Policy, Subscriber
 from robolearn.errors import ConfigError
+from robolearn.execution import Execution
 from robolearn.inference import BatchedInference
 from robolearn.runtime import EpisodeResult, EpisodeRun, run_lockstep
 from robolearn.spec import EmbodimentSpec
@@ -50,13 +50,17 @@ ExecutorName = Literal["processes", "ray"]
 class PolicyEntry:
     """A policy under test: a name for people, the hash of its weights, and how to build it.
 
-    Or an ``agent`` that needs no policy (a scripted expert), built for an embodiment.
+    Or an ``agent`` that needs no policy (a scripted expert), built for an embodiment. How chunks
+    are executed (``execution``), and how long answers take in simulated time (``delay_ticks``),
+    belong into name and hash.
     """
 
     name: str
     hash: str
     build: Callable[[], Policy] | None
     agent: Callable[[EmbodimentSpec], Agent] | None = None
+    execution: Execution = Execution()  # noqa: RUF009 (frozen)
+    delay_ticks: int = 0
 
     def __post_init__(self) -> None:
         if (self.build is None) == (self.agent is None):
@@ -215,12 +219,16 @@ class ChunkRunner:
 
     def _inference(self, index: int) -> CountingInference | None:
         policy = self._policy(index)
-        return None if policy is None else CountingInference(BatchedInference(policy))
+        if policy is None:
+            return None
+        period_ns = round(1e9 / self._envs[0].spec.rate_hz)
+        delay = self.plan.policies[index].delay_ticks
+        return CountingInference(BatchedInference(policy, delay, period_ns))
 
     def _agent(self, index: int, spec: EmbodimentSpec) -> Agent:
         entry, policy = self.plan.policies[index], self._policy(index)
         if policy is not None:
-            return ChunkAgent(policy.spec, spec, name=entry.name)
+            return entry.execution.agent(policy.spec, spec, entry.name)
         if entry.agent is None:
             raise ConfigError(f"'{entry.name}' needs either a policy or an agent")
         return entry.agent(spec)

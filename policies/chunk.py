@@ -33,7 +33,7 @@ from policies.nets.estimator import (
 from policies.nets.pictures import PictureConfig, PictureEncoder
 from policies.nets.residual_mlp import time_features
 from policies.request import request_tensors
-from policies.steps import Step, clock_features
+from policies.steps import Step, clock_features, equal_times
 from robolearn.checkpoint import Run
 from robolearn.contracts import Normalization, PolicySpec
 from robolearn.data.stats import DatasetStats
@@ -291,7 +291,10 @@ class FieldModel(ChunkModel):
         self, noise: Tensor, context: Tensor, prefix: Prefix, guidance: GuidanceConfig
     ) -> Tensor:
         """As :meth:`generate`, but chunks that continue a prefix."""
-        return guided(self.velocity, noise[:, 0], self.times(), context, prefix, guidance)
+        times = self.times()
+        if len(times) <= guidance.least_steps:
+            times = torch.tensor(equal_times(guidance.least_steps), device=self.device)
+        return guided(self.velocity, noise[:, 0], times, context, prefix, guidance)
 
 
 def randn(like: Tensor, rng: torch.Generator) -> Tensor:

@@ -23,9 +23,11 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from policies.chunk import FieldChunkPolicy, answer
+from policies.chunk import FieldChunkPolicy, answer, encoded_prefix
+from policies.guidance import GuidanceConfig, guided
 from policies.nets.encoder import same_codec
 from policies.registry import load_policy
+from policies.steps import equal_times
 from robolearn.checkpoint import Run
 from robolearn.contracts import Policy, PolicySpec
 from robolearn.data.stats import DatasetStats
@@ -114,6 +116,7 @@ class ComposedPolicy:
 
     def __init__(self, parts: tuple[FieldChunkPolicy, ...], config: ComposeConfig) -> None:
         self.parts, self.config = parts, config
+        self.guidance = GuidanceConfig()
 
     @property
     def spec(self) -> PolicySpec:
@@ -134,21 +137,25 @@ class ComposedPolicy:
         with torch.no_grad():
             context = self.context(request).repeat_interleave(n, dim=0)
 
+        prefix = encoded_prefix(self.parts[0].model, self.spec, request, n)
+
         def generate(noise: Tensor, _: Tensor) -> Tensor:
-            return self.generate(noise[:, 0], context)
+            if prefix is None or self.config.operator != "convex":
+                return self.generate(noise[:, 0], context)
+            times = torch.tensor(equal_times(self.config.steps, self.config.time_shift))
+            return guided(self.field, noise[:, 0], times, context, prefix, self.guidance)
 
         return answer(self.parts[0].model, self.spec, request, n, generate, gradients=True)
 
     def generate(self, noise: Tensor, context: Tensor) -> Tensor:
         """Euler along the combined field from ``noise [b, h, a]``."""
-        u = torch.linspace(0.0, 1.0, self.config.steps + 1, device=noise.device)
-        times = self.config.time_shift * u / (1 + (self.config.time_shift - 1) * u)
+        times = equal_times(self.config.steps, self.config.time_shift)
         contexts = self._split(context)
         probe = torch.where(noise >= 0, 1.0, -1.0)
         weights = torch.tensor(self.config.weights, device=noise.device)
         log_density = noise.new_zeros(len(noise), len(self.parts))
         x = noise
-        for t, after in itertools.pairwise(times.tolist()):
+        for t, after in itertools.pairwise(times):
             at = torch.full((len(x),), t, device=x.device)
             if self.config.operator == "convex":
                 fields = self._fields(x, at, contexts)

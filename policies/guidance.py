@@ -30,8 +30,17 @@ class GuidanceConfig:
     """Largest k (the paper's beta)."""
     jacobian: bool = True
     """False: J is taken for the identity, which needs no backward pass."""
+    hard: bool = False
+    """True: actions of weight 1 are put on the path to the prefix before every step, others are
+    free; no pull, no backward pass."""
+
+    least_steps: int = 4
+    """Steps along the field that a policy takes at least: in a single one a pull has no effect
+    (J is about 0 where all is noise), or overshoots."""
 
     def __post_init__(self) -> None:
+        if self.least_steps < 1:
+            raise ConfigError(f"least_steps must be at least 1, got {self.least_steps}")
         if not 0.0 < self.max_weight < float("inf"):
             raise ConfigError(f"max_weight must be positive and finite, got {self.max_weight}")
 
@@ -62,6 +71,8 @@ def guided(
     config: GuidanceConfig,
 ) -> Tensor:
     """Integrate ``noise [b, horizon, action]`` along ``times`` (0 to 1), pulled to a prefix."""
+    if config.hard:
+        return held(field, noise, times, context, prefix)
     x = noise
     for t, t_next in itertools.pairwise(times.tolist()):
         at = torch.full((len(x),), t)
@@ -74,6 +85,18 @@ def guided(
             if config.jacobian:
                 (pull,) = torch.autograd.grad(estimate, leaf, error)
         x = x + (t_next - t) * (velocity.detach() + guidance_weight(t, config.max_weight) * pull)
+    return x
+
+
+def held(field: Field, noise: Tensor, times: Tensor, context: Tensor, prefix: Prefix) -> Tensor:
+    """As :func:`guided` with a hard mask: actions of weight 1 follow ``(1 - t) noise + t prefix``
+    (Lugmayr et al. 2022, "RePaint", without its repetitions).
+    """
+    fixed = prefix.weight >= 1.0
+    x = noise
+    for t, t_next in itertools.pairwise(times.tolist()):
+        x = x + (t_next - t) * field(x, torch.full((len(x),), t, device=x.device), context)
+        x = torch.where(fixed, (1.0 - t_next) * noise + t_next * prefix.actions, x)
     return x
 
 

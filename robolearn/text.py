@@ -69,6 +69,13 @@ def text_encoder(space: TaskSpace) -> TextEncoder | None:
     return TaskTable(space.texts) if space.texts else None
 
 
+def require_understood(space: TaskSpace, texts: Sequence[str]) -> None:
+    """:class:`SpecMismatchError` unless a policy that reads text can tell all ``texts``."""
+    encoder = text_encoder(space)
+    if encoder is not None:
+        encoder(texts)
+
+
 def task_table(texts: Sequence[str]) -> tuple[str, ...]:
     """The different instructions among those of all episodes, in the order of the alphabet."""
     if not all(text.strip() for text in texts):

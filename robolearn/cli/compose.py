@@ -16,6 +16,7 @@ from robolearn.errors import ConfigError
 
 if TYPE_CHECKING:
     from eval.rollouts import Options, PolicyEntry, WorldEntry
+    from eval.suites import SuiteConfig
     from robolearn.contracts import Policy
     from robolearn.types import Condition, TrialRecord
 
@@ -101,7 +102,7 @@ def main(argv: list[str]) -> int:
     parts, candidates = _entries(args)
     for _, builder in candidates:
         builder()  # Whether they fit together is said before anything runs.
-    world, options = _world(args, suite.config.task), _options(args, suite)
+    world, options = _world(args, suite.config), _options(args, suite)
     composed = tuple(entry for entry, _ in candidates)
     with TrialStore(out / "trials") as store:
         first = _run((*parts, *composed), world, choose, store, options, quiet=args.json)
@@ -159,23 +160,28 @@ def _entries(
     return parts, tuple(candidates)
 
 
-def _world(args: Args, task: str) -> WorldEntry:
+def _world(args: Args, suite: SuiteConfig) -> WorldEntry:
     from eval.rollouts import WorldEntry
     from robolearn.checkpoint import load_run
     from robolearn.cli.build import env_builder
     from robolearn.spec import require_compatible
+    from robolearn.text import require_understood
 
     builder = env_builder(args.world)
     env = builder()
     try:
         info = builder.info()
-        if info.task != task:
-            raise ConfigError(f"the suite has the task '{task}', '{args.world}' '{info.task}'")
+        if info.task != suite.task:
+            raise ConfigError(
+                f"the suite has the task '{suite.task}', '{args.world}' '{info.task}'"
+            )
         for run in args.runs:
-            require_compatible(load_run(run).spec.task_space, env.spec)
+            space = load_run(run).spec.task_space
+            require_compatible(space, env.spec)
+            require_understood(space, (suite.instruction,))
     finally:
         env.close()
-    return WorldEntry(info.name, info.hash, info.engine, builder)
+    return WorldEntry(info.name, info.hash, info.engine, builder, suite.instruction)
 
 
 def _options(args: Args, suite: Any) -> Options:

@@ -46,6 +46,11 @@ class Args:
     """What computes the policy; onnx: ONNX Runtime, without real-time chunking."""
     realtime_chunking: bool = True
     """Let each chunk continue the one before it (policies that cannot ignore it)."""
+    ensemble: float | None = None
+    """Temporal ensembling instead of real-time chunking: weights exp(-M i) of all chunks for a
+    time, the oldest first; ACT: 0.01."""
+    instruction: str = ""
+    """What a policy that reads text is told; default: what the suite says."""
     dry_run: bool = False
     """Check everything, ask the policy once about what it sees now, move nothing."""
     shadow: bool = False

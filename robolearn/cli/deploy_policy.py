@@ -96,5 +96,6 @@ def blank_request(spec: PolicySpec) -> PolicyInput:
         t_ns=np.array([time.monotonic_ns()], dtype=np.int64),
         seed=np.zeros(1, dtype=np.int64),
         prefix=np.full((1, horizon, size), 0.25),
+        task=spec.task_space.texts[:1],
         prefix_weight=np.ones((1, horizon)),
     )

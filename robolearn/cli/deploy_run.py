@@ -13,13 +13,14 @@ from typing import Any
 
 import numpy as np
 
+from eval.episode_tools import InstructedAgent
 from eval.suites import Suite, load_suite
 from hardware.cell_config import CellConfig, RunLimits, load_cell
 from hardware.device_ids import device_ids
 from hardware.emulators.launch import LabProcess
 from hardware.real_env import RealEnv, Scorer, cell_spec
 from hardware.shadow_env import ShadowEnv
-from robolearn.chunking import ChunkAgent, policy_input, ticks_per_action
+from robolearn.chunking import policy_input, ticks_per_action
 from robolearn.cli.common import say
 from robolearn.cli.deploy import Args
 from robolearn.cli.deploy_cell import (
@@ -36,13 +37,16 @@ from robolearn.cli.deploy_keys import HELP, Keys
 from robolearn.cli.deploy_policy import Source, open_policy, policy_latency_s
 from robolearn.cli.deploy_video import Film, film_of
 from robolearn.config import config_hash, to_dict
+from robolearn.contracts import Agent
 from robolearn.data.provenance import git_revision
 from robolearn.data.recorder import EpisodeRecorder
 from robolearn.data.store import EpisodeStore
 from robolearn.errors import ConfigError, InferenceError, RobolearnError
+from robolearn.execution import Execution
 from robolearn.latencies import KEY as LATENCIES
 from robolearn.latencies import differences
 from robolearn.runtime import EpisodeResult, run_episode
+from robolearn.text import require_understood
 from robolearn.types import (
     Condition,
     TrialRecord,
@@ -102,6 +106,7 @@ class Deployment:
             stack.callback(policy.inference.close)
             say(f"policy {policy.where} on {self.cell.name} ({args.robot})", quiet=self._quiet)
             ticks_per_action(policy.inference.spec.task_space, cell_spec(self.cell))
+            require_understood(policy.inference.spec.task_space, (self._instruction,))
             self._checked("task space fits", "observations and action agree with the robot")
             require_starts(self.conditions, self.cell, args.suite)
             env = self._start_env(stack)
@@ -234,7 +239,7 @@ class Deployment:
         if self._args.dry_run:
             spec = policy.inference.spec
             asked = policy_input([env.watch(self.conditions[0])], spec, self.conditions[0].seed)
-            policy.inference.submit(0, asked)
+            policy.inference.submit(0, dataclasses.replace(asked, task=(self._instruction,)))
             deadline = time.monotonic() + 10.0
             while (reply := policy.inference.poll(0, time.monotonic_ns())) is None:
                 if time.monotonic() > deadline:
@@ -261,16 +266,18 @@ class Deployment:
         )
         return told
 
-    def _agent(self, env: RealEnv, policy: Source) -> ChunkAgent:
-        return ChunkAgent(
-            policy.inference.spec,
-            env.spec,
-            name=policy.name,
-            execute=self._args.execute,
-            lead_ticks=self._args.lead_ticks,
-            realtime=self._args.realtime_chunking and self._args.runtime == "torch",
-            command_latency_s=self.cell.command_latency_s,
+    def _agent(self, env: RealEnv, policy: Source) -> Agent:
+        args = self._args
+        realtime = args.realtime_chunking and args.runtime == "torch" and args.ensemble is None
+        agent = Execution(args.execute, args.lead_ticks, realtime, args.ensemble).agent(
+            policy.inference.spec, env.spec, policy.name, self.cell.command_latency_s
         )
+        return InstructedAgent(agent, self._instruction) if self._instruction else agent
+
+    @property
+    def _instruction(self) -> str:
+        """What a policy that reads text is told."""
+        return self._args.instruction or self.suite.config.instruction
 
     @property
     def _source(self) -> Source:
@@ -359,6 +366,8 @@ class Deployment:
             "policy": self._source.where,
             "policy_hash": self._source.hash,
             "realtime_chunking": self._args.realtime_chunking,
+            "ensemble": self._args.ensemble,
+            "instruction": self._instruction,
             "certificate": CERTIFICATE,
             "robot": to_dict(self.cell),
             LATENCIES: self.cell.latencies.to_json(),

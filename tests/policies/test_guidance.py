@@ -6,9 +6,16 @@ import numpy as np
 import pytest
 import torch
 
+from policies.beso import BesoConfig
+from policies.compose import ComposeConfig, compose
+from policies.diffusion import DiffusionConfig
+from policies.flow import FlowConfig
 from policies.guidance import GuidanceConfig, Prefix, guidance_weight, guided
+from policies.mean_flow import MeanFlowConfig
+from policies.shortcut import ShortcutConfig
 from robolearn.errors import ConfigError, SpecMismatchError
 from tests.learning_mocks import random_request
+from tests.policies.family import untrained
 from tests.policies.test_flow import algorithm
 
 TIMES = torch.linspace(0.0, 1.0, 6)
@@ -66,6 +73,47 @@ def test_a_flow_policy_continues_a_prefix():
     assert np.abs(first.actions[:, 0, :2] - wanted[:, :2]).mean() < 0.7 * before
     none = dataclasses.replace(asked, prefix_weight=np.zeros((3, 4)))
     np.testing.assert_allclose(policy.sample(none).actions, plain.actions, atol=1e-6)
+
+
+def test_a_hard_mask_ends_at_the_prefix():
+    """The rest is as free as without, where the field has no say in it."""
+    config = GuidanceConfig(hard=True)
+    out = guided(gaussian_field, NOISE, TIMES, NOISE, prefix(0.4, [1.0, 1.0, 0.5, 0.0]), config)
+    free = guided(gaussian_field, NOISE, TIMES, NOISE, prefix(0.4, [0.0] * 4), config)
+    torch.testing.assert_close(out[:, :2], torch.full((3, 2, 2), 0.4))
+    torch.testing.assert_close(out[:, 2:], free[:, 2:])
+
+
+SMALL = {"n_obs": 2, "horizon": 4, "execute": 2, "width": 32, "blocks": 2, "batch_size": 16}
+FAMILY = (
+    FlowConfig(**SMALL),
+    DiffusionConfig(**SMALL),
+    MeanFlowConfig(**SMALL),
+    ShortcutConfig(**SMALL),
+    BesoConfig(**SMALL),
+)
+
+
+@pytest.mark.parametrize("config", [*FAMILY, None], ids=lambda c: type(c).__name__)
+@pytest.mark.parametrize(
+    "how", [GuidanceConfig(), GuidanceConfig(jacobian=False), GuidanceConfig(hard=True)]
+)
+def test_everything_with_a_field_continues_a_prefix(config, how):
+    """Guided with and without the Jacobian, and by a hard mask; None: composed of two."""
+    if config is None:
+        policy = compose([untrained(c).policy() for c in FAMILY[:2]], ComposeConfig())
+    else:
+        policy = untrained(config).policy()
+    policy.guidance = how
+    request = random_request(3)
+    plain = policy.sample(request).actions[:, 0, :2]
+    wanted = np.full((3, 4, 2), 0.25)
+    weight = np.tile([1.0, 1.0, 0.0, 0.0], (3, 1))
+    asked = dataclasses.replace(request, prefix=wanted, prefix_weight=weight)
+    found = policy.sample(asked).actions[:, 0, :2]
+    assert np.abs(found - 0.25).mean() < 0.9 * np.abs(plain - 0.25).mean()
+    if how.hard:
+        np.testing.assert_allclose(found, 0.25, atol=1e-5)
 
 
 @pytest.mark.parametrize(
