@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from dataclasses import dataclass
 
 from hardware.drivers.robotiq import check_move
@@ -13,6 +14,7 @@ from robolearn.errors import ConfigError, RobotConnectionError
 
 REST_M_S = 0.003
 AT_GOAL_M = 0.003
+STUCK_NS = 200_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,7 @@ class ServoGripper:
         self._arm, self._stroke_m, self._closed_at_low = arm, stroke_m, closed_at_low
         self._goal_m: float | None = None
         self._before: tuple[int, float] = (0, 0.0)
-        self._speed = 0.0
+        self._speed, self._quiet_ns = 0.0, 0
 
     @property
     def stroke_m(self) -> float:
@@ -76,15 +78,20 @@ class ServoGripper:
             self._speed = abs(width - last) / ((t_ns - last_ns) * 1e-9) if last_ns else 0.0
             self._before = (t_ns, width)
         moving = self._speed > REST_M_S
+        if moving:
+            self._quiet_ns = t_ns
         away = self._goal_m is not None and abs(self._goal_m - width) > AT_GOAL_M
-        return GripperState(t_ns, width, moving=moving, holding=away and not moving)
+        # Right after a request the fingers stand because they have not started yet.
+        stuck = away and t_ns - self._quiet_ns > STUCK_NS
+        return GripperState(t_ns, width, moving=moving, holding=stuck)
 
     def move(self, width_m: float, speed: float = 1.0, force: float = 1.0) -> None:
         """Go to a distance."""
         check_move(width_m, speed, force, self._stroke_m)
         share = width_m / self._stroke_m
         self._arm.set_gripper(share if self._closed_at_low else 1.0 - share)
-        self._goal_m = width_m
+        if width_m != self._goal_m:
+            self._goal_m, self._quiet_ns = width_m, time.monotonic_ns()
 
     def stop(self) -> bool:
         """Stay at the present distance, or keep gripping; False when the bus does not answer."""

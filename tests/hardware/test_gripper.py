@@ -14,6 +14,7 @@ from hardware.emulators.robotiq import RobotiqEmulator
 from hardware.gripper import Gripper, require_fresh
 from hardware.gripper_config import GripperCellConfig
 from hardware.plant import FingerPlant
+from robolearn.cli.doctor import _named
 from robolearn.errors import (
     ConfigError,
     DataError,
@@ -25,6 +26,7 @@ from sim.grip_plant import GripPlant, GripPlantConfig
 from sim.scene_fingers import SceneFingers
 from sim.scene_plant import ScenePlant, ScenePlantConfig
 from tests.hardware.buses import BusArm
+from tests.hardware.lab import CONFIG
 
 
 def until(condition, timeout_s=3.0):
@@ -310,3 +312,13 @@ def test_nobody_there_and_values_that_make_no_sense():
         RobotiqConfig("127.0.0.1", 1).build().connect()
     with pytest.raises(ConfigError, match="open_counts"):
         RobotiqConfig("127.0.0.1", open_counts=200, closed_counts=100)
+
+
+def test_doctor_lists_the_gripper_of_a_cell_without_asking_it(tmp_path):
+    found = {c.name: c for c in _named(CONFIG.with_name("lab_ur5e_gripper.yaml"))}
+    assert found["gripper"].status == "OK"
+    assert "robotiq, 127.0.0.1, 0 to 85 mm" in found["gripper"].found
+    wrong = tmp_path / "cell.yaml"
+    text = CONFIG.with_name("lab_ur5e_gripper.yaml").read_text()
+    wrong.write_text(text.replace("kind: robotiq", "kind: robotic"))
+    assert {c.name: c.status for c in _named(wrong)}["gripper"] == "FAIL"

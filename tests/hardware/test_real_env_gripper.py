@@ -20,14 +20,16 @@ from robolearn.data.selection import DataConfig, StoreSource
 from robolearn.data.store import EpisodeStore
 from robolearn.errors import DataError, GripperError, RobotError
 from robolearn.inference import InProcessInference
+from robolearn.joint_path import JointLimits
 from robolearn.learning import BatchSpec
 from robolearn.runtime import run_episode
 from robolearn.types import Command, Condition, PolicyOutput
+from tests.hardware.buses import START, BusArm
 from tests.hardware.test_real_env_joints import HOME, Nothing, cell
 
 JOINTS = "arm/joint_position"
 OBJECT_M = 0.04
-START = Condition("c", 1, {WIDTH: (0.07,)})
+BEGIN = Condition("c", 1, {WIDTH: (0.07,)})
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +88,7 @@ def test_a_recorded_grasp_reads_back_what_the_policy_saw_and_what_was_sent(env, 
     store = EpisodeStore.create(tmp_path / "store")
     with EpisodeRecorder(store, spec=env.spec, kind="deployment") as recorder:
         inference = InProcessInference(policy, delay_ticks=1)
-        result = run_episode(env, agent, inference, [recorder], START, max_steps=24, task="grasp")
+        result = run_episode(env, agent, inference, [recorder], BEGIN, max_steps=24, task="grasp")
     env.hold()
     assert result.reset.achieved[WIDTH][0] == pytest.approx(0.07, abs=0.003)
     assert "gripper/width off by" in result.reset.note
@@ -118,11 +120,11 @@ def test_what_is_held_is_not_let_go_by_a_reset_unless_the_cell_allows_it(env):
     env._gripper._config, allowed = careful, env._gripper._config
     try:
         with pytest.raises(RobotError, match="the gripper holds something"):
-            env.reset(START, np.random.default_rng(0))
+            env.reset(BEGIN, np.random.default_rng(0))
         assert env.supervisor.gripper_state().holding
         env.release()
         assert env.supervisor.gripper_state().width_m == pytest.approx(0.08, abs=0.003)
-        env.reset(START, np.random.default_rng(0))
+        env.reset(BEGIN, np.random.default_rng(0))
     finally:
         env._gripper._config = allowed
 
@@ -131,7 +133,7 @@ def test_a_shadow_compares_the_width_too_and_sends_nothing(env, rings):
     env.hold()
     before = rings[1].count
     shadow = ShadowEnv(env)
-    shadow.reset(START, np.random.default_rng(0))
+    shadow.reset(BEGIN, np.random.default_rng(0))
     shadow.observe()
     shadow.apply(Command(0, {JOINTS: np.array(HOME), WIDTH: np.array([0.02])}, 0, "policy"))
     assert shadow.deviations[0].shape == (7,)
@@ -140,7 +142,7 @@ def test_a_shadow_compares_the_width_too_and_sends_nothing(env, rings):
 
 
 def test_wrong_shapes_are_refused_and_a_policy_of_the_arm_alone_leaves_the_gripper(env):
-    env.reset(START, np.random.default_rng(0))
+    env.reset(BEGIN, np.random.default_rng(0))
     q = np.array(HOME)
     with pytest.raises(DataError, match="shape"):
         env.apply(Command(0, {JOINTS: q, WIDTH: np.zeros(2)}, env.now_ns(), "x"))
@@ -163,7 +165,7 @@ def watch(env, seconds):
 
 
 def test_a_fault_of_the_gripper_is_one_typed_error_until_the_operator_clears(env, rings):
-    env.reset(START, np.random.default_rng(0))
+    env.reset(BEGIN, np.random.default_rng(0))
     rings[0].put(time.monotonic_ns(), [float(FakeGripperFault.REFUSES)])
     with pytest.raises(GripperError, match="gripper_fault"):
         watch(env, 5.0)
@@ -171,5 +173,55 @@ def test_a_fault_of_the_gripper_is_one_typed_error_until_the_operator_clears(env
         env.clear_stop()
     rings[0].put(time.monotonic_ns(), [float(FakeGripperFault.NONE)])
     env.clear_stop()
-    env.reset(START, np.random.default_rng(0))
+    env.reset(BEGIN, np.random.default_rng(0))
     assert env.observe().value(WIDTH)[0] == pytest.approx(0.07, abs=0.003)
+
+
+def test_the_servo_on_the_bus_of_an_arm_is_a_gripper_of_the_cell(tmp_path):
+    with BusArm("feetech", tmp_path) as arm:
+        five = cell().joints
+        limits = JointLimits((-1.0,) * 5, (1.0,) * 5, (2.0,) * 5, (20.0,) * 5)
+        bus = arm.config
+        driver = {"kind": "feetech", "port": bus.port, "calibration": str(bus.calibration)}
+        driver |= {"joints": list(bus.joints), "gripper": "gripper", "reply_slack_s": 0.3}
+        config = dataclasses.replace(
+            cell(),
+            driver={**driver, "silence_s": 2.0},
+            # The emulated bus shares this process.
+            supervisor=dataclasses.replace(
+                cell().supervisor, late_s=1.0, state_late_s=1.0, state_stale_s=3.0
+            ),
+            arm="",
+            collision=None,
+            joints=dataclasses.replace(
+                five, home=tuple(START[:5]), limits=limits, table_height_m=None
+            ),
+            gripper=GripperCellConfig(
+                {"kind": "servo", "stroke_m": 0.06}, high_m=0.06, max_age_s=2.0
+            ),
+        )
+        env = RealEnv(config, place=lambda _: "", scorer=Nothing())
+        try:
+            env.reset(Condition("c", 0, {}), np.random.default_rng(0))
+            assert env.observe().value(WIDTH)[0] == pytest.approx(0.06, abs=0.004)
+            close_to(env, 0.02)
+            assert env.interventions == []
+            env.estop()
+            with pytest.raises(RobotError):
+                env.observe()
+            # The arm's driver connects anew, and its gripper with it.
+            env.clear_stop()
+            assert env.supervisor.gripper_state().width_m == pytest.approx(0.02, abs=0.004)
+        finally:
+            env.close()
+
+
+def close_to(env, width, ticks=40):
+    for seq in range(ticks):
+        action = {JOINTS: np.array(START[:5]), WIDTH: np.array([width])}
+        env.apply(Command(seq, action, env.now_ns(), "x"))
+        env.advance()
+        env.observe()
+        if abs(env.supervisor.gripper_state().width_m - width) < 0.004:
+            return
+    raise AssertionError("the fingers did not arrive")
