@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from pathlib import Path
 
 import numpy as np
@@ -10,14 +11,16 @@ import pytest
 import torch
 
 from policies.flow import FlowConfig
+from policies.registry import load_policy
 from robolearn.checkpoint import load_run, load_weights, write_tensors
 from robolearn.data.cache import EpisodeArrays
 from robolearn.data.selection import DataConfig
 from robolearn.errors import CheckpointError, RobolearnError
 from robolearn.experiment import Experiment, train
 from robolearn.representation import RepresentationConfig
+from robolearn.spec import SignalSpec
 from robolearn.training import FitConfig
-from tests.learning_mocks import BLOCK, TOOL, ArraySource, random_source
+from tests.learning_mocks import BLOCK, SPACE, TOOL, ArraySource, random_source
 
 FLOW = FlowConfig(horizon=4, execute=2, width=16, blocks=1, batch_size=8)
 DATA = DataConfig((TOOL, BLOCK))
@@ -99,3 +102,39 @@ def test_weights_of_another_network_are_refused(tmp_path: Path) -> None:
         wider.load(run)
     with pytest.raises(CheckpointError, match="missing"):
         load_weights(torch.nn.Linear(2, 2), {}, "here")
+
+
+def test_pictures_of_mixed_size_are_explained(tmp_path: Path) -> None:
+    camera = SignalSpec("top/image", (16, 16, 3), "", 10.0, "uint8")
+    space = dataclasses.replace(SPACE, observations=(*SPACE.observations, camera))
+    sizes = ((16, 16), (16, 16), (24, 16), (16, 16))
+    seen = [
+        dataclasses.replace(
+            e,
+            observations={
+                **e.observations,
+                camera.name: np.zeros((len(e.actions), *size, 3), dtype=np.uint8),
+            },
+        )
+        for e, size in zip(random_source().items, sizes, strict=True)
+    ]
+    source = ArraySource(tuple(seen), "mixed", space)
+    config = experiment(dataclasses.replace(DATA, observations=(TOOL, BLOCK, camera.name)))
+    with pytest.raises(RobolearnError, match=r"e2: 'top/image' should be .*16, 16, 3.*24, 16, 3"):
+        train(config, source, tmp_path / "run", cache_dir=tmp_path / "cache")
+    assert not (tmp_path / "run").exists()
+    assert not list((tmp_path / "cache").glob("flat-*"))
+
+
+def test_a_run_with_the_specification_of_another_is_refused(tmp_path: Path) -> None:
+    train(experiment(), random_source(), tmp_path / "run", cache_dir=tmp_path / "cache")
+    file = tmp_path / "run" / "spec.json"
+    own = json.loads(file.read_text())
+    file.write_text(json.dumps(own | {"horizon": own["horizon"] + 1}))
+    with pytest.raises(CheckpointError, match="do not fit the configured network"):
+        load_policy(tmp_path / "run")
+    other = json.loads(json.dumps(own))
+    other["task_space"]["observations"][0]["name"] = "arm/joint"
+    file.write_text(json.dumps(other))
+    with pytest.raises(CheckpointError, match=r"do not belong together, \['arm/joint'\]"):
+        load_policy(tmp_path / "run")
