@@ -75,6 +75,9 @@ class URConfig:
     """Joint deceleration of servoStop [rad/s^2]."""
     connect_timeout_s: float = 10.0
     """Bound for connecting and uploading the control program [s]."""
+    rated_current_a: tuple[float, ...] | None = None
+    """What each joint's motor may draw [A], for the joint load; null: the load is not known (the
+    vendor does not publish it: take what your heaviest good motion draws, and some more)."""
     connect_silence_s: float = 0.35
     """While connecting, a controller that sends nothing new for so long has failed [s]."""
 
@@ -85,6 +88,9 @@ class URConfig:
             raise ConfigError(f"gain must be in [100, 2000], got {self.gain}")
         if not 2 <= self.watchdog_hz <= self.rate_hz:
             raise ConfigError(f"watchdog_hz must be in [2, rate_hz], got {self.watchdog_hz}")
+        rated = self.rated_current_a
+        if rated is not None and (len(rated) != 6 or not all(0.0 < a < math.inf for a in rated)):
+            raise ConfigError(f"rated_current_a must be six positive currents [A], got {rated}")
         if not 0.05 <= self.connect_silence_s <= self.connect_timeout_s:
             raise ConfigError(
                 "connect_silence_s must be in [0.05, connect_timeout_s], got"
@@ -189,7 +195,14 @@ class URRobot:
             stamp, q, qd, mode, force = _read(receive)
         if stamp != self._device_t_s:
             self._device_t_s, self._changed_ns = stamp, time.monotonic_ns()
-        return RobotState(stamp, self._changed_ns, np.array(q), np.array(qd), mode, force)
+        q, qd, load = np.array(q), np.array(qd), self._load(receive)
+        return RobotState(stamp, self._changed_ns, q, qd, mode, force, load)
+
+    def _load(self, receive: Any) -> float:
+        rated = self.config.rated_current_a
+        if rated is None:
+            return math.nan
+        return max(abs(a) / b for a, b in zip(receive.getActualCurrent(), rated, strict=True))
 
     def servo(self, q: Array) -> None:
         """Post one servoJ set-point ``[6]`` [rad]."""

@@ -166,6 +166,7 @@ class VirtualLab:
             "unlock": lambda: self.robot.unlock(force=True),
             "drop_links": self.robot.drop_links,
             "delay": lambda: self.robot.delay(number(request, "seconds", 0.0, 10.0)),
+            "overload": lambda: self.robot.overload(number(request, "amount", 0.0, 1000.0)),
             "garbage": lambda: self.robot.send_garbage(
                 np.random.default_rng(0).bytes(int(number(request, "size", 1, 65536)))
             ),

@@ -137,6 +137,10 @@ class UrEmulator:
         """Fault: state packages leave this much later."""
         self._delay_ns = round(seconds * 1e9)
 
+    def overload(self, current_a: float) -> None:
+        """Fault: every motor draws this much more [A]; 0 ends it."""
+        self.status.overload_a = current_a
+
     def _sweep(self) -> None:
         self._clients = [c for c in self._clients if c.connection.open]
         self._others = [c for c in self._others if c.open]

@@ -25,6 +25,7 @@ class RobotStatus:
 
     program: bool = False
     paused: bool = False
+    overload_a: float = 0.0
     protective: bool = False
     int_out: list[int] = field(default_factory=lambda: [0] * 48)
     double_out: list[float] = field(default_factory=lambda: [0.0] * 48)
@@ -44,7 +45,7 @@ def state_values(
     torque = plant.joint_torques().tolist()
     tcp = plant.tool_pose().tolist()
     # The emulator has no motor constants: currents are torques over 10 N m/A, of the right size.
-    current = [t / 10.0 for t in torque]
+    current = [t / 10.0 + status.overload_a for t in torque]
     safety_bits = _SAFETY_BITS_PROTECTIVE if status.protective else _SAFETY_BITS_NORMAL
     return {
         "timestamp": (time_s,),

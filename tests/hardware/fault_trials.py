@@ -58,6 +58,7 @@ class Trial:
     rest_s: float
     wrong: str
     error_s: float = 0.0
+    error: str = ""
 
 
 @dataclass
@@ -286,7 +287,7 @@ def link_trial(lab: LabProcess, fault: str, delay_s: float, moving: bool) -> Tri
                 client.state()
                 time.sleep(0.01)
         except RobolearnError as problem:
-            told_ns, error = time.monotonic_ns(), type(problem).__name__
+            told_ns, error = time.monotonic_ns(), f"{type(problem).__name__}: {problem}"[:120]
         finally:
             if trigger.ident is None:
                 # It did not even get that far; without a fault this is no trial.
@@ -304,14 +305,14 @@ def link_trial(lab: LabProcess, fault: str, delay_s: float, moving: bool) -> Tri
     if error.startswith("before"):
         return Trial(f"no {fault}", 0.0, wrong)
     begun = [t for t in log.times("program_started") if t < happened[0]]
-    if not error and fault == "drop" and not begun:
-        # There was no link yet that could drop.
-        return Trial("no drop", 0.0, wrong)
+    if not error and fault != "hang" and not begun:
+        # There was no link yet that could drop or carry garbage.
+        return Trial(f"no {fault}", 0.0, wrong)
     if not error and fault != "garbage":
         wrong = wrong or "nobody was told"
     told_s = max(0.0, (told_ns - happened[0]) * 1e-9) if told_ns else 0.0
     name = f"{fault}, moving" if moving else f"{fault}, start"
-    return Trial(name, max(0.0, (rest_ns - happened[0]) * 1e-9), wrong, told_s)
+    return Trial(name, max(0.0, (rest_ns - happened[0]) * 1e-9), wrong, told_s, error)
 
 
 def _break(lab: LabProcess, door: LabClient, fault: str, happened: list[int]) -> None:

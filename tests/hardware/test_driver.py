@@ -350,3 +350,19 @@ def test_a_set_point_far_from_the_last_one_is_not_sent(linked):
     time.sleep(0.05)
     refused(linked, np.full(6, 0.2), "not sent")
     assert np.array(Link.sent).max() == 0.0
+
+
+def test_motors_that_draw_too_much_are_a_load_above_one(lab):
+    robot = URConfig(
+        lab.where.address, watchdog_hz=2.0, rated_current_a=(15.0, 15.0, 15.0, 2.8, 2.8, 2.8)
+    ).build()
+    robot.connect()
+    assert robot.state().load == 0.0
+    with lab.where.connect() as door:
+        door.fault("overload", amount=3.5)
+        until(lambda: robot.state().load == pytest.approx(3.5 / 2.8))
+        door.fault("overload", amount=0.0)
+    robot.close()
+    for wrong in ((1.0,) * 5, (0.0,) * 6):
+        with pytest.raises(ConfigError, match="rated_current_a"):
+            URConfig("127.0.0.1", rated_current_a=wrong)

@@ -223,3 +223,24 @@ def test_a_killed_supervisor_leaves_the_arm_to_the_devices_watchdog(lab):
         stops = [e for e in door.log(killed_ns).events if e.kind == "program_stopped"]
     assert "watchdog" in stops[0].detail
     client.close()
+
+
+def test_an_overloaded_joint_stops_the_arm_for_good(lab):
+    start_ns = time.monotonic_ns()
+    cell = cell_at(lab.where.address)
+    client = SupervisorClient(
+        *(cell.robot_builder(), FOLLOWER, cell.supervisor), watch=cell.connect_watch()
+    )
+    with lab.where.connect() as door:
+        client.request("goto", [joints_at((0.256, 0.3))])
+        follow(client, steps=3, dx=0.03)
+        door.fault("overload", amount=3.0)
+        until(lambda: client.status().mode is Mode.STOPPED)
+        assert client.status().cause is Cause.OVERLOAD
+        with pytest.raises(SafetyStopError, match="overload"):
+            client.require_running()
+        until(lambda: not door.log(start_ns).moving)
+        door.fault("overload", amount=0.0)
+        client.clear()
+        assert client.require_running().mode is Mode.HOLD
+    client.close()
