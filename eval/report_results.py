@@ -13,6 +13,7 @@ from eval.report_text import (
     interval,
     mean,
     number,
+    p_text,
     percent,
     rate,
     signed,
@@ -117,7 +118,7 @@ def _paired(evaluation: Json) -> str:
                 c["world"],
                 signed(c["score_difference"]).rsplit(",", 1)[0],
                 signed(c["success_difference"]).rsplit(",", 1)[0],
-                f"{c['mcnemar_p']:.2f}",
+                p_text(c["mcnemar_p"]).removeprefix("= "),
                 str(c["n"]),
             ]
             for c in comparisons

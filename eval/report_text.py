@@ -75,6 +75,11 @@ def rate(result: Json) -> str:
     return f"{result['successes']}/{result['n']} = {e['value']:.2f} {interval(e, 2)}"
 
 
+def p_text(p: float) -> str:
+    """A p value, never rounded to zero."""
+    return f"= {p:.3f}" if p >= 0.001 else "< 0.001"
+
+
 def percent(share: float) -> str:
     """``12 %``."""
     return f"{100 * share:.0f} %"

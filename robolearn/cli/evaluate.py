@@ -449,6 +449,8 @@ def _clip(choice: Choice) -> dict[str, Any]:
 
 
 def _show(document: Mapping[str, Any]) -> None:
+    from eval.report_text import p_text
+
     width = max(len(r["policy"]) + len(r["world"]) for r in document["results"]) + 4
     say(f"{'':<{width}} {'mean score [95 %]':<24} success [95 %, Wilson]")
     for r in document["results"]:
@@ -472,7 +474,7 @@ def _show(document: Mapping[str, Any]) -> None:
         d = c["score_difference"]
         say(
             f"{c['b']} - {c['a']} in {c['world']}: score {d['value']:+.3f} {_interval(d)},"
-            f" n = {c['n']}; {c['words']}; success: McNemar p = {c['mcnemar_p']:.2f}"
+            f" n = {c['n']}; {c['words']}; success: McNemar p {p_text(c['mcnemar_p'])}"
         )
     for a in document["agreement"]:
         say(f"{a['policy']}: {a['words']}")
