@@ -313,13 +313,20 @@ class CellConfig:
     def _table_follower(self) -> FollowerConfig:
         if self.table is None:
             raise ConfigError(f"cell '{self.name}' has neither 'table' nor 'joints'")
-        return FollowerConfig(
+        follower = FollowerConfig(
             arm=self.arm,
             mapping=self.table.mapping(),
             limits=self.limits,
             command_period_s=1.0 / self.rate_hz,
             collision=self.collision,
         )
+        wanted, fastest = self.limits.max_joint_speed, max(follower.serial_arm().max_speed)
+        if wanted > fastest:
+            raise ConfigError(
+                f"cell '{self.name}': limits.max_joint_speed {wanted:g} rad/s is outside that of"
+                f" {self.arm}, {fastest:g} rad/s; give the arm's or less"
+            )
+        return follower
 
     @property
     def address(self) -> str:

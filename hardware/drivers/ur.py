@@ -45,6 +45,8 @@ _RUNNING_ROBOT, _RUNNING_PROGRAM = 7, 2
 # controller, which stood still; at 3 rad/s the link may pause for 25 ms.
 _LONGEST_CALL_S = 0.09
 _LARGEST_STEP_RAD = 0.075
+# A state this new, and this slow, shows an arm at rest.
+_FRESH_NS, _REST_RAD_S = 50_000_000, 0.01
 # RTDE guide, safety_mode: 1 normal, 2 reduced, 3 protective stop, 4 recovery, 5 safeguard stop,
 # 6 system emergency stop, 7 robot emergency stop, 8 violation, 9 fault.
 _SAFETY = {
@@ -250,17 +252,24 @@ class URRobot:
             raise RobotError("the link to the controller broke; an operator connects again")
 
     def stop(self) -> bool:
-        """servoStop; False when the controller did not answer within 0.5 s."""
+        """servoStop; False when the controller did not answer within 0.5 s and is not seen at rest
+        without a program (its watchdog ends the program when a busy machine waits too long).
+        """
         if self._worker is None or self._control is None or self._worker.abandoned:
             return False
         control, deceleration = self._control, self.config.stop_deceleration
         try:
-            return bool(
-                self._worker.call(lambda: control.servoStop(deceleration), 0.5, "servoStop")
-            )
+            done = self._worker.call(lambda: control.servoStop(deceleration), 0.5, "servoStop")
+            return bool(done) or self._seen_at_rest()
         except RuntimeError as error:  # includes RobotError; the device's watchdog takes over
             log.warning("stop not confirmed: %s", error)
             return False
+
+    def _seen_at_rest(self) -> bool:
+        state = self.state()
+        fresh = time.monotonic_ns() - state.changed_ns < _FRESH_NS
+        resting = float(np.abs(state.joint_velocity).max()) < _REST_RAD_S
+        return fresh and resting and state.mode is RobotMode.IDLE
 
     def close(self) -> None:
         """Stop, end the program, disconnect; what hangs is abandoned."""

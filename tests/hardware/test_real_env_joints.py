@@ -111,6 +111,10 @@ def test_a_cell_is_a_table_or_joints():
     raw["joints"]["limits"]["speed"] = [9.0] * 6
     with pytest.raises(ConfigError, match="outside those of ur5e"):
         from_dict(CellConfig, raw, "cell").follower()
+    table = load_cell(CONFIG)
+    wide = dataclasses.replace(table, limits=dataclasses.replace(table.limits, max_joint_speed=9.0))
+    with pytest.raises(ConfigError, match="9 rad/s is outside that of ur5e"):
+        wide.follower()
 
 
 def test_a_run_may_only_tighten_the_limits():
