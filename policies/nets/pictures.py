@@ -18,6 +18,9 @@ from robolearn.errors import CheckpointError, ConfigError
 from robolearn.spec import SignalSpec
 
 GROUP = 8
+# Initial maps are sharpened by this: nearly flat ones put all points into the middle of the picture,
+# which learning takes long to leave.
+SHARPNESS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +90,8 @@ class SmallResNet(nn.Module):
                 inputs = outputs
         self.blocks = nn.Sequential(*blocks)
         self.points = nn.Conv2d(inputs, config.points, 1)
+        with torch.no_grad():
+            self.points.weight.mul_(SHARPNESS)
 
     def forward(self, x: Float[Tensor, "b 3 h w"]) -> Float[Tensor, "b f"]:
         """See the class."""
