@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 
 import numpy as np
 import pytest
@@ -10,11 +11,14 @@ import pytest
 from eval.clusters import corrected_rate
 from eval.judge import Judge
 from eval.rollouts import Options, PolicyEntry, WorldEntry, evaluate
-from eval.trials import TrialStore
+from eval.trials import TrialStore, read_trials
 from policies.success import SuccessConfig, load_success, train_success
 from robolearn.cli.main import main
+from robolearn.data.episode import EpisodeMeta, episode_from_arrays
+from robolearn.data.store import EpisodeStore
 from robolearn.errors import CheckpointError, ConfigError, DataError
 from robolearn.types import Sample
+from sim.worlds import make_world
 from tests.eval.mocks import BuildPolicy, MockEnv, conditions
 
 CONFIG = SuccessConfig(side=16, width=4, epochs=40, batch_size=16, lr=3e-3)
@@ -111,6 +115,61 @@ def test_the_verdict_is_the_trials_success_and_the_worlds_is_kept(tmp_path):
     bad = dataclasses.replace(options, judge=_judge("wrist/image"))
     with TrialStore(tmp_path / "2") as store, pytest.raises(ConfigError, match="name its camera"):
         evaluate([policy], [world], {"w": conditions(2)}, store, bad)
+
+
+WORLD = "drawer,camera=agent,size=48"
+
+
+def _rendered(folder, n: int) -> None:
+    """A store whose episodes end with one drawer open enough, or not, as MuJoCo shows it."""
+    env = make_world(WORLD)
+    rng = np.random.default_rng(7)
+    store = EpisodeStore.create(folder)
+    spec = dataclasses.replace(env.spec, signals=(env.spec.signal("agent/image"),))
+    with store.writer() as writer:
+        for i in range(n):
+            opening = rng.uniform(*((0.125, 0.155) if i % 2 else (0.0, 0.05)))
+            start = env.sample_condition(1000)
+            placed = dataclasses.replace(
+                start, poses={**start.poses, "drawer/opening": (float(opening),)}
+            )
+            env.reset(placed, rng)
+            picture = np.asarray(env.observe().value("agent/image"))[None]
+            outcome = env.outcome()
+            assert outcome.success == bool(i % 2)
+            actions = {a.name: np.zeros((1, *a.shape)) for a in spec.actions}
+            meta = EpisodeMeta("rollout", "drawer", spec, start, outcome)
+            writer.append(
+                episode_from_arrays(meta, {"agent/image": picture}, actions, progress=np.ones(1))
+            )
+    env.close()
+
+
+def test_from_rendered_pictures_to_a_corrected_rate(tmp_path, capsys):
+    _rendered(tmp_path / "store", 40)
+    command = ["success", str(tmp_path / "store"), "--signal", "agent/image", "--epochs", "30"]
+    assert main([*command, "--out", str(tmp_path / "judge"), "--json"]) == 0
+    learned = json.loads(capsys.readouterr().out)
+    counts = learned["held_out"]
+    assert counts["successes"] == counts["failures"] == 8
+    wrong = 8 - counts["true_positives"] + counts["false_positives"]
+    assert wrong <= 5
+    assert learned["error"]["value"] == pytest.approx(wrong / 16)
+    assert learned["error"]["low"] <= wrong / 16 < learned["error"]["high"]
+    rest = ["--conditions", "1", "--workers", "0", "--videos", "0", "--no-repeat"]
+    judge = ["--judge", str(tmp_path / "judge"), "--out", str(tmp_path / "r"), "--json"]
+    assert main(["evaluate", "scripted", "--worlds", WORLD, *rest, *judge]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["suite"].endswith(f"+judge={learned['hash']}")
+    assert "judged from pictures" in document["protocol"]
+    (row,) = document["results"]
+    corrected = row["judged_success"]
+    assert corrected["method"].startswith("Rogan-Gladen")
+    # What is not known about the classifier widens the interval.
+    assert corrected["high"] - corrected["low"] > 0.5
+    rows = read_trials(tmp_path / "r")
+    assert [r.metrics["world_success"] for r in rows] == [1.0]
+    assert {r.suite for r in rows} == {document["suite"]}
 
 
 def test_the_command_says_what_is_missing(tmp_path, capsys):
