@@ -164,6 +164,7 @@ class VirtualLab:
         faults: dict[str, Callable[[], object]] = {
             "protective_stop": lambda: self.robot.protective_stop("fault on command"),
             "unlock": lambda: self.robot.unlock(force=True),
+            "emergency_stop": self.robot.emergency_stop,
             "drop_links": self.robot.drop_links,
             "delay": lambda: self.robot.delay(number(request, "seconds", 0.0, 10.0)),
             "overload": lambda: self.robot.overload(number(request, "amount", 0.0, 1000.0)),

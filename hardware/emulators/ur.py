@@ -286,8 +286,18 @@ class UrEmulator:
             self.motion.stop(self.config.limits.protective_stop_rad_s2)
             self.log.event("protective_stop", why)
 
+    def emergency_stop(self) -> None:
+        """The button on the pendant: as a protective stop, and only :meth:`unlock` by force (the
+        button is pulled out, the arm powered on again) ends it.
+        """
+        self.status.emergency = True
+        self.protective_stop("emergency stop button")
+
     def unlock(self, *, force: bool = False) -> bool:
         """Clear a protective stop; False before ``unlock_delay_s`` passed. The program is gone."""
+        if self.status.emergency and not force:
+            return False
+        self.status.emergency = False
         waited_s = (time.monotonic_ns() - self._stopped_ns) * 1e-9
         if self.status.protective and not force and waited_s < self.config.unlock_delay_s:
             return False

@@ -12,7 +12,7 @@ from hardware.plant import Plant
 
 # Values of a healthy arm (RTDE guide): RUNNING, NORMAL.
 ROBOT_MODE_RUNNING = 7
-SAFETY_NORMAL, SAFETY_PROTECTIVE = 1, 3
+SAFETY_NORMAL, SAFETY_PROTECTIVE, SAFETY_EMERGENCY = 1, 3, 7
 RUNTIME_STOPPED, RUNTIME_PLAYING, RUNTIME_PAUSED = 1, 2, 4
 JOINT_MODE_RUNNING = 253
 _SAFETY_BITS_NORMAL = 1 << 0
@@ -27,6 +27,7 @@ class RobotStatus:
     paused: bool = False
     overload_a: float = 0.0
     protective: bool = False
+    emergency: bool = False
     int_out: list[int] = field(default_factory=lambda: [0] * 48)
     double_out: list[float] = field(default_factory=lambda: [0.0] * 48)
 
@@ -64,7 +65,7 @@ def state_values(
         "joint_temperatures": (30.0,) * 6,
         "joint_mode": (JOINT_MODE_RUNNING,) * 6,
         "robot_mode": (ROBOT_MODE_RUNNING,),
-        "safety_mode": (SAFETY_PROTECTIVE if status.protective else SAFETY_NORMAL,),
+        "safety_mode": (_safety_mode(status),),
         "runtime_state": (status.runtime_state,),
         "robot_status_bits": (3 if status.program else 1,),
         "safety_status_bits": (safety_bits,),
@@ -77,6 +78,12 @@ def state_values(
         "int_out": status.int_out,
         "double_out": status.double_out,
     }
+
+
+def _safety_mode(status: RobotStatus) -> int:
+    if status.emergency:
+        return SAFETY_EMERGENCY
+    return SAFETY_PROTECTIVE if status.protective else SAFETY_NORMAL
 
 
 def pack_state(recipe_id: int, recipe: rtde.Recipe, values: Mapping[str, Sequence[Any]]) -> bytes:

@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import queue
 import signal
+import socket
 import time
 
 import numpy as np
@@ -15,6 +16,7 @@ import pytest
 from hardware import supervisor_process
 from hardware.drivers.fake import FakeConfig, FakeFault, FakeLink
 from hardware.drivers.ur import URConfig
+from hardware.emulators.ur import DASHBOARD_PORT
 from hardware.shared_memory import Ring
 from hardware.supervisor_client import SupervisorClient
 from hardware.supervisor_link import Cause, Mode, Target
@@ -241,6 +243,40 @@ def test_an_overloaded_joint_stops_the_arm_for_good(lab):
             client.require_running()
         until(lambda: not door.log(start_ns).moving)
         door.fault("overload", amount=0.0)
+        client.clear()
+        assert client.require_running().mode is Mode.HOLD
+    client.close()
+
+
+def press(lab, door, button):
+    """What a person at the robot does."""
+    if button == "dashboard":
+        with socket.create_connection((lab.where.address, DASHBOARD_PORT), 5.0) as dashboard:
+            dashboard.sendall(b"stop\n")
+            while b"Stopped" not in dashboard.recv(4096):
+                pass
+    else:
+        door.fault("emergency_stop")
+
+
+@pytest.mark.parametrize("button", ["dashboard", "emergency stop"])
+def test_stops_at_the_robot_itself_latch(lab, button):
+    start_ns = time.monotonic_ns()
+    cell = cell_at(lab.where.address)
+    client = SupervisorClient(
+        *(cell.robot_builder(), FOLLOWER, cell.supervisor), watch=cell.connect_watch()
+    )
+    with lab.where.connect() as door:
+        client.request("goto", [joints_at((0.256, 0.3))])
+        follow(client, steps=3, dx=0.03)
+        press(lab, door, button)
+        until(lambda: client.status().mode is Mode.STOPPED)
+        assert client.status().cause is Cause.ROBOT_FAULT
+        until(lambda: not door.log(start_ns).moving)
+        if button != "dashboard":
+            with pytest.raises(RobotError, match="refused 'clear'"):
+                client.clear()
+            door.fault("unlock")
         client.clear()
         assert client.require_running().mode is Mode.HOLD
     client.close()
