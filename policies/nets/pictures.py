@@ -18,8 +18,8 @@ from robolearn.errors import CheckpointError, ConfigError
 from robolearn.spec import SignalSpec
 
 GROUP = 8
-# Initial maps are sharpened by this: nearly flat ones put all points into the middle of the picture,
-# which learning takes long to leave.
+# Initial maps are sharpened by this: nearly flat ones put all points into the middle of the
+# picture, which learning takes long to leave.
 SHARPNESS = 10.0
 
 
