@@ -241,7 +241,7 @@ class LabClient:
     def fault(self, kind: str, **arguments: float | str) -> None:
         """Cause a fault: ``protective_stop``, ``emergency_stop``, ``unlock``, ``drop_links``,
         ``delay`` (``seconds``), ``overload`` (``amount`` [A]), ``garbage`` (``size``),
-        ``tracker_blind`` (``seconds``), ``camera_frozen`` and the other faults of ``CameraEmulator.fault`` (``camera``, ``seconds``,
-        ``amount``).
+        ``tracker_blind`` (``seconds``), ``camera_frozen`` and the other faults of
+        ``CameraEmulator.fault`` (``camera``, ``seconds``, ``amount``).
         """
         self.call("fault", kind=kind, **arguments)
