@@ -338,6 +338,12 @@ class _Trainer:
             gradients: Any = torch.autograd.grad(
                 losses.by_group[name], parameters, retain_graph=name != names[-1], allow_unused=True
             )
+            # The fused optimiser walks through memory, and a convolution of channels_last pictures
+            # gives gradients in another order than its weights.
+            gradients = [
+                g if g is None or g.stride() == p.stride() else torch.empty_like(p).copy_(g)
+                for p, g in zip(parameters, gradients, strict=True)
+            ]
             filled = gradients
             if self._joins:
                 pairs = zip(parameters, gradients, strict=True)
