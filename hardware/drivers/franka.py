@@ -20,13 +20,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardware.drivers.poll_loop import PollLoop
+from hardware.drivers.polled import ArmLoop, PolledArm
 from hardware.robot import RobotMode, RobotState
 from hardware.vendor_thread import VendorThread
 from robolearn.arms import PANDA
 from robolearn.errors import (
     ConfigError,
-    DataError,
     MissingDependencyError,
     RobotConnectionError,
     RobotError,
@@ -36,7 +35,6 @@ Array = NDArray[np.float64]
 log = logging.getLogger(__name__)
 
 JOINTS = 7
-STOP_S = 0.5
 REST_RAD_S = 0.01
 _MODES = {
     "Idle": RobotMode.RUNNING,
@@ -83,128 +81,52 @@ class FrankaConfig:
         return FrankaRobot(self)
 
 
-class FrankaRobot:
+class FrankaRobot(PolledArm):
     """Seven joints; every call into franky happens on one thread."""
 
     def __init__(self, config: FrankaConfig) -> None:
+        super().__init__(f"Franka at {config.address}", JOINTS, config.rate_hz)
         self.config = config
-        self._loop: FrankaLoop | None = None
         # The arm's published joint limits; one set serves Panda and FR3 (FR3's are narrower, and
         # its own checks apply).
         self._low, self._high = PANDA.bounds
-
-    @property
-    def joints(self) -> int:
-        """Seven."""
-        return JOINTS
-
-    @property
-    def rate_hz(self) -> float:
-        """Set-points per second [Hz]."""
-        return self.config.rate_hz
 
     @property
     def has_watchdog(self) -> bool:
         """True: the control box stops the arm when packets stop."""
         return True
 
-    def connect(self) -> None:
+    def open(self) -> FrankaLoop:
         """Connect, set the thresholds of contact, wait for the first state."""
-        self._leave()
         c = self.config
         franky = _import_franky()
-        worker = VendorThread(f"Franka at {c.address}")
+        worker = VendorThread(self.name)
         try:
             robot = worker.call(lambda: _open(franky, c), c.connect_timeout_s, "connecting")
         finally:
             worker.close()
         loop = FrankaLoop(franky, robot, c)
         loop.exchange()
-        self._loop = loop
-        loop.start()
-
-    def state(self) -> RobotState:
-        """Newest state."""
-        return self._connected().state
-
-    def servo(self, q: Array) -> None:
-        """Leave the next set-point for the next exchange ``[7]`` [rad]."""
-        if q.shape != (JOINTS,) or not np.all(np.isfinite(q)):
-            raise DataError(f"Franka: expected {JOINTS} finite angles, got {q}")
-        loop = self._connected()
-        loop.raise_fault()
-        outside = np.flatnonzero((q < self._low) | (q > self._high))
-        if outside.size:
-            i = int(outside[0])
-            raise DataError(
-                f"Franka: set-point of joint {i + 1}, {q[i]:.3f} rad, is outside"
-                f" [{self._low[i]:.3f}, {self._high[i]:.3f}]"
-            )
-        loop.set_goal(q)
-
-    def keep_alive(self) -> None:
-        """The owner lives."""
-        loop = self._connected()
-        loop.raise_fault()
-        loop.heard()
-
-    def stop(self) -> bool:
-        """Stop on the arm's own ramp; True when it is at rest."""
-        loop = self._loop
-        if loop is None:
-            return False
-        if loop.ended:
-            return loop.held
-        try:
-            return loop.call(loop.hold, STOP_S)
-        except RobotError as error:
-            log.warning("stop not confirmed: %s", error)
-            return loop.held
-
-    def close(self) -> None:
-        """Stop and disconnect; safe to call twice."""
-        if self._loop is not None:
-            self.stop()
-        self._leave()
-
-    def _connected(self) -> FrankaLoop:
-        if self._loop is None:
-            raise RobotConnectionError(f"Franka at {self.config.address}: not connected")
-        return self._loop
-
-    def _leave(self) -> None:
-        loop, self._loop = self._loop, None
-        if loop is not None:
-            loop.leave()
+        return loop
 
 
-class FrankaLoop(PollLoop):
+class FrankaLoop(ArmLoop):
     """One exchange: the newest joint motion out, state and errors in."""
 
     def __init__(self, franky: Any, robot: Any, config: FrankaConfig) -> None:
         super().__init__(
             f"Franka at {config.address}",
+            JOINTS,
             rate_hz=config.rate_hz,
             silence_s=config.silence_s,
             max_lost=config.max_lost,
         )
         self._franky = franky
         self._robot: Any = robot
-        self._goal: Array | None = None
-        self._stop_mode = RobotMode.RUNNING
-        zeros = np.zeros(JOINTS)
-        self.state = RobotState(-1.0, 0, zeros, zeros, RobotMode.IDLE)
-
-    def set_goal(self, q: Array) -> None:
-        """The newest set-point; an unsent older one is replaced."""
-        with self.lock:
-            self._goal = q.copy()
-        self.heard()
 
     def exchange(self) -> None:
         """Send the newest set-point, read and publish the state."""
-        with self.lock:
-            goal, self._goal = self._goal, None
+        goal = self.take_goal()
         if goal is not None:
             motion = self._franky.JointMotion(goal.tolist(), return_when_finished=False)
             self._robot.move(motion, asynchronous=True)
@@ -234,22 +156,13 @@ class FrankaLoop(PollLoop):
 
     def hold(self) -> bool:
         """Stop; True when the joints are at rest."""
-        with self.lock:
-            self._goal = None
+        self.take_goal()
         self._robot.stop()
         return bool(np.abs(np.array(self._robot.state.dq)).max() < REST_RAD_S)
 
     def hold_who_listens(self) -> None:
         """A stop without looking at what comes back."""
         self._robot.stop()
-
-    def mark(self, mode: RobotMode) -> None:
-        """Publish a mode with the last state; a cause that the arm named goes first."""
-        s = self.state
-        shown = mode if self._stop_mode is RobotMode.RUNNING else self._stop_mode
-        self.state = RobotState(
-            s.device_t_s, s.changed_ns, s.joint_position, s.joint_velocity, shown
-        )
 
     def disconnect(self) -> None:
         """Drop the vendor's object: it disconnects when it is destroyed."""

@@ -7,17 +7,15 @@ something while opening or closing, 3 at the request, FLT 0 no fault.
 
 from __future__ import annotations
 
-import logging
 import socket
 import time
 from dataclasses import dataclass
 
 from hardware.drivers.poll_loop import LostPacketError, PollLoop
+from hardware.drivers.polled import Polled
 from hardware.gripper import GripperState
 from hardware.robot import Robot, RobotMode
 from robolearn.errors import ConfigError, DataError, RobotConnectionError, RobotError
-
-log = logging.getLogger(__name__)
 
 PORT = 63352
 LINE_LIMIT = 256
@@ -70,21 +68,20 @@ class RobotiqConfig:
         return RobotiqGripper(self)
 
 
-class RobotiqGripper:
+class RobotiqGripper(Polled["RobotiqLoop"]):
     """A :class:`~hardware.gripper.Gripper`."""
 
     def __init__(self, config: RobotiqConfig) -> None:
+        super().__init__(f"gripper at {config.address}:{config.port}", STOP_S)
         self.config = config
-        self._loop: RobotiqLoop | None = None
 
     @property
     def stroke_m(self) -> float:
         """Largest distance of the fingers [m]."""
         return self.config.stroke_m
 
-    def connect(self) -> None:
+    def open(self) -> RobotiqLoop:
         """Connect; with ``activate`` the fingers open and close once unless they were active."""
-        self._leave()
         loop = RobotiqLoop(self.config)
         try:
             loop.activate()
@@ -92,48 +89,21 @@ class RobotiqGripper:
         except BaseException:
             loop.disconnect()
             raise
-        self._loop = loop
-        loop.start()
+        return loop
 
     def state(self) -> GripperState:
         """Newest state."""
-        loop = self._connected()
-        loop.raise_fault()
-        return loop.state
+        return self._sound().state
 
     def move(self, width_m: float, speed: float = 1.0, force: float = 1.0) -> None:
         """Go to a distance."""
-        loop = self._connected()
-        loop.raise_fault()
+        loop = self._sound()
         check_move(width_m, speed, force, self.stroke_m)
         loop.set_goal(width_m, speed, force)
-
-    def stop(self) -> bool:
-        """Stay at the present distance."""
-        loop = self._loop
-        if loop is None:
-            return False
-        if loop.ended:
-            return loop.held
-        try:
-            return loop.call(loop.hold, STOP_S)
-        except RobotError as error:
-            log.warning("gripper: stop not confirmed: %s", error)
-            return loop.held
 
     def close(self) -> None:
         """Disconnect; what is held stays held."""
         self._leave()
-
-    def _connected(self) -> RobotiqLoop:
-        if self._loop is None:
-            raise RobotConnectionError(f"gripper at {self.config.address}: not connected")
-        return self._loop
-
-    def _leave(self) -> None:
-        loop, self._loop = self._loop, None
-        if loop is not None:
-            loop.leave()
 
 
 class RobotiqLoop(PollLoop):

@@ -13,7 +13,6 @@ brakes falls.
 from __future__ import annotations
 
 import contextlib
-import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,8 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardware.drivers.poll_loop import PORT_ERRORS, LostPacketError, PollLoop
+from hardware.drivers.polled import Polled
 from hardware.drivers.serial_bus_calibration import (
-    ArmCalibration,
     ServoCalibration,
     load_calibration,
     require_same_arm,
@@ -42,12 +41,10 @@ from robolearn.errors import ConfigError, DataError, RobotConnectionError, Robot
 
 Array = NDArray[np.float64]
 T = TypeVar("T")
-log = logging.getLogger(__name__)
 
 # A joint that is slower than this and nearer to its goal than that keeps its goal in a stop:
 # holding the measured position instead would let the arm sag a little with every stop.
 REST_RAD_S, NEAR_RAD = 0.05, 0.1
-STOP_S = 0.5
 # An arm that leans on its end stop measures a little beyond the range; the servo clips goals.
 _SLACK_RAD = 0.02
 
@@ -102,16 +99,15 @@ class _Snapshot:
     mode: RobotMode
 
 
-class BusRobot:
+class BusRobot(Polled["BusCycle"]):
     """An arm of serial servos; ``make_line(config, ids)`` opens the vendor's line."""
 
     def __init__(
         self, config: BusConfig, make_line: Callable[[list[int]], SdkLine], has_watchdog: bool
     ) -> None:
+        super().__init__(config.port)
         self.config = config
         self._make_line, self._has_watchdog = make_line, has_watchdog
-        self._cycle: BusCycle | None = None
-        self._calibration: ArmCalibration | None = None
         self._low = self._high = np.zeros(0)
 
     @property
@@ -129,13 +125,12 @@ class BusRobot:
         """Dynamixels have one (bus watchdog). Feetech servos go to the last goal and stay."""
         return self._has_watchdog
 
-    def connect(self) -> None:
+    def open(self) -> BusCycle:
         """Open the port, check every servo and the calibration, hold the arm where it is.
 
         Raises ConfigError for a calibration that is not this arm's, RobotConnectionError for a
         port or servo that does not answer, RobotError for a servo that reports a fault.
         """
-        self._leave()
         config = self.config
         calibration = load_calibration(config.calibration)
         servos = [calibration.named(name) for name in config.joints]
@@ -161,8 +156,7 @@ class BusRobot:
             raise
         ranges = np.array([s.range_rad() for s in servos[: self.joints]])
         self._low, self._high = ranges[:, 0], ranges[:, 1]
-        self._calibration, self._cycle = calibration, cycle
-        cycle.start()
+        return cycle
 
     def limits(self) -> tuple[Array, Array]:
         """Lowest and highest joint angles of the calibration, each ``[joints]`` [rad]."""
@@ -190,8 +184,7 @@ class BusRobot:
         """Leave the next set-point for the next cycle ``[joints]`` [rad]."""
         if q.shape != (self.joints,) or not np.all(np.isfinite(q)):
             raise DataError(f"{self.config.port}: expected {self.joints} finite angles, got {q}")
-        cycle = self._connected()
-        cycle.raise_fault()
+        cycle = self._sound()
         outside = np.flatnonzero((q < self._low - _SLACK_RAD) | (q > self._high + _SLACK_RAD))
         if outside.size:
             i = int(outside[0])
@@ -215,32 +208,12 @@ class BusRobot:
 
     def set_gripper(self, share: float) -> None:
         """Goal of the jaws as a share of their range, 0 (``low``) to 1 (``high``)."""
-        cycle = self._connected()
-        cycle.raise_fault()
+        cycle = self._sound()
         if not self.config.gripper or not 0.0 <= share <= 1.0:
             raise DataError(f"{self.config.port}: gripper goal must be in [0, 1], got {share}")
         servo = cycle.servos[-1]
         goal = round(servo.low + share * (servo.high - servo.low))
         cycle.set_goals({len(cycle.servos) - 1: goal})
-
-    def keep_alive(self) -> None:
-        """The owner lives."""
-        cycle = self._connected()
-        cycle.raise_fault()
-        cycle.heard()
-
-    def stop(self) -> bool:
-        """Hold the measured positions; True when all servos repeated these goals."""
-        cycle = self._cycle
-        if cycle is None:
-            return False
-        if cycle.ended:
-            return cycle.held
-        try:
-            return cycle.call(cycle.hold, STOP_S)
-        except RobotError as error:
-            log.warning("stop not confirmed: %s", error)
-            return cycle.held
 
     def release_torque(self, *, confirmed: bool = False) -> None:
         """Switch all motors off. ``confirmed``: a person supports the arm.
@@ -266,19 +239,8 @@ class BusRobot:
 
     def close(self) -> None:
         """Hold the arm and close the port; the torque stays on. Safe to call twice."""
-        if self._cycle is not None:
-            self.stop()
+        self.stop()
         self._leave()
-
-    def _connected(self) -> BusCycle:
-        if self._cycle is None:
-            raise RobotConnectionError(f"{self.config.port}: not connected; call connect() first")
-        return self._cycle
-
-    def _leave(self) -> None:
-        cycle, self._cycle = self._cycle, None
-        if cycle is not None:
-            cycle.leave()
 
 
 def _patiently(step: Callable[[], T]) -> T:

@@ -26,12 +26,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardware.drivers.poll_loop import LostPacketError, PollLoop
+from hardware.drivers.poll_loop import LostPacketError
+from hardware.drivers.polled import ArmLoop, PolledArm
 from hardware.robot import RobotMode, RobotState
 from hardware.vendor_thread import VendorThread
 from robolearn.errors import (
     ConfigError,
-    DataError,
     MissingDependencyError,
     RobotConnectionError,
     RobotError,
@@ -48,7 +48,6 @@ _STOP = 4
 # register; and: no connection, sending failed.
 _LOST = (3, 4, 5, 6, 7)
 _GONE = (-1, 8)
-STOP_S = 0.5
 # UFACTORY developer manual, "Error codes": 2 is the emergency stop button, 31 a collision.
 _MODES = {2: RobotMode.EMERGENCY_STOP, 31: RobotMode.PROTECTIVE_STOP}
 
@@ -88,36 +87,28 @@ class XArmConfig:
         return XArmRobot(self)
 
 
-class XArmRobot:
-    """Joint set-points in servo mode."""
+class XArmRobot(PolledArm):
+    """Joint set-points in servo mode; ``device_t_s`` of a state is the time of the last answer.
+
+    A stop is state 4, confirmed by the controller; the next set-point goes on. The motors stay
+    enabled when it is closed.
+    """
 
     def __init__(self, config: XArmConfig) -> None:
+        super().__init__(f"xArm at {config.address}", config.joints, config.rate_hz)
         self.config = config
-        self._loop: XArmLoop | None = None
-        self._low = self._high = np.zeros(config.joints)
-
-    @property
-    def joints(self) -> int:
-        """Number of joints."""
-        return self.config.joints
-
-    @property
-    def rate_hz(self) -> float:
-        """Exchanges per second [Hz]."""
-        return self.config.rate_hz
 
     @property
     def has_watchdog(self) -> bool:
         """False: a silent program leaves the arm at its last set-point."""
         return False
 
-    def connect(self) -> None:
+    def open(self) -> XArmLoop:
         """Connect, enable the motors, servo mode, wait for the first answer."""
-        self._leave()
         c = self.config
         _probe(c.address)
         api = _import_api()
-        worker, given_up = VendorThread(f"xArm at {c.address}"), threading.Event()
+        worker, given_up = VendorThread(self.name), threading.Event()
         limit = socket.getdefaulttimeout()
         try:
             arm = worker.call(lambda: _open(api, c, given_up), c.connect_timeout_s, "connecting")
@@ -135,86 +126,22 @@ class XArmRobot:
             arm.disconnect()
             raise
         self._low, self._high = _ranges(arm, c.joints)
-        self._loop = loop
-        loop.start()
-
-    def state(self) -> RobotState:
-        """Newest state; ``device_t_s`` is the time of the last answer."""
-        return self._connected().state
-
-    def servo(self, q: Array) -> None:
-        """Leave the next set-point for the next exchange ``[joints]`` [rad]."""
-        if q.shape != (self.joints,) or not np.all(np.isfinite(q)):
-            raise DataError(f"xArm: expected {self.joints} finite angles, got {q}")
-        loop = self._connected()
-        loop.raise_fault()
-        outside = np.flatnonzero((q < self._low) | (q > self._high))
-        if outside.size:
-            i = int(outside[0])
-            raise DataError(
-                f"xArm: set-point of joint {i + 1}, {q[i]:.3f} rad, is outside the arm's range"
-                f" [{self._low[i]:.3f}, {self._high[i]:.3f}]"
-            )
-        loop.set_goal(q)
-
-    def keep_alive(self) -> None:
-        """The owner lives."""
-        loop = self._connected()
-        loop.raise_fault()
-        loop.heard()
-
-    def stop(self) -> bool:
-        """State 4; True when the controller reports it. The next set-point goes on."""
-        loop = self._loop
-        if loop is None:
-            return False
-        if loop.ended:
-            return loop.held
-        try:
-            return loop.call(loop.hold, STOP_S)
-        except RobotError as error:
-            log.warning("stop not confirmed: %s", error)
-            return loop.held
-
-    def close(self) -> None:
-        """Stop and disconnect; the motors stay enabled. Safe to call twice."""
-        if self._loop is not None:
-            self.stop()
-        self._leave()
-
-    def _connected(self) -> XArmLoop:
-        if self._loop is None:
-            raise RobotConnectionError(f"xArm at {self.config.address}: not connected")
-        return self._loop
-
-    def _leave(self) -> None:
-        loop, self._loop = self._loop, None
-        if loop is not None:
-            loop.leave()
+        return loop
 
 
-class XArmLoop(PollLoop):
+class XArmLoop(ArmLoop):
     """One exchange: set-point out; joint states, errors and the controller's state in."""
 
     def __init__(self, arm: Any, config: XArmConfig) -> None:
         super().__init__(
             f"xArm at {config.address}",
+            config.joints,
             rate_hz=config.rate_hz,
             silence_s=config.silence_s,
             max_lost=config.max_lost,
         )
         self._arm, self._joints = arm, config.joints
-        self._goal: Array | None = None
         self._stopped = False
-        self._stop_mode = RobotMode.RUNNING
-        zeros = np.zeros(config.joints)
-        self.state = RobotState(0.0, 0, zeros, zeros, RobotMode.IDLE)
-
-    def set_goal(self, q: Array) -> None:
-        """The newest set-point; an unsent older one is replaced."""
-        with self.lock:
-            self._goal = q.copy()
-        self.heard()
 
     def prepare(self) -> None:
         """Motors on, servo mode, ready. Raises RobotError for a controller with an error."""
@@ -230,8 +157,7 @@ class XArmLoop(PollLoop):
 
     def exchange(self) -> None:
         """Send the newest set-point, read and publish the state."""
-        with self.lock:
-            goal, self._goal = self._goal, None
+        goal = self.take_goal()
         if goal is not None:
             if self._stopped:
                 self._arm_motion()
@@ -251,8 +177,7 @@ class XArmLoop(PollLoop):
 
     def hold(self) -> bool:
         """State 4: the controller decelerates and holds."""
-        with self.lock:
-            self._goal = None
+        self.take_goal()
         self._stopped = True
         if self._arm.set_state(_STOP) != 0:
             return False
@@ -262,14 +187,6 @@ class XArmLoop(PollLoop):
     def hold_who_listens(self) -> None:
         """A stop without waiting for what comes back."""
         self._arm.set_state(_STOP)
-
-    def mark(self, mode: RobotMode) -> None:
-        """Publish a mode with the last state; a cause that the controller named goes first."""
-        s = self.state
-        shown = mode if self._stop_mode is RobotMode.RUNNING else self._stop_mode
-        self.state = RobotState(
-            s.device_t_s, s.changed_ns, s.joint_position, s.joint_velocity, shown
-        )
 
     def disconnect(self) -> None:
         """Close both sockets of the client."""
