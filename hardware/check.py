@@ -36,7 +36,7 @@ class Expected:
 
 
 def check_standing(robot: Robot, expected: Expected) -> Iterator[Check]:
-    """What is asked without a set-point: connection, clock, joints, bad commands."""
+    """What is asked without a set-point: connection, clock, joints. Motors are on afterwards."""
     try:
         robot.state()
     except RobotConnectionError as error:
@@ -51,7 +51,6 @@ def check_standing(robot: Robot, expected: Expected) -> Iterator[Check]:
     yield _asked("device clock", lambda: _clock(robot, expected))
     yield _asked("joint angles", lambda: _angles(robot.state(), expected))
     yield _asked("calls return at once", lambda: _quick(robot))
-    yield _asked("bad commands are refused", lambda: _refuses(robot, expected))
     if robot.has_watchdog:
         yield Check("watchdog", "OK", "the device stops by itself when this program is silent")
     else:
@@ -64,16 +63,28 @@ def check_standing(robot: Robot, expected: Expected) -> Iterator[Check]:
 
 
 def check_holding(robot: Robot, expected: Expected) -> Iterator[Check]:
-    """The device follows set-points at its own place, stops, and reconnects; it stays connected."""
+    """The device refuses bad set-points, follows those at its own place, stops, and reconnects.
+
+    Ends at the first failure: a driver that fails one of these must not be given more set-points.
+    """
+    for check in _driven(robot, expected):
+        yield check
+        if check.status == "FAIL":
+            robot.stop()
+            break
+    robot.close()
+    robot.close()
+    yield Check("close twice", "OK", "no error")
+
+
+def _driven(robot: Robot, expected: Expected) -> Iterator[Check]:
+    yield _asked("bad commands are refused", lambda: _refuses(robot, expected))
     yield _asked("holds its place", lambda: _holds(robot, expected))
     if robot.has_watchdog:
         yield _asked("watchdog fires", lambda: _watchdog(robot, expected))
         yield _asked("reconnect", lambda: _connected(robot, expected))
     yield _asked("stop is confirmed", lambda: _stops(robot))
     yield _asked("reconnect after stop", lambda: _connected(robot, expected))
-    robot.close()
-    robot.close()
-    yield Check("close twice", "OK", "no error")
 
 
 def check_camera(config: CameraConfig, seconds: float = 1.0) -> Check:
@@ -226,18 +237,21 @@ def _holds(robot: Robot, expected: Expected) -> str:
     while next_s < deadline + expected.hold_s:
         robot.servo(start)
         worst = max(worst, float(np.abs(robot.state().joint_position - start).max()))
+        if worst > _STILL_RAD:
+            # Wrong signs or units: not one more set-point.
+            break
         next_s += period_s
         time.sleep(max(0.0, next_s - time.monotonic()))
     state = robot.state()
+    if worst > _STILL_RAD:
+        raise _BrokenError(
+            f"moved by {worst:.4f} rad while its own position was commanded; stopped at once",
+            "check signs, offsets and units of servo() against those of state()",
+        )
     if state.mode is not RobotMode.RUNNING:
         raise _BrokenError(
             f"the device is {state.mode.name} after {expected.hold_s:g} s of set-points",
             "look at its own panel: it refuses to be driven",
-        )
-    if worst > _STILL_RAD:
-        raise _BrokenError(
-            f"moved by {worst:.4f} rad while its own position was commanded",
-            "check signs, offsets and units of servo() against those of state()",
         )
     return f"moved by {worst:.5f} rad in {expected.hold_s:g} s at {robot.rate_hz:g} Hz"
 

@@ -12,6 +12,8 @@ from robolearn.cli.common import parse, print_json, say
 from robolearn.cli.group import run_verb
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from hardware.cell_config import CellConfig
     from hardware.emulators.launch import LabProcess
     from hardware.gripper_config import GripperCellConfig
@@ -32,7 +34,7 @@ class Args:
     start_lab: bool = False
     """Start the virtual lab of the config and end it afterwards."""
     yes: bool = False
-    """Do not ask before each motion (meant for a virtual lab)."""
+    """Do not ask, neither before the motors come on nor before a motion (for a virtual lab)."""
     json: bool = False
     """Print one JSON document."""
 
@@ -54,7 +56,7 @@ def _check(argv: list[str]) -> int:
             from hardware.emulators.launch import LabProcess
 
             lab = stack.enter_context(LabProcess(args.config, address=cell.address or "127.0.0.1"))
-        for check in _checks(args, cell, lab):
+        for check in _checks(args, cell, lab, found):
             found.append(check)
             say(f"{check.status:<4}  {check.name:<26}  {check.found}", quiet=args.json)
             if check.advice:
@@ -66,11 +68,17 @@ def _check(argv: list[str]) -> int:
     return 2 if failed else 0
 
 
-def _checks(args: Args, cell: CellConfig, lab: LabProcess | None) -> list[Check]:
+def _checks(
+    args: Args, cell: CellConfig, lab: LabProcess | None, found: list[Check]
+) -> Iterator[Check]:
+    """One after the other, so that the operator has seen each before the next question.
+
+    ``found`` are those that the caller has had so far.
+    """
     from hardware.check import Expected, check_camera, check_holding, check_standing
     from robolearn.cli.consent import ask_to_move
 
-    found = [check_camera(camera) for camera in cell.cameras]
+    yield from (check_camera(camera) for camera in cell.cameras)
     robot = cell.robot_builder()()
     expected = Expected(
         cell.follower().joints,
@@ -78,21 +86,21 @@ def _checks(args: Args, cell: CellConfig, lab: LabProcess | None) -> list[Check]
         max_age_s=cell.supervisor.state_stale_s,
     )
     try:
-        found += check_standing(robot, expected)
+        ask_to_move("the arm is connected: its motors may come on and hold it", yes=args.yes)
+        yield from check_standing(robot, expected)
         if args.motion and not _failed(found):
-            ask_to_move("the arm is powered, holds its place and is stopped", yes=args.yes)
-            found += check_holding(robot, expected)
+            ask_to_move("the arm is told to stay where it is, and is stopped", yes=args.yes)
+            yield from check_holding(robot, expected)
         if cell.gripper is not None and not _failed(found):
-            found += _gripper(args, cell.gripper, robot)
+            yield from _gripper(args, cell.gripper, robot)
     finally:
         robot.close()
     if args.motion and not _failed(found):
         ask_to_move(f"the arm moves by {args.amplitude:g} to either side", yes=args.yes)
-        found += _supervised(args, cell, lab)
-    return found
+        yield from _supervised(args, cell, lab)
 
 
-def _gripper(args: Args, config: GripperCellConfig, arm: Robot) -> list[Check]:
+def _gripper(args: Args, config: GripperCellConfig, arm: Robot) -> Iterator[Check]:
     from hardware.check_gripper import check_gripper
     from robolearn.cli.consent import ask_to_move
 
@@ -100,10 +108,12 @@ def _gripper(args: Args, config: GripperCellConfig, arm: Robot) -> list[Check]:
         ask_to_move("the gripper opens and closes; is it empty, are hands away", yes=args.yes)
     config = config.activating(allowed=args.motion)
     if not config.driver_config().mounted:
-        return list(check_gripper(config.build(), config, motion=args.motion))
+        yield from check_gripper(config.build(), config, motion=args.motion)
+        return
     # A servo of the arm's bus: the arm holds meanwhile.
     arm.connect()
-    return list(check_gripper(config.build(arm), config, motion=args.motion, alive=arm.keep_alive))
+    gripper = config.build(arm)
+    yield from check_gripper(gripper, config, motion=args.motion, alive=arm.keep_alive)
 
 
 def _supervised(args: Args, cell: CellConfig, lab: LabProcess | None) -> list[Check]:
@@ -135,7 +145,8 @@ def _supervised(args: Args, cell: CellConfig, lab: LabProcess | None) -> list[Ch
         try:
             env.observe()
         except SafetyStopError as error:
-            found.append(Check("emergency stop latches", "OK", str(error)))
+            told = f"the next step is refused ({type(error).__name__})"
+            found.append(Check("emergency stop latches", "OK", told))
         else:
             advice = "see docs/safety.md; do not use this cell"
             found.append(Check("emergency stop latches", "FAIL", "it did not latch", advice))

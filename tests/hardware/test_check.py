@@ -16,7 +16,7 @@ from hardware.camera_config import CameraConfig
 from hardware.check import Expected, check_camera, check_holding, check_standing
 from hardware.robot import Robot
 from robolearn.cli.main import main
-from robolearn.errors import RobotConnectionError
+from robolearn.errors import ConfigError, RobotConnectionError
 from tests.hardware.toy_arm import ToyArm, ToyConfig
 
 EXPECTED = Expected(3, max_age_s=0.5, hold_s=0.1, silence_s=0.4)
@@ -149,13 +149,54 @@ def test_one_driver_file_and_one_yaml_make_a_checked_cell(tmp_path: Path, capsys
     assert "emergency stop latches" in names
 
 
-def test_nothing_moves_without_consent(tmp_path: Path, capsys):
+@pytest.mark.parametrize("motion", ["--motion", "--no-motion"])
+def test_the_motors_stay_off_without_consent(motion, tmp_path: Path, capsys):
     path = tmp_path / "toy.yaml"
     path.write_text(CELL)
-    assert main(["hardware", "check", "--config", str(path)]) == 2
+    assert main(["hardware", "check", "--config", str(path), motion]) == 2
     out = capsys.readouterr()
     assert "pass --yes" in out.err
-    assert "follows a small motion" not in out.out
+    assert "connect" not in out.out
+
+
+def test_a_question_comes_after_what_was_found(tmp_path: Path, capsys, monkeypatch):
+    path = tmp_path / "toy.yaml"
+    path.write_text(CELL)
+    seen = []
+
+    def answer(what, *, yes):
+        assert not yes
+        seen.append((what, capsys.readouterr().out))
+        if len(seen) == 2:
+            raise ConfigError("not confirmed")
+
+    monkeypatch.setattr("robolearn.cli.consent.ask_to_move", answer)
+    assert main(["hardware", "check", "--config", str(path)]) == 2
+    assert "motors" in seen[0][0]
+    assert "joint angles" in seen[1][1]
+    assert "holds its place" not in capsys.readouterr().out
+
+
+def test_an_arm_that_runs_away_gets_no_more_setpoints():
+    class Mirrored(ToyArm):
+        sent = 0
+        stopped = 0
+
+        def servo(self, q):
+            super().servo(-q)
+            self.sent += 1
+
+        def stop(self):
+            self.stopped += 1
+            return super().stop()
+
+    arm = Mirrored(ToyConfig())
+    arm.connect()
+    found = list(check_holding(arm, EXPECTED))
+    assert [c.status for c in found] == ["OK", "FAIL", "OK"]
+    assert "moved by 1.0000 rad" in found[1].found
+    assert arm.sent == 1
+    assert arm.stopped >= 1
 
 
 def test_the_toy_of_the_guide_is_the_toy_of_the_tests():
