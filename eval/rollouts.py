@@ -113,7 +113,7 @@ class Options:
     workers: int = 0
     executor: ExecutorName = "processes"
     address: str = ""
-    batch: int = 10
+    batch: int = 1
     code: str = ""
     commit: str = ""
     timeout_s: float = 900.0

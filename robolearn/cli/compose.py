@@ -45,8 +45,8 @@ class Args:
     report: int = 100
     # Worker processes; 0: in this process.
     workers: int = 1
-    # Environments per batched forward pass.
-    batch: int = 10
+    # Environments per forward pass of a policy.
+    batch: int = 1
     # Print the result as JSON only.
     json: bool = False
 

@@ -71,8 +71,9 @@ class Args:
     ensemble: float | None = None
     # Control steps that an answer of the policy takes, exactly, in simulated time.
     delay_ticks: int = 0
-    # Environments per batched forward pass (belongs to a trial's identity).
-    batch: int = 10
+    # Environments per forward pass of a policy. More are faster, and round differently: the batch
+    # belongs to a trial's identity.
+    batch: int = 1
     # At most so many clips per policy and world (one of a perturbed one), chosen by rule: a failure
     # of each kind, the median, longest and shortest success, the worst and the nearest miss.
     videos: int = 4
@@ -451,6 +452,8 @@ def _clip(choice: Choice) -> dict[str, Any]:
 def _show(document: Mapping[str, Any]) -> None:
     from eval.report_text import p_text
 
+    if document["batch"] > 1:
+        say(f"batched inference: up to {document['batch']} environments per forward pass")
     width = max(len(r["policy"]) + len(r["world"]) for r in document["results"]) + 4
     say(f"{'':<{width}} {'mean score [95 %]':<24} success [95 %, Wilson]")
     for r in document["results"]:

@@ -39,8 +39,8 @@ class Args:
     executor: Literal["processes", "ray"] = "processes"
     # Ray cluster (auto, ray://HOST:10001); empty: Ray is started on this machine.
     address: str = ""
-    # Environments per batched forward pass (belongs to a trial's identity).
-    batch: int = 10
+    # Environments per forward pass of a policy (belongs to a trial's identity).
+    batch: int = 1
     # Print one JSON document and nothing else.
     json: bool = False
 
@@ -151,7 +151,7 @@ def main(argv: list[str]) -> int:
             advance(1, f"{task.kind} {task.number}, stage {task.stage}: {mean:.3f}")
 
         result = run_sweep(config, Builder(work), args.out, where, show)
-    document = _document(argv, config, suite, result)
+    document = _document(argv, args, config, suite, result)
     partial = args.out / "sweep.json.partial"
     partial.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     partial.replace(args.out / "sweep.json")
@@ -193,7 +193,7 @@ def _load(path: Path) -> SweepConfig:
 
 
 def _document(
-    argv: list[str], config: SweepConfig, suite: Suite, result: SweepResult
+    argv: list[str], args: Args, config: SweepConfig, suite: Suite, result: SweepResult
 ) -> dict[str, Any]:
     from eval.clusters import mean_two_way
     from eval.statistics import OUTCOME
@@ -208,6 +208,7 @@ def _document(
     return {
         "sweep": dataclasses.asdict(config),
         "suite": suite.label,
+        "batch": args.batch,
         "command": "robolearn sweep " + shlex.join(argv),
         "commit": git_revision(),
         "versions": library_versions(),
