@@ -22,8 +22,9 @@ from robolearn.data.dataset import EpisodeDataset
 from robolearn.data.selection import DataConfig
 from robolearn.errors import SpecMismatchError
 from robolearn.experiment import Experiment
+from robolearn.seeding import child_seed
 from robolearn.spec import SignalSpec
-from robolearn.training import FitConfig
+from robolearn.training import FitConfig, fit
 from robolearn.types import PolicyInput
 from tests.learning_mocks import SPACE, TOOL, ArraySource
 
@@ -134,3 +135,24 @@ def test_a_picture_says_where_to_go() -> None:
     error = algorithm.policy().sample(asked).actions[:, 0, 0] - fresh.actions
     guess = np.abs(fresh.actions - fresh.actions.mean(axis=0)).mean()
     assert np.abs(error).mean() < 0.4 * guess
+
+
+def test_the_loop_steps_where_backward_points(tmp_path: Path) -> None:
+    # Convolutions over channels_last pictures hand their gradients out in another memory order.
+    config = BcConfig(**SMALL)
+    looped, dataset = built(config)
+    plain, _ = built(config)
+    fit(looped, dataset, FitConfig(2, warmup=0, schedule="constant"), tmp_path, seed=3)
+    rates = {"lr": config.lr, "betas": (0.9, 0.95), "weight_decay": 1e-4}
+    optimizer = torch.optim.AdamW(plain.model.parameters(), **rates, fused=True)
+    for step in range(2):
+        rng = torch.Generator().manual_seed(child_seed(3, "fit", step))
+        (loss,) = plain(dataset.batch(step), step, rng).by_group.values()
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(plain.model.parameters(), 1.0)
+        optimizer.step()
+    for (name, one), other in zip(
+        looped.model.named_parameters(), plain.model.parameters(), strict=True
+    ):
+        torch.testing.assert_close(one, other, atol=1e-5, rtol=0.0, msg=name)
