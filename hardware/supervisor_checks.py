@@ -7,6 +7,7 @@ set-points and at where the arm would come to rest if it braked now.
 from __future__ import annotations
 
 import logging
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -59,26 +60,37 @@ class RateGate:
     """
 
     def __init__(self, acceleration: Array, jerk: Array | None, rate_hz: float) -> None:
-        self._limits = [_RATE_SLACK * acceleration]
-        self._limits += [] if jerk is None else [_RATE_SLACK * jerk]
+        # Limits of the second and third differences of set-points.
+        self._second = np.atleast_1d(_RATE_SLACK * acceleration / rate_hz**2)
+        self._third = None if jerk is None else np.atleast_1d(_RATE_SLACK * jerk / rate_hz**3)
         self._rate_hz = rate_hz
-        self._past: list[Array] = []
+        self._x, self._step, self._bend = np.zeros(0), np.zeros(0), np.zeros(0)
 
     def reset(self, x: Array) -> None:
         """At rest at ``x [n]``."""
-        self._past = [x, x, x]
+        self._x, self._step, self._bend = x, np.zeros_like(x), np.zeros_like(x)
 
     def broken(self, x: Array) -> str:
         """What ``x [n]``, the next one, breaks; "" for nothing."""
-        steps = np.array([x, *self._past])
-        self._past = [x, *self._past[:2]]
-        names = ("acceleration", "jerk")
-        for order, (name, limit) in enumerate(zip(names, self._limits, strict=False), start=2):
-            value = np.diff(steps[: order + 1], n=order, axis=0)[0] * self._rate_hz**order
-            size = np.abs(value) if limit.size > 1 else np.sqrt((value * value).sum())
-            if np.any(size > limit):
-                return f"{name} {np.round(size, 1)} beyond {np.round(limit, 1)}"
+        step = x - self._x
+        bend = step - self._step
+        twist = bend - self._bend
+        self._x, self._step, self._bend = x, step, bend
+        if _beyond(bend, self._second):
+            return self._told("acceleration", bend, self._second, 2)
+        if self._third is not None and _beyond(twist, self._third):
+            return self._told("jerk", twist, self._third, 3)
         return ""
+
+    def _told(self, name: str, value: Array, limit: Array, order: int) -> str:
+        scale = self._rate_hz**order
+        return f"{name} {np.round(scale * value, 1)} beyond {np.round(scale * limit, 1)}"
+
+
+def _beyond(value: Array, limit: Array) -> bool:
+    if limit.size == 1:
+        return not math.hypot(*value.tolist()) <= float(limit[0])
+    return not bool((np.abs(value) <= limit).all())
 
 
 class Overrun:

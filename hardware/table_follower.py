@@ -164,10 +164,10 @@ class TableFollower:
 
     def _tip_of(self, q: Array) -> Array:
         for at, tip in self._tips:
-            if np.array_equal(q, at):
+            if q is at or np.array_equal(q, at):
                 return tip
         tip = self.config.mapping.tip(self._arm, q)
-        self._tips.append((q.copy(), tip))
+        self._tips.appendleft((q, tip))
         return tip
 
     def _plan_is_due(self, target: Target, now_ns: int) -> bool:
@@ -195,7 +195,9 @@ class TableFollower:
 
     def travel(self, one: Array, two: Array) -> float:
         """How far the tip moves between two set-points [m]."""
-        return float(np.linalg.norm(self._tip_of(two)[:3, 3] - self._tip_of(one)[:3, 3]))
+        # In the order of time: the older one is still known.
+        start = self._tip_of(one)[:3, 3]
+        return math.hypot(*(self._tip_of(two)[:3, 3] - start).tolist())
 
     def rough(self, q: Array) -> str:
         """What ``q``, the next set-point, breaks of the limits on acceleration and jerk."""
