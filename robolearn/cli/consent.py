@@ -19,11 +19,16 @@ def ask_to_move(what: str, *, yes: bool) -> None:
     """Go on only when the operator agrees; raises ConfigError otherwise."""
     if yes:
         return
-    if not sys.stdin.isatty():
-        raise ConfigError(f"{what}, and there is no terminal to ask: pass --yes")
+    require_terminal(what)
     print(f"{what}. Cell clear? [y/N] ", end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise ConfigError("not confirmed: nothing of this was done")
+
+
+def require_terminal(what: str) -> None:
+    """Raise ConfigError unless somebody can be asked."""
+    if not sys.stdin.isatty():
+        raise ConfigError(f"{what}, and there is no terminal to ask: pass --yes")
 
 
 class NoScore:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, runtime_checkable
@@ -12,7 +13,7 @@ import numpy as np
 
 from robolearn.checkpoint import policy_hash, run_provenance
 from robolearn.cli.build import Runtime, policy_builder
-from robolearn.contracts import PolicySpec
+from robolearn.contracts import Policy, PolicySpec
 from robolearn.errors import ConfigError, InferenceError
 from robolearn.inference import WorkerInference
 from robolearn.latencies import Latencies
@@ -57,6 +58,21 @@ class Source:
     trained: Latencies | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class WarmBuilder:
+    """Builds a policy and asks it once: what only the first call must wait for (libraries that are
+    loaded on demand, caches) is done before a robot waits for it.
+    """
+
+    build: Callable[[], Policy]
+
+    def __call__(self) -> Policy:
+        """The policy, ready to answer at its usual pace."""
+        policy = self.build()
+        policy.sample(blank_request(policy.spec))
+        return policy
+
+
 def open_policy(run: Path | None, server: str, runtime: Runtime = "torch") -> Source:
     """Start a worker for a run directory, or connect to a server."""
     if (run is None) == (not server):
@@ -66,7 +82,7 @@ def open_policy(run: Path | None, server: str, runtime: Runtime = "torch") -> So
     if run is None:
         remote = RemoteInference(server, os.environ.get(VARIABLE, ""))
         return Source(remote, remote.name, remote.policy_hash, server)
-    inference = WorkerInference(policy_builder(run, runtime=runtime))
+    inference = WorkerInference(WarmBuilder(policy_builder(run, runtime=runtime)))
     trained = Latencies.of(run_provenance(run))
     return Source(inference, run.resolve().name, policy_hash(run), str(run), trained)
 

@@ -22,6 +22,7 @@ from hardware.real_env import RealEnv, Scorer, cell_spec
 from hardware.shadow_env import ShadowEnv
 from robolearn.chunking import policy_input, ticks_per_action
 from robolearn.cli.common import say
+from robolearn.cli.consent import ask_to_move
 from robolearn.cli.deploy import Args
 from robolearn.cli.deploy_cell import (
     HoldAtEnd,
@@ -100,7 +101,6 @@ class Deployment:
     def run(self) -> dict[str, Any]:
         """Everything, from the first check to the way home; returns ``deploy.json``."""
         args = self._args
-        store = EpisodeStore.open_or_create(args.out / "store")
         with ExitStack() as stack:
             policy = self.policy = open_policy(args.run, args.server, args.runtime)
             stack.callback(policy.inference.close)
@@ -114,7 +114,8 @@ class Deployment:
             if args.dry_run or args.shadow:
                 self._facts["shadow"] = self._watch(env, policy)
                 return self._write()
-            self._consent()
+            store = EpisodeStore.open_or_create(args.out / "store")
+            ask_to_move("the arm will move", yes=args.yes)
             self._listen(stack, env)
             recorder = stack.enter_context(
                 EpisodeRecorder(
@@ -212,15 +213,6 @@ class Deployment:
         self._checked(
             "", "train with data.latency_s (docs/calibration.md), or mend the slow stream"
         )
-
-    def _consent(self) -> None:
-        if self._args.yes:
-            return
-        if not sys.stdin.isatty():
-            raise ConfigError("the arm will move and there is no terminal to ask: pass --yes")
-        print("the arm will move. Cell clear? [y/N] ", end="", file=sys.stderr, flush=True)
-        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-            raise ConfigError("not confirmed; nothing moved")
 
     def _checked(self, what: str, told: str) -> None:
         say(f"  {what:<14} {told}", quiet=self._quiet)
@@ -383,6 +375,7 @@ class Deployment:
 
     def _write(self) -> dict[str, Any]:
         out = self._args.out
+        out.mkdir(parents=True, exist_ok=True)
         lines = [json.dumps(dataclasses.asdict(t)) for t in self.trials]
         _replace(out / "trials.jsonl", "".join(line + "\n" for line in lines))
         document = {

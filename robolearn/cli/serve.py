@@ -39,11 +39,12 @@ def main(argv: list[str]) -> int:
     args = parse(Args, argv, "serve", Args.__doc__ or "")
     from robolearn.checkpoint import policy_hash
     from robolearn.cli.build import policy_builder
+    from robolearn.cli.deploy_policy import WarmBuilder
     from robolearn.remote.server import PolicyServer, ServeConfig
 
     given = os.environ.get("ROBOLEARN_TOKEN", "")
     config = ServeConfig(args.host, args.port, given, args.clients)
-    builder = policy_builder(args.run, args.threads)
+    builder = WarmBuilder(policy_builder(args.run, args.threads))
     ended = threading.Event()
 
     def end(*_: object) -> None:

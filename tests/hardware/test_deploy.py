@@ -131,7 +131,7 @@ def test_nothing_moves_when_only_looking(config, tmp_path, option, monkeypatch, 
         assert document["shadow"]["max"] >= document["shadow"]["median"] > 0.0
     else:
         assert len(document["shadow"]["first_action"]) == 2
-    assert EpisodeStore.open(tmp_path / "out" / "store").ids() == ()
+    assert not (tmp_path / "out" / "store").exists()
 
 
 def test_a_policy_on_a_server_and_tighter_limits(config, tmp_path, monkeypatch, capsys):
@@ -176,6 +176,10 @@ def test_bad_input_says_what_to_do(config, tmp_path):
         deploy.main(arguments(config, tmp_path, "--episodes", "1"))
     with pytest.raises(ConfigError, match="at least 1"):
         deploy.main(arguments(config, tmp_path, "--episodes", "0"))
+    unattended = [a for a in arguments(config, tmp_path) if a != "--yes"]
+    with pytest.raises(ConfigError, match="no terminal to ask"):
+        deploy.main(unattended)
+    assert not (tmp_path / "out").exists()
     raw = yaml.safe_load(config.read_text())
     raw["robot"]["lab"] = False
     config.write_text(yaml.safe_dump(raw))

@@ -19,7 +19,7 @@ from tests.mocks import Listener
 HOME = (0.0, -1.9, 1.9, -1.6, -1.57, 0.0)
 CELL = f"""
 name: joint_cell
-driver: {{kind: fake, joint_position: {list(HOME)}, watchdog_s: 2.0}}
+driver: {{kind: fake, joint_position: {list(HOME)}, watchdog_s: 5.0}}
 arm: ur5e
 joints:
   home: {list(HOME)}
@@ -31,7 +31,8 @@ joints:
   table_height_m: 0.0
 tracker: null
 rate_hz: 20
-supervisor: {{late_s: 0.4, heartbeat_s: 0.4, frozen_s: 2.0, state_late_s: 0.4, state_stale_s: 0.8,
+# Nothing here is about lateness: a busy machine must not stop the arm.
+supervisor: {{late_s: 2.0, heartbeat_s: 2.0, frozen_s: 5.0, state_late_s: 1.0, state_stale_s: 2.0,
   goto_speed: 2.0, goto_acceleration: 12.0}}
 """
 
