@@ -85,8 +85,10 @@ class PollLoop(ABC):
 
     def raise_fault(self) -> None:
         """Raise the latched fault, if there is one."""
-        if self._fault is not None:
-            raise self._fault
+        with self.lock:
+            fault = self._fault
+        if fault is not None:
+            raise fault
 
     def call(self, job: Callable[[], T], timeout_s: float) -> T:
         """Run something between two cycles. Raises RobotConnectionError when it takes too long."""
@@ -171,8 +173,10 @@ class PollLoop(ABC):
 
     def _latch(self, fault: RobotError, mode: RobotMode) -> None:
         """Command a stop to whoever listens, and end."""
-        self._fault = fault
-        self.mark(mode)
+        # Whoever is told the fault also sees its mode, and the other way round.
+        with self.lock:
+            self._fault = fault
+            self.mark(mode)
         log.error("%s", fault)
         # Whatever the library raises now, the fault that is told is the first one.
         with contextlib.suppress(Exception):
