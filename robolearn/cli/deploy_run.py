@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import logging
+import math
 import os
 import sys
 import time
@@ -183,10 +184,16 @@ class Deployment:
             self._checked("tracker", f"object at {np.round(pose.pose, 3)}, {age_ms:.0f} ms old")
         latency_s = policy_latency_s(policy.inference)
         lead_s = self._args.lead_ticks / self.cell.rate_hz
-        fits = "fits" if latency_s < lead_s else "DOES NOT FIT"
-        self._checked(
-            "policy", f"one call {1e3 * latency_s:.1f} ms, {fits} the lead of {1e3 * lead_s:.0f} ms"
-        )
+        told = f"one call {1e3 * latency_s:.1f} ms"
+        if latency_s < lead_s:
+            self._checked("policy", f"{told}, fits the lead of {1e3 * lead_s:.0f} ms")
+        else:
+            enough = math.ceil(latency_s * self.cell.rate_hz)
+            self._checked(
+                "policy",
+                f"{told}, DOES NOT FIT the lead of {1e3 * lead_s:.0f} ms: give --lead-ticks"
+                f" {enough}, stop other programs, or give --no-realtime-chunking",
+            )
         self._checked("limits", limits_text(self.cell))
         self._checked("certificate", CERTIFICATE)
         self._latencies(policy)
