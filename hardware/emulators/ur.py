@@ -106,7 +106,8 @@ class UrEmulator:
         self._last_setpoint_tick = 0
         self._new_input = False
         # Set-points of servoJ since the last tick: registers 0 to 10 of each.
-        self._setpoints: deque[Array] = deque(maxlen=256)
+        self._setpoints: deque[tuple[int, Array]] = deque(maxlen=256)
+        self._last_setpoint_ns = 0
         self._executing = 0
         self._stopped_ns = 0
         self._rest_ticks = 0
@@ -255,7 +256,7 @@ class UrEmulator:
             self._last_input_ns = time.monotonic_ns()
             self._new_input = True
             if self.int_in[0] == SERVO_J:
-                self._setpoints.append(self.double_in[:11].copy())
+                self._setpoints.append((self._last_input_ns, self.double_in[:11].copy()))
                 self.log.setpoint(self._last_input_ns, self.double_in[:6])
 
     # -- program ---------------------------------------------------------------------------------
@@ -340,9 +341,12 @@ class UrEmulator:
             return
         for _ in range(-(-len(self._setpoints) // left) - 1):
             self._setpoints.popleft()
-        d = self._setpoints.popleft()
-        since_s = (self._ticks - self._last_setpoint_tick) * self._dt_s
-        self._last_setpoint_tick = self._ticks
+        t_ns, d = self._setpoints.popleft()
+        # Of a host that stood still, ticks and set-points come in a burst: a controller of its own
+        # would have seen the time that passed.
+        passed_s = (t_ns - self._last_setpoint_ns) * 1e-9
+        since_s = max((self._ticks - self._last_setpoint_tick) * self._dt_s, passed_s)
+        self._last_setpoint_tick, self._last_setpoint_ns = self._ticks, t_ns
         if self.motion.mode != "servo":
             since_s = 0.0
         self._refused(self.motion.servo(d[:6], float(d[8]), float(d[9]), float(d[10]), since_s))

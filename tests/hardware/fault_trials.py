@@ -238,7 +238,9 @@ def _agent_trial(door: LabClient, pipe, fault: str, pid: int, supervisor: int, b
         if not follows and _stalled(door.log(begin_ns), cause):
             return Trial(STALLED, 0.0, out_of_limits(door.log(begin_ns)))
         if not follows:
-            return Trial(fault, np.inf, f"a bad command latched a stop: {cause.name}")
+            why = [e.detail for e in door.log(begin_ns).events if e.kind == "protective_stop"]
+            door.fault("unlock")
+            return Trial(fault, np.inf, f"a bad command latched a stop: {cause.name} {why}")
     if fault == "hung":
         os.kill(pid, signal.SIGKILL)
     if fault in KILLING:

@@ -1,13 +1,16 @@
 """What the emulated controller does with commands, without sockets or time."""
 
 import math
+import time
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hardware.emulators.ur import SERVO_J, UrEmulator, UrEmulatorConfig
 from hardware.emulators.ur_motion import JointMotion, MotionLimits
+from hardware.plant import KinematicPlant
 
 DT = 0.002
 LIMITS = MotionLimits()
@@ -124,3 +127,16 @@ def test_bursts_of_setpoints_never_drive_a_joint_beyond_its_speed_limit(gap, see
             assert arm.step(DT) == ""
             assert np.abs(arm.qd).max() <= LIMITS.joint_speed_rad_s * (1 + 1e-9)
             assert np.abs(arm.q - before).max() <= LIMITS.joint_speed_rad_s * DT * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(("gap_s", "refused"), [(0.002, True), (0.03, False)])
+def test_a_step_after_a_host_stood_still_is_judged_by_the_time_that_passed(gap_s, refused):
+    emulator = UrEmulator(KinematicPlant(np.zeros(6)), UrEmulatorConfig())
+    emulator._start_program()
+    emulator.int_in[0] = SERVO_J
+    start_ns = emulator._last_input_ns = time.monotonic_ns()
+    for t_s, angle in ((0.0, 0.0), (gap_s, 0.06)):
+        values = np.array([*[angle] * 6, 0.0, 0.0, 0.002, 0.03, 500.0])
+        emulator._setpoints.append((start_ns + round(t_s * 1e9), values))
+        emulator.control(start_ns)
+    assert emulator.status.protective is refused
