@@ -47,7 +47,10 @@ def check_standing(robot: Robot, expected: Expected) -> Iterator[Check]:
             "state() answers without a connection",
             "raise RobotConnectionError until connect() has succeeded",
         )
-    yield _asked("connect", lambda: _connected(robot, expected))
+    connected = _asked("connect", lambda: _connected(robot, expected))
+    yield connected
+    if connected.status == "FAIL":
+        return
     yield _asked("device clock", lambda: _clock(robot, expected))
     yield _asked("joint angles", lambda: _angles(robot.state(), expected))
     yield _asked("calls return at once", lambda: _quick(robot))

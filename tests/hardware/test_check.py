@@ -105,7 +105,7 @@ class Vendor(ToyArm):
         (Degrees, "joint angles", "angles [57"),
         (Deaf, "stop is confirmed", "False"),
         (Fatherless, "watchdog fires", "still RUNNING"),
-        (Slow, "calls return at once", "takes 2"),
+        (Slow, "calls return at once", "state() takes"),
         (Vendor, "connect", "KeyError"),
     ],
 )
@@ -116,6 +116,11 @@ def test_a_driver_that_breaks_the_contract_is_told_what_and_how(kind, name, told
     assert found.status == "FAIL"
     assert told in found.found
     assert found.advice
+
+
+def test_what_cannot_be_connected_is_asked_nothing_more():
+    found = [c.name for c in check_standing(Vendor(ToyConfig()), EXPECTED)]
+    assert found == ["before connect", "connect"]
 
 
 def test_an_arm_without_a_watchdog_is_a_warning():
