@@ -217,6 +217,11 @@ def _world(
         for t in tables
         if len(t.runs) == 1 and any(len(o.runs) > 1 for o in tables)
     ]
+    if rule.kind == "sequential":
+        notes.append(
+            "intervals are those of a number of trials fixed beforehand; where looking decided when"
+            " to stop they are too narrow, and only the rule's decisions hold"
+        )
     separated = [(e.a, e.b) for e in effects if e.decision]
     marks = letters([t.name for t in tables], separated)
     return WorldComparison(
@@ -390,6 +395,10 @@ def _words(a: str, b: str, n: int, e: Estimate, decision: str, more: int | None,
         f"{a} and {b} are not separated: with {n} conditions a difference in {rule.by} anywhere"
         f" between {e.low:+.3f} and {e.high:+.3f} fits. This does not show that they are equal"
     )
+    if e.low > 0 or e.high < 0:
+        text += (
+            f" (the {e.method} interval leaves out 0, but is not what decides: see the rule and p)"
+        )
     if more is None:
         return text
     if more <= n:

@@ -15,7 +15,7 @@ from robolearn.cli.common import parse, print_json, say
 from robolearn.errors import ConfigError
 
 if TYPE_CHECKING:
-    from eval.compare import WorldComparison
+    from eval.compare import Effect, Rule, WorldComparison
     from eval.statistics import Estimate
 
 
@@ -59,12 +59,15 @@ def main(argv: list[str]) -> int:
     worlds = compare_policies(
         records, rule, groups=dict(group_of(g) for g in args.group), common=args.common
     )
-    text = [f"rule: {rule.words()}", *(line for w in worlds for line in _lines(w))]
+    alone = sorted({(r.env, r.policy) for r in records if r.env not in {w.world for w in worlds}})
+    left_out = [f"not compared: {policy} is the only one in {world}" for world, policy in alone]
+    text = [f"rule: {rule.words()}", *(line for w in worlds for line in _lines(w, rule)), *left_out]
     if args.out is not None:
-        args.out.write_text(_markdown(rule.words(), worlds), encoding="utf-8")
+        page = _markdown(rule, worlds) + "".join(f"\n* {line}\n" for line in left_out)
+        args.out.write_text(page, encoding="utf-8")
     if args.json:
         print_json({"rule": dataclasses.asdict(rule) | {"words": rule.words()},
-                    "worlds": [_plain(w) for w in worlds]})  # fmt: skip
+                    "worlds": [_plain(w) for w in worlds], "not_compared": left_out})  # fmt: skip
         return 0
     for line in text:
         say(line)
@@ -80,7 +83,14 @@ def group_of(text: str) -> tuple[str, tuple[str, ...]]:
     return name, names
 
 
-def _lines(w: WorldComparison) -> list[str]:
+def _p(effect: Effect, rule: Rule) -> str:
+    """Adjusted; the sequential test of success has only decisions."""
+    if rule.kind == "sequential" and rule.by == "success":
+        return "decided" if effect.decision else "undecided"
+    return "p < 0.0001" if effect.p < 0.0001 else f"p = {effect.p:.4f}"
+
+
+def _lines(w: WorldComparison, rule: Rule) -> list[str]:
     width = max(len(e.name) for e in w.entries) + 2
     lines = ["", f"{w.world}, suite {w.suite}"]
     lines.append(f"  {'':<{width}}{'':<6}{'success':<26}score")
@@ -99,14 +109,14 @@ def _lines(w: WorldComparison) -> list[str]:
     for f in w.effects:
         lines.append(
             f"  {f.b} - {f.a}: success {_interval(f.success)}, score {_interval(f.score)},"
-            f" p = {f.p:.4f} adjusted"
+            f" {_p(f, rule)}"
         )
         lines.append(f"    {f.words}.")
     return lines + [f"  note: {n}" for n in w.notes]
 
 
-def _markdown(rule: str, worlds: tuple[WorldComparison, ...]) -> str:
-    lines = ["# Comparison", "", f"Rule: {rule}."]
+def _markdown(rule: Rule, worlds: tuple[WorldComparison, ...]) -> str:
+    lines = ["# Comparison", "", f"Rule: {rule.words()}."]
     for w in worlds:
         lines += ["", f"## {w.world}", "", f"Suite `{w.suite}`.", ""]
         lines += ["| policy | letters | success | score | trials |", "|---|---|---|---|---|"]
@@ -114,10 +124,10 @@ def _markdown(rule: str, worlds: tuple[WorldComparison, ...]) -> str:
             f"| {e.name} | {e.letters} | {_interval(e.success)} | {_interval(e.score)} | {e.n} |"
             for e in w.entries
         ]
-        lines += ["", "| pair | success | score | p (adjusted) | conclusion |"]
+        lines += ["", "| pair | success | score | adjusted | conclusion |"]
         lines += ["|---|---|---|---|---|"]
         lines += [
-            f"| {f.b} - {f.a} | {_interval(f.success)} | {_interval(f.score)} | {f.p:.4f}"
+            f"| {f.b} - {f.a} | {_interval(f.success)} | {_interval(f.score)} | {_p(f, rule)}"
             f" | {f.words} |"
             for f in w.effects
         ]

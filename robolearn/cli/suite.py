@@ -125,8 +125,9 @@ def _check(argv: list[str]) -> int:
     say(f"{suite.label}: task {config.task}, {len(config.conditions)} conditions")
     say(f"  protocol: {config.protocol}")
     say(
-        f"  variants of every world: {len(document['variants'])}, instructions in other words:"
-        f" {len(config.instructions)}, conditions with several goals: {document['several_goals']}"
+        f"  variants of every world (itself included): {len(document['variants'])}, instructions"
+        f" in other words: {len(config.instructions)}, conditions with several goals:"
+        f" {document['several_goals']}"
     )
     for world in args.worlds:
         say(f"  every condition is possible in {world}")

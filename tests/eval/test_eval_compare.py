@@ -228,6 +228,18 @@ def test_all_or_nothing_results_are_defined():
     assert world.effects[0].more is None
 
 
+def test_an_interval_without_zero_is_not_a_decision():
+    # 34 against 19 discordant pairs: McNemar says .053, Newcombe's interval leaves out 0.
+    a = trials("a", np.r_[np.zeros(34), np.ones(19), np.ones(80), np.zeros(67)])
+    b = trials("b", np.r_[np.ones(34), np.zeros(19), np.ones(80), np.zeros(67)])
+    (world,) = compare_policies(a + b, Rule())
+    (effect,) = world.effects
+    assert 0.05 < effect.p < 0.06
+    assert not effect.decision
+    assert effect.success.low * effect.success.high > 0
+    assert "leaves out 0, but is not what decides" in effect.words
+
+
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     for name, p in (("a", 0.3), ("b", 0.8)):
         with TrialStore(tmp_path / name) as store:
@@ -242,6 +254,15 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     document = json.loads(capsys.readouterr().out)
     assert document["rule"]["by"] == "score"
     assert document["worlds"][0]["effects"][0]["decision"] == "b"
+    with TrialStore(tmp_path / "b") as store:
+        lonely = trials("b", outcomes(0.5, 5, 1), world="elsewhere")
+        store.add([dataclasses.replace(r, env_hash="w2") for r in lonely])
+    assert main(["compare", *folders, "--rule", "sequential", "--n-max", "60"]) == 0
+    out = capsys.readouterr().out
+    assert "decided" in out
+    assert "p =" not in out
+    assert "intervals are those of a number of trials fixed beforehand" in out
+    assert "not compared: b is the only one in elsewhere" in out
     assert main(["compare", str(tmp_path / "absent")]) == 2
     assert "no trials in" in capsys.readouterr().err
     assert main(["compare", *folders, "--group", "m=a"]) == 2
