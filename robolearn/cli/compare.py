@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 from robolearn.cli.common import parse, print_json, say
-from robolearn.errors import ConfigError
+from robolearn.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from eval.compare import Effect, Rule, WorldComparison
@@ -54,7 +54,11 @@ def main(argv: list[str]) -> int:
         raise ConfigError("expected one or more results folders")
     if args.out is not None:
         output_file(args.out, "--out")
-    records = [r for folder in dict.fromkeys(args.results) for r in read_trials(folder)]
+    by_folder = {folder: read_trials(folder) for folder in dict.fromkeys(args.results)}
+    for folder, found in by_folder.items():
+        if not found:
+            raise DataError(f"'{folder}' has no trials yet; finish its 'robolearn evaluate' first")
+    records = [r for found in by_folder.values() for r in found]
     rule = Rule(by=args.by, kind=args.rule, alpha=args.alpha, n_max=args.n_max)
     worlds = compare_policies(
         records, rule, groups=dict(group_of(g) for g in args.group), common=args.common

@@ -265,5 +265,8 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     assert "not compared: b is the only one in elsewhere" in out
     assert main(["compare", str(tmp_path / "absent")]) == 2
     assert "no trials in" in capsys.readouterr().err
+    TrialStore(tmp_path / "empty").close()
+    assert main(["compare", *folders, str(tmp_path / "empty")]) == 2
+    assert "has no trials yet" in capsys.readouterr().err
     assert main(["compare", *folders, "--group", "m=a"]) == 2
     assert "--group" in capsys.readouterr().err
