@@ -27,9 +27,11 @@ from robolearn.cli.deploy_run import _real_time
 from robolearn.errors import RobolearnError
 from robolearn.inference import WorkerInference
 from robolearn.runtime import run_episode
+from sim.tasks import build_task
 
 ROOT = Path(__file__).parents[2]
 CONFIG = ROOT / "configs" / "hardware" / "lab_ur5e.yaml"
+SUITE = ROOT / "configs" / "eval" / "pusht.yaml"
 STEPS = 150
 
 
@@ -39,7 +41,8 @@ def soak(run: Path, minutes: float) -> dict[str, Any]:
     # The emulated controller, the vendor's threads and the policy share this machine with others.
     patient = dataclasses.replace(cell.supervisor, state_stale_s=2.0, frozen_s=5.0)
     cell = dataclasses.replace(cell, supervisor=patient, driver={**cell.driver, "watchdog_hz": 2.0})
-    conditions = load_suite(ROOT / "configs" / "eval" / "pusht.yaml").select(50)
+    suite = load_suite(SUITE)
+    conditions = suite.select(50)
     begin, memory = time.monotonic(), list[dict[str, float]]()
     episodes, overruns, missed_logged, causes = 0, 0, 0, dict[str, int]()
     error = ""
@@ -48,7 +51,8 @@ def soak(run: Path, minutes: float) -> dict[str, Any]:
         # As deploy does: the lab's controller below the supervisor, the agent below both, the
         # policy's worker an ordinary process (the vendor's threads must not starve).
         real_time = _real_time(lab.pid, 40, inherit=False) and _real_time(0, 5, inherit=True)
-        place, scorer = LabPlacement(door, "block"), LabScorer(door, "block")
+        place = LabPlacement(door)
+        scorer = LabScorer(door, build_task(suite.config.task, {}, where=str(SUITE)))
         env = RealEnv(cell, place=place, scorer=scorer, settable_poses=True)
         agent = ChunkAgent(inference.spec, env.spec, name="soak", lead_ticks=1, realtime=True)
         pids = {"agent": 0, "supervisor": env.supervisor.pid, "policy": inference.pid}
