@@ -56,10 +56,16 @@ class TrainArgs:
     """Print the result as JSON only."""
 
 
+_WITHOUT_CONFIG = (
+    "Train a policy from a store. With --config FILE every value of the experiment is an option, too:"
+    " --seed, --data.*, --algorithm.*, --fit.* (robolearn train --config FILE --help lists them)."
+)
+
+
 def main(argv: list[str]) -> int:
     config = _peek(argv)
     if config is None:
-        args = parse(TrainArgs, argv, "train", "Train a policy from a store.")
+        args = parse(TrainArgs, argv, "train", _WITHOUT_CONFIG)
         raise ConfigError("--config is missing, e.g. --config configs/train/pusht_flow_demo.yaml")
     from policies.registry import policy_config
     from robolearn.experiment import load_experiment

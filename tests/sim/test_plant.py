@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from hardware.plant import Plant, ServoPlant
+from hardware.plant import Plant
 from robolearn.arms import UR5E
 from robolearn.errors import ConfigError, DataError
 from robolearn.limiter import TableMapping
