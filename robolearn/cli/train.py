@@ -57,7 +57,7 @@ class TrainArgs:
 
 
 _WITHOUT_CONFIG = (
-    "Train a policy from a store. With --config FILE every value of the experiment is an option, too:"
+    "Train a policy from a store. With --config FILE all values of the experiment are options:"
     " --seed, --data.*, --algorithm.*, --fit.* (robolearn train --config FILE --help lists them)."
 )
 
