@@ -24,7 +24,7 @@ from robolearn.chunking import ChunkAgent
 from robolearn.cli.build import policy_builder
 from robolearn.cli.deploy_cell import HoldAtEnd, LabPlacement, LabScorer
 from robolearn.cli.deploy_run import _real_time
-from robolearn.errors import RobolearnError
+from robolearn.errors import RobolearnError, SafetyStopError
 from robolearn.inference import WorkerInference
 from robolearn.runtime import run_episode
 from sim.tasks import build_task
@@ -45,7 +45,7 @@ def soak(run: Path, minutes: float) -> dict[str, Any]:
     conditions = suite.select(50)
     begin, memory = time.monotonic(), list[dict[str, float]]()
     episodes, overruns, missed_logged, causes = 0, 0, 0, dict[str, int]()
-    error = ""
+    error, stops = "", list[str]()
     with LabProcess(CONFIG, address=cell.address) as lab, lab.where.connect() as door:
         inference = WorkerInference(policy_builder(run), timeout_s=30.0)
         # As deploy does: the lab's controller below the supervisor, the agent below both, the
@@ -61,10 +61,14 @@ def soak(run: Path, minutes: float) -> dict[str, Any]:
                 condition = conditions[episodes % len(conditions)]
                 try:
                     run_episode(env, agent, inference, [HoldAtEnd(env)], condition, max_steps=STEPS)
+                    episodes += 1
+                except SafetyStopError as stop:
+                    # For instance the block jammed against the wall; the operator goes on.
+                    stops.append(str(stop).partition(". ")[0])
+                    env.clear_stop()
                 except RobolearnError as problem:
                     error = str(problem)
                     break
-                episodes += 1
                 overruns += env.overruns
                 for event in env.interventions:
                     name = event.cause.name.lower()
@@ -93,6 +97,7 @@ def soak(run: Path, minutes: float) -> dict[str, Any]:
         "control_ticks_skipped": overruns,
         "supervisor_ticks_missed": missed_logged,
         "interventions": causes,
+        "stops_cleared": stops,
         "ended_by": error,
     }
 
