@@ -81,12 +81,12 @@ def main(argv: list[str]) -> int:
     _check_counts(args)
     if args.dry_run and args.shadow:
         raise ConfigError("--dry-run and --shadow exclude each other; leave one out")
+    output_folder(args.out, "--out", "")
     if not (args.yes or args.dry_run or args.shadow):
         # Told before a robot is connected, not after.
         from robolearn.cli.consent import require_terminal
 
         require_terminal("the arm will move")
-    output_folder(args.out, "--out", "")
     # Idle threads of a numerics library would spin beside the control loop; set before its import.
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         os.environ.setdefault(name, "1")

@@ -84,12 +84,15 @@ def test_crops_are_central_without_a_generator_and_random_with_one() -> None:
     encoder = PictureEncoder((CAMERA,), 2, PictureConfig((8, 16), stride=2, points=4, crop=0.5))
     rows = np.random.default_rng(0).integers(0, 255, (3, 2, 20, 24, 3), dtype=np.uint8)
     pictures = torch.from_numpy(rows)
-    cut = encoder._crop(pictures, None)
+    cut, middle = encoder._crop(pictures, None)
     torch.testing.assert_close(cut, pictures[:, :, 5:15, 6:18])
-    drawn = encoder._crop(pictures, torch.Generator().manual_seed(0))
-    again = encoder._crop(pictures, torch.Generator().manual_seed(0))
+    assert middle.tolist() == [[6.0, 5.0]]
+    drawn, edges = encoder._crop(pictures, torch.Generator().manual_seed(0))
+    again, _ = encoder._crop(pictures, torch.Generator().manual_seed(0))
     assert drawn.shape == cut.shape
     assert torch.equal(drawn, again)
+    for row, (x, y) in enumerate(edges.int().tolist()):
+        assert torch.equal(drawn[row], pictures[row, :, y : y + 10, x : x + 12])
     assert not torch.equal(drawn, cut)
     features = encoder({CAMERA.name: pictures}, None)
     assert features.shape == (3, encoder.size) == (3, 16)
