@@ -66,7 +66,7 @@ class ChunkTransformer(nn.Module):
             y = torch.addcmul(y, gate, self._attend(i, modulated(y, shift, scale, self.width)))
             h = functional.gelu(self.up[i](modulated(y, shift2, scale2, self.width)))
             y = torch.addcmul(y, gate2, self.down[i](h))
-        return self.outer(modulated(y, *parts[-2:], self.width))
+        return self.outer(modulated(y, parts[-2], parts[-1], self.width))
 
     def _attend(self, i: int, y: Tensor) -> Tensor:
         q, k, v = self.qkv[i](y).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)

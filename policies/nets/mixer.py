@@ -63,4 +63,4 @@ class ChunkMixer(nn.Module):
             y = torch.addcmul(y, gate, self.time_down[i](h).transpose(1, 2))
             h = functional.gelu(self.up[i](modulated(y, shift2, scale2, self.width)))
             y = torch.addcmul(y, gate2, self.down[i](h))
-        return self.outer(modulated(y, *parts[-2:], self.width))
+        return self.outer(modulated(y, parts[-2], parts[-1], self.width))

@@ -51,7 +51,7 @@ class ResidualMLP(nn.Module):
             shift, scale, gate = parts[3 * i : 3 * i + 3]
             h = functional.silu(up(modulated(x, shift, scale, self.width)))
             x = torch.addcmul(x, gate, down(h))
-        return self.outer(modulated(x, *parts[-2:], self.width))
+        return self.outer(modulated(x, parts[-2], parts[-1], self.width))
 
 
 class ChunkMLP(ResidualMLP):
