@@ -141,6 +141,7 @@ def main(argv: list[str]) -> int:
         clips = film(plan, conditions, store)
         (args.out / "trials.csv").write_text(to_csv(store.all()), encoding="utf-8")
         write_parquet(store.all(), args.out / "trials.parquet")
+        others = sorted({r.policy for r in store.all()} - {r.policy for r in records})
     document = _document(argv, args, suite, records, first, policies, worlds, options, clips)
     partial = args.out / "summary.json.partial"
     partial.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
@@ -150,6 +151,9 @@ def main(argv: list[str]) -> int:
     else:
         _show(document)
         say(f"results: {args.out}")
+        if others:
+            say(f"there are trials of {', '.join(others)}, too: name all in one command for one")
+            say("summary and report (nothing is run twice); 'robolearn compare' reads them all")
     return 0
 
 

@@ -80,6 +80,12 @@ def test_paired_results_in_two_worlds(setting, capsys):
     assert again["results"] == document["results"]
     assert again["agreement"] == document["agreement"]
 
+    # One of them alone: whose trials are not in the summary is told.
+    alone = arguments(setting, "r", *worlds)
+    alone.remove(str(setting / "two"))
+    assert command.main(alone) == 0
+    assert "there are trials of two, too" in capsys.readouterr().out
+
 
 def test_bad_input_is_one_line(setting, capsys):
     assert main(["evaluate", *arguments(setting, "x", "--worlds", "gym_push")]) == 2
