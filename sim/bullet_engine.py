@@ -1,6 +1,8 @@
-"""What the lab's PyBullet plants share: one client, the joints of one body, stepping."""
+"""What the lab's PyBullet plants share: a client, the joints of one body, servos, stepping."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,6 +53,29 @@ class BulletEngine:
         """Put the joints at ``q`` at rest."""
         for joint, angle in zip(self._joints, q.tolist(), strict=True):
             self.p.resetJointState(self._body, joint, angle, 0.0, **self.id)
+
+    def servo(self, q: Array, qd: Array, gain: float, max_torque: Sequence[float]) -> None:
+        """Targets of the joints [rad], [rad/s]; ``gain``: share of the position error that is
+        corrected per engine step; torques [N m].
+        """
+        self.p.setJointMotorControlArray(
+            *(self._body, self._joints, self.p.POSITION_CONTROL),
+            targetPositions=q.tolist(),
+            targetVelocities=qd.tolist(),
+            positionGains=[gain] * len(self._joints),
+            velocityGains=[1.0] * len(self._joints),
+            forces=max_torque,
+            **self.id,
+        )
+
+    def contact_force(self, links: Sequence[int]) -> Array:
+        """Sum of the contact forces ``[3]`` [N] on these links of the measured body, base frame."""
+        force = np.zeros(3)
+        for link in links:
+            for c in self.p.getContactPoints(bodyA=self._body, linkIndexA=link, **self.id):
+                force += np.array(c[7]) * c[9]
+                force += np.array(c[11]) * c[10] + np.array(c[13]) * c[12]
+        return force
 
     def step(self, dt_s: float) -> None:
         """Advance by ``dt_s`` [s], a whole number of engine steps."""

@@ -16,11 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.arms import UR5E
-from robolearn.errors import ConfigError, DataError, PhysicsDivergedError
+from robolearn.errors import ConfigError, DataError
 from robolearn.geometry import inverse, pose, rot_z, rotvec_from_rotation, yaw_of
 from robolearn.seeding import child_seed
-from sim.plant_model import arm_urdf, bullet
-from sim.plant_steps import engine_steps
+from sim.bullet_engine import BulletEngine
+from sim.plant_model import arm_urdf
 from sim.robots.grippers import WIDE_GRIPPER as GRIPPER
 
 Array = NDArray[np.float64]
@@ -69,10 +69,10 @@ class GripPlant:
 
     def __init__(self, config: GripPlantConfig, seed: int = 0) -> None:
         self.config = config
-        self._p = bullet()
+        self._engine = BulletEngine(config.step_hz)
+        self._p = self._engine.p
         self._T_base_table = pose(rot_z(0.0), config.origin_m)
-        self._dt_s, self._time_s = 1.0 / config.step_hz, 0.0
-        self._client: int | None = int(self._p.connect(self._p.DIRECT))
+        self._engine.restart()
         self._build(_drawn(config, seed))
         self.set_joints(np.array(config.home))
         for finger in self._fingers:
@@ -82,14 +82,12 @@ class GripPlant:
 
     @property
     def _id(self) -> dict[str, int]:
-        if self._client is None:
-            raise PhysicsDivergedError("the plant is closed")
-        return {"physicsClientId": self._client}
+        return self._engine.id
 
     @property
     def time_s(self) -> float:
         """Simulated time [s]."""
-        return self._time_s
+        return self._engine.time_s
 
     @property
     def object_names(self) -> tuple[str, ...]:
@@ -103,57 +101,39 @@ class GripPlant:
 
     def joint_positions(self) -> Array:
         """Joint angles [rad]."""
-        return self._q.copy()
+        return self._engine.q.copy()
 
     def joint_velocities(self) -> Array:
         """Joint velocities [rad/s]."""
-        return self._qd.copy()
+        return self._engine.qd.copy()
 
     def joint_torques(self) -> Array:
         """Motor torques [N m] of the last step."""
-        return self._torque.copy()
+        return self._engine.torque.copy()
 
     def tool_pose(self) -> Array:
         """Between the finger tips, in the base frame: position [m] and rotation vector."""
-        T = UR5E.fk(self._q)
+        T = UR5E.fk(self._engine.q)
         tip = T[:3, 3] + T[:3, 2] * GRIPPER.reach_m
         return np.concatenate([tip, rotvec_from_rotation(T[:3, :3])])
 
     def tool_force(self) -> Array:
         """Sum of the contact forces on hand and fingers [N] in the base frame."""
-        force = np.zeros(3)
-        for link in (self._hand, *self._fingers):
-            for c in self._p.getContactPoints(bodyA=self._arm, linkIndexA=link, **self._id):
-                force += np.array(c[7]) * c[9]
-                force += np.array(c[11]) * c[10] + np.array(c[13]) * c[12]
-        return force
+        return self._engine.contact_force((self._hand, *self._fingers))
 
     def set_joint_targets(self, q: Array, qd: Array) -> None:
         """Targets of the joint servos [rad], [rad/s]."""
-        n = UR5E.dof
-        self._p.setJointMotorControlArray(
-            *(self._arm, self._joints, self._p.POSITION_CONTROL),
-            targetPositions=q.tolist(),
-            targetVelocities=qd.tolist(),
-            positionGains=[self.config.servo_gain] * n,
-            velocityGains=[1.0] * n,
-            forces=UR5E.max_torque,
-            **self._id,
-        )
+        self._engine.servo(q, qd, self.config.servo_gain, UR5E.max_torque)
 
     def set_joints(self, q: Array) -> None:
         """Put the arm at ``q`` at rest."""
-        for joint, angle in zip(self._joints, q.tolist(), strict=True):
-            self._p.resetJointState(self._arm, joint, angle, 0.0, **self._id)
+        self._engine.put(q)
         self.set_joint_targets(q, np.zeros(UR5E.dof))
-        self._read()
+        self._engine.read()
 
     def step(self, dt_s: float) -> None:
         """Advance by ``dt_s`` [s], a whole number of engine steps."""
-        for _ in range(engine_steps(dt_s, self._dt_s)):
-            self._p.stepSimulation(**self._id)
-        self._time_s += dt_s
-        self._read()
+        self._engine.step(dt_s)
 
     def place_object(self, name: str, pose: Array) -> None:
         """Put the cube at rest on the table at ``[x, y, yaw]``."""
@@ -171,9 +151,7 @@ class GripPlant:
 
     def close(self) -> None:
         """Disconnect; safe to call twice."""
-        if self._client is not None:
-            self._p.disconnect(**self._id)
-            self._client = None
+        self._engine.close()
 
     # -- fingers ---------------------------------------------------------------------------------
 
@@ -214,20 +192,10 @@ class GripPlant:
         R = np.array(self._p.getMatrixFromQuaternion(turn)).reshape(3, 3)
         return inverse(self._T_base_table) @ pose(R, at)
 
-    def _read(self) -> None:
-        states = self._p.getJointStates(self._arm, self._joints, **self._id)
-        self._q = np.array([s[0] for s in states])
-        self._qd = np.array([s[1] for s in states])
-        self._torque = np.array([s[3] for s in states])
-        if not np.isfinite(self._q).all():
-            raise PhysicsDivergedError("joint angles of the lab's arm are not finite")
-
     def _build(self, hidden: GripPlantConfig) -> None:
         p = self._p
-        p.setGravity(0.0, 0.0, -9.81, **self._id)
-        p.setPhysicsEngineParameter(
-            fixedTimeStep=self._dt_s, numSolverIterations=100, enableConeFriction=1, **self._id
-        )
+        # More exactly than the engine does by itself: the cube hangs on friction alone.
+        p.setPhysicsEngineParameter(numSolverIterations=100, enableConeFriction=1, **self._id)
         table = self._box([0.4, 0.5, 0.05], 0.0, -0.05)
         side = hidden.cube_side_m
         self._cube = self._box([0.5 * side] * 3, hidden.cube_mass_kg, 0.5 * side)
@@ -236,7 +204,8 @@ class GripPlant:
             file.write_text(gripping_urdf())
             flags = p.URDF_USE_INERTIA_FROM_FILE
             self._arm = p.loadURDF(str(file), useFixedBase=True, flags=flags, **self._id)
-        self._joints = list(range(UR5E.dof))
+        joints = list(range(UR5E.dof))
+        self._engine.mount(self._arm, joints)
         self._hand = UR5E.dof
         self._fingers = [UR5E.dof + 1, UR5E.dof + 2]
         # Bullet multiplies the two frictions of a contact: the cube carries 1.
@@ -245,7 +214,7 @@ class GripPlant:
             *(self._cube, -1), lateralFriction=1.0, spinningFriction=0.002,
             activationState=p.ACTIVATION_STATE_DISABLE_SLEEPING, **self._id,
         )  # fmt: skip
-        for joint in self._joints:
+        for joint in joints:
             p.changeDynamics(self._arm, joint, jointDamping=hidden.joint_damping, **self._id)
         for finger in self._fingers:
             p.changeDynamics(self._arm, finger, lateralFriction=hidden.pad_friction, **self._id)

@@ -129,26 +129,11 @@ class PyBulletPlant:
 
     def tool_force(self) -> Array:
         """Sum of the contact forces on the tool [N] in the base frame."""
-        force = np.zeros(3)
-        for contact in self._p.getContactPoints(bodyA=self._arm, linkIndexA=self._tool, **self._id):
-            force += np.array(contact[7]) * contact[9]
-            force += np.array(contact[11]) * contact[10] + np.array(contact[13]) * contact[12]
-        return force
+        return self._engine.contact_force((self._tool,))
 
     def set_joint_targets(self, q: Array, qd: Array) -> None:
         """Targets of the joint servos [rad], [rad/s]."""
-        gain = self.config.servo_gain
-        self._p.setJointMotorControlArray(
-            self._arm,
-            self._joints,
-            self._p.POSITION_CONTROL,
-            targetPositions=q.tolist(),
-            targetVelocities=qd.tolist(),
-            positionGains=[gain] * UR5E.dof,
-            velocityGains=[1.0] * UR5E.dof,
-            forces=UR5E.max_torque,
-            **self._id,
-        )
+        self._engine.servo(q, qd, self.config.servo_gain, UR5E.max_torque)
 
     def set_joints(self, q: Array) -> None:
         """Put the arm at ``q`` at rest."""
