@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
-import numpy as np
 import torch
 
 from policies.chunk import ChunkAlgorithm, ChunkConfig
 from policies.flow import FlowConfig
 from policies.registry import PolicyConfig, policy_config
 from robolearn.data.dataset import EpisodeDataset
+from tests.benchmarks.turns import interleaved
 from tests.learning_mocks import SPACE, random_flat, random_request
 
 NAMES = ("diffusion", "mean_flow", "shortcut", "beso", "act", "bc", "bc_rnn", "ebt")
@@ -31,10 +30,12 @@ def rows(long: bool = False) -> list[dict[str, object]]:
     for name, config in others:
         if not isinstance(config, ChunkConfig):
             raise TypeError(f"{name} is not one of the family")
-        ours, flow = _interleaved(_chunk(config), _chunk(reference), repeats)
+        ours, flow = interleaved(_chunk(config), _chunk(reference), repeats, warm=2)
         floor = 0.6 if name in ONE_STEP else None
         found.append(_row(f"{name}: chunk at batch 1, against flow's", ours, flow, floor))
-        step, flow_step = _interleaved(_step(config), _step(reference), max(3, repeats // 10))
+        step, flow_step = interleaved(
+            _step(config), _step(reference), max(3, repeats // 10), warm=2
+        )
         found.append(_row(f"{name}: forward and backward, batch 256", step, flow_step, None))
     return found
 
@@ -65,22 +66,6 @@ def _step(config: ChunkConfig) -> Callable[[], object]:
         loss.backward()
 
     return update
-
-
-def _interleaved(
-    ours: Callable[[], object], reference: Callable[[], object], repeats: int
-) -> tuple[float, float]:
-    """Median CPU seconds of both in turns: one thread, so their time on a core of its own."""
-    times = np.zeros((repeats, 2))
-    for function in (ours, reference) * 2:
-        function()
-    for i in range(repeats):
-        for j, function in enumerate((ours, reference)):
-            begin = time.thread_time()
-            function()
-            times[i, j] = time.thread_time() - begin
-    median = np.median(times, axis=0)
-    return float(median[0]), float(median[1])
 
 
 def _row(name: str, ours: float, reference: float, floor: float | None) -> dict[str, object]:

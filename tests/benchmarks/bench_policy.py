@@ -22,6 +22,7 @@ from robolearn.data.dataset import EpisodeDataset
 from robolearn.experiment import load_experiment
 from robolearn.export import OnnxPolicy, export_onnx
 from robolearn.learning import Algorithm, BatchSpec
+from tests.benchmarks.turns import interleaved
 from tests.learning_mocks import BLOCK, SPACE, TOOL, random_flat, random_request
 
 ROOT = Path(__file__).parents[2]
@@ -59,10 +60,10 @@ def _latency(config: FlowConfig, repeats: int) -> list[dict[str, object]]:
         with torch.inference_mode():
             policy.field(x, t, context)
 
-    ours, single = _interleaved(lambda: policy.sample(request), call, repeats)
+    ours, single = interleaved(lambda: policy.sample(request), call, repeats)
     whole = config.steps * single
     many = random_request(100, config.n_obs)
-    batch, _ = _interleaved(lambda: policy.sample(many), call, max(10, repeats // 10))
+    batch, _ = interleaved(lambda: policy.sample(many), call, max(10, repeats // 10))
     return [
         _row(
             f"chunk at batch 1, {config.steps} Euler steps, against as many bare network calls",
@@ -94,7 +95,7 @@ def _onnx(config: FlowConfig, repeats: int) -> dict[str, object]:
         done = export_onnx(policy, Path(folder) / "x.onnx", "")
         graph = OnnxPolicy.load(done.path)
     request = random_request(1, config.n_obs)
-    ours, reference = _interleaved(
+    ours, reference = interleaved(
         lambda: graph.sample(request), lambda: policy.sample(request), repeats
     )
     return _row(
@@ -128,7 +129,7 @@ def _against_unet(config: FlowConfig, batch: int, repeats: int) -> list[dict[str
     request = random_request(1, config.n_obs)
     mine = _p50_p99(lambda: ours.policy().sample(request), 100)
     reference = _p50_p99(lambda: theirs.policy().sample(request), repeats)[0]
-    step_ours, step_theirs = _interleaved(
+    step_ours, step_theirs = interleaved(
         _updates(ours, dataset, "flow"), _updates(theirs, dataset, "diffusion"), repeats, warm=1
     )
     return [
@@ -219,7 +220,7 @@ def _data_share(config: FlowConfig, repeats: int) -> dict[str, object]:
         dataset.batch(step)
         step += 1
 
-    whole, data = _interleaved(update, gather, max(10, repeats // 4))
+    whole, data = interleaved(update, gather, max(10, repeats // 4))
     share = (whole - data) / whole
     return _row(
         "what the optimiser could take that the data path delivers",
@@ -259,7 +260,7 @@ def _train_step(config: FlowConfig, repeats: int) -> dict[str, object]:
                 y @ w
                 y.T @ x
 
-    ours, reference = _interleaved(update, products, repeats)
+    ours, reference = interleaved(update, products, repeats)
     return _row(
         f"training step, batch {config.batch_size}, against its bare matrix products",
         "ms",
@@ -290,7 +291,7 @@ def _windows(repeats: int) -> dict[str, object]:
         observed[t[:, None] + np.arange(-1, 1)]
         flat.actions[t[:, None] + np.arange(16)]
 
-    mine, reference = _interleaved(ours, plain, repeats)
+    mine, reference = interleaved(ours, plain, repeats)
     speed, bare = 256 / mine, 256 / reference
     return _row(
         "windows with padding, masks and shuffling, against a bare numpy gather from memory",
@@ -302,22 +303,6 @@ def _windows(repeats: int) -> dict[str, object]:
         holds=speed / bare >= 0.5,
         why="",
     )
-
-
-def _interleaved(
-    ours: Callable[[], object], reference: Callable[[], object], repeats: int, warm: int = 5
-) -> tuple[float, float]:
-    """Median CPU seconds of both in turns: one thread, so their time on a core of its own."""
-    times = np.zeros((repeats, 2))
-    for function in (ours, reference) * warm:
-        function()
-    for i in range(repeats):
-        for j, function in enumerate((ours, reference)):
-            begin = time.thread_time()
-            function()
-            times[i, j] = time.thread_time() - begin
-    median = np.median(times, axis=0)
-    return float(median[0]), float(median[1])
 
 
 def _row(

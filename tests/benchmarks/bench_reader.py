@@ -13,8 +13,6 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -27,6 +25,7 @@ from robolearn.data.store import EpisodeStore
 from robolearn.learning import BatchSpec
 from robolearn.spec import EmbodimentSpec, SignalSpec
 from tests.benchmarks.bench_store import make_episode
+from tests.benchmarks.turns import interleaved
 from tests.episodes import ACTION_SPEC, IMAGE, TOOL, TOOL_SPEC, small_episode
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -115,22 +114,6 @@ def _windows(base: Path, episodes: int, repeats: int, images: bool) -> dict[str,
         f"{episodes} episodes of 125 steps, batches of {BATCH}, one thread, median of {repeats}"
         " batches in turns, CPU time",
     )
-
-
-def interleaved(
-    ours: Callable[[], object], reference: Callable[[], object], repeats: int
-) -> tuple[float, float]:
-    """Median CPU seconds of this thread for both, in turns."""
-    times = np.zeros((repeats, 2))
-    for function in (ours, reference) * 5:
-        function()
-    for i in range(repeats):
-        for j, function in enumerate((ours, reference)):
-            begin = time.thread_time()
-            function()
-            times[i, j] = time.thread_time() - begin
-    median = np.median(times, axis=0)
-    return float(median[0]), float(median[1])
 
 
 def _noise(path: Path, size: int) -> EpisodeStore:

@@ -30,6 +30,7 @@ from sim.rollouts import Rollouts
 from sim.scene import load_scene
 from sim.scene_env import SceneEnv
 from tests.benchmarks.sim_workers import CAMERA, SIZE, cpu_rate, run, wall_rate
+from tests.benchmarks.turns import at_least
 
 WORLD = "pick_place"
 TURNS = 8
@@ -45,7 +46,7 @@ def rows(long: bool = False) -> list[Row]:
     if theirs is None:
         why = "robosuite is not installed (pip install -c constraints.txt robosuite)"
         names = ("control steps", "84x84 frame", "reset")
-        out += [_row(f"{n} against robosuite", "", None, None, None, None, why) for n in names]
+        out += [at_least(f"{n} against robosuite", "", None, None, None, None, why) for n in names]
     else:
         out += _against_robosuite(theirs, turns)
         theirs.close()
@@ -179,7 +180,7 @@ def _frames(theirs: Any, turns: int) -> list[Row]:
     scene.close()
     return [
         _paired("84x84 frame of robosuite's Lift, decimated, against agentview", "1/s", pairs, 8.0),
-        _row("the same pictures, mean absolute difference", "of 255", off, 2.5, 2.5 / off, 1.0),
+        at_least("the same pictures, mean absolute difference", "of 255", off, 2.5, 2.5 / off, 1.0),
         _paired(f"84x84 frame of {WORLD} against agentview", "1/s", own, 8.0),
     ]
 
@@ -202,11 +203,11 @@ def _parallel(long: bool) -> list[Row]:
     rate = wall_rate if quiet else cpu_rate
     one, two = (max(rate(r, ticks) for r in runs) for runs in (alone, together))
     name = f"{WORLD}: ticks with a picture, two processes against one"
-    out = [_row(name, "1/s", two, one, two / one, 1.7, why)]
+    out = [at_least(name, "1/s", two, one, two / one, 1.7, why)]
     kind = 0 if quiet else 1
     one, two = (min(p[i][kind] for p in plans) for i in (0, 1))
     name = f"{WORLD}: mujoco.rollout of 32 plans, two threads against one"
-    return [*out, _row(name, "1/s", 32 / two, 32 / one, one / two, 1.2, why)]
+    return [*out, at_least(name, "1/s", 32 / two, 32 / one, one / two, 1.2, why)]
 
 
 def _rollouts(threads: int) -> tuple[float, float]:
@@ -240,28 +241,7 @@ def _paired(name: str, unit: str, pairs: list[tuple[float, float]], floor: float
     turns is the neighbours' doing.
     """
     ours, theirs = (float(1 / min(p[i] for p in pairs)) for i in (0, 1))
-    return _row(name, unit, ours, theirs, ours / theirs, floor)
-
-
-def _row(
-    name: str,
-    unit: str,
-    ours: float | None,
-    reference: float | None,
-    ratio: float | None,
-    floor: float | None,
-    why: str = "",
-) -> Row:
-    return {
-        "name": name,
-        "unit": unit,
-        "ours": ours,
-        "reference": reference,
-        "ratio": ratio,
-        "floor": floor,
-        "holds": None if ratio is None or floor is None else bool(ratio >= floor),
-        "why": why,
-    }
+    return at_least(name, unit, ours, theirs, ours / theirs, floor)
 
 
 if __name__ == "__main__":

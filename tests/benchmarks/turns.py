@@ -1,0 +1,46 @@
+"""What benchmarks share: two contestants in turns, and a row whose ratio has a lower bound."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+
+def interleaved(
+    ours: Callable[[], object], reference: Callable[[], object], repeats: int, warm: int = 5
+) -> tuple[float, float]:
+    """Median CPU seconds of both in turns: one thread, so their time on a core of its own."""
+    times = np.zeros((repeats, 2))
+    for function in (ours, reference) * warm:
+        function()
+    for i in range(repeats):
+        for j, function in enumerate((ours, reference)):
+            begin = time.thread_time()
+            function()
+            times[i, j] = time.thread_time() - begin
+    median = np.median(times, axis=0)
+    return float(median[0]), float(median[1])
+
+
+def at_least(
+    name: str,
+    unit: str,
+    ours: float | None,
+    reference: float | None,
+    ratio: float | None,
+    floor: float | None,
+    why: str = "",
+) -> dict[str, object]:
+    """A row of ``tests/benchmarks/run.py`` that holds where the ratio reaches its floor."""
+    return {
+        "name": name,
+        "unit": unit,
+        "ours": ours,
+        "reference": reference,
+        "ratio": ratio,
+        "floor": floor,
+        "holds": None if ratio is None or floor is None else bool(ratio >= floor),
+        "why": why,
+    }
