@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 
 import cv2
 import numpy as np
@@ -16,7 +17,7 @@ from hardware.lens import LensConfig
 from robolearn.calibration import TimeSeries, latency
 from robolearn.geometry import pose, quat_from_rotation, rot_z
 from robolearn.pusht import wrap_angle
-from sim.plant import PlantConfig
+from sim.plant import PlantConfig, PyBulletPlant
 from sim.plant_view import PlantView
 from sim.table_view import TAG_HEIGHT_M, TableView, TableViewConfig
 from tests.benchmarks.turns import at_least
@@ -40,7 +41,7 @@ def _pictures(count: int) -> list[Row]:
         width=WIDTH,
         height=HEIGHT,
     )
-    bullet = PlantView(physics)
+    bullet = PlantView(PyBulletPlant(replace(physics, spread=0.0)))
     seen = view.calibration()
     T = seen.T_body_camera
     lens = LensConfig(
