@@ -351,14 +351,7 @@ def _document(
     clips: Sequence[Choice],
 ) -> dict[str, Any]:
     from eval.suites import MOVED
-    from eval.summary import (
-        agree,
-        agreement_json,
-        compare,
-        comparison_json,
-        result_json,
-        summarize,
-    )
+    from eval.summary import compare, comparison_json, result_json, summarize
     from robolearn.data.provenance import library_versions
 
     main_trials = {(w, c.id, c.seed) for w, listed in first.items() for c in listed}
@@ -370,7 +363,6 @@ def _document(
         else:
             kind = "moved" if r.condition.endswith(MOVED) else "noise"
             repeats.setdefault((r.policy, kind), []).append(r)
-    source = suite.config.source_world
     runs = {p.name: str(run) for p, run in zip(policies, args.runs, strict=True)}
     results = [
         {
@@ -386,6 +378,37 @@ def _document(
         for w in worlds
         for p in policies[1:]
     ]
+    return {
+        "suite": options.suite,
+        "protocol": suite.config.protocol + _judge_words(options),
+        "task": suite.config.task,
+        "max_steps": suite.config.max_steps,
+        "conditions": {w.name: len(first[w.name]) for w in worlds},
+        "worlds": [{"name": w.name, "hash": w.hash, "engine": w.engine} for w in worlds],
+        "policies": [{"name": p.name, "hash": p.hash, "run": runs[p.name]} for p in policies],
+        "batch": options.batch,
+        "commit": options.commit,
+        "code": options.code,
+        "versions": library_versions(),
+        "command": "robolearn evaluate " + shlex.join(argv),
+        "results": results,
+        "paired": paired,
+        "agreement": _agreements(suite, first, policies, worlds, groups, repeats),
+    }
+
+
+def _agreements(
+    suite: Suite,
+    first: Mapping[str, tuple[Condition, ...]],
+    policies: Sequence[PolicyEntry],
+    worlds: Sequence[WorldEntry],
+    groups: Mapping[tuple[str, str], list[TrialRecord]],
+    repeats: Mapping[tuple[str, str], list[TrialRecord]],
+) -> list[dict[str, Any]]:
+    """How far the source world agrees with itself and with the other worlds, per policy."""
+    from eval.summary import agree, agreement_json
+
+    source = suite.config.source_world
     agreement: list[dict[str, Any]] = []
     alike = any(w.name == source for w in worlds) and _placed(first[source])
     for p in policies if alike else ():
@@ -404,23 +427,7 @@ def _document(
             for kind, others in compared
             if others
         ]
-    return {
-        "suite": options.suite,
-        "protocol": suite.config.protocol + _judge_words(options),
-        "task": suite.config.task,
-        "max_steps": suite.config.max_steps,
-        "conditions": {w.name: len(first[w.name]) for w in worlds},
-        "worlds": [{"name": w.name, "hash": w.hash, "engine": w.engine} for w in worlds],
-        "policies": [{"name": p.name, "hash": p.hash, "run": runs[p.name]} for p in policies],
-        "batch": options.batch,
-        "commit": options.commit,
-        "code": options.code,
-        "versions": library_versions(),
-        "command": "robolearn evaluate " + shlex.join(argv),
-        "results": results,
-        "paired": paired,
-        "agreement": agreement,
-    }
+    return agreement
 
 
 def _judged(options: Options, group: Sequence[TrialRecord]) -> dict[str, Any]:
