@@ -66,7 +66,7 @@ def soak(run: Path, minutes: float) -> dict[str, Any]:
                 except SafetyStopError as stop:
                     # For instance the block jammed against the wall; the operator goes on.
                     stops.append(str(stop).partition(". ")[0])
-                    env.clear_stop()
+                    _clear(env, stops)
                 except RobolearnError as problem:
                     error = str(problem)
                     break
@@ -101,6 +101,18 @@ def soak(run: Path, minutes: float) -> dict[str, Any]:
         "stops_cleared": stops,
         "ended_by": error,
     }
+
+
+def _clear(env: RealEnv, stops: list[str], tries: int = 3) -> None:
+    """As an operator would: once more when connecting fails, and every failure is told."""
+    for left in range(tries - 1, -1, -1):
+        try:
+            env.clear_stop()
+            return
+        except RobolearnError as refused:
+            stops.append(f"clearing failed: {refused}")
+            if not left:
+                raise
 
 
 def _mib(pid: int) -> float:

@@ -40,7 +40,7 @@ def cell_at(address: str, **driver) -> CellConfig:
     cell = load_cell(CONFIG)
     return dataclasses.replace(
         cell,
-        driver={**cell.driver, "address": address, "watchdog_hz": 5.0, **driver},
+        driver={**cell.driver, "address": address, "watchdog_hz": 2.0, **driver},
         tracker=dataclasses.replace(cell.tracker, address=address, max_age_s=1.0),
         supervisor=dataclasses.replace(PATIENT, goto_speed=2.5, goto_acceleration=12.0),
     )
