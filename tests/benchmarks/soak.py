@@ -23,7 +23,7 @@ from robolearn.chunking import ChunkAgent
 from robolearn.cli.build import policy_builder
 from robolearn.cli.deploy_cell import HoldAtEnd, LabPlacement, LabScorer
 from robolearn.cli.deploy_run import _real_time
-from robolearn.errors import RobolearnError, SafetyStopError
+from robolearn.errors import RobolearnError, SafetyStopError, StaleSignalError
 from robolearn.inference import WorkerInference
 from robolearn.runtime import run_episode
 from sim.tasks import build_task
@@ -67,6 +67,9 @@ def soak(run: Path, minutes: float) -> dict[str, Any]:
                     # For instance the block jammed against the wall; the operator goes on.
                     stops.append(str(stop).partition(". ")[0])
                     _clear(env, stops)
+                except StaleSignalError as stale:
+                    # A deployment ends the trial and goes on with the next one.
+                    stops.append(str(stale).partition(". ")[0])
                 except RobolearnError as problem:
                     error = str(problem)
                     break
