@@ -151,7 +151,15 @@ class ChunkModel(nn.Module):
     # Arrays of noise [horizon, action] that one chunk takes.
     draws = 1
 
-    def __init__(self, config: ChunkConfig, spec: PolicySpec, stats: DatasetStats) -> None:
+    def __init__(
+        self,
+        config: ChunkConfig,
+        spec: PolicySpec,
+        stats: DatasetStats,
+        *,
+        observes: bool = True,
+    ) -> None:
+        """``observes``: whether a context holds what a layer makes of the features as well."""
         super().__init__()
         # What it sees, and what it believes beside that.
         self.told = with_estimated(spec, config.estimated, stats)
@@ -170,16 +178,18 @@ class ChunkModel(nn.Module):
             self.estimator = Estimator(config.estimated, self.told, stats, inputs, config.width)
         elif self.pictures is not None:
             self.flat_size += self.pictures.size
-        self.seen_size = config.width
-        self.context_size = self.flat_size + self.seen_size
         encoder = text_encoder(spec.task_space)
         self.reads = encoder is not None
         said = 0 if encoder is None else encoder.size
-        self.observe = nn.Sequential(
-            nn.Linear(self.flat_size + said, config.width),
-            nn.SiLU(),
-            nn.Linear(config.width, config.width),
-        )
+        self.seen_size = config.width if observes else said
+        self.context_size = self.flat_size + self.seen_size
+        self.observe: nn.Module | None = None
+        if observes:
+            self.observe = nn.Sequential(
+                nn.Linear(self.flat_size + said, config.width),
+                nn.SiLU(),
+                nn.Linear(config.width, config.width),
+            )
 
     @property
     def device(self) -> torch.device:
@@ -204,7 +214,7 @@ class ChunkModel(nn.Module):
         if self.pictures is not None and self.estimator is None:
             flat = torch.cat([flat, self.pictures(observations, rng)], dim=-1)
         told = torch.cat([flat, observations[TEXT]], dim=-1) if self.reads else flat
-        return torch.cat([flat, self.observe(told)], dim=-1)
+        return told if self.observe is None else torch.cat([flat, self.observe(told)], dim=-1)
 
     def looked(self, observations: Mapping[str, Tensor], rng: torch.Generator | None) -> Tensor:
         """Features of all cameras, one row per observation ``[b, n_obs, f]``."""

@@ -23,13 +23,12 @@ from policies.chunk import (
     randn,
 )
 from policies.flow import flow_target, preconditioning
-from policies.nets.encoder import same_codec
-from policies.registry import policy_of
 from policies.steps import Step, equal_times, euler_steps
+from policies.teacher import refuse_other_scaling, teacher_of
 from robolearn.checkpoint import Run, load_weights
 from robolearn.contracts import PolicySpec
 from robolearn.data.stats import DatasetStats
-from robolearn.errors import ConfigError, SpecMismatchError
+from robolearn.errors import ConfigError
 from robolearn.learning import Losses
 from robolearn.spec import TaskSpace
 
@@ -54,30 +53,10 @@ class ConsistencyConfig(FieldConfig):
         self, space: TaskSpace, stats: DatasetStats, parent: Run | None
     ) -> ConsistencyAlgorithm:
         """An untrained student of ``parent``."""
-        if parent is None:
-            raise ConfigError("consistency needs a parent run: --parent RUN (flow, diffusion, ...)")
         spec = self.policy_spec(space)
-        if parent.spec.task_space != space or (parent.spec.n_obs, parent.spec.horizon) != (
-            self.n_obs,
-            self.horizon,
-        ):
-            raise SpecMismatchError(
-                f"the student must see and do what its parent '{parent.path}' does: task space,"
-                f" n_obs {parent.spec.n_obs} and horizon {parent.spec.horizon}; it has n_obs"
-                f" {self.n_obs}, horizon {self.horizon}, task space {space}"
-            )
-        teacher = policy_of(parent)
-        if not isinstance(teacher, FieldChunkPolicy):
-            raise ConfigError(
-                f"the parent '{parent.path}' has no field to learn from; train a flow, diffusion,"
-                " mean_flow or shortcut policy first"
-            )
+        teacher, parent = teacher_of(parent, "consistency", self, space)
         student = ConsistencyModel(self, spec, stats)
-        if not same_codec(student.codec, teacher.model.codec):
-            raise SpecMismatchError(
-                f"the student scales actions differently than its parent '{parent.path}'; train on"
-                " the same data with the same normalization and anchor"
-            )
+        refuse_other_scaling(student, teacher.model, parent)
         _start_from(student, teacher.model)
         return ConsistencyAlgorithm(self, spec, student, teacher)
 

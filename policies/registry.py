@@ -26,6 +26,7 @@ POLICIES: dict[str, str] = {
     "compose": "policies.compose:ComposeConfig",
     "consistency": "policies.consistency:ConsistencyConfig",
     "diffusion": "policies.diffusion:DiffusionConfig",
+    "distilled": "policies.distilled:DistilledConfig",
     "ebt": "policies.ebt:EbtConfig",
     "flow": "policies.flow:FlowConfig",
     "iql_rerank": "policies.iql_rerank:IqlRerankConfig",

@@ -6,14 +6,17 @@ import dataclasses
 import itertools
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
 from policies.chunk import ChunkConfig, FieldChunkPolicy
 from policies.consistency import ConsistencyConfig, ConsistencyModel, teacher_step
+from policies.distilled import DistilledConfig
 from policies.flow import FlowConfig
 from policies.mean_flow import MeanFlowConfig, MeanFlowModel, mean_flow_target
+from policies.registry import policy_of
 from policies.shortcut import ShortcutConfig, ShortcutModel, two_steps
 from robolearn.checkpoint import load_run
 from robolearn.contracts import Policy
@@ -171,6 +174,24 @@ def test_consistency_learns_from_a_parent_in_one_step(tmp_path: Path) -> None:
         dataclasses.replace(again, anchor=2.0).build(parent.spec.task_space, parent.stats, parent)
     with pytest.raises(ConfigError, match="drop 'parent'"):
         teacher.build(parent.spec.task_space, parent.stats, parent)
+
+
+def test_distilled_answers_like_its_parent_to_the_same_noise(tmp_path: Path) -> None:
+    """Both modes, and the same one as the teacher's four calls."""
+    learn(FlowConfig(**TOY, batch_size=128, time_shift=1.0), two_modes(), tmp_path, 150)
+    parent = load_run(tmp_path / "flow")
+    student = DistilledConfig(**TOY, batch_size=128)
+    policy = learn(student, two_modes(), tmp_path, 500, parent)
+    left, right = mode_shares(policy)
+    assert min(left, right) > 0.2
+    assert left + right > 0.6
+    request = random_request(64, seed=5)
+    same = {k: np.full_like(v, 0.25) for k, v in request.observations.items()}
+    request = dataclasses.replace(request, observations=same)
+    both = (p.sample(request).actions for p in (policy, policy_of(parent)))
+    assert np.median(np.abs(np.subtract(*both))) < 0.01
+    with pytest.raises(ConfigError, match="distilled needs a parent run"):
+        student.build(parent.spec.task_space, parent.stats, None)
 
 
 def test_a_teacher_steps_along_a_known_field() -> None:

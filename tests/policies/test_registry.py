@@ -51,7 +51,9 @@ def test_a_typo_in_an_experiment_is_explained(tmp_path: Path) -> None:
         load_experiment(tmp_path / "x.yaml", policy_config)
 
 
-@pytest.mark.parametrize("name", sorted(set(POLICIES) - {"compose", "consistency", "iql_rerank"}))
+@pytest.mark.parametrize(
+    "name", sorted(set(POLICIES) - {"compose", "consistency", "distilled", "iql_rerank"})
+)
 def test_default_policies_are_small(name: str) -> None:
     """At most 5 M parameters, and 4 steps."""
     config = policy_config(name)()
