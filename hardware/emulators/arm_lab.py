@@ -105,9 +105,12 @@ class ArmLab:
         rate_hz: float = 500.0,
         admin_port: int = 0,
         tracker: TrackerEmulator | None = None,
+        arm: Plant | None = None,
     ) -> None:
+        """``arm``: the plant as its controller sees it (``drivetrain.py``)."""
         self._tracker = tracker
         self._plant, self._dt_s = plant, 1.0 / rate_hz
+        self._arm = plant if arm is None else arm
         self.loop = EmulatorLoop(self._dt_s)
         self.controller = make_controller(self.loop)
         room = self._room = Room(plant, self.controller.log, self.loop)
@@ -132,7 +135,7 @@ class ArmLab:
     def _tick(self, now_ns: int, periods: int) -> None:
         for _ in range(periods):
             self.controller.control(now_ns, self._dt_s)
-            self._plant.step(self._dt_s)
+            self._arm.step(self._dt_s)
         self.controller.publish(now_ns)
         if self._tracker is not None:
             self._tracker.tick(now_ns)

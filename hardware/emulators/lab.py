@@ -85,12 +85,15 @@ class VirtualLab:
         render: Render | None = None,
         cameras: Sequence[LabCamera] = (),
         fingers: FingerPlant | None = None,
+        arm: Plant | None = None,
     ) -> None:
+        """``arm``: the plant as its controller sees it (``drivetrain.py``)."""
         self.config, self.address = config, address
         self._cameras = {c.name: c for c in cameras}
         self._seen_ns = 0
         self.loop = EmulatorLoop(1.0 / config.controller.rate_hz)
-        self.robot = UrEmulator(plant, config.controller)
+        self._arm = plant if arm is None else arm
+        self.robot = UrEmulator(self._arm, config.controller)
         rng = np.random.default_rng(child_seed(seed, "tracker"))
         self.tracker = TrackerEmulator(plant, address, config.tracker, rng)
         self._plant, self._render = plant, render
@@ -127,7 +130,7 @@ class VirtualLab:
     def _tick(self, now_ns: int, periods: int) -> None:
         for left in range(periods, 0, -1):
             self.robot.control(now_ns, left)
-            self._plant.step(self._dt_s)
+            self._arm.step(self._dt_s)
         self.robot.publish(now_ns)
         self.tracker.tick(now_ns)
         if self._cameras and now_ns - self._seen_ns >= _SEEN_NS:
@@ -166,6 +169,7 @@ class VirtualLab:
             "unlock": lambda: self.robot.unlock(force=True),
             "emergency_stop": self.robot.emergency_stop,
             "drop_links": self.robot.drop_links,
+            "hang": lambda: self.robot.hang(number(request, "seconds", 0.0, 60.0)),
             "delay": lambda: self.robot.delay(number(request, "seconds", 0.0, 10.0)),
             "overload": lambda: self.robot.overload(number(request, "amount", 0.0, 1000.0)),
             "garbage": lambda: self.robot.send_garbage(

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hardware.emulators.drivetrain import DrivetrainConfig, behind
 from hardware.emulators.lab import DevicesConfig, Rendered, VirtualLab
 from hardware.plant import FingerPlant, KinematicPlant, Plant
 from robolearn.arms import UR5E
@@ -72,13 +73,15 @@ class LabConfig:
 
     ``world``: ``pybullet`` (``physics``, or ``gripping``: a gripper and a cube), ``mujoco``
     (``scene``), or ``kinematic`` (joints follow exactly, the block never moves) for tests of a
-    protocol alone. ``real_time``: take real-time priority where it is permitted, as the controller
-    that this stands for has its computer to itself. ``cameras`` see the table.
+    protocol alone. ``drivetrain``: what hides between controller and arm. ``real_time``: take
+    real-time priority where it is permitted, as the controller that this stands for has its
+    computer to itself. ``cameras`` see the table.
     """
 
     world: World = "pybullet"
     real_time: bool = True
     devices: DevicesConfig = field(default_factory=DevicesConfig)
+    drivetrain: DrivetrainConfig = field(default_factory=DrivetrainConfig)
     physics: PlantConfig = field(default_factory=PlantConfig)
     gripping: GripPlantConfig | None = None
     scene: ScenePlantConfig = field(default_factory=ScenePlantConfig)
@@ -131,6 +134,7 @@ def main(argv: list[str]) -> int:
             render=view.render if view else None,
             cameras=cameras,
             fingers=fingers,
+            arm=behind(plant, config.drivetrain, args.seed),
         )
         if view:
             view.attach(lab.loop.selector)

@@ -9,7 +9,7 @@ import dataclasses
 import gc
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,6 +17,7 @@ import numpy as np
 
 from hardware.drivers.serial_bus_calibration import load_calibration
 from hardware.emulators.arm_lab import ArmController, ArmLab, BusController
+from hardware.emulators.drivetrain import DrivetrainConfig, behind_servos
 from hardware.emulators.dynamixel import DynamixelDialect
 from hardware.emulators.feetech import FeetechDialect
 from hardware.emulators.loop import EmulatorLoop
@@ -69,6 +70,7 @@ class ArmLabConfig:
     devices: ArmDevicesConfig
     physics: ChainPlantConfig
     scene: ScenePlantConfig | None = None
+    drivetrain: DrivetrainConfig = field(default_factory=DrivetrainConfig)
     world: World = "pybullet"
     real_time: bool = True
 
@@ -94,7 +96,8 @@ def make_arm_lab(
     plant = _plant(config, seed)
     devices = config.devices
     try:
-        make = _controller(devices, path.parent, plant, address)
+        seen = behind_servos(plant, config.drivetrain, seed)
+        make = _controller(devices, path.parent, seen, address)
         lab = ArmLab(
             plant,
             make,
@@ -103,6 +106,7 @@ def make_arm_lab(
             rate_hz=devices.rate_hz,
             admin_port=devices.admin_port,
             tracker=_tracker(devices, plant, address, seed),
+            arm=seen,
         )
     except BaseException:
         plant.close()
