@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from robolearn.augment import Augmented
 from robolearn.checkpoint import Run, copy_run, policy_hash, write_json, write_run
 from robolearn.config import config_hash, from_dict, load_yaml, to_dict
+from robolearn.contracts import PolicySpec
 from robolearn.data.cache import EpisodeSource, FlatEpisodes, ImageMode, OnEpisode, cached
 from robolearn.data.dataset import EpisodeDataset, split_episodes
 from robolearn.data.mixture import window_weights
@@ -141,9 +142,7 @@ def train(
     previous = _previous(run_dir, experiment, identity, resume)
     with _first_alone(ranks):
         flat = cached(source, cache_dir, images=images, on_episode=on_episode)
-    told = tuple(texts) if experiment.data.text else ()
-    if experiment.data.text and not told:
-        raise ConfigError("data.text: these episodes come without instructions")
+    told = _told(experiment, texts)
     known = dataclasses.replace(flat.task_space, texts=task_table(told))
     said = _said(told, known, len(flat.ids))
     dataset = _dataset(experiment, flat, qualities, said)
@@ -158,12 +157,6 @@ def train(
     if previous is not None and previous.get("complete"):
         done = FitResult(**previous["fit"])
         return _result(run_dir, dataset, parameters, done, reused=True)
-    spec = algorithm.policy().spec
-    # The data may have signals that the policy learns from without observing them.
-    kept = {s.name for s in spec.task_space.observations}
-    observed = tuple(s for s in flat.task_space.observations if s.name in kept)
-    space = dataclasses.replace(known, observations=observed)
-    spec = dataclasses.replace(spec, task_space=space)
     provenance = identity | {
         "seed": experiment.seed,
         LATENCIES: latencies.to_json(),
@@ -175,7 +168,7 @@ def train(
         "started_wall_s": round(time.time()),
     }
     if ranks.leads:
-        write_run(run_dir, experiment.plain(), spec, stats)
+        write_run(run_dir, experiment.plain(), _observing(algorithm.policy().spec, known), stats)
         if parent is not None and not (run_dir / "parent").is_dir():
             copy_run(parent.path, run_dir / "parent")
         write_json(run_dir / "provenance.json", provenance | {"complete": False})
@@ -197,6 +190,22 @@ def train(
         write_json(run_dir / "provenance.json", provenance | ended)
     ranks.wait()
     return _result(run_dir, dataset, parameters, result, reused=False)
+
+
+def _told(experiment: Experiment, texts: Sequence[str]) -> tuple[str, ...]:
+    if experiment.data.text and not texts:
+        raise ConfigError("data.text: these episodes come without instructions")
+    return tuple(texts) if experiment.data.text else ()
+
+
+def _observing(spec: PolicySpec, known: TaskSpace) -> PolicySpec:
+    """The policy's spec in the world's own signals: of those the data has, what it observes.
+
+    The data may have signals that the policy learns from without observing them.
+    """
+    kept = {s.name for s in spec.task_space.observations}
+    observed = tuple(s for s in known.observations if s.name in kept)
+    return dataclasses.replace(spec, task_space=dataclasses.replace(known, observations=observed))
 
 
 @contextlib.contextmanager
