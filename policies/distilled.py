@@ -22,6 +22,7 @@ from policies.chunk import (
     FieldChunkPolicy,
     Lesson,
 )
+from policies.nets.encoder import refuse_pictures
 from policies.nets.residual_mlp import PlainMLP
 from policies.teacher import refuse_other_scaling, teacher_of
 from robolearn.checkpoint import Run, load_weights
@@ -36,6 +37,17 @@ from robolearn.spec import TaskSpace
 class DistilledConfig(ChunkConfig):
     """One call that answers like the sampler of a trained policy (--parent)."""
 
+    # Updates that an answer of the teacher serves on average; 1: every one is learned from once, at
+    # once. The teacher's calls are most of the cost, and its answers hold no noise to fit to.
+    reuse: int = 1
+    # Answers kept to draw from, where they are reused.
+    pool: int = 32768
+
+    def __post_init__(self) -> None:
+        ChunkConfig.__post_init__(self)
+        if self.reuse < 1 or self.pool < self.batch_size * self.reuse:
+            raise ConfigError("reuse must be at least 1, pool at least batch_size * reuse")
+
     def build(
         self, space: TaskSpace, stats: DatasetStats, parent: Run | None
     ) -> DistilledAlgorithm:
@@ -46,6 +58,8 @@ class DistilledConfig(ChunkConfig):
                 f"the sampler of the parent '{parent.path}' draws noise {teacher.model.draws} times"
                 " per chunk, a distilled policy once: take one that draws once (flow, ddim, dpm)"
             )
+        if self.reuse > 1:
+            refuse_pictures(self.policy_spec(space))
         student = DistilledModel(self, self.policy_spec(space), stats)
         refuse_other_scaling(student, teacher.model, parent)
         return DistilledAlgorithm(self, self.policy_spec(space), student, teacher)
@@ -84,21 +98,50 @@ class DistilledAlgorithm(ChunkAlgorithm):
         teacher: FieldChunkPolicy,
     ) -> None:
         super().__init__("distilled", config, spec, student)
-        self._teacher = teacher
+        self._teacher, self.config = teacher, config
+        # What is reused: part of the state that a resumed run restores.
+        count = config.pool if config.reuse > 1 else 0
+        chunk = (spec.horizon, spec.task_space.action_size)
+        self.register_buffer("contexts", torch.zeros(count, student.context_size))
+        self.register_buffer("noises", torch.zeros(count, 1, *chunk))
+        self.register_buffer("answers", torch.zeros(count, *chunk))
+        self.contexts: Tensor
+        self.noises: Tensor
+        self.answers: Tensor
         self.model: DistilledModel
         self.ema: DistilledModel
 
-    def losses(self, lesson: Lesson, step: int, rng: torch.Generator) -> Losses:  # noqa: ARG002
-        """Squared difference of the answers to the same noise."""
-        actions = lesson.actions
+    def losses(self, lesson: Lesson, step: int, rng: torch.Generator) -> Losses:
+        """Squared difference of the answers to the same noise, past the end of an episode too:
+        what the teacher does there is as good as what it does before.
+        """
+        actions, context = lesson.actions, lesson.context
         drawn = torch.randn((len(actions), 1, *actions.shape[1:]), generator=rng)
         noise = drawn.to(actions.device)
         with torch.no_grad():
             teacher = self._teacher.model.to(actions.device)
             target = teacher.generate(noise, teacher.context(lesson.batch.observations))
-        # What the teacher does past the end of an episode is as good as what it does before.
-        error = (self.model.generate(noise, lesson.context) - target) ** 2
+        if self.training and self.config.reuse > 1:
+            kept = (self.contexts, self.noises, self.answers)
+            context, noise, target = self._drawn(kept, (context, noise, target), step, rng)
+        error = (self.model.generate(noise, context) - target) ** 2
         return Losses({"distilled": error.mean()}, {})
+
+    def _drawn(
+        self,
+        kept: tuple[Tensor, ...],
+        new: tuple[Tensor, ...],
+        step: int,
+        rng: torch.Generator,
+    ) -> tuple[Tensor, ...]:
+        """Put new answers in the place of the oldest, and draw ``reuse`` times as many of all."""
+        size, count = len(new[0]), len(kept[0])
+        places = (step * size + torch.arange(size)) % count
+        for pool, values in zip(kept, new, strict=True):
+            pool[places] = values.detach()
+        filled = min(count, (step + 1) * size)
+        index = torch.randint(0, filled, (size * self.config.reuse,), generator=rng)
+        return tuple(pool[index] for pool in kept)
 
     def policy(self) -> ChunkPolicy:
         """The policy with the averaged weights."""

@@ -180,8 +180,8 @@ def test_distilled_answers_like_its_parent_to_the_same_noise(tmp_path: Path) -> 
     """Both modes, and the same one as the teacher's four calls."""
     learn(FlowConfig(**TOY, batch_size=128, time_shift=1.0), two_modes(), tmp_path, 150)
     parent = load_run(tmp_path / "flow")
-    student = DistilledConfig(**TOY, batch_size=128)
-    policy = learn(student, two_modes(), tmp_path, 500, parent)
+    student = DistilledConfig(**TOY, batch_size=32, reuse=4, pool=2048, observation_noise=0.0)
+    policy = learn(student, two_modes(), tmp_path, 400, parent)
     left, right = mode_shares(policy)
     assert min(left, right) > 0.2
     assert left + right > 0.6
