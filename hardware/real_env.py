@@ -201,17 +201,14 @@ class RealEnv:
         return Observation(time.monotonic_ns(), samples)
 
     def apply(self, command: Command) -> None:
-        """Leave the command with the supervisor, which limits it."""
-        name, width = self._motion.action.name, self._motion.action.size
-        if name not in command.action:
-            raise DataError(f"command lacks '{name}'; it has {sorted(command.action)}")
-        value = require_width(np.asarray(command.action[name], dtype=np.float64), width)
-        grip = self._gripper.command(command.action)
-        plan = np.zeros((0, width)) if command.plan is None else command.plan
-        if plan.ndim != 2 or plan.shape[1] not in (width, width + len(grip)):
-            raise DataError(f"expected a plan of shape (k, {width + len(grip)}), got {plan.shape}")
-        # Nothing follows the gripper's part of a plan: without commands it stays as it is.
-        target = Target(command.seq, command.due_ns, value, plan[:, :width], grip)
+        """Leave the command with the supervisor, which limits it. DataError for one without this
+        cell's action, or of another shape; then the arm brakes.
+        """
+        try:
+            target = self._target(command)
+        except DataError:
+            self.supervisor.spoil()
+            raise
         self.supervisor.command(target)
 
     def advance(self) -> None:
@@ -293,6 +290,18 @@ class RealEnv:
         self._take_events()
 
     # -- inside ----------------------------------------------------------------------------------
+
+    def _target(self, command: Command) -> Target:
+        name, width = self._motion.action.name, self._motion.action.size
+        if name not in command.action:
+            raise DataError(f"command lacks '{name}'; it has {sorted(command.action)}")
+        value = require_width(np.asarray(command.action[name], dtype=np.float64), width)
+        grip = self._gripper.command(command.action)
+        plan = np.zeros((0, width)) if command.plan is None else command.plan
+        if plan.ndim != 2 or plan.shape[1] not in (width, width + len(grip)):
+            raise DataError(f"expected a plan of shape (k, {width + len(grip)}), got {plan.shape}")
+        # Nothing follows the gripper's part of a plan: without commands it stays as it is.
+        return Target(command.seq, command.due_ns, value, plan[:, :width], grip)
 
     def _require_known(self, condition: Condition) -> None:
         """Before anything moves."""

@@ -29,7 +29,7 @@ from hardware.supervisor_link import (
     SupervisorConfig,
     Target,
 )
-from robolearn.errors import DataError, RobotError
+from robolearn.errors import ClockError, DataError, RobotError
 
 Array = NDArray[np.float64]
 log = logging.getLogger(__name__)
@@ -124,7 +124,7 @@ class Supervisor:
         self._real_time = real_time
         self._dt_s = 1.0 / robot.rate_hz
         self._ticks = self._missed = self._max_late_ns = 0
-        self._pausing = self._late = self._state_late = self._silent = False
+        self._pausing = self._late = self._state_late = self._silent = self._spoiled = False
         self._guided: GuidedMove | None = None
         self._answered, self._pending, self._refused = 0, 0, False
         self._closing = False
@@ -199,7 +199,7 @@ class Supervisor:
             self._answer(refused=True)
             return
         self._command_index, self._target = self._link.commands.count, None
-        self._late = self._pausing = False
+        self._late = self._pausing = self._spoiled = False
         self._follow_ns = now_ns
         if self._guard is not None:
             self._guard.begin(self._q)
@@ -267,7 +267,7 @@ class Supervisor:
 
     def _rest(self) -> None:
         self.mode, self._guided, self._target = Mode.HOLD, None, None
-        self._pausing = self._late = False
+        self._pausing = self._late = self._spoiled = False
         self._answer()
 
     # -- checks ----------------------------------------------------------------------------------
@@ -278,7 +278,8 @@ class Supervisor:
         except RobotError as error:
             if self.mode is not Mode.STOPPED:
                 log.warning("state: %s", error)
-            self._latch(Cause.DRIVER_ERROR, now_ns)
+            jumped = isinstance(error, ClockError)
+            self._latch(Cause.CLOCK_JUMP if jumped else Cause.DRIVER_ERROR, now_ns)
             return
         fresh = state.device_t_s != self._device_t_s
         if fresh:
@@ -354,28 +355,34 @@ class Supervisor:
         self._late = late and self._target is not None
 
     def _accept(self, target: Target, now_ns: int) -> None:
-        values = np.concatenate([target.value, target.plan.reshape(-1), target.gripper])
-        if not np.all(np.isfinite(values)):
-            self._event(Cause.NOT_FINITE, now_ns, seq=target.seq)
-            return
         age_s = (now_ns - target.due_ns) * 1e-9
-        backward = self._target is not None and target.seq <= self._target.seq
-        if backward or not -self.config.ahead_s <= age_s <= self.config.late_s:
-            self._event(Cause.STALE_COMMAND, now_ns, age_s, self.config.late_s, target.seq)
-            return
-        if not (self.follower.sane(target.value) and self._keeper.sane(target.gripper)):
-            self._event(Cause.OUT_OF_RANGE, now_ns, seq=target.seq)
+        defect = self._defect(target, age_s)
+        # Whoever sends such is out of order: the arm brakes until a good command arrives.
+        self._spoiled = defect is not Cause.NONE
+        if self._spoiled:
+            late = (age_s, self.config.late_s) if defect is Cause.STALE_COMMAND else (0.0, 0.0)
+            self._event(defect, now_ns, *late, target.seq)
             return
         self._target = target
         inside = self.follower.target(target, now_ns)
         if not (self._keeper.aim(target.gripper) and inside):
             self._event(Cause.OUT_OF_RANGE, now_ns, seq=target.seq)
 
+    def _defect(self, target: Target, age_s: float) -> Cause:
+        values = np.concatenate([target.value, target.plan.reshape(-1), target.gripper])
+        if not np.all(np.isfinite(values)):
+            return Cause.NOT_FINITE
+        backward = self._target is not None and target.seq <= self._target.seq
+        if backward or not -self.config.ahead_s <= age_s <= self.config.late_s:
+            return Cause.STALE_COMMAND
+        sane = self.follower.sane(target.value) and self._keeper.sane(target.gripper)
+        return Cause.NONE if sane else Cause.OUT_OF_RANGE
+
     # -- motion ----------------------------------------------------------------------------------
 
     def _move(self, now_ns: int, late_ns: int) -> None:
         # Everything that must bring the arm to a halt without latching, and the way to a latch.
-        halted = (self._pausing, self._late, self._silent, self._state_late)
+        halted = (self._pausing, self._late, self._silent, self._state_late, self._spoiled)
         moving = self.mode is not Mode.STOPPING and not any(halted)
         q, at_rest, rough = self._q, True, ""
         if self._guided is not None:
@@ -486,14 +493,7 @@ class Supervisor:
 
     def _publish(self, now_ns: int) -> None:
         status = Status(
-            now_ns,
-            self.mode,
-            self.cause,
-            self._answered,
-            self._refused,
-            self._ticks,
-            self._missed,
-            self._max_late_ns,
-            self._real_time,
+            *(now_ns, self.mode, self.cause, self._answered, self._refused),
+            *(self._ticks, self._missed, self._max_late_ns, self._real_time),
         )
         self._link.status.put(now_ns, status.pack())

@@ -117,18 +117,26 @@ class SupervisorClient:
     # -- commands and requests -------------------------------------------------------------------
 
     def command(self, target: Target) -> None:
-        """Leave the newest decision for the supervisor; never blocks. DataError for a shape."""
-        width = self._width
+        """Leave the newest decision for the supervisor; never blocks. DataError for a shape, and
+        the arm brakes.
+        """
+        width, grips = self._width, self._grips
         if target.value.shape != (width,) or target.plan.shape[1:] != (width,):
+            self.spoil()
             raise DataError(
                 f"expected a target of {width} values and a plan of shape (k, {width}), got"
                 f" {target.value.shape} and {target.plan.shape}"
             )
-        if target.gripper.shape != (self._grips,):
-            raise DataError(
-                f"expected {self._grips} width(s) of a gripper, got {target.gripper.shape}"
-            )
+        if target.gripper.shape != (grips,):
+            self.spoil()
+            raise DataError(f"expected {grips} width(s) of a gripper, got {target.gripper.shape}")
         self._link.commands.put(time.monotonic_ns(), target.pack())
+
+    def spoil(self) -> None:
+        """The agent's decision is none that could be sent: brake until a good command arrives."""
+        nothing = np.full(self._width, np.nan), np.zeros((0, self._width))
+        bad = Target(-1, 0, *nothing, np.full(self._grips, np.nan))
+        self._link.commands.put(time.monotonic_ns(), bad.pack())
 
     def request(
         self,

@@ -49,9 +49,9 @@ class Cause(enum.IntEnum):
     NONE = 0
     AGENT_LATE = 1  # newest command too old: decelerated along the plan, holding
     AGENT_BACK = 2  # commands arrive again
-    NOT_FINITE = 3  # command ignored
-    STALE_COMMAND = 4  # command ignored: due too long ago, too far ahead, or out of order
-    OUT_OF_RANGE = 5  # command clipped to the workspace
+    NOT_FINITE = 3  # command ignored, or none that could be sent: braked, until a good one
+    STALE_COMMAND = 4  # the same: due too long ago, too far ahead, or out of order
+    OUT_OF_RANGE = 5  # command clipped to the workspace; far outside: ignored, braked
     STATE_LATE = 6  # robot state paused: holding until it is fresh again
     UNREACHABLE = 7  # a requested guided move is refused
     LIMITED = 8  # the arm cannot follow at the commanded speed or acceleration
@@ -69,6 +69,7 @@ class Cause(enum.IntEnum):
     FOLLOWING_ERROR = 20  # the measured arm is not where it was told to be
     OVERLOAD = 21  # tool force or joint load above its limit
     COLLISION = 22  # the arm would have come too near to itself, the table or an obstacle
+    CLOCK_JUMP = 23  # the device's clock ran backwards or jumped ahead
     GRIPPER_FAULT = 40  # the gripper or its link reports a fault
     GRIPPER_STALE = 41  # the gripper does not answer any more
     OBJECT_LOST = 42  # what the gripper held is gone; latches where the cell says so

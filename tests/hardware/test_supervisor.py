@@ -198,24 +198,35 @@ def test_estop_latches(cell):
     np.testing.assert_array_equal(cell.xy, before)
 
 
-@pytest.mark.parametrize(
-    ("xy", "age_s", "seq", "cause"),
-    [
-        ((np.nan, 0.3), 0.0, None, Cause.NOT_FINITE),
-        ((0.3, np.inf), 0.0, None, Cause.NOT_FINITE),
-        ((0.3, 0.3), 0.4, None, Cause.STALE_COMMAND),
-        ((0.3, 0.3), -5.0, None, Cause.STALE_COMMAND),
-        ((0.3, 0.3), 0.0, 0, Cause.STALE_COMMAND),
-        ((3.0, -40.0), 0.0, None, Cause.OUT_OF_RANGE),
-    ],
-)
-def test_bad_commands_are_refused_or_clipped_and_logged(cell, xy, age_s, seq, cause):
+BAD_COMMANDS = [
+    ((np.nan, 0.3), 0.0, None, Cause.NOT_FINITE),
+    ((0.3, np.inf), 0.0, None, Cause.NOT_FINITE),
+    ((0.3, 0.3), 0.4, None, Cause.STALE_COMMAND),
+    ((0.3, 0.3), -5.0, None, Cause.STALE_COMMAND),
+    ((0.3, 0.3), 0.0, 0, Cause.STALE_COMMAND),
+    ((3.0, -40.0), 0.0, None, Cause.OUT_OF_RANGE),
+]
+
+
+@pytest.mark.parametrize(("xy", "age_s", "seq", "cause"), BAD_COMMANDS)
+def test_a_bad_command_means_brake_at_once_until_a_good_one(cell, xy, age_s, seq, cause):
     cell.follow()
-    cell.drive([(0.27, 0.3)])
+    cell.drive([(0.3, 0.3), (0.35, 0.3)])
+    # Right after a good one: nothing is late yet.
+    cell.drive([(0.4, 0.3)], period=0.01)
     cell.command(xy, due_ns=cell.now_ns - round(age_s * 1e9), seq=seq)
-    cell.run(0.04)
-    assert cause in cell.causes
-    cell.drive([(0.28, 0.3)] * 3)
+    at, speed = cell.now_ns, tip_speeds(cell)[-1]
+    cell.run(0.13)
+    assert cell.causes == [cause]
+    slower = tip_speeds(cell)[-65:]
+    assert speed > 0.2
+    assert np.all(np.diff(slower) <= 1e-9), "braked from the next set-point on"
+    limits = FOLLOWER.limits
+    braked_s = speed / (0.68 * limits.max_tool_acceleration) + 0.004
+    assert np.all(cell.speeds(at + round(braked_s * 1e9)) < 1e-9)
+    cell.seq = max(cell.seq, 2)
+    cell.drive([(0.4, 0.3)] * 10)
+    np.testing.assert_allclose(cell.xy, (0.4, 0.3), atol=2e-3)
     assert cell.mode is Mode.FOLLOW
     cell.assert_within_limits()
 
