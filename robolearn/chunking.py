@@ -6,7 +6,9 @@
     reply for 4               .  .  2  3  4  5              arrives two ticks later, starts at 2
 
 An action is chosen by time, never by arrival: index = (now - time of the request's newest
-observation) / period, to the nearest tick. Stale actions are skipped, not caught up with.
+observation - time held since) / period, to the nearest tick. Actions in whose place others were
+executed are stale and skipped, not caught up with. Holding makes none stale: an arm that stood
+since its request is where that saw it, and a first plan begins at its 0 when it comes.
 
 With a ``command_latency_s`` an action for time t is sent that much earlier: at every tick the plan
 is read so far ahead, between two ticks in proportion (``robolearn/latencies.py``).
@@ -45,9 +47,8 @@ class ChunkAgent:
     held (at the start: the current position), with source ``hold``. Actions are clipped to the
     embodiment's range. With ``realtime`` a request carries what is left of the plan, so that the
     next chunk continues it (real-time chunking, ``robolearn/rtc.py``). ``command_latency_s``:
-    actions are sent ahead by it; the first ones after a start, whose time to be sent had passed,
-    are left out. With ``ensemble`` a policy is asked at every action, and what is done is a mean of
-    all its chunks that cover a time (``robolearn/ensembling.py``).
+    actions are sent ahead by it. With ``ensemble`` a policy is asked at every action, and what is
+    done is a mean of all its chunks that cover a time (``robolearn/ensembling.py``).
     """
 
     def __init__(
@@ -102,12 +103,14 @@ class ChunkAgent:
         self._awaited: int | None = None
         self._last: Signals | None = None
         self._delay = DelayEstimate(self._lead)
+        self._stood = StandingTime(self._ahead, self._tick_ns)
         if self._ensemble is not None:
             self._ensemble.reset()
 
     def request(self, observation: Observation) -> PolicyInput | None:
         """Remember the observation; ask when at most ``lead_ticks`` of the plan remain."""
         self._history.append(observation)
+        self._stood.tick(observation.t_ns)
         remaining = 0
         if self._plan is not None:
             until = self._execute * self._ratio + self._lead
@@ -117,6 +120,7 @@ class ChunkAgent:
         seed = child_seed(self._seed, self._requests)
         self._requests += 1
         self._awaited = observation.t_ns
+        self._stood.mark()
         asked = policy_input(list(self._history), self._spec, seed, self._ratio)
         return self._continued(asked) if self._realtime else asked
 
@@ -132,6 +136,7 @@ class ChunkAgent:
             plan, source = self._plan[index + 1 :, self._columns], "policy"
         else:
             action, source = self._last or hold_action(self._actions, observation), "hold"
+        self._stood.sent(held=source == "hold")
         self._last = action
         self._seq += 1
         return Command(
@@ -179,9 +184,43 @@ class ChunkAgent:
             )
         parts = self._spec.task_space.split(np.asarray(chunk, dtype=np.float64))
         clipped = clip_action(self._actions, parts)
-        self._plan_t_ns = t_ns
+        self._plan_t_ns = t_ns + self._stood.since_mark_ns
         plan = np.concatenate([v.reshape(len(chunk), -1) for v in clipped.values()], axis=1)
-        self._plan = plan if self._ensemble is None else self._ensemble.add(t_ns, plan)
+        self._plan = plan if self._ensemble is None else self._ensemble.add(self._plan_t_ns, plan)
+
+
+class StandingTime:
+    """For how long a robot had nothing to execute since a request.
+
+    What is sent takes effect ``ahead`` ticks later: a request sees the effect of what was sent so
+    long before. Before its first tick a robot stands.
+    """
+
+    def __init__(self, ahead: int, tick_ns: int) -> None:
+        self._past: deque[int] = deque((-tick_ns * k for k in range(ahead, 0, -1)), ahead + 1)
+        self._total_ns, self._mark_ns = 0, 0
+        self._now_ns: int | None = None
+        self._held = False
+
+    def tick(self, now_ns: int) -> None:
+        """A tick begins."""
+        if self._held and self._now_ns is not None:
+            self._total_ns += now_ns - self._now_ns
+        self._now_ns = now_ns
+        self._past.append(self._total_ns)
+
+    def sent(self, *, held: bool) -> None:
+        """What this tick sends: an action of a plan, or the last one again."""
+        self._held = held
+
+    def mark(self) -> None:
+        """A request goes out at this tick."""
+        self._mark_ns = self._past[0]
+
+    @property
+    def since_mark_ns(self) -> int:
+        """The time held in what takes effect from the request on, until now."""
+        return self._total_ns - self._mark_ns
 
 
 def _plan_columns(actions: Sequence[ActionSpec], embodiment: EmbodimentSpec) -> NDArray[np.int64]:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from robolearn.actions import clip_action, hold_action
-from robolearn.chunking import ChunkAgent, policy_input
+from robolearn.chunking import ChunkAgent, StandingTime, policy_input
 from robolearn.errors import ConfigError, InferenceError, SpecMismatchError
 from robolearn.inference import InProcessInference
 from robolearn.runtime import run_episode
@@ -60,18 +60,55 @@ def test_lead_hides_the_delay(delay, lead):
 def test_late_reply_is_bridged_by_the_rest_of_the_chunk_then_held():
     _, ticks = drive(delay=10, lead=0, ticks=30)
     sources = [t.command.source for t in ticks]
-    # The reply for tick 0 comes at tick 10 and is followed to its end (15); the next request goes
-    # out at tick 11 (8 actions are over) and is answered at tick 21.
-    assert sources == ["hold"] * 10 + ["policy"] * 6 + ["hold"] * 5 + ["policy"] * 6 + ["hold"] * 3
-    held = [t.command.action[TOOL][0] for t in ticks[15:21]]
-    assert len(set(held)) == 1
+    # The reply for tick 0 comes at tick 10 and is followed to its end (25); the next request goes
+    # out at tick 18 (8 actions are over) and is answered at tick 28.
+    assert sources == ["hold"] * 10 + ["policy"] * 16 + ["hold"] * 2 + ["policy"] * 2
+    x = [t.command.action[TOOL][0] for t in ticks[25:]]
+    # Held where the plan ended; what follows goes on there: its request saw 8 actions less.
+    np.testing.assert_allclose(x, [0.116, 0.116, 0.116, 0.117, 0.118])
 
 
 def test_stale_actions_are_skipped_not_caught_up_with():
-    _, ticks = drive(delay=3, lead=3, ticks=12)
-    # The reply to the request of tick 0 starts at index 3 of its chunk.
-    assert ticks[3].command.action[TOOL][0] == pytest.approx(0.1 + 4 * 0.001)
-    assert ticks[4].command.action[TOOL][0] == pytest.approx(0.1 + 5 * 0.001)
+    """The walk goes on as if there were no delay, from the first reply, which begins at its 0."""
+    agent = ChunkAgent(POLICY_SPEC, SPEC, name="walk", lead_ticks=3)
+    env, listener = PointEnv(), Listener()
+    policy = WalkPolicy(step=0.0)
+    shown = list[np.ndarray]()
+
+    def numbered(request, n=1):
+        # Action i of chunk k is 0.1 k + 0.01 i.
+        output = WalkPolicy.sample(policy, request, n)
+        output.actions[0, 0, :, 0] = 0.1 * len(shown) + 0.01 * np.arange(16)
+        shown.append(output.actions)
+        return output
+
+    policy.sample = numbered
+    inference = InProcessInference(policy, delay_ticks=3)
+    run_episode(env, agent, inference, [listener], CONDITION, max_steps=20)
+    x = [t.command.action[TOOL][0] for t in listener.ticks[3:]]
+    # Asked at tick 11 (8 actions are over), answered at 14: three were executed meanwhile.
+    np.testing.assert_allclose(x, np.r_[0.01 * np.arange(11), 0.1 + 0.01 * np.arange(3, 9)])
+
+
+def test_standing_time_by_hand():
+    """A tick late (35), held from the start; what is sent takes effect a tick later."""
+    stood = StandingTime(1, 10)
+    stood.tick(0)
+    stood.mark()
+    stood.sent(held=True)
+    stood.tick(10)
+    stood.sent(held=True)
+    stood.tick(20)
+    # A tick before the episode, and two of it.
+    assert stood.since_mark_ns == 30
+    stood.sent(held=False)
+    stood.tick(35)
+    # What was sent at 20 takes effect now, with the request.
+    stood.mark()
+    assert stood.since_mark_ns == 0
+    stood.sent(held=False)
+    stood.tick(45)
+    assert stood.since_mark_ns == 0
 
 
 def test_plan_is_what_follows():

@@ -97,8 +97,9 @@ def lag_s(episode):
     stream = episode.streams[TOOL]
     fine = np.arange(stream.t_ns[0] - 10**9, stream.t_ns[-1] + 10**9, 10**7)
     wanted = TimeSeries(fine * 1e-9, reference(fine))
-    # The first second is the way from the start to the reference.
-    moved = TimeSeries(stream.t_ns[10:] * 1e-9, stream.value[10:])
+    # The first plan is an arm's that stands: it begins when it comes, and the reference does not
+    # wait. From the second one on (tick 13) the motion is in time.
+    moved = TimeSeries(stream.t_ns[20:] * 1e-9, stream.value[20:])
     return latency(wanted, moved, low_s=-0.3, high_s=0.5).latency_s
 
 
@@ -129,9 +130,9 @@ def test_training_reads_commands_when_they_took_effect_and_inputs_bit_for_bit(tm
         seen = request.observations[TOOL].astype(np.float32)
         assert np.array_equal(batch.observations[TOOL].numpy(), seen)
     # Sent ahead, read back when it took effect: what the policy meant for that tick.
-    meant = reference(episode.tick_t_ns)[10:]
-    np.testing.assert_allclose(dataset.flat.actions[10:], meant, atol=2e-3)
-    assert np.abs(episode.action[TOOL][10:] - meant).max() > 0.02
+    meant = reference(episode.tick_t_ns)[20:]
+    np.testing.assert_allclose(dataset.flat.actions[20:], meant, atol=2e-3)
+    assert np.abs(episode.action[TOOL][20:] - meant).max() > 0.02
     # And seen as late as another cell would see it.
     later = StoreSource(store, DataConfig((TOOL,), kinds=("deployment",), latency_s={TOOL: 0.2}))
     assert later.latencies == Latencies(COMMAND_S, {TOOL: 0.2})

@@ -79,10 +79,11 @@ def test_a_request_carries_what_is_left_of_the_plan():
     first, second = requests[:2]
     assert not first.prefix_weight.any()
     assert second.prefix_weight.shape == (1, 16)
-    # Asked at tick 8, answered at tick 11: ticks 8, 9, 10 are executed from the old plan.
+    # The first plan begins at tick 3. Asked at tick 11, answered at tick 14: ticks 11, 12, 13 are
+    # executed from the old plan.
     assert np.count_nonzero(second.prefix_weight == 1.0) == 3
     assert np.count_nonzero(second.prefix_weight) == 8
-    executed = [c.action[TOOL] for c in commands[8:11]]
+    executed = [c.action[TOOL] for c in commands[11:14]]
     np.testing.assert_array_equal(second.prefix[0, :3], executed)
 
 
@@ -92,13 +93,14 @@ def test_a_robot_may_tick_faster_than_the_policy():
     assert {c.source for c in commands[7:]} == {"policy"}
     # 8 actions of 100 ms pass between requests, each lasting five ticks of 20 ms.
     times = [int(r.t_ns[0]) for r in requests]
-    assert set(np.diff(times)) == {800_000_000}
+    # The first plan begins when it comes, after seven ticks.
+    assert np.diff(times).tolist() == [940_000_000, 800_000_000]
     # 140 ms of delay touch two actions.
     assert np.count_nonzero(requests[1].prefix_weight == 1.0) == 2
     seen = requests[1].observations[TOOL][0, :, 0]
     by_tick = [c.action[TOOL][0] for c in commands]
     # The tool reaches a command within its tick: tick k shows the command of tick k - 1.
-    np.testing.assert_allclose(seen, [by_tick[34], by_tick[39]])
+    np.testing.assert_allclose(seen, [by_tick[41], by_tick[46]])
 
 
 def test_other_rates_are_refused():
