@@ -37,6 +37,7 @@ class Connection:
         buffer_limit: int = 1 << 18,
     ) -> None:
         self.open = True
+        self.paused = False
         self.lost = 0
         self.inbox = bytearray()
         self.buffer_limit = buffer_limit
@@ -47,8 +48,8 @@ class Connection:
         loop.selector.register(sock, selectors.EVENT_READ, self._ready)
 
     def send(self, data: bytes) -> bool:
-        """Send or buffer; False when the peer does not read and the data was dropped."""
-        if not self.open:
+        """Send or buffer; False when it was dropped: the peer does not read, or it is paused."""
+        if not self.open or self.paused:
             return False
         if not self._outbox:
             try:
@@ -74,8 +75,22 @@ class Connection:
         """Close at once; safe to call twice."""
         if self.open:
             self.open = False
-            self._loop.selector.unregister(self._socket)
+            if not self.paused:
+                self._loop.selector.unregister(self._socket)
             self._socket.close()
+
+    def pause(self) -> None:
+        """Neither read nor send until :meth:`resume`; what arrives waits in the kernel."""
+        if self.open and not self.paused:
+            self.paused = True
+            self._loop.selector.unregister(self._socket)
+
+    def resume(self) -> None:
+        """End a pause."""
+        if self.open and self.paused:
+            self.paused = False
+            events = selectors.EVENT_READ | (selectors.EVENT_WRITE if self._outbox else 0)
+            self._loop.selector.register(self._socket, events, self._ready)
 
     def _ready(self, mask: int) -> None:
         if mask & selectors.EVENT_WRITE:
@@ -121,6 +136,11 @@ class EmulatorLoop:
         self._timers: list[tuple[int, int, Callable[[], None]]] = []
         self._timer_count = 0
         self._listeners: list[socket.socket] = []
+        self._slow_s, self._slow_until_ns = 0.0, 0
+
+    def slow(self, tick_s: float, seconds: float) -> None:
+        """Fault: a slow host. For ``seconds`` every round of the loop takes ``tick_s`` [s] more."""
+        self._slow_s, self._slow_until_ns = tick_s, time.monotonic_ns() + round(seconds * 1e9)
 
     def add_tick(self, tick: Callable[[int, int], None]) -> None:
         """Call ``tick(now_ns, periods)`` every period, in order of registration."""
@@ -175,6 +195,8 @@ class EmulatorLoop:
             self.skipped += passed - periods
             for tick in self._ticks:
                 tick(now_ns, periods)
+            if now_ns < self._slow_until_ns:
+                time.sleep(self._slow_s)
 
     def close(self) -> None:
         """Close every socket; safe to call twice."""

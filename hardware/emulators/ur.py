@@ -110,7 +110,8 @@ class UrEmulator:
         self._last_setpoint_ns = 0
         self._executing = 0
         self._stopped_ns = 0
-        self._rest_ticks = 0
+        self._quiet_ns: deque[int] = deque(maxlen=10)
+        self._hung_until_ns = 0
 
     # -- servers ---------------------------------------------------------------------------------
 
@@ -123,11 +124,27 @@ class UrEmulator:
 
     def drop_links(self) -> int:
         """Fault: close every connection; returns how many."""
-        connections = [c.connection for c in self._clients] + self._others
+        connections = self._connections()
         for connection in connections:
             connection.close()
         self._sweep()
         return len(connections)
+
+    def hang(self, seconds: float) -> None:
+        """Fault: for so long nothing is read or sent; the arm and its watchdog go on."""
+        self._hung_until_ns = time.monotonic_ns() + round(seconds * 1e9)
+        for connection in self._connections():
+            connection.pause()
+        self._loop.call_at(self._hung_until_ns, self._wake)
+
+    def _wake(self) -> None:
+        if time.monotonic_ns() < self._hung_until_ns:
+            return
+        for connection in self._connections():
+            connection.resume()
+
+    def _connections(self) -> list[Connection]:
+        return [c.connection for c in self._clients] + self._others
 
     def send_garbage(self, data: bytes) -> None:
         """Fault: raw bytes into every RTDE stream."""
@@ -154,7 +171,10 @@ class UrEmulator:
             log.warning("refused a client: %d are connected", len(self._clients))
             sock.close()
             return None
-        return Connection(self._loop, sock, on_bytes)
+        connection = Connection(self._loop, sock, on_bytes)
+        if time.monotonic_ns() < self._hung_until_ns:
+            connection.pause()
+        return connection
 
     def _accept_rtde(self, sock: socket.socket) -> None:
         def on_bytes(connection: Connection, data: bytes) -> None:
@@ -439,12 +459,10 @@ class UrEmulator:
 
     def publish(self, now_ns: int) -> None:
         """After the plant's step: stream the state to every RTDE client."""
-        velocities = self._plant.joint_velocities()
-        self._watch_motion(now_ns, velocities)
-        closed = False
+        self.log.tick(now_ns)
+        self._watch_motion(now_ns, self._plant.joint_velocities())
         values: dict[str, Sequence[Any]] | None = None
         for client in self._clients:
-            closed |= not client.connection.open
             if client.streaming and client.outputs is not None and self._ticks % client.every == 0:
                 if values is None:
                     values = state_values(
@@ -455,7 +473,7 @@ class UrEmulator:
         while self._delayed and self._delayed[0][0] <= now_ns:
             _, connection, data = self._delayed.popleft()
             connection.send(data)
-        if closed:
+        if not all(c.connection.open for c in self._clients):
             self._sweep()
 
     def _stream(self, now_ns: int, connection: Connection, data: bytes) -> None:
@@ -466,14 +484,15 @@ class UrEmulator:
 
     def _watch_motion(self, now_ns: int, velocities: Array) -> None:
         speed = float(np.abs(velocities).max())
-        if self.log.moving:
-            self._rest_ticks = self._rest_ticks + 1 if speed < 0.01 else 0
-            # Ten quiet ticks: a zero crossing of an oscillation is not rest.
-            if self._rest_ticks >= 10:
-                self.log.rest(now_ns - round(10 * self._dt_s * 1e9))
-        elif speed > 0.02:
-            self._rest_ticks = 0
+        if speed >= 0.01:
+            self._quiet_ns.clear()
+        else:
+            self._quiet_ns.append(now_ns)
+        if not self.log.moving and speed > 0.02:
             self.log.motion(now_ns)
+        elif self.log.moving and len(self._quiet_ns) == 10:
+            # Ten quiet ticks: a zero crossing of an oscillation is not rest.
+            self.log.rest(self._quiet_ns[0])
 
 
 def _recipe_reply(recipe_id: int, recipe: rtde.Recipe) -> bytes:
