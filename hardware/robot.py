@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import enum
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -47,6 +48,20 @@ class RobotState:
     load: float = math.nan
 
 
+@dataclass(frozen=True, slots=True)
+class Freedrive:
+    """How the device lets a hand guide the arm; see :attr:`Robot.freedrive`.
+
+    ``begin()``: the arm carries its own weight and gives way to a hand, until ``end()`` or
+    ``Robot.stop()``; set-points are refused meanwhile. ``end()``: the arm holds where it is. Both
+    return within 0.5 s and raise RobotError when the device did not confirm. The watchdog stays
+    armed: the owner goes on with ``Robot.keep_alive()``.
+    """
+
+    begin: Callable[[], None]
+    end: Callable[[], None]
+
+
 @runtime_checkable
 class Robot(Protocol):
     """A position-controlled arm. Exactly one owner (the supervisor) calls it, from one thread.
@@ -69,8 +84,15 @@ class Robot(Protocol):
         """True when the device itself stops if this program falls silent."""
         ...
 
+    @property
+    def freedrive(self) -> Freedrive | None:
+        """How a hand may guide the arm; None where the device has no such mode. Motors without
+        torque are none: the arm would fall.
+        """
+        ...
+
     def connect(self) -> None:
-        """Connect, arm the watchdog, wait for the first state.
+        """Connect and wait for the first state; the device's watchdog is armed before any motion.
 
         Raises RobotConnectionError when the device cannot be reached or is not ready. Calling it
         again is the only way back after a fault (recovery by the operator).

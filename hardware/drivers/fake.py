@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from hardware.robot import RobotMode, RobotState
+from hardware.robot import Freedrive, RobotMode, RobotState
 from hardware.shared_memory import Ring, RingHandle
 from robolearn.errors import DataError, RobotConnectionError, RobotError
 
@@ -61,7 +61,7 @@ class FakeRobot:
         self._rate_hz, self._watchdog_s, self._clock = rate_hz, watchdog_s, clock
         self.fault = FakeFault.NONE
         self.sent: list[tuple[int, Array]] = []
-        self.stops = 0
+        self.stops, self.free = 0, False
         self.tool_force_n = self.load = math.nan
         self.push: Array | None = None
         self._mode = RobotMode.DISCONNECTED
@@ -84,12 +84,27 @@ class FakeRobot:
         """True."""
         return True
 
+    @property
+    def freedrive(self) -> Freedrive:
+        """Gives way to whoever calls :meth:`guide`."""
+        return Freedrive(lambda: self._let_go(free=True), lambda: self._let_go(free=False))
+
+    def guide(self, qd: Array, dt_s: float) -> None:
+        """A hand moves the free arm at ``qd`` [rad/s] for ``dt_s``; a stiff one stays."""
+        self._qd = np.array(qd) if self.free else np.zeros_like(self._q)
+        self._q = self._q + dt_s * self._qd
+
+    def _let_go(self, *, free: bool) -> None:
+        if self.fault is FakeFault.REFUSES:
+            raise RobotError("fake robot: refuses freedrive")
+        self.free = free
+
     def connect(self) -> None:
         """Ready again unless a fault is still there."""
         self._read_faults()
         if self.fault is not FakeFault.NONE:
             raise RobotConnectionError(f"fake robot: not ready, fault {self.fault.name} is active")
-        self._mode = RobotMode.RUNNING
+        self._mode, self.free = RobotMode.RUNNING, False
         self._heard_ns = self._changed_ns = self._device_ns = self._clock()
         self._qd[:] = 0.0
 
@@ -114,7 +129,7 @@ class FakeRobot:
         if q.shape != self._q.shape or not np.all(np.isfinite(q)):
             raise DataError(f"fake robot: expected {self._q.shape} finite angles, got {q}")
         self._read_faults()
-        if self.fault is FakeFault.REFUSES:
+        if self.fault is FakeFault.REFUSES or self.free:
             raise RobotError("fake robot: refuses commands")
         now = self._clock()
         if self.fault is FakeFault.FROZEN or self._mode is not RobotMode.RUNNING:
@@ -131,7 +146,7 @@ class FakeRobot:
 
     def stop(self) -> bool:
         """Stand still."""
-        self.stops += 1
+        self.stops, self.free = self.stops + 1, False
         self._qd[:] = 0.0
         self._note()
         return self.fault is not FakeFault.FROZEN

@@ -129,6 +129,11 @@ class PolledArm(Polled[ArmLoop]):
         """Exchanges per second [Hz]."""
         return self._rate_hz
 
+    @property
+    def freedrive(self) -> None:
+        """None: this program does not know how a hand may guide the arm."""
+        return
+
     def state(self) -> RobotState:
         """Newest state."""
         return self._connected().state

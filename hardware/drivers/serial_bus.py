@@ -125,6 +125,11 @@ class BusRobot(Polled["BusCycle"]):
         """Dynamixels have one (bus watchdog). Feetech servos go to the last goal and stay."""
         return self._has_watchdog
 
+    @property
+    def freedrive(self) -> None:
+        """None: servos without torque do not carry their weight, the arm would fall."""
+        return
+
     def open(self) -> BusCycle:
         """Open the port, check every servo and the calibration, hold the arm where it is.
 

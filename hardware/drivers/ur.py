@@ -3,8 +3,8 @@
 What its client does when the controller hangs or dies was measured against an emulated controller:
 ``servoJ`` keeps returning True, getters keep returning the last values, ``isConnected()`` needs
 2.5 s, a blocking call may never return. Hence: liveness is the age of the last changed controller
-time stamp, the controller's own watchdog is always armed, and every call into the control
-interface runs on a :class:`VendorThread` that can be abandoned.
+time stamp, nothing moves before the controller's own watchdog is armed, and every call into the
+control interface runs on a :class:`VendorThread` that can be abandoned.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardware.drivers.ur_watch import URWatch
-from hardware.robot import RobotMode, RobotState
+from hardware.robot import Freedrive, RobotMode, RobotState
 from hardware.vendor_thread import VendorThread
 from robolearn.errors import (
     ConfigError,
@@ -45,6 +45,8 @@ _RUNNING_ROBOT, _RUNNING_PROGRAM = 7, 2
 # controller, which stood still; at 3 rad/s the link may pause for 25 ms.
 _LONGEST_CALL_S = 0.09
 _LARGEST_STEP_RAD = 0.075
+# How long an earlier connection may take to close [s].
+_LEAVE_S = 5.0
 # A state this new, and this slow, shows an arm at rest.
 _FRESH_NS, _REST_RAD_S = 50_000_000, 0.01
 # RTDE guide, safety_mode: 1 normal, 2 reduced, 3 protective stop, 4 recovery, 5 safeguard stop,
@@ -109,7 +111,7 @@ class URConfig:
 
 
 class URRobot:
-    """Six joints, servoJ set-points, the controller's watchdog always armed."""
+    """Six joints, servoJ set-points, freedrive; nothing moves before the watchdog is armed."""
 
     def __init__(self, config: URConfig) -> None:
         self.config = config
@@ -118,10 +120,10 @@ class URRobot:
         self._worker: VendorThread | None = None
         self._leaving: list[Future[None]] = []
         # The vendor's threads must be joined before the interpreter takes its memory apart.
-        atexit.register(self._wait_until_left)
+        atexit.register(self._have_left)
         self._device_t_s = -1.0
         self._changed_ns = 0
-        self._broken = False
+        self._broken = self._armed = self._free = False
         self._last_sent: Array | None = None
 
     @property
@@ -139,16 +141,27 @@ class URRobot:
         """True: ``setWatchdog``."""
         return True
 
+    @property
+    def freedrive(self) -> Freedrive:
+        """The freedrive of the controller."""
+        return Freedrive(self._begin_freedrive, self._end_freedrive)
+
     def connect(self) -> None:
-        """Connect both interfaces, upload the program, arm the watchdog, wait for a live state.
+        """Connect both interfaces, upload the program, wait for a live state.
 
         What fails on the way leaves nothing behind that could move the arm.
         """
         vendor = _import_ur_rtde()
         self._release()
-        self._broken, self._last_sent = False, None
+        self._broken = self._armed = self._free = False
+        self._last_sent = None
         _probe(self.config)
-        self._wait_until_left()
+        if not self._have_left():
+            # Its last words would end the new program: both write the same registers.
+            raise RobotConnectionError(
+                f"UR at {self.config.address}: an earlier connection is still closing; connect"
+                " again in a few seconds"
+            )
         try:
             self._connect(*vendor)
         except BaseException:
@@ -179,11 +192,6 @@ class URRobot:
                 " control?"
             ) from error
         self._wait_running(deadline)
-        armed = worker.call(
-            lambda: self._control.setWatchdog(c.watchdog_hz), 1.0, "arming the watchdog"
-        )
-        if not armed:
-            raise RobotConnectionError(f"UR at {c.address}: the watchdog could not be armed")
 
     def state(self) -> RobotState:
         """Newest state; a torn read (the packet changed in between) is repeated."""
@@ -211,10 +219,13 @@ class URRobot:
         if q.shape != (6,) or not np.all(np.isfinite(q)):
             raise DataError(f"UR: expected 6 finite angles, got {q}")
         worker, control, c = self._connected()
+        if self._free:
+            raise RobotError("UR: a hand guides the arm; end freedrive before set-points")
         angles, period = q.tolist(), 1.0 / c.rate_hz
 
         def send() -> None:
             self._require_link(control)
+            self._arm(control)
             last = self._last_sent
             if last is not None and float(np.abs(q - last).max()) > _LARGEST_STEP_RAD:
                 raise RobotError(
@@ -246,6 +257,46 @@ class URRobot:
 
         worker.post(kick)
 
+    def _arm(self, control: Any) -> None:
+        """The watchdog, with the first command that may move the arm and not before: the owner
+        may take his time between connecting and that, and an armed one would end the program.
+        """
+        if self._armed:
+            return
+        if not control.setWatchdog(self.config.watchdog_hz):
+            self._broken = True
+            raise RobotError("the watchdog could not be armed; nothing is sent to this controller")
+        self._armed = True
+        self._last_sent = self._measured()
+
+    def _measured(self) -> Array:
+        return np.array(self._receive.getActualQ())
+
+    def _begin_freedrive(self) -> None:
+        worker, control, c = self._connected()
+
+        def begin() -> None:
+            self._require_link(control)
+            self._arm(control)
+            # The program's servo thread would go on commanding its last set-point.
+            if not (control.servoStop(c.stop_deceleration) and control.teachMode()):
+                raise RobotError("the controller refused freedrive")
+
+        self._free = True
+        worker.call(begin, 0.5, "beginning freedrive")
+
+    def _end_freedrive(self) -> None:
+        worker, control, _ = self._connected()
+
+        def end() -> None:
+            self._require_link(control)
+            if not control.endTeachMode():
+                raise RobotError("the controller did not confirm the end of freedrive")
+            self._last_sent = self._measured()
+
+        worker.call(end, 0.5, "ending freedrive")
+        self._free = False
+
     def _require_link(self, control: Any) -> None:
         if self._broken or not control.isConnected():
             self._broken = True
@@ -258,9 +309,15 @@ class URRobot:
         if self._worker is None or self._control is None or self._worker.abandoned:
             return False
         control, deceleration = self._control, self.config.stop_deceleration
+
+        def halt() -> bool:
+            stiff = not self._free or control.endTeachMode()
+            return bool(control.servoStop(deceleration)) and bool(stiff)
+
         try:
-            done = self._worker.call(lambda: control.servoStop(deceleration), 0.5, "servoStop")
-            return bool(done) or self._seen_at_rest()
+            done = self._worker.call(halt, 0.5, "servoStop")
+            self._free = self._free and not done
+            return done or self._seen_at_rest()
         except RuntimeError as error:  # includes RobotError; the device's watchdog takes over
             log.warning("stop not confirmed: %s", error)
             return False
@@ -302,11 +359,10 @@ class URRobot:
             self._leaving.append(other.submit(lambda: _leave(receive)))
             other.close()
 
-    def _wait_until_left(self) -> None:
-        # The controller lets one client at a time write its registers.
-        leaving, self._leaving = self._leaving, []
-        if wait(leaving, 3.0).not_done:
-            log.warning("an earlier connection to %s is still closing", self.config.address)
+    def _have_left(self) -> bool:
+        """Wait for earlier connections to close; False when one still hangs after 5 s."""
+        self._leaving = list(wait(self._leaving, _LEAVE_S).not_done)
+        return not self._leaving
 
     def _require_ready_device(self, deadline: float) -> None:
         mode = RobotMode.FAULT

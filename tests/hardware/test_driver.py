@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import time
+from concurrent.futures import Future
 from typing import ClassVar
 
 import numpy as np
@@ -214,19 +215,25 @@ class Vendor:
     def getActualTCPForce(self):  # noqa: N802
         return [0.0] * 6
 
-    def setWatchdog(self, _hz):  # noqa: N802
+    def isConnected(self) -> bool:  # noqa: N802
+        return True
+
+    def setWatchdog(self, _hz) -> bool:  # noqa: N802
         return False
 
 
-def test_without_an_armed_watchdog_there_is_no_motion_handle(monkeypatch):
+def test_without_an_armed_watchdog_nothing_moves(monkeypatch):
     monkeypatch.setattr(ur, "_import_ur_rtde", lambda: (Vendor, Vendor))
     monkeypatch.setattr(ur, "_probe", lambda _: None)
     robot = URConfig("127.0.0.1").build()
-    with pytest.raises(RobotConnectionError, match="watchdog could not be armed"):
-        robot.connect()
-    with pytest.raises(RobotConnectionError, match="not connected"):
-        robot.servo(np.zeros(6))
-    robot._wait_until_left()
+    robot.connect()
+    refused(robot, np.zeros(6), "watchdog could not be armed|an operator connects again")
+    refused(robot, np.zeros(6), "an operator connects again")
+    with pytest.raises(RobotError, match="operator connects again"):
+        robot.freedrive.begin()
+    assert not {"servoJ", "teachMode"} & set(Vendor.left), "nothing that moves the arm"
+    robot.close()
+    assert robot._have_left()
     assert Vendor.left.count("disconnect") == 2
     assert "stopScript" in Vendor.left
     gc.collect()
@@ -292,8 +299,16 @@ class Link(Vendor):
 
     connected, pause_s = True, 0.0
     sent: ClassVar[list[list[float]]] = []
+    asked: ClassVar[list[str]] = []
+
+    def __getattr__(self, name):
+        if name in ("teachMode", "endTeachMode", "servoStop"):
+            self.asked.append(name)
+            return lambda *_: True
+        return super().__getattr__(name)
 
     def setWatchdog(self, _hz):  # noqa: N802
+        self.asked.append("setWatchdog")
         return True
 
     def isConnected(self):  # noqa: N802
@@ -301,6 +316,7 @@ class Link(Vendor):
 
     def servoJ(self, q, *_):  # noqa: N802
         time.sleep(Link.pause_s)
+        self.asked.append("servoJ")
         self.sent.append(list(q))
         return True
 
@@ -311,6 +327,7 @@ def linked(monkeypatch):
     monkeypatch.setattr(ur, "_probe", lambda _: None)
     Link.connected, Link.pause_s = True, 0.0
     Link.sent.clear()
+    Link.asked.clear()
     robot = URConfig("127.0.0.1").build()
     robot.connect()
     yield robot
@@ -350,6 +367,36 @@ def test_a_set_point_far_from_the_last_one_is_not_sent(linked):
     time.sleep(0.05)
     refused(linked, np.full(6, 0.2), "not sent")
     assert np.array(Link.sent).max() == 0.0
+
+
+def test_the_watchdog_is_armed_with_the_first_set_point_and_not_while_the_owner_is_busy(linked):
+    assert not Link.asked, "between connecting and the first set-point the owner may take his time"
+    linked.servo(np.zeros(6))
+    until(lambda: Link.sent)
+    linked.servo(np.zeros(6))
+    until(lambda: len(Link.sent) == 2)
+    assert Link.asked == ["setWatchdog", "servoJ", "servoJ"]
+
+
+def test_freedrive_ends_the_servo_thread_first_and_refuses_set_points(linked):
+    linked.freedrive.begin()
+    assert Link.asked == ["setWatchdog", "servoStop", "teachMode"]
+    with pytest.raises(RobotError, match="a hand guides the arm"):
+        linked.servo(np.zeros(6))
+    assert linked.stop()
+    assert Link.asked[3:] == ["endTeachMode", "servoStop"], "a stop makes the arm stiff again"
+    linked.freedrive.begin()
+    linked.freedrive.end()
+    linked.servo(np.zeros(6))
+    until(lambda: Link.sent)
+
+
+def test_an_earlier_connection_that_still_closes_is_waited_for(linked, monkeypatch):
+    linked._leaving.append(Future())
+    monkeypatch.setattr(ur, "_LEAVE_S", 0.02)
+    with pytest.raises(RobotConnectionError, match="still closing"):
+        linked.connect()
+    linked._leaving.clear()
 
 
 def test_motors_that_draw_too_much_are_a_load_above_one(lab):

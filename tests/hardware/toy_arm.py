@@ -28,6 +28,7 @@ class ToyArm:
 
     joints = 3
     has_watchdog = True
+    freedrive = None  # no hand may guide it (hardware/robot.py: Freedrive)
 
     def __init__(self, config):
         self._config = config
