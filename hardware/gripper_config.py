@@ -17,6 +17,7 @@ from robolearn.spec import ActionSpec, SignalSpec
 WIDTH = "gripper/width"
 GRIPPERS: dict[str, str] = {
     "robotiq": "hardware.drivers.robotiq:RobotiqConfig",
+    "xarm": "hardware.drivers.xarm_gripper:XArmGripperConfig",
     "servo": "hardware.drivers.serial_bus_gripper:ServoGripperConfig",
     "fake": "hardware.drivers.fake_gripper:FakeGripperConfig",
 }
@@ -41,7 +42,7 @@ class GripperCellConfig:
     """A cell's gripper: signal and action ``gripper/width`` [m]."""
 
     driver: dict[str, Any]
-    """``kind`` (robotiq, servo, fake) and that driver's keys."""
+    """``kind`` (robotiq, xarm, servo, fake) and that driver's keys."""
     high_m: float
     """Widest command [m]; at most the gripper's stroke."""
     low_m: float = 0.0

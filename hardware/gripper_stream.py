@@ -50,6 +50,11 @@ class GripperStream:
         self._supervisor.grip(width_m)
         self._wanted = np.array([width_m])
 
+    @property
+    def standing(self) -> Signals:
+        """The width that is in force, by its action's name; nothing without a gripper."""
+        return {WIDTH: self._wanted.copy()} if self.count else {}
+
     def command(self, action: Signals) -> Array:
         """The commanded width ``[count]`` [m]; an action without one leaves it as it was."""
         if self.count and WIDTH in action:

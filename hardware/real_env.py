@@ -136,6 +136,11 @@ class RealEnv:
         """Control ticks that were skipped since the reset because the loop was late."""
         return self._rate.missed
 
+    @property
+    def standing(self) -> Signals:
+        """What stays in force of the actions that a command may leave out: the gripper's width."""
+        return self._gripper.standing
+
     def reset(self, condition: Condition, rng: np.random.Generator) -> ResetReport:
         """Out of the way, let the objects be placed, to the start, measure the start.
 

@@ -5,20 +5,11 @@ return code 3 together with the last cached angles, ``connected`` stays True, no
 Hence every code is checked, and the sign of life is an answer with code 0 on the command channel
 (the report stream of a real controller has 5 Hz). The controller has no watchdog: in servo mode a
 silent program leaves the arm at its last set-point.
-
-The client opens fixed ports (502), sets a time-out for all sockets of the process, prefers a unix
-socket that anybody may have left in the temporary folder, and prints; here it does none of these
-but the first.
 """
 
 from __future__ import annotations
 
-import contextlib
-import io
-import logging
 import math
-import socket
-import threading
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -28,26 +19,15 @@ from numpy.typing import NDArray
 
 from hardware.drivers.poll_loop import LostPacketError
 from hardware.drivers.polled import ArmLoop, PolledArm
+from hardware.drivers.xarm_client import GONE, LOST, open_client
 from hardware.robot import RobotMode, RobotState
-from hardware.vendor_thread import VendorThread
-from robolearn.errors import (
-    ConfigError,
-    MissingDependencyError,
-    RobotConnectionError,
-    RobotError,
-)
+from robolearn.errors import ConfigError, RobotConnectionError, RobotError
 
 Array = NDArray[np.float64]
-log = logging.getLogger(__name__)
 
-COMMAND_PORT = 502
 SERVO_MODE = 1
 _READY_STATES = (1, 2)  # in motion, standby
 _STOP = 4
-# Codes of ``UxbusState``: no answer in time, answer of another length, request, protocol or
-# register; and: no connection, sending failed.
-_LOST = (3, 4, 5, 6, 7)
-_GONE = (-1, 8)
 # UFACTORY developer manual, "Error codes": 2 is the emergency stop button, 31 a collision.
 _MODES = {2: RobotMode.EMERGENCY_STOP, 31: RobotMode.PROTECTIVE_STOP}
 
@@ -106,18 +86,9 @@ class XArmRobot(PolledArm):
     def open(self) -> XArmLoop:
         """Connect, enable the motors, servo mode, wait for the first answer."""
         c = self.config
-        _probe(c.address)
-        api = _import_api()
-        worker, given_up = VendorThread(self.name), threading.Event()
-        limit = socket.getdefaulttimeout()
-        try:
-            arm = worker.call(lambda: _open(api, c, given_up), c.connect_timeout_s, "connecting")
-        except RobotConnectionError:
-            given_up.set()
-            raise
-        finally:
-            socket.setdefaulttimeout(limit)
-            worker.close()
+        arm = open_client(
+            c.address, answer_s=c.answer_s, timeout_s=c.connect_timeout_s, problem=self._problem
+        )
         try:
             loop = XArmLoop(arm, c)
             loop.prepare()
@@ -127,6 +98,16 @@ class XArmRobot(PolledArm):
             raise
         self._low, self._high = _ranges(arm, c.joints)
         return loop
+
+    def _problem(self, arm: Any) -> str:
+        """What says that the config means another arm."""
+        found, joints = int(arm.axis), self.config.joints
+        if found != joints:
+            return f"has {found} joints, the config says {joints}"
+        wanted = self.config.serial
+        if wanted and arm.sn != wanted:
+            return f"is another arm: its serial number is {arm.sn}, the config says {wanted}"
+        return ""
 
 
 class XArmLoop(ArmLoop):
@@ -163,7 +144,7 @@ class XArmLoop(ArmLoop):
                 self._arm_motion()
             code = self._arm.set_servo_angle_j(goal.tolist())
             # What else is wrong shows in the errors below.
-            if code in _LOST or code in _GONE:
+            if code in LOST or code in GONE:
                 self._require(code, "a set-point")
         code, values = self._arm.get_joint_states(num=3)
         self._require(code, "reading the joints")
@@ -223,35 +204,12 @@ class XArmLoop(ArmLoop):
     def _require(self, code: int, what: str) -> None:
         if code == 0:
             return
-        if code in _LOST:
+        if code in LOST:
             raise LostPacketError(f"{self.name}: no answer to {what}")
-        if code in _GONE:
+        if code in GONE:
             self._stop_mode = RobotMode.DISCONNECTED
             raise RobotConnectionError(f"{self.name}: the connection is gone; connect again")
         raise RobotError(f"{self.name}: {what} was answered with code {code}")
-
-
-def _open(api: Any, config: XArmConfig, given_up: threading.Event) -> Any:
-    """The vendor's client, connected. It may try for minutes: nobody may wait any more."""
-    try:
-        arm = api(
-            config.address, is_radian=True, enable_report=False, forbid_uds=True, max_cmdnum=512
-        )
-    except Exception as error:
-        raise RobotConnectionError(f"xArm at {config.address}: {error}") from error
-    found = int(arm.axis)
-    problem = "answered too late" if given_up.is_set() else ""
-    if problem:
-        log.warning("xArm at %s %s", config.address, problem)
-    elif found != config.joints:
-        problem = f"has {found} joints, the config says {config.joints}"
-    elif config.serial and arm.sn != config.serial:
-        problem = f"is another arm: its serial number is {arm.sn}, the config says {config.serial}"
-    if problem:
-        arm.disconnect()
-        raise ConfigError(f"xArm at {config.address} {problem}")
-    arm.set_timeout(config.answer_s)
-    return arm
 
 
 def _ranges(arm: Any, joints: int) -> tuple[Array, Array]:
@@ -261,40 +219,3 @@ def _ranges(arm: Any, joints: int) -> tuple[Array, Array]:
     table = XCONF.Robot.JOINT_LIMITS.get(joints, {}).get(int(arm.device_type), ())
     ranges = np.array([*table, *[(-math.tau, math.tau)] * joints][:joints], dtype=np.float64)
     return ranges[:, 0], ranges[:, 1]
-
-
-def _import_api() -> Any:
-    try:
-        with contextlib.redirect_stdout(io.StringIO()):
-            from xarm.core.utils.log import logger, origin_logger
-            from xarm.core.wrapper import uxbus_cmd_tcp
-            from xarm.wrapper import XArmAPI
-            from xarm.x3 import base
-    except ImportError as error:
-        raise MissingDependencyError(
-            f"the xArm driver needs the package xarm-python-sdk ({error}); install it with"
-            " 'pip install robolearn[xarm]' in this environment"
-        ) from error
-    # It would print a line per call when the mode of a (not requested) report differs.
-    for noisy in (logger, origin_logger):
-        noisy.setLevel(logging.CRITICAL)
-        # The SDK calls what Python deprecates.
-        noisy.warn = noisy.warning
-    # It prints while it connects; standard output may be somebody's protocol.
-    for module in (base, uxbus_cmd_tcp):
-        vars(module)["print"] = _silent
-    return XArmAPI
-
-
-def _silent(*_: object, **__: object) -> None:
-    """Nothing."""
-
-
-def _probe(address: str) -> None:
-    try:
-        socket.create_connection((address, COMMAND_PORT), timeout=2.0).close()
-    except OSError as error:
-        raise RobotConnectionError(
-            f"no xArm controller answers at {address}:{COMMAND_PORT} ({error.strerror or error});"
-            " check the address, the cable and that the control box is on"
-        ) from error

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from hardware.emulators.finger_servo import FingerServo
 from hardware.emulators.loop import Connection, EmulatorLoop
 from hardware.plant import FingerPlant
 from robolearn.errors import ConfigError
@@ -19,20 +20,18 @@ from robolearn.errors import ConfigError
 PORT = 63352
 LINE_LIMIT = 512
 MAX_CLIENTS = 4
-# Counts per second at the largest speed: 150 mm/s over 85 mm (data sheet of the 2F-85).
-FULL_SPEED = 255 * 0.150 / 0.085
+# Data sheet of the 2F-85: stroke [m] and largest speed [m/s].
+STROKE_M, FULL_SPEED_M_S = 0.085, 0.150
 SETTABLE = ("ACT", "GTO", "ATR", "ARD", "FOR", "SPE", "POS", "MOD")
 READABLE = (*SETTABLE, "STA", "PRE", "OBJ", "FLT")
 _PAIR = re.compile(r"([A-Z]{3}) (\d{1,3})")
 MOVING, STOPPED_CLOSING, AT_REQUEST = 0, 2, 3
 STOPPED_OPENING = 1
-_NO_OBJECT = 1000.0
 # Positions that open and closed fingers report (hardware/drivers/robotiq.py has the same defaults).
 OPEN_COUNTS, CLOSED_COUNTS = 3, 228
+_COUNTS = CLOSED_COUNTS - OPEN_COUNTS
 # Data sheet of the 2F-85: 20 to 235 N.
 _LEAST_FORCE = 20.0 / 235.0
-# Fingers that are this far from where they are pulled and move less than that in 0.1 s are held.
-_AWAY_COUNTS, _STILL_COUNTS, _STILL_NS = 4.0, 0.5, 100_000_000
 FAULTS = ("mute", "listen", "drop_links", "garbage", "fault", "deactivate")
 
 
@@ -51,23 +50,15 @@ class RobotiqEmulatorConfig:
 
 
 class RobotiqEmulator:
-    """One gripper, alone or moving the ``fingers`` of a plant.
-
-    :attr:`object_at`: counts at which closing fingers meet something (alone only).
-    """
+    """One gripper, alone or moving the ``fingers`` of a plant."""
 
     def __init__(self, fingers: FingerPlant | None = None, *, activated: bool = False) -> None:
         self.activated = activated
-        self._fingers, self._pulled = fingers, 3.0
-        self._still_at, self._still_ns = 3.0, 0
+        self.fingers = FingerServo(fingers, STROKE_M)
         self.fault_code = 0
         self.mute = False
-        self.position = 3.0
-        self.object_at = _NO_OBJECT
         self.values = {"POS": 0, "SPE": 255, "FOR": 0, "GTO": 0, "ATR": 0, "ARD": 0, "MOD": 0}
         self.garbage_replies = 0
-        self._held = self._opening = False
-        self._last_ns = 0
         self._clients: list[Connection] = []
 
     def serve(self, loop: EmulatorLoop, address: str, port: int = PORT) -> int:
@@ -90,34 +81,14 @@ class RobotiqEmulator:
 
     def step(self, now_ns: int) -> None:
         """Move the fingers."""
-        dt_s = 0.0 if self._last_ns == 0 else max(0, now_ns - self._last_ns) * 1e-9
-        self._last_ns = now_ns
-        if not (self.activated and self.values["GTO"]) or self.fault_code:
+        fingers, values = self.fingers, self.values
+        if not (self.activated and values["GTO"]) or self.fault_code:
+            fingers.rest(now_ns)
             return
-        step = max(0.1, self.values["SPE"] / 255) * FULL_SPEED * dt_s
-        if self._fingers is not None:
-            self._pull(self._fingers, step, now_ns)
-            return
-        away = self.values["POS"] - self.position
-        target = self.position + max(-step, min(step, away))
-        self._held = target >= self.object_at and away > 0
-        self.position = min(target, self.object_at) if away > 0 else target
-
-    def _pull(self, fingers: FingerPlant, step: float, now_ns: int) -> None:
-        """Pull the plant's fingers on, and see whether something is between them."""
-        away = self.values["POS"] - self._pulled
-        self._pulled += max(-step, min(step, away))
-        counts_per_m = (CLOSED_COUNTS - OPEN_COUNTS) / fingers.stroke_m
-        width = (CLOSED_COUNTS - self._pulled) / counts_per_m
-        share = _LEAST_FORCE + (1.0 - _LEAST_FORCE) * self.values["FOR"] / 255
-        fingers.set_target(max(0.0, min(fingers.stroke_m, width)), share)
-        self.position = CLOSED_COUNTS - fingers.width() * counts_per_m
-        if abs(self.position - self._still_at) > _STILL_COUNTS:
-            self._still_at, self._still_ns = self.position, now_ns
-        lag = self._pulled - self.position
-        still = now_ns - self._still_ns > _STILL_NS
-        self._held = still and abs(lag) > _AWAY_COUNTS
-        self._opening = lag < 0
+        speed_m_s = max(0.1, values["SPE"] / 255) * FULL_SPEED_M_S
+        goal_m = (CLOSED_COUNTS - values["POS"]) / _COUNTS * fingers.stroke_m
+        share = _LEAST_FORCE + (1.0 - _LEAST_FORCE) * values["FOR"] / 255
+        fingers.step(now_ns, goal_m, speed_m_s, share)
 
     def fault(self, kind: str, amount: int) -> None:
         """Cause one of :data:`FAULTS`; ``amount``: garbage replies, or the code of ``fault``."""
@@ -134,11 +105,11 @@ class RobotiqEmulator:
 
     def status(self) -> Mapping[str, int]:
         """Every readable variable."""
-        at = max(0, min(255, round(self.position)))
+        at = round(CLOSED_COUNTS - self.fingers.width_m / self.fingers.stroke_m * _COUNTS)
         # The real one calls a request that ends at the fingers' end reached.
         near = abs(at - max(OPEN_COUNTS, min(CLOSED_COUNTS, self.values["POS"]))) <= 1
         obj = MOVING if not near and self.values["GTO"] else AT_REQUEST
-        stopped = STOPPED_OPENING if self._opening else STOPPED_CLOSING
+        stopped = STOPPED_OPENING if self.fingers.opening else STOPPED_CLOSING
         return MappingProxyType(
             {
                 **self.values,
@@ -146,7 +117,7 @@ class RobotiqEmulator:
                 "STA": 3 if self.activated else 0,
                 "PRE": self.values["POS"],
                 "POS": at,
-                "OBJ": stopped if self._held else obj,
+                "OBJ": stopped if self.fingers.held else obj,
                 "FLT": self.fault_code,
             }
         )

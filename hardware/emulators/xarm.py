@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from hardware.emulators.admin import number
 from hardware.emulators.loop import Connection, EmulatorLoop
 from hardware.emulators.ur_log import ControllerLog
+from hardware.emulators.xarm_gripper import HOST, XArmGripperEmulator
 from hardware.plant import Plant
 from robolearn.errors import ConfigError, DataError
 
@@ -46,7 +47,9 @@ _GET_VERSION, _MOTION_ENABLE, _SET_STATE, _GET_STATE, _GET_CMDNUM, _GET_ERROR = 
     15,
 )
 _CLEAN_ERROR, _CLEAN_WARNING, _SET_MODE, _SERVO_J = 16, 17, 19, 29
-_GET_POSE, _GET_JOINTS, _GET_TORQUES = 41, 42, 55
+_GET_POSE, _GET_JOINTS, _GET_TORQUES, _TOOL_LINE = 41, 42, 55, 124
+# "End Effector Communication Error" (the SDK's table of error codes).
+TOOL_LINE_ERROR = 19
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +97,14 @@ class XArmController:
     """State machine, joints and both servers."""
 
     def __init__(
-        self, loop: EmulatorLoop, plant: Plant, config: XArmEmulatorConfig, address: str
+        self,
+        loop: EmulatorLoop,
+        plant: Plant,
+        config: XArmEmulatorConfig,
+        address: str,
+        gripper: XArmGripperEmulator | None = None,
     ) -> None:
-        self.config, self._loop, self._plant = config, loop, plant
+        self.config, self._loop, self._plant, self.gripper = config, loop, plant, gripper
         q = plant.joint_positions()
         if not 5 <= len(q) <= 7:
             raise ConfigError(f"an xArm has 5 to 7 joints, this plant has {len(q)}")
@@ -117,6 +125,7 @@ class XArmController:
             "garbage": lambda r: setattr(
                 self, "garbage_replies", int(number({"count": 1, **r}, "count", 0, 1e6))
             ),
+            **({} if gripper is None else gripper.faults),
         }
         loop.listen(address, COMMAND_PORT, self._accept, "xArm commands")
         loop.listen(address, REPORT_PORT, self._accept_report, "xArm reports")
@@ -218,9 +227,21 @@ class XArmController:
             return True, struct.pack("<7f", *self._seven(self._plant.joint_torques()))
         elif register == _GET_POSE:
             return True, struct.pack("<6f", *self._pose())
+        elif register == _TOOL_LINE and params:
+            return True, self._pass_on(params)
         else:
             return False, b""
         return True, b""
+
+    def _pass_on(self, params: bytes) -> bytes:
+        """To the tool's line and back; who is not there is an error of the controller."""
+        reply = None
+        if self.gripper is not None and params[0] == HOST:
+            reply = self.gripper.answer(params[1:])
+        if reply is None:
+            self.fail(TOOL_LINE_ERROR)
+            return b""
+        return bytes([HOST]) + reply
 
     def _set_state(self, state: int) -> None:
         if state == 0 and not self.error:
@@ -245,8 +266,10 @@ class XArmController:
 
     # -- physics ---------------------------------------------------------------------------------
 
-    def control(self, now_ns: int, dt_s: float) -> None:  # noqa: ARG002  (the arms' signature)
-        """Follow the target at no more than the speed limit."""
+    def control(self, now_ns: int, dt_s: float) -> None:
+        """Follow the target at no more than the speed limit; the gripper follows its own."""
+        if self.gripper is not None:
+            self.gripper.step(now_ns)
         step = self.config.joint_speed_rad_s * dt_s
         goal = self._target if self.ready else self._reference
         before = self._reference

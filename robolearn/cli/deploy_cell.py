@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, runtime_checkable
@@ -16,8 +17,19 @@ from hardware.cell_config import CellConfig
 from hardware.emulators.admin import LabClient
 from hardware.real_env import Scorer, cell_spec
 from robolearn.cli.deploy_keys import Keys
+from robolearn.contracts import Agent
 from robolearn.errors import ConfigError, RobotError
-from robolearn.types import Condition, EpisodeHeader, Outcome, Signals, Tick
+from robolearn.types import (
+    Command,
+    Condition,
+    EpisodeHeader,
+    Observation,
+    Outcome,
+    PolicyInput,
+    PolicyOutput,
+    Signals,
+    Tick,
+)
 
 log = logging.getLogger(__name__)
 
@@ -175,6 +187,33 @@ def limits_text(cell: CellConfig) -> str:
         f" {limits.max_joint_speed} rad/s, table {limits.workspace_low} to"
         f" {limits.workspace_high} m"
     )
+
+
+class WholeCommand:
+    """An agent whose commands name every action of the cell: what it leaves out is recorded as it
+    stands (``standing()``: the gripper of a policy that knows of none).
+    """
+
+    def __init__(self, inner: Agent, standing: Callable[[], Signals]) -> None:
+        self._inner, self._standing = inner, standing
+
+    @property
+    def name(self) -> str:
+        """As the wrapped agent."""
+        return self._inner.name
+
+    def reset(self, seed: int) -> None:
+        """As the wrapped agent."""
+        self._inner.reset(seed)
+
+    def request(self, observation: Observation) -> PolicyInput | None:
+        """As the wrapped agent."""
+        return self._inner.request(observation)
+
+    def decide(self, observation: Observation, reply: PolicyOutput | None) -> Command:
+        """The wrapped agent's command over what stands."""
+        command = self._inner.decide(observation, reply)
+        return dataclasses.replace(command, action={**self._standing(), **command.action})
 
 
 class HoldAtEnd:

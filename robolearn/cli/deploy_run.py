@@ -31,6 +31,7 @@ from robolearn.cli.deploy_cell import (
     LabPlacement,
     LabScorer,
     PromptPlacement,
+    WholeCommand,
     limits_text,
     require_starts,
 )
@@ -268,10 +269,12 @@ class Deployment:
     def _agent(self, env: RealEnv, policy: Source) -> Agent:
         args = self._args
         realtime = args.realtime_chunking and args.runtime == "torch" and args.ensemble is None
-        agent = Execution(args.execute, args.lead_ticks, realtime, args.ensemble).agent(
+        agent: Agent = Execution(args.execute, args.lead_ticks, realtime, args.ensemble).agent(
             policy.inference.spec, env.spec, policy.name, self.cell.command_latency_s
         )
-        return InstructedAgent(agent, self._instruction) if self._instruction else agent
+        if self._instruction:
+            agent = InstructedAgent(agent, self._instruction)
+        return WholeCommand(agent, lambda: env.standing)
 
     @property
     def _instruction(self) -> str:

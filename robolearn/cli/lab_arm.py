@@ -24,12 +24,14 @@ from hardware.emulators.loop import EmulatorLoop
 from hardware.emulators.pty_servos import ServoBus, ServoConfig
 from hardware.emulators.tracker import TrackerEmulator, TrackerEmulatorConfig
 from hardware.emulators.xarm import XArmController, XArmEmulatorConfig
+from hardware.emulators.xarm_gripper import XArmGripperEmulator, XArmGripperEmulatorConfig
 from hardware.plant import KinematicPlant, ServoPlant
 from robolearn.cli.common import say
 from robolearn.config import from_dict
 from robolearn.errors import ConfigError
 from robolearn.seeding import child_seed
 from sim.chain_plant import ChainPlant, ChainPlantConfig
+from sim.scene_fingers import SceneFingers
 from sim.scene_plant import ScenePlant, ScenePlantConfig
 
 World = Literal["pybullet", "mujoco", "kinematic"]
@@ -56,6 +58,8 @@ class ArmDevicesConfig:
     """Port of the side door; 0 takes any free one."""
     tracker: TrackerEmulatorConfig | None = None
     """A motion capture of the objects; null: none."""
+    gripper: XArmGripperEmulatorConfig | None = None
+    """UFACTORY's gripper on an xArm; in a scene it moves the fingers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +101,7 @@ def make_arm_lab(
     devices = config.devices
     try:
         seen = behind_servos(plant, config.drivetrain, seed)
-        make = _controller(devices, path.parent, seen, address)
+        make = _controller(devices, path.parent, seen, address, _gripper(devices, plant))
         lab = ArmLab(
             plant,
             make,
@@ -144,6 +148,18 @@ def _tracker(
     return TrackerEmulator(plant, address, devices.tracker, rng)
 
 
+def _gripper(devices: ArmDevicesConfig, plant: ServoPlant) -> XArmGripperEmulator | None:
+    if devices.gripper is None:
+        return None
+    if devices.kind != "xarm":
+        raise ConfigError(
+            f"lab.devices.gripper: the gripper of a {devices.kind} bus is one of its servos; leave"
+            " it out, and name the servo in robot.driver.gripper"
+        )
+    fingers = SceneFingers(plant) if isinstance(plant, ScenePlant) else None
+    return XArmGripperEmulator(devices.gripper, fingers)
+
+
 def serve_arm(lab: ArmLab, config: ArmLabConfig, address: str, token: str, stop: list[int]) -> None:
     """Announce the lab and serve until ``stop`` is not empty."""
     devices = config.devices
@@ -163,11 +179,15 @@ def serve_arm(lab: ArmLab, config: ArmLabConfig, address: str, token: str, stop:
 
 
 def _controller(
-    devices: ArmDevicesConfig, folder: Path, plant: ServoPlant, address: str
+    devices: ArmDevicesConfig,
+    folder: Path,
+    plant: ServoPlant,
+    address: str,
+    gripper: XArmGripperEmulator | None,
 ) -> Callable[[EmulatorLoop], ArmController]:
     if devices.kind == "xarm":
         emulator = XArmEmulatorConfig(rate_hz=devices.rate_hz, report_hz=devices.report_hz)
-        return lambda loop: XArmController(loop, plant, emulator, address)
+        return lambda loop: XArmController(loop, plant, emulator, address, gripper)
     if devices.calibration is None:
         raise ConfigError("lab.devices: a bus of servos needs 'calibration', the driver's file")
     dialect = DIALECTS[devices.kind]

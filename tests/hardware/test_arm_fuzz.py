@@ -189,7 +189,7 @@ def test_the_gripper_answers_every_line(count):
         reply = emulator.answer(line)
         assert reply in ("ack", "?") or reply.split()[0] in line
         emulator.step(int(rng.integers(1 << 40)))
-        assert 0 <= emulator.position <= 255
+        assert 0 <= emulator.status()["POS"] <= 255
 
 
 def test_the_gripper_driver_makes_typed_errors_of_every_answer():

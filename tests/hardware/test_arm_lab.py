@@ -73,6 +73,8 @@ def test_the_so101_carries_its_weight_and_follows(tmp_path):
         assert log.count >= 20
         with pytest.raises(RobotError, match="no fault 'protective_stop'"):
             door.fault("protective_stop")
+        with pytest.raises(RobotError, match="no time stamps"):
+            door.fault("clock_jump", seconds=5.0)
 
 
 def test_a_hung_and_a_killed_bus_end_in_typed_errors(tmp_path):
@@ -177,7 +179,11 @@ def test_the_xarm_is_driven_in_its_physics(tmp_path):
     with LabProcess(CONFIGS / "lab_xarm.yaml", address=address(63)) as lab:
         driver = {**cell.driver, "address": lab.where.address, "silence_s": 1.0}
         robot = dataclasses.replace(cell, driver=driver).robot_builder()()
+        claw = {**cell.gripper.driver, "address": lab.where.address}
+        gripper = dataclasses.replace(cell.gripper, driver=claw).build()
         try:
+            gripper.connect()
+            gripper.move(0.03)
             robot.connect()
             start = robot.state().joint_position
             for k in range(40):
@@ -186,11 +192,14 @@ def test_the_xarm_is_driven_in_its_physics(tmp_path):
             time.sleep(0.2)
             with lab.where.connect() as door:
                 assert np.abs(door.truth().q - start - 0.3).max() < 0.03
+                assert gripper.state().width_m < 0.06
                 door.fault("error", code=31.0)
                 deadline = time.monotonic() + 2.0
                 while robot.state().mode is RobotMode.RUNNING:
                     assert time.monotonic() < deadline
                     time.sleep(0.005)
             assert robot.state().mode is RobotMode.PROTECTIVE_STOP
+            assert gripper.state().changed_ns > 0
         finally:
+            gripper.close()
             robot.close()

@@ -62,7 +62,7 @@ def cell_file(name, folder, changes):
     if "port" in robot["driver"]:
         raw["lab"]["devices"]["link"] = robot["driver"]["port"] = str(folder / "bus")
     else:
-        robot["driver"]["address"] = address(64)
+        robot["driver"]["address"] = robot["gripper"]["driver"]["address"] = address(64)
     start, goal = ([home[0] + turn, *home[1:]] for turn in (0.1, -0.1))
     near = [
         {"id": f"c{i}", "seed": i, "poses": {JOINT_POSITION: start, GOAL: goal}} for i in (1, 2)
@@ -120,6 +120,9 @@ def test_trials_of_a_joint_space_cell(name, changes, episodes, tmp_path, deploye
         first = episode.observed(JOINT_POSITION)[:, 0]
         assert goal[0] - 0.02 < first[-1] < first[0] - 0.05
         assert (tmp_path / "out" / trial["video"]).stat().st_size > 1000
+        # The policy knows of no gripper: it stays as the reset left it, and is recorded so.
+        if load_cell(cell).gripper is not None:
+            np.testing.assert_allclose(episode.action["gripper/width"], 0.084)
 
 
 def test_nothing_moves_and_a_suite_of_another_task_is_refused(tmp_path, deployed, capsys):

@@ -28,6 +28,9 @@ from sim.scene_plant import ScenePlant, ScenePlantConfig
 from tests.hardware.buses import BusArm
 from tests.hardware.lab import CONFIG
 
+# What lies between the fingers in some tests [m].
+OBJECT_M = 0.0408
+
 
 def until(condition, timeout_s=3.0):
     deadline = time.monotonic() + timeout_s
@@ -194,7 +197,7 @@ def test_the_servo_of_an_arm_keeps_gripping_through_a_stop_of_the_arm(tmp_path):
 
 
 def test_a_squeeze_is_kept_through_a_stop_and_a_motion_is_not(served):
-    served.emulator.object_at = 120.0
+    served.emulator.fingers.object_m = OBJECT_M
     gripper = served.make()
     gripper.connect()
     gripper.move(0.0)
@@ -251,12 +254,12 @@ def test_the_check_tells_what_is_wrong():
 
 
 def test_it_says_when_it_holds_something(served):
-    served.emulator.object_at = 120.0
+    served.emulator.fingers.object_m = OBJECT_M
     gripper = served.make()
     gripper.connect()
     gripper.move(0.0, force=0.3)
     until(lambda: gripper.state().holding)
-    assert gripper.state().width_m == pytest.approx(0.085 * (228 - 120) / 225, abs=1e-3)
+    assert gripper.state().width_m == pytest.approx(OBJECT_M, abs=1e-3)
     assert served.emulator.values["FOR"] == round(0.3 * 255)
 
 

@@ -6,8 +6,10 @@ from dataclasses import replace
 import numpy as np
 
 from hardware.drivers.xarm import XArmConfig
+from hardware.drivers.xarm_gripper import XArmGripperConfig
 from hardware.emulators.loop import EmulatorLoop
 from hardware.emulators.xarm import XArmController, XArmEmulatorConfig
+from hardware.emulators.xarm_gripper import XArmGripperEmulator, XArmGripperEmulatorConfig
 from hardware.plant import KinematicPlant
 from tests.hardware.lab import address
 
@@ -16,14 +18,17 @@ START = np.array([0.1, -0.3, 0.2, 0.5, 0.1, 0.4, -0.2])
 
 
 class XArm:
-    """An emulated controller, served by a thread of this process; use as a context manager."""
+    """An emulated controller with its gripper, served by a thread of this process; use as a context
+    manager.
+    """
 
-    def __init__(self, last=60):
+    def __init__(self, last=60, firmware=(3, 4, 3)):
         self.address = address(last)
         self.loop = EmulatorLoop(DT_S)
         self.plant = KinematicPlant(START)
         config = XArmEmulatorConfig(rate_hz=1 / DT_S)
-        self.controller = XArmController(self.loop, self.plant, config, self.address)
+        self.gripper = XArmGripperEmulator(XArmGripperEmulatorConfig(firmware))
+        self.controller = XArmController(self.loop, self.plant, config, self.address, self.gripper)
         self.loop.add_tick(self._tick)
         self._stopped = threading.Event()
         self._thread = threading.Thread(
@@ -33,6 +38,11 @@ class XArm:
 
     def make(self, **changes):
         config = XArmConfig(self.address, silence_s=1.0, answer_s=0.25)
+        self.robots.append(replace(config, **changes).build())
+        return self.robots[-1]
+
+    def make_gripper(self, **changes):
+        config = XArmGripperConfig(self.address, answer_s=0.25, rate_hz=50.0)
         self.robots.append(replace(config, **changes).build())
         return self.robots[-1]
 
