@@ -18,10 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardware.emulators.tracker import PACKET_SIZE, decode_packet
-from robolearn.errors import ConfigError, DataError, StaleSignalError
+from robolearn.errors import ClockError, ConfigError, DataError, StaleSignalError
 
 log = logging.getLogger(__name__)
-_QUEUE, _RESTART = 4096, 1 << 20
+_QUEUE, _RESTART, _CLOCK_SET_S = 4096, 1 << 20, 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Tracker(Protocol):
 
     def latest(self) -> TrackedPose:
         """The newest measurement; raises StaleSignalError when it is older than the age limit
-        (or there never was one).
+        (or there never was one), ClockError when that is because the sender's clock was set.
         """
         ...
 
@@ -127,6 +127,7 @@ class UdpTracker:
         self._new: deque[TrackedPose] = deque(maxlen=_QUEUE)
         self._seq = -1
         self._taken = self._refused = self._lost = 0
+        self._clock_fault = ""
 
     @property
     def name(self) -> str:
@@ -144,6 +145,11 @@ class UdpTracker:
         newest, limit_s = self._newest, self.config.max_age_s
         age_s = float("inf") if newest is None else (time.monotonic_ns() - newest.t_ns) * 1e-9
         if newest is None or age_s > limit_s:
+            if self._clock_fault:
+                raise ClockError(
+                    f"tracker '{self.name}': {self._clock_fault}; find out what sets the clock of"
+                    " the tracking system (NTP, a restart), then start again"
+                )
             told = "no measurement yet" if newest is None else f"newest is {age_s:.3f} s old"
             raise StaleSignalError(
                 f"tracker '{self.name}' on {self.config.address}:{self.config.port}: {told}"
@@ -197,7 +203,13 @@ class UdpTracker:
         old = self._newest
         if t_ns > now_ns or (old is not None and t_ns <= old.t_ns):
             self._refused += 1
+            # A datagram that was overtaken on its way is late by milliseconds.
+            wrong_s = 1e-9 * (t_ns - (now_ns if old is None or t_ns > now_ns else old.t_ns))
+            if abs(wrong_s) > _CLOCK_SET_S:
+                away = "ahead of this machine's" if wrong_s > 0 else "behind its own last one"
+                self._clock_fault = f"its times are {abs(wrong_s):.3f} s {away}"
             return
+        self._clock_fault = ""
         gap = (packet.seq - self._seq) % (1 << 32) - 1
         # A huge gap is a tracking system that started again.
         if self._seq >= 0 and 0 < gap < _RESTART:

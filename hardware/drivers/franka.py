@@ -30,6 +30,7 @@ from robolearn.errors import (
     RobotConnectionError,
     RobotError,
 )
+from robolearn.timing import ClockAnchor
 
 Array = NDArray[np.float64]
 log = logging.getLogger(__name__)
@@ -123,6 +124,7 @@ class FrankaLoop(ArmLoop):
         )
         self._franky = franky
         self._robot: Any = robot
+        self._clock = ClockAnchor(self.name)
 
     def exchange(self) -> None:
         """Send the newest set-point, read and publish the state."""
@@ -137,6 +139,7 @@ class FrankaLoop(ArmLoop):
         changed_ns = self.state.changed_ns
         if stamp != self.state.device_t_s:
             changed_ns = time.monotonic_ns()
+            self._clock.monotonic_ns(stamp, changed_ns)
         mode = _MODES.get(str(state.robot_mode.name), RobotMode.FAULT)
         self.cycles += 1
         self.state = RobotState(

@@ -240,7 +240,8 @@ class LabClient:
 
     def fault(self, kind: str, **arguments: float | str) -> None:
         """Cause a fault: ``protective_stop``, ``emergency_stop``, ``unlock``, ``drop_links``,
-        ``delay`` (``seconds``), ``overload`` (``amount`` [A]), ``garbage`` (``size``),
+        ``hang`` and ``delay`` (``seconds``), ``overload`` (``amount`` [A]), ``garbage`` (``size``),
+        ``clock_jump`` (``seconds``), ``slow`` (``amount`` [s], ``seconds``),
         ``tracker_blind`` (``seconds``), ``camera_frozen`` and the other faults of
         ``CameraEmulator.fault`` (``camera``, ``seconds``, ``amount``).
         """

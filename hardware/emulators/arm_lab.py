@@ -18,7 +18,7 @@ from hardware.emulators.admin import AdminServer, Reply, number
 from hardware.emulators.loop import EmulatorLoop
 from hardware.emulators.pty_line import PtyLine
 from hardware.emulators.pty_servos import ServoBus
-from hardware.emulators.room import Room, cause_fault
+from hardware.emulators.room import Room, cause_fault, slowness
 from hardware.emulators.tracker import TrackerEmulator
 from hardware.emulators.ur_log import ControllerLog
 from hardware.plant import Plant
@@ -142,10 +142,20 @@ class ArmLab:
 
     def _op_fault(self, request: Mapping[str, Any], reply: Reply) -> None:
         own = self.controller.faults
-        faults = {name: functools.partial(fault, request) for name, fault in own.items()}
+        faults: dict[str, Callable[[], None]] = {
+            "slow": lambda: self.loop.slow(*slowness(request)),
+            "clock_jump": self._no_clock,
+        }
+        for name, fault in own.items():
+            faults[name] = functools.partial(fault, request)
         if self._tracker is not None:
             faults["tracker_blind"] = functools.partial(self._blind, request)
         cause_fault(faults, request, reply)
+
+    def _no_clock(self) -> None:
+        raise DataError(
+            "clock_jump: answers of this controller carry no time stamps, there is no clock to set"
+        )
 
     def _blind(self, request: Mapping[str, Any]) -> None:
         seconds = number(request, "seconds", 0.0, 3600.0)

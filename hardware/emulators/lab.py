@@ -20,7 +20,7 @@ from hardware.emulators.lab_gripper import LabGripper
 from hardware.emulators.loop import EmulatorLoop
 from hardware.emulators.mjpeg import FAULTS as CAMERA_FAULTS
 from hardware.emulators.robotiq import RobotiqEmulatorConfig
-from hardware.emulators.room import Room, cause_fault
+from hardware.emulators.room import Room, cause_fault, slowness
 from hardware.emulators.tracker import TrackerEmulator, TrackerEmulatorConfig
 from hardware.emulators.ur import UrEmulator, UrEmulatorConfig
 from hardware.plant import FingerPlant, Plant
@@ -168,6 +168,8 @@ class VirtualLab:
             "protective_stop": lambda: self.robot.protective_stop("fault on command"),
             "unlock": lambda: self.robot.unlock(force=True),
             "emergency_stop": self.robot.emergency_stop,
+            "clock_jump": lambda: self._jump_clock(number(request, "seconds", -1e6, 1e6)),
+            "slow": lambda: self.loop.slow(*slowness(request)),
             "drop_links": self.robot.drop_links,
             "hang": lambda: self.robot.hang(number(request, "seconds", 0.0, 60.0)),
             "delay": lambda: self.robot.delay(number(request, "seconds", 0.0, 10.0)),
@@ -184,6 +186,9 @@ class VirtualLab:
         if self._gripper is not None:
             faults |= self._gripper.faults(request)
         cause_fault(faults, request, reply)
+
+    def _jump_clock(self, seconds: float) -> None:
+        self.robot.status.clock_ahead_s += seconds
 
     def _camera_fault(self, fault: str, request: Mapping[str, Any]) -> None:
         name, names = str(request.get("camera")), list(self._cameras)

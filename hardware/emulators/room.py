@@ -77,6 +77,11 @@ class Room:
         )
 
 
+def slowness(request: Mapping[str, Any]) -> tuple[float, float]:
+    """Of the fault ``slow``: what a round of the loop takes (``amount``), and for how long [s]."""
+    return number(request, "amount", 0.0, 2.0), number(request, "seconds", 0.0, 60.0)
+
+
 def cause_fault(
     faults: Mapping[str, Callable[[], object]], request: Mapping[str, Any], reply: Reply
 ) -> None:

@@ -68,7 +68,7 @@ SCENE = ScenePlantConfig(objects={"block": (0.256, 0.256, 0.0)})
 PLANTS = {
     "kinematic": (lambda: KinematicPlant(HOME), 1e-12),
     "pybullet": (lambda: PyBulletPlant(PlantConfig()), 2e-4),
-    "mujoco": (lambda: ScenePlant(SCENE), 3e-4),
+    "mujoco": (lambda: ScenePlant(SCENE), 5e-4),
     "so101": (lambda: ChainPlant("so101", ChainPlantConfig(SO101)), 5e-4),
 }
 

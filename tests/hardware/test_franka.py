@@ -15,6 +15,7 @@ import pytest
 from hardware.drivers.franka import FrankaConfig
 from hardware.robot import RobotMode, require_healthy
 from robolearn.errors import (
+    ClockError,
     ConfigError,
     DataError,
     MissingDependencyError,
@@ -58,7 +59,7 @@ class Device:
 
     def __init__(self):
         self.q, self.mode, self.frozen, self.refuses = list(START), Mode.Idle, None, False
-        self.stops, self.moves = 0, 0
+        self.stops, self.moves, self.ahead_s = 0, 0, 0.0
 
 
 class Franky(types.ModuleType):
@@ -91,7 +92,7 @@ class Arm:
     @property
     def state(self):
         d = self._device
-        t = time.monotonic() if d.frozen is None else d.frozen
+        t = (time.monotonic() if d.frozen is None else d.frozen) + d.ahead_s
         return types.SimpleNamespace(
             time=Duration(t),
             q=list(d.q),
@@ -159,6 +160,20 @@ def test_a_stop_of_the_arm_is_latched_until_a_reconnect(device, make, mode, ours
     with pytest.raises(RobotError, match=f"reports {mode.name}"):
         robot.servo(np.array(START))
     robot.connect()
+    assert robot.state().mode is RobotMode.RUNNING
+
+
+@pytest.mark.parametrize(("seconds", "told"), [(-5.0, "went backwards"), (5.0, "jumped")])
+def test_a_clock_that_was_set_is_latched_until_a_reconnect(device, make, seconds, told):
+    robot = make()
+    robot.connect()
+    device.ahead_s = seconds
+    wait_until_not_running(robot)
+    assert robot.state().mode is RobotMode.FAULT
+    with pytest.raises(ClockError, match=told):
+        robot.servo(np.array(START))
+    robot.connect()
+    assert device.stops >= 1
     assert robot.state().mode is RobotMode.RUNNING
 
 

@@ -71,6 +71,7 @@ FAULTS = {
         RobotMode.DISCONNECTED,
         "servo",
     ),
+    "slow host": (lambda arm: arm.loop.slow(0.5, 1.5), RobotMode.DISCONNECTED, "servo"),
     "overload": (lambda arm: arm.bus.set_error(3, 32), RobotMode.FAULT, "overload"),
     "a servo restarts": (
         lambda arm: arm.bus.set_absent(2, False),
@@ -83,6 +84,7 @@ CURES = {
     "unplugged": lambda arm: arm.line.plug(),
     "a servo is cut off": lambda arm: arm.bus.set_absent(4, False),
     "damaged answers": lambda arm: setattr(arm.bus, "corrupt_replies", 0),
+    "slow host": lambda arm: arm.loop.slow(0.0, 0.0),
     "overload": lambda arm: arm.bus.set_error(3, 0),
     "a servo restarts": lambda arm: None,
 }

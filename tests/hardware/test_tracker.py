@@ -9,7 +9,7 @@ import pytest
 
 from hardware.emulators.tracker import TrackerPacket, encode_packet
 from hardware.tracker import UdpTracker, UdpTrackerConfig
-from robolearn.errors import ConfigError, StaleSignalError
+from robolearn.errors import ClockError, ConfigError, StaleSignalError
 
 
 class Stream:
@@ -86,6 +86,21 @@ def test_gaps_are_counted_and_a_restart_is_no_gap(stream):
         stream.send(0.1, seq=seq, age_s=0.0)
     stream.tracker.latest()
     assert stream.tracker.counts.lost == 2
+
+
+@pytest.mark.parametrize(
+    ("age_s", "told"), [(5.0, "behind its own last one"), (-5.0, "ahead of this machine's")]
+)
+def test_a_clock_that_was_set_is_told_once_the_last_good_pose_is_old(stream, age_s, told):
+    stream.tracker.config = dataclasses.replace(stream.tracker.config, max_age_s=0.02)
+    stream.send(0.1, age_s=0.0)
+    assert stream.tracker.latest().pose[0] == 0.1
+    stream.send(0.2, age_s=age_s)
+    time.sleep(0.03)
+    with pytest.raises(ClockError, match=told):
+        stream.tracker.wait(1.0)
+    stream.send(0.3, age_s=0.0)
+    assert stream.tracker.latest().pose[0] == 0.3
 
 
 def test_a_busy_port_says_so(stream):

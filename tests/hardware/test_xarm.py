@@ -44,6 +44,7 @@ FAULTS = {
     "hang": (lambda c: setattr(c, "mute", True), RobotMode.DISCONNECTED, "no answer"),
     "links dropped": (lambda c: c.drop_links(), RobotMode.DISCONNECTED, "xArm"),
     "garbage": (lambda c: setattr(c, "garbage_replies", 10_000), RobotMode.DISCONNECTED, "xArm"),
+    "slow host": (lambda c: c._loop.slow(0.5, 1.5), RobotMode.DISCONNECTED, "xArm"),
     "collision": (lambda c: c.fail(31), RobotMode.PROTECTIVE_STOP, "error 31"),
     "emergency stop": (lambda c: c.fail(2), RobotMode.EMERGENCY_STOP, "error 2"),
     "another error": (lambda c: c.fail(24), RobotMode.FAULT, "error 24"),
@@ -53,6 +54,7 @@ FAULTS = {
 
 def cure(controller):
     controller.mute, controller.garbage_replies, controller.error = False, 0, 0
+    controller._loop.slow(0.0, 0.0)
 
 
 @pytest.mark.parametrize("fault", list(FAULTS))
