@@ -5,7 +5,6 @@ import pytest
 
 from hardware.drivers.fake import FakeFault
 from hardware.supervisor_link import Cause, Mode
-from tests.hardware import fault_trials
 from tests.hardware.cell import Cell
 from tests.hardware.fault_trials import agent_trials, link_trial, run
 from tests.hardware.real_cell import prompt_lab
@@ -25,19 +24,18 @@ def lab(tmp_path_factory):
     "faults", [["nan", "far", "shape", "stale", "killed"], ["infinite", "silent", "hung"]]
 )
 def test_a_broken_agent_leaves_the_arm_at_rest_within_its_limits(lab, faults):
-    trials = agent_trials(lab, faults, seed=len(faults))
+    trials = agent_trials(lab, faults, seed=len(faults), patience_s=PATIENCE_S)
     assert [t.fault for t in trials] == faults
     assert [t.wrong for t in trials] == [""] * len(faults)
-    assert max(t.rest_s for t in trials) < fault_trials.ALLOWED_S + PATIENCE_S
 
 
-@pytest.mark.parametrize("fault", ["drop", "garbage"])
+@pytest.mark.parametrize("fault", ["drop", "garbage", "hang"])
 def test_a_broken_link_leaves_the_arm_at_rest(tmp_path, fault):
     with prompt_lab(tmp_path, 33, 30133) as lab:
-        trial = link_trial(lab, fault, 0.2, moving=True)
+        trial = link_trial(lab, fault, 0.2, moving=True, patience_s=PATIENCE_S)
     assert trial.wrong == ""
-    assert trial.rest_s < fault_trials.ALLOWED_S + PATIENCE_S
-    assert trial.error_s < 0.5 + PATIENCE_S
+    assert 0.02 < trial.rest_s < trial.allowed_s + PATIENCE_S
+    assert trial.error
 
 
 @pytest.mark.parametrize("seed", range(20))
