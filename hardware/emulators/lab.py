@@ -109,6 +109,7 @@ class VirtualLab:
             {
                 **room.operations,
                 **({} if self._gripper is None else {"gripper": self._gripper.tell}),
+                "hand": self._op_hand,
                 "picture": self._op_picture,
                 "fault": self._op_fault,
                 "stats": self._op_stats,
@@ -157,6 +158,20 @@ class VirtualLab:
 
         poses = {n: self._plant.true_pose(n) for n in self._plant.object_names}
         self._render(view, width, height, self._plant.joint_positions(), poses, done)
+
+    def _op_hand(self, request: Mapping[str, Any], reply: Reply) -> None:
+        """A person takes the flange and pulls it to a point of the base frame ``to`` [m], with at
+        most ``force`` [N]; without ``to`` the hand lets go.
+        """
+        to, hand = request.get("to"), self.robot.hand
+        if to is None:
+            hand.let_go()
+        elif isinstance(to, list) and len(to) == 3:
+            point = np.array([number({"to": v}, "to", -3.0, 3.0) for v in to])
+            hand.pull(point, number(request, "force", 0.0, 200.0), self._arm.joint_positions())
+        else:
+            raise DataError(f"'to' must be [x, y, z] in m, got {to!r}")
+        reply.ok({})
 
     def _op_stats(self, request: Mapping[str, Any], reply: Reply) -> None:
         del request

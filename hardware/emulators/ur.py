@@ -25,11 +25,16 @@ import numpy as np
 
 from hardware import rtde
 from hardware.emulators.loop import Connection, EmulatorLoop
+from hardware.emulators.ur_config import UrEmulatorConfig
+from hardware.emulators.ur_dashboard import Dashboard
+from hardware.emulators.ur_hand import Freedrive, Hand
 from hardware.emulators.ur_log import ControllerLog
-from hardware.emulators.ur_motion import JointMotion, MotionLimits
+from hardware.emulators.ur_motion import JointMotion
 from hardware.emulators.ur_state import RobotStatus, pack_state, state_values
+from hardware.emulators.ur_tool import ToolSpace
 from hardware.plant import Array, Plant
-from robolearn.errors import ConfigError, DataError
+from robolearn.arms import UR5E
+from robolearn.errors import DataError
 
 log = logging.getLogger(__name__)
 
@@ -39,34 +44,12 @@ SCRIPT_LIMIT = 1 << 20
 LINE_LIMIT = 4096
 # Commands of the uploaded script that take new values every tick (hardware reference, section 1).
 REALTIME = frozenset({6, 9, 10, 11, 24, 25, 26, 27, 38, 58, 66, 67, 68, 69, 70, 71})
-MOVE_J, SPEED_J, SERVO_J = 1, 9, 11
+MOVE_J, SPEED_J, SERVO_J, SERVO_L = 1, 9, 11, 24
+TEACH, END_TEACH, FREEDRIVE, END_FREEDRIVE = 18, 19, 52, 53
+SET_TCP, GET_TCP, FORWARD = 29, 40, 44
 SPEED_STOP, SERVO_STOP, STOP_L, STOP_J = 15, 16, 33, 34
 PROTECTIVE_STOP, SET_WATCHDOG, STOP_SCRIPT = 31, 35, 255
 _PROGRAM_END = re.compile(rb"^end\s*$", re.MULTILINE)
-
-
-@dataclass(frozen=True, slots=True)
-class UrEmulatorConfig:
-    """How the emulated controller answers.
-
-    ``unlock_delay_s``: a protective stop cannot be unlocked earlier (5 s on the real controller).
-    ``remote_control``: what ``is in remote control`` answers.
-    """
-
-    version: tuple[int, int, int, int] = (5, 15, 0, 0)
-    serial_number: str = "20235500001"
-    rate_hz: float = 500.0
-    remote_control: bool = True
-    unlock_delay_s: float = 5.0
-    max_clients: int = 8
-    limits: MotionLimits = field(default_factory=MotionLimits)
-
-    def __post_init__(self) -> None:
-        if not 0 < self.rate_hz <= 1000 or not self.unlock_delay_s >= 0 or self.max_clients < 1:
-            raise ConfigError(
-                "rate_hz in (0, 1000], unlock_delay_s >= 0 and max_clients >= 1 are needed, got"
-                f" {self.rate_hz}, {self.unlock_delay_s}, {self.max_clients}"
-            )
 
 
 @dataclass(slots=True)
@@ -112,6 +95,13 @@ class UrEmulator:
         self._stopped_ns = 0
         self._quiet_ns: deque[int] = deque(maxlen=10)
         self._hung_until_ns = 0
+        self._tool, self.hand = ToolSpace(UR5E), Hand(UR5E)
+        self._freedrive = Freedrive(plant, self.motion, self.hand, self._dt_s)
+        self.dashboard = Dashboard(
+            *(self.status, config.told, config.brake_release_s),
+            stop=self._stop_program,
+            unlock=self.unlock,
+        )
 
     # -- servers ---------------------------------------------------------------------------------
 
@@ -199,7 +189,9 @@ class UrEmulator:
         def on_bytes(connection: Connection, data: bytes) -> None:
             *lines, rest = (connection.inbox + data).split(b"\n")
             connection.inbox = rest
-            replies = [self.dashboard(line.decode("utf-8", "replace").strip()) for line in lines]
+            replies = [
+                self.dashboard.answer(line.decode("utf-8", "replace").strip()) for line in lines
+            ]
             if replies:
                 connection.send(("\n".join(replies) + "\n").encode())
             if "Disconnected" in replies or len(rest) > LINE_LIMIT:
@@ -275,15 +267,25 @@ class UrEmulator:
         if "input_int_register_0" in recipe.names:
             self._last_input_ns = time.monotonic_ns()
             self._new_input = True
-            if self.int_in[0] == SERVO_J:
-                self._setpoints.append((self._last_input_ns, self.double_in[:11].copy()))
-                self.log.setpoint(self._last_input_ns, self.double_in[:6])
+            if self.int_in[0] in (SERVO_J, SERVO_L):
+                self._setpoint(self.double_in[:11].copy())
+
+    def _setpoint(self, d: Array) -> None:
+        """Of servoJ, or of servoL, for which the script takes the joints that reach the pose."""
+        if self.int_in[0] == SERVO_L:
+            try:
+                d[:6] = self._tool.joints(d[:6], self._plant.joint_positions())
+            except DataError as error:
+                self._stop_program(f"get_inverse_kin: {error}")
+                return
+        self._setpoints.append((self._last_input_ns, d))
+        self.log.setpoint(self._last_input_ns, d[:6])
 
     # -- program ---------------------------------------------------------------------------------
 
     def _start_program(self) -> None:
-        if self.status.protective:
-            self.log.event("program_refused", "protective stop")
+        if self.status.protective or not self.status.released:
+            self.log.event("program_refused", "protective stop or brakes")
             return
         self.status.program, self.status.paused = True, False
         self.status.int_out[0] = 1
@@ -332,6 +334,9 @@ class UrEmulator:
 
     def _run_program(self, now_ns: int, left: int) -> None:
         command = int(self.int_in[0])
+        if self.motion.mode == "free" and self._new_input and command in (MOVE_J, *REALTIME):
+            self._stop_program(f"command {command} in freedrive")
+            return
         if self._watchdog_s and (now_ns - self._last_input_ns) * 1e-9 > self._watchdog_s:
             self._stop_program(f"watchdog: no input for {self._watchdog_s:.3f} s")
             return
@@ -341,7 +346,7 @@ class UrEmulator:
         elif command in REALTIME:
             self._executing = 0
             self.status.int_out[0] = 1
-            if command == SERVO_J:
+            if command in (SERVO_J, SERVO_L):
                 self._servo(left)
             elif self._new_input:
                 self._speed(command)
@@ -388,6 +393,17 @@ class UrEmulator:
             self._refused(self.motion.move(d[:6].copy(), float(d[6]), float(d[7])))
         elif command in (SPEED_STOP, SERVO_STOP, STOP_L, STOP_J):
             self.motion.stop(float(d[0]))
+        elif command in (TEACH, FREEDRIVE):
+            if problem := self._freedrive.begin():
+                self._stop_program(problem)
+        elif command in (END_TEACH, END_FREEDRIVE):
+            self.motion.stop(self.config.limits.program_stop_rad_s2)
+        elif command == SET_TCP:
+            self._tool.tcp = d[:6].copy()
+        elif command == GET_TCP:
+            self.status.double_out[:6] = self._tool.tcp.tolist()
+        elif command == FORWARD:
+            self.status.double_out[:6] = self._tool.pose(d[:6], d[6:12]).tolist()
         elif command == SET_WATCHDOG:
             hz = float(d[0])
             self._watchdog_s = 1.0 / hz if np.isfinite(hz) and hz > 0 else 0.0
@@ -402,45 +418,12 @@ class UrEmulator:
     def _finished(self, command: int) -> bool:
         if command == MOVE_J and self.int_in[1]:
             return True
-        if command in (MOVE_J, SPEED_STOP, SERVO_STOP, STOP_L, STOP_J):
-            return self.motion.at_rest
-        return True
+        stops = (SPEED_STOP, SERVO_STOP, STOP_L, STOP_J, END_TEACH, END_FREEDRIVE)
+        return self.motion.at_rest if command in (MOVE_J, *stops) else True
 
     def _not_emulated(self, command: int) -> None:
         log.warning("command %d of ur_rtde is not emulated; the program stops", command)
         self._stop_program(f"command {command} is not emulated")
-
-    # -- dashboard -------------------------------------------------------------------------------
-
-    def dashboard(self, line: str) -> str:
-        """The answer to one dashboard command."""
-        status = self.status
-        state = "PLAYING" if status.program and not status.paused else "STOPPED"
-        answers = {
-            "polyscopeversion": "URSoftware {}.{}.{}.{} (Jan 01 2024)".format(*self.config.version),
-            "get serial number": self.config.serial_number,
-            "get robot model": "UR5",
-            "is in remote control": str(self.config.remote_control).lower(),
-            "robotmode": "Robotmode: RUNNING",
-            "safetystatus": f"Safetystatus: {'PROTECTIVE_STOP' if status.protective else 'NORMAL'}",
-            "safetymode": f"Safetymode: {'PROTECTIVE_STOP' if status.protective else 'NORMAL'}",
-            "programstate": f"{state} rtde_control.urp",
-            "running": f"Program running: {str(state == 'PLAYING').lower()}",
-            "close safety popup": "closing safety popup",
-            "close popup": "closing popup",
-            "power on": "Powering on",
-            "brake release": "Brake releasing",
-            "quit": "Disconnected",
-        }
-        command = line.lower()
-        if command == "stop":
-            self._stop_program("dashboard")
-            return "Stopped"
-        if command == "unlock protective stop":
-            if self.unlock():
-                return "Protective stop releasing"
-            return "Cannot unlock protective stop until 5s after occurrence"
-        return answers.get(command, f"could not understand: '{line[:80]}'")
 
     # -- ticks -----------------------------------------------------------------------------------
 
@@ -454,6 +437,8 @@ class UrEmulator:
             self._run_program(now_ns, left)
         if left == 1:
             self._setpoints.clear()
+        self.dashboard.tick(now_ns)
+        self._freedrive.tick()
         self._refused(self.motion.step(self._dt_s))
         self._plant.set_joint_targets(self.motion.q, self.motion.qd)
 
@@ -466,7 +451,11 @@ class UrEmulator:
             if client.streaming and client.outputs is not None and self._ticks % client.every == 0:
                 if values is None:
                     values = state_values(
-                        self._plant, self.motion, self.status, self._ticks * self._dt_s
+                        self._plant,
+                        self.motion,
+                        self.status,
+                        self._ticks * self._dt_s,
+                        self.hand.force,
                     )
                 body = pack_state(client.output_id, client.outputs, values)
                 self._stream(now_ns, client.connection, rtde.frame(rtde.DATA, body))

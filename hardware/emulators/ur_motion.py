@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
-Mode = Literal["hold", "servo", "speed", "move", "stop"]
+Mode = Literal["hold", "servo", "speed", "move", "stop", "free"]
 
 REFERENCE_GAIN = 300.0  # default gain of servoJ in URScript
 
@@ -112,6 +112,10 @@ class JointMotion:
         self._next_move = None
         self._accel = max(decel, 0.1) if np.isfinite(decel) else 10.0
         self.mode = "stop"
+
+    def give_way(self, q: Array, qd: Array) -> None:
+        """Freedrive: where whoever guides the arm has brought it."""
+        self.mode, self.q, self.qd = "free", q, qd
 
     def hold_here(self, q: Array) -> None:
         """Take over a measured position at rest (power-up, unlock)."""

@@ -12,7 +12,9 @@ import pytest
 from hardware import rtde
 from hardware.drivers import ur
 from hardware.emulators.launch import LabProcess
+from robolearn.arms import UR5E
 from robolearn.errors import RobotError
+from robolearn.geometry import rotvec_from_rotation
 from tests.hardware.lab import HOME, joint_offset, kinematic_lab
 from tests.hardware.real_cell import in_child
 
@@ -166,6 +168,85 @@ def test_protective_stop_on_command_stops_a_moving_arm_until_unlocked(arm):
     arm.recover()
     assert not arm.receive.isProtectiveStopped()
     np.testing.assert_allclose(arm.q(), HOME, atol=1e-6)
+
+
+def flange(arm):
+    return UR5E.fk(arm.q())[:3, 3]
+
+
+@pytest.mark.parametrize("way", ["TeachMode", "FreedriveMode"])
+def test_a_hand_guides_the_arm_in_freedrive_and_only_there(arm, way):
+    control = arm.control
+    free = {"TeachMode": control.teachMode, "FreedriveMode": control.freedriveMode}[way]
+    stiff = {"TeachMode": control.endTeachMode, "FreedriveMode": control.endFreedriveMode}[way]
+    place = UR5E.fk(joint_offset(0, 0.1))[:3, 3]
+    arm.door.call("hand", to=place.tolist(), force=40.0)
+    assert wait(lambda: np.linalg.norm(arm.receive.getActualTCPForce()[:3]) > 39.0)
+    np.testing.assert_allclose(arm.q(), HOME, atol=1e-9)
+    assert free()
+    assert wait(lambda: np.linalg.norm(flange(arm) - place) < 0.002, 6.0)
+    assert stiff()
+    arm.door.call("hand")
+    here = arm.q()
+    assert arm.servo(here)
+    assert arm.servo(here)
+    np.testing.assert_allclose(arm.q(), here, atol=1e-4)
+    assert control.servoStop()
+    assert not arm.events("protective_stop")
+
+
+def test_freedrive_and_set_points_together_end_the_program(arm):
+    arm.servo(HOME)
+    assert not arm.control.teachMode() or arm.running(False)
+    assert "while the program moves" in arm.events("program_stopped")[0].detail
+    arm.recover()
+    arm.start_ns = time.monotonic_ns()
+    assert arm.control.teachMode()
+    arm.servo(HOME)
+    assert arm.running(False)
+    assert "in freedrive" in arm.events("program_stopped")[0].detail
+
+
+def test_servo_in_tool_space_takes_the_same_path(arm):
+    ends = []
+    for tool in (False, True):
+        for i in range(1, 61):
+            q = HOME + np.array([0.05, 0.02, -0.03, 0.0, 0.04, 0.1]) * (i / 60)
+            if tool:
+                T = UR5E.fk(q)
+                pose = [*T[:3, 3], *rotvec_from_rotation(T[:3, :3])]
+                assert arm.control.servoL(pose, 0.0, 0.0, 0.002, 0.03, 300.0)
+            else:
+                assert arm.servo(q)
+            time.sleep(0.002)
+        assert wait(lambda: abs(arm.q()[0] - HOME[0] - 0.05) < 1e-4)
+        assert arm.control.servoStop()
+        log = arm.door.log(arm.start_ns)
+        ends.append(log.setpoint_q)
+        assert arm.control.moveJ(list(HOME), 3.0, 10.0)
+        arm.start_ns = time.monotonic_ns()
+    np.testing.assert_allclose(ends[1], ends[0], atol=1e-8)
+
+
+def ask_dashboard(lab, *lines):
+    with socket.create_connection((lab.where.address, 29999), timeout=2) as raw:
+        talk = raw.makefile("rw")
+        talk.readline()
+        replies = []
+        for line in lines:
+            talk.write(line + "\n")
+            talk.flush()
+            replies.append(talk.readline().strip())
+        return replies
+
+
+def test_power_and_brakes_at_the_dashboard(lab, arm):
+    assert ask_dashboard(lab, "power off", "robotmode") == ["Powering off", "Robotmode: POWER_OFF"]
+    assert wait(lambda: arm.receive.getRobotMode() == 3)
+    assert not arm.control.isProgramRunning()
+    assert ask_dashboard(lab, "power on", "robotmode")[1] == "Robotmode: IDLE"
+    ask_dashboard(lab, "brake release")
+    assert wait(lambda: arm.receive.getRobotMode() == 7)
 
 
 def test_side_door_refuses_what_a_person_could_not_do(arm):
