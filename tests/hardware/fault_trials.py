@@ -123,7 +123,8 @@ def misbehave(client: SupervisorClient, fault: str, seq: int, rng: random.Random
             with contextlib.suppress(DataError):
                 client.command(Target(number, due, np.zeros(7), np.zeros((0, 7))))
         elif fault != "silent":
-            client.command(Target(number, due, value, np.full((3, 2), rng.choice([np.nan, 0.3]))))
+            plan = np.full((3, 2), np.nan if fault == "nan" and rng.random() < 0.5 else 0.3)
+            client.command(Target(number, due, value, plan))
         time.sleep(_BAD_S / BAD_COMMANDS)
 
 
@@ -210,8 +211,8 @@ def agent_trials(
         try:
             pid, supervisor = ours.recv()
         except EOFError:
-            # It came to a stop on its way to the start: its log above says why.
-            return [Trial("no agent", 0.0, "")]
+            # It came to a stop on its way to the start: its log above says why, and the controller.
+            return [_no_agent(lab, begin_ns)]
         with lab.where.connect() as door:
             for fault in faults:
                 time.sleep(rng.uniform(0.3, 0.6))
@@ -297,6 +298,14 @@ class _Watched:
         if not wrong and max(lost, default=0.0) > STALLED_S:
             return Trial(STALLED, np.inf, "", error=f"{fault}: {told}", lost_s=sum(lost))
         return Trial(fault, np.inf, wrong or told, lost_s=sum(lost))
+
+
+def _no_agent(lab: LabProcess, begin_ns: int) -> Trial:
+    with lab.where.connect() as door:
+        log = door.log(begin_ns)
+    why = [e.detail for e in log.events if e.kind in ("protective_stop", "program_stopped")]
+    lost = gaps(log, begin_ns, time.monotonic_ns())
+    return Trial("no agent", 0.0, out_of_limits(log), error=f"{why}; {lost}", lost_s=sum(lost))
 
 
 def _wait_rest(door: LabClient, at_ns: int, timeout_s: float = 5.0) -> float:

@@ -109,7 +109,7 @@ def agent_allowed(log: LabLog, at_ns: int, cell: CellConfig) -> Allowed:
 
 
 def link_allowed(log: LabLog, begin_ns: int, end_ns: int, cell: CellConfig) -> Allowed:
-    """For a link that failed at ``begin_ns`` during guided moves; the world went on at ``end_ns``."""
+    """For a link that failed at ``begin_ns`` in a guided move; the world went on at ``end_ns``."""
     _, speed = speeds(log, begin_ns, end_ns)
     w = bandwidth(cell)
     cut_s = _until(lambda t: speed * (1.0 + w * t) * math.exp(-w * t))
