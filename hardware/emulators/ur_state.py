@@ -8,10 +8,10 @@ from typing import Any
 
 from hardware import rtde
 from hardware.emulators.ur_motion import JointMotion
-from hardware.plant import Plant
+from hardware.plant import Array, Plant
 
 # Values of a healthy arm (RTDE guide): RUNNING, NORMAL.
-ROBOT_MODE_RUNNING = 7
+ROBOT_MODE_POWER_OFF, ROBOT_MODE_IDLE, ROBOT_MODE_RUNNING = 3, 5, 7
 SAFETY_NORMAL, SAFETY_PROTECTIVE, SAFETY_EMERGENCY = 1, 3, 7
 RUNTIME_STOPPED, RUNTIME_PLAYING, RUNTIME_PAUSED = 1, 2, 4
 JOINT_MODE_RUNNING = 253
@@ -29,8 +29,31 @@ class RobotStatus:
     clock_ahead_s: float = 0.0
     protective: bool = False
     emergency: bool = False
+    powered: bool = True
+    released: bool = True
+    """The motors have power; their brakes are open."""
     int_out: list[int] = field(default_factory=lambda: [0] * 48)
     double_out: list[float] = field(default_factory=lambda: [0.0] * 48)
+
+    @property
+    def robot_mode(self) -> int:
+        """RTDE ``robot_mode``."""
+        if not self.powered:
+            return ROBOT_MODE_POWER_OFF
+        return ROBOT_MODE_RUNNING if self.released else ROBOT_MODE_IDLE
+
+    @property
+    def power_word(self) -> str:
+        """The same for the dashboard."""
+        words = {ROBOT_MODE_POWER_OFF: "POWER_OFF", ROBOT_MODE_IDLE: "IDLE"}
+        return words.get(self.robot_mode, "RUNNING")
+
+    @property
+    def safety_word(self) -> str:
+        """The safety mode for the dashboard."""
+        if self.emergency:
+            return "ROBOT_EMERGENCY_STOP"
+        return "PROTECTIVE_STOP" if self.protective else "NORMAL"
 
     @property
     def runtime_state(self) -> int:
@@ -41,9 +64,12 @@ class RobotStatus:
 
 
 def state_values(
-    plant: Plant, motion: JointMotion, status: RobotStatus, time_s: float
+    plant: Plant, motion: JointMotion, status: RobotStatus, time_s: float, hand: Array
 ) -> dict[str, Sequence[Any]]:
-    """RTDE variables by name, each a sequence (scalars have length 1); the rest pack as zero."""
+    """RTDE variables by name, each a sequence (scalars have length 1); the rest pack as zero.
+
+    ``hand [3]``: force of a hand at the tool [N].
+    """
     torque = plant.joint_torques().tolist()
     tcp = plant.tool_pose().tolist()
     # The emulator has no motor constants: currents are torques over 10 N m/A, of the right size.
@@ -62,13 +88,13 @@ def state_values(
         "joint_control_output": current,
         "actual_TCP_pose": tcp,
         "target_TCP_pose": tcp,
-        "actual_TCP_force": [*plant.tool_force().tolist(), 0.0, 0.0, 0.0],
+        "actual_TCP_force": [*(plant.tool_force() + hand).tolist(), 0.0, 0.0, 0.0],
         "joint_temperatures": (30.0,) * 6,
         "joint_mode": (JOINT_MODE_RUNNING,) * 6,
-        "robot_mode": (ROBOT_MODE_RUNNING,),
+        "robot_mode": (status.robot_mode,),
         "safety_mode": (_safety_mode(status),),
         "runtime_state": (status.runtime_state,),
-        "robot_status_bits": (3 if status.program else 1,),
+        "robot_status_bits": (int(status.powered) + 2 * int(status.program),),
         "safety_status_bits": (safety_bits,),
         "speed_scaling": (1.0,),
         "target_speed_fraction": (1.0,),
