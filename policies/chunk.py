@@ -455,7 +455,9 @@ class FieldChunkPolicy:
 
 
 def on(device: torch.device, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The same tensors on ``device``."""
+    """The same tensors on ``device``, from the CPU."""
+    if device.type == "cpu":
+        return dict(tensors)
     return {name: value.to(device) for name, value in tensors.items()}
 
 
@@ -486,15 +488,15 @@ def answer(
     some.
     """
     begin = time.perf_counter_ns()
-    shape = (n, model.draws, spec.horizon, spec.task_space.action_size)
+    shape, device = (n, model.draws, model.horizon, model.action_size), model.device
     with torch.inference_mode(not gradients), torch.no_grad():
-        seen = on(model.device, request_tensors(request, spec))
+        seen = on(device, request_tensors(request, spec))
         context = model.context(seen)
         if n > 1:
             context = context.repeat_interleave(n, dim=0)
             seen = {k: v.repeat_interleave(n, dim=0) for k, v in seen.items()}
         noise = torch.from_numpy(request_noise(request.seed, shape)).flatten(0, 1)
-        x = generate(noise.to(model.device), context)
+        x = generate(noise.to(device), context)
         chunk = model.codec.decode(x, seen).cpu()
         actions = chunk.view(-1, n, *shape[2:]).double().numpy()
     return PolicyOutput(

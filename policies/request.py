@@ -31,10 +31,10 @@ def request_tensors(request: PolicyInput, spec: PolicySpec) -> dict[str, Tensor]
             raise SpecMismatchError(f"'{signal.name}' should be {want}, got {values.shape}")
         if not np.isfinite(values).all():
             raise SpecMismatchError(f"'{signal.name}' is not finite; a sensor failed upstream")
-        kind = np.uint8 if signal.is_image else np.float32
-        if signal.is_image and values.dtype != np.uint8:
+        picture = signal.is_image
+        if picture and values.dtype != np.uint8:
             raise SpecMismatchError(f"'{signal.name}' should be uint8 pictures, got {values.dtype}")
-        out[signal.name] = torch.from_numpy(values.astype(kind))
+        out[signal.name] = torch.from_numpy(values.astype(np.uint8 if picture else np.float32))
     encoder = text_encoder(spec.task_space)
     if encoder is not None:
         said = request.task or ("",) * batch

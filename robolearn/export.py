@@ -162,6 +162,9 @@ class OnnxPolicy:
             ) from error
         self._seen = Representation(RepresentationConfig(**raw), self._spec.task_space)
         self._session = session
+        size = self._inner.task_space.action_size
+        self._chunk = (self._draws, self._spec.horizon, size)
+        self._inputs = {i.name for i in session.get_inputs()}
 
     @classmethod
     def load(cls, path: Path, threads: int = 1) -> OnnxPolicy:
@@ -194,15 +197,13 @@ class OnnxPolicy:
         """
         begin = time.perf_counter_ns()
         seen = {s.name: _values(request, s, self._spec) for s in self._spec.task_space.observations}
-        fed = {k: np.repeat(v, n, axis=0) for k, v in self._seen.observe(seen).items()}
-        space = self._inner.task_space
-        shape = (n, self._draws, self._spec.horizon, space.action_size)
-        noise = request_noise(request.seed, shape)
-        fed["noise"] = noise.reshape(-1, *shape[1:])
-        wanted = {i.name for i in self._session.get_inputs()}
-        answer = self._session.run(None, {k: v for k, v in fed.items() if k in wanted})[0]
+        plain = self._seen.config.plain
+        fed = seen if plain else self._seen.observe(seen)
+        fed = {k: v if n == 1 else np.repeat(v, n, axis=0) for k, v in fed.items()}
+        fed["noise"] = request_noise(request.seed, (n, *self._chunk)).reshape(-1, *self._chunk)
+        answer = self._session.run(None, {k: v for k, v in fed.items() if k in self._inputs})[0]
         chunks: NDArray[np.float64] = np.asarray(answer, dtype=np.float64)
-        if not self._seen.config.plain:
+        if not plain:
             repeated = {k: np.repeat(v, n, axis=0) for k, v in seen.items()}
             chunks = self._seen.decode(chunks, repeated)
         actions = chunks.reshape(len(request.seed), n, *chunks.shape[1:])

@@ -7,6 +7,7 @@ diff (:func:`diff_task_spaces`).
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, cast
@@ -64,7 +65,7 @@ class ActionSpec:
     @property
     def size(self) -> int:
         """Number of scalars."""
-        return int(np.prod(self.shape, dtype=np.int64))
+        return math.prod(self.shape)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,8 @@ ones. Angles need no statistics: cosine and sine are in [-1, 1] already.
 
 from __future__ import annotations
 
+import functools
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +24,11 @@ Array = NDArray[np.float64]
 
 # Below this range (SI units) a component counts as constant: it is centred, not blown up.
 MIN_RANGE = 1e-4
+
+
+@functools.lru_cache(maxsize=256)
+def _linear(shape: tuple[int, ...], angular: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(i for i in range(math.prod(shape)) if i not in angular)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +46,7 @@ class SignalTransform:
     @property
     def linear(self) -> tuple[int, ...]:
         """Flat indices of the components that are not angles."""
-        count = int(np.prod(self.shape, dtype=np.int64))
-        return tuple(i for i in range(count) if i not in self.angular)
+        return _linear(self.shape, self.angular)
 
     @property
     def size(self) -> int:
@@ -87,7 +93,7 @@ def fit_transform(
     1 and 99 %, so that outliers do not squeeze the rest; ``meanstd`` to zero mean and unit
     deviation; a constant component is centred and left unscaled in all of them.
     """
-    count = int(np.prod(shape, dtype=np.int64))
+    count = math.prod(shape)
     if len(stats.mean) != count:
         raise DataError(f"statistics have {len(stats.mean)} components, the signal has {count}")
     linear = [i for i in range(count) if i not in angular]

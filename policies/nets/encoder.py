@@ -81,6 +81,7 @@ class SignalEncoder(nn.Module):
                     f" {len(focus.centre)} values; signals: {list(signals)}"
                 )
             self.register_buffer("centre", torch.tensor(focus.centre))
+            self._prepare(focus, self.transforms[focus.signal])
             self.size += len(focus.centre) * len(focus.gains)
         self.octaves = octaves
         self.lifted_size = self.size * (1 + 2 * octaves)
@@ -99,11 +100,11 @@ class SignalEncoder(nn.Module):
         for position, pose in self.relative:
             parts.append(self._relative(observations[position], observations[pose], pose))
         if self.focus is not None:
-            parts += self._focused(self.focus, observations[self.focus.signal])
+            parts.append(self._focused(observations[self.focus.signal]))
         if not parts:  # Pictures alone.
             some = next(iter(observations.values()))
             return torch.zeros(*some.shape[:2], 0, device=some.device)
-        return torch.cat(parts, dim=-1)
+        return torch.cat(parts, dim=-1) if len(parts) > 1 else parts[0]
 
     def lift(self, features: Tensor) -> Tensor:
         """Add sines and cosines of the features, one octave after the other.
@@ -111,30 +112,38 @@ class SignalEncoder(nn.Module):
         A small network resolves millimetres in a workspace of half a metre only slowly without
         them (Tancik et al. 2020).
         """
+        if not self.octaves:
+            return features
         parts = [features]
         for k in range(self.octaves):
             angle = features * (math.pi * 2.0**k)
             parts += [angle.sin(), angle.cos()]
         return torch.cat(parts, dim=-1)
 
-    def _focused(self, focus: FocusConfig, values: Tensor) -> list[Tensor]:
-        transform = self.transforms[focus.signal]
-        scale = _buffer(self, f"scale{self.names.index(focus.signal)}")
-        delta = values - _buffer(self, "centre")
-        linear = _pick(delta, transform.linear) * scale
-        angles = _pick(delta, transform.angular)
-        turn = torch.atan2(angles.sin(), angles.cos()) / math.pi
-        distance = torch.cat([linear, turn], dim=-1)
-        return [torch.tanh(gain * distance) for gain in focus.gains]
+    def _prepare(self, focus: FocusConfig, transform: SignalTransform) -> None:
+        """What :meth:`_focused` needs: angles are counted in turns there, whose whole numbers do
+        not matter, and in half turns from then on.
+        """
+        self._order = (*transform.linear, *transform.angular)
+        turns = [0.0] * len(transform.linear) + [1.0] * len(transform.angular)
+        units = [*transform.scale, *[1 / (2 * math.pi)] * len(transform.angular)]
+        gains = [[gain * (1 + turn) for turn in turns] for gain in focus.gains]
+        for name, values in (("units", units), ("turns", turns), ("gains", gains)):
+            self.register_buffer(name, torch.tensor(values), persistent=False)
+
+    def _focused(self, values: Tensor) -> Tensor:
+        delta = (values - _buffer(self, "centre")).float()
+        distance = _pick(delta, self._order) * _buffer(self, "units")
+        distance = distance - distance.round() * _buffer(self, "turns")
+        return torch.tanh(distance.unsqueeze(-2) * _buffer(self, "gains")).flatten(-2)
 
     def _relative(self, position: Tensor, pose: Tensor, name: str) -> Tensor:
         if position.shape[-1] == SPATIAL:
             return pose_in_pose(position, pose)
-        delta = position - pose[..., :2]
-        c, s = pose[..., 2].cos(), pose[..., 2].sin()
-        local = torch.stack(
-            [c * delta[..., 0] + s * delta[..., 1], c * delta[..., 1] - s * delta[..., 0]], dim=-1
-        )
+        delta, yaw = position - pose[..., :2], pose[..., 2:]
+        x, y = delta[..., :1], delta[..., 1:]
+        c, s = yaw.cos(), yaw.sin()
+        local = torch.cat([c * x + s * y, c * y - s * x], dim=-1)
         return local * _buffer(self, f"scale{self.names.index(name)}")[:2]
 
 
@@ -202,6 +211,7 @@ class ActionCodec(nn.Module):
         ]
         self.register_buffer("scale", torch.tensor([v for t in transforms for v in t.scale]))
         self.register_buffer("offset", torch.tensor([v for t in transforms for v in t.offset]))
+        self.register_buffer("unit", _buffer(self, "scale") * (gain or 1.0), persistent=False)
         # Absolute limits of the action signals; a policy never asks for more.
         low = [v for a in spec.task_space.actions for v in (a.low or (-torch.inf,) * a.size)]
         high = [v for a in spec.task_space.actions for v in (a.high or (torch.inf,) * a.size)]
@@ -211,21 +221,20 @@ class ActionCodec(nn.Module):
     def encode(self, actions: Tensor, observations: Mapping[str, Tensor]) -> Tensor:
         """To the range that networks work in."""
         if self.gain > 0:
-            return (actions - self._anchor(observations)) * _buffer(self, "scale") * self.gain
+            return (actions - self._anchor(observations)) * _buffer(self, "unit")
         return actions * _buffer(self, "scale") + _buffer(self, "offset")
 
     def decode(self, normalised: Tensor, observations: Mapping[str, Tensor]) -> Tensor:
         """Back to SI units, within the limits of the action signals."""
         if self.gain > 0:
-            actions = normalised / (_buffer(self, "scale") * self.gain)
-            actions = actions + self._anchor(observations)
+            actions = normalised / _buffer(self, "unit") + self._anchor(observations)
         else:
             actions = (normalised - _buffer(self, "offset")) / _buffer(self, "scale")
         return actions.clamp(_buffer(self, "low"), _buffer(self, "high"))
 
     def _anchor(self, observations: Mapping[str, Tensor]) -> Tensor:
-        newest = [observations[name][:, -1].flatten(1) for name in self.names]
-        return torch.cat(newest, dim=-1)[:, None]
+        newest = [observations[name][:, -1:].flatten(2) for name in self.names]
+        return torch.cat(newest, dim=-1) if len(newest) > 1 else newest[0]
 
 
 def same_codec(one: ActionCodec, other: ActionCodec) -> bool:
@@ -244,7 +253,9 @@ def register_transform(module: nn.Module, index: int, transform: SignalTransform
 
 def encoded(values: Tensor, transform: SignalTransform, scale: Tensor, offset: Tensor) -> Tensor:
     """:meth:`SignalTransform.forward` on tensors."""
-    flat = values.reshape(*values.shape[: values.ndim - len(transform.shape)], -1).float()
+    flat = values.float()
+    if len(transform.shape) != 1:  # A graph would work the shape out at every call.
+        flat = flat.reshape(*values.shape[: values.ndim - len(transform.shape)], -1)
     linear = _pick(flat, transform.linear) * scale + offset
     if not transform.angular:
         return linear
@@ -264,6 +275,8 @@ def decoded(features: Tensor, transform: SignalTransform, scale: Tensor, offset:
 
 def _pick(values: Tensor, index: tuple[int, ...]) -> Tensor:
     """``values[..., index]``; neighbours are a slice, which needs no gather."""
+    if index == tuple(range(values.shape[-1])):
+        return values
     if index and index == tuple(range(index[0], index[-1] + 1)):
         return values[..., index[0] : index[-1] + 1]
     return values[..., list(index)]
