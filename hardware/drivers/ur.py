@@ -29,12 +29,14 @@ from hardware.drivers.ur_watch import URWatch
 from hardware.robot import Freedrive, RobotMode, RobotState
 from hardware.vendor_thread import VendorThread
 from robolearn.errors import (
+    ClockError,
     ConfigError,
     DataError,
     MissingDependencyError,
     RobotConnectionError,
     RobotError,
 )
+from robolearn.timing import ClockAnchor
 
 Array = NDArray[np.float64]
 log = logging.getLogger(__name__)
@@ -123,6 +125,7 @@ class URRobot:
         atexit.register(self._have_left)
         self._device_t_s = -1.0
         self._changed_ns = 0
+        self._clock, self._clock_fault = ClockAnchor(f"UR at {config.address}"), ""
         self._broken = self._armed = self._free = False
         self._last_sent: Array | None = None
 
@@ -155,6 +158,8 @@ class URRobot:
         self._release()
         self._broken = self._armed = self._free = False
         self._last_sent = None
+        self._clock.restart()
+        self._clock_fault = ""
         _probe(self.config)
         if not self._have_left():
             # Its last words would end the new program: both write the same registers.
@@ -205,8 +210,21 @@ class URRobot:
             stamp, q, qd, mode, force = _read(receive)
         if stamp != self._device_t_s:
             self._device_t_s, self._changed_ns = stamp, time.monotonic_ns()
+            self._check_clock()
+        self._require_true_clock()
         q, qd, load = np.array(q), np.array(qd), self._load(receive)
         return RobotState(stamp, self._changed_ns, q, qd, mode, force, load)
+
+    def _check_clock(self) -> None:
+        try:
+            self._clock.monotonic_ns(self._device_t_s, self._changed_ns)
+        except ClockError as error:
+            self._clock_fault = str(error)
+
+    def _require_true_clock(self) -> None:
+        """A clock that is right again was still set: only a new connection goes on."""
+        if self._clock_fault:
+            raise ClockError(self._clock_fault)
 
     def _load(self, receive: Any) -> float:
         rated = self.config.rated_current_a
@@ -218,6 +236,7 @@ class URRobot:
         """Post one servoJ set-point ``[6]`` [rad]."""
         if q.shape != (6,) or not np.all(np.isfinite(q)):
             raise DataError(f"UR: expected 6 finite angles, got {q}")
+        self._require_true_clock()
         worker, control, c = self._connected()
         if self._free:
             raise RobotError("UR: a hand guides the arm; end freedrive before set-points")
