@@ -140,7 +140,7 @@ class FlowModel(FieldModel):
         """Chunks that continue a prefix: guided, or, if trained so, with the actions of weight 1
         held at the prefix.
         """
-        if not self.known:
+        if not (self.known and guidance.trained):
             return super().continued(noise, context, prefix, guidance)
         fixed = prefix.weight >= 1.0
         x = torch.where(fixed, prefix.actions, noise[:, 0])
@@ -197,7 +197,9 @@ class FlowAlgorithm(ChunkAlgorithm):
         x_t, target = flow_target(actions, randn(actions, rng), t)
         known = None
         if model.known:
-            count = torch.randint(0, model.known + 1, (len(actions), 1, 1), generator=rng)
+            # Half of the chunks continue nothing: those of a plain request, and of every start.
+            shape = (len(actions), 1, 1)
+            count = torch.randint(-model.known, model.known + 1, shape, generator=rng)
             index = torch.arange(actions.shape[1])[None, :, None]
             known = (index < count).to(actions.device)
             x_t = torch.where(known, actions, x_t)

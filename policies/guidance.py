@@ -2,13 +2,20 @@
 
     a_hat(x) = x + (1 - t) v(x, t)          e = W (prefix - a_hat)
     x       += dt (v + k J^T e),            J = d a_hat / d x
-    k        = min(k_max, (1 - t)/t * (t^2 + (1 - t)^2) / (1 - t)^2)
+    k        = min(k_max, (1 - t)/t * 1/r^2),   r^2 = s^2 (1 - t)^2 / (t^2 s^2 + (1 - t)^2)
 
 (Black, Galliker, Levine 2025, after Pokle et al. 2023 and Song et al. 2023); t from 0 (noise) to 1.
+r is how far a_hat may be off where actions deviate by s. The paper has s = 1: an earlier plan then
+says next to nothing about which of two ways was taken as long as they are near each other, and the
+chunk changes its mind (``tests/policies/test_guidance.py`` has a field for which this is known).
+
+Of several candidates the one that agrees best with the prefix is taken (Liu et al. 2024,
+"Bidirectional decoding"): which way to go is decided early, where a pull changes little.
 """
 
 from __future__ import annotations
 
+import functools
 import itertools
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
@@ -28,11 +35,18 @@ class GuidanceConfig:
 
     max_weight: float = 5.0
     """Largest k (the paper's beta)."""
+    deviation: float = 1.0
+    """The s above, in normalised actions (the paper: 1)."""
+    candidates: int = 1
+    """Chunks of which the best is taken (the paper: 1)."""
     jacobian: bool = True
     """False: J is taken for the identity, which needs no backward pass."""
     hard: bool = False
     """True: actions of weight 1 are put on the path to the prefix before every step, others are
     free; no pull, no backward pass."""
+
+    trained: bool = True
+    """Whether a policy that was trained to continue a prefix does it in its own way instead."""
 
     least_steps: int = 4
     """Steps along the field that a policy takes at least: in a single one a pull has no effect
@@ -41,8 +55,11 @@ class GuidanceConfig:
     def __post_init__(self) -> None:
         if self.least_steps < 1:
             raise ConfigError(f"least_steps must be at least 1, got {self.least_steps}")
-        if not 0.0 < self.max_weight < float("inf"):
-            raise ConfigError(f"max_weight must be positive and finite, got {self.max_weight}")
+        if self.candidates < 1:
+            raise ConfigError(f"candidates must be at least 1, got {self.candidates}")
+        for name in ("max_weight", "deviation"):
+            if not 0.0 < getattr(self, name) < float("inf"):
+                raise ConfigError(f"{name} must be positive and finite, got {getattr(self, name)}")
 
 
 @runtime_checkable
@@ -71,8 +88,34 @@ def guided(
     config: GuidanceConfig,
 ) -> Tensor:
     """Integrate ``noise [b, horizon, action]`` along ``times`` (0 to 1), pulled to a prefix."""
-    if config.hard:
-        return held(field, noise, times, context, prefix)
+    count, batch = config.candidates, len(noise)
+    several = variants(noise, count).flatten(0, 1)
+    contexts = context.repeat(count, *[1] * (context.ndim - 1))
+    wanted = Prefix(prefix.actions.repeat(count, 1, 1), prefix.weight.repeat(count, 1, 1))
+    sample = held if config.hard else functools.partial(pulled, config=config)
+    x = sample(field, several, times, contexts, wanted)
+    apart = (wanted.weight * (x - wanted.actions) ** 2).sum(dim=(1, 2))
+    best = apart.view(count, batch).argmin(dim=0)
+    return x.view(count, *noise.shape)[best, torch.arange(batch, device=x.device)]
+
+
+def variants(noise: Tensor, count: int) -> Tensor:
+    """``count`` arrays ``[count, b, horizon, action]`` that are as normal as ``noise``, which is
+    the first: its negative, and both turned along the horizon.
+    """
+    turn = noise.shape[1] // -(-count // 2)
+    return torch.stack([(-1) ** i * noise.roll(i // 2 * turn, dims=1) for i in range(count)])
+
+
+def pulled(
+    field: Field,
+    noise: Tensor,
+    times: Tensor,
+    context: Tensor,
+    prefix: Prefix,
+    config: GuidanceConfig,
+) -> Tensor:
+    """As :func:`guided`, one chunk for each array of noise."""
     x = noise
     for t, t_next in itertools.pairwise(times.tolist()):
         at = torch.full((len(x),), t)
@@ -84,7 +127,8 @@ def guided(
             pull = error
             if config.jacobian:
                 (pull,) = torch.autograd.grad(estimate, leaf, error)
-        x = x + (t_next - t) * (velocity.detach() + guidance_weight(t, config.max_weight) * pull)
+        weight = guidance_weight(t, config.max_weight, config.deviation)
+        x = x + (t_next - t) * (velocity.detach() + weight * pull)
     return x
 
 
@@ -100,11 +144,12 @@ def held(field: Field, noise: Tensor, times: Tensor, context: Tensor, prefix: Pr
     return x
 
 
-def guidance_weight(t: float, largest: float) -> float:
-    """Weight k of the pull at time ``t`` in [0, 1)."""
+def guidance_weight(t: float, largest: float, deviation: float = 1.0) -> float:
+    """Weight k of the pull at time ``t`` in [0, 1) for actions that deviate by ``deviation``."""
     if t <= 0.0:
         return largest
-    return min(largest, (t * t + (1.0 - t) ** 2) / (t * (1.0 - t)))
+    spread = deviation * deviation
+    return min(largest, (t * t * spread + (1.0 - t) ** 2) / (spread * t * (1.0 - t)))
 
 
 def request_prefix(request: PolicyInput, spec: PolicySpec) -> tuple[Tensor, Tensor] | None:

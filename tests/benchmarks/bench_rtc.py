@@ -32,10 +32,10 @@ from policies.guidance import GuidanceConfig
 from policies.registry import load_policy
 from robolearn.actions import clip_action, hold_action
 from robolearn.chunking import ChunkAgent, policy_input, ticks_per_action
-from robolearn.contracts import Agent, Env, Policy
+from robolearn.contracts import Agent, Env, Policy, Subscriber
 from robolearn.inference import BatchedInference
 from robolearn.pusht import TOOL
-from robolearn.runtime import EpisodeRun, run_lockstep
+from robolearn.runtime import EpisodeResult, EpisodeRun, run_lockstep
 from robolearn.seeding import child_seed
 from robolearn.spec import EmbodimentSpec
 from robolearn.types import (
@@ -179,26 +179,11 @@ def cell(
     conditions: Sequence[Condition],
     duration_s: float = DURATION_S,
 ) -> Cell:
-    """Roll one cell out, all episodes in lockstep."""
+    """Roll one cell out."""
     rate_hz = envs[0].spec.rate_hz
-    ticks = round(delay_s * rate_hz)
-    inference = BatchedInference(policy, ticks, round(1e9 / rate_hz))
     watches = [Watch() for _ in envs]
-    runs = [
-        EpisodeRun(
-            env,
-            _agent(method, policy, env, ticks),
-            inference,
-            [watch],
-            condition,
-            max_steps=round(duration_s * rate_hz),
-            task="rtc",
-            env_name="rtc",
-            env_id=i,
-        )
-        for i, (env, condition, watch) in enumerate(zip(envs, conditions, watches, strict=True))
-    ]
-    results = run_lockstep(runs)
+    told = [[watch] for watch in watches]
+    results = roll(policy, envs, method, delay_s, conditions, told, duration_s)
     scores = [min(1.0, r.score) for r in results]
     mean = mean_t(scores)
     wins = sum(r.outcome.success for r in results)
@@ -207,6 +192,36 @@ def cell(
     rough = float(np.nanmean([w.rough_mm(ratio) for w in watches]))
     figures = (mean.value, mean.low, mean.high, wins, early, rough)
     return Cell(method, rate_hz, delay_s, len(envs), *figures)
+
+
+def roll(
+    policy: Policy,
+    envs: list[Env],
+    method: str,
+    delay_s: float,
+    conditions: Sequence[Condition],
+    subscribers: Sequence[Sequence[Subscriber]],
+    duration_s: float,
+) -> list[EpisodeResult]:
+    """One episode in every env, in lockstep; answers come ``delay_s`` after they were asked for."""
+    rate_hz = envs[0].spec.rate_hz
+    ticks = round(delay_s * rate_hz)
+    inference = BatchedInference(policy, ticks, round(1e9 / rate_hz))
+    runs = [
+        EpisodeRun(
+            env,
+            _agent(method, policy, env, ticks),
+            inference,
+            told,
+            condition,
+            max_steps=round(duration_s * rate_hz),
+            task="rtc",
+            env_name="rtc",
+            env_id=i,
+        )
+        for i, (env, condition, told) in enumerate(zip(envs, conditions, subscribers, strict=True))
+    ]
+    return run_lockstep(runs)
 
 
 def _agent(method: str, policy: Policy, env: Env, ticks: int) -> Agent:

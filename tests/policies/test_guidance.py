@@ -10,7 +10,7 @@ from policies.beso import BesoConfig
 from policies.compose import ComposeConfig, compose
 from policies.diffusion import DiffusionConfig
 from policies.flow import FlowConfig
-from policies.guidance import GuidanceConfig, Prefix, guidance_weight, guided
+from policies.guidance import GuidanceConfig, Prefix, guidance_weight, guided, variants
 from policies.mean_flow import MeanFlowConfig
 from policies.shortcut import ShortcutConfig
 from robolearn.errors import ConfigError, SpecMismatchError
@@ -19,6 +19,7 @@ from tests.policies.family import untrained
 from tests.policies.test_flow import algorithm
 
 TIMES = torch.linspace(0.0, 1.0, 6)
+PUBLISHED = GuidanceConfig(max_weight=5.0, deviation=1.0)
 NOISE = torch.randn(3, 4, 2, generator=torch.Generator().manual_seed(0))
 
 
@@ -28,6 +29,56 @@ def gaussian_field(x_t, t, context):
     s = 0.5
     t = t[:, None, None]
     return (t * s**2 - (1 - t)) / ((1 - t) ** 2 + (t * s) ** 2) * x_t
+
+
+def two_ways(x_t, t, context):
+    """Data: chunks that go one way or the other, ``+-2 (0, 1/3, 2/3, 1)``, to within 0.05."""
+    del context
+    s, t = 0.05, t[:, None, None]
+    way = 2.0 * torch.linspace(0.0, 1.0, 4)[None, :, None]
+    off = [x_t - t * sign * way for sign in (1.0, -1.0)]
+    variance = (1 - t) ** 2 + (t * s) ** 2
+    logits = torch.stack([-(d**2).sum(dim=(1, 2)) for d in off], dim=1) / (2 * variance[:, 0])
+    share = logits.softmax(dim=1)[:, :, None, None]
+    fields = [
+        sign * way + (t * s**2 - (1 - t)) / variance * d
+        for sign, d in zip((1.0, -1.0), off, strict=True)
+    ]
+    return share[:, 0] * fields[0] + share[:, 1] * fields[1]
+
+
+def kept(config, steps=12):
+    """How often a chunk goes on as its first two actions, (0, 2/3), did: exactly always."""
+    noise = torch.randn(200, 4, 2, generator=torch.Generator().manual_seed(1))[..., :1]
+    before = Prefix(
+        2.0 * torch.linspace(0.0, 1.0, 4)[None, :, None].expand(200, 4, 1),
+        torch.tensor([1.0, 1.0, 0.0, 0.0]).view(1, 4, 1).expand(200, 4, 1),
+    )
+    times = torch.linspace(0.0, 1.0, steps + 1)
+    out = guided(two_ways, noise, times, noise, before, config)
+    return float((out[:, 3, 0] > 1.0).float().mean())
+
+
+def test_a_plan_keeps_its_way():
+    """The published weight takes a deviation of 2/3 for noise: one chunk in eight turns round."""
+    assert kept(PUBLISHED) < 0.95
+    assert kept(GuidanceConfig(max_weight=30.0, deviation=0.3)) > 0.97
+    assert kept(GuidanceConfig(max_weight=5.0, candidates=4)) > 0.97
+
+
+def test_candidates_are_as_normal_as_the_first_and_none_is_taken_for_nothing():
+    several = variants(NOISE, 4)
+    assert torch.equal(several[0], NOISE)
+    assert torch.equal(
+        several.abs().sort(dim=2).values, NOISE.abs().sort(dim=1).values.expand(4, 3, 4, 2)
+    )
+    assert len({tuple(v.flatten().tolist()) for v in several}) == 4
+    free = prefix(0.4, [0.0] * 4)
+    one, four = (
+        guided(gaussian_field, NOISE, TIMES, NOISE, free, GuidanceConfig(candidates=n))
+        for n in (1, 4)
+    )
+    assert torch.equal(one, four)
 
 
 def prefix(value, weight):
@@ -45,7 +96,7 @@ def test_weights_pull_and_their_absence_leaves_free(jacobian):
 
 def test_one_step_by_hand():
     times = torch.tensor([0.5, 1.0])
-    out = guided(gaussian_field, NOISE, times, NOISE, prefix(0.4, [1.0] * 4), GuidanceConfig())
+    out = guided(gaussian_field, NOISE, times, NOISE, prefix(0.4, [1.0] * 4), PUBLISHED)
     # At t = 0.5: v = (0.125 - 0.5) / (0.25 + 0.0625) x = -1.2 x, a_hat = x + 0.5 v = 0.4 x,
     # J = 0.4, k = 0.5 / 0.25 = 2.
     expected = NOISE + 0.5 * (-1.2 * NOISE + 2.0 * 0.4 * (0.4 - 0.4 * NOISE))
@@ -56,8 +107,11 @@ def test_the_weight_of_the_pull():
     assert guidance_weight(0.0, 5.0) == 5.0
     assert guidance_weight(0.5, 5.0) == pytest.approx(2.0)
     assert guidance_weight(0.999, 5.0) == 5.0
-    with pytest.raises(ConfigError):
-        GuidanceConfig(max_weight=float("nan"))
+    # r^2 = 0.25 * 0.25 / (0.25 * 0.25 + 0.25) = 0.2
+    assert guidance_weight(0.5, 100.0, 0.5) == pytest.approx(5.0)
+    for wrong in ({"max_weight": float("nan")}, {"deviation": 0.0}, {"candidates": 0}):
+        with pytest.raises(ConfigError):
+            GuidanceConfig(**wrong)
 
 
 def test_a_flow_policy_continues_a_prefix():
