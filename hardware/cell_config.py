@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardware.camera_config import CameraConfig
-from hardware.camera_streams import CameraStreams
 from hardware.cell_motion import (
     JOINT_POSITION,
     JOINT_VELOCITY,
@@ -23,7 +22,6 @@ from hardware.cell_motion import (
     JointMotion,
     TableMotion,
 )
-from hardware.drivers.aruco_tracker import TagTracker, TagTrackerConfig
 from hardware.gripper_config import GripperCellConfig
 from hardware.joint_follower import JointFollowerConfig
 from hardware.robot import ConnectWatch, Robot, WatchedConfig
@@ -32,13 +30,12 @@ from hardware.supervisor_checks import CollisionConfig
 from hardware.supervisor_link import SupervisorConfig
 from hardware.supervisor_process import FollowerRecipe
 from hardware.table_follower import FollowerConfig
-from hardware.tracker import Tracker, UdpTrackerConfig
+from hardware.tracked import TrackedConfig, require_trackers
 from robolearn.config import from_dict, load_yaml
 from robolearn.errors import ConfigError, DataError, did_you_mean
 from robolearn.joint_path import JointLimits
 from robolearn.latencies import Latencies
 from robolearn.limiter import PathLimits, TableMapping
-from robolearn.pusht import BLOCK
 from robolearn.spec import SignalSpec
 from robolearn.types import Condition
 
@@ -172,17 +169,14 @@ class CellConfig:
     """Time limits and guided moves."""
     collision: CollisionConfig | None = field(default_factory=CollisionConfig)
     """Distances to keep; null switches the check off."""
-    tracker: UdpTrackerConfig | None = field(default_factory=UdpTrackerConfig)
-    """The motion-capture stream that the block's pose comes from, unless ``tags`` is given; null:
-    nothing is tracked."""
+    trackers: dict[str, TrackedConfig] = field(default_factory=dict[str, TrackedConfig])
+    """By signal (``block/pose``, ``hole/pose``): how its object is found."""
     gripper: GripperCellConfig | None = None
     """The gripper: signal and action ``gripper/width``; null: none."""
     goals: tuple[GoalConfig, ...] = ()
     """What conditions name besides starts."""
     cameras: tuple[CameraConfig, ...] = ()
     """Cameras of the cell; each is a signal ``<name>/image``."""
-    tags: TagTrackerConfig | None = None
-    """Take the block's pose from its tags in a camera's picture, instead of ``tracker``."""
     align: str = ""
     """A camera: observations show the other signals as they were when its newest picture was taken
     (interpolated); "": the newest sample of each."""
@@ -225,8 +219,9 @@ class CellConfig:
             )
         seen = [c.stream.name for c in self.cameras if c.signal]
         every = [c.stream.name for c in self.cameras]
-        by_tags = "" if self.tags is None else self.tags.camera
-        for key, name, names in (("align", self.align, seen), ("tags.camera", by_tags, every)):
+        require_trackers(self.trackers)
+        by_tags = [(f"trackers.{n}.tags.camera", t.camera, every) for n, t in self.trackers.items()]
+        for key, name, names in (("align", self.align, seen), *by_tags):
             if name and name not in names:
                 raise ConfigError(
                     f"{key}: no camera '{name}'.{did_you_mean(name, names)} There are: {names}"
@@ -240,28 +235,17 @@ class CellConfig:
         found = dict.fromkeys(arm, self.state_latency_s)
         delays = {c.stream.name: c.stream.delay_s for c in self.cameras}
         found |= {c.signal_name: delays[c.stream.name] for c in self.cameras if c.signal}
-        if self.tags is not None:
-            found[BLOCK] = delays[self.tags.camera]
-        elif self.tracker is not None:
-            found[BLOCK] = self.tracker.latency_s
+        for name, tracked in self.trackers.items():
+            found[name] = delays.get(tracked.camera, 0.0)
+            if tracked.udp is not None:
+                found[name] = tracked.udp.latency_s
         return Latencies(self.command_latency_s, found)
 
     @property
-    def tracked(self) -> bool:
-        """Whether a block is tracked at all."""
-        return self.tracker is not None or self.tags is not None
-
-    def build_tracker(self, cameras: CameraStreams) -> Tracker | None:
-        """The block's tracker: by a camera of the cell, or the motion-capture stream."""
-        if self.tags is None:
-            return None if self.tracker is None else self.tracker.build()
-        camera, config = cameras.camera(self.tags.camera)
-        if config.lens is None:
-            raise ConfigError(
-                f"camera '{self.tags.camera}' finds tags and needs its calibration: add 'lens'"
-                " (docs/cameras.md says how to measure it)"
-            )
-        return TagTracker(self.tags, camera, config.lens)
+    def tracked_signals(self) -> tuple[SignalSpec, ...]:
+        """The poses that trackers tell."""
+        rates = {c.stream.name: c.stream.rate_hz for c in self.cameras}
+        return tuple(t.signal(name, rates) for name, t in self.trackers.items())
 
     def robot_builder(self) -> Callable[[], Robot]:
         """Picklable builder of the robot."""

@@ -1,7 +1,7 @@
 """What the devices of a cell are: the ids that travel with every episode recorded on it.
 
     {"robot":      {"kind": "ur", "address": "192.168.1.20", "serial_number": "20235500001", ...},
-     "tracker":    {"kind": "udp", "address": "0.0.0.0:30120", "object": "block"},
+     "tracker block/pose": {"kind": "udp", "address": "0.0.0.0:30120", "object": "block"},
      "camera top": {"kind": "opencv", "device": "/dev/video0", "id": "usb-046d_HD_Pro_8A2F..."}}
 
 Whoever finds a bad calibration or a worn gripper years later must know which episodes it touched.
@@ -37,11 +37,11 @@ def device_ids(cell: CellConfig, timeout_s: float = 1.0) -> dict[str, Ids]:
     Asks the devices; each has ``timeout_s`` [s] to answer.
     """
     found = {"robot": _of(cell.driver, timeout_s)}
-    if cell.tags is not None:
-        found["tracker"] = {"kind": "tags", "camera": cell.tags.camera}
-    elif cell.tracker is not None:
-        where = f"{cell.tracker.address}:{cell.tracker.port}"
-        found["tracker"] = {"kind": "udp", "address": where, "object": cell.tracker.name}
+    for signal, tracked in cell.trackers.items():
+        ids = {"kind": "tags", "camera": tracked.camera}
+        if tracked.udp is not None:
+            ids = {"kind": "udp", "address": tracked.source, "object": tracked.object(signal)}
+        found[f"tracker {signal}"] = ids
     for camera in cell.cameras:
         found[f"camera {camera.stream.name}"] = _of(camera.driver, timeout_s)
     return found

@@ -25,9 +25,9 @@ from hardware.signal_buffer import SignalBuffer
 from hardware.state_times import StateTimes
 from hardware.supervisor_client import SupervisorClient, require_width
 from hardware.supervisor_link import STATE_HEAD, Event, Mode, Status, Target
-from hardware.tracker import Tracker
+from hardware.tracked import TrackedStreams
 from robolearn.errors import DataError, RobotError
-from robolearn.pusht import BLOCK, block_signal, wrap_angle
+from robolearn.pusht import wrap_angle
 from robolearn.spec import EmbodimentSpec, SignalSpec
 from robolearn.timing import Rate
 from robolearn.types import (
@@ -68,7 +68,7 @@ ResetProcedure = Callable[[Condition], str]
 
 
 class RealEnv:
-    """One arm, commanded over a table or in joint space, its gripper, and what its tracker follows.
+    """One arm, commanded over a table or in joint space, its gripper, and what its trackers follow.
 
     A policy that does not command the gripper leaves it as the reset did.
     """
@@ -92,8 +92,8 @@ class RealEnv:
         self.cameras = CameraStreams(config.cameras)
         with ExitStack() as undo:
             undo.callback(self.cameras.close)
-            self._tracker = config.build_tracker(self.cameras)
-            undo.callback(self._close_tracker)
+            self.trackers = TrackedStreams(config.trackers, self.cameras)
+            undo.callback(self.trackers.close)
             self.supervisor = SupervisorClient(
                 *(config.robot_builder(), follower, config.supervisor),
                 watch=config.connect_watch(),
@@ -127,11 +127,6 @@ class RealEnv:
         return self._capabilities
 
     @property
-    def tracker(self) -> Tracker | None:
-        """The block's tracker, if the cell has one."""
-        return self._tracker
-
-    @property
     def overruns(self) -> int:
         """Control ticks that were skipped since the reset because the loop was late."""
         return self._rate.missed
@@ -144,7 +139,8 @@ class RealEnv:
     def reset(self, condition: Condition, rng: np.random.Generator) -> ResetReport:
         """Out of the way, let the objects be placed, to the start, measure the start.
 
-        Raises SafetyStopError while a stop is latched, StaleSignalError without a fresh tracker.
+        Raises SafetyStopError while a stop is latched, StaleSignalError for an object that is not
+        tracked.
         """
         del rng
         wanted = condition.poses
@@ -156,8 +152,7 @@ class RealEnv:
         self._gripper.make_ready(condition)
         note = self._place(condition)
         self.goto(begin)
-        if self._tracker is not None:
-            self._tracker.wait(2.0)
+        self.trackers.wait(2.0)
         self.supervisor.request("follow")
         self._start_streams(condition)
         self._scorer.reset()
@@ -174,8 +169,7 @@ class RealEnv:
         the condition only its goals count.
         """
         self.hold()
-        if self._tracker is not None:
-            self._tracker.wait(2.0)
+        self.trackers.wait(2.0)
         self._start_streams(condition)
         self._scorer.reset()
         self._outcome = None
@@ -194,8 +188,7 @@ class RealEnv:
         """
         self.supervisor.require_running()
         self.supervisor.state()
-        if self._tracker is not None:
-            self._tracker.latest()
+        self.trackers.require_fresh()
         self.cameras.require_fresh()
         self._collect()
         samples: dict[str, Sample] = {}
@@ -249,7 +242,7 @@ class RealEnv:
     def close(self) -> None:
         """Stop the arm, end the supervisor; safe to call twice."""
         self.supervisor.close()
-        self._close_tracker()
+        self.trackers.close()
         self.cameras.close()
 
     # -- motion between episodes -----------------------------------------------------------------
@@ -319,10 +312,6 @@ class RealEnv:
                 f" tell; its signals: {sorted(self._buffers)}"
             )
 
-    def _close_tracker(self) -> None:
-        if self._tracker is not None:
-            self._tracker.close()
-
     def _wait_at_rest(self, timeout_s: float = 2.0) -> None:
         """The measured arm lags behind its set-points by some hundredths of a second."""
         deadline = time.monotonic() + timeout_s
@@ -347,10 +336,7 @@ class RealEnv:
         for name, value in goals.items():
             self._buffers[name].add(time.monotonic_ns(), value)
         self._gripper.restart(self._buffers)
-        if self._tracker is not None:
-            self._tracker.drain()
-            pose = self._tracker.latest()
-            self._buffers[BLOCK].add(pose.t_ns, pose.pose)
+        self.trackers.restart(self._buffers)
         if self.config.align:
             # The first picture shows what these streams have seen.
             self.cameras.wait_after(self.config.align, time.monotonic_ns())
@@ -368,8 +354,7 @@ class RealEnv:
             self._buffers[JOINT_POSITION].extend(t_ns, q)
             self._buffers[JOINT_VELOCITY].extend(t_ns, rows.value[:, STATE_HEAD + n :])
         self._gripper.collect(self._buffers)
-        for pose in () if self._tracker is None else self._tracker.drain():
-            self._buffers[BLOCK].add(pose.t_ns, pose.pose)
+        self.trackers.collect(self._buffers)
         self.cameras.collect(self._buffers)
         self._take_events()
 
@@ -389,7 +374,7 @@ def cell_spec(config: CellConfig) -> EmbodimentSpec:
         name=config.name,
         signals=(
             *motion.signals(rate_hz),
-            *((block_signal(_tracker_rate_hz(config)),) if config.tracked else ()),
+            *config.tracked_signals,
             SignalSpec(JOINT_POSITION, (joints,), "rad", rate_hz),
             SignalSpec(JOINT_VELOCITY, (joints,), "rad/s", rate_hz),
             *(() if config.gripper is None else (config.gripper.signal,)),
@@ -403,11 +388,6 @@ def cell_spec(config: CellConfig) -> EmbodimentSpec:
         ),
         rate_hz=config.rate_hz,
     )
-
-
-def _tracker_rate_hz(config: CellConfig) -> float:
-    by_camera = [c.stream.rate_hz for c in config.cameras if config.tags is not None]
-    return by_camera[0] if by_camera else 60.0
 
 
 def _difference(wanted: Mapping[str, tuple[float, ...]], achieved: Mapping[str, Array]) -> str:

@@ -1,7 +1,8 @@
 """Object poses from a tracking system: the contract and the client of the UDP stream.
 
 Policies on a robot get object poses from trackers, never from a simulator's truth. The datagram is
-that of ``hardware/emulators/tracker.py``, which describes every byte.
+that of ``hardware/emulators/tracker.py``, which describes every byte. One stream carries several
+objects; each tracker follows one of them (:class:`UdpStream`).
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from hardware.emulators.tracker import PACKET_SIZE, decode_packet
+from hardware.emulators.tracker import PACKET_SIZE, TrackerPacket, decode_packet
 from robolearn.errors import ClockError, ConfigError, DataError, StaleSignalError
 
 log = logging.getLogger(__name__)
-_QUEUE, _RESTART, _CLOCK_SET_S = 4096, 1 << 20, 0.25
+_QUEUE, _RESTART, _NAMES, _CLOCK_SET_S = 4096, 1 << 20, 64, 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,7 @@ class Tracker(Protocol):
 
     @property
     def name(self) -> str:
-        """The object."""
+        """The signal, ``<object>/pose``."""
         ...
 
     def latest(self) -> TrackedPose:
@@ -68,20 +69,20 @@ class Tracker(Protocol):
         ...
 
     def close(self) -> None:
-        """Release the stream; safe to call twice."""
+        """Leave the stream, which ends with its last tracker; safe to call twice."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class UdpTrackerConfig:
-    """Where the tracking system sends to, and what is still fresh."""
+    """One object of a tracking system's stream."""
 
     address: str = "127.0.0.1"
     """Local address to bind: the destination of the stream."""
     port: int = 30120
-    """Local UDP port."""
-    name: str = "block"
-    """Object of the stream that is followed."""
+    """Local UDP port; signals of one stream have the same."""
+    object: str = ""
+    """Its name in the stream; "": the signal's, ``block`` for ``block/pose``."""
     max_age_s: float = 0.15
     """Older measurements raise StaleSignalError [s]."""
     clock_offset_s: float = 0.0
@@ -92,75 +93,125 @@ class UdpTrackerConfig:
     def __post_init__(self) -> None:
         if not 0.0 <= self.latency_s < 1.0 or not 0.0 < self.max_age_s < float("inf"):
             raise ConfigError(
-                f"tracker '{self.name}': latency_s is in [0, 1) s and max_age_s positive, got"
+                "tracker: latency_s is in [0, 1) s and max_age_s positive, got"
                 f" {self.latency_s}, {self.max_age_s}"
             )
 
-    def build(self) -> UdpTracker:
-        """Bind the port and start listening."""
-        return UdpTracker(self)
 
+class UdpStream:
+    """The datagrams of one local port, passed on to the trackers of their objects.
 
-class UdpTracker:
-    """Reads the stream from a non-blocking socket whenever it is asked; no thread.
-
-    Datagrams that are not ours, are broken, come out of order or claim to be captured in the
-    future are counted and ignored.
+    They are read from a non-blocking socket whenever a tracker is asked; no thread. Datagrams that
+    are not ours or are broken are counted and ignored.
     """
 
-    def __init__(self, config: UdpTrackerConfig) -> None:
-        self.config = config
+    def __init__(self, address: str, port: int) -> None:
+        self.where = f"{address}:{port}"
+        self.refused = 0
+        self._followers: list[UdpTracker] = []
+        self._seen: dict[str, None] = {}
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._socket.setblocking(False)
         # Two seconds of a 60 Hz stream with several objects fit easily.
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 18)
         try:
-            self._socket.bind((config.address, config.port))
+            self._socket.bind((address, port))
         except OSError as error:
             self._socket.close()
             raise ConfigError(
-                f"tracker: cannot listen on {config.address}:{config.port}"
-                f" ({error.strerror or error}); is another program using it? Free the port or"
-                " change trackers.port"
+                f"tracker: cannot listen on {self.where} ({error.strerror or error}); is another"
+                " program using it? Free the port or change robot.trackers.<signal>.udp.port"
             ) from error
+
+    @property
+    def seen(self) -> tuple[str, ...]:
+        """Names of the objects that it has carried so far (the first 64)."""
+        return tuple(self._seen)
+
+    def follow(self, signal: str, config: UdpTrackerConfig) -> UdpTracker:
+        """A tracker of one object. ``config``'s address and port are those of this stream."""
+        self._followers.append(UdpTracker(signal, config, self))
+        return self._followers[-1]
+
+    def leave(self, tracker: UdpTracker) -> None:
+        """One tracker less; the last one closes the socket."""
+        self._followers = [f for f in self._followers if f is not tracker]
+        if not self._followers:
+            self._socket.close()
+
+    def receive(self) -> None:
+        """Pass on what has arrived."""
+        # Bounded, so that a flood of datagrams cannot hold the control loop.
+        for _ in range(_QUEUE):
+            try:
+                data, _ = self._socket.recvfrom(PACKET_SIZE + 1)
+            except BlockingIOError:
+                return
+            now_ns = time.monotonic_ns()
+            try:
+                packet = decode_packet(data)
+            except DataError as error:
+                self.refused += 1
+                log.debug("tracker: %s", error)
+                continue
+            if len(self._seen) < _NAMES:
+                self._seen[packet.name] = None
+            for follower in self._followers:
+                if follower.object == packet.name:
+                    follower.take(packet, now_ns)
+
+    def await_data(self, timeout_s: float) -> None:
+        """Until something arrives, or for ``timeout_s``."""
+        select.select([self._socket], [], [], timeout_s)
+
+
+class UdpTracker:
+    """One object of a :class:`UdpStream`. Measurements out of order or from the future are refused
+    and counted.
+    """
+
+    def __init__(self, signal: str, config: UdpTrackerConfig, stream: UdpStream) -> None:
+        self.config, self._signal, self._stream = config, signal, stream
+        self.object = config.object or object_of(signal)
         self._newest: TrackedPose | None = None
         self._new: deque[TrackedPose] = deque(maxlen=_QUEUE)
         self._seq = -1
-        self._taken = self._refused = self._lost = 0
         self._clock_fault = ""
+        self._taken = self._refused = self._lost = 0
 
     @property
     def name(self) -> str:
-        """The object that is followed."""
-        return self.config.name
+        """The signal."""
+        return self._signal
 
     @property
     def counts(self) -> TrackerCounts:
-        """Statistics of the stream so far."""
-        return TrackerCounts(self._taken, self._refused, self._lost)
+        """Statistics of the object, and of what was refused in its stream."""
+        return TrackerCounts(self._taken, self._refused + self._stream.refused, self._lost)
 
     def latest(self) -> TrackedPose:
         """The newest measurement."""
-        self._receive()
+        self._stream.receive()
         newest, limit_s = self._newest, self.config.max_age_s
         age_s = float("inf") if newest is None else (time.monotonic_ns() - newest.t_ns) * 1e-9
         if newest is None or age_s > limit_s:
             if self._clock_fault:
                 raise ClockError(
-                    f"tracker '{self.name}': {self._clock_fault}; find out what sets the clock of"
-                    " the tracking system (NTP, a restart), then start again"
+                    f"tracker of '{self.name}': {self._clock_fault}; find out what sets the clock"
+                    " of the tracking system (NTP, a restart), then start again"
                 )
             told = "no measurement yet" if newest is None else f"newest is {age_s:.3f} s old"
             raise StaleSignalError(
-                f"tracker '{self.name}' on {self.config.address}:{self.config.port}: {told}"
-                f" (limit {limit_s:g} s); taken {self._taken}, refused {self._refused}. Check"
-                " that the tracking system runs and sees the object"
+                f"tracker of '{self.name}', object '{self.object}' on {self._stream.where}: {told}"
+                f" (limit {limit_s:g} s); taken {self._taken}, refused {self.counts.refused}; the"
+                f" stream has carried {list(self._stream.seen)}. Check that the tracking system"
+                " runs, sees the object, and calls it so"
             )
         return newest
 
     def drain(self) -> list[TrackedPose]:
         """All measurements since the last call."""
-        self._receive()
+        self._stream.receive()
         out = list(self._new)
         self._new.clear()
         return out
@@ -175,30 +226,14 @@ class UdpTracker:
                 left = deadline - time.monotonic()
                 if left <= 0.0:
                     raise
-                select.select([self._socket], [], [], left)
+                self._stream.await_data(left)
 
     def close(self) -> None:
-        """Close the socket."""
-        self._socket.close()
+        """Leave the stream."""
+        self._stream.leave(self)
 
-    def _receive(self) -> None:
-        # Bounded, so that a flood of datagrams cannot hold the control loop.
-        for _ in range(_QUEUE):
-            try:
-                data, _ = self._socket.recvfrom(PACKET_SIZE + 1)
-            except BlockingIOError:
-                return
-            self._take(data, time.monotonic_ns())
-
-    def _take(self, data: bytes, now_ns: int) -> None:
-        try:
-            packet = decode_packet(data)
-        except DataError as error:
-            self._refused += 1
-            log.debug("tracker: %s", error)
-            return
-        if packet.name != self.name:
-            return
+    def take(self, packet: TrackerPacket, now_ns: int) -> None:
+        """A datagram of this object, received at ``now_ns``."""
         t_ns = packet.t_ns + round((self.config.clock_offset_s - self.config.latency_s) * 1e9)
         old = self._newest
         if t_ns > now_ns or (old is not None and t_ns <= old.t_ns):
@@ -218,3 +253,8 @@ class UdpTracker:
         self._taken += 1
         self._newest = TrackedPose(t_ns, now_ns, np.array(packet.pose))
         self._new.append(self._newest)
+
+
+def object_of(signal: str) -> str:
+    """The object of a signal ``<object>/pose``."""
+    return signal.partition("/")[0]

@@ -41,8 +41,6 @@ class TagTrackerConfig:
     """Height of the tags' plane over the table [m]."""
     dictionary: str = "4x4_50"
     """Dictionary of the tags."""
-    name: str = "block"
-    """The object."""
     max_age_s: float = 0.3
     """Older measurements raise StaleSignalError [s]."""
     max_residual_m: float = 0.004
@@ -66,53 +64,126 @@ class TagFit:
     tags: int
 
 
+Seen = dict[int, Array]
+"""Corners ``[4, 2]`` [px] of the tags in a picture, by id."""
+
+
+class TagDetector:
+    """Finds the tags of one dictionary in a picture; no state but OpenCV's."""
+
+    def __init__(self, name: str) -> None:
+        settings = cv2.aruco.DetectorParameters()
+        settings.cornerRefinementMethod = cv2.aruco.CORNER_REFINE_SUBPIX
+        settings.cornerRefinementWinSize = 3
+        self._detector = cv2.aruco.ArucoDetector(dictionary(name), settings)
+
+    def detect(self, image: Image) -> Seen:
+        """The tags in an RGB picture."""
+        grey = cv2.cvtColor(image, cv2.COLOR_RGB2GRAY)
+        found, ids, _ = self._detector.detectMarkers(grey)
+        numbers = [] if ids is None else ids.ravel()
+        return {
+            int(tag_id): np.asarray(points, dtype=np.float64).reshape(4, 2)
+            for points, tag_id in zip(found, numbers, strict=True)
+        }
+
+
 class TagFinder:
-    """Finds the object in one picture; no state but the detector's."""
+    """Where one object is, by its tags in a picture."""
 
     def __init__(self, config: TagTrackerConfig, lens: LensConfig) -> None:
         self._config, self._lens = config, lens
         self._corners = {t.id: corners(t) for t in config.tags}
-        settings = cv2.aruco.DetectorParameters()
-        settings.cornerRefinementMethod = cv2.aruco.CORNER_REFINE_SUBPIX
-        settings.cornerRefinementWinSize = 3
-        self._detector = cv2.aruco.ArucoDetector(dictionary(config.dictionary), settings)
 
-    def find(self, image: Image) -> TagFit | None:
-        """The fit to all known tags in an RGB picture; None when none is seen."""
-        grey = cv2.cvtColor(image, cv2.COLOR_RGB2GRAY)
-        found, ids, _ = self._detector.detectMarkers(grey)
-        known: list[Array] = []
-        seen: list[Array] = []
-        for points, tag_id in zip(found, [] if ids is None else ids.ravel(), strict=True):
-            if int(tag_id) in self._corners:
-                known.append(self._corners[int(tag_id)])
-                seen.append(np.asarray(points, dtype=np.float64).reshape(4, 2))
-        if not known:
+    def find(self, seen: Seen) -> TagFit | None:
+        """The fit to all of the object's tags; None when none is seen."""
+        mine = [i for i in seen if i in self._corners]
+        if not mine:
             return None
-        on_table = self._lens.on_plane(np.concatenate(seen), self._config.height_m)
-        pose, residual_m = fit_planar(np.concatenate(known), on_table)
-        return TagFit(pose, residual_m, len(known))
+        pixels = np.concatenate([seen[i] for i in mine])
+        on_table = self._lens.on_plane(pixels, self._config.height_m)
+        known = np.concatenate([self._corners[i] for i in mine])
+        pose, residual_m = fit_planar(known, on_table)
+        return TagFit(pose, residual_m, len(mine))
+
+
+class TagWatch:
+    """Looks at every new picture of a camera on a thread of its own (the newest, when late), once
+    for all objects with tags.
+    """
+
+    def __init__(self, camera: Camera, lens: LensConfig, name: str) -> None:
+        self.camera, self._lens = camera, lens
+        self._followers: tuple[TagTracker, ...] = ()
+        self._detectors: dict[str, TagDetector] = {}
+        self._closed = False
+        self.failed: Exception | None = None
+        self._thread = threading.Thread(target=self._run, name=f"tags {name}", daemon=True)
+
+    def follow(self, signal: str, config: TagTrackerConfig) -> TagTracker:
+        """A tracker of one object."""
+        tracker = TagTracker(signal, config, self, TagFinder(config, self._lens))
+        if config.dictionary not in self._detectors:
+            made = {config.dictionary: TagDetector(config.dictionary)}
+            self._detectors = {**self._detectors, **made}
+        self._followers = (*self._followers, tracker)
+        if not self._thread.is_alive():
+            self._thread.start()
+        return tracker
+
+    def leave(self, tracker: TagTracker) -> None:
+        """One tracker less; the last one ends the thread (the camera is its owner's)."""
+        self._followers = tuple(f for f in self._followers if f is not tracker)
+        if not self._followers:
+            self._closed = True
+            self._thread.join(2.0)
+
+    def _run(self) -> None:
+        index, looked_ns = -1, 0
+        while not self._closed:
+            try:
+                frame = self.camera.wait(index, 0.2)
+            except RobotError:
+                # The camera's own error reaches whoever asks; here there is nothing to look at. A
+                # camera that was connected again counts from the beginning.
+                index = -1
+                time.sleep(0.02)
+                continue
+            index = frame.index
+            if frame.t_ns <= looked_ns:
+                continue
+            looked_ns = frame.t_ns
+            try:
+                self._look(frame)
+            except (cv2.error, ValueError, np.linalg.LinAlgError) as error:
+                self.failed = error
+                log.exception("looking for tags")
+                return
+
+    def _look(self, frame: Frame) -> None:
+        followers, detectors = self._followers, self._detectors
+        seen = {name: detector.detect(frame.image) for name, detector in detectors.items()}
+        for follower in followers:
+            follower.take(seen[follower.config.dictionary], frame.t_ns)
 
 
 class TagTracker:
-    """Looks at every new picture of a camera on a thread of its own (the newest, when late)."""
+    """One object of a :class:`TagWatch`."""
 
-    def __init__(self, config: TagTrackerConfig, camera: Camera, lens: LensConfig) -> None:
-        self.config, self._camera = config, camera
-        self._finder = TagFinder(config, lens)
+    def __init__(
+        self, signal: str, config: TagTrackerConfig, watch: TagWatch, finder: TagFinder
+    ) -> None:
+        self.config, self._signal = config, signal
+        self._watch, self._finder = watch, finder
         self._lock = threading.Lock()
         self._newest: TrackedPose | None = None
         self._new: deque[TrackedPose] = deque(maxlen=_QUEUE)
         self._taken = self._refused = self._lost = 0
-        self._closed = False
-        self._failed: Exception | None = None
-        self._thread = threading.Thread(target=self._run, name=f"tags {config.name}", daemon=True)
-        self._thread.start()
 
     @property
     def name(self) -> str:
-        """The object."""
-        return self.config.name
+        """The signal."""
+        return self._signal
 
     @property
     def counts(self) -> TrackerCounts:
@@ -122,9 +193,10 @@ class TagTracker:
 
     def latest(self) -> TrackedPose:
         """The newest measurement; the camera's own error when it has one."""
-        self._camera.latest()
-        if self._failed is not None:
-            raise RobotError(f"tracker '{self.name}': {self._failed}") from self._failed
+        self._watch.camera.latest()
+        failed = self._watch.failed
+        if failed is not None:
+            raise RobotError(f"tracker of '{self.name}': {failed}") from failed
         with self._lock:
             newest, counts = self._newest, (self._taken, self._refused, self._lost)
         limit_s = self.config.max_age_s
@@ -132,7 +204,7 @@ class TagTracker:
         if newest is None or age_s > limit_s:
             told = "no measurement yet" if newest is None else f"newest is {age_s:.3f} s old"
             raise StaleSignalError(
-                f"tracker '{self.name}' by camera '{self.config.camera}': {told} (limit"
+                f"tracker of '{self.name}' by camera '{self.config.camera}': {told} (limit"
                 f" {limit_s:g} s); {counts[0]} pictures with a pose, {counts[1]} with a bad fit,"
                 f" {counts[2]} without one of the tags {[t.id for t in self.config.tags]}. Check"
                 " that the camera sees a tag, that they are sharp, and the dictionary"
@@ -158,42 +230,20 @@ class TagTracker:
         return out
 
     def close(self) -> None:
-        """End the thread (the camera is its owner's)."""
-        self._closed = True
-        self._thread.join(2.0)
+        """Leave the camera's watch."""
+        self._watch.leave(self)
 
-    def _run(self) -> None:
-        index, looked_ns = -1, 0
-        while not self._closed:
-            try:
-                frame = self._camera.wait(index, 0.2)
-            except RobotError:
-                # The camera's own error reaches whoever asks; here there is nothing to look at. A
-                # camera that was connected again counts from the beginning.
-                index = -1
-                time.sleep(0.02)
-                continue
-            index = frame.index
-            if frame.t_ns <= looked_ns:
-                continue
-            looked_ns = frame.t_ns
-            try:
-                self._look(frame)
-            except (cv2.error, ValueError, np.linalg.LinAlgError) as error:
-                self._failed = error
-                log.exception("tracker '%s'", self.name)
-                return
-
-    def _look(self, frame: Frame) -> None:
-        fit = self._finder.find(frame.image)
+    def take(self, seen: Seen, t_ns: int) -> None:
+        """The tags of a picture that was taken at ``t_ns``."""
+        fit = self._finder.find(seen)
         with self._lock:
             if fit is None:
                 self._lost += 1
             elif fit.residual_m > self.config.max_residual_m:
                 self._refused += 1
-            elif self._newest is None or frame.t_ns > self._newest.t_ns:
+            elif self._newest is None or t_ns > self._newest.t_ns:
                 self._taken += 1
-                self._newest = TrackedPose(frame.t_ns, time.monotonic_ns(), fit.pose)
+                self._newest = TrackedPose(t_ns, time.monotonic_ns(), fit.pose)
                 self._new.append(self._newest)
 
 

@@ -28,7 +28,9 @@ class CameraArgs:
     camera: str = ""
     """The camera's name; may be left out when there is one."""
     board: Literal["charuco", "chessboard", "tags"] = "charuco"
-    """What is shown; tags: those of 'robot.tags' on their object."""
+    """What is shown; tags: those on a tracked object of 'robot.trackers'."""
+    signal: str = ""
+    """Which one, as 'block/pose'; may be left out when there is one."""
     squares: tuple[int, int] = (8, 6)
     """Squares of the board in x and y."""
     square_m: float = 0.03
@@ -100,9 +102,14 @@ def _board(args: CameraArgs, cell: CellConfig) -> Board:
 
     if args.board != "tags":
         return Board(args.board, args.squares, args.square_m, args.marker_m, args.dictionary)
-    if cell.tags is None:
-        raise ConfigError("--board tags: the config has no 'tags' that say what is where")
-    return Board("tags", tags=cell.tags.tags, dictionary=cell.tags.dictionary)
+    tagged = {n: t.tags for n, t in cell.trackers.items() if t.tags is not None}
+    wanted = args.signal or next(iter(tagged), "")
+    if wanted not in tagged or (len(tagged) > 1 and not args.signal):
+        raise ConfigError(
+            f"--board tags: expected --signal, one of those that are found by tags: {list(tagged)}"
+            " ('robot.trackers' says what is where)"
+        )
+    return Board("tags", tags=tagged[wanted].tags, dictionary=tagged[wanted].dictionary)
 
 
 def _lens(args: CameraArgs, camera: CameraConfig, finder: BoardFinder) -> Intrinsics:

@@ -6,7 +6,7 @@ import dataclasses
 import logging
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, runtime_checkable
@@ -16,6 +16,7 @@ import numpy as np
 from hardware.cell_config import CellConfig
 from hardware.emulators.admin import LabClient
 from hardware.real_env import Scorer, cell_spec
+from hardware.tracker import object_of
 from robolearn.cli.deploy_keys import Keys
 from robolearn.contracts import Agent
 from robolearn.errors import ConfigError, RobotError
@@ -76,10 +77,13 @@ class KeyScorer:
 
 
 class LabScorer:
-    """Scores by the lab's true poses of the tracked objects; the policy never sees them."""
+    """Scores by the lab's true poses of the tracked objects; the policy never sees them.
 
-    def __init__(self, lab: LabClient, task: Scorer) -> None:
-        self._lab, self._task = lab, task
+    ``objects``: the lab's name of each, by signal.
+    """
+
+    def __init__(self, lab: LabClient, task: Scorer, objects: Mapping[str, str]) -> None:
+        self._lab, self._task, self._objects = lab, task, objects
 
     def reset(self) -> None:
         """Forget the last episode."""
@@ -87,31 +91,36 @@ class LabScorer:
 
     def judge(self, values: Signals) -> Outcome:
         """Judge the true poses instead of the tracked ones."""
-        poses = {f"{n}/pose": p for n, p in self._lab.truth().poses.items()}
-        return self._task.judge({**values, **{n: p for n, p in poses.items() if n in values}})
+        poses = self._lab.truth().poses
+        true = {s: poses[n] for s, n in self._objects.items() if n in poses and s in values}
+        return self._task.judge({**values, **true})
 
 
 def objects_of(condition: Condition) -> dict[str, tuple[float, float, float]]:
-    """The objects that a condition places: name -> x, y [m], yaw [rad] on the table."""
+    """The objects that a condition places: signal -> x, y [m], yaw [rad] on the table."""
     placed: dict[str, tuple[float, float, float]] = {}
     for signal, pose in condition.poses.items():
         name, _, what = signal.partition("/")
         if what == "pose" and len(pose) == 3 and not name.endswith("tool"):
-            placed[name] = (pose[0], pose[1], pose[2])
+            placed[signal] = (pose[0], pose[1], pose[2])
     return placed
 
 
 @dataclass(frozen=True, slots=True)
 class LabPlacement:
-    """Places the objects through the lab's side door, as a person's hand would."""
+    """Places the objects through the lab's side door, as a person's hand would.
+
+    ``objects``: what the lab calls those whose signal has another name, by signal.
+    """
 
     lab: LabClient
+    objects: Mapping[str, str]
 
     def __call__(self, condition: Condition) -> str:
         """Put everything where the condition wants it."""
         placed = objects_of(condition)
-        for name, pose in placed.items():
-            self._place(name, pose)
+        for signal, pose in placed.items():
+            self._place(self.objects.get(signal, object_of(signal)), pose)
         return "placed by the lab" if placed else "nothing to place"
 
     def _place(self, name: str, pose: tuple[float, float, float]) -> None:
@@ -143,8 +152,8 @@ class PromptPlacement:
         if not self.ask:
             return "taken as it lies (--yes)"
         text = "; ".join(
-            f"place the {name} at x {x:.3f} m, y {y:.3f} m, {np.degrees(yaw):.0f} deg"
-            for name, (x, y, yaw) in placed.items()
+            f"place the {object_of(signal)} at x {x:.3f} m, y {y:.3f} m, {np.degrees(yaw):.0f} deg"
+            for signal, (x, y, yaw) in placed.items()
         )
         print(f"{text}, step back, then press Enter: ", end="", file=sys.stderr, flush=True)
         entered = sys.stdin.readline() if self.keys is None else self.keys.wait_enter()

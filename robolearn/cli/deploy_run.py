@@ -150,9 +150,10 @@ class Deployment:
             _real_time(lab.pid, _LAB_PRIORITY, inherit=False)
             client = lab.where.connect()
             stack.callback(client.close)
-            place = LabPlacement(client)
-            if cell.tracked and scorer is not None:
-                scorer = LabScorer(client, scorer)
+            objects = {signal: t.object(signal) for signal, t in cell.trackers.items()}
+            place = LabPlacement(client, objects)
+            if objects and scorer is not None:
+                scorer = LabScorer(client, scorer, objects)
             self._world = lab.where.world
             self._checked(
                 "virtual lab",
@@ -179,10 +180,12 @@ class Deployment:
         )
         supervisor = "real-time priority" if env.supervisor.real_time else "no real-time priority"
         self._checked("supervisor", f"process {env.supervisor.pid}, {supervisor}")
-        if env.tracker is not None:
-            pose = env.tracker.wait(2.0)
+        env.trackers.wait(2.0)
+        for tracker in env.trackers:
+            pose = tracker.latest()
             age_ms = (time.monotonic_ns() - pose.t_ns) * 1e-6
-            self._checked("tracker", f"object at {np.round(pose.pose, 3)}, {age_ms:.0f} ms old")
+            told = f"{tracker.name} at {np.round(pose.pose, 3)}, {age_ms:.0f} ms old"
+            self._checked("tracker", told)
         latency_s = policy_latency_s(policy.inference)
         lead_s = self._args.lead_ticks / self.cell.rate_hz
         told = f"one call {1e3 * latency_s:.1f} ms"

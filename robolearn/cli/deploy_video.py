@@ -45,7 +45,7 @@ def film_of(cell: CellConfig, config: Path, *, lab: bool) -> Film | None:
     """How episodes of a cell are drawn; ``config`` is its file, ``lab``: a virtual one. None where
     nothing shows them: an arm without a scene, and no camera.
     """
-    if cell.table is not None and cell.tracked:
+    if cell.table is not None and BLOCK in cell.trackers:
         return TableFilm(config if lab else None)
     scene = _lab_scene(config)
     if scene is not None:

@@ -11,7 +11,7 @@ from dataclasses import replace
 import cv2
 import numpy as np
 
-from hardware.drivers.aruco_tracker import TagFinder, TagTrackerConfig
+from hardware.drivers.aruco_tracker import TagDetector, TagFinder, TagTrackerConfig
 from hardware.emulators.mjpeg import CameraEmulatorConfig, respond
 from hardware.lens import LensConfig
 from robolearn.calibration import TimeSeries, latency
@@ -51,6 +51,7 @@ def _pictures(count: int) -> list[Row]:
         tuple(quat_from_rotation(T[:3, :3]).tolist()),
     )
     finder = TagFinder(TagTrackerConfig("top", config.tags, TAG_HEIGHT_M), lens)
+    detector = TagDetector("4x4_50")
     rng, sensor = np.random.default_rng(0), CameraEmulatorConfig()
     home = np.array(physics.home)
     ours, theirs, finding, off, turned = [], [], [], [], []
@@ -65,7 +66,8 @@ def _pictures(count: int) -> list[Row]:
         theirs.append(time.process_time() - start)
         data = cv2.imencode(".jpg", respond(image, sensor, rng), [cv2.IMWRITE_JPEG_QUALITY, 90])[1]
         start = time.process_time()
-        fit = finder.find(np.asarray(cv2.imdecode(data, cv2.IMREAD_COLOR), np.uint8))
+        image = np.asarray(cv2.imdecode(data, cv2.IMREAD_COLOR), np.uint8)
+        fit = finder.find(detector.detect(image))
         finding.append(time.process_time() - start)
         if fit is not None:
             off.append(float(np.hypot(*(fit.pose - at)[:2])))

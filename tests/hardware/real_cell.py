@@ -12,6 +12,8 @@ import numpy as np
 from hardware.cell_config import CellConfig, load_cell
 from hardware.supervisor_client import SupervisorClient
 from hardware.supervisor_link import SupervisorConfig, Target
+from hardware.tracked import TrackedConfig
+from hardware.tracker import UdpTrackerConfig
 from robolearn.pusht import BLOCK, TOOL
 from robolearn.types import Condition, Outcome
 from tests.hardware.cell import FOLLOWER, joints_at
@@ -41,7 +43,7 @@ def cell_at(address: str, **driver) -> CellConfig:
     return dataclasses.replace(
         cell,
         driver={**cell.driver, "address": address, "watchdog_hz": 2.0, **driver},
-        tracker=dataclasses.replace(cell.tracker, address=address, max_age_s=1.0),
+        trackers={BLOCK: TrackedConfig(UdpTrackerConfig(address, max_age_s=1.0))},
         supervisor=dataclasses.replace(PATIENT, goto_speed=2.5, goto_acceleration=12.0),
     )
 

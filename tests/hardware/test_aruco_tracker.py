@@ -1,5 +1,6 @@
 """Finding tags: against pictures warped by their exact projection, and the geometry by itself."""
 
+import dataclasses
 import time
 
 import cv2
@@ -9,7 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hardware.camera import Frame
-from hardware.drivers.aruco_tracker import TagFinder, TagTracker, TagTrackerConfig, fit_planar
+from hardware.drivers.aruco_tracker import (
+    TagDetector,
+    TagFinder,
+    TagTrackerConfig,
+    TagWatch,
+    fit_planar,
+)
 from hardware.lens import LensConfig
 from hardware.tracker import Tracker
 from robolearn.errors import ConfigError, StaleSignalError
@@ -18,6 +25,7 @@ from robolearn.pusht import transform_points, wrap_angle
 from robolearn.tags import DICTIONARIES, Tag, black_cells, corners, dictionary, require_tags
 
 TAGS = (Tag(3, (0.02, 0.0), 0.05, 0.7), Tag(8, (-0.04, 0.03), 0.04))
+DETECTOR = TagDetector("4x4_50")
 CONFIG = TagTrackerConfig("top", TAGS, height_m=0.02, max_age_s=0.3)
 ORIGIN = (0.0, 0.0)
 # From the front, looking down at 60 degrees.
@@ -48,7 +56,7 @@ def picture(pose, lens=LENS, name="4x4_50", height_m=0.02, tags=TAGS):
 
 @pytest.mark.parametrize("pose", [(0.25, 0.3, 0.0), (0.2, 0.22, 2.0), (0.3, 0.26, -1.2)])
 def test_the_pose_is_that_of_the_warped_tags(pose):
-    fit = TagFinder(CONFIG, LENS).find(picture(pose))
+    fit = TagFinder(CONFIG, LENS).find(DETECTOR.detect(picture(pose)))
     assert fit is not None
     assert fit.tags == 2
     assert np.hypot(*(fit.pose - pose)[:2]) < 1e-3
@@ -57,9 +65,9 @@ def test_the_pose_is_that_of_the_warped_tags(pose):
 
 def test_no_tag_other_tags_and_another_height():
     finder = TagFinder(CONFIG, LENS)
-    assert finder.find(np.full((480, 640, 3), 128, np.uint8)) is None
-    assert finder.find(picture((0.25, 0.3, 0.0), name="5x5_100")) is None
-    wrong = finder.find(picture((0.25, 0.3, 0.0), height_m=0.1))
+    assert finder.find(DETECTOR.detect(np.full((480, 640, 3), 128, np.uint8))) is None
+    assert finder.find(DETECTOR.detect(picture((0.25, 0.3, 0.0), name="5x5_100"))) is None
+    wrong = finder.find(DETECTOR.detect(picture((0.25, 0.3, 0.0), height_m=0.1)))
     assert wrong is not None
     assert np.hypot(*(wrong.pose[:2] - (0.25, 0.3))) > 0.01
 
@@ -143,7 +151,7 @@ class OnePicture:
 
 def test_times_are_the_pictures_and_bad_fits_are_refused():
     camera = OnePicture()
-    tracker = TagTracker(CONFIG, camera, LENS)
+    tracker = TagWatch(camera, LENS, "top").follow("block/pose", CONFIG)
     assert isinstance(tracker, Tracker)
     with pytest.raises(StaleSignalError, match="no measurement yet"):
         tracker.latest()
@@ -165,3 +173,28 @@ def test_times_are_the_pictures_and_bad_fits_are_refused():
     with pytest.raises(StaleSignalError, match=r"1 with a bad fit, 1 without .*\[3, 8\]"):
         tracker.latest()
     tracker.close()
+
+
+def test_several_objects_in_one_picture_each_by_its_own_tags():
+    camera, detected = OnePicture(), []
+    watch = TagWatch(camera, LENS, "top")
+    block = watch.follow("block/pose", dataclasses.replace(CONFIG, tags=TAGS[:1], max_age_s=2.0))
+    hole = watch.follow("hole/pose", dataclasses.replace(CONFIG, tags=TAGS[1:], max_age_s=2.0))
+    (detector,) = watch._detectors.values()
+    detect = detector.detect
+    detector.detect = lambda image: detected.append(1) or detect(image)
+    both = np.minimum(
+        picture((0.2, 0.3, 0.5), tags=TAGS[:1]), picture((0.32, 0.22, -1.0), tags=TAGS[1:])
+    )
+    camera.show(both, time.monotonic_ns())
+    np.testing.assert_allclose(block.wait(3.0).pose, (0.2, 0.3, 0.5), atol=0.01)
+    np.testing.assert_allclose(hole.wait(3.0).pose, (0.32, 0.22, -1.0), atol=0.01)
+    assert len(detected) == 1, "a picture is searched once"
+    block.close()
+    camera.show(picture((0.21, 0.3, 0.5), tags=TAGS[:1]), time.monotonic_ns())
+    deadline = time.monotonic() + 3.0
+    while hole.counts.lost < 1 and time.monotonic() < deadline:
+        time.sleep(0.005)
+    assert (hole.counts.lost, block.counts.taken) == (1, 1)
+    hole.close()
+    assert not watch._thread.is_alive()

@@ -26,7 +26,6 @@ robot:
   driver: {kind: "tests.hardware.toy_arm:ToyConfig"}
   arm: ""
   collision: null
-  tracker: null
   supervisor: {late_s: 0.4, heartbeat_s: 0.4, frozen_s: 2.0, state_late_s: 0.2, state_stale_s: 0.6}
   joints:
     home: [0.0, 0.5, -0.5]

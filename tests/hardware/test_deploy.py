@@ -33,7 +33,7 @@ def config(tmp_path, monkeypatch):
     raw["lab"] = {"world": "kinematic", "devices": {"tracker": {"rate_hz": 100}}}
     robot = raw["robot"]
     robot["driver"] |= {"address": address(25), "watchdog_hz": 5}
-    robot["tracker"] |= {"address": address(25), "max_age_s": 1.0}
+    robot["trackers"]["block/pose"]["udp"] |= {"address": address(25), "max_age_s": 1.0}
     robot["supervisor"] = PATIENT
     robot["command_latency_s"], robot["state_latency_s"] = 0.024, 0.002
     path = tmp_path / "cell.yaml"
@@ -94,7 +94,7 @@ def test_two_trials_are_run_scored_and_kept(config, tmp_path, capsys):
         "model": "UR5",
         "software": devices["robot"]["software"],
     }
-    assert devices["tracker"] == {
+    assert devices["tracker block/pose"] == {
         "kind": "udp",
         "address": f"{address(25)}:30120",
         "object": "block",

@@ -36,7 +36,7 @@ def test_calibrations_count_by_their_contents_and_cameras_by_their_address(tmp_p
             "calibration_sha256": hashlib.sha256(b"arm: so101\n").hexdigest(),
             "adapter_serial": "",
         },
-        "tracker": {"kind": "udp", "address": "127.0.0.1:30120", "object": "block"},
+        "tracker block/pose": {"kind": "udp", "address": "127.0.0.1:30120", "object": "block"},
         "camera top": {"kind": "mjpeg", "url": "http://127.0.0.1:30130/"},
     }
     file.unlink()

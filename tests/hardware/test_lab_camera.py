@@ -8,11 +8,12 @@ import pytest
 
 from hardware.camera import StreamConfig, StreamedCamera
 from hardware.camera_config import CameraConfig
-from hardware.drivers.aruco_tracker import TagTracker, TagTrackerConfig
+from hardware.drivers.aruco_tracker import TagTrackerConfig, TagWatch
 from hardware.drivers.mjpeg_camera import MjpegConfig
 from hardware.emulators.launch import LabProcess
 from hardware.lens import LensConfig
 from hardware.real_env import EVENT, RealEnv
+from hardware.tracked import TrackedConfig
 from robolearn.agents import ReplayAgent
 from robolearn.data.recorder import EpisodeRecorder
 from robolearn.data.store import EpisodeStore
@@ -65,7 +66,8 @@ def camera(lab):
 
 
 def test_the_tracker_finds_the_block_within_a_millimetre(lab, camera):
-    tracker = TagTracker(TagTrackerConfig("top", TAGS, 0.031, max_age_s=1.5), camera, LENS)
+    config = TagTrackerConfig("top", TAGS, 0.031, max_age_s=1.5)
+    tracker = TagWatch(camera, LENS, "top").follow(BLOCK, config)
     errors = []
     with lab.where.connect() as door:
         for pose in ((0.2, 0.3, 0.4), (0.33, 0.17, -2.5), (0.256, 0.256, 3.1)):
@@ -87,7 +89,8 @@ def test_the_tracker_finds_the_block_within_a_millimetre(lab, camera):
 
 
 def test_faults_of_the_camera_reach_whoever_asks_the_tracker(lab, camera):
-    tracker = TagTracker(TagTrackerConfig("top", TAGS, 0.031, max_age_s=1.5), camera, LENS)
+    config = TagTrackerConfig("top", TAGS, 0.031, max_age_s=1.5)
+    tracker = TagWatch(camera, LENS, "top").follow(BLOCK, config)
     tracker.wait(5.0)
     with lab.where.connect() as door:
         with pytest.raises(RobotError, match="no camera 'wrist'"):
@@ -112,8 +115,8 @@ def seeing_cell(lab, **changes):
     url = f"http://{where.address}:{where.cameras['top']}/top"
     driver = {"kind": "mjpeg", "url": url, "timeout_s": 2.0}
     camera = CameraConfig(driver, STREAM, LENS, recorded=(96, 72))
-    tags = TagTrackerConfig("top", TAGS, 0.031, max_age_s=1.5)
-    given = {"cameras": (camera,), "tags": tags, "align": "top", **changes}
+    by_tags = {BLOCK: TrackedConfig(tags=TagTrackerConfig("top", TAGS, 0.031, max_age_s=1.5))}
+    given = {"cameras": (camera,), "trackers": by_tags, "align": "top", **changes}
     return dataclasses.replace(cell_at(where.address), **given)
 
 
@@ -194,7 +197,8 @@ def test_an_unplugged_camera_ends_the_run_and_returns_only_by_the_operator(env, 
         env.observe()
     env.cameras.reconnect()
     before_ns = time.monotonic_ns()
-    while env.tracker.wait(5.0).t_ns < before_ns:
+    (tracker,) = env.trackers
+    while tracker.wait(5.0).t_ns < before_ns:
         time.sleep(0.01)
     env.reset(CONDITION, np.random.default_rng(0))
     env.hold()

@@ -153,7 +153,7 @@ def test_the_command_writes_the_lens_and_refuses_what_is_too_little(
         (["--pictures", str(tmp_path)], "1 picture(s)"),
         (["--pictures", str(pictures), "--squares", "7", "5"], "picture(s)"),
         (["--pictures", str(pictures), "--camera", "topp"], "Did you mean 'top'"),
-        (["--board", "tags"], "no 'tags'"),
+        (["--board", "tags"], "found by tags: []"),
     ):
         assert main([*words, *wrong]) == 2
         assert why in capsys.readouterr().err

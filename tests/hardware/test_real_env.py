@@ -13,6 +13,7 @@ from hardware.cell_motion import JOINT_POSITION, tool_xy_rows
 from hardware.real_env import EVENT, RealEnv
 from hardware.signal_buffer import SignalBuffer
 from hardware.supervisor_link import Cause, Mode
+from hardware.tracked import TrackedConfig
 from robolearn.arms import UR5E
 from robolearn.chunking import ChunkAgent
 from robolearn.data.recorder import EpisodeRecorder
@@ -150,9 +151,9 @@ def test_every_observation_is_in_the_drain_of_its_tick(env):
 
 def test_a_blind_tracker_stops_the_loop_with_a_typed_error(lab):
     config = cell_at(lab.where.address)
-    blind = dataclasses.replace(config.tracker, port=30999, max_age_s=0.2)
+    udp = dataclasses.replace(config.trackers[BLOCK].udp, port=30999, max_age_s=0.2)
     other = RealEnv(
-        dataclasses.replace(config, tracker=blind, driver={"kind": "fake"}),
+        dataclasses.replace(config, trackers={BLOCK: TrackedConfig(udp)}, driver={"kind": "fake"}),
         place=lambda condition: "",
         scorer=StillScorer(),
     )

@@ -29,7 +29,6 @@ joints:
     speed: [2.0, 2.0, 2.0, 2.0, 2.0, 2.0]
     acceleration: [20.0, 20.0, 20.0, 20.0, 20.0, 20.0]
   table_height_m: 0.0
-tracker: null
 rate_hz: 20
 # Nothing here is about lateness: a busy machine must not stop the arm.
 supervisor: {{late_s: 2.0, heartbeat_s: 2.0, frozen_s: 5.0, state_late_s: 1.0, state_stale_s: 2.0,

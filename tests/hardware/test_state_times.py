@@ -9,6 +9,7 @@ from hardware.camera import StreamConfig
 from hardware.camera_config import CameraConfig
 from hardware.cell_config import load_cell
 from hardware.state_times import StateTimes
+from hardware.tracked import TrackedConfig
 from hardware.tracker import UdpTrackerConfig
 from robolearn.errors import ClockError, ConfigError
 from robolearn.pusht import BLOCK, TOOL
@@ -52,7 +53,7 @@ def test_a_cell_tells_what_its_times_are_corrected_by():
         load_cell(CONFIG),
         command_latency_s=0.024,
         state_latency_s=0.002,
-        tracker=UdpTrackerConfig(latency_s=0.015),
+        trackers={BLOCK: TrackedConfig(UdpTrackerConfig(latency_s=0.015))},
         cameras=tuple(CameraConfig({"kind": "fake"}, s) for s in streams),
     )
     found = cell.latencies

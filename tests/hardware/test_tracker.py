@@ -7,9 +7,18 @@ import time
 import numpy as np
 import pytest
 
+from hardware.camera_streams import CameraStreams
+from hardware.cell_config import load_cell
+from hardware.drivers.aruco_tracker import TagTrackerConfig
 from hardware.emulators.tracker import TrackerPacket, encode_packet
-from hardware.tracker import UdpTracker, UdpTrackerConfig
+from hardware.real_env import cell_spec
+from hardware.signal_buffer import SignalBuffer
+from hardware.tracked import TrackedConfig, TrackedStreams
+from hardware.tracker import UdpStream, UdpTrackerConfig
 from robolearn.errors import ClockError, ConfigError, StaleSignalError
+from robolearn.pusht import block_signal
+from robolearn.tags import Tag
+from tests.hardware.lab import CONFIG
 
 
 class Stream:
@@ -20,9 +29,16 @@ class Stream:
         self.probe.bind(("127.0.0.1", 0))
         self.port = self.probe.getsockname()[1]
         self.probe.close()
-        self.tracker = UdpTracker(UdpTrackerConfig(port=self.port))
+        self.stream = UdpStream("127.0.0.1", self.port)
+        self.trackers = []
+        self.tracker = self.follow("block/pose")
         self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.seq = 0
+
+    def follow(self, signal, **changes):
+        config = UdpTrackerConfig(port=self.port, **changes)
+        self.trackers.append(self.stream.follow(signal, config))
+        return self.trackers[-1]
 
     def send(self, x, age_s=0.001, name="block", seq=None):
         self.seq = self.seq + 1 if seq is None else seq
@@ -34,8 +50,8 @@ class Stream:
         self.socket.sendto(data, ("127.0.0.1", self.port))
 
     def close(self):
-        self.tracker.close()
-        self.tracker.close()
+        for tracker in (*self.trackers, self.tracker):
+            tracker.close()
         self.socket.close()
 
 
@@ -105,7 +121,7 @@ def test_a_clock_that_was_set_is_told_once_the_last_good_pose_is_old(stream, age
 
 def test_a_busy_port_says_so(stream):
     with pytest.raises(ConfigError, match="another program"):
-        UdpTracker(dataclasses.replace(stream.tracker.config))
+        UdpStream("127.0.0.1", stream.port)
 
 
 def test_random_datagrams_never_raise(stream):
@@ -114,3 +130,83 @@ def test_random_datagrams_never_raise(stream):
         stream.raw(rng.bytes(int(rng.integers(0, 70))))
     stream.send(0.7)
     assert stream.tracker.latest().pose[0] == 0.7
+
+
+def test_one_stream_tells_several_objects_and_a_missing_one_by_its_name(stream):
+    hole = stream.follow("hole/pose", object="peg_hole")
+    lid = stream.follow("lid/pose", max_age_s=0.3)
+    stream.send(0.1)
+    stream.send(0.2, name="peg_hole")
+    assert hole.wait(0.5).pose[0] == 0.2
+    assert stream.tracker.latest().pose[0] == 0.1
+    assert [p.pose[0] for p in hole.drain()] == [0.2]
+    with pytest.raises(
+        StaleSignalError,
+        match=r"'lid/pose', object 'lid' .*no measurement.*\['block', 'peg_hole'\]",
+    ):
+        lid.wait(0.01)
+    stream.send(0.3, name="lid", age_s=0.4)
+    with pytest.raises(StaleSignalError, match=r"'lid/pose'.*newest is 0\.4"):
+        lid.latest()
+    hole.close()
+    stream.send(0.4)
+    assert stream.tracker.latest().pose[0] == 0.4
+
+
+def streams(**configs):
+    return TrackedStreams(
+        {f"{n}/pose": TrackedConfig(c) for n, c in configs.items()}, CameraStreams(())
+    )
+
+
+def test_a_cells_signals_share_a_port_and_start_with_the_newest_pose(stream):
+    stream.tracker.close()
+    udp = UdpTrackerConfig(port=stream.port, max_age_s=0.5)
+    tracked = streams(block=udp, hole=dataclasses.replace(udp, object="peg_hole"))
+    with pytest.raises(StaleSignalError, match=r"'block/pose'.*; tracker of 'hole/pose'"):
+        tracked.wait(0.0)
+    for x, name in ((0.1, "block"), (0.2, "peg_hole"), (0.3, "block")):
+        stream.send(x, name=name)
+    tracked.wait(1.0)
+    tracked.require_fresh()
+    config = TrackedConfig(udp)
+    buffers = {s: SignalBuffer(config.signal(s, {})) for s in ("block/pose", "hole/pose")}
+    tracked.restart(buffers)
+    assert [b.newest().value[0] for b in buffers.values()] == [0.3, 0.2]
+    stream.send(0.4, name="peg_hole")
+    tracked.wait(1.0)
+    tracked.collect(buffers)
+    assert [b.newest().value[0] for b in buffers.values()] == [0.3, 0.4]
+    tracked.close()
+    tracked.close()
+    UdpStream("127.0.0.1", stream.port).follow("block/pose", udp).close()
+
+
+def test_names_that_are_no_poses_and_two_signals_of_one_object_are_refused():
+    cell, udp = load_cell(CONFIG), UdpTrackerConfig()
+    with pytest.raises(ConfigError, match="'block' is no signal of a tracked object"):
+        dataclasses.replace(cell, trackers={"block": TrackedConfig(udp)})
+    twice = TrackedConfig(dataclasses.replace(udp, object="block"))
+    with pytest.raises(ConfigError, match=r"'block/pose' and 'hole/pose' both .*'block'"):
+        dataclasses.replace(cell, trackers={"block/pose": TrackedConfig(udp), "hole/pose": twice})
+    tags = TrackedConfig(tags=TagTrackerConfig("top", (Tag(1, (0.0, 0.0), 0.02),), 0.0))
+    with pytest.raises(ConfigError, match=r"both follow tag 1 of 4x4_50 at camera 'top'"):
+        dataclasses.replace(cell, trackers={"block/pose": tags, "hole/pose": tags})
+    with pytest.raises(ConfigError, match=r"trackers\.block/pose\.tags\.camera: no camera 'top'"):
+        dataclasses.replace(cell, trackers={"block/pose": tags})
+    with pytest.raises(ConfigError, match="only one of them"):
+        TrackedConfig()
+
+
+def test_what_a_cell_tracks_are_its_signals():
+    cell = load_cell(CONFIG)
+    names = {"block/pose": cell.trackers["block/pose"], "hole/pose": TrackedConfig(HOLE)}
+    both = dataclasses.replace(cell, trackers=names)
+    found = {s.name: s for s in cell_spec(both).signals}
+    assert found["block/pose"] == block_signal(60.0)
+    assert found["hole/pose"].components == ("x", "y", "yaw")
+    assert both.latencies.observations_s["hole/pose"] == 0.01
+    assert "hole/pose" not in {s.name for s in cell_spec(cell).signals}
+
+
+HOLE = UdpTrackerConfig(object="peg_hole", latency_s=0.01)

@@ -114,7 +114,7 @@ def test_doctor_looks_at_what_a_config_names(monkeypatch, capsys, tmp_path):
     monkeypatch.setattr(devices, "run_device_checks", lambda: ())
     config = tmp_path / "cell.yaml"
     config.write_text(
-        "robot:\n  name: x\n  driver: {kind: fake}\n  arm: ''\n  tracker: null\n"
+        "robot:\n  name: x\n  driver: {kind: fake}\n  arm: ''\n"
         "  joints: {home: [0.0], limits: {low: [-1.0], high: [1.0], speed: [1.0],"
         " acceleration: [1.0]}}\n"
         "  cameras: [{driver: {kind: opencv, device: 96}, stream: {name: top, width: 8,"
