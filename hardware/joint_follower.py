@@ -1,4 +1,4 @@
-"""The supervisor's :class:`~hardware.supervisor.Follower` for targets in joint space.
+"""The supervisor's :class:`~hardware.follower.Follower` for targets in joint space.
 
 Set-points come from ``robolearn.joint_path.JointPath``, the code that also runs in simulation; the
 check of every set-point is independent of it.
@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from hardware.follower import Leeway
 from hardware.supervisor_checks import CollisionConfig, CollisionGuard, RateGate
 from hardware.supervisor_link import Target
 from robolearn.arms import ARMS
@@ -194,6 +195,10 @@ class JointFollower:
         a, b = (self._arm.fk(q) for q in (one, two))
         length = self.config.tool_length_m
         return float(np.linalg.norm(b[:3, 3] - a[:3, 3] + length * (b[:3, 2] - a[:3, 2])))
+
+    def leeway(self, q: Array) -> Leeway:
+        """To the joints' limits; the tool has none."""
+        return Leeway(float(np.minimum(q - self._low, self._high - q).min()), math.inf)
 
     def rough(self, q: Array) -> str:
         """What ``q``, the next set-point, breaks of the limits on acceleration and jerk."""

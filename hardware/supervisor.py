@@ -15,8 +15,10 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from hardware.follower import Follower
 from hardware.gripper_keeper import Keeper, NoGripper
 from hardware.guided_move import GuidedMove
+from hardware.hand_guiding import HandGuiding
 from hardware.robot import Robot, RobotMode, RobotState
 from hardware.supervisor_checks import CollisionGuard, FollowingCheck, LoadCheck, Overrun
 from hardware.supervisor_link import (
@@ -33,57 +35,6 @@ from robolearn.errors import ClockError, DataError, RobotError
 
 Array = NDArray[np.float64]
 log = logging.getLogger(__name__)
-
-
-@runtime_checkable
-class Follower(Protocol):
-    """Turns targets (on the table, in joint space) into joint set-points within the limits."""
-
-    def start(self, q: Array) -> None:
-        """At rest at joint positions ``q`` [rad]."""
-        ...
-
-    def sane(self, value: Array) -> bool:
-        """False for a target that no working agent sends: far outside the limits."""
-        ...
-
-    def target(self, target: Target, now_ns: int) -> bool:
-        """Follow this from now on; False when it had to be clipped to workspace or limits."""
-        ...
-
-    def step(self, dt_s: float, now_ns: int, *, moving: bool) -> Array:
-        """The next set-point [rad]; ``moving=False`` decelerates along the plan, then holds."""
-        ...
-
-    @property
-    def at_rest(self) -> bool:
-        """True when the set-point stands still."""
-        ...
-
-    def action(self, q: Array) -> Array:
-        """The action ``[w]`` that joint positions ``q`` carry out (tool on the table, or ``q``)."""
-        ...
-
-    def rest(self, q: Array, qd: Array) -> Array:
-        """Where braking from ``q`` [rad] at ``qd`` [rad/s] would end ``[joints]`` [rad]."""
-        ...
-
-    @property
-    def tool_speed(self) -> float:
-        """Limit of the tool's speed [m/s]; infinite where there is none."""
-        ...
-
-    def travel(self, one: Array, two: Array) -> float:
-        """How far the tool moves between two set-points [m]."""
-        ...
-
-    def violation(self, q: Array, before: Array | None, dt_s: float) -> str:
-        """Why ``q``, ``dt_s`` after ``before``, must not be sent ("" when it may)."""
-        ...
-
-    def rough(self, q: Array) -> str:
-        """The same for acceleration and jerk of what :meth:`step` gave since the start."""
-        ...
 
 
 @runtime_checkable
@@ -132,7 +83,8 @@ class Supervisor:
         self._target: Target | None = None
         self._device_t_s = -1.0
         self._stop_confirmed = True
-        self._q: Array = robot.state().joint_position.copy()
+        self._seen = robot.state()
+        self._q: Array = self._seen.joint_position.copy()
         self._action = follower.action(self._q)
         self._follow_ns = 0
         self._guard = guard
@@ -141,6 +93,7 @@ class Supervisor:
         self._following.reset(self._q)
         self._astray = Overrun(config.following_rad, config.following_s)
         self._load = LoadCheck(config.max_tool_force_n, config.max_load, config.overload_s)
+        self._hand = HandGuiding(robot, follower, guard, config)
         self._check_robot(clock())
         self._publish(clock())
 
@@ -158,6 +111,8 @@ class Supervisor:
         self._check_agent(now_ns)
         if self.mode is Mode.STOPPED:
             self._idle(now_ns)
+        elif self.mode is Mode.FREEDRIVE:
+            self._be_guided(now_ns)
         else:
             self._move(now_ns, late_ns)
         self._publish(now_ns)
@@ -187,6 +142,8 @@ class Supervisor:
             self._follow(now_ns)
         elif request.kind == "grip":
             self._grip(request)
+        elif request.kind == "freedrive":
+            self._begin_freedrive(now_ns)
         else:
             self._goto(request, now_ns)
 
@@ -253,14 +210,33 @@ class Supervisor:
             self._event(Cause.DRIVER_ERROR, now_ns)
             self._answer(refused=True)
             return
-        self._q = self.robot.state().joint_position.copy()
-        self._action = self.follower.action(self._q)
-        self._following.reset(self._q)
-        self._astray.reset()
         self._load.reset()
         self._event(Cause.OPERATOR_CLEAR, now_ns)
         self.cause = Cause.NONE
+        self._take_over(self.robot.state().joint_position)
+
+    def _take_over(self, q: Array) -> None:
+        """Hold the arm at ``q``, where it is."""
+        self._q = q.copy()
+        self._action = self.follower.action(self._q)
+        self._following.reset(self._q)
+        self._astray.reset()
         self._rest()
+
+    def _begin_freedrive(self, now_ns: int) -> None:
+        if self.robot.freedrive is None:
+            log.warning("this arm has no freedrive that the driver knows")
+            self._answer(refused=True)
+            return
+        try:
+            self._hand.begin(self._q)
+        except RobotError as error:
+            log.error("freedrive: %s", error)
+            self._latch(Cause.DRIVER_ERROR, now_ns)
+            return
+        self.mode = Mode.FREEDRIVE
+        self._event(Cause.FREEDRIVE, now_ns)
+        self._answer()
 
     def _answer(self, *, refused: bool = False) -> None:
         self._answered, self._refused = self._pending, refused
@@ -281,7 +257,7 @@ class Supervisor:
             jumped = isinstance(error, ClockError)
             self._latch(Cause.CLOCK_JUMP if jumped else Cause.DRIVER_ERROR, now_ns)
             return
-        fresh = state.device_t_s != self._device_t_s
+        self._seen, fresh = state, state.device_t_s != self._device_t_s
         if fresh:
             self._device_t_s = state.device_t_s
             head = [state.device_t_s, state.mode, state.tool_force_n, state.load]
@@ -311,7 +287,8 @@ class Supervisor:
             self._answer()
 
     def _check_motion(self, state: RobotState, now_ns: int) -> None:
-        error = self._following.error(state.joint_position)
+        free = self.mode is Mode.FREEDRIVE
+        error = 0.0 if free else self._following.error(state.joint_position)
         if self._astray.over(error, now_ns):
             self._latch(Cause.FOLLOWING_ERROR, now_ns, error, self._astray.limit)
             return
@@ -327,7 +304,7 @@ class Supervisor:
         self._state_late = late
 
     def _check_agent(self, now_ns: int) -> None:
-        if self.mode not in (Mode.FOLLOW, Mode.GOTO):
+        if self.mode not in (Mode.FOLLOW, Mode.GOTO, Mode.FREEDRIVE):
             return
         beat = self._link.heartbeat.latest()
         age_s = (now_ns - (0 if beat is None else beat.t_ns)) * 1e-9
@@ -404,6 +381,21 @@ class Supervisor:
         elif (self._pausing and at_rest) or (self._guided is not None and self._guided.done):
             self._rest()
 
+    def _be_guided(self, now_ns: int) -> None:
+        wanted = not (self._pausing or self._silent or self._state_late)
+        try:
+            end = self._hand.tick(self._seen, now_ns, wanted=wanted)
+        except RobotError as error:
+            log.error("freedrive: %s", error)
+            self._latch(Cause.DRIVER_ERROR, now_ns)
+            return
+        self._q = self._seen.joint_position.copy()
+        if end is not None:
+            cause = Cause.HAND_LIMIT if wanted else Cause.FREEDRIVE_ENDED
+            self._event(cause, now_ns, end.value, end.limit)
+        if self._hand.done:
+            self._take_over(self._q)
+
     def _too_near(self, q: Array, now_ns: int) -> str:
         """Why ``q`` must not be sent, or "". Begins to brake when its way ahead is not clear."""
         if self._guard is None or not self._guard.due or np.array_equal(q, self._q):
@@ -449,6 +441,10 @@ class Supervisor:
         if self.mode in (Mode.STOPPED, Mode.STOPPING):
             if self.mode is Mode.STOPPED:
                 self._answer()
+            return
+        if self.mode is Mode.FREEDRIVE:
+            # There is no plan to brake along: the device makes the arm stiff.
+            self._latch(cause, now_ns, value, limit)
             return
         if cause is not Cause.CLOSED or self.mode is not Mode.HOLD:
             self._event(cause, now_ns, value, limit)

@@ -146,7 +146,8 @@ class SupervisorClient:
         timeout_s: float = 30.0,
         looking: ConnectWatch | None = None,
     ) -> None:
-        """Ask and wait until it is done. ``goto`` is done when the arm has arrived.
+        """Ask and wait until it is done. ``goto`` is done when the arm has arrived, ``freedrive``
+        when a hand may guide it (``hold`` ends it).
 
         Raises SafetyStopError when a stop is latched, RobotError when it was refused, and
         RobotConnectionError when the supervisor is gone.
@@ -155,8 +156,8 @@ class SupervisorClient:
         try:
             status = self._wait_answered(kind, number, timeout_s, looking)
         except BaseException:
-            if kind == "goto":
-                # Nobody waits for this move any more: the arm must not go on with it.
+            if kind in ("goto", "freedrive"):
+                # Nobody waits for this any more: the arm must not go on with it.
                 with contextlib.suppress(RobotError):
                     self._send("hold")
             raise

@@ -41,6 +41,7 @@ class Mode(enum.IntEnum):
     STOPPING = 3  # decelerating towards a latched stop
     STOPPED = 4  # latched: only an explicit clear leads on
     STARTING = 5
+    FREEDRIVE = 6  # guided by a hand
 
 
 class Cause(enum.IntEnum):
@@ -73,13 +74,17 @@ class Cause(enum.IntEnum):
     GRIPPER_FAULT = 40  # the gripper or its link reports a fault
     GRIPPER_STALE = 41  # the gripper does not answer any more
     OBJECT_LOST = 42  # what the gripper held is gone; latches where the cell says so
+    FREEDRIVE = 50  # a hand may guide the arm from now on
+    FREEDRIVE_ENDED = 51  # as asked, or because agent or state were late; the arm holds
+    HAND_LIMIT = 52  # freedrive ended: a limit came near, or the hand was too fast
 
     @property
     def latches(self) -> bool:
         """True when only an operator's clear leads on."""
-        return self > Cause.OPERATOR_CLEAR and self is not Cause.OBJECT_LOST
+        return self > Cause.OPERATOR_CLEAR and self not in _NOTES
 
 
+_NOTES = (Cause.OBJECT_LOST, Cause.FREEDRIVE, Cause.FREEDRIVE_ENDED, Cause.HAND_LIMIT)
 GRIPPER_CAUSES = (Cause.GRIPPER_FAULT, Cause.GRIPPER_STALE, Cause.OBJECT_LOST)
 
 
@@ -115,6 +120,12 @@ class SupervisorConfig:
     """Joint acceleration of guided moves [rad/s^2]."""
     goto_jerk: float | None = None
     """Joint jerk of guided moves, pauses included [rad/s^3]; null for no limit."""
+    guide_joint_speed: float = 1.0
+    """Freedrive ends when a joint is guided faster than this [rad/s]."""
+    guide_tool_speed: float = 0.5
+    """... or the tool faster than this [m/s]."""
+    guide_ahead_s: float = 0.1
+    """... or when the arm would be outside its limits after this time [s]."""
 
     def __post_init__(self) -> None:
         if not 0 < self.state_late_s <= self.state_stale_s:
@@ -227,7 +238,7 @@ class Event:
         )
 
 
-RequestKind = Literal["hold", "follow", "goto", "grip", "estop", "clear", "close"]
+RequestKind = Literal["hold", "follow", "goto", "freedrive", "grip", "estop", "clear", "close"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,10 +25,11 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
+from hardware.follower import Follower
 from hardware.gripper_config import GripperCellConfig
 from hardware.gripper_keeper import make_keeper
 from hardware.robot import Robot
-from hardware.supervisor import Follower, Supervisor
+from hardware.supervisor import Supervisor
 from hardware.supervisor_checks import CollisionGuard
 from hardware.supervisor_link import Cause, LinkHandles, Request, SupervisorConfig
 from robolearn.errors import DataError, RobolearnError

@@ -1,4 +1,4 @@
-"""The supervisor's :class:`~hardware.supervisor.Follower` for a tool on a table.
+"""The supervisor's :class:`~hardware.follower.Follower` for a tool on a table.
 
 Set-points come from ``robolearn.limiter.SetpointGenerator``, the code that also runs in
 simulation; the check of every set-point is independent of it.
@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from hardware.follower import Leeway
 from hardware.supervisor_checks import CollisionConfig, CollisionGuard, RateGate
 from hardware.supervisor_link import Target
 from robolearn.arms import ARMS
@@ -198,6 +199,15 @@ class TableFollower:
         # In the order of time: the older one is still known.
         start = self._tip_of(one)[:3, 3]
         return math.hypot(*(self._tip_of(two)[:3, 3] - start).tolist())
+
+    def leeway(self, q: Array) -> Leeway:
+        """To the joints' limits, and of the tip to the workspace, wider for a raised tip."""
+        c, tip = self.config, self._tip_of(q)[:3, 3]
+        z = float(tip[2]) - c.mapping.tip_height_m
+        sideways = float(np.minimum(tip[:2] - self._xy_low, self._xy_high - tip[:2]).min())
+        up_and_down = min(z + c.min_clearance_m, c.max_tip_height_m - float(tip[2]))
+        joint = float(np.minimum(q - self._low, self._high - q).min())
+        return Leeway(joint, min(up_and_down, max(sideways, z - c.raised_m)))
 
     def rough(self, q: Array) -> str:
         """What ``q``, the next set-point, breaks of the limits on acceleration and jerk."""

@@ -108,5 +108,6 @@ class VendorThread:
                 try:
                     newest()
                 except Exception as error:  # noqa: BLE001  (raised by the next post)
-                    self._post_error = error
+                    # The first one is the cause; what follows it is often only its consequence.
+                    self._post_error = self._post_error or error
             self._busy_since_ns = 0
