@@ -76,6 +76,7 @@ def test_the_config_in_the_repository_is_valid():
         ("robot: {}", "no section 'lab'"),
         ("lba: {}", "Did you mean 'lab'"),
         ("lab: {physics: {spread: 2}}", "spread"),
+        ("lab: {drivetrain: {command_delay_s: 2}}", "command_delay_s must be in [0, 0.5]"),
         ("lab: {physics: {home: [0, 0]}}", "6 joint angles"),
         ("lab: {world: mujoco, scene: {table_friction: 0.3}}", "table_friction"),
         ("lab: {devices: {tracker: {rate_hz: fast}}}", "expected a number"),
