@@ -265,6 +265,13 @@ class RealEnv:
         if moves:
             self.supervisor.request("goto", moves, timeout_s=60.0)
 
+    def guide(self) -> None:
+        """Let a hand guide the arm from here until :meth:`hold`, or until a limit ends it: the mode
+        is HOLD again then. Raises RobotError for an arm that has no freedrive.
+        """
+        self.hold()
+        self.supervisor.request("freedrive", timeout_s=5.0)
+
     def home(self) -> None:
         """To where the arm rests between deployments."""
         self.hold()

@@ -1,4 +1,6 @@
-"""``robolearn hardware check``: the contract tests on a device, with consent at each motion."""
+"""``robolearn hardware``: ``check`` (the contract tests on a device, with consent at each motion),
+``guide`` (the arm in your hand).
+"""
 
 from __future__ import annotations
 
@@ -10,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from robolearn.cli.common import parse, print_json, say
 from robolearn.cli.group import run_verb
+from robolearn.cli.hardware_guide import GuideArgs, guide
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -161,4 +164,4 @@ def _failed(found: list[Check]) -> bool:
     return any(c.status == "FAIL" for c in found)
 
 
-VERBS = {"check": (Args, _check)}
+VERBS = {"check": (Args, _check), "guide": (GuideArgs, guide)}
