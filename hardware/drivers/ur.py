@@ -20,14 +20,17 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future, wait
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hardware.drivers.ur_reading import mode_of, read
+from hardware.drivers.ur_tool import ToolServo
 from hardware.drivers.ur_watch import URWatch
 from hardware.robot import Freedrive, RobotMode, RobotState
 from hardware.vendor_thread import VendorThread
+from robolearn.arms import ARMS
 from robolearn.errors import (
     ClockError,
     ConfigError,
@@ -41,26 +44,17 @@ from robolearn.timing import ClockAnchor
 Array = NDArray[np.float64]
 log = logging.getLogger(__name__)
 
-_RUNNING_ROBOT, _RUNNING_PROGRAM = 7, 2
 # On a link that broke, servoJ connects again, uploads its program (without the watchdog) and sends:
 # a call that takes this long has done so [s]. The newest set-point would then be a jump for the
 # controller, which stood still; at 3 rad/s the link may pause for 25 ms.
 _LONGEST_CALL_S = 0.09
 _LARGEST_STEP_RAD = 0.075
+# From the end of a one-shot command until the client knows that the next one may come [s].
+_READY_S = 0.01
 # How long an earlier connection may take to close [s].
 _LEAVE_S = 5.0
 # A state this new, and this slow, shows an arm at rest.
 _FRESH_NS, _REST_RAD_S = 50_000_000, 0.01
-# RTDE guide, safety_mode: 1 normal, 2 reduced, 3 protective stop, 4 recovery, 5 safeguard stop,
-# 6 system emergency stop, 7 robot emergency stop, 8 violation, 9 fault.
-_SAFETY = {
-    1: RobotMode.RUNNING,
-    2: RobotMode.RUNNING,
-    3: RobotMode.PROTECTIVE_STOP,
-    5: RobotMode.PROTECTIVE_STOP,
-    6: RobotMode.EMERGENCY_STOP,
-    7: RobotMode.EMERGENCY_STOP,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +80,11 @@ class URConfig:
     vendor does not publish it: take what your heaviest good motion draws, and some more)."""
     connect_silence_s: float = 0.35
     """While connecting, a controller that sends nothing new for so long has failed [s]."""
+    servo: Literal["joint", "tool"] = "joint"
+    """joint: servoJ. tool: servoL with the pose of the checked joints; the controller finds its own
+    joints near by, with the arm's calibration (docs/safety.md)."""
+    arm: str = ""
+    """Kinematics by name, for ``servo: tool``."""
 
     def __post_init__(self) -> None:
         if not 0.03 <= self.lookahead_s <= 0.2:
@@ -97,6 +96,8 @@ class URConfig:
         rated = self.rated_current_a
         if rated is not None and (len(rated) != 6 or not all(0.0 < a < math.inf for a in rated)):
             raise ConfigError(f"rated_current_a must be six positive currents [A], got {rated}")
+        if self.servo == "tool" and self.arm not in ARMS:
+            raise ConfigError(f"servo: tool needs 'arm', one of {sorted(ARMS)}, got '{self.arm}'")
         if not 0.05 <= self.connect_silence_s <= self.connect_timeout_s:
             raise ConfigError(
                 "connect_silence_s must be in [0.05, connect_timeout_s], got"
@@ -128,6 +129,7 @@ class URRobot:
         self._clock, self._clock_fault = ClockAnchor(f"UR at {config.address}"), ""
         self._broken = self._armed = self._free = False
         self._last_sent: Array | None = None
+        self._tool: ToolServo | None = None
 
     @property
     def joints(self) -> int:
@@ -197,17 +199,22 @@ class URRobot:
                 " control?"
             ) from error
         self._wait_running(deadline)
+        if c.servo == "tool":
+            arm, q = ARMS[c.arm], self._measured()
+            self._tool = worker.call(
+                lambda: ToolServo.of(self._control, arm, q, c.rate_hz), 1.0, "reading the tool"
+            )
 
     def state(self) -> RobotState:
         """Newest state; a torn read (the packet changed in between) is repeated."""
         receive = self._receive
         if receive is None:
             raise RobotConnectionError(f"UR at {self.config.address}: not connected")
-        stamp, q, qd, mode, force = _read(receive)
+        stamp, q, qd, mode, force = read(receive)
         for _ in range(2):
             if float(receive.getTimestamp()) == stamp:
                 break
-            stamp, q, qd, mode, force = _read(receive)
+            stamp, q, qd, mode, force = read(receive)
         if stamp != self._device_t_s:
             self._device_t_s, self._changed_ns = stamp, time.monotonic_ns()
             self._check_clock()
@@ -240,7 +247,12 @@ class URRobot:
         worker, control, c = self._connected()
         if self._free:
             raise RobotError("UR: a hand guides the arm; end freedrive before set-points")
-        angles, period = q.tolist(), 1.0 / c.rate_hz
+        tool, period = self._tool, 1.0 / c.rate_hz
+        call = control.servoJ if tool is None else control.servoL
+        if tool is not None and (problem := tool.astray(np.array(self._receive.getTargetQ()))):
+            self._broken = True
+            raise RobotError(f"UR: {problem}")
+        target = q.tolist() if tool is None else tool.pose(q)
 
         def send() -> None:
             self._require_link(control)
@@ -252,8 +264,8 @@ class URRobot:
                     " the controller got is not sent: the link paused while the arm was moving"
                 )
             start = time.monotonic()
-            if not control.servoJ(angles, 0.0, 0.0, period, c.lookahead_s, c.gain):
-                raise RobotError("servoJ returned False (no program runs on the controller)")
+            if not call(target, 0.0, 0.0, period, c.lookahead_s, c.gain):
+                raise RobotError("the set-point was refused (no program runs on the controller)")
             self._last_sent = q
             took_s = time.monotonic() - start
             if took_s > _LONGEST_CALL_S:
@@ -285,6 +297,9 @@ class URRobot:
         if not control.setWatchdog(self.config.watchdog_hz):
             self._broken = True
             raise RobotError("the watchdog could not be armed; nothing is sent to this controller")
+        # servoJ waits, spinning at our priority, until the client's ordinary thread has received
+        # that the program is ready again; that thread gets the processor first.
+        time.sleep(_READY_S)
         self._armed = True
         self._last_sent = self._measured()
 
@@ -302,7 +317,7 @@ class URRobot:
                 raise RobotError("the controller refused freedrive")
 
         self._free = True
-        worker.call(begin, 0.5, "beginning freedrive")
+        worker.call(lambda: _without_real_time(begin), 0.5, "beginning freedrive")
 
     def _end_freedrive(self) -> None:
         worker, control, _ = self._connected()
@@ -313,7 +328,7 @@ class URRobot:
                 raise RobotError("the controller did not confirm the end of freedrive")
             self._last_sent = self._measured()
 
-        worker.call(end, 0.5, "ending freedrive")
+        worker.call(lambda: _without_real_time(end), 0.5, "ending freedrive")
         self._free = False
 
     def _require_link(self, control: Any) -> None:
@@ -334,9 +349,9 @@ class URRobot:
             return bool(control.servoStop(deceleration)) and bool(stiff)
 
         try:
-            done = self._worker.call(halt, 0.5, "servoStop")
+            done = self._worker.call(lambda: _without_real_time(halt), 0.5, "servoStop")
             self._free = self._free and not done
-            return done or self._seen_at_rest()
+            return bool(done) or self._seen_at_rest()
         except RuntimeError as error:  # includes RobotError; the device's watchdog takes over
             log.warning("stop not confirmed: %s", error)
             return False
@@ -366,7 +381,9 @@ class URRobot:
             return
         try:
             if control is not None and not worker.abandoned:
-                worker.call(control.stopScript, 1.0, "ending the program")
+                worker.call(
+                    lambda: _without_real_time(control.stopScript), 1.0, "ending the program"
+                )
         except RuntimeError as error:
             log.warning("disconnect: %s", error)
         # After a hung call too: should it ever return, the same thread cleans up behind it.
@@ -389,7 +406,7 @@ class URRobot:
             state = self.state()
             if state.device_t_s > 0.0:
                 receive = self._receive
-                mode = _mode(receive.getRobotMode(), receive.getSafetyMode(), _RUNNING_PROGRAM)
+                mode = mode_of(receive.getRobotMode(), receive.getSafetyMode())
                 break
             time.sleep(0.005)
         if mode is not RobotMode.RUNNING:
@@ -411,8 +428,9 @@ class URRobot:
         )
 
 
-def _without_real_time(construct: Callable[[], Any]) -> Any:
-    """Run a constructor whose threads must not inherit real-time priority.
+def _without_real_time(call: Callable[[], Any]) -> Any:
+    """Run a constructor whose threads must not inherit real-time priority, or a call that waits for
+    what those threads receive: at real-time priority its spinning could keep them from it.
 
     The client's receive threads poll every 100 us; at real-time priority they would take most of
     a core from everybody else. A high normal priority keeps them prompt.
@@ -426,7 +444,7 @@ def _without_real_time(construct: Callable[[], Any]) -> Any:
             # Real-time priority may be permitted where this is not; then they are ordinary.
             with contextlib.suppress(PermissionError):
                 os.setpriority(os.PRIO_PROCESS, thread, -15)
-        return construct()
+        return call()
     finally:
         if policy != os.SCHED_OTHER:
             os.setpriority(os.PRIO_PROCESS, thread, nice)
@@ -439,22 +457,6 @@ def _leave(interface: Any) -> None:
     """
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(interface))
     interface.disconnect()
-
-
-def _read(receive: Any) -> tuple[float, list[float], list[float], RobotMode, float]:
-    stamp = float(receive.getTimestamp())
-    mode = _mode(receive.getRobotMode(), receive.getSafetyMode(), receive.getRuntimeState())
-    x, y, z = receive.getActualTCPForce()[:3]
-    return stamp, receive.getActualQ(), receive.getActualQd(), mode, math.hypot(x, y, z)
-
-
-def _mode(robot: int, safety: int, runtime: int) -> RobotMode:
-    by_safety = _SAFETY.get(safety, RobotMode.FAULT)
-    if by_safety is not RobotMode.RUNNING:
-        return by_safety
-    if robot != _RUNNING_ROBOT or runtime != _RUNNING_PROGRAM:
-        return RobotMode.IDLE
-    return RobotMode.RUNNING
 
 
 def _probe(config: URConfig) -> None:
