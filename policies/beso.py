@@ -51,7 +51,8 @@ class BesoConfig(FieldConfig):
     # The hindsight goal is one mark per sub-goal (1: wanted, holds), pursued one at a time in this
     # order; what does not stay, such as a button that springs back, comes last. Empty: no marks.
     order: tuple[int, ...] = ()
-    # How many ticks later at least and at most.
+    # How many ticks later at least and at most; with an order: where the next sub-goal is reached,
+    # if that is by then.
     ahead: tuple[int, int] = (16, 64)
     # Chance that the goal is left out of a sample in training.
     dropped: float = 0.1
@@ -81,7 +82,10 @@ class BesoConfig(FieldConfig):
     def batches(self) -> BatchSpec:
         """Windows, with a later observation where that becomes the goal."""
         windows = FieldConfig.batches(self)
-        return dataclasses.replace(windows, future=self.ahead if self.hindsight else None)
+        # Marks are taken where they are next reached: pressed buttons hold for a moment only.
+        events = self.hindsight[0][1] if self.order else ""
+        future = self.ahead if self.hindsight else None
+        return dataclasses.replace(windows, future=future, events=events)
 
     def build(self, space: TaskSpace, stats: DatasetStats, parent: Run | None) -> BesoAlgorithm:
         """An untrained algorithm; initial weights come from torch's global generator."""

@@ -2,12 +2,15 @@
 
     episode, request (SI, as declared) --observe, encode--> network <--> --decode--> SI, as declared
 
-Two choices, both undone exactly by :meth:`Representation.decode`:
+Choices, all undone exactly by :meth:`Representation.decode`:
 
 * Actions per signal: ``absolute`` (as recorded); ``relative`` to where the arm is at the chunk's
   start (the newest observation); ``delta`` to the action before, the first to where the arm is.
   Poses are compared as rigid motions, in the frame of the earlier one: T_earlier^-1 T_later
   (Chi et al. 2024, "UMI", section 4); headings the shorter way round; the rest by subtraction.
+* ``fine``: how fine such a step is, x -> asinh(x / r): linear below the resolution r, logarithmic
+  above, so that one part in a hundred of the network's range is a hundredth of the way in free
+  motion and a fraction of a millimetre near where the arm is.
 * Rotations: quaternions, or the first two columns of the rotation matrix (``six_d``), which have no
   jump anywhere (Zhou et al. 2019).
 
@@ -18,7 +21,8 @@ request give the same bits.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -43,6 +47,9 @@ class RepresentationConfig:
     actions: dict[str, ActionKind] = field(default_factory=dict[str, ActionKind])
     # Rotations of poses as six numbers instead of quaternions.
     six_d: bool = False
+    # By action signal that is relative or delta: resolution of every number (of a pose: x y z),
+    # SI units; smaller steps are seen linearly, larger ones by their logarithm.
+    fine: dict[str, tuple[float, ...]] = field(default_factory=dict[str, tuple[float, ...]])
 
     @property
     def plain(self) -> bool:
@@ -62,10 +69,13 @@ class Representation:
                     f"representation: no action '{name}'.{did_you_mean(name, names)}"
                     f" Actions: {names}"
                 )
-        self._kinds = {a.name: config.actions.get(a.name, "absolute") for a in space.actions}
+        self._kinds: dict[str, ActionKind] = {
+            a.name: config.actions.get(a.name, "absolute") for a in space.actions
+        }
         self._anchors = {
             a.name: _anchor(a, space) for a in space.actions if self._kinds[a.name] != "absolute"
         }
+        self._fine = {n: _resolution(n, r, space, self._kinds) for n, r in config.fine.items()}
         poses = [s.name for s in space.observations if config.six_d and is_pose(s)]
         self._turned = frozenset(poses)
         self.inner = TaskSpace(
@@ -112,6 +122,7 @@ class Representation:
             if kind == "delta":
                 earlier = np.concatenate([start, values[:, :-1]], axis=1)
             values = _between(action, earlier, values)
+            values = self._companded(action, values, lambda v, r: np.arcsinh(v / r))
         return to_six_d(values) if self.config.six_d and is_pose(action) else values
 
     def _decoded(
@@ -124,6 +135,8 @@ class Representation:
         elif is_pose(action) and kind != "absolute":
             values = _unit(values)
         if kind != "absolute":
+            # No answer is finite for ever: steps beyond exp(20) resolutions are clipped anyway.
+            values = self._companded(action, values, lambda v, r: r * np.sinh(np.clip(v, -20, 20)))
             earlier = self._start(action, observations)
             if kind == "relative":
                 values = _after(action, np.broadcast_to(earlier, values.shape), values)
@@ -136,6 +149,16 @@ class Representation:
         low = np.array(action.low or (-np.inf,) * action.size)
         high = np.array(action.high or (np.inf,) * action.size)
         return np.clip(values, low, high)
+
+    def _companded(
+        self, action: ActionSpec, values: Array, change: Callable[[Array, Array], Array]
+    ) -> Array:
+        resolution = self._fine.get(action.name)
+        if resolution is None:
+            return values
+        count = len(resolution)
+        fine = change(values[..., :count], resolution)
+        return np.concatenate([fine, values[..., count:]], axis=-1)
 
     def _start(self, action: ActionSpec, observations: Mapping[str, NDArray[Any]]) -> Array:
         """Where the arm is, ``[b, 1, size]``, in terms of the action."""
@@ -281,6 +304,23 @@ def _anchor(action: ActionSpec, space: TaskSpace) -> str:
         f"representation: '{action.name}' can only be relative if it is absolute as recorded and"
         f" '{wanted}' {shape} is observed; it is {action.mode}, observed are {have}"
     )
+
+
+def _resolution(
+    name: str, values: tuple[float, ...], space: TaskSpace, kinds: Mapping[str, ActionKind]
+) -> Array:
+    if kinds.get(name, "absolute") == "absolute":
+        raise ConfigError(
+            f"representation.fine: '{name}' must be named under representation.actions as relative"
+            f" or delta; there are: {dict(kinds)}"
+        )
+    action = next(a for a in space.actions if a.name == name)
+    wanted = 3 if is_pose(action) else action.size
+    if len(values) != wanted or not all(0.0 < v < math.inf for v in values):
+        raise ConfigError(
+            f"representation.fine: '{name}' needs {wanted} positive numbers, got {list(values)}"
+        )
+    return np.array(values)
 
 
 def _is_heading(action: ActionSpec) -> bool:

@@ -66,6 +66,7 @@ PERTURBATIONS: Mapping[str, Kind] = {
         "3 objects that are only seen", scene=scenes.distractors, model=models.place_distractors
     ),
     "action_delay": Kind("100 ms, in whole ticks"),
+    "action_noise": Kind("what is done wanders about what is commanded: up to 5 mm, 0.05 rad"),
     "sensor_noise": Kind("1 mm, 0.5 degrees, 5 mm/s, 0.02 rad/s, 8 grey levels"),
     "control_rate": Kind("half the rate", scene=scenes.control_rate),
 }

@@ -1,18 +1,20 @@
-"""Perturbations of what goes in and out of an env: start poses of objects, and sensors' noise."""
+"""Perturbations of what goes in and out of an env: start poses, sensors' noise, actions' noise."""
 
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from robolearn.actions import clip_action
 from robolearn.geometry import quat_from_rotation, quat_multiply, rot_z, rotation_from_rotvec
 from robolearn.pusht import wrap_angle
 from robolearn.seeding import child_seed
-from robolearn.spec import EmbodimentSpec, SignalSpec
-from robolearn.types import Condition, Sample, SampleBlock
+from robolearn.spec import ActionSpec, EmbodimentSpec, SignalSpec
+from robolearn.types import Command, Condition, Sample, SampleBlock
 
 Array = NDArray[np.float64]
 
@@ -26,6 +28,10 @@ DEVIATIONS = {
     "rad/s": 0.02,
 }
 PICTURE = 8.0
+# Magnitude 1 of an action's noise: the largest standard deviation by unit; it wanders within half a
+# second.
+ACTION_DEVIATIONS = {"m": 0.005, "rad": 0.05}
+ACTION_TIME_S = 0.5
 QUATERNION = "quaternion wxyz"
 
 
@@ -102,6 +108,50 @@ class SensorNoise:
             out = out.astype(value.dtype)
         out.setflags(write=False)
         return out
+
+
+class ActionNoise:
+    """What is carried out wanders about what was commanded: an Ornstein-Uhlenbeck process per
+    number, whose deviation is drawn for every episode, uniformly from 0 to the magnitude's.
+
+    The command that an agent gave stays what it was, so an expert in such a world shows how errors
+    are corrected (Laskey et al. 2017, "DART"). Steps (relative actions) get the process's steps.
+    """
+
+    def __init__(self, spec: EmbodimentSpec, magnitude: float) -> None:
+        self._actions = spec.actions
+        self._size = {a.name: magnitude * _action_deviation(a) for a in spec.actions}
+        self._keep = math.exp(-1.0 / (ACTION_TIME_S * spec.rate_hz))
+        self.reset(np.random.default_rng(0))
+
+    def reset(self, rng: np.random.Generator) -> None:
+        """A new episode."""
+        self._rng, self._share = rng, float(rng.uniform())
+        self._state = {n: np.zeros_like(v) for n, v in self._size.items()}
+
+    def disturbed(self, command: Command) -> Command:
+        """The command that is carried out instead, within the ranges of the actions."""
+        action: dict[str, Array] = {}
+        fresh = self._share * math.sqrt(1.0 - self._keep * self._keep)
+        for spec in self._actions:
+            name, before = spec.name, self._state[spec.name]
+            draw = self._rng.standard_normal(before.shape)
+            now = self._keep * before + fresh * self._size[name] * draw
+            self._state[name] = now
+            value = np.asarray(command.action[name], dtype=np.float64)
+            action[name] = value + (now if spec.mode == "absolute" else now - before)
+        return dataclasses.replace(command, action=clip_action(self._actions, action))
+
+
+def _action_deviation(action: ActionSpec) -> Array:
+    """Largest standard deviation of every value at magnitude 1."""
+    units = [u.strip() for u in action.unit.split(",")]
+    if QUATERNION in units and action.shape == (7,):
+        return np.array([ACTION_DEVIATIONS["m"]] * 3 + [0.0] * 4)
+    sizes = np.array([ACTION_DEVIATIONS.get(u, 0.0) for u in units])
+    if sizes.size != action.size and sizes.size != 1:
+        return np.zeros(action.shape)
+    return np.broadcast_to(sizes, (action.size,)).reshape(action.shape).copy()
 
 
 def _deviation(signal: SignalSpec) -> Array:

@@ -25,7 +25,7 @@ from sim.actions import check_action
 from sim.cameras import Calibration
 from sim.perturbations import PERTURBATIONS, Perturbations
 from sim.perturbations_model import Snapshot
-from sim.perturbations_signals import SensorNoise, move_objects
+from sim.perturbations_signals import ActionNoise, SensorNoise, move_objects
 from sim.pictured import Pictures, split_pictures
 from sim.scene import Scene, load_scene
 from sim.scene_env import SceneEnv, embodiment
@@ -85,6 +85,8 @@ class PerturbedEnv:
         self._queue: deque[Command] = deque()
         noise = perturbations.get("sensor_noise")
         self._noise = SensorNoise(told, noise) if noise else None
+        wander = perturbations.get("action_noise")
+        self._wander = ActionNoise(told, wander) if wander else None
 
     @property
     def inner(self) -> World:
@@ -134,6 +136,8 @@ class PerturbedEnv:
         self._queue.clear()
         if self._noise is not None:
             self._noise.reset(child_seed(self._perturbations.seed, condition.seed))
+        if self._wander is not None:
+            self._wander.reset(self._perturbations.draws("action_noise", condition.seed))
         report = self._start(condition, rng)
         return dataclasses.replace(report, requested=condition)
 
@@ -153,7 +157,8 @@ class PerturbedEnv:
         check_action(command, self._spec)
         self._queue.append(command)
         if len(self._queue) > self._delay:
-            self._inner.apply(self._queue.popleft())
+            due = self._queue.popleft()
+            self._inner.apply(due if self._wander is None else self._wander.disturbed(due))
 
     def advance(self) -> None:
         """As the world inside."""

@@ -20,6 +20,8 @@ SPATIAL = 9
 """Numbers of a pose in space whose rotation is written as two columns."""
 GAINS = (3.0, 20.0, 100.0)
 """Scales [1/m] of relative positions: a table, a hand, a clearance."""
+TURN_GAIN = 20.0
+"""Of relative rotations, beside the columns themselves: a peg may be off by a degree or two."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +152,8 @@ class SignalEncoder(nn.Module):
 def pose_in_pose(one: Tensor, other: Tensor) -> Tensor:
     """Features of the pose ``one`` seen from ``other``, both ``[..., 9]`` (x y z [m], the first two
     columns of the rotation): tanh of the step to it times :data:`GAINS`, along the common axes and
-    along those of ``other``, and its columns in them.
+    along those of ``other``, and its columns in them, as they are and tanh of :data:`TURN_GAIN`
+    times them: fine where axes are nearly at right angles, whichever face a part shows.
 
     An MLP learns differences of large coordinates to a millimetre slowly; here they are large.
     """
@@ -159,7 +162,9 @@ def pose_in_pose(one: Tensor, other: Tensor) -> Tensor:
     delta, first, second = one[..., :3] - other[..., :3], one[..., 3:6], one[..., 6:9]
     local = (axes @ torch.stack([delta, first, second], dim=-1)).unbind(-1)
     steps = torch.cat([delta, local[0]], dim=-1)
-    return torch.cat([*(torch.tanh(gain * steps) for gain in GAINS), *local[1:]], dim=-1)
+    columns = torch.cat(local[1:], dim=-1)
+    fine = torch.tanh(TURN_GAIN * columns)
+    return torch.cat([*(torch.tanh(gain * steps) for gain in GAINS), columns, fine], dim=-1)
 
 
 def _relative_size(signals: Mapping[str, SignalSpec], pair: tuple[str, str]) -> int:
@@ -169,7 +174,7 @@ def _relative_size(signals: Mapping[str, SignalSpec], pair: tuple[str, str]) -> 
     if shapes == [((2,), ()), ((3,), (2,))]:
         return 2
     if shapes == [((SPATIAL,), ())] * 2:
-        return 6 * len(GAINS) + 6
+        return 6 * len(GAINS) + 12
     raise SpecMismatchError(
         f"relative features need a planar position [2] and pose [3] (x, y, yaw), or two poses in"
         f" space with representation.six_d; {list(pair)} are {found}; signals: {list(signals)}"

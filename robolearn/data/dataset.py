@@ -141,6 +141,7 @@ class EpisodeDataset:
             raise DataError("the chosen split has no episodes")
         self._episode_of = np.repeat(np.arange(count), flat.lengths)
         self._windows = self._valid_windows()
+        self._event = self._next_events() if spec.events else None
         self._shares = None if weights is None else self._cumulative(weights)
         self._epoch = -1
         self._order: Index = np.zeros(0, dtype=np.int64)
@@ -218,7 +219,28 @@ class EpisodeDataset:
         low, high = self.spec.future or (0, 0)
         rng = np.random.default_rng(child_seed(self.seed, "future", step))
         rows = np.minimum(t + rng.integers(low, high + 1, len(t)), self._bounds(t)[1])
+        if self._event is not None:
+            event = self._event[t]
+            rows = np.where(event <= np.minimum(t + high, self._bounds(t)[1]), event, rows)
         return {name: torch.from_numpy(v[rows]) for name, v in self.flat.observations.items()}
+
+    def _next_events(self) -> Index:
+        """The row after each one at which a mark next newly holds; behind all rows: none does."""
+        marks = self.flat.observations.get(self.spec.events)
+        if marks is None:
+            raise DataError(
+                f"no observation '{self.spec.events}' to find events in; there are:"
+                f" {sorted(self.flat.observations)}"
+            )
+        held = np.asarray(marks) > 0.5
+        count = len(held)
+        fresh = np.zeros(count + 1, dtype=np.bool_)
+        fresh[1:count] = (held[1:] & ~held[:-1]).reshape(count - 1, -1).any(axis=1)
+        # What holds at the first tick of an episode was not reached in it.
+        fresh[self.flat.starts] = False
+        fresh[count] = True
+        after = np.flatnonzero(fresh)
+        return after[np.searchsorted(after, np.arange(count), side="right")]
 
     def _bounds(self, t: Index) -> tuple[Index, Index]:
         episode = self._episode_of[t]

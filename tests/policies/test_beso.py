@@ -12,7 +12,8 @@ import torch
 from policies.beso import BesoConfig, BesoModel, first_open, log_logistic, reached, relabelled
 from robolearn.contracts import Policy
 from robolearn.data.dataset import EpisodeDataset
-from robolearn.errors import ConfigError, SpecMismatchError
+from robolearn.errors import ConfigError, DataError, SpecMismatchError
+from robolearn.learning import BatchSpec
 from tests.contracts import PolicyContract
 from tests.learning_mocks import (
     BLOCK,
@@ -121,6 +122,31 @@ def test_hindsight_shows_what_comes_later() -> None:
     assert again.future is not None
     assert torch.equal(again.future[BLOCK], batch.future[BLOCK])
     assert EpisodeDataset(flat, SMALL.batches(), 0).batch(2).future is None
+
+
+def test_the_goal_is_what_is_reached_next() -> None:
+    """Against a search tick by tick: a mark that holds for one tick only is met every time."""
+    rng = np.random.default_rng(0)
+    flat = random_flat((30, 30))
+    held = (rng.random((60, 2)) < 0.08).astype(np.float32)
+    held[30] = 1.0  # Held at the start of the second episode: not reached in it.
+    flat = dataclasses.replace(flat, observations=dict(flat.observations) | {BLOCK: held})
+    spec = BatchSpec("windows", 1, 4, 16, future=(2, 6), events=BLOCK)
+    dataset = EpisodeDataset(flat, spec, 0)
+    met = 0
+    for step in range(6):
+        future, rows = dataset.batch(step).future, dataset._rows(step)
+        assert future is not None
+        for row, shown in zip(rows.tolist(), future[BLOCK].numpy(), strict=True):
+            end = 29 if row < 30 else 59
+            ahead = range(row + 1, min(row + 6, end) + 1)
+            due = [k for k in ahead if bool(((held[k] > 0.5) & (held[k - 1] < 0.5)).any())]
+            if due:
+                met += 1
+                np.testing.assert_array_equal(shown, held[due[0]])
+    assert met > 20
+    with pytest.raises(DataError, match="no observation 'marks' to find events in"):
+        EpisodeDataset(flat, dataclasses.replace(spec, events="marks"), 0)
 
 
 def test_marks_of_what_was_newly_reached() -> None:

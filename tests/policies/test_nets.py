@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from policies.nets.chunk_net import ConvConfig, NetKind, NetSize, build_net
-from policies.nets.encoder import GAINS, pose_in_pose
+from policies.nets.encoder import GAINS, TURN_GAIN, pose_in_pose
 from policies.nets.pictures import PictureConfig, PictureEncoder, spatial_softmax
 from policies.nets.unet import UNet1D
 from robolearn.checkpoint import write_tensors
@@ -142,5 +142,7 @@ def test_a_pose_is_seen_from_another_pose() -> None:
     T_b_a = inverse(T_world_b) @ T_world_a
     features = pose_in_pose(one, other).numpy()
     steps = np.concatenate([T_world_a[:3, 3] - T_world_b[:3, 3], T_b_a[:3, 3]])
-    expected = [np.tanh(gain * steps) for gain in GAINS] + [T_b_a[:3, 0], T_b_a[:3, 1]]
+    columns = T_b_a[:3, :2].T.ravel()
+    fine = np.tanh(TURN_GAIN * columns)
+    expected = [*(np.tanh(gain * steps) for gain in GAINS), columns, fine]
     np.testing.assert_allclose(features, np.concatenate(expected), atol=1e-12)

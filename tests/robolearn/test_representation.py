@@ -63,16 +63,21 @@ def batch(seed: int, b: int = 3, h: int = 5) -> tuple[np.ndarray, dict[str, np.n
 KINDS = st.sampled_from(["absolute", "relative", "delta"])
 
 
-@given(KINDS, KINDS, KINDS, st.booleans(), st.integers(0, 2**31))
+@given(KINDS, KINDS, KINDS, st.booleans(), st.booleans(), st.integers(0, 2**31))
 def test_decoding_undoes_encoding(
-    tool: ActionKind, width: ActionKind, heading: ActionKind, six_d: bool, seed: int
+    tool: ActionKind, width: ActionKind, heading: ActionKind, six_d: bool, fine: bool, seed: int
 ) -> None:
     kinds: dict[str, ActionKind] = {
         "tool/pose": tool,
         "gripper/width": width,
         "tool/xyz_yaw": heading,
     }
-    representation = Representation(RepresentationConfig(kinds, six_d), SPACE)
+    resolutions = {
+        name: (1e-3, 2e-3, 1e-3, 0.01)[: 3 if name == "tool/pose" else 4]
+        for name in ("tool/pose", "tool/xyz_yaw")
+        if fine and kinds[name] != "absolute"
+    }
+    representation = Representation(RepresentationConfig(kinds, six_d, resolutions), SPACE)
     actions, observations = batch(seed)
     chunk = representation.encode(actions, observations)
     assert chunk.shape == (3, 5, representation.inner.action_size)
@@ -141,7 +146,39 @@ def test_answers_stay_within_the_limits_of_the_action() -> None:
     assert representation.inner.actions[1].high == ()
 
 
+def test_fine_steps_are_linear_below_the_resolution_and_logarithmic_above() -> None:
+    config = RepresentationConfig({"tool/xyz_yaw": "relative"}, fine={"tool/xyz_yaw": (1e-3,) * 4})
+    representation = Representation(config, SPACE)
+    _, observations = batch(6, b=1)
+    start = observations["tool/pose"][0, -1, :3].astype(float)
+    actions = np.zeros((1, 5, 12))
+    actions[..., 3] = 1.0
+    steps = np.array([0.0, 1e-4, 0.01, 0.1, 0.2])
+    actions[0, :, 8:11] = start + steps[:, None]
+    seen = representation.encode(actions, observations)[0, :, 8]
+    np.testing.assert_allclose(seen[:2], [0.0, 0.1], atol=2e-4)
+    # Ten times as far, and twice as far, are one distance each wherever one is.
+    np.testing.assert_allclose(np.diff(seen)[2:], np.log([10.0, 2.0]), atol=3e-3)
+    # The same error of the network: 10 um where the arm is, 2 mm in free motion.
+    off = np.zeros((1, 5, 12))
+    off[..., 8] = 0.01
+    chunk = representation.encode(actions, observations)
+    moved = representation.decode(chunk + off, observations) - representation.decode(
+        chunk, observations
+    )
+    np.testing.assert_allclose(moved[0, [0, 4], 8], [1e-5, 2e-3], rtol=0.02)
+    wild = representation.decode(np.full((1, 5, 12), 1e6), observations)
+    assert np.isfinite(wild).all()
+
+
 def test_mistakes_are_explained() -> None:
+    for fine, text in (
+        ({"gripper/width": (1e-3,)}, "named under representation.actions"),
+        ({"tool/xyz_yaw": (1e-3,) * 3}, "needs 4 positive numbers"),
+        ({"tool/xyz_yaw": (1e-3, 1e-3, 0.0, 1e-3)}, "needs 4 positive numbers"),
+    ):
+        with pytest.raises(ConfigError, match=text):
+            Representation(RepresentationConfig({"tool/xyz_yaw": "relative"}, fine=fine), SPACE)
     with pytest.raises(ConfigError, match=r"no action 'tool/pos'\. Did you mean 'tool/pose'"):
         Representation(RepresentationConfig({"tool/pos": "delta"}), SPACE)
     blind = dataclasses.replace(SPACE, observations=SPACE.observations[1:])

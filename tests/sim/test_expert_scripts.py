@@ -14,9 +14,10 @@ from robolearn.geometry import quat_from_rotation, rot_x, rot_y, rot_z
 from robolearn.spec import ActionSpec, EmbodimentSpec, SignalSpec
 from robolearn.types import Observation, Sample
 from sim.experts import EXPERTS, PLAYERS, build_expert, build_player
+from sim.experts.insertion import lower
 from sim.experts.noise import Noise, NoiseScale
 from sim.experts.pick_place import expert
-from sim.experts.script import XYZ_YAW
+from sim.experts.script import XYZ_YAW, Hand, Target
 from sim.experts.skills import level_heading, nearest_turn
 
 RATE = 20.0
@@ -139,6 +140,36 @@ def test_a_cube_has_a_heading_on_every_side(yaw, quarter_x, quarter_y):
     pose = np.concatenate([np.zeros(3), quat_from_rotation(rot_z(yaw) @ turn)])
     difference = math.remainder(level_heading(pose) - yaw, math.pi / 2)
     assert math.isclose(difference, 0.0, abs_tol=1e-6)
+
+
+def test_a_peg_is_lowered_through_a_funnel() -> None:
+    """Over the hole the command follows from what is seen: sideways all of the error, downwards
+    only as far as the error allows; in the hole always.
+    """
+
+    def commanded(tip_m: float, off_m: float, turn: float = 0.0) -> Target:
+        q = quat_from_rotation(rot_z(turn))
+        now = {
+            "tool/pose": np.array([off_m, 0.0, 0.05 + 0.05 + tip_m + 0.032, 0.0, 1.0, 0.0, 0.0]),
+            "gripper/width": np.array([0.03]),
+            "peg/pose": np.array([off_m, 0.0, 0.05 + 0.05 + tip_m, *q]),
+            "hole/pose": np.array([0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0]),
+        }
+        view = Observation(0, {n: Sample(0, v) for n, v in now.items()})
+        rng = np.random.default_rng(0)
+        return next(lower(Hand(view, rng, Noise(0.0, rng, RATE, NoiseScale()), RATE)))
+
+    def down(tip_m: float, off_m: float, turn: float = 0.0) -> float:
+        return 0.05 + 0.05 + tip_m + 0.032 - commanded(tip_m, off_m, turn).xyz[2]
+
+    assert commanded(0.02, 0.005).xyz[0] == pytest.approx(0.0, abs=1e-12)
+    assert commanded(0.02, 0.05).xyz[0] == pytest.approx(0.042)
+    assert commanded(0.02, 0.0, 0.03).yaw == pytest.approx(-0.03)
+    assert down(0.0, 0.0) == pytest.approx(0.0065)
+    assert down(0.0, 0.003) == down(0.0, 0.0, 0.15) == 0.0
+    assert 0.0 < down(0.0, 0.001) < 0.0065
+    assert down(0.02, 0.003) == pytest.approx(0.0065)
+    assert down(-0.01, 0.003) == pytest.approx(0.0065)
 
 
 def test_experts_say_what_they_need():

@@ -5,12 +5,12 @@ import pytest
 
 from robolearn.errors import ConfigError, DataError
 from robolearn.pusht import BLOCK, TOOL
-from robolearn.spec import EmbodimentSpec, SignalSpec
+from robolearn.spec import ActionSpec, EmbodimentSpec, SignalSpec
 from robolearn.types import Command, Condition, Sample
 from sim.cameras import foreground
 from sim.perturbations import PERTURBATIONS, Perturbations, split_world
 from sim.perturbations_model import Snapshot
-from sim.perturbations_signals import SensorNoise, is_object, move_objects
+from sim.perturbations_signals import ActionNoise, SensorNoise, is_object, move_objects
 from sim.perturbed_env import PerturbedEnv
 from sim.tasks.pusht import PushT
 from sim.worlds import make_world
@@ -234,6 +234,55 @@ def test_noise_is_seen_and_recorded_alike_and_judged_without(nominal):
     assert not env.capabilities.true_state
     env.close()
     plain.close()
+
+
+def test_what_is_done_wanders_about_what_is_commanded(nominal):
+    env = make_world("pusht_reference~action_noise=2")
+    env.reset(START, np.random.default_rng(0))
+    given = {TOOL: np.array([0.4, 0.25])}
+    sent = []
+    for k in range(12):
+        env.apply(Command(k, given, env.now_ns(), "test"))
+        env.advance()
+        sent.append(env.drain().sent.action[TOOL][0])
+    # The agent's command stays what it was; what was sent is what the world followed.
+    assert given[TOOL].tolist() == [0.4, 0.25]
+    off = np.array(sent) - given[TOOL]
+    assert 0 < np.abs(off).max() < 0.05
+    env.close()
+    again = driven("pusht_reference~action_noise=2")
+    assert np.array_equal(again, driven("pusht_reference~action_noise=2"))
+    assert not np.allclose(again, nominal)
+
+
+def test_noise_of_actions_by_unit():
+    low, high = (-1.0,) * 4, (1.0,) * 4
+    actions = (
+        ActionSpec("tool/xyz_yaw", (4,), unit="m, m, m, rad", low=low, high=high),
+        ActionSpec("left_tool/pose", (7,), unit="m, quaternion wxyz"),
+        ActionSpec("tool/delta", (1,), unit="m", mode="relative"),
+        ActionSpec("grip/switch", (1,), unit=""),
+    )
+    noise = ActionNoise(EmbodimentSpec("e", (), actions, 20.0), 1.0)
+    still = {a.name: np.zeros(a.shape) for a in actions}
+    rows, largest = {a.name: [] for a in actions}, []
+    for seed in range(40):
+        noise.reset(np.random.default_rng(seed))
+        done = [noise.disturbed(Command(k, still, 0, "test")).action for k in range(200)]
+        for name, values in rows.items():
+            values.append([d[name] for d in done])
+        largest.append(np.std(rows["tool/xyz_yaw"][-1], axis=0)[:3].mean())
+    # Deviations are drawn per episode, uniformly up to 5 mm and 0.05 rad.
+    spread = np.sqrt((np.array(rows["tool/xyz_yaw"]) ** 2).mean(axis=(0, 1)))
+    assert np.allclose(spread, np.array([5e-3, 5e-3, 5e-3, 0.05]) / np.sqrt(3), rtol=0.3)
+    assert min(largest) < 1e-3 < 4e-3 < max(largest)
+    pose = np.array(rows["left_tool/pose"])
+    assert pose[..., :3].std() > 1e-3
+    assert not pose[..., 3:].any()
+    assert not np.any(rows["grip/switch"])
+    # Steps add up to the same wandering.
+    walked = np.cumsum(rows["tool/delta"], axis=1)
+    assert np.sqrt((walked**2).mean()) == pytest.approx(5e-3 / np.sqrt(3), rel=0.4)
 
 
 def test_noise_by_unit():
