@@ -355,18 +355,25 @@ def _tighter(name: str, wanted: float | None, own: float) -> float:
 
 
 def _config_class(place: str) -> type[Any]:
-    """The class ``module:Name``; modules in the working directory are found, too."""
+    """The class ``module:Name``; modules in the working directory are found, too, and those beside
+    a config that was loaded.
+    """
     module, name = place.split(":", 1)
-    if "" not in sys.path:
-        sys.path.append("")
+    _look_in("")
     try:
         found: type[Any] = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError) as error:
         raise ConfigError(
             f"robot.driver: '{place}' cannot be imported ({error}); expected 'module:ConfigClass'"
-            " of a Python file in this folder or of an installed package"
+            " of a Python file in this folder, beside the config, or of an installed package"
         ) from error
     return found
+
+
+def _look_in(folder: str) -> None:
+    # At the end: nobody's file may stand in for a module of a package.
+    if folder not in sys.path:
+        sys.path.append(folder)
 
 
 def load_cell(path: Path) -> CellConfig:
@@ -382,6 +389,8 @@ def load_cell(path: Path) -> CellConfig:
     if not isinstance(section, dict):
         raise ConfigError(f"{path} has no section 'robot' that describes the cell")
     cell = from_dict(CellConfig, section, where=f"{path}, robot")
+    if ":" in str(cell.driver.get("kind", "")):
+        _look_in(str(path.parent.resolve()))
     if "calibration" not in cell.driver:
         return cell
     # A file beside this one, wherever the command is started.

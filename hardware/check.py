@@ -158,9 +158,10 @@ def _connected(robot: Robot, expected: Expected) -> str:
 
 def _clock(robot: Robot, expected: Expected, seconds: float = 0.5) -> str:
     """Changes of the device's clock: how many, how regular, never backwards."""
-    last, changes, longest_s = robot.state(), 0, 0.0
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
+    last, changes, longest_s, away_s = robot.state(), 0, 0.0, 0.0
+    asked = time.monotonic()
+    deadline = asked + seconds
+    while asked < deadline:
         robot.keep_alive()
         state = robot.state()
         if state.device_t_s < last.device_t_s:
@@ -173,7 +174,14 @@ def _clock(robot: Robot, expected: Expected, seconds: float = 0.5) -> str:
             longest_s = max(longest_s, (state.changed_ns - last.changed_ns) * 1e-9)
         last = state
         time.sleep(0.0005)
+        away_s, asked = max(away_s, time.monotonic() - asked), time.monotonic()
     found = f"{changes / seconds:.0f} changes per second, longest gap {1e3 * longest_s:.1f} ms"
+    if changes and longest_s > expected.max_age_s and away_s > 0.5 * longest_s:
+        raise _BrokenError(
+            found,
+            f"it was this machine: it did not let this program run for {1e3 * away_s:.0f} ms; stop"
+            " other programs, then check again ('robolearn doctor' tells the load)",
+        )
     if not changes or longest_s > expected.max_age_s:
         raise _BrokenError(
             found,

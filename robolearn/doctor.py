@@ -163,7 +163,7 @@ def check_port(port: int, host: str = "127.0.0.1") -> Check:
                 "stop the program that uses it ('ss -ltnp' names it), or give the lab another"
                 " loopback address",
             )
-    return Check(name, "OK", f"free on {host}")
+    return Check(name, "OK", f"free on {host} for the virtual UR")
 
 
 def check_disk(folder: Path, warn_gb: float = 5.0, fail_gb: float = 1.0) -> Check:

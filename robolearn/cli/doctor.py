@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import socket
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +13,11 @@ from robolearn.cli.common import parse, print_json, say
 
 if TYPE_CHECKING:
     from hardware.gripper_config import GripperCellConfig
-    from robolearn.doctor import Check
+    from robolearn.doctor import Check, Status
+
+
+# Controllers in the network, by driver, and a port that each listens on.
+ANSWERS = {"ur": 29999, "xarm": 502}
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +27,7 @@ class Args:
     folder: Path = Path()
     """Where results will be written (its disk is checked)."""
     robot: Path | None = None
-    """Also check what this file of configs/hardware/ names: port, cameras, watchdog."""
+    """Also check what this file of configs/hardware/ names: port or address, cameras, watchdog."""
     json: bool = False
     """Print one JSON document instead of lines."""
 
@@ -58,20 +64,27 @@ def _named(config: Path | None) -> list[Check]:
 
     cell = load_cell(config)
     driver = str(cell.driver.get("kind"))
-    paths = {f"{driver} port": str(cell.driver.get("port", ""))}
+    paths: dict[str, str] = {}
+    if "port" in cell.driver:
+        paths[f"{driver} port"] = str(Path(str(cell.driver["port"])).absolute())
     for camera in cell.cameras:
         device = str(camera.driver.get("device", ""))
         path = f"/dev/video{device}" if device.isdigit() else device
         paths[f"camera {camera.stream.name}"] = "" if "://" in path else path
     found: list[Check] = []
+    # A virtual cell is there once its lab runs.
+    absent: Status = "WARN" if cell.lab else "FAIL"
+    advice = f"'robolearn lab --config {config}' serves it" if cell.lab else "see docs/new_robot.md"
     for name, path in paths.items():
         if path.startswith("/"):
             try:
                 require_device(Path(path), name)
             except RobolearnError as error:
-                found.append(Check(name, "FAIL", str(error), "see docs/new_robot.md"))
+                found.append(Check(name, absent, str(error), advice))
             else:
                 found.append(Check(name, "OK", path))
+    if driver in ANSWERS:
+        found.append(_answers(driver, cell.address, absent, advice))
     if cell.gripper is not None:
         found.append(_gripper(cell.gripper))
     try:
@@ -83,6 +96,25 @@ def _named(config: Path | None) -> list[Check]:
     told = f"{driver}: has none, the arm stays powered when this machine dies"
     advice = "keep a switch for its power within reach (docs/safety.md)"
     return [*found, Check("watchdog", "WARN", told, advice)]
+
+
+def _answers(kind: str, address: str, absent: Status, advice: str) -> Check:
+    """Whether somebody answers where a controller should be; nothing is said to it."""
+    from robolearn.doctor import Check
+
+    name, place = f"{kind} controller", f"{address}:{ANSWERS[kind]}"
+    start = time.monotonic()
+    try:
+        socket.create_connection((address, ANSWERS[kind]), timeout=1.0).close()
+    except OSError as error:
+        told = f"nobody answers at {place} ({error.strerror or error})"
+        if absent == "FAIL":
+            advice = (
+                "switch the control box on and plug its cable in; its panel shows the address that"
+                f" belongs into robot.driver.address; 'ping {address}' must be answered"
+            )
+        return Check(name, absent, told, advice)
+    return Check(name, "OK", f"{place} answers in {1e3 * (time.monotonic() - start):.1f} ms")
 
 
 def _gripper(config: GripperCellConfig) -> Check:

@@ -3,7 +3,7 @@ is the toy of docs/new_robot.md, registered by one line of a config.
 """
 
 import dataclasses
-import json
+import re
 import time
 from pathlib import Path
 
@@ -13,13 +13,16 @@ import pytest
 from hardware import check
 from hardware.camera import StreamConfig
 from hardware.camera_config import CameraConfig
+from hardware.cell_config import load_cell
 from hardware.check import Expected, check_camera, check_holding, check_standing
 from hardware.robot import Robot
+from robolearn import doctor
 from robolearn.cli.main import main
 from robolearn.errors import ConfigError, RobotConnectionError
 from tests.hardware.toy_arm import ToyArm, ToyConfig
 
 EXPECTED = Expected(3, max_age_s=0.5, hold_s=0.1, silence_s=0.4)
+GUIDE = (Path(__file__).parents[2] / "docs" / "new_robot.md").read_text()
 CELL = """
 robot:
   name: toy
@@ -142,15 +145,41 @@ def test_cameras_are_watched():
     assert "/dev/video98" in absent.found
 
 
-def test_one_driver_file_and_one_yaml_make_a_checked_cell(tmp_path: Path, capsys):
-    path = tmp_path / "toy.yaml"
-    path.write_text(CELL)
-    assert main(["hardware", "check", "--config", str(path), "--json", "--yes"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["ok"]
-    names = [c["name"] for c in found["checks"]]
-    assert "follows a small motion" in names
-    assert "emergency stop latches" in names
+def test_every_command_of_the_guide_runs_on_the_guides_arm(tmp_path: Path, capsys, monkeypatch):
+    """The driver, the config and the commands as they stand in docs/new_robot.md."""
+    blocks = {
+        kind: re.findall(rf"```{kind}\n(.*?)```", GUIDE, re.DOTALL)
+        for kind in ("python", "yaml", "bash")
+    }
+    (tmp_path / "my_arm.py").write_text(blocks["python"][0])
+    (config,) = blocks["yaml"]
+    # Patience with a busy test machine.
+    config += CELL[CELL.index("  supervisor:") : CELL.index("  joints:")]
+    (tmp_path / "my_arm.yaml").write_text(config)
+    monkeypatch.setattr(doctor, "run_checks", lambda folder: ())
+    # Not from the folder of the driver: it is beside the config.
+    commands = [line for block in blocks["bash"] for line in block.splitlines()]
+    assert len(commands) == 4
+    for command in commands:
+        words = command.replace("my_arm.yaml", str(tmp_path / "my_arm.yaml")).split()
+        assert words.pop(0) == "robolearn"
+        asks = [] if words[0] == "doctor" else ["--yes"]
+        assert main([*words, *asks]) == 0, command
+    out = capsys.readouterr().out
+    assert "my_arm:ToyConfig: stops by itself" in out
+    assert "follows a small motion" in out
+    assert "emergency stop latches" in out
+    assert load_cell(tmp_path / "my_arm.yaml").command_latency_s > 0.0
+
+
+def test_a_gap_of_this_machine_is_not_called_one_of_the_device(monkeypatch):
+    arm = ToyArm(ToyConfig())
+    arm.connect()
+    sleep = time.sleep
+    monkeypatch.setattr(check.time, "sleep", lambda _: sleep(0.1))
+    found = check._asked("clock", lambda: check._clock(arm, Expected(3, max_age_s=0.05), 0.3))
+    assert found.status == "FAIL"
+    assert "it was this machine" in found.advice
 
 
 @pytest.mark.parametrize("motion", ["--motion", "--no-motion"])
@@ -204,9 +233,8 @@ def test_an_arm_that_runs_away_gets_no_more_setpoints():
 
 
 def test_the_toy_of_the_guide_is_the_toy_of_the_tests():
-    guide = (Path(__file__).parents[2] / "docs" / "new_robot.md").read_text()
     toy = (Path(__file__).parent / "toy_arm.py").read_text()
-    code = guide.split("```python\n", 1)[1].split("```", 1)[0]
+    code = GUIDE.split("```python\n", 1)[1].split("```", 1)[0]
     assert code.strip() == toy.strip()
 
 

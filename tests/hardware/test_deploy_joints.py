@@ -125,13 +125,56 @@ def test_trials_of_a_joint_space_cell(name, changes, episodes, tmp_path, deploye
             np.testing.assert_allclose(episode.action["gripper/width"], 0.084)
 
 
-def test_nothing_moves_and_a_suite_of_another_task_is_refused(tmp_path, deployed, capsys):
+@pytest.mark.parametrize("option", ["--shadow", "--dry-run"])
+def test_nothing_moves_when_only_looking(option, tmp_path, deployed, capsys, monkeypatch):
     cell, joints = cell_file("so101", tmp_path, {"world": "kinematic"})
     deployed(joints)
-    assert deploy.main(arguments(tmp_path, cell, "--shadow", "--max-steps", "3")) == 0
+    moved = []
+    for name in ("goto", "apply"):
+        monkeypatch.setattr(deploy_run.RealEnv, name, lambda *_, name=name: moved.append(name))
+    assert deploy.main(arguments(tmp_path, cell, option, "--max-steps", "3")) == 0
     document = json.loads(capsys.readouterr().out)
-    assert document["shadow"]["ticks"] == 3
-    assert document["episodes"] == 0
+    assert (document["episodes"], moved) == (0, [])
+    assert not (tmp_path / "out" / "store").exists()
+    home = load_cell(cell).joints.home
+    if option == "--shadow":
+        # The policy wants from the home posture to the goal, a tenth of a radian away.
+        assert document["shadow"]["ticks"] == 3
+        assert document["shadow"]["max"] == pytest.approx(0.1, abs=0.02)
+    else:
+        first = np.array(document["shadow"]["first_action"])
+        np.testing.assert_allclose(first, np.array(home) - 0.1 * np.eye(joints)[0], atol=0.02)
+
+
+def test_the_operators_keys_score_a_joint_space_cell(tmp_path, deployed, capsys, monkeypatch):
+    cell, joints = cell_file("so101", tmp_path, {"world": "kinematic"})
+    deployed(joints)
+    operator, terminal = os.openpty()
+    pressed = iter(b"sf")
+
+    def press(self, tick):
+        if tick.index == 2:
+            os.write(operator, bytes([next(pressed)]))
+
+    monkeypatch.setattr(deploy_run.HoldAtEnd, "on_tick", press)
+    with os.fdopen(terminal, "r") as stdin:
+        monkeypatch.setattr("sys.stdin", stdin)
+        options = ("--episodes", "2", "--score", "operator", "--no-video", "--operator", "me")
+        assert deploy.main(arguments(tmp_path, cell, *options)) == 0
+    os.close(operator)
+    assert json.loads(capsys.readouterr().out)["successes"] == 1
+    trials = [json.loads(t) for t in (tmp_path / "out" / "trials.jsonl").read_text().splitlines()]
+    assert [(t["success"], t["reason"], t["score"]) for t in trials] == [
+        (True, "success", 1.0),
+        (False, "failure", 0.0),
+    ]
+    assert {t["operator"] for t in trials} == {"me"}
+    assert all(2 < t["steps"] < 25 for t in trials)
+
+
+def test_a_suite_of_another_task_is_refused(tmp_path, deployed):
+    cell, joints = cell_file("so101", tmp_path, {"world": "kinematic"})
+    deployed(joints)
     other = ("--suite", str(CONFIGS / "eval" / "pusht.yaml"))
     with pytest.raises(ConfigError, match="which cell 'lab_so101' does not have"):
         deploy.main([*arguments(tmp_path, cell), *other])

@@ -1,6 +1,7 @@
 """Devices that this machine does not have, shown to the checks as folders."""
 
 import os
+import socket
 from pathlib import Path
 
 import pytest
@@ -124,3 +125,28 @@ def test_doctor_looks_at_what_a_config_names(monkeypatch, capsys, tmp_path):
     text = capsys.readouterr().out
     assert "there is no /dev/video96" in text
     assert "fake: stops by itself" in text
+
+
+def test_doctor_asks_whether_a_controller_answers_and_how_to_start_a_virtual_one(
+    monkeypatch, tmp_path
+):
+    from robolearn.cli import doctor
+
+    cell = (
+        "robot:\n  name: x\n  driver: {kind: xarm, address: 127.0.0.1}\n  arm: ''\n  lab: LAB\n"
+        "  joints: {home: [0.0], limits: {low: [-1.0], high: [1.0], speed: [1.0],"
+        " acceleration: [1.0]}}\n"
+    )
+    path = tmp_path / "cell.yaml"
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        monkeypatch.setitem(doctor.ANSWERS, "xarm", port)
+        path.write_text(cell.replace("LAB", "false"))
+        found = {c.name: c for c in doctor._named(path)}["xarm controller"]
+        assert (found.status, f"127.0.0.1:{port} answers" in found.found) == ("OK", True)
+    found = {c.name: c for c in doctor._named(path)}["xarm controller"]
+    assert (found.status, "control box on" in found.advice) == ("FAIL", True)
+    assert "Connection refused" in found.found
+    path.write_text(cell.replace("LAB", "true"))
+    found = {c.name: c for c in doctor._named(path)}["xarm controller"]
+    assert (found.status, f"robolearn lab --config {path}" in found.advice) == ("WARN", True)
