@@ -151,15 +151,7 @@ class ChunkModel(nn.Module):
     # Arrays of noise [horizon, action] that one chunk takes.
     draws = 1
 
-    def __init__(
-        self,
-        config: ChunkConfig,
-        spec: PolicySpec,
-        stats: DatasetStats,
-        *,
-        observes: bool = True,
-    ) -> None:
-        """``observes``: whether a context holds what a layer makes of the features as well."""
+    def __init__(self, config: ChunkConfig, spec: PolicySpec, stats: DatasetStats) -> None:
         super().__init__()
         # What it sees, and what it believes beside that.
         self.told = with_estimated(spec, config.estimated, stats)
@@ -181,20 +173,18 @@ class ChunkModel(nn.Module):
         encoder = text_encoder(spec.task_space)
         self.reads = encoder is not None
         said = 0 if encoder is None else encoder.size
-        self.seen_size = config.width if observes else said
+        self.seen_size = config.width
         self.context_size = self.flat_size + self.seen_size
-        self.observe: nn.Module | None = None
-        if observes:
-            self.observe = nn.Sequential(
-                nn.Linear(self.flat_size + said, config.width),
-                nn.SiLU(),
-                nn.Linear(config.width, config.width),
-            )
+        self.observe = nn.Sequential(
+            nn.Linear(self.flat_size + said, config.width),
+            nn.SiLU(),
+            nn.Linear(config.width, config.width),
+        )
 
     @property
     def device(self) -> torch.device:
         """Where the weights are."""
-        return next(self.parameters()).device
+        return self.codec.high.device
 
     def context(
         self, observations: Mapping[str, Tensor], rng: torch.Generator | None = None
@@ -214,7 +204,7 @@ class ChunkModel(nn.Module):
         if self.pictures is not None and self.estimator is None:
             flat = torch.cat([flat, self.pictures(observations, rng)], dim=-1)
         told = torch.cat([flat, observations[TEXT]], dim=-1) if self.reads else flat
-        return told if self.observe is None else torch.cat([flat, self.observe(told)], dim=-1)
+        return torch.cat([flat, self.observe(told)], dim=-1)
 
     def looked(self, observations: Mapping[str, Tensor], rng: torch.Generator | None) -> Tensor:
         """Features of all cameras, one row per observation ``[b, n_obs, f]``."""
@@ -489,7 +479,7 @@ def answer(
     """
     begin = time.perf_counter_ns()
     shape, device = (n, model.draws, model.horizon, model.action_size), model.device
-    with torch.inference_mode(not gradients), torch.no_grad():
+    with torch.no_grad() if gradients else torch.inference_mode():
         seen = on(device, request_tensors(request, spec))
         context = model.context(seen)
         if n > 1:

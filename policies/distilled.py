@@ -3,8 +3,9 @@
     g(eps, o) ~ sampler(eps, o),   loss = |g - sampler|^2     (Luhman and Luhman 2021)
 
 A sampler that draws noise once is a function of it, so a regression on its answers forgets no way
-of doing things: other noise, another chunk. No time is asked for, so the network needs no condition
-on it either: a plain residual MLP, with half of the weights of a flow policy of the same width.
+of doing things: other noise, another chunk. The student of a flow policy starts as one Euler step
+of it; as no time is told to it, what the time decides becomes part of a bias, and the condition
+needs fewer numbers.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from policies.chunk import (
+    TIME_FEATURES,
     ChunkAlgorithm,
     ChunkConfig,
     ChunkModel,
@@ -22,8 +24,9 @@ from policies.chunk import (
     FieldChunkPolicy,
     Lesson,
 )
-from policies.nets.encoder import refuse_pictures
-from policies.nets.residual_mlp import PlainMLP
+from policies.flow import FlowModel, sampling
+from policies.nets.residual_mlp import ChunkMLP
+from policies.steps import clock_features
 from policies.teacher import refuse_other_scaling, teacher_of
 from robolearn.checkpoint import Run, load_weights
 from robolearn.contracts import PolicySpec
@@ -37,16 +40,13 @@ from robolearn.spec import TaskSpace
 class DistilledConfig(ChunkConfig):
     """One call that answers like the sampler of a trained policy (--parent)."""
 
-    # Updates that an answer of the teacher serves on average; 1: every one is learned from once, at
-    # once. The teacher's calls are most of the cost, and its answers hold no noise to fit to.
-    reuse: int = 1
-    # Answers kept to draw from, where they are reused.
-    pool: int = 32768
+    # Numbers through which what is observed scales and shifts the layers; 0: as many as its width.
+    rank: int = 64
 
     def __post_init__(self) -> None:
         ChunkConfig.__post_init__(self)
-        if self.reuse < 1 or self.pool < self.batch_size * self.reuse:
-            raise ConfigError("reuse must be at least 1, pool at least batch_size * reuse")
+        if self.rank < 0:
+            raise ConfigError(f"rank must be at least 0, got {self.rank}")
 
     def build(
         self, space: TaskSpace, stats: DatasetStats, parent: Run | None
@@ -58,10 +58,10 @@ class DistilledConfig(ChunkConfig):
                 f"the sampler of the parent '{parent.path}' draws noise {teacher.model.draws} times"
                 " per chunk, a distilled policy once: take one that draws once (flow, ddim, dpm)"
             )
-        if self.reuse > 1:
-            refuse_pictures(self.policy_spec(space))
         student = DistilledModel(self, self.policy_spec(space), stats)
         refuse_other_scaling(student, teacher.model, parent)
+        if isinstance(teacher.model, FlowModel):
+            _start_from(student, teacher.model)
         return DistilledAlgorithm(self, self.policy_spec(space), student, teacher)
 
     def load(self, run: Run) -> ChunkPolicy:
@@ -75,16 +75,46 @@ class DistilledModel(ChunkModel):
     """Noise and observations to a chunk."""
 
     def __init__(self, config: DistilledConfig, spec: PolicySpec, stats: DatasetStats) -> None:
-        super().__init__(config, spec, stats, observes=False)
+        super().__init__(config, spec, stats)
         outputs = self.horizon * self.action_size
-        self.net = PlainMLP(
-            outputs + self.context_size, outputs, config.width, config.blocks, config.expansion
+        self.net = ChunkMLP(
+            outputs + self.flat_size,
+            config.width,
+            outputs,
+            config.width,
+            config.blocks,
+            config.expansion,
+            config.rank,
         )
 
     def generate(self, noise: Tensor, context: Tensor) -> Tensor:
         """One call."""
-        x = noise[:, 0]
-        return self.net(torch.cat([x.flatten(1), context], dim=-1)).view_as(x)
+        flat, seen = self.parts(context)
+        return self.net.trunk(noise[:, 0], flat, self.net.modulation(seen))
+
+
+@torch.no_grad()
+def _start_from(student: DistilledModel, teacher: FlowModel) -> None:
+    """Begin as one Euler step of the teacher from noise to data, if the networks are alike: where
+    no data is left in noise, that step is ``std net(noise; t = 0)``.
+    """
+    if not isinstance(teacher.net, ChunkMLP):
+        return
+    given = {k: v for k, v in teacher.state_dict().items() if not k.startswith("net.modulate.")}
+    own = student.state_dict()
+    alike = {k: v for k, v in given.items() if k in own and own[k].shape == v.shape}
+    if any(k not in alike for k in own if not k.startswith("net.modulate.")):
+        return
+    student.load_state_dict(alike, strict=False)
+    student.net.modulate.start_from(teacher.net.modulate)
+    (step,) = sampling(1, teacher.shift, teacher.std)
+    time = clock_features((step,), TIME_FEATURES, teacher.fastest, teacher.device)
+    last = student.observe[-1]
+    if not isinstance(last, nn.Linear):
+        raise TypeError("the last layer of what is observed has a bias")
+    last.bias += teacher.clock(time)[0]
+    student.net.outer.weight *= step.add
+    student.net.outer.bias *= step.add
 
 
 class DistilledAlgorithm(ChunkAlgorithm):
@@ -98,50 +128,21 @@ class DistilledAlgorithm(ChunkAlgorithm):
         teacher: FieldChunkPolicy,
     ) -> None:
         super().__init__("distilled", config, spec, student)
-        self._teacher, self.config = teacher, config
-        # What is reused: part of the state that a resumed run restores.
-        count = config.pool if config.reuse > 1 else 0
-        chunk = (spec.horizon, spec.task_space.action_size)
-        self.register_buffer("contexts", torch.zeros(count, student.context_size))
-        self.register_buffer("noises", torch.zeros(count, 1, *chunk))
-        self.register_buffer("answers", torch.zeros(count, *chunk))
-        self.contexts: Tensor
-        self.noises: Tensor
-        self.answers: Tensor
+        self._teacher = teacher
         self.model: DistilledModel
         self.ema: DistilledModel
 
-    def losses(self, lesson: Lesson, step: int, rng: torch.Generator) -> Losses:
+    def losses(self, lesson: Lesson, step: int, rng: torch.Generator) -> Losses:  # noqa: ARG002
         """Squared difference of the answers to the same noise, past the end of an episode too:
         what the teacher does there is as good as what it does before.
         """
-        actions, context = lesson.actions, lesson.context
-        drawn = torch.randn((len(actions), 1, *actions.shape[1:]), generator=rng)
-        noise = drawn.to(actions.device)
+        drawn = torch.randn((len(lesson.actions), 1, *lesson.actions.shape[1:]), generator=rng)
+        noise = drawn.to(lesson.actions.device)
         with torch.no_grad():
-            teacher = self._teacher.model.to(actions.device)
+            teacher = self._teacher.model.to(noise.device)
             target = teacher.generate(noise, teacher.context(lesson.batch.observations))
-        if self.training and self.config.reuse > 1:
-            kept = (self.contexts, self.noises, self.answers)
-            context, noise, target = self._drawn(kept, (context, noise, target), step, rng)
-        error = (self.model.generate(noise, context) - target) ** 2
+        error = (self.model.generate(noise, lesson.context) - target) ** 2
         return Losses({"distilled": error.mean()}, {})
-
-    def _drawn(
-        self,
-        kept: tuple[Tensor, ...],
-        new: tuple[Tensor, ...],
-        step: int,
-        rng: torch.Generator,
-    ) -> tuple[Tensor, ...]:
-        """Put new answers in the place of the oldest, and draw ``reuse`` times as many of all."""
-        size, count = len(new[0]), len(kept[0])
-        places = (step * size + torch.arange(size)) % count
-        for pool, values in zip(kept, new, strict=True):
-            pool[places] = values.detach()
-        filled = min(count, (step + 1) * size)
-        index = torch.randint(0, filled, (size * self.config.reuse,), generator=rng)
-        return tuple(pool[index] for pool in kept)
 
     def policy(self) -> ChunkPolicy:
         """The policy with the averaged weights."""

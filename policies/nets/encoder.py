@@ -222,6 +222,7 @@ class ActionCodec(nn.Module):
         high = [v for a in spec.task_space.actions for v in (a.high or (torch.inf,) * a.size)]
         self.register_buffer("low", torch.tensor(low))
         self.register_buffer("high", torch.tensor(high))
+        self.high: Tensor
 
     def encode(self, actions: Tensor, observations: Mapping[str, Tensor]) -> Tensor:
         """To the range that networks work in."""

@@ -15,12 +15,14 @@ class Modulation(nn.Linear):
     one product for the whole network.
 
     Rows are shift, scale, gate for each of ``gated`` layers, then shift and scale of a last norm.
-    The product starts at zero, so that norms start plain and gates closed.
+    The product starts at zero, so that norms start plain and gates closed. With a ``rank``, the
+    condition passes through so few numbers, and the product needs as many columns only.
     """
 
-    def __init__(self, condition: int, width: int, gated: int) -> None:
+    def __init__(self, condition: int, width: int, gated: int, rank: int = 0) -> None:
         rows = 3 * gated + 2
-        super().__init__(condition, rows * width)
+        super().__init__(rank or condition, rows * width)
+        self.narrow = nn.Linear(condition, rank, bias=False) if rank else None
         nn.init.zeros_(self.weight)
         nn.init.zeros_(self.bias)
         # What is learned is how far a scale is from 1: added here once, instead of at every norm.
@@ -31,7 +33,22 @@ class Modulation(nn.Linear):
 
     def forward(self, input: Float[Tensor, "*b c"]) -> Float[Tensor, "*b m"]:  # noqa: A002
         """See the class."""
-        return functional.linear(functional.silu(input), self.weight, self.bias + self.unit)
+        told = functional.silu(input)
+        if self.narrow is not None:
+            told = self.narrow(told)
+        return functional.linear(told, self.weight, self.bias + self.unit)
+
+    @torch.no_grad()
+    def start_from(self, other: Modulation) -> None:
+        """As close to ``other``, which has no rank, as the own rank allows."""
+        self.bias.copy_(other.bias)
+        if self.narrow is None:
+            self.weight.copy_(other.weight)
+            return
+        u, s, v = torch.linalg.svd(other.weight, full_matrices=False)
+        rank = self.in_features
+        self.weight.copy_(u[:, :rank] * s[:rank].sqrt())
+        self.narrow.weight.copy_(s[:rank, None].sqrt() * v[:rank])
 
 
 def modulated(x: Tensor, shift: Tensor, scale: Tensor, width: int) -> Tensor:

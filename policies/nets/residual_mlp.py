@@ -22,13 +22,20 @@ class ResidualMLP(nn.Module):
     """
 
     def __init__(
-        self, inputs: int, condition: int, outputs: int, width: int, blocks: int, expansion: float
+        self,
+        inputs: int,
+        condition: int,
+        outputs: int,
+        width: int,
+        blocks: int,
+        expansion: float,
+        rank: int = 0,
     ) -> None:
         super().__init__()
         self.width, self.blocks = width, blocks
         hidden = round(width * expansion)
         self.inner = nn.Linear(inputs, width)
-        self.modulate = Modulation(condition, width, gated=blocks)
+        self.modulate = Modulation(condition, width, blocks, rank)
         self.up = nn.ModuleList(nn.Linear(width, hidden) for _ in range(blocks))
         self.down = nn.ModuleList(nn.Linear(hidden, width) for _ in range(blocks))
         self.outer = nn.Linear(width, outputs)
@@ -66,31 +73,6 @@ class ChunkMLP(ResidualMLP):
         """Chunks ``x`` and observations ``flat``."""
         out = self.layers(torch.cat([x.flatten(1), flat], dim=-1), modulation)
         return out.view(x.shape[0], x.shape[1], -1)
-
-
-class PlainMLP(nn.Module):
-    """``x [b, inputs]`` to ``[b, outputs]`` without a condition: half of the weights.
-
-    Each block: x + W2 silu(W1 norm(x)).
-    """
-
-    def __init__(
-        self, inputs: int, outputs: int, width: int, blocks: int, expansion: float
-    ) -> None:
-        super().__init__()
-        self.width = width
-        hidden = round(width * expansion)
-        self.inner = nn.Linear(inputs, width)
-        self.up = nn.ModuleList(nn.Linear(width, hidden) for _ in range(blocks))
-        self.down = nn.ModuleList(nn.Linear(hidden, width) for _ in range(blocks))
-        self.outer = nn.Linear(width, outputs)
-
-    def forward(self, x: Float[Tensor, "b i"]) -> Float[Tensor, "b o"]:
-        """See the class."""
-        x = self.inner(x)
-        for up, down in zip(self.up, self.down, strict=True):
-            x = x + down(functional.silu(up(functional.layer_norm(x, (self.width,)))))
-        return self.outer(functional.layer_norm(x, (self.width,)))
 
 
 def time_features(

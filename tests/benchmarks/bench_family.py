@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 
+import numpy as np
 import torch
 
-from policies.chunk import ChunkAlgorithm, ChunkConfig
+from policies.chunk import ChunkAlgorithm, ChunkConfig, ChunkPolicy
+from policies.distilled import DistilledConfig, DistilledModel
 from policies.flow import FlowConfig
 from policies.registry import PolicyConfig, policy_config
 from robolearn.data.dataset import EpisodeDataset
-from tests.benchmarks.turns import interleaved
+from robolearn.experiment import load_experiment
+from robolearn.export import OnnxPolicy, export_onnx
+from tests.benchmarks.turns import in_turns, interleaved
 from tests.learning_mocks import SPACE, random_flat, random_request
 
+ROOT = Path(__file__).parents[2]
 NAMES = ("diffusion", "mean_flow", "shortcut", "beso", "act", "bc", "bc_rnn", "ebt")
 NETS = ("mixer", "dit", "unet")
 # Calls per chunk that differ from flow's four decide what to expect of the others.
@@ -37,7 +45,38 @@ def rows(long: bool = False) -> list[dict[str, object]]:
             _step(config), _step(reference), max(3, repeats // 10), warm=2
         )
         found.append(_row(f"{name}: forward and backward, batch 256", step, flow_step, None))
-    return found
+    return [*_recipes(repeats * 3), *found]
+
+
+def _recipes(repeats: int) -> list[dict[str, object]]:
+    """The one-step recipe of Push-T beside the four steps that it is learned from, on torch and on
+    ONNX Runtime.
+    """
+    four, one = (
+        load_experiment(ROOT / f"configs/train/{name}.yaml", policy_config).algorithm
+        for name in ("pusht_flow", "pusht_distilled")
+    )
+    if not isinstance(four, FlowConfig) or not isinstance(one, DistilledConfig):
+        raise TypeError("the recipes are not what they are named after")
+    stats = EpisodeDataset(random_flat((100, 100)), four.batches(), 0).stats()
+    spec = four.policy_spec(SPACE)
+    slow = four.build(SPACE, stats, None).policy()
+    fast = ChunkPolicy(DistilledModel(one, spec, stats).eval(), spec)
+    with tempfile.TemporaryDirectory() as folder:
+        paths = [Path(folder) / f"{name}.onnx" for name in ("fast", "slow")]
+        for policy, path in zip((fast, slow), paths, strict=True):
+            export_onnx(policy, path, "")
+        graphs = [OnnxPolicy.load(path) for path in paths]
+    request = random_request(1, four.n_obs)
+    rows: list[dict[str, object]] = []
+    for runtime, pair in (("torch", (fast, slow)), ("ONNX Runtime", graphs)):
+        times = in_turns([partial(p.sample, request) for p in pair], repeats)
+        ours, flow = np.median(times, axis=0)
+        late = np.quantile(times, 0.99, axis=0) * 1e3
+        name = f"pusht_distilled: chunk at batch 1, against pusht_flow's four steps, {runtime}"
+        why = f"CPU time; p99 {late[0]:.2f} and {late[1]:.2f} ms"
+        rows.append(_row(name, float(ours), float(flow), 1 / 3) | {"why": why})
+    return rows
 
 
 def _built(config: ChunkConfig) -> tuple[ChunkAlgorithm, EpisodeDataset]:

@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 
 def interleaved(
     ours: Callable[[], object], reference: Callable[[], object], repeats: int, warm: int = 5
 ) -> tuple[float, float]:
     """Median CPU seconds of both in turns: one thread, so their time on a core of its own."""
-    times = np.zeros((repeats, 2))
-    for function in (ours, reference) * warm:
+    median = np.median(in_turns((ours, reference), repeats, warm), axis=0)
+    return float(median[0]), float(median[1])
+
+
+def in_turns(
+    contestants: Sequence[Callable[[], object]], repeats: int, warm: int = 5
+) -> NDArray[np.float64]:
+    """CPU seconds of all, one after the other, ``[repeats, contestants]``."""
+    times = np.zeros((repeats, len(contestants)))
+    for function in tuple(contestants) * warm:
         function()
     for i in range(repeats):
-        for j, function in enumerate((ours, reference)):
+        for j, function in enumerate(contestants):
             begin = time.thread_time()
             function()
             times[i, j] = time.thread_time() - begin
-    median = np.median(times, axis=0)
-    return float(median[0]), float(median[1])
+    return times
 
 
 def at_least(
