@@ -41,7 +41,7 @@ class DistilledConfig(ChunkConfig):
     """One call that answers like the sampler of a trained policy (--parent)."""
 
     # Numbers through which what is observed scales and shifts the layers; 0: as many as its width.
-    rank: int = 64
+    rank: int = 32
 
     def __post_init__(self) -> None:
         ChunkConfig.__post_init__(self)
