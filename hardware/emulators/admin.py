@@ -31,6 +31,8 @@ log = logging.getLogger(__name__)
 LINE_LIMIT = 65536
 REPLY_LIMIT = 64 << 20
 MAX_CLIENTS = 8
+# Numbers of a pose beyond this are none (JSON's integers have no end, its floats may be NaN).
+_FAR = 1e9
 
 
 class Reply:
@@ -122,7 +124,7 @@ def pose3(request: Mapping[str, Any], key: str) -> NDArray[np.float64]:
         isinstance(value, list)
         and len(value) == 3
         and all(isinstance(v, (int, float)) and not isinstance(v, bool) for v in value)
-        and np.isfinite(value).all()
+        and all(-_FAR <= v <= _FAR for v in value)
     ):
         raise DataError(f"'{key}' must be [x, y, yaw] in m, m, rad; got {value!r}")
     return np.array(value, dtype=np.float64)

@@ -145,7 +145,7 @@ class VirtualLab:
         view = request.get("view", "top")
         if view not in VIEWS:
             raise DataError(f"no view {view!r}; there are: {list(VIEWS)}")
-        width, height = (int(number(request, k, 16, 1024)) for k in ("width", "height"))
+        width, height = (int(number(request, k, 16.0, 1024.0)) for k in ("width", "height"))
         if self._render is None:
             raise RobotError("this lab has no renderer")
 
@@ -190,7 +190,7 @@ class VirtualLab:
             "delay": lambda: self.robot.delay(number(request, "seconds", 0.0, 10.0)),
             "overload": lambda: self.robot.overload(number(request, "amount", 0.0, 1000.0)),
             "garbage": lambda: self.robot.send_garbage(
-                np.random.default_rng(0).bytes(int(number(request, "size", 1, 65536)))
+                np.random.default_rng(0).bytes(int(number(request, "size", 1.0, 65536.0)))
             ),
             "tracker_blind": lambda: self.tracker.blind(
                 time.monotonic_ns() + round(number(request, "seconds", 0.0, 3600.0) * 1e9)

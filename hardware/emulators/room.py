@@ -33,9 +33,9 @@ class Room:
         """Ticks, late ticks, CPU time [s], simulated time [s]."""
         loop = self._loop
         return {
-            "ticks": loop.ticks,
-            "late": loop.late,
-            "skipped": loop.skipped,
+            "ticks": float(loop.ticks),
+            "late": float(loop.late),
+            "skipped": float(loop.skipped),
             "cpu_s": time.process_time(),
             "time_s": self._plant.time_s,
         }
@@ -61,8 +61,8 @@ class Room:
         reply.ok({"t_ns": time.monotonic_ns(), "q": q, "poses": poses})
 
     def _tell_log(self, request: Mapping[str, Any], reply: Reply) -> None:
-        since_ns = int(number({"since_ns": 0, **request}, "since_ns", 0, 2**62))
-        limit = int(number({"limit": 20_000, **request}, "limit", 0, 200_000))
+        since_ns = int(number({"since_ns": 0, **request}, "since_ns", 0.0, 2.0**62))
+        limit = int(number({"limit": 20_000, **request}, "limit", 0.0, 2e5))
         t_ns, q = self._log.setpoints(since_ns)
         first = max(0, len(t_ns) - limit)
         events = [[e.t_ns, e.kind, e.detail] for e in self._log.events if e.t_ns > since_ns]

@@ -46,7 +46,7 @@ LINE_LIMIT = 4096
 REALTIME = frozenset({6, 9, 10, 11, 24, 25, 26, 27, 38, 58, 66, 67, 68, 69, 70, 71})
 MOVE_J, SPEED_J, SERVO_J, SERVO_L = 1, 9, 11, 24
 TEACH, END_TEACH, FREEDRIVE, END_FREEDRIVE = 18, 19, 52, 53
-SET_TCP, GET_TCP, FORWARD = 29, 40, 44
+SET_TCP, GET_TCP, FORWARD = 29, 40, 43
 SPEED_STOP, SERVO_STOP, STOP_L, STOP_J = 15, 16, 33, 34
 PROTECTIVE_STOP, SET_WATCHDOG, STOP_SCRIPT = 31, 35, 255
 _PROGRAM_END = re.compile(rb"^end\s*$", re.MULTILINE)
@@ -125,11 +125,9 @@ class UrEmulator:
         self._hung_until_ns = time.monotonic_ns() + round(seconds * 1e9)
         for connection in self._connections():
             connection.pause()
-        self._loop.call_at(self._hung_until_ns, self._wake)
 
     def _wake(self) -> None:
-        if time.monotonic_ns() < self._hung_until_ns:
-            return
+        self._hung_until_ns = 0
         for connection in self._connections():
             connection.resume()
 
@@ -403,7 +401,8 @@ class UrEmulator:
         elif command == GET_TCP:
             self.status.double_out[:6] = self._tool.tcp.tolist()
         elif command == FORWARD:
-            self.status.double_out[:6] = self._tool.pose(d[:6], d[6:12]).tolist()
+            q = self._plant.joint_positions()
+            self.status.double_out[:6] = self._tool.pose(q).tolist()
         elif command == SET_WATCHDOG:
             hz = float(d[0])
             self._watchdog_s = 1.0 / hz if np.isfinite(hz) and hz > 0 else 0.0
@@ -445,6 +444,8 @@ class UrEmulator:
     def publish(self, now_ns: int) -> None:
         """After the plant's step: stream the state to every RTDE client."""
         self.log.tick(now_ns)
+        if 0 < self._hung_until_ns <= now_ns:
+            self._wake()
         self._watch_motion(now_ns, self._plant.joint_velocities())
         values: dict[str, Sequence[Any]] | None = None
         for client in self._clients:
