@@ -60,13 +60,13 @@ class Pipe(socket.socket):
     def __init__(self, data=b""):
         self.data = data
 
-    def recv(self, size):
+    def recv(self, size, flags=0, /):
         out, self.data = self.data[:size], self.data[size:]
         if not out:
             raise BlockingIOError
         return out
 
-    def sendall(self, data):
+    def sendall(self, data, flags=0, /):
         pass
 
     def close(self):
@@ -233,11 +233,11 @@ def test_the_tracker_stream_is_taken_or_refused(count, memory):
     stream, rng = Stream(), random.Random(3)
     try:
         for k in range(count):
-            pose = tuple(rng.choice([0.1, -3.0, np.nan, np.inf, 1e300]) for _ in range(3))
+            x, y, yaw = (rng.choice([0.1, -3.0, np.nan, np.inf, 1e300]) for _ in range(3))
             age_ns = rng.choice([0, 10**6, 10**9, -(10**10)])
             t_ns = max(0, time.monotonic_ns() - age_ns)
             name = rng.choice(["block", "block", "other"])
-            good = encode_packet(TrackerPacket(rng.randrange(2**32), t_ns, name, pose))
+            good = encode_packet(TrackerPacket(rng.randrange(2**32), t_ns, name, (x, y, yaw)))
             stream.raw(damaged(rng, good))
             if k % 100 == 99:
                 assert all(np.isfinite(p.pose).all() for p in stream.tracker.drain())
@@ -267,7 +267,7 @@ def test_the_watch_of_a_connecting_ur_tells_or_waits(count, memory, monkeypatch)
 class HttpSocket(Pipe):
     """The same for ``http.client``."""
 
-    def makefile(self, *_):
+    def makefile(self, *_):  # pyright: ignore[reportIncompatibleMethodOverride]
         return io.BufferedReader(io.BytesIO(self.data))
 
 
