@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -196,6 +197,8 @@ def measured(recorded: Swing, cell: CellConfig, anchor: str = "") -> dict[str, d
     state_s = -seen[anchor].latency_s if anchor else 0.0
     rows = {"command": _row(found, found.latency_s - state_s, cell.command_latency_s)}
     if anchor:
+        # What is taken off the sum is only as sure as the anchor.
+        rows["command"]["error_s"] = math.hypot(found.error_s, seen[anchor].error_s)
         total = cell.state_latency_s + state_s
         rows["state"] = _row(seen[anchor], total, cell.state_latency_s)
     for camera in cell.cameras:

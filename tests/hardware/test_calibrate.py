@@ -69,6 +69,8 @@ def test_a_camera_with_right_times_tells_how_late_the_arm_itself_is():
     assert rows["state"]["latency_s"] == pytest.approx(late_s + 0.003, abs=4e-3)
     assert rows["command"]["latency_s"] == pytest.approx(COMMAND_S, abs=4e-3)
     alone = measured(told, cell)
+    # Its share of the sum is no surer than the camera that split it.
+    assert rows["command"]["error_s"] > rows["state"]["error_s"] > alone["command"]["error_s"]
     assert alone["command"]["latency_s"] == pytest.approx(COMMAND_S + late_s, abs=1e-3)
     assert "state" not in alone
     with pytest.raises(ConfigError, match="clock: monotonic"):
