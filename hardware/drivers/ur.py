@@ -159,7 +159,7 @@ class URRobot:
         vendor = _import_ur_rtde()
         self._release()
         self._broken = self._armed = self._free = False
-        self._last_sent = None
+        self._last_sent = self._tool = None
         self._clock.restart()
         self._clock_fault = ""
         _probe(self.config)
@@ -240,7 +240,7 @@ class URRobot:
         return max(abs(a) / b for a, b in zip(receive.getActualCurrent(), rated, strict=True))
 
     def servo(self, q: Array) -> None:
-        """Post one servoJ set-point ``[6]`` [rad]."""
+        """Post one set-point ``[6]`` [rad]; RobotError where ``servo: tool`` must not follow."""
         if q.shape != (6,) or not np.all(np.isfinite(q)):
             raise DataError(f"UR: expected 6 finite angles, got {q}")
         self._require_true_clock()
@@ -248,7 +248,6 @@ class URRobot:
         if self._free:
             raise RobotError("UR: a hand guides the arm; end freedrive before set-points")
         tool, period = self._tool, 1.0 / c.rate_hz
-        call = control.servoJ if tool is None else control.servoL
         if tool is not None and (problem := tool.astray(np.array(self._receive.getTargetQ()))):
             self._broken = True
             raise RobotError(f"UR: {problem}")
@@ -264,6 +263,7 @@ class URRobot:
                     " the controller got is not sent: the link paused while the arm was moving"
                 )
             start = time.monotonic()
+            call = control.servoJ if tool is None else control.servoL
             if not call(target, 0.0, 0.0, period, c.lookahead_s, c.gain):
                 raise RobotError("the set-point was refused (no program runs on the controller)")
             self._last_sent = q
@@ -301,7 +301,13 @@ class URRobot:
         # that the program is ready again; that thread gets the processor first.
         time.sleep(_READY_S)
         self._armed = True
+        self._stand()
+
+    def _stand(self) -> None:
+        """The next set-point begins where the arm is."""
         self._last_sent = self._measured()
+        if self._tool is not None:
+            self._tool.reset(self._last_sent)
 
     def _measured(self) -> Array:
         return np.array(self._receive.getActualQ())
@@ -326,7 +332,7 @@ class URRobot:
             self._require_link(control)
             if not control.endTeachMode():
                 raise RobotError("the controller did not confirm the end of freedrive")
-            self._last_sent = self._measured()
+            self._stand()
 
         worker.call(lambda: _without_real_time(end), 0.5, "ending freedrive")
         self._free = False

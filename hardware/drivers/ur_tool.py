@@ -44,16 +44,16 @@ class ToolServo:
 
         Raises RobotConnectionError when the arm is another one.
         """
-        zero = [0.0] * 6
-        theirs = _matrix(control.getForwardKinematics(q.tolist(), zero))
-        off_m, off_rad = pose_error(arm.fk(q), theirs)
+        T_flange_tool = _matrix(control.getTCPOffset())
+        theirs = _matrix(control.getForwardKinematics())
+        off_m, off_rad = pose_error(arm.fk(q) @ T_flange_tool, theirs)
         if not (off_m <= _OTHER_ARM_M and off_rad <= _OTHER_ARM_RAD):
             raise RobotConnectionError(
-                f"the controller's flange is {1e3 * off_m:.0f} mm and {off_rad:.3f} rad from where"
+                f"the controller's tool is {1e3 * off_m:.0f} mm and {off_rad:.3f} rad from where"
                 f" a {arm.name} has it: 'arm' in the driver's config is another arm. Name the right"
                 " one, or use 'servo: joint'"
             )
-        made = cls(arm, _matrix(control.getTCPOffset()), rate_hz)
+        made = cls(arm, T_flange_tool, rate_hz)
         made.reset(q)
         return made
 

@@ -18,9 +18,9 @@ class ToolSpace:
         self.arm = arm
         self.tcp = np.zeros(6)
 
-    def pose(self, q: Array, tcp: Array | None = None) -> Array:
-        """Of the tool centre point at ``q [n]``; ``tcp``: its pose on the flange, else its own."""
-        return _vector(self.arm.fk(q) @ matrix(self.tcp if tcp is None else tcp))
+    def pose(self, q: Array) -> Array:
+        """Of the tool centre point at ``q [n]``."""
+        return _vector(self.arm.fk(q) @ matrix(self.tcp))
 
     def joints(self, target: Array, q_near: Array) -> Array:
         """``get_inverse_kin``: the joints ``[n]`` near ``q_near`` that reach a pose of the TCP.

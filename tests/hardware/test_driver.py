@@ -2,6 +2,7 @@
 
 import contextlib
 import ctypes
+import dataclasses
 import gc
 import os
 import signal
@@ -16,8 +17,10 @@ import pytest
 from hardware.drivers import ur
 from hardware.drivers.fake import FakeConfig
 from hardware.drivers.ur import URConfig
+from hardware.drivers.ur_tool import ToolServo
 from hardware.robot import RobotMode, require_healthy
 from hardware.vendor_thread import VendorThread
+from robolearn.arms import UR5E
 from robolearn.errors import (
     ConfigError,
     MissingDependencyError,
@@ -25,8 +28,9 @@ from robolearn.errors import (
     RobotError,
     StaleSignalError,
 )
+from robolearn.geometry import rotation_from_rotvec, rotvec_from_rotation
 from tests.contracts import RobotContract
-from tests.hardware.lab import address
+from tests.hardware.lab import HOME, address
 from tests.hardware.real_cell import in_child, prompt_lab
 
 
@@ -413,3 +417,62 @@ def test_motors_that_draw_too_much_are_a_load_above_one(lab):
     for wrong in ((1.0,) * 5, (0.0,) * 6):
         with pytest.raises(ConfigError, match="rated_current_a"):
             URConfig("127.0.0.1", rated_current_a=wrong)
+
+
+def path_of(lab, **config):
+    """What the emulated controller got for the same joints."""
+    robot = URConfig(lab.where.address, watchdog_hz=2.0, **config).build()
+    robot.connect()
+    with lab.where.connect() as door:
+        start_ns, q = time.monotonic_ns(), robot.state().joint_position
+        for k in range(1, 41):
+            robot.servo(q + 0.001 * k)
+            time.sleep(0.004)
+        until(lambda: np.allclose(robot.state().joint_position, q + 0.04, atol=1e-3))
+        assert robot.stop()
+        sent = door.log(start_ns).setpoint_q
+    robot.close()
+    return q, sent
+
+
+def test_servo_in_tool_space_goes_where_the_joints_were_checked(lab):
+    q, sent = path_of(lab, servo="tool", arm="ur5e")
+    assert len(sent) > 5
+    steps = (sent - q) / 0.001
+    np.testing.assert_allclose(steps, np.tile(np.round(steps[:, :1]), (1, 6)), atol=1e-3)
+    np.testing.assert_allclose(sent[-1], q + 0.04, atol=1e-6)
+
+
+class Kinematics:
+    """A controller that knows its arm and has a tool of 0.1 m."""
+
+    def __init__(self, arm, q):
+        self.T = arm.fk(q)
+
+    def getForwardKinematics(self):  # noqa: N802
+        tip = self.T[:3, 3] + 0.1 * self.T[:3, 2]
+        return [*tip, *rotvec_from_rotation(self.T[:3, :3])]
+
+    def getTCPOffset(self):  # noqa: N802
+        return [0.0, 0.0, 0.1, 0.0, 0.0, 0.0]
+
+
+def test_tool_servo_knows_its_arm_its_tool_singularities_and_what_the_controller_aims_at():
+    q = np.array(HOME)
+    tool = ToolServo.of(Kinematics(UR5E, q), UR5E, q, 500.0)
+    T = UR5E.fk(q)
+    pose = tool.pose(q)
+    np.testing.assert_allclose(pose[:3], T[:3, 3] + 0.1 * T[:3, 2], atol=1e-12)
+    np.testing.assert_allclose(rotation_from_rotvec(np.array(pose[3:])), T[:3, :3], atol=1e-9)
+    longer = dataclasses.replace(UR5E.links[2], a=UR5E.links[2].a - 0.05)
+    other = dataclasses.replace(UR5E, links=(*UR5E.links[:2], longer, *UR5E.links[3:]))
+    with pytest.raises(RobotConnectionError, match="another arm"):
+        ToolServo.of(Kinematics(other, q), UR5E, q, 500.0)
+    straight = q * [1, 1, 1, 1, 0, 1]
+    with pytest.raises(RobotError, match="near a singularity"):
+        tool.pose(straight)
+    assert not tool.astray(q + 0.02)
+    flipped = q + np.array([0, 0, 0, np.pi, -2 * q[4], np.pi])
+    assert "from those that were checked" in tool.astray(flipped)
+    with pytest.raises(ConfigError, match="needs 'arm'"):
+        URConfig("127.0.0.1", servo="tool")
