@@ -112,9 +112,9 @@ def _start_from(student: DistilledModel, teacher: FlowModel) -> None:
     last = student.observe[-1]
     if not isinstance(last, nn.Linear):
         raise TypeError("the last layer of what is observed has a bias")
-    last.bias += teacher.clock(time)[0]
-    student.net.outer.weight *= step.add
-    student.net.outer.bias *= step.add
+    last.bias.add_(teacher.clock(time)[0])
+    student.net.outer.weight.mul_(step.add)
+    student.net.outer.bias.mul_(step.add)
 
 
 class DistilledAlgorithm(ChunkAlgorithm):
