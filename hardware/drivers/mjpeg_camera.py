@@ -97,7 +97,8 @@ class MjpegSource:
                 f"camera '{self._name}': nothing arrived for {self._config.timeout_s:g} s from"
                 f" {self._config.url}; check it, then connect again"
             ) from error
-        except (OSError, http.client.HTTPException) as error:
+        except (OSError, ValueError, http.client.HTTPException) as error:
+            # The client's own reader lets the ValueError of a chunk of negative length through.
             raise RobotConnectionError(f"camera '{self._name}': {error}") from error
         return RawFrame(decode(data, self._name), device_t_s)
 
