@@ -60,8 +60,8 @@ def kept(config, steps=12):
 
 
 def test_a_plan_keeps_its_way():
-    """The published weight takes a deviation of 2/3 for noise: one chunk in eight turns round."""
-    assert kept(PUBLISHED) < 0.95
+    """The published weight takes a deviation of 2/3 for noise: 27 chunks of 100 turn round."""
+    assert kept(PUBLISHED) < 0.8
     assert kept(GuidanceConfig(max_weight=30.0, deviation=0.3)) > 0.97
     assert kept(GuidanceConfig(max_weight=5.0, candidates=4)) > 0.97
 
