@@ -24,7 +24,7 @@ from hardware.cell_motion import (
 )
 from hardware.gripper_config import GripperCellConfig
 from hardware.joint_follower import JointFollowerConfig
-from hardware.robot import ConnectWatch, Robot, WatchedConfig
+from hardware.robot import ConnectWatch, RecoverableConfig, Recovery, Robot, WatchedConfig
 from hardware.state_times import StateClock
 from hardware.supervisor_checks import CollisionConfig
 from hardware.supervisor_link import SupervisorConfig
@@ -255,6 +255,16 @@ class CellConfig:
         """What looks at the device while the supervisor connects, where the driver has that."""
         config = self.driver_config()
         return config.watch if isinstance(config, WatchedConfig) else None
+
+    def recovery(self) -> Recovery:
+        """What brings the device back after a stop; ConfigError where only its own panel can."""
+        config = self.driver_config()
+        if not isinstance(config, RecoverableConfig):
+            raise ConfigError(
+                f"{self.name}: the driver '{self.driver.get('kind')}' cannot bring its device back"
+                " from here (a UR's can); clear the stop at the device itself"
+            )
+        return config.recovery()
 
     def follower(self) -> FollowerRecipe:
         """What decides set-points."""

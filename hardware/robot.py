@@ -157,6 +157,40 @@ class WatchedConfig(Protocol):
         ...
 
 
+@runtime_checkable
+class Recovery(Protocol):
+    """Brings a device back after a stop, each step by an operator's consent. Never the supervisor's
+    business: it stays stopped until somebody clears it.
+    """
+
+    def told(self) -> str:
+        """How the device is, in its own words."""
+        ...
+
+    def next_step(self) -> str:
+        """What :meth:`take` would do, "" when nothing is left to do; raises RobotError for what
+        only a person at the device can do.
+        """
+        ...
+
+    def take(self) -> None:
+        """Do the next step and wait for it; raises RobotError when the device refuses."""
+        ...
+
+    def close(self) -> None:
+        """Disconnect; safe to call twice."""
+        ...
+
+
+@runtime_checkable
+class RecoverableConfig(Protocol):
+    """A driver's config whose device can be brought back from here."""
+
+    def recovery(self) -> Recovery:
+        """Connect to what brings it back."""
+        ...
+
+
 def require_healthy(state: RobotState, now_ns: int, max_age_s: float) -> None:
     """Raise the typed error for a robot that must not be driven.
 

@@ -25,6 +25,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from hardware.drivers.ur_dashboard import URRecovery
 from hardware.drivers.ur_reading import mode_of, read
 from hardware.drivers.ur_tool import ToolServo
 from hardware.drivers.ur_watch import URWatch
@@ -111,6 +112,10 @@ class URConfig:
     def watch(self) -> URWatch:
         """For whoever waits until :meth:`URRobot.connect` is done, in another process."""
         return URWatch(self.address, self.connect_silence_s)
+
+    def recovery(self) -> URRecovery:
+        """The dashboard server, for an operator after a stop."""
+        return URRecovery(self.address)
 
 
 class URRobot:

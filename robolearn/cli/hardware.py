@@ -1,5 +1,5 @@
 """``robolearn hardware``: ``check`` (the contract tests on a device, with consent at each motion),
-``guide`` (the arm in your hand).
+``guide`` (the arm in your hand), ``recover`` (the device back after a stop).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from robolearn.cli.common import parse, print_json, say
 from robolearn.cli.group import run_verb
 from robolearn.cli.hardware_guide import GuideArgs, guide
+from robolearn.cli.hardware_recover import RecoverArgs, recover
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -164,4 +165,8 @@ def _failed(found: list[Check]) -> bool:
     return any(c.status == "FAIL" for c in found)
 
 
-VERBS = {"check": (Args, _check), "guide": (GuideArgs, guide)}
+VERBS = {
+    "check": (Args, _check),
+    "guide": (GuideArgs, guide),
+    "recover": (RecoverArgs, recover),
+}
