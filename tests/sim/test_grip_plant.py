@@ -67,14 +67,14 @@ def test_the_fingers_pick_the_cube_up_and_put_it_down(cell):
     cell.move(down, 0.6)
     assert fingers.width() == pytest.approx(0.085, abs=1e-3)
     cell.grip(228)
-    cell.move(down, 0.5)
+    cell.move(down, 0.7)
     assert cell.gripper.status()["OBJ"] == 2
     assert fingers.width() == pytest.approx(SIDE_M, abs=1.5e-3)
     cell.move(above, 0.6)
     assert fingers.object_height(CUBE) == pytest.approx(0.12, abs=0.004)
     assert cell.gripper.status()["OBJ"] == 2
     cell.grip(3)
-    cell.move(above, 0.6)
+    cell.move(above, 0.9)
     assert fingers.object_height(CUBE) == pytest.approx(SIDE_M / 2, abs=2e-3)
     assert cell.gripper.status()["OBJ"] == 3
 

@@ -143,7 +143,8 @@ def test_the_emulated_controller_of_the_ur5e_reports_the_same_pose() -> None:
             q = rng.uniform(-2.0, 2.0, 6)
             plant.set_joints(q)
             motion = JointMotion(q, MotionLimits())
-            pose = np.array(state_values(plant, motion, RobotStatus(), 0.0)["actual_TCP_pose"])
+            state = state_values(plant, motion, RobotStatus(), 0.0, np.zeros(3))
+            pose = np.array(state["actual_TCP_pose"])
             data.qpos[:6] = q
             mujoco.mj_kinematics(model, data)
             site = data.site("tool")
