@@ -51,7 +51,8 @@ def test_state_packs_every_known_variable():
     plant = KinematicPlant(np.arange(6.0))
     status = RobotStatus(program=True)
     status.int_out[0] = 2
-    values = state_values(plant, JointMotion(np.arange(6.0), MotionLimits()), status, 1.5)
+    motion = JointMotion(np.arange(6.0), MotionLimits())
+    values = state_values(plant, motion, status, 1.5, np.zeros(3))
     names = [n for n in rtde.TYPES if not n.startswith("input")]
     recipe = rtde.parse_recipe(",".join([*names, "output_int_register_0"]).encode())
     body = pack_state(7, recipe, values)
