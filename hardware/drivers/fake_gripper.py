@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from hardware.drivers.robotiq import check_move
+from hardware.drivers.polled_gripper import check_move
 from hardware.gripper import GripperState
 from hardware.robot import Robot
 from hardware.shared_memory import Ring, RingHandle

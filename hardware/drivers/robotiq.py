@@ -11,15 +11,14 @@ import socket
 import time
 from dataclasses import dataclass
 
-from hardware.drivers.poll_loop import LostPacketError, PollLoop
-from hardware.drivers.polled import Polled
+from hardware.drivers.poll_loop import LostPacketError
+from hardware.drivers.polled_gripper import GripperLoop, PolledGripper
 from hardware.gripper import GripperState
 from hardware.robot import Robot, RobotMode
-from robolearn.errors import ConfigError, DataError, RobotConnectionError, RobotError
+from robolearn.errors import ConfigError, RobotConnectionError, RobotError
 
 PORT = 63352
 LINE_LIMIT = 256
-STOP_S = 1.0
 ACTIVATE_S = 6.0
 _ACTIVATED, _MOVING, _AT_REQUEST = 3, 0, 3
 _ON_OBJECT = (1, 2)
@@ -68,17 +67,12 @@ class RobotiqConfig:
         return RobotiqGripper(self)
 
 
-class RobotiqGripper(Polled["RobotiqLoop"]):
+class RobotiqGripper(PolledGripper["RobotiqLoop"]):
     """A :class:`~hardware.gripper.Gripper`."""
 
     def __init__(self, config: RobotiqConfig) -> None:
-        super().__init__(f"gripper at {config.address}:{config.port}", STOP_S)
+        super().__init__(f"gripper at {config.address}:{config.port}", config.stroke_m)
         self.config = config
-
-    @property
-    def stroke_m(self) -> float:
-        """Largest distance of the fingers [m]."""
-        return self.config.stroke_m
 
     def open(self) -> RobotiqLoop:
         """Connect; with ``activate`` the fingers open and close once unless they were active."""
@@ -91,32 +85,13 @@ class RobotiqGripper(Polled["RobotiqLoop"]):
             raise
         return loop
 
-    def state(self) -> GripperState:
-        """Newest state."""
-        return self._sound().state
 
-    def move(self, width_m: float, speed: float = 1.0, force: float = 1.0) -> None:
-        """Go to a distance."""
-        loop = self._sound()
-        check_move(width_m, speed, force, self.stroke_m)
-        loop.set_goal(width_m, speed, force)
-
-    def close(self) -> None:
-        """Disconnect; what is held stays held."""
-        self._leave()
-
-
-class RobotiqLoop(PollLoop):
+class RobotiqLoop(GripperLoop):
     """One exchange: the newest request out, position and status in."""
 
     def __init__(self, config: RobotiqConfig) -> None:
-        # A gripper that hears nothing keeps what it holds: silence is no fault.
-        super().__init__(
-            f"gripper at {config.address}:{config.port}",
-            rate_hz=config.rate_hz,
-            silence_s=float("inf"),
-            max_lost=config.max_lost,
-        )
+        name = f"gripper at {config.address}:{config.port}"
+        super().__init__(name, rate_hz=config.rate_hz, max_lost=config.max_lost)
         self._config = config
         self._request = ""
         self._inbox = b""
@@ -128,7 +103,6 @@ class RobotiqLoop(PollLoop):
                 " Robotiq URCap is installed and the arm is on"
             ) from error
         self._socket.settimeout(config.answer_s)
-        self.state = GripperState(0, 0.0, moving=False, holding=False)
 
     def set_goal(self, width_m: float, speed: float, force: float) -> None:
         """The newest request; an unsent older one is replaced."""
@@ -247,12 +221,3 @@ class RobotiqLoop(PollLoop):
         c = self._config
         share = (c.closed_counts - counts) / (c.closed_counts - c.open_counts)
         return c.stroke_m * max(0.0, min(1.0, share))
-
-
-def check_move(width_m: float, speed: float, force: float, stroke_m: float) -> None:
-    """Raise DataError for a request that no gripper of this stroke can follow."""
-    if not (0.0 <= width_m <= stroke_m and 0.0 < speed <= 1.0 and 0.0 < force <= 1.0):
-        raise DataError(
-            f"gripper: expected a width in [0, {stroke_m:g}] m, speed and force in (0, 1], got"
-            f" {width_m:g}, {speed:g}, {force:g}"
-        )

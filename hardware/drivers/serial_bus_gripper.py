@@ -6,7 +6,7 @@ import math
 import time
 from dataclasses import dataclass
 
-from hardware.drivers.robotiq import check_move
+from hardware.drivers.polled_gripper import check_move
 from hardware.drivers.serial_bus import BusRobot
 from hardware.gripper import GripperState
 from hardware.robot import Robot, RobotMode

@@ -16,15 +16,13 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from hardware.drivers.poll_loop import LostPacketError, PollLoop
-from hardware.drivers.polled import Polled
-from hardware.drivers.robotiq import check_move
+from hardware.drivers.poll_loop import LostPacketError
+from hardware.drivers.polled_gripper import GripperLoop, PolledGripper
 from hardware.drivers.xarm_client import GONE, LOST, open_client
 from hardware.gripper import GripperState
 from hardware.robot import Robot, RobotMode
 from robolearn.errors import ConfigError, RobotConnectionError, RobotError
 
-STOP_S = 1.0
 _STATUS, _ERROR, _ENABLE, _MODE = 0x0000, 0x000F, 0x0100, 0x0101
 _SPEED, _GOAL, _POSITION, _FIRMWARE = 0x0303, 0x0700, 0x0702, 0x0801
 _POSITION_MODE = 0
@@ -81,17 +79,12 @@ class XArmGripperConfig:
         return XArmGripper(self)
 
 
-class XArmGripper(Polled["XArmGripperLoop"]):
+class XArmGripper(PolledGripper["XArmGripperLoop"]):
     """A :class:`~hardware.gripper.Gripper`; the ``force`` of a request is not used."""
 
     def __init__(self, config: XArmGripperConfig) -> None:
-        super().__init__(f"gripper of the xArm at {config.address}", STOP_S)
+        super().__init__(f"gripper of the xArm at {config.address}", config.stroke_m)
         self.config = config
-
-    @property
-    def stroke_m(self) -> float:
-        """Largest distance of the fingers [m]."""
-        return self.config.stroke_m
 
     def open(self) -> XArmGripperLoop:
         """Connect and enable the motor; the fingers stay where they are."""
@@ -106,38 +99,18 @@ class XArmGripper(Polled["XArmGripperLoop"]):
             raise
         return loop
 
-    def state(self) -> GripperState:
-        """Newest state."""
-        return self._sound().state
 
-    def move(self, width_m: float, speed: float = 1.0, force: float = 1.0) -> None:
-        """Go to a distance."""
-        loop = self._sound()
-        check_move(width_m, speed, force, self.stroke_m)
-        loop.set_goal(width_m, speed)
-
-    def close(self) -> None:
-        """Disconnect; what is held stays held."""
-        self._leave()
-
-
-class XArmGripperLoop(PollLoop):
+class XArmGripperLoop(GripperLoop):
     """One exchange: the newest request out, error, status and position in."""
 
     def __init__(self, client: Any, config: XArmGripperConfig) -> None:
-        # A gripper that hears nothing keeps what it holds: silence is no fault.
-        super().__init__(
-            f"gripper of the xArm at {config.address}",
-            rate_hz=config.rate_hz,
-            silence_s=float("inf"),
-            max_lost=config.max_lost,
-        )
+        name = f"gripper of the xArm at {config.address}"
+        super().__init__(name, rate_hz=config.rate_hz, max_lost=config.max_lost)
         self._client, self._config = client, config
         self._request: tuple[int, int] | None = None
         self._speed = 0
-        self.state = GripperState(0, 0.0, moving=False, holding=False)
 
-    def set_goal(self, width_m: float, speed: float) -> None:
+    def set_goal(self, width_m: float, speed: float, force: float) -> None:  # noqa: ARG002
         """The newest request; an unsent older one is replaced."""
         with self.lock:
             self._request = (self._pulses(width_m), max(1, round(_FULL_SPEED * speed)))
