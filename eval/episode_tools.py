@@ -9,6 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from robolearn.agents import WrappedAgent
 from robolearn.contracts import Agent, Env, Inference
 from robolearn.errors import ConfigError, PhysicsDivergedError
 from robolearn.spec import EmbodimentSpec
@@ -124,31 +125,19 @@ class GuardedEnv:
         self.env.close()
 
 
-class InstructedAgent:
+class InstructedAgent(WrappedAgent):
     """An agent whose policy is told ``instruction`` with every request."""
 
     def __init__(self, inner: Agent, instruction: str) -> None:
-        self._inner, self._instruction = inner, instruction
-
-    @property
-    def name(self) -> str:
-        """As the wrapped agent."""
-        return self._inner.name
-
-    def reset(self, seed: int) -> None:
-        """As the wrapped agent."""
-        self._inner.reset(seed)
+        super().__init__(inner)
+        self._instruction = instruction
 
     def request(self, observation: Observation) -> PolicyInput | None:
         """The wrapped agent's request, with the instruction."""
-        request = self._inner.request(observation)
+        request = super().request(observation)
         if request is None:
             return None
         return dataclasses.replace(request, task=(self._instruction,) * len(request.t_ns))
-
-    def decide(self, observation: Observation, reply: PolicyOutput | None) -> Command:
-        """As the wrapped agent."""
-        return self._inner.decide(observation, reply)
 
 
 class CountingInference:

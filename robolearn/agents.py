@@ -8,9 +8,34 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.actions import clip_action, hold_action
+from robolearn.contracts import Agent
 from robolearn.errors import DataError
 from robolearn.spec import ActionSpec
 from robolearn.types import Command, Observation, PolicyInput, PolicyOutput, Signals
+
+
+class WrappedAgent:
+    """Another agent; who inherits changes what it asks or what it decides."""
+
+    def __init__(self, inner: Agent) -> None:
+        self._inner = inner
+
+    @property
+    def name(self) -> str:
+        """As the wrapped agent."""
+        return self._inner.name
+
+    def reset(self, seed: int) -> None:
+        """As the wrapped agent."""
+        self._inner.reset(seed)
+
+    def request(self, observation: Observation) -> PolicyInput | None:
+        """As the wrapped agent."""
+        return self._inner.request(observation)
+
+    def decide(self, observation: Observation, reply: PolicyOutput | None) -> Command:
+        """As the wrapped agent."""
+        return self._inner.decide(observation, reply)
 
 
 class ReplayAgent:

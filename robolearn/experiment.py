@@ -128,11 +128,9 @@ def train(
     """Carry an experiment out in ``run_dir``; with ``resume`` go on, or reuse what is finished.
 
     ``qualities``: how the episodes of ``source`` ended, for ``data.quality``; ``texts``: what they
-    were told, for ``data.text``. ``latencies``: what
-    their times and commands were corrected by, for whoever deploys the run. ``ranks``: this
-    process among several, of which the first one writes.
-
-    ``images`` and ``on_episode`` are those of :func:`cached`; neither changes the result.
+    were told, for ``data.text``. ``latencies``: what their times and commands were corrected by,
+    for whoever deploys the run. ``ranks``: this process among several, of which the first one
+    writes. ``images`` and ``on_episode`` are those of :func:`cached`; neither changes the result.
 
     Errors: :class:`CheckpointError` when ``run_dir`` holds another experiment or would be
     overwritten; data and configuration errors before anything is written.
@@ -168,13 +166,12 @@ def train(
         "started_wall_s": round(time.time()),
     }
     if ranks.leads:
-        write_run(run_dir, experiment.plain(), _observing(algorithm.policy().spec, known), stats)
-        if parent is not None and not (run_dir / "parent").is_dir():
-            copy_run(parent.path, run_dir / "parent")
+        spec = _observing(algorithm.policy().spec, known)
+        write_run(run_dir, experiment.plain(), spec, stats)
+        _keep_parent(parent, run_dir)
         write_json(run_dir / "provenance.json", provenance | {"complete": False})
     ranks.wait()
-    if on_step is not None:
-        hooks = dataclasses.replace(hooks, on_step=on_step)
+    held_out = _held_out_batches(experiment, flat, seen, said)
     result = fit(
         algorithm,
         _batches(experiment, dataset, seen, train=True),
@@ -182,7 +179,7 @@ def train(
         run_dir,
         seed=experiment.seed,
         resume=previous is not None,
-        hooks=dataclasses.replace(hooks, held_out=_held_out_batches(experiment, flat, seen, said)),
+        hooks=dataclasses.replace(hooks, on_step=on_step or hooks.on_step, held_out=held_out),
         ranks=ranks,
     )
     ended = {"complete": True, "fit": dataclasses.asdict(result)}
@@ -190,6 +187,11 @@ def train(
         write_json(run_dir / "provenance.json", provenance | ended)
     ranks.wait()
     return _result(run_dir, dataset, parameters, result, reused=False)
+
+
+def _keep_parent(parent: Run | None, run_dir: Path) -> None:
+    if parent is not None and not (run_dir / "parent").is_dir():
+        copy_run(parent.path, run_dir / "parent")
 
 
 def _told(experiment: Experiment, texts: Sequence[str]) -> tuple[str, ...]:

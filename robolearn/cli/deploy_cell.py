@@ -17,6 +17,7 @@ from hardware.cell_config import CellConfig
 from hardware.emulators.admin import LabClient
 from hardware.real_env import Scorer, cell_spec
 from hardware.tracker import object_of
+from robolearn.agents import WrappedAgent
 from robolearn.cli.deploy_keys import Keys
 from robolearn.contracts import Agent
 from robolearn.errors import ConfigError, RobotError
@@ -26,7 +27,6 @@ from robolearn.types import (
     EpisodeHeader,
     Observation,
     Outcome,
-    PolicyInput,
     PolicyOutput,
     Signals,
     Tick,
@@ -198,30 +198,18 @@ def limits_text(cell: CellConfig) -> str:
     )
 
 
-class WholeCommand:
+class WholeCommand(WrappedAgent):
     """An agent whose commands name every action of the cell: what it leaves out is recorded as it
     stands (``standing()``: the gripper of a policy that knows of none).
     """
 
     def __init__(self, inner: Agent, standing: Callable[[], Signals]) -> None:
-        self._inner, self._standing = inner, standing
-
-    @property
-    def name(self) -> str:
-        """As the wrapped agent."""
-        return self._inner.name
-
-    def reset(self, seed: int) -> None:
-        """As the wrapped agent."""
-        self._inner.reset(seed)
-
-    def request(self, observation: Observation) -> PolicyInput | None:
-        """As the wrapped agent."""
-        return self._inner.request(observation)
+        super().__init__(inner)
+        self._standing = standing
 
     def decide(self, observation: Observation, reply: PolicyOutput | None) -> Command:
         """The wrapped agent's command over what stands."""
-        command = self._inner.decide(observation, reply)
+        command = super().decide(observation, reply)
         return dataclasses.replace(command, action={**self._standing(), **command.action})
 
 

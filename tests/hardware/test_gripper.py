@@ -39,6 +39,22 @@ def until(condition, timeout_s=3.0):
         time.sleep(0.005)
 
 
+def refusal(gripper: Gripper) -> str:
+    """The error that a request is answered with, sooner or later."""
+    error = ""
+
+    def told():
+        nonlocal error
+        try:
+            gripper.move(0.05)
+        except RobotError as raised:
+            error = str(raised)
+        return error
+
+    until(told)
+    return error
+
+
 class GripperContract:
     """Every gripper. Subclasses provide :meth:`make`, not connected yet, and :meth:`alive`."""
 
@@ -278,18 +294,7 @@ def test_a_fault_is_one_typed_error_until_a_reconnect(served, fault):
     gripper = served.make()
     gripper.connect()
     cause(served.emulator)
-    error = ""
-
-    def told():
-        nonlocal error
-        try:
-            gripper.move(0.05)
-        except RobotError as raised:
-            error = str(raised)
-        return error
-
-    until(told)
-    assert words in error
+    assert words in refusal(gripper)
     for heals in ("listen", "garbage", "fault"):
         served.emulator.fault(heals, 0)
     with pytest.raises(RobotError):

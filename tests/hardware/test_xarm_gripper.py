@@ -20,7 +20,7 @@ from robolearn.errors import ConfigError, RobotConnectionError, RobotError
 from sim.scene_fingers import SceneFingers
 from sim.scene_plant import ScenePlant, ScenePlantConfig
 from tests.hardware.lab import address
-from tests.hardware.test_gripper import OBJECT_M, GripperContract, until
+from tests.hardware.test_gripper import OBJECT_M, GripperContract, refusal, until
 from tests.hardware.xarms import XArm
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="the SDK's port 502 is open to root only")
@@ -109,18 +109,7 @@ def test_a_fault_is_one_typed_error_until_a_reconnect(arm, fault):
     gripper = arm.make_gripper()
     gripper.connect()
     arm.do(lambda: cause(arm))
-    error = ""
-
-    def told():
-        nonlocal error
-        try:
-            gripper.move(0.05)
-        except RobotError as raised:
-            error = str(raised)
-        return error
-
-    until(told)
-    assert words in error
+    assert words in refusal(gripper)
 
     def heal():
         arm.controller.mute, arm.controller.garbage_replies, arm.controller.error = False, 0, 0
