@@ -14,6 +14,8 @@ from robolearn.errors import ConfigError, RobolearnError
 
 if TYPE_CHECKING:
     from eval.suites import Suite
+    from robolearn.types import Condition
+    from sim.worlds import World
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +63,6 @@ def _draw(argv: list[str]) -> int:
     from eval.suites import ConditionConfig, SuiteConfig, make_suite, suite_yaml
     from robolearn.cli.build import env_builder
     from robolearn.cli.outputs import output_file
-    from robolearn.seeding import child_seed
     from sim.worlds import make_world
 
     if args.n < 1:
@@ -71,13 +72,7 @@ def _draw(argv: list[str]) -> int:
         raise ConfigError(f"--out: '{args.out}' is there already; results refer to its hash")
     env = make_world(env_builder(args.world).world)
     try:
-        drawn: list[ConditionConfig] = []
-        for i in range(args.n):
-            start = env.sample_condition(child_seed(args.seed, env.task, i))
-            episode_seed = child_seed(args.seed, env.task, i, "episode") % 2**31
-            # Six decimals read well and are far below what matters (a micrometre).
-            poses = {k: tuple(round(v, 6) + 0.0 for v in p) for k, p in start.poses.items()}
-            drawn.append(ConditionConfig(f"{env.task}-{i:04d}", episode_seed, poses))
+        starts = [_start(env, args.seed, i) for i in range(args.n)]
         config = SuiteConfig(
             name=args.name or args.out.stem,
             task=env.task,
@@ -88,7 +83,7 @@ def _draw(argv: list[str]) -> int:
             protocol=args.protocol
             or f"score = highest progress; success as judged by the task; {env.max_steps} control"
             f" steps at {env.spec.rate_hz:g} Hz ({env.max_steps / env.spec.rate_hz:g} s)",
-            conditions=tuple(drawn),
+            conditions=tuple(ConditionConfig(c.id, c.seed, dict(c.poses)) for c in starts),
         )
     finally:
         env.close()
@@ -100,6 +95,23 @@ def _draw(argv: list[str]) -> int:
     else:
         say(f"{suite.label}: {args.n} conditions, each possible in {args.world}: {args.out}")
     return 0
+
+
+def _start(env: World, seed: int, index: int) -> Condition:
+    """Start ``index`` of the list that belongs to ``seed``, one that suites accept: tasks whose own
+    distribution holds impossible ones have a generator that draws those again.
+    """
+    from eval.starts import GENERATORS
+    from robolearn.seeding import child_seed
+    from robolearn.types import Condition
+
+    if env.task in GENERATORS:
+        return GENERATORS[env.task](seed, index)
+    start = env.sample_condition(child_seed(seed, env.task, index))
+    # Six decimals read well and are far below what matters (a micrometre).
+    poses = {k: tuple(round(v, 6) + 0.0 for v in p) for k, p in start.poses.items()}
+    episode_seed = child_seed(seed, env.task, index, "episode") % 2**31
+    return Condition(id=f"{env.task}-{index:04d}", seed=episode_seed, poses=poses)
 
 
 def _check(argv: list[str]) -> int:
