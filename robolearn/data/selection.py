@@ -51,7 +51,7 @@ class StoreChoice:
     without_labels: tuple[str, ...] = ()
     # Split that it must belong to.
     split: str | None = None
-    # Outcome that it must have.
+    # Outcome that it must have; left out: that of the experiment.
     success: bool | None = None
     # Lowest score in [0, 1].
     min_score: float | None = None
@@ -63,13 +63,14 @@ class StoreChoice:
     def takes(self, info: EpisodeInfo, config: DataConfig) -> bool:
         """Whether an episode enters training."""
         kinds, tasks = self.kinds or config.kinds, self.tasks or config.tasks
+        success = config.success if self.success is None else self.success
         return (
             info.kind in kinds
             and (not tasks or info.task in tasks)
             and set(self.labels) <= set(info.labels)
             and not set(self.without_labels) & set(info.labels)
             and (self.split is None or info.split == self.split)
-            and (self.success is None or info.success == self.success)
+            and (success is None or info.success == success)
             and (self.min_score is None or info.score >= self.min_score)
         )
 
@@ -86,6 +87,8 @@ class DataConfig:
     kinds: tuple[EpisodeKind, ...] = ("demonstration",)
     # Tasks to take; empty: all.
     tasks: tuple[str, ...] = ()
+    # Outcome that episodes must have; left out: any.
+    success: bool | None = None
     # Share of the episodes kept away from training, chosen by seed.
     held_out: float = 0.0
     # Stores to train from, instead of --store.
@@ -291,7 +294,7 @@ def _nothing(
     names = choice.tasks or config.tasks
     tasks = f" of tasks {list(names)}" if names else ""
     asked = dataclasses.replace(choice, path="", weight=None, kinds=(), tasks=())
-    if asked != StoreChoice(""):
+    if asked != StoreChoice("") or config.success is not None:
         tasks += " with the labels, split, outcome and score asked for"
     return (
         f"'{store.path}' has no episodes of kinds {list(choice.kinds or config.kinds)}{tasks}"

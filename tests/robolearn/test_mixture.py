@@ -108,6 +108,9 @@ def test_filters_per_store(two: tuple[EpisodeStore, EpisodeStore]) -> None:
 
     assert ids(labels=("dark",)) == ids(split="train") == ids(success=True) == ("0/ep_000000",)
     assert ids(without_labels=("dark",)) == ids(success=False) == ("0/ep_000001",)
+    # What the experiment wants holds where a store says nothing.
+    failed = config(StoreChoice(path), StoreChoice(str(b.path), success=True), success=False)
+    assert MixtureSource(failed).ids == ("0/ep_000001", "1/ep_000000")
     scores = [i.score for i in a.list()]
     best = f"0/ep_{int(np.argmax(scores)):06d}"
     assert ids(min_score=max(scores)) == (best,)
