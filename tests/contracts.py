@@ -152,16 +152,19 @@ class AgentContract:
 
 class PolicyContract:
     """Every trained network. Subclasses provide :meth:`make`, a policy over the task space of
-    ``tests.learning_mocks``.
+    ``tests.learning_mocks``, or over another one and :meth:`request`.
     """
 
     def make(self) -> Policy:
         raise AssertionError("a subclass makes the policy")
 
+    def request(self, batch: int, n_obs: int) -> PolicyInput:
+        return random_request(batch, n_obs)
+
     def test_shapes_and_units(self) -> None:
         policy = self.make()
         spec = policy.spec
-        output = policy.sample(random_request(3, spec.n_obs), n=2)
+        output = policy.sample(self.request(3, spec.n_obs), n=2)
         assert output.actions.shape == (3, 2, spec.horizon, spec.task_space.action_size)
         assert output.actions.dtype == np.float64
         assert output.scores.shape == (3, 2)
@@ -171,36 +174,37 @@ class PolicyContract:
 
     def test_the_same_request_gives_the_same_bits(self) -> None:
         policy = self.make()
-        request = random_request(3, policy.spec.n_obs)
+        request = self.request(3, policy.spec.n_obs)
         first, second = policy.sample(request), policy.sample(request)
         np.testing.assert_array_equal(first.actions, second.actions)
 
     def test_another_seed_gives_another_chunk(self) -> None:
         policy = self.make()
-        request = random_request(2, policy.spec.n_obs)
+        request = self.request(2, policy.spec.n_obs)
         other = dataclasses.replace(request, seed=request.seed + 1)
         assert not np.array_equal(policy.sample(request).actions, policy.sample(other).actions)
 
     def test_a_row_does_not_depend_on_its_batch(self) -> None:
         policy = self.make()
-        request = random_request(5, policy.spec.n_obs)
+        request = self.request(5, policy.spec.n_obs)
         whole = policy.sample(request, n=2).actions
         for i in range(5):
             single = PolicyInput(
                 {k: v[i : i + 1] for k, v in request.observations.items()},
                 request.t_ns[i : i + 1],
                 request.seed[i : i + 1],
+                task=request.task[i : i + 1],
             )
             np.testing.assert_allclose(policy.sample(single, n=2).actions[0], whole[i], atol=1e-5)
 
     def test_best_first(self) -> None:
         policy = self.make()
-        scores = policy.sample(random_request(4, policy.spec.n_obs), n=3).scores
+        scores = policy.sample(self.request(4, policy.spec.n_obs), n=3).scores
         assert (np.diff(scores, axis=1) <= 0).all()
 
     def test_observations_are_not_changed(self) -> None:
         policy = self.make()
-        request = random_request(2, policy.spec.n_obs)
+        request = self.request(2, policy.spec.n_obs)
         before = {k: v.copy() for k, v in request.observations.items()}
         policy.sample(request)
         for name, values in before.items():
@@ -208,7 +212,7 @@ class PolicyContract:
 
     def test_a_request_of_another_task_space_is_explained(self) -> None:
         policy = self.make()
-        request = random_request(2, policy.spec.n_obs)
+        request = self.request(2, policy.spec.n_obs)
         name, values = next(iter(request.observations.items()))
         renamed = {k: v for k, v in request.observations.items() if k != name}
         with pytest.raises(SpecMismatchError, match=f"needs '{name}'"):

@@ -105,10 +105,12 @@ def policy_latency_s(inference: SpecInference, calls: int = 3) -> float:
 def blank_request(spec: PolicySpec) -> PolicyInput:
     """A request of the right shape in the middle of nowhere, with a plan to continue."""
     horizon, size = spec.horizon, spec.task_space.action_size
+    nowhere = {
+        s.name: np.full((1, spec.n_obs, *s.shape), 64 if s.is_image else 0.25, s.dtype)
+        for s in spec.task_space.observations
+    }
     return PolicyInput(
-        observations={
-            s.name: np.full((1, spec.n_obs, *s.shape), 0.25) for s in spec.task_space.observations
-        },
+        observations=nowhere,
         t_ns=np.array([time.monotonic_ns()], dtype=np.int64),
         seed=np.zeros(1, dtype=np.int64),
         prefix=np.full((1, horizon, size), 0.25),

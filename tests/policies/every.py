@@ -1,0 +1,173 @@
+"""Every registered policy at toy size, trained by the real command's way into a run directory."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from policies.nets.pictures import PictureConfig
+from policies.registry import POLICIES, PolicyConfig, load_policy, policy_config
+from robolearn.checkpoint import WEIGHTS, load_run, read_tensors, write_tensors
+from robolearn.cli.compose import ComposedBuilder, write_composed
+from robolearn.contracts import Policy
+from robolearn.data.selection import DataConfig
+from robolearn.errors import ConfigError
+from robolearn.experiment import Experiment, TrainResult, train
+from robolearn.representation import RepresentationConfig
+from robolearn.spec import SignalSpec, TaskSpace
+from robolearn.training import FitConfig, Hooks, Progress
+from robolearn.types import PolicyInput
+from tests.learning_mocks import BLOCK, SPACE, TOOL, ArraySource, random_request, random_source
+
+# Those that learn from a trained one.
+STUDENTS = ("consistency", "distilled", "iql_rerank")
+TRAINED = tuple(sorted(set(POLICIES) - {"compose"}))
+# Whose loss and network are the same for every observation there is (iql_rerank: vectors).
+SEEING = tuple(name for name in TRAINED if name != "iql_rerank")
+
+CAMERA, LEFT, RIGHT = "top/image", "Go left", "Go right"
+SEEN = dataclasses.replace(
+    SPACE,
+    observations=(*SPACE.observations, SignalSpec(CAMERA, (16, 16, 3), "", 10.0, "uint8")),
+)
+SIZES: dict[str, Any] = {
+    "n_obs": 2,
+    "horizon": 4,
+    "execute": 2,
+    "width": 16,
+    "blocks": 1,
+    "heads": 2,
+    "batch_size": 8,
+    "levels": 20,
+    "spread": 1.0,
+    "rank": 8,
+    "stride": 2,
+    "picture": PictureConfig((8, 16), stride=2, points=4, crop=0.9),
+}
+
+
+def tiny(name: str, **more: Any) -> PolicyConfig:
+    """The policy ``name`` with a network of a few thousand parameters."""
+    kind: Any = policy_config(name)
+    known = {f.name for f in dataclasses.fields(kind)}
+    goal = {"goal": (BLOCK,)} if name == "beso" else {}
+    return kind(**{k: v for k, v in (SIZES | goal | more).items() if k in known})
+
+
+def pictured(lengths: tuple[int, ...] = (12, 9), seed: int = 0) -> ArraySource:
+    """:func:`random_source` with a camera."""
+    rng = np.random.default_rng(seed)
+    items = tuple(
+        dataclasses.replace(
+            e,
+            observations={
+                **e.observations,
+                CAMERA: rng.integers(0, 256, (len(e.actions), 16, 16, 3), dtype=np.uint8),
+            },
+        )
+        for e in random_source(lengths, seed).items
+    )
+    return ArraySource(items, "pictured", SEEN)
+
+
+class StoppedError(Exception):
+    """Training is killed."""
+
+
+class Family:
+    """Runs of every policy in one folder; ``space`` decides what they see."""
+
+    def __init__(self, folder: Path, *, told: bool = False, actions: str = "absolute") -> None:
+        self.folder, self.told = folder, told
+        self.source = pictured() if told else random_source((12, 9))
+        kinds: Any = {} if actions == "absolute" else {TOOL: actions}
+        observed = tuple(s.name for s in self.space.observations)
+        self.data = DataConfig(
+            observed, text=told, representation=RepresentationConfig(actions=kinds)
+        )
+
+    @property
+    def space(self) -> TaskSpace:
+        return SEEN if self.told else SPACE
+
+    def train(
+        self,
+        name: str,
+        out: str = "",
+        *,
+        fit: FitConfig | None = None,
+        stop_at: int | None = None,
+        resume: bool = False,
+        parent: str = "flow",
+        **more: Any,
+    ) -> TrainResult:
+        """Train the policy ``name`` into ``folder/out`` (default: its name)."""
+        found = None
+        if name in STUDENTS:
+            self.run(parent)
+            found = load_run(self.folder / parent)
+
+        def stop(progress: Progress) -> None:
+            if progress.step == stop_at:
+                raise StoppedError
+
+        config = FitConfig(steps=2, warmup=1, log_every=1) if fit is None else fit
+        return train(
+            Experiment(name, self.data, tiny(name, **more), config),
+            self.source,
+            self.folder / (out or name),
+            parent=found,
+            resume=resume,
+            cache_dir=self.folder / "cache",
+            texts=(LEFT, RIGHT) if self.told else (),
+            hooks=Hooks(on_step=stop),
+        )
+
+    def run(self, name: str, **more: Any) -> Path:
+        """A run whose weights are not near zero, which would hide mistakes; made once."""
+        path = self.folder / name
+        if path.is_dir():
+            return path
+        if name == "compose":
+            parts = (self.run("flow"), self.run("diffusion"))
+            write_composed(path, ComposedBuilder(parts, "convex", (0.4, 0.6), 4))
+            return path
+        self.train(name, **more)
+        rng = torch.Generator().manual_seed(0)
+        weights = {
+            k: v + 0.05 * torch.randn(v.shape, generator=rng)
+            if v.is_floating_point() and v.ndim >= 2
+            else v
+            for k, v in read_tensors(path / WEIGHTS).items()
+        }
+        write_tensors(path / WEIGHTS, weights, {})
+        return path
+
+    def policy(self, name: str) -> Policy:
+        return load_policy(self.run(name))
+
+    def request(self, batch: int, n_obs: int = 2, seed: int = 0) -> PolicyInput:
+        """What every policy of the folder can be asked."""
+        plain = random_request(batch, n_obs, seed)
+        if not self.told:
+            return plain
+        rng = np.random.default_rng(seed)
+        seen = rng.integers(0, 256, (batch, n_obs, 16, 16, 3), dtype=np.uint8)
+        return dataclasses.replace(
+            plain,
+            observations={**plain.observations, CAMERA: seen},
+            task=tuple((LEFT, RIGHT)[i % 2] for i in range(batch)),
+        )
+
+
+def refused(family: Family, name: str) -> str:
+    """What the policy says to data that it cannot use."""
+    try:
+        family.train(name)
+    except ConfigError as error:
+        return str(error)
+    raise AssertionError(f"{name} trains")
