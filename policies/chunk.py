@@ -219,7 +219,9 @@ class ChunkModel(nn.Module):
 
     def parts(self, context: Tensor) -> tuple[Tensor, Tensor]:
         """A context's features ``[b, flat]`` and what a layer made of them ``[b, width]``."""
-        return context[:, : -self.seen_size], context[:, -self.seen_size :]
+        sizes = [int(context.shape[1]) - self.seen_size, self.seen_size]
+        flat, seen = context.split(sizes, dim=1)
+        return flat, seen
 
     def sequence(self, flat: Tensor) -> Tensor:
         """A context's features as one token per observation, oldest first ``[b, n_obs, f]``."""

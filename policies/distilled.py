@@ -90,7 +90,7 @@ class DistilledModel(ChunkModel):
     def generate(self, noise: Tensor, context: Tensor) -> Tensor:
         """One call."""
         flat, seen = self.parts(context)
-        return self.net.trunk(noise[:, 0], flat, self.net.modulation(seen))
+        return self.net.trunk(noise.squeeze(1), flat, self.net.modulation(seen))
 
 
 @torch.no_grad()

@@ -132,7 +132,7 @@ class FlowModel(FieldModel):
 
     def generate(self, noise: Tensor, context: Tensor) -> Tensor:
         """Euler from noise ``[b, 1, h, a]`` to a normalised chunk."""
-        return self.march(noise[:, 0], sampling(self.steps, self.shift, self.std), context)
+        return self.march(noise.squeeze(1), sampling(self.steps, self.shift, self.std), context)
 
     def continued(
         self, noise: Tensor, context: Tensor, prefix: Prefix, guidance: GuidanceConfig

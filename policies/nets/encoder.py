@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -72,6 +72,11 @@ class SignalEncoder(nn.Module):
         for i, n in enumerate(self.names):
             register_transform(self, i, self.transforms[n])
         self.relative = relative
+        # (x, y) @ quarter = (y, -x), a quarter turn clockwise.
+        quarter = torch.tensor([[0.0, -1.0], [1.0, 0.0]])
+        self.register_buffer("quarter", quarter, persistent=False)
+        for i in {self.names.index(pose) for _, pose in relative if pose in signals}:
+            self.register_buffer(f"planar{i}", _buffer(self, f"scale{i}")[:2], persistent=False)
         self.size = sum(t.size for t in self.transforms.values())
         self.size += sum(_relative_size(signals, pair) for pair in relative)
         self.focus = focus
@@ -90,19 +95,21 @@ class SignalEncoder(nn.Module):
 
     def forward(self, observations: Mapping[str, Tensor]) -> Tensor:
         """Features of all signals, then the relative ones."""
-        parts = [
-            encoded(
+        own = {
+            n: encoded_parts(
                 observations[n],
                 self.transforms[n],
                 _buffer(self, f"scale{i}"),
                 _buffer(self, f"offset{i}"),
             )
             for i, n in enumerate(self.names)
-        ]
+        }
+        parts = [part for of_signal in own.values() for part in of_signal]
         for position, pose in self.relative:
-            parts.append(self._relative(observations[position], observations[pose], pose))
+            turn = own[pose][1:]
+            parts.append(self._relative(observations[position], observations[pose], pose, turn))
         if self.focus is not None:
-            parts.append(self._focused(observations[self.focus.signal]))
+            parts += self._focused(observations[self.focus.signal])
         if not parts:  # Pictures alone.
             some = next(iter(observations.values()))
             return torch.zeros(*some.shape[:2], 0, device=some.device)
@@ -129,24 +136,30 @@ class SignalEncoder(nn.Module):
         self._order = (*transform.linear, *transform.angular)
         turns = [0.0] * len(transform.linear) + [1.0] * len(transform.angular)
         units = [*transform.scale, *[1 / (2 * math.pi)] * len(transform.angular)]
-        gains = [[gain * (1 + turn) for turn in turns] for gain in focus.gains]
-        for name, values in (("units", units), ("turns", turns), ("gains", gains)):
+        for name, values in (("units", units), ("turns", turns)):
             self.register_buffer(name, torch.tensor(values), persistent=False)
+        for i, gain in enumerate(focus.gains):
+            values = torch.tensor([gain * (1 + turn) for turn in turns])
+            self.register_buffer(f"gain{i}", values, persistent=False)
 
-    def _focused(self, values: Tensor) -> Tensor:
+    def _focused(self, values: Tensor) -> list[Tensor]:
         delta = (values - _buffer(self, "centre")).float()
         distance = _pick(delta, self._order) * _buffer(self, "units")
         distance = distance - distance.round() * _buffer(self, "turns")
-        return torch.tanh(distance.unsqueeze(-2) * _buffer(self, "gains")).flatten(-2)
+        gains = () if self.focus is None else self.focus.gains
+        return [torch.tanh(distance * _buffer(self, f"gain{i}")) for i in range(len(gains))]
 
-    def _relative(self, position: Tensor, pose: Tensor, name: str) -> Tensor:
+    def _relative(
+        self, position: Tensor, pose: Tensor, name: str, turn: Sequence[Tensor]
+    ) -> Tensor:
+        """``turn``: of a planar pose, cosine and sine of its yaw, which are features already."""
         if position.shape[-1] == SPATIAL:
             return pose_in_pose(position, pose)
-        delta, yaw = position - pose[..., :2], pose[..., 2:]
-        x, y = delta[..., :1], delta[..., 1:]
-        c, s = yaw.cos(), yaw.sin()
-        local = torch.cat([c * x + s * y, c * y - s * x], dim=-1)
-        return local * _buffer(self, f"scale{self.names.index(name)}")[:2]
+        cos, sin = turn
+        delta = position - pose[..., :2]
+        # (c x + s y, c y - s x), with a product instead of taking x and y apart and together.
+        local = torch.addcmul(cos * delta, sin, delta @ _buffer(self, "quarter"))
+        return local * _buffer(self, f"planar{self.names.index(name)}")
 
 
 def pose_in_pose(one: Tensor, other: Tensor) -> Tensor:
@@ -239,7 +252,9 @@ class ActionCodec(nn.Module):
         return actions.clamp(_buffer(self, "low"), _buffer(self, "high"))
 
     def _anchor(self, observations: Mapping[str, Tensor]) -> Tensor:
-        newest = [observations[name][:, -1:].flatten(2) for name in self.names]
+        newest = [observations[name][:, -1:] for name in self.names]
+        if any(values.ndim != 3 for values in newest):
+            newest = [values.flatten(2) for values in newest]
         return torch.cat(newest, dim=-1) if len(newest) > 1 else newest[0]
 
 
@@ -259,14 +274,21 @@ def register_transform(module: nn.Module, index: int, transform: SignalTransform
 
 def encoded(values: Tensor, transform: SignalTransform, scale: Tensor, offset: Tensor) -> Tensor:
     """:meth:`SignalTransform.forward` on tensors."""
+    return torch.cat(encoded_parts(values, transform, scale, offset), dim=-1)
+
+
+def encoded_parts(
+    values: Tensor, transform: SignalTransform, scale: Tensor, offset: Tensor
+) -> tuple[Tensor, ...]:
+    """:func:`encoded` in parts: what is linear; and of angles, if any, cosines and sines."""
     flat = values.float()
     if len(transform.shape) != 1:  # A graph would work the shape out at every call.
         flat = flat.reshape(*values.shape[: values.ndim - len(transform.shape)], -1)
-    linear = _pick(flat, transform.linear) * scale + offset
+    linear = torch.addcmul(offset, _pick(flat, transform.linear), scale)
     if not transform.angular:
-        return linear
+        return (linear,)
     angles = _pick(flat, transform.angular)
-    return torch.cat([linear, angles.cos(), angles.sin()], dim=-1)
+    return linear, angles.cos(), angles.sin()
 
 
 def decoded(features: Tensor, transform: SignalTransform, scale: Tensor, offset: Tensor) -> Tensor:

@@ -71,8 +71,10 @@ class ChunkMLP(ResidualMLP):
         modulation: Float[Tensor, "b m"],
     ) -> Float[Tensor, "b h a"]:
         """Chunks ``x`` and observations ``flat``."""
+        # Whole numbers, which a graph does not work out at every call.
+        horizon = int(x.shape[1])
         out = self.layers(torch.cat([x.flatten(1), flat], dim=-1), modulation)
-        return out.view(x.shape[0], x.shape[1], -1)
+        return out.view(-1, horizon, self.outer.out_features // horizon)
 
 
 def time_features(
