@@ -6,11 +6,18 @@ A sampler that draws noise once is a function of it, so a regression on its answ
 of doing things: other noise, another chunk. The student of a flow policy starts as one Euler step
 of it; as no time is told to it, what the time decides becomes part of a bias, and the condition
 needs fewer numbers.
+
+A teacher answers to any observation, so lessons need not stay where the recordings are: with
+``shifts`` they cover the places that a student with small errors gets to. Where the teacher turns
+X1
+errors from deciding over all others.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
@@ -31,8 +38,8 @@ from policies.teacher import refuse_other_scaling, teacher_of
 from robolearn.checkpoint import Run, load_weights
 from robolearn.contracts import PolicySpec
 from robolearn.data.stats import DatasetStats
-from robolearn.errors import ConfigError
-from robolearn.learning import Losses
+from robolearn.errors import ConfigError, SpecMismatchError
+from robolearn.learning import Batch, Losses
 from robolearn.spec import TaskSpace
 
 
@@ -42,17 +49,32 @@ class DistilledConfig(ChunkConfig):
 
     # Numbers through which what is observed scales and shifts the layers; 0: as many as its width.
     rank: int = 32
+    # Weight of an action that is usually not executed, beside 1 of those that are.
+    later: float = 1.0
+    # Errors of an action well beyond this count by their size instead of its square (pseudo-Huber,
+    # in normalised actions); 0: every error squared.
+    huber: float = 0.0
+    # Largest standard deviation by which an observed vector is moved in training, per number, SI
+    # units; each sample draws its share of it.
+    shifts: dict[str, tuple[float, ...]] = field(default_factory=dict[str, tuple[float, ...]])
 
     def __post_init__(self) -> None:
         ChunkConfig.__post_init__(self)
         if self.rank < 0:
             raise ConfigError(f"rank must be at least 0, got {self.rank}")
+        if not self.later >= 0 or not self.huber >= 0:
+            raise ConfigError(
+                f"later and huber must be at least 0, got {self.later} and {self.huber}"
+            )
+        if not all(deviation >= 0 for values in self.shifts.values() for deviation in values):
+            raise ConfigError(f"shifts must be at least 0, got {self.shifts}")
 
     def build(
         self, space: TaskSpace, stats: DatasetStats, parent: Run | None
     ) -> DistilledAlgorithm:
         """An untrained student of ``parent``."""
         teacher, parent = teacher_of(parent, "distilled", self, space)
+        _check_shifts(self.shifts, space)
         if teacher.model.draws != 1:
             raise ConfigError(
                 f"the sampler of the parent '{parent.path}' draws noise {teacher.model.draws} times"
@@ -69,6 +91,16 @@ class DistilledConfig(ChunkConfig):
         model = DistilledModel(self, run.spec, run.stats)
         load_weights(model, run.weights, str(run.path))
         return ChunkPolicy(model.eval(), run.spec)
+
+
+def _check_shifts(shifts: Mapping[str, tuple[float, ...]], space: TaskSpace) -> None:
+    shapes = {s.name: s.shape for s in space.observations if not s.is_image}
+    for name, values in shifts.items():
+        if shapes.get(name) != (len(values),):
+            raise SpecMismatchError(
+                f"shifts: '{name}' must be an observed vector of {len(values)} values; observed"
+                f" vectors: {shapes}"
+            )
 
 
 class DistilledModel(ChunkModel):
@@ -129,20 +161,43 @@ class DistilledAlgorithm(ChunkAlgorithm):
     ) -> None:
         super().__init__("distilled", config, spec, student)
         self._teacher = teacher
+        self._config = config
         self.model: DistilledModel
         self.ema: DistilledModel
 
+    def forward(self, batch: Batch, step: int, rng: torch.Generator) -> Losses:
+        """One batch of lessons, around what is recorded."""
+        if self._config.shifts:
+            batch = dataclasses.replace(batch, observations=self._shifted(batch, rng))
+        return super().forward(batch, step, rng)
+
+    def _shifted(self, batch: Batch, rng: torch.Generator) -> dict[str, Tensor]:
+        """Observations, each vector moved alike at all times of its history."""
+        seen = dict(batch.observations)
+        share = torch.rand(len(batch.actions), 1, 1, generator=rng)
+        for name, values in self._config.shifts.items():
+            drawn = torch.randn(len(share), 1, len(values), generator=rng)
+            moved = share * drawn * torch.tensor(values)
+            seen[name] = seen[name] + moved.to(seen[name].device)
+        return seen
+
     def losses(self, lesson: Lesson, step: int, rng: torch.Generator) -> Losses:  # noqa: ARG002
-        """Squared difference of the answers to the same noise, past the end of an episode too:
-        what the teacher does there is as good as what it does before.
+        """Difference of the answers to the same noise, past the end of an episode too: what the
+        teacher does there is as good as what it does before.
         """
         drawn = torch.randn((len(lesson.actions), 1, *lesson.actions.shape[1:]), generator=rng)
         noise = drawn.to(lesson.actions.device)
         with torch.no_grad():
             teacher = self._teacher.model.to(noise.device)
             target = teacher.generate(noise, teacher.context(lesson.batch.observations))
-        error = (self.model.generate(noise, lesson.context) - target) ** 2
-        return Losses({"distilled": error.mean()}, {})
+        error = self.model.generate(noise, lesson.context) - target
+        squared = error.square().mean(dim=-1)
+        if self._config.huber:
+            scale = self._config.huber
+            squared = 2 * scale * ((squared + scale**2).sqrt() - scale)
+        weight = torch.ones(squared.shape[1], device=squared.device)
+        weight[self._config.execute :] = self._config.later
+        return Losses({"distilled": (squared * weight).mean(dim=0).sum() / weight.sum()}, {})
 
     def policy(self) -> ChunkPolicy:
         """The policy with the averaged weights."""

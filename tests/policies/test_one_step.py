@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from policies.chunk import ChunkConfig, ChunkPolicy, FieldChunkPolicy
+from policies.chunk import ChunkConfig, ChunkPolicy, FieldChunkPolicy, Lesson
 from policies.consistency import ConsistencyConfig, ConsistencyModel, teacher_step
 from policies.distilled import DistilledAlgorithm, DistilledConfig, DistilledModel
 from policies.flow import FlowConfig
@@ -25,6 +25,7 @@ from robolearn.contracts import Policy
 from robolearn.data.dataset import EpisodeDataset
 from robolearn.data.stats import DatasetStats
 from robolearn.errors import ConfigError, SpecMismatchError
+from robolearn.learning import Batch
 from tests.contracts import PolicyContract
 from tests.learning_mocks import random_flat, random_request
 from tests.policies.family import a_batch, learn, mode_shares, two_modes, untrained
@@ -235,6 +236,37 @@ def test_a_distilled_policy_starts_as_one_euler_step(parent: Run) -> None:
         torch.testing.assert_close(found, expected, atol=tolerance, rtol=0)
 
 
+def test_lessons_around_what_is_recorded(parent: Run) -> None:
+    """Moved as far as wanted, all times of a history alike; the loss by hand."""
+    space, stats = parent.spec.task_space, parent.stats
+    name = "tool/xy_table"
+    far = DistilledConfig(**TOY, batch_size=16, shifts={name: (0.5, 0.0)}, later=0.5, huber=0.1)
+    built = far.build(space, stats, parent)
+    assert isinstance(built, DistilledAlgorithm)
+    batch = Batch({name: torch.zeros(4000, 3, 2)}, torch.zeros(4000, 2, 2), torch.ones(4000, 2) > 0)
+    moved = built._shifted(batch, torch.Generator().manual_seed(0))[name]
+    assert torch.equal(moved[:, 0], moved[:, 2])
+    assert not moved[..., 1].any()
+    assert moved[:, 0, 0].std().item() == pytest.approx(0.5 / 3**0.5, rel=0.05)
+
+    noise = torch.randn(3, 1, 2, 2, generator=torch.Generator().manual_seed(0))
+    observed = {s.name: torch.zeros(3, 1, *s.shape) for s in space.observations}
+    lesson = Batch(observed, torch.zeros(3, 2, 2), torch.ones(3, 2) > 0)
+    context = built.model.context(observed)
+    teacher = policy_of(parent)
+    assert isinstance(teacher, FieldChunkPolicy)
+    target = teacher.model.generate(noise, teacher.model.context(observed))
+    error = (built.model.generate(noise, context) - target).square().mean(dim=-1)
+    size = 0.2 * ((error + 0.01).sqrt() - 0.1)
+    expected = (size[:, 0].mean() + 0.5 * size[:, 1].mean()) / 1.5
+    weight = torch.ones(3, 2, 1) > 0
+    lesson_of = Lesson(lesson.actions, context, weight, lesson)
+    found = built.losses(lesson_of, 0, torch.Generator().manual_seed(0)).by_group["distilled"]
+    torch.testing.assert_close(found, expected)
+    with pytest.raises(SpecMismatchError, match="an observed vector of 3 values"):
+        dataclasses.replace(far, shifts={name: (0.1, 0.1, 0.1)}).build(space, stats, parent)
+
+
 def test_a_teacher_steps_along_a_known_field() -> None:
     """dx/dt = -x: Heun's second order; the last step to the end is Euler's."""
     policy = untrained(FlowConfig(horizon=4, execute=2, width=32, blocks=2)).policy()
@@ -253,6 +285,8 @@ def test_a_teacher_steps_along_a_known_field() -> None:
         (MeanFlowConfig, {"action_std": 0.0}, "must be positive"),
         (ShortcutConfig, {"steps": 3}, "steps must be one of"),
         (ConsistencyConfig, {"teacher_steps": 1}, "teacher_steps must be"),
+        (DistilledConfig, {"huber": -1.0}, "later and huber must be"),
+        (DistilledConfig, {"shifts": {"a": (-1.0,)}}, "shifts must be"),
     ],
 )
 def test_bad_configurations_are_explained(
