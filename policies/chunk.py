@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from policies.augment import Mirror, MirrorConfig
-from policies.guidance import GuidanceConfig, Prefix, guided, request_prefix
+from policies.guidance import AUTO, GuidanceConfig, Prefix, guided, request_prefix, ways
 from policies.nets.averaging import move_towards
 from policies.nets.chunk_net import ConvConfig, NetKind, NetSize, build_net
 from policies.nets.encoder import ActionCodec, FocusConfig, SignalEncoder
@@ -241,6 +241,7 @@ class FieldModel(ChunkModel):
 
     # Of the features of a clock, see time_features.
     fastest = 200.0
+    known = 0  # First actions that may be given in training (policies/known.py).
 
     def __init__(
         self,
@@ -414,12 +415,10 @@ class FieldChunkPolicy:
     """
 
     def __init__(
-        self,
-        model: FieldModel,
-        spec: PolicySpec,
-        guidance: GuidanceConfig = GuidanceConfig(),  # noqa: B008 (frozen)
+        self, model: FieldModel, spec: PolicySpec, guidance: GuidanceConfig = AUTO
     ) -> None:
         self.model, self.guidance, self._spec = model, guidance, spec
+        self.continues = ways(model.known)
 
     @property
     def spec(self) -> PolicySpec:

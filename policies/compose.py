@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from policies.chunk import FieldChunkPolicy, answer, encoded_prefix
-from policies.guidance import GuidanceConfig, guided
+from policies.guidance import AUTO, guided, ways
 from policies.nets.encoder import same_codec
 from policies.registry import load_policy
 from policies.steps import equal_times
@@ -116,7 +116,9 @@ class ComposedPolicy:
 
     def __init__(self, parts: tuple[FieldChunkPolicy, ...], config: ComposeConfig) -> None:
         self.parts, self.config = parts, config
-        self.guidance = GuidanceConfig()
+        self.guidance = AUTO
+        # The convex operator alone is a field.
+        self.continues = ways(0) if config.operator == "convex" else ()
 
     @property
     def spec(self) -> PolicySpec:

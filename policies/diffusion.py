@@ -10,6 +10,8 @@ Chunks are drawn by DDPM (as ancestral sampling is DDIM with eta = 1), DDIM or D
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -26,6 +28,8 @@ from policies.chunk import (
     randn,
     uniform,
 )
+from policies.guidance import GuidanceConfig, Prefix
+from policies.known import check_known, draw_known, held_or_guided, marked
 from robolearn.checkpoint import Run, load_weights
 from robolearn.contracts import PolicySpec
 from robolearn.data.stats import DatasetStats
@@ -55,6 +59,9 @@ class DiffusionConfig(FieldConfig):
     # Estimates of normalised actions are clipped to this (ddpm and ddim); 0: not at all. Only
     # minmax without an anchor is bounded, by 1.
     clip: float = 0.0
+    # Up to so many first actions are given clean in training, so that a chunk continues what is
+    # being executed without guidance (policies/known.py); 0: none.
+    known: int = 0
 
     def __post_init__(self) -> None:
         FieldConfig.__post_init__(self)
@@ -64,6 +71,7 @@ class DiffusionConfig(FieldConfig):
             raise ConfigError(
                 f"clip must be at least 0, and 0 with dpmsolver++ (it cannot clip), got {self.clip}"
             )
+        check_known(self.known, self.horizon)
 
     def build(
         self, space: TaskSpace, stats: DatasetStats, parent: Run | None
@@ -83,8 +91,8 @@ class DiffusionModel(FieldModel):
     """A denoising network and its schedule."""
 
     def __init__(self, config: DiffusionConfig, spec: PolicySpec, stats: DatasetStats) -> None:
-        super().__init__(config, spec, stats)
-        self.config = config
+        super().__init__(config, spec, stats, extra_inputs=int(config.known > 0))
+        self.config, self.known = config, config.known
         self.draws = config.steps + 1 if config.sampler == "ddpm" else 1
         cumulative = scheduler(config).alphas_cumprod.float()
         self.register_buffer("alpha", cumulative.sqrt())
@@ -93,9 +101,14 @@ class DiffusionModel(FieldModel):
         share = cumulative.sqrt() / (cumulative.sqrt() + (1 - cumulative).sqrt())
         self.register_buffer("share", share.flip(0))
 
-    def predict(self, x: Tensor, level: Tensor, context: Tensor) -> Tensor:
-        """The network's answer at ``level [b]``, which need not be whole."""
-        return self.raw(x, (level / self.config.levels,), context)
+    def predict(
+        self, x: Tensor, level: Tensor, context: Tensor, known: Tensor | None = None
+    ) -> Tensor:
+        """The network's answer at ``level [b]``, which need not be whole; actions marked in
+        ``known [b, h, 1]`` (bool) are clean, and the answer about them means nothing.
+        """
+        shown = marked(x, known) if self.known else x
+        return self.raw(shown, (level / self.config.levels,), context)
 
     def estimate(self, x: Tensor, answer: Tensor, alpha: Tensor, sigma: Tensor) -> Tensor:
         """The action that an answer stands for; ``alpha`` and ``sigma`` ``[b, 1, 1]``."""
@@ -124,12 +137,33 @@ class DiffusionModel(FieldModel):
 
     def generate(self, noise: Tensor, context: Tensor) -> Tensor:
         """Run the sampler from ``noise [b, draws, h, a]``."""
+        return self._sampled(noise, context, None, noise[:, 0])
+
+    def continued(
+        self, noise: Tensor, context: Tensor, prefix: Prefix, guidance: GuidanceConfig
+    ) -> Tensor:
+        """Chunks that continue a prefix: guided, or, if trained so, with the actions of weight 1
+        held at the prefix.
+        """
+        otherwise = functools.partial(super().continued, noise, context, prefix, guidance)
+        if not (self.known and guidance.trained):
+            return otherwise()
+
+        def held(fixed: Tensor) -> Tensor:
+            return self._sampled(noise, context, fixed, prefix.actions)
+
+        return held_or_guided(self.known, prefix, held, otherwise)
+
+    def _sampled(
+        self, noise: Tensor, context: Tensor, known: Tensor | None, held: Tensor
+    ) -> Tensor:
+        """Actions marked in ``known`` stay as in ``held [b, h, a]``."""
         sampler = scheduler(self.config)
         sampler.set_timesteps(self.config.steps, device=self.device)
-        x = noise[:, 0]
+        x = noise[:, 0] if known is None else torch.where(known, held, noise[:, 0])
         for i, level in enumerate(sampler.timesteps):
             told = level.to(x.dtype).expand(x.shape[0])
-            answer = self.predict(x, told, context)
+            answer = self.predict(x, told, context, known)
             more: dict[str, Any] = {}
             if self.config.sampler == "ddpm":
                 more = {
@@ -138,6 +172,8 @@ class DiffusionModel(FieldModel):
                     "variance_noise": noise[:, i + 1],
                 }
             x = sampler.step(answer, level, x, return_dict=False, **more)[0]
+            if known is not None:
+                x = torch.where(known, held, x)
         return x
 
 
@@ -176,7 +212,12 @@ class DiffusionAlgorithm(ChunkAlgorithm):
         level = (self.config.levels * uniform(len(actions), rng, actions.device)).long()
         alpha, sigma = (model.get_buffer(n)[level][:, None, None] for n in ("alpha", "sigma"))
         eps = randn(actions, rng)
-        answer = model.predict(alpha * actions + sigma * eps, level.float(), lesson.context)
+        x, known = alpha * actions + sigma * eps, None
+        if self.config.known:
+            known = draw_known(actions, self.config.known, rng)
+            x = torch.where(known, actions, x)
+            lesson = dataclasses.replace(lesson, weight=lesson.weight & ~known)
+        answer = model.predict(x, level.float(), lesson.context, known)
         target = wanted(self.config.prediction, actions, eps, alpha, sigma)
         return Losses({"diffusion": lesson.mean((answer - target) ** 2)}, {})
 

@@ -34,6 +34,7 @@ from policies.chunk import (
     uniform,
 )
 from policies.guidance import GuidanceConfig, Prefix
+from policies.known import check_known, draw_known, held_or_guided, marked
 from policies.steps import Step, equal_times, euler_steps
 from robolearn.checkpoint import Run, load_weights
 from robolearn.contracts import PolicySpec
@@ -76,8 +77,7 @@ class FlowConfig(FieldConfig):
             raise ConfigError(
                 f"logit_normal: the deviation must be positive: {self.time_parameters}"
             )
-        if not 0 <= self.known < self.horizon:
-            raise ConfigError(f"known must be in 0..horizon-1={self.horizon - 1}, got {self.known}")
+        check_known(self.known, self.horizon)
 
     def build(self, space: TaskSpace, stats: DatasetStats, parent: Run | None) -> FlowAlgorithm:
         """An untrained algorithm; initial weights come from torch's global generator."""
@@ -115,12 +115,12 @@ class FlowModel(FieldModel):
         if known is None:
             x = self.shown(c_in * x_t)
         else:
-            x = torch.cat([torch.where(known, x_t, c_in * x_t), known.to(x_t.dtype)], dim=-1)
+            x = marked(torch.where(known, x_t, c_in * x_t), known)
         return c_skip * x_t + c_out * self.raw(x, (t,), context)
 
     def shown(self, x: Tensor) -> Tensor:
         """With a mark where actions are known, if they ever are: here, nowhere."""
-        return torch.cat([x, torch.zeros_like(x[..., :1])], dim=-1) if self.known else x
+        return marked(x, None) if self.known else x
 
     def shifted(self, u: Tensor) -> Tensor:
         """Times in [0, 1] moved towards the data: s u / (1 + (s - 1) u)."""
@@ -140,14 +140,18 @@ class FlowModel(FieldModel):
         """Chunks that continue a prefix: guided, or, if trained so, with the actions of weight 1
         held at the prefix.
         """
+        otherwise = functools.partial(super().continued, noise, context, prefix, guidance)
         if not (self.known and guidance.trained):
-            return super().continued(noise, context, prefix, guidance)
-        fixed = prefix.weight >= 1.0
-        x = torch.where(fixed, prefix.actions, noise[:, 0])
-        for t, t_next in itertools.pairwise(self.times()):
-            velocity = self.continuing(x, t.expand(x.shape[0]), context, fixed)
-            x = torch.where(fixed, prefix.actions, x + (t_next - t) * velocity)
-        return x
+            return otherwise()
+
+        def held(fixed: Tensor) -> Tensor:
+            x = torch.where(fixed, prefix.actions, noise[:, 0])
+            for t, t_next in itertools.pairwise(self.times()):
+                velocity = self.continuing(x, t.expand(x.shape[0]), context, fixed)
+                x = torch.where(fixed, prefix.actions, x + (t_next - t) * velocity)
+            return x
+
+        return held_or_guided(self.known, prefix, held, otherwise)
 
 
 @functools.lru_cache(maxsize=64)
@@ -197,11 +201,7 @@ class FlowAlgorithm(ChunkAlgorithm):
         x_t, target = flow_target(actions, randn(actions, rng), t)
         known = None
         if model.known:
-            # Half of the chunks continue nothing: those of a plain request, and of every start.
-            shape = (len(actions), 1, 1)
-            count = torch.randint(-model.known, model.known + 1, shape, generator=rng)
-            index = torch.arange(actions.shape[1])[None, :, None]
-            known = (index < count).to(actions.device)
+            known = draw_known(actions, model.known, rng)
             x_t = torch.where(known, actions, x_t)
             lesson = dataclasses.replace(lesson, weight=lesson.weight & ~known)
         error = model.continuing(x_t, t, lesson.context, known) - target

@@ -18,7 +18,7 @@ from __future__ import annotations
 import functools
 import itertools
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -60,6 +60,32 @@ class GuidanceConfig:
         for name in ("max_weight", "deviation"):
             if not 0.0 < getattr(self, name) < float("inf"):
                 raise ConfigError(f"{name} must be positive and finite, got {getattr(self, name)}")
+
+
+GuidanceKind = Literal["auto", "jacobian", "identity", "hard", "trained"]
+AUTO = GuidanceConfig()
+GUIDANCE: dict[GuidanceKind, GuidanceConfig] = {
+    "auto": AUTO,
+    "jacobian": GuidanceConfig(trained=False),
+    "identity": GuidanceConfig(jacobian=False, trained=False),
+    "hard": GuidanceConfig(hard=True, trained=False),
+    "trained": AUTO,
+}
+"""The ways to continue a plan, by what a command line calls them."""
+
+
+def ways(known: int) -> tuple[str, ...]:
+    """Those of a field that was given up to ``known`` first actions in training."""
+    every = tuple(GUIDANCE)
+    return every if known else every[:-1]
+
+
+@runtime_checkable
+class Guided(Protocol):
+    """A policy that continues what is left of a plan."""
+
+    guidance: GuidanceConfig
+    continues: tuple[str, ...]
 
 
 @runtime_checkable
@@ -118,7 +144,7 @@ def pulled(
     """As :func:`guided`, one chunk for each array of noise."""
     x = noise
     for t, t_next in itertools.pairwise(times.tolist()):
-        at = torch.full((len(x),), t)
+        at = torch.full((len(x),), t, device=x.device)
         with torch.set_grad_enabled(config.jacobian):
             leaf = x.detach().requires_grad_(config.jacobian)
             velocity = field(leaf, at, context)

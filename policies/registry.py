@@ -9,6 +9,7 @@ from typing import Protocol, cast, runtime_checkable
 
 import torch
 
+from policies.guidance import GUIDANCE, GuidanceKind, Guided
 from robolearn.checkpoint import Run, load_run
 from robolearn.config import from_dict
 from robolearn.contracts import Policy
@@ -62,11 +63,29 @@ def policy_config(name: str) -> type[PolicyConfig]:
     return cast("type[PolicyConfig]", getattr(importlib.import_module(module), attribute))
 
 
-def load_policy(run_dir: Path, threads: int | None = 1) -> Policy:
-    """Rebuild the policy of a run directory; ``threads`` sets torch's threads (None: leave)."""
+def load_policy(run_dir: Path, threads: int | None = 1, guidance: GuidanceKind = "auto") -> Policy:
+    """Rebuild the policy of a run directory; ``threads`` sets torch's threads (None: leave).
+
+    ``guidance``: how it continues a plan; :class:`ConfigError` if it cannot do it in this way.
+    """
     if threads is not None:
         torch.set_num_threads(threads)
-    return policy_of(load_run(run_dir))
+    policy = policy_of(load_run(run_dir))
+    if guidance != "auto":
+        guide(policy, guidance, str(run_dir))
+    return policy
+
+
+def guide(policy: Policy, kind: GuidanceKind, name: str) -> None:
+    """Let ``policy`` continue plans in this way."""
+    inner = policy.inner if isinstance(policy, RepresentedPolicy) else policy
+    known = inner.continues if isinstance(inner, Guided) else ()
+    if not isinstance(inner, Guided) or kind not in known:
+        why = "; 'trained' takes a run with algorithm.known" if kind == "trained" else ""
+        raise ConfigError(
+            f"'{name}' cannot continue a plan by '{kind}'{why}; it can by: {list(known)}"
+        )
+    inner.guidance = GUIDANCE[kind]
 
 
 def policy_of(run: Run) -> Policy:

@@ -16,6 +16,9 @@ from robolearn.spec import EmbodimentSpec
 
 Runtime = Literal["torch", "onnx"]
 """What computes a policy."""
+GuidanceName = Literal["auto", "jacobian", "identity", "hard", "trained"]
+"""How a policy continues what is left of a plan (``policies/guidance.py``): ``auto`` is ``trained``
+if it was trained so, else ``jacobian``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +99,7 @@ class PolicyBuilder:
     run_dir: Path
     threads: int = 1
     runtime: Runtime = "torch"
+    guidance: GuidanceName = "auto"
 
     def __call__(self) -> Policy:
         """Import torch and the algorithm, and load the (averaged) weights; or, with ``onnx``, the
@@ -104,7 +108,7 @@ class PolicyBuilder:
         from policies.registry import load_policy
 
         if self.runtime == "torch":
-            return load_policy(self.run_dir, self.threads)
+            return load_policy(self.run_dir, self.threads, self.guidance)
         from robolearn.checkpoint import policy_hash
         from robolearn.export import GRAPH, OnnxPolicy, export_onnx
 
@@ -131,6 +135,15 @@ class ExpertBuilder:
         return build_expert(self.task, spec, self.noise)
 
 
+def require_continued(guidance: GuidanceName, realtime: bool) -> None:
+    """:class:`ConfigError` if a way to continue plans is given where none is continued."""
+    if guidance != "auto" and not realtime:
+        raise ConfigError(
+            f"--guidance {guidance} is a way to continue the plan: it goes with"
+            " --realtime-chunking and --runtime torch, and without --ensemble"
+        )
+
+
 def expert_noise(run: str) -> float | None:
     """The dial in ``scripted`` or ``scripted:NOISE``; None for anything else (a run directory)."""
     name, _, noise = run.partition(":")
@@ -142,7 +155,12 @@ def expert_noise(run: str) -> float | None:
         raise ConfigError(f"expected 'scripted' or 'scripted:NOISE', got '{run}'") from error
 
 
-def policy_builder(run_dir: Path, threads: int = 1, runtime: Runtime = "torch") -> PolicyBuilder:
+def policy_builder(
+    run_dir: Path,
+    threads: int = 1,
+    runtime: Runtime = "torch",
+    guidance: GuidanceName = "auto",
+) -> PolicyBuilder:
     """A :class:`PolicyBuilder` with an absolute path, checked to exist."""
     folder = run_dir.expanduser().absolute()
     if not folder.is_dir():
@@ -151,4 +169,4 @@ def policy_builder(run_dir: Path, threads: int = 1, runtime: Runtime = "torch") 
             f"no run directory '{run_dir}'.{did_you_mean(folder.name, near)}"
             f" {folder.parent}/ has: {near}"
         )
-    return PolicyBuilder(folder, threads, runtime)
+    return PolicyBuilder(folder, threads, runtime, guidance)

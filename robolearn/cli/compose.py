@@ -186,7 +186,7 @@ def _world(args: Args, suite: SuiteConfig) -> WorldEntry:
 
 def _options(args: Args, suite: Any) -> Options:
     from eval.rollouts import Options
-    from robolearn.cli.evaluate import deciding_hash
+    from robolearn.cli.deciding import deciding_hash
     from robolearn.data.provenance import git_revision
 
     return Options(

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 import tyro
 
+from robolearn.cli.build import GuidanceName, require_continued
 from robolearn.cli.common import parse, print_json, say
 from robolearn.cli.outputs import output_folder
 from robolearn.errors import ConfigError
@@ -46,6 +47,9 @@ class Args:
     """What computes the policy; onnx: ONNX Runtime, without real-time chunking."""
     realtime_chunking: bool = True
     """Let each chunk continue the one before it (policies that cannot ignore it)."""
+    guidance: GuidanceName = "auto"
+    """How: guided with the Jacobian, with the identity instead, by a hard mask, or as the policy
+    was trained to (algorithm.known); auto: as trained if it was, else jacobian."""
     ensemble: float | None = None
     """Temporal ensembling instead of real-time chunking: weights exp(-M i) of all chunks for a
     time, the oldest first; ACT: 0.01."""
@@ -81,6 +85,8 @@ def main(argv: list[str]) -> int:
     _check_counts(args)
     if args.dry_run and args.shadow:
         raise ConfigError("--dry-run and --shadow exclude each other; leave one out")
+    continued = args.realtime_chunking and args.runtime == "torch" and args.ensemble is None
+    require_continued(args.guidance, continued)
     output_folder(args.out, "--out", "")
     if not (args.yes or args.dry_run or args.shadow):
         # Told before a robot is connected, not after.

@@ -12,7 +12,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from robolearn.checkpoint import policy_hash, run_provenance
-from robolearn.cli.build import Runtime, policy_builder
+from robolearn.cli.build import GuidanceName, Runtime, policy_builder
 from robolearn.contracts import Policy, PolicySpec
 from robolearn.errors import ConfigError, InferenceError
 from robolearn.inference import WorkerInference
@@ -73,16 +73,25 @@ class WarmBuilder:
         return policy
 
 
-def open_policy(run: Path | None, server: str, runtime: Runtime = "torch") -> Source:
+def open_policy(
+    run: Path | None,
+    server: str,
+    runtime: Runtime = "torch",
+    guidance: GuidanceName = "auto",
+) -> Source:
     """Start a worker for a run directory, or connect to a server."""
     if (run is None) == (not server):
         raise ConfigError("give a run directory, or --server ws://HOST:PORT, and not both")
     if run is None and runtime != "torch":
         raise ConfigError(f"--runtime {runtime} is for a run directory; a server has its own")
+    if run is None and guidance != "auto":
+        raise ConfigError(f"--guidance {guidance}: tell the server, by robolearn serve --guidance")
     if run is None:
         remote = RemoteInference(server, os.environ.get(VARIABLE, ""))
         return Source(remote, remote.name, remote.policy_hash, server)
-    inference = WorkerInference(WarmBuilder(policy_builder(run, runtime=runtime)))
+    inference = WorkerInference(
+        WarmBuilder(policy_builder(run, runtime=runtime, guidance=guidance))
+    )
     trained = Latencies.of(run_provenance(run))
     return Source(inference, run.resolve().name, policy_hash(run), str(run), trained)
 

@@ -104,7 +104,7 @@ class Deployment:
         """Everything, from the first check to the way home; returns ``deploy.json``."""
         args = self._args
         with ExitStack() as stack:
-            policy = self.policy = open_policy(args.run, args.server, args.runtime)
+            policy = self.policy = open_policy(args.run, args.server, args.runtime, args.guidance)
             stack.callback(policy.inference.close)
             say(f"policy {policy.where} on {self.cell.name} ({args.robot})", quiet=self._quiet)
             ticks_per_action(policy.inference.spec.task_space, cell_spec(self.cell))
@@ -371,6 +371,7 @@ class Deployment:
             "policy": self._source.where,
             "policy_hash": self._source.hash,
             "realtime_chunking": self._args.realtime_chunking,
+            "guidance": self._args.guidance,
             "ensemble": self._args.ensemble,
             "instruction": self._instruction,
             "certificate": CERTIFICATE,

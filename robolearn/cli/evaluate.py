@@ -6,7 +6,6 @@ Instead of a run directory, ``scripted`` (or ``scripted:NOISE``) is the expert o
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 import shlex
 from collections.abc import Mapping, Sequence
@@ -16,7 +15,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
+from robolearn.cli.build import GuidanceName, require_continued
 from robolearn.cli.common import parse, print_json, progress, say
+from robolearn.cli.deciding import deciding_hash
 from robolearn.cli.outputs import output_folder
 from robolearn.errors import ConfigError
 
@@ -27,14 +28,6 @@ if TYPE_CHECKING:
     from eval.summary import AgreementKind
     from robolearn.spec import TaskSpace
     from robolearn.types import Condition, TrialRecord
-
-ROOT = Path(__file__).resolve().parents[2]
-# The sources that decide a simulated trial; reports and statistics may change without it.
-DECIDING = (
-    *("robolearn/*.py", "robolearn/data/dataset.py", "robolearn/data/stats.py"),
-    *("robolearn/cli/build.py", "policies/**/*.py", "sim/**/*.py"),
-    *("eval/rollouts.py", "eval/judge.py", "eval/episode_tools.py"),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +60,9 @@ class Args:
     lead_ticks: int = 0
     # Let each chunk continue the one before it (real-time chunking).
     realtime_chunking: bool = False
+    # How: guided with the Jacobian, with the identity instead, by a hard mask, or as the policy was
+    # trained to (algorithm.known); auto: as trained if it was, else jacobian.
+    guidance: GuidanceName = "auto"
     # Temporal ensembling: weights exp(-M i) of all chunks for a time, the oldest first; ACT: 0.01.
     ensemble: float | None = None
     # Control steps that an answer of the policy takes, exactly, in simulated time.
@@ -166,6 +162,7 @@ def _check(args: Args) -> None:
     ):
         if value < least:
             raise ConfigError(f"{option} must be at least {least}, got {value}")
+    require_continued(args.guidance, args.realtime_chunking and args.runtime == "torch")
     output_folder(args.out, "--out", "results of 'robolearn evaluate'")
 
 
@@ -236,13 +233,16 @@ def _trained(run: Path, label: str, args: Args) -> PolicyEntry:
     from robolearn.cli.build import policy_builder
     from robolearn.execution import Execution
 
-    builder = policy_builder(run, runtime=args.runtime)
+    builder = policy_builder(run, runtime=args.runtime, guidance=args.guidance)
     load_run(run)
+    if args.guidance != "auto":
+        builder()  # Whether it can do that is said before anything runs.
     # The two round differently, and trials of one do not count for the other.
     suffix = "" if args.runtime == "torch" else f"-{args.runtime}"
     execution = Execution(args.execute, args.lead_ticks, args.realtime_chunking, args.ensemble)
     delay = f"delay={args.delay_ticks}" if args.delay_ticks else ""
-    how = ",".join(part for part in (execution.label, delay) if part)
+    way = "" if args.guidance == "auto" else f"guidance={args.guidance}"
+    how = ",".join(part for part in (execution.label, way, delay) if part)
     if how:
         label, suffix = f"{label}+{how}", f"{suffix}+{how}"
     return PolicyEntry(
@@ -328,15 +328,6 @@ def _options(args: Args, suite: Suite) -> Options:
         video=video,
         judge=judged,
     )
-
-
-def deciding_hash() -> str:
-    """SHA-256 (16 digits) over the sources that decide a simulated trial."""
-    digest = hashlib.sha256()
-    for path in sorted({p for pattern in DECIDING for p in ROOT.glob(pattern)}):
-        digest.update(str(path.relative_to(ROOT)).encode())
-        digest.update(path.read_bytes())
-    return digest.hexdigest()[:16]
 
 
 def _document(

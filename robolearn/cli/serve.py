@@ -11,6 +11,7 @@ from typing import Annotated
 
 import tyro
 
+from robolearn.cli.build import GuidanceName
 from robolearn.cli.common import parse, print_json, say
 
 
@@ -28,6 +29,10 @@ class Args:
     """0: any free port."""
     clients: int = 4
     """At most this many clients at a time."""
+    guidance: GuidanceName = "auto"
+    """How the policy continues what is left of a plan (real-time chunking): guided with the
+    Jacobian, with the identity instead, by a hard mask, or as trained (algorithm.known); auto: as
+    trained if it was, else jacobian."""
     threads: int = 1
     """Threads of the network."""
     json: bool = False
@@ -44,7 +49,7 @@ def main(argv: list[str]) -> int:
 
     given = os.environ.get("ROBOLEARN_TOKEN", "")
     config = ServeConfig(args.host, args.port, given, args.clients)
-    builder = WarmBuilder(policy_builder(args.run, args.threads))
+    builder = WarmBuilder(policy_builder(args.run, args.threads, guidance=args.guidance))
     ended = threading.Event()
 
     def end(*_: object) -> None:

@@ -96,7 +96,7 @@ class TrainAndTry:
         from eval.trials import TrialStore
         from robolearn.checkpoint import policy_hash
         from robolearn.cli.build import env_builder, policy_builder
-        from robolearn.cli.evaluate import deciding_hash
+        from robolearn.cli.deciding import deciding_hash
 
         builder = env_builder(self.config.world)
         info = builder.info()

@@ -11,8 +11,10 @@ import pytest
 from eval.suites import load_suite, suite_yaml
 from eval.trials import read_trials
 from policies.flow import FlowConfig
+from robolearn.cli import deciding
 from robolearn.cli import evaluate as command
 from robolearn.cli.demo import better_policy
+from robolearn.cli.deploy_policy import open_policy
 from robolearn.cli.main import main
 from robolearn.data.selection import DataConfig
 from robolearn.errors import ConfigError
@@ -87,6 +89,62 @@ def test_paired_results_in_two_worlds(setting, capsys):
     assert "there are trials of two, too" in capsys.readouterr().out
 
 
+WRAPPERS = {
+    "": (),
+    "+ensemble=0.01": ("--ensemble", "0.01"),
+    "+lead_ticks=2,realtime=True,guidance=hard,delay=2": (
+        *("--realtime-chunking", "--lead-ticks", "2", "--delay-ticks", "2", "--guidance", "hard"),
+    ),
+    "+realtime=True,guidance=identity": ("--realtime-chunking", "--guidance", "identity"),
+}
+
+
+def test_how_chunks_are_executed_is_part_of_a_trial(setting, capsys, monkeypatch):
+    """Every choice has a name and a hash of its own, and moves the tool otherwise."""
+    from sim.adapters.pusht import GymPushTEnv
+
+    sent: dict[str, list[float]] = {}
+    apply = GymPushTEnv.apply
+
+    def watched(self, command):
+        sent[choice].append(float(command.action[TOOL][0]))
+        apply(self, command)
+
+    monkeypatch.setattr(GymPushTEnv, "apply", watched)
+    more = ("--conditions", "1", "--videos", "0", "--no-repeat", "--worlds", "gym_pusht", "--json")
+    hashes = set()
+    for choice, options in WRAPPERS.items():
+        sent[choice] = []
+        words = arguments(setting, "wrapped", *more, *options)
+        words.remove(str(setting / "two"))
+        assert command.main(words) == 0
+        document = json.loads(capsys.readouterr().out)
+        assert [r["policy"] for r in document["results"]] == [f"one{choice}"]
+        hashes.add(document["policies"][0]["hash"])
+        assert len(sent[choice]) == 12
+    assert len(hashes) == len({tuple(v) for v in sent.values()}) == len(WRAPPERS)
+    assert len(read_trials(setting / "wrapped")) == len(WRAPPERS)
+
+
+def test_a_way_to_continue_needs_something_to_continue(setting, capsys):
+    for options, words in (
+        (("--guidance", "hard"), "goes with --realtime-chunking"),
+        (("--guidance", "hard", "--realtime-chunking", "--runtime", "onnx"), "--runtime torch"),
+        (("--guidance", "trained", "--realtime-chunking"), "takes a run with algorithm.known"),
+    ):
+        out = "refused"
+        assert main(["evaluate", *arguments(setting, out, *options)]) == 2
+        assert words in capsys.readouterr().err
+        assert not (setting / out).exists()
+    with pytest.raises(ConfigError, match="robolearn serve --guidance"):
+        open_policy(None, "ws://127.0.0.1:1", guidance="hard")
+    cell = str(ROOT / "configs" / "hardware" / "lab_ur5e.yaml")
+    told = ["deploy", str(setting / "one"), "--robot", cell, "--out", str(setting / "d"), "--yes"]
+    assert main([*told, "--guidance", "hard", "--no-realtime-chunking"]) == 2
+    assert "goes with --realtime-chunking" in capsys.readouterr().err
+    assert not (setting / "d").exists()
+
+
 def test_bad_input_is_one_line(setting, capsys):
     assert main(["evaluate", *arguments(setting, "x", "--worlds", "gym_push")]) == 2
     assert "Did you mean 'gym_pusht'?" in capsys.readouterr().err
@@ -101,9 +159,9 @@ def test_bad_input_is_one_line(setting, capsys):
 
 
 def test_the_code_hash_ignores_what_does_not_decide():
-    text = command.deciding_hash()
+    text = deciding.deciding_hash()
     assert len(text) == 16
-    assert text == command.deciding_hash()
-    named = {p.name for pattern in command.DECIDING for p in ROOT.glob(pattern)}
+    assert text == deciding.deciding_hash()
+    named = {p.name for pattern in deciding.DECIDING for p in ROOT.glob(pattern)}
     assert {"runtime.py", "rollouts.py", "flow.py", "scene_env.py"} <= named
     assert "report.py" not in named

@@ -169,7 +169,7 @@ def test_too_many_clients_are_told():
 
 
 def test_the_command_serves_until_it_is_told_to_end(monkeypatch, capsys):
-    monkeypatch.setattr("robolearn.cli.build.policy_builder", lambda *_: WalkPolicy)
+    monkeypatch.setattr("robolearn.cli.build.policy_builder", lambda *_, **__: WalkPolicy)
     monkeypatch.setattr("robolearn.checkpoint.policy_hash", lambda _: "hash")
     monkeypatch.setenv("ROBOLEARN_TOKEN", TOKEN)
     seen = []
