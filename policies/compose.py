@@ -33,6 +33,7 @@ from robolearn.contracts import Policy, PolicySpec
 from robolearn.data.stats import DatasetStats
 from robolearn.errors import CheckpointError, ConfigError, SpecMismatchError
 from robolearn.learning import Algorithm, BatchSpec
+from robolearn.representation import RepresentationConfig, RepresentedPolicy
 from robolearn.spec import TaskSpace
 from robolearn.types import PolicyInput, PolicyOutput
 
@@ -79,10 +80,28 @@ class ComposeConfig:
         return compose([load_policy(f, threads=None) for f in folders], self)
 
 
+def composed_policy(policies: Sequence[Policy], config: ComposeConfig) -> Policy:
+    """As :func:`compose`, with the representation that all of them see things through."""
+    inner, first = compose(policies, config), policies[0]
+    if isinstance(first, RepresentedPolicy):
+        return RepresentedPolicy(inner, first.representation)
+    return inner
+
+
 def compose(policies: Sequence[Policy], config: ComposeConfig) -> ComposedPolicy:
-    """Combine policies that have fields, see and do the same, and scale actions alike."""
+    """Combine policies that have fields, see and do the same, and scale actions alike; of those
+    with a representation, what is inside of it.
+    """
+    seen = [_representation(policy) for policy in policies]
+    for i, other in enumerate(seen[1:], 1):
+        if other != seen[0] and not (other.plain and seen[0].plain):
+            raise SpecMismatchError(
+                f"policies 0 and {i} see the data differently: {seen[0]} and {other}; train both"
+                " with the same data.representation"
+            )
     parts: list[FieldChunkPolicy] = []
-    for i, policy in enumerate(policies):
+    for i, outer in enumerate(policies):
+        policy = outer.inner if isinstance(outer, RepresentedPolicy) else outer
         if not isinstance(policy, FieldChunkPolicy):
             raise ConfigError(
                 f"policy {i} has no field to combine; flow, diffusion, mean_flow, shortcut,"
@@ -109,6 +128,12 @@ def compose(policies: Sequence[Policy], config: ComposeConfig) -> ComposedPolicy
                 " the same normalization and anchor"
             )
     return ComposedPolicy(tuple(parts), config)
+
+
+def _representation(policy: Policy) -> RepresentationConfig:
+    if isinstance(policy, RepresentedPolicy):
+        return policy.representation.config
+    return RepresentationConfig()
 
 
 class ComposedPolicy:

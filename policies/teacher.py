@@ -7,6 +7,7 @@ from policies.nets.encoder import same_codec
 from policies.registry import policy_of
 from robolearn.checkpoint import Run
 from robolearn.errors import ConfigError, SpecMismatchError
+from robolearn.representation import RepresentedPolicy
 from robolearn.spec import TaskSpace
 
 
@@ -20,16 +21,17 @@ def teacher_of(
     """
     if parent is None:
         raise ConfigError(f"{name} needs a parent run: --parent RUN (flow, diffusion, ...)")
-    if parent.spec.task_space != space or (parent.spec.n_obs, parent.spec.horizon) != (
+    outer = policy_of(parent)
+    teacher = outer.inner if isinstance(outer, RepresentedPolicy) else outer
+    if teacher.spec.task_space != space or (parent.spec.n_obs, parent.spec.horizon) != (
         config.n_obs,
         config.horizon,
     ):
         raise SpecMismatchError(
             f"the student must see and do what its parent '{parent.path}' does: task space,"
-            f" n_obs {parent.spec.n_obs} and horizon {parent.spec.horizon}; it has n_obs"
-            f" {config.n_obs}, horizon {config.horizon}, task space {space}"
+            f" data.representation, n_obs {parent.spec.n_obs} and horizon {parent.spec.horizon};"
+            f" it has n_obs {config.n_obs}, horizon {config.horizon}, task space {space}"
         )
-    teacher = policy_of(parent)
     if not isinstance(teacher, FieldChunkPolicy):
         raise ConfigError(
             f"the parent '{parent.path}' has no field to learn from; train a flow, diffusion,"

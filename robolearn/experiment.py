@@ -34,7 +34,7 @@ from robolearn.feed import Batches, Represented, represented_stats
 from robolearn.latencies import KEY as LATENCIES
 from robolearn.latencies import Latencies
 from robolearn.learning import Algorithm, BatchSpec
-from robolearn.representation import Representation
+from robolearn.representation import Representation, RepresentationConfig
 from robolearn.seeding import child_seed
 from robolearn.spec import TaskSpace
 from robolearn.text import task_table, text_encoder
@@ -145,8 +145,7 @@ def train(
     said = _said(told, known, len(flat.ids))
     dataset = _dataset(experiment, flat, qualities, said)
     seen = Representation(experiment.data.representation, known)
-    if parent is not None and not experiment.data.representation.plain:
-        raise ConfigError("data.representation: runs that build on another one keep the plain one")
+    _require_same_representation(experiment, parent)
     stats = _stats(experiment, dataset, seen)
     # Initial weights and dropout come from torch's global generator.
     torch.manual_seed(child_seed(experiment.seed, "weights"))
@@ -192,6 +191,19 @@ def train(
 def _keep_parent(parent: Run | None, run_dir: Path) -> None:
     if parent is not None and not (run_dir / "parent").is_dir():
         copy_run(parent.path, run_dir / "parent")
+
+
+def _require_same_representation(experiment: Experiment, parent: Run | None) -> None:
+    ours = experiment.data.representation
+    if parent is None or ours.plain:
+        return
+    raw = parent.config["data"].get("representation", {})
+    theirs = from_dict(RepresentationConfig, raw, f"{parent.path}/config.yaml: data")
+    if theirs != ours:
+        raise ConfigError(
+            f"data.representation: a run that builds on '{parent.path}' sees the data as that does,"
+            f" {theirs}; got {ours}"
+        )
 
 
 def _told(experiment: Experiment, texts: Sequence[str]) -> tuple[str, ...]:

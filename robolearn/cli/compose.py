@@ -62,11 +62,11 @@ class ComposedBuilder:
 
     def __call__(self) -> Policy:
         """Load the parts and combine them."""
-        from policies.compose import ComposeConfig, compose
+        from policies.compose import ComposeConfig, composed_policy
         from policies.registry import load_policy
 
         config = ComposeConfig(self.operator, self.weights, self.steps)
-        return compose([load_policy(r) for r in self.runs], config)
+        return composed_policy([load_policy(r) for r in self.runs], config)
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,7 +293,9 @@ def write_composed(out: Path, builder: ComposedBuilder) -> str:
         "weights": torch.tensor(builder.weights, dtype=torch.float64),
         "parts": torch.tensor([list(bytes.fromhex(r.policy_hash)) for r in runs]).byte(),
     }
-    write_tensors(out / WEIGHTS, tensors, {"operator": builder.operator})
+    write_tensors(
+        out / WEIGHTS, tensors, {"operator": builder.operator, "steps": str(builder.steps)}
+    )
     hashes = [run.policy_hash for run in runs]
     write_json(out / "provenance.json", {"complete": True, "parts": hashes})
     return policy_hash(out)

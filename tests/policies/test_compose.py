@@ -151,6 +151,8 @@ def test_a_composed_run_is_complete_and_loads(tmp_path: Path) -> None:
     assert load_run(tmp_path / "both").policy_hash == digest
     other = write_composed(tmp_path / "other", dataclasses.replace(builder, weights=(0.4, 0.6)))
     assert other != digest
+    again = write_composed(tmp_path / "again", dataclasses.replace(builder, steps=4))
+    assert again != digest
     policy = load_policy(tmp_path / "both")
     left, right = mode_shares(policy)
     assert min(left, right) > 0.1

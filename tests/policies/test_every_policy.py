@@ -4,6 +4,7 @@ resume, size.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -12,14 +13,18 @@ import numpy as np
 import pytest
 import torch
 
-from policies.registry import POLICIES
-from robolearn.checkpoint import WEIGHTS, read_tensors
+from policies.compose import ComposeConfig, compose
+from policies.registry import POLICIES, load_policy
+from robolearn.checkpoint import WEIGHTS, load_run, read_tensors
 from robolearn.cli.deploy_policy import WarmBuilder
 from robolearn.contracts import Policy
-from robolearn.errors import SpecMismatchError
+from robolearn.errors import ConfigError, SpecMismatchError
+from robolearn.learning import FieldPolicy
+from robolearn.representation import RepresentedPolicy
 from robolearn.training import FitConfig
 from robolearn.types import PolicyInput
 from tests.contracts import PolicyContract
+from tests.learning_mocks import TOOL
 from tests.policies.every import SEEING, TRAINED, Family, StoppedError, refused
 
 # Noise has no say in what they answer.
@@ -106,8 +111,72 @@ def test_a_run_directory_is_all_that_a_policy_needs(
     path = family.run(name)
     there = family.policy(name).sample(family.request(3), 2)
     moved = path.rename(tmp_path / "moved")
-    from policies.registry import load_policy
-
     again = load_policy(moved).sample(family.request(3), 2)
     np.testing.assert_array_equal(again.actions, there.actions)
     moved.rename(path)
+
+
+RELATIVE_PARENTS = ("flow", "diffusion", "mean_flow", "shortcut", "beso", "consistency")
+
+
+@pytest.fixture(scope="module")
+def relative(tmp_path_factory: pytest.TempPathFactory) -> Family:
+    """What actions are relative to is where the tool is, seen through a representation."""
+    return Family(tmp_path_factory.mktemp("relative"), actions="relative")
+
+
+def test_students_and_compositions_keep_a_representation(relative: Family) -> None:
+    """A student of a policy with relative actions, and two of them composed, load as such, and
+    answer with absolute ones.
+    """
+    request = relative.request(3)
+    for name in ("consistency", "distilled", "compose"):
+        policy = relative.policy(name)
+        assert isinstance(policy, RepresentedPolicy)
+        assert policy.spec.task_space == relative.space
+        actions = policy.sample(request).actions
+        moved = dict(request.observations) | {TOOL: request.observations[TOOL] + 0.01}
+        shifted = policy.sample(dataclasses.replace(request, observations=moved)).actions
+        # All that is decoded moves with the tool; what the network makes of it moves a bit more.
+        assert np.abs(shifted - actions - 0.01).mean() < 0.005
+        plan = np.clip(actions[:, 0] + 0.003, 0.0, 0.512)
+        free, held = (
+            policy.sample(dataclasses.replace(request, prefix=p)).actions[:, 0]
+            for p in (None, plan)
+        )
+        if name != "distilled":
+            assert np.abs(held - plan).mean() < 0.8 * np.abs(free - plan).mean()
+
+
+def test_representations_that_differ_are_explained(relative: Family, tmp_path: Path) -> None:
+    plain = Family(tmp_path)
+    parts = [load_policy(f.run("flow")) for f in (relative, plain)]
+    with pytest.raises(SpecMismatchError, match=r"same data\.representation"):
+        compose(parts, ComposeConfig())
+    for family, other in ((plain, relative), (relative, plain)):
+        (family.folder / "other").symlink_to(other.run("flow"))
+        with pytest.raises((ConfigError, SpecMismatchError), match=r"data\.representation"):
+            family.train("consistency", "student", parent="other")
+        assert not (family.folder / "student").exists()
+        (family.folder / "other").unlink()
+    with pytest.raises(SpecMismatchError, match="another task space"):
+        relative.train("iql_rerank", "critics")
+
+
+@pytest.mark.parametrize("parent", RELATIVE_PARENTS)
+def test_a_student_learns_from_every_policy_with_a_field(parent: str, family: Family) -> None:
+    more = {"goal": ()} if parent == "beso" else {}
+    family.run(parent, **more)
+    result = family.train("consistency", f"student-of-{parent}", parent=parent)
+    assert np.isfinite(result.fit.metrics["loss/consistency"])
+    student = load_policy(family.folder / f"student-of-{parent}")
+    assert isinstance(student, FieldPolicy)
+    assert load_run(family.folder / f"student-of-{parent}").provenance["parent"] is not None
+
+
+@pytest.mark.parametrize("parent", ["bc", "act", "bc_rnn", "distilled", "iql_rerank"])
+def test_without_a_field_there_is_nothing_to_learn_from(parent: str, family: Family) -> None:
+    family.run(parent)
+    with pytest.raises(ConfigError, match="has no field to learn from"):
+        family.train("consistency", "none", parent=parent)
+    assert not (family.folder / "none").exists()
