@@ -14,9 +14,12 @@ from policies.registry import POLICIES, PolicyConfig, load_policy, policy_config
 from robolearn.checkpoint import WEIGHTS, load_run, read_tensors, write_tensors
 from robolearn.cli.compose import ComposedBuilder, write_composed
 from robolearn.contracts import Policy
+from robolearn.data.cache import flatten
+from robolearn.data.dataset import EpisodeDataset
 from robolearn.data.selection import DataConfig
 from robolearn.errors import ConfigError
 from robolearn.experiment import Experiment, TrainResult, train
+from robolearn.learning import Algorithm
 from robolearn.representation import RepresentationConfig
 from robolearn.spec import SignalSpec, TaskSpace
 from robolearn.training import FitConfig, Hooks, Progress
@@ -162,6 +165,20 @@ class Family:
             observations={**plain.observations, CAMERA: seen},
             task=tuple((LEFT, RIGHT)[i % 2] for i in range(batch)),
         )
+
+
+def batches_of(family: Family, name: str, size: int) -> EpisodeDataset:
+    """What the policy ``name`` is fed with, ``size`` at a time."""
+    spec = dataclasses.replace(tiny(name).batches(), batch_size=size)
+    return EpisodeDataset(flatten(family.source), spec, 0)
+
+
+def untrained(name: str, family: Family) -> Algorithm:
+    """Without noise on what it observes; students on the flow policy."""
+    parent = load_run(family.run("flow")) if name in STUDENTS else None
+    torch.manual_seed(0)
+    config = tiny(name, observation_noise=0.0, imitate_padding=True)
+    return config.build(family.space, batches_of(family, name, 8).stats(), parent)
 
 
 def refused(family: Family, name: str) -> str:

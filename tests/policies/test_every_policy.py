@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 from policies.compose import ComposeConfig, compose
 from policies.registry import POLICIES, load_policy
@@ -21,11 +22,20 @@ from robolearn.contracts import Policy
 from robolearn.errors import ConfigError, SpecMismatchError
 from robolearn.learning import FieldPolicy
 from robolearn.representation import RepresentedPolicy
-from robolearn.training import FitConfig
+from robolearn.seeding import child_seed
+from robolearn.training import FitConfig, fit
 from robolearn.types import PolicyInput
 from tests.contracts import PolicyContract
 from tests.learning_mocks import TOOL
-from tests.policies.every import SEEING, TRAINED, Family, StoppedError, refused
+from tests.policies.every import (
+    SEEING,
+    TRAINED,
+    Family,
+    StoppedError,
+    batches_of,
+    refused,
+    untrained,
+)
 
 # Noise has no say in what they answer.
 DETERMINISTIC = ("bc",)
@@ -180,3 +190,45 @@ def test_without_a_field_there_is_nothing_to_learn_from(parent: str, family: Fam
     with pytest.raises(ConfigError, match="has no field to learn from"):
         family.train("consistency", "none", parent=parent)
     assert not (family.folder / "none").exists()
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_gradients_add_up_over_batches(name: str, family: Family, tmp_path: Path) -> None:
+    """Two batches per update move the weights by the mean of what each of them gives alone."""
+    config = FitConfig(steps=1, warmup=0, schedule="constant", clip=0.0, accumulate=2)
+    trained, plain = untrained(name, family), untrained(name, family)
+    data = batches_of(family, name, 4)
+    fit(trained, data, config, tmp_path, seed=3)
+    losses: dict[str, list[Tensor]] = {}
+    for number in (0, 1):
+        rng = torch.Generator().manual_seed(child_seed(3, "fit", number))
+        for group, loss in plain(data.batch(number), 0, rng).by_group.items():
+            losses.setdefault(group, []).append(loss)
+    for group, found in losses.items():
+        told = plain.groups()[group]
+        parameters = [p.detach().clone() for p in told.parameters]
+        gradients = torch.autograd.grad(
+            sum(found) / 2, told.parameters, allow_unused=True, retain_graph=True
+        )
+        copies = [torch.nn.Parameter(p) for p in parameters]
+        for copy, gradient in zip(copies, gradients, strict=True):
+            copy.grad = torch.zeros_like(copy) if gradient is None else gradient
+        rates = {"lr": told.lr, "betas": told.betas, "weight_decay": told.weight_decay}
+        torch.optim.AdamW(copies, **rates, fused=True).step()  # type: ignore[arg-type]
+        for copy, one in zip(copies, trained.groups()[group].parameters, strict=True):
+            torch.testing.assert_close(copy, one, rtol=1e-4, atol=1e-6)
+
+
+def test_two_batches_of_a_regression_are_one_of_twice_the_size(
+    family: Family, tmp_path: Path
+) -> None:
+    """Where nothing is drawn at random, the sum is that of one batch of both."""
+    states: list[Tensor] = []
+    for accumulate in (1, 2):
+        built = untrained("bc", family)
+        out = tmp_path / str(accumulate)
+        out.mkdir()
+        config = FitConfig(steps=3, warmup=1, accumulate=accumulate)
+        fit(built, batches_of(family, "bc", 8 // accumulate), config, out, seed=3)
+        states.append(torch.cat([v.flatten().double() for v in built.state_dict().values()]))
+    torch.testing.assert_close(*states, rtol=1e-4, atol=1e-6)

@@ -20,7 +20,8 @@ from robolearn.errors import ConfigError
 from robolearn.learning import BatchSpec
 from robolearn.training import FitConfig, fit
 from tests.learning_mocks import random_flat
-from tests.robolearn.rank_script import CONFIG
+from tests.policies.every import TRAINED, Family
+from tests.robolearn.rank_script import CONFIG, SHORT, train_policy
 from tests.robolearn.test_training import TwoHeads
 
 ROOT = Path(__file__).parents[2]
@@ -47,7 +48,24 @@ def assert_alike(one: Path, other: Path) -> None:
     np.testing.assert_allclose(x["average"].numpy(), y["average"].numpy(), rtol=1e-5)
 
 
+def same_policy(one: Path, other: Path) -> None:
+    """Losses and weights after the last update."""
+    rows = [
+        [json.loads(x) for x in (run / "metrics.jsonl").read_text().splitlines()]
+        for run in (one, other)
+    ]
+    assert [r["step"] for r in rows[0]] == [1, 2, 3]
+    for a, b in zip(*rows, strict=True):
+        losses = [k for k in a if k.startswith("loss/")]
+        assert losses
+        np.testing.assert_allclose([a[k] for k in losses], [b[k] for k in losses], rtol=1e-4)
+    x, y = (read_tensors(run / "weights.safetensors") for run in (one, other))
+    for name, values in x.items():
+        np.testing.assert_allclose(values.numpy(), y[name].numpy(), rtol=1e-3, atol=1e-5)
+
+
 def test_two_processes_train_like_one_with_twice_the_batch(tmp_path: Path) -> None:
+    Family(tmp_path / "family").run("flow")  # The parent of those that need one.
     # What torchrun and accelerate launch tell their processes.
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -77,6 +95,9 @@ def test_two_processes_train_like_one_with_twice_the_batch(tmp_path: Path) -> No
     # What is random belongs to a batch, so that it does not matter who computes it.
     twice = dataclasses.replace(CONFIG, accumulate=2)
     assert_alike(tmp_path / "noisy", single(tmp_path / "two", 4, 0.01, twice))
+    for name in TRAINED:
+        alone = train_policy(name, tmp_path, dataclasses.replace(SHORT, accumulate=2), Ranks())
+        same_policy(tmp_path / f"{name}-1", alone)
 
 
 def test_without_a_launcher_there_is_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
