@@ -51,8 +51,9 @@ class BesoConfig(FieldConfig):
     # The hindsight goal is one mark per sub-goal (1: wanted, holds), pursued one at a time in this
     # order; what does not stay, such as a button that springs back, comes last. Empty: no marks.
     order: tuple[int, ...] = ()
-    # How many ticks later at least and at most; with an order: where the next sub-goal is reached,
-    # if that is by then.
+    # How many ticks later at least and at most, drawn at random; with an order: where the next
+    # sub-goal is reached, if that is by then, else no goal is told. What was done long before a
+    # sub-goal was mostly done for something else.
     ahead: tuple[int, int] = (16, 64)
     # Chance that the goal is left out of a sample in training.
     dropped: float = 0.1
@@ -134,7 +135,11 @@ class BesoModel(FieldModel):
         context = super().context(observations, rng)
         if not self.aims:
             return context
-        goal = self.aim(self.goal_encoder(self._next(observations))[:, -1])
+        seen = self._next(observations)
+        goal = self.aim(self.goal_encoder(seen)[:, -1])
+        if self.config.order:
+            marked = seen[self.config.goal[0]][:, -1].amax(dim=-1, keepdim=True) > 0.5
+            goal = torch.where(marked, goal, self.nothing)
         if rng is not None:
             out = torch.rand(len(goal), 1, generator=rng).to(goal.device) < self.config.dropped
             goal = torch.where(out, self.nothing, goal)

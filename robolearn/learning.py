@@ -34,8 +34,9 @@ class BatchSpec:
     stride: int = 1
     # Ticks ahead, least and most, at which a later observation of the episode is shown as well.
     future: tuple[int, int] | None = None
-    # A signal of marks (0 or 1): where one of them newly holds at most so many ticks ahead, the
-    # first such tick is shown instead of one at random. Marks that hold for a moment are met so.
+    # A signal of marks (0 or 1): where one of them newly holds before the tick that was drawn, the
+    # first such tick is shown instead. Marks that hold for a moment are met so, the sooner they
+    # hold the likelier.
     events: str = ""
 
 

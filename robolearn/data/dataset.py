@@ -220,8 +220,7 @@ class EpisodeDataset:
         rng = np.random.default_rng(child_seed(self.seed, "future", step))
         rows = np.minimum(t + rng.integers(low, high + 1, len(t)), self._bounds(t)[1])
         if self._event is not None:
-            event = self._event[t]
-            rows = np.where(event <= np.minimum(t + high, self._bounds(t)[1]), event, rows)
+            rows = np.minimum(self._event[t], rows)
         return {name: torch.from_numpy(v[rows]) for name, v in self.flat.observations.items()}
 
     def _next_events(self) -> Index:
