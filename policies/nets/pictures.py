@@ -101,7 +101,7 @@ class SmallResNet(nn.Module):
 
 def spatial_softmax(maps: Float[Tensor, "b k h w"]) -> Float[Tensor, "b f"]:
     """Mean column and row of every map under the softmax of its values, ``[b, 2 k]``."""
-    height, width = maps.shape[-2:]
+    height, width = (int(v) for v in maps.shape[-2:])
     weight = maps.flatten(2).softmax(dim=-1).unflatten(-1, (height, width))
     across = torch.linspace(-1.0, 1.0, width, device=maps.device)
     down = torch.linspace(-1.0, 1.0, height, device=maps.device)
@@ -156,7 +156,8 @@ class PictureEncoder(nn.Module):
         self, pictures: UInt8[Tensor, "b n h w 3"], rng: torch.Generator | None
     ) -> tuple[UInt8[Tensor, "b n ch cw 3"], Tensor]:
         """The crops, and their left and upper edges ``[b or 1, 2]`` [px]."""
-        height, width = pictures.shape[2:4]
+        # Numbers, which they are not while a graph is traced.
+        height, width = (int(v) for v in pictures.shape[2:4])
         tall, wide = round(height * self.config.crop), round(width * self.config.crop)
         free_y, free_x = height - tall, width - wide
         if rng is None:

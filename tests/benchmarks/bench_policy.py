@@ -91,6 +91,9 @@ def _latency(config: FlowConfig, repeats: int) -> list[dict[str, object]]:
 def _onnx(config: FlowConfig, repeats: int) -> dict[str, object]:
     dataset = EpisodeDataset(random_flat((100, 100)), config.batches(), 0)
     policy = config.build(SPACE, dataset.stats(), None).policy()
+    for parameter in policy.model.parameters():
+        # Untrained networks say nothing, and then any two agree.
+        parameter.data.add_(0.02 * torch.randn(parameter.shape))
     with tempfile.TemporaryDirectory() as folder:
         done = export_onnx(policy, Path(folder) / "x.onnx", "")
         graph = OnnxPolicy.load(done.path)

@@ -208,7 +208,7 @@ def test_gradients_add_up_over_batches(name: str, family: Family, tmp_path: Path
         told = plain.groups()[group]
         parameters = [p.detach().clone() for p in told.parameters]
         gradients = torch.autograd.grad(
-            sum(found) / 2, told.parameters, allow_unused=True, retain_graph=True
+            torch.stack(found).mean(), told.parameters, allow_unused=True, retain_graph=True
         )
         copies = [torch.nn.Parameter(p) for p in parameters]
         for copy, gradient in zip(copies, gradients, strict=True):
