@@ -69,7 +69,7 @@ def _lift(hand: Hand) -> Script:
 
 
 def _can(hand: Hand) -> Script:
-    hand.speed = SPEED
+    hand.speed, hand.eased = SPEED, False
     while True:
         held = yield from pick(hand, CAN, up=0.2, above=_GRASP_M, reach=_REACH_M)
         if held:

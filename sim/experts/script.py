@@ -55,7 +55,8 @@ class Hand:
     """Moves a target at bounded speed; scripts call its generators with ``yield from``.
 
     ``view`` is the newest observation, ``target`` the newest command (undisturbed). ``speed`` [m/s]
-    of free motion; ``bow`` [m]: how far to the left of the straight line the way of 30 cm goes.
+    of free motion; ``bow`` [m]: how far to the left of the straight line the way of 30 cm goes;
+    ``eased``: moves start and end slowly. A move that starts slowly hardly shows where it goes.
     """
 
     def __init__(
@@ -65,7 +66,7 @@ class Hand:
         xyz, yaw = view.value(TOOL)[:3], tool_yaw(view.value(TOOL))
         self.target = Target(_xyz(xyz), yaw, float(view.value(WIDTH)[0]))
         self.home_yaw = yaw
-        self.speed, self.bow = 0.30, 0.0
+        self.speed, self.bow, self.eased = 0.30, 0.0, True
 
     @property
     def tool(self) -> Array:
@@ -114,7 +115,7 @@ class Hand:
         bow = self.bow * min(1.0, level / 0.3) if level > 0.05 and speed is None else 0.0
         left = np.array([start[1] - goal[1], goal[0] - start[0], 0.0]) / max(level, 1e-9)
         for k in range(1, ticks + 1):
-            s = _smooth(k / ticks)
+            s = _smooth(k / ticks) if self.eased else k / ticks
             point = start + s * (goal - start) + bow * math.sin(math.pi * s) * left
             yield from self.tick(
                 replace(self.target, xyz=_xyz(point), yaw=from_yaw + s * (to_yaw - from_yaw))
