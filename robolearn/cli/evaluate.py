@@ -235,8 +235,7 @@ def _trained(run: Path, label: str, args: Args) -> PolicyEntry:
 
     builder = policy_builder(run, runtime=args.runtime, guidance=args.guidance)
     load_run(run)
-    if args.guidance != "auto":
-        builder()  # Whether it can do that is said before anything runs.
+    builder()  # Whether it loads, and continues plans so, is said before anything runs.
     # The two round differently, and trials of one do not count for the other.
     suffix = "" if args.runtime == "torch" else f"-{args.runtime}"
     execution = Execution(args.execute, args.lead_ticks, args.realtime_chunking, args.ensemble)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -17,7 +18,9 @@ OnLog = Callable[[int, Mapping[str, float]], None]
 def tracked(
     names: Sequence[TrackerName], run_dir: Path, config: Mapping[str, Any]
 ) -> Generator[OnLog | None]:
-    """A function that passes figures on to the trackers called ``names``; None without any."""
+    """A function that passes figures on to the trackers called ``names``; None without any. Nothing
+    is written before the first figures.
+    """
     makers = {"tensorboard": _tensorboard, "wandb": _wandb}
     with contextlib.ExitStack() as stack:
         told = [stack.enter_context(makers[name](run_dir, config)) for name in names]
@@ -36,17 +39,19 @@ def _tensorboard(run_dir: Path, config: Mapping[str, Any]) -> Generator[OnLog]:
     except ImportError as error:
         raise _missing("tensorboard", error) from error
     made: Any = SummaryWriter
-    writer = made(str(run_dir / "tensorboard"))
+    with contextlib.ExitStack() as stack:
 
-    def on_log(step: int, figures: Mapping[str, float]) -> None:
-        for name, value in figures.items():
-            writer.add_scalar(name, value, step)
+        @functools.cache
+        def writer() -> Any:
+            found = stack.enter_context(made(str(run_dir / "tensorboard")))
+            found.add_text("config", str(dict(config)))
+            return found
 
-    try:
-        writer.add_text("config", str(dict(config)))
+        def on_log(step: int, figures: Mapping[str, float]) -> None:
+            for name, value in figures.items():
+                writer().add_scalar(name, value, step)
+
         yield on_log
-    finally:
-        writer.close()
 
 
 @contextlib.contextmanager
@@ -57,12 +62,16 @@ def _wandb(run_dir: Path, config: Mapping[str, Any]) -> Generator[OnLog]:
         wandb: Any = importlib.import_module("wandb")
     except ImportError as error:
         raise _missing("wandb", error) from error
-    # Entity, project and mode (WANDB_MODE=offline) come from the environment, as everywhere.
-    run = wandb.init(dir=str(run_dir), name=run_dir.name, config=dict(config))
-    try:
-        yield lambda step, figures: run.log(dict(figures), step=step)
-    finally:
-        run.finish()
+    with contextlib.ExitStack() as stack:
+
+        @functools.cache
+        def run() -> Any:
+            # Entity, project and mode (WANDB_MODE=offline) come from the environment.
+            found = wandb.init(dir=str(run_dir), name=run_dir.name, config=dict(config))
+            stack.callback(found.finish)
+            return found
+
+        yield lambda step, figures: run().log(dict(figures), step=step)
 
 
 def _missing(name: str, error: ImportError) -> MissingDependencyError:
