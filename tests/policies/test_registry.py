@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
+from policies.compose import ComposeConfig
+from policies.consistency import ConsistencyConfig, ConsistencyModel
+from policies.distilled import DistilledConfig, DistilledModel
+from policies.flow import FlowConfig
+from policies.iql_rerank import Critics, IqlRerankConfig
 from policies.registry import POLICIES, policy_config
 from robolearn.config import load_yaml
 from robolearn.data.dataset import EpisodeDataset
@@ -62,4 +68,23 @@ def test_default_policies_are_small(name: str) -> None:
         algorithm = config.build(SPACE, stats, None)
     count = sum(p.numel() for group in algorithm.groups().values() for p in group.parameters)
     assert count < 5_000_000
+    assert getattr(config, "refine" if name == "ebt" else "steps", 1) <= 4
+
+
+@pytest.mark.parametrize(
+    ("config", "model"),
+    [
+        (ConsistencyConfig(), ConsistencyModel),
+        (DistilledConfig(), DistilledModel),
+        (IqlRerankConfig(), Critics),
+    ],
+    ids=("consistency", "distilled", "iql_rerank"),
+)
+def test_default_students_are_small(config: Any, model: Any) -> None:
+    flow = FlowConfig()
+    stats = EpisodeDataset(random_flat(), flow.batches(), 0).stats()
+    with torch.device("meta"):
+        built = model(config, flow.policy_spec(SPACE), stats)
+    assert sum(p.numel() for p in built.parameters()) < 5_000_000
     assert getattr(config, "steps", 1) <= 4
+    assert ComposeConfig().steps <= 4
