@@ -59,8 +59,11 @@ class BesoConfig(FieldConfig):
     dropped: float = 0.1
     # Classifier-free guidance; 1: none. Published: 1.5 (kitchen), 2 (block push).
     strength: float = 1.5
-    # Smallest and largest noise in training and sampling. Published: 0.005..1 (kitchen), 0.05..1.
-    sigma: tuple[float, float] = (0.05, 1.0)
+    # Smallest and largest noise in training and sampling. Published: 0.005..1 (kitchen), 0.05..1,
+    # for single actions. Sampling starts from noise alone, and the denoiser takes it for an action
+    # with noise: of two ways to act, the one nearer to zero is then drawn too often by
+    # n (|a|^2 - |b|^2) / (2 sigma^2) nats, n numbers a chunk; so the largest is large here.
+    sigma: tuple[float, float] = (0.05, 10.0)
     # Standard deviation of normalised actions that the scaling assumes.
     action_std: float = 0.5
     # Network calls per chunk (twice as large ones with guidance).
@@ -277,12 +280,12 @@ def first_open(wanted: Tensor, holds: Tensor, order: tuple[int, ...]) -> Tensor:
 
 
 def log_logistic(u: Tensor, middle: float, bounds: tuple[float, float]) -> Tensor:
-    """Uniform numbers to noise levels: logistic in log sigma around ``log middle`` with scale 0.5,
+    """Uniform numbers to noise levels: logistic in log sigma around ``log middle`` with scale 1,
     cut to ``bounds``.
     """
-    low, high = (torch.sigmoid((torch.tensor(b / middle).log()) / 0.5) for b in bounds)
+    low, high = (torch.sigmoid(torch.tensor(b / middle).log()) for b in bounds)
     inside = low.to(u) + u * (high - low).to(u)
-    return (math.log(middle) + 0.5 * torch.logit(inside)).exp().clamp(*bounds)
+    return (math.log(middle) + torch.logit(inside)).exp().clamp(*bounds)
 
 
 def _told(base: Tensor, goal: Tensor) -> Tensor:

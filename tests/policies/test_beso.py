@@ -65,6 +65,28 @@ def test_noise_levels_are_log_logistic_within_bounds() -> None:
     assert wide.median().item() == pytest.approx(0.5, rel=1e-3)
 
 
+@pytest.mark.parametrize(("largest", "low", "high"), [(10.0, 0.02, 0.25), (1.0, 0.7, 1.0)])
+def test_a_rare_way_to_act_stays_rare(
+    monkeypatch: pytest.MonkeyPatch, largest: float, low: float, high: float
+) -> None:
+    """With the exact denoiser of a mixture: chunks of -1, or of 0.5 with a chance of 0.1. From too
+    little noise the way nearer to zero is drawn nearly always.
+    """
+    model = net(dataclasses.replace(SMALL, horizon=16, steps=4, sigma=(0.05, largest)))
+
+    def exact(x: torch.Tensor, sigma: torch.Tensor, context: torch.Tensor) -> torch.Tensor:
+        far, near = (((x - a) ** 2).flatten(1).sum(1) for a in (-1.0, 0.5))
+        odds = np.log(0.1 / 0.9) + (far - near) / (2 * sigma**2)
+        share = torch.sigmoid(odds)[:, None, None]
+        return 0.5 * share - (1 - share)
+
+    monkeypatch.setattr(model, "denoise", exact)
+    noise = torch.randn(2_000, 1, 16, 2, generator=torch.Generator().manual_seed(0))
+    chunks = model.generate(noise, torch.zeros(2_000, 1))
+    rare = (chunks.flatten(1).mean(1) > -0.25).double().mean().item()
+    assert low < rare <= high
+
+
 def test_the_velocity_leads_to_the_estimate() -> None:
     model = net()
     context = torch.randn(3, model.flat_size + model.seen_size)
