@@ -8,9 +8,9 @@ of it; as no time is told to it, what the time decides becomes part of a bias, a
 needs fewer numbers.
 
 A teacher answers to any observation, so lessons need not stay where the recordings are: with
-``shifts`` they cover the places that a student with small errors gets to. Where the teacher turns
-X1
-errors from deciding over all others.
+``shifts`` they cover the places that a student with small errors gets to. Where the teacher's
+answer jumps, errors are large whatever the student does: ``huber`` keeps these few from deciding
+over all others.
 """
 
 from __future__ import annotations
