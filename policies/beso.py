@@ -280,8 +280,8 @@ def first_open(wanted: Tensor, holds: Tensor, order: tuple[int, ...]) -> Tensor:
 
 
 def log_logistic(u: Tensor, middle: float, bounds: tuple[float, float]) -> Tensor:
-    """Uniform numbers to noise levels: logistic in log sigma around ``log middle`` with scale 1,
-    cut to ``bounds``.
+    """Uniform numbers to noise levels: logistic in log sigma around ``log middle`` with scale 1 (
+    published: 0.5, for bounds that are nearer to each other), cut to ``bounds``.
     """
     low, high = (torch.sigmoid(torch.tensor(b / middle).log()) for b in bounds)
     inside = low.to(u) + u * (high - low).to(u)

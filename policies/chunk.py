@@ -324,9 +324,9 @@ class Lesson:
     batch: Batch
 
     def mean(self, values: Tensor) -> Tensor:
-        """Mean of ``values [b, h, a]`` over the actions that count."""
+        """Mean of ``values [b, h, a]`` over the actions that count; 0 if none does."""
         weight = self.weight.expand_as(values)
-        return (values * weight).sum() / weight.sum()
+        return (values * weight).sum() / weight.sum().clamp(min=1)
 
 
 class ChunkAlgorithm(Algorithm):

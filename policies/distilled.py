@@ -16,7 +16,6 @@ over all others.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import torch
@@ -74,7 +73,7 @@ class DistilledConfig(ChunkConfig):
     ) -> DistilledAlgorithm:
         """An untrained student of ``parent``."""
         teacher, parent = teacher_of(parent, "distilled", self, space)
-        _check_shifts(self.shifts, space)
+        _check_shifts(self, space)
         if teacher.model.draws != 1:
             raise ConfigError(
                 f"the sampler of the parent '{parent.path}' draws noise {teacher.model.draws} times"
@@ -93,9 +92,12 @@ class DistilledConfig(ChunkConfig):
         return ChunkPolicy(model.eval(), run.spec)
 
 
-def _check_shifts(shifts: Mapping[str, tuple[float, ...]], space: TaskSpace) -> None:
+def _check_shifts(config: DistilledConfig, space: TaskSpace) -> None:
+    cameras = [s.name for s in space.observations if s.is_image]
+    if config.shifts and cameras:
+        raise SpecMismatchError(f"shifts: pictures do not move along, and {cameras} are observed")
     shapes = {s.name: s.shape for s in space.observations if not s.is_image}
-    for name, values in shifts.items():
+    for name, values in config.shifts.items():
         if shapes.get(name) != (len(values),):
             raise SpecMismatchError(
                 f"shifts: '{name}' must be an observed vector of {len(values)} values; observed"

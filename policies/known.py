@@ -25,8 +25,9 @@ def check_known(known: int, horizon: int) -> None:
 
 
 def draw_known(actions: Tensor, most: int, rng: torch.Generator) -> Tensor:
-    """Which of ``actions [b, h, a]`` are given in training ``[b, h, 1]`` (bool): in half of the
-    chunks none (those of a plain request, and of every start), else the first 1 to ``most``.
+    """Which of ``actions [b, h, a]`` are given in training ``[b, h, 1]`` (bool): in a little more
+    than half of the chunks none (those of a plain request, and of every start), else the first 1
+    to ``most``.
     """
     count = torch.randint(-most, most + 1, (len(actions), 1, 1), generator=rng)
     return (torch.arange(actions.shape[1])[None, :, None] < count).to(actions.device)

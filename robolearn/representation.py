@@ -180,7 +180,8 @@ class Representation:
         if not changed and shape == action.shape:
             return action
         # Limits hold for absolute actions; decode applies them.
-        return dataclasses.replace(action, shape=shape, low=(), high=())
+        mode = "relative" if changed else action.mode
+        return dataclasses.replace(action, shape=shape, low=(), high=(), mode=mode)
 
 
 class RepresentedPolicy:

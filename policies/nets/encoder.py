@@ -72,9 +72,8 @@ class SignalEncoder(nn.Module):
         for i, n in enumerate(self.names):
             register_transform(self, i, self.transforms[n])
         self.relative = relative
-        # (x, y) @ quarter = (y, -x), a quarter turn clockwise.
-        quarter = torch.tensor([[0.0, -1.0], [1.0, 0.0]])
-        self.register_buffer("quarter", quarter, persistent=False)
+        # (y, x) times this: a quarter turn clockwise.
+        self.register_buffer("quarter", torch.tensor([1.0, -1.0]), persistent=False)
         for i in {self.names.index(pose) for _, pose in relative if pose in signals}:
             self.register_buffer(f"planar{i}", _buffer(self, f"scale{i}")[:2], persistent=False)
         self.size = sum(t.size for t in self.transforms.values())
@@ -157,8 +156,8 @@ class SignalEncoder(nn.Module):
             return pose_in_pose(position, pose)
         cos, sin = turn
         delta = position - pose[..., :2]
-        # (c x + s y, c y - s x), with a product instead of taking x and y apart and together.
-        local = torch.addcmul(cos * delta, sin, delta @ _buffer(self, "quarter"))
+        # (c x + s y, c y - s x), number by number: a matrix product would round in bfloat16.
+        local = torch.addcmul(cos * delta, sin, delta.flip(-1) * _buffer(self, "quarter"))
         return local * _buffer(self, f"planar{self.names.index(name)}")
 
 

@@ -112,7 +112,9 @@ def policy_latency_s(inference: SpecInference, calls: int = 3) -> float:
 
 
 def blank_request(spec: PolicySpec) -> PolicyInput:
-    """A request of the right shape in the middle of nowhere, with a plan to continue."""
+    """A request of the right shape in the middle of nowhere, with a plan to continue whose first
+    action is being done.
+    """
     horizon, size = spec.horizon, spec.task_space.action_size
     nowhere = {
         s.name: np.full((1, spec.n_obs, *s.shape), 64 if s.is_image else 0.25, s.dtype)
@@ -124,5 +126,5 @@ def blank_request(spec: PolicySpec) -> PolicyInput:
         seed=np.zeros(1, dtype=np.int64),
         prefix=np.full((1, horizon, size), 0.25),
         task=spec.task_space.texts[:1],
-        prefix_weight=np.ones((1, horizon)),
+        prefix_weight=(np.arange(horizon) < 1)[None].astype(np.float64),
     )

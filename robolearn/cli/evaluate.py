@@ -233,12 +233,12 @@ def _trained(run: Path, label: str, args: Args) -> PolicyEntry:
     from robolearn.cli.build import policy_builder
     from robolearn.execution import Execution
 
+    execution = Execution(args.execute, args.lead_ticks, args.realtime_chunking, args.ensemble)
     builder = policy_builder(run, runtime=args.runtime, guidance=args.guidance)
-    load_run(run)
+    load_run(run)  # Before a graph of it is written.
     builder()  # Whether it loads, and continues plans so, is said before anything runs.
     # The two round differently, and trials of one do not count for the other.
     suffix = "" if args.runtime == "torch" else f"-{args.runtime}"
-    execution = Execution(args.execute, args.lead_ticks, args.realtime_chunking, args.ensemble)
     delay = f"delay={args.delay_ticks}" if args.delay_ticks else ""
     way = "" if args.guidance == "auto" else f"guidance={args.guidance}"
     how = ",".join(part for part in (execution.label, way, delay) if part)

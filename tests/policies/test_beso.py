@@ -63,6 +63,8 @@ def test_noise_levels_are_log_logistic_within_bounds() -> None:
     assert 1.99 < sigma.max().item() <= 2.0
     wide = log_logistic(u, 0.5, (1e-6, 1e6))
     assert wide.median().item() == pytest.approx(0.5, rel=1e-3)
+    # Where a logistic variable has three quarters below it, it is log 3.
+    assert wide.quantile(0.75).item() == pytest.approx(0.5 * 3.0, rel=1e-3)
 
 
 @pytest.mark.parametrize(("largest", "low", "high"), [(10.0, 0.02, 0.25), (1.0, 0.7, 1.0)])
@@ -165,7 +167,7 @@ def test_the_goal_is_what_is_reached_next() -> None:
             end = 29 if row < 30 else 59
             ahead = range(row + 1, min(row + 7, end) + 1)
             due = [k for k in ahead if bool(((held[k] > 0.5) & (held[k - 1] < 0.5)).any())]
-            # Marks that were drawn at random, with nothing between, are less than what is due.
+            # A row that was drawn before the mark holds does not have it.
             if due and row + 7 <= end:
                 fresh = (held[due[0]] > 0.5) & (held[row] < 0.5)
                 met[due[0] - row].append(bool((shown[fresh] > 0.5).all()))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -14,9 +14,11 @@ from policies.chunk import FieldChunkPolicy
 from policies.compose import ComposeConfig, compose
 from policies.diffusion import DiffusionConfig, DiffusionModel
 from policies.flow import FlowConfig
-from policies.guidance import AUTO, GUIDANCE, GuidanceKind
+from policies.guidance import AUTO, GUIDANCE, GuidanceKind, guided
 from policies.known import draw_known
 from policies.registry import guide, load_policy
+from robolearn.cli.build import GuidanceName
+from robolearn.cli.deploy_policy import blank_request
 from robolearn.contracts import Policy, PolicySpec
 from robolearn.data.dataset import EpisodeDataset
 from robolearn.errors import ConfigError
@@ -223,3 +225,23 @@ def test_the_way_to_continue_is_chosen_when_a_policy_is_loaded(tmp_path: Path) -
     guide(RepresentedPolicy(inner, seen), "trained", "it")
     guide(RepresentedPolicy(inner, seen), "hard", "it")
     assert inner.guidance is GUIDANCE["hard"]
+
+
+def test_a_robot_is_warmed_up_and_timed_by_what_it_will_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Preflight asks a policy that holds known actions without a detour through guidance."""
+    calls: list[bool] = []
+
+    def watched(*args: Any) -> torch.Tensor:
+        calls.append(True)
+        return guided(*args)
+
+    monkeypatch.setattr("policies.chunk.guided", watched)
+    for config, count in ((FLOW, 0), (dataclasses.replace(FLOW, known=0), 1)):
+        calls.clear()
+        policy = untrained(config).policy()
+        policy.sample(blank_request(policy.spec))
+        assert len(calls) == count
+
+
+def test_the_names_of_the_ways_are_the_same_everywhere() -> None:
+    assert get_args(GuidanceName) == get_args(GuidanceKind) == tuple(GUIDANCE)

@@ -146,6 +146,17 @@ def test_answers_stay_within_the_limits_of_the_action() -> None:
     assert representation.inner.actions[1].high == ()
 
 
+@pytest.mark.parametrize("kind", ["relative", "delta"])
+def test_what_the_network_does_is_never_mistaken_for_what_is_commanded(kind: str) -> None:
+    """Actions without limits, in a representation that keeps their shape: who compares task spaces
+    (a run that builds on another one) still tells the two apart.
+    """
+    free = dataclasses.replace(SPACE, actions=SPACE.actions[2:])
+    config = RepresentationConfig({"tool/xyz_yaw": kind})  # type: ignore[dict-item]
+    assert Representation(config, free).inner != free
+    assert Representation(RepresentationConfig(), free).inner == free
+
+
 def test_fine_steps_are_linear_below_the_resolution_and_logarithmic_above() -> None:
     config = RepresentationConfig({"tool/xyz_yaw": "relative"}, fine={"tool/xyz_yaw": (1e-3,) * 4})
     representation = Representation(config, SPACE)
