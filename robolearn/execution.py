@@ -6,8 +6,9 @@ import dataclasses
 from dataclasses import dataclass
 
 from robolearn.chunking import ChunkAgent
-from robolearn.contracts import PolicySpec
+from robolearn.contracts import Agent, PolicySpec
 from robolearn.errors import ConfigError
+from robolearn.goals import GoalsInTurn
 from robolearn.spec import EmbodimentSpec
 
 
@@ -24,6 +25,11 @@ class Execution:
     # Do the mean of all chunks that cover a time, weighted by exp(-m i) from the oldest on: m
     # (published: 0.01); left out: the newest chunk alone.
     ensemble: float | None = None
+    # Show one of several wanted sub-goals at a time, each for at most so many seconds
+    # (robolearn/goals.py); left out: all that are wanted.
+    goal_s: float | None = None
+    # Whose turn is first, counted from 0; the others follow as they are numbered.
+    goal_order: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if self.realtime and self.ensemble is not None:
@@ -31,6 +37,8 @@ class Execution:
                 "real-time chunking and temporal ensembling exclude each other: the first makes"
                 " chunks agree, the second averages those that do not"
             )
+        if self.goal_order and self.goal_s is None:
+            raise ConfigError("an order of sub-goals needs the seconds that each of them has")
 
     @property
     def label(self) -> str:
@@ -48,9 +56,9 @@ class Execution:
         embodiment: EmbodimentSpec,
         name: str,
         command_latency_s: float = 0.0,
-    ) -> ChunkAgent:
+    ) -> Agent:
         """The policy's wrapper on a robot."""
-        return ChunkAgent(
+        agent = ChunkAgent(
             spec,
             embodiment,
             name=name,
@@ -60,3 +68,6 @@ class Execution:
             ensemble=self.ensemble,
             command_latency_s=command_latency_s,
         )
+        if self.goal_s is None:
+            return agent
+        return GoalsInTurn(agent, spec, self.goal_s, self.goal_order)

@@ -65,6 +65,10 @@ class Args:
     guidance: GuidanceName = "auto"
     # Temporal ensembling: weights exp(-M i) of all chunks for a time, the oldest first; ACT: 0.01.
     ensemble: float | None = None
+    # Show the policy one wanted sub-goal at a time, each for at most so many seconds; default: all.
+    goal_s: float | None = None
+    # With --goal-s: whose turn is first, counted from 0; the others follow as they are numbered.
+    goal_order: tuple[int, ...] = ()
     # Control steps that an answer of the policy takes, exactly, in simulated time.
     delay_ticks: int = 0
     # Environments per forward pass of a policy. More are faster, and round differently: the batch
@@ -233,7 +237,8 @@ def _trained(run: Path, label: str, args: Args) -> PolicyEntry:
     from robolearn.cli.build import policy_builder
     from robolearn.execution import Execution
 
-    execution = Execution(args.execute, args.lead_ticks, args.realtime_chunking, args.ensemble)
+    realtime, turns = args.realtime_chunking, (args.goal_s, args.goal_order)
+    execution = Execution(args.execute, args.lead_ticks, realtime, args.ensemble, *turns)
     builder = policy_builder(run, runtime=args.runtime, guidance=args.guidance)
     load_run(run)  # Before a graph of it is written.
     builder()  # Whether it loads, and continues plans so, is said before anything runs.

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.errors import DataError
+from robolearn.goals import ACHIEVED, WANTED
 from robolearn.types import Condition, Outcome, Signals
 from sim.tasks.manipulation import (
     WIDTH,
@@ -26,7 +27,6 @@ from sim.tasks.manipulation import (
 )
 
 SUBGOALS = ("drawer_open", "slider_right", "button_pressed", "red_in_tray", "green_on_blue")
-WANTED, ACHIEVED = "goal/wanted", "goal/achieved"
 RED, GREEN, BLUE = "red/pose", "green/pose", "blue/pose"
 DRAWER, SLIDER, BUTTON, TRAY = "drawer/opening", "slider/opening", "button/depth", "tray/pose"
 SIDE_M, TRAVEL_M, BUTTON_TRAVEL_M = 0.04, 0.16, 0.008
