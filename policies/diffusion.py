@@ -11,7 +11,6 @@ Chunks are drawn by DDPM (as ancestral sampling is DDIM with eta = 1), DDIM or D
 from __future__ import annotations
 
 import dataclasses
-import functools
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -22,14 +21,12 @@ from policies.chunk import (
     ChunkAlgorithm,
     FieldChunkPolicy,
     FieldConfig,
-    FieldModel,
     Lesson,
     from_scratch,
     randn,
     uniform,
 )
-from policies.guidance import GuidanceConfig, Prefix
-from policies.known import check_known, draw_known, held_or_guided, marked
+from policies.known import KnowingModel, check_known, draw_known, marked
 from robolearn.checkpoint import Run, load_weights
 from robolearn.contracts import PolicySpec
 from robolearn.data.stats import DatasetStats
@@ -87,7 +84,7 @@ class DiffusionConfig(FieldConfig):
         return FieldChunkPolicy(model.eval(), run.spec)
 
 
-class DiffusionModel(FieldModel):
+class DiffusionModel(KnowingModel):
     """A denoising network and its schedule."""
 
     def __init__(self, config: DiffusionConfig, spec: PolicySpec, stats: DatasetStats) -> None:
@@ -139,20 +136,9 @@ class DiffusionModel(FieldModel):
         """Run the sampler from ``noise [b, draws, h, a]``."""
         return self._sampled(noise, context, None, noise[:, 0])
 
-    def continued(
-        self, noise: Tensor, context: Tensor, prefix: Prefix, guidance: GuidanceConfig
-    ) -> Tensor:
-        """Chunks that continue a prefix: guided, or, if trained so, with the actions of weight 1
-        held at the prefix.
-        """
-        otherwise = functools.partial(super().continued, noise, context, prefix, guidance)
-        if not (self.known and guidance.trained):
-            return otherwise()
-
-        def held(fixed: Tensor) -> Tensor:
-            return self._sampled(noise, context, fixed, prefix.actions)
-
-        return held_or_guided(self.known, prefix, held, otherwise)
+    def holding(self, noise: Tensor, context: Tensor, known: Tensor, held: Tensor) -> Tensor:
+        """The sampler, with known actions put back after every step."""
+        return self._sampled(noise, context, known, held)
 
     def _sampled(
         self, noise: Tensor, context: Tensor, known: Tensor | None, held: Tensor

@@ -27,14 +27,12 @@ from policies.chunk import (
     ChunkAlgorithm,
     FieldChunkPolicy,
     FieldConfig,
-    FieldModel,
     Lesson,
     from_scratch,
     randn,
     uniform,
 )
-from policies.guidance import GuidanceConfig, Prefix
-from policies.known import check_known, draw_known, held_or_guided, marked
+from policies.known import KnowingModel, check_known, draw_known, marked
 from policies.steps import Step, equal_times, euler_steps
 from robolearn.checkpoint import Run, load_weights
 from robolearn.contracts import PolicySpec
@@ -91,7 +89,7 @@ class FlowConfig(FieldConfig):
         return FieldChunkPolicy(model.eval(), run.spec)
 
 
-class FlowModel(FieldModel):
+class FlowModel(KnowingModel):
     """A preconditioned velocity network."""
 
     def __init__(self, config: FlowConfig, spec: PolicySpec, stats: DatasetStats) -> None:
@@ -134,24 +132,13 @@ class FlowModel(FieldModel):
         """Euler from noise ``[b, 1, h, a]`` to a normalised chunk."""
         return self.march(noise.squeeze(1), sampling(self.steps, self.shift, self.std), context)
 
-    def continued(
-        self, noise: Tensor, context: Tensor, prefix: Prefix, guidance: GuidanceConfig
-    ) -> Tensor:
-        """Chunks that continue a prefix: guided, or, if trained so, with the actions of weight 1
-        held at the prefix.
-        """
-        otherwise = functools.partial(super().continued, noise, context, prefix, guidance)
-        if not (self.known and guidance.trained):
-            return otherwise()
-
-        def held(fixed: Tensor) -> Tensor:
-            x = torch.where(fixed, prefix.actions, noise[:, 0])
-            for t, t_next in itertools.pairwise(self.times()):
-                velocity = self.continuing(x, t.expand(x.shape[0]), context, fixed)
-                x = torch.where(fixed, prefix.actions, x + (t_next - t) * velocity)
-            return x
-
-        return held_or_guided(self.known, prefix, held, otherwise)
+    def holding(self, noise: Tensor, context: Tensor, known: Tensor, held: Tensor) -> Tensor:
+        """Euler, with known actions put back after every step."""
+        x = torch.where(known, held, noise[:, 0])
+        for t, t_next in itertools.pairwise(self.times()):
+            velocity = self.continuing(x, t.expand(x.shape[0]), context, known)
+            x = torch.where(known, held, x + (t_next - t) * velocity)
+        return x
 
 
 @functools.lru_cache(maxsize=64)

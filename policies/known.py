@@ -9,12 +9,14 @@ It takes no backward pass, and holds them exactly.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+from abc import abstractmethod
 
 import torch
 from torch import Tensor
 
-from policies.guidance import Prefix
+from policies.chunk import FieldModel
+from policies.guidance import GuidanceConfig, Prefix
 from robolearn.errors import ConfigError
 
 
@@ -39,15 +41,27 @@ def marked(x: Tensor, known: Tensor | None) -> Tensor:
     return torch.cat([x, mark], dim=-1)
 
 
-def held_or_guided(
-    most: int, prefix: Prefix, held: Callable[[Tensor], Tensor], guided: Callable[[], Tensor]
-) -> Tensor:
-    """Chunks ``[b, h, a]`` that continue ``prefix``: by ``held``, told which actions are fixed, and
-    by ``guided`` in rows where more of them are than training has shown.
-    """
-    fixed = prefix.weight >= 1.0
-    beyond = fixed.sum(dim=1, keepdim=True) > most
-    if bool(beyond.all()):
-        return guided()
-    answer = held(fixed)
-    return torch.where(beyond, guided(), answer) if bool(beyond.any()) else answer
+class KnowingModel(FieldModel):
+    """A field that may have been given up to ``known`` first actions in training."""
+
+    def continued(
+        self, noise: Tensor, context: Tensor, prefix: Prefix, guidance: GuidanceConfig
+    ) -> Tensor:
+        """Chunks that continue a prefix: guided, or, if trained so, with the actions of weight 1
+        held at the prefix; rows in which more of them are than training has shown are guided.
+        """
+        otherwise = functools.partial(super().continued, noise, context, prefix, guidance)
+        if not (self.known and guidance.trained):
+            return otherwise()
+        fixed = prefix.weight >= 1.0
+        beyond = fixed.sum(dim=1, keepdim=True) > self.known
+        if bool(beyond.all()):
+            return otherwise()
+        answer = self.holding(noise, context, fixed, prefix.actions)
+        return torch.where(beyond, otherwise(), answer) if bool(beyond.any()) else answer
+
+    @abstractmethod
+    def holding(self, noise: Tensor, context: Tensor, known: Tensor, held: Tensor) -> Tensor:
+        """As :meth:`generate`, but actions marked in ``known [b, h, 1]`` stay as in ``held``
+        ``[b, h, a]``.
+        """
