@@ -32,6 +32,7 @@ from sim.rendering import Renderer, View, update_poses
 POSE = ("x", "y", "z", "qw", "qx", "qy", "qz")
 POSE_UNIT = "m, m, m, 1, 1, 1, 1"
 GRIPPER, TOOL_DELTA, JOINTS = "gripper/command", "tool/delta_pose", "arm/joint_position"
+SET_POINT = "gripper/set_point"
 # Hinges of the door, by joint.
 HINGES = {"Door_hinge": "door/opening", "Door_latch_joint": "latch/opening"}
 # Objects that a task does not use are parked 10 m away.
@@ -52,6 +53,7 @@ class RobosuiteEnv(SteppedEnv):
         model = self.model
         self._joints = np.array([model.joint(n).id for n in self._robot.robot_joints])
         self._fingers = [model.joint(n).id for n in self._robot.gripper["right"].joints]
+        self._drives = [model.actuator(n).id for n in self._robot.gripper["right"].actuators]
         self._grip = int(self._robot.eef_site_id["right"])
         self._objects = self._free_objects()
         self._hinges = {
@@ -199,6 +201,8 @@ class RobosuiteEnv(SteppedEnv):
             values["gripper/joint_position"] = data.qpos[model.jnt_qposadr[self._fingers]]
         if self._has_width:
             values["gripper/width"] = np.array([np.ptp(values["gripper/joint_position"])])
+        if self._drives:
+            values[SET_POINT] = self._set_point()
         for name, joint in self._objects.items():
             values[name] = _canonical(data.qpos[model.jnt_qposadr[joint] :][:7])
         for name, joint in self._hinges.items():
@@ -232,6 +236,16 @@ class RobosuiteEnv(SteppedEnv):
             reason=reason,
             metrics={"staged_reward": self._reward},
         )
+
+    def _set_point(self) -> NDArray[np.float64]:
+        """What the gripper's drives are told: each command moves it a little, fingers follow.
+
+        At most as far as a finger goes, which a command is often several ticks away from.
+        """
+        low, high = self.model.actuator_ctrlrange[self._drives].T
+        # Between -1 and 1 (robosuite 1.5: SimpleGripController maps it to the drives' range).
+        told = np.asarray(self._robot.gripper["right"].current_action, dtype=np.float64)
+        return (low + high) / 2 + told * (high - low) / 2
 
     @property
     def _has_width(self) -> bool:
@@ -280,6 +294,8 @@ class RobosuiteEnv(SteppedEnv):
             signals.append(_signal("gripper/joint_position", fingers, unit))
         if self._has_width:
             signals.append(_signal("gripper/width", 1, "m"))
+        if self._drives:
+            signals.append(_signal(SET_POINT, len(self._drives), unit))
         signals += [_pose(name) for name in self._objects]
         signals += [_signal(name, 1, "rad") for name in self._hinges]
         state = self._env._get_observations()["object-state"]  # noqa: SLF001

@@ -65,6 +65,18 @@ def test_signals_are_what_robosuite_observes(lift: Any) -> None:
     np.testing.assert_allclose(values["gripper/width"], np.ptp(seen["robot0_gripper_qpos"]))
 
 
+def test_the_set_point_is_what_the_next_command_moves(lift: Any) -> None:
+    start(lift, 4)
+    assert lift.signals()["gripper/set_point"] == pytest.approx([0.02, -0.02])
+    for seq, opens in enumerate((-1.0, -1.0, 1.0)):
+        push(lift, seq, gripper__command=[opens])
+        told = lift.signals()["gripper/set_point"]
+        np.testing.assert_allclose(told, lift.data.ctrl[lift._drives], atol=1e-12)
+        np.testing.assert_allclose(told[0], 0.02 + 0.004 * (1, 2, 1)[seq], atol=1e-9)
+    start(lift, 4)
+    assert lift.signals()["gripper/set_point"] == pytest.approx([0.02, -0.02])
+
+
 def test_the_tool_is_asked_for_metres_and_radians(lift: Any) -> None:
     start(lift)
     before = lift.observe().value("tool/pose")
