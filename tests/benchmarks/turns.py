@@ -18,14 +18,20 @@ def interleaved(
 
 
 def in_turns(
-    contestants: Sequence[Callable[[], object]], repeats: int, warm: int = 5
+    contestants: Sequence[Callable[[], object]], repeats: int, warm: int = 5, own: int = 0
 ) -> NDArray[np.float64]:
-    """CPU seconds of all, one after the other, ``[repeats, contestants]``."""
+    """CPU seconds of all, one after the other, ``[repeats, contestants]``.
+
+    With ``own`` calls of its own before each measured one, a contestant finds its data in the
+    caches; without, what the others left there.
+    """
     times = np.zeros((repeats, len(contestants)))
     for function in tuple(contestants) * warm:
         function()
     for i in range(repeats):
         for j, function in enumerate(contestants):
+            for _ in range(own):
+                function()
             begin = time.thread_time()
             function()
             times[i, j] = time.thread_time() - begin
