@@ -74,7 +74,8 @@ class Ranks:
 def joined(device: str = "cpu", timeout_s: float = 600.0) -> Generator[Ranks]:
     """The processes that a launcher started, connected until the block ends.
 
-    A process that dies makes the others fail within ``timeout_s``.
+    They leave together: one that has nothing more to send waits for those that still have. A
+    process that dies makes the others fail within ``timeout_s``.
     """
     size = _number("WORLD_SIZE", 1)
     if size == 1:
@@ -85,7 +86,11 @@ def joined(device: str = "cpu", timeout_s: float = 600.0) -> Generator[Ranks]:
         torch.cuda.set_device(_number("LOCAL_RANK", 0))
     dist.init_process_group(backend, timeout=timedelta(seconds=timeout_s))
     try:
-        yield Ranks(dist.get_rank(), dist.get_world_size())
+        ranks = Ranks(dist.get_rank(), dist.get_world_size())
+        yield ranks
+        # gloo's threads let go of what was sent after it has arrived, and need Python for that: the
+        # last thing they do before the end is a message without a tensor.
+        ranks.wait()
     finally:
         dist.destroy_process_group()
 

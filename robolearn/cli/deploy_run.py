@@ -371,7 +371,8 @@ class Deployment:
             "policy": self._source.where,
             "policy_hash": self._source.hash,
             "realtime_chunking": self._args.realtime_chunking,
-            "guidance": self._args.guidance,
+            # What a server does is told by those who started it.
+            "guidance": None if self._args.server else self._args.guidance,
             "ensemble": self._args.ensemble,
             "instruction": self._instruction,
             "certificate": CERTIFICATE,

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from robolearn.errors import MissingDependencyError
+from robolearn.errors import ConfigError, MissingDependencyError
 
 TrackerName = Literal["tensorboard", "wandb"]
 OnLog = Callable[[int, Mapping[str, float]], None]
@@ -62,6 +63,14 @@ def _wandb(run_dir: Path, config: Mapping[str, Any]) -> Generator[OnLog]:
         wandb: Any = importlib.import_module("wandb")
     except ImportError as error:
         raise _missing("wandb", error) from error
+    if os.environ.get("WANDB_MODE", "online") == "online":
+        # Asks for the key now, or says that it lacks; the first figures come much later.
+        try:
+            wandb.login()
+        except Exception as error:
+            raise ConfigError(
+                f"--track wandb: cannot log in ({error}); set WANDB_API_KEY, or WANDB_MODE=offline"
+            ) from error
     with contextlib.ExitStack() as stack:
 
         @functools.cache

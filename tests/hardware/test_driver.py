@@ -29,9 +29,9 @@ from robolearn.errors import (
     StaleSignalError,
 )
 from robolearn.geometry import rotation_from_rotvec, rotvec_from_rotation
-from tests.contracts import RobotContract
 from tests.hardware.lab import HOME, address
 from tests.hardware.real_cell import in_child, prompt_lab
+from tests.robot_contract import RobotContract
 
 
 @pytest.fixture(scope="module")

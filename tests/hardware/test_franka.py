@@ -23,7 +23,7 @@ from robolearn.errors import (
     RobotError,
     StaleSignalError,
 )
-from tests.contracts import RobotContract
+from tests.robot_contract import RobotContract
 
 START = [0.0, -0.7, 0.0, -2.2, 0.0, 1.6, 0.8]
 

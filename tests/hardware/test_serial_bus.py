@@ -24,8 +24,8 @@ from robolearn.errors import (
     RobotConnectionError,
     RobotError,
 )
-from tests.contracts import RobotContract
 from tests.hardware.buses import DIRECTIONS, JOINTS, OFFSETS, START, BusArm
+from tests.robot_contract import RobotContract
 
 
 class OnABus(RobotContract):

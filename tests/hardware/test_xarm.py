@@ -17,9 +17,9 @@ from robolearn.errors import (
     RobotConnectionError,
     RobotError,
 )
-from tests.contracts import RobotContract
 from tests.hardware.lab import address
 from tests.hardware.xarms import START, XArm
+from tests.robot_contract import RobotContract
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="the SDK's port 502 is open to root only")
 

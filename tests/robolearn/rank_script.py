@@ -1,5 +1,6 @@
 """One of the processes of ``test_distributed.py``: ``rank_script.py FOLDER``, under a launcher."""
 
+import faulthandler
 import sys
 from pathlib import Path
 
@@ -33,6 +34,7 @@ def train_policy(name: str, folder: Path, config: FitConfig, ranks: Ranks) -> Pa
 
 
 if __name__ == "__main__":
+    faulthandler.enable()  # What ends a process without an exception says where.
     folder = Path(sys.argv[1])
     with joined() as found:
         train(folder / "quiet", found, 0.0)

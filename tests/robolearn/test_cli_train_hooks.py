@@ -13,7 +13,7 @@ import pytest
 from robolearn.cli.main import main
 from robolearn.cli.track import tracked
 from robolearn.data.store import EpisodeStore
-from robolearn.errors import MissingDependencyError
+from robolearn.errors import ConfigError, MissingDependencyError
 from tests.robolearn.test_cli_train import CONFIG, add
 
 
@@ -82,12 +82,36 @@ def test_weights_and_biases_is_told_the_same(
 
     fake = types.ModuleType("wandb")
     fake.init = lambda **given: calls.append(given) or Run()  # type: ignore[attr-defined]
+    fake.login = lambda: calls.append("login")  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "wandb", fake)
+    monkeypatch.delenv("WANDB_MODE", raising=False)
     with tracked(("wandb",), tmp_path / "run", {"seed": 1}) as on_log:
         assert on_log is not None
+        assert calls == ["login"]  # Before the first figures.
         on_log(3, {"loss/flow": 0.5})
-    assert calls[0]["config"] == {"seed": 1}
-    assert calls[1:] == [(3, {"loss/flow": 0.5}), "finish"]
+    assert calls[1]["config"] == {"seed": 1}
+    assert calls[2:] == [(3, {"loss/flow": 0.5}), "finish"]
+    calls.clear()
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    with tracked(("wandb",), tmp_path / "run", {}):
+        assert calls == []
+
+
+def test_who_cannot_log_in_hears_so_before_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def login() -> None:
+        raise RuntimeError("api_key not configured (no-tty)")
+
+    fake = types.ModuleType("wandb")
+    fake.login = login  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "wandb", fake)
+    monkeypatch.delenv("WANDB_MODE", raising=False)
+    with (
+        pytest.raises(ConfigError, match="WANDB_API_KEY, or WANDB_MODE=offline"),
+        tracked(("wandb",), tmp_path / "run", {}),
+    ):
+        pass
 
 
 @pytest.mark.parametrize("name", ["tensorboard", "wandb"])

@@ -1,0 +1,78 @@
+"""The contract of every robot driver as tests (``tests/contracts.py`` has the others)."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+
+from hardware.robot import Robot, RobotMode, require_healthy
+from robolearn.errors import DataError, RobotConnectionError
+
+
+class RobotContract:
+    """Every robot driver. Subclasses provide :meth:`make`: a robot that is not connected yet, free
+    to move every joint by 0.05 rad, and closed by the subclass after the test.
+    """
+
+    def make(self) -> Robot:
+        raise AssertionError("a subclass makes the robot")
+
+    def stream(self, robot: Robot, target: np.ndarray, seconds: float = 0.3) -> None:
+        """A straight, slow line of set-points from the measured position."""
+        start, ticks = robot.state().joint_position, round(seconds * robot.rate_hz)
+        for k in range(1, ticks + 1):
+            robot.servo(start + (target - start) * min(1.0, 1.25 * k / ticks))
+            time.sleep(1.0 / robot.rate_hz)
+
+    def test_nothing_works_before_connect(self) -> None:
+        robot = self.make()
+        with pytest.raises(RobotConnectionError):
+            robot.state()
+        robot.close()
+
+    def test_a_connected_robot_is_alive(self) -> None:
+        robot = self.make()
+        robot.connect()
+        state = robot.state()
+        assert state.mode is RobotMode.RUNNING
+        assert state.joint_position.shape == state.joint_velocity.shape == (robot.joints,)
+        assert np.isfinite(state.joint_position).all()
+        first = state.device_t_s
+        deadline = time.monotonic() + 2.0
+        while robot.state().device_t_s <= first:
+            assert time.monotonic() < deadline, "the device clock stands still"
+            time.sleep(0.002)
+        assert robot.state().changed_ns > state.changed_ns
+        require_healthy(robot.state(), robot.state().changed_ns, 0.02)
+
+    def test_it_follows_set_points_and_stays_after_a_stop(self) -> None:
+        robot = self.make()
+        robot.connect()
+        target = robot.state().joint_position + 0.03
+        self.stream(robot, target)
+        assert robot.stop()
+        time.sleep(0.05)
+        assert np.abs(robot.state().joint_position - target).max() < 0.005
+        assert np.abs(robot.state().joint_velocity).max() < 0.05
+
+    def test_wrong_set_points_are_refused_and_nothing_moves(self) -> None:
+        robot = self.make()
+        robot.connect()
+        before = robot.state().joint_position
+        for bad in (np.zeros(robot.joints + 1), np.full(robot.joints, np.nan)):
+            with pytest.raises(DataError):
+                robot.servo(bad)
+        time.sleep(0.02)
+        assert np.abs(robot.state().joint_position - before).max() < 1e-3
+
+    def test_close_twice_and_connect_again(self) -> None:
+        robot = self.make()
+        robot.connect()
+        robot.close()
+        robot.close()
+        with pytest.raises(RobotConnectionError):
+            robot.state()
+        robot.connect()
+        assert robot.state().mode is RobotMode.RUNNING
