@@ -6,23 +6,35 @@ import dataclasses
 import math
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
-from policies.chunk import FieldChunkPolicy
-from policies.compose import ComposeConfig, ComposedPolicy, compose, equal_growth, growth, score
+from policies.chunk import ChunkAlgorithm, FieldChunkPolicy
+from policies.compose import (
+    ComposeConfig,
+    ComposedPolicy,
+    Operator,
+    compose,
+    equal_growth,
+    growth,
+    score,
+)
 from policies.diffusion import DiffusionConfig
 from policies.flow import FlowConfig
 from policies.registry import load_policy
 from robolearn.checkpoint import load_run
 from robolearn.cli.compose import ComposedBuilder, write_composed
 from robolearn.contracts import Policy
+from robolearn.data.cache import flatten
+from robolearn.data.dataset import EpisodeDataset
 from robolearn.errors import CheckpointError, ConfigError, SpecMismatchError
 from robolearn.learning import FieldPolicy
 from tests.contracts import PolicyContract
 from tests.learning_mocks import random_request
 from tests.policies.family import learn, mode_shares, two_modes, untrained
+from tests.policies.test_pictures import CAMERA, SEEN, SMALL, dots, request
 
 FLOW = FlowConfig(n_obs=2, horizon=4, execute=2, width=32, blocks=2, batch_size=16)
 DIFFUSION = DiffusionConfig(n_obs=2, horizon=4, execute=2, width=24, blocks=1, batch_size=16)
@@ -134,6 +146,43 @@ def test_or_does_one_or_the_other_and_convex_the_middle() -> None:
     assert (middle.abs() < 0.2).float().mean() > 0.9
     both = two_gaussians(ComposeConfig("and", steps=20))
     assert both.abs().mean() < either.abs().mean()
+
+
+@pytest.mark.parametrize("weights", [(0.2, 0.3, 0.5), (0.0, 1.0, 0.0)])
+def test_three_policies_move_by_the_weighted_mean(weights: tuple[float, ...]) -> None:
+    parts = [untrained(config).policy() for config in (FLOW, DIFFUSION, FLOW)]
+    policy = compose(parts, ComposeConfig("convex", weights))
+    request = random_request(3)
+    x, t = torch.randn(3, 4, 2), torch.full((3,), 0.4)
+    seen = policy.context(request)
+    widths = [part.model.context_size for part in policy.parts]
+    each = [
+        part.model.velocity(x, t, context)
+        for part, context in zip(policy.parts, seen.split(widths, dim=-1), strict=True)
+    ]
+    wanted = sum(w * v for w, v in zip(weights, each, strict=True))
+    torch.testing.assert_close(policy.field(x, t, seen), wanted, atol=1e-5, rtol=1e-5)
+    assert policy.sample(request).actions.shape == (3, 1, 4, 2)
+
+
+@pytest.mark.parametrize("operator", ["convex", "or", "and"])
+def test_policies_that_see_pictures_are_combined(operator: Operator) -> None:
+    """What the camera shows decides, as in each of them."""
+    dataset = EpisodeDataset(flatten(dots()), FlowConfig(**SMALL).batches(), 0)
+    parts: list[Policy] = []
+    for config in (FlowConfig(**SMALL), DiffusionConfig(**SMALL)):
+        built = config.build(SEEN, dataset.stats(), None)
+        assert isinstance(built, ChunkAlgorithm)
+        for parameter in built.ema.parameters():
+            parameter.data.add_(0.05 * torch.randn(parameter.shape))
+        parts.append(built.policy())
+    policy = compose(parts, ComposeConfig(operator))
+    asked = request()
+    answer = policy.sample(asked).actions
+    assert answer.shape == (4, 1, 2, 2)
+    black = np.zeros_like(asked.observations[CAMERA])
+    blind = dataclasses.replace(asked, observations={**asked.observations, CAMERA: black})
+    assert np.abs(policy.sample(blind).actions - answer).max() > 1e-5
 
 
 def test_a_composed_run_is_complete_and_loads(tmp_path: Path) -> None:

@@ -6,28 +6,30 @@ import dataclasses
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from eval.suites import load_suite, suite_yaml
 from eval.trials import read_trials
+from policies.compose import ComposeConfig, composed_policy
 from policies.flow import FlowConfig
 from policies.registry import load_policy
+from robolearn.checkpoint import load_run
 from robolearn.cli import compose as command
 from robolearn.data.selection import DataConfig
 from robolearn.errors import ConfigError
 from robolearn.experiment import Experiment, train
+from robolearn.representation import RepresentationConfig, RepresentedPolicy
 from robolearn.training import FitConfig
 from tests.learning_mocks import BLOCK, TOOL, random_request, random_source
 
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.fixture(scope="module")
-def setting(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("compose")
+def prepared(folder: Path, data: DataConfig) -> Path:
+    """Two runs, ``one`` and ``two``, and a short suite."""
     config = FlowConfig(n_obs=2, horizon=8, execute=4, width=16, blocks=1, batch_size=8)
     fit = FitConfig(steps=2, warmup=1, log_every=1, checkpoint_every=2)
-    data = DataConfig(observations=(TOOL, BLOCK))
     for seed, name in enumerate(("one", "two")):
         experiment = Experiment("flow", data, config, fit, seed=seed)
         train(experiment, random_source(), folder / name, cache_dir=folder / "cache")
@@ -35,6 +37,11 @@ def setting(tmp_path_factory: pytest.TempPathFactory) -> Path:
     short = dataclasses.replace(suite, name="short", max_steps=4, subset=2)
     (folder / "short.yaml").write_text(suite_yaml(short))
     return folder
+
+
+@pytest.fixture(scope="module")
+def setting(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return prepared(tmp_path_factory.mktemp("compose"), DataConfig(observations=(TOOL, BLOCK)))
 
 
 def arguments(folder: Path, *more: str) -> list[str]:
@@ -69,6 +76,22 @@ def test_choosing_and_reporting_are_apart(
     policy = load_policy(setting / "both")
     assert policy.sample(random_request(2)).actions.shape == (2, 1, 8, 2)
     assert json.loads((setting / "both" / "composition.json").read_text()) == result
+
+
+def test_runs_with_a_representation_keep_it(tmp_path: Path) -> None:
+    seen = RepresentationConfig(actions={TOOL: "relative"})
+    folder = prepared(tmp_path, DataConfig(observations=(TOOL, BLOCK), representation=seen))
+    given = arguments(folder, "--choose", "2", "--report", "2", "--weights", "0.5")
+    assert command.main([*given, "--json"]) == 0
+    policy = load_policy(folder / "both")
+    assert isinstance(policy, RepresentedPolicy)
+    assert policy.representation.config == seen
+    parts = [load_policy(folder / name) for name in ("one", "two")]
+    weights = load_run(folder / "both").config["algorithm"]["weights"]
+    again = composed_policy(parts, ComposeConfig("convex", tuple(weights)))
+    request = random_request(2)
+    answer = policy.sample(request).actions
+    np.testing.assert_allclose(again.sample(request).actions, answer, atol=1e-6)
 
 
 @pytest.mark.parametrize(
