@@ -289,8 +289,8 @@ class RobosuiteEnv(SteppedEnv):
             _signal("arm/joint_velocity", n, "rad/s"),
             _pose("tool/pose"),
         ]
+        unit = "m" if self._has_width else "rad"
         if fingers:
-            unit = "m" if self._has_width else "rad"
             signals.append(_signal("gripper/joint_position", fingers, unit))
         if self._has_width:
             signals.append(_signal("gripper/width", 1, "m"))
