@@ -70,8 +70,9 @@ def _recipes(repeats: int) -> list[dict[str, object]]:
     request = random_request(1, four.n_obs)
     rows: list[dict[str, object]] = []
     for runtime, pair in (("torch", (fast, slow)), ("ONNX Runtime", graphs)):
-        for own, when in ((2, "call after call"), (0, "weights out of the caches")):
-            times = in_turns([partial(p.sample, request) for p in pair], repeats, own=own)
+        for own, when in ((20, "call after call"), (0, "weights out of the caches")):
+            calls = [partial(p.sample, request) for p in pair]
+            times = in_turns(calls, repeats // 3 if own else repeats, own=own)
             ours, flow = np.median(times, axis=0)
             late = np.quantile(times, 0.99, axis=0) * 1e3
             name = f"pusht_distilled: chunk at batch 1, against pusht_flow's, {runtime}, {when}"
