@@ -121,7 +121,10 @@ class RobosuiteEnv(SteppedEnv):
         return np.array(self._env.sim.get_state().flatten(), dtype=np.float64)
 
     def set_state(self, state: NDArray[np.float64]) -> None:
-        """Continue from a flat state (the clock goes on); :class:`DataError` for a wrong size."""
+        """Continue from a flat state (the clock goes on); :class:`DataError` for a wrong size.
+
+        What the gripper's drives were told last is not part of it and stays as it is.
+        """
         size = 1 + self.model.nq + self.model.nv
         if state.shape != (size,) or not np.isfinite(state).all():
             raise DataError(
@@ -238,9 +241,8 @@ class RobosuiteEnv(SteppedEnv):
         )
 
     def _set_point(self) -> NDArray[np.float64]:
-        """What the gripper's drives are told: each command moves it a little, fingers follow.
-
-        At most as far as a finger goes, which a command is often several ticks away from.
+        """What the gripper's drives are told [m or rad]: each command moves it by a step, within
+        the drives' range, and the fingers follow.
         """
         low, high = self.model.actuator_ctrlrange[self._drives].T
         # Between -1 and 1 (robosuite 1.5: SimpleGripController maps it to the drives' range).
