@@ -1,1 +1,1 @@
-"""See docs/architecture.md."""
+"""Evaluates policies: trials, statistics, reports."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from eval.multiplicity import holm
-from eval.statistics import (
+from eval.statistics.intervals import (
     DIFFERENCE,
     Estimate,
     mcnemar_exact,
@@ -14,6 +13,7 @@ from eval.statistics import (
     paired_difference,
     wilson,
 )
+from eval.statistics.multiplicity import holm
 from eval.summary import own_trials
 from robolearn.errors import DataError
 from robolearn.types import TrialRecord

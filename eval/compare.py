@@ -18,13 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from eval.aggregate import Spread, spread_over_runs
-from eval.clusters import MethodDifference, difference_of_methods, mean_two_way
-from eval.judge import JUDGED
-from eval.multiplicity import holm, letters
-from eval.planning import plan_paired
-from eval.sequential import SequentialBarnard, paired_betting
-from eval.statistics import (
+from eval.statistics.aggregate import Spread, spread_over_runs
+from eval.statistics.clusters import MethodDifference, difference_of_methods, mean_two_way
+from eval.statistics.intervals import (
     DIFFERENCE,
     OUTCOME,
     Estimate,
@@ -34,7 +30,11 @@ from eval.statistics import (
     paired_difference,
     wilson,
 )
+from eval.statistics.multiplicity import holm, letters
+from eval.statistics.planning import plan_paired
+from eval.statistics.sequential import SequentialBarnard, paired_betting
 from eval.summary import TECHNICAL, own_trials
+from eval.trials.judge import JUDGED
 from robolearn.errors import ConfigError, DataError, did_you_mean
 from robolearn.seeding import child_seed
 from robolearn.types import TrialRecord

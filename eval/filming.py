@@ -12,9 +12,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from eval.rollouts import Chunk, Plan, chunk_keys, every_chunk, run_chunks, wanted_keys
 from eval.summary import own_trials
-from eval.trials import TrialKey, TrialStore, key_of
+from eval.trials.rollouts import Chunk, Plan, chunk_keys, every_chunk, run_chunks, wanted_keys
+from eval.trials.table import TrialKey, TrialStore, key_of
 from robolearn.types import Condition, TrialRecord
 
 log = logging.getLogger(__name__)

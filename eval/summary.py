@@ -14,9 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from eval.episode_tools import NOT_FINITE, PHYSICS_DIVERGED
-from eval.rollouts import WORKER_CRASHED
-from eval.statistics import (
+from eval.statistics.intervals import (
     DIFFERENCE,
     OUTCOME,
     Estimate,
@@ -29,7 +27,9 @@ from eval.statistics import (
     phi_coefficient,
     wilson,
 )
-from eval.suites import MOVED
+from eval.trials.instruments import NOT_FINITE, PHYSICS_DIVERGED
+from eval.trials.rollouts import WORKER_CRASHED
+from eval.trials.suites import MOVED
 from robolearn.errors import DataError
 from robolearn.types import TrialRecord
 

@@ -18,11 +18,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from eval.executors import Done, run_in_process, run_in_workers
-from eval.ray_executor import run_on_ray
-from eval.rollouts import ExecutorName
-from eval.selection import SelectionBias, selection_bias
-from eval.suites import Suite
+from eval.statistics.selection import SelectionBias, selection_bias
+from eval.trials.executors import Done, run_in_process, run_in_workers
+from eval.trials.ray_executor import run_on_ray
+from eval.trials.rollouts import ExecutorName
+from eval.trials.suites import Suite
 from robolearn.config import config_hash
 from robolearn.errors import ConfigError, DataError, MissingDependencyError
 from robolearn.seeding import child_seed

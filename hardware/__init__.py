@@ -1,1 +1,1 @@
-"""See docs/architecture.md."""
+"""Drives robot cells: devices, supervisor, drivers, and emulators of the vendors' protocols."""

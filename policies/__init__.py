@@ -1,1 +1,1 @@
-"""See docs/architecture.md."""
+"""Learns policies: one file per algorithm."""

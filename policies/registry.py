@@ -9,30 +9,30 @@ from typing import Protocol, cast, runtime_checkable
 
 import torch
 
-from policies.guidance import GUIDANCE, GuidanceKind, Guided
-from robolearn.checkpoint import Run, load_run
+from policies.chunks.guidance import GUIDANCE, GuidanceKind, Guided
 from robolearn.config import from_dict
 from robolearn.contracts import Policy
-from robolearn.data.stats import DatasetStats
+from robolearn.data.store.stats import DatasetStats
 from robolearn.errors import CheckpointError, ConfigError, did_you_mean
 from robolearn.learning import Algorithm, BatchSpec
 from robolearn.representation import Representation, RepresentationConfig, RepresentedPolicy
 from robolearn.spec import TaskSpace
+from robolearn.training.run_directory import Run, load_run
 
 POLICIES: dict[str, str] = {
-    "act": "policies.act:ActConfig",
-    "bc": "policies.bc:BcConfig",
-    "bc_rnn": "policies.bc_rnn:BcRnnConfig",
-    "beso": "policies.beso:BesoConfig",
-    "compose": "policies.compose:ComposeConfig",
-    "consistency": "policies.consistency:ConsistencyConfig",
-    "diffusion": "policies.diffusion:DiffusionConfig",
-    "distilled": "policies.distilled:DistilledConfig",
-    "ebt": "policies.ebt:EbtConfig",
-    "flow": "policies.flow:FlowConfig",
-    "iql_rerank": "policies.iql_rerank:IqlRerankConfig",
-    "mean_flow": "policies.mean_flow:MeanFlowConfig",
-    "shortcut": "policies.shortcut:ShortcutConfig",
+    "act": "policies.imitation.act:ActConfig",
+    "bc": "policies.imitation.bc:BcConfig",
+    "bc_rnn": "policies.imitation.bc_rnn:BcRnnConfig",
+    "beso": "policies.imitation.beso:BesoConfig",
+    "compose": "policies.imitation.compose:ComposeConfig",
+    "consistency": "policies.imitation.consistency:ConsistencyConfig",
+    "diffusion": "policies.imitation.diffusion:DiffusionConfig",
+    "distilled": "policies.imitation.distilled:DistilledConfig",
+    "ebt": "policies.imitation.ebt:EbtConfig",
+    "flow": "policies.imitation.flow:FlowConfig",
+    "iql_rerank": "policies.offline_rl.idql:IqlRerankConfig",
+    "mean_flow": "policies.imitation.mean_flow:MeanFlowConfig",
+    "shortcut": "policies.imitation.shortcut:ShortcutConfig",
 }
 
 

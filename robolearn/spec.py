@@ -72,7 +72,8 @@ class ActionSpec:
 class TaskSpace:
     """The signals a policy reads and writes. Two robots that provide them can share a policy.
 
-    ``texts``: the instructions that it tells apart (``robolearn/text.py``); empty: it reads none.
+    ``texts``: the instructions that it tells apart (``robolearn/instructions.py``); empty: it reads
+    none.
     """
 
     observations: tuple[SignalSpec, ...]

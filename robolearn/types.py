@@ -179,7 +179,8 @@ class PolicyInput:
     request (the same request gives the same actions in any batch, process or machine).
     ``prefix [batch, k, action_size]``: the actions that the chunk should continue, the first at the
     time of the newest observation, with ``prefix_weight [batch, k]`` in [0, 1]: 1 is executed
-    whatever the answer is, less is a wish, 0 is free (``robolearn/rtc.py``; all 1 if left out).
+    whatever the answer is, less is a wish, 0 is free (``robolearn/agents/realtime.py``; all 1 if
+    left out).
     """
 
     observations: Signals

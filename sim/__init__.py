@@ -1,1 +1,1 @@
-"""See docs/architecture.md."""
+"""Simulates workcells and adapts other people's worlds to the same contract."""

@@ -11,8 +11,8 @@ import re
 from dataclasses import dataclass
 
 from robolearn.errors import SceneError
-from sim.adapters.naming import choose
-from sim.rendering import LARGEST
+from sim.rendering.renderer import LARGEST
+from sim.world_name import choose
 
 # Sides of the pictures of the Push-T recordings [px].
 DEFAULT_SIZE = 96

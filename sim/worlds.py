@@ -12,31 +12,31 @@ from robolearn.config import load_yaml
 from robolearn.contracts import Agent, Env
 from robolearn.errors import SceneError
 from robolearn.types import Condition
-from sim.adapters.naming import parse_name
-from sim.cameras import Calibration
+from sim.env.scene_env import SceneEnv
 from sim.experts import build_expert, build_player
-from sim.perturbations import split_world
+from sim.perturbations.kinds import split_world
 from sim.pictured import only_top, split_pictures
-from sim.scene import SCENES, load_scene, packaged_scenes
-from sim.scene_env import SceneEnv
+from sim.rendering.cameras import Calibration
+from sim.scene.config import SCENES, load_scene, packaged_scenes
+from sim.world_name import parse_name
 
 # name -> module:Class of an env whose constructor takes the side of its observed picture [px].
 ADAPTERS: dict[str, str] = {
-    "gym_pusht": "sim.adapters.pusht:GymPushTEnv",
-    "pusht_pybullet": "sim.adapters.pybullet:PyBulletEnv",
+    "gym_pusht": "sim.adapters.pusht.gym_pusht:GymPushTEnv",
+    "pusht_pybullet": "sim.adapters.pusht.bullet:PyBulletEnv",
 }
 # family -> module:class method that builds a world from a parsed name ``family/thing,key=value``
 # (docs/worlds.md), and the things that it has.
 FAMILIES: dict[str, str] = {
-    "robosuite": "sim.adapters.robosuite:RobosuiteEnv.named",
-    "ogbench": "sim.adapters.ogbench:OGBenchEnv.named",
-    "gymnasium": "sim.adapters.from_gymnasium:GymnasiumEnv.named",
-    "metaworld": "sim.adapters.from_gymnasium:GymnasiumEnv.metaworld",
-    "pybullet": "sim.adapters.bullet_scene:BulletSceneEnv.named",
+    "robosuite": "sim.adapters.robosuite.env:RobosuiteEnv.named",
+    "ogbench": "sim.adapters.ogbench.env:OGBenchEnv.named",
+    "gymnasium": "sim.adapters.gymnasium.inward:GymnasiumEnv.named",
+    "metaworld": "sim.adapters.gymnasium.inward:GymnasiumEnv.metaworld",
+    "pybullet": "sim.adapters.bullet.scene:BulletSceneEnv.named",
 }
 THINGS: dict[str, str] = {
-    "robosuite": "sim.adapters.robosuite_build:TASKS",
-    "ogbench": "sim.adapters.ogbench_names:WORLDS",
+    "robosuite": "sim.adapters.robosuite.build:TASKS",
+    "ogbench": "sim.adapters.ogbench.names:WORLDS",
 }
 _ADAPTED: dict[str, str] = {
     "gym_pusht": "Push-T in gym-pusht, the world of the human recordings.",
@@ -105,13 +105,13 @@ def is_parametrised(name: str) -> bool:
 
 def make_world(name: str) -> World:
     """Build a world by name or scene folder, as it is, with pictures (``name,camera=top``,
-    ``sim.pictured``) or perturbed (``name~mass=1``, ``sim.perturbations``); :class:`SceneError`
-    lists what exists.
+    ``sim.pictured``) or perturbed (``name~mass=1``, ``sim.perturbations.kinds``);
+    :class:`SceneError` lists what exists.
     """
     base, perturbations = split_world(name)
     if perturbations.magnitudes:
         # Imported here because it wraps what this module defines.
-        from sim.perturbed_env import perturbed_world
+        from sim.perturbations.env import perturbed_world
 
         return perturbed_world(base, perturbations)
     return _nominal(base)
@@ -143,10 +143,10 @@ def build_operator(env: World, kind: Literal["scripted", "play"], noise: float) 
 
     ``noise`` is clumsiness in [0, 1]. Raises :class:`ConfigError` where there is none.
     """
-    from sim.adapters.ogbench import OGBenchEnv
+    from sim.adapters.ogbench.env import OGBenchEnv
 
     if isinstance(env, OGBenchEnv):
-        from sim.adapters.ogbench_oracle import OGBenchOracle
+        from sim.adapters.ogbench.oracle import OGBenchOracle
 
         return OGBenchOracle(env, "play" if kind == "play" else "noisy", noise)
     build = build_player if kind == "play" else build_expert

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from robolearn.contracts import Agent, Env, Inference, Policy
-from robolearn.data.store import EpisodeStore
+from robolearn.data.store.store import EpisodeStore
 from robolearn.errors import DataError, SpecMismatchError, StoreLockedError
 from robolearn.types import (
     Command,

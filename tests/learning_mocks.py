@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from robolearn.data.cache import EpisodeArrays, FlatEpisodes, flatten
-from robolearn.data.decoded import FramePart
+from robolearn.data.reading.cache import EpisodeArrays, FlatEpisodes, flatten
+from robolearn.data.store.decoded import FramePart
 from robolearn.spec import ActionSpec, SignalSpec, TaskSpace
 from robolearn.types import PolicyInput
 

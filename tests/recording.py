@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from robolearn.data.recorder import EpisodeRecorder
+from robolearn.data.recording.recorder import EpisodeRecorder
 from robolearn.spec import EmbodimentSpec, SignalSpec
 from robolearn.types import (
     Command,

@@ -7,7 +7,7 @@ import time
 import numpy as np
 import pytest
 
-from hardware.robot import Robot, RobotMode, require_healthy
+from hardware.devices.robot import Robot, RobotMode, require_healthy
 from robolearn.errors import DataError, RobotConnectionError
 
 

@@ -1,1 +1,1 @@
-"""See docs/architecture.md."""
+"""Drives vendors' hardware behind the contracts of hardware/devices."""

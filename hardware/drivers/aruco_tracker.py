@@ -18,11 +18,11 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from hardware.camera import Camera, Frame, Image
-from hardware.lens import LensConfig
-from hardware.tracker import TrackedPose, TrackerCounts
+from hardware.devices.camera import Camera, Frame, Image
+from hardware.devices.tracker import TrackedPose, TrackerCounts
+from robolearn.calibration.fiducials import Tag, corners, dictionary, require_tags
+from robolearn.calibration.lens import LensConfig
 from robolearn.errors import ConfigError, RobotError, StaleSignalError
-from robolearn.tags import Tag, corners, dictionary, require_tags
 
 Array = NDArray[np.float64]
 log = logging.getLogger(__name__)

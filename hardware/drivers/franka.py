@@ -20,17 +20,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardware.drivers.polled import ArmLoop, PolledArm
-from hardware.robot import RobotMode, RobotState
-from hardware.vendor_thread import VendorThread
-from robolearn.arms import PANDA
+from hardware.devices.robot import RobotMode, RobotState
+from hardware.drivers.polling.arm import ArmLoop, PolledArm
+from hardware.drivers.polling.vendor_thread import VendorThread
+from robolearn.arms.models import PANDA
 from robolearn.errors import (
     ConfigError,
     MissingDependencyError,
     RobotConnectionError,
     RobotError,
 )
-from robolearn.timing import ClockAnchor
+from robolearn.timing.clocks import ClockAnchor
 
 Array = NDArray[np.float64]
 log = logging.getLogger(__name__)

@@ -11,10 +11,10 @@ import socket
 import time
 from dataclasses import dataclass
 
-from hardware.drivers.poll_loop import LostPacketError
-from hardware.drivers.polled_gripper import GripperLoop, PolledGripper
-from hardware.gripper import GripperState
-from hardware.robot import Robot, RobotMode
+from hardware.devices.gripper import GripperState
+from hardware.devices.robot import Robot, RobotMode
+from hardware.drivers.polling.gripper import GripperLoop, PolledGripper
+from hardware.drivers.polling.loop import LostPacketError
 from robolearn.errors import ConfigError, RobotConnectionError, RobotError
 
 PORT = 63352
@@ -68,7 +68,7 @@ class RobotiqConfig:
 
 
 class RobotiqGripper(PolledGripper["RobotiqLoop"]):
-    """A :class:`~hardware.gripper.Gripper`."""
+    """A :class:`~hardware.devices.gripper.Gripper`."""
 
     def __init__(self, config: RobotiqConfig) -> None:
         super().__init__(f"gripper at {config.address}:{config.port}", config.stroke_m)

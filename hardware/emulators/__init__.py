@@ -1,1 +1,1 @@
-"""See docs/architecture.md."""
+"""Emulates controllers and devices on the vendors' real wire protocols."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hardware.plant import Array, Plant, ServoPlant
+from hardware.emulators.plant import Array, Plant, ServoPlant
 from robolearn.errors import ConfigError
 from robolearn.seeding import child_seed
 
@@ -122,7 +122,8 @@ class _Measured:
 
 
 class Drivetrain:
-    """A plant as its controller sees it; see :class:`hardware.plant.Plant` for the contract.
+    """A plant as its controller sees it; see :class:`hardware.emulators.plant.Plant` for the
+    contract.
 
     The encoders are on the motors: they show the gap that the link does not follow. ``tool_pose``
     is that of the links.

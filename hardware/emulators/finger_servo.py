@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hardware.plant import FingerPlant
+from hardware.emulators.plant import FingerPlant
 
 # Fingers that are this far from where they are pulled and move less than that in 0.1 s are held.
 _AWAY_M, _STILL_M, _STILL_NS = 0.0015, 0.0002, 100_000_000

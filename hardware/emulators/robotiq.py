@@ -14,7 +14,7 @@ from types import MappingProxyType
 
 from hardware.emulators.finger_servo import FingerServo
 from hardware.emulators.loop import Connection, EmulatorLoop
-from hardware.plant import FingerPlant
+from hardware.emulators.plant import FingerPlant
 from robolearn.errors import ConfigError
 
 PORT = 63352

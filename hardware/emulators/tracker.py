@@ -24,7 +24,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hardware.plant import Plant
+from hardware.emulators.plant import Plant
 from robolearn.errors import ConfigError, DataError
 from robolearn.pusht import wrap_angle
 

@@ -1,1 +1,1 @@
-"""See docs/architecture.md."""
+"""Lets a person drive: devices, mapping, session, page."""

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardware.teleop.device import TeleopDevice
-from robolearn.actions import clip_action, hold_action
+from robolearn.agents.actions import clip_action, hold_action
 from robolearn.errors import SpecMismatchError
 from robolearn.spec import EmbodimentSpec
 from robolearn.types import Command, Observation, PolicyInput, PolicyOutput, Signals

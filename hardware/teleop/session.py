@@ -21,7 +21,7 @@ from robolearn.pusht import BLOCK, TOOL
 from robolearn.runtime import run_episode
 from robolearn.seeding import child_seed
 from robolearn.spec import EmbodimentSpec
-from robolearn.timing import Rate
+from robolearn.timing.clocks import Rate
 from robolearn.types import (
     Capabilities,
     Command,

@@ -1,1 +1,1 @@
-"""See docs/architecture.md."""
+"""Holds the networks that policies share."""

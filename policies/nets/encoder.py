@@ -10,11 +10,11 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
+from policies.nets.transforms import SignalTransform, fit_transform
 from robolearn.contracts import PolicySpec
-from robolearn.data.stats import DatasetStats
+from robolearn.data.store.stats import DatasetStats
 from robolearn.errors import SpecMismatchError
 from robolearn.spec import SignalSpec
-from robolearn.transforms import SignalTransform, fit_transform
 
 SPATIAL = 9
 """Numbers of a pose in space whose rotation is written as two columns."""
@@ -45,7 +45,7 @@ class SignalEncoder(nn.Module):
     """Vector observations ``[b, n_obs, *shape]`` to features ``[b, n_obs, size]``; pictures have
     an encoder of their own (``policies/nets/pictures.py``).
 
-    Every signal goes through its :class:`~robolearn.transforms.SignalTransform`. With
+    Every signal goes through its :class:`~policies.nets.transforms.SignalTransform`. With
     ``relative`` pairs (position, pose) the position is added once more, seen from the pose's own
     frame (planar, x y yaw): where the tool is from the block's point of view. Of two poses in space
     (with ``representation.six_d``: nine numbers) the first is added as the second sees it, its

@@ -19,11 +19,11 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from policies.nets.encoder import decoded, encoded, register_transform
+from policies.nets.transforms import fit_transform
 from robolearn.contracts import PolicySpec
-from robolearn.data.stats import DatasetStats
+from robolearn.data.store.stats import DatasetStats
 from robolearn.errors import ConfigError, SpecMismatchError
 from robolearn.spec import SignalSpec, TaskSpace
-from robolearn.transforms import fit_transform
 
 # Errors above this, in normalised units, count linearly, so that pictures in which the object is
 # hidden do not outweigh the others.

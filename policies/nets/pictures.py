@@ -13,9 +13,9 @@ from jaxtyping import Float, UInt8
 from torch import Tensor, nn
 from torch.nn import functional
 
-from robolearn.checkpoint import load_weights, read_tensors
 from robolearn.errors import CheckpointError, ConfigError
 from robolearn.spec import SignalSpec
+from robolearn.training.run_directory import load_weights, read_tensors
 
 GROUP = 8
 # Initial maps are sharpened by this: nearly flat ones put all points into the middle of the

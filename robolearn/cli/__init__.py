@@ -1,1 +1,1 @@
-"""See docs/architecture.md."""
+"""Commands of the console script: arguments in, text out."""

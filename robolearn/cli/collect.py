@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from robolearn.cli.common import parse, print_json, say
+from robolearn.cli.shared.parse import parse, print_json, say
 from robolearn.errors import ConfigError
 
 Agent = Literal["scripted", "play", "browser", "keyboard"]
@@ -70,10 +70,10 @@ def main(argv: list[str]) -> int:
         raise ConfigError("--noise is for --agent scripted and play; people bring their own")
     if not 0 <= args.port <= 65535:
         raise ConfigError(f"--port must be 0 (any free one) to 65535, got {args.port}")
-    from robolearn.cli.build import env_builder
     from robolearn.cli.collect_run import Collection, consent
+    from robolearn.cli.shared.builders import env_builder
     from robolearn.config import load_config
-    from robolearn.data.store import EpisodeStore
+    from robolearn.data.store.store import EpisodeStore
 
     if args.config is None and not args.env:
         raise ConfigError("say where: --config configs/collect/FILE.yaml or --env WORLD")

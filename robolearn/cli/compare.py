@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from robolearn.cli.common import parse, print_json, say
+from robolearn.cli.shared.parse import parse, print_json, say
 from robolearn.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from eval.compare import Effect, Rule, WorldComparison
-    from eval.statistics import Estimate
+    from eval.statistics.intervals import Estimate
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +47,8 @@ def main(argv: list[str]) -> int:
     """Read the trials, compare, print."""
     args = parse(Args, argv, "compare", Args.__doc__ or "")
     from eval.compare import Rule, compare_policies
-    from eval.trials import read_trials
-    from robolearn.cli.outputs import output_file
+    from eval.trials.table import read_trials
+    from robolearn.cli.shared.output_path import output_file
 
     if not args.results:
         raise ConfigError("expected one or more results folders")

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from robolearn.cli.common import parse, print_json, progress, say
-from robolearn.cli.outputs import output_folder
+from robolearn.cli.shared.output_path import output_folder
+from robolearn.cli.shared.parse import parse, print_json, progress, say
 from robolearn.errors import ConfigError
 
 if TYPE_CHECKING:
-    from eval.rollouts import Options, PolicyEntry, WorldEntry
-    from eval.suites import SuiteConfig
+    from eval.trials.rollouts import Options, PolicyEntry, WorldEntry
+    from eval.trials.suites import SuiteConfig
     from robolearn.contracts import Policy
     from robolearn.types import Condition, TrialRecord
 
@@ -62,7 +62,7 @@ class ComposedBuilder:
 
     def __call__(self) -> Policy:
         """Load the parts and combine them."""
-        from policies.compose import ComposeConfig, composed_policy
+        from policies.imitation.compose import ComposeConfig, composed_policy
         from policies.registry import load_policy
 
         config = ComposeConfig(self.operator, self.weights, self.steps)
@@ -93,8 +93,8 @@ class Composed:
 def main(argv: list[str]) -> int:
     args = parse(Args, argv, "compose", Args.__doc__ or "")
     out = _check(args)
-    from eval.suites import load_suite
-    from eval.trials import TrialStore
+    from eval.trials.suites import load_suite
+    from eval.trials.table import TrialStore
 
     suite = load_suite(args.suite)
     drawn = suite.select(args.report + args.choose)
@@ -137,10 +137,10 @@ def _entries(
     args: Args,
 ) -> tuple[tuple[PolicyEntry, ...], tuple[tuple[PolicyEntry, ComposedBuilder], ...]]:
     """The policies alone, and the candidates."""
-    from eval.rollouts import PolicyEntry
-    from robolearn.checkpoint import policy_hash
-    from robolearn.cli.build import policy_builder
+    from eval.trials.rollouts import PolicyEntry
+    from robolearn.cli.shared.builders import policy_builder
     from robolearn.config import config_hash
+    from robolearn.training.run_directory import policy_hash
 
     builders = [policy_builder(run) for run in args.runs]
     hashes = [policy_hash(run) for run in args.runs]
@@ -161,11 +161,11 @@ def _entries(
 
 
 def _world(args: Args, suite: SuiteConfig) -> WorldEntry:
-    from eval.rollouts import WorldEntry
-    from robolearn.checkpoint import load_run
-    from robolearn.cli.build import env_builder
+    from eval.trials.rollouts import WorldEntry
+    from robolearn.cli.shared.builders import env_builder
+    from robolearn.instructions import require_understood
     from robolearn.spec import require_compatible
-    from robolearn.text import require_understood
+    from robolearn.training.run_directory import load_run
 
     builder = env_builder(args.world)
     env = builder()
@@ -185,8 +185,8 @@ def _world(args: Args, suite: SuiteConfig) -> WorldEntry:
 
 
 def _options(args: Args, suite: Any) -> Options:
-    from eval.rollouts import Options
-    from robolearn.cli.deciding import deciding_hash
+    from eval.trials.rollouts import Options
+    from robolearn.cli.shared.code_hash import code_hash
     from robolearn.data.provenance import git_revision
 
     return Options(
@@ -195,7 +195,7 @@ def _options(args: Args, suite: Any) -> Options:
         max_steps=suite.config.max_steps,
         workers=args.workers,
         batch=args.batch,
-        code=deciding_hash(),
+        code=code_hash(),
         commit=git_revision(),
     )
 
@@ -209,7 +209,7 @@ def _run(
     *,
     quiet: bool,
 ) -> Sequence[TrialRecord]:
-    from eval.rollouts import Progress, evaluate
+    from eval.trials.rollouts import Progress, evaluate
 
     with progress("compose", len(policies) * len(conditions), quiet=quiet) as advance:
 
@@ -237,8 +237,8 @@ def _result(
     chosen: str,
     records: Sequence[TrialRecord],
 ) -> Composed:
-    from eval.statistics import paired_difference
-    from robolearn.checkpoint import write_json
+    from eval.statistics.intervals import paired_difference
+    from robolearn.training.run_directory import write_json
 
     by_condition = {(r.policy, r.condition): r.score for r in records}
     shared = [c for p, c in by_condition if p == chosen]
@@ -269,8 +269,9 @@ def write_composed(out: Path, builder: ComposedBuilder) -> str:
     """A run directory with its parts inside; the hash of the policy."""
     import torch
 
-    from policies.compose import PARTS, ComposeConfig
-    from robolearn.checkpoint import (
+    from policies.imitation.compose import PARTS, ComposeConfig
+    from robolearn.config import to_dict
+    from robolearn.training.run_directory import (
         WEIGHTS,
         copy_run,
         load_run,
@@ -279,7 +280,6 @@ def write_composed(out: Path, builder: ComposedBuilder) -> str:
         write_run,
         write_tensors,
     )
-    from robolearn.config import to_dict
 
     runs = [load_run(path) for path in builder.runs]
     config = ComposeConfig(builder.operator, builder.weights, builder.steps)

@@ -33,8 +33,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from robolearn.cli.common import parse, say
-from robolearn.cli.outputs import output_folder
+from robolearn.cli.shared.output_path import output_folder
+from robolearn.cli.shared.parse import parse, say
 from robolearn.errors import ConfigError, RobolearnError, did_you_mean
 
 PACKAGES = ("robolearn", "sim", "hardware", "policies", "eval")

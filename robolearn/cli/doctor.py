@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from robolearn.cli.common import parse, print_json, say
+from robolearn.cli.shared.parse import parse, print_json, say
 
 if TYPE_CHECKING:
-    from hardware.gripper_config import GripperCellConfig
-    from robolearn.doctor import Check, Status
+    from hardware.devices.gripper_config import GripperCellConfig
+    from robolearn.machine.doctor import Check, Status
 
 
 # Controllers in the network, by driver, and a port that each listens on.
@@ -35,8 +35,8 @@ class Args:
 def main(argv: list[str]) -> int:
     """Run all checks; exit code 2 when one of them failed."""
     args = parse(Args, argv, "doctor", "Check this machine.")
-    from robolearn.devices import run_device_checks
-    from robolearn.doctor import run_checks
+    from robolearn.machine.devices import run_device_checks
+    from robolearn.machine.doctor import run_checks
 
     checks = (*run_checks(args.folder), *run_device_checks(), *_named(args.robot))
     failed = [c.name for c in checks if c.status == "FAIL"]
@@ -57,10 +57,10 @@ def _named(config: Path | None) -> list[Check]:
     """What a cell's config names, without connecting to anything."""
     if config is None:
         return []
-    from hardware.cell_config import load_cell
-    from hardware.drivers.opencv_camera import require_device
-    from robolearn.doctor import Check
+    from hardware.cell.config import load_cell
+    from hardware.drivers.cameras.opencv import require_device
     from robolearn.errors import RobolearnError
+    from robolearn.machine.doctor import Check
 
     cell = load_cell(config)
     driver = str(cell.driver.get("kind"))
@@ -100,7 +100,7 @@ def _named(config: Path | None) -> list[Check]:
 
 def _answers(kind: str, address: str, absent: Status, advice: str) -> Check:
     """Whether somebody answers where a controller should be; nothing is said to it."""
-    from robolearn.doctor import Check
+    from robolearn.machine.doctor import Check
 
     name, place = f"{kind} controller", f"{address}:{ANSWERS[kind]}"
     start = time.monotonic()
@@ -119,8 +119,8 @@ def _answers(kind: str, address: str, absent: Status, advice: str) -> Check:
 
 def _gripper(config: GripperCellConfig) -> Check:
     """What the config says of the gripper; nothing is connected."""
-    from robolearn.doctor import Check
     from robolearn.errors import RobolearnError
+    from robolearn.machine.doctor import Check
 
     try:
         mounted = config.driver_config().mounted

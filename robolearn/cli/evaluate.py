@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from robolearn.cli.build import GuidanceName, require_continued
-from robolearn.cli.common import parse, print_json, progress, say
-from robolearn.cli.deciding import deciding_hash
-from robolearn.cli.outputs import output_folder
+from robolearn.cli.shared.builders import GuidanceName, require_continued
+from robolearn.cli.shared.code_hash import code_hash
+from robolearn.cli.shared.output_path import output_folder
+from robolearn.cli.shared.parse import parse, print_json, progress, say
 from robolearn.errors import ConfigError
 
 if TYPE_CHECKING:
     from eval.filming import Choice
-    from eval.rollouts import Options, PolicyEntry, WorldEntry
-    from eval.suites import Suite
     from eval.summary import AgreementKind
+    from eval.trials.rollouts import Options, PolicyEntry, WorldEntry
+    from eval.trials.suites import Suite
     from robolearn.spec import TaskSpace
     from robolearn.types import Condition, TrialRecord
 
@@ -93,7 +93,7 @@ class ClipWriter:
 
     def __call__(self, path: Path, frames: Sequence[Any], fps: float) -> None:
         """Write one mp4."""
-        from sim.video import write_mp4
+        from sim.rendering.video import write_mp4
 
         write_mp4(path, frames, fps, crf=27)
 
@@ -104,12 +104,12 @@ def main(argv: list[str]) -> int:
         raise ConfigError("give at least one run directory: robolearn evaluate RUN [RUN ...]")
     _check(args)
     from eval.filming import film
-    from eval.rollouts import Plan as RolloutPlan
-    from eval.rollouts import Progress, evaluate, wanted_keys
-    from eval.statistics import mean_t
-    from eval.suites import load_suite
-    from eval.trials import TrialStore, key_of, to_csv, write_parquet
-    from robolearn.cli.build import env_builder
+    from eval.statistics.intervals import mean_t
+    from eval.trials.rollouts import Plan as RolloutPlan
+    from eval.trials.rollouts import Progress, evaluate, wanted_keys
+    from eval.trials.suites import load_suite
+    from eval.trials.table import TrialStore, key_of, to_csv, write_parquet
+    from robolearn.cli.shared.builders import env_builder
 
     suite = load_suite(args.suite or _suite_of(args.worlds))
     env_builder(suite.config.source_world)
@@ -172,7 +172,7 @@ def _check(args: Args) -> None:
 
 def _suite_of(worlds: Sequence[str]) -> Path:
     """The suite that comes with the task of the first world."""
-    from robolearn.cli.build import env_builder
+    from robolearn.cli.shared.builders import env_builder
     from robolearn.config import shipped_configs
 
     task = env_builder(worlds[0]).info().task if worlds else "pusht"
@@ -189,7 +189,7 @@ def _suite_of(worlds: Sequence[str]) -> Path:
 def _repeats(
     args: Args, suite: Suite, first: Mapping[str, tuple[Condition, ...]]
 ) -> dict[str, tuple[Condition, ...]]:
-    from eval.suites import moved, repeated
+    from eval.trials.suites import moved, repeated
 
     source = suite.config.source_world
     if not args.repeat or source not in first:
@@ -211,8 +211,8 @@ def _placed(conditions: Sequence[Condition]) -> bool:
 
 
 def _policies(args: Args, suite: Suite) -> tuple[PolicyEntry, ...]:
-    from eval.rollouts import PolicyEntry
-    from robolearn.cli.build import ExpertBuilder, expert_noise
+    from eval.trials.rollouts import PolicyEntry
+    from robolearn.cli.shared.builders import ExpertBuilder, expert_noise
     from robolearn.config import config_hash
 
     names = [r.resolve().name for r in args.runs]
@@ -232,10 +232,10 @@ def _policies(args: Args, suite: Suite) -> tuple[PolicyEntry, ...]:
 
 def _trained(run: Path, label: str, args: Args) -> PolicyEntry:
     # Imported here because it imports torch, which an expert alone does not need.
-    from eval.rollouts import PolicyEntry
-    from robolearn.checkpoint import load_run, policy_hash
-    from robolearn.cli.build import policy_builder
-    from robolearn.execution import Execution
+    from eval.trials.rollouts import PolicyEntry
+    from robolearn.agents.execution import Execution
+    from robolearn.cli.shared.builders import policy_builder
+    from robolearn.training.run_directory import load_run, policy_hash
 
     realtime, turns = args.realtime_chunking, (args.goal_s, args.goal_order)
     execution = Execution(args.execute, args.lead_ticks, realtime, args.ensemble, *turns)
@@ -259,17 +259,17 @@ def _trained(run: Path, label: str, args: Args) -> PolicyEntry:
 
 
 def _task_space(run: Path) -> TaskSpace:
-    from robolearn.checkpoint import load_run
+    from robolearn.training.run_directory import load_run
 
     return load_run(run).spec.task_space
 
 
 def _worlds(args: Args, suite: Suite) -> tuple[WorldEntry, ...]:
-    from eval.rollouts import WorldEntry
-    from robolearn.cli.build import ExpertBuilder, env_builder, expert_noise
+    from eval.trials.rollouts import WorldEntry
+    from robolearn.cli.shared.builders import ExpertBuilder, env_builder, expert_noise
     from robolearn.config import config_hash
+    from robolearn.instructions import require_understood
     from robolearn.spec import require_compatible
-    from robolearn.text import require_understood
     from sim.worlds import is_parametrised, make_world
 
     entries: list[WorldEntry] = []
@@ -309,8 +309,8 @@ def _worlds(args: Args, suite: Suite) -> tuple[WorldEntry, ...]:
 
 
 def _options(args: Args, suite: Suite) -> Options:
-    from eval.judge import JUDGED
-    from eval.rollouts import Options, VideoPlan
+    from eval.trials.judge import JUDGED
+    from eval.trials.rollouts import Options, VideoPlan
     from robolearn.data.provenance import git_revision
 
     video = None
@@ -327,7 +327,7 @@ def _options(args: Args, suite: Suite) -> Options:
         executor=args.executor,
         address=args.address,
         batch=args.batch,
-        code=deciding_hash(),
+        code=code_hash(),
         commit=git_revision(),
         video=video,
         judge=judged,
@@ -345,8 +345,8 @@ def _document(
     options: Options,
     clips: Sequence[Choice],
 ) -> dict[str, Any]:
-    from eval.suites import MOVED
     from eval.summary import compare, comparison_json, result_json, summarize
+    from eval.trials.suites import MOVED
     from robolearn.data.provenance import library_versions
 
     main_trials = {(w, c.id, c.seed) for w, listed in first.items() for c in listed}
@@ -456,7 +456,7 @@ def _clip(choice: Choice) -> dict[str, Any]:
 
 
 def _show(document: Mapping[str, Any]) -> None:
-    from eval.report_text import p_text
+    from eval.report.text import p_text
 
     if document["batch"] > 1:
         say(f"batched inference: up to {document['batch']} environments per forward pass")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from robolearn.cli.common import parse, print_json, say
+from robolearn.cli.shared.parse import parse, print_json, say
 from robolearn.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -35,9 +35,9 @@ class Args:
 def main(argv: list[str]) -> int:
     args = parse(Args, argv, "export-policy", Args.__doc__ or "")
     from policies.registry import load_policy
-    from robolearn.checkpoint import policy_hash
-    from robolearn.cli.build import policy_builder
-    from robolearn.export import GRAPH, OnnxPolicy, export_onnx
+    from robolearn.cli.shared.builders import policy_builder
+    from robolearn.inference.onnx import GRAPH, OnnxPolicy, export_onnx
+    from robolearn.training.run_directory import policy_hash
 
     run = policy_builder(args.run, args.threads).run_dir
     out = run / GRAPH if args.out is None else args.out.expanduser()

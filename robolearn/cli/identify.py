@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from robolearn.cli.common import parse, print_json, say
-from robolearn.cli.outputs import output_folder
+from robolearn.cli.shared.output_path import output_folder
+from robolearn.cli.shared.parse import parse, print_json, say
 from robolearn.errors import ConfigError
 
 if TYPE_CHECKING:
-    from sim.identify import Identified
-    from sim.replay import ErrorSummary
+    from sim.identification.replay import ErrorSummary
+    from sim.identification.search import Identified
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +38,11 @@ class Args:
 
 def main(argv: list[str]) -> int:
     args = parse(Args, argv, "identify", Args.__doc__ or "")
-    from robolearn.data.store import EpisodeStore
-    from sim.identified import write_identified
-    from sim.identify import IdentifyConfig, describe, heldout_summary, identify
-    from sim.replay import summarize_final
-    from sim.scene import load_scene
+    from robolearn.data.store.store import EpisodeStore
+    from sim.identification.replay import summarize_final
+    from sim.identification.search import IdentifyConfig, describe, heldout_summary, identify
+    from sim.identification.write_scene import write_identified
+    from sim.scene.config import load_scene
 
     if args.episodes is not None and args.episodes < 2:
         raise ConfigError(f"--episodes must be at least 2, got {args.episodes}")
@@ -83,8 +83,8 @@ def _text(s: ErrorSummary) -> str:
 
 
 def _document(result: Identified, scene_hash: str, out: Path) -> dict[str, Any]:
-    from sim.identify import heldout_summary
-    from sim.replay import summarize_final
+    from sim.identification.replay import summarize_final
+    from sim.identification.search import heldout_summary
 
     return {
         "scene": str(out),

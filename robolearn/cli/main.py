@@ -12,11 +12,11 @@ import select
 import sys
 from collections.abc import Collection
 
-from robolearn.cli.interrupt import remembered
+from robolearn.cli.shared.interrupt import remembered
 from robolearn.errors import RobolearnError, did_you_mean
 
 COMMANDS: dict[str, tuple[str, str]] = {
-    "data": ("robolearn.cli.data", "import, list, check and repair episode stores"),
+    "data": ("robolearn.cli.data.commands", "import, list, check and repair episode stores"),
     "collect": ("robolearn.cli.collect", "record episodes: browser, keyboard or scripted operator"),
     "replay": (
         "robolearn.cli.replay",
@@ -25,7 +25,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "identify": ("robolearn.cli.identify", "find a scene's physics from recordings"),
     "video": ("robolearn.cli.video", "videos of stored episodes, all cameras side by side"),
     "scene": ("robolearn.cli.scene", "check and render scene packages"),
-    "train": ("robolearn.cli.train", "train a policy from a store"),
+    "train": ("robolearn.cli.train.command", "train a policy from a store"),
     "compose": ("robolearn.cli.compose", "one policy of several, weighted on held-out conditions"),
     "export-policy": ("robolearn.cli.export_policy", "write a trained policy as an ONNX graph"),
     "success": ("robolearn.cli.success", "train a classifier of success from labelled pictures"),
@@ -34,11 +34,17 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "suite": ("robolearn.cli.suite", "draw, check and show suites of starting conditions"),
     "compare": ("robolearn.cli.compare", "policies side by side: effects, letters, conclusions"),
     "stats": ("robolearn.cli.stats", "intervals, comparisons and plans of success rates"),
-    "lab": ("robolearn.cli.lab", "run the virtual lab (emulated robot, PyBullet physics)"),
+    "lab": ("robolearn.cli.lab.command", "run the virtual lab (emulated robot, PyBullet physics)"),
     "servos": ("robolearn.cli.servos", "find, calibrate and release arms of serial servos"),
-    "deploy": ("robolearn.cli.deploy", "run a policy on a robot under the safety supervisor"),
-    "calibrate": ("robolearn.cli.calibrate", "latencies of a robot cell, into its config"),
-    "hardware": ("robolearn.cli.hardware", "check a robot cell: contract tests on the device"),
+    "deploy": (
+        "robolearn.cli.deploy.command",
+        "run a policy on a robot under the safety supervisor",
+    ),
+    "calibrate": ("robolearn.cli.calibrate.latency", "latencies of a robot cell, into its config"),
+    "hardware": (
+        "robolearn.cli.hardware.check",
+        "check a robot cell: contract tests on the device",
+    ),
     "serve": ("robolearn.cli.serve", "a policy over a websocket, for deploy --server"),
     "report": ("robolearn.cli.report", "one self-contained HTML page from results"),
     "demo": ("robolearn.cli.demo", "the whole chain on real human data"),

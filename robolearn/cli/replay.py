@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from robolearn.cli.common import parse, print_json, progress, say
-from robolearn.cli.outputs import output_file
+from robolearn.cli.shared.output_path import output_file
+from robolearn.cli.shared.parse import parse, print_json, progress, say
 from robolearn.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
-    from sim.replay import ErrorSummary, ReplayError
+    from sim.identification.replay import ErrorSummary, ReplayError
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +41,8 @@ class Args:
 
 def main(argv: list[str]) -> int:
     args = parse(Args, argv, "replay", Args.__doc__ or "")
-    from robolearn.data.store import EpisodeStore
-    from sim.replay import replay_episode, summarize_after, summarize_final
+    from robolearn.data.store.store import EpisodeStore
+    from sim.identification.replay import replay_episode, summarize_after, summarize_final
     from sim.worlds import make_world
 
     times = _times(args.after)
@@ -150,6 +150,6 @@ def _finite(value: float) -> float | None:
 
 
 def _plot(errors: Sequence[ReplayError], scene: str, path: Path) -> None:
-    from sim.replay_plot import plot_replay
+    from sim.identification.replay_plot import plot_replay
 
     plot_replay(errors, scene, path)

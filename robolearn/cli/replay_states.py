@@ -6,13 +6,13 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from robolearn.cli.common import print_json, progress, say
+from robolearn.cli.shared.parse import print_json, progress, say
 from robolearn.errors import ConfigError
 
 if TYPE_CHECKING:
     from robolearn.cli.replay import Args
     from robolearn.data.episode import Episode
-    from sim.adapters.robosuite_replay import StateReplay
+    from sim.adapters.robosuite.replay import StateReplay
     from sim.worlds import World
 
 AFTER_S = (1.0, 5.0, 10.0)
@@ -22,8 +22,8 @@ def replay_states(env: World, episodes: Sequence[Episode], args: Args) -> int:
     """Replay and report; closes ``env``."""
     import numpy as np
 
-    from sim.adapters.robosuite import RobosuiteEnv
-    from sim.adapters.robosuite_replay import replay_recording
+    from sim.adapters.robosuite.env import RobosuiteEnv
+    from sim.adapters.robosuite.replay import replay_recording
 
     results: list[StateReplay] = []
     try:

@@ -9,8 +9,8 @@ from typing import Any
 
 import tyro
 
-from robolearn.cli.common import parse, print_json, say
-from robolearn.cli.outputs import output_file
+from robolearn.cli.shared.output_path import output_file
+from robolearn.cli.shared.parse import parse, print_json, say
 from robolearn.errors import ConfigError
 
 
@@ -62,9 +62,9 @@ def main(argv: list[str]) -> int:
 
 
 def _one(args: Args) -> tuple[str, str, dict[str, Any], list[str]]:
-    from eval.report import build_report, summary_points
-    from eval.report_data import load_report_data
-    from eval.report_markdown import report_document, report_markdown
+    from eval.report.build import build_report, summary_points
+    from eval.report.data import load_report_data
+    from eval.report.markdown import report_document, report_markdown
     from robolearn.cli.compare import group_of
 
     groups = dict(group_of(g) for g in args.group)
@@ -80,7 +80,7 @@ def _one(args: Args) -> tuple[str, str, dict[str, Any], list[str]]:
 
 
 def _many(args: Args) -> tuple[str, str, dict[str, Any], list[str]]:
-    from eval.benchmark_page import (
+    from eval.report.benchmark_page import (
         benchmark_document,
         benchmark_markdown,
         benchmark_page,

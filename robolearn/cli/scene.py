@@ -9,9 +9,9 @@ from typing import Annotated, Any
 
 import tyro
 
-from robolearn.cli.common import parse, print_json, say
-from robolearn.cli.group import run_verb
-from robolearn.cli.outputs import output_file
+from robolearn.cli.shared.output_path import output_file
+from robolearn.cli.shared.parse import parse, print_json, say
+from robolearn.cli.shared.verbs import run_verb
 from robolearn.errors import ConfigError, did_you_mean
 
 
@@ -60,8 +60,8 @@ def _check(argv: list[str]) -> int:
     args = parse(Check, argv, "scene check", Check.__doc__ or "")
     import dataclasses
 
-    from sim.scene import load_scene
-    from sim.scene_check import check_scene
+    from sim.env.scene_check import check_scene
+    from sim.scene.config import load_scene
 
     report = check_scene(load_scene(args.scene))
     if args.json:
@@ -126,10 +126,10 @@ def _by_camera(args: View) -> dict[Path, Any]:
     """Pictures of one camera of a scene package, or of all, by file."""
     import numpy as np
 
-    from sim.rendering import Renderer
-    from sim.rendering import View as Shot
-    from sim.scene import load_scene
-    from sim.scene_env import SceneEnv
+    from sim.env.scene_env import SceneEnv
+    from sim.rendering.renderer import Renderer
+    from sim.rendering.renderer import View as Shot
+    from sim.scene.config import load_scene
 
     env = SceneEnv(load_scene(args.scene), cameras=())
     renderer = Renderer(env.model)

@@ -11,8 +11,8 @@ from typing import Annotated
 
 import tyro
 
-from robolearn.cli.build import GuidanceName
-from robolearn.cli.common import parse, print_json, say
+from robolearn.cli.shared.builders import GuidanceName
+from robolearn.cli.shared.parse import parse, print_json, say
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +42,10 @@ class Args:
 def main(argv: list[str]) -> int:
     """Run the command."""
     args = parse(Args, argv, "serve", Args.__doc__ or "")
-    from robolearn.checkpoint import policy_hash
-    from robolearn.cli.build import policy_builder
-    from robolearn.cli.deploy_policy import WarmBuilder
-    from robolearn.remote.server import PolicyServer, ServeConfig
+    from robolearn.cli.deploy.policy import WarmBuilder
+    from robolearn.cli.shared.builders import policy_builder
+    from robolearn.inference.server import PolicyServer, ServeConfig
+    from robolearn.training.run_directory import policy_hash
 
     given = os.environ.get("ROBOLEARN_TOKEN", "")
     config = ServeConfig(args.host, args.port, given, args.clients)

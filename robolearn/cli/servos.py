@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from robolearn.cli.common import parse, print_json, say
-from robolearn.cli.consent import ask_to_move
-from robolearn.cli.group import run_verb
+from robolearn.cli.shared.consent import ask_to_move
+from robolearn.cli.shared.parse import parse, print_json, say
+from robolearn.cli.shared.verbs import run_verb
 from robolearn.errors import ConfigError, RobotConnectionError
 
 if TYPE_CHECKING:
-    from hardware.drivers.serial_bus_sdk import SdkLine
+    from hardware.drivers.serial_bus.sdk import SdkLine
 
 Kind = Literal["feetech", "dynamixel"]
 SO101_JOINTS = (
@@ -111,8 +111,8 @@ def _scan(argv: list[str]) -> int:
 
 
 def _calibrate(argv: list[str]) -> int:
-    from hardware.drivers.serial_bus_calibration import ServoHoming, save_calibration
-    from hardware.drivers.serial_bus_sdk import port_serial
+    from hardware.drivers.serial_bus.calibration import ServoHoming, save_calibration
+    from hardware.drivers.serial_bus.sdk import port_serial
 
     args = parse(Calibrate, argv, "servos calibrate", Calibrate.__doc__ or "")
     ids = tuple(range(1, len(args.joints) + 1))
@@ -150,8 +150,8 @@ def _release(argv: list[str]) -> int:
 
 
 def _line(kind: Kind, port: str, baud: int, ids: tuple[int, ...]) -> SdkLine:
-    from hardware.drivers.dynamixel import DynamixelConfig
-    from hardware.drivers.feetech import FeetechConfig
+    from hardware.drivers.serial_bus.dynamixel import DynamixelConfig
+    from hardware.drivers.serial_bus.feetech import FeetechConfig
 
     config_class = FeetechConfig if kind == "feetech" else DynamixelConfig
     # What a scan needs to know of an arm: nothing but its line.

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from robolearn.cli.common import parse, print_json, say
-from robolearn.cli.group import run_verb
+from robolearn.cli.shared.parse import parse, print_json, say
+from robolearn.cli.shared.verbs import run_verb
 from robolearn.errors import ConfigError
 
 if TYPE_CHECKING:
-    from eval.statistics import Estimate
+    from eval.statistics.intervals import Estimate
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def main(argv: list[str]) -> int:
 
 def _interval(argv: list[str]) -> int:
     args = parse(Interval, argv, "stats interval", Interval.__doc__ or "")
-    from eval.statistics import beta_posterior, clopper_pearson, jeffreys, wilson
+    from eval.statistics.intervals import beta_posterior, clopper_pearson, jeffreys, wilson
 
     k, n = _counts(args.counts)
     found = [f(k, n, _level(args.level)) for f in (clopper_pearson, wilson, jeffreys)]
@@ -106,7 +106,7 @@ def _compare(argv: list[str]) -> int:
 
 
 def _unpaired(a: tuple[int, int], b: tuple[int, int], level: float) -> dict[str, Any]:
-    from eval.statistics import (
+    from eval.statistics.intervals import (
         barnard,
         boschloo,
         clopper_pearson,
@@ -147,7 +147,12 @@ def _unpaired(a: tuple[int, int], b: tuple[int, int], level: float) -> dict[str,
 
 
 def _paired(path: Path, level: float) -> dict[str, Any]:
-    from eval.statistics import DIFFERENCE, mcnemar_exact, newcombe_paired, paired_difference
+    from eval.statistics.intervals import (
+        DIFFERENCE,
+        mcnemar_exact,
+        newcombe_paired,
+        paired_difference,
+    )
 
     a, b = _read_pairs(path)
     binary = set(a) | set(b) <= {0.0, 1.0}
@@ -180,7 +185,7 @@ def _paired(path: Path, level: float) -> dict[str, Any]:
 
 def _plan(argv: list[str]) -> int:
     args = parse(Plan, argv, "stats plan", Plan.__doc__ or "")
-    from eval.planning import plan_paired, plan_two_rates
+    from eval.statistics.planning import plan_paired, plan_two_rates
 
     other = round(args.p + args.delta if args.p + args.delta <= 1 else args.p - args.delta, 12)
     if not 0 <= args.p <= 1 or not 0 <= other <= 1 or args.delta == 0:

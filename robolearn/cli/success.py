@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from robolearn.cli.common import parse, print_json, progress, say
-from robolearn.cli.outputs import output_folder
+from robolearn.cli.shared.output_path import output_folder
+from robolearn.cli.shared.parse import parse, print_json, progress, say
 from robolearn.errors import ConfigError
 
 if TYPE_CHECKING:
-    from eval.judge import Judge
+    from eval.trials.judge import Judge
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +40,9 @@ class Args:
 def main(argv: list[str]) -> int:
     """Read the last pictures, train, measure, write."""
     args = parse(Args, argv, "success", Args.__doc__ or "")
-    from eval.statistics import clopper_pearson
-    from policies.success import SuccessConfig, train_success
-    from robolearn.data.store import EpisodeStore
+    from eval.statistics.intervals import clopper_pearson
+    from policies.imitation.success_classifier import SuccessConfig, train_success
+    from robolearn.data.store.store import EpisodeStore
 
     config = SuccessConfig(
         signal=args.signal, held_out=args.held_out, epochs=args.epochs, seed=args.seed
@@ -86,7 +86,7 @@ class JudgeBuilder:
 
     def __call__(self) -> Any:
         """From pictures to verdicts."""
-        from policies.success import load_success
+        from policies.imitation.success_classifier import load_success
 
         classifier = load_success(self.folder)
 
@@ -98,8 +98,8 @@ class JudgeBuilder:
 
 def judge(folder: Path) -> Judge:
     """The classifier in ``folder`` as evaluations use it."""
-    from eval.judge import Judge
-    from policies.success import load_success
+    from eval.trials.judge import Judge
+    from policies.imitation.success_classifier import load_success
 
     found = load_success(folder)
     h = found.held_out

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from robolearn.cli.common import parse, print_json, say
-from robolearn.cli.group import Verbs, run_verb
+from robolearn.cli.shared.parse import parse, print_json, say
+from robolearn.cli.shared.verbs import Verbs, run_verb
 from robolearn.errors import ConfigError, RobolearnError
 
 if TYPE_CHECKING:
-    from eval.suites import Suite
+    from eval.trials.suites import Suite
     from robolearn.types import Condition
     from sim.worlds import World
 
@@ -60,9 +60,9 @@ def main(argv: list[str]) -> int:
 
 def _draw(argv: list[str]) -> int:
     args = parse(DrawArgs, argv, "suite draw", DrawArgs.__doc__ or "")
-    from eval.suites import ConditionConfig, SuiteConfig, make_suite, suite_yaml
-    from robolearn.cli.build import env_builder
-    from robolearn.cli.outputs import output_file
+    from eval.trials.suites import ConditionConfig, SuiteConfig, make_suite, suite_yaml
+    from robolearn.cli.shared.builders import env_builder
+    from robolearn.cli.shared.output_path import output_file
     from sim.worlds import make_world
 
     if args.n < 1:
@@ -101,7 +101,7 @@ def _start(env: World, seed: int, index: int) -> Condition:
     """Start ``index`` of the list that belongs to ``seed``, one that suites accept: tasks whose own
     distribution holds impossible ones have a generator that draws those again.
     """
-    from eval.starts import GENERATORS
+    from eval.trials.starts import GENERATORS
     from robolearn.seeding import child_seed
     from robolearn.types import Condition
 
@@ -116,7 +116,7 @@ def _start(env: World, seed: int, index: int) -> Condition:
 
 def _check(argv: list[str]) -> int:
     args = parse(CheckArgs, argv, "suite check", CheckArgs.__doc__ or "")
-    from eval.suites import load_suite
+    from eval.trials.suites import load_suite
 
     suite = load_suite(args.suite)
     for world in args.worlds:
@@ -150,7 +150,7 @@ def _place(suite: Suite, world: str) -> None:
     """Reset ``world`` to every condition; the first that it refuses is named."""
     import numpy as np
 
-    from robolearn.cli.build import env_builder
+    from robolearn.cli.shared.builders import env_builder
     from sim.worlds import make_world
 
     env = make_world(env_builder(world).world)

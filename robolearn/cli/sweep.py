@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from robolearn.cli.common import parse, print_json, progress, say
-from robolearn.cli.outputs import output_folder
+from robolearn.cli.shared.output_path import output_folder
+from robolearn.cli.shared.parse import parse, print_json, progress, say
 from robolearn.errors import ConfigError, did_you_mean
 
 if TYPE_CHECKING:
-    from eval.suites import Suite
     from eval.sweep import SweepConfig, SweepResult, SweepTask
+    from eval.trials.suites import Suite
     from robolearn.types import Condition
 
 
@@ -76,7 +76,7 @@ class TrainAndTry:
         import yaml
 
         from eval.sweep import with_settings
-        from robolearn.cli.train import main as train
+        from robolearn.cli.train.command import main as train
         from robolearn.config import load_yaml
 
         settings = with_settings(load_yaml(Path(self.config.experiment)), task.params)
@@ -92,11 +92,11 @@ class TrainAndTry:
     def _try(
         self, run: Path, name: str, label: str, conditions: tuple[Condition, ...]
     ) -> tuple[float, ...]:
-        from eval.rollouts import Options, PolicyEntry, WorldEntry, evaluate
-        from eval.trials import TrialStore
-        from robolearn.checkpoint import policy_hash
-        from robolearn.cli.build import env_builder, policy_builder
-        from robolearn.cli.deciding import deciding_hash
+        from eval.trials.rollouts import Options, PolicyEntry, WorldEntry, evaluate
+        from eval.trials.table import TrialStore
+        from robolearn.cli.shared.builders import env_builder, policy_builder
+        from robolearn.cli.shared.code_hash import code_hash
+        from robolearn.training.run_directory import policy_hash
 
         builder = env_builder(self.config.world)
         info = builder.info()
@@ -109,7 +109,7 @@ class TrainAndTry:
             task=self.suite.config.task,
             max_steps=self.suite.config.max_steps,
             batch=self.batch,
-            code=deciding_hash(),
+            code=code_hash(),
         )
         with TrialStore(self.out / "trials" / name) as store:
             records = evaluate([policy], [world], {world.name: conditions}, store, options)
@@ -119,10 +119,10 @@ class TrainAndTry:
 def main(argv: list[str]) -> int:
     """Tune, choose, report."""
     args = parse(Args, argv, "sweep", Args.__doc__ or "")
-    from eval.suites import load_suite
     from eval.sweep import Where, run_sweep, tuning_conditions
-    from robolearn.cli.build import env_builder
-    from robolearn.data.store import EpisodeStore
+    from eval.trials.suites import load_suite
+    from robolearn.cli.shared.builders import env_builder
+    from robolearn.data.store.store import EpisodeStore
     from sim.worlds import make_world
 
     config = _load(args.config)
@@ -175,11 +175,11 @@ class Builder:
 
 
 def _load(path: Path) -> SweepConfig:
-    from eval.benchmark_page import flat
+    from eval.report.benchmark_page import flat
     from eval.sweep import SweepConfig
     from policies.registry import policy_config
     from robolearn.config import load_config
-    from robolearn.experiment import load_experiment
+    from robolearn.training.experiment import load_experiment
 
     config = load_config(SweepConfig, path)
     # A misspelt setting would be found only by the first candidate.
@@ -195,8 +195,8 @@ def _load(path: Path) -> SweepConfig:
 def _document(
     argv: list[str], args: Args, config: SweepConfig, suite: Suite, result: SweepResult
 ) -> dict[str, Any]:
-    from eval.clusters import mean_two_way
-    from eval.statistics import OUTCOME
+    from eval.statistics.clusters import mean_two_way
+    from eval.statistics.intervals import OUTCOME
     from eval.summary import estimate_json
     from eval.sweep import result_values
     from robolearn.data.provenance import git_revision, library_versions

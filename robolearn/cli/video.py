@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from robolearn.cli.common import parse, print_json, progress, say
-from robolearn.cli.outputs import output_folder
+from robolearn.cli.shared.output_path import output_folder
+from robolearn.cli.shared.parse import parse, print_json, progress, say
 from robolearn.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -45,8 +45,8 @@ def main(argv: list[str]) -> int:
     for option, value in (("--episodes", args.episodes), ("--height", args.height)):
         if value is not None and value < 1:
             raise ConfigError(f"{option} must be at least 1, got {value}")
-    from robolearn.data.store import EpisodeStore
-    from sim.video import write_mp4
+    from robolearn.data.store.store import EpisodeStore
+    from sim.rendering.video import write_mp4
 
     output_folder(args.out, "--out", "videos")
     store = EpisodeStore.open(args.store)
@@ -70,7 +70,7 @@ def main(argv: list[str]) -> int:
 
 
 def _frames(args: Args, episode: Episode) -> Iterable[Any]:
-    from sim.video import episode_frames
+    from sim.rendering.video import episode_frames
 
     cameras = [c.strip() for c in args.cameras.split(",") if c.strip()]
     if not args.world:
@@ -81,10 +81,10 @@ def _frames(args: Args, episode: Episode) -> Iterable[Any]:
 def _again(args: Args, episode: Episode, cameras: list[str]) -> Iterable[Any]:
     import contextlib
 
-    from robolearn.agents import ReplayAgent
-    from robolearn.cli.build import env_builder
+    from robolearn.agents.replay import ReplayAgent
+    from robolearn.cli.shared.builders import env_builder
     from robolearn.runtime import run_episode
-    from sim.video import Film, image_signals
+    from sim.rendering.video import Film, image_signals
     from sim.worlds import make_world
 
     world = env_builder(args.world).world

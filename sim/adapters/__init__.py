@@ -1,1 +1,1 @@
-"""See docs/architecture.md."""
+"""Other people's worlds behind the Env contract."""

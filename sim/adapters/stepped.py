@@ -27,9 +27,9 @@ from robolearn.types import (
     SentBlock,
     Signals,
 )
-from sim.actions import check_action
-from sim.cameras import Calibration
-from sim.logs import SampleLog, SentLog, check_poses
+from sim.env.action_check import check_action
+from sim.rendering.cameras import Calibration
+from sim.scene.samples import SampleLog, SentLog, check_poses
 
 Poses = Mapping[str, NDArray[np.float64]]
 NOTHING_YET = Outcome(success=False, progress=0.0, reward=0.0)

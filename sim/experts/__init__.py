@@ -14,7 +14,7 @@ from robolearn.types import Condition
 # Task -> module:class or function, called with the embodiment and ``noise`` in [0, 1]: 0 is as good
 # as the expert can, 1 is useless.
 EXPERTS: dict[str, str] = {
-    "pusht": "sim.experts.pusht:PushTExpert",
+    "pusht": "sim.experts.pusht.expert:PushTExpert",
     "pick_place": "sim.experts.pick_place:expert",
     "stacking": "sim.experts.stacking:expert",
     "drawer": "sim.experts.drawer:expert",
@@ -28,7 +28,7 @@ EXPERTS: dict[str, str] = {
 
 # Task -> module:Class of agents that play: many goals, none of them the task's. Built alike.
 PLAYERS: dict[str, str] = {
-    "pusht": "sim.experts.pusht_play:PushTPlay",
+    "pusht": "sim.experts.pusht.play:PushTPlay",
     "play_table": "sim.experts.play_table:player",
 }
 

@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from robolearn.actions import clip_action
+from robolearn.agents.actions import clip_action
 from robolearn.seeding import child_seed
 from robolearn.spec import EmbodimentSpec
 from robolearn.types import Command, Observation, PolicyInput, PolicyOutput

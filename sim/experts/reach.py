@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from robolearn.actions import clip_action
+from robolearn.agents.actions import clip_action
 from robolearn.errors import SpecMismatchError
 from robolearn.seeding import child_seed
 from robolearn.spec import EmbodimentSpec

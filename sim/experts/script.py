@@ -18,7 +18,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from robolearn.actions import clip_action
+from robolearn.agents.actions import clip_action
 from robolearn.errors import SpecMismatchError
 from robolearn.geometry import rotation_from_quat, yaw_of
 from robolearn.seeding import child_seed

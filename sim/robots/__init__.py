@@ -1,4 +1,4 @@
-"""Machines as MJCF, generated from the published kinematics in ``robolearn.arms``."""
+"""Machines as MJCF, generated from the published kinematics in ``robolearn.arms.models``."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ The capsules follow the coarse collision model of frankaemika/franka_ros (franka
 
 from __future__ import annotations
 
-from robolearn.arms import PANDA
+from robolearn.arms.models import PANDA
 from sim.robots.grippers import FRANKA_HAND, ParallelGripper
 from sim.robots.mjcf import ArmLook, Shape, arm_model
 

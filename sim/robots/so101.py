@@ -1,6 +1,6 @@
 """The SO-101 hobby arm as MJCF: five joints, and a jaw that swings against a fixed one.
 
-Frames, masses and inertias of the arm: ``robolearn.arms.SO101``; of the jaw, the same source
+Frames, masses and inertias of the arm: ``robolearn.arms.models.SO101``; of the jaw, the same source
 (TheRobotStudio/SO-ARM100, Simulation/SO101/so101_new_calib.urdf). Drawn with capsules and boxes.
 """
 
@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from robolearn.arms import SO101
+from robolearn.arms.models import SO101
 from robolearn.geometry import inverse, pose, pose_from_rpy, quat_from_rotation, rot_z
 from sim.robots.mjcf import FIXED, HAND, OBJECT, ArmLook, Shape, arm_model, num, vec
 

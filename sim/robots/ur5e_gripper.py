@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from robolearn.arms import UR5E
+from robolearn.arms.models import UR5E
 from sim.robots.grippers import WIDE_GRIPPER, ParallelGripper
 from sim.robots.mjcf import ArmLook, Shape, arm_model
 from sim.robots.ur5e import ARMATURE, LEAD_S, SHAPES, STIFFNESS

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from robolearn.arms import XARM7
+from robolearn.arms.models import XARM7
 from sim.robots.grippers import XARM_GRIPPER, ParallelGripper
 from sim.robots.mjcf import ArmLook, Shape, arm_model
 

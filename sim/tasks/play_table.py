@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from robolearn.agents.sub_goals import ACHIEVED, WANTED
 from robolearn.errors import DataError
-from robolearn.goals import ACHIEVED, WANTED
 from robolearn.types import Condition, Outcome, Signals
 from sim.tasks.manipulation import (
     WIDTH,

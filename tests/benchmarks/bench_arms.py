@@ -19,11 +19,11 @@ from typing import Any
 
 import numpy as np
 
-from hardware.drivers.dynamixel import DynamixelConfig
-from hardware.drivers.feetech import FeetechConfig
-from hardware.drivers.serial_bus import BusConfig
-from hardware.drivers.serial_bus_sdk import LostPacketError, SdkLine, import_sdk
-from hardware.emulators.launch import LabProcess
+from hardware.drivers.serial_bus.dynamixel import DynamixelConfig
+from hardware.drivers.serial_bus.feetech import FeetechConfig
+from hardware.drivers.serial_bus.robot import BusConfig
+from hardware.drivers.serial_bus.sdk import LostPacketError, SdkLine, import_sdk
+from hardware.emulators.lab.launch import LabProcess
 
 CONFIGS = Path(__file__).parents[2] / "configs" / "hardware"
 IDS = [1, 2, 3, 4, 5, 6]
@@ -136,7 +136,7 @@ def _vendor_reads(
     module: str, protocol: float, config: BusConfig, seconds: float
 ) -> tuple[float, float, float]:
     """The vendor's ``GroupSyncRead`` over its own port handler, the same registers."""
-    from hardware.servo_registers import DYNAMIXEL_X, FEETECH_STS
+    from hardware.wire.servo_registers import DYNAMIXEL_X, FEETECH_STS
 
     table = FEETECH_STS if module == "scservo_sdk" else DYNAMIXEL_X
     sdk = import_sdk(module, module, module)

@@ -13,15 +13,15 @@ import numpy as np
 
 from hardware.drivers.aruco_tracker import TagDetector, TagFinder, TagTrackerConfig
 from hardware.emulators.mjpeg import CameraEmulatorConfig, respond
-from hardware.lens import LensConfig
-from robolearn.calibration import TimeSeries, latency
+from robolearn.calibration.latency import TimeSeries, latency
+from robolearn.calibration.lens import LensConfig
 from robolearn.geometry import pose, quat_from_rotation, rot_z
 from robolearn.pusht import wrap_angle
-from sim.plant import PlantConfig, PyBulletPlant
-from sim.plant_view import PlantView
-from sim.table_view import TAG_HEIGHT_M, TableView, TableViewConfig
+from sim.plants.plant_view import PlantView
+from sim.plants.pusht import PlantConfig, PyBulletPlant
+from sim.plants.table_view import TAG_HEIGHT_M, TableView, TableViewConfig
 from tests.benchmarks.turns import at_least
-from tests.robolearn.test_calibration import record
+from tests.robolearn.calibration.test_calibration import record
 
 Row = dict[str, object]
 WIDTH, HEIGHT = 640, 480

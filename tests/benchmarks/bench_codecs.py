@@ -23,7 +23,7 @@ import numpy as np
 
 from robolearn.data.importers.recording import optional_module
 from robolearn.data.importers.video import video_blocks, video_info
-from robolearn.data.picture_codec import FrameCodec, decode_frame
+from robolearn.data.store.picture_codec import FrameCodec, decode_frame
 
 av: Any = optional_module("av", "av", "AV1")  # its stubs do not export everything
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"

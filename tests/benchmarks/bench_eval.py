@@ -16,10 +16,10 @@ from pathlib import Path
 
 import numpy as np
 
-from eval.rollouts import Chunk, Options, Plan, PolicyEntry, Progress, WorldEntry, evaluate
-from eval.suites import load_suite
-from eval.trials import TrialStore, read_trials
-from robolearn.cli.build import env_builder
+from eval.trials.rollouts import Chunk, Options, Plan, PolicyEntry, Progress, WorldEntry, evaluate
+from eval.trials.suites import load_suite
+from eval.trials.table import TrialStore, read_trials
+from robolearn.cli.shared.builders import env_builder
 from robolearn.pusht import BLOCK, TOOL
 from robolearn.types import Command, PolicyInput
 from tests.eval.mocks import BuildPolicy

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from eval.statistics import clopper_pearson
+from eval.statistics.intervals import clopper_pearson
 from robolearn.runtime import run_episode
 from robolearn.seeding import child_seed
 from sim.experts import build_expert

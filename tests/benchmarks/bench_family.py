@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from policies.chunk import ChunkAlgorithm, ChunkConfig, ChunkPolicy
-from policies.distilled import DistilledConfig, DistilledModel
-from policies.flow import FlowConfig
+from policies.chunks.base import ChunkAlgorithm, ChunkConfig, ChunkPolicy
+from policies.imitation.distilled import DistilledConfig, DistilledModel
+from policies.imitation.flow import FlowConfig
 from policies.registry import PolicyConfig, policy_config
-from robolearn.data.dataset import EpisodeDataset
-from robolearn.experiment import load_experiment
-from robolearn.export import OnnxPolicy, export_onnx
+from robolearn.data.reading.dataset import EpisodeDataset
+from robolearn.inference.onnx import OnnxPolicy, export_onnx
+from robolearn.training.experiment import load_experiment
 from tests.benchmarks.turns import in_turns, interleaved
 from tests.learning_mocks import SPACE, random_flat, random_request
 

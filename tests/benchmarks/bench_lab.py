@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from hardware.emulators.launch import LabProcess
+from hardware.emulators.lab.launch import LabProcess
 from robolearn.pusht import TOOL
 from robolearn.types import Command
-from sim.adapters.pybullet import PyBulletEnv
+from sim.adapters.pusht.bullet import PyBulletEnv
 
 CONFIG = Path(__file__).parents[2] / "configs" / "hardware" / "lab_ur5e.yaml"
 ADDRESS = "127.0.7.1"

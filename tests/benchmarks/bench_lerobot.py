@@ -20,12 +20,12 @@ from typing import IO, Self
 
 import numpy as np
 
-from robolearn.data.cache import cached
-from robolearn.data.dataset import EpisodeDataset
 from robolearn.data.exporters import export_store
 from robolearn.data.exporters.common import ExportOptions
-from robolearn.data.selection import DataConfig, StoreSource
-from robolearn.data.store import EpisodeStore
+from robolearn.data.reading.cache import cached
+from robolearn.data.reading.dataset import EpisodeDataset
+from robolearn.data.reading.selection import DataConfig, StoreSource
+from robolearn.data.store.store import EpisodeStore
 from robolearn.learning import BatchSpec
 from tests.benchmarks.bench_reader import ROOT, row
 from tests.benchmarks.bench_store import make_episode

@@ -14,14 +14,14 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from policies.diffusion import DiffusionConfig
-from policies.flow import FlowConfig
+from policies.imitation.diffusion import DiffusionConfig
+from policies.imitation.flow import FlowConfig
 from policies.nets.chunk_net import ConvConfig
 from policies.registry import policy_config
-from robolearn.data.dataset import EpisodeDataset
-from robolearn.experiment import load_experiment
-from robolearn.export import OnnxPolicy, export_onnx
+from robolearn.data.reading.dataset import EpisodeDataset
+from robolearn.inference.onnx import OnnxPolicy, export_onnx
 from robolearn.learning import Algorithm, BatchSpec
+from robolearn.training.experiment import load_experiment
 from tests.benchmarks.turns import interleaved
 from tests.learning_mocks import BLOCK, SPACE, TOOL, random_flat, random_request
 

@@ -17,11 +17,11 @@ from pathlib import Path
 
 import numpy as np
 
-from robolearn.data.cache import cached
-from robolearn.data.dataset import EpisodeDataset
 from robolearn.data.episode import Episode, episode_from_arrays
-from robolearn.data.selection import DataConfig, StoreSource
-from robolearn.data.store import EpisodeStore
+from robolearn.data.reading.cache import cached
+from robolearn.data.reading.dataset import EpisodeDataset
+from robolearn.data.reading.selection import DataConfig, StoreSource
+from robolearn.data.store.store import EpisodeStore
 from robolearn.learning import BatchSpec
 from robolearn.spec import EmbodimentSpec, SignalSpec
 from tests.benchmarks.bench_store import make_episode
@@ -35,10 +35,10 @@ NOISE_STEPS = 100
 CHILD = """
 import json, resource, sys
 from pathlib import Path
-from robolearn.data.cache import cached
-from robolearn.data.dataset import EpisodeDataset
-from robolearn.data.selection import DataConfig, StoreSource
-from robolearn.data.store import EpisodeStore
+from robolearn.data.reading.cache import cached
+from robolearn.data.reading.dataset import EpisodeDataset
+from robolearn.data.reading.selection import DataConfig, StoreSource
+from robolearn.data.store.store import EpisodeStore
 from robolearn.learning import BatchSpec
 store, cache, mode, kind, room = sys.argv[1:]
 names = ("tool/xy_table", "top/image")

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import zarr
 
-from robolearn.data.recorder import EpisodeRecorder
-from robolearn.data.store import EpisodeStore
+from robolearn.data.recording.recorder import EpisodeRecorder
+from robolearn.data.store.store import EpisodeStore
 from robolearn.spec import ActionSpec, EmbodimentSpec, SignalSpec
 from robolearn.types import Condition, EpisodeHeader, Outcome, ResetReport, Tick
 from tests.recording import block, tick_of

@@ -17,13 +17,13 @@ import numpy as np
 from robolearn.assets import pusht_demonstrations_path
 from robolearn.data.episode import Episode
 from robolearn.data.importers.diffusion_policy import import_diffusion_policy
-from robolearn.data.store import EpisodeStore
+from robolearn.data.store.store import EpisodeStore
 from robolearn.pusht import TABLE_SIZE_M
 from robolearn.types import Command
-from sim.identified import write_identified
-from sim.identify import IdentifyConfig, heldout_summary, identify
-from sim.replay import replay_episode, summarize_after, summarize_final
-from sim.scene import load_scene
+from sim.identification.replay import replay_episode, summarize_after, summarize_final
+from sim.identification.search import IdentifyConfig, heldout_summary, identify
+from sim.identification.write_scene import write_identified
+from sim.scene.config import load_scene
 from sim.worlds import World, make_world
 
 # Control steps per second on one busy core that make hundreds of episodes cheap.

@@ -25,15 +25,15 @@ from typing import cast
 import numpy as np
 import yaml
 
-from eval.statistics import mean_t
-from eval.suites import load_suite
-from policies.chunk import FieldChunkPolicy
-from policies.guidance import GuidanceConfig
+from eval.statistics.intervals import mean_t
+from eval.trials.suites import load_suite
+from policies.chunks.base import FieldChunkPolicy
+from policies.chunks.guidance import GuidanceConfig
 from policies.registry import load_policy
-from robolearn.actions import clip_action, hold_action
-from robolearn.chunking import ChunkAgent, policy_input, ticks_per_action
+from robolearn.agents.actions import clip_action, hold_action
+from robolearn.agents.chunk import ChunkAgent, policy_input, ticks_per_action
 from robolearn.contracts import Agent, Env, Policy, Subscriber
-from robolearn.inference import BatchedInference
+from robolearn.inference.local import BatchedInference
 from robolearn.pusht import TOOL
 from robolearn.runtime import EpisodeResult, EpisodeRun, run_lockstep
 from robolearn.seeding import child_seed
@@ -49,7 +49,7 @@ from robolearn.types import (
     Signals,
     Tick,
 )
-from sim.scene import SCENES
+from sim.scene.config import SCENES
 from sim.worlds import make_world
 
 ROOT = Path(__file__).parents[2]

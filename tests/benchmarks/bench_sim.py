@@ -23,12 +23,12 @@ os.environ.setdefault("MUJOCO_GL", "egl")
 import mujoco
 import numpy as np
 
-from robolearn.actions import hold_action
+from robolearn.agents.actions import hold_action
 from robolearn.types import Command
-from sim.rendering import Renderer, View, update_poses
-from sim.rollouts import Rollouts
-from sim.scene import load_scene
-from sim.scene_env import SceneEnv
+from sim.env.scene_env import SceneEnv
+from sim.identification.batch_rollouts import Rollouts
+from sim.rendering.renderer import Renderer, View, update_poses
+from sim.scene.config import load_scene
 from tests.benchmarks.sim_workers import CAMERA, SIZE, cpu_rate, run, wall_rate
 from tests.benchmarks.turns import at_least
 

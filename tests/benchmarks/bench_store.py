@@ -16,15 +16,15 @@ from typing import Any
 import numpy as np
 import zarr
 
-from robolearn.data.check import check_store
-from robolearn.data.chunks import rows_per_chunk
 from robolearn.data.episode import Episode, episode_from_arrays
-from robolearn.data.layout import TICK_ARRAYS, meta_to_json
-from robolearn.data.store import EpisodeStore
+from robolearn.data.store.chunks import rows_per_chunk
+from robolearn.data.store.layout import TICK_ARRAYS, meta_to_json
+from robolearn.data.store.store import EpisodeStore
+from robolearn.data.upkeep.check import check_store
 from robolearn.spec import EmbodimentSpec, SignalSpec
 from tests.episodes import ACTION_SPEC, IMAGE, TOOL, TOOL_SPEC, small_episode
-from tests.robolearn.test_store_damage import MODES, damage
-from tests.robolearn.test_store_kill import run_killed
+from tests.robolearn.data.store.test_store_damage import MODES, damage
+from tests.robolearn.data.store.test_store_kill import run_killed
 
 APPEND_FLOOR = 2.0
 STEPS = 125  # the mean length of a Push-T demonstration

@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from hardware.drivers.fake import FakeConfig
-from hardware.supervisor_client import SupervisorClient
-from hardware.supervisor_link import SupervisorConfig, Target
+from hardware.drivers.fakes.robot import FakeConfig
+from hardware.supervisor.client import SupervisorClient
+from hardware.supervisor.link import SupervisorConfig, Target
 from tests.hardware.cell import FOLLOWER, joints_at
 
 PERIOD_S = 0.1

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import numpy as np
 
-from eval.statistics import wilson
+from eval.statistics.intervals import wilson
 from robolearn.cli.main import main as robolearn
-from robolearn.data.store import EpisodeStore
+from robolearn.data.store.store import EpisodeStore
 from robolearn.seeding import child_seed
 
 EPISODES = 100

@@ -57,10 +57,10 @@ def work(world: str, ticks: int, barrier: Barrier, queue: Any) -> None:
     os.environ["LP_NUM_THREADS"] = "0"
     import numpy as np
 
-    from robolearn.actions import hold_action
+    from robolearn.agents.actions import hold_action
     from robolearn.types import Command
-    from sim.scene import load_scene
-    from sim.scene_env import SceneEnv
+    from sim.env.scene_env import SceneEnv
+    from sim.scene.config import load_scene
 
     env = SceneEnv(load_scene(world), cameras=(CAMERA,), size=SIZE)
     env.reset(env.sample_condition(3), np.random.default_rng(3))

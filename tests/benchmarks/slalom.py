@@ -3,10 +3,10 @@
     python -m tests.benchmarks.slalom RUNS [RATE,...] [SEED,...] [STARTS]
 
 Made for the question of ``docs/deploy.md``: a chunk that changes its mind about a side half-way
-drives into the post. The tool follows its target by Push-T's law (``robolearn/limiter.py``);
+drives into the post. The tool follows its target by Push-T's law (``robolearn/arms/limiter.py``);
 touching a post ends the episode. Demonstrations drive along a smooth path at 0.12 to 0.18 m/s and
 choose every side by a coin; before a post there is no sign of the choice. Policies are trained here
-(``robolearn.experiment.train``), one per rate and seed, into RUNS/slalom_<rate>hz_<seed>.
+(``robolearn.training.experiment.train``), one per rate and seed, into RUNS/slalom_<rate>hz_<seed>.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from typing import cast
 
 import numpy as np
 
-from eval.clusters import mean_two_way
-from eval.statistics import Estimate
-from policies.chunk import FieldChunkPolicy
-from policies.flow import FlowConfig
-from policies.guidance import GuidanceConfig
+from eval.statistics.clusters import mean_two_way
+from eval.statistics.intervals import Estimate
+from policies.chunks.base import FieldChunkPolicy
+from policies.chunks.guidance import GuidanceConfig
+from policies.imitation.flow import FlowConfig
 from policies.registry import load_policy
 from robolearn.contracts import Env
-from robolearn.data.cache import EpisodeArrays
-from robolearn.data.decoded import FramePart
-from robolearn.data.selection import DataConfig
+from robolearn.data.reading.cache import EpisodeArrays
+from robolearn.data.reading.selection import DataConfig
+from robolearn.data.store.decoded import FramePart
 from robolearn.errors import DataError
-from robolearn.experiment import Experiment, train
 from robolearn.pusht import TOOL, target_action, tool_signal
 from robolearn.spec import EmbodimentSpec, TaskSpace
-from robolearn.training import FitConfig
+from robolearn.training.experiment import Experiment, train
+from robolearn.training.loop import FitConfig
 from robolearn.types import (
     Capabilities,
     Command,

@@ -15,16 +15,16 @@ from typing import Any
 
 import psutil
 
-from eval.suites import load_suite
-from hardware.cell_config import load_cell
-from hardware.emulators.launch import LabProcess
-from hardware.real_env import RealEnv
-from robolearn.chunking import ChunkAgent
-from robolearn.cli.build import policy_builder
-from robolearn.cli.deploy_cell import HoldAtEnd, LabPlacement, LabScorer
-from robolearn.cli.deploy_run import _real_time
+from eval.trials.suites import load_suite
+from hardware.cell.config import load_cell
+from hardware.emulators.lab.launch import LabProcess
+from hardware.env.real_env import RealEnv
+from robolearn.agents.chunk import ChunkAgent
+from robolearn.cli.deploy.cell import HoldAtEnd, LabPlacement, LabScorer
+from robolearn.cli.deploy.run import _real_time
+from robolearn.cli.shared.builders import policy_builder
 from robolearn.errors import RobolearnError, SafetyStopError, StaleSignalError
-from robolearn.inference import WorkerInference
+from robolearn.inference.local import WorkerInference
 from robolearn.runtime import run_episode
 from sim.tasks import build_task
 

@@ -10,12 +10,12 @@ import numpy as np
 
 from eval.filming import Choice, choose
 from eval.summary import agree, agreement_json, compare, comparison_json, result_json, summarize
-from eval.trials import TrialStore, to_json
+from eval.trials.table import TrialStore, to_json
 from robolearn.data.episode import EpisodeMeta, episode_from_arrays
-from robolearn.data.store import EpisodeStore
+from robolearn.data.store.store import EpisodeStore
 from robolearn.pusht import BLOCK, TOOL
 from robolearn.types import Condition, Outcome, TrialRecord
-from sim.video import write_mp4
+from sim.rendering.video import write_mp4
 from tests.eval.mocks import SPEC
 
 LAB = "virtual lab, pybullet"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from hardware.robot import RobotMode
+from hardware.devices.robot import RobotMode
 from robolearn.errors import RobolearnError, RobotError
 from tests.hardware.buses import BusArm
 from tests.hardware.xarms import XArm

@@ -6,19 +6,19 @@ from pathlib import Path
 
 import numpy as np
 
-from hardware.drivers.dynamixel import DynamixelConfig
-from hardware.drivers.feetech import FeetechConfig
-from hardware.drivers.serial_bus_calibration import (
+from hardware.drivers.serial_bus.calibration import (
     ArmCalibration,
     ServoCalibration,
     save_calibration,
 )
-from hardware.emulators.dynamixel import DynamixelDialect
-from hardware.emulators.feetech import FeetechDialect
+from hardware.drivers.serial_bus.dynamixel import DynamixelConfig
+from hardware.drivers.serial_bus.feetech import FeetechConfig
 from hardware.emulators.loop import EmulatorLoop
-from hardware.emulators.pty_line import PtyLine
-from hardware.emulators.pty_servos import ServoBus, ServoConfig
-from hardware.plant import KinematicPlant
+from hardware.emulators.plant import KinematicPlant
+from hardware.emulators.servos.dynamixel import DynamixelDialect
+from hardware.emulators.servos.feetech import FeetechDialect
+from hardware.emulators.servos.line import PtyLine
+from hardware.emulators.servos.servos import ServoBus, ServoConfig
 
 DT_S = 0.005
 JOINTS = ("pan", "lift", "elbow", "wrist", "roll", "gripper")

@@ -8,7 +8,7 @@ import time
 import numpy as np
 import pytest
 
-from hardware.camera import Camera, StreamConfig, StreamedCamera
+from hardware.devices.camera import Camera, StreamConfig, StreamedCamera
 from hardware.emulators.mjpeg import CameraEmulator, CameraEmulatorConfig
 from robolearn.errors import (
     CameraError,

@@ -4,11 +4,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from hardware.drivers.fake import FakeRobot
-from hardware.drivers.fake_gripper import FakeGripper
-from hardware.gripper_keeper import GripperKeeper, NoGripper
-from hardware.supervisor import Supervisor
-from hardware.supervisor_link import (
+from hardware.drivers.fakes.gripper import FakeGripper
+from hardware.drivers.fakes.robot import FakeRobot
+from hardware.supervisor.gripper_keeper import GripperKeeper, NoGripper
+from hardware.supervisor.link import (
     Cause,
     Event,
     Link,
@@ -18,9 +17,10 @@ from hardware.supervisor_link import (
     SupervisorConfig,
     Target,
 )
-from hardware.table_follower import FollowerConfig
-from robolearn.arms import UR5E
-from robolearn.limiter import PathLimits, TableMapping
+from hardware.supervisor.loop import Supervisor
+from hardware.supervisor.table_follower import FollowerConfig
+from robolearn.arms.limiter import PathLimits, TableMapping
+from robolearn.arms.models import UR5E
 
 WORKCELL = TableMapping.level(
     (-0.806, 0.256, 0.0),

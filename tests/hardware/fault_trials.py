@@ -31,11 +31,11 @@ from typing import Any
 
 import numpy as np
 
-from hardware.cell_config import CellConfig, load_cell
-from hardware.emulators.admin import LabClient
-from hardware.emulators.launch import LabProcess
-from hardware.supervisor_client import SupervisorClient
-from hardware.supervisor_link import Cause, Mode, Target
+from hardware.cell.config import CellConfig, load_cell
+from hardware.emulators.lab.admin import LabClient
+from hardware.emulators.lab.launch import LabProcess
+from hardware.supervisor.client import SupervisorClient
+from hardware.supervisor.link import Cause, Mode, Target
 from robolearn.errors import DataError, RobolearnError, RobotError
 from tests.hardware.cell import FOLLOWER, joints_at
 from tests.hardware.fault_verdict import (

@@ -21,12 +21,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hardware.cell_config import CellConfig
-from hardware.emulators.admin import LabLog
-from hardware.emulators.ur_motion import REFERENCE_GAIN, MotionLimits
-from hardware.guided_move import RAMP_S
-from robolearn.arms import UR5E
-from robolearn.limiter import tool_limits
+from hardware.cell.config import CellConfig
+from hardware.emulators.lab.admin import LabLog
+from hardware.emulators.ur.motion import REFERENCE_GAIN, MotionLimits
+from hardware.supervisor.guided_move import RAMP_S
+from robolearn.arms.limiter import tool_limits
+from robolearn.arms.models import UR5E
 from tests.hardware.cell import FOLLOWER, WORKCELL
 from tests.hardware.real_cell import largest_speed
 

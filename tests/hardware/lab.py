@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from hardware.emulators.launch import LabProcess
+from hardware.emulators.lab.launch import LabProcess
 
 HOME = (-0.3345, -1.3191, 2.4190, -2.6707, -1.5708, -0.3345)
 CONFIG = Path(__file__).parents[2] / "configs" / "hardware" / "lab_ur5e.yaml"

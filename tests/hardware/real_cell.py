@@ -9,11 +9,11 @@ import traceback
 
 import numpy as np
 
-from hardware.cell_config import CellConfig, load_cell
-from hardware.supervisor_client import SupervisorClient
-from hardware.supervisor_link import SupervisorConfig, Target
-from hardware.tracked import TrackedConfig
-from hardware.tracker import UdpTrackerConfig
+from hardware.cell.config import CellConfig, load_cell
+from hardware.devices.tracker import UdpTrackerConfig
+from hardware.streams.tracker_streams import TrackedConfig
+from hardware.supervisor.client import SupervisorClient
+from hardware.supervisor.link import SupervisorConfig, Target
 from robolearn.pusht import BLOCK, TOOL
 from robolearn.types import Condition, Outcome
 from tests.hardware.cell import FOLLOWER, joints_at

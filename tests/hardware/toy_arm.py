@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hardware.robot import RobotMode, RobotState
+from hardware.devices.robot import RobotMode, RobotState
 from robolearn.errors import DataError, RobotConnectionError
 
 
@@ -24,11 +24,11 @@ class ToyConfig:
 
 
 class ToyArm:
-    """The contract is ``hardware/robot.py: Robot``; every method returns within a bound."""
+    """The contract is ``hardware/devices/robot.py: Robot``; every method returns within a bound."""
 
     joints = 3
     has_watchdog = True
-    freedrive = None  # no hand may guide it (hardware/robot.py: Freedrive)
+    freedrive = None  # no hand may guide it (hardware/devices/robot.py: Freedrive)
 
     def __init__(self, config):
         self._config = config

@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from hardware.drivers.xarm import XArmConfig
-from hardware.drivers.xarm_gripper import XArmGripperConfig
+from hardware.drivers.xarm.gripper import XArmGripperConfig
+from hardware.drivers.xarm.robot import XArmConfig
 from hardware.emulators.loop import EmulatorLoop
-from hardware.emulators.xarm import XArmController, XArmEmulatorConfig
-from hardware.emulators.xarm_gripper import XArmGripperEmulator, XArmGripperEmulatorConfig
-from hardware.plant import KinematicPlant
+from hardware.emulators.plant import KinematicPlant
+from hardware.emulators.xarm.controller import XArmController, XArmEmulatorConfig
+from hardware.emulators.xarm.gripper import XArmGripperEmulator, XArmGripperEmulatorConfig
 from tests.hardware.lab import address
 
 DT_S = 0.005

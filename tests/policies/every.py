@@ -11,18 +11,18 @@ import torch
 
 from policies.nets.pictures import PictureConfig
 from policies.registry import POLICIES, PolicyConfig, load_policy, policy_config
-from robolearn.checkpoint import WEIGHTS, load_run, read_tensors, write_tensors
 from robolearn.cli.compose import ComposedBuilder, write_composed
 from robolearn.contracts import Policy
-from robolearn.data.cache import flatten
-from robolearn.data.dataset import EpisodeDataset
-from robolearn.data.selection import DataConfig
+from robolearn.data.reading.cache import flatten
+from robolearn.data.reading.dataset import EpisodeDataset
+from robolearn.data.reading.selection import DataConfig
 from robolearn.errors import ConfigError
-from robolearn.experiment import Experiment, TrainResult, train
 from robolearn.learning import Algorithm
 from robolearn.representation import RepresentationConfig
 from robolearn.spec import SignalSpec, TaskSpace
-from robolearn.training import FitConfig, Hooks, Progress
+from robolearn.training.experiment import Experiment, TrainResult, train
+from robolearn.training.loop import FitConfig, Hooks, Progress
+from robolearn.training.run_directory import WEIGHTS, load_run, read_tensors, write_tensors
 from robolearn.types import PolicyInput
 from tests.learning_mocks import BLOCK, SPACE, TOOL, ArraySource, random_request, random_source
 

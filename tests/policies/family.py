@@ -8,16 +8,23 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from policies.chunk import ChunkAlgorithm, ChunkConfig
+from policies.chunks.base import ChunkAlgorithm, ChunkConfig
 from policies.registry import POLICIES, PolicyConfig, load_policy
-from robolearn.checkpoint import WEIGHTS, Run, copy_run, write_json, write_run, write_tensors
 from robolearn.contracts import Policy
-from robolearn.data.cache import flatten
-from robolearn.data.dataset import EpisodeDataset
-from robolearn.data.selection import DataConfig
-from robolearn.experiment import Experiment
+from robolearn.data.reading.cache import flatten
+from robolearn.data.reading.dataset import EpisodeDataset
+from robolearn.data.reading.selection import DataConfig
 from robolearn.learning import Batch
-from robolearn.training import FitConfig
+from robolearn.training.experiment import Experiment
+from robolearn.training.loop import FitConfig
+from robolearn.training.run_directory import (
+    WEIGHTS,
+    Run,
+    copy_run,
+    write_json,
+    write_run,
+    write_tensors,
+)
 from tests.learning_mocks import (
     BLOCK,
     SPACE,

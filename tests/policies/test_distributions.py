@@ -13,15 +13,15 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import wasserstein_distance
 
-from policies.beso import BesoConfig
-from policies.chunk import ChunkConfig
-from policies.diffusion import DiffusionConfig
-from policies.flow import FlowConfig
-from policies.mean_flow import MeanFlowConfig
+from policies.chunks.base import ChunkConfig
+from policies.imitation.beso import BesoConfig
+from policies.imitation.diffusion import DiffusionConfig
+from policies.imitation.flow import FlowConfig
+from policies.imitation.mean_flow import MeanFlowConfig
+from policies.imitation.shortcut import ShortcutConfig
 from policies.nets.chunk_net import ConvConfig
-from policies.shortcut import ShortcutConfig
-from robolearn.checkpoint import load_run
 from robolearn.contracts import Policy
+from robolearn.training.run_directory import load_run
 from tests.learning_mocks import BLOCK, TOOL, ArraySource, random_request, random_source
 from tests.policies.family import learn
 

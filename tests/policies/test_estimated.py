@@ -9,23 +9,23 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from policies.augment import Mirror, MirrorConfig
-from policies.bc import BcConfig
-from policies.chunk import ESTIMATE
-from policies.flow import FlowConfig
+from policies.chunks.base import ESTIMATE
+from policies.chunks.mirror import Mirror, MirrorConfig
+from policies.imitation.bc import BcConfig
+from policies.imitation.flow import FlowConfig
 from policies.nets.encoder import decoded, encoded
 from policies.nets.estimator import EstimateConfig
 from policies.nets.pictures import PictureConfig, PictureEncoder, spatial_softmax
-from robolearn.data.cache import EpisodeArrays, flatten
-from robolearn.data.dataset import EpisodeDataset
-from robolearn.data.stats import SignalStats
+from policies.nets.transforms import fit_transform
+from robolearn.data.reading.cache import EpisodeArrays, flatten
+from robolearn.data.reading.dataset import EpisodeDataset
+from robolearn.data.store.stats import SignalStats
 from robolearn.errors import ConfigError, SpecMismatchError
 from robolearn.spec import SignalSpec
-from robolearn.transforms import fit_transform
 from robolearn.types import Condition, PolicyInput
 from sim.worlds import make_world
 from tests.learning_mocks import BLOCK, SPACE, TOOL, ArraySource
-from tests.policies.test_pictures import CAMERA, SEEN, SMALL
+from tests.policies.nets.test_pictures import CAMERA, SEEN, SMALL
 
 SPACE3 = dataclasses.replace(
     SPACE, observations=(*SEEN.observations, next(s for s in SPACE.observations if s.name == BLOCK))

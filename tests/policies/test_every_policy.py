@@ -14,16 +14,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from policies.compose import ComposeConfig, compose
+from policies.imitation.compose import ComposeConfig, compose
 from policies.registry import POLICIES, load_policy
-from robolearn.checkpoint import WEIGHTS, load_run, read_tensors
-from robolearn.cli.deploy_policy import WarmBuilder
+from robolearn.cli.deploy.policy import WarmBuilder
 from robolearn.contracts import Policy
 from robolearn.errors import ConfigError, SpecMismatchError
 from robolearn.learning import FieldPolicy
 from robolearn.representation import RepresentedPolicy
 from robolearn.seeding import child_seed
-from robolearn.training import FitConfig, fit
+from robolearn.training.loop import FitConfig, fit
+from robolearn.training.run_directory import WEIGHTS, load_run, read_tensors
 from robolearn.types import PolicyInput
 from tests.contracts import PolicyContract
 from tests.learning_mocks import TOOL

@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 import torch
 
-from policies.compose import ComposeConfig
-from policies.consistency import ConsistencyConfig, ConsistencyModel
-from policies.distilled import DistilledConfig, DistilledModel
-from policies.flow import FlowConfig
-from policies.iql_rerank import Critics, IqlRerankConfig
+from policies.imitation.compose import ComposeConfig
+from policies.imitation.consistency import ConsistencyConfig, ConsistencyModel
+from policies.imitation.distilled import DistilledConfig, DistilledModel
+from policies.imitation.flow import FlowConfig
+from policies.offline_rl.idql import Critics, IqlRerankConfig
 from policies.registry import POLICIES, policy_config
 from robolearn.config import load_yaml
-from robolearn.data.dataset import EpisodeDataset
+from robolearn.data.reading.dataset import EpisodeDataset
 from robolearn.errors import ConfigError
-from robolearn.experiment import load_experiment
+from robolearn.training.experiment import load_experiment
 from tests.learning_mocks import SPACE, random_flat
 
 CONFIGS = sorted((Path(__file__).parents[2] / "configs" / "train").glob("*.yaml"))

@@ -9,24 +9,24 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from eval.episode_tools import InstructedAgent
-from policies.act import ActConfig
-from policies.augment import MirrorConfig
-from policies.bc_rnn import BcRnnConfig
-from policies.chunk import ChunkConfig
-from policies.flow import FlowConfig
+from eval.trials.instruments import InstructedAgent
+from policies.chunks.base import ChunkConfig
+from policies.chunks.mirror import MirrorConfig
+from policies.imitation.act import ActConfig
+from policies.imitation.bc_rnn import BcRnnConfig
+from policies.imitation.flow import FlowConfig
 from policies.registry import PolicyConfig, load_policy
-from robolearn.chunking import ChunkAgent
+from robolearn.agents.chunk import ChunkAgent
 from robolearn.data.episode import Episode, episode_from_arrays
-from robolearn.data.selection import DataConfig, StoreSource
-from robolearn.data.store import EpisodeStore
+from robolearn.data.reading.selection import DataConfig, StoreSource
+from robolearn.data.store.store import EpisodeStore
 from robolearn.errors import ConfigError, DataError, SpecMismatchError
-from robolearn.experiment import Experiment, TrainResult, train
-from robolearn.export import export_onnx
-from robolearn.inference import InProcessInference
+from robolearn.inference.local import InProcessInference
+from robolearn.inference.onnx import export_onnx
+from robolearn.instructions import TaskTable, task_table
 from robolearn.runtime import run_episode
-from robolearn.text import TaskTable, task_table
-from robolearn.training import FitConfig
+from robolearn.training.experiment import Experiment, TrainResult, train
+from robolearn.training.loop import FitConfig
 from tests.episodes import TOOL, small_episode
 from tests.mocks import CONDITION, SPEC, PointEnv, request_at
 

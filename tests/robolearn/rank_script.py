@@ -4,13 +4,13 @@ import faulthandler
 import sys
 from pathlib import Path
 
-from robolearn.data.dataset import EpisodeDataset
-from robolearn.distributed import Ranks, joined
+from robolearn.data.reading.dataset import EpisodeDataset
 from robolearn.learning import BatchSpec
-from robolearn.training import FitConfig, fit
+from robolearn.training.distributed import Ranks, joined
+from robolearn.training.loop import FitConfig, fit
 from tests.learning_mocks import random_flat
 from tests.policies.every import TRAINED, Family, batches_of, untrained
-from tests.robolearn.test_training import TwoHeads
+from tests.robolearn.training.test_training import TwoHeads
 
 CONFIG = FitConfig(steps=12, warmup=2, log_every=1, checkpoint_every=12)
 

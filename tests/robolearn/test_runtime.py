@@ -3,9 +3,9 @@ import dataclasses
 import numpy as np
 import pytest
 
-from robolearn.agents import ReplayAgent
-from robolearn.chunking import ChunkAgent
-from robolearn.inference import BatchedInference, InProcessInference
+from robolearn.agents.chunk import ChunkAgent
+from robolearn.agents.replay import ReplayAgent
+from robolearn.inference.local import BatchedInference, InProcessInference
 from robolearn.runtime import EpisodeRun, run_episode, run_lockstep
 from robolearn.types import Capabilities, Condition, Outcome
 from tests.mocks import (

@@ -9,7 +9,7 @@ from pathlib import Path
 from robolearn.assets import pusht_demonstrations_path
 from robolearn.data.episode import Episode
 from robolearn.data.importers.diffusion_policy import import_diffusion_policy
-from robolearn.data.store import EpisodeStore
+from robolearn.data.store.store import EpisodeStore
 
 
 @functools.cache

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from robolearn.cli.build import env_builder
+from robolearn.cli.shared.builders import env_builder
 from robolearn.errors import ConfigError, SceneError
 from robolearn.pusht import BLOCK, TOOL
 from robolearn.types import Command, Condition

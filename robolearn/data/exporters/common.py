@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.data.episode import Episode
-from robolearn.data.layout import meta_to_json
-from robolearn.data.store import EpisodeStore
+from robolearn.data.store.layout import meta_to_json
+from robolearn.data.store.store import EpisodeStore
 from robolearn.errors import DataError
 from robolearn.spec import EmbodimentSpec, SignalSpec
 

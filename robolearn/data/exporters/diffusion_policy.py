@@ -29,7 +29,7 @@ from robolearn.data.exporters.common import (
     sidecar,
 )
 from robolearn.data.exporters.pusht_px import is_pusht, pusht_columns
-from robolearn.data.store import EpisodeStore
+from robolearn.data.store.store import EpisodeStore
 from robolearn.errors import DataError
 from robolearn.pusht import BLOCK, TOOL
 

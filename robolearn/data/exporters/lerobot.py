@@ -43,7 +43,7 @@ from robolearn.data.exporters.lerobot_meta import (
 from robolearn.data.exporters.lerobot_stats import EpisodeStats, array_stats, picture_stats
 from robolearn.data.exporters.video import encode
 from robolearn.data.importers.recording import optional_module
-from robolearn.data.store import EpisodeStore
+from robolearn.data.store.store import EpisodeStore
 from robolearn.errors import DataError
 
 FILE_ROWS = 200_000

@@ -28,7 +28,7 @@ from robolearn.data.exporters.common import (
     sidecar,
 )
 from robolearn.data.importers.recording import optional_module
-from robolearn.data.store import EpisodeStore
+from robolearn.data.store.store import EpisodeStore
 
 META = "robolearn_meta"
 EXTRA = "robolearn"

@@ -6,7 +6,7 @@ import importlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from robolearn.data.manifest import STORE_FILE
+from robolearn.data.store.manifest import STORE_FILE
 from robolearn.errors import DataError, did_you_mean
 
 if TYPE_CHECKING:

@@ -37,7 +37,7 @@ from robolearn.data.importers.recording import (
 )
 from robolearn.data.importers.restore import restored
 from robolearn.data.importers.video import VideoInfo, video_blocks, video_info
-from robolearn.data.store import EpisodeStore
+from robolearn.data.store.store import EpisodeStore
 from robolearn.errors import DataError, did_you_mean
 from robolearn.spec import SignalSpec
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.data.importers.recording import BLOCK_ROWS, FrameStream, optional_module
-from robolearn.data.picture_codec import decode_frame
+from robolearn.data.store.picture_codec import decode_frame
 from robolearn.errors import DataError, StoreCorruptError
 from robolearn.spec import SignalSpec
 

@@ -20,11 +20,11 @@ from numpy.typing import NDArray
 
 from robolearn.config import config_hash
 from robolearn.data.episode import Episode, EpisodeKind, EpisodeMeta, no_sent
-from robolearn.data.manifest import Manifest
-from robolearn.data.picture_codec import FRAME_CODECS, LOSSLESS, FrameCodec
 from robolearn.data.provenance import git_revision, library_versions
-from robolearn.data.store import EpisodeStore
-from robolearn.data.writer import PreparedEpisode
+from robolearn.data.store.manifest import Manifest
+from robolearn.data.store.picture_codec import FRAME_CODECS, LOSSLESS, FrameCodec
+from robolearn.data.store.store import EpisodeStore
+from robolearn.data.store.writer import PreparedEpisode
 from robolearn.errors import DataError, MissingDependencyError
 from robolearn.spec import ActionSpec, EmbodimentSpec, SignalSpec
 from robolearn.types import Condition, Outcome, SampleBlock

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.data.importers.recording import FrameStream, SourceEpisode
-from robolearn.data.layout import meta_from_json
+from robolearn.data.store.layout import meta_from_json
 from robolearn.errors import DataError
 
 

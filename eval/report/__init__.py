@@ -1,0 +1,1 @@
+"""Renders results as pages."""

@@ -1,0 +1,1 @@
+"""Computes intervals, tests and plans for results of trials."""

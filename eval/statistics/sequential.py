@@ -1,0 +1,276 @@
+"""Statistics that stay valid when one looks after every trial.
+
+Three tools, by what they assume:
+
+* :func:`betting_sequence`: a confidence sequence for the mean of outcomes in [0, 1] (partial
+  credit too); valid at every trial at once, whatever the stopping rule, no maximum needed.
+* :class:`PairedBetting`: a test of two policies by the difference of paired outcomes; the same
+  guarantee.
+* :class:`SequentialBarnard`: a test of two success rates with a maximum number of trials fixed
+  beforehand; exact level over the unknown common rate, more powerful than betting.
+
+``eval/statistics/group_sequential.py`` compares more than two policies.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eval.statistics.intervals import Estimate
+from robolearn.errors import DataError
+
+Array = NDArray[np.float64]
+Decision = Literal["a", "b", "undecided"]
+
+# Bets never exceed this share of what could be lost at once (Waudby-Smith and Ramdas use 1/2 to
+# 3/4), so that the capital stays positive.
+_SHARE = 0.75
+# The level of the exact test is computed at this many common rates; the probability of rejecting is
+# a polynomial in the rate, and the margin covers what lies between two of them.
+_GRID = 65
+_MARGIN = 0.995
+
+
+@dataclass(frozen=True, slots=True)
+class ConfidenceSequence:
+    """``low [n]`` and ``high [n]``: after trial ``i`` the mean lies in ``[low[i], high[i]]``, for
+    all ``i`` at once with probability ``level``.
+    """
+
+    mean: Array
+    low: Array
+    high: Array
+    level: float
+
+    @property
+    def last(self) -> Estimate:
+        """The interval after the last trial."""
+        return Estimate(
+            float(self.mean[-1]),
+            float(self.low[-1]),
+            float(self.high[-1]),
+            int(self.mean.size),
+            "betting confidence sequence",
+            self.level,
+        )
+
+
+def betting_sequence(values: Any, level: float = 0.95, *, grid: int = 1000) -> ConfidenceSequence:
+    """Confidence sequence for the mean of values in [0, 1] by hedged betting.
+
+    Source: Waudby-Smith and Ramdas 2024, "Estimating means of bounded random variables by
+    betting", JRSS-B 86:1, theorem 3 and the predictable plug-in bets of its equation 26. Candidates
+    for the mean lie on ``grid`` points; the interval is widened by one spacing on either side.
+    """
+    x = _bounded(values)
+    alpha = 1.0 - level
+    m = (np.arange(grid) + 0.5) / grid
+    bets = _plug_in_bets(x, alpha)
+    centred = x[:, None] - m
+    up = np.minimum(bets[:, None], _SHARE / m)
+    down = np.minimum(bets[:, None], _SHARE / (1.0 - m))
+    log_up = np.cumsum(np.log1p(up * centred), axis=0)
+    log_down = np.cumsum(np.log1p(-down * centred), axis=0)
+    # Half of the capital bets that the mean is above m, half that it is below.
+    capital = np.maximum(log_up, log_down) + math.log(0.5)
+    inside = np.logical_and.accumulate(capital < -math.log(alpha), axis=0)
+    step = 0.5 / grid
+    first = np.where(inside.any(axis=1), inside.argmax(axis=1), 0)
+    last = np.where(inside.any(axis=1), grid - 1 - inside[:, ::-1].argmax(axis=1), grid - 1)
+    low = np.maximum.accumulate(np.maximum(0.0, m[first] - 3 * step))
+    high = np.minimum.accumulate(np.minimum(1.0, m[last] + 3 * step))
+    means = np.cumsum(x) / np.arange(1, x.size + 1)
+    return ConfidenceSequence(means, np.where(first == 0, 0.0, low), high, level)
+
+
+def _plug_in_bets(x: Array, alpha: float) -> Array:
+    """Bet ``i`` from the trials before ``i`` only."""
+    t = np.arange(1, x.size + 1)
+    mean = (0.5 + np.cumsum(x)) / (t + 1)
+    variance = (0.25 + np.cumsum((x - mean) ** 2)) / (t + 1)
+    before = np.concatenate([[0.25], variance[:-1]])
+    return np.sqrt(2 * math.log(2 / alpha) / (before * t * np.log1p(t)))
+
+
+@dataclass(frozen=True, slots=True)
+class SequentialResult:
+    """``decision``: which policy is better, if that is settled; ``trials``: pairs until then (all
+    when undecided); ``evidence``: e-value or p value of the method, see ``method``.
+    """
+
+    decision: Decision
+    trials: int
+    evidence: float
+    method: str
+    alpha: float
+
+
+class PairedBetting:
+    """Is the mean of ``b - a`` zero? Outcomes in [0, 1], paired by condition, any stopping rule.
+
+    Two bettors start with half of the capital each, one on ``b``, one on ``a``; a capital of
+    ``1 / alpha`` or more has probability at most ``alpha`` under equality, whenever one looks
+    (Ville's inequality). Bets follow the past mean and variance of the differences (Waudby-Smith
+    and Ramdas 2024, section 5, approximate growth-rate optimal).
+    """
+
+    def __init__(self, alpha: float = 0.05) -> None:
+        if not 0 < alpha < 1:
+            raise DataError(f"alpha lies between 0 and 1, got {alpha}")
+        self.alpha = alpha
+        self._sum, self._square, self._n = 0.0, 0.0, 0
+        self._log_b, self._log_a = math.log(0.5), math.log(0.5)
+        self._best_b, self._best_a = self._log_b, self._log_a
+
+    def add(self, a: float, b: float) -> Decision:
+        """One more pair; the decision, which stays once it is made."""
+        if not (0 <= a <= 1 and 0 <= b <= 1):
+            raise DataError(f"outcomes lie in [0, 1], got {a} and {b}")
+        d = b - a
+        # A prior of one positive and one negative half keeps the first bets small.
+        mean = self._sum / (self._n + 1)
+        square = (0.25 + self._square) / (self._n + 1)
+        bet = min(_SHARE, max(-_SHARE, mean / square))
+        self._log_b += math.log1p(max(0.0, bet) * d)
+        self._log_a += math.log1p(-max(0.0, -bet) * d)
+        self._best_b = max(self._best_b, self._log_b)
+        self._best_a = max(self._best_a, self._log_a)
+        self._sum, self._square, self._n = self._sum + d, self._square + d * d, self._n + 1
+        return self.decision
+
+    @property
+    def decision(self) -> Decision:
+        """The better policy as soon as the evidence suffices."""
+        wall = -math.log(self.alpha)
+        if self._best_b >= wall:
+            return "b"
+        return "a" if self._best_a >= wall else "undecided"
+
+    @property
+    def p_value(self) -> float:
+        """Anytime-valid p value of equality: 1 over the largest capital so far."""
+        return min(1.0, math.exp(-max(self._best_a, self._best_b)))
+
+
+def paired_betting(a: Any, b: Any, alpha: float = 0.05) -> SequentialResult:
+    """:class:`PairedBetting` over whole vectors, in the order of the trials."""
+    x, y = _bounded(a), _bounded(b)
+    if x.shape != y.shape:
+        raise DataError(f"pairs need as many trials on both sides, got {x.size} and {y.size}")
+    test = PairedBetting(alpha)
+    for i, (first, second) in enumerate(zip(x.tolist(), y.tolist(), strict=True)):
+        if test.add(first, second) != "undecided":
+            return SequentialResult(test.decision, i + 1, test.p_value, "paired betting", alpha)
+    return SequentialResult("undecided", int(x.size), test.p_value, "paired betting", alpha)
+
+
+class SequentialBarnard:
+    """Two success rates, one trial of each per step, at most ``n_max`` steps; exact level.
+
+    After step ``t`` with ``(k_a, k_b)`` successes, "b" is declared when the pooled score statistic
+    is beyond the boundary of step ``t``. The boundary takes as many states, most extreme first, as
+    keep the probability of having declared anything by step ``t`` within ``alpha t / n_max`` for
+    every common rate; "a" mirrors it. Under unequal rates, declaring the worse one is less likely
+    still, because a region that is monotone in both counts is most likely left on the border of the
+    hypothesis. Source: the construction follows Snyder et al. 2025 ("Is your imitation learning
+    policy better than mine? Policy comparison with near-optimal stopping", STEP), with a greedy
+    order instead of their linear programme.
+    """
+
+    def __init__(self, n_max: int, alpha: float = 0.05) -> None:
+        if not 1 <= n_max <= 1000:
+            raise DataError(f"n_max lies between 1 and 1000 pairs, got {n_max}")
+        if not 0 < alpha < 1:
+            raise DataError(f"alpha lies between 0 and 1, got {alpha}")
+        self.n_max, self.alpha = n_max, alpha
+        self.boundary = _boundary(n_max, alpha)
+
+    def decide(self, t: int, k_a: int, k_b: int) -> Decision:
+        """The verdict at step ``t`` from the successes so far."""
+        if not (1 <= t <= self.n_max and 0 <= k_a <= t and 0 <= k_b <= t):
+            raise DataError(
+                f"expected 1 <= t <= {self.n_max} and counts up to t, got t={t}, {k_a}, {k_b}"
+            )
+        z = score_statistic(k_a, k_b, t)
+        if z >= self.boundary[t - 1]:
+            return "b"
+        return "a" if -z >= self.boundary[t - 1] else "undecided"
+
+    def run(self, a: Any, b: Any) -> SequentialResult:
+        """Over whole vectors of successes, in the order of the trials."""
+        x, y = _bounded(a) > 0, _bounded(b) > 0
+        if x.shape != y.shape:
+            raise DataError(f"pairs need as many trials on both sides, got {x.size} and {y.size}")
+        steps = min(self.n_max, int(x.size))
+        ka, kb = np.cumsum(x), np.cumsum(y)
+        method = f"sequential Barnard, n_max {self.n_max}"
+        for t in range(1, steps + 1):
+            found = self.decide(t, int(ka[t - 1]), int(kb[t - 1]))
+            if found != "undecided":
+                return SequentialResult(found, t, self.alpha * t / self.n_max, method, self.alpha)
+        return SequentialResult("undecided", steps, 1.0, method, self.alpha)
+
+
+def score_statistic(k_a: Any, k_b: Any, t: int) -> Any:
+    """Pooled z statistic of ``k_b/t - k_a/t`` (0 where both are all or nothing)."""
+    pooled = (np.asarray(k_a, dtype=np.float64) + k_b) / (2 * t)
+    spread = np.sqrt(pooled * (1 - pooled) * 2 / t)
+    difference = (np.asarray(k_b, dtype=np.float64) - k_a) / t
+    return np.divide(difference, spread, out=np.zeros_like(spread), where=spread > 0)
+
+
+@functools.lru_cache(maxsize=16)
+def _boundary(n_max: int, alpha: float) -> Array:
+    """Smallest ``|z|`` that decides, per step (infinity: no state does)."""
+    # The mirrored rate gives the mirrored distribution, so half of the rates suffice.
+    rates = np.linspace(0.0, 0.5, _GRID + 1)[1:]
+    alive = np.ones((rates.size, 1, 1))
+    spent = np.zeros(rates.size)
+    out = np.full(n_max, math.inf)
+    p, q = rates[:, None, None], 1 - rates[:, None, None]
+    for t in range(1, n_max + 1):
+        grown = np.zeros((rates.size, t + 1, t + 1))
+        grown[:, :-1, :-1] = alive * q * q
+        grown[:, 1:, :-1] += alive * p * q
+        grown[:, :-1, 1:] += alive * p * q
+        grown[:, 1:, 1:] += alive * p * p
+        counts = np.arange(t + 1)
+        z = np.abs(score_statistic(counts[:, None], counts[None, :], t))
+        budget = _MARGIN * alpha * t / n_max - spent
+        # Only living states near the last boundary can be on the next one.
+        floor = 0.7 * out[t - 2] if t > 1 and math.isfinite(out[t - 2]) else 0.0
+        near = (z > floor) & (grown[0] > 0)
+        out[t - 1] = _threshold(z[near], grown[:, near], budget)
+        if floor and out[t - 1] < floor + 1e-6:
+            out[t - 1] = _threshold(z.ravel(), grown.reshape(rates.size, -1), budget)
+        gone = z >= out[t - 1]
+        spent = spent + grown[:, gone].sum(axis=1)
+        alive = np.where(gone, 0.0, grown)
+    return out
+
+
+def _threshold(z: Array, mass: Array, budget: Array) -> float:
+    """The smallest threshold on ``z [s]`` whose states hold at most ``budget [r]`` at every rate;
+    ``mass [r, s]``. Infinity when not even the most extreme states fit.
+    """
+    # Equal statistics up to rounding are decided alike.
+    levels, index = np.unique(np.round(z, 9), return_inverse=True)
+    sums = np.stack([np.bincount(index, row, minlength=levels.size) for row in mass])
+    allowed = (np.cumsum(sums[:, ::-1], axis=1) <= budget[:, None]).all(axis=0)
+    kept = levels.size if allowed.all() else int(np.argmin(allowed))
+    return float(levels[::-1][kept - 1]) - 1e-9 if kept and levels[::-1][kept - 1] > 0 else math.inf
+
+
+def _bounded(values: Any) -> Array:
+    x = np.asarray(values, dtype=np.float64).reshape(-1)
+    if x.size == 0:
+        raise DataError("a sequential procedure needs at least one trial")
+    if not (np.isfinite(x).all() and (x >= 0).all() and (x <= 1).all()):
+        raise DataError("outcomes must be finite and lie in [0, 1] (success or progress)")
+    return x

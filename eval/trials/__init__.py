@@ -1,0 +1,1 @@
+"""Runs and keeps trials: suites, rollouts, executors, the table."""

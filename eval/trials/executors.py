@@ -1,0 +1,230 @@
+"""Where chunks of trials run: in this process, or in worker processes that may die.
+
+A worker is built by a picklable callable in a fresh (spawned) process and handles one task at a
+time. A task whose worker dies or hangs is handed out once more; a second loss is reported to the
+caller, never dropped. Errors that a task raises itself are not retried: they would come again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import multiprocessing
+import os
+import time
+import traceback
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from typing import Any, Generic, TypeVar
+
+from robolearn.errors import ConfigError, RobolearnError
+from robolearn.machine.process import exit_with_parent
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+R = TypeVar("R")
+# A new process may take this long until its first task counts.
+_START_ALLOWANCE_S = 120.0
+MAX_STILLBORN = 5
+# Numerical libraries read these when they are imported, so they must be set before the spawn.
+_THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+ONE_THREAD: dict[str, str] = dict.fromkeys(map(str, _THREAD_VARIABLES), "1")
+
+
+class WorkerFailedError(RobolearnError, RuntimeError):
+    """A task raised an unexpected error inside a worker (its traceback is in the log)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Done(Generic[T, R]):
+    """A finished task: its result, or ``lost`` with the reason after the last attempt."""
+
+    task: T
+    result: R | None
+    lost: str = ""
+
+
+def run_in_process(
+    build: Callable[[], Callable[[T], R]], tasks: Sequence[T]
+) -> Iterator[Done[T, R]]:
+    """Run the tasks one after the other in this process."""
+    handle = build()
+    for task in tasks:
+        yield Done(task, handle(task))
+
+
+def run_in_workers(
+    build: Callable[[], Callable[[T], R]],
+    tasks: Sequence[T],
+    *,
+    workers: int,
+    attempts: int = 2,
+    timeout_s: float = 900.0,
+) -> Iterator[Done[T, R]]:
+    """Run the tasks in ``workers`` processes; yields results as they finish, in any order.
+
+    ``timeout_s``: a worker that is busy with one task for longer counts as hung and is ended.
+    """
+    if workers < 1:
+        raise ConfigError(f"workers must be at least 1, got {workers}")
+    queue: deque[tuple[T, int]] = deque((task, 1) for task in tasks)
+    pool: list[_Worker] = []
+    stillborn: list[str] = []
+    try:
+        while queue or any(w.busy for w in pool):
+            while len(pool) < min(workers, len(queue) + sum(w.busy for w in pool)):
+                pool.append(_Worker(build))
+            for worker in pool:
+                if not worker.busy and queue:
+                    worker.give(*queue.popleft())
+            for worker in _ready(pool, timeout_s):
+                yield from _settle(worker, pool, queue, attempts, stillborn)
+    finally:
+        for worker in pool:
+            worker.end()
+
+
+def _ready(pool: list[_Worker], timeout_s: float) -> list[_Worker]:
+    busy = [w for w in pool if w.busy]
+    left = min((w.started_s + timeout_s - time.monotonic() for w in busy), default=0.0)
+    speaking = wait([w.pipe for w in busy], timeout=max(0.0, left))
+    ready = [w for w in busy if w.pipe in speaking]
+    late = [w for w in busy if w not in ready and time.monotonic() - w.started_s >= timeout_s]
+    for worker in late:
+        log.warning("worker %s hangs for %g s; it is ended", worker.pid, timeout_s)
+        worker.kill()
+    return ready + late
+
+
+def _settle(
+    worker: _Worker,
+    pool: list[_Worker],
+    queue: deque[tuple[Any, int]],
+    attempts: int,
+    stillborn: list[str],
+) -> Iterator[Done[Any, Any]]:
+    task, attempt = worker.task, worker.attempt
+    try:
+        kind, value = worker.take()
+        if kind == "ready":
+            return
+    except (EOFError, OSError) as error:
+        pool.remove(worker)
+        why = worker.epitaph()
+        if not worker.ready:
+            # It never saw its task: that is no fault of the task, and no result of it.
+            stillborn.append(why)
+            if len(stillborn) >= MAX_STILLBORN:
+                raise WorkerFailedError(
+                    f"{len(stillborn)} worker processes died before they had started ({why});"
+                    " their errors are above. Memory, or a script without a file of its own?"
+                ) from error
+            queue.append((task, attempt))
+            return
+        if attempt < attempts:
+            log.warning("%s; its task is run again", why)
+            queue.append((task, attempt + 1))
+        else:
+            log.error("%s; its task is given up after %d attempts", why, attempts)
+            yield Done(task, None, why)
+        return
+    if kind == "error":
+        raise value
+    yield Done(task, value)
+
+
+class _Worker:
+    def __init__(self, build: Callable[[], Callable[[Any], Any]]) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.pipe, theirs = context.Pipe(duplex=True)
+        self._process = context.Process(target=_serve, args=(build, theirs), daemon=True)
+        with _one_thread():
+            self._process.start()
+        theirs.close()
+        self.pid = self._process.pid
+        self.busy = False
+        self.task: Any = None
+        self.attempt = 0
+        self.ready = False
+        self.started_s = time.monotonic() + _START_ALLOWANCE_S
+
+    def give(self, task: Any, attempt: int) -> None:
+        self.task, self.attempt, self.busy = task, attempt, True
+        if self.ready:
+            self.started_s = time.monotonic()
+        # A worker that died while idle is noticed when its answer is read.
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            self.pipe.send(task)
+
+    def take(self) -> tuple[str, Any]:
+        kind, value = self.pipe.recv()
+        # The clock of a task starts when the process has started.
+        self.started_s = time.monotonic()
+        self.ready = True
+        self.busy = kind == "ready"
+        return kind, value
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.join()
+
+    def epitaph(self) -> str:
+        self._process.join(5.0)
+        code = self._process.exitcode
+        self.end()
+        return f"worker process {self.pid} died with exit code {code}"
+
+    def end(self) -> None:
+        self.pipe.close()
+        if not self.busy:
+            self._process.join(2.0)
+        if self._process.is_alive():
+            self._process.kill()
+            self._process.join()
+
+
+def _serve(build: Callable[[], Callable[[Any], Any]], pipe: Connection) -> None:
+    exit_with_parent()
+    pipe.send(("ready", None))
+    handle: Callable[[Any], Any] | None = None
+    while True:
+        try:
+            task = pipe.recv()
+        except EOFError:
+            return
+        handle, reply = answer(build, handle, task)
+        try:
+            pipe.send(reply)
+        except OSError:
+            return
+
+
+def answer(
+    build: Callable[[], Callable[[Any], Any]], handle: Callable[[Any], Any] | None, task: Any
+) -> tuple[Callable[[Any], Any] | None, tuple[str, Any]]:
+    """Build the runner if need be, run a task; ``("done", result)`` or ``("error", error)``."""
+    try:
+        handle = handle or build()
+        return handle, ("done", handle(task))
+    except RobolearnError as error:
+        return handle, ("error", error)
+    except Exception as error:  # noqa: BLE001 - whatever it was, the parent must hear of it
+        text = f"{type(error).__name__}: {error}\n{traceback.format_exc()}"
+        return handle, ("error", WorkerFailedError(text))
+
+
+@contextlib.contextmanager
+def _one_thread() -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in ONE_THREAD}
+    os.environ.update(ONE_THREAD)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value

@@ -1,0 +1,249 @@
+"""Small wrappers around an episode of an evaluation: divergence as an outcome, tallies, frames."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robolearn.agents.replay import WrappedAgent
+from robolearn.contracts import Agent, Env, Inference
+from robolearn.errors import ConfigError, PhysicsDivergedError
+from robolearn.spec import EmbodimentSpec
+from robolearn.types import (
+    Capabilities,
+    Command,
+    Condition,
+    EpisodeHeader,
+    Observation,
+    Outcome,
+    PolicyInput,
+    PolicyOutput,
+    ResetReport,
+    SampleBatch,
+    SentBlock,
+    Tick,
+)
+
+log = logging.getLogger(__name__)
+
+PHYSICS_DIVERGED = "physics_diverged"
+NOT_FINITE = "not_finite"
+Frame = NDArray[np.uint8]
+
+
+@runtime_checkable
+class RenderingEnv(Env, Protocol):
+    """An env that can draw itself from above."""
+
+    def render(self, width: int, height: int) -> Frame:
+        """Picture ``[height, width, 3]``."""
+        ...
+
+
+class GuardedEnv:
+    """Turns :class:`PhysicsDivergedError`, and outcomes that are not finite, into a terminal
+    outcome with a reason of its own.
+
+    Otherwise one unstable episode would take the whole batch with it, and could not be told from
+    a failure of the policy.
+    """
+
+    def __init__(self, env: Env) -> None:
+        self.env = env
+        self._trouble = ""
+        self._last = Outcome(False, 0.0, 0.0)
+
+    @property
+    def spec(self) -> EmbodimentSpec:
+        """As the wrapped env."""
+        return self.env.spec
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """As the wrapped env."""
+        return self.env.capabilities
+
+    def reset(self, condition: Condition, rng: np.random.Generator) -> ResetReport:
+        """Start afresh; an earlier divergence is forgotten."""
+        self._trouble, self._last = "", Outcome(False, 0.0, 0.0)
+        return self.env.reset(condition, rng)
+
+    def now_ns(self) -> int:
+        """The wrapped env's clock."""
+        return self.env.now_ns()
+
+    def observe(self) -> Observation:
+        """As the wrapped env."""
+        return self.env.observe()
+
+    def apply(self, command: Command) -> None:
+        """As the wrapped env."""
+        self.env.apply(command)
+
+    def advance(self) -> None:
+        """To the next tick; a divergence is kept for :meth:`outcome`."""
+        try:
+            self.env.advance()
+        except PhysicsDivergedError as error:
+            log.warning("physics diverged: %s", error)
+            self._trouble = PHYSICS_DIVERGED
+
+    def drain(self) -> SampleBatch:
+        """As the wrapped env; nothing after a divergence."""
+        if self._trouble:
+            none = np.zeros(0, dtype=np.int64)
+            return SampleBatch({}, SentBlock(none, none, {}))
+        return self.env.drain()
+
+    def outcome(self) -> Outcome:
+        """As the wrapped env; after a divergence or a progress, reward or metric that is not
+        finite the last good one, terminal, with the reason.
+        """
+        now = self._last if self._trouble else self.env.outcome()
+        bad = [k for k, v in now.metrics.items() if not np.isfinite(v)]
+        if bad or not np.isfinite((now.progress, now.reward)).all():
+            log.warning("progress %s, reward %s, metrics %s", now.progress, now.reward, bad)
+            self._trouble = NOT_FINITE
+        if self._trouble:
+            return Outcome(
+                success=self._last.success,
+                progress=self._last.progress,
+                reward=0.0,
+                terminal=True,
+                reason=self._trouble,
+                metrics=self._last.metrics,
+            )
+        self._last = now
+        return now
+
+    def close(self) -> None:
+        """Close the wrapped env."""
+        self.env.close()
+
+
+class InstructedAgent(WrappedAgent):
+    """An agent whose policy is told ``instruction`` with every request."""
+
+    def __init__(self, inner: Agent, instruction: str) -> None:
+        super().__init__(inner)
+        self._instruction = instruction
+
+    def request(self, observation: Observation) -> PolicyInput | None:
+        """The wrapped agent's request, with the instruction."""
+        request = super().request(observation)
+        if request is None:
+            return None
+        return dataclasses.replace(request, task=(self._instruction,) * len(request.t_ns))
+
+
+class CountingInference:
+    """Counts, per env, the replies and how many of them a critic changed (``extras["changed"]``).
+
+    ``extras["changed"] [batch]`` is nonzero where a re-ranked policy did not take its first sample.
+    """
+
+    def __init__(self, inner: Inference) -> None:
+        self._inner = inner
+        self.chunks: dict[int, int] = {}
+        self.changed: dict[int, int] = {}
+
+    def submit(self, env_id: int, request: PolicyInput) -> None:
+        """As the wrapped inference."""
+        self._inner.submit(env_id, request)
+
+    def poll(self, env_id: int, now_ns: int) -> PolicyOutput | None:
+        """As the wrapped inference."""
+        reply = self._inner.poll(env_id, now_ns)
+        if reply is not None:
+            self.chunks[env_id] = self.chunks.get(env_id, 0) + 1
+            if "changed" in reply.extras:
+                changed = int(np.count_nonzero(reply.extras["changed"]))
+                self.changed[env_id] = self.changed.get(env_id, 0) + changed
+        return reply
+
+    def close(self) -> None:
+        """Close the wrapped inference."""
+        self._inner.close()
+
+
+class MaximumMetrics:
+    """Remembers the largest value of every metric of the outcome over the episode."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, float] = {}
+
+    def on_start(self, episode: EpisodeHeader) -> None:
+        """Forget the last episode."""
+        del episode
+        self.values = {}
+
+    def on_tick(self, tick: Tick) -> None:
+        """Compare."""
+        for name, value in tick.outcome.metrics.items():
+            self.values[name] = max(float(value), self.values.get(name, -np.inf))
+
+    def on_end(self, outcome: Outcome) -> None:
+        """Nothing to do."""
+
+    def on_abort(self, error: BaseException) -> None:
+        """Nothing to do."""
+
+
+class LastPicture:
+    """Keeps the newest picture of a signal of the observation."""
+
+    def __init__(self, signal: str) -> None:
+        self._signal = signal
+        self.picture: Frame = np.zeros((1, 1, 3), dtype=np.uint8)
+
+    def on_start(self, episode: EpisodeHeader) -> None:
+        """Nothing to do."""
+
+    def on_tick(self, tick: Tick) -> None:
+        """Look again."""
+        if self._signal not in tick.observation.samples:
+            raise ConfigError(
+                f"success is to be judged by '{self._signal}', which the world does not show; it"
+                f" shows {sorted(tick.observation.samples)}: name its camera (WORLD,camera=top)"
+            )
+        self.picture = np.array(tick.observation.value(self._signal), dtype=np.uint8)
+
+    def on_end(self, outcome: Outcome) -> None:
+        """Nothing to do."""
+
+    def on_abort(self, error: BaseException) -> None:
+        """Nothing to do."""
+
+
+class FrameCollector:
+    """Draws the env after every ``every``-th tick; ``frames`` hold ``[height, width, 3]`` each."""
+
+    def __init__(self, env: RenderingEnv, size: int, every: int) -> None:
+        self._env, self._size, self._every = env, size, every
+        self.frames: list[Frame] = []
+
+    def on_start(self, episode: EpisodeHeader) -> None:
+        """The first picture shows the start."""
+        del episode
+        self.frames = [self._draw()]
+
+    def on_tick(self, tick: Tick) -> None:
+        """One more picture."""
+        if (tick.index + 1) % self._every == 0:
+            self.frames.append(self._draw())
+
+    def on_end(self, outcome: Outcome) -> None:
+        """The last picture shows the end."""
+        del outcome
+        self.frames.append(self._draw())
+
+    def on_abort(self, error: BaseException) -> None:
+        """Nothing to do."""
+
+    def _draw(self) -> Frame:
+        picture: Any = self._env.render(self._size, self._size)
+        return np.array(picture, dtype=np.uint8)

@@ -1,0 +1,54 @@
+"""Success judged from pictures by a classifier that errs, and says how often."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from eval.statistics.clusters import corrected_rate
+from eval.statistics.intervals import Estimate
+from eval.trials.instruments import Frame
+from robolearn.types import TrialRecord
+
+# In the label of a suite: verdicts of a classifier and of the world are never joined.
+JUDGED = "+judge="
+
+
+@dataclass(frozen=True, slots=True)
+class Judge:
+    """A classifier that decides on success from the last picture of ``signal``; it errs, and its
+    counts on held-out episodes say how often (``eval.statistics.clusters.corrected_rate``).
+    """
+
+    hash: str
+    signal: str
+    build: Callable[[], Callable[[Sequence[Frame]], Sequence[bool]]]
+    true_positives: int
+    successes: int
+    false_positives: int
+    failures: int
+
+    def corrected(self, positives: int, n: int) -> Estimate:
+        """The true success rate behind its verdicts."""
+        return corrected_rate(
+            positives,
+            n,
+            true_positives=self.true_positives,
+            successes=self.successes,
+            false_positives=self.false_positives,
+            failures=self.failures,
+        )
+
+
+def judged(records: Sequence[TrialRecord], verdicts: Sequence[bool]) -> tuple[TrialRecord, ...]:
+    """The records with a classifier's verdicts; what the world said is kept as a metric."""
+    return tuple(
+        dataclasses.replace(
+            r,
+            success=bool(yes),
+            reason="success" if yes else r.reason if r.reason != "success" else "judged_failed",
+            metrics={**r.metrics, "world_success": float(r.success)},
+        )
+        for r, yes in zip(records, verdicts, strict=True)
+    )

@@ -1,0 +1,471 @@
+"""Rollouts of policies in worlds over a suite: paired, batched, resumable, same bits on N cores.
+
+Conditions are cut into chunks of ``batch``; a chunk runs in lockstep with one batched forward pass
+per request, for each policy over the same conditions and seeds. A chunk depends on nothing but
+itself, so any worker may run it in any order. It is one transaction of the trial table; trials
+that are there already are skipped. Floating point sums differ by batch size in the last bit and
+pushing amplifies that, so ``batch`` belongs to a trial's identity.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, cast
+
+from eval.trials.executors import Done, run_in_process, run_in_workers
+from eval.trials.instruments import (
+    CountingInference,
+    Frame,
+    FrameCollector,
+    GuardedEnv,
+    InstructedAgent,
+    LastPicture,
+    MaximumMetrics,
+    RenderingEnv,
+)
+from eval.trials.judge import Judge, judged
+from eval.trials.ray_executor import run_on_ray
+from eval.trials.table import TrialKey, TrialStore, key_of
+from robolearn.agents.execution import Execution
+from robolearn.config import config_hash
+from robolearn.contracts import Agent, Env, Policy, Subscriber
+from robolearn.errors import ConfigError
+from robolearn.inference.local import BatchedInference
+from robolearn.runtime import EpisodeResult, EpisodeRun, run_lockstep
+from robolearn.spec import EmbodimentSpec
+from robolearn.types import Condition, TrialRecord
+
+log = logging.getLogger(__name__)
+
+WORKER_CRASHED = "worker_crashed"
+ExecutorName = Literal["processes", "ray"]
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyEntry:
+    """A policy under test: a name for people, the hash of its weights, and how to build it.
+
+    Or an ``agent`` that needs no policy (a scripted expert), built for an embodiment. How chunks
+    are executed (``execution``), and how long answers take in simulated time (``delay_ticks``),
+    belong into name and hash.
+    """
+
+    name: str
+    hash: str
+    build: Callable[[], Policy] | None
+    agent: Callable[[EmbodimentSpec], Agent] | None = None
+    execution: Execution = Execution()  # noqa: RUF009 (frozen)
+    delay_ticks: int = 0
+
+    def __post_init__(self) -> None:
+        if (self.build is None) == (self.agent is None):
+            raise ConfigError(f"'{self.name}' needs either a policy or an agent")
+
+
+@dataclass(frozen=True, slots=True)
+class WorldEntry:
+    """A world: a name, the hash of its description, its physics engine, and how to build it.
+
+    ``instruction``: what policies that read text are told in it.
+    """
+
+    name: str
+    hash: str
+    engine: str
+    build: Callable[[], Env]
+    instruction: str = ""
+
+
+# Writes the clip of an episode; the last number is frames per second. Picklable.
+VideoWriter = Callable[[Path, Sequence[Frame], float], None]
+
+
+@dataclass(frozen=True, slots=True)
+class VideoPlan:
+    """Film at most ``clips`` episodes of every policy and world (:mod:`eval.filming`)."""
+
+    folder: Path
+    write: VideoWriter
+    clips: int = 4
+    size: int = 192
+    every: int = 2
+
+    def name(self, record: TrialRecord) -> str:
+        """The file name of a trial's clip; no other trial has it."""
+        words = re.sub(r"[^\w.,=~+-]", "_", f"{record.policy}-{record.env}-{record.condition}")
+        return f"{words}-{config_hash(key_of(record))[:8]}.mp4"
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How rollouts are run. ``workers`` 0: in this process, else so many worker processes, or
+    Ray actors (``executor``) on the cluster at ``address`` (empty: started here).
+    """
+
+    suite: str
+    task: str
+    max_steps: int
+    workers: int = 0
+    executor: ExecutorName = "processes"
+    address: str = ""
+    batch: int = 1
+    code: str = ""
+    commit: str = ""
+    timeout_s: float = 900.0
+    video: VideoPlan | None = None
+    judge: Judge | None = None
+
+    def __post_init__(self) -> None:
+        if self.batch < 1 or self.workers < 0:
+            raise ConfigError(f"expected batch >= 1 and workers >= 0, got {self}")
+        if self.executor == "ray" and self.workers < 1:
+            raise ConfigError("Ray needs at least one worker")
+        if self.address and self.executor != "ray":
+            raise ConfigError("an address belongs to the executor 'ray'")
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Conditions that run in lockstep. ``film``: those of them (by index) that get a clip."""
+
+    policy: int
+    world: int
+    conditions: tuple[Condition, ...]
+    film: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Everything a worker needs; calling it builds the function that runs chunks."""
+
+    policies: tuple[PolicyEntry, ...]
+    worlds: tuple[WorldEntry, ...]
+    options: Options
+
+    def __call__(self) -> Callable[[Chunk], tuple[TrialRecord, ...]]:
+        """Build the runner inside the worker."""
+        return ChunkRunner(self).run
+
+
+@dataclass(slots=True)
+class ChunkRunner:
+    """Runs chunks; keeps the policies and the envs of the current world."""
+
+    plan: Plan
+    _policies: dict[int, Policy] = field(default_factory=dict[int, Policy])
+    _world: int = -1
+    _envs: list[Env] = field(default_factory=list[Env])
+    _verdicts: Callable[[Sequence[Frame]], Sequence[bool]] | None = None
+
+    def run(self, chunk: Chunk) -> tuple[TrialRecord, ...]:
+        """Roll the chunk's conditions out in lockstep."""
+        options, world = self.plan.options, self.plan.worlds[chunk.world]
+        envs = self._lanes(chunk.world, len(chunk.conditions))
+        inference = self._inference(chunk.policy)
+        maxima = [MaximumMetrics() for _ in envs]
+        cameras = self._cameras(chunk, envs)
+        judge = options.judge
+        last = [] if judge is None else [LastPicture(judge.signal) for _ in envs]
+        runs: list[EpisodeRun] = []
+        for lane, (env, condition) in enumerate(zip(envs, chunk.conditions, strict=True)):
+            watchers: list[Subscriber] = [maxima[lane], *last[lane : lane + 1]]
+            if lane in cameras:
+                watchers.append(cameras[lane])
+            agent = self._agent(chunk.policy, env.spec)
+            if world.instruction:
+                agent = InstructedAgent(agent, world.instruction)
+            runs.append(
+                EpisodeRun(
+                    GuardedEnv(env),
+                    agent,
+                    inference,
+                    watchers,
+                    condition,
+                    max_steps=options.max_steps,
+                    task=options.task,
+                    env_name=world.name,
+                    env_id=lane,
+                )
+            )
+        results = run_lockstep(runs)
+        records = tuple(
+            self._record(chunk, lane, result, inference, maxima[lane])
+            for lane, result in enumerate(results)
+        )
+        self._write_clips(records, cameras)
+        if judge is None:
+            return records
+        self._verdicts = self._verdicts or judge.build()
+        return judged(records, self._verdicts([seen.picture for seen in last]))
+
+    def close(self) -> None:
+        """Close the envs."""
+        for env in self._envs:
+            env.close()
+        self._envs = []
+
+    def _policy(self, index: int) -> Policy | None:
+        build = self.plan.policies[index].build
+        if build is None:
+            return None
+        if index not in self._policies:
+            self._policies[index] = build()
+        return self._policies[index]
+
+    def _inference(self, index: int) -> CountingInference | None:
+        policy = self._policy(index)
+        if policy is None:
+            return None
+        period_ns = round(1e9 / self._envs[0].spec.rate_hz)
+        delay = self.plan.policies[index].delay_ticks
+        return CountingInference(BatchedInference(policy, delay, period_ns))
+
+    def _agent(self, index: int, spec: EmbodimentSpec) -> Agent:
+        entry, policy = self.plan.policies[index], self._policy(index)
+        if policy is not None:
+            return entry.execution.agent(policy.spec, spec, entry.name)
+        if entry.agent is None:
+            raise ConfigError(f"'{entry.name}' needs either a policy or an agent")
+        return entry.agent(spec)
+
+    def _lanes(self, world: int, n: int) -> list[Env]:
+        if world != self._world:
+            self.close()
+            self._world = world
+        while len(self._envs) < n:
+            self._envs.append(self.plan.worlds[world].build())
+        return self._envs[:n]
+
+    def _cameras(self, chunk: Chunk, envs: Sequence[Env]) -> dict[int, FrameCollector]:
+        video = self.plan.options.video
+        if video is None:
+            return {}
+        return {
+            lane: FrameCollector(cast("RenderingEnv", envs[lane]), video.size, video.every)
+            for lane in chunk.film
+        }
+
+    def _write_clips(
+        self, records: Sequence[TrialRecord], cameras: Mapping[int, FrameCollector]
+    ) -> None:
+        video = self.plan.options.video
+        if video is None:
+            return
+        for lane, camera in cameras.items():
+            path = video.folder / video.name(records[lane])
+            path.parent.mkdir(parents=True, exist_ok=True)
+            # Renamed when complete: a clip that exists is whole.
+            partial = path.with_name("partial-" + path.name)
+            video.write(partial, camera.frames, self._envs[0].spec.rate_hz / video.every)
+            partial.replace(path)
+
+    def _record(
+        self,
+        chunk: Chunk,
+        lane: int,
+        result: EpisodeResult,
+        inference: CountingInference | None,
+        maxima: MaximumMetrics,
+    ) -> TrialRecord:
+        metrics = {f"max_{k}": v for k, v in maxima.values.items()}
+        metrics["rows"] = float(len(chunk.conditions))
+        if inference is not None:
+            metrics["chunks"] = float(inference.chunks.get(lane, 0))
+        if inference is not None and lane in inference.changed:
+            metrics["changed"] = float(inference.changed[lane])
+        blank = blank_record(self.plan, chunk, lane, result.outcome.reason)
+        return dataclasses.replace(
+            blank,
+            success=result.outcome.success,
+            score=min(1.0, max(0.0, result.score)),
+            final_progress=min(1.0, max(0.0, result.outcome.progress)),
+            return_=result.return_,
+            steps=result.steps,
+            duration_s=result.duration_s,
+            metrics=metrics,
+        )
+
+
+def blank_record(plan: Plan, chunk: Chunk, lane: int, reason: str) -> TrialRecord:
+    """A failed trial without any step, for ``reason``; the frame that results are put into."""
+    policy, world, options = plan.policies[chunk.policy], plan.worlds[chunk.world], plan.options
+    condition = chunk.conditions[lane]
+    return TrialRecord(
+        policy=policy.name,
+        policy_hash=policy.hash,
+        env=world.name,
+        env_hash=world.hash,
+        engine=world.engine,
+        real=False,
+        condition=condition.id,
+        seed=condition.seed,
+        success=False,
+        score=0.0,
+        final_progress=0.0,
+        return_=0.0,
+        steps=0,
+        duration_s=0.0,
+        reason=reason,
+        commit=options.commit,
+        suite=options.suite,
+        code=options.code,
+        batch=options.batch,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Told after every chunk: the trials of one policy in one world so far."""
+
+    policy: str
+    world: str
+    records: tuple[TrialRecord, ...]
+    added: int
+
+
+def evaluate(
+    policies: Sequence[PolicyEntry],
+    worlds: Sequence[WorldEntry],
+    conditions: Mapping[str, Sequence[Condition]],
+    store: TrialStore,
+    options: Options,
+    on_progress: Callable[[Progress], None] | None = None,
+) -> tuple[TrialRecord, ...]:
+    """Roll every policy out in every world over ``conditions[world]``; skip what is there.
+
+    Returns the trials of this evaluation (earlier and new ones), ordered by world, policy and
+    condition. Physics that diverge and workers that die twice are trials with a reason of their
+    own, so the number of trials is always policies x conditions.
+    """
+    _check_names(policies, worlds, conditions)
+    plan = Plan(tuple(policies), tuple(worlds), options)
+    wanted = wanted_keys(plan, conditions)
+    known = {key_of(r): r for r in store.all() if not r.real}
+    chunks = [
+        chunk
+        for chunk in every_chunk(plan, conditions)
+        if any(key not in known for key in chunk_keys(plan, chunk))
+    ]
+    groups: dict[tuple[str, str], list[TrialRecord]] = {}
+    for key in wanted:
+        if key in known:
+            record = known[key]
+            groups.setdefault((record.policy, record.env), []).append(record)
+    for done in run_chunks(plan, chunks):
+        records = done.result or _lost(plan, done)
+        policy, world = policies[done.task.policy].name, worlds[done.task.world].name
+        group = groups.setdefault((policy, world), [])
+        fresh = [r for r in records if key_of(r) not in known]
+        store.add(fresh)
+        known.update({key_of(r): r for r in fresh})
+        group += fresh
+        if on_progress is not None:
+            on_progress(Progress(policy, world, tuple(group), len(fresh)))
+    return tuple(known[key] for key in wanted)
+
+
+def wanted_keys(plan: Plan, conditions: Mapping[str, Sequence[Condition]]) -> list[TrialKey]:
+    """The identity of every trial of an evaluation, ordered by world, policy, condition."""
+    return [
+        key
+        for w, world in enumerate(plan.worlds)
+        for p in range(len(plan.policies))
+        for key in chunk_keys(plan, Chunk(p, w, tuple(conditions[world.name])))
+    ]
+
+
+def every_chunk(plan: Plan, conditions: Mapping[str, Sequence[Condition]]) -> Iterator[Chunk]:
+    """How an evaluation is cut into pieces, in the order in which they are handed out."""
+    batch = plan.options.batch
+    for w, world in enumerate(plan.worlds):
+        listed = tuple(conditions[world.name])
+        for start in range(0, len(listed), batch):
+            for p in range(len(plan.policies)):
+                yield Chunk(p, w, listed[start : start + batch])
+
+
+def chunk_keys(plan: Plan, chunk: Chunk) -> list[TrialKey]:
+    """The identities of a chunk's trials."""
+    return [key_of(blank_record(plan, chunk, i, "")) for i in range(len(chunk.conditions))]
+
+
+def run_chunks(
+    plan: Plan, chunks: Sequence[Chunk]
+) -> Iterator[Done[Chunk, tuple[TrialRecord, ...]]]:
+    """Run chunks where the options say. What was lost as a batch is run again one by one."""
+    options = plan.options
+    if not chunks:
+        return
+    if options.workers == 0:
+        runner = ChunkRunner(plan)
+        try:
+            yield from run_in_process(lambda: runner.run, chunks)
+        finally:
+            runner.close()
+        return
+    lost: list[Chunk] = []
+    for done in _spread(plan, chunks, attempts=2):
+        if done.lost and len(done.task.conditions) > 1:
+            lost.append(done.task)
+        else:
+            yield done
+    # One episode may have taken its whole batch down, twice: the others get a run of their own.
+    singles = [
+        dataclasses.replace(chunk, conditions=(condition,), film=())
+        for chunk in lost
+        for condition in chunk.conditions
+    ]
+    if singles:
+        yield from _spread(plan, singles, attempts=1)
+
+
+def _spread(
+    plan: Plan, chunks: Sequence[Chunk], attempts: int
+) -> Iterator[Done[Chunk, tuple[TrialRecord, ...]]]:
+    options = plan.options
+    if options.executor == "ray":
+        yield from run_on_ray(
+            plan,
+            chunks,
+            workers=options.workers,
+            attempts=attempts,
+            timeout_s=options.timeout_s,
+            address=options.address,
+        )
+        return
+    yield from run_in_workers(
+        plan, chunks, workers=options.workers, attempts=attempts, timeout_s=options.timeout_s
+    )
+
+
+def _lost(plan: Plan, done: Done[Chunk, tuple[TrialRecord, ...]]) -> tuple[TrialRecord, ...]:
+    log.error("trial(s) %s lost: %s", [c.id for c in done.task.conditions], done.lost)
+    return tuple(
+        blank_record(plan, done.task, lane, WORKER_CRASHED)
+        for lane in range(len(done.task.conditions))
+    )
+
+
+def _check_names(
+    policies: Sequence[PolicyEntry],
+    worlds: Sequence[WorldEntry],
+    conditions: Mapping[str, Sequence[Condition]],
+) -> None:
+    for what, names in (
+        ("policies", [p.name for p in policies]),
+        ("worlds", [w.name for w in worlds]),
+    ):
+        if not names or len(set(names)) != len(names):
+            raise ConfigError(f"expected {what} with names of their own, got {names}")
+    hashes = [p.hash for p in policies]
+    if len(set(hashes)) != len(hashes):
+        raise ConfigError(f"the same policy was given twice: {[p.name for p in policies]}")
+    for world in worlds:
+        ids = [(c.id, c.seed) for c in conditions.get(world.name, ())]
+        if not ids or len(set(ids)) != len(ids):
+            raise ConfigError(f"expected conditions of their own for '{world.name}', got {ids}")

@@ -1,0 +1,1 @@
+"""Describes a robot cell: its devices, its motion, its limits."""

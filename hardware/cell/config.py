@@ -1,0 +1,408 @@
+"""The section ``robot`` of a hardware config: one file describes one cell completely."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import math
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardware.cell.motion import (
+    JOINT_POSITION,
+    JOINT_VELOCITY,
+    CellMotion,
+    JointMotion,
+    TableMotion,
+)
+from hardware.devices.camera_config import CameraConfig
+from hardware.devices.gripper_config import GripperCellConfig
+from hardware.devices.robot import ConnectWatch, RecoverableConfig, Recovery, Robot, WatchedConfig
+from hardware.streams.state_timestamps import StateClock
+from hardware.streams.tracker_streams import TrackedConfig, require_trackers
+from hardware.supervisor.checks import CollisionConfig
+from hardware.supervisor.joint_follower import JointFollowerConfig
+from hardware.supervisor.link import SupervisorConfig
+from hardware.supervisor.process import FollowerRecipe
+from hardware.supervisor.table_follower import FollowerConfig
+from robolearn.arms.joint_path import JointLimits
+from robolearn.arms.limiter import PathLimits, TableMapping
+from robolearn.config import from_dict, load_yaml
+from robolearn.errors import ConfigError, DataError, did_you_mean
+from robolearn.spec import SignalSpec
+from robolearn.timing.latencies import Latencies
+from robolearn.types import Condition
+
+SECTIONS = ("lab", "robot")
+DRIVERS: dict[str, str] = {
+    "ur": "hardware.drivers.ur.robot:URConfig",
+    "fake": "hardware.drivers.fakes.robot:FakeConfig",
+    "feetech": "hardware.drivers.serial_bus.feetech:FeetechConfig",
+    "dynamixel": "hardware.drivers.serial_bus.dynamixel:DynamixelConfig",
+    "xarm": "hardware.drivers.xarm.robot:XArmConfig",
+    "franka": "hardware.drivers.franka:FrankaConfig",
+}
+
+
+@runtime_checkable
+class DriverConfig(Protocol):
+    """What every driver's config can do; picklable."""
+
+    def build(self) -> Robot:
+        """Make the robot, in the process that will own it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class TableConfig:
+    """Where the table is and how the tool is held over it (see ``docs/workcell.md``)."""
+
+    origin_m: tuple[float, float, float]
+    """Table frame's origin in the arm's base frame [m]."""
+    heading_rad: float
+    """Table frame's heading in the arm's base frame [rad]."""
+    tool_length_m: float
+    """From the flange to the tool's tip [m]."""
+    tip_height_m: float
+    """Height of the tip over the table while working [m]."""
+    tool_yaw: float
+    """Heading of the flange about the table's z axis [rad]."""
+    home: tuple[float, ...]
+    """Joint positions over the table; they choose the branch of the kinematics [rad]."""
+
+    def mapping(self) -> TableMapping:
+        """For kinematics and limiter."""
+        return TableMapping.level(
+            self.origin_m,
+            self.heading_rad,
+            tool_length_m=self.tool_length_m,
+            tip_height_m=self.tip_height_m,
+            tool_yaw=self.tool_yaw,
+            home=self.home,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class JointCellConfig:
+    """An arm that is commanded in joint space."""
+
+    home: tuple[float, ...]
+    """Where the arm rests between episodes [rad]."""
+    limits: JointLimits
+    """Position, speed and acceleration per joint."""
+    natural_frequency: float = 12.0
+    """How fast joints approach their targets [rad/s]."""
+    table_height_m: float | None = None
+    """Height of a level table in the arm's base frame [m], if there is one."""
+    tool_length_m: float = 0.0
+    """From the flange to the tool's tip [m]."""
+    max_tool_speed: float | None = None
+    """Limit of the speed of the tool's tip [m/s]; null: the joints' own limits only."""
+
+
+@dataclass(frozen=True, slots=True)
+class GoalConfig:
+    """A signal that an episode's condition names and that stays as it is: what policies aim at."""
+
+    name: str
+    """The signal, ``goal/...``."""
+    size: int
+    """How many values."""
+    unit: str = ""
+    """Of the values."""
+
+    @property
+    def signal(self) -> SignalSpec:
+        """One sample per episode."""
+        return SignalSpec(self.name, (self.size,), self.unit, 0.0)
+
+    def value(self, condition: Condition) -> NDArray[np.float64]:
+        """What a condition names ``[size]``, zeros if it names nothing (as in a scene)."""
+        given = condition.poses.get(self.name, (0.0,) * self.size)
+        if len(given) != self.size:
+            raise DataError(
+                f"condition '{condition.id}': '{self.name}' has {self.size} values in this cell,"
+                f" got {len(given)}"
+            )
+        return np.array(given, dtype=np.float64)
+
+
+@dataclass(frozen=True, slots=True)
+class RunLimits:
+    """What one run may tighten; a wider value than the robot's config is refused."""
+
+    max_tool_speed: float | None = None
+    """[m/s]."""
+    max_joint_speed: float | None = None
+    """[rad/s]."""
+    max_tool_force_n: float | None = None
+    """[N]."""
+    max_tool_jerk: float | None = None
+    """[m/s^3]; of a tool on a table."""
+
+
+@dataclass(frozen=True, slots=True)
+class CellConfig:
+    """One workcell: driver, kinematics, table or joint space, limits, supervisor, tracker."""
+
+    name: str
+    """Name of the embodiment in episodes and trials."""
+    driver: dict[str, Any]
+    """``kind`` (ur, fake) and that driver's keys."""
+    table: TableConfig | None = None
+    """Commanded over a table: its geometry. Either this or ``joints``."""
+    joints: JointCellConfig | None = None
+    """Commanded in joint space."""
+    arm: str = "ur5e"
+    """Kinematics by name."""
+    rate_hz: float = 10.0
+    """Control rate of the agent [Hz]."""
+    limits: PathLimits = field(default_factory=PathLimits)
+    """Limits of every motion on the table."""
+    supervisor: SupervisorConfig = field(default_factory=SupervisorConfig)
+    """Time limits and guided moves."""
+    collision: CollisionConfig | None = field(default_factory=CollisionConfig)
+    """Distances to keep; null switches the check off."""
+    trackers: dict[str, TrackedConfig] = field(default_factory=dict[str, TrackedConfig])
+    """By signal (``block/pose``, ``hole/pose``): how its object is found."""
+    gripper: GripperCellConfig | None = None
+    """The gripper: signal and action ``gripper/width``; null: none."""
+    goals: tuple[GoalConfig, ...] = ()
+    """What conditions name besides starts."""
+    cameras: tuple[CameraConfig, ...] = ()
+    """Cameras of the cell; each is a signal ``<name>/image``."""
+    align: str = ""
+    """A camera: observations show the other signals as they were when its newest picture was taken
+    (interpolated); "": the newest sample of each."""
+    command_latency_s: float = 0.0
+    """From a set-point to the motion [s], found by ``robolearn calibrate latency``: actions are
+    sent ahead by it, and training reads commands when they took effect."""
+    state_latency_s: float = 0.0
+    """From the arm's measurement of itself to its arrival here [s] (with ``state_clock: device`` of
+    the fastest arrival); subtracted from the times of its signals."""
+    state_clock: StateClock = "arrival"
+    """What times the arm's signals: when they arrive, or the controller's own stamps, mapped onto
+    this machine's clock (no jitter of the way here)."""
+    lift_m: float = 0.1
+    """How high the tool is lifted while objects are placed [m]."""
+    lab: bool = False
+    """True: this cell is a virtual lab that ``deploy --start-lab`` can start."""
+
+    def driver_config(self) -> DriverConfig:
+        """The driver's config; raises ConfigError for an unknown kind or key."""
+        rest = {k: v for k, v in self.driver.items() if k != "kind"}
+        kind = str(self.driver.get("kind", ""))
+        if kind not in DRIVERS and ":" not in kind:
+            raise ConfigError(
+                f"robot.driver: no kind '{kind}'.{did_you_mean(kind, DRIVERS)}"
+                f" There are: {sorted(DRIVERS)}; a driver of yours is 'module:ConfigClass'"
+            )
+        config_class = _config_class(DRIVERS.get(kind, kind))
+        return from_dict(config_class, rest, where="robot.driver")
+
+    def __post_init__(self) -> None:
+        if not (0.0 <= self.command_latency_s < 1.0 and 0.0 <= self.state_latency_s < 1.0):
+            raise ConfigError(
+                f"cell '{self.name}': command_latency_s and state_latency_s are in [0, 1) s, got"
+                f" {self.command_latency_s}, {self.state_latency_s}"
+            )
+        if (self.table is None) == (self.joints is None):
+            raise ConfigError(
+                f"cell '{self.name}': expected either 'table' (tool on a table) or 'joints' (joint"
+                " space), and only one of them"
+            )
+        seen = [c.stream.name for c in self.cameras if c.signal]
+        every = [c.stream.name for c in self.cameras]
+        require_trackers(self.trackers)
+        by_tags = [(f"trackers.{n}.tags.camera", t.camera, every) for n, t in self.trackers.items()]
+        for key, name, names in (("align", self.align, seen), *by_tags):
+            if name and name not in names:
+                raise ConfigError(
+                    f"{key}: no camera '{name}'.{did_you_mean(name, names)} There are: {names}"
+                )
+
+    @property
+    def latencies(self) -> Latencies:
+        """What times and commands of this cell are corrected by, by signal."""
+        motion = self.motion()
+        arm = [s.name for s in motion.signals(0.0)] + [JOINT_POSITION, JOINT_VELOCITY]
+        found = dict.fromkeys(arm, self.state_latency_s)
+        delays = {c.stream.name: c.stream.delay_s for c in self.cameras}
+        found |= {c.signal_name: delays[c.stream.name] for c in self.cameras if c.signal}
+        for name, tracked in self.trackers.items():
+            found[name] = delays.get(tracked.camera, 0.0)
+            if tracked.udp is not None:
+                found[name] = tracked.udp.latency_s
+        return Latencies(self.command_latency_s, found)
+
+    @property
+    def tracked_signals(self) -> tuple[SignalSpec, ...]:
+        """The poses that trackers tell."""
+        rates = {c.stream.name: c.stream.rate_hz for c in self.cameras}
+        return tuple(t.signal(name, rates) for name, t in self.trackers.items())
+
+    def robot_builder(self) -> Callable[[], Robot]:
+        """Picklable builder of the robot."""
+        return self.driver_config().build
+
+    def connect_watch(self) -> Callable[[], ConnectWatch] | None:
+        """What looks at the device while the supervisor connects, where the driver has that."""
+        config = self.driver_config()
+        return config.watch if isinstance(config, WatchedConfig) else None
+
+    def recovery(self) -> Recovery:
+        """What brings the device back after a stop; ConfigError where only its own panel can."""
+        config = self.driver_config()
+        if not isinstance(config, RecoverableConfig):
+            raise ConfigError(
+                f"{self.name}: the driver '{self.driver.get('kind')}' cannot bring its device back"
+                " from here (a UR's can); clear the stop at the device itself"
+            )
+        return config.recovery()
+
+    def follower(self) -> FollowerRecipe:
+        """What decides set-points."""
+        period_s = 1.0 / self.rate_hz
+        if self.joints is not None:
+            return JointFollowerConfig(
+                limits=self.joints.limits,
+                arm=self.arm,
+                command_period_s=period_s,
+                natural_frequency=self.joints.natural_frequency,
+                table_height_m=self.joints.table_height_m,
+                tool_length_m=self.joints.tool_length_m,
+                max_tool_speed=self.joints.max_tool_speed,
+                collision=self.collision,
+            )
+        return self._table_follower()
+
+    def motion(self) -> CellMotion:
+        """The action, and the ways between episodes."""
+        if self.joints is not None:
+            return JointMotion(self.joints.limits, self.joints.home, self.rate_hz)
+        follower = self._table_follower()
+        return TableMotion(
+            follower.serial_arm(),
+            follower.mapping,
+            self.limits,
+            lift_m=self.lift_m,
+            rate_hz=self.rate_hz,
+        )
+
+    def tightened(self, run: RunLimits) -> CellConfig:
+        """The cell with the limits of a run; :class:`ConfigError` for one that is wider."""
+        force = _tighter("max_tool_force_n", run.max_tool_force_n, self.supervisor.max_tool_force_n)
+        supervisor = dataclasses.replace(self.supervisor, max_tool_force_n=force)
+        cell = dataclasses.replace(self, supervisor=supervisor)
+        if self.joints is None:
+            return dataclasses.replace(cell, limits=_tightened_path(self.limits, run))
+        return dataclasses.replace(cell, joints=_tightened_joints(self.joints, run))
+
+    def _table_follower(self) -> FollowerConfig:
+        if self.table is None:
+            raise ConfigError(f"cell '{self.name}' has neither 'table' nor 'joints'")
+        follower = FollowerConfig(
+            arm=self.arm,
+            mapping=self.table.mapping(),
+            limits=self.limits,
+            command_period_s=1.0 / self.rate_hz,
+            collision=self.collision,
+        )
+        wanted, fastest = self.limits.max_joint_speed, max(follower.serial_arm().max_speed)
+        if wanted > fastest:
+            raise ConfigError(
+                f"cell '{self.name}': limits.max_joint_speed {wanted:g} rad/s is outside that of"
+                f" {self.arm}, {fastest:g} rad/s; give the arm's or less"
+            )
+        return follower
+
+    @property
+    def address(self) -> str:
+        """Network address of the controller ("" for drivers without one)."""
+        return str(self.driver.get("address", ""))
+
+
+def _tightened_path(own: PathLimits, run: RunLimits) -> PathLimits:
+    jerk = own.max_tool_jerk
+    if run.max_tool_jerk is not None:
+        jerk = _tighter("max_tool_jerk", run.max_tool_jerk, math.inf if jerk is None else jerk)
+    return dataclasses.replace(
+        own,
+        max_tool_speed=_tighter("max_tool_speed", run.max_tool_speed, own.max_tool_speed),
+        max_joint_speed=_tighter("max_joint_speed", run.max_joint_speed, own.max_joint_speed),
+        max_tool_jerk=jerk,
+    )
+
+
+def _tightened_joints(own: JointCellConfig, run: RunLimits) -> JointCellConfig:
+    limits, tool = own.limits, own.max_tool_speed
+    if run.max_tool_speed is not None:
+        tool = _tighter("max_tool_speed", run.max_tool_speed, math.inf if tool is None else tool)
+    if run.max_tool_jerk is not None:
+        raise ConfigError(
+            "max_tool_jerk is a limit of a tool on a table; the joints' jerk is robot.joints.limits"
+        )
+    turn = _tighter("max_joint_speed", run.max_joint_speed, max(limits.speed))
+    slower = dataclasses.replace(limits, speed=tuple(min(v, turn) for v in limits.speed))
+    return dataclasses.replace(own, limits=slower, max_tool_speed=tool)
+
+
+def _tighter(name: str, wanted: float | None, own: float) -> float:
+    if wanted is None:
+        return own
+    if not 0.0 < wanted <= own:
+        raise ConfigError(
+            f"{name}: a run may only tighten the robot's own limit; expected above 0 and at most"
+            f" {own:g}, got {wanted:g}. Change the robot's config if the arm may do more"
+        )
+    return wanted
+
+
+def _config_class(place: str) -> type[Any]:
+    """The class ``module:Name``; modules in the working directory are found, too, and those beside
+    a config that was loaded.
+    """
+    module, name = place.split(":", 1)
+    _look_in("")
+    try:
+        found: type[Any] = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(
+            f"robot.driver: '{place}' cannot be imported ({error}); expected 'module:ConfigClass'"
+            " of a Python file in this folder, beside the config, or of an installed package"
+        ) from error
+    return found
+
+
+def _look_in(folder: str) -> None:
+    # At the end: nobody's file may stand in for a module of a package.
+    if folder not in sys.path:
+        sys.path.append(folder)
+
+
+def load_cell(path: Path) -> CellConfig:
+    """The section ``robot`` of a hardware config; ``lab`` belongs to the virtual lab."""
+    raw = load_yaml(path)
+    for key in raw:
+        if key not in SECTIONS:
+            raise ConfigError(
+                f"{path}: unknown section '{key}'.{did_you_mean(str(key), SECTIONS)}"
+                f" Sections: {list(SECTIONS)}"
+            )
+    section = raw.get("robot")
+    if not isinstance(section, dict):
+        raise ConfigError(f"{path} has no section 'robot' that describes the cell")
+    cell = from_dict(CellConfig, section, where=f"{path}, robot")
+    if ":" in str(cell.driver.get("kind", "")):
+        _look_in(str(path.parent.resolve()))
+    if "calibration" not in cell.driver:
+        return cell
+    # A file beside this one, wherever the command is started.
+    calibration = path.parent / str(cell.driver["calibration"])
+    return dataclasses.replace(cell, driver={**cell.driver, "calibration": str(calibration)})

@@ -1,0 +1,1 @@
+"""Fixes the contracts of robots, grippers, cameras and trackers, and their configs."""

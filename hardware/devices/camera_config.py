@@ -1,0 +1,109 @@
+"""Cameras in a cell's config: the driver, what it must deliver, how it sees, what is recorded."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import cv2
+import numpy as np
+
+from hardware.devices.camera import FrameSource, Image, StreamConfig, StreamedCamera
+from robolearn.calibration.lens import LensConfig
+from robolearn.config import from_dict
+from robolearn.errors import ConfigError, did_you_mean
+from robolearn.spec import SignalSpec
+
+CAMERAS: dict[str, str] = {
+    "mjpeg": "hardware.drivers.cameras.mjpeg:MjpegConfig",
+    "opencv": "hardware.drivers.cameras.opencv:OpenCVConfig",
+    "realsense": "hardware.drivers.cameras.realsense:RealSenseConfig",
+    "fake": "hardware.drivers.fakes.camera:FakeCameraConfig",
+}
+
+
+@runtime_checkable
+class CameraDriverConfig(Protocol):
+    """What every camera driver's config can do."""
+
+    def build(self, stream: StreamConfig) -> FrameSource:
+        """Open the device."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class CameraConfig:
+    """One camera of a cell."""
+
+    driver: dict[str, Any]
+    """``kind`` (mjpeg, opencv, realsense, fake) and that driver's keys."""
+    stream: StreamConfig
+    """Name, size, rate, limits, latency."""
+    lens: LensConfig | None = None
+    """Calibration at that size; needed to find tags."""
+    recorded: tuple[int, int] | None = None
+    """Width and height of the signal's pictures [px]; default: the camera's."""
+    signal: bool = True
+    """Whether the camera is a signal of the robot (False: only a tracker looks through it)."""
+
+    def __post_init__(self) -> None:
+        if self.recorded is not None and min(self.recorded) < 1:
+            raise ConfigError(f"recorded is a size of at least 1 x 1 px, got {self.recorded}")
+
+    @property
+    def signal_name(self) -> str:
+        """``<name>/image``, as the cameras of scenes are named."""
+        return f"{self.stream.name}/image"
+
+    @property
+    def spec(self) -> SignalSpec:
+        """The signal, ``uint8 [height, width, 3]``."""
+        width, height = self.recorded or (self.stream.width, self.stream.height)
+        return SignalSpec(
+            self.signal_name, (height, width, 3), rate_hz=self.stream.rate_hz, dtype="uint8"
+        )
+
+    def driver_config(self) -> CameraDriverConfig:
+        """The driver's config; raises ConfigError for an unknown kind or key."""
+        where = f"camera '{self.stream.name}', driver"
+        rest = {k: v for k, v in self.driver.items() if k != "kind"}
+        kind = str(self.driver.get("kind", ""))
+        if kind not in CAMERAS:
+            raise ConfigError(
+                f"{where}: no kind '{kind}'.{did_you_mean(kind, CAMERAS)}"
+                f" There are: {sorted(CAMERAS)}"
+            )
+        module, name = CAMERAS[kind].split(":")
+        config_class = getattr(importlib.import_module(module), name)
+        return from_dict(config_class, rest, where=where)
+
+    def build(self) -> StreamedCamera:
+        """A camera that is not connected yet."""
+        driver = self.driver_config()
+        open_source: Callable[[], FrameSource] = lambda: driver.build(self.stream)  # noqa: E731
+        return StreamedCamera(self.stream, open_source)
+
+    def shown(self, image: Image) -> Image:
+        """The picture as the signal has it."""
+        if self.recorded is None or self.recorded == (self.stream.width, self.stream.height):
+            return image
+        small = cv2.resize(image, self.recorded, interpolation=cv2.INTER_AREA)
+        return np.asarray(small, dtype=np.uint8)
+
+
+def require_cameras(cameras: Sequence[CameraConfig], *, align: str = "", tags: str = "") -> None:
+    """Raise ConfigError when two cameras share a name, or ``align`` (which must be a signal) or
+    ``tags`` name none.
+    """
+    every = [c.stream.name for c in cameras]
+    twice = sorted({n for n in every if every.count(n) > 1})
+    if twice:
+        raise ConfigError(f"cameras need different names; {twice} occur(s) more than once")
+    seen = [c.stream.name for c in cameras if c.signal]
+    for key, name, names in (("align", align, seen), ("tags.camera", tags, every)):
+        if name and name not in names:
+            raise ConfigError(
+                f"{key}: no camera '{name}'.{did_you_mean(name, names)} There are: {names}"
+            )

@@ -1,0 +1,130 @@
+"""The key ``gripper`` of a cell: which gripper, and its limits."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import math
+from dataclasses import dataclass
+from typing import Any, Protocol, cast, runtime_checkable
+
+from hardware.devices.gripper import Gripper
+from hardware.devices.robot import Robot
+from robolearn.config import from_dict
+from robolearn.errors import ConfigError, did_you_mean
+from robolearn.spec import ActionSpec, SignalSpec
+
+WIDTH = "gripper/width"
+GRIPPERS: dict[str, str] = {
+    "robotiq": "hardware.drivers.robotiq:RobotiqConfig",
+    "xarm": "hardware.drivers.xarm.gripper:XArmGripperConfig",
+    "servo": "hardware.drivers.serial_bus.gripper:ServoGripperConfig",
+    "fake": "hardware.drivers.fakes.gripper:FakeGripperConfig",
+}
+
+
+@runtime_checkable
+class GripperDriverConfig(Protocol):
+    """What every gripper's config can do; picklable."""
+
+    @property
+    def mounted(self) -> bool:
+        """True for a gripper that the arm's own driver talks to: it connects after the arm."""
+        ...
+
+    def build(self, arm: Robot | None = None) -> Gripper:
+        """Make the gripper, in the process that will own it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class GripperCellConfig:
+    """A cell's gripper: signal and action ``gripper/width`` [m]."""
+
+    driver: dict[str, Any]
+    """``kind`` (robotiq, xarm, servo, fake) and that driver's keys."""
+    high_m: float
+    """Widest command [m]; at most the gripper's stroke."""
+    low_m: float = 0.0
+    """Narrowest command [m]."""
+    speed: float = 1.0
+    """Share of the gripper's largest speed that every motion has."""
+    force: float = 0.5
+    """Share of the gripper's largest force that every grasp has."""
+    rate_hz: float = 30.0
+    """States per second [Hz]."""
+    max_age_s: float = 0.5
+    """Stop (latched) when the gripper has not answered for longer than this [s]."""
+    latency_s: float = 0.0
+    """From a width to the arrival of its state [s]."""
+    start_m: float | None = None
+    """Width at the start of an episode whose condition names none [m]; null: ``high_m``."""
+    stop_on_lost: bool = False
+    """Stop (latched) when something that was held is lost; else it is told as an event."""
+    release_on_reset: bool = False
+    """A reset may let go of what the gripper holds; else a person takes it out first."""
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.low_m < self.high_m < math.inf:
+            raise ConfigError(
+                f"gripper: 0 <= low_m < high_m is needed, got {self.low_m} and {self.high_m} m"
+            )
+        if not (0.0 < self.speed <= 1.0 and 0.0 < self.force <= 1.0):
+            raise ConfigError(
+                f"gripper: speed and force are shares in (0, 1], got {self.speed}, {self.force}"
+            )
+        fresh = 0.0 < self.max_age_s < math.inf and 0.0 <= self.latency_s < 1.0
+        if not (fresh and 1.0 <= self.rate_hz <= 200.0):
+            raise ConfigError(
+                "gripper: max_age_s must be positive, latency_s in [0, 1) s and rate_hz in [1, 200]"
+                f" Hz, got {self.max_age_s}, {self.latency_s}, {self.rate_hz}"
+            )
+        if not self.low_m <= self.start <= self.high_m:
+            raise ConfigError(
+                f"gripper: start_m must be in [{self.low_m}, {self.high_m}], got {self.start_m}"
+            )
+
+    @property
+    def start(self) -> float:
+        """Width at the start of an episode [m]."""
+        return self.high_m if self.start_m is None else self.start_m
+
+    @property
+    def signal(self) -> SignalSpec:
+        """The measured width."""
+        return SignalSpec(WIDTH, (1,), "m", self.rate_hz)
+
+    def action(self, rate_hz: float) -> ActionSpec:
+        """The commanded width."""
+        return ActionSpec(WIDTH, (1,), "m", rate_hz, low=(self.low_m,), high=(self.high_m,))
+
+    def driver_config(self) -> GripperDriverConfig:
+        """The driver's config; raises ConfigError for an unknown kind or key."""
+        rest = {k: v for k, v in self.driver.items() if k != "kind"}
+        kind = str(self.driver.get("kind", ""))
+        if kind not in GRIPPERS:
+            raise ConfigError(
+                f"robot.gripper.driver: no kind '{kind}'.{did_you_mean(kind, GRIPPERS)} There are:"
+                f" {sorted(GRIPPERS)}"
+            )
+        module, name = GRIPPERS[kind].split(":")
+        config_class = getattr(importlib.import_module(module), name)
+        made: GripperDriverConfig = from_dict(config_class, rest, where="robot.gripper.driver")
+        return made
+
+    def activating(self, *, allowed: bool) -> GripperCellConfig:
+        """The same, allowed or not to move its fingers when it connects (a person was asked)."""
+        known = {f.name for f in dataclasses.fields(cast("Any", self.driver_config()))}
+        if "activate" not in known:
+            return self
+        return dataclasses.replace(self, driver={**self.driver, "activate": allowed})
+
+    def build(self, arm: Robot | None = None) -> Gripper:
+        """The gripper; raises ConfigError for a range beyond its stroke."""
+        gripper = self.driver_config().build(arm)
+        if self.high_m > gripper.stroke_m + 1e-9:
+            raise ConfigError(
+                f"gripper: high_m is {self.high_m:g} m, the fingers open to {gripper.stroke_m:g} m"
+                " at most; lower high_m or correct the driver's stroke"
+            )
+        return gripper

@@ -1,0 +1,1 @@
+"""Reads pictures: MJPEG over HTTP, OpenCV, RealSense."""

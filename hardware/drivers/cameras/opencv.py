@@ -1,0 +1,110 @@
+"""Cameras by OpenCV: USB (UVC) by number or device file, RTSP, HTTP and files by URL.
+
+OpenCV's time limits work only as parameters of opening; without them a read of a stalled stream
+never returns, and with them a capture that ran out of time is dead for good. Pictures that are not
+read queue up in the socket (a second without reading: the next is 950 ms old), hence the thread of
+``StreamedCamera``.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import cv2
+import numpy as np
+
+from hardware.devices.camera import FrameSource, RawFrame, StreamConfig
+from robolearn.errors import ConfigError, RobotConnectionError, StaleSignalError
+
+
+@dataclass(frozen=True, slots=True)
+class OpenCVConfig:
+    """Which device, and its time limits."""
+
+    device: int | str
+    """Number or path of a video device (``0``, ``/dev/video0``), or a URL (rtsp, http)."""
+    open_timeout_s: float = 1.0
+    """Longest wait while opening a URL [s]."""
+    read_timeout_s: float = 1.0
+    """Longest wait for a picture of a URL [s]."""
+    fourcc: str = ""
+    """Pixel format asked of a USB device, e.g. MJPG (needed for high rates over USB 2)."""
+
+    def __post_init__(self) -> None:
+        if len(self.fourcc) not in (0, 4):
+            raise ConfigError(f"fourcc has four letters (MJPG, YUYV), got '{self.fourcc}'")
+
+    def build(self, stream: StreamConfig) -> FrameSource:
+        """Open the device."""
+        return OpenCVSource(self, stream)
+
+
+class OpenCVSource:
+    """One ``VideoCapture``."""
+
+    def __init__(self, config: OpenCVConfig, stream: StreamConfig) -> None:
+        self._config, self._name = config, stream.name
+        device = config.device
+        if isinstance(device, str) and "://" in device:
+            self._capture = cv2.VideoCapture(
+                device,
+                cv2.CAP_FFMPEG,
+                [
+                    cv2.CAP_PROP_OPEN_TIMEOUT_MSEC,
+                    round(1e3 * config.open_timeout_s),
+                    cv2.CAP_PROP_READ_TIMEOUT_MSEC,
+                    round(1e3 * config.read_timeout_s),
+                ],
+            )
+        else:
+            path = Path(f"/dev/video{device}" if isinstance(device, int) else device)
+            require_device(path, f"camera '{stream.name}'")
+            self._capture = cv2.VideoCapture(str(path), cv2.CAP_V4L2)
+            if config.fourcc:
+                code = cv2.VideoWriter.fourcc(*config.fourcc)
+                self._capture.set(cv2.CAP_PROP_FOURCC, code)
+            self._capture.set(cv2.CAP_PROP_FRAME_WIDTH, stream.width)
+            self._capture.set(cv2.CAP_PROP_FRAME_HEIGHT, stream.height)
+            self._capture.set(cv2.CAP_PROP_FPS, stream.rate_hz)
+        if not self._capture.isOpened():
+            self._capture.release()
+            raise RobotConnectionError(
+                f"camera '{stream.name}': OpenCV cannot open '{device}'; check the address, that"
+                " the camera is on, and that no other program uses it"
+            )
+
+    def read(self) -> RawFrame:
+        """The next picture."""
+        done, bgr = self._capture.read()
+        if not done or bgr is None:
+            # It says the same for a stall, an unplugged cable and the end of a stream.
+            raise StaleSignalError(
+                f"camera '{self._name}': '{self._config.device}' delivers no more pictures (stalled"
+                " or unplugged); check it, then connect again"
+            )
+        if bgr.ndim == 2:
+            return RawFrame(np.asarray(cv2.cvtColor(bgr, cv2.COLOR_GRAY2RGB), np.uint8))
+        return RawFrame(np.asarray(cv2.cvtColor(bgr, cv2.COLOR_BGR2RGB), np.uint8))
+
+    def close(self) -> None:
+        """Release the device."""
+        self._capture.release()
+
+
+def require_device(path: Path, what: str) -> None:
+    """Raise RobotConnectionError unless a device file is there and may be used; says how to fix."""
+    if not path.exists():
+        near = sorted(str(p) for p in path.parent.glob(path.name.rstrip("0123456789") + "*"))
+        raise RobotConnectionError(
+            f"{what}: there is no {path}; there are: {near or 'none'}. Plug it in ('robolearn"
+            " doctor' lists devices)"
+        )
+    if not os.access(path, os.R_OK | os.W_OK):
+        group = path.group()
+        raise RobotConnectionError(
+            f"{what}: {path} may not be read and written; add yourself to its group: 'sudo usermod"
+            f" -aG {group} $USER' and log in again, or as a udev rule: 'KERNEL==\"{path.name}\","
+            ' MODE="0666"\' in /etc/udev/rules.d/99-robot.rules'
+        )

@@ -1,0 +1,1 @@
+"""Stands in for devices in tests of everything above a driver."""

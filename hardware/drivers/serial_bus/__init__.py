@@ -1,0 +1,1 @@
+"""Drives arms of serial servos, Feetech or Dynamixel."""

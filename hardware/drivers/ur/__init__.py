@@ -1,0 +1,1 @@
+"""Drives Universal Robots arms over RTDE."""

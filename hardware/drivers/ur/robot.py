@@ -1,0 +1,490 @@
+"""Universal Robots arms through the vendor-independent ``ur_rtde`` library.
+
+What its client does when the controller hangs or dies was measured against an emulated controller:
+``servoJ`` keeps returning True, getters keep returning the last values, ``isConnected()`` needs
+2.5 s, a blocking call may never return. Hence: liveness is the age of the last changed controller
+time stamp, nothing moves before the controller's own watchdog is armed, and every call into the
+control interface runs on a :class:`VendorThread` that can be abandoned.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import ctypes
+import logging
+import math
+import os
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, wait
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardware.devices.robot import Freedrive, RobotMode, RobotState
+from hardware.drivers.polling.vendor_thread import VendorThread
+from hardware.drivers.ur.dashboard import URRecovery
+from hardware.drivers.ur.reading import mode_of, read
+from hardware.drivers.ur.tool import ToolServo
+from hardware.drivers.ur.watch import URWatch
+from robolearn.arms.models import ARMS
+from robolearn.errors import (
+    ClockError,
+    ConfigError,
+    DataError,
+    MissingDependencyError,
+    RobotConnectionError,
+    RobotError,
+)
+from robolearn.timing.clocks import ClockAnchor
+
+Array = NDArray[np.float64]
+log = logging.getLogger(__name__)
+
+# On a link that broke, servoJ connects again, uploads its program (without the watchdog) and sends:
+# a call that takes this long has done so [s]. The newest set-point would then be a jump for the
+# controller, which stood still; at 3 rad/s the link may pause for 25 ms.
+_LONGEST_CALL_S = 0.09
+_LARGEST_STEP_RAD = 0.075
+# From the end of a one-shot command until the client knows that the next one may come [s].
+_READY_S = 0.01
+# How long an earlier connection may take to close [s].
+_LEAVE_S = 5.0
+# A state this new, and this slow, shows an arm at rest.
+_FRESH_NS, _REST_RAD_S = 50_000_000, 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class URConfig:
+    """A UR arm (CB3 or e-series)."""
+
+    address: str
+    """Host name or IP of the controller."""
+    rate_hz: float = 500.0
+    """Set-point rate [Hz]: 500 for e-series, 125 for CB3."""
+    watchdog_hz: float = 10.0
+    """The controller stops the program when commands come more slowly than this [Hz]."""
+    lookahead_s: float = 0.03
+    """servoJ smoothing [s], 0.03 to 0.2."""
+    gain: float = 500.0
+    """servoJ proportional gain, 100 to 2000."""
+    stop_deceleration: float = 8.0
+    """Joint deceleration of servoStop [rad/s^2]."""
+    connect_timeout_s: float = 10.0
+    """Bound for connecting and uploading the control program [s]."""
+    rated_current_a: tuple[float, ...] | None = None
+    """What each joint's motor may draw [A], for the joint load; null: the load is not known (the
+    vendor does not publish it: take what your heaviest good motion draws, and some more)."""
+    connect_silence_s: float = 0.35
+    """While connecting, a controller that sends nothing new for so long has failed [s]."""
+    servo: Literal["joint", "tool"] = "joint"
+    """joint: servoJ. tool: servoL with the pose of the checked joints; the controller finds its own
+    joints near by, with the arm's calibration (docs/safety.md)."""
+    arm: str = ""
+    """Kinematics by name, for ``servo: tool``."""
+
+    def __post_init__(self) -> None:
+        if not 0.03 <= self.lookahead_s <= 0.2:
+            raise ConfigError(f"lookahead_s must be in [0.03, 0.2], got {self.lookahead_s}")
+        if not 100 <= self.gain <= 2000:
+            raise ConfigError(f"gain must be in [100, 2000], got {self.gain}")
+        if not 2 <= self.watchdog_hz <= self.rate_hz:
+            raise ConfigError(f"watchdog_hz must be in [2, rate_hz], got {self.watchdog_hz}")
+        rated = self.rated_current_a
+        if rated is not None and (len(rated) != 6 or not all(0.0 < a < math.inf for a in rated)):
+            raise ConfigError(f"rated_current_a must be six positive currents [A], got {rated}")
+        if self.servo == "tool" and self.arm not in ARMS:
+            raise ConfigError(f"servo: tool needs 'arm', one of {sorted(ARMS)}, got '{self.arm}'")
+        if not 0.05 <= self.connect_silence_s <= self.connect_timeout_s:
+            raise ConfigError(
+                "connect_silence_s must be in [0.05, connect_timeout_s], got"
+                f" {self.connect_silence_s}"
+            )
+
+    def build(self) -> URRobot:
+        """Make the robot (in the process that will own it)."""
+        return URRobot(self)
+
+    def watch(self) -> URWatch:
+        """For whoever waits until :meth:`URRobot.connect` is done, in another process."""
+        return URWatch(self.address, self.connect_silence_s)
+
+    def recovery(self) -> URRecovery:
+        """The dashboard server, for an operator after a stop."""
+        return URRecovery(self.address)
+
+
+class URRobot:
+    """Six joints, servoJ set-points, freedrive; nothing moves before the watchdog is armed."""
+
+    def __init__(self, config: URConfig) -> None:
+        self.config = config
+        self._receive: Any = None
+        self._control: Any = None
+        self._worker: VendorThread | None = None
+        self._leaving: list[Future[None]] = []
+        # The vendor's threads must be joined before the interpreter takes its memory apart.
+        atexit.register(self._have_left)
+        self._device_t_s = -1.0
+        self._changed_ns = 0
+        self._clock, self._clock_fault = ClockAnchor(f"UR at {config.address}"), ""
+        self._broken = self._armed = self._free = False
+        self._last_sent: Array | None = None
+        self._tool: ToolServo | None = None
+
+    @property
+    def joints(self) -> int:
+        """Six."""
+        return 6
+
+    @property
+    def rate_hz(self) -> float:
+        """Set-point rate [Hz]."""
+        return self.config.rate_hz
+
+    @property
+    def has_watchdog(self) -> bool:
+        """True: ``setWatchdog``."""
+        return True
+
+    @property
+    def freedrive(self) -> Freedrive:
+        """The freedrive of the controller."""
+        return Freedrive(self._begin_freedrive, self._end_freedrive)
+
+    def connect(self) -> None:
+        """Connect both interfaces, upload the program, wait for a live state.
+
+        What fails on the way leaves nothing behind that could move the arm.
+        """
+        vendor = _import_ur_rtde()
+        self._release()
+        self._broken = self._armed = self._free = False
+        self._last_sent = self._tool = None
+        self._clock.restart()
+        self._clock_fault = ""
+        _probe(self.config)
+        if not self._have_left():
+            # Its last words would end the new program: both write the same registers.
+            raise RobotConnectionError(
+                f"UR at {self.config.address}: an earlier connection is still closing; connect"
+                " again in a few seconds"
+            )
+        try:
+            self._connect(*vendor)
+        except BaseException:
+            self._release()
+            raise
+
+    def _connect(self, control_class: Any, receive_class: Any) -> None:
+        c = self.config
+        self._worker = worker = VendorThread(f"UR at {c.address}")
+        deadline = time.monotonic() + c.connect_timeout_s
+        try:
+            self._receive = worker.call(
+                lambda: _without_real_time(lambda: receive_class(c.address, c.rate_hz)),
+                c.connect_timeout_s,
+                "connecting",
+            )
+            self._require_ready_device(deadline)
+            self._control = worker.call(
+                lambda: _without_real_time(lambda: control_class(c.address, c.rate_hz)),
+                max(1.0, deadline - time.monotonic()),
+                "uploading the control program",
+            )
+        except RuntimeError as error:
+            if isinstance(error, RobotError):
+                raise
+            raise RobotConnectionError(
+                f"UR at {c.address}: {error}. Is the arm powered, brakes released, and in remote"
+                " control?"
+            ) from error
+        self._wait_running(deadline)
+        if c.servo == "tool":
+            arm, q = ARMS[c.arm], self._measured()
+            self._tool = worker.call(
+                lambda: ToolServo.of(self._control, arm, q, c.rate_hz), 1.0, "reading the tool"
+            )
+
+    def state(self) -> RobotState:
+        """Newest state; a torn read (the packet changed in between) is repeated."""
+        receive = self._receive
+        if receive is None:
+            raise RobotConnectionError(f"UR at {self.config.address}: not connected")
+        stamp, q, qd, mode, force = read(receive)
+        for _ in range(2):
+            if float(receive.getTimestamp()) == stamp:
+                break
+            stamp, q, qd, mode, force = read(receive)
+        if stamp != self._device_t_s:
+            self._device_t_s, self._changed_ns = stamp, time.monotonic_ns()
+            self._check_clock()
+        self._require_true_clock()
+        q, qd, load = np.array(q), np.array(qd), self._load(receive)
+        return RobotState(stamp, self._changed_ns, q, qd, mode, force, load)
+
+    def _check_clock(self) -> None:
+        try:
+            self._clock.monotonic_ns(self._device_t_s, self._changed_ns)
+        except ClockError as error:
+            self._clock_fault = str(error)
+
+    def _require_true_clock(self) -> None:
+        """A clock that is right again was still set: only a new connection goes on."""
+        if self._clock_fault:
+            raise ClockError(self._clock_fault)
+
+    def _load(self, receive: Any) -> float:
+        rated = self.config.rated_current_a
+        if rated is None:
+            return math.nan
+        return max(abs(a) / b for a, b in zip(receive.getActualCurrent(), rated, strict=True))
+
+    def servo(self, q: Array) -> None:
+        """Post one set-point ``[6]`` [rad]; RobotError where ``servo: tool`` must not follow."""
+        if q.shape != (6,) or not np.all(np.isfinite(q)):
+            raise DataError(f"UR: expected 6 finite angles, got {q}")
+        self._require_true_clock()
+        worker, control, c = self._connected()
+        if self._free:
+            raise RobotError("UR: a hand guides the arm; end freedrive before set-points")
+        tool, period = self._tool, 1.0 / c.rate_hz
+        if tool is not None and (problem := tool.astray(np.array(self._receive.getTargetQ()))):
+            self._broken = True
+            raise RobotError(f"UR: {problem}")
+        target = q.tolist() if tool is None else tool.pose(q)
+
+        def send() -> None:
+            self._require_link(control)
+            self._arm(control)
+            last = self._last_sent
+            if last is not None and float(np.abs(q - last).max()) > _LARGEST_STEP_RAD:
+                raise RobotError(
+                    f"a set-point {float(np.abs(q - last).max()):.3f} rad from the last one that"
+                    " the controller got is not sent: the link paused while the arm was moving"
+                )
+            start = time.monotonic()
+            call = control.servoJ if tool is None else control.servoL
+            if not call(target, 0.0, 0.0, period, c.lookahead_s, c.gain):
+                raise RobotError("the set-point was refused (no program runs on the controller)")
+            self._last_sent = q
+            took_s = time.monotonic() - start
+            if took_s > _LONGEST_CALL_S:
+                self._broken = True
+                raise RobotError(
+                    f"servoJ took {1e3 * took_s:.0f} ms: the client has connected again by itself,"
+                    " without the watchdog"
+                )
+
+        worker.post(send)
+
+    def keep_alive(self) -> None:
+        """Post a watchdog kick."""
+        worker, control, _ = self._connected()
+
+        def kick() -> None:
+            # Every call on a broken link makes the client connect and start its program again.
+            self._require_link(control)
+            control.kickWatchdog()
+
+        worker.post(kick)
+
+    def _arm(self, control: Any) -> None:
+        """The watchdog, with the first command that may move the arm and not before: the owner
+        may take his time between connecting and that, and an armed one would end the program.
+        """
+        if self._armed:
+            return
+        if not control.setWatchdog(self.config.watchdog_hz):
+            self._broken = True
+            raise RobotError("the watchdog could not be armed; nothing is sent to this controller")
+        # servoJ waits, spinning at our priority, until the client's ordinary thread has received
+        # that the program is ready again; that thread gets the processor first.
+        time.sleep(_READY_S)
+        self._armed = True
+        self._stand()
+
+    def _stand(self) -> None:
+        """The next set-point begins where the arm is."""
+        self._last_sent = self._measured()
+        if self._tool is not None:
+            self._tool.reset(self._last_sent)
+
+    def _measured(self) -> Array:
+        return np.array(self._receive.getActualQ())
+
+    def _begin_freedrive(self) -> None:
+        worker, control, c = self._connected()
+
+        def begin() -> None:
+            self._require_link(control)
+            self._arm(control)
+            # The program's servo thread would go on commanding its last set-point.
+            if not (control.servoStop(c.stop_deceleration) and control.teachMode()):
+                raise RobotError("the controller refused freedrive")
+
+        self._free = True
+        worker.call(lambda: _without_real_time(begin), 0.5, "beginning freedrive")
+
+    def _end_freedrive(self) -> None:
+        worker, control, _ = self._connected()
+
+        def end() -> None:
+            self._require_link(control)
+            if not control.endTeachMode():
+                raise RobotError("the controller did not confirm the end of freedrive")
+            self._stand()
+
+        worker.call(lambda: _without_real_time(end), 0.5, "ending freedrive")
+        self._free = False
+
+    def _require_link(self, control: Any) -> None:
+        if self._broken or not control.isConnected():
+            self._broken = True
+            raise RobotError("the link to the controller broke; an operator connects again")
+
+    def stop(self) -> bool:
+        """servoStop; False when the controller did not answer within 0.5 s and is not seen at rest
+        without a program (its watchdog ends the program when a busy machine waits too long).
+        """
+        if self._worker is None or self._control is None or self._worker.abandoned:
+            return False
+        control, deceleration = self._control, self.config.stop_deceleration
+
+        def halt() -> bool:
+            stiff = not self._free or control.endTeachMode()
+            return bool(control.servoStop(deceleration)) and bool(stiff)
+
+        try:
+            done = self._worker.call(lambda: _without_real_time(halt), 0.5, "servoStop")
+            self._free = self._free and not done
+            return bool(done) or self._seen_at_rest()
+        except RuntimeError as error:  # includes RobotError; the device's watchdog takes over
+            log.warning("stop not confirmed: %s", error)
+            return False
+
+    def _seen_at_rest(self) -> bool:
+        state = self.state()
+        fresh = time.monotonic_ns() - state.changed_ns < _FRESH_NS
+        resting = float(np.abs(state.joint_velocity).max()) < _REST_RAD_S
+        return fresh and resting and state.mode is RobotMode.IDLE
+
+    def close(self) -> None:
+        """Stop, end the program, disconnect; what hangs is abandoned."""
+        if self._control is not None:
+            self.stop()
+        self._release()
+
+    def _connected(self) -> tuple[VendorThread, Any, URConfig]:
+        if self._worker is None or self._control is None:
+            raise RobotConnectionError(f"UR at {self.config.address}: not connected")
+        return self._worker, self._control, self.config
+
+    def _release(self) -> None:
+        """End the program; disconnecting takes half a second and goes on in the background."""
+        worker, control, receive = self._worker, self._control, self._receive
+        self._worker = self._control = self._receive = None
+        if worker is None:
+            return
+        try:
+            if control is not None and not worker.abandoned:
+                worker.call(
+                    lambda: _without_real_time(control.stopScript), 1.0, "ending the program"
+                )
+        except RuntimeError as error:
+            log.warning("disconnect: %s", error)
+        # After a hung call too: should it ever return, the same thread cleans up behind it.
+        if control is not None:
+            self._leaving.append(worker.submit(lambda: _leave(control)))
+        worker.close()
+        if receive is not None:
+            other = VendorThread(f"{worker.name}, leaving")
+            self._leaving.append(other.submit(lambda: _leave(receive)))
+            other.close()
+
+    def _have_left(self) -> bool:
+        """Wait for earlier connections to close; False when one still hangs after 5 s."""
+        self._leaving = list(wait(self._leaving, _LEAVE_S).not_done)
+        return not self._leaving
+
+    def _require_ready_device(self, deadline: float) -> None:
+        mode = RobotMode.FAULT
+        while time.monotonic() < deadline:
+            state = self.state()
+            if state.device_t_s > 0.0:
+                receive = self._receive
+                mode = mode_of(receive.getRobotMode(), receive.getSafetyMode())
+                break
+            time.sleep(0.005)
+        if mode is not RobotMode.RUNNING:
+            raise RobotConnectionError(
+                f"UR at {self.config.address} reports {mode.name}; expected powered on and normal."
+                " Clear it at the teach pendant, then connect again"
+            )
+
+    def _wait_running(self, deadline: float) -> None:
+        # reuploadScript and the constructor may return before the program runs; a command sent in
+        # the gap is lost.
+        while time.monotonic() < deadline:
+            if self._control.isProgramRunning() and self.state().mode is RobotMode.RUNNING:
+                return
+            time.sleep(0.01)
+        raise RobotConnectionError(
+            f"UR at {self.config.address}: the control program does not run within"
+            f" {self.config.connect_timeout_s:g} s"
+        )
+
+
+def _without_real_time(call: Callable[[], Any]) -> Any:
+    """Run a constructor whose threads must not inherit real-time priority, or a call that waits for
+    what those threads receive: at real-time priority its spinning could keep them from it.
+
+    The client's receive threads poll every 100 us; at real-time priority they would take most of
+    a core from everybody else. A high normal priority keeps them prompt.
+    """
+    policy, param = os.sched_getscheduler(0), os.sched_getparam(0)
+    thread = threading.get_native_id()
+    nice = os.getpriority(os.PRIO_PROCESS, thread)
+    os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
+    try:
+        if policy != os.SCHED_OTHER:
+            # Real-time priority may be permitted where this is not; then they are ordinary.
+            with contextlib.suppress(PermissionError):
+                os.setpriority(os.PRIO_PROCESS, thread, -15)
+        return call()
+    finally:
+        if policy != os.SCHED_OTHER:
+            os.setpriority(os.PRIO_PROCESS, thread, nice)
+        os.sched_setscheduler(0, policy, param)
+
+
+def _leave(interface: Any) -> None:
+    """Disconnect, and never destroy: the destructors of ur_rtde 1.6.5 disconnect a second time, and
+    hold the interpreter's lock while they wait, which would stop the supervisor's loop.
+    """
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(interface))
+    interface.disconnect()
+
+
+def _probe(config: URConfig) -> None:
+    watch = config.watch()
+    try:
+        watch.wait()
+    finally:
+        watch.close()
+
+
+def _import_ur_rtde() -> tuple[Any, Any]:
+    try:
+        from rtde_control import RTDEControlInterface
+        from rtde_receive import RTDEReceiveInterface
+    except ImportError as error:
+        raise MissingDependencyError(
+            f"the UR driver needs the package ur_rtde ({error}); install it with"
+            " 'pip install ur_rtde' in this environment"
+        ) from error
+    return RTDEControlInterface, RTDEReceiveInterface

@@ -1,0 +1,1 @@
+"""Drives UFACTORY arms and grippers through the vendor's SDK."""

@@ -1,0 +1,1 @@
+"""Assembles plants, emulated controllers, trackers and cameras into a virtual lab."""

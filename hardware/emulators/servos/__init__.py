@@ -1,0 +1,1 @@
+"""Speaks the Feetech and Dynamixel protocols on a pseudo-terminal."""

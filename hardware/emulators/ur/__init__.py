@@ -1,0 +1,1 @@
+"""Speaks a UR controller's RTDE, script and dashboard protocols."""

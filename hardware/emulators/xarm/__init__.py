@@ -1,0 +1,1 @@
+"""Speaks the UFACTORY controller's protocol."""

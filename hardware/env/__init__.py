@@ -1,0 +1,1 @@
+"""Runs a robot cell as an Env, with or without moving it."""

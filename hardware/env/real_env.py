@@ -1,0 +1,413 @@
+"""A robot and its trackers behind the ``Env`` contract. The supervisor lives inside it.
+
+No caller can move the arm without the supervisor: it owns the only motion handle, and this class
+only leaves it targets. Time is the monotonic clock; :meth:`RealEnv.advance` waits for absolute
+deadlines.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardware.cell.config import CellConfig
+from hardware.cell.motion import JOINT_POSITION, JOINT_VELOCITY
+from hardware.devices.gripper_config import WIDTH
+from hardware.env.gripper_stream import GripperStream
+from hardware.streams.camera_streams import CameraStreams
+from hardware.streams.signal_buffer import SignalBuffer
+from hardware.streams.state_timestamps import StateTimes
+from hardware.streams.tracker_streams import TrackedStreams
+from hardware.supervisor.client import SupervisorClient, require_width
+from hardware.supervisor.link import STATE_HEAD, Event, Mode, Status, Target
+from robolearn.errors import DataError, RobotError
+from robolearn.pusht import wrap_angle
+from robolearn.spec import EmbodimentSpec, SignalSpec
+from robolearn.timing.clocks import Rate
+from robolearn.types import (
+    Capabilities,
+    Command,
+    Condition,
+    Observation,
+    Outcome,
+    ResetReport,
+    Sample,
+    SampleBatch,
+    SentBlock,
+    Signals,
+)
+
+Array = NDArray[np.float64]
+log = logging.getLogger(__name__)
+
+EVENT = "supervisor/event"
+_REST_RAD_S, _REST_SAMPLES = 0.01, 6
+
+
+@runtime_checkable
+class Scorer(Protocol):
+    """Judges the task from the newest signals or from outside (a lab's truth, an operator)."""
+
+    def reset(self) -> None:
+        """An episode starts."""
+        ...
+
+    def judge(self, values: Signals) -> Outcome:
+        """How the task stands now; success is sticky."""
+        ...
+
+
+ResetProcedure = Callable[[Condition], str]
+"""Places the objects of a condition while the tool is lifted and at rest; returns a note."""
+
+
+class RealEnv:
+    """One arm, commanded over a table or in joint space, its gripper, and what its trackers follow.
+
+    A policy that does not command the gripper leaves it as the reset did.
+    """
+
+    def __init__(
+        self,
+        config: CellConfig,
+        *,
+        place: ResetProcedure,
+        scorer: Scorer,
+        settable_poses: bool = False,
+    ) -> None:
+        self.config = config
+        self._place, self._scorer = place, scorer
+        follower = config.follower()
+        self._joints, self._motion = follower.joints, config.motion()
+        self._spec = cell_spec(config)
+        self._capabilities = Capabilities(
+            settable_poses=settable_poses, true_state=False, faster_than_real_time=False
+        )
+        self.cameras = CameraStreams(config.cameras)
+        with ExitStack() as undo:
+            undo.callback(self.cameras.close)
+            self.trackers = TrackedStreams(config.trackers, self.cameras)
+            undo.callback(self.trackers.close)
+            self.supervisor = SupervisorClient(
+                *(config.robot_builder(), follower, config.supervisor),
+                watch=config.connect_watch(),
+                gripper=config.gripper,
+            )
+            undo.pop_all()
+        self._gripper = GripperStream(config.gripper, self.supervisor)
+        self._buffers = {s.name: SignalBuffer(s) for s in self._spec.signals}
+        # What happened is told when it happened, whenever that was.
+        told = [EVENT, *(goal.name for goal in config.goals)]
+        self._aligned = [
+            s.name for s in self._spec.signals if not s.is_image and s.name not in told
+        ]
+        self._rate = Rate(config.rate_hz)
+        self._state_times = StateTimes(config.name, config.state_clock, config.state_latency_s)
+        self._state_index = self._sent_index = 0
+        self._outcome: Outcome | None = None
+        self.interventions: list[Event] = []
+        self.tick_lateness_ns: list[int] = []
+
+    # -- contract --------------------------------------------------------------------------------
+
+    @property
+    def spec(self) -> EmbodimentSpec:
+        """Signals, action semantics, control rate."""
+        return self._spec
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """No true state, real time only."""
+        return self._capabilities
+
+    @property
+    def overruns(self) -> int:
+        """Control ticks that were skipped since the reset because the loop was late."""
+        return self._rate.missed
+
+    @property
+    def standing(self) -> Signals:
+        """What stays in force of the actions that a command may leave out: the gripper's width."""
+        return self._gripper.standing
+
+    def reset(self, condition: Condition, rng: np.random.Generator) -> ResetReport:
+        """Out of the way, let the objects be placed, to the start, measure the start.
+
+        Raises SafetyStopError while a stop is latched, StaleSignalError for an object that is not
+        tracked.
+        """
+        del rng
+        wanted = condition.poses
+        begin = self._motion.start(condition)
+        self._require_known(condition)
+        self.hold()
+        self.goto(self._motion.clear(condition, self.supervisor.state().joint_position))
+        self._wait_at_rest()
+        self._gripper.make_ready(condition)
+        note = self._place(condition)
+        self.goto(begin)
+        self.trackers.wait(2.0)
+        self.supervisor.request("follow")
+        self._start_streams(condition)
+        self._scorer.reset()
+        self._outcome = None
+        observation = self.observe()
+        achieved = {name: observation.value(name) for name in wanted}
+        self._rate = Rate(self.config.rate_hz)
+        placed = {n: v for n, v in wanted.items() if n not in [g.name for g in self.config.goals]}
+        text = "; ".join(t for t in (note, _difference(placed, achieved)) if t)
+        return ResetReport(condition, achieved, text)
+
+    def watch(self, condition: Condition) -> Observation:
+        """Begin an episode in which nothing is moved: the arm holds, streams and score start; of
+        the condition only its goals count.
+        """
+        self.hold()
+        self.trackers.wait(2.0)
+        self._start_streams(condition)
+        self._scorer.reset()
+        self._outcome = None
+        observation = self.observe()
+        self._rate = Rate(self.config.rate_hz)
+        return observation
+
+    def now_ns(self) -> int:
+        """The monotonic clock."""
+        return time.monotonic_ns()
+
+    def observe(self) -> Observation:
+        """Newest sample of every signal; with ``align`` as of that camera's newest picture.
+
+        Raises StaleSignalError when one is too old, CameraError for a black camera.
+        """
+        self.supervisor.require_running()
+        self.supervisor.state()
+        self.trackers.require_fresh()
+        self.cameras.require_fresh()
+        self._collect()
+        samples: dict[str, Sample] = {}
+        if self.config.align:
+            picture = self._buffers[f"{self.config.align}/image"].newest()
+            samples = {name: self._buffers[name].at(picture.t_ns) for name in self._aligned}
+        samples = {n: samples.get(n) or b.newest() for n, b in self._buffers.items()}
+        return Observation(time.monotonic_ns(), samples)
+
+    def apply(self, command: Command) -> None:
+        """Leave the command with the supervisor, which limits it. DataError for one without this
+        cell's action, or of another shape; then the arm brakes.
+        """
+        try:
+            target = self._target(command)
+        except DataError:
+            self.supervisor.spoil()
+            raise
+        self.supervisor.command(target)
+
+    def advance(self) -> None:
+        """Wait for the next absolute deadline. Raises SafetyStopError after a latched stop."""
+        self._rate.wait()
+        self._outcome = None
+        self._take_events()
+        self.supervisor.require_running()
+
+    def drain(self) -> SampleBatch:
+        """All samples since the last call, and every set-point that was sent, by command."""
+        self._collect()
+        rows = self.supervisor.sent(self._sent_index)
+        self._sent_index = rows.next_index
+        self.tick_lateness_ns += [int(v) for v in rows.value[:, 1]]
+        mine, action = rows.value[:, 0] >= 0, self._motion.action
+        parts = {action.name: rows.value[mine, 2 : 2 + action.size].copy()}
+        if self._gripper.count:
+            parts[WIDTH] = rows.value[mine, -1:].copy()
+        seq = rows.value[mine, 0].astype(np.int64)
+        sent = SentBlock(seq=seq, t_ns=rows.t_ns[mine], action=parts)
+        return SampleBatch({n: b.drain() for n, b in self._buffers.items()}, sent)
+
+    def outcome(self) -> Outcome:
+        """What the scorer says about this tick."""
+        if self._outcome is None:
+            last = {name: buffer.last for name, buffer in self._buffers.items()}
+            self._outcome = self._scorer.judge(
+                {name: sample.value for name, sample in last.items() if sample is not None}
+            )
+        return self._outcome
+
+    def close(self) -> None:
+        """Stop the arm, end the supervisor; safe to call twice."""
+        self.supervisor.close()
+        self.trackers.close()
+        self.cameras.close()
+
+    # -- motion between episodes -----------------------------------------------------------------
+
+    def status(self) -> Status:
+        """The supervisor's status; raises RobotConnectionError when it is gone."""
+        return self.supervisor.status()
+
+    def hold(self) -> None:
+        """Brake and stand still. Raises SafetyStopError while a stop is latched."""
+        status = self.supervisor.require_running()
+        if status.mode is not Mode.HOLD:
+            self.supervisor.request("hold", timeout_s=5.0)
+        self._take_events()
+
+    def goto(self, waypoints: Sequence[Array]) -> None:
+        """A slow guided move through joint waypoints [rad]; returns at rest at the last."""
+        q = self.supervisor.state().joint_position
+        moves = [w for w in waypoints if float(np.abs(w - q).max()) > 1e-6]
+        if moves:
+            self.supervisor.request("goto", moves, timeout_s=60.0)
+
+    def guide(self) -> None:
+        """Let a hand guide the arm from here until :meth:`hold`, or until a limit ends it: the mode
+        is HOLD again then. Raises RobotError for an arm that has no freedrive.
+        """
+        self.hold()
+        self.supervisor.request("freedrive", timeout_s=5.0)
+
+    def home(self) -> None:
+        """To where the arm rests between deployments."""
+        self.hold()
+        self.goto(self._motion.home(self.supervisor.state().joint_position))
+
+    def release(self) -> None:
+        """Open the gripper where the arm stands (whoever asks has seen to what it holds)."""
+        self.hold()
+        if self.config.gripper is not None:
+            self._gripper.go(self.config.gripper.high_m)
+
+    def estop(self) -> None:
+        """Emergency stop: brake at once and latch."""
+        self.supervisor.estop()
+        self._take_events()
+
+    def clear_stop(self) -> None:
+        """The operator's explicit recovery from a latched stop."""
+        self.supervisor.clear()
+        self._state_times.restart()
+        self._take_events()
+
+    # -- inside ----------------------------------------------------------------------------------
+
+    def _target(self, command: Command) -> Target:
+        name, width = self._motion.action.name, self._motion.action.size
+        if name not in command.action:
+            raise DataError(f"command lacks '{name}'; it has {sorted(command.action)}")
+        value = require_width(np.asarray(command.action[name], dtype=np.float64), width)
+        grip = self._gripper.command(command.action)
+        plan = np.zeros((0, width)) if command.plan is None else command.plan
+        if plan.ndim != 2 or plan.shape[1] not in (width, width + len(grip)):
+            raise DataError(f"expected a plan of shape (k, {width + len(grip)}), got {plan.shape}")
+        # Nothing follows the gripper's part of a plan: without commands it stays as it is.
+        return Target(command.seq, command.due_ns, value, plan[:, :width], grip)
+
+    def _require_known(self, condition: Condition) -> None:
+        """Before anything moves."""
+        for goal in self.config.goals:
+            goal.value(condition)
+        unknown = sorted(set(condition.poses) - set(self._buffers))
+        if unknown:
+            raise DataError(
+                f"condition '{condition.id}' names {unknown}, which '{self.config.name}' cannot"
+                f" tell; its signals: {sorted(self._buffers)}"
+            )
+
+    def _wait_at_rest(self, timeout_s: float = 2.0) -> None:
+        """The measured arm lags behind its set-points by some hundredths of a second."""
+        deadline = time.monotonic() + timeout_s
+        quiet = 0
+        # A single quiet sample may be the turning point of an oscillation.
+        while quiet < _REST_SAMPLES:
+            fastest = float(np.abs(self.supervisor.state().joint_velocity).max())
+            quiet = quiet + 1 if fastest < _REST_RAD_S else 0
+            if time.monotonic() > deadline:
+                raise RobotError(f"the arm did not come to rest within {timeout_s:g} s")
+            time.sleep(0.02)
+
+    def _start_streams(self, condition: Condition) -> None:
+        goals = {goal.name: goal.value(condition) for goal in self.config.goals}
+        for buffer in self._buffers.values():
+            buffer.clear()
+        states, sent = self.supervisor.counts()
+        self._state_index, self._sent_index = max(0, states - 1), sent
+        self._take_events()
+        self.interventions, self.tick_lateness_ns = [], []
+        self._buffers[EVENT].add(time.monotonic_ns(), np.zeros(4))
+        for name, value in goals.items():
+            self._buffers[name].add(time.monotonic_ns(), value)
+        self._gripper.restart(self._buffers)
+        self.trackers.restart(self._buffers)
+        if self.config.align:
+            # The first picture shows what these streams have seen.
+            self.cameras.wait_after(self.config.align, time.monotonic_ns())
+        self.cameras.restart(self._buffers)
+
+    def _collect(self) -> None:
+        rows = self.supervisor.states(self._state_index)
+        self._state_index = rows.next_index
+        n = self._joints
+        if len(rows.t_ns):
+            t_ns = self._state_times.measured_ns(rows.value[:, 0], rows.t_ns)
+            q = rows.value[:, STATE_HEAD : STATE_HEAD + n]
+            for name, values in self._motion.derived(q).items():
+                self._buffers[name].extend(t_ns, values)
+            self._buffers[JOINT_POSITION].extend(t_ns, q)
+            self._buffers[JOINT_VELOCITY].extend(t_ns, rows.value[:, STATE_HEAD + n :])
+        self._gripper.collect(self._buffers)
+        self.trackers.collect(self._buffers)
+        self.cameras.collect(self._buffers)
+        self._take_events()
+
+    def _take_events(self) -> None:
+        for event in self.supervisor.events():
+            log.info("supervisor: %s", event.text())
+            self.interventions.append(event)
+            row = [float(event.cause), event.value, event.limit, float(event.seq)]
+            self._buffers[EVENT].add(event.t_ns, row)
+
+
+def cell_spec(config: CellConfig) -> EmbodimentSpec:
+    """Signals and action of a cell; known without connecting to anything."""
+    rate_hz = float(config.driver.get("rate_hz", 500.0))
+    motion, joints = config.motion(), config.follower().joints
+    return EmbodimentSpec(
+        name=config.name,
+        signals=(
+            *motion.signals(rate_hz),
+            *config.tracked_signals,
+            SignalSpec(JOINT_POSITION, (joints,), "rad", rate_hz),
+            SignalSpec(JOINT_VELOCITY, (joints,), "rad/s", rate_hz),
+            *(() if config.gripper is None else (config.gripper.signal,)),
+            SignalSpec(EVENT, (4,), "", 0.0, components=("cause", "value", "limit", "seq")),
+            *(goal.signal for goal in config.goals),
+            *(camera.spec for camera in config.cameras if camera.signal),
+        ),
+        actions=(
+            motion.action,
+            *(() if config.gripper is None else (config.gripper.action(config.rate_hz),)),
+        ),
+        rate_hz=config.rate_hz,
+    )
+
+
+def _difference(wanted: Mapping[str, tuple[float, ...]], achieved: Mapping[str, Array]) -> str:
+    told: list[str] = []
+    for name, value in wanted.items():
+        error = np.asarray(achieved[name]) - np.array(value)
+        if name == JOINT_POSITION:
+            told.append(f"{name} off by {float(np.abs(error).max()):.4f} rad")
+            continue
+        if len(error) == 1:
+            told.append(f"{name} off by {1e3 * abs(float(error[0])):.1f} mm")
+            continue
+        told.append(f"{name} off by {1e3 * float(np.hypot(error[0], error[1])):.1f} mm")
+        if len(error) == 3:
+            told[-1] += f" and {abs(float(np.degrees(wrap_angle(error[2])))):.1f} deg"
+    return ", ".join(told)

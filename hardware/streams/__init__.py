@@ -1,0 +1,1 @@
+"""Collects what devices measure into signals with their capture times."""

@@ -1,0 +1,78 @@
+"""What decides set-points inside the supervisor: targets in, joint set-points out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardware.supervisor.link import Target
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Leeway:
+    """Distance to the nearest joint limit [rad], and of the tool to the border of its workspace
+    [m] (infinite without one); negative outside.
+    """
+
+    joint_rad: float
+    tool_m: float
+
+
+@runtime_checkable
+class Follower(Protocol):
+    """Turns targets (on the table, in joint space) into joint set-points within the limits."""
+
+    def start(self, q: Array) -> None:
+        """At rest at joint positions ``q`` [rad]."""
+        ...
+
+    def sane(self, value: Array) -> bool:
+        """False for a target that no working agent sends: far outside the limits."""
+        ...
+
+    def target(self, target: Target, now_ns: int) -> bool:
+        """Follow this from now on; False when it had to be clipped to workspace or limits."""
+        ...
+
+    def step(self, dt_s: float, now_ns: int, *, moving: bool) -> Array:
+        """The next set-point [rad]; ``moving=False`` decelerates along the plan, then holds."""
+        ...
+
+    @property
+    def at_rest(self) -> bool:
+        """True when the set-point stands still."""
+        ...
+
+    def action(self, q: Array) -> Array:
+        """The action ``[w]`` that joint positions ``q`` carry out (tool on the table, or ``q``)."""
+        ...
+
+    def rest(self, q: Array, qd: Array) -> Array:
+        """Where braking from ``q`` [rad] at ``qd`` [rad/s] would end ``[joints]`` [rad]."""
+        ...
+
+    @property
+    def tool_speed(self) -> float:
+        """Limit of the tool's speed [m/s]; infinite where there is none."""
+        ...
+
+    def travel(self, one: Array, two: Array) -> float:
+        """How far the tool moves between two set-points [m]."""
+        ...
+
+    def violation(self, q: Array, before: Array | None, dt_s: float) -> str:
+        """Why ``q``, ``dt_s`` after ``before``, must not be sent ("" when it may)."""
+        ...
+
+    def leeway(self, q: Array) -> Leeway:
+        """How far ``q`` [rad] is from what :meth:`violation` says of it alone."""
+        ...
+
+    def rough(self, q: Array) -> str:
+        """The same for acceleration and jerk of what :meth:`step` gave since the start."""
+        ...

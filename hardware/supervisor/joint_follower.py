@@ -1,0 +1,238 @@
+"""The supervisor's :class:`~hardware.supervisor.follower.Follower` for targets in joint space.
+
+Set-points come from ``robolearn.arms.joint_path.JointPath``, the code that also runs in simulation;
+the check of every set-point is independent of it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardware.supervisor.checks import CollisionConfig, CollisionGuard, RateGate
+from hardware.supervisor.follower import Leeway
+from hardware.supervisor.link import Target
+from robolearn.arms.collision import Plane
+from robolearn.arms.joint_path import JointLimits, JointPath
+from robolearn.arms.kinematics import SerialArm
+from robolearn.arms.models import ARMS
+from robolearn.errors import ConfigError
+
+Array = NDArray[np.float64]
+
+_SLACK = 1.02
+# The path keeps the tool this far below its speed: the arm's reach changes along the way.
+_SOFT = 0.9
+# Targets this far outside the limits are no rounding: whoever sent them is out of order.
+_SANE_RAD = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class JointFollowerConfig:
+    """Arm and limits: everything that decides a set-point. Picklable."""
+
+    limits: JointLimits
+    """Position, speed and acceleration per joint."""
+    arm: str = ""
+    """Kinematics by name: limits may not exceed it, distances are checked ("" for neither)."""
+    command_period_s: float = 0.1
+    """Period of the agent's commands [s]."""
+    natural_frequency: float = 12.0
+    """[rad/s] of the critically damped law by which joints approach their targets."""
+    table_height_m: float | None = None
+    """Height of a level table in the arm's base frame [m]; None: no table is checked."""
+    tool_length_m: float = 0.0
+    """From the flange to the tool's tip [m]."""
+    max_tool_speed: float | None = None
+    """Limit of the speed of the tool's tip [m/s]; null: the joints' own limits only."""
+    collision: CollisionConfig | None = field(default_factory=CollisionConfig)
+    """Distances to keep; None switches the check off."""
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.natural_frequency < math.inf:
+            raise ConfigError(f"natural_frequency must be positive, got {self.natural_frequency}")
+        arm = self.serial_arm()
+        if self.max_tool_speed is not None and (arm is None or not self.max_tool_speed > 0.0):
+            raise ConfigError(
+                "max_tool_speed must be positive and needs an arm whose kinematics are known"
+                f" ({sorted(ARMS)}), got {self.max_tool_speed} for '{self.arm}'"
+            )
+        if arm is None:
+            return
+        if len(self.limits.low) != arm.dof:
+            raise ConfigError(
+                f"limits of {len(self.limits.low)} joints given, {arm.name} has {arm.dof}"
+            )
+        inside = {
+            "low": np.array(self.limits.low) >= np.array(arm.low),
+            "high": np.array(self.limits.high) <= np.array(arm.high),
+            "speed": np.array(self.limits.speed) <= np.array(arm.max_speed),
+        }
+        wrong = [name for name, ok in inside.items() if not ok.all()]
+        if wrong:
+            raise ConfigError(
+                f"joint limits ({', '.join(wrong)}) are outside those of {arm.name}: low"
+                f" {arm.low}, high {arm.high}, speed {arm.max_speed} [rad, rad/s]"
+            )
+
+    @classmethod
+    def for_arm(
+        cls, arm: str, *, speed_share: float = 0.5, acceleration: float = 8.0, margin: float = 0.05
+    ) -> JointFollowerConfig:
+        """A share of the arm's own speeds, ``acceleration`` [rad/s^2], ``margin`` [rad] inside."""
+        if arm not in ARMS:
+            raise ConfigError(f"no kinematics for arm '{arm}'; known: {sorted(ARMS)}")
+        known = ARMS[arm]
+        limits = JointLimits(
+            tuple(v + margin for v in known.low),
+            tuple(v - margin for v in known.high),
+            tuple(speed_share * v for v in known.max_speed),
+            (acceleration,) * known.dof,
+        )
+        return cls(limits, arm)
+
+    @property
+    def joints(self) -> int:
+        """Joints of a set-point."""
+        return len(self.limits.low)
+
+    @property
+    def width(self) -> int:
+        """Values of a target: one per joint."""
+        return self.joints
+
+    def serial_arm(self) -> SerialArm | None:
+        """The kinematics, if the arm is known by name."""
+        if self.arm and self.arm not in ARMS:
+            raise ConfigError(f"no kinematics for arm '{self.arm}'; known: {sorted(ARMS)}")
+        return ARMS.get(self.arm)
+
+    def build(self, rate_hz: float) -> JointFollower:
+        """Make the follower."""
+        return JointFollower(self, rate_hz)
+
+    def guard(self, rate_hz: float) -> CollisionGuard | None:
+        """Distance checks, if the arm is known."""
+        arm = self.serial_arm()
+        if arm is None or self.collision is None:
+            return None
+        height = self.table_height_m
+        table = None if height is None else Plane((0.0, 0.0, 1.0), height)
+        return self.collision.guard(arm, rate_hz, table=table, tool_length_m=self.tool_length_m)
+
+
+class JointFollower:
+    """Follows joint targets; when the agent pauses every joint brakes along its motion."""
+
+    def __init__(self, config: JointFollowerConfig, rate_hz: float) -> None:
+        self.config = config
+        self._path = JointPath(config.limits, 1.0 / rate_hz, 1, config.natural_frequency)
+        self._low, self._high = np.array(config.limits.low), np.array(config.limits.high)
+        self._speed = _SLACK * np.array(config.limits.speed)
+        self._arm = config.serial_arm()
+        jerk = config.limits.jerk
+        self._gate = RateGate(
+            np.array(config.limits.acceleration), None if jerk is None else np.array(jerk), rate_hz
+        )
+        self._target: Target | None = None
+        self._period_ns = round(config.command_period_s * 1e9)
+        self._moving = False
+
+    def start(self, q: Array) -> None:
+        """At rest at ``q``; raises DataError outside the limits."""
+        self._path.reset(q)
+        self._gate.reset(q.copy())
+        self._target, self._moving = None, False
+
+    def sane(self, value: Array) -> bool:
+        """Within 0.2 rad of the limits."""
+        inside = (value >= self._low - _SANE_RAD) & (value <= self._high + _SANE_RAD)
+        return bool(np.all(inside))
+
+    def target(self, target: Target, now_ns: int) -> bool:
+        """Follow this; False when it lies outside the limits (then: to the limit)."""
+        del now_ns
+        self._target, self._moving = target, True
+        value = target.value
+        return bool(np.all(value >= self._low) and np.all(value <= self._high))
+
+    def step(self, dt_s: float, now_ns: int, *, moving: bool) -> Array:
+        """The next set-point ``[joints]`` [rad] (``dt_s`` is the path's own period)."""
+        del dt_s
+        target = self._target
+        self._moving = moving and target is not None
+        if target is None or not moving:
+            return self._path.brake()[0][-1].copy()
+        late = now_ns - target.due_ns > self._period_ns
+        goal = target.plan[0] if late and len(target.plan) else target.value
+        if math.isinf(self.tool_speed):
+            return self._path.advance(goal.tolist())[0][-1].copy()
+        budget = _SOFT * self.tool_speed
+        return self._path.advance(goal.tolist(), self._reach(), budget)[0][-1].copy()
+
+    def _reach(self) -> list[float]:
+        """How far the tool's tip moves per joint angle ``[joints]`` [m/rad]."""
+        if self._arm is None:
+            return [0.0] * len(self._low)
+        T, jacobian = self._arm.fk_jacobian(self._path.q)
+        tip = self.config.tool_length_m * T[:3, 2]
+        moved = jacobian[:3] + np.cross(jacobian[3:], tip[:, None], axis=0)
+        return [float(v) for v in np.sqrt((moved * moved).sum(axis=0))]
+
+    @property
+    def tool_speed(self) -> float:
+        """Limit of the speed of the tool's tip [m/s]; infinite without one."""
+        limit = self.config.max_tool_speed
+        return math.inf if limit is None else limit
+
+    def travel(self, one: Array, two: Array) -> float:
+        """How far the tip moves between two set-points [m]; 0 for an arm that is not known."""
+        if self._arm is None:
+            return 0.0
+        a, b = (self._arm.fk(q) for q in (one, two))
+        length = self.config.tool_length_m
+        return float(np.linalg.norm(b[:3, 3] - a[:3, 3] + length * (b[:3, 2] - a[:3, 2])))
+
+    def leeway(self, q: Array) -> Leeway:
+        """To the joints' limits; the tool has none."""
+        return Leeway(float(np.minimum(q - self._low, self._high - q).min()), math.inf)
+
+    def rough(self, q: Array) -> str:
+        """What ``q``, the next set-point, breaks of the limits on acceleration and jerk."""
+        broken = self._gate.broken(q)
+        return f"joint {broken}" if broken else ""
+
+    @property
+    def at_rest(self) -> bool:
+        """True when braked to a stop."""
+        return not self._moving and self._path.still
+
+    def action(self, q: Array) -> Array:
+        """The joints themselves."""
+        return q.copy()
+
+    def rest(self, q: Array, qd: Array) -> Array:
+        """Where braking from the newest set-point ends ``[joints]``."""
+        del q, qd
+        return self._path.rest
+
+    def violation(self, q: Array, before: Array | None, dt_s: float) -> str:
+        """Why ``q`` must not be sent, or ""."""
+        if q.shape != self._low.shape or not np.all(np.isfinite(q)):
+            return f"not {len(self._low)} finite angles: {q}"
+        if before is not None:
+            if np.array_equal(q, before):
+                return ""
+            speed = np.abs(q - before) / dt_s
+            if np.any(speed > self._speed):
+                return f"joint speeds {np.round(speed, 2)} beyond {np.round(self._speed, 2)} rad/s"
+            if not math.isinf(self.tool_speed):
+                tool = self.travel(before, q) / dt_s
+                if tool > _SLACK * self.tool_speed:
+                    return f"tool speed {tool:.3f} beyond {self.tool_speed:.3f} m/s"
+        if np.any(q < self._low - 1e-9) or np.any(q > self._high + 1e-9):
+            return f"joint angles {np.round(q, 3)} outside the limits"
+        return ""

@@ -1,0 +1,495 @@
+"""The safety supervisor: the only owner of the motion handle, between agent and driver.
+
+:class:`Supervisor` is the logic of one tick, deterministic and testable without time; ``hardware/
+supervisor_process.py`` runs it at the robot's rate in a process of its own. Per tick it reads
+requests and the newest command, checks the robot and the agent, makes one set-point, checks that,
+sends it, and publishes what happened. It never waits for the agent.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardware.devices.robot import Robot, RobotMode, RobotState
+from hardware.supervisor.checks import CollisionGuard, FollowingCheck, LoadCheck, Overrun
+from hardware.supervisor.follower import Follower
+from hardware.supervisor.gripper_keeper import Keeper, NoGripper
+from hardware.supervisor.guided_move import GuidedMove
+from hardware.supervisor.hand_guiding import HandGuiding
+from hardware.supervisor.link import (
+    Cause,
+    Event,
+    Link,
+    Mode,
+    Request,
+    Status,
+    SupervisorConfig,
+    Target,
+)
+from robolearn.errors import ClockError, DataError, RobotError
+
+Array = NDArray[np.float64]
+log = logging.getLogger(__name__)
+
+
+@runtime_checkable
+class Inbox(Protocol):
+    """Requests of the agent."""
+
+    def read(self) -> Sequence[Request]:
+        """What has arrived; never blocks."""
+        ...
+
+    @property
+    def closed(self) -> Cause:
+        """NONE while the agent is there, else AGENT_DEAD or TERMINATED."""
+        ...
+
+
+class Supervisor:
+    """One tick at a time; see the module's docstring."""
+
+    def __init__(
+        self,
+        robot: Robot,
+        follower: Follower,
+        config: SupervisorConfig,
+        link: Link,
+        inbox: Inbox,
+        clock: Callable[[], int],
+        *,
+        real_time: bool = False,
+        guard: CollisionGuard | None = None,
+        keeper: Keeper | None = None,
+    ) -> None:
+        self._keeper, self._gripping = keeper or NoGripper(), False
+        self.robot, self.follower, self.config = robot, follower, config
+        self.mode, self.cause = Mode.HOLD, Cause.NONE
+        self.finished = False
+        self._link, self._inbox, self._clock = link, inbox, clock
+        self._real_time = real_time
+        self._dt_s = 1.0 / robot.rate_hz
+        self._ticks = self._missed = self._max_late_ns = 0
+        self._pausing = self._late = self._state_late = self._silent = self._spoiled = False
+        self._guided: GuidedMove | None = None
+        self._answered, self._pending, self._refused = 0, 0, False
+        self._closing = False
+        self._command_index = 0
+        self._target: Target | None = None
+        self._device_t_s = -1.0
+        self._stop_confirmed = True
+        self._seen = robot.state()
+        self._q: Array = self._seen.joint_position.copy()
+        self._action = follower.action(self._q)
+        self._follow_ns = 0
+        self._guard = guard
+        window_s = config.late_s + config.state_stale_s + 0.1
+        self._following = FollowingCheck(len(self._q), robot.rate_hz, window_s)
+        self._following.reset(self._q)
+        self._astray = Overrun(config.following_rad, config.following_s)
+        self._load = LoadCheck(config.max_tool_force_n, config.max_load, config.overload_s)
+        self._hand = HandGuiding(robot, follower, guard, config)
+        self._check_robot(clock())
+        self._publish(clock())
+
+    def tick(self, now_ns: int, late_ns: int = 0, missed: int = 0) -> None:
+        """Do everything once. ``late_ns`` and ``missed``: how the loop kept its deadlines."""
+        self._ticks += 1
+        self._missed, self._max_late_ns = missed, max(self._max_late_ns, late_ns)
+        for request in self._inbox.read():
+            self._handle(request, now_ns)
+        if self._inbox.closed is not Cause.NONE and not self._closing:
+            self._closing = True
+            self._stop(self._inbox.closed, now_ns)
+        self._check_robot(now_ns)
+        self._check_gripper(now_ns)
+        self._check_agent(now_ns)
+        if self.mode is Mode.STOPPED:
+            self._idle(now_ns)
+        elif self.mode is Mode.FREEDRIVE:
+            self._be_guided(now_ns)
+        else:
+            self._move(now_ns, late_ns)
+        self._publish(now_ns)
+        if self._closing and self.mode is Mode.STOPPED:
+            self.finished = True
+
+    # -- requests --------------------------------------------------------------------------------
+
+    def _handle(self, request: Request, now_ns: int) -> None:
+        self._pending, self._refused = request.number, False
+        if request.kind == "close":
+            self._closing = True
+            self._stop(Cause.CLOSED, now_ns)
+        elif request.kind == "estop":
+            self._stop(Cause.ESTOP, now_ns)
+        elif request.kind == "clear":
+            self._clear(now_ns)
+        elif self.mode in (Mode.STOPPED, Mode.STOPPING):
+            self._answer(refused=True)
+        elif request.kind == "hold":
+            self._pausing = True
+            if self.mode is Mode.HOLD:
+                self._rest()
+        elif self.mode is not Mode.HOLD:
+            self._answer(refused=True)
+        elif request.kind == "follow":
+            self._follow(now_ns)
+        elif request.kind == "grip":
+            self._grip(request)
+        elif request.kind == "freedrive":
+            self._begin_freedrive(now_ns)
+        else:
+            self._goto(request, now_ns)
+
+    def _follow(self, now_ns: int) -> None:
+        try:
+            self.follower.start(self._q)
+        except DataError as error:
+            log.warning("cannot follow from here: %s", error)
+            self._event(Cause.UNREACHABLE, now_ns)
+            self._answer(refused=True)
+            return
+        self._command_index, self._target = self._link.commands.count, None
+        self._late = self._pausing = self._spoiled = False
+        self._follow_ns = now_ns
+        if self._guard is not None:
+            self._guard.begin(self._q)
+        self.mode = Mode.FOLLOW
+        self._answer()
+
+    def _grip(self, request: Request) -> None:
+        """Between episodes; answered when the fingers have arrived."""
+        widths = np.array([v for row in request.waypoints for v in row])
+        self._gripping = len(widths) == len(self._keeper.goals) == 1 and self._keeper.aim(widths)
+        if not self._gripping:
+            log.warning("no gripper that could go to %s m", widths)
+            self._answer(refused=True)
+
+    def _goto(self, request: Request, now_ns: int) -> None:
+        c = self.config
+        points = [np.array(w) for w in request.waypoints]
+        if not points or any(p.shape != self._q.shape for p in points):
+            self._refuse_goto("wrong number of joints", now_ns)
+            return
+        guided = GuidedMove(
+            *(self._q, points, c.goto_speed, c.goto_acceleration, c.goto_jerk, self._dt_s)
+        )
+        guided.slow_to(self.follower.tool_speed, self.follower.travel)
+        if self._guard is not None:
+            self._guard.begin(self._q)
+        for q in guided.path(20 * len(points)):
+            why = self.follower.violation(q, None, self._dt_s)
+            near = None if why or self._guard is None else self._guard.ahead(q)
+            why = why if near is None else f"{near.kind}: {near.value:.3f} of {near.limit:.3f}"
+            if why:
+                self._refuse_goto(why, now_ns)
+                return
+        self._guided, self.mode, self._pausing = guided, Mode.GOTO, False
+
+    def _refuse_goto(self, why: str, now_ns: int) -> None:
+        log.warning("guided move refused: %s", why)
+        self._event(Cause.UNREACHABLE, now_ns)
+        self._answer(refused=True)
+
+    def _clear(self, now_ns: int) -> None:
+        if self.mode is not Mode.STOPPED or self._closing:
+            self._answer(refused=self.mode is not Mode.HOLD)
+            return
+        try:
+            self._keeper.recover(mounted=False)
+            self.robot.connect()
+            self._keeper.recover(mounted=True)
+        except RobotError as error:
+            log.warning("clear refused: %s", error)
+            self._event(Cause.DRIVER_ERROR, now_ns)
+            self._answer(refused=True)
+            return
+        self._load.reset()
+        self._event(Cause.OPERATOR_CLEAR, now_ns)
+        self.cause = Cause.NONE
+        self._take_over(self.robot.state().joint_position)
+
+    def _take_over(self, q: Array) -> None:
+        """Hold the arm at ``q``, where it is."""
+        self._q = q.copy()
+        self._action = self.follower.action(self._q)
+        self._following.reset(self._q)
+        self._astray.reset()
+        self._rest()
+
+    def _begin_freedrive(self, now_ns: int) -> None:
+        if self.robot.freedrive is None:
+            log.warning("this arm has no freedrive that the driver knows")
+            self._answer(refused=True)
+            return
+        try:
+            self._hand.begin(self._q)
+        except RobotError as error:
+            log.error("freedrive: %s", error)
+            self._latch(Cause.DRIVER_ERROR, now_ns)
+            return
+        self.mode = Mode.FREEDRIVE
+        self._event(Cause.FREEDRIVE, now_ns)
+        self._answer()
+
+    def _answer(self, *, refused: bool = False) -> None:
+        self._answered, self._refused = self._pending, refused
+
+    def _rest(self) -> None:
+        self.mode, self._guided, self._target = Mode.HOLD, None, None
+        self._pausing = self._late = self._spoiled = False
+        self._answer()
+
+    # -- checks ----------------------------------------------------------------------------------
+
+    def _check_robot(self, now_ns: int) -> None:
+        try:
+            state = self.robot.state()
+        except RobotError as error:
+            if self.mode is not Mode.STOPPED:
+                log.warning("state: %s", error)
+            jumped = isinstance(error, ClockError)
+            self._latch(Cause.CLOCK_JUMP if jumped else Cause.DRIVER_ERROR, now_ns)
+            return
+        self._seen, fresh = state, state.device_t_s != self._device_t_s
+        if fresh:
+            self._device_t_s = state.device_t_s
+            head = [state.device_t_s, state.mode, state.tool_force_n, state.load]
+            row = [*head, *state.joint_position, *state.joint_velocity]
+            self._link.states.put(state.changed_ns, row)
+        if self.mode is Mode.STOPPED:
+            return
+        if fresh:
+            self._check_motion(state, now_ns)
+        # The clock is read again: the driver may have seen the state after this tick began.
+        age_s = (self._clock() - state.changed_ns) * 1e-9
+        if age_s > self.config.state_stale_s:
+            self._latch(Cause.STATE_STALE, now_ns, age_s, self.config.state_stale_s)
+        elif state.mode is not RobotMode.RUNNING:
+            self._latch(Cause.ROBOT_FAULT, now_ns, float(state.mode))
+        self._note_state_age(age_s, now_ns)
+
+    def _check_gripper(self, now_ns: int) -> None:
+        if self.mode is Mode.STOPPED:
+            return
+        trouble = self._keeper.trouble(now_ns)
+        if trouble is not None:
+            tell = self._stop if trouble.latches else self._event
+            tell(trouble.cause, now_ns, trouble.value, trouble.limit)
+        elif self._gripping and self._keeper.settled:
+            self._gripping = False
+            self._answer()
+
+    def _check_motion(self, state: RobotState, now_ns: int) -> None:
+        free = self.mode is Mode.FREEDRIVE
+        error = 0.0 if free else self._following.error(state.joint_position)
+        if self._astray.over(error, now_ns):
+            self._latch(Cause.FOLLOWING_ERROR, now_ns, error, self._astray.limit)
+            return
+        strain = self._load.strain(state, now_ns)
+        if strain is not None:
+            log.warning("%s %.3g above %.3g", strain.kind, strain.value, strain.limit)
+            self._latch(Cause.OVERLOAD, now_ns, strain.value, strain.limit)
+
+    def _note_state_age(self, age_s: float, now_ns: int) -> None:
+        late = age_s > self.config.state_late_s
+        if late and not self._state_late and self.mode is not Mode.HOLD:
+            self._event(Cause.STATE_LATE, now_ns, age_s, self.config.state_late_s)
+        self._state_late = late
+
+    def _check_agent(self, now_ns: int) -> None:
+        if self.mode not in (Mode.FOLLOW, Mode.GOTO, Mode.FREEDRIVE):
+            return
+        beat = self._link.heartbeat.latest()
+        age_s = (now_ns - (0 if beat is None else beat.t_ns)) * 1e-9
+        silent = age_s > self.config.heartbeat_s
+        if silent and not self._silent:
+            self._event(Cause.AGENT_SILENT, now_ns, age_s, self.config.heartbeat_s)
+        self._silent = silent
+        if age_s > self.config.frozen_s:
+            self._stop(Cause.AGENT_FROZEN, now_ns, age_s, self.config.frozen_s)
+        elif self.mode is Mode.FOLLOW:
+            self._take_command(now_ns)
+
+    def _take_command(self, now_ns: int) -> None:
+        row = self._link.commands.latest()
+        if row is not None and row.index >= self._command_index:
+            self._command_index = row.index + 1
+            self._accept(Target.unpack(row.value), now_ns)
+        due_ns = self._follow_ns if self._target is None else self._target.due_ns
+        age_s = (now_ns - due_ns) * 1e-9
+        late = age_s > self.config.late_s
+        if late and not self._late and self._target is not None:
+            self._event(Cause.AGENT_LATE, now_ns, age_s, self.config.late_s)
+        if self._late and not late:
+            self._event(Cause.AGENT_BACK, now_ns, age_s, self.config.late_s)
+        self._late = late and self._target is not None
+
+    def _accept(self, target: Target, now_ns: int) -> None:
+        age_s = (now_ns - target.due_ns) * 1e-9
+        defect = self._defect(target, age_s)
+        # Whoever sends such is out of order: the arm brakes until a good command arrives.
+        self._spoiled = defect is not Cause.NONE
+        if self._spoiled:
+            late = (age_s, self.config.late_s) if defect is Cause.STALE_COMMAND else (0.0, 0.0)
+            self._event(defect, now_ns, *late, target.seq)
+            return
+        self._target = target
+        inside = self.follower.target(target, now_ns)
+        if not (self._keeper.aim(target.gripper) and inside):
+            self._event(Cause.OUT_OF_RANGE, now_ns, seq=target.seq)
+
+    def _defect(self, target: Target, age_s: float) -> Cause:
+        values = np.concatenate([target.value, target.plan.reshape(-1), target.gripper])
+        if not np.all(np.isfinite(values)):
+            return Cause.NOT_FINITE
+        backward = self._target is not None and target.seq <= self._target.seq
+        if backward or not -self.config.ahead_s <= age_s <= self.config.late_s:
+            return Cause.STALE_COMMAND
+        sane = self.follower.sane(target.value) and self._keeper.sane(target.gripper)
+        return Cause.NONE if sane else Cause.OUT_OF_RANGE
+
+    # -- motion ----------------------------------------------------------------------------------
+
+    def _move(self, now_ns: int, late_ns: int) -> None:
+        # Everything that must bring the arm to a halt without latching, and the way to a latch.
+        halted = (self._pausing, self._late, self._silent, self._state_late, self._spoiled)
+        moving = self.mode is not Mode.STOPPING and not any(halted)
+        q, at_rest, rough = self._q, True, ""
+        if self._guided is not None:
+            q = self._guided.step(self._dt_s, moving=moving)
+            at_rest = self._guided.at_rest
+        elif self.mode in (Mode.FOLLOW, Mode.STOPPING):
+            q = self.follower.step(self._dt_s, now_ns, moving=moving)
+            at_rest, rough = self.follower.at_rest, self.follower.rough(q)
+        why = self.follower.violation(q, self._q, self._dt_s) or rough
+        why = why or self._too_near(q, now_ns)
+        if why:
+            log.error("set-point not sent: %s", why)
+            self._latch(Cause.LIMIT_VIOLATION, now_ns)
+            return
+        if not self._send(q, now_ns, late_ns):
+            return
+        if self.mode is Mode.STOPPING and at_rest:
+            self._latch(self.cause, now_ns)
+        elif (self._pausing and at_rest) or (self._guided is not None and self._guided.done):
+            self._rest()
+
+    def _be_guided(self, now_ns: int) -> None:
+        wanted = not (self._pausing or self._silent or self._state_late)
+        try:
+            end = self._hand.tick(self._seen, now_ns, wanted=wanted)
+        except RobotError as error:
+            log.error("freedrive: %s", error)
+            self._latch(Cause.DRIVER_ERROR, now_ns)
+            return
+        self._q = self._seen.joint_position.copy()
+        if end is not None:
+            cause = Cause.HAND_LIMIT if wanted else Cause.FREEDRIVE_ENDED
+            self._event(cause, now_ns, end.value, end.limit)
+        if self._hand.done:
+            self._take_over(self._q)
+
+    def _too_near(self, q: Array, now_ns: int) -> str:
+        """Why ``q`` must not be sent, or "". Begins to brake when its way ahead is not clear."""
+        if self._guard is None or not self._guard.due or np.array_equal(q, self._q):
+            return ""
+        near = self._guard.gate(q)
+        if near is not None:
+            return f"{near.kind}: {near.value:.4f} of {near.limit:.4f}"
+        path = self.follower if self._guided is None else self._guided
+        near = self._guard.ahead(path.rest(q, (q - self._q) / self._dt_s))
+        if near is not None and self.mode is not Mode.STOPPING:
+            log.warning("braking: %s would be %.4f of %.4f", near.kind, near.value, near.limit)
+            self._stop(Cause.COLLISION, now_ns, near.value, near.limit)
+        return ""
+
+    def _send(self, q: Array, now_ns: int, late_ns: int) -> bool:
+        try:
+            self.robot.servo(q)
+        except (RobotError, DataError) as error:
+            log.error("driver: %s", error)
+            self._latch(Cause.DRIVER_ERROR, now_ns)
+            return False
+        if self.mode is not Mode.HOLD:
+            self._action = self.follower.action(q)
+        self._q = q
+        self._following.sent(q)
+        following = self.mode is Mode.FOLLOW and self._target is not None
+        seq = self._target.seq if following and self._target is not None else -1
+        row = [seq, late_ns, *self._action, *q, *self._keeper.goals]
+        self._link.sent.put(now_ns, row)
+        return True
+
+    def _idle(self, now_ns: int) -> None:
+        if not self._stop_confirmed:
+            # Silence: whatever the device is still doing, its own watchdog ends it.
+            return
+        try:
+            self.robot.keep_alive()
+        except RobotError as error:
+            log.debug("keep alive at %d: %s", now_ns, error)
+
+    def _stop(self, cause: Cause, now_ns: int, value: float = 0.0, limit: float = 0.0) -> None:
+        """Decelerate, then latch. The first cause stays."""
+        if self.mode in (Mode.STOPPED, Mode.STOPPING):
+            if self.mode is Mode.STOPPED:
+                self._answer()
+            return
+        if self.mode is Mode.FREEDRIVE:
+            # There is no plan to brake along: the device makes the arm stiff.
+            self._latch(cause, now_ns, value, limit)
+            return
+        if cause is not Cause.CLOSED or self.mode is not Mode.HOLD:
+            self._event(cause, now_ns, value, limit)
+        self.cause, self.mode = cause, Mode.STOPPING
+        self._hold_gripper()
+        if self._guided is None and self.follower.at_rest:
+            self._latch(cause, now_ns)
+
+    def _latch(self, cause: Cause, now_ns: int, value: float = 0.0, limit: float = 0.0) -> None:
+        """No further set-points; the device stops on its own ramp."""
+        if self.mode is Mode.STOPPED:
+            return
+        if self.mode is not Mode.STOPPING:
+            self._event(cause, now_ns, value, limit)
+            self.cause = cause
+            self._hold_gripper()
+        self.mode, self._guided, self._target = Mode.STOPPED, None, None
+        self._pausing = self._late = False
+        if self._pending != self._answered:
+            # An estop or close asked for exactly this; any other open request has failed.
+            self._answer(refused=self.cause not in (Cause.ESTOP, Cause.CLOSED))
+        # Said before the device is asked, which may take half a second when it hangs.
+        self._publish(now_ns)
+        self._stop_confirmed = self.robot.stop()
+        if not self._stop_confirmed:
+            log.warning("the device did not confirm the stop; its watchdog stops it")
+
+    def _hold_gripper(self) -> None:
+        """Fingers in motion stop; what is held stays held."""
+        self._gripping = False
+        self._keeper.hold()
+
+    # -- telling ---------------------------------------------------------------------------------
+
+    def _event(
+        self, cause: Cause, now_ns: int, value: float = 0.0, limit: float = 0.0, seq: int = -1
+    ) -> None:
+        if seq < 0 and self._target is not None:
+            seq = self._target.seq
+        self._link.events.put(now_ns, [cause, value, limit, seq])
+        log.warning("%s", Event(now_ns, cause, value, limit, seq).text())
+
+    def _publish(self, now_ns: int) -> None:
+        status = Status(
+            *(now_ns, self.mode, self.cause, self._answered, self._refused),
+            *(self._ticks, self._missed, self._max_late_ns, self._real_time),
+        )
+        self._link.status.put(now_ns, status.pack())

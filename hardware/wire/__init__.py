@@ -1,0 +1,1 @@
+"""Holds the protocol tables that a driver and its emulator share."""

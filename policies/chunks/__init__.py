@@ -1,0 +1,1 @@
+"""Holds what policies that predict action chunks share."""

@@ -1,0 +1,67 @@
+"""Training-time real-time chunking: a network that was shown clean first actions and continues them
+(arXiv 2512.05964).
+
+    training: the first k actions are clean and marked, k drawn anew; the loss is that of the rest
+    sampling: actions that will be executed whatever the answer is are held and marked
+
+It takes no backward pass, and holds them exactly.
+"""
+
+from __future__ import annotations
+
+import functools
+from abc import abstractmethod
+
+import torch
+from torch import Tensor
+
+from policies.chunks.base import FieldModel
+from policies.chunks.guidance import GuidanceConfig, Prefix
+from robolearn.errors import ConfigError
+
+
+def check_known(known: int, horizon: int) -> None:
+    """:class:`ConfigError` unless something is left to be learned."""
+    if not 0 <= known < horizon:
+        raise ConfigError(f"known must be in 0..horizon-1={horizon - 1}, got {known}")
+
+
+def draw_known(actions: Tensor, most: int, rng: torch.Generator) -> Tensor:
+    """Which of ``actions [b, h, a]`` are given in training ``[b, h, 1]`` (bool): in a little more
+    than half of the chunks none (those of a plain request, and of every start), else the first 1
+    to ``most``.
+    """
+    count = torch.randint(-most, most + 1, (len(actions), 1, 1), generator=rng)
+    return (torch.arange(actions.shape[1])[None, :, None] < count).to(actions.device)
+
+
+def marked(x: Tensor, known: Tensor | None) -> Tensor:
+    """``x [b, h, i]`` with one more number that says which are known (None: none of them)."""
+    mark = torch.zeros_like(x[..., :1]) if known is None else known.to(x.dtype)
+    return torch.cat([x, mark], dim=-1)
+
+
+class KnowingModel(FieldModel):
+    """A field that may have been given up to ``known`` first actions in training."""
+
+    def continued(
+        self, noise: Tensor, context: Tensor, prefix: Prefix, guidance: GuidanceConfig
+    ) -> Tensor:
+        """Chunks that continue a prefix: guided, or, if trained so, with the actions of weight 1
+        held at the prefix; rows in which more of them are than training has shown are guided.
+        """
+        otherwise = functools.partial(super().continued, noise, context, prefix, guidance)
+        if not (self.known and guidance.trained):
+            return otherwise()
+        fixed = prefix.weight >= 1.0
+        beyond = fixed.sum(dim=1, keepdim=True) > self.known
+        if bool(beyond.all()):
+            return otherwise()
+        answer = self.holding(noise, context, fixed, prefix.actions)
+        return torch.where(beyond, otherwise(), answer) if bool(beyond.any()) else answer
+
+    @abstractmethod
+    def holding(self, noise: Tensor, context: Tensor, known: Tensor, held: Tensor) -> Tensor:
+        """As :meth:`generate`, but actions marked in ``known [b, h, 1]`` stay as in ``held``
+        ``[b, h, a]``.
+        """

@@ -1,0 +1,1 @@
+"""Learns policies from demonstrations, one file per algorithm."""

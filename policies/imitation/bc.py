@@ -1,0 +1,89 @@
+"""Behaviour cloning by regression: a residual MLP from observations to one chunk.
+
+    loss = |net(o) - a|^2   or   |net(o) - a|
+
+The baseline: where demonstrations do several things at one observation, it does their mean.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from policies.chunks.base import (
+    ChunkAlgorithm,
+    ChunkConfig,
+    ChunkModel,
+    ChunkPolicy,
+    Lesson,
+    from_scratch,
+)
+from policies.nets.residual_mlp import ResidualMLP
+from robolearn.contracts import PolicySpec
+from robolearn.data.store.stats import DatasetStats
+from robolearn.learning import Losses
+from robolearn.spec import TaskSpace
+from robolearn.training.run_directory import Run, load_weights
+
+
+@dataclass(frozen=True, slots=True)
+class BcConfig(ChunkConfig):
+    """Behaviour cloning."""
+
+    # squared: the mean of the demonstrations; absolute: their median.
+    loss: Literal["squared", "absolute"] = "squared"
+
+    def build(self, space: TaskSpace, stats: DatasetStats, parent: Run | None) -> BcAlgorithm:
+        """An untrained algorithm; initial weights come from torch's global generator."""
+        from_scratch("bc", parent)
+        return BcAlgorithm(self, self.policy_spec(space), stats)
+
+    def load(self, run: Run) -> ChunkPolicy:
+        """The trained policy of a run directory."""
+        model = BcModel(self, run.spec, run.stats)
+        load_weights(model, run.weights, str(run.path))
+        return ChunkPolicy(model.eval(), run.spec)
+
+
+class BcModel(ChunkModel):
+    """Observations to a chunk."""
+
+    def __init__(self, config: BcConfig, spec: PolicySpec, stats: DatasetStats) -> None:
+        super().__init__(config, spec, stats)
+        outputs = self.horizon * self.action_size
+        self.net = ResidualMLP(
+            self.flat_size, config.width, outputs, config.width, config.blocks, config.expansion
+        )
+
+    def chunk(self, context: Tensor) -> Tensor:
+        """Normalised chunks ``[b, h, a]``."""
+        flat, seen = self.parts(context)
+        return self.net(flat, seen).view(-1, self.horizon, self.action_size)
+
+    def generate(self, noise: Tensor, context: Tensor) -> Tensor:
+        """The same chunk whatever the noise."""
+        del noise
+        return self.chunk(context)
+
+
+class BcAlgorithm(ChunkAlgorithm):
+    """Trains the regression."""
+
+    def __init__(self, config: BcConfig, spec: PolicySpec, stats: DatasetStats) -> None:
+        super().__init__("bc", config, spec, BcModel(config, spec, stats))
+        self.config = config
+        self.model: BcModel
+        self.ema: BcModel
+
+    def losses(self, lesson: Lesson, step: int, rng: torch.Generator) -> Losses:  # noqa: ARG002
+        """The error of the chunk."""
+        error = self.model.chunk(lesson.context) - lesson.actions
+        values = error**2 if self.config.loss == "squared" else error.abs()
+        return Losses({"bc": lesson.mean(values)}, {})
+
+    def policy(self) -> ChunkPolicy:
+        """The policy with the averaged weights."""
+        return ChunkPolicy(self.ema, self.spec)

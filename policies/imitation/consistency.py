@@ -1,0 +1,161 @@
+"""Consistency distillation: one call from noise to a chunk, learned from a trained policy's field.
+
+    f(x_t, t) = x_t + (1 - t) u(x_t, t),   f(x_t, t) ~ f_ema(x_s, s),   x_s: teacher's step t -> s
+
+with t from 0 (noise) to 1 (data), where f is the identity (Song et al. 2023, equation 10, written
+for the straight path). The parent is any policy with a field: flow, diffusion, mean_flow, shortcut.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from policies.chunks.base import (
+    ChunkAlgorithm,
+    FieldChunkPolicy,
+    FieldConfig,
+    FieldModel,
+    Lesson,
+    randn,
+)
+from policies.chunks.sampler_steps import Step, equal_times, euler_steps
+from policies.imitation.flow import flow_target, preconditioning
+from policies.imitation.teacher import refuse_other_scaling, teacher_of
+from robolearn.contracts import PolicySpec
+from robolearn.data.store.stats import DatasetStats
+from robolearn.errors import ConfigError
+from robolearn.learning import Losses
+from robolearn.spec import TaskSpace
+from robolearn.training.run_directory import Run, load_weights
+
+
+@dataclass(frozen=True, slots=True)
+class ConsistencyConfig(FieldConfig):
+    """A student of a trained policy (--parent), from whose weights it starts if it can."""
+
+    # Teacher steps from noise to data.
+    teacher_steps: int = 16
+    # Standard deviation of normalised actions that the preconditioning assumes.
+    action_std: float = 0.5
+    # Network calls per chunk.
+    steps: int = 1
+
+    def __post_init__(self) -> None:
+        FieldConfig.__post_init__(self)
+        if self.teacher_steps < 2 or self.steps < 1 or self.action_std <= 0:
+            raise ConfigError("teacher_steps must be >= 2, steps >= 1, action_std positive")
+
+    def build(
+        self, space: TaskSpace, stats: DatasetStats, parent: Run | None
+    ) -> ConsistencyAlgorithm:
+        """An untrained student of ``parent``."""
+        spec = self.policy_spec(space)
+        teacher, parent = teacher_of(parent, "consistency", self, space)
+        student = ConsistencyModel(self, spec, stats)
+        refuse_other_scaling(student, teacher.model, parent)
+        _start_from(student, teacher.model)
+        return ConsistencyAlgorithm(self, spec, student, teacher)
+
+    def load(self, run: Run) -> FieldChunkPolicy:
+        """The trained policy of a run directory; the teacher is not needed any more."""
+        model = ConsistencyModel(self, run.spec, run.stats)
+        load_weights(model, run.weights, str(run.path))
+        return FieldChunkPolicy(model.eval(), run.spec)
+
+
+def _start_from(student: ConsistencyModel, teacher: FieldModel) -> None:
+    """Begin with the teacher's weights, if the networks are alike."""
+    own, given = student.state_dict(), teacher.state_dict()
+    if all(k in given and given[k].shape == v.shape for k, v in own.items()):
+        student.load_state_dict({k: given[k] for k in own})
+
+
+class ConsistencyModel(FieldModel):
+    """A network from any point of a path to its end."""
+
+    def __init__(self, config: ConsistencyConfig, spec: PolicySpec, stats: DatasetStats) -> None:
+        super().__init__(config, spec, stats)
+        self.std, self.steps = config.action_std, config.steps
+        self.draws = config.steps
+
+    def velocity(self, x_t: Tensor, t: Tensor, context: Tensor) -> Tensor:
+        """Straight to where the path is said to end."""
+        c_in, c_skip, c_out = (c[:, :, None] for c in preconditioning(t, self.std))
+        return c_skip * x_t + c_out * self.raw(c_in * x_t, (t,), context)
+
+    def end(self, x_t: Tensor, t: Tensor, context: Tensor) -> Tensor:
+        """The chunk at the end of the path through ``x_t``."""
+        return x_t + (1 - t)[:, None, None] * self.velocity(x_t, t, context)
+
+    def times(self) -> Tensor:
+        """Times of the sampler's steps, from 0 to 1."""
+        return torch.tensor(equal_times(self.steps), device=self.device)
+
+    def generate(self, noise: Tensor, context: Tensor) -> Tensor:
+        """To the end; every further step goes a part of the way back, with new noise."""
+        x = noise[:, 0]
+        for i, t in enumerate(equal_times(self.steps)[:-1]):
+            if i > 0:
+                x = (1 - t) * noise[:, i] + t * x
+            x = self.march(x, to_the_end(t, self.std), context)
+        return x
+
+
+@functools.lru_cache(maxsize=64)
+def to_the_end(t: float, std: float) -> tuple[Step, ...]:
+    """One step from ``t`` to 1."""
+    return euler_steps((t, 1.0), [(t,)], std)
+
+
+class ConsistencyAlgorithm(ChunkAlgorithm):
+    """Trains the student; the teacher stays as it is."""
+
+    def __init__(
+        self,
+        config: ConsistencyConfig,
+        spec: PolicySpec,
+        student: ConsistencyModel,
+        teacher: FieldChunkPolicy,
+    ) -> None:
+        super().__init__("consistency", config, spec, student)
+        self.config = config
+        self._teacher = teacher
+        self.model: ConsistencyModel
+        self.ema: ConsistencyModel
+
+    def losses(self, lesson: Lesson, step: int, rng: torch.Generator) -> Losses:  # noqa: ARG002
+        """Disagreement about the end between two neighbours on the teacher's path."""
+        model, actions = self.model, lesson.actions
+        count = self.config.teacher_steps
+        index = torch.randint(0, count, (len(actions),), generator=rng).to(actions.device)
+        t, s = index / count, (index + 1) / count
+        x_t, _ = flow_target(actions, randn(actions, rng), t)
+        with torch.no_grad():
+            seen = self._teacher.model.context(lesson.batch.observations)
+            x_s = teacher_step(self._teacher, x_t, t, s, seen)
+            target = self.ema.end(x_s, s, self.ema.context(lesson.batch.observations))
+        error = model.end(x_t, t, lesson.context) - target
+        scaled = (error / self.config.action_std) ** 2
+        return Losses({"consistency": lesson.mean(scaled)}, {})
+
+    def policy(self) -> FieldChunkPolicy:
+        """The policy with the averaged weights."""
+        return FieldChunkPolicy(self.ema, self.spec)
+
+
+def teacher_step(
+    teacher: FieldChunkPolicy, x_t: Tensor, t: Tensor, s: Tensor, context: Tensor
+) -> Tensor:
+    """One step of Heun's method from ``t [b]`` to ``s [b]``; of Euler's where ``s`` is the end,
+    beyond which a field may not be asked.
+    """
+    dt = (s - t)[:, None, None]
+    first = teacher.field(x_t, t, context)
+    inside = torch.where(s < 1, s, t)
+    second = teacher.field(x_t + dt * first, inside, context)
+    slope = torch.where((s < 1)[:, None, None], (first + second) / 2, first)
+    return x_t + dt * slope

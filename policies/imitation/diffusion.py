@@ -1,0 +1,223 @@
+"""Diffusion over action chunks (Chi et al. 2023) with the schedulers of ``diffusers``.
+
+    x_k = alpha_k a + sigma_k eps,   alpha_k^2 + sigma_k^2 = 1,   k = 0 (nearly data) .. K-1 (noise)
+    epsilon:      loss = |net(x_k, k, o) - eps|^2
+    sample:       loss = |net(x_k, k, o) - a|^2
+    v_prediction: loss = |net(x_k, k, o) - (alpha_k eps - sigma_k a)|^2    (Salimans and Ho 2022)
+
+Chunks are drawn by DDPM (as ancestral sampling is DDIM with eta = 1), DDIM or DPM-Solver++.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from policies.chunks.base import (
+    ChunkAlgorithm,
+    FieldChunkPolicy,
+    FieldConfig,
+    Lesson,
+    from_scratch,
+    randn,
+    uniform,
+)
+from policies.chunks.prefix import KnowingModel, check_known, draw_known, marked
+from robolearn.contracts import PolicySpec
+from robolearn.data.store.stats import DatasetStats
+from robolearn.errors import ConfigError
+from robolearn.learning import Losses
+from robolearn.spec import TaskSpace
+from robolearn.training.run_directory import Run, load_weights
+
+Prediction = Literal["epsilon", "sample", "v_prediction"]
+Sampler = Literal["ddpm", "ddim", "dpmsolver++"]
+BetaSchedule = Literal["linear", "scaled_linear", "squaredcos_cap_v2"]
+
+
+@dataclass(frozen=True, slots=True)
+class DiffusionConfig(FieldConfig):
+    """Diffusion policy."""
+
+    # Levels of noise in training.
+    levels: int = 100
+    # How noise grows over the levels.
+    schedule: BetaSchedule = "squaredcos_cap_v2"
+    # What the network predicts. With few steps epsilon is unstable where nearly all is noise.
+    prediction: Prediction = "v_prediction"
+    # How chunks are drawn.
+    sampler: Sampler = "ddim"
+    # Network calls per chunk.
+    steps: int = 4
+    # Estimates of normalised actions are clipped to this (ddpm and ddim); 0: not at all. Only
+    # minmax without an anchor is bounded, by 1.
+    clip: float = 0.0
+    # Up to so many first actions are given clean in training, so that a chunk continues what is
+    # being executed without guidance (policies/chunks/prefix.py); 0: none.
+    known: int = 0
+
+    def __post_init__(self) -> None:
+        FieldConfig.__post_init__(self)
+        if not 1 <= self.steps <= self.levels:
+            raise ConfigError(f"steps must be in 1..levels={self.levels}, got {self.steps}")
+        if self.clip < 0 or (self.clip > 0 and self.sampler == "dpmsolver++"):
+            raise ConfigError(
+                f"clip must be at least 0, and 0 with dpmsolver++ (it cannot clip), got {self.clip}"
+            )
+        check_known(self.known, self.horizon)
+
+    def build(
+        self, space: TaskSpace, stats: DatasetStats, parent: Run | None
+    ) -> DiffusionAlgorithm:
+        """An untrained algorithm; initial weights come from torch's global generator."""
+        from_scratch("diffusion", parent)
+        return DiffusionAlgorithm(self, self.policy_spec(space), stats)
+
+    def load(self, run: Run) -> FieldChunkPolicy:
+        """The trained policy of a run directory."""
+        model = DiffusionModel(self, run.spec, run.stats)
+        load_weights(model, run.weights, str(run.path))
+        return FieldChunkPolicy(model.eval(), run.spec)
+
+
+class DiffusionModel(KnowingModel):
+    """A denoising network and its schedule."""
+
+    def __init__(self, config: DiffusionConfig, spec: PolicySpec, stats: DatasetStats) -> None:
+        super().__init__(config, spec, stats, extra_inputs=int(config.known > 0))
+        self.config, self.known = config, config.known
+        self.draws = config.steps + 1 if config.sampler == "ddpm" else 1
+        cumulative = scheduler(config).alphas_cumprod.float()
+        self.register_buffer("alpha", cumulative.sqrt())
+        self.register_buffer("sigma", (1 - cumulative).sqrt())
+        # Where each level lies on the path (1 - t) noise + t data, scaled: noise to data.
+        share = cumulative.sqrt() / (cumulative.sqrt() + (1 - cumulative).sqrt())
+        self.register_buffer("share", share.flip(0))
+
+    def predict(
+        self, x: Tensor, level: Tensor, context: Tensor, known: Tensor | None = None
+    ) -> Tensor:
+        """The network's answer at ``level [b]``, which need not be whole; actions marked in
+        ``known [b, h, 1]`` (bool) are clean, and the answer about them means nothing.
+        """
+        shown = marked(x, known) if self.known else x
+        return self.raw(shown, (level / self.config.levels,), context)
+
+    def estimate(self, x: Tensor, answer: Tensor, alpha: Tensor, sigma: Tensor) -> Tensor:
+        """The action that an answer stands for; ``alpha`` and ``sigma`` ``[b, 1, 1]``."""
+        if self.config.prediction == "epsilon":
+            return (x - sigma * answer) / alpha
+        if self.config.prediction == "sample":
+            return answer
+        return alpha * x - sigma * answer
+
+    def velocity(self, x_t: Tensor, t: Tensor, context: Tensor) -> Tensor:
+        """The field between the noisiest and the cleanest level, and theirs beyond them."""
+        share = self.get_buffer("share")
+        t = t.clamp(float(share[0]), float(share[-1]))
+        above = torch.searchsorted(share, t.contiguous()).clamp(1, len(share) - 1)
+        low, high = share[above - 1], share[above]
+        level = len(share) - above - (t - low) / (high - low)
+        s = t[:, None, None]
+        norm = (s**2 + (1 - s) ** 2).sqrt()
+        x = x_t / norm
+        clean = self.estimate(x, self.predict(x, level, context), s / norm, (1 - s) / norm)
+        return (clean - x_t) / (1 - s)
+
+    def times(self) -> Tensor:
+        """Times of the sampler's steps, from 0 to 1."""
+        return torch.linspace(0.0, 1.0, self.config.steps + 1, device=self.device)
+
+    def generate(self, noise: Tensor, context: Tensor) -> Tensor:
+        """Run the sampler from ``noise [b, draws, h, a]``."""
+        return self._sampled(noise, context, None, noise[:, 0])
+
+    def holding(self, noise: Tensor, context: Tensor, known: Tensor, held: Tensor) -> Tensor:
+        """The sampler, with known actions put back after every step."""
+        return self._sampled(noise, context, known, held)
+
+    def _sampled(
+        self, noise: Tensor, context: Tensor, known: Tensor | None, held: Tensor
+    ) -> Tensor:
+        """Actions marked in ``known`` stay as in ``held [b, h, a]``."""
+        sampler = scheduler(self.config)
+        sampler.set_timesteps(self.config.steps, device=self.device)
+        x = noise[:, 0] if known is None else torch.where(known, held, noise[:, 0])
+        for i, level in enumerate(sampler.timesteps):
+            told = level.to(x.dtype).expand(x.shape[0])
+            answer = self.predict(x, told, context, known)
+            more: dict[str, Any] = {}
+            if self.config.sampler == "ddpm":
+                more = {
+                    "eta": 1.0,
+                    "use_clipped_model_output": self.config.clip > 0,
+                    "variance_noise": noise[:, i + 1],
+                }
+            x = sampler.step(answer, level, x, return_dict=False, **more)[0]
+            if known is not None:
+                x = torch.where(known, held, x)
+        return x
+
+
+def scheduler(config: DiffusionConfig) -> Any:
+    """The configured scheduler of ``diffusers``, imported here because that takes seconds."""
+    shared: dict[str, Any] = {
+        "num_train_timesteps": config.levels,
+        "beta_start": 1e-4,
+        "beta_end": 0.02,
+        "beta_schedule": config.schedule,
+        "prediction_type": config.prediction,
+        "timestep_spacing": "trailing",
+    }
+    if config.sampler == "dpmsolver++":
+        from diffusers.schedulers.scheduling_dpmsolver_multistep import DPMSolverMultistepScheduler
+
+        return DPMSolverMultistepScheduler(**shared)
+    from diffusers.schedulers.scheduling_ddim import DDIMScheduler
+
+    clip = {"clip_sample": config.clip > 0, "clip_sample_range": config.clip or 1.0}
+    return DDIMScheduler(**shared, **clip)
+
+
+class DiffusionAlgorithm(ChunkAlgorithm):
+    """Trains the denoising network."""
+
+    def __init__(self, config: DiffusionConfig, spec: PolicySpec, stats: DatasetStats) -> None:
+        super().__init__("diffusion", config, spec, DiffusionModel(config, spec, stats))
+        self.config = config
+        self.model: DiffusionModel
+        self.ema: DiffusionModel
+
+    def losses(self, lesson: Lesson, step: int, rng: torch.Generator) -> Losses:  # noqa: ARG002
+        """The squared error of the prediction."""
+        model, actions = self.model, lesson.actions
+        level = (self.config.levels * uniform(len(actions), rng, actions.device)).long()
+        alpha, sigma = (model.get_buffer(n)[level][:, None, None] for n in ("alpha", "sigma"))
+        eps = randn(actions, rng)
+        x, known = alpha * actions + sigma * eps, None
+        if self.config.known:
+            known = draw_known(actions, self.config.known, rng)
+            x = torch.where(known, actions, x)
+            lesson = dataclasses.replace(lesson, weight=lesson.weight & ~known)
+        answer = model.predict(x, level.float(), lesson.context, known)
+        target = wanted(self.config.prediction, actions, eps, alpha, sigma)
+        return Losses({"diffusion": lesson.mean((answer - target) ** 2)}, {})
+
+    def policy(self) -> FieldChunkPolicy:
+        """The policy with the averaged weights."""
+        return FieldChunkPolicy(self.ema, self.spec)
+
+
+def wanted(
+    prediction: Prediction, actions: Tensor, eps: Tensor, alpha: Tensor, sigma: Tensor
+) -> Tensor:
+    """What the network should answer at ``alpha actions + sigma eps``."""
+    if prediction == "epsilon":
+        return eps
+    if prediction == "sample":
+        return actions
+    return alpha * eps - sigma * actions

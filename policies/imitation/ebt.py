@@ -1,0 +1,165 @@
+"""A policy that descends a learned energy (energy-based transformers, Gladstone et al. 2025).
+
+    E(x, o) = |x - net(x, o)|^2 / 2,      x <- x - rate grad_x E      (a few steps from noise)
+    loss = mean over the steps of |x_k - a|^2, through the descent (second derivatives)
+
+The energy of the chunk that comes out says how sure the policy is: candidates are ranked by it.
+Training starts anywhere between noise and data, so that the energy has a valley at every mode;
+nothing tells the network where it starts.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from policies.chunks.base import (
+    ChunkAlgorithm,
+    FieldConfig,
+    FieldModel,
+    Lesson,
+    answer,
+    from_scratch,
+    on,
+    randn,
+    uniform,
+)
+from policies.chunks.request import request_tensors
+from policies.imitation.flow import flow_target
+from robolearn.contracts import PolicySpec
+from robolearn.data.store.stats import DatasetStats
+from robolearn.errors import ConfigError
+from robolearn.learning import Losses
+from robolearn.spec import TaskSpace
+from robolearn.training.run_directory import Run, load_weights
+from robolearn.types import PolicyInput, PolicyOutput
+
+
+@dataclass(frozen=True, slots=True)
+class EbtConfig(FieldConfig):
+    """Energy-based policy."""
+
+    # Steps of the descent in training.
+    steps: int = 2
+    # Steps of the descent when sampling.
+    refine: int = 4
+    # First value of the learned rate of descent.
+    rate: float = 0.5
+
+    def __post_init__(self) -> None:
+        FieldConfig.__post_init__(self)
+        if min(self.steps, self.refine) < 1 or not self.rate > 0:
+            raise ConfigError(
+                f"steps and refine must be >= 1, rate positive, got {self.steps}, {self.rate}"
+            )
+
+    def build(self, space: TaskSpace, stats: DatasetStats, parent: Run | None) -> EbtAlgorithm:
+        """An untrained algorithm; initial weights come from torch's global generator."""
+        from_scratch("ebt", parent)
+        return EbtAlgorithm(self, self.policy_spec(space), stats)
+
+    def load(self, run: Run) -> EbtPolicy:
+        """The trained policy of a run directory."""
+        model = EbtModel(self, run.spec, run.stats)
+        load_weights(model, run.weights, str(run.path))
+        return EbtPolicy(model.eval(), run.spec)
+
+
+class EbtModel(FieldModel):
+    """The energy and its descent."""
+
+    def __init__(self, config: EbtConfig, spec: PolicySpec, stats: DatasetStats) -> None:
+        super().__init__(config, spec, stats)
+        self.steps, self.refine = config.steps, config.refine
+        self.log_rate = nn.Parameter(torch.tensor(config.rate).log())
+
+    def energy(self, x: Tensor, context: Tensor) -> Tensor:
+        """Energies ``[b]`` of chunks ``[b, h, a]``."""
+        restored = self.raw(x, (torch.zeros(len(x), device=x.device),), context)
+        return 0.5 * ((x - restored) ** 2).sum(dim=(1, 2))
+
+    def descend(self, x: Tensor, context: Tensor, steps: int, *, train: bool) -> list[Tensor]:
+        """The chunk after every step; with ``train`` the steps can be differentiated."""
+        path: list[Tensor] = []
+        rate = self.log_rate.exp()
+        with torch.enable_grad():
+            for _ in range(steps):
+                # In training every step is judged by itself: gradients stop at its start.
+                x = x.detach().requires_grad_()
+                (slope,) = torch.autograd.grad(self.energy(x, context).sum(), x, create_graph=train)
+                x = x - rate * slope
+                path.append(x)
+        return path
+
+    def velocity(self, x_t: Tensor, t: Tensor, context: Tensor) -> Tensor:
+        """Straight to where one step of the descent leads."""
+        end = self.descend(x_t, context, 1, train=False)[0].detach()
+        return (end - x_t) / (1 - t)[:, None, None]
+
+    def times(self) -> Tensor:
+        """Times of as many steps, from 0 to 1."""
+        return torch.linspace(0.0, 1.0, self.refine + 1, device=self.device)
+
+    def generate(self, noise: Tensor, context: Tensor) -> Tensor:
+        """Descend from noise."""
+        return self.descend(noise[:, 0], context, self.refine, train=False)[-1].detach()
+
+
+class EbtAlgorithm(ChunkAlgorithm):
+    """Trains the energy through its descent."""
+
+    def __init__(self, config: EbtConfig, spec: PolicySpec, stats: DatasetStats) -> None:
+        super().__init__("ebt", config, spec, EbtModel(config, spec, stats))
+        self.config = config
+        self.model: EbtModel
+        self.ema: EbtModel
+
+    def losses(self, lesson: Lesson, step: int, rng: torch.Generator) -> Losses:  # noqa: ARG002
+        """The error after every step."""
+        actions = lesson.actions
+        t = uniform(len(actions), rng, actions.device)
+        start, _ = flow_target(actions, randn(actions, rng), t)
+        path = self.model.descend(start, lesson.context, self.config.steps, train=True)
+        errors = [lesson.mean((x - actions) ** 2) for x in path]
+        loss = torch.stack(errors).mean()
+        return Losses({"ebt": loss}, {"last": errors[-1].item()})
+
+    def policy(self) -> EbtPolicy:
+        """The policy with the averaged weights."""
+        return EbtPolicy(self.ema, self.spec)
+
+
+class EbtPolicy:
+    """Candidates with the lowest energy first; ``scores`` are negative energies."""
+
+    def __init__(self, model: EbtModel, spec: PolicySpec) -> None:
+        self.model, self._spec = model, spec
+
+    @property
+    def spec(self) -> PolicySpec:
+        """Task space, horizons, normalisation."""
+        return self._spec
+
+    def sample(self, request: PolicyInput, n: int = 1) -> PolicyOutput:
+        """``n`` chunks per row."""
+        begin = time.perf_counter_ns()
+        drawn = answer(self.model, self._spec, request, n, self.model.generate, gradients=True)
+        with torch.no_grad():
+            seen = on(self.model.device, request_tensors(request, self._spec))
+            context = self.model.context(seen).repeat_interleave(n, dim=0)
+            seen = {k: v.repeat_interleave(n, dim=0) for k, v in seen.items()}
+            flat = torch.from_numpy(drawn.actions.astype(np.float32)).flatten(0, 1)
+            x = self.model.codec.encode(flat.to(self.model.device), seen)
+            energy = self.model.energy(x, context).view(-1, n).cpu().double().numpy()
+        order = np.argsort(energy, axis=1, kind="stable")
+        return dataclasses.replace(
+            drawn,
+            actions=np.take_along_axis(drawn.actions, order[:, :, None, None], axis=1),
+            scores=-np.take_along_axis(energy, order, axis=1),
+            latency_ns=time.perf_counter_ns() - begin,
+        )

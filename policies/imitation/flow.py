@@ -1,0 +1,209 @@
+"""Conditional flow matching over action chunks.
+
+    x_t = (1 - t) eps + t a,   v = a - eps,   loss = |v_net(x_t, t, o) - v|^2
+
+with t from 0 (noise) to 1 (data) (Lipman et al. 2023; Liu et al. 2023). Sampling integrates v with
+a few Euler steps. The network predicts what a linear estimate of v from x_t leaves over (the
+preconditioning of Karras et al. 2022, written for this path), and times of training and sampling
+pass through one shift towards the data: chunks vary little given the observation, so the field
+bends late.
+"""
+
+# Shapes in annotations follow jaxtyping's grammar, which ruff reads as a forward reference.
+# ruff: noqa: F722
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from policies.chunks.base import (
+    ChunkAlgorithm,
+    FieldChunkPolicy,
+    FieldConfig,
+    Lesson,
+    from_scratch,
+    randn,
+    uniform,
+)
+from policies.chunks.prefix import KnowingModel, check_known, draw_known, marked
+from policies.chunks.sampler_steps import Step, equal_times, euler_steps
+from robolearn.contracts import PolicySpec
+from robolearn.data.store.stats import DatasetStats
+from robolearn.errors import ConfigError
+from robolearn.learning import Losses
+from robolearn.spec import TaskSpace
+from robolearn.training.run_directory import Run, load_weights
+
+TimeKind = Literal["uniform", "logit_normal", "beta"]
+
+
+@dataclass(frozen=True, slots=True)
+class FlowConfig(FieldConfig):
+    """Flow-matching policy."""
+
+    # Distribution of training times before the shift: uniform, logit_normal (Esser et al. 2024), or
+    # beta ((1, 1.5): pi0's, which prefers noisy chunks).
+    times: TimeKind = "uniform"
+    # Mean and deviation of logit_normal, or the two parameters of beta; not used by uniform.
+    time_parameters: tuple[float, float] = (0.0, 1.0)
+    # 1: times as drawn; larger: training and sampling times move towards the data.
+    time_shift: float = 3.0
+    # Standard deviation of normalised actions that the preconditioning assumes.
+    action_std: float = 0.5
+    # Euler steps when sampling.
+    steps: int = 4
+    # Up to so many first actions are given clean in training, so that a chunk continues what is
+    # being executed without guidance (training-time RTC, arXiv 2512.05964); 0: none.
+    known: int = 0
+
+    def __post_init__(self) -> None:
+        FieldConfig.__post_init__(self)
+        if self.steps < 1:
+            raise ConfigError(f"steps must be at least 1, got {self.steps}")
+        if self.time_shift <= 0 or self.action_std <= 0:
+            raise ConfigError("time_shift and action_std must be positive")
+        if self.times == "beta" and min(self.time_parameters) <= 0:
+            raise ConfigError(f"beta: time_parameters must be positive, got {self.time_parameters}")
+        if self.times == "logit_normal" and self.time_parameters[1] <= 0:
+            raise ConfigError(
+                f"logit_normal: the deviation must be positive: {self.time_parameters}"
+            )
+        check_known(self.known, self.horizon)
+
+    def build(self, space: TaskSpace, stats: DatasetStats, parent: Run | None) -> FlowAlgorithm:
+        """An untrained algorithm; initial weights come from torch's global generator."""
+        from_scratch("flow", parent)
+        return FlowAlgorithm(self, self.policy_spec(space), stats)
+
+    def load(self, run: Run) -> FieldChunkPolicy:
+        """The trained policy of a run directory."""
+        model = FlowModel(self, run.spec, run.stats)
+        load_weights(model, run.weights, str(run.path))
+        return FieldChunkPolicy(model.eval(), run.spec)
+
+
+class FlowModel(KnowingModel):
+    """A preconditioned velocity network."""
+
+    def __init__(self, config: FlowConfig, spec: PolicySpec, stats: DatasetStats) -> None:
+        super().__init__(config, spec, stats, extra_inputs=int(config.known > 0))
+        self.shift, self.std, self.steps = config.time_shift, config.action_std, config.steps
+        self.known = config.known
+
+    def velocity(
+        self, x_t: Float[Tensor, "b h a"], t: Float[Tensor, " b"], context: Float[Tensor, "b c"]
+    ) -> Float[Tensor, "b h a"]:
+        """``c_skip(t) x + c_out(t) net(c_in(t) x, t, o)``; ``net`` has unit targets."""
+        return self.continuing(x_t, t, context, None)
+
+    def continuing(
+        self, x_t: Tensor, t: Tensor, context: Tensor, known: Tensor | None
+    ) -> Float[Tensor, "b h a"]:
+        """The velocity where the actions marked in ``known [b, h, 1]`` (bool) are clean already;
+        theirs means nothing.
+        """
+        c_in, c_skip, c_out = (c[:, :, None] for c in preconditioning(t, self.std))
+        if known is None:
+            x = self.shown(c_in * x_t)
+        else:
+            x = marked(torch.where(known, x_t, c_in * x_t), known)
+        return c_skip * x_t + c_out * self.raw(x, (t,), context)
+
+    def shown(self, x: Tensor) -> Tensor:
+        """With a mark where actions are known, if they ever are: here, nowhere."""
+        return marked(x, None) if self.known else x
+
+    def shifted(self, u: Tensor) -> Tensor:
+        """Times in [0, 1] moved towards the data: s u / (1 + (s - 1) u)."""
+        return self.shift * u / (1 + (self.shift - 1) * u)
+
+    def times(self) -> Tensor:
+        """Times of the sampler's steps, from 0 to 1."""
+        return torch.tensor(equal_times(self.steps, self.shift), device=self.device)
+
+    def generate(self, noise: Tensor, context: Tensor) -> Tensor:
+        """Euler from noise ``[b, 1, h, a]`` to a normalised chunk."""
+        return self.march(noise.squeeze(1), sampling(self.steps, self.shift, self.std), context)
+
+    def holding(self, noise: Tensor, context: Tensor, known: Tensor, held: Tensor) -> Tensor:
+        """Euler, with known actions put back after every step."""
+        x = torch.where(known, held, noise[:, 0])
+        for t, t_next in itertools.pairwise(self.times()):
+            velocity = self.continuing(x, t.expand(x.shape[0]), context, known)
+            x = torch.where(known, held, x + (t_next - t) * velocity)
+        return x
+
+
+@functools.lru_cache(maxsize=64)
+def sampling(count: int, shift: float, std: float) -> tuple[Step, ...]:
+    """The steps of the sampler."""
+    times = equal_times(count, shift)
+    return euler_steps(times, [(t,) for t in times[:-1]], std)
+
+
+def preconditioning(t: Tensor, std: float) -> tuple[Tensor, Tensor, Tensor]:
+    """``c_in, c_skip, c_out`` ``[b, 1]``: for independent a ~ N(0, std^2) and eps ~ N(0, 1),
+    c_skip x_t is the best linear estimate of v and c_out the deviation of what it leaves over.
+    """
+    t = t[:, None]
+    variance = (1 - t) ** 2 + (t * std) ** 2
+    return variance.rsqrt(), (t * std**2 - (1 - t)) / variance, std * variance.rsqrt()
+
+
+def training_times(u: Tensor, kind: TimeKind, parameters: tuple[float, float]) -> Tensor:
+    """Uniform numbers ``u [b]`` to times with the wanted distribution, by its quantile function."""
+    if kind == "uniform":
+        return u
+    inside = u.clamp(1e-6, 1 - 1e-6)
+    first, second = parameters
+    if kind == "logit_normal":
+        return torch.sigmoid(first + second * torch.special.ndtri(inside))
+    from scipy import special
+
+    quantiles = special.betaincinv(first, second, inside.cpu().double().numpy())
+    return torch.as_tensor(quantiles, dtype=u.dtype, device=u.device)
+
+
+class FlowAlgorithm(ChunkAlgorithm):
+    """Trains the velocity network."""
+
+    def __init__(self, config: FlowConfig, spec: PolicySpec, stats: DatasetStats) -> None:
+        super().__init__("flow", config, spec, FlowModel(config, spec, stats))
+        self.config = config
+        self.model: FlowModel
+        self.ema: FlowModel
+
+    def losses(self, lesson: Lesson, step: int, rng: torch.Generator) -> Losses:  # noqa: ARG002
+        """The flow-matching loss of one batch."""
+        model, actions = self.model, lesson.actions
+        u = uniform(len(actions), rng, actions.device)
+        t = model.shifted(training_times(u, self.config.times, self.config.time_parameters))
+        x_t, target = flow_target(actions, randn(actions, rng), t)
+        known = None
+        if model.known:
+            known = draw_known(actions, model.known, rng)
+            x_t = torch.where(known, actions, x_t)
+            lesson = dataclasses.replace(lesson, weight=lesson.weight & ~known)
+        error = model.continuing(x_t, t, lesson.context, known) - target
+        # In units of what the network predicts, so that all times weigh alike.
+        scaled = (error / preconditioning(t, model.std)[2][:, :, None]) ** 2
+        return Losses({"flow": lesson.mean(scaled)}, {})
+
+    def policy(self) -> FieldChunkPolicy:
+        """The policy with the averaged weights."""
+        return FieldChunkPolicy(self.ema, self.spec)
+
+
+def flow_target(
+    actions: Float[Tensor, "b h a"], eps: Float[Tensor, "b h a"], t: Float[Tensor, " b"]
+) -> tuple[Float[Tensor, "b h a"], Float[Tensor, "b h a"]]:
+    """``x_t`` and the velocity to regress on."""
+    s = t[:, None, None]
+    return (1 - s) * eps + s * actions, actions - eps

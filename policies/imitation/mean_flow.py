@@ -1,0 +1,164 @@
+"""Mean flow: one network call from noise to a chunk (Geng et al. 2025, arXiv 2505.13447).
+
+    u(x_t, t, r) = 1 / (r - t)  integral of v from t to r,      x_r = x_t + (r - t) u(x_t, t, r)
+    u = v + (r - t) (v . grad_x u + d u / d t)
+
+(the paper's identity with time from 0, noise, to 1, data). The right side, held fixed, is what the
+network is regressed on; its derivative is one forward-mode product. With r = t this is flow
+matching.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import warnings
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from policies.chunks.base import (
+    ChunkAlgorithm,
+    FieldChunkPolicy,
+    FieldConfig,
+    FieldModel,
+    Lesson,
+    from_scratch,
+    randn,
+)
+from policies.chunks.sampler_steps import Step, equal_times, euler_steps
+from policies.imitation.flow import flow_target, preconditioning
+from robolearn.contracts import PolicySpec
+from robolearn.data.store.stats import DatasetStats
+from robolearn.errors import ConfigError
+from robolearn.learning import Losses
+from robolearn.spec import TaskSpace
+from robolearn.training.run_directory import Run, load_weights
+
+
+@dataclass(frozen=True, slots=True)
+class MeanFlowConfig(FieldConfig):
+    """Mean-flow policy."""
+
+    # Share of a batch with r > t; the rest learns the velocity itself.
+    share: float = 0.25
+    # Mean and deviation of the normal whose sigmoid gives both times (the paper's -0.4 and 1, seen
+    # from the data's side).
+    time_parameters: tuple[float, float] = (0.4, 1.0)
+    # The squared error is divided by (error + 0.001) to this power, held fixed; 0: not at all.
+    power: float = 1.0
+    # Standard deviation of normalised actions that the preconditioning assumes.
+    action_std: float = 0.5
+    # Network calls per chunk.
+    steps: int = 1
+
+    def __post_init__(self) -> None:
+        FieldConfig.__post_init__(self)
+        if not 0 < self.share <= 1 or self.steps < 1 or self.power < 0:
+            raise ConfigError("share must be in (0, 1], steps at least 1, power at least 0")
+        if self.action_std <= 0 or self.time_parameters[1] <= 0:
+            raise ConfigError("action_std and the deviation of time_parameters must be positive")
+
+    def build(self, space: TaskSpace, stats: DatasetStats, parent: Run | None) -> MeanFlowAlgorithm:
+        """An untrained algorithm; initial weights come from torch's global generator."""
+        from_scratch("mean_flow", parent)
+        return MeanFlowAlgorithm(self, self.policy_spec(space), stats)
+
+    def load(self, run: Run) -> FieldChunkPolicy:
+        """The trained policy of a run directory."""
+        model = MeanFlowModel(self, run.spec, run.stats)
+        load_weights(model, run.weights, str(run.path))
+        return FieldChunkPolicy(model.eval(), run.spec)
+
+
+class MeanFlowModel(FieldModel):
+    """A network for average velocities."""
+
+    # Its derivative by time is learned from, so time has to be seen smoothly.
+    fastest = 4.0
+
+    def __init__(self, config: MeanFlowConfig, spec: PolicySpec, stats: DatasetStats) -> None:
+        super().__init__(config, spec, stats, clocks=2)
+        self.std, self.steps = config.action_std, config.steps
+
+    def average(self, x_t: Tensor, t: Tensor, r: Tensor, context: Tensor) -> Tensor:
+        """Average velocity from ``t [b]`` to ``r [b]``, preconditioned like a velocity at t."""
+        c_in, c_skip, c_out = (c[:, :, None] for c in preconditioning(t, self.std))
+        return c_skip * x_t + c_out * self.raw(c_in * x_t, (t, r - t), context)
+
+    def velocity(self, x_t: Tensor, t: Tensor, context: Tensor) -> Tensor:
+        """The average over no time at all."""
+        return self.average(x_t, t, t, context)
+
+    def times(self) -> Tensor:
+        """Times of the sampler's steps, from 0 to 1."""
+        return torch.tensor(equal_times(self.steps), device=self.device)
+
+    def generate(self, noise: Tensor, context: Tensor) -> Tensor:
+        """``steps`` jumps from noise to a chunk."""
+        return self.march(noise[:, 0], sampling(self.steps, self.std), context)
+
+
+@functools.lru_cache(maxsize=64)
+def sampling(count: int, std: float) -> tuple[Step, ...]:
+    """The jumps of the sampler."""
+    times = equal_times(count)
+    return euler_steps(times, [(t, r - t) for t, r in itertools.pairwise(times)], std)
+
+
+class MeanFlowAlgorithm(ChunkAlgorithm):
+    """Trains the average velocity."""
+
+    def __init__(self, config: MeanFlowConfig, spec: PolicySpec, stats: DatasetStats) -> None:
+        super().__init__("mean_flow", config, spec, MeanFlowModel(config, spec, stats))
+        self.config = config
+        self.model: MeanFlowModel
+        self.ema: MeanFlowModel
+
+    def losses(self, lesson: Lesson, step: int, rng: torch.Generator) -> Losses:  # noqa: ARG002
+        """The squared distance to the right side of the identity."""
+        model, actions, context = self.model, lesson.actions, lesson.context
+        size = len(actions)
+        jumps = max(1, round(self.config.share * size))
+        t, r = self._times(size, jumps, rng, actions.device)
+        x_t, velocity = flow_target(actions, randn(actions, rng), t)
+        target = velocity.clone()
+        target[:jumps] = mean_flow_target(
+            model, x_t[:jumps], velocity[:jumps], t[:jumps], r[:jumps], context[:jumps].detach()
+        )
+        error = model.average(x_t, t, r, context) - target
+        squared = (error / preconditioning(t, model.std)[2][:, :, None]) ** 2
+        weight = lesson.weight.expand_as(squared)
+        row = (squared * weight).sum(dim=(1, 2)) / weight.sum(dim=(1, 2)).clamp_min(1)
+        scale = (row.detach() + 1e-3) ** -self.config.power
+        return Losses({"mean_flow": (scale * row).mean()}, {"error": row.mean().item()})
+
+    def policy(self) -> FieldChunkPolicy:
+        """The policy with the averaged weights."""
+        return FieldChunkPolicy(self.ema, self.spec)
+
+    def _times(
+        self, size: int, jumps: int, rng: torch.Generator, device: torch.device
+    ) -> tuple[Tensor, Tensor]:
+        """Start and end of every row; in the first ``jumps`` rows they differ."""
+        mean, deviation = self.config.time_parameters
+        drawn = torch.sigmoid(mean + deviation * torch.randn(2, size, generator=rng)).to(device)
+        t, r = drawn.amin(dim=0), drawn.amax(dim=0)
+        still = torch.arange(size, device=device) >= jumps
+        return torch.where(still, drawn[0], t), torch.where(still, drawn[0], r)
+
+
+def mean_flow_target(
+    model: MeanFlowModel, x_t: Tensor, velocity: Tensor, t: Tensor, r: Tensor, context: Tensor
+) -> Tensor:
+    """``v + (r - t) d u / d t`` along the path, without gradient."""
+
+    def average(x: Tensor, start: Tensor) -> Tensor:
+        return model.average(x, start, r, context)
+
+    with torch.no_grad(), warnings.catch_warnings():
+        # Torch's own forward-mode rules are compiled by a deprecated part of torch.
+        warnings.filterwarnings("ignore", message="`torch.jit.script` is deprecated")
+        slope = torch.func.jvp(average, (x_t, t), (velocity, torch.ones_like(t)))[1]
+    return (velocity + (r - t)[:, None, None] * slope).detach()

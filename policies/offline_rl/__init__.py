@@ -1,0 +1,1 @@
+"""Learns policies from rewarded data without acting, one file per algorithm."""

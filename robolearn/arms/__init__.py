@@ -1,0 +1,1 @@
+"""Models arms and how they may move: kinematics, collision, limits."""

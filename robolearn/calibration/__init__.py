@@ -1,0 +1,1 @@
+"""Computes what measuring a cell needs: lens, boards, tags, latency."""

@@ -1,0 +1,282 @@
+"""A camera's lens and place from pictures of a board that is known (OpenCV's calibration).
+
+Intrinsics from pictures of the board at different angles (Zhang 2000); the place from pictures of
+boards, or of the tags of an object, that lie at known places of the table. What cannot be known
+from the pictures is refused with what to do, not returned with a bad number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from robolearn.calibration.fiducials import Tag, corners, dictionary, require_tags
+from robolearn.calibration.lens import LensConfig
+from robolearn.errors import ConfigError, DataError
+from robolearn.geometry import inverse, pose, quat_from_rotation, rot_z
+
+Array = NDArray[np.float64]
+Image = NDArray[np.uint8]
+
+LEAST_VIEWS, LEAST_POINTS = 8, 6
+# Between the two boards that are tilted most against each other; less and the focal length is only
+# known together with the distance.
+LEAST_TILT_DEG = 20.0
+# Share of the picture's width and of its height that all corners together must cover.
+LEAST_COVER = 0.5
+WORST_RMS_PX, WORST_FOCAL_SHARE = 1.5, 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Board:
+    """A printed board: chessboard, ChArUco (a chessboard with tags in its white squares), or tags.
+
+    Its frame: x right, y up, z out of the board, the origin at its lower left corner (for ``tags``:
+    the frame of their object).
+    """
+
+    kind: Literal["chessboard", "charuco", "tags"]
+    """What is printed."""
+    squares: tuple[int, int] = (0, 0)
+    """Squares in x and y, both colours counted."""
+    square_m: float = 0.0
+    """Side of a square [m]; measure it on the print."""
+    marker_m: float = 0.0
+    """Side of a tag's black square on a ChArUco board [m]."""
+    dictionary: str = "4x4_50"
+    """Of the tags."""
+    tags: tuple[Tag, ...] = ()
+    """The tags of a board of tags."""
+
+    def __post_init__(self) -> None:
+        if self.kind == "tags":
+            require_tags(self.tags, self.dictionary)
+        elif min(self.squares) < 3 or not self.square_m > 0:
+            raise ConfigError(
+                f"a {self.kind} has at least 3 x 3 squares of a size above 0 m, got"
+                f" {self.squares}, {self.square_m}"
+            )
+        if self.kind == "charuco" and not 0 < self.marker_m < self.square_m:
+            raise ConfigError(
+                f"a ChArUco board's tags are smaller than its squares ({self.square_m} m), got"
+                f" {self.marker_m} m"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What was found in one picture: ``points [n, 3]`` of the board's frame [m] and where they are
+    ``pixels [n, 2]``.
+    """
+
+    points: Array
+    pixels: Array
+
+
+@dataclass(frozen=True, slots=True)
+class Intrinsics:
+    """A lens and how well it is known: RMS of what is left over [px], of every view ``[views]``,
+    and the standard error of the focal lengths [px].
+    """
+
+    focal_px: tuple[float, float]
+    centre_px: tuple[float, float]
+    distortion: tuple[float, ...]
+    rms_px: float
+    view_rms_px: tuple[float, ...]
+    focal_error_px: tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """The complete lens, RMS of what is left over [px] and on the table [m], number of points."""
+
+    lens: LensConfig
+    rms_px: float
+    rms_m: float
+    points: int
+
+
+class BoardFinder:
+    """Finds a board in pictures; no state but the detector's."""
+
+    def __init__(self, board: Board) -> None:
+        self.board = board
+        settings = cv2.aruco.DetectorParameters()
+        settings.cornerRefinementMethod = cv2.aruco.CORNER_REFINE_SUBPIX
+        settings.cornerRefinementWinSize = 3
+        if board.kind == "charuco":
+            made = cv2.aruco.CharucoBoard(
+                board.squares, board.square_m, board.marker_m, dictionary(board.dictionary)
+            )
+            self._charuco = cv2.aruco.CharucoDetector(made)
+            self._corners = np.asarray(made.getChessboardCorners(), dtype=np.float64)
+        elif board.kind == "tags":
+            self._tags = {t.id: corners(t) for t in board.tags}
+            self._detector = cv2.aruco.ArucoDetector(dictionary(board.dictionary), settings)
+
+    def find(self, image: Image) -> View | None:
+        """The board's corners in an RGB picture; None when too few are seen."""
+        grey = np.asarray(cv2.cvtColor(image, cv2.COLOR_RGB2GRAY), dtype=np.uint8)
+        if self.board.kind == "charuco":
+            found, seen, _, _ = self._charuco.detectBoard(grey)
+            ids: Any = seen  # None without a corner, whatever the stubs say
+            if ids is None or len(ids) < LEAST_POINTS:
+                return None
+            points = self._upright(self._corners[np.asarray(ids, dtype=np.int64).ravel()])
+            return View(points, np.asarray(found, dtype=np.float64).reshape(-1, 2))
+        return self._tags_in(grey) if self.board.kind == "tags" else self._chessboard(grey)
+
+    def _chessboard(self, grey: Image) -> View | None:
+        inner = (self.board.squares[0] - 1, self.board.squares[1] - 1)
+        found, at = cv2.findChessboardCornersSB(grey, inner)
+        if not found:
+            return None
+        columns, rows = np.meshgrid(np.arange(1, inner[0] + 1), np.arange(1, inner[1] + 1))
+        flat = np.stack([columns, rows, 0 * rows], axis=-1).reshape(-1, 3) * self.board.square_m
+        return View(self._upright(flat), np.asarray(at, dtype=np.float64).reshape(-1, 2))
+
+    def _tags_in(self, grey: Image) -> View | None:
+        found, seen, _ = self._detector.detectMarkers(grey)
+        ids: Any = seen  # None without a tag, whatever the stubs say
+        pairs = [
+            (self._tags[int(i)], np.asarray(at, dtype=np.float64).reshape(4, 2))
+            for at, i in zip(found, [] if ids is None else ids.ravel(), strict=True)
+            if int(i) in self._tags
+        ]
+        if 4 * len(pairs) < LEAST_POINTS:
+            return None
+        flat = np.concatenate([corner for corner, _ in pairs])
+        points = np.column_stack([flat, np.zeros(len(flat))])
+        return View(points, np.concatenate([at for _, at in pairs]))
+
+    def _upright(self, points: Array) -> Array:
+        """OpenCV's boards have y down from the upper left corner."""
+        height = self.board.squares[1] * self.board.square_m
+        return np.column_stack([points[:, 0], height - points[:, 1], np.zeros(len(points))])
+
+
+def intrinsics(views: Sequence[View], size: tuple[int, int]) -> Intrinsics:
+    """The lens of a camera whose pictures are ``size`` (width, height) [px].
+
+    Raises DataError for too few views, views that are too alike, corners in too small a part of the
+    picture, or what fits badly.
+    """
+    if len(views) < LEAST_VIEWS:
+        raise DataError(
+            f"the board was found in {len(views)} picture(s), at least {LEAST_VIEWS} are needed:"
+            " show all of it, flat, sharp, evenly lit; check squares and dictionary"
+        )
+    everything = np.concatenate([v.pixels for v in views])
+    cover = np.ptp(everything, axis=0) / np.array(size)
+    if cover.min() < LEAST_COVER:
+        raise DataError(
+            f"the board covered {cover[0]:.0%} of the width and {cover[1]:.0%} of the height of the"
+            f" picture, at least {LEAST_COVER:.0%} are needed: show it in the corners, too"
+        )
+    rms, K, distortion, turns, moves, errors, _, per_view = cv2.calibrateCameraExtended(
+        [v.points.astype(np.float32) for v in views],
+        [v.pixels.astype(np.float32) for v in views],
+        size,
+        np.eye(3),
+        np.zeros(5),
+        flags=cv2.CALIB_FIX_K3,
+    )
+    del moves
+    tilt = _largest_tilt([np.asarray(cv2.Rodrigues(t)[0], dtype=np.float64) for t in turns])
+    if tilt < LEAST_TILT_DEG:
+        raise DataError(
+            f"the views are too alike: the board was tilted by at most {tilt:.0f} degrees between"
+            f" them, {LEAST_TILT_DEG:g} are needed: tilt it to all sides"
+        )
+    fx, fy, cx, cy = (float(v) for v in (K[0, 0], K[1, 1], K[0, 2], K[1, 2]))
+    spread = (float(errors[0, 0]), float(errors[1, 0]))
+    if max(spread[0] / fx, spread[1] / fy) > WORST_FOCAL_SHARE or rms > WORST_RMS_PX:
+        raise DataError(
+            f"the lens is not well known: {rms:.2f} px are left over (at most {WORST_RMS_PX:g}),"
+            f" the focal length is uncertain by {spread[0]:.1f} px of {fx:.0f}; take more pictures,"
+            " from more sides, check that the board is flat and its squares as measured"
+        )
+    k1, k2, p1, p2 = (float(v) for v in np.asarray(distortion).ravel()[:4])
+    return Intrinsics(
+        (fx, fy),
+        (cx, cy),
+        (k1, k2, p1, p2),
+        float(rms),
+        tuple(float(v) for v in np.asarray(per_view).ravel()),
+        spread,
+    )
+
+
+def on_table(
+    view: View, at: tuple[float, float, float], height_m: float = 0.0
+) -> tuple[Array, Array]:
+    """Points of a board that lies at ``at`` (x [m], y [m], yaw [rad]) in the table's frame,
+    ``height_m`` over it: ``[n, 3]`` [m], and their pixels.
+    """
+    T = pose(rot_z(at[2]), (at[0], at[1], height_m))
+    return view.points @ T[:3, :3].T + T[:3, 3], view.pixels
+
+
+def place(
+    points: Array,
+    pixels: Array,
+    focal_px: tuple[float, float],
+    centre_px: tuple[float, float],
+    distortion: tuple[float, ...],
+) -> Placed:
+    """Where the camera is, from ``points [n, 3]`` of the table's frame [m] (all of one height, or
+    not) and where it sees them ``[n, 2]`` [px].
+
+    Raises DataError for too few points, points in too small a part of the picture, or a bad fit.
+    """
+    if len(points) < LEAST_POINTS:
+        raise DataError(f"expected at least {LEAST_POINTS} corners on the table, got {len(points)}")
+    (fx, fy), (cx, cy) = focal_px, centre_px
+    K = np.array([[fx, 0.0, cx], [0.0, fy, cy], [0.0, 0.0, 1.0]])
+    known = np.array(distortion or (0.0,) * 4)
+    # About their middle: a planar set of points is solved as such.
+    middle = points.mean(axis=0)
+    flat = float(np.ptp(points[:, 2])) < 1e-9
+    method = cv2.SOLVEPNP_IPPE if flat else cv2.SOLVEPNP_SQPNP
+    found, turn, move = cv2.solvePnP(points - middle, pixels, K, known, flags=method)
+    if found:
+        turn, move = cv2.solvePnPRefineLM(points - middle, pixels, K, known, turn, move)
+    R = np.asarray(cv2.Rodrigues(turn)[0], dtype=np.float64)
+    T_camera_table = pose(R, np.asarray(move).ravel() - R @ middle)
+    T = inverse(T_camera_table)
+    x, y, z = T[:3, 3].tolist()
+    qw, qx, qy, qz = quat_from_rotation(T[:3, :3]).tolist()
+    lens = LensConfig(focal_px, centre_px, (x, y, z), (qw, qx, qy, qz), distortion)
+    rms_px = float(np.sqrt(((lens.pixels(points) - pixels) ** 2).sum(axis=1).mean()))
+    again = np.stack(
+        [lens.on_plane(p[None], float(h))[0] for p, h in zip(pixels, points[:, 2], strict=True)]
+    )
+    rms_m = float(np.sqrt(((again - points[:, :2]) ** 2).sum(axis=1).mean()))
+    if not found or not rms_px < WORST_RMS_PX or not z > 0:
+        raise DataError(
+            f"no place of the camera explains the corners: {rms_px:.2f} px are left over (at most"
+            f" {WORST_RMS_PX:g}); check where the board lies and its size, and the lens"
+        )
+    return Placed(lens, rms_px, rms_m, len(points))
+
+
+def different(view: View, taken: Sequence[View], width_px: int, share: float = 0.08) -> bool:
+    """Whether a view's corners are elsewhere than in all views taken: by ``share`` of the width."""
+    box = _box(view)
+    return all(float(np.abs(box - _box(other)).max()) > share * width_px for other in taken)
+
+
+def _box(view: View) -> Array:
+    return np.concatenate([view.pixels.min(axis=0), view.pixels.max(axis=0)])
+
+
+def _largest_tilt(rotations: Sequence[Array]) -> float:
+    """Largest angle between the normals of two boards [deg]."""
+    normals = np.stack([R[:, 2] for R in rotations])
+    return float(np.degrees(np.arccos(np.clip(normals @ normals.T, -1.0, 1.0).min())))

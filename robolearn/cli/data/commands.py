@@ -1,0 +1,296 @@
+"""``robolearn data``: import, list, show, describe and check episode stores.
+
+The verbs that change something are in ``data_edit.py``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+import tyro
+
+from robolearn.cli.data.cache import CACHE_VERBS
+from robolearn.cli.data.edit import EDIT_VERBS
+from robolearn.cli.data.export import EXPORT_VERBS
+from robolearn.cli.data.view import VIEW_VERBS
+from robolearn.cli.shared.parse import parse, print_json, progress, say
+from robolearn.cli.shared.verbs import run_verb
+from robolearn.errors import ConfigError
+
+if TYPE_CHECKING:
+    from robolearn.data.upkeep.check import CheckReport
+
+
+@dataclass(frozen=True)
+class Import:
+    """Import a foreign recording into a store (created if absent)."""
+
+    out: Path
+    """Store to append to."""
+    src: Annotated[Path | None, tyro.conf.Positional] = None
+    """Recording in a known format; left out: the bundled Push-T demonstrations."""
+    format: str = "auto"
+    """Format of the recording; auto: recognised by its content."""
+    images: bool = False
+    """Import pictures too."""
+    codec: str = "zstd"
+    """How the store keeps them: zstd or png (exact), jpeg or jpeg:QUALITY."""
+    rate_hz: float | None = None
+    """Rate of the recording [Hz] where the format does not say it."""
+    limit: int | None = None
+    """Import only the first episodes."""
+    json: bool = False
+    """Print one JSON document."""
+
+
+@dataclass(frozen=True)
+class Ls:
+    """List the episodes of a store."""
+
+    store: tyro.conf.Positional[Path]
+    """Store to list."""
+    json: bool = False
+    """Print one JSON document."""
+
+
+@dataclass(frozen=True)
+class Show:
+    """Show a store, or one of its episodes."""
+
+    store: tyro.conf.Positional[Path]
+    """Store to show."""
+    episode: Annotated[str | None, tyro.conf.Positional] = None
+    """Id of an episode."""
+    json: bool = False
+    """Print one JSON document."""
+
+
+@dataclass(frozen=True)
+class Stats:
+    """Statistics of every signal and action of a store."""
+
+    store: tyro.conf.Positional[Path]
+    """Store to read."""
+    recompute: bool = False
+    """Take them from the data instead of from what was written with every episode."""
+    json: bool = False
+    """Print one JSON document."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """Verify every file of a store: exit code 0 sound, 2 damaged."""
+
+    store: tyro.conf.Positional[Path]
+    """Store to check."""
+    deep: bool = False
+    """Decode every array, check what an episode must satisfy, compare statistics with the data."""
+    json: bool = False
+    """Print one JSON document."""
+
+
+def main(argv: list[str]) -> int:
+    """Run one verb; returns the exit code."""
+    return run_verb("data", "Episode stores.", VERBS, argv)
+
+
+def _import(argv: list[str]) -> int:
+    args = parse(Import, argv, "data import", Import.__doc__ or "")
+    from robolearn.assets import pusht_demonstrations_path
+    from robolearn.data.importers import find_importer
+    from robolearn.data.importers.recording import ImportOptions, write_recording
+    from robolearn.data.store.picture_codec import parse_codec
+    from robolearn.data.store.storage import locate
+    from robolearn.data.store.store import EpisodeStore
+
+    if args.limit is not None and args.limit < 1:
+        raise ConfigError(f"--limit must be at least 1, got {args.limit}")
+    src = args.src if args.src is not None else pusht_demonstrations_path()
+    name, importer = find_importer(src.expanduser(), args.format)
+    options = ImportOptions(
+        images=args.images,
+        codec=parse_codec(args.codec),
+        rate_hz=args.rate_hz,
+        limit=args.limit,
+    )
+    source = importer.open(src.expanduser(), options)
+    if args.images and not any(source.episode(i).frames for i in range(source.count)):
+        raise ConfigError(f"--images: '{source.path}' has no pictures; leave the option out")
+    total = source.count if args.limit is None else min(args.limit, source.count)
+    with progress("import", total, quiet=args.json) as advance:
+
+        def step(done: int, of: int) -> None:
+            del done, of
+            advance(1)
+
+        ids: tuple[str, ...] = ()
+
+        def fill(store: EpisodeStore) -> None:
+            nonlocal ids
+            ids = write_recording(source, store, dataclasses.replace(options, on_episode=step))
+
+        target = locate(args.out)
+        if isinstance(target, Path) and not (target.is_dir() and any(target.iterdir())):
+            # A new store appears when all is in it, so that a failed import leaves nothing.
+            store = EpisodeStore.create(target, fill)
+        else:
+            store = EpisodeStore.open_or_create(target)
+            fill(store)
+    steps = sum(store.info(i).steps for i in ids)
+    said = store.meta(ids[0]).provenance.get("left_out", ()) if ids else ()
+    left_out = list(dict.fromkeys([*(str(n) for n in said), *source.left_out]))
+    result = {
+        "store": str(store.path),
+        "source": str(source.path),
+        "format": name,
+        "imported": len(ids),
+        "there_before": total - len(ids),
+        "steps": steps,
+        "first": ids[0] if ids else "",
+        "last": ids[-1] if ids else "",
+        "left_out": left_out,
+    }
+    if args.json:
+        print_json(result)
+    else:
+        say(f"imported {len(ids)} episodes, {steps} steps, into {store.path}")
+        if len(ids) < total:
+            say(f"there before, bit for bit: {total - len(ids)} of {total} episodes")
+        say(f"left out: {', '.join(left_out) or 'nothing'}")
+    return 0
+
+
+def _ls(argv: list[str]) -> int:
+    args = parse(Ls, argv, "data ls", Ls.__doc__ or "")
+    from robolearn.data.store.store import EpisodeStore
+
+    store = EpisodeStore.open(args.store)
+    found = store.list(strict=False)
+    if args.json:
+        print_json({"episodes": [dataclasses.asdict(info) for info in found]})
+    else:
+        for info in found:
+            marks = [info.split, *info.labels, "success" if info.success else ""]
+            mark = " ".join(m for m in marks if m)
+            say(
+                f"{info.id}  {info.steps:5d} steps  {info.duration_s:7.1f} s  {info.kind:<13}"
+                f"  {info.task:<10}  score {info.score:.3f}  {mark}".rstrip()
+            )
+        say(f"{len(found)} episodes")
+    damaged = len(store.ids()) - len(found)
+    if damaged:
+        print(
+            f"robolearn data ls: {damaged} damaged episodes left out;"
+            f" run 'robolearn data check {store.path}'",
+            file=sys.stderr,
+        )
+    return 2 if damaged else 0
+
+
+def _show(argv: list[str]) -> int:
+    args = parse(Show, argv, "data show", Show.__doc__ or "")
+    from robolearn.data.store.store import EpisodeStore
+    from robolearn.data.view.summary import episode_summary, store_summary
+
+    store = EpisodeStore.open(args.store)
+    if args.episode is None:
+        summary: dict[str, Any] = dataclasses.asdict(store_summary(store))
+    else:
+        summary = dataclasses.asdict(episode_summary(store, args.episode))
+        if args.json:
+            meta = store.meta(args.episode)
+            summary |= {"versions": meta.versions, "provenance": meta.provenance}
+    if args.json:
+        print_json(summary)
+        return 0
+    for key, value in summary.items():
+        rows = cast("tuple[Any, ...]", value) if isinstance(value, tuple) else (value,)
+        for index, row in enumerate(rows):
+            say(f"{key if index == 0 else '':<14}{_plain(row)}")
+    return 0
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, dict):
+        items = cast("dict[str, Any]", value).items()
+        return "  ".join(f"{k} {_plain(v)}" for k, v in items)
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _stats(argv: list[str]) -> int:
+    args = parse(Stats, argv, "data stats", Stats.__doc__ or "")
+    from robolearn.data.store.store import EpisodeStore
+    from robolearn.data.view.summary import store_stats
+
+    rows = store_stats(EpisodeStore.open(args.store), recompute=args.recompute)
+    if args.json:
+        print_json({"signals": [dataclasses.asdict(row) for row in rows]})
+        return 0
+    for row in rows:
+        unit = f" [{row.unit}]" if row.unit else ""
+        error = f", ranks of quantiles within {row.stats.rank_error:.2%}"
+        say(f"{row.role} {row.name}{unit}, {row.stats.count} values{error}")
+        for key in ("minimum", "q01", "q10", "q50", "q90", "q99", "maximum", "mean", "std"):
+            values = "  ".join(f"{v:10.5g}" for v in getattr(row.stats, key))
+            say(f"  {key:<8}{values}")
+    return 0
+
+
+def _check(argv: list[str]) -> int:
+    args = parse(Check, argv, "data check", Check.__doc__ or "")
+    from robolearn.data.upkeep.check import check_store
+
+    with contextlib.ExitStack() as stack:
+        advance: Any = None
+
+        def on_episode(done: int, of: int) -> None:
+            nonlocal advance
+            if advance is None:
+                advance = stack.enter_context(progress("check", of, quiet=args.json))
+            del done
+            advance(1)
+
+        report = check_store(args.store, deep=args.deep, on_episode=on_episode)
+    if args.json:
+        print_json(dataclasses.asdict(report) | {"sound": report.sound})
+    else:
+        for finding in report.findings:
+            say(f"{finding.severity}: {finding.kind}: {finding.path}: {finding.message}")
+        say(f"verified: {_verified(report)}")
+        say(
+            f"{report.episodes} episodes, {report.files} files checked:"
+            f" {'sound' if report.sound else 'DAMAGED'}"
+        )
+    return 0 if report.sound else 2
+
+
+def _verified(report: CheckReport) -> str:
+    parts = [
+        "store.json",
+        f"the chain of {report.commits} commits",
+        f"{report.episodes} manifests",
+        f"{report.annotations} annotations",
+        f"{report.files} files, {report.bytes / 1e6:.1f} MB, by SHA-256",
+    ]
+    if report.decoded:
+        parts.append(f"all arrays of {report.decoded} episodes, decoded")
+    return ", ".join(parts)
+
+
+VERBS: dict[str, tuple[type, Callable[[list[str]], int]]] = {
+    "import": (Import, _import),
+    "ls": (Ls, _ls),
+    "show": (Show, _show),
+    "stats": (Stats, _stats),
+    "check": (Check, _check),
+    **EDIT_VERBS,
+    **EXPORT_VERBS,
+    **VIEW_VERBS,
+    **CACHE_VERBS,
+}

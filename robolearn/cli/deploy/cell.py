@@ -1,0 +1,238 @@
+"""What ``deploy`` adds to a cell: who places the objects, who scores, the hold at the end."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+
+from hardware.cell.config import CellConfig
+from hardware.devices.tracker import object_of
+from hardware.emulators.lab.admin import LabClient
+from hardware.env.real_env import Scorer, cell_spec
+from robolearn.agents.replay import WrappedAgent
+from robolearn.cli.deploy.keys import Keys
+from robolearn.contracts import Agent
+from robolearn.errors import ConfigError, RobotError
+from robolearn.types import (
+    Command,
+    Condition,
+    EpisodeHeader,
+    Observation,
+    Outcome,
+    PolicyOutput,
+    Signals,
+    Tick,
+)
+
+log = logging.getLogger(__name__)
+
+
+@runtime_checkable
+class Holding(Protocol):
+    """An env that can brake and stand still."""
+
+    def hold(self) -> None:
+        """Brake and hold."""
+        ...
+
+
+class KeyScorer:
+    """The operator's verdict (keys s, f, q) over that of ``scorer``; without one, the only one."""
+
+    def __init__(self, scorer: Scorer | None, keys: Keys) -> None:
+        self._scorer, self._keys = scorer, keys
+
+    def reset(self) -> None:
+        """Forget the last episode and its keys."""
+        self._keys.forget()
+        if self._scorer is not None:
+            self._scorer.reset()
+
+    def judge(self, values: Signals) -> Outcome:
+        """The key if one was pressed, else the scorer's verdict."""
+        now = Outcome(success=False, progress=0.0, reward=0.0)
+        if self._scorer is not None:
+            now = self._scorer.judge(values)
+        key = self._keys.verdict()
+        if key == "s":
+            return Outcome(True, 1.0, 1.0, terminal=True, reason="success", metrics=now.metrics)
+        if key in ("f", "q"):
+            return Outcome(
+                success=now.success if key == "q" else False,
+                progress=now.progress,
+                reward=now.reward,
+                truncated=True,
+                reason="operator" if key == "q" else "failure",
+                metrics=now.metrics,
+            )
+        return now
+
+
+class LabScorer:
+    """Scores by the lab's true poses of the tracked objects; the policy never sees them.
+
+    ``objects``: the lab's name of each, by signal.
+    """
+
+    def __init__(self, lab: LabClient, task: Scorer, objects: Mapping[str, str]) -> None:
+        self._lab, self._task, self._objects = lab, task, objects
+
+    def reset(self) -> None:
+        """Forget the last episode."""
+        self._task.reset()
+
+    def judge(self, values: Signals) -> Outcome:
+        """Judge the true poses instead of the tracked ones."""
+        poses = self._lab.truth().poses
+        true = {s: poses[n] for s, n in self._objects.items() if n in poses and s in values}
+        return self._task.judge({**values, **true})
+
+
+def objects_of(condition: Condition) -> dict[str, tuple[float, float, float]]:
+    """The objects that a condition places: signal -> x, y [m], yaw [rad] on the table."""
+    placed: dict[str, tuple[float, float, float]] = {}
+    for signal, pose in condition.poses.items():
+        name, _, what = signal.partition("/")
+        if what == "pose" and len(pose) == 3 and not name.endswith("tool"):
+            placed[signal] = (pose[0], pose[1], pose[2])
+    return placed
+
+
+@dataclass(frozen=True, slots=True)
+class LabPlacement:
+    """Places the objects through the lab's side door, as a person's hand would.
+
+    ``objects``: what the lab calls those whose signal has another name, by signal.
+    """
+
+    lab: LabClient
+    objects: Mapping[str, str]
+
+    def __call__(self, condition: Condition) -> str:
+        """Put everything where the condition wants it."""
+        placed = objects_of(condition)
+        for signal, pose in placed.items():
+            self._place(self.objects.get(signal, object_of(signal)), pose)
+        return "placed by the lab" if placed else "nothing to place"
+
+    def _place(self, name: str, pose: tuple[float, float, float]) -> None:
+        deadline = time.monotonic() + 5.0
+        while True:
+            try:
+                self.lab.place(name, pose)
+            except RobotError:
+                # The lab refuses a hand in the cell until the arm has come to rest.
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.05)
+            else:
+                return
+
+
+@dataclass(frozen=True, slots=True)
+class PromptPlacement:
+    """Asks the operator to place the objects."""
+
+    ask: bool
+    keys: Keys | None = None
+
+    def __call__(self, condition: Condition) -> str:
+        """Wait for the operator, if there is anything to place."""
+        placed = objects_of(condition)
+        if not placed:
+            return "nothing to place"
+        if not self.ask:
+            return "taken as it lies (--yes)"
+        text = "; ".join(
+            f"place the {object_of(signal)} at x {x:.3f} m, y {y:.3f} m, {np.degrees(yaw):.0f} deg"
+            for signal, (x, y, yaw) in placed.items()
+        )
+        print(f"{text}, step back, then press Enter: ", end="", file=sys.stderr, flush=True)
+        entered = sys.stdin.readline() if self.keys is None else self.keys.wait_enter()
+        if not entered:
+            raise ConfigError("there is no terminal to answer from; pass --yes")
+        return "placed by the operator"
+
+
+def require_starts(conditions: Sequence[Condition], cell: CellConfig, suite: Path) -> None:
+    """Raise ConfigError unless the cell can tell everything that the suite's starts name."""
+    signals = {s.name for s in cell_spec(cell).signals}
+    for condition in conditions:
+        unknown = sorted(set(condition.poses) - signals)
+        if unknown:
+            raise ConfigError(
+                f"{suite}: condition '{condition.id}' names {unknown}, which cell '{cell.name}'"
+                f" does not have (its signals: {sorted(signals)}); give a suite of this cell's task"
+                " with --suite"
+            )
+        for goal in cell.goals:
+            if goal.name not in condition.poses:
+                raise ConfigError(
+                    f"{suite}: condition '{condition.id}' names no '{goal.name}', which cell"
+                    f" '{cell.name}' has as a goal; give a suite that does with --suite"
+                )
+            goal.value(condition)
+
+
+def limits_text(cell: CellConfig) -> str:
+    """The limits of a cell in words."""
+    if cell.joints is not None:
+        own = cell.joints.limits
+        return (
+            f"joints {own.low} to {own.high} rad, at most {own.speed} rad/s and {own.acceleration}"
+            " rad/s^2"
+        )
+    limits = cell.limits
+    return (
+        f"tool {limits.max_tool_speed} m/s, {limits.max_tool_acceleration} m/s^2, joints"
+        f" {limits.max_joint_speed} rad/s, table {limits.workspace_low} to"
+        f" {limits.workspace_high} m"
+    )
+
+
+class WholeCommand(WrappedAgent):
+    """An agent whose commands name every action of the cell: what it leaves out is recorded as it
+    stands (``standing()``: the gripper of a policy that knows of none).
+    """
+
+    def __init__(self, inner: Agent, standing: Callable[[], Signals]) -> None:
+        super().__init__(inner)
+        self._standing = standing
+
+    def decide(self, observation: Observation, reply: PolicyOutput | None) -> Command:
+        """The wrapped agent's command over what stands."""
+        command = super().decide(observation, reply)
+        return dataclasses.replace(command, action={**self._standing(), **command.action})
+
+
+class HoldAtEnd:
+    """A subscriber that lets the arm rest before anything slow (saving, plotting) happens."""
+
+    def __init__(self, env: Holding) -> None:
+        self._env = env
+
+    def on_start(self, episode: EpisodeHeader) -> None:
+        """Nothing."""
+
+    def on_tick(self, tick: Tick) -> None:
+        """Nothing."""
+
+    def on_end(self, outcome: Outcome) -> None:
+        """Brake and hold."""
+        del outcome
+        self._env.hold()
+
+    def on_abort(self, error: BaseException) -> None:
+        """Brake and hold, unless a stop is latched already."""
+        try:
+            self._env.hold()
+        except RobotError as second:
+            log.info("no hold after '%s': %s", error, second)

@@ -1,0 +1,126 @@
+"""``robolearn deploy RUN --robot CONFIG``: run a policy on a robot under the safety supervisor."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from robolearn.cli.shared.builders import GuidanceName, require_continued
+from robolearn.cli.shared.output_path import output_folder
+from robolearn.cli.shared.parse import parse, print_json, say
+from robolearn.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Args:
+    """Check, place, ramp, run, score, return: one trial after the other."""
+
+    run: Annotated[Path | None, tyro.conf.Positional] = None
+    """Run directory of the policy (or --server)."""
+    server: str = ""
+    """Ask a policy server instead, ws://HOST:PORT; its token in ROBOLEARN_TOKEN."""
+    robot: Path
+    """A file of configs/hardware/."""
+    out: Path
+    """Results: store/, trials.jsonl, deploy.json, videos/."""
+    episodes: int = 2
+    """How many trials."""
+    suite: Path = Path("configs/eval/pusht.yaml")
+    """Where the starts come from."""
+    first: int = 0
+    """Index of the first condition of the suite."""
+    start_lab: bool = False
+    """Start the virtual lab of the config and end it afterwards."""
+    lab_seed: int = 0
+    """Seed of the lab's hidden physics and noise."""
+    max_steps: int | None = None
+    """Control steps per trial; default: what the suite says."""
+    execute: int | None = None
+    """Actions executed per chunk; default: what the policy says."""
+    lead_ticks: int = 1
+    """Ask for the next chunk this many ticks ahead: inference may take that long."""
+    runtime: Literal["torch", "onnx"] = "torch"
+    """What computes the policy; onnx: ONNX Runtime, without real-time chunking."""
+    realtime_chunking: bool = True
+    """Let each chunk continue the one before it (policies that cannot ignore it)."""
+    guidance: GuidanceName = "auto"
+    """How: guided with the Jacobian, with the identity instead, by a hard mask, or as the policy
+    was trained to (algorithm.known); auto: as trained if it was, else jacobian."""
+    ensemble: float | None = None
+    """Temporal ensembling instead of real-time chunking: weights exp(-M i) of all chunks for a
+    time, the oldest first; ACT: 0.01."""
+    instruction: str = ""
+    """What a policy that reads text is told; default: what the suite says."""
+    dry_run: bool = False
+    """Check everything, ask the policy once about what it sees now, move nothing."""
+    shadow: bool = False
+    """Run the policy on live observations, move nothing, show how its actions deviate."""
+    score: Literal["task", "operator"] = "task"
+    """Who scores: the task's predicate, or the operator's keys alone (keys always count)."""
+    max_tool_speed: float | None = None
+    """Tighter limit for this run [m/s]."""
+    max_joint_speed: float | None = None
+    """Tighter limit for this run [rad/s]."""
+    max_tool_force_n: float | None = None
+    """Tighter limit for this run [N]."""
+    max_tool_jerk: float | None = None
+    """Tighter limit for this run, of a tool on a table [m/s^3]."""
+    operator: str = ""
+    """Who supervises, kept with every trial."""
+    video: bool = True
+    """Draw a video of every trial from its recorded poses."""
+    yes: bool = False
+    """Do not ask before the arm moves."""
+    json: bool = False
+    """Print one JSON document and nothing else."""
+
+
+def main(argv: list[str]) -> int:
+    """Run the command; Ctrl-C stops the arm and keeps every finished trial (exit code 130)."""
+    args = parse(Args, argv, "deploy", Args.__doc__ or "")
+    _check_counts(args)
+    if args.dry_run and args.shadow:
+        raise ConfigError("--dry-run and --shadow exclude each other; leave one out")
+    continued = args.realtime_chunking and args.runtime == "torch" and args.ensemble is None
+    require_continued(args.guidance, continued)
+    output_folder(args.out, "--out", "")
+    if not (args.yes or args.dry_run or args.shadow):
+        # Told before a robot is connected, not after.
+        from robolearn.cli.shared.consent import require_terminal
+
+        require_terminal("the arm will move")
+    # Idle threads of a numerics library would spin beside the control loop; set before its import.
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+        os.environ.setdefault(name, "1")
+    from robolearn.cli.deploy.run import Deployment
+
+    deployment = Deployment(args)
+    try:
+        document = deployment.run()
+    except KeyboardInterrupt:
+        say(
+            f"\nstopped by Ctrl-C: the arm stands; {deployment.finished} finished trial(s) are"
+            f" kept in {args.out}",
+            quiet=args.json,
+        )
+        return 130
+    if args.json:
+        print_json(document)
+    return 0
+
+
+def _check_counts(args: Args) -> None:
+    # Checked before anything is started: the arm must not move for a typing error.
+    for option, value, least in (
+        ("--episodes", args.episodes, 1),
+        ("--first", args.first, 0),
+        ("--max-steps", args.max_steps, 1),
+        ("--execute", args.execute, 1),
+        ("--lead-ticks", args.lead_ticks, 0),
+    ):
+        if value is not None and value < least:
+            raise ConfigError(f"{option} must be at least {least}, got {value}")

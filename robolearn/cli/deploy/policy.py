@@ -1,0 +1,130 @@
+"""Where ``deploy`` takes its policy from: a worker process of its own, or a server."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+
+from robolearn.cli.shared.builders import GuidanceName, Runtime, policy_builder
+from robolearn.contracts import Policy, PolicySpec
+from robolearn.errors import ConfigError, InferenceError
+from robolearn.inference.client import RemoteInference
+from robolearn.inference.local import WorkerInference
+from robolearn.timing.latencies import Latencies
+from robolearn.training.run_directory import policy_hash, run_provenance
+from robolearn.types import PolicyInput, PolicyOutput
+
+VARIABLE = "ROBOLEARN_TOKEN"
+
+
+@runtime_checkable
+class SpecInference(Protocol):
+    """An inference that knows what its policy reads and writes."""
+
+    @property
+    def spec(self) -> PolicySpec:
+        """Task space, horizons."""
+        ...
+
+    def submit(self, env_id: int, request: PolicyInput) -> None:
+        """See :class:`robolearn.contracts.Inference`."""
+        ...
+
+    def poll(self, env_id: int, now_ns: int) -> PolicyOutput | None:
+        """See :class:`robolearn.contracts.Inference`."""
+        ...
+
+    def close(self) -> None:
+        """Safe to call twice."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A running policy, what it is called, the hash of what decides its answers, and the latencies
+    it was trained with (None: not known, it runs elsewhere).
+    """
+
+    inference: SpecInference
+    name: str
+    hash: str
+    where: str
+    trained: Latencies | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WarmBuilder:
+    """Builds a policy and asks it once: what only the first call must wait for (libraries that are
+    loaded on demand, caches) is done before a robot waits for it.
+    """
+
+    build: Callable[[], Policy]
+
+    def __call__(self) -> Policy:
+        """The policy, ready to answer at its usual pace."""
+        policy = self.build()
+        policy.sample(blank_request(policy.spec))
+        return policy
+
+
+def open_policy(
+    run: Path | None,
+    server: str,
+    runtime: Runtime = "torch",
+    guidance: GuidanceName = "auto",
+) -> Source:
+    """Start a worker for a run directory, or connect to a server."""
+    if (run is None) == (not server):
+        raise ConfigError("give a run directory, or --server ws://HOST:PORT, and not both")
+    if run is None and runtime != "torch":
+        raise ConfigError(f"--runtime {runtime} is for a run directory; a server has its own")
+    if run is None and guidance != "auto":
+        raise ConfigError(f"--guidance {guidance}: tell the server, by robolearn serve --guidance")
+    if run is None:
+        remote = RemoteInference(server, os.environ.get(VARIABLE, ""))
+        return Source(remote, remote.name, remote.policy_hash, server)
+    inference = WorkerInference(
+        WarmBuilder(policy_builder(run, runtime=runtime, guidance=guidance))
+    )
+    trained = Latencies.of(run_provenance(run))
+    return Source(inference, run.resolve().name, policy_hash(run), str(run), trained)
+
+
+def policy_latency_s(inference: SpecInference, calls: int = 3) -> float:
+    """Latency of the last of a few calls on made-up observations [s]."""
+    request = blank_request(inference.spec)
+    latency_s = 0.0
+    for _ in range(calls):
+        start = time.monotonic()
+        inference.submit(0, request)
+        while inference.poll(0, time.monotonic_ns()) is None:
+            if time.monotonic() - start > 10.0:
+                raise InferenceError("the policy did not answer within 10 s")
+            time.sleep(0.0005)
+        latency_s = time.monotonic() - start
+    return latency_s
+
+
+def blank_request(spec: PolicySpec) -> PolicyInput:
+    """A request of the right shape in the middle of nowhere, with a plan to continue whose first
+    action is being done.
+    """
+    horizon, size = spec.horizon, spec.task_space.action_size
+    nowhere = {
+        s.name: np.full((1, spec.n_obs, *s.shape), 64 if s.is_image else 0.25, s.dtype)
+        for s in spec.task_space.observations
+    }
+    return PolicyInput(
+        observations=nowhere,
+        t_ns=np.array([time.monotonic_ns()], dtype=np.int64),
+        seed=np.zeros(1, dtype=np.int64),
+        prefix=np.full((1, horizon, size), 0.25),
+        task=spec.task_space.texts[:1],
+        prefix_weight=(np.arange(horizon) < 1)[None].astype(np.float64),
+    )

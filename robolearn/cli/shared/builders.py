@@ -1,0 +1,172 @@
+"""Builders that cross process boundaries: small picklable values that import late.
+
+``eval`` and the workers receive these instead of envs and policies; only this package knows which
+modules stand behind a name.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from robolearn.contracts import Agent, Env, Policy
+from robolearn.errors import ConfigError, did_you_mean
+from robolearn.spec import EmbodimentSpec
+
+Runtime = Literal["torch", "onnx"]
+"""What computes a policy."""
+GuidanceName = Literal["auto", "jacobian", "identity", "hard", "trained"]
+"""How a policy continues what is left of a plan (``policies/chunks/guidance.py``): ``auto`` is
+``trained`` if it was trained so, else ``jacobian``."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorldInfo:
+    """What results say about a world: its name, a hash of everything that defines it, its engine,
+    the task, and the time limit of the task's protocol in control steps.
+    """
+
+    name: str
+    hash: str
+    engine: str
+    task: str
+    max_steps: int
+
+
+@dataclass(frozen=True, slots=True)
+class EnvBuilder:
+    """Builds the world ``world``: a packaged scene, a scene folder, or an adapter's name.
+
+    Make it with :func:`env_builder`, which turns a scene folder into an absolute path (a worker
+    may have another working directory) and says what exists when a name is wrong.
+    """
+
+    world: str
+
+    def __call__(self) -> Env:
+        """Import the simulator and build the env."""
+        from sim.worlds import make_world
+
+        return make_world(self.world)
+
+    def info(self) -> WorldInfo:
+        """Describe the world (builds it once)."""
+        from sim.worlds import make_world
+
+        env = make_world(self.world)
+        try:
+            return WorldInfo(
+                name=env.spec.name,
+                hash=env.scene_hash,
+                engine=env.engine,
+                task=env.task,
+                max_steps=env.max_steps,
+            )
+        finally:
+            env.close()
+
+
+def env_builder(world: str) -> EnvBuilder:
+    """An :class:`EnvBuilder` for a world that exists, with pictures (``gym_pusht,camera=top``,
+    ``docs/rendering.md``) or perturbed (``pusht_reference~mass=1``, ``docs/perturbations.md``) or
+    neither; else :class:`ConfigError` with the choice.
+    """
+    from sim.perturbations.kinds import split_world
+    from sim.pictured import split_pictures
+    from sim.worlds import is_parametrised, world_names
+
+    names = world_names()
+    named, perturbations = split_world(world)
+    if is_parametrised(named):
+        return EnvBuilder(world)
+    base, pictures = split_pictures(named)
+    if base in names:
+        return EnvBuilder(world)
+    folder = Path(base).expanduser()
+    if (folder / "scene.yaml").is_file():
+        return EnvBuilder(str(folder.resolve()) + pictures.suffix + perturbations.suffix)
+    raise ConfigError(
+        f"no world '{base}'.{did_you_mean(base, names)} Worlds: {names};"
+        " or give a folder with scene.yaml"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyBuilder:
+    """Loads the policy of a run directory, with ``threads`` torch threads in this process."""
+
+    run_dir: Path
+    threads: int = 1
+    runtime: Runtime = "torch"
+    guidance: GuidanceName = "auto"
+
+    def __call__(self) -> Policy:
+        """Import torch and the algorithm, and load the (averaged) weights; or, with ``onnx``, the
+        run's graph, which is made first if it is missing or of other weights.
+        """
+        from policies.registry import load_policy
+
+        if self.runtime == "torch":
+            return load_policy(self.run_dir, self.threads, self.guidance)
+        from robolearn.inference.onnx import GRAPH, OnnxPolicy, export_onnx
+        from robolearn.training.run_directory import policy_hash
+
+        path, wanted = self.run_dir / GRAPH, policy_hash(self.run_dir)
+        if path.is_file():
+            graph = OnnxPolicy.load(path, self.threads)
+            if graph.policy_hash == wanted:
+                return graph
+        export_onnx(load_policy(self.run_dir, self.threads), path, wanted)
+        return OnnxPolicy.load(path, self.threads)
+
+
+@dataclass(frozen=True, slots=True)
+class ExpertBuilder:
+    """Builds the scripted expert of a task."""
+
+    task: str
+    noise: float = 0.0
+
+    def __call__(self, spec: EmbodimentSpec) -> Agent:
+        """The agent for this embodiment."""
+        from sim.experts import build_expert
+
+        return build_expert(self.task, spec, self.noise)
+
+
+def require_continued(guidance: GuidanceName, realtime: bool) -> None:
+    """:class:`ConfigError` if a way to continue plans is given where none is continued."""
+    if guidance != "auto" and not realtime:
+        raise ConfigError(
+            f"--guidance {guidance} is a way to continue the plan: it goes with"
+            " --realtime-chunking and --runtime torch, and without --ensemble"
+        )
+
+
+def expert_noise(run: str) -> float | None:
+    """The dial in ``scripted`` or ``scripted:NOISE``; None for anything else (a run directory)."""
+    name, _, noise = run.partition(":")
+    if name != "scripted":
+        return None
+    try:
+        return float(noise or 0.0)
+    except ValueError as error:
+        raise ConfigError(f"expected 'scripted' or 'scripted:NOISE', got '{run}'") from error
+
+
+def policy_builder(
+    run_dir: Path,
+    threads: int = 1,
+    runtime: Runtime = "torch",
+    guidance: GuidanceName = "auto",
+) -> PolicyBuilder:
+    """A :class:`PolicyBuilder` with an absolute path, checked to exist."""
+    folder = run_dir.expanduser().absolute()
+    if not folder.is_dir():
+        near = sorted(p.name for p in folder.parent.glob("*/")) if folder.parent.is_dir() else []
+        raise ConfigError(
+            f"no run directory '{run_dir}'.{did_you_mean(folder.name, near)}"
+            f" {folder.parent}/ has: {near}"
+        )
+    return PolicyBuilder(folder, threads, runtime, guidance)

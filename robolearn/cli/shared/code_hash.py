@@ -1,0 +1,71 @@
+"""Hashes the code that decides a simulated trial: trials of other code are not taken for the same.
+
+What decides is found by walking the imports from where a trial is run and built; names that are
+resolved lazily (``"module:Name"``) and imports inside functions count. Reports and statistics are
+not reached, so they may change without it.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[3]
+PACKAGES = ("robolearn", "sim", "hardware", "policies", "eval")
+ENTRIES = (
+    "robolearn.cli.shared.builders",
+    "eval.trials.rollouts",
+    "eval.trials.judge",
+    "eval.trials.instruments",
+)
+_TOP = "|".join(PACKAGES)
+_FROM = re.compile(rf"^[ \t]*from ((?:{_TOP})(?:\.\w+)*) import (\([^)]*\)|[^\n]*)", re.MULTILINE)
+_IMPORT = re.compile(rf"^[ \t]*import ((?:{_TOP})(?:\.\w+)*)", re.MULTILINE)
+_LAZY = re.compile(rf"[\"']((?:{_TOP})(?:\.\w+)+)(?::\w+)?[\"']")
+
+
+def code_hash(root: Path = ROOT) -> str:
+    """SHA-256 (16 digits) over the sources that decide a simulated trial."""
+    digest = hashlib.sha256()
+    for path in deciding_files(root):
+        digest.update(path.relative_to(root).as_posix().encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def deciding_files(root: Path = ROOT) -> tuple[Path, ...]:
+    """The sources that :data:`ENTRIES` reach by importing, sorted; ``root`` holds the packages."""
+    return _reached(root.resolve())
+
+
+@functools.cache
+def _reached(root: Path) -> tuple[Path, ...]:
+    seen: set[Path] = set()
+    waiting = [file for name in ENTRIES for file in _files(root, name)]
+    while waiting:
+        path = waiting.pop()
+        if path in seen:
+            continue
+        seen.add(path)
+        waiting += [
+            file for name in _imports(path.read_text("utf-8")) for file in _files(root, name)
+        ]
+    return tuple(sorted(seen))
+
+
+def _imports(source: str) -> set[str]:
+    names = set(_IMPORT.findall(source)) | set(_LAZY.findall(source))
+    for module, imported in _FROM.findall(source):
+        names.add(module)
+        names |= {f"{module}.{name}" for name in re.findall(r"\w+", imported)}
+    return names
+
+
+def _files(root: Path, name: str) -> list[Path]:
+    """The module's file and those of the packages around it; nothing for a name inside one."""
+    parts = name.split(".")
+    packages = [root.joinpath(*parts[:i], "__init__.py") for i in range(1, len(parts) + 1)]
+    module = root.joinpath(*parts).with_suffix(".py")
+    return [path for path in (*packages, module) if path.is_file()]

@@ -1,0 +1,120 @@
+"""What the commands share: argument parsing, JSON output, stage lines, logging."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import io
+import json
+import logging
+import os
+import re
+import sys
+from collections.abc import Generator
+from typing import Any, TypeVar
+
+import tyro
+
+from robolearn.cli.shared.interrupt import check
+from robolearn.config import check_seeds
+from robolearn.errors import ConfigError, did_you_mean
+
+T = TypeVar("T")
+
+
+def parse(
+    kind: type[T], argv: list[str], prog: str, description: str, default: T | None = None
+) -> T:
+    """Parse ``argv`` into the dataclass ``kind``; errors exit with 2, help with 0."""
+    logging.basicConfig(
+        level=os.environ.get("ROBOLEARN_LOG", "WARNING").upper(),
+        format="%(levelname)s %(name)s: %(message)s",
+        stream=sys.stderr,
+    )
+    given: dict[str, Any] = {} if default is None else {"default": default}
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(said):
+            run: Any = tyro.cli
+            args: T = run(
+                kind, args=argv, prog=f"robolearn {prog}", description=description, **given
+            )
+    except SystemExit as error:
+        if error.code:
+            near = _near_options(said.getvalue(), kind, argv)
+            print(f"robolearn {prog}: {one_line(said.getvalue())}.{near}", file=sys.stderr)
+        raise
+    try:
+        check_seeds(args)
+    except ValueError as error:
+        raise ConfigError(f"--{error}") from error
+    return args
+
+
+def one_line(boxed: str) -> str:
+    """The text of a drawn box: its lines joined, its sections (between rules) apart by ';'.
+
+    Boxes are drawn with ``╭│─``, or with ``-`` alone where the terminal knows no others.
+    """
+    lines = [line.strip("│ ") for line in boxed.splitlines() if not line.startswith(("╭", "╰"))]
+    # Which of an optional value's types refused it, and how, only repeats the first sentence.
+    drawn = " ".join(";" if line and set(line) <= {"─", "-"} else line for line in lines)
+    sections = re.sub(r"Got errors:[^;]*", "", drawn).replace("{None}|", "").split(";")
+    return "; ".join(" ".join(section.split()).rstrip(".") for section in sections if section)
+
+
+def _near_options(said: str, kind: type[Any], argv: list[str]) -> str:
+    if "Unrecognized" not in said or "Perhaps you meant" in said:
+        return ""
+    known = [f"--{f.name.replace('_', '-')}" for f in dataclasses.fields(kind)]
+    odd = [word.partition("=")[0] for word in argv if word.startswith("--")]
+    return "".join(did_you_mean(word, known) for word in odd if word not in known)
+
+
+def print_json(value: Any) -> None:
+    """One JSON document on standard output, flushed."""
+    print(json.dumps(value, indent=2, sort_keys=False, default=_plain), flush=True)
+
+
+def _plain(value: Any) -> Any:
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    return str(value)
+
+
+def say(text: str, *, quiet: bool = False) -> None:
+    """One plain line for a person, flushed (nothing when ``quiet``, e.g. with --json)."""
+    if not quiet:
+        print(text, flush=True)
+
+
+@contextlib.contextmanager
+def progress(description: str, total: int, *, quiet: bool = False) -> Generator[Any]:
+    """A progress bar on standard error; yields ``advance(n=1, note="")``."""
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    console = Console(stderr=True)
+    with Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[note]}"),
+        console=console,
+        # Without a terminal a bar would leave blank lines in the log.
+        disable=quiet or not console.is_terminal,
+    ) as bar:
+        task = bar.add_task(description, total=total, note="")
+
+        def advance(n: int = 1, note: str = "") -> None:
+            check()
+            bar.update(task, advance=n, note=note)
+
+        yield advance

@@ -1,0 +1,265 @@
+"""``robolearn train``: train a policy from a store."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+from robolearn.cli.shared.output_path import output_folder
+from robolearn.cli.shared.parse import parse, print_json, progress, say
+from robolearn.cli.train.evaluation import CheckpointEvaluation
+from robolearn.cli.train.track import TrackerName, tracked
+from robolearn.errors import ConfigError
+
+if TYPE_CHECKING:
+    from robolearn.training.distributed import Ranks
+    from robolearn.training.experiment import Experiment, TrainResult
+    from robolearn.training.loop import Progress
+
+_EVERY_S = 15.0
+"""Between two lines without a terminal [s]."""
+
+
+@dataclass(frozen=True)
+class TrainArgs:
+    """Where to read from and write to; with --config also every value of the experiment."""
+
+    config: Path | None = None
+    """Experiment file, e.g. configs/train/pusht_flow_demo.yaml."""
+    store: Path | None = None
+    """Episode store: a folder, or s3://bucket/prefix; left out: the stores that --config names."""
+    out: Path | None = None
+    """Run directory to write."""
+    parent: Path | None = None
+    """Run to build on (iql_rerank: a trained flow policy)."""
+    threads: int = 1
+    """Torch threads."""
+    images: Literal["auto", "cache", "store"] = "auto"
+    """Pictures: copied into the cache, or decoded from the store for every batch; auto: copied up
+    to 16 GiB and half of the free disk."""
+    track: tuple[TrackerName, ...] = ()
+    """Also log to: tensorboard (RUN/tensorboard), wandb. metrics.jsonl is always written."""
+    evaluate_world: str = ""
+    """World to evaluate checkpoints in: every fit.evaluate-every steps, and the final one."""
+    evaluate_suite: Path = Path("configs/eval/pusht.yaml")
+    """Conditions of these evaluations."""
+    evaluate_conditions: int = 10
+    """So many of them."""
+    resume: bool = False
+    """Go on where a run stopped; a finished one is reused."""
+    json: bool = False
+    """Print the result as JSON only."""
+
+
+_WITHOUT_CONFIG = (
+    "Train a policy from a store. With --config FILE all values of the experiment are options:"
+    " --seed, --data.*, --algorithm.*, --fit.* (robolearn train --config FILE --help lists them)."
+)
+
+
+def main(argv: list[str]) -> int:
+    config = _peek(argv)
+    if config is None:
+        args = parse(TrainArgs, argv, "train", _WITHOUT_CONFIG)
+        raise ConfigError("--config is missing, e.g. --config configs/train/pusht_flow_demo.yaml")
+    from policies.registry import policy_config
+    from robolearn.training.experiment import load_experiment
+
+    experiment = load_experiment(config, policy_config)
+    args, experiment = _parse(argv, experiment)
+    if experiment.data.stores and args.store is not None:
+        raise ConfigError(f"{config} names its stores itself (data: stores); leave --store out")
+    if args.store is None and not experiment.data.stores:
+        raise ConfigError("--store STORE is missing (or name stores under 'data' in --config)")
+    if args.out is None:
+        raise ConfigError("--out RUN is missing")
+    if args.threads < 1:
+        raise ConfigError(f"--threads must be at least 1, got {args.threads}")
+    output_folder(args.out, "--out", "a run")
+    from robolearn.training.distributed import joined
+
+    with joined(experiment.fit.device) as ranks:
+        result = _train(args, experiment, args.store, args.out, ranks)
+    if not ranks.leads:
+        return 0
+    if args.json:
+        print_json(dataclasses.asdict(result))
+    else:
+        _report(result)
+    return 0
+
+
+def _peek(argv: list[str]) -> Path | None:
+    """The experiment file decides which further options exist, so it is looked up first."""
+    for i, word in enumerate(argv):
+        if word.startswith("--config="):
+            return Path(word.removeprefix("--config="))
+        if word == "--config" and i + 1 < len(argv):
+            return Path(argv[i + 1])
+    return None
+
+
+def _parse(argv: list[str], experiment: Experiment) -> tuple[TrainArgs, Experiment]:
+    """Options of the command and of every value in the experiment, e.g. ``--fit.steps 100``."""
+    fields: list[Any] = [
+        ("args", TrainArgs, dataclasses.field(default_factory=TrainArgs)),
+        ("data", type(experiment.data), experiment.data),
+        ("algorithm", type(experiment.algorithm), experiment.algorithm),
+        ("fit", type(experiment.fit), experiment.fit),
+        ("seed", int, experiment.seed),
+    ]
+    import tyro
+
+    annotated = [
+        (
+            name,
+            tyro.conf.OmitArgPrefixes[kind] if name == "args" else tyro.conf.AvoidSubcommands[kind],
+        )
+        for name, kind, _ in fields
+    ]
+    kind = dataclasses.make_dataclass("Train", annotated, frozen=True)
+    default: Any = kind(TrainArgs(), *[value for _, _, value in fields[1:]])
+    parsed = cast("Any", parse(kind, argv, "train", "Train a policy.", default=default))
+    changed = dataclasses.replace(
+        experiment,
+        data=parsed.data,
+        algorithm=parsed.algorithm,
+        fit=parsed.fit,
+        seed=parsed.seed,
+    )
+    return parsed.args, changed
+
+
+def _train(
+    args: TrainArgs, experiment: Experiment, store: Path | None, out: Path, ranks: Ranks
+) -> TrainResult:
+    from robolearn.data.reading.mixture import MixtureSource
+    from robolearn.data.reading.selection import StoreSource
+    from robolearn.data.store.store import EpisodeStore
+    from robolearn.training.experiment import train
+    from robolearn.training.loop import Hooks
+    from robolearn.training.run_directory import load_run
+
+    source = (
+        MixtureSource(experiment.data)
+        if store is None
+        else StoreSource(EpisodeStore.open(store), experiment.data)
+    )
+    where = store or ", ".join(choice.path for choice in experiment.data.stores)
+    parent = None if args.parent is None else load_run(args.parent)
+    evaluation = None
+    if args.evaluate_world:
+        evaluation = CheckpointEvaluation(
+            *(out, args.evaluate_world, args.evaluate_suite, args.evaluate_conditions),
+            threads=args.threads,
+        )
+        evaluation.check(source.task_space)
+    elif experiment.fit.evaluate_every:
+        raise ConfigError("fit.evaluate_every: say where, with --evaluate-world WORLD")
+    quiet = args.json or not ranks.leads
+    say(
+        f"train {experiment.policy}: {len(source.ids)} episodes of {where} -> {out}"
+        + (f" on {ranks.size} processes" if ranks.size > 1 else ""),
+        quiet=quiet,
+    )
+    names = args.track if ranks.leads else ()
+    with (
+        contextlib.closing(_Shown(experiment, quiet=quiet)) as shown,
+        tracked(names, out, experiment.plain()) as on_log,
+    ):
+        return train(
+            experiment,
+            source,
+            out,
+            parent=parent,
+            resume=args.resume,
+            threads=args.threads,
+            images=args.images,
+            on_episode=shown.on_episode,
+            qualities=source.qualities,
+            texts=source.texts,
+            latencies=source.latencies,
+            hooks=Hooks(on_step=shown.on_step, on_log=on_log, evaluate=evaluation),
+            ranks=ranks,
+        )
+
+
+class _Shown:
+    """How far it is: bars on a terminal, without one a plain line now and then. First the cache
+    of what training reads (if it is not there yet), then the steps.
+    """
+
+    def __init__(self, experiment: Experiment, *, quiet: bool) -> None:
+        self._experiment = experiment
+        self._quiet, self._lines = quiet, not quiet and not sys.stderr.isatty()
+        self._stack, self._advance = contextlib.ExitStack(), None
+        self._done, self._next_line_s = 0, 0.0
+        self._begin_s = time.monotonic()
+
+    def close(self) -> None:
+        """Leave the last bar as it is."""
+        self._stack.close()
+
+    def on_episode(self, done: int, of: int) -> None:
+        """An episode is in the cache."""
+        self._to(done, self._bar("cache", of), "")
+        self._line(
+            f"cache {done}/{of} episodes", time.monotonic() - self._begin_s, first_s=_EVERY_S
+        )
+        if done == of:
+            self._next()
+
+    def on_step(self, now: Progress) -> None:
+        """A few training steps were done."""
+        note = " ".join(f"{k} {v:.4f}" for k, v in now.metrics.items() if k.startswith("loss"))
+        bar = self._bar(f"train {self._experiment.policy}", self._experiment.fit.steps)
+        # With a time budget the total is known only after the calibration.
+        self._to(now.step, bar, f"of {now.total} in the budget, {note}")
+        eta = f"{now.seconds:.0f} s, {now.eta_s / 60:.1f} min left, {now.data_share:.0%} waiting"
+        self._line(f"step {now.step}/{now.total} {note} {eta}", now.seconds)
+
+    def _bar(self, name: str, total: int) -> Any:
+        if self._advance is None:
+            quiet = self._quiet or self._lines
+            self._advance = self._stack.enter_context(progress(name, total, quiet=quiet))
+        return self._advance
+
+    def _to(self, done: int, advance: Any, note: str) -> None:
+        advance(done - self._done, note)
+        self._done = done
+
+    def _line(self, text: str, seconds: float, first_s: float = 0.0) -> None:
+        if self._lines and seconds >= max(first_s, self._next_line_s):
+            self._next_line_s = seconds + _EVERY_S
+            say(f"  {text}")
+
+    def _next(self) -> None:
+        """The next bar; two at a time cannot be drawn."""
+        self._stack.close()
+        self._advance, self._done, self._next_line_s = None, 0, 0.0
+
+
+def _report(result: TrainResult) -> None:
+    what = "reused (same experiment, data and code path)" if result.reused else "trained"
+    loss = ", ".join(f"{k} {v:.4f}" for k, v in result.fit.metrics.items())
+    say(
+        f"{what}: {result.fit.steps} steps, {result.fit.seconds:.0f} s"
+        f" ({result.fit.cpu_seconds:.0f} CPU-s), {result.parameters:,} parameters,"
+        f" {result.windows:,} windows of {result.episodes} episodes"
+    )
+    share = result.fit.data_share
+    say(f"  {share:.1%} of the time waiting for batches{_slow(share)}")
+    say(f"  {loss}")
+    say(f"run {result.run_dir} policy {result.policy_hash}")
+
+
+def _slow(share: float) -> str:
+    """What to do when batches come slower than the optimiser takes them."""
+    if share <= 0.05:
+        return ""
+    return " (more than 5 %: try --fit.prefetch 2, or --images cache for pictures)"

@@ -1,0 +1,80 @@
+"""Evaluating checkpoints in simulation while they are trained."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from robolearn.errors import ConfigError
+from robolearn.spec import TaskSpace
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointEvaluation:
+    """Rolls the newest checkpoint of ``run_dir`` out over the first conditions of a suite.
+
+    The trials are kept in ``run_dir/evaluation``, by the hash of the weights. They tell how
+    training goes; for results evaluate the finished run with ``robolearn evaluate``.
+    """
+
+    run_dir: Path
+    world: str
+    suite: Path
+    conditions: int
+    threads: int = 1
+
+    def check(self, space: TaskSpace) -> None:
+        """Refuse now what would fail after hours: world, suite, signals."""
+        from eval.trials.suites import load_suite
+        from robolearn.cli.shared.builders import env_builder
+        from robolearn.spec import require_compatible
+
+        if self.conditions < 1:
+            raise ConfigError(f"--evaluate-conditions must be at least 1, got {self.conditions}")
+        suite = load_suite(self.suite)
+        env = env_builder(self.world)()
+        try:
+            require_compatible(space, env.spec)
+        finally:
+            env.close()
+        task = env_builder(self.world).info().task
+        if task != suite.config.task:
+            raise ConfigError(
+                f"--evaluate-suite '{self.suite}' has starts of the task '{suite.config.task}', but"
+                f" '{self.world}' has the task '{task}'"
+            )
+
+    def __call__(self) -> Mapping[str, float]:
+        """Share of successes and mean score."""
+        import numpy as np
+
+        from eval.trials.rollouts import Options, PolicyEntry, WorldEntry, evaluate
+        from eval.trials.suites import load_suite
+        from eval.trials.table import TrialStore
+        from robolearn.cli.shared.builders import env_builder, policy_builder
+        from robolearn.training.run_directory import policy_hash
+
+        suite, builder = load_suite(self.suite), env_builder(self.world)
+        info = builder.info()
+        told: Any = suite.config.instruction
+        world = WorldEntry(info.name, info.hash, info.engine, builder, told)
+        policy = PolicyEntry(
+            self.run_dir.name,
+            policy_hash(self.run_dir),
+            policy_builder(self.run_dir, self.threads),
+        )
+        options = Options(
+            suite=suite.label,
+            task=suite.config.task,
+            max_steps=suite.config.max_steps,
+            batch=min(10, self.conditions),
+        )
+        chosen = {world.name: suite.select(self.conditions)}
+        with TrialStore(self.run_dir / "evaluation") as store:
+            records = evaluate((policy,), (world,), chosen, store, options)
+        return {
+            "evaluation/success": float(np.mean([r.success for r in records])),
+            "evaluation/score": float(np.mean([r.score for r in records])),
+        }

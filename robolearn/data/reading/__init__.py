@@ -1,0 +1,1 @@
+"""Reads stores for training: caches, windows, mixtures."""

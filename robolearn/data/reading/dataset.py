@@ -1,0 +1,333 @@
+"""Windows and chunked transitions for training: one vectorised gather per batch.
+
+A window at tick ``t`` (n_obs 2, horizon 4) of an episode with ticks 0..5:
+
+    t = 0   observations  o0 o0          actions  a0 a1 a2 a3   mask 1 1 1 1
+            (the first observation is repeated before the start)
+    t = 4   observations        o3 o4    actions  a4 a5 a5 a5   mask 1 1 0 0
+            (the last action is repeated past the end, masked)
+
+Where an observation is missing (not valid in the store), no window shows it. Index 0 of the actions
+is the action at the time of the newest observation. A chunked transition
+adds what happened over ``stride`` steps (see :func:`td_batch`).
+
+The order of windows is a pure function of (seed, epoch), and batch ``k`` is a pure function of
+``k``: training resumes anywhere, also in the middle of an epoch, without any stored state. With
+weights, an epoch holds as many windows as without, each ``n * weight / sum`` times, rounded down or
+up at random (systematic resampling), so that equal weights change nothing.
+
+Batches are gathered whole; :meth:`EpisodeDataset.span` hands them to a torch ``DataLoader``, whose
+workers give the same batches:
+
+    DataLoader(dataset.span(step, steps), batch_size=None, num_workers=2,
+               multiprocessing_context="spawn")
+"""
+
+# The stubs of torch leave some parameters untyped.
+# pyright: reportUnknownMemberType=false
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from robolearn.data.reading.cache import FlatEpisodes
+from robolearn.data.store.stats import DatasetStats, RunningStats
+from robolearn.errors import DataError
+from robolearn.instructions import TEXT
+from robolearn.learning import Batch, BatchSpec
+from robolearn.seeding import child_seed
+
+Index = NDArray[np.int64]
+
+STATS_ROWS = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class TdBatch:
+    """``reward [b]`` discounted over ``steps [b]``; ``next_index [b]`` the row to bootstrap from;
+    ``bootstrap [b]`` = discount ** steps, 0 after a terminal.
+    """
+
+    reward: NDArray[np.float32]
+    steps: Index
+    next_index: Index
+    bootstrap: NDArray[np.float32]
+
+
+def td_starts(starts: Index, terminal: NDArray[np.bool_], stride: int) -> Index:
+    """Rows from which ``stride`` steps can be taken.
+
+    A chunk may run into a terminal end (nothing follows), but not across the end of a recording
+    that was only cut off there: what would have followed is unknown.
+    """
+    parts = [
+        np.arange(begin, end if done else end - stride, dtype=np.int64)
+        for begin, end, done in zip(starts[:-1], starts[1:], terminal, strict=True)
+    ]
+    return np.concatenate(parts) if parts else np.zeros(0, dtype=np.int64)
+
+
+def td_batch(
+    reward: NDArray[Any],
+    t: Index,
+    last: Index,
+    terminal: NDArray[np.bool_],
+    stride: int,
+    discount: float,
+) -> TdBatch:
+    """Chunked TD quantities from rows ``t [b]``; ``last [b]`` is the last row of each episode.
+
+    ``terminal [b]`` says whether that last step ended the task. With ``n = min(stride, last - t +
+    1)``: reward = sum over i < n of discount^i r[t + i]; if the chunk reaches past a terminal last
+    step, bootstrap is 0 and ``next_index`` is ``last`` (unused), else ``next_index = t + n`` and
+    bootstrap = discount^n. Source: Q-chunking (Li, Zhou, Levine 2025), with two separate end flags.
+    """
+    remaining = last - t + 1
+    crosses = stride >= remaining
+    if bool((crosses & ~terminal).any()):
+        raise DataError("a chunk crosses the end of a recording; take rows from td_starts")
+    steps = np.minimum(stride, remaining)
+    offsets = np.arange(stride, dtype=np.int64)
+    rows = np.minimum(t[:, None] + offsets, last[:, None])
+    weights = np.where(offsets < steps[:, None], discount**offsets, 0.0)
+    return TdBatch(
+        reward=(reward[rows] * weights).sum(axis=1).astype(np.float32),
+        steps=steps,
+        next_index=np.minimum(t + steps, last),
+        bootstrap=np.where(crosses, 0.0, discount**steps).astype(np.float32),
+    )
+
+
+def split_episodes(count: int, held_out: float, seed: int) -> tuple[Index, Index]:
+    """Training and held-out episode numbers, both ascending, by seed."""
+    if not 0.0 <= held_out < 1.0:
+        raise DataError(f"held_out must be in [0, 1), got {held_out}")
+    order = np.random.default_rng(child_seed(seed, "split")).permutation(count)
+    out = round(held_out * count)
+    if count - out < 1:
+        raise DataError(f"nothing left to train on: {out} of {count} episodes are held out")
+    return np.sort(order[out:]), np.sort(order[:out])
+
+
+class EpisodeDataset:
+    """Batches over the chosen episodes of ``flat``.
+
+    ``weights [N]``, one per row of ``flat``: how often the window whose newest observation is that
+    row is drawn, relative to the others; 0 leaves it out (``flat.per_row`` repeats weights of
+    episodes), e.g. ``np.where(flat.intervention, 5.0, 1.0)`` to see corrections more often.
+    ``texts [episodes, size]``: what the instruction of every episode says; shown as the observation
+    :data:`robolearn.instructions.TEXT`.
+    """
+
+    def __init__(
+        self,
+        flat: FlatEpisodes,
+        spec: BatchSpec,
+        seed: int,
+        episodes: Index | None = None,
+        weights: NDArray[np.float64] | None = None,
+        texts: NDArray[np.float32] | None = None,
+    ) -> None:
+        self.flat, self.spec, self.seed, self._texts = flat, spec, seed, texts
+        count = len(flat.ids)
+        self.episodes = np.arange(count) if episodes is None else episodes
+        if self.episodes.size == 0:
+            raise DataError("the chosen split has no episodes")
+        self._episode_of = np.repeat(np.arange(count), flat.lengths)
+        self._windows = self._valid_windows()
+        self._event = self._next_events() if spec.events else None
+        self._shares = None if weights is None else self._cumulative(weights)
+        self._epoch = -1
+        self._order: Index = np.zeros(0, dtype=np.int64)
+
+    @property
+    def windows(self) -> Index:
+        """Rows of ``flat`` that windows start from (their newest observation)."""
+        return self._windows
+
+    def __len__(self) -> int:
+        """Number of windows."""
+        return len(self._windows)
+
+    def batch(self, step: int) -> Batch:
+        """Batch ``step`` of the endless stream of shuffled epochs."""
+        batch = self.gather(self._rows(step))
+        if self.spec.future is None:
+            return batch
+        return dataclasses.replace(batch, future=self._future(self._rows(step), step))
+
+    def span(self, start: int, stop: int) -> BatchSpan:
+        """Batches ``start`` to ``stop - 1`` as a sequence, for a torch ``DataLoader``."""
+        return BatchSpan(self, start, stop)
+
+    def gather(self, t: Index) -> Batch:
+        """The batch whose newest observations are the rows ``t [b]``."""
+        first, last = self._bounds(t)
+        rows = np.minimum(t[:, None] + np.arange(self.spec.horizon), last[:, None])
+        mask = t[:, None] + np.arange(self.spec.horizon) <= last[:, None]
+        observations = dict(self._history(t, first))
+        if self._texts is not None:
+            observations[TEXT] = torch.from_numpy(self._texts[self._episode_of[t]])
+        actions = torch.from_numpy(self.flat.actions[rows])
+        intervention = torch.from_numpy(self.flat.intervention[rows])
+        if self.spec.kind == "windows":
+            return Batch(observations, actions, torch.from_numpy(mask), intervention=intervention)
+        terminal = self.flat.terminal[self._episode_of[t]]
+        td = td_batch(self.flat.reward, t, last, terminal, self.spec.stride, self.spec.discount)
+        return Batch(
+            observations,
+            actions,
+            torch.from_numpy(mask),
+            reward=torch.from_numpy(td.reward),
+            next_observations=self._history(td.next_index, first),
+            bootstrap=torch.from_numpy(td.bootstrap),
+            intervention=intervention,
+        )
+
+    def stats(self) -> DatasetStats:
+        """Statistics over the rows of the chosen episodes."""
+        space = self.flat.task_space
+        signals = [s for s in space.observations if not s.is_image]
+        observations = {s.name: RunningStats(int(np.prod(s.shape))) for s in signals}
+        actions = {a.name: RunningStats(a.size) for a in space.actions}
+        chosen = self._chosen_rows()
+        chosen = chosen[self.flat.seen[chosen]]
+        # In blocks: the data may be larger than memory.
+        for begin in range(0, len(chosen), STATS_ROWS):
+            rows = chosen[begin : begin + STATS_ROWS]
+            for s in signals:
+                observations[s.name].update(self.flat.observations[s.name][rows])
+            split = space.split(np.asarray(self.flat.actions[rows], dtype=np.float64))
+            for name, values in split.items():
+                actions[name].update(values)
+        return DatasetStats(
+            {k: v.finish() for k, v in observations.items()},
+            {k: v.finish() for k, v in actions.items()},
+        )
+
+    def _history(self, t: Index, first: Index) -> Mapping[str, torch.Tensor]:
+        rows = np.maximum(t[:, None] + np.arange(1 - self.spec.n_obs, 1), first[:, None])
+        return {name: torch.from_numpy(v[rows]) for name, v in self.flat.observations.items()}
+
+    def _future(self, t: Index, step: int) -> Mapping[str, torch.Tensor]:
+        low, high = self.spec.future or (0, 0)
+        rng = np.random.default_rng(child_seed(self.seed, "future", step))
+        rows = np.minimum(t + rng.integers(low, high + 1, len(t)), self._bounds(t)[1])
+        if self._event is not None:
+            rows = np.minimum(self._event[t], rows)
+        return {name: torch.from_numpy(v[rows]) for name, v in self.flat.observations.items()}
+
+    def _next_events(self) -> Index:
+        """The row after each one at which a mark next newly holds; behind all rows: none does."""
+        marks = self.flat.observations.get(self.spec.events)
+        if marks is None:
+            raise DataError(
+                f"no observation '{self.spec.events}' to find events in; there are:"
+                f" {sorted(self.flat.observations)}"
+            )
+        held = np.asarray(marks) > 0.5
+        count = len(held)
+        fresh = np.zeros(count + 1, dtype=np.bool_)
+        fresh[1:count] = (held[1:] & ~held[:-1]).reshape(count - 1, -1).any(axis=1)
+        # What holds at the first tick of an episode was not reached in it.
+        fresh[self.flat.starts] = False
+        fresh[count] = True
+        after = np.flatnonzero(fresh)
+        return after[np.searchsorted(after, np.arange(count), side="right")]
+
+    def _bounds(self, t: Index) -> tuple[Index, Index]:
+        episode = self._episode_of[t]
+        return self.flat.starts[episode], self.flat.starts[episode + 1] - 1
+
+    def _valid_windows(self) -> Index:
+        """Chosen windows in which no observation is missing."""
+        windows = self._all_windows()
+        missing = np.concatenate([[0], np.cumsum(~self.flat.seen)])
+        if not missing[-1]:
+            return windows
+        rows = [windows]
+        if self.spec.kind != "windows":
+            rows.append(np.minimum(windows + self.spec.stride, self._bounds(windows)[1]))
+        whole = np.ones(len(windows), dtype=np.bool_)
+        for newest in rows:
+            oldest = np.maximum(newest - self.spec.n_obs + 1, self._bounds(newest)[0])
+            whole &= missing[newest + 1] == missing[oldest]
+        if not whole.any():
+            raise DataError("an observation is missing in every window; choose fewer signals")
+        return windows[whole]
+
+    def _all_windows(self) -> Index:
+        starts = self.flat.starts
+        if self.spec.kind == "windows":
+            return self._chosen_rows()
+        chosen = np.zeros(len(self.flat.ids), dtype=np.bool_)
+        chosen[self.episodes] = True
+        windows = td_starts(starts, self.flat.terminal, self.spec.stride)
+        windows = windows[chosen[self._episode_of[windows]]]
+        if windows.size == 0:
+            raise DataError(
+                f"no episode is longer than the stride of {self.spec.stride} steps (the longest"
+                f" has {int(self.flat.lengths[self.episodes].max())}); use a smaller stride"
+            )
+        return windows
+
+    def _chosen_rows(self) -> Index:
+        mine = np.isin(self._episode_of, self.episodes)
+        return np.flatnonzero(mine).astype(np.int64)
+
+    def _rows(self, step: int) -> Index:
+        size, n = self.spec.batch_size, len(self._windows)
+        positions = np.arange(step * size, (step + 1) * size)
+        rows = np.empty(size, dtype=np.int64)
+        for epoch in range(int(positions[0]) // n, int(positions[-1]) // n + 1):
+            inside = positions // n == epoch
+            rows[inside] = self._windows[self._permutation(epoch)[positions[inside] % n]]
+        return rows
+
+    def _permutation(self, epoch: int) -> Index:
+        if epoch != self._epoch:
+            rng = np.random.default_rng(child_seed(self.seed, "order", epoch))
+            order = rng.permutation(len(self._windows))
+            if self._shares is not None:
+                # Systematic resampling (Kitagawa 1996): counts are n * share, rounded down or up.
+                points = (order + rng.random()) / len(order)
+                last = int(np.argmax(self._shares == 1.0))
+                order = np.minimum(np.searchsorted(self._shares, points, side="right"), last)
+            self._order, self._epoch = order, epoch
+        return self._order
+
+    def _cumulative(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+        rows = int(self.flat.starts[-1])
+        if weights.shape != (rows,):
+            raise DataError(f"expected one weight per row, ({rows},), got {weights.shape}")
+        mine = np.asarray(weights[self._windows], dtype=np.float64)
+        if not np.isfinite(mine).all() or bool((mine < 0).any()) or not mine.sum() > 0:
+            raise DataError(
+                "weights must be finite, at least 0, and above 0 for some window;"
+                f" the smallest is {mine.min():g}, their sum {mine.sum():g}"
+            )
+        total = np.cumsum(mine)
+        return total / total[-1]
+
+
+class BatchSpan:
+    """Batches ``start`` to ``stop - 1`` of a data set: a sequence that worker processes share."""
+
+    def __init__(self, dataset: EpisodeDataset, start: int, stop: int) -> None:
+        if not 0 <= start <= stop:
+            raise DataError(f"expected 0 <= start <= stop, got {start} and {stop}")
+        self._dataset, self._start, self._stop = dataset, start, stop
+
+    def __len__(self) -> int:
+        return self._stop - self._start
+
+    def __getitem__(self, index: int) -> Batch:
+        if not 0 <= index < len(self):
+            raise IndexError(f"batch {index} of {len(self)}")
+        return self._dataset.batch(self._start + index)

@@ -1,0 +1,1 @@
+"""Records episodes of the loop into a store."""

@@ -1,0 +1,1 @@
+"""Stores episodes: layout, commits, checksums, manifests."""

@@ -1,0 +1,273 @@
+"""The commit of one record, and what to do with a commit that a kill interrupted.
+
+The record (a manifest or an annotation) renamed into its place is the commit. What has to happen
+around it is written down before in ``pending.json``: a commit found pending is finished when its
+record is there and undone when it is not.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+from robolearn.data.store.chunks import fsync_path
+from robolearn.data.store.manifest import (
+    EPISODES,
+    LOG_FILE,
+    MANIFESTS,
+    PENDING_FILE,
+    TEMPORARY,
+    TRASH,
+    LogEntry,
+    Manifest,
+    Pending,
+    append_line,
+    is_episode,
+    needed_version,
+    next_entry,
+    parse_entry,
+    parse_log,
+    parse_manifest,
+    pending_bytes,
+    read_pending,
+    record_name,
+    replace_file,
+    sha256,
+)
+from robolearn.errors import StoreCorruptError
+
+_log = logging.getLogger(__name__)
+
+
+@runtime_checkable
+class Commits(Protocol):
+    """How records become part of a store: :class:`CommitLog` in a folder, ``ObjectCommits``."""
+
+    @property
+    def entries(self) -> tuple[LogEntry, ...]:
+        """The log as far as it is known here."""
+        ...
+
+    def folder(self, episode_id: str, manifest: Manifest) -> str:
+        """The name of the folder that an episode gets; empty: its id."""
+        ...
+
+    def put(
+        self,
+        record_id: str,
+        data: bytes,
+        *,
+        episodes: tuple[str, ...] = (),
+        folder: Path | None = None,
+    ) -> None:
+        """Commit the record ``data``; ``folder`` becomes the episode that it is the manifest of.
+
+        An id that another writer took first raises :class:`CommitConflictError`; nothing of the
+        record exists then, and :meth:`refresh` learns what does.
+        """
+        ...
+
+    def refresh(self) -> None:
+        """Resolve interrupted commits and learn of other writers' ones."""
+        ...
+
+
+class LogReader:
+    """The commit log of a store in a folder, as every reader sees it."""
+
+    def __init__(self, store: Path) -> None:
+        self._store = store
+        self._stamp: tuple[int, int] = (-1, -1)
+        self._entries: tuple[LogEntry, ...] = ()
+
+    def entries(self) -> tuple[LogEntry, ...]:
+        """All lines, the store's own first; a broken chain raises :class:`StoreCorruptError`.
+
+        A record that is in place counts although its line may still be missing.
+        """
+        where = self._store / LOG_FILE
+        pending = read_pending(self._store)
+        try:
+            stat = where.stat()
+            stamp = (stat.st_mtime_ns, stat.st_size)
+            if stamp != self._stamp:
+                data = where.read_bytes()
+                if pending is not None and len(data) < pending.log_size + len(pending.line):
+                    data = data[: pending.log_size]  # the line in progress may be torn
+                self._entries, self._stamp = parse_log(data, where), stamp
+        except FileNotFoundError as error:
+            raise StoreCorruptError(f"{where} is missing: the commit log was lost") from error
+        if pending is None:
+            return self._entries
+        known = tuple(e for e in self._entries if e.id != pending.id)
+        if not (self._store / record_name(pending.id)).exists():
+            return known
+        return (*known, parse_entry(pending.line.encode(), str(self._store / PENDING_FILE)))
+
+
+class CommitLog:
+    """The chain of commits of a store whose lock is held; construction resolves a pending one."""
+
+    def __init__(self, store: Path) -> None:
+        self._store = store
+        self._entries: tuple[LogEntry, ...] = ()
+        self.resolve()
+
+    @property
+    def entries(self) -> tuple[LogEntry, ...]:
+        """Every line."""
+        return self._entries
+
+    def folder(self, episode_id: str, manifest: Manifest) -> str:
+        """A folder is renamed to the episode's id."""
+        del episode_id, manifest
+        return ""
+
+    def refresh(self) -> None:
+        """Finish or undo what an error left; nobody else writes while the lock is held."""
+        if (self._store / PENDING_FILE).exists():
+            self.resolve()
+
+    def put(
+        self,
+        record_id: str,
+        data: bytes,
+        *,
+        episodes: tuple[str, ...] = (),
+        folder: Path | None = None,
+    ) -> None:
+        """Commit the record ``data``; ``folder`` becomes the episode that it is the manifest of."""
+        name = record_name(record_id)
+        needs = needed_version(record_id, data)
+        entry = next_entry(self._entries[-1], record_id, {name: sha256(data)}, episodes, needs)
+        named = parse_manifest(data, name).folder if folder is not None else ""
+        log = self._store / LOG_FILE
+        pending = Pending(
+            id=record_id,
+            sha256=sha256(data),
+            log_size=log.stat().st_size,
+            line=entry.line().decode(),
+            draft="" if folder is None else folder.name,
+            folder=named,
+        )
+        temporary = self._store / TEMPORARY
+        target = self._store / name
+        _make(target.parent)
+        replace_file(self._store / PENDING_FILE, pending_bytes(pending), temporary / "pending.json")
+        if folder is not None:
+            folder.rename(self._store / EPISODES / (named or record_id))
+            fsync_path(self._store / EPISODES)
+        replace_file(target, data, temporary / "record.json")
+        self._move(entry)
+        append_line(log, entry.line(), pending.log_size)
+        self._entries = (*self._entries, entry)
+        (self._store / PENDING_FILE).unlink()
+
+    def resolve(self) -> None:
+        """Finish a commit whose record is there, undo one whose record is not."""
+        log = self._store / LOG_FILE
+        pending = read_pending(self._store)
+        if pending is not None:
+            record = self._store / record_name(pending.id)
+            entry = parse_entry(pending.line.encode(), str(self._store / PENDING_FILE))
+            if record.exists():
+                if sha256(record.read_bytes()) != pending.sha256:
+                    raise StoreCorruptError(f"{record} was altered; run 'robolearn data check'")
+                self._move(entry)
+                append_line(log, pending.line.encode(), pending.log_size)
+                _log.warning("finished the interrupted commit of %s", pending.id)
+            else:
+                if log.stat().st_size != pending.log_size:
+                    raise StoreCorruptError(f"{record} is missing although the commit log names it")
+                self._take_back(pending)
+                _log.warning("undid %s, which was never committed", pending.id)
+            (self._store / PENDING_FILE).unlink()
+            fsync_path(self._store)
+        self._entries = self._read()
+
+    def _take_back(self, pending: Pending) -> None:
+        """The folder of an episode that was not committed is a draft again."""
+        folder = self._store / EPISODES / (pending.folder or pending.id)
+        if is_episode(pending.id) and folder.exists():
+            draft = self._store / TEMPORARY / (pending.draft or f"{pending.id}.tmp")
+            shutil.rmtree(draft, ignore_errors=True)
+            folder.rename(draft)
+            fsync_path(self._store / EPISODES)
+
+    def _move(self, entry: LogEntry) -> None:
+        """Into the trash or back; what is moved already is left alone."""
+        if entry.id.startswith("rm_"):
+            move_to_trash(self._store, entry.episodes)
+        elif entry.id.startswith("rs_"):
+            move_from_trash(self._store, entry.episodes)
+        elif entry.id.startswith("pg_"):
+            empty_trash(self._store, entry.episodes)
+
+    def _read(self) -> tuple[LogEntry, ...]:
+        log = self._store / LOG_FILE
+        try:
+            return parse_log(log.read_bytes(), log)
+        except FileNotFoundError as error:
+            raise StoreCorruptError(f"{log} is missing: the commit log was lost") from error
+
+
+def move_to_trash(store: Path, episodes: Iterable[str]) -> None:
+    """Manifests first: a folder without a manifest is no episode for anybody."""
+    trash = store / TRASH
+    for part in (MANIFESTS, EPISODES):
+        _make(trash / part)
+    for episode in episodes:
+        folder = _folder(store, episode)
+        _rename(store / MANIFESTS / f"{episode}.json", trash / MANIFESTS / f"{episode}.json")
+        _rename(store / EPISODES / folder, trash / EPISODES / folder)
+    _sync(store)
+
+
+def move_from_trash(store: Path, episodes: Iterable[str]) -> None:
+    """Folders first, for the same reason."""
+    trash = store / TRASH
+    for episode in episodes:
+        folder = _folder(store, episode)
+        _rename(trash / EPISODES / folder, store / EPISODES / folder)
+        _rename(trash / MANIFESTS / f"{episode}.json", store / MANIFESTS / f"{episode}.json")
+    _sync(store)
+
+
+def empty_trash(store: Path, episodes: Iterable[str]) -> None:
+    """Folders first: a manifest without a folder still says what is to be deleted."""
+    for episode in episodes:
+        folder = store / TRASH / EPISODES / _folder(store, episode)
+        if folder.exists():
+            shutil.rmtree(folder)
+        (store / TRASH / MANIFESTS / f"{episode}.json").unlink(missing_ok=True)
+    _sync(store)
+
+
+def _folder(store: Path, episode: str) -> str:
+    """The name of an episode's folder, wherever its manifest is now."""
+    for base in (store, store / TRASH):
+        manifest = base / MANIFESTS / f"{episode}.json"
+        if manifest.exists():
+            return parse_manifest(manifest.read_bytes(), manifest).folder or episode
+    return episode
+
+
+def _rename(source: Path, target: Path) -> None:
+    if source.exists():
+        source.rename(target)
+
+
+def _make(folder: Path) -> None:
+    if not folder.is_dir():
+        folder.mkdir(parents=True, exist_ok=True)
+        fsync_path(folder.parent)
+        fsync_path(folder.parent.parent)
+
+
+def _sync(store: Path) -> None:
+    for base in (store, store / TRASH):
+        for part in (MANIFESTS, EPISODES):
+            fsync_path(base / part)

@@ -1,0 +1,258 @@
+"""Cameras on disk: a codec for each, and decoding.
+
+    signals/top/image/value      [N, height, width, 3]   lossless, chunks of a few frames
+or
+    signals/top/image/encoded    uint8 [bytes]           picture files (JPEG, PNG) end to end
+    signals/top/image/offset     int64 [N + 1]           frame i is encoded[offset[i]:offset[i + 1]]
+
+Both are plain Zarr v3 arrays of numbers, so that no reader needs a codec of ours; a frame of zero
+bytes is a missing one. Sizes and speeds: ``docs/formats.md``.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from robolearn.data.store.chunks import (
+    FRAME_ROWS,
+    ArrayWriter,
+    FileEntry,
+    FileSink,
+    StoredArray,
+    open_array,
+    read_array,
+    write_array,
+)
+from robolearn.data.store.storage import Place
+from robolearn.errors import DataError, StoreCorruptError
+from robolearn.spec import EmbodimentSpec, SignalSpec
+
+LARGE_FRAME_BYTES = 256 * 2**10
+"""Larger frames are JPEG unless the camera's codec says otherwise (296 x 296 pixels in colour)."""
+ENCODED_CHUNK = 2**19
+"""Bytes per chunk of encoded frames: some eight 640x480 pictures."""
+FRAME_CODECS = "frame_codecs"
+"""Key of an episode's provenance: the codec of each camera as it was chosen."""
+JPEG_QUALITY = 95
+PNG_LEVEL = 1
+DECODE_THREADS = 4
+CODECS = "zstd (lossless), png (lossless), jpeg or jpeg:QUALITY (1 to 100)"
+
+
+@dataclass(frozen=True, slots=True)
+class FrameCodec:
+    """How the frames of a camera are stored; ``quality`` is for JPEG alone."""
+
+    name: Literal["zstd", "png", "jpeg"]
+    quality: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.name}:{self.quality}" if self.quality else self.name
+
+    @property
+    def encodes(self) -> bool:
+        """Whether each frame becomes a picture file; otherwise frames are compressed in chunks."""
+        return self.name != "zstd"
+
+    def encode(self, frame: NDArray[np.uint8]) -> bytes:
+        """One RGB frame ``[height, width, 3]`` as a picture file."""
+        if self.name == "jpeg":
+            suffix, options = ".jpg", [cv2.IMWRITE_JPEG_QUALITY, self.quality]
+        else:
+            suffix, options = ".png", [cv2.IMWRITE_PNG_COMPRESSION, PNG_LEVEL]
+        done, data = cv2.imencode(suffix, cv2.cvtColor(frame, cv2.COLOR_RGB2BGR), options)
+        if not done:
+            raise DataError(f"a frame of shape {frame.shape} cannot be encoded as {self.name}")
+        return data.tobytes()
+
+
+LOSSLESS = FrameCodec("zstd")
+
+
+def parse_codec(text: str) -> FrameCodec:
+    """``zstd``, ``png``, ``jpeg`` or ``jpeg:90``; anything else is a :class:`DataError`."""
+    match = re.fullmatch(r"(zstd|png|jpeg)(?::(\d{1,3}))?", text)
+    if match is None or (match[2] is not None and match[1] != "jpeg"):
+        raise DataError(f"unknown picture codec '{text}'; there is: {CODECS}")
+    if match[1] == "jpeg":
+        quality = int(match[2] or JPEG_QUALITY)
+        if not 1 <= quality <= 100:
+            raise DataError(f"codec '{text}': the quality must be 1 to 100")
+        return FrameCodec("jpeg", quality)
+    return FrameCodec("png") if match[1] == "png" else LOSSLESS
+
+
+def default_codec(spec: SignalSpec) -> FrameCodec:
+    """Lossless; JPEG for a colour picture above 256 KiB."""
+    large = int(np.prod(spec.shape, dtype=np.int64)) > LARGE_FRAME_BYTES
+    return FrameCodec("jpeg", JPEG_QUALITY) if large and _is_colour(spec) else LOSSLESS
+
+
+def camera_codecs(spec: EmbodimentSpec, chosen: Mapping[str, str]) -> dict[str, FrameCodec]:
+    """The codec of every camera of ``spec``: as ``chosen``, else :func:`default_codec`.
+
+    A codec for something that is no camera is a :class:`DataError`.
+    """
+    cameras = {s.name: s for s in spec.signals if s.is_image}
+    for name, text in chosen.items():
+        if name not in cameras:
+            raise DataError(
+                f"a codec is given for '{name}', which is no camera of '{spec.name}';"
+                f" its cameras: {', '.join(cameras) or 'none'}"
+            )
+        if parse_codec(text).encodes and not _is_colour(cameras[name]):
+            raise DataError(f"{name}: '{text}' stores RGB pictures, not {cameras[name].shape}")
+    return {
+        name: parse_codec(chosen[name]) if name in chosen else default_codec(camera)
+        for name, camera in cameras.items()
+    }
+
+
+def _is_colour(spec: SignalSpec) -> bool:
+    return spec.is_image and spec.shape[2] == 3
+
+
+class EncodedWriter:
+    """Writes the frames of one camera as picture files, end to end, with their offsets."""
+
+    def __init__(
+        self, sink: FileSink, path: str, shape: tuple[int, ...], codec: FrameCodec
+    ) -> None:
+        self.sizes: list[int] = []
+        self._sink, self._path, self._codec = sink, path, codec
+        about = {"codec": codec.name, "quality": codec.quality, "frame_shape": list(shape)}
+        byte = np.dtype(np.uint8)
+        self._bytes = ArrayWriter(sink, f"{path}/encoded", (), byte, ENCODED_CHUNK, about)
+
+    @property
+    def rows(self) -> int:
+        """Frames so far."""
+        return len(self.sizes)
+
+    def append(self, frames: NDArray[np.uint8], valid: NDArray[np.bool_]) -> None:
+        """Encode ``frames [n, height, width, 3]``; those that are not valid take no bytes."""
+        for frame, good in zip(frames, valid, strict=True):
+            self.append_encoded(self._codec.encode(frame) if good else b"")
+
+    def append_encoded(self, data: bytes) -> None:
+        """Add a frame that is a picture file already."""
+        self.sizes.append(len(data))
+        if data:
+            self._bytes.append(np.frombuffer(data, dtype=np.uint8))
+
+    def close(self) -> None:
+        """Write the rest and the offsets."""
+        self._bytes.close()
+        offset = np.zeros(len(self.sizes) + 1, dtype=np.int64)
+        np.cumsum(self.sizes, out=offset[1:])
+        write_array(self._sink, f"{self._path}/offset", offset)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFrames:
+    """Encoded frames of a camera on disk, read as if they were a :class:`StoredArray`."""
+
+    encoded: StoredArray
+    offset: NDArray[np.int64]
+    shape: tuple[int, ...]
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Of the decoded frames."""
+        return np.dtype(np.uint8)
+
+    @property
+    def rows_per_chunk(self) -> int:
+        """Frames that :meth:`chunk` decodes at once."""
+        return FRAME_ROWS
+
+    @property
+    def chunks(self) -> int:
+        """How many times :meth:`chunk` can be called for new rows."""
+        return -(-self.shape[0] // FRAME_ROWS)
+
+    def chunk(self, index: int) -> NDArray[np.uint8]:
+        """Rows ``index * rows_per_chunk`` and following, decoded; safe from many threads."""
+        start = index * FRAME_ROWS
+        stop = min(start + FRAME_ROWS, self.shape[0])
+        data = self._bytes(int(self.offset[start]), int(self.offset[stop]))
+        out = np.empty((stop - start, *self.shape[1:]), dtype=np.uint8)
+        for row in range(start, stop):
+            begin, end = self.offset[row : row + 2] - self.offset[start]
+            where = f"{self.encoded.root / self.encoded.path}: frame {row}"
+            out[row - start] = decode_frame(data[begin:end], self.shape[1:], where)
+        return out
+
+    def frame(self, row: int) -> NDArray[np.uint8]:
+        """One frame, decoded; safe from many threads."""
+        data = self._bytes(int(self.offset[row]), int(self.offset[row + 1]))
+        where = f"{self.encoded.root / self.encoded.path}: frame {row}"
+        return decode_frame(data, self.shape[1:], where)
+
+    def _bytes(self, begin: int, end: int) -> NDArray[np.uint8]:
+        per_chunk = self.encoded.rows_per_chunk
+        first = begin // per_chunk
+        parts = [self.encoded.chunk(i) for i in range(first, -(-end // per_chunk))]
+        joined = np.concatenate(parts) if parts else np.zeros(0, dtype=np.uint8)
+        return joined[begin - first * per_chunk : end - first * per_chunk]
+
+
+def open_values(
+    root: Place, base: str, files: Mapping[str, FileEntry]
+) -> StoredArray | StoredFrames:
+    """The values of the signal in ``base``, to be read a chunk at a time."""
+    if f"{base}/encoded/zarr.json" not in files:
+        return open_array(root, f"{base}/value", files)
+    encoded = open_array(root, f"{base}/encoded", files)
+    offset = read_array(root, f"{base}/offset", files)[0]
+    shape = (len(offset) - 1, *(int(n) for n in encoded.attributes["frame_shape"]))
+    return StoredFrames(encoded, offset, shape)
+
+
+def read_values(root: Place, base: str, files: Mapping[str, FileEntry]) -> NDArray[Any]:
+    """All values ``[N, *shape]`` of the signal in ``base``; pictures decoded on a few threads.
+
+    Damage is a :class:`StoreCorruptError`.
+    """
+    stored = open_values(root, base, files)
+    if isinstance(stored, StoredArray):
+        return read_array(root, f"{base}/value", files)[0]
+    out = np.empty(stored.shape, dtype=np.uint8)
+    with ThreadPoolExecutor(min(DECODE_THREADS, os.cpu_count() or 1)) as pool:
+        for index, block in enumerate(pool.map(stored.chunk, range(stored.chunks))):
+            out[index * FRAME_ROWS : index * FRAME_ROWS + len(block)] = block
+    return out
+
+
+def decode_frame(
+    data: NDArray[np.uint8], shape: tuple[int, ...], where: str = "frame"
+) -> NDArray[np.uint8]:
+    """One picture file as RGB ``[height, width, 3]``; zero bytes are a black, missing frame."""
+    if not data.size:
+        return np.zeros(shape, dtype=np.uint8)
+    _one_thread_each()
+    try:
+        # The stub knows only that a matrix comes back; a picture that does not decode is None.
+        frame: Any = cv2.imdecode(data, cv2.IMREAD_COLOR_RGB)
+    except cv2.error as error:
+        raise StoreCorruptError(f"{where} cannot be decoded: {error}") from error
+    if frame is None or frame.shape != shape:
+        got = "nothing" if frame is None else str(frame.shape)
+        raise StoreCorruptError(f"{where} cannot be decoded: expected {shape}, got {got}")
+    return np.asarray(frame, dtype=np.uint8)
+
+
+@functools.cache
+def _one_thread_each() -> None:
+    """Frames are decoded beside each other; threads inside of each would only get in the way."""
+    cv2.setNumThreads(1)

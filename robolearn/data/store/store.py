@@ -1,0 +1,350 @@
+"""The episode store: committed, immutable episodes in a folder or on an object store.
+
+An episode exists exactly when its manifest does. In a folder, writing goes aside first, is made
+durable, and is committed by one atomic rename; on an object store the manifest is put last, if it
+is not there. A kill or power loss at any instant costs at most the episode in progress. Layout and
+commit rule: ``docs/data_format.md``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import os
+import shutil
+import uuid
+from collections.abc import Callable, Collection, Generator, Iterable
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from robolearn.data.episode import Episode, EpisodeInfo, EpisodeMeta
+from robolearn.data.reading.cache import user_cache_dir
+from robolearn.data.store.annotations import (
+    Annotated,
+    Annotation,
+    annotated_info,
+    annotated_meta,
+    combine,
+    parse_annotation,
+)
+from robolearn.data.store.chunks import fsync_path, json_bytes
+from robolearn.data.store.commit import CommitLog, LogReader
+from robolearn.data.store.identity import put_empty, read_identity, sweep_creations, write_empty
+from robolearn.data.store.layout import files_of, read_episode, read_meta
+from robolearn.data.store.lock import StoreLock
+from robolearn.data.store.manifest import (
+    EPISODES,
+    STORE_FILE,
+    TEMPORARY,
+    LogEntry,
+    Manifest,
+    is_episode,
+    near_episode,
+    parse_manifest,
+    purged,
+    record_name,
+    sha256,
+    trashed,
+)
+from robolearn.data.store.object_commit import ObjectCommits, ObjectLog
+from robolearn.data.store.storage import ObjectPath, Place, fetch, locate
+from robolearn.data.store.writer import StoreWriter
+from robolearn.errors import StoreCorruptError, StoreError
+
+_log = logging.getLogger(__name__)
+
+
+class EpisodeStore:
+    """Reads committed episodes; :meth:`writer` appends. Cheap to construct, safe to keep open."""
+
+    def __init__(self, path: Path | ObjectPath, store_id: str) -> None:
+        self.path = path
+        self.uuid = store_id
+        self._reader = LogReader(path) if isinstance(path, Path) else ObjectLog(path)
+        self._entries: tuple[LogEntry, ...] = ()
+        self._hashes: dict[str, str] = {}
+        self._fetched: dict[str, bytes] = {}
+        self._said: tuple[int, dict[str, Annotated]] = (0, {})
+        self._records: dict[str, Annotation] = {}
+
+    @staticmethod
+    def create(
+        path: str | Path | ObjectPath,
+        fill: Callable[[EpisodeStore], None] | None = None,
+        identity: bytes | None = None,
+    ) -> EpisodeStore:
+        """Make a new store at ``path`` (absent, or an empty folder), atomically.
+
+        It is empty, or holds what ``fill`` writes into it before it appears at ``path``; on an
+        object store nothing is renamed, so there it appears first. ``identity``: the contents of
+        ``store.json``, for a copy of another store.
+        """
+        target = locate(path)
+        if isinstance(target, ObjectPath):
+            put_empty(target, identity)
+            made = EpisodeStore.open(target)
+            if fill is not None:
+                fill(made)
+            return made
+        if target.exists() and not target.is_dir():
+            raise StoreError(f"{target} is a file; an episode store is a folder")
+        if target.exists() and any(target.iterdir()):
+            raise StoreError(f"{target} exists already; open it, or choose a new folder")
+        around = next((p for p in target.parents if (p / STORE_FILE).is_file()), None)
+        if around is not None:
+            raise StoreError(f"{target} is inside the store {around}; choose a place beside it")
+        aside = target.parent / f".{target.name}.{uuid.uuid4().hex[:12]}.creating"
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            sweep_creations(target)
+            write_empty(aside, identity)
+            if fill is not None:
+                fill(EpisodeStore.open(aside))
+            aside.rename(target)
+            fsync_path(target.parent)
+        except BaseException as error:
+            shutil.rmtree(aside, ignore_errors=True)
+            if isinstance(error, StoreError) or not isinstance(error, OSError):
+                raise
+            if target.is_dir() and any(target.iterdir()):
+                raise StoreError(
+                    f"{target} exists already; open it, or choose a new one"
+                ) from error
+            raise StoreError(
+                f"cannot create a store at {target}: {error.strerror or error};"
+                " choose a folder that you may write to"
+            ) from error
+        return EpisodeStore.open(target)
+
+    @staticmethod
+    def open(path: str | Path | ObjectPath) -> EpisodeStore:
+        """Open an existing store: a folder, or a URL such as ``s3://bucket/prefix``.
+
+        A foreign folder or a newer format is a :class:`StoreError`.
+        """
+        target = locate(path)
+        if isinstance(target, Path) and not target.exists():
+            raise StoreError(
+                f"no episode store at {target}: the folder does not exist; make one with"
+                " 'robolearn data import' or 'robolearn collect'"
+            )
+        raw = read_identity(target)
+        return EpisodeStore(target, str(raw["uuid"]))
+
+    @staticmethod
+    def open_or_create(path: str | Path | ObjectPath) -> EpisodeStore:
+        """Open ``path``, or create it where nothing (or an empty folder) is."""
+        target = locate(path)
+        if isinstance(target, ObjectPath):
+            try:
+                put_empty(target)
+            except StoreCorruptError:
+                raise
+            except StoreError:
+                if not target.bucket.has(STORE_FILE):
+                    raise
+            return EpisodeStore.open(target)
+        if target.is_dir() and any(target.iterdir()):
+            return EpisodeStore.open(target)
+        try:
+            return EpisodeStore.create(target)
+        except StoreError:
+            if (target / STORE_FILE).exists():  # another process was faster
+                return EpisodeStore.open(target)
+            raise
+
+    def ids(self) -> tuple[str, ...]:
+        """Ids of all committed episodes that were not removed, oldest first."""
+        entries = self.log()
+        gone = trashed(entries) | purged(entries)
+        return tuple(e.id for e in entries if is_episode(e.id) and e.id not in gone)
+
+    def trash(self) -> tuple[str, ...]:
+        """Ids of removed episodes, oldest first."""
+        return tuple(sorted(trashed(self.log())))
+
+    def annotations(self) -> tuple[Annotation, ...]:
+        """Every record about episodes: annotations, undos, removals, restorations; oldest first.
+
+        A damaged record raises :class:`StoreCorruptError`.
+        """
+        return tuple(self._record(e) for e in self.log()[1:] if not is_episode(e.id))
+
+    def annotated(self, episode_id: str) -> Annotated:
+        """What people said about an episode, put together.
+
+        A damaged record raises :class:`StoreCorruptError` for the episodes it is about.
+        """
+        log = self.log()
+        if self._said[0] != len(log):
+            entries = [e for e in log if e.id.startswith("an_")]
+            try:
+                said = combine(self._record(e) for e in entries)
+            except StoreCorruptError:
+                mine = [e for e in entries if episode_id in e.episodes]
+                return combine(self._record(e) for e in mine).get(episode_id, Annotated())
+            self._said = (len(log), said)
+        return self._said[1].get(episode_id, Annotated())
+
+    def _record(self, entry: LogEntry) -> Annotation:
+        """An annotation, checked against the log."""
+        if entry.id not in self._records:
+            name = record_name(entry.id)
+            where = self.path / name
+            try:
+                data = self._fetched.get(name) or where.read_bytes()
+            except FileNotFoundError as error:
+                raise StoreCorruptError(f"{where} is missing: an annotation was lost") from error
+            if sha256(data) != entry.files[name]:
+                raise StoreCorruptError(f"{where} was altered; run 'robolearn data check'")
+            self._records[entry.id] = parse_annotation(data, where)
+        return self._records[entry.id]
+
+    def list(self, *, strict: bool = True) -> tuple[EpisodeInfo, ...]:
+        """What a listing shows, oldest first.
+
+        Outcomes as annotated. A damaged manifest or annotation raises
+        :class:`StoreCorruptError`; with ``strict=False`` the episode is left out and logged.
+        """
+        found: list[EpisodeInfo] = []
+        ids = self.ids()
+        self._prefetch(ids)
+        for episode_id in ids:
+            try:
+                found.append(self.info(episode_id))
+            except StoreCorruptError as error:
+                if strict:
+                    raise
+                _log.warning("left out: %s", error)
+        return tuple(found)
+
+    def info(self, episode_id: str) -> EpisodeInfo:
+        """The listing of one episode, with its annotations."""
+        return annotated_info(self.manifest(episode_id).info, self.annotated(episode_id))
+
+    def manifest(self, episode_id: str) -> Manifest:
+        """All files of one committed episode, checked against the commit log."""
+        name = record_name(episode_id)
+        where = self.path / name
+        log = self.log()
+        expected = self._hashes.get(episode_id)
+        if episode_id in trashed(log):
+            raise StoreError(
+                f"{episode_id} is in the trash; 'robolearn data restore {self.path}"
+                f" {episode_id}' brings it back"
+            )
+        if episode_id in purged(log):
+            raise StoreError(f"{episode_id} was deleted from the trash of {self.path} for good")
+        try:
+            data = self._fetched.get(name) or where.read_bytes()
+        except FileNotFoundError as error:
+            if expected is not None:
+                raise StoreCorruptError(
+                    f"{where} is missing: the manifest of a committed episode was lost"
+                ) from error
+            ids = self.ids()
+            raise StoreError(
+                f"{self.path} has no episode '{episode_id}'.{near_episode(episode_id, ids)}"
+                f" It has {len(ids)}" + (f": {ids[0]} to {ids[-1]}" if ids else "")
+            ) from error
+        if expected is not None and expected != sha256(data):
+            raise StoreCorruptError(f"{where} was altered; run 'robolearn data check'")
+        return parse_manifest(data, where)
+
+    def _prefetch(self, ids: Iterable[str]) -> None:
+        """From an object store all manifests and annotations are got together, once."""
+        if isinstance(self.path, Path):
+            return
+        wanted = [e.id for e in self.log()[1:] if not is_episode(e.id)]
+        names = [record_name(i) for i in (*ids, *wanted)]
+        missing = [n for n in names if n not in self._fetched]
+        got = fetch(self.path, missing)
+        self._fetched |= {n: (got / n).read_bytes() for n in missing if (got / n).exists()}
+
+    def folder(self, episode_id: str) -> Place:
+        """Where the files of an episode are: a Zarr v3 group."""
+        return self.path / EPISODES / (self.manifest(episode_id).folder or episode_id)
+
+    def meta(self, episode_id: str) -> EpisodeMeta:
+        """Metadata of one episode without its arrays, with the outcome as annotated."""
+        files = self.manifest(episode_id).by_path()
+        meta = read_meta(self.folder(episode_id), files)
+        return annotated_meta(meta, self.annotated(episode_id))
+
+    def read(self, episode_id: str, signals: Collection[str] | None = None) -> Episode:
+        """Read one episode; ``signals`` names the streams to load (None: all, images too).
+
+        Sizes and chunk checksums are verified; damage raises :class:`StoreCorruptError`. The
+        outcome is the annotated one where there is one.
+        """
+        files = self.manifest(episode_id).by_path()
+        root = fetch(self.folder(episode_id), files_of(files, signals))
+        episode = read_episode(root, files, signals, episode_id)
+        meta = annotated_meta(episode.meta, self.annotated(episode_id))
+        return dataclasses.replace(episode, meta=meta)
+
+    def content_hash(self) -> str:
+        """SHA-256 over all episodes and what was said about them: equal for equal content.
+
+        An annotation changes it, taking the annotation back restores it.
+        """
+        ids = self.ids()
+        rows: list[list[Any]] = [[i, self._hashes[i]] for i in ids]
+        for row in rows:
+            said = self.annotated(str(row[0]))
+            if said != Annotated():
+                row.append(dataclasses.asdict(said))
+        return sha256(json_bytes(rows))
+
+    def log(self) -> tuple[LogEntry, ...]:
+        """The commit log, the store's own line first; a broken chain raises.
+
+        A record that is in place counts although its line may still be missing.
+        """
+        entries = self._reader.entries()
+        if entries is not self._entries:
+            self._entries = entries
+            self._hashes = {e.id: e.files[record_name(e.id)] for e in entries if is_episode(e.id)}
+        return entries
+
+    @property
+    def staging(self) -> Path:
+        """Where drafts and killed recordings lie: in the store, or on this machine's disk."""
+        if isinstance(self.path, Path):
+            return self.path / TEMPORARY
+        return user_cache_dir() / "uploads" / self.uuid
+
+    def lock(self) -> StoreLock:
+        """The lock of the one writer on this machine, held until it is released.
+
+        A folder knows no other; writers of an object store on other machines meet at the
+        conditional puts. A live second writer raises :class:`StoreLockedError` at once.
+        """
+        if isinstance(self.path, Path):
+            if not os.access(self.path, os.W_OK | os.X_OK):
+                raise StoreError(f"{self.path} is read-only; copy the store to a writable place")
+            return StoreLock(self.path)
+        self.staging.mkdir(parents=True, exist_ok=True)
+        return StoreLock(self.staging, str(self.path))
+
+    @contextmanager
+    def writer(self) -> Generator[StoreWriter]:
+        """Lock the store, finish or undo what a killed writer left, and append.
+
+        A live second writer raises :class:`StoreLockedError` at once.
+        """
+        lock = self.lock()
+        if isinstance(self.path, Path) and os.access(self.path.parent, os.W_OK | os.X_OK):
+            sweep_creations(self.path)
+        try:
+            commits = (
+                CommitLog(self.path) if isinstance(self.path, Path) else ObjectCommits(self.path)
+            )
+            writer = StoreWriter(self.path, self.staging, commits)
+            try:
+                yield writer
+            finally:
+                writer.close()
+        finally:
+            lock.release()

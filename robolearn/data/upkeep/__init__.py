@@ -1,0 +1,1 @@
+"""Keeps stores healthy: checks, repairs, edits, mirrors."""

@@ -1,0 +1,1 @@
+"""Shows stores: strips, summaries, rerun."""

@@ -1,0 +1,1 @@
+"""Runs policies: in process, in a worker, remote, as an ONNX graph."""

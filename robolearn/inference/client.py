@@ -1,0 +1,163 @@
+"""A policy on a server, as :class:`robolearn.contracts.Inference`."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack
+
+from websockets.exceptions import InvalidHandshake, InvalidURI, WebSocketException
+from websockets.sync.client import ClientConnection, connect
+
+from robolearn.contracts import PolicySpec
+from robolearn.errors import ConfigError, DataError, InferenceError
+from robolearn.inference.checked import check_output
+from robolearn.inference.codec import Message, decode, encode_request, output_from
+from robolearn.inference.policy_process import policy_spec_from
+from robolearn.inference.protocol import MAX_BYTES
+from robolearn.types import PolicyInput, PolicyOutput
+
+log = logging.getLogger(__name__)
+
+
+class RemoteInference:
+    """Sends requests from a thread of its own, so that no call of the loop waits for the network.
+
+    One request is in flight at a time; of those waiting only the newest of each env is kept. A
+    connection that breaks, a refusal, an answer that does not fit, or none within ``timeout_s``
+    raises :class:`InferenceError` at the next :meth:`submit` or :meth:`poll`, and stays.
+    ``latency_ns`` of an answer is the whole round trip.
+    """
+
+    def __init__(self, url: str, token: str, *, timeout_s: float = 5.0) -> None:
+        self._url, self._timeout_s = url, timeout_s
+        self._stack = ExitStack()
+        self._connection = _connect(url, token, timeout_s, self._stack)
+        try:
+            hello = self._receive()
+            self.spec: PolicySpec = policy_spec_from(hello)
+        except (KeyError, TypeError, ValueError, InferenceError) as error:
+            self._stack.close()
+            raise InferenceError(f"{url} is no policy server: {error}") from error
+        meta: Mapping[str, object] = hello.meta
+        self.name, self.policy_hash = str(meta.get("name", "")), str(meta.get("hash", ""))
+        self._wake = threading.Condition()
+        self._waiting: dict[int, PolicyInput] = {}
+        self._done: dict[int, PolicyOutput] = {}
+        self._newest: dict[int, int] = {}
+        self._number = 0
+        self._error: InferenceError | None = None
+        self._closed = False
+        self._thread = threading.Thread(target=self._run, name="remote-policy", daemon=True)
+        self._thread.start()
+
+    def submit(self, env_id: int, request: PolicyInput) -> None:
+        """Leave the request for the thread; it replaces an unanswered one of the env."""
+        self._require_alive()
+        with self._wake:
+            self._number += 1
+            self._newest[env_id] = self._number
+            self._waiting[env_id] = request
+            self._done.pop(env_id, None)
+            self._wake.notify()
+
+    def poll(self, env_id: int, now_ns: int) -> PolicyOutput | None:
+        """The reply if it has arrived."""
+        del now_ns
+        self._require_alive()
+        with self._wake:
+            return self._done.pop(env_id, None)
+
+    def close(self) -> None:
+        """Leave the server; safe to call twice."""
+        with self._wake:
+            if self._closed:
+                return
+            self._closed = True
+            self._wake.notify()
+        self._stack.close()
+        self._thread.join(self._timeout_s)
+
+    def _require_alive(self) -> None:
+        if self._error is not None:
+            raise InferenceError(str(self._error)) from self._error
+        if self._closed:
+            raise InferenceError("the connection to the policy server was closed")
+
+    def _run(self) -> None:
+        while True:
+            with self._wake:
+                self._wake.wait_for(lambda: self._closed or self._waiting)
+                if self._closed:
+                    return
+                env_id = next(iter(self._waiting))
+                request, number = self._waiting.pop(env_id), self._newest[env_id]
+            try:
+                output = self._ask(request, number)
+            except InferenceError as error:
+                self._error = error
+                return
+            with self._wake:
+                # An answer to a request that was replaced meanwhile is dropped.
+                if self._newest[env_id] == number:
+                    self._done[env_id] = output
+
+    def _ask(self, request: PolicyInput, number: int) -> PolicyOutput:
+        start_ns = time.perf_counter_ns()
+        try:
+            self._connection.send(encode_request(request, {"number": number}))
+        except (WebSocketException, OSError) as error:
+            raise self._lost(error) from error
+        message = self._receive()
+        if message.meta.get("kind") == "error":
+            raise InferenceError(f"policy server: {message.meta.get('text')}")
+        if message.meta.get("number") != number:
+            raise InferenceError("policy server: answered another request than the one in flight")
+        try:
+            output = output_from(message)
+        except (DataError, TypeError, ValueError) as error:
+            raise InferenceError(f"policy server: {error}") from error
+        check_output(self.spec, request, output)
+        return dataclasses.replace(output, latency_ns=time.perf_counter_ns() - start_ns)
+
+    def _receive(self) -> Message:
+        try:
+            data = self._connection.recv(self._timeout_s)
+        except TimeoutError as error:
+            raise InferenceError(
+                f"the policy server {self._url} did not answer within {self._timeout_s:g} s"
+            ) from error
+        except (WebSocketException, OSError) as error:
+            raise self._lost(error) from error
+        try:
+            return decode(data.encode() if isinstance(data, str) else data)
+        except DataError as error:
+            raise InferenceError(f"policy server: {error}") from error
+
+    def _lost(self, error: Exception) -> InferenceError:
+        return InferenceError(f"the connection to the policy server {self._url} broke: {error}")
+
+
+def _connect(url: str, token: str, timeout_s: float, stack: ExitStack) -> ClientConnection:
+    try:
+        return stack.enter_context(
+            connect(
+                url,
+                additional_headers={"Authorization": f"Bearer {token}"},
+                open_timeout=timeout_s,
+                close_timeout=1.0,
+                compression=None,
+                max_size=MAX_BYTES,
+                proxy=None,
+            )
+        )
+    except InvalidURI as error:
+        raise ConfigError(
+            f"not the address of a policy server: {error}; give ws://HOST:PORT"
+        ) from (error)
+    except (InvalidHandshake, TimeoutError, OSError) as error:
+        hint = "the token is wrong" if "401" in str(error) else "is 'robolearn serve' running?"
+        raise InferenceError(f"no policy server at {url} ({error}): {hint}") from error

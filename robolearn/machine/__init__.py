@@ -1,0 +1,1 @@
+"""Knows this computer: devices, processes, readiness."""

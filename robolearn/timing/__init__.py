@@ -1,0 +1,1 @@
+"""Keeps time: clocks, rates and latencies."""

@@ -1,0 +1,1 @@
+"""Trains policies: the one loop, experiments, run directories."""

@@ -1,0 +1,252 @@
+"""Run directories: everything that a policy needs, nothing executable.
+
+    run/ config.yaml  spec.json  stats.json  provenance.json  metrics.jsonl  weights.safetensors
+         parent/      the run this one builds on, complete (only for multi-stage methods)
+         state/       what resuming needs: tensors as safetensors, the rest as JSON
+
+Files are written beside their target and renamed. A weights file names the run's configuration in
+its metadata, so files of different runs cannot be mixed up unnoticed.
+"""
+
+# The stubs of safetensors leave type arguments open.
+# pyright: reportUnknownVariableType=false
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import yaml
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save
+from torch import Tensor, nn
+
+from robolearn.config import load_yaml
+from robolearn.contracts import PolicySpec
+from robolearn.data.store.stats import DatasetStats, stats_from_json, stats_to_json
+from robolearn.errors import CheckpointError, RobolearnError
+from robolearn.spec import task_space_from_json, to_json
+
+WEIGHTS = "weights.safetensors"
+REQUIRED = ("config.yaml", "spec.json", "stats.json", "provenance.json", WEIGHTS)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run directory as read. ``config`` is the resolved experiment, plain values."""
+
+    path: Path
+    config: Mapping[str, Any]
+    spec: PolicySpec
+    stats: DatasetStats
+    provenance: Mapping[str, Any]
+    weights: Mapping[str, Tensor]
+    policy_hash: str
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a small file so that a reader sees the old or the new one, never half."""
+    temporary = _beside(path)
+    try:
+        with temporary.open("w", encoding="utf-8") as stream:
+            stream.write(text)
+            stream.flush()
+            os.fsync(stream.fileno())
+        temporary.replace(path)
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            temporary.unlink()
+
+
+def write_json(path: Path, value: Any) -> None:
+    """JSON with sorted keys, atomically."""
+    write_text(path, json.dumps(value, indent=1, sort_keys=True) + "\n")
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
+    """A safetensors file, atomically."""
+    temporary = _beside(path)
+    try:
+        # Clones: safetensors refuses tensors that share storage.
+        plain = {k: v.detach().clone().contiguous() for k, v in tensors.items()}
+        # Not save_file: what it makes is readable by its maker alone.
+        temporary.write_bytes(save(plain, metadata=dict(metadata)))
+        temporary.replace(path)
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            temporary.unlink()
+
+
+def _beside(target: Path) -> Path:
+    # Not by tempfile: its files are private to their maker, and a run is there to be shared.
+    return target.with_name(f".{target.name}-{uuid.uuid4().hex[:12]}")
+
+
+def write_run(path: Path, config: Mapping[str, Any], spec: PolicySpec, stats: DatasetStats) -> None:
+    """The files of a run that do not change during training."""
+    path.mkdir(parents=True, exist_ok=True)
+    write_text(path / "config.yaml", yaml.safe_dump(dict(config), sort_keys=False))
+    write_json(path / "spec.json", to_json(spec))
+    write_json(path / "stats.json", stats_to_json(stats))
+
+
+def load_run(path: Path) -> Run:
+    """Read and check a run directory."""
+    if not path.is_dir():
+        near = sorted(p.name for p in path.parent.iterdir()) if path.parent.is_dir() else []
+        raise CheckpointError(f"no run directory '{path}'; {path.parent}/ has: {near[:20]}")
+    missing = [name for name in REQUIRED if not (path / name).is_file()]
+    if missing:
+        raise CheckpointError(
+            f"'{path}' is not a finished run: {missing} absent, it has"
+            f" {sorted(p.name for p in path.iterdir())}; train it with 'robolearn train --resume'"
+        )
+    name = "config.yaml"
+    try:
+        config = load_yaml(path / name)
+        name = "spec.json"
+        spec = _spec(_json(path / name))
+        name = "stats.json"
+        stats = stats_from_json(_json(path / name))
+        name = "provenance.json"
+        provenance = _json(path / name)
+    except PermissionError as error:
+        raise CheckpointError(f"'{path / name}' is not readable for you: {error}") from error
+    except (ValueError, KeyError, TypeError) as error:
+        detail = " ".join(str(error).split())
+        raise CheckpointError(
+            f"'{path}' has a damaged file, {name}: {detail}; copy the run again or train it anew"
+        ) from error
+    space = spec.task_space
+    vectors = [s.name for s in space.observations if not s.is_image]
+    lacking = [name for name in vectors if name not in stats.observations]
+    lacking += [a.name for a in space.actions if a.name not in stats.actions]
+    if lacking:
+        raise CheckpointError(
+            f"'{path}': spec.json and stats.json do not belong together, {lacking} has no"
+            " statistics; copy the run again or train it anew"
+        )
+    return Run(
+        path=path,
+        config=config,
+        spec=spec,
+        stats=stats,
+        provenance=provenance,
+        weights=read_tensors(path / WEIGHTS),
+        policy_hash=policy_hash(path),
+    )
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """Read a safetensors file; a damaged one is a :class:`CheckpointError`."""
+    try:
+        return load_file(path)
+    except (SafetensorError, OSError) as error:
+        raise CheckpointError(f"'{path}' cannot be read: {error}") from error
+
+
+def load_weights(module: nn.Module, weights: Mapping[str, Tensor], where: str) -> None:
+    """Copy ``weights`` into ``module``; every key and shape must match."""
+    own = module.state_dict()
+    problems = [f"missing {k}" for k in own if k not in weights]
+    problems += [f"unexpected {k}" for k in weights if k not in own]
+    problems += [
+        f"{k} should be {tuple(own[k].shape)}, is {tuple(weights[k].shape)}"
+        for k in own
+        if k in weights and own[k].shape != weights[k].shape
+    ]
+    if problems:
+        more = f" and {len(problems) - 5} more" if len(problems) > 5 else ""
+        raise CheckpointError(
+            f"{where}: the weights do not fit the configured network: "
+            f"{'; '.join(problems[:5])}{more}"
+        )
+    module.load_state_dict(dict(weights))
+
+
+def policy_hash(path: Path) -> str:
+    """16 hex digits over what decides the outputs: weights, spec, statistics, parent."""
+    digest = hashlib.sha256()
+    for name in (WEIGHTS, "spec.json", "stats.json", f"parent/{WEIGHTS}"):
+        file = path / name
+        if file.is_file():
+            digest.update(name.encode())
+            digest.update(file.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def run_provenance(path: Path) -> Mapping[str, Any]:
+    """Data, latencies and versions of a run directory, without its weights."""
+    return _json(path / "provenance.json")
+
+
+def copy_run(source: Path, target: Path) -> None:
+    """Copy a finished run (without its resume state) into ``target``, replacing it."""
+    temporary = _beside(target)
+    temporary.mkdir()
+    for name in (*REQUIRED, "metrics.jsonl"):
+        if (source / name).is_file():
+            shutil.copyfile(source / name, temporary / name)
+    shutil.rmtree(target, ignore_errors=True)
+    temporary.rename(target)
+
+
+def save_state(path: Path, step: int, tensors: Mapping[str, Tensor], figures: Any) -> None:
+    """Keep what resuming at ``step`` needs; older states go once the new one is complete."""
+    folder = path / "state"
+    folder.mkdir(exist_ok=True)
+    temporary = _beside(folder / "new")
+    temporary.mkdir()
+    write_tensors(temporary / "tensors.safetensors", tensors, {})
+    write_json(temporary / "state.json", {"step": step, "figures": figures})
+    target = folder / f"{step:09d}"
+    shutil.rmtree(target, ignore_errors=True)
+    temporary.rename(target)
+    for old in folder.iterdir():
+        if old != target:
+            shutil.rmtree(old, ignore_errors=True)
+
+
+def load_state(path: Path) -> tuple[int, dict[str, Tensor], Any] | None:
+    """The newest complete state, or None."""
+    folder = path / "state"
+    if not folder.is_dir():
+        return None
+    complete = sorted(p for p in folder.iterdir() if not p.name.startswith("."))
+    if not complete:
+        return None
+    try:
+        raw = _json(complete[-1] / "state.json")
+        tensors = read_tensors(complete[-1] / "tensors.safetensors")
+        return int(raw["step"]), tensors, raw["figures"]
+    except (CheckpointError, KeyError, TypeError, ValueError) as error:
+        raise CheckpointError(
+            f"'{complete[-1]}' is damaged ({error}); delete it to train from the start"
+        ) from error
+
+
+def _spec(raw: Mapping[str, Any]) -> PolicySpec:
+    names = {f.name for f in dataclasses.fields(PolicySpec)} - {"task_space"}
+    return PolicySpec(
+        task_space=task_space_from_json(raw["task_space"]), **{k: raw[k] for k in sorted(names)}
+    )
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        if isinstance(error, RobolearnError):
+            raise
+        raise CheckpointError(f"'{path}' cannot be read: {error}") from error
+    if not isinstance(value, dict):
+        raise CheckpointError(f"'{path}' must hold a JSON object, got {type(value).__name__}")
+    return cast("dict[str, Any]", value)

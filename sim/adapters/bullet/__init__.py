@@ -1,0 +1,1 @@
+"""Rebuilds scene packages in PyBullet, a second engine."""

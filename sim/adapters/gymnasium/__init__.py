@@ -1,0 +1,1 @@
+"""Wraps Gymnasium environments as worlds, and worlds as Gymnasium environments."""

@@ -1,0 +1,1 @@
+"""Wraps OGBench's environments as worlds, with its oracles."""

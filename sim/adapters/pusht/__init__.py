@@ -1,0 +1,1 @@
+"""Provides the Push-T worlds of other engines: gym-pusht and PyBullet."""

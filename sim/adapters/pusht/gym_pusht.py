@@ -1,0 +1,128 @@
+"""gym-pusht 0.1.8, the world that the human recordings come from, behind the env contract.
+
+Pixels stay inside this file; actions and signals are SI in the table frame. Nothing is drawn
+unless asked, so it steps faster than through its pixel observations.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import os
+import warnings
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robolearn.errors import MissingDependencyError
+from robolearn.pusht import (
+    BLOCK,
+    RATE_HZ,
+    TOOL,
+    block_signal,
+    pose_from_px,
+    px_from_pose,
+    px_from_table,
+    table_from_px,
+    target_action,
+    tool_signal,
+)
+from robolearn.spec import EmbodimentSpec
+from sim.adapters.pusht.base import PushTEnv
+from sim.adapters.stepped import Poses
+
+# Where gym-pusht puts the block and the agent when nothing is asked for [px].
+DEFAULT_PX = {TOOL: (256.0, 400.0), BLOCK: (256.0, 300.0, 0.0)}
+
+SPEC = EmbodimentSpec(
+    name="gym_pusht",
+    signals=(
+        tool_signal(),
+        block_signal(),
+    ),
+    actions=(target_action(),),
+    rate_hz=RATE_HZ,
+)
+
+
+class GymPushTEnv(PushTEnv):
+    """The original simulator; starts exactly (1e-9) at the requested pose."""
+
+    def __init__(self, image_size: int = 0) -> None:
+        super().__init__(SPEC, image_size)
+        self._gym = _build()
+        versions = {n: importlib.metadata.version(n) for n in ("gym-pusht", "pymunk")}
+        self._engine = f"gym-pusht {versions['gym-pusht']} (pymunk {versions['pymunk']})"
+        self._target: NDArray[np.float64] = np.zeros(2)
+
+    @property
+    def engine(self) -> str:
+        """Physics engine and versions."""
+        return self._engine
+
+    @property
+    def scene_hash(self) -> str:
+        """Digest of the versions, which describe this world completely."""
+        return hashlib.sha256(self._engine.encode()).hexdigest()[:16]
+
+    def _place(self, poses: Poses) -> None:
+        agent = px_from_table(poses[TOOL]) if TOOL in poses else np.array(DEFAULT_PX[TOOL])
+        block = px_from_pose(poses[BLOCK]) if BLOCK in poses else np.array(DEFAULT_PX[BLOCK])
+        # The public reset sets the position before the angle, which shifts the block; otherwise
+        # this is what it does. The one step moves nothing (all velocities are zero) but finds the
+        # contacts of an overlapping start, as in the recordings.
+        self._gym._setup()  # noqa: SLF001
+        self._gym.agent.position = tuple(agent.tolist())
+        self._gym.block.angle = float(block[2])
+        self._gym.block.position = tuple(block[:2].tolist())
+        self._gym.space.step(self._gym.dt)
+        self._gym._last_action = None  # noqa: SLF001
+        self._target = np.array(self._gym.agent.position)
+
+    def _move_to(self, target: NDArray[np.float64]) -> None:
+        self._target = px_from_table(target)
+
+    def _step(self) -> None:
+        # Ten physics steps of 10 ms.
+        self._gym.step(self._target)
+
+    def _poses(self) -> Poses:
+        block = self._gym.block
+        return {
+            TOOL: table_from_px(np.array(self._gym.agent.position)),
+            BLOCK: pose_from_px(np.array([*block.position, block.angle])),
+        }
+
+    def _picture(self, width: int, height: int) -> NDArray[np.uint8]:
+        self._gym.visualization_width, self._gym.visualization_height = width, height
+        return np.asarray(self._gym.render(), dtype=np.uint8)
+
+    def _observed_picture(self, size: int) -> NDArray[np.uint8]:
+        # As in the recordings: the other picture shows the command as a cross.
+        self._gym.observation_width, self._gym.observation_height = size, size
+        return np.asarray(self._gym._render(visualize=False), dtype=np.uint8)  # noqa: SLF001
+
+    def close(self) -> None:
+        """Nothing is held; safe to call twice."""
+        self._gym.close()
+
+
+def _build() -> Any:
+    # pygame greets on standard output, which belongs to --json.
+    os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
+    try:
+        with warnings.catch_warnings():
+            # pkg_resources (pygame) and SWIG types warn on import; not ours to fix.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            warnings.simplefilter("ignore", UserWarning)
+            from gym_pusht.envs.pusht import PushTEnv
+    except ImportError as error:
+        if ".so" in str(error):
+            # A system library that one of its dependencies needs; the package itself is there.
+            raise
+        raise MissingDependencyError(
+            f"the world 'gym_pusht' needs gym-pusht 0.1.8 and pymunk < 7 ({error});"
+            " run: pip install -c constraints.txt gym-pusht"
+        ) from error
+    return PushTEnv(obs_type="state", render_mode="rgb_array")

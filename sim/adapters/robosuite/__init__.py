@@ -1,0 +1,1 @@
+"""Wraps robosuite's tasks as worlds and replays its recordings."""

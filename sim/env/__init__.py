@@ -1,0 +1,1 @@
+"""Runs a scene package as an Env: starts, sensors, the command path."""

@@ -1,0 +1,1 @@
+"""Solves Push-T by planning pushes on a planar model; also makes play."""

@@ -1,0 +1,1 @@
+"""Makes worlds a little different: friction, delays, noise, cameras, starts."""

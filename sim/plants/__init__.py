@@ -1,0 +1,1 @@
+"""Provides the physics of the virtual lab behind the emulators' Plant protocol."""

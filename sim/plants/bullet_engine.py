@@ -1,0 +1,100 @@
+"""What the lab's PyBullet plants share: a client, the joints of one body, servos, stepping."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robolearn.errors import PhysicsDivergedError
+from sim.plants.steps import engine_steps
+from sim.plants.urdf import bullet
+
+Array = NDArray[np.float64]
+
+
+class BulletEngine:
+    """One physics client at a fixed rate, and the arm in it whose joints are measured.
+
+    ``q``, ``qd``, ``torque``: joint angles [rad], velocities [rad/s] and motor torques [N m] after
+    the last step.
+    """
+
+    def __init__(self, step_hz: float) -> None:
+        self.p = bullet()
+        self._dt_s = 1.0 / step_hz
+        self._client: int | None = None
+        self.time_s = 0.0
+        self.q = self.qd = self.torque = np.zeros(0)
+
+    @property
+    def id(self) -> dict[str, int]:
+        """Keyword of every call of the engine."""
+        if self._client is None:
+            raise PhysicsDivergedError("the plant is closed")
+        return {"physicsClientId": self._client}
+
+    def restart(self) -> None:
+        """A new, empty world at time 0."""
+        self.close()
+        self._client = int(self.p.connect(self.p.DIRECT))
+        self.time_s = 0.0
+        self.p.setGravity(0.0, 0.0, -9.81, **self.id)
+        self.p.setPhysicsEngineParameter(
+            fixedTimeStep=self._dt_s, numSolverIterations=60, **self.id
+        )
+
+    def mount(self, body: int, joints: list[int]) -> None:
+        """Measure these joints of ``body`` from now on."""
+        self._body, self._joints = body, joints
+
+    def put(self, q: Array) -> None:
+        """Put the joints at ``q`` at rest."""
+        for joint, angle in zip(self._joints, q.tolist(), strict=True):
+            self.p.resetJointState(self._body, joint, angle, 0.0, **self.id)
+
+    def servo(self, q: Array, qd: Array, gain: float, max_torque: Sequence[float]) -> None:
+        """Targets of the joints [rad], [rad/s]; ``gain``: share of the position error that is
+        corrected per engine step; torques [N m].
+        """
+        self.p.setJointMotorControlArray(
+            *(self._body, self._joints, self.p.POSITION_CONTROL),
+            targetPositions=q.tolist(),
+            targetVelocities=qd.tolist(),
+            positionGains=[gain] * len(self._joints),
+            velocityGains=[1.0] * len(self._joints),
+            forces=max_torque,
+            **self.id,
+        )
+
+    def contact_force(self, links: Sequence[int]) -> Array:
+        """Sum of the contact forces ``[3]`` [N] on these links of the measured body, base frame."""
+        force = np.zeros(3)
+        for link in links:
+            for c in self.p.getContactPoints(bodyA=self._body, linkIndexA=link, **self.id):
+                force += np.array(c[7]) * c[9]
+                force += np.array(c[11]) * c[10] + np.array(c[13]) * c[12]
+        return force
+
+    def step(self, dt_s: float) -> None:
+        """Advance by ``dt_s`` [s], a whole number of engine steps."""
+        for _ in range(engine_steps(dt_s, self._dt_s)):
+            self.p.stepSimulation(**self.id)
+        self.time_s += dt_s
+        self.read()
+
+    def read(self) -> None:
+        """Measure; raises :class:`PhysicsDivergedError` for what is not finite."""
+        states = self.p.getJointStates(self._body, self._joints, **self.id)
+        self.q = np.array([s[0] for s in states])
+        self.qd = np.array([s[1] for s in states])
+        self.torque = np.array([s[3] for s in states])
+        if not np.isfinite(self.q).all():
+            raise PhysicsDivergedError("joint angles of the lab's arm are not finite")
+
+    def close(self) -> None:
+        """Disconnect; safe to call twice."""
+        if self._client is not None:
+            self.p.disconnect(**self.id)
+            self._client = None

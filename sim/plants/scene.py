@@ -1,0 +1,370 @@
+"""A scene package as the lab's workcell: MuJoCo behind the emulated controllers.
+
+Satisfies ``hardware.emulators.plant.ServoPlant`` by shape (siblings do not import each other).
+Bodies, servos and frictions are the scene's own; what ``ScenePlantConfig`` changes of them is drawn
+from the lab's seed, and nothing outside reads it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import mujoco
+import numpy as np
+from numpy.typing import NDArray
+
+from robolearn.arms.models import ARMS
+from robolearn.config import from_dict
+from robolearn.errors import ConfigError, DataError, PhysicsDivergedError, did_you_mean
+from robolearn.geometry import inverse, pose, rotation_from_quat, rotvec_from_rotation, yaw_of
+from robolearn.seeding import child_seed
+from sim.control.arm_xy import arm_xy_config
+from sim.control.arms import ArmConfig, ArmsConfig
+from sim.control.servos import Gains, apply_gains, servo_lead
+from sim.env.placement import placer
+from sim.perturbations.model import object_bodies, object_signals
+from sim.plants.steps import engine_steps
+from sim.rendering.renderer import Image, Renderer, View, update_poses
+from sim.scene.config import Scene, SceneConfig, SignalConfig, load_scene, require_name, world_pose
+from sim.scene.signals import reader
+
+Array = NDArray[np.float64]
+_KINDS = ("arm_xy", "arms")
+
+
+@dataclass(frozen=True, slots=True)
+class ScenePlantConfig:
+    """The scene and its hidden physics; what is not given is the scene's own."""
+
+    scene: str = "pusht_ur5e"
+    """A packaged scene, or a scene's folder; its first arm is the lab's."""
+    home: tuple[float, ...] = ()
+    """Joint angles at the start, of serial servos with the jaw's behind them [rad]; empty: the
+    scene's."""
+    serial_servos: bool = False
+    """An arm of serial servos: they carry its weight (elsewhere the controller makes up for it, as
+    in the scene), and the gripper's joint is one more motor."""
+    objects: dict[str, tuple[float, float, float]] = field(
+        default_factory=dict[str, tuple[float, float, float]]
+    )
+    """Where objects are at the start, x, y [m], yaw [rad] on the table."""
+    mass: float = 1.0
+    """Factor on mass and inertia of the objects."""
+    friction: float = 1.0
+    """Factor on all sliding friction."""
+    joint_damping: float = 0.0
+    """Viscous friction of the joints beside the servos' [N m s/rad]."""
+    joint_friction: float = 0.0
+    """Dry friction of the joints [N m]."""
+    servo_gain: float = 1.0
+    """Factor on the servos' stiffness; their damping follows its root."""
+    spread: float = 0.1
+    """Relative half-width of the uniform draw around all of these."""
+
+    def __post_init__(self) -> None:
+        factors = (self.mass, self.friction, self.servo_gain)
+        hidden = (self.joint_damping, self.joint_friction)
+        if not all(0.0 < v < math.inf for v in factors) or not all(
+            0.0 <= v < math.inf for v in hidden
+        ):
+            raise ConfigError(
+                "mass, friction and servo_gain are factors above 0, joint_damping and"
+                f" joint_friction at least 0; got {factors}, {hidden}"
+            )
+        if not 0.0 <= self.spread < 1.0:
+            raise ConfigError(f"spread in [0, 1) is needed, got {self.spread}")
+
+
+class ScenePlant:
+    """One model; see ``hardware.emulators.plant.ServoPlant`` for the methods' contract.
+
+    Raises :class:`ConfigError` for what the scene does not have.
+    """
+
+    def __init__(self, config: ScenePlantConfig, seed: int = 0) -> None:
+        self.config = config
+        self.scene = load_scene(config.scene)
+        self.model = self.scene.compile()
+        self.data = mujoco.MjData(self.model)
+        self._mount = _mount(self.scene.config, self.model, serial_servos=config.serial_servos)
+        self.arm = ARMS[self._mount.arm]
+        model, mount = self.model, self._mount
+        self._signals = {s.name.partition("/")[0]: s for s in object_signals(self.scene)}
+        _hide(model, self.scene, mount, config, seed)
+        self._lead = servo_lead(model, mount.actuators)
+        self._gains = model.actuator_gainprm[mount.actuators].copy()
+        self._bias = model.actuator_biasprm[mount.actuators].copy()
+        self._places = {
+            name: placer(model, self.scene.config, s) for name, s in self._signals.items()
+        }
+        self._heights: dict[str, float] = {}
+        self._renderer: Renderer | None = None
+        self._start()
+
+    # -- contract --------------------------------------------------------------------------------
+
+    @property
+    def time_s(self) -> float:
+        """Simulated time [s]."""
+        return float(self.data.time)
+
+    @property
+    def object_names(self) -> tuple[str, ...]:
+        """What can be placed: the objects whose poses are settable signals of the scene."""
+        return tuple(self._signals)
+
+    def joint_positions(self) -> Array:
+        """Joint angles [rad]."""
+        return self.data.qpos[self._mount.qpos]
+
+    def joint_velocities(self) -> Array:
+        """Joint velocities [rad/s]."""
+        return self.data.qvel[self._mount.dofs]
+
+    def joint_torques(self) -> Array:
+        """Motor torques [N m] of the last step."""
+        return self.data.actuator_force[self._mount.actuators]
+
+    def full_torque(self) -> Array:
+        """Largest motor torques [N m]."""
+        return self.model.actuator_forcerange[self._mount.actuators, 1].copy()
+
+    def tool_pose(self) -> Array:
+        """Tip of the tool (flange, without a tool) in the base frame: [m], rotation vector."""
+        T = self.arm.fk(self.joint_positions()[: self.arm.dof])
+        tip = T[:3, 3] + T[:3, 2] * self._mount.tool_length_m
+        return np.concatenate([tip, rotvec_from_rotation(T[:3, :3])])
+
+    def tool_force(self) -> Array:
+        """Sum of the contact forces on everything behind the last joint [N], in the base frame."""
+        model, data = self.model, self.data
+        force, wrench = np.zeros(3), np.zeros(6)
+        for i in range(data.ncon):
+            contact = data.contact[i]
+            first, second = (bool(self._mount.behind[g]) for g in (contact.geom1, contact.geom2))
+            if first == second:
+                continue
+            mujoco.mj_contactForce(model, data, i, wrench)
+            # The frame's rows are the contact's axes; the force acts on the second geom.
+            acting = contact.frame.reshape(3, 3).T @ wrench[:3]
+            force += acting if second else -acting
+        return self._mount.T_world_base[:3, :3].T @ force
+
+    def set_joint_targets(self, q: Array, qd: Array) -> None:
+        """Targets of the joint servos [rad], [rad/s]."""
+        self.data.ctrl[self._mount.actuators] = q + self._lead * qd
+
+    def set_powered(self, powered: NDArray[np.bool_]) -> None:
+        """Which motors hold; the others are limp but for their friction."""
+        on, at = powered[:, None], self._mount.actuators
+        self.model.actuator_gainprm[at] = np.where(on, self._gains, 0.0)
+        self.model.actuator_biasprm[at] = np.where(on, self._bias, 0.0)
+
+    def set_joints(self, q: Array) -> None:
+        """Put the arm at ``q`` at rest."""
+        self.data.qpos[self._mount.qpos] = q
+        self.data.qvel[self._mount.dofs] = 0.0
+        self.set_joint_targets(q, np.zeros(len(q)))
+        mujoco.mj_forward(self.model, self.data)
+
+    def step(self, dt_s: float) -> None:
+        """Advance by ``dt_s`` [s], a whole number of engine steps."""
+        steps = engine_steps(dt_s, float(self.model.opt.timestep))
+        mujoco.mj_step(self.model, self.data, steps)
+        if not np.isfinite(self.data.qpos).all():
+            raise PhysicsDivergedError(f"the state of scene '{self.scene.name}' is not finite")
+
+    def place_object(self, name: str, pose: Array) -> None:
+        """Put an object at rest at ``[x, y, yaw]`` of the table frame, at its own height."""
+        signal = self._require(name)
+        x, y, yaw = pose.tolist()
+        values = np.array(pose, dtype=np.float64)
+        if signal.kind == "body_pose":
+            turn = [math.cos(yaw / 2), 0.0, 0.0, math.sin(yaw / 2)]
+            values = np.array([x, y, self._heights[name], *turn])
+        self._places[name](self.model, self.data, values)
+        body = self.model.body(signal.of[0])
+        first, count = int(body.dofadr[0]), int(body.dofnum[0])
+        self.data.qvel[first : first + count] = 0.0
+        mujoco.mj_forward(self.model, self.data)
+
+    def true_pose(self, name: str) -> Array:
+        """Where an object is: ``[x, y, yaw]`` in the table frame."""
+        self._require(name)
+        mujoco.mj_kinematics(self.model, self.data)
+        values = self._read()[self._signals[name].name]
+        if len(values) == 3:
+            return values.copy()
+        return np.array([values[0], values[1], yaw_of(rotation_from_quat(values[3:]))])
+
+    def close(self) -> None:
+        """Free what draws; safe to call twice."""
+        if self._renderer is not None:
+            self._renderer.close()
+            self._renderer = None
+
+    # -- for who builds the lab ------------------------------------------------------------------
+
+    @property
+    def T_base_table(self) -> Array:  # noqa: N802  (a transform)
+        """The table's frame in the arm's base frame."""
+        frames = self.scene.config.frames
+        table = world_pose(self.model, frames[next(iter(frames))])
+        return inverse(self._mount.T_world_base) @ table
+
+    @property
+    def tool_length_m(self) -> float:
+        """From the flange to the tool's tip [m]; 0 without a tool."""
+        return self._mount.tool_length_m
+
+    def picture(self, view: str, width: int, height: int) -> Image:
+        """A picture ``[height, width, 3]`` by the scene's camera ``top``, or (``perspective``) by
+        its first other one.
+        """
+        cameras = [c.name for c in self.scene.config.cameras]
+        found = {"top": cameras[:1], "perspective": cameras[1:]}
+        if "top" in cameras:
+            found = {"top": ["top"], "perspective": [c for c in cameras if c != "top"]}
+        if not found.get(view):
+            raise DataError(
+                f"no view '{view}' of scene '{self.scene.name}', which has the cameras {cameras}"
+            )
+        if self._renderer is None:
+            self._renderer = Renderer(self.model)
+        update_poses(self.model, self.data)
+        return self._renderer.image(self.data, View(found[view][0], width, height))
+
+    def _start(self) -> None:
+        config, mount = self.config, self._mount
+        self.data.ctrl[:] = [self._held(i) for i in range(self.model.nu)]
+        for name in config.objects:
+            if name not in self._signals:
+                raise ConfigError(f"lab.scene.objects: {self._unknown(name)}")
+        self._read = reader(self.model, self.data, self.scene.config, list(self._signals.values()))
+        mujoco.mj_kinematics(self.model, self.data)
+        values = self._read()
+        for name, signal in self._signals.items():
+            self._heights[name] = float(values[signal.name][2])
+        home = np.array(config.home or mount.home)
+        if len(home) != len(mount.actuators):
+            raise ConfigError(
+                f"home of scene '{self.scene.name}' needs {len(mount.actuators)} joint angles, got"
+                f" {len(home)}"
+            )
+        self.set_joints(home)
+        for name, at in config.objects.items():
+            self.place_object(name, np.array(at))
+
+    def _held(self, actuator: int) -> float:
+        """What keeps a position servo of another joint (a gripper) where the scene has it."""
+        joint = int(self.model.actuator_trnid[actuator, 0])
+        return float(self.data.qpos[self.model.jnt_qposadr[joint]])
+
+    def _require(self, name: str) -> SignalConfig:
+        if name not in self._signals:
+            raise DataError(self._unknown(name))
+        return self._signals[name]
+
+    def _unknown(self, name: str) -> str:
+        names = list(self._signals)
+        return (
+            f"no object '{name}' in scene '{self.scene.name}'.{did_you_mean(name, names)}"
+            f" There are: {names}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Mount:
+    """Where the lab's arm is in the model.
+
+    ``bodies``: all of the arm, ``behind``: geoms behind its last joint.
+    """
+
+    arm: str
+    home: tuple[float, ...]
+    tool_length_m: float
+    T_world_base: Array
+    qpos: NDArray[np.int64]
+    dofs: NDArray[np.int64]
+    actuators: NDArray[np.int64]
+    bodies: NDArray[np.bool_]
+    behind: NDArray[np.bool_]
+
+
+def _mount(config: SceneConfig, model: mujoco.MjModel, *, serial_servos: bool) -> _Mount:
+    where = f"scene '{config.name}'"
+    kind = config.control.get("kind")
+    if kind not in _KINDS:
+        raise ConfigError(
+            f"{where} has no arm (control.kind '{kind}'); a lab needs one of {_KINDS}"
+        )
+    tool_length_m, T_world_base = 0.0, np.eye(4)
+    extra: ArmConfig | None = None
+    if kind == "arm_xy":
+        table = arm_xy_config(config.control)
+        arm, joints, actuators, home = table.arm, table.joints, table.actuators, table.home
+        tool_length_m = table.tool_length_m
+    else:
+        extra = from_dict(ArmsConfig, config.control, where="scene.yaml: control").arms[0]
+        arm, joints, actuators, home = extra.arm, extra.joints, extra.actuators, extra.home
+        data = mujoco.MjData(model)
+        mujoco.mj_kinematics(model, data)
+        body = data.body(extra.base)
+        T_world_base = pose(body.xmat.reshape(3, 3), body.xpos)
+    if serial_servos:
+        gripper = None if extra is None else extra.gripper
+        if gripper is None or len(gripper.joints) != 1:
+            raise ConfigError(f"serial_servos: {where} has no gripper of one joint")
+        joints, actuators = (*joints, *gripper.joints), (*actuators, gripper.actuator)
+        home = (*home, 0.0)
+    at = [require_name(model, mujoco.mjtObj.mjOBJ_JOINT, n, where) for n in joints]
+    servos = [require_name(model, mujoco.mjtObj.mjOBJ_ACTUATOR, n, where) for n in actuators]
+    first, last = (int(model.jnt_bodyid[at[i]]) for i in (0, ARMS[arm].dof - 1))
+    return _Mount(
+        arm=arm,
+        home=home,
+        tool_length_m=tool_length_m,
+        T_world_base=T_world_base,
+        qpos=np.array([model.jnt_qposadr[j] for j in at], dtype=np.int64),
+        dofs=np.array([model.jnt_dofadr[j] for j in at], dtype=np.int64),
+        actuators=np.array(servos, dtype=np.int64),
+        bodies=np.array([_inside(model, b, first) for b in range(model.nbody)]),
+        behind=np.array([_inside(model, int(b), last) for b in model.geom_bodyid]),
+    )
+
+
+def _inside(model: mujoco.MjModel, body: int, root: int) -> bool:
+    while body > root:
+        body = int(model.body_parentid[body])
+    return body == root
+
+
+def _hide(
+    model: mujoco.MjModel, scene: Scene, mount: _Mount, config: ScenePlantConfig, seed: int
+) -> None:
+    """Draw the hidden values and write them into the model."""
+    rng = np.random.default_rng(child_seed(seed, "physics"))
+    mass, friction, damping, dry, gain = 1.0 + config.spread * rng.uniform(-1.0, 1.0, 5)
+    groups = object_bodies(model, scene)
+    if config.mass != 1.0 and not groups:
+        raise ConfigError(f"mass: scene '{scene.name}' has no object; leave it out")
+    for bodies in groups.values():
+        model.body_mass[bodies] *= config.mass * mass
+        model.body_inertia[bodies] *= config.mass * mass
+    colliding = (model.geom_contype != 0) | (model.geom_conaffinity != 0)
+    pairs = model.pair_dim > 1
+    if config.friction != 1.0 and not (pairs.any() or (colliding & (model.geom_condim > 1)).any()):
+        raise ConfigError(
+            f"friction: nothing in scene '{scene.name}' has sliding friction; leave it out"
+        )
+    model.geom_friction[colliding, 0] *= config.friction * friction
+    model.pair_friction[pairs, :2] *= config.friction * friction
+    model.dof_damping[mount.dofs] += config.joint_damping * damping
+    model.dof_frictionloss[mount.dofs] += config.joint_friction * dry
+    if config.serial_servos:
+        model.body_gravcomp[mount.bodies] = 0.0
+    kp = model.actuator_gainprm[mount.actuators, 0] * config.servo_gain * gain
+    kv = -model.actuator_biasprm[mount.actuators, 2] * math.sqrt(config.servo_gain * gain)
+    apply_gains(model, mount.actuators, Gains(tuple(kp.tolist()), tuple(kv.tolist())))
+    mujoco.mj_setConst(model, mujoco.MjData(model))

@@ -1,0 +1,230 @@
+"""What a camera over the lab's table sees, drawn by MuJoCo from joint angles and poses.
+
+The physics stays PyBullet's: its software renderer takes 113 ms for a picture of 640 x 480, this
+one a tenth. Only primitives, looks of its own (not those of a scene package).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import mujoco
+import numpy as np
+from numpy.typing import NDArray
+
+from robolearn.arms.models import UR5E
+from robolearn.calibration.fiducials import Tag, black_cells, require_tags
+from robolearn.errors import ConfigError
+from robolearn.geometry import inverse, pose, quat_from_rotation, rot_x, rot_z
+from robolearn.pusht import BAR_PX, GOAL, STEM_PX, TABLE_SIZE_M, TOOL_RADIUS_M, transform_points
+from sim.plants.urdf import BLOCK_HEIGHT_M, RIM_HEIGHT_M, block_box, rim_boxes
+from sim.rendering.cameras import Calibration, calibration
+from sim.rendering.renderer import Image, Renderer, View, update_poses
+
+Array = NDArray[np.float64]
+
+CAMERA = "view"
+_TUBES = (0.06, 0.055, 0.045, 0.04, 0.04, 0.036)
+# Paper and print, over the block's top [m]: the tags' plane is 1 mm above the block.
+_PAPER_M, TAG_HEIGHT_M = 0.0006, BLOCK_HEIGHT_M + 0.001
+_TABLE, _RIM, _GOAL = "0.86 0.84 0.79 1", "0.55 0.57 0.60 1", "0.50 0.78 0.52 1"
+_BLOCK, _TOOL, _TUBE, _JOINT = (
+    "0.42 0.47 0.55 1",
+    "0.15 0.22 0.75 1",
+    "0.72 0.73 0.76 1",
+    "0.3 0.5 0.7 1",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TableViewConfig:
+    """Where the camera is, in the table's frame, and what the block carries."""
+
+    eye_m: tuple[float, float, float] = (0.256, 0.256, 0.75)
+    """The camera [m]."""
+    target_m: tuple[float, float, float] = (0.256, 0.256, 0.0)
+    """What it looks at [m]."""
+    up: tuple[float, float, float] = (0.0, 1.0, 0.0)
+    """Direction that is up in the picture."""
+    fovy_deg: float = 42.0
+    """Vertical field of view [deg]."""
+    near_m: float = 0.65
+    """Nothing nearer is drawn [m]: a camera above the arm sees through it (an arm over the table
+    hides the block from any camera above); 0.02 shows the whole arm."""
+    dictionary: str = "4x4_50"
+    """Dictionary of the tags."""
+    tags: tuple[Tag, ...] = (
+        Tag(0, (-0.044, -0.015), 0.024),
+        Tag(1, (0.044, -0.015), 0.024),
+        Tag(2, (0.0, -0.104), 0.024),
+    )
+    """Tags on the block's upper side."""
+
+    def __post_init__(self) -> None:
+        require_tags(self.tags, self.dictionary)
+        if not (0 < self.near_m < 10 and 1 <= self.fovy_deg <= 150):
+            raise ConfigError(
+                "near_m in (0, 10) and fovy_deg in [1, 150] are needed, got"
+                f" {self.near_m}, {self.fovy_deg}"
+            )
+
+
+class TableView:
+    """Draws the workcell; table frame = world frame. One OpenGL context, in one thread."""
+
+    def __init__(
+        self,
+        config: TableViewConfig,
+        *,
+        T_base_table: Array,
+        tool_length_m: float,
+        width: int,
+        height: int,
+        block: str = "block",
+    ) -> None:
+        self._T_table_base = inverse(T_base_table)
+        self._block = block
+        self._model = mujoco.MjModel.from_xml_string(_mjcf(config, tool_length_m))
+        self._data = mujoco.MjData(self._model)
+        self._renderer = Renderer(self._model, "fast")
+        self._view = View(CAMERA, width, height)
+
+    def calibration(self) -> Calibration:
+        """Intrinsics, and the camera's pose in the table's frame (``T_body_camera``)."""
+        return calibration(self._model, self._view)
+
+    def draw(self, q: Array, poses: Mapping[str, Array]) -> Image:
+        """A picture with joints at ``q [6]`` and the block at ``poses[block]`` (x, y, yaw)."""
+        frames = UR5E.frames(q)
+        for i in range(UR5E.dof):
+            self._place(f"link{i}", self._T_table_base @ frames[i + 1])
+        self._place("tool", self._T_table_base @ frames[-1] @ UR5E.flange_in_last)
+        x, y, yaw = (float(v) for v in poses[self._block])
+        self._place("block", pose(rot_z(yaw), (x, y, 0.0)))
+        update_poses(self._model, self._data)
+        return self._renderer.image(self._data, self._view)
+
+    def close(self) -> None:
+        """Free the context; safe to call twice."""
+        self._renderer.close()
+
+    def _place(self, body: str, T: Array) -> None:
+        index = self._model.body(body).mocapid[0]
+        self._data.mocap_pos[index] = T[:3, 3]
+        self._data.mocap_quat[index] = quat_from_rotation(T[:3, :3])
+
+
+def _mjcf(config: TableViewConfig, tool_length_m: float) -> str:
+    half = TABLE_SIZE_M / 2
+    bodies = [
+        _box((half, half, -0.05), (0.5, 0.55, 0.05), _TABLE),
+        *(
+            _box((*at, RIM_HEIGHT_M / 2), (w / 2, h / 2, RIM_HEIGHT_M / 2), _RIM)
+            for at, (w, h) in rim_boxes()
+        ),
+        *_goal(),
+        *(_mocap(f"link{i}", _link(i)) for i in range(UR5E.dof)),
+        _mocap(
+            "tool",
+            [
+                # Two: the near plane opens the upper one, the lower one keeps its lid.
+                f'<geom type="cylinder" fromto="0 0 {start} 0 0 {tool_length_m}"'
+                f' size="{TOOL_RADIUS_M}" rgba="{_TOOL}"/>'
+                for start in (0.0, 0.4 * tool_length_m)
+            ],
+        ),
+        _mocap("block", _block(config)),
+    ]
+    x, y = _camera_axes(config)
+    return f"""<mujoco>
+  <statistic extent="1"/>
+  <visual><map znear="{config.near_m}" zfar="20"/>
+    <headlight ambient=".45 .45 .45" diffuse=".25 .25 .25" specular="0 0 0"/></visual>
+  <worldbody>
+    <light directional="true" dir="-.3 .2 -1" diffuse=".4 .4 .4" specular=".1 .1 .1"/>
+    <camera name="{CAMERA}" pos="{_text(config.eye_m)}" xyaxes="{_text(x)} {_text(y)}"
+      fovy="{config.fovy_deg}"/>
+    {"".join(bodies)}
+  </worldbody>
+</mujoco>"""
+
+
+def _camera_axes(config: TableViewConfig) -> tuple[Array, Array]:
+    """The picture's right and up in the table's frame."""
+    forward = np.array(config.target_m) - np.array(config.eye_m)
+    right = np.cross(forward, np.array(config.up))
+    if np.linalg.norm(right) < 1e-9:
+        raise ConfigError(
+            f"a camera at {config.eye_m} that looks at {config.target_m} has no picture with"
+            f" {config.up} up"
+        )
+    right /= np.linalg.norm(right)
+    up = np.cross(right, forward)
+    return right, up / np.linalg.norm(up)
+
+
+def _block(config: TableViewConfig) -> list[str]:
+    out = [
+        _box((*centre, BLOCK_HEIGHT_M / 2), (w / 2, h / 2, BLOCK_HEIGHT_M / 2), _BLOCK)
+        for centre, (w, h) in (block_box(part) for part in (BAR_PX, STEM_PX))
+    ]
+    for tag in config.tags:
+        out += _tag(tag, black_cells(config.dictionary, tag.id))
+    return out
+
+
+def _tag(tag: Tag, black: NDArray[np.bool_]) -> list[str]:
+    """Boxes: exact edges, and no question which way a texture lies."""
+    n = len(black)
+    cell = tag.size_m / n
+    paper = tag.size_m / 2 + cell / 2
+    x, y = tag.at_m
+    low, half = BLOCK_HEIGHT_M, _PAPER_M / 2
+    out = [_box((x, y, low + half), (paper, paper, half), "1 1 1 1", tag.yaw_rad)]
+    half = (TAG_HEIGHT_M - BLOCK_HEIGHT_M) / 2
+    for row, column in np.argwhere(black):
+        offset = np.array([[(column + 0.5) * cell, -(row + 0.5) * cell]])
+        offset += np.array([-tag.size_m / 2, tag.size_m / 2])
+        cx, cy = transform_points(offset, (x, y, tag.yaw_rad))[0].tolist()
+        out.append(_box((cx, cy, low + half), (cell / 2, cell / 2, half), "0 0 0 1", tag.yaw_rad))
+    return out
+
+
+def _goal() -> list[str]:
+    out: list[str] = []
+    for corners in (BAR_PX, STEM_PX):
+        centre, (w, h) = block_box(corners)
+        x, y = transform_points(np.array([centre]), GOAL)[0].tolist()
+        out.append(_box((x, y, 0.0), (w / 2, h / 2, 0.0008), _GOAL, GOAL[2]))
+    return out
+
+
+def _link(i: int) -> list[str]:
+    """Tubes along the two straight parts of a DH row, in the frame at its end."""
+    row, radius = UR5E.links[i], _TUBES[i]
+    back = inverse(pose(rot_x(row.alpha), (row.a, 0.0, row.d)))
+    start, elbow = back[:3, 3], (back @ np.array([0.0, 0.0, row.d, 1.0]))[:3]
+    out: list[str] = []
+    for a, b, colour in ((start, elbow, _JOINT), (elbow, np.zeros(3), _TUBE)):
+        if np.linalg.norm(b - a) > 0.01:
+            out.append(
+                f'<geom type="capsule" fromto="{_text(a)} {_text(b)}" size="{radius}"'
+                f' rgba="{colour}"/>'
+            )
+    return out
+
+
+def _mocap(name: str, geoms: Iterable[str]) -> str:
+    return f'<body name="{name}" mocap="true">{"".join(geoms)}</body>'
+
+
+def _box(centre: tuple[float, ...], half: tuple[float, ...], colour: str, yaw: float = 0.0) -> str:
+    return (
+        f'<geom type="box" pos="{_text(centre)}" size="{_text(half)}" rgba="{colour}"'
+        f' quat="{np.cos(yaw / 2)} 0 0 {np.sin(yaw / 2)}"/>'
+    )
+
+
+def _text(values: Iterable[float]) -> str:
+    return " ".join(f"{float(v):.9g}" for v in values)

@@ -1,0 +1,1 @@
+"""Draws scenes: cameras, offscreen renderers, videos."""

@@ -1,0 +1,1 @@
+"""Describes a simulated workcell: the scene package, its signals and its samples."""

@@ -1,0 +1,272 @@
+"""Comparisons of policies: pairing, the declared rule, letters, words, refusals."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from eval.compare import Rule, compare_policies, sign_flip
+from eval.statistics.intervals import mcnemar_exact
+from eval.trials.table import TrialStore
+from robolearn.cli.main import main
+from robolearn.errors import ConfigError, DataError
+from robolearn.types import TrialRecord
+
+TRIAL = TrialRecord(
+    policy="a",
+    policy_hash="hash-a",
+    env="world",
+    env_hash="w1",
+    engine="engine 1",
+    real=False,
+    condition="c0",
+    seed=0,
+    success=False,
+    score=0.0,
+    final_progress=0.0,
+    return_=0.0,
+    steps=1,
+    duration_s=0.1,
+    reason="time_limit",
+    commit="c",
+    suite="s@1",
+)
+
+
+def trials(policy: str, successes, scores=None, world: str = "world") -> list[TrialRecord]:
+    values = np.asarray(successes, dtype=float) if scores is None else scores
+    return [
+        dataclasses.replace(
+            TRIAL,
+            policy=policy,
+            policy_hash=f"hash-{policy}",
+            env=world,
+            condition=f"c{i}",
+            seed=i,
+            success=bool(won),
+            score=float(score),
+        )
+        for i, (won, score) in enumerate(zip(successes, values, strict=True))
+    ]
+
+
+def outcomes(p: float, n: int, seed: int) -> np.ndarray:
+    return np.random.default_rng(seed).random(n) < p
+
+
+def test_a_clear_difference_is_decided_and_the_p_value_is_mcnemars():
+    a, b = outcomes(0.3, 80, 0), outcomes(0.8, 80, 1)
+    (world,) = compare_policies(trials("a", a) + trials("b", b), Rule())
+    (effect,) = world.effects
+    assert effect.decision == "b"
+    assert effect.p == pytest.approx(mcnemar_exact(a, b))
+    assert {e.name: e.letters for e in world.entries} == {"b": "a", "a": "b"}
+    assert effect.more is None
+    assert "b is better than a" in effect.words
+
+
+def test_no_difference_is_not_called_equality_and_a_plan_is_given():
+    a, b = outcomes(0.5, 40, 2), outcomes(0.6, 40, 3)
+    (world,) = compare_policies(trials("a", a) + trials("b", b), Rule())
+    (effect,) = world.effects
+    assert effect.decision == ""
+    assert effect.more is not None
+    assert effect.more > 40
+    assert "does not show that they are equal" in effect.words
+    assert {e.letters for e in world.entries} == {"a"}
+
+
+def test_three_policies_are_corrected_for_each_other():
+    a, b, c = outcomes(0.2, 60, 4), outcomes(0.85, 60, 5), outcomes(0.85, 60, 6)
+    records = trials("old", a) + trials("new", b) + trials("newer", c)
+    (world,) = compare_policies(records, Rule())
+    marks = {e.name: e.letters for e in world.entries}
+    assert marks["new"] == marks["newer"] == "a"
+    assert marks["old"] == "b"
+    raw = {frozenset(("old", "new")): mcnemar_exact(a, b)}
+    adjusted = {frozenset((e.a, e.b)): e.p for e in world.effects}
+    for pair, p in raw.items():
+        assert adjusted[pair] >= p
+
+
+def test_scores_decide_by_the_sign_flip_test():
+    rng = np.random.default_rng(7)
+    x = rng.random(60) * 0.5
+    y = np.clip(x + rng.normal(0.08, 0.1, 60), 0, 1)
+    records = trials("a", np.zeros(60), x) + trials("b", np.zeros(60), y)
+    (world,) = compare_policies(records, Rule(by="score"))
+    assert world.effects[0].decision == "b"
+    (by_success,) = compare_policies(records, Rule(by="success"))
+    assert by_success.effects[0].decision == ""
+    assert by_success.effects[0].more is None
+
+
+def test_the_sign_flip_test_by_hand():
+    # Differences 1, 2, 3: only +++ and --- reach |sum| = 6, of 8 patterns.
+    assert sign_flip(np.zeros(3), np.array([1.0, 2.0, 3.0])) == pytest.approx(2 / 8)
+    assert sign_flip(np.ones(4), np.ones(4)) == 1.0
+    rng = np.random.default_rng(8)
+    x = rng.normal(0.4, 1, 14)
+    exact = sign_flip(np.zeros(14), x)
+    larger = sign_flip(np.zeros(15), np.append(x, 1e-9))
+    assert larger == pytest.approx(exact, abs=0.015)
+
+
+def test_the_sign_flip_test_keeps_its_level():
+    rng = np.random.default_rng(9)
+    wrong = sum(
+        sign_flip(np.zeros(12), rng.exponential(1, 12) * rng.choice([-1, 1], 12)) <= 0.05
+        for _ in range(300)
+    )
+    assert wrong / 300 <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / 300)
+
+
+def test_the_sequential_rule_needs_its_maximum_and_obeys_it():
+    records = trials("a", outcomes(0.1, 30, 10)) + trials("b", outcomes(0.95, 30, 11))
+    with pytest.raises(ConfigError, match="n-max"):
+        Rule(kind="sequential")
+    (world,) = compare_policies(records, Rule(kind="sequential", n_max=40))
+    assert world.effects[0].decision == "b"
+    with pytest.raises(DataError, match="more than the planned maximum"):
+        compare_policies(records, Rule(kind="sequential", n_max=20))
+    (by_score,) = compare_policies(records, Rule(by="score", kind="sequential"))
+    assert by_score.effects[0].decision == "b"
+
+
+def test_training_runs_of_a_method_count_as_clusters():
+    rng = np.random.default_rng(12)
+    difficulty = rng.random(40)
+    records: list[TrialRecord] = []
+    for method, level in (("flow", 0.55), ("act", 0.5)):
+        for run in range(3):
+            luck = rng.normal(0, 0.25)
+            records += trials(f"{method}-{run}", difficulty < np.clip(level + luck, 0, 1))
+    groups = {m: [f"{m}-{i}" for i in range(3)] for m in ("flow", "act")}
+    (world,) = compare_policies(records, Rule(), groups=groups)
+    (effect,) = world.effects
+    assert effect.decision == ""  # Three runs each, luck of .25: nothing can be said.
+    assert {len(e.runs) for e in world.entries} == {3}
+    assert any(e.spread is not None and e.spread.between > 0.05 for e in world.entries)
+    assert all(e.n == 120 for e in world.entries)
+
+
+def test_different_conditions_are_refused_or_cut_to_the_shared_ones():
+    a, b = trials("a", outcomes(0.5, 20, 13)), trials("b", outcomes(0.5, 15, 14))
+    with pytest.raises(DataError, match=r"missing per policy: \{'b': 5\}"):
+        compare_policies(a + b, Rule())
+    (world,) = compare_policies(a + b, Rule(), common=True)
+    assert world.effects[0].n == 15
+    assert any("15 shared conditions of 20" in n for n in world.notes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"suite": "other@2"}, "different suites"),
+        ({"env_hash": "w2"}, "different versions of the world"),
+        ({"engine": "engine 2"}, "different physics engines"),
+    ],
+)
+def test_mixtures_are_refused(changes, message):
+    a = trials("a", [1, 0])
+    b = [dataclasses.replace(r, **changes) for r in trials("b", [1, 1])]
+    with pytest.raises(DataError, match=message):
+        compare_policies(a + b, Rule())
+
+
+def test_verdicts_of_a_classifier_are_named_as_such():
+    a, b = (trials(name, outcomes(0.5, 20, i)) for i, name in enumerate("ab"))
+    plain = compare_policies([*a, *b], Rule())[0]
+    assert not any("classifier" in n for n in plain.notes)
+    judged = [dataclasses.replace(r, suite="s@1+judge=j1") for r in (*a, *b)]
+    assert any("judged from pictures" in n for n in compare_policies(judged, Rule())[0].notes)
+    with pytest.raises(DataError, match="different suites"):
+        compare_policies([*a, *judged[20:]], Rule())
+
+
+def test_duplicates_and_homonyms_are_refused():
+    a, b = trials("a", [1, 0]), trials("b", [1, 1])
+    with pytest.raises(DataError, match="appears twice"):
+        compare_policies(a + b + a[:1], Rule())
+    other = [dataclasses.replace(r, policy_hash="x", condition=f"d{r.seed}") for r in a]
+    with pytest.raises(DataError, match="two different policies are called 'a'"):
+        compare_policies(a + b + other, Rule())
+    with pytest.raises(DataError, match="needs two policies"):
+        compare_policies(a, Rule())
+    with pytest.raises(DataError, match="no trials"):
+        compare_policies([], Rule())
+    with pytest.raises(ConfigError, match="no policy 'c'"):
+        compare_policies(a + b, Rule(), groups={"m": ["a", "c"]})
+
+
+def test_moved_and_repeated_starts_do_not_pass_for_conditions():
+    a, b = trials("a", outcomes(0.5, 10, 15)), trials("b", outcomes(0.5, 10, 16))
+    extra = [
+        dataclasses.replace(r, **change)
+        for r, change in itertools.product(
+            a[:3] + b[:3], ({"condition": "c0~moved"}, {"seed": 1000})
+        )
+    ]
+    extra = list({(r.policy, r.condition, r.seed): r for r in extra}.values())
+    (world,) = compare_policies(a + b + extra, Rule())
+    assert world.effects[0].n == 10
+    assert any("left out" in n for n in world.notes)
+
+
+def test_all_or_nothing_results_are_defined():
+    records = trials("a", np.zeros(20)) + trials("b", np.ones(20))
+    (world,) = compare_policies(records, Rule())
+    assert world.effects[0].decision == "b"
+    same = trials("a", np.ones(20)) + trials("b", np.ones(20))
+    (world,) = compare_policies(same, Rule())
+    assert world.effects[0].p == 1.0
+    assert world.effects[0].more is None
+
+
+def test_an_interval_without_zero_is_not_a_decision():
+    # 34 against 19 discordant pairs: McNemar says .053, Newcombe's interval leaves out 0.
+    a = trials("a", np.r_[np.zeros(34), np.ones(19), np.ones(80), np.zeros(67)])
+    b = trials("b", np.r_[np.ones(34), np.zeros(19), np.ones(80), np.zeros(67)])
+    (world,) = compare_policies(a + b, Rule())
+    (effect,) = world.effects
+    assert 0.05 < effect.p < 0.06
+    assert not effect.decision
+    assert effect.success.low * effect.success.high > 0
+    assert "leaves out 0, but is not what decides" in effect.words
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    for name, p in (("a", 0.3), ("b", 0.8)):
+        with TrialStore(tmp_path / name) as store:
+            store.add(trials(name, outcomes(p, 60, ord(name))))
+    folders = [str(tmp_path / "a"), str(tmp_path / "b")]
+    assert main(["compare", *folders, "--out", str(tmp_path / "page.md")]) == 0
+    out = capsys.readouterr().out
+    assert "rule: McNemar's exact test of success" in out
+    assert "b is better than a" in out
+    assert "| b | a |" in (tmp_path / "page.md").read_text()
+    assert main(["compare", *folders, "--json", "--by", "score"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["rule"]["by"] == "score"
+    assert document["worlds"][0]["effects"][0]["decision"] == "b"
+    with TrialStore(tmp_path / "b") as store:
+        lonely = trials("b", outcomes(0.5, 5, 1), world="elsewhere")
+        store.add([dataclasses.replace(r, env_hash="w2") for r in lonely])
+    assert main(["compare", *folders, "--rule", "sequential", "--n-max", "60"]) == 0
+    out = capsys.readouterr().out
+    assert "decided" in out
+    assert "p =" not in out
+    assert "intervals are those of a number of trials fixed beforehand" in out
+    assert "not compared: b is the only one in elsewhere" in out
+    assert main(["compare", str(tmp_path / "absent")]) == 2
+    assert "no trials in" in capsys.readouterr().err
+    TrialStore(tmp_path / "empty").close()
+    assert main(["compare", *folders, str(tmp_path / "empty")]) == 2
+    assert "has no trials yet" in capsys.readouterr().err
+    assert main(["compare", *folders, "--group", "m=a"]) == 2
+    assert "--group" in capsys.readouterr().err

@@ -1,0 +1,74 @@
+"""Trials on Ray: the same bits as in this process; the same rule for crashes and hangs."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from eval.trials.executors import WorkerFailedError
+from eval.trials.ray_executor import run_on_ray
+from eval.trials.rollouts import Options
+from robolearn.errors import ConfigError
+from tests.eval.mocks import without_times
+from tests.eval.trials.test_rollouts import run
+
+pytest.importorskip("ray", reason="Ray is an optional extra: pip install 'robolearn[ray]'")
+
+
+class Troubled:
+    """0: answers, 1: dies the first time, 2: always dies, 3: hangs."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __call__(self):
+        def handle(task: int) -> int:
+            mark = self.folder / f"{task}"
+            first = not mark.exists()
+            mark.write_text("seen")
+            if task == 2 or (task == 1 and first):
+                os._exit(3)
+            if task == 3:
+                time.sleep(60)
+            return task * 10
+
+        return handle
+
+
+class Buggy:
+    def __call__(self):
+        def handle(task: int) -> int:
+            return 1 // task
+
+        return handle
+
+
+def test_results_are_those_of_this_process(tmp_path: Path):
+    here = run(tmp_path / "here", workers=0)
+    there = run(tmp_path / "there", workers=2, executor="ray")
+    assert without_times(here) == without_times(there)
+
+
+@pytest.mark.slow
+def test_an_actor_that_dies_or_hangs_loses_no_task(tmp_path: Path):
+    done = list(run_on_ray(Troubled(tmp_path), [0, 1, 2, 3, 4], workers=2, timeout_s=6.0))
+    results = {d.task: d.result for d in done}
+    assert len(done) == 5
+    assert results == {0: 0, 1: 10, 2: None, 3: None, 4: 40}
+    lost = {d.task: d.lost for d in done if d.lost}
+    assert "died" in lost[2]
+    assert "hangs" in lost[3]
+
+
+def test_a_bug_reaches_the_caller_and_bad_requests_are_refused():
+    with pytest.raises(WorkerFailedError, match="ZeroDivisionError"):
+        list(run_on_ray(Buggy(), [0], workers=1))
+    with pytest.raises(ConfigError, match="at least 1"):
+        list(run_on_ray(Buggy(), [1], workers=0))
+    with pytest.raises(ConfigError, match="at least one worker"):
+        Options(suite="s", task="t", max_steps=1, workers=0, executor="ray")
+    with pytest.raises(ConfigError, match="address"):
+        Options(suite="s", task="t", max_steps=1, workers=1, address="auto")

@@ -1,0 +1,95 @@
+"""A controller whose clock is set, or whose host is slow: one typed error, a stop that latches."""
+
+import time
+
+import numpy as np
+import pytest
+
+from hardware.drivers.ur.robot import URConfig
+from hardware.supervisor.client import SupervisorClient
+from hardware.supervisor.link import Cause, Mode, Target
+from robolearn.errors import ClockError, SafetyStopError
+from tests.hardware.cell import FOLLOWER, Cell, joints_at
+from tests.hardware.real_cell import cell_at, prompt_lab, until
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory):
+    with prompt_lab(tmp_path_factory.mktemp("lab"), 24) as made:
+        yield made
+
+
+def test_the_supervisor_latches_a_clock_that_was_set(monkeypatch):
+    cell = Cell()
+    cell.follow()
+    cell.drive([(0.256, 0.3), (0.3, 0.3)])
+    healthy = cell.robot.state
+
+    def state():
+        raise ClockError("its clock went backwards")
+
+    monkeypatch.setattr(cell.robot, "state", state)
+    cell.run(0.004)
+    assert cell.mode is Mode.STOPPED
+    assert cell.status.cause is Cause.CLOCK_JUMP
+    assert cell.robot.stops == 1
+    monkeypatch.setattr(cell.robot, "state", healthy)
+    cell.run(0.5)
+    assert cell.mode is Mode.STOPPED, "a fault that went away is no recovery"
+    cell.ask("clear")
+    cell.run(0.004)
+    assert cell.mode is Mode.HOLD
+    cell.close()
+
+
+FAULTS = {
+    "clock set back": ("clock_jump", {"seconds": -3.0}, Cause.CLOCK_JUMP),
+    "clock set ahead": ("clock_jump", {"seconds": 3.0}, Cause.CLOCK_JUMP),
+    "slow host": ("slow", {"amount": 0.6, "seconds": 1.0}, Cause.STATE_STALE),
+}
+
+
+@pytest.mark.parametrize("fault", list(FAULTS))
+def test_a_fault_of_the_controllers_host_stops_the_arm_for_good(lab, fault):
+    kind, arguments, cause = FAULTS[fault]
+    start_ns = time.monotonic_ns()
+    cell = cell_at(lab.where.address)
+    client = SupervisorClient(
+        *(cell.robot_builder(), FOLLOWER, cell.supervisor), watch=cell.connect_watch()
+    )
+    with lab.where.connect() as door:
+        client.request("goto", [joints_at((0.256, 0.3))])
+        client.request("follow")
+        for k in range(3):
+            xy = np.array([0.256 + 0.03 * k, 0.3])
+            client.command(Target(k, time.monotonic_ns(), xy, np.zeros((0, 2))))
+            time.sleep(0.05)
+        door.fault(kind, **arguments)
+        until(lambda: client.status().mode is Mode.STOPPED)
+        assert client.status().cause is cause
+        with pytest.raises(SafetyStopError, match=cause.name.lower()):
+            client.require_running()
+        until(lambda: not door.log(start_ns).moving)
+        time.sleep(0.1)
+        assert client.status().mode is Mode.STOPPED, "a fault that went away is no recovery"
+        client.clear()
+        assert client.require_running().mode is Mode.HOLD
+        client.request("goto", [joints_at((0.256, 0.3))])
+    client.close()
+
+
+def test_the_driver_tells_until_it_connects_again(lab):
+    robot = URConfig(lab.where.address, watchdog_hz=2.0).build()
+    robot.connect()
+    with lab.where.connect() as door:
+        door.fault("clock_jump", seconds=-0.5)
+        time.sleep(0.1)
+        with pytest.raises(ClockError, match="its clock went backwards"):
+            robot.state()
+    time.sleep(0.6)  # until the clock has passed its last time
+    for call in (robot.state, lambda: robot.servo(np.zeros(6))):
+        with pytest.raises(ClockError, match="its clock went backwards"):
+            call()
+    robot.connect()
+    assert robot.state().device_t_s > 0.0
+    robot.close()

@@ -1,0 +1,478 @@
+"""Robot drivers: the contract over the fake and the emulated UR, and every fault of the UR."""
+
+import contextlib
+import ctypes
+import dataclasses
+import gc
+import os
+import signal
+import sys
+import time
+from concurrent.futures import Future
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+from hardware.devices.robot import RobotMode, require_healthy
+from hardware.drivers.fakes.robot import FakeConfig
+from hardware.drivers.polling.vendor_thread import VendorThread
+from hardware.drivers.ur.robot import URConfig
+from hardware.drivers.ur.robot import robot as ur
+from hardware.drivers.ur.tool import ToolServo
+from robolearn.arms.models import UR5E
+from robolearn.errors import (
+    ConfigError,
+    MissingDependencyError,
+    RobotConnectionError,
+    RobotError,
+    StaleSignalError,
+)
+from robolearn.geometry import rotation_from_rotvec, rotvec_from_rotation
+from tests.hardware.lab import HOME, address
+from tests.hardware.real_cell import in_child, prompt_lab
+from tests.robot_contract import RobotContract
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory):
+    with prompt_lab(tmp_path_factory.mktemp("lab"), 20) as made:
+        yield made
+
+
+def hold_the_interpreter():
+    ctypes.PyDLL(None).sleep(60)
+
+
+def test_a_trial_that_hangs_in_a_library_is_killed():
+    with pytest.raises(AssertionError, match="the trial hangs"):
+        in_child(hold_the_interpreter, timeout_s=0.5)
+
+
+def recovered(lab):
+    os.kill(lab.pid, signal.SIGCONT)
+    with lab.where.connect() as door:
+        door.fault("unlock")
+
+
+class TestFake(RobotContract):
+    def make(self):
+        return FakeConfig().build()
+
+
+class TestUR(RobotContract):
+    @pytest.fixture(autouse=True)
+    def _lab(self, lab):
+        self.lab, self.robots = lab, []
+        yield
+        for robot in self.robots:
+            robot.close()
+
+    def make(self):
+        robot = URConfig(self.lab.where.address, watchdog_hz=2.0).build()
+        self.robots.append(robot)
+        return robot
+
+
+@pytest.fixture
+def robot(lab):
+    made = URConfig(lab.where.address, watchdog_hz=2.0).build()
+    made.connect()
+    yield made
+    recovered(lab)
+    made.close()
+
+
+def until(condition, timeout_s=3.0):
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def servo_until_stale(robot, q):
+    """As the supervisor does, set-points and states in turn, until the device clock has stood for
+    0.15 s; the state and the slowest round [s].
+    """
+    state, slowest, deadline = robot.state(), 0.0, time.monotonic() + 5.0
+    while time.monotonic_ns() - state.changed_ns < 0.15e9:
+        start = time.monotonic()
+        assert start < deadline, "the device still lives"
+        with contextlib.suppress(RobotError):
+            robot.servo(q)
+        state = robot.state()
+        slowest = max(slowest, time.monotonic() - start)
+        time.sleep(0.002)
+    return state, slowest
+
+
+def hang(address_, pid):
+    robot = URConfig(address_, watchdog_hz=2.0).build()
+    robot.connect()
+    q = robot.state().joint_position
+    robot.servo(q)
+    os.kill(pid, signal.SIGSTOP)
+    state, slowest = servo_until_stale(robot, q)
+    with pytest.raises(StaleSignalError, match="device clock stands"):
+        require_healthy(state, time.monotonic_ns(), 0.02)
+    assert slowest < 0.5
+    start = time.monotonic()
+    assert not robot.stop(), "nobody confirms"
+    assert time.monotonic() - start < 1.5
+    with pytest.raises(RobotConnectionError, match="abandoned"):
+        robot.servo(q)
+    os.kill(pid, signal.SIGCONT)
+    robot.connect()
+    assert robot.state().mode is RobotMode.RUNNING
+
+
+def test_a_hang_shows_in_the_age_of_the_state_and_never_blocks(lab):
+    in_child(hang, lab.where.address, lab.pid)
+    recovered(lab)
+
+
+def test_a_protective_stop_is_a_mode_and_needs_the_operator(robot, lab):
+    with lab.where.connect() as door:
+        door.fault("protective_stop")
+        until(lambda: robot.state().mode is RobotMode.PROTECTIVE_STOP)
+        with pytest.raises(RobotError, match="PROTECTIVE_STOP"):
+            require_healthy(robot.state(), robot.state().changed_ns, 0.02)
+        with pytest.raises(RobotConnectionError, match="PROTECTIVE_STOP"):
+            robot.connect()
+        door.fault("unlock")
+    robot.connect()
+    assert robot.state().mode is RobotMode.RUNNING
+
+
+def test_silence_trips_the_controllers_own_watchdog(robot, lab):
+    start_ns = time.monotonic_ns()
+    robot.servo(robot.state().joint_position)
+    until(lambda: robot.state().mode is RobotMode.IDLE)
+    with lab.where.connect() as door:
+        stops = [e for e in door.log(start_ns).events if e.kind == "program_stopped"]
+    assert "watchdog" in stops[0].detail
+    robot.connect()
+    assert robot.state().mode is RobotMode.RUNNING
+
+
+def test_keep_alive_feeds_the_watchdog(robot):
+    for _ in range(40):
+        robot.keep_alive()
+        time.sleep(0.005)
+    assert robot.state().mode is RobotMode.RUNNING
+
+
+def death(address_, pid):
+    robot = URConfig(address_, watchdog_hz=2.0).build()
+    robot.connect()
+    q = robot.state().joint_position
+    os.kill(pid, signal.SIGKILL)
+    state, _ = servo_until_stale(robot, q)
+    with pytest.raises(StaleSignalError):
+        require_healthy(state, time.monotonic_ns(), 0.02)
+    start = time.monotonic()
+    assert not robot.stop()
+    with pytest.raises(RobotConnectionError, match="no UR controller answers"):
+        robot.connect()
+    assert time.monotonic() - start < 8.0
+
+
+def test_death_is_a_typed_error_within_a_bound(tmp_path):
+    with prompt_lab(tmp_path, 21) as lab:
+        in_child(death, lab.where.address, lab.pid)
+
+
+def test_nobody_there_names_address_and_remedy():
+    with pytest.raises(RobotConnectionError, match=r"30004.*robolearn lab"):
+        URConfig(address(29)).build().connect()
+
+
+def test_a_missing_library_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "rtde_control", None)
+    with pytest.raises(MissingDependencyError, match="pip install ur_rtde"):
+        URConfig("127.0.0.1").build().connect()
+
+
+class Vendor:
+    """Both interfaces of a controller whose watchdog cannot be armed."""
+
+    left: ClassVar[list[str]] = []
+
+    def __init__(self, *_):
+        self.stamp = 0.0
+
+    def __del__(self):
+        self.left.append("destroyed")
+
+    def __getattr__(self, name):
+        self.left.append(name)
+        return lambda *_: {"getTimestamp": time.monotonic(), "getRobotMode": 7}.get(
+            name, {"getSafetyMode": 1, "getRuntimeState": 2, "getActualQ": [0.0] * 6}.get(name)
+        )
+
+    def isProgramRunning(self):  # noqa: N802
+        return True
+
+    def getActualQd(self):  # noqa: N802
+        return [0.0] * 6
+
+    def getActualTCPForce(self):  # noqa: N802
+        return [0.0] * 6
+
+    def isConnected(self) -> bool:  # noqa: N802
+        return True
+
+    def setWatchdog(self, _hz) -> bool:  # noqa: N802
+        return False
+
+
+def test_without_an_armed_watchdog_nothing_moves(monkeypatch):
+    monkeypatch.setattr(ur, "_import_ur_rtde", lambda: (Vendor, Vendor))
+    monkeypatch.setattr(ur, "_probe", lambda _: None)
+    robot = URConfig("127.0.0.1").build()
+    robot.connect()
+    refused(robot, np.zeros(6), "watchdog could not be armed|an operator connects again")
+    refused(robot, np.zeros(6), "an operator connects again")
+    with pytest.raises(RobotError, match="operator connects again"):
+        robot.freedrive.begin()
+    assert not {"servoJ", "teachMode"} & set(Vendor.left), "nothing that moves the arm"
+    robot.close()
+    assert robot._have_left()
+    assert Vendor.left.count("disconnect") == 2
+    assert "stopScript" in Vendor.left
+    gc.collect()
+    assert "destroyed" not in Vendor.left, "a destructor would stop the supervisor's loop"
+
+
+def test_real_time_without_the_right_to_nice_is_no_reason_not_to_connect(monkeypatch):
+    def refused(_which, _who, value):
+        if value < 0:
+            raise PermissionError
+
+    restored = []
+    monkeypatch.setattr(os, "sched_getscheduler", lambda _: os.SCHED_FIFO)
+    monkeypatch.setattr(os, "sched_setscheduler", lambda *a: restored.append(a[1]))
+    monkeypatch.setattr(os, "getpriority", lambda *_: 0)
+    monkeypatch.setattr(os, "setpriority", refused)
+    assert ur._without_real_time(lambda: 7) == 7
+    assert restored == [os.SCHED_OTHER, os.SCHED_FIFO]
+
+
+def test_values_that_the_client_would_refuse_are_refused_in_the_config():
+    for bad in ({"gain": 50.0}, {"lookahead_s": 0.5}, {"watchdog_hz": 0.1}):
+        with pytest.raises(ConfigError, match="must be in"):
+            URConfig("127.0.0.1", **bad)
+
+
+def test_vendor_thread_keeps_the_newest_set_point_and_abandons_a_hung_call():
+    thread, seen = VendorThread("test", post_limit_s=0.02), []
+    gate = np.zeros(1)
+
+    def block():
+        while not gate[0]:
+            time.sleep(0.002)
+
+    thread.post(block)
+    time.sleep(0.03)
+    with pytest.raises(RobotConnectionError, match="hanging"):
+        thread.post(lambda: seen.append(0))
+    gate[0] = 1
+    time.sleep(0.02)
+    thread.post(lambda: seen.append(1))
+    assert thread.call(lambda: 7, 1.0, "answering") == 7
+    gate[0] = 0
+    with pytest.raises(RobotConnectionError, match="did not return within"):
+        thread.call(block, 0.02, "blocking")
+    with pytest.raises(RobotConnectionError, match="abandoned"):
+        thread.call(lambda: 7, 1.0, "answering")
+    gate[0] = 1
+    thread.close()
+
+
+def test_an_error_of_a_posted_call_is_raised_by_the_next():
+    thread = VendorThread("test")
+    thread.post(lambda: 1 / 0)
+    time.sleep(0.02)
+    with pytest.raises(RobotError, match="division by zero"):
+        thread.post(lambda: None)
+    thread.close()
+
+
+class Link(Vendor):
+    """A controller whose client may lose its link, and then connects again by itself."""
+
+    connected, pause_s = True, 0.0
+    sent: ClassVar[list[list[float]]] = []
+    asked: ClassVar[list[str]] = []
+
+    def __getattr__(self, name):
+        if name in ("teachMode", "endTeachMode", "servoStop"):
+            self.asked.append(name)
+            return lambda *_: True
+        return super().__getattr__(name)
+
+    def setWatchdog(self, _hz):  # noqa: N802
+        self.asked.append("setWatchdog")
+        return True
+
+    def isConnected(self):  # noqa: N802
+        return Link.connected
+
+    def servoJ(self, q, *_):  # noqa: N802
+        time.sleep(Link.pause_s)
+        self.asked.append("servoJ")
+        self.sent.append(list(q))
+        return True
+
+
+@pytest.fixture
+def linked(monkeypatch):
+    monkeypatch.setattr(ur, "_import_ur_rtde", lambda: (Link, Link))
+    monkeypatch.setattr(ur, "_probe", lambda _: None)
+    Link.connected, Link.pause_s = True, 0.0
+    Link.sent.clear()
+    Link.asked.clear()
+    robot = URConfig("127.0.0.1").build()
+    robot.connect()
+    yield robot
+    robot.close()
+
+
+def insist(robot, q):
+    for _ in range(200):
+        robot.servo(q)
+        time.sleep(0.005)
+
+
+def refused(robot, q, match):
+    with pytest.raises(RobotError, match=match):
+        insist(robot, q)
+
+
+def test_a_broken_link_is_never_asked_to_connect_again(linked):
+    linked.servo(np.zeros(6))
+    time.sleep(0.05)
+    count = len(Link.sent)
+    Link.connected = False
+    refused(linked, np.full(6, 0.01), "an operator connects again")
+    Link.connected = True
+    refused(linked, np.full(6, 0.01), "an operator connects again")
+    assert len(Link.sent) == count
+
+
+def test_a_call_in_which_the_client_connected_again_is_the_last(linked):
+    Link.pause_s = 0.12
+    refused(linked, np.zeros(6), "connected again by itself|an operator connects again")
+    assert len(Link.sent) == 1
+
+
+def test_a_set_point_far_from_the_last_one_is_not_sent(linked):
+    linked.servo(np.zeros(6))
+    time.sleep(0.05)
+    refused(linked, np.full(6, 0.2), "not sent")
+    assert np.array(Link.sent).max() == 0.0
+
+
+def test_the_watchdog_is_armed_with_the_first_set_point_and_not_while_the_owner_is_busy(linked):
+    assert not Link.asked, "between connecting and the first set-point the owner may take his time"
+    linked.servo(np.zeros(6))
+    until(lambda: Link.sent)
+    linked.servo(np.zeros(6))
+    until(lambda: len(Link.sent) == 2)
+    assert Link.asked == ["setWatchdog", "servoJ", "servoJ"]
+
+
+def test_freedrive_ends_the_servo_thread_first_and_refuses_set_points(linked):
+    linked.freedrive.begin()
+    assert Link.asked == ["setWatchdog", "servoStop", "teachMode"]
+    with pytest.raises(RobotError, match="a hand guides the arm"):
+        linked.servo(np.zeros(6))
+    assert linked.stop()
+    assert Link.asked[3:] == ["endTeachMode", "servoStop"], "a stop makes the arm stiff again"
+    linked.freedrive.begin()
+    linked.freedrive.end()
+    linked.servo(np.zeros(6))
+    until(lambda: Link.sent)
+
+
+def test_an_earlier_connection_that_still_closes_is_waited_for(linked, monkeypatch):
+    linked._leaving.append(Future())
+    monkeypatch.setattr(ur, "_LEAVE_S", 0.02)
+    with pytest.raises(RobotConnectionError, match="still closing"):
+        linked.connect()
+    linked._leaving.clear()
+
+
+def test_motors_that_draw_too_much_are_a_load_above_one(lab):
+    robot = URConfig(
+        lab.where.address, watchdog_hz=2.0, rated_current_a=(15.0, 15.0, 15.0, 2.8, 2.8, 2.8)
+    ).build()
+    robot.connect()
+    assert robot.state().load == 0.0
+    with lab.where.connect() as door:
+        door.fault("overload", amount=3.5)
+        until(lambda: robot.state().load == pytest.approx(3.5 / 2.8))
+        door.fault("overload", amount=0.0)
+    robot.close()
+    for wrong in ((1.0,) * 5, (0.0,) * 6):
+        with pytest.raises(ConfigError, match="rated_current_a"):
+            URConfig("127.0.0.1", rated_current_a=wrong)
+
+
+def path_of(lab, **config):
+    """What the emulated controller got for the same joints."""
+    robot = URConfig(lab.where.address, watchdog_hz=2.0, **config).build()
+    robot.connect()
+    with lab.where.connect() as door:
+        start_ns, q = time.monotonic_ns(), robot.state().joint_position
+        for k in range(1, 41):
+            robot.servo(q + 0.001 * k)
+            time.sleep(0.004)
+        until(lambda: np.allclose(robot.state().joint_position, q + 0.04, atol=1e-3))
+        assert robot.stop()
+        sent = door.log(start_ns).setpoint_q
+    robot.close()
+    return q, sent
+
+
+def test_servo_in_tool_space_goes_where_the_joints_were_checked(lab):
+    q, sent = path_of(lab, servo="tool", arm="ur5e")
+    assert len(sent) > 5
+    steps = (sent - q) / 0.001
+    np.testing.assert_allclose(steps, np.tile(np.round(steps[:, :1]), (1, 6)), atol=1e-3)
+    np.testing.assert_allclose(sent[-1], q + 0.04, atol=1e-6)
+
+
+class Kinematics:
+    """A controller that knows its arm and has a tool of 0.1 m."""
+
+    def __init__(self, arm, q):
+        self.T = arm.fk(q)
+
+    def getForwardKinematics(self):  # noqa: N802
+        tip = self.T[:3, 3] + 0.1 * self.T[:3, 2]
+        return [*tip, *rotvec_from_rotation(self.T[:3, :3])]
+
+    def getTCPOffset(self):  # noqa: N802
+        return [0.0, 0.0, 0.1, 0.0, 0.0, 0.0]
+
+
+def test_tool_servo_knows_its_arm_its_tool_singularities_and_what_the_controller_aims_at():
+    q = np.array(HOME)
+    tool = ToolServo.of(Kinematics(UR5E, q), UR5E, q, 500.0)
+    T = UR5E.fk(q)
+    pose = tool.pose(q)
+    np.testing.assert_allclose(pose[:3], T[:3, 3] + 0.1 * T[:3, 2], atol=1e-12)
+    np.testing.assert_allclose(rotation_from_rotvec(np.array(pose[3:])), T[:3, :3], atol=1e-9)
+    longer = dataclasses.replace(UR5E.links[2], a=UR5E.links[2].a - 0.05)
+    other = dataclasses.replace(UR5E, links=(*UR5E.links[:2], longer, *UR5E.links[3:]))
+    with pytest.raises(RobotConnectionError, match="another arm"):
+        ToolServo.of(Kinematics(other, q), UR5E, q, 500.0)
+    straight = q * [1, 1, 1, 1, 0, 1]
+    with pytest.raises(RobotError, match="near a singularity"):
+        tool.pose(straight)
+    assert not tool.astray(q + 0.02)
+    flipped = q + np.array([0, 0, 0, np.pi, -2 * q[4], np.pi])
+    assert "from those that were checked" in tool.astray(flipped)
+    with pytest.raises(ConfigError, match="needs 'arm'"):
+        URConfig("127.0.0.1", servo="tool")

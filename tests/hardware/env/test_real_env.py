@@ -1,0 +1,191 @@
+"""RealEnv over the emulated arm: one loop, one store, typed errors, and an arm that stops."""
+
+import contextlib
+import dataclasses
+import os
+import signal
+import time
+
+import numpy as np
+import pytest
+
+from hardware.cell.motion import JOINT_POSITION, tool_xy_rows
+from hardware.env.real_env import EVENT, RealEnv
+from hardware.streams.signal_buffer import SignalBuffer
+from hardware.streams.tracker_streams import TrackedConfig
+from hardware.supervisor.link import Cause, Mode
+from robolearn.agents.chunk import ChunkAgent
+from robolearn.arms.models import UR5E
+from robolearn.data.recording.recorder import EpisodeRecorder
+from robolearn.data.store.store import EpisodeStore
+from robolearn.errors import ConfigError, DataError, InferenceError, StaleSignalError
+from robolearn.inference.local import WorkerInference
+from robolearn.pusht import BLOCK, TOOL
+from robolearn.runtime import run_episode
+from robolearn.spec import SignalSpec
+from robolearn.types import Command, Condition
+from tests.hardware.cell import WORKCELL, joints_at
+from tests.hardware.real_cell import (
+    CONDITION,
+    StillScorer,
+    cell_at,
+    largest_speed,
+    prompt_lab,
+    until,
+)
+from tests.mocks import POLICY_SPEC, BuildWalk, Listener
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory):
+    with prompt_lab(tmp_path_factory.mktemp("lab"), 23) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def cell(lab):
+    """An env over the module's lab, whose block is placed by the lab."""
+    with lab.where.connect() as door:
+
+        def place(condition: Condition) -> str:
+            door.place("block", condition.poses[BLOCK])
+            return "placed"
+
+        made = RealEnv(cell_at(lab.where.address), place=place, scorer=StillScorer())
+        yield made
+        made.close()
+        made.close()
+
+
+@pytest.fixture
+def env(cell):
+    """At rest and without a latched stop."""
+    with contextlib.suppress(Exception):
+        cell.clear_stop()
+    return cell
+
+
+def command(seq, xy, due_ns):
+    return Command(seq, {TOOL: np.array(xy, dtype=np.float64)}, due_ns, "test")
+
+
+def test_an_episode_runs_is_recorded_and_reads_back(env, lab, tmp_path):
+    start_ns = time.monotonic_ns()
+    agent = ChunkAgent(POLICY_SPEC, env.spec, name="walk", lead_ticks=1)
+    inference = WorkerInference(BuildWalk(0.003))
+    store = EpisodeStore.create(tmp_path / "store")
+    with EpisodeRecorder(store, spec=env.spec, kind="deployment", autosave=False) as recorder:
+        result = run_episode(env, agent, inference, [recorder], CONDITION, max_steps=10)
+        env.hold()
+        episode = store.read(recorder.keep())
+    inference.close()
+    assert result.reset.note.startswith("placed; ")
+    np.testing.assert_allclose(result.reset.achieved[TOOL], CONDITION.poses[TOOL], atol=1e-3)
+    np.testing.assert_allclose(result.reset.achieved[BLOCK], CONDITION.poses[BLOCK], atol=0.02)
+    assert episode.steps == 10
+    assert episode.observed(TOOL)[-1, 0] > 0.2
+    assert len(episode.streams[JOINT_POSITION].t_ns) > 3 * episode.steps
+    assert len(episode.sent.seq) > 3 * episode.steps
+    assert set(episode.sent.seq.tolist()) <= set(range(10))
+    assert episode.streams[EVENT].value.shape[1] == 4
+    assert episode.tick_t_ns[-1] - episode.tick_t_ns[0] > 0.8e9, "ticks are never made up for"
+    with lab.where.connect() as door:
+        log = door.log(start_ns)
+    assert largest_speed(log) < 1.02 * env.config.limits.max_joint_speed
+
+
+def test_a_killed_policy_is_a_typed_error_and_the_arm_rests(env, lab):
+    start_ns = time.monotonic_ns()
+    inference = WorkerInference(BuildWalk(0.01))
+
+    class Killer(Listener):
+        def on_tick(self, tick):
+            if tick.index == 3:
+                os.kill(inference.pid, signal.SIGKILL)
+
+    agent = ChunkAgent(POLICY_SPEC, env.spec, name="walk", execute=2, lead_ticks=1)
+    with pytest.raises(InferenceError, match="-9"):
+        run_episode(env, agent, inference, [Killer()], CONDITION, max_steps=40)
+    inference.close()
+    with lab.where.connect() as door:
+        until(lambda: not door.log(start_ns).moving)
+        assert largest_speed(door.log(start_ns)) < 1.02 * env.config.limits.max_joint_speed
+    assert env.status().mode is Mode.FOLLOW
+    assert env.status().cause is Cause.NONE
+    env.hold()
+
+
+def test_bad_commands_never_reach_the_arm(env, lab):
+    env.reset(CONDITION, np.random.default_rng(0))
+    start_ns = time.monotonic_ns()
+    with pytest.raises(DataError, match="shape"):
+        env.apply(command(0, [0.1, 0.2, 0.3], env.now_ns()))
+    with pytest.raises(DataError, match="lacks"):
+        env.apply(Command(0, {"arm/joint_position": np.zeros(6)}, env.now_ns(), "test"))
+    for seq, xy in enumerate([(np.nan, 0.1), (1e6, -1e6), (0.25, 0.38)]):
+        env.apply(command(seq, xy, env.now_ns()))
+        env.advance()
+    env.apply(command(3, (0.3, 0.38), env.now_ns() - 10**10))
+    env.advance()
+    causes = [e.cause for e in env.interventions]
+    assert {Cause.NOT_FINITE, Cause.OUT_OF_RANGE, Cause.STALE_COMMAND} <= set(causes)
+    env.drain()
+    with lab.where.connect() as door:
+        log = door.log(start_ns)
+    assert np.isfinite(log.setpoint_q).all()
+    assert largest_speed(log) < 1.02 * env.config.limits.max_joint_speed
+    env.hold()
+
+
+def test_every_observation_is_in_the_drain_of_its_tick(env):
+    env.reset(CONDITION, np.random.default_rng(0))
+    for seq in range(3):
+        observation = env.observe()
+        env.apply(command(seq, (0.2, 0.38), observation.t_ns))
+        env.advance()
+        drained = env.drain()
+        for name in (TOOL, BLOCK, JOINT_POSITION):
+            assert observation.samples[name].t_ns in drained.signals[name].t_ns
+    env.hold()
+
+
+def test_a_blind_tracker_stops_the_loop_with_a_typed_error(lab):
+    config = cell_at(lab.where.address)
+    udp = dataclasses.replace(config.trackers[BLOCK].udp, port=30999, max_age_s=0.2)
+    other = RealEnv(
+        dataclasses.replace(config, trackers={BLOCK: TrackedConfig(udp)}, driver={"kind": "fake"}),
+        place=lambda condition: "",
+        scorer=StillScorer(),
+    )
+    with pytest.raises(StaleSignalError, match="no measurement yet"):
+        other.observe()
+    other.close()
+
+
+def test_tool_positions_of_many_states_at_once():
+    q = np.array([joints_at(xy) for xy in ((0.1, 0.2), (0.3, 0.4), (0.5, 0.05))])
+    one_by_one = [WORKCELL.xy(UR5E, row) for row in q]
+    np.testing.assert_allclose(tool_xy_rows(UR5E, WORKCELL, q), one_by_one, atol=1e-12)
+
+
+def test_unknown_drivers_and_keys_are_named():
+    config = cell_at("127.0.0.1", watch_dog=3)
+    with pytest.raises(ConfigError, match="watchdog_hz"):
+        config.driver_config()
+    with pytest.raises(ConfigError, match="Did you mean 'ur'"):
+        dataclasses.replace(config, driver={"kind": "urr"}).driver_config()
+
+
+def test_a_buffer_hands_out_what_was_shown_and_keeps_what_came_after():
+    buffer = SignalBuffer(SignalSpec("a/b", (1,)))
+    with pytest.raises(StaleSignalError):
+        buffer.newest()
+    for t in (1, 2, 3):
+        buffer.add(t, [t])
+    assert buffer.newest().t_ns == 3
+    buffer.add(4, [4])
+    buffer.add(4, [5])
+    assert buffer.drain().t_ns.tolist() == [1, 2, 3]
+    assert buffer.newest().t_ns == 4
+    assert buffer.drain().t_ns.tolist() == [4]
+    assert buffer.drain().value.shape == (0, 1)

@@ -1,0 +1,282 @@
+"""Processes that die: the arm stops on the emulator's side, whoever was killed."""
+
+import concurrent.futures
+import contextlib
+import logging.handlers
+import multiprocessing
+import os
+import queue
+import signal
+import socket
+import time
+
+import numpy as np
+import pytest
+
+from hardware.drivers.fakes.robot import FakeConfig, FakeFault, FakeLink
+from hardware.drivers.ur.robot import URConfig
+from hardware.emulators.ur.controller import DASHBOARD_PORT
+from hardware.supervisor.client import SupervisorClient
+from hardware.supervisor.link import Cause, Mode, Target
+from hardware.supervisor.loop import process as supervisor_process
+from hardware.supervisor.shared_memory import Ring
+from robolearn.errors import (
+    ConfigError,
+    RobotConnectionError,
+    RobotError,
+    SafetyStopError,
+)
+from tests.hardware.cell import FOLLOWER, joints_at
+from tests.hardware.lab import address
+from tests.hardware.real_cell import (
+    PATIENT,
+    alive,
+    cell_at,
+    drive_forever,
+    largest_speed,
+    prompt_lab,
+    until,
+)
+
+
+@pytest.fixture
+def fake():
+    """A supervisor process over a fake robot, and the fake's own side."""
+    link = FakeLink(*(Ring.create(8192, width).handle for width in (7, 1)))
+    trace, faults = link.trace.attach(), link.faults.attach()
+    robot = FakeConfig(tuple(joints_at((0.256, 0.3))), link=link, watchdog_s=1.0)
+    client = SupervisorClient(robot.build, FOLLOWER, PATIENT)
+    yield client, trace, faults
+    client.close()
+    for ring in (trace, faults):
+        ring.unlink()
+        ring.close()
+
+
+def follow(client, steps=4, dx=0.02):
+    client.request("follow")
+    for k in range(steps):
+        xy = np.array([0.256 + dx * k, 0.3])
+        client.command(Target(k, time.monotonic_ns(), xy, np.zeros((0, 2))))
+        time.sleep(0.05)
+
+
+def test_the_supervisor_is_a_process_and_session_of_its_own(fake):
+    client, _, _ = fake
+    assert client.pid != os.getpid()
+    assert os.getsid(client.pid) == client.pid
+    assert os.getpgid(client.pid) != os.getpgid(0)
+    if client.real_time:
+        assert os.sched_getscheduler(client.pid) == os.SCHED_FIFO
+
+
+def test_estop_latches_until_cleared(fake):
+    client, trace, _ = fake
+    follow(client)
+    client.estop()
+    with pytest.raises(SafetyStopError, match="estop"):
+        client.require_running()
+    with pytest.raises(SafetyStopError, match="estop"):
+        client.request("follow")
+    count = trace.count
+    time.sleep(0.03)
+    assert trace.count == count, "a stopped arm gets no set-points"
+    client.clear()
+    assert client.status().mode is Mode.HOLD
+    assert [e.cause for e in client.events()] == [Cause.ESTOP, Cause.OPERATOR_CLEAR]
+    client.request("goto", [joints_at((0.256, 0.3))])
+
+
+def test_a_robot_fault_is_latched_and_named(fake):
+    client, _, faults = fake
+    follow(client)
+    faults.put(time.monotonic_ns(), [FakeFault.PROTECTIVE_STOP])
+    until(lambda: client.status().mode is Mode.STOPPED)
+    assert client.status().cause is Cause.ROBOT_FAULT
+    with pytest.raises(RobotError, match="refused 'clear'"):
+        client.clear()
+    faults.put(time.monotonic_ns(), [FakeFault.NONE])
+    client.clear()
+    assert client.status().mode is Mode.HOLD
+
+
+def test_an_emergency_stop_from_another_thread_fails_the_move_that_waits(fake):
+    client, _, _ = fake
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        move = pool.submit(client.request, "goto", [joints_at((0.1, 0.4))])
+        until(lambda: client.status().mode is Mode.GOTO)
+        client.estop()
+        with pytest.raises(SafetyStopError, match="estop"):
+            move.result(5.0)
+
+
+def test_a_move_that_nobody_waits_for_any_more_pauses(fake):
+    client, trace, _ = fake
+    far = joints_at((0.1, 0.4))
+    with pytest.raises(RobotError, match="did not finish 'goto'"):
+        client.request("goto", [far], timeout_s=0.15)
+    until(lambda: client.status().mode is Mode.HOLD)
+    assert np.abs(trace.latest().value[1:] - far).max() > 0.05
+    client.request("goto", [far])
+    np.testing.assert_allclose(trace.latest().value[1:], far, atol=1e-9)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_to_the_supervisor_brakes_first(fake, number):
+    client, trace, _ = fake
+    follow(client)
+    os.kill(client.pid, number)
+    until(lambda: not alive(client.pid))
+    rows = trace.since(0).value[:, 1:]
+    assert np.abs(np.diff(rows[-20:], axis=0)).max() * 500 < 1.0
+    with pytest.raises(RobotConnectionError, match="exit code 0"):
+        client.status()
+
+
+def test_a_log_that_nobody_reads_does_not_keep_the_process():
+    class Stuck(logging.handlers.QueueListener):
+        def stop(self):
+            time.sleep(1.0)
+
+    start = time.monotonic()
+    supervisor_process._end_log(Stuck(queue.SimpleQueue()), timeout_s=0.02)
+    assert time.monotonic() - start < 0.9
+
+
+def test_closing_brakes_first(fake):
+    client, trace, _ = fake
+    follow(client)
+    client.close()
+    assert not alive(client.pid)
+    rows = trace.since(0).value[:, 1:]
+    assert np.abs(np.diff(rows[-20:], axis=0)).max() * 500 < 1.0
+
+
+def test_a_robot_that_cannot_be_reached_is_the_callers_typed_error():
+    config = URConfig(address(29))
+    with pytest.raises(RobotConnectionError, match="no UR controller answers"):
+        SupervisorClient(config.build, FOLLOWER, PATIENT)
+
+
+def test_limits_that_cannot_be_met_are_refused_before_anything_moves():
+    import dataclasses
+
+    limits = dataclasses.replace(FOLLOWER.limits, workspace_high=(3.0, 3.0))
+    far = dataclasses.replace(FOLLOWER, limits=limits)
+    with pytest.raises(ConfigError, match="move the table or shrink"):
+        SupervisorClient(FakeConfig().build, far, PATIENT)
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory):
+    with prompt_lab(tmp_path_factory.mktemp("lab"), 22, 30122) as made:
+        yield made
+
+
+@pytest.mark.parametrize("whole_group", [False, True])
+def test_a_killed_agent_leaves_an_arm_at_rest(lab, whole_group):
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    start_ns = time.monotonic_ns()
+    agent = context.Process(target=drive_forever, args=(cell_at(lab.where.address), theirs))
+    agent.start()
+    try:
+        assert ours.poll(60)
+        pid, supervisor, sleeper = ours.recv()
+    except BaseException:
+        agent.kill()
+        raise
+    with lab.where.connect() as door:
+        time.sleep(0.4)
+        assert door.log(start_ns).moving
+        killed_ns = time.monotonic_ns()
+        if whole_group:
+            os.killpg(pid, signal.SIGKILL)
+        else:
+            os.kill(pid, signal.SIGKILL)
+        until(lambda: not alive(supervisor), 10.0)
+        until(lambda: not door.log(start_ns).moving)
+        log = door.log(start_ns)
+    agent.join(10)
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(sleeper, signal.SIGKILL)
+    assert log.times("rest")[-1] > killed_ns
+    # Half a metre per second is braked within 0.12 s; the rest is the machine's load.
+    assert log.times("rest")[-1] - killed_ns < 1.0e9
+    assert np.isfinite(log.setpoint_q).all()
+    assert largest_speed(log) < 1.02 * FOLLOWER.limits.max_joint_speed
+    assert log.times("program_stopped"), "the driver ended its program"
+
+
+def test_a_killed_supervisor_leaves_the_arm_to_the_devices_watchdog(lab):
+    start_ns = time.monotonic_ns()
+    cell = cell_at(lab.where.address)
+    client = SupervisorClient(cell.robot_builder(), FOLLOWER, cell.supervisor)
+    client.request("goto", [joints_at((0.256, 0.3))])
+    until(lambda: client.status().mode is Mode.HOLD)
+    follow(client, steps=6, dx=0.03)
+    killed_ns = time.monotonic_ns()
+    os.kill(client.pid, signal.SIGKILL)
+    with pytest.raises(RobotConnectionError, match="exit code -9"):
+        until(lambda: client.status() is None)
+    with lab.where.connect() as door:
+        until(lambda: door.log(killed_ns).times("program_stopped"))
+        until(lambda: not door.log(start_ns).moving)
+        stops = [e for e in door.log(killed_ns).events if e.kind == "program_stopped"]
+    assert "watchdog" in stops[0].detail
+    client.close()
+
+
+def test_an_overloaded_joint_stops_the_arm_for_good(lab):
+    start_ns = time.monotonic_ns()
+    cell = cell_at(lab.where.address)
+    client = SupervisorClient(
+        *(cell.robot_builder(), FOLLOWER, cell.supervisor), watch=cell.connect_watch()
+    )
+    with lab.where.connect() as door:
+        client.request("goto", [joints_at((0.256, 0.3))])
+        follow(client, steps=3, dx=0.03)
+        door.fault("overload", amount=3.0)
+        until(lambda: client.status().mode is Mode.STOPPED)
+        assert client.status().cause is Cause.OVERLOAD
+        with pytest.raises(SafetyStopError, match="overload"):
+            client.require_running()
+        until(lambda: not door.log(start_ns).moving)
+        door.fault("overload", amount=0.0)
+        client.clear()
+        assert client.require_running().mode is Mode.HOLD
+    client.close()
+
+
+def press(lab, door, button):
+    """What a person at the robot does."""
+    if button == "dashboard":
+        with socket.create_connection((lab.where.address, DASHBOARD_PORT), 5.0) as dashboard:
+            dashboard.sendall(b"stop\n")
+            while b"Stopped" not in dashboard.recv(4096):
+                pass
+    else:
+        door.fault("emergency_stop")
+
+
+@pytest.mark.parametrize("button", ["dashboard", "emergency stop"])
+def test_stops_at_the_robot_itself_latch(lab, button):
+    start_ns = time.monotonic_ns()
+    cell = cell_at(lab.where.address)
+    client = SupervisorClient(
+        *(cell.robot_builder(), FOLLOWER, cell.supervisor), watch=cell.connect_watch()
+    )
+    with lab.where.connect() as door:
+        client.request("goto", [joints_at((0.256, 0.3))])
+        follow(client, steps=3, dx=0.03)
+        press(lab, door, button)
+        until(lambda: client.status().mode is Mode.STOPPED)
+        assert client.status().cause is Cause.ROBOT_FAULT
+        until(lambda: not door.log(start_ns).moving)
+        if button != "dashboard":
+            with pytest.raises(RobotError, match="refused 'clear'"):
+                client.clear()
+            door.fault("unlock")
+        client.clear()
+        assert client.require_running().mode is Mode.HOLD
+    client.close()

@@ -1,0 +1,197 @@
+"""``robolearn deploy`` with a tiny policy on the emulated arm: from the checks to the scores."""
+
+import json
+
+import pytest
+import yaml
+
+from robolearn.cli import deploy, deploy_policy, deploy_run
+from robolearn.cli.deploy.figures import lateness_ms
+from robolearn.data.store.store import EpisodeStore
+from robolearn.errors import ConfigError, RobotConnectionError, SpecMismatchError
+from robolearn.inference.server import PolicyServer, ServeConfig
+from robolearn.timing.latencies import Latencies
+from tests.hardware.lab import CONFIG, address
+from tests.hardware.real_cell import alive
+from tests.mocks import BuildWalk, WalkPolicy
+
+PATIENT = {
+    "late_s": 0.4,
+    "heartbeat_s": 0.4,
+    "frozen_s": 2.0,
+    "state_late_s": 0.1,
+    "state_stale_s": 0.4,
+    "goto_speed": 2.5,
+    "goto_acceleration": 12.0,
+}
+
+
+@pytest.fixture
+def config(tmp_path, monkeypatch):
+    """The lab's file for an engine-less lab at an address of its own, and the tiny policy."""
+    raw = yaml.safe_load(CONFIG.read_text())
+    raw["lab"] = {"world": "kinematic", "devices": {"tracker": {"rate_hz": 100}}}
+    robot = raw["robot"]
+    robot["driver"] |= {"address": address(25), "watchdog_hz": 5}
+    robot["trackers"]["block/pose"]["udp"] |= {"address": address(25), "max_age_s": 1.0}
+    robot["supervisor"] = PATIENT
+    robot["command_latency_s"], robot["state_latency_s"] = 0.024, 0.002
+    path = tmp_path / "cell.yaml"
+    path.write_text(yaml.safe_dump(raw))
+    monkeypatch.setattr(deploy_policy, "policy_builder", lambda *_, **__: BuildWalk())
+    monkeypatch.setattr(deploy_policy, "policy_hash", lambda run: "walk")
+    taught = {"command_s": 0.1, "observations_s": {"tool/xy_table": 0.05}}
+    monkeypatch.setattr(deploy_policy, "run_provenance", lambda run: {"latencies": taught})
+    monkeypatch.setattr(deploy_run, "_real_time", lambda *_, **__: False)
+    return path
+
+
+def arguments(config, tmp_path, *more):
+    out = tmp_path / "out"
+    return [
+        *("walk", "--robot", str(config), "--out", str(out), "--suite", str(suite(tmp_path))),
+        *("--max-steps", "6", "--yes", *more),
+    ]
+
+
+def suite(tmp_path):
+    source = CONFIG.parents[1] / "eval" / "pusht.yaml"
+    path = tmp_path / "suite.yaml"
+    path.write_text(source.read_text())
+    return path
+
+
+def test_two_trials_are_run_scored_and_kept(config, tmp_path, capsys):
+    code = deploy.main(
+        arguments(config, tmp_path, "--start-lab", "--episodes", "2", "--json", "--operator", "me")
+    )
+    assert code == 0
+    document = json.loads(capsys.readouterr().out)
+    out = tmp_path / "out"
+    assert json.loads((out / "deploy.json").read_text()) == document
+    trials = [json.loads(line) for line in (out / "trials.jsonl").read_text().splitlines()]
+    store = EpisodeStore.open(out / "store")
+    assert [t["episode"] for t in trials] == list(store.ids())
+    assert {i.kind for i in store.list()} == {"deployment"}
+    for trial in trials:
+        assert (trial["real"], trial["operator"], trial["steps"]) == (True, "me", 6)
+        assert trial["metrics"]["inference_ms_p50"] > 0
+        assert (out / trial["video"]).stat().st_size > 500
+    assert document["certificate"] == "uncertified"
+    assert document["episodes"] == len(document["trials"]) == 2
+    assert document["trials"][0]["start"].startswith("placed by the lab")
+    meta = store.read(trials[0]["episode"]).meta
+    assert meta.provenance["certificate"] == "uncertified"
+    latencies = Latencies.of(meta.provenance)
+    assert latencies.command_s == 0.024
+    assert latencies.observations_s["tool/xy_table"] == 0.002
+    assert document["latencies_differ"] == ["tool/xy_table: trained with 50 ms, here 2 ms"]
+    devices = meta.provenance["devices"]
+    assert devices["robot"] == {
+        "kind": "ur",
+        "address": address(25),
+        "serial_number": "20235500001",
+        "model": "UR5",
+        "software": devices["robot"]["software"],
+    }
+    assert devices["tracker block/pose"] == {
+        "kind": "udp",
+        "address": f"{address(25)}:30120",
+        "object": "block",
+    }
+
+
+def test_ctrl_c_stops_the_arm_and_ends_every_process(config, tmp_path, monkeypatch, capsys):
+    seen = []
+
+    def interrupt(self, tick):
+        if tick.index == 2:
+            seen.extend([self._env.supervisor.pid])
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(deploy_run.HoldAtEnd, "on_tick", interrupt)
+    assert deploy.main(arguments(config, tmp_path, "--start-lab", "--episodes", "1")) == 130
+    assert not alive(seen[0])
+    assert "the arm stands; 0 finished trial(s)" in capsys.readouterr().out
+    assert EpisodeStore.open(tmp_path / "out" / "store").ids() == ()
+
+
+@pytest.mark.parametrize("option", ["--dry-run", "--shadow"])
+def test_nothing_moves_when_only_looking(config, tmp_path, option, monkeypatch, capsys):
+    moved = []
+    monkeypatch.setattr(deploy_run.RealEnv, "goto", lambda *_: moved.append("goto"))
+    follow = deploy_run.RealEnv.apply
+    monkeypatch.setattr(deploy_run.RealEnv, "apply", lambda *a: moved.append("apply") or follow(*a))
+    assert deploy.main(arguments(config, tmp_path, "--start-lab", option, "--json")) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert moved == []
+    assert document["episodes"] == 0
+    if option == "--shadow":
+        assert document["shadow"]["ticks"] == 6
+        assert document["shadow"]["max"] >= document["shadow"]["median"] > 0.0
+    else:
+        assert len(document["shadow"]["first_action"]) == 2
+    assert not (tmp_path / "out" / "store").exists()
+
+
+def test_a_policy_on_a_server_and_tighter_limits(config, tmp_path, monkeypatch, capsys):
+    token = "token-of-the-test"
+    server = PolicyServer(WalkPolicy(), ServeConfig(token=token), "far", "away")
+    monkeypatch.setenv("ROBOLEARN_TOKEN", token)
+    given = [a for a in arguments(config, tmp_path) if a != "walk"]
+    limits = ("--max-tool-speed", "0.2", "--episodes", "1", "--start-lab", "--json")
+    try:
+        assert deploy.main([*given, "--server", server.url, *limits]) == 0
+    finally:
+        server.close()
+    document = json.loads(capsys.readouterr().out)
+    assert document["policy"] == server.url
+    trial = json.loads((tmp_path / "out" / "trials.jsonl").read_text())
+    assert (trial["policy"], trial["policy_hash"]) == ("far", "away")
+    meta = EpisodeStore.open(tmp_path / "out" / "store").read(trial["episode"]).meta
+    assert meta.provenance["robot"]["limits"]["max_tool_speed"] == 0.2
+
+
+def test_options_that_exclude_each_other(config, tmp_path):
+    for more, text in (
+        (("--dry-run", "--shadow"), "exclude"),
+        (("--max-tool-speed", "9"), "tighten"),
+        (("--server", "ws://127.0.0.1:9"), "not both"),
+        (("--score", "operator", "--start-lab"), "terminal"),
+    ):
+        with pytest.raises(ConfigError, match=text):
+            deploy.main(arguments(config, tmp_path, *more))
+
+
+def test_a_policy_of_another_task_space_is_refused_with_a_diff(config, tmp_path):
+    raw = yaml.safe_load(config.read_text())
+    raw["robot"]["rate_hz"] = 25.0
+    config.write_text(yaml.safe_dump(raw))
+    with pytest.raises(SpecMismatchError, match=r"control rate \[Hz\]: wanted 10, got 25"):
+        deploy.main(arguments(config, tmp_path, "--start-lab"))
+
+
+def test_bad_input_says_what_to_do(config, tmp_path):
+    with pytest.raises(RobotConnectionError, match="--start-lab"):
+        deploy.main(arguments(config, tmp_path, "--episodes", "1"))
+    with pytest.raises(ConfigError, match="at least 1"):
+        deploy.main(arguments(config, tmp_path, "--episodes", "0"))
+    unattended = [a for a in arguments(config, tmp_path) if a != "--yes"]
+    with pytest.raises(ConfigError, match="no terminal to ask"):
+        deploy.main(unattended)
+    assert not (tmp_path / "out").exists()
+    raw = yaml.safe_load(config.read_text())
+    raw["robot"]["lab"] = False
+    config.write_text(yaml.safe_dump(raw))
+    with pytest.raises(ConfigError, match="describes a real cell"):
+        deploy.main(arguments(config, tmp_path, "--start-lab"))
+    config.write_text("lab: {}\nrobott: {}\n")
+    with pytest.raises(ConfigError, match="Did you mean 'robot'"):
+        deploy.main(arguments(config, tmp_path))
+
+
+def test_jitter_arrays_stay_small_and_keep_the_worst():
+    values = lateness_ms([1000] * 9000 + [7_000_000])
+    assert len(values) <= 2001
+    assert max(values) == 7.0
+    assert lateness_ms([]) == []

@@ -1,0 +1,87 @@
+"""The operator's keys on a pseudo-terminal."""
+
+import os
+import termios
+import threading
+
+import pytest
+
+from robolearn.cli.deploy.cell import KeyScorer, PromptPlacement
+from robolearn.cli.deploy.keys import Keys
+from robolearn.pusht import BLOCK
+from robolearn.types import Condition, Outcome
+from tests.hardware.real_cell import until
+
+
+@pytest.fixture
+def desk():
+    operator, terminal = os.openpty()
+    keys = Keys(terminal)
+    yield operator, keys, terminal
+    keys.close()
+    os.close(operator)
+    os.close(terminal)
+
+
+class Half:
+    """Half done."""
+
+    def reset(self):
+        pass
+
+    def judge(self, values):
+        return Outcome(False, 0.5, 0.5)
+
+
+def test_space_and_escape_stop_at_once_and_again(desk):
+    operator, keys, _ = desk
+    stops = []
+
+    def stop():
+        stops.append(threading.current_thread().name)
+        raise RuntimeError("the supervisor is gone")
+
+    keys.start(stop)
+    os.write(operator, b"x ")
+    until(lambda: len(stops) == 1)
+    os.write(operator, b"\x1b")
+    until(lambda: len(stops) == 2)
+    assert set(stops) == {"keys"}
+
+
+def test_the_terminal_is_given_back_as_it_was(desk):
+    _, keys, terminal = desk
+    before = termios.tcgetattr(terminal)
+    keys.start(lambda: None)
+    assert not termios.tcgetattr(terminal)[3] & termios.ICANON
+    keys.close()
+    keys.close()
+    assert termios.tcgetattr(terminal) == before
+
+
+@pytest.mark.parametrize(
+    ("key", "success", "terminal", "reason"),
+    [("s", True, True, "success"), ("F", False, False, "failure"), ("q", False, False, "operator")],
+)
+def test_keys_score_over_the_task(desk, key, success, terminal, reason):
+    operator, keys, _ = desk
+    keys.start(lambda: None)
+    scorer = KeyScorer(Half(), keys)
+    assert scorer.judge({}).reason == ""
+    os.write(operator, key.encode())
+    until(keys.verdict)
+    outcome = scorer.judge({})
+    assert (outcome.success, outcome.terminal, outcome.reason) == (success, terminal, reason)
+    assert outcome.terminal or outcome.truncated
+    scorer.reset()
+    assert scorer.judge({}) == Outcome(False, 0.5, 0.5)
+    assert KeyScorer(None, keys).judge({}).progress == 0.0
+
+
+def test_enter_says_that_the_block_is_placed(desk, capsys):
+    operator, keys, _ = desk
+    keys.start(lambda: None)
+    threading.Timer(0.2, os.write, (operator, b"\n")).start()
+    condition = Condition("c", 0, {BLOCK: (0.1, 0.2, 0.0)})
+    assert PromptPlacement(True, keys)(condition) == "placed by the operator"
+    assert "x 0.100 m" in capsys.readouterr().err

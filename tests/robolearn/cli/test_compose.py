@@ -1,0 +1,108 @@
+"""``robolearn compose``: the weight is chosen on conditions that are not reported."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from eval.trials.suites import load_suite, suite_yaml
+from eval.trials.table import read_trials
+from policies.imitation.compose import ComposeConfig, composed_policy
+from policies.imitation.flow import FlowConfig
+from policies.registry import load_policy
+from robolearn.cli import compose as command
+from robolearn.data.reading.selection import DataConfig
+from robolearn.errors import ConfigError
+from robolearn.representation import RepresentationConfig, RepresentedPolicy
+from robolearn.training.experiment import Experiment, train
+from robolearn.training.loop import FitConfig
+from robolearn.training.run_directory import load_run
+from tests.learning_mocks import BLOCK, TOOL, random_request, random_source
+
+ROOT = Path(__file__).parents[3]
+
+
+def prepared(folder: Path, data: DataConfig) -> Path:
+    """Two runs, ``one`` and ``two``, and a short suite."""
+    config = FlowConfig(n_obs=2, horizon=8, execute=4, width=16, blocks=1, batch_size=8)
+    fit = FitConfig(steps=2, warmup=1, log_every=1, checkpoint_every=2)
+    for seed, name in enumerate(("one", "two")):
+        experiment = Experiment("flow", data, config, fit, seed=seed)
+        train(experiment, random_source(), folder / name, cache_dir=folder / "cache")
+    suite = load_suite(ROOT / "configs" / "eval" / "pusht.yaml").config
+    short = dataclasses.replace(suite, name="short", max_steps=4, subset=2)
+    (folder / "short.yaml").write_text(suite_yaml(short))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def setting(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return prepared(tmp_path_factory.mktemp("compose"), DataConfig(observations=(TOOL, BLOCK)))
+
+
+def arguments(folder: Path, *more: str) -> list[str]:
+    return [
+        *(str(folder / "one"), str(folder / "two"), "--suite", str(folder / "short.yaml")),
+        *("--out", str(folder / "both"), "--workers", "0", "--batch", "3", *more),
+    ]
+
+
+def test_choosing_and_reporting_are_apart(
+    setting: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = arguments(setting, "--choose", "2", "--report", "2", "--weights", "0.4")
+    assert command.main([*given, "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert set(result["choosing"]) == {
+        "0-one",
+        "1-two",
+        "convex-0.40-0.60",
+    }
+    assert len(result["reported"]) == 3
+    assert result["pairs"] == 2
+    assert result["gain_low"] <= result["gain"] <= result["gain_high"]
+    best = result["reported"][result["best_part"]]
+    chosen = next(v for k, v in result["reported"].items() if k.startswith("convex"))
+    assert result["gain"] == pytest.approx(chosen - best, abs=1e-9)
+    records = read_trials(setting / "both" / "trials")
+    where: dict[str, set[str]] = {}
+    for r in records:
+        where.setdefault(r.policy, set()).add(r.condition)
+    assert sorted(len(v) for v in where.values()) == [4, 4, 4]
+    policy = load_policy(setting / "both")
+    assert policy.sample(random_request(2)).actions.shape == (2, 1, 8, 2)
+    assert json.loads((setting / "both" / "composition.json").read_text()) == result
+
+
+def test_runs_with_a_representation_keep_it(tmp_path: Path) -> None:
+    seen = RepresentationConfig(actions={TOOL: "relative"})
+    folder = prepared(tmp_path, DataConfig(observations=(TOOL, BLOCK), representation=seen))
+    given = arguments(folder, "--choose", "2", "--report", "2", "--weights", "0.5")
+    assert command.main([*given, "--json"]) == 0
+    policy = load_policy(folder / "both")
+    assert isinstance(policy, RepresentedPolicy)
+    assert policy.representation.config == seen
+    parts = [load_policy(folder / name) for name in ("one", "two")]
+    weights = load_run(folder / "both").config["algorithm"]["weights"]
+    again = composed_policy(parts, ComposeConfig("convex", tuple(weights)))
+    request = random_request(2)
+    answer = policy.sample(request).actions
+    np.testing.assert_allclose(again.sample(request).actions, answer, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (("--weights", "1.0"), "within"),
+        (("--choose", "1"), "at least 2"),
+    ],
+)
+def test_bad_options_are_explained(setting: Path, more: tuple[str, ...], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        command.main(arguments(setting, *more))
+    with pytest.raises(ConfigError, match="at least two"):
+        command.main([str(setting / "one"), "--out", "x"])

@@ -1,0 +1,245 @@
+"""A killed recording is recovered up to its last flush; committed episodes are never touched."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from robolearn.data.recording.recorder import EpisodeRecorder
+from robolearn.data.store.store import EpisodeStore
+from robolearn.data.store.writer import StoreWriter
+from robolearn.data.upkeep.check import check_store
+from robolearn.data.upkeep.repair import discard, find_recoverable, recover
+from robolearn.errors import DataError, StoreCorruptError, StoreError, StoreLockedError
+from tests.episodes import assert_same
+from tests.robolearn.data.recording.test_recorder import (
+    END,
+    FORCE,
+    HEADER,
+    IMAGE,
+    SPEC,
+    TOOL,
+    make_tick,
+)
+
+ROOT = Path(__file__).resolve().parents[4]
+
+# Ready when two chunks of frames, and two flushes after them, are on disk.
+RECORD_FOREVER = """
+import itertools, sys, time
+from pathlib import Path
+from robolearn.data.recording.recorder import EpisodeRecorder
+from robolearn.data.store.store import EpisodeStore
+from tests.robolearn.data.recording.test_recorder import HEADER, SPEC, make_tick
+store = EpisodeStore.open(sys.argv[1])
+recorder = EpisodeRecorder(store, spec=SPEC, kind="demonstration", flush_s=0.02)
+recorder.on_start(HEADER)
+folder, needed = store.path / "tmp", None
+for k in itertools.count():
+    recorder.on_tick(make_tick(k))
+    time.sleep(0.001)
+    flushes = len(list(folder.glob("*.journal/*.npz")))
+    if needed is None and list(folder.glob("*.tmp/signals/top/image/value/c.1.*")):
+        needed = flushes + 2
+    if needed is not None and 0 < needed <= flushes:
+        print("ready", flush=True)
+        needed = -1
+"""
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> EpisodeStore:
+    return EpisodeStore.create(tmp_path / "store")
+
+
+def record(store: EpisodeStore, ticks: int, *, last: bool = False) -> EpisodeRecorder:
+    """A recording with everything flushed, still open."""
+    recorder = EpisodeRecorder(store, spec=SPEC, kind="demonstration", flush_s=0.0)
+    recorder.on_start(HEADER)
+    for k in range(ticks):
+        recorder.on_tick(make_tick(k, last=last and k == ticks - 1))
+    assert recorder._take is not None
+    recorder._take.stop()
+    recorder._take._flush()
+    return recorder
+
+
+def killed(store: EpisodeStore, ticks: int, tmp_path: Path) -> EpisodeStore:
+    """The store as it lies on disk when a recording is killed after ``ticks``."""
+    with record(store, ticks):
+        copy = tmp_path / f"killed-{ticks}"
+        shutil.copytree(store.path, copy)
+    return EpisodeStore.open(copy)
+
+
+def test_a_killed_recording_is_recovered_with_all_complete_frames(
+    store: EpisodeStore, tmp_path: Path
+) -> None:
+    with record(store, 40, last=True) as recorder:
+        copy = EpisodeStore.open(shutil.copytree(store.path, tmp_path / "killed"))
+        recorder.on_end(END)
+    whole = store.read("ep_000000")
+    (found,) = find_recoverable(copy)
+    assert (found.steps, found.steps_flushed, found.task, found.problem) == (32, 40, "push", "")
+    assert [f.severity for f in check_store(copy.path).findings] == ["note", "note"]
+    assert recover(copy) == ("ep_000000",)
+    episode = copy.read("ep_000000")
+    assert episode.steps == 32  # two chunks of 16 frames were on disk
+    outcome = episode.meta.outcome
+    assert (outcome.reason, outcome.truncated, outcome.terminal) == ("recovered", True, False)
+    assert episode.truncated[-1]
+    assert not episode.truncated[:-1].any()
+    assert episode.meta.provenance["recovered_from"] == found.name
+    assert episode.meta.embodiment == SPEC
+    for name in (TOOL, IMAGE):
+        np.testing.assert_array_equal(episode.observed(name), whole.observed(name)[:32])
+        np.testing.assert_array_equal(episode.observed_t_ns(name), whole.observed_t_ns(name)[:32])
+    np.testing.assert_array_equal(episode.action[TOOL], whole.action[TOOL][:32])
+    np.testing.assert_array_equal(episode.sent.seq, whole.sent.seq[:64])
+    np.testing.assert_array_equal(episode.reward, whole.reward[:32])
+    assert episode.source == whole.source[:32]
+    force = episode.streams[FORCE]
+    assert force.t_ns[-1] <= episode.tick_t_ns[-1]
+    np.testing.assert_array_equal(force.value, whole.streams[FORCE].value[: len(force.t_ns)])
+    assert check_store(copy.path).findings == ()
+    assert find_recoverable(copy) == ()
+
+
+def test_later_writers_leave_it_alone_and_the_commit_of_others_too(
+    store: EpisodeStore, tmp_path: Path
+) -> None:
+    left = killed(store, 20, tmp_path)
+    with EpisodeRecorder(left, spec=SPEC, kind="rollout") as recorder:
+        recorder.on_start(HEADER)
+        recorder.on_tick(make_tick(0, last=True))
+        recorder.on_end(END)
+    before = left.read("ep_000000")
+    assert [r.steps for r in find_recoverable(left)] == [16]
+    assert recover(left) == ("ep_000001",)
+    assert_same(left.read("ep_000000"), before)
+
+
+def test_discard(store: EpisodeStore, tmp_path: Path) -> None:
+    left = killed(store, 20, tmp_path)
+    (found,) = find_recoverable(left)
+    with pytest.raises(DataError, match="no killed recording 'other'"):
+        discard(left, ["other"])
+    assert discard(left, [found.name]) == (found.name,)
+    assert check_store(left.path).findings == ()
+    assert left.ids() == ()
+
+
+def test_nothing_is_offered_while_the_store_is_written(store: EpisodeStore) -> None:
+    with record(store, 20), pytest.raises(StoreLockedError):
+        find_recoverable(store)
+
+
+def test_a_recording_without_complete_frames_is_said(store: EpisodeStore, tmp_path: Path) -> None:
+    left = killed(store, 5, tmp_path)
+    (found,) = find_recoverable(left)
+    assert (found.steps, found.steps_flushed) == (0, 5)
+    assert "no tick has all its frames" in found.problem
+    with pytest.raises(StoreCorruptError, match="discard it"):
+        recover(left)
+    assert len(find_recoverable(left)) == 1
+
+
+@pytest.mark.parametrize("mode", ["cut", "flip", "gone"])
+def test_damage_to_the_leftovers_shortens_what_is_recovered(
+    store: EpisodeStore, tmp_path: Path, mode: str
+) -> None:
+    with record(store, 40):
+        copy = EpisodeStore.open(shutil.copytree(store.path, tmp_path / "killed"))
+    frames = next((copy.path / "tmp").glob(f"*.tmp/signals/{IMAGE}/value/c.1.*"))
+    data = frames.read_bytes()
+    frames.write_bytes(data[:-9] if mode == "cut" else bytes([data[0] ^ 1]) + data[1:])
+    if mode == "gone":
+        frames.unlink()
+    assert [r.steps for r in find_recoverable(copy)] == [16]
+    segments = sorted((copy.path / "tmp").glob("*.journal/*.npz"))
+    assert len(segments) == 40  # one per tick
+    segments[-1].write_bytes(segments[-1].read_bytes()[:-20])
+    header = segments[0].parent / "header.json"
+    if mode == "flip":
+        header.write_bytes(header.read_bytes().replace(b"push", b"pull"))
+        (found,) = find_recoverable(copy)
+        assert "checksum" in found.problem
+        with pytest.raises(StoreCorruptError):
+            recover(copy)
+        assert copy.ids() == ()
+    else:
+        assert recover(copy) == ("ep_000000",)
+        assert copy.info("ep_000000").steps == 16
+
+
+def test_a_kill_between_the_recovery_and_its_clean_up_gives_no_second_copy(
+    store: EpisodeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = killed(store, 20, tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr("robolearn.data.upkeep.repair._remove", lambda _: None)
+        assert recover(left) == ("ep_000000",)
+    (found,) = find_recoverable(left)
+    assert found.saved_as == "ep_000000"
+    assert recover(left) == ()
+    assert find_recoverable(left) == ()
+    assert left.ids() == ("ep_000000",)
+
+
+def test_a_commit_that_fails_leaves_the_recording_recoverable(
+    store: EpisodeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(5, "Input/output error")
+
+    recorder = record(store, 20, last=True)
+    with monkeypatch.context() as patch:
+        patch.setattr(StoreWriter, "commit", fail)
+        with pytest.raises(OSError, match="Input/output"):
+            recorder.on_end(END)
+    recorder.close()
+    assert store.ids() == ()
+    assert recover(store) == ("ep_000000",)
+    # This time the last, incomplete chunk had been written too.
+    assert store.info("ep_000000").steps == 20
+
+
+def test_an_error_in_the_loop_leaves_it_recoverable_an_interruption_does_not(
+    store: EpisodeStore,
+) -> None:
+    for error, left in ((KeyboardInterrupt(), 0), (StoreError("x"), 1)):
+        recorder = record(store, 20)
+        recorder.on_abort(error)
+        recorder.close()
+        assert len(find_recoverable(store)) == left
+
+
+@pytest.mark.parametrize(
+    "kills", [1, pytest.param(50, marks=[pytest.mark.slow, pytest.mark.timeout(900)])]
+)
+def test_sigkill_during_a_recording(store: EpisodeStore, kills: int) -> None:
+    for k in range(kills):
+        with subprocess.Popen(
+            [sys.executable, "-c", RECORD_FOREVER, str(store.path)],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+            process.send_signal(signal.SIGKILL)
+        assert check_store(store.path).sound
+        (found,) = find_recoverable(store)
+        assert found.steps >= 16
+        assert recover(store) == (f"ep_{k:06d}",)
+        episode = store.read(f"ep_{k:06d}")
+        np.testing.assert_array_equal(
+            episode.observed(IMAGE)[:, 0, 0, 0], np.arange(episode.steps) % 250
+        )
+        assert check_store(store.path).findings == ()

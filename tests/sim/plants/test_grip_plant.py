@@ -1,0 +1,95 @@
+"""The lab's gripper workcells: fingers meet the cube, hold it and let it go; alike in both."""
+
+import numpy as np
+import pytest
+
+from hardware.emulators.plant import FingerPlant, Plant
+from hardware.emulators.robotiq import RobotiqEmulator
+from robolearn.arms.models import UR5E
+from robolearn.errors import ConfigError, DataError
+from robolearn.geometry import pose, rot_x
+from sim.plants.fingers import SceneFingers
+from sim.plants.grip import CUBE, GripPlant, GripPlantConfig
+from sim.plants.scene import ScenePlant, ScenePlantConfig
+
+REACH_M, SIDE_M = 0.145, 0.04
+HOME = np.array(GripPlantConfig().home)
+
+
+def worlds():
+    bullet = GripPlant(GripPlantConfig(), seed=3)
+    scene = ScenePlant(ScenePlantConfig("ur5e_table"), seed=3)
+    return {"bullet": (bullet, bullet), "mujoco": (scene, SceneFingers(scene))}
+
+
+@pytest.fixture(params=["bullet", "mujoco"])
+def cell(request):
+    made = Cell(*worlds()[request.param])
+    yield made
+    made.plant.close()
+
+
+class Cell:
+    """A plant, its gripper's emulator, and simulated time."""
+
+    def __init__(self, plant, fingers):
+        self.plant, self.fingers = plant, fingers
+        self.gripper, self.now_ns = RobotiqEmulator(fingers, activated=True), 0
+        self.gripper.step(0)
+
+    def grip(self, counts, force=100):
+        assert self.gripper.answer(f"SET POS {counts} SPE 255 FOR {force} GTO 1") == "ack"
+
+    def move(self, q, seconds):
+        start, steps = self.plant.joint_positions().copy(), round(seconds * 500)
+        for i in range(steps):
+            share = min(1.0, 1.25 * (i + 1) / steps)
+            share *= share * (3.0 - 2.0 * share)
+            self.plant.set_joint_targets(start + share * (q - start), np.zeros(UR5E.dof))
+            self.now_ns += 2_000_000
+            self.gripper.step(self.now_ns)
+            self.plant.step(0.002)
+
+
+def joints_over(plant, x, y, z, near):
+    flange = pose(rot_x(np.pi), (x, y, z)) @ pose(None, (0.0, 0.0, -REACH_M))
+    return UR5E.ik(plant.T_base_table @ flange, near)
+
+
+def test_the_fingers_pick_the_cube_up_and_put_it_down(cell):
+    plant, fingers = cell.plant, cell.fingers
+    assert isinstance(plant, Plant)
+    assert isinstance(fingers, FingerPlant)
+    plant.place_object(CUBE, np.array([0.05, -0.08, 0.0]))
+    above = joints_over(plant, 0.05, -0.08, 0.12, HOME)
+    down = joints_over(plant, 0.05, -0.08, 0.02, above)
+    cell.move(above, 0.8)
+    cell.move(down, 0.6)
+    assert fingers.width() == pytest.approx(0.085, abs=1e-3)
+    cell.grip(228)
+    cell.move(down, 0.7)
+    assert cell.gripper.status()["OBJ"] == 2
+    assert fingers.width() == pytest.approx(SIDE_M, abs=1.5e-3)
+    cell.move(above, 0.6)
+    assert fingers.object_height(CUBE) == pytest.approx(0.12, abs=0.004)
+    assert cell.gripper.status()["OBJ"] == 2
+    cell.grip(3)
+    cell.move(above, 0.9)
+    assert fingers.object_height(CUBE) == pytest.approx(SIDE_M / 2, abs=2e-3)
+    assert cell.gripper.status()["OBJ"] == 3
+
+
+def test_what_does_not_fit_is_refused():
+    plant = GripPlant(GripPlantConfig())
+    try:
+        with pytest.raises(DataError, match="no object 'block'"):
+            plant.true_pose("block")
+        plant.place_object(CUBE, np.array([0.1, 0.05, 0.7]))
+        np.testing.assert_allclose(plant.true_pose(CUBE), [0.1, 0.05, 0.7], atol=1e-9)
+    finally:
+        plant.close()
+    for wrong in ({"spread": 1.0}, {"cube_mass_kg": 0.0}, {"home": (0.0,)}):
+        with pytest.raises(ConfigError):
+            GripPlantConfig(**wrong)
+    with pytest.raises(ConfigError, match="has no gripper"):
+        SceneFingers(ScenePlant(ScenePlantConfig("pusht_ur5e")))

@@ -1,0 +1,187 @@
+"""Scene packages: what is refused, and how the message helps."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+import yaml
+
+from robolearn.errors import SceneError
+from sim.scene.config import SCENES, Frame, content_hash, load_scene, packaged_scenes
+
+XML = """
+<mujoco>
+  <option timestep="0.01" gravity="0 0 0"/>
+  <worldbody>
+    <site name="table" pos=".1 .2 .3" euler="0 0 90"/>
+    <camera name="top" pos="0 0 1"/>
+    <body name="tool">
+      <joint name="x" type="slide" axis="1 0 0"/><joint name="y" type="slide" axis="0 1 0"/>
+      <geom size=".01" mass="1"/><site name="tool"/>
+    </body>
+    <body name="block">
+      <joint name="bx" type="slide" axis="1 0 0"/><joint name="by" type="slide" axis="0 1 0"/>
+      <joint name="byaw" type="hinge" axis="0 0 1" pos=".02 0 0"/>
+      <geom size=".01 .01 .01" type="box" pos=".1 .1 0" mass="1"/>
+    </body>
+  </worldbody>
+  <actuator>
+    <position name="ax" joint="x" kp="100"/><position name="ay" joint="y" kp="100"/>
+  </actuator>
+</mujoco>
+"""
+CONFIG = {
+    "schema": 1,
+    "name": "small",
+    "robot": {"name": "planar"},
+    "rate_hz": 10,
+    "physics": {"timestep_s": 0.01},
+    "control": {
+        "kind": "planar",
+        "joints": ["x", "y"],
+        "actuators": ["ax", "ay"],
+        "action": "tool/xy_table",
+    },
+    "signals": [
+        {
+            "name": "tool/xy_table",
+            "kind": "site_xy",
+            "of": ["tool"],
+            "rate_hz": 10,
+            "frame": "table",
+        },
+        {
+            "name": "block/pose",
+            "kind": "body_pose_xy",
+            "of": ["block"],
+            "rate_hz": 10,
+            "frame": "table",
+        },
+        {"name": "tool/velocity", "kind": "joint_velocity", "of": ["x", "y"], "rate_hz": 50},
+    ],
+    "actions": [{"name": "tool/xy_table", "low": [0, 0], "high": [0.512, 0.512], "frame": "table"}],
+    "frames": {"table": "table"},
+    "cameras": [{"name": "top"}],
+    "task": {"name": "pusht"},
+    "reset": {"distribution": "gym_pusht", "settable": ["tool/xy_table", "block/pose"]},
+    "provenance": {"kind": "hand-made"},
+}
+
+
+def write_scene(folder: Path, xml: str = XML, **changes: object) -> Path:
+    """A small scene package; ``changes`` replace keys of ``scene.yaml`` (None removes one)."""
+    folder.mkdir(parents=True, exist_ok=True)
+    config = {**CONFIG, **changes}
+    config = {k: v for k, v in config.items() if v is not None}
+    (folder / "scene.yaml").write_text(yaml.safe_dump(config))
+    (folder / "scene.xml").write_text(xml)
+    return folder
+
+
+def test_every_packaged_scene_is_valid_and_carries_its_folder_s_name() -> None:
+    assert {"pusht_reference", "pusht_naive"} <= set(packaged_scenes())
+    for name in packaged_scenes():
+        assert load_scene(name).name == name
+
+
+def test_a_folder_is_a_scene_too(tmp_path: Path) -> None:
+    assert load_scene(write_scene(tmp_path)).name == "small"
+    assert load_scene(str(tmp_path)).config.substeps == 10
+
+
+def test_unknown_names_suggest_and_list() -> None:
+    with pytest.raises(SceneError, match=r"Did you mean 'pusht_reference'.*Packaged scenes"):
+        load_scene("pusht_refrence")
+
+
+@pytest.mark.parametrize("missing", ["scene.yaml", "scene.xml"])
+def test_missing_files(tmp_path: Path, missing: str) -> None:
+    (write_scene(tmp_path) / missing).unlink()
+    with pytest.raises(SceneError, match=f"lacks {missing}"):
+        load_scene(tmp_path)
+
+
+def test_missing_asset(tmp_path: Path) -> None:
+    xml = XML.replace("<worldbody>", '<asset><mesh name="m" file="gone.obj"/></asset><worldbody>')
+    with pytest.raises(SceneError, match=r"scene.xml.*gone.obj"):
+        load_scene(write_scene(tmp_path, xml))
+
+
+def test_broken_xml_and_yaml(tmp_path: Path) -> None:
+    with pytest.raises(SceneError, match=r"scene\.xml"):
+        load_scene(write_scene(tmp_path, "<mujoco><worldbody>"))
+    (tmp_path / "scene.yaml").write_text("a: [1, 2")
+    with pytest.raises(SceneError, match="not valid YAML"):
+        load_scene(tmp_path)
+
+
+SIGNAL = CONFIG["signals"][0]  # type: ignore[index]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"schema": 2}, "update robolearn"),
+        ({"schema": None}, "schema: 1"),
+        ({"schema": 0}, "1 to 1"),
+        ({"rate_herz": 10}, "unknown key 'rate_herz'.*Did you mean 'rate_hz'"),
+        ({"robot": None}, "'robot' is missing"),
+        ({"physics": {"timestep_s": 0.005}}, "scene.xml says 0.01"),
+        ({"rate_hz": 30}, "whole number"),
+        ({"frames": {"table": "tabble"}}, "no site 'tabble'.*Did you mean 'table'"),
+        ({"cameras": [{"name": "topp"}]}, "no camera 'topp'.*Did you mean 'top'"),
+        ({"task": {"name": "pusht", "params": {"speed": 1}}}, "task.params.*speed"),
+        ({"reset": {"distribution": "gym_push", "settable": []}}, "Did you mean 'gym_pusht'"),
+        ({"task": {"name": "push"}}, "task.name 'push'.*Did you mean 'pusht'"),
+        ({"control": {"kind": "plannar"}}, "Did you mean 'planar'"),
+        ({"signals": [{**SIGNAL, "of": ["tol"]}]}, "no site 'tol'.*Did you mean 'tool'"),
+        ({"signals": [{**SIGNAL, "of": []}]}, "'of' is empty"),
+        ({"signals": [{**SIGNAL, "of": ["tool", "table"]}]}, "reads one object"),
+        ({"signals": [{**SIGNAL, "frame": "tabble"}]}, "no frame 'tabble'"),
+        ({"signals": [{**SIGNAL, "rate_hz": 30}]}, "multiple of 10"),
+        ({"signals": [{**SIGNAL, "rate_hz": 0}]}, "multiple of 10"),
+        ({"signals": [{**SIGNAL, "kind": "site_xyz"}]}, "Did you mean 'site_xy'"),
+        (
+            {"signals": [{"name": "a/b", "kind": "joint_position", "of": ["z"], "rate_hz": 10}]},
+            "no joint 'z'",
+        ),
+        ({"actions": [{"name": "a/b", "low": [1.0], "high": [0.0]}]}, "low must be below high"),
+        (
+            {"reset": {"distribution": "x", "settable": ["blockk/pose"]}},
+            "Did you mean 'block/pose'",
+        ),
+    ],
+)
+def test_what_is_wrong_is_named(tmp_path: Path, changes: dict[str, object], message: str) -> None:
+    folder = write_scene(tmp_path, **changes)
+    with pytest.raises(SceneError, match=f"(?s){message}"):
+        load_scene(folder)
+
+
+def test_the_hash_covers_every_file_but_no_hidden_one(tmp_path: Path) -> None:
+    folder = write_scene(tmp_path / "a")
+    first = content_hash(folder)
+    (folder / ".note").write_text("x")
+    assert content_hash(folder) == first
+    copy = shutil.copytree(folder, tmp_path / "b")
+    assert content_hash(copy) == first
+    (folder / "asset.txt").write_text("x")
+    assert content_hash(folder) != first
+
+
+def test_frames_round_trip() -> None:
+    import numpy as np
+
+    c, s = np.cos(0.3), np.sin(0.3)
+    frame = Frame(np.array([[c, -s], [s, c]]), np.array([0.1, -0.2]), 0.3, 0.0)
+    xy = np.array([0.4, 0.5])
+    assert np.allclose(frame.from_world(frame.to_world(xy)), xy, atol=1e-15)
+
+
+def test_identification_cannot_have_read_the_reference() -> None:
+    root = SCENES.parent
+    for name in ("identify.py", "rollouts.py", "identified.py"):
+        assert "pusht_reference" not in (root / name).read_text()
+    assert "pusht_reference" not in (root.parent / "robolearn/cli/identify.py").read_text()
