@@ -63,18 +63,18 @@ class DriverConfig(Protocol):
 class TableConfig:
     """Where the table is and how the tool is held over it (see ``docs/workcell.md``)."""
 
+    # Table frame's origin in the arm's base frame [m].
     origin_m: tuple[float, float, float]
-    """Table frame's origin in the arm's base frame [m]."""
+    # Table frame's heading in the arm's base frame [rad].
     heading_rad: float
-    """Table frame's heading in the arm's base frame [rad]."""
+    # From the flange to the tool's tip [m].
     tool_length_m: float
-    """From the flange to the tool's tip [m]."""
+    # Height of the tip over the table while working [m].
     tip_height_m: float
-    """Height of the tip over the table while working [m]."""
+    # Heading of the flange about the table's z axis [rad].
     tool_yaw: float
-    """Heading of the flange about the table's z axis [rad]."""
+    # Joint positions over the table; they choose the branch of the kinematics [rad].
     home: tuple[float, ...]
-    """Joint positions over the table; they choose the branch of the kinematics [rad]."""
 
     def mapping(self) -> TableMapping:
         """For kinematics and limiter."""
@@ -92,30 +92,30 @@ class TableConfig:
 class JointCellConfig:
     """An arm that is commanded in joint space."""
 
+    # Where the arm rests between episodes [rad].
     home: tuple[float, ...]
-    """Where the arm rests between episodes [rad]."""
+    # Position, speed and acceleration per joint.
     limits: JointLimits
-    """Position, speed and acceleration per joint."""
+    # How fast joints approach their targets [rad/s].
     natural_frequency: float = 12.0
-    """How fast joints approach their targets [rad/s]."""
+    # Height of a level table in the arm's base frame [m], if there is one.
     table_height_m: float | None = None
-    """Height of a level table in the arm's base frame [m], if there is one."""
+    # From the flange to the tool's tip [m].
     tool_length_m: float = 0.0
-    """From the flange to the tool's tip [m]."""
+    # Limit of the speed of the tool's tip [m/s]; null: the joints' own limits only.
     max_tool_speed: float | None = None
-    """Limit of the speed of the tool's tip [m/s]; null: the joints' own limits only."""
 
 
 @dataclass(frozen=True, slots=True)
 class GoalConfig:
     """A signal that an episode's condition names and that stays as it is: what policies aim at."""
 
+    # The signal, ``goal/...``.
     name: str
-    """The signal, ``goal/...``."""
+    # How many values.
     size: int
-    """How many values."""
+    # Of the values.
     unit: str = ""
-    """Of the values."""
 
     @property
     def signal(self) -> SignalSpec:
@@ -137,62 +137,62 @@ class GoalConfig:
 class RunLimits:
     """What one run may tighten; a wider value than the robot's config is refused."""
 
+    # [m/s].
     max_tool_speed: float | None = None
-    """[m/s]."""
+    # [rad/s].
     max_joint_speed: float | None = None
-    """[rad/s]."""
+    # [N].
     max_tool_force_n: float | None = None
-    """[N]."""
+    # [m/s^3]; of a tool on a table.
     max_tool_jerk: float | None = None
-    """[m/s^3]; of a tool on a table."""
 
 
 @dataclass(frozen=True, slots=True)
 class CellConfig:
     """One workcell: driver, kinematics, table or joint space, limits, supervisor, tracker."""
 
+    # Name of the embodiment in episodes and trials.
     name: str
-    """Name of the embodiment in episodes and trials."""
+    # ``kind`` (ur, fake) and that driver's keys.
     driver: dict[str, Any]
-    """``kind`` (ur, fake) and that driver's keys."""
+    # Commanded over a table: its geometry. Either this or ``joints``.
     table: TableConfig | None = None
-    """Commanded over a table: its geometry. Either this or ``joints``."""
+    # Commanded in joint space.
     joints: JointCellConfig | None = None
-    """Commanded in joint space."""
+    # Kinematics by name.
     arm: str = "ur5e"
-    """Kinematics by name."""
+    # Control rate of the agent [Hz].
     rate_hz: float = 10.0
-    """Control rate of the agent [Hz]."""
+    # Limits of every motion on the table.
     limits: PathLimits = field(default_factory=PathLimits)
-    """Limits of every motion on the table."""
+    # Time limits and guided moves.
     supervisor: SupervisorConfig = field(default_factory=SupervisorConfig)
-    """Time limits and guided moves."""
+    # Distances to keep; null switches the check off.
     collision: CollisionConfig | None = field(default_factory=CollisionConfig)
-    """Distances to keep; null switches the check off."""
+    # By signal (``block/pose``, ``hole/pose``): how its object is found.
     trackers: dict[str, TrackedConfig] = field(default_factory=dict[str, TrackedConfig])
-    """By signal (``block/pose``, ``hole/pose``): how its object is found."""
+    # The gripper: signal and action ``gripper/width``; null: none.
     gripper: GripperCellConfig | None = None
-    """The gripper: signal and action ``gripper/width``; null: none."""
+    # What conditions name besides starts.
     goals: tuple[GoalConfig, ...] = ()
-    """What conditions name besides starts."""
+    # Cameras of the cell; each is a signal ``<name>/image``.
     cameras: tuple[CameraConfig, ...] = ()
-    """Cameras of the cell; each is a signal ``<name>/image``."""
+    # A camera: observations show the other signals as they were when its newest picture was taken
+    # (interpolated); "": the newest sample of each.
     align: str = ""
-    """A camera: observations show the other signals as they were when its newest picture was taken
-    (interpolated); "": the newest sample of each."""
+    # From a set-point to the motion [s], found by ``robolearn calibrate latency``: actions are sent
+    # ahead by it, and training reads commands when they took effect.
     command_latency_s: float = 0.0
-    """From a set-point to the motion [s], found by ``robolearn calibrate latency``: actions are
-    sent ahead by it, and training reads commands when they took effect."""
+    # From the arm's measurement of itself to its arrival here [s] (with ``state_clock: device`` of
+    # the fastest arrival); subtracted from the times of its signals.
     state_latency_s: float = 0.0
-    """From the arm's measurement of itself to its arrival here [s] (with ``state_clock: device`` of
-    the fastest arrival); subtracted from the times of its signals."""
+    # What times the arm's signals: when they arrive, or the controller's own stamps, mapped onto
+    # this machine's clock (no jitter of the way here).
     state_clock: StateClock = "arrival"
-    """What times the arm's signals: when they arrive, or the controller's own stamps, mapped onto
-    this machine's clock (no jitter of the way here)."""
+    # How high the tool is lifted while objects are placed [m].
     lift_m: float = 0.1
-    """How high the tool is lifted while objects are placed [m]."""
+    # True: this cell is a virtual lab that ``deploy --start-lab`` can start.
     lab: bool = False
-    """True: this cell is a virtual lab that ``deploy --start-lab`` can start."""
 
     def driver_config(self) -> DriverConfig:
         """The driver's config; raises ConfigError for an unknown kind or key."""

@@ -31,8 +31,8 @@ class Expected:
     high: tuple[float, ...] = ()
     max_age_s: float = 0.1
     hold_s: float = 0.5
+    # How long to wait for the device's watchdog [s].
     silence_s: float = 1.0
-    """How long to wait for the device's watchdog [s]."""
 
 
 def check_standing(robot: Robot, expected: Expected) -> Iterator[Check]:

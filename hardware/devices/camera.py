@@ -120,29 +120,29 @@ class Camera(Protocol):
 class StreamConfig:
     """What a camera must deliver, and what is still fresh."""
 
+    # Camera's name; its signal is ``<name>/image``.
     name: str
-    """Camera's name; its signal is ``<name>/image``."""
+    # Width of the camera's picture [px]; another one is an error.
     width: int
-    """Width of the camera's picture [px]; another one is an error."""
+    # Height of the camera's picture [px].
     height: int
-    """Height of the camera's picture [px]."""
+    # Pictures per second that are asked for [Hz].
     rate_hz: float = 30.0
-    """Pictures per second that are asked for [Hz]."""
+    # Older pictures raise StaleSignalError (by their capture time) [s].
     max_age_s: float = 0.25
-    """Older pictures raise StaleSignalError (by their capture time) [s]."""
+    # The same picture, bit for bit, for this long is an error [s].
     frozen_s: float = 1.0
-    """The same picture, bit for bit, for this long is an error [s]."""
+    # A black picture for this long is an error [s].
     black_s: float = 0.5
-    """A black picture for this long is an error [s]."""
+    # Mean grey level below which a picture is black (0 to 255).
     black_level: float = 3.0
-    """Mean grey level below which a picture is black (0 to 255)."""
+    # The sender's stamps: it has none, they are this machine's monotonic clock, or its own.
     clock: Literal["none", "monotonic", "own"] = "none"
-    """The sender's stamps: it has none, they are this machine's monotonic clock, or its own."""
+    # From exposure to arrival (with stamps of an own clock: of the fastest picture) [s]; found by
+    # ``robolearn calibrate latency``.
     latency_s: float = 0.0
-    """From exposure to arrival (with stamps of an own clock: of the fastest picture) [s]; found by
-    ``robolearn calibrate latency``."""
+    # Time to open the device and get a picture [s].
     connect_s: float = 3.0
-    """Time to open the device and get a picture [s]."""
 
     @property
     def delay_s(self) -> float:

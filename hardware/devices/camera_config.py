@@ -37,16 +37,16 @@ class CameraDriverConfig(Protocol):
 class CameraConfig:
     """One camera of a cell."""
 
+    # ``kind`` (mjpeg, opencv, realsense, fake) and that driver's keys.
     driver: dict[str, Any]
-    """``kind`` (mjpeg, opencv, realsense, fake) and that driver's keys."""
+    # Name, size, rate, limits, latency.
     stream: StreamConfig
-    """Name, size, rate, limits, latency."""
+    # Calibration at that size; needed to find tags.
     lens: LensConfig | None = None
-    """Calibration at that size; needed to find tags."""
+    # Width and height of the signal's pictures [px]; default: the camera's.
     recorded: tuple[int, int] | None = None
-    """Width and height of the signal's pictures [px]; default: the camera's."""
+    # Whether the camera is a signal of the robot (False: only a tracker looks through it).
     signal: bool = True
-    """Whether the camera is a signal of the robot (False: only a tracker looks through it)."""
 
     def __post_init__(self) -> None:
         if self.recorded is not None and min(self.recorded) < 1:

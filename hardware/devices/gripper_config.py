@@ -41,28 +41,28 @@ class GripperDriverConfig(Protocol):
 class GripperCellConfig:
     """A cell's gripper: signal and action ``gripper/width`` [m]."""
 
+    # ``kind`` (robotiq, xarm, servo, fake) and that driver's keys.
     driver: dict[str, Any]
-    """``kind`` (robotiq, xarm, servo, fake) and that driver's keys."""
+    # Widest command [m]; at most the gripper's stroke.
     high_m: float
-    """Widest command [m]; at most the gripper's stroke."""
+    # Narrowest command [m].
     low_m: float = 0.0
-    """Narrowest command [m]."""
+    # Share of the gripper's largest speed that every motion has.
     speed: float = 1.0
-    """Share of the gripper's largest speed that every motion has."""
+    # Share of the gripper's largest force that every grasp has.
     force: float = 0.5
-    """Share of the gripper's largest force that every grasp has."""
+    # States per second [Hz].
     rate_hz: float = 30.0
-    """States per second [Hz]."""
+    # Stop (latched) when the gripper has not answered for longer than this [s].
     max_age_s: float = 0.5
-    """Stop (latched) when the gripper has not answered for longer than this [s]."""
+    # From a width to the arrival of its state [s].
     latency_s: float = 0.0
-    """From a width to the arrival of its state [s]."""
+    # Width at the start of an episode whose condition names none [m]; null: ``high_m``.
     start_m: float | None = None
-    """Width at the start of an episode whose condition names none [m]; null: ``high_m``."""
+    # Stop (latched) when something that was held is lost; else it is told as an event.
     stop_on_lost: bool = False
-    """Stop (latched) when something that was held is lost; else it is told as an event."""
+    # A reset may let go of what the gripper holds; else a person takes it out first.
     release_on_reset: bool = False
-    """A reset may let go of what the gripper holds; else a person takes it out first."""
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.low_m < self.high_m < math.inf:

@@ -77,18 +77,18 @@ class Tracker(Protocol):
 class UdpTrackerConfig:
     """One object of a tracking system's stream."""
 
+    # Local address to bind: the destination of the stream.
     address: str = "127.0.0.1"
-    """Local address to bind: the destination of the stream."""
+    # Local UDP port; signals of one stream have the same.
     port: int = 30120
-    """Local UDP port; signals of one stream have the same."""
+    # Its name in the stream; "": the signal's, ``block`` for ``block/pose``.
     object: str = ""
-    """Its name in the stream; "": the signal's, ``block`` for ``block/pose``."""
+    # Older measurements raise StaleSignalError [s].
     max_age_s: float = 0.15
-    """Older measurements raise StaleSignalError [s]."""
+    # Add to capture times to get this machine's monotonic clock [s] (0 on one machine).
     clock_offset_s: float = 0.0
-    """Add to capture times to get this machine's monotonic clock [s] (0 on one machine)."""
+    # From the exposure to the stamp, for systems that stamp what they have computed [s].
     latency_s: float = 0.0
-    """From the exposure to the stamp, for systems that stamp what they have computed [s]."""
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.latency_s < 1.0 or not 0.0 < self.max_age_s < float("inf"):

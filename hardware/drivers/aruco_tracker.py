@@ -33,18 +33,18 @@ _QUEUE = 4096
 class TagTrackerConfig:
     """Which camera, which tags, and where they are on the object."""
 
+    # Name of a camera of this cell that has a ``lens``.
     camera: str
-    """Name of a camera of this cell that has a ``lens``."""
+    # Tags on the object.
     tags: tuple[Tag, ...]
-    """Tags on the object."""
+    # Height of the tags' plane over the table [m].
     height_m: float
-    """Height of the tags' plane over the table [m]."""
+    # Dictionary of the tags.
     dictionary: str = "4x4_50"
-    """Dictionary of the tags."""
+    # Older measurements raise StaleSignalError [s].
     max_age_s: float = 0.3
-    """Older measurements raise StaleSignalError [s]."""
+    # Fits with a worse mean distance of corners are refused [m].
     max_residual_m: float = 0.004
-    """Fits with a worse mean distance of corners are refused [m]."""
 
     def __post_init__(self) -> None:
         require_tags(self.tags, self.dictionary)

@@ -51,24 +51,24 @@ _MODES = {
 class FrankaConfig:
     """A Franka arm with the Franka Control Interface activated."""
 
+    # Host name or IP of the control box.
     address: str
-    """Host name or IP of the control box."""
+    # Set-points and states per second [Hz].
     rate_hz: float = 100.0
-    """Set-points and states per second [Hz]."""
+    # Speed, acceleration and jerk as shares of the arm's own limits.
     dynamics: float = 0.2
-    """Speed, acceleration and jerk as shares of the arm's own limits."""
+    # Refuse to run without a real-time kernel.
     real_time: bool = True
-    """Refuse to run without a real-time kernel."""
+    # External torque at which the arm stops itself [N m].
     torque_threshold_nm: float = 20.0
-    """External torque at which the arm stops itself [N m]."""
+    # External force at which the arm stops itself [N].
     force_threshold_n: float = 30.0
-    """External force at which the arm stops itself [N]."""
+    # When the owner says nothing for so long, the arm is stopped [s].
     silence_s: float = 0.1
-    """When the owner says nothing for so long, the arm is stopped [s]."""
+    # So many exchanges in a row without an answer are a fault.
     max_lost: int = 3
-    """So many exchanges in a row without an answer are a fault."""
+    # Bound for connecting [s].
     connect_timeout_s: float = 10.0
-    """Bound for connecting [s]."""
 
     def __post_init__(self) -> None:
         if not (0.0 < self.dynamics <= 1.0 and 1.0 <= self.rate_hz <= 200.0):

@@ -30,24 +30,24 @@ _ON_OBJECT = (1, 2)
 class RobotiqConfig:
     """A gripper on the wrist of a UR arm."""
 
+    # The UR controller's address.
     address: str
-    """The UR controller's address."""
+    # Where the URCap listens.
     port: int = PORT
-    """Where the URCap listens."""
+    # Largest distance of the fingers [m]: 0.085 or 0.14.
     stroke_m: float = 0.085
-    """Largest distance of the fingers [m]: 0.085 or 0.14."""
+    # Position that open fingers report.
     open_counts: int = 3
-    """Position that open fingers report."""
+    # Position that closed fingers report.
     closed_counts: int = 228
-    """Position that closed fingers report."""
+    # States per second [Hz].
     rate_hz: float = 30.0
-    """States per second [Hz]."""
+    # Patience with an answer [s].
     answer_s: float = 0.2
-    """Patience with an answer [s]."""
+    # So many states in a row without an answer are a fault.
     max_lost: int = 3
-    """So many states in a row without an answer are a fault."""
+    # Activate a gripper that is not active when connecting: it opens and closes once.
     activate: bool = False
-    """Activate a gripper that is not active when connecting: it opens and closes once."""
 
     def __post_init__(self) -> None:
         if not (0 <= self.open_counts < self.closed_counts <= 255 and self.stroke_m > 0):

@@ -26,18 +26,18 @@ _ROUNDING_S = 1e-9
 class DrivetrainConfig:
     """Hidden parameters of every lab's arm; all 0: the controller moves the plant itself."""
 
+    # Play between motor and link, per joint (one value: of every joint; empty: none) [rad].
     backlash_rad: tuple[float, ...] = ()
-    """Play between motor and link, per joint (one value: of every joint; empty: none) [rad]."""
+    # From the controller's set-point to the servo, in whole control periods [s].
     command_delay_s: float = 0.0
-    """From the controller's set-point to the servo, in whole control periods [s]."""
+    # From the encoder to the controller [s].
     state_delay_s: float = 0.0
-    """From the encoder to the controller [s]."""
+    # Standard deviation of the measured angles [rad].
     position_noise_rad: float = 0.0
-    """Standard deviation of the measured angles [rad]."""
+    # Standard deviation of the measured speeds [rad/s].
     velocity_noise_rad_s: float = 0.0
-    """Standard deviation of the measured speeds [rad/s]."""
+    # Relative half-width of the uniform draw around all of these, from the lab's seed.
     spread: float = 0.0
-    """Relative half-width of the uniform draw around all of these, from the lab's seed."""
 
     def __post_init__(self) -> None:
         limits = {

@@ -37,30 +37,30 @@ _REQUEST, _CLIENTS = 4096, 8
 class CameraEmulatorConfig:
     """An emulated camera: where it serves, and what its optics, sensor and network do."""
 
+    # Its name; faults on command are addressed by it.
     name: str = "top"
-    """Its name; faults on command are addressed by it."""
+    # TCP port of the stream (0: any free one).
     port: int = 30130
-    """TCP port of the stream (0: any free one)."""
+    # Width of the picture [px].
     width: int = 640
-    """Width of the picture [px]."""
+    # Height of the picture [px].
     height: int = 480
-    """Height of the picture [px]."""
+    # Pictures per second [Hz].
     rate_hz: float = 30.0
-    """Pictures per second [Hz]."""
+    # From exposure until a picture leaves [s].
     latency_s: float = 0.03
-    """From exposure until a picture leaves [s]."""
+    # Width of a uniform addition to the latency [s].
     latency_jitter_s: float = 0.004
-    """Width of a uniform addition to the latency [s]."""
+    # Standard deviation of the sensor's noise (grey levels of 255).
     noise: float = 2.0
-    """Standard deviation of the sensor's noise (grey levels of 255)."""
+    # Factor of red, green and blue (white balance, exposure).
     gain: tuple[float, float, float] = (1.0, 1.0, 1.0)
-    """Factor of red, green and blue (white balance, exposure)."""
+    # Exponent of the response: out = in ** gamma.
     gamma: float = 1.0
-    """Exponent of the response: out = in ** gamma."""
+    # JPEG quality, 1 to 100.
     quality: int = 90
-    """JPEG quality, 1 to 100."""
+    # Share of the pictures that never leave.
     dropout_rate: float = 0.0
-    """Share of the pictures that never leave."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.port < 65536:

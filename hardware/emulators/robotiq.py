@@ -39,10 +39,10 @@ FAULTS = ("mute", "listen", "drop_links", "garbage", "fault", "deactivate")
 class RobotiqEmulatorConfig:
     """The emulated gripper of a lab."""
 
+    # Where the URCap's socket listens.
     port: int = PORT
-    """Where the URCap's socket listens."""
+    # Active from the start, as after an earlier program.
     activated: bool = False
-    """Active from the start, as after an earlier program."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.port < 65536:

@@ -22,10 +22,10 @@ UDP_RATE_HZ = 60.0
 class TrackedConfig:
     """One tracked object; exactly one of both."""
 
+    # By a tracking system that sends datagrams.
     udp: UdpTrackerConfig | None = None
-    """By a tracking system that sends datagrams."""
+    # By its tags in a camera's picture.
     tags: TagTrackerConfig | None = None
-    """By its tags in a camera's picture."""
 
     def __post_init__(self) -> None:
         if (self.udp is None) == (self.tags is None):

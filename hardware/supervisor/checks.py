@@ -159,16 +159,16 @@ class Obstacle:
 class CollisionConfig:
     """Distances that the arm keeps to itself, the table and obstacles."""
 
+    # The arm brakes when it would come to rest nearer than this [m].
     margin_m: float = 0.02
-    """The arm brakes when it would come to rest nearer than this [m]."""
+    # A set-point nearer than this is not sent [m].
     gate_m: float = 0.005
-    """A set-point nearer than this is not sent [m]."""
+    # How often the way ahead is checked [s].
     period_s: float = 0.004
-    """How often the way ahead is checked [s]."""
+    # Radius of the capsule around the tool [m].
     tool_radius_m: float = 0.02
-    """Radius of the capsule around the tool [m]."""
+    # What stands in the cell beside the table.
     obstacles: tuple[Obstacle, ...] = ()
-    """What stands in the cell beside the table."""
 
     def __post_init__(self) -> None:
         if not 0.0 < self.gate_m <= self.margin_m < 1.0:

@@ -34,22 +34,22 @@ _SANE_RAD = 0.2
 class JointFollowerConfig:
     """Arm and limits: everything that decides a set-point. Picklable."""
 
+    # Position, speed and acceleration per joint.
     limits: JointLimits
-    """Position, speed and acceleration per joint."""
+    # Kinematics by name: limits may not exceed it, distances are checked ("" for neither).
     arm: str = ""
-    """Kinematics by name: limits may not exceed it, distances are checked ("" for neither)."""
+    # Period of the agent's commands [s].
     command_period_s: float = 0.1
-    """Period of the agent's commands [s]."""
+    # [rad/s] of the critically damped law by which joints approach their targets.
     natural_frequency: float = 12.0
-    """[rad/s] of the critically damped law by which joints approach their targets."""
+    # Height of a level table in the arm's base frame [m]; None: no table is checked.
     table_height_m: float | None = None
-    """Height of a level table in the arm's base frame [m]; None: no table is checked."""
+    # From the flange to the tool's tip [m].
     tool_length_m: float = 0.0
-    """From the flange to the tool's tip [m]."""
+    # Limit of the speed of the tool's tip [m/s]; null: the joints' own limits only.
     max_tool_speed: float | None = None
-    """Limit of the speed of the tool's tip [m/s]; null: the joints' own limits only."""
+    # Distances to keep; None switches the check off.
     collision: CollisionConfig | None = field(default_factory=CollisionConfig)
-    """Distances to keep; None switches the check off."""
 
     def __post_init__(self) -> None:
         if not 0.0 < self.natural_frequency < math.inf:

@@ -92,40 +92,40 @@ GRIPPER_CAUSES = (Cause.GRIPPER_FAULT, Cause.GRIPPER_STALE, Cause.OBJECT_LOST)
 class SupervisorConfig:
     """Time limits and the limits of guided moves. The arm's limits are in ``limits``."""
 
+    # Hold when the newest command has been due for longer than this [s].
     late_s: float = 0.15
-    """Hold when the newest command has been due for longer than this [s]."""
+    # Hold while the agent's process shows no life for longer than this [s].
     heartbeat_s: float = 0.08
-    """Hold while the agent's process shows no life for longer than this [s]."""
+    # Stop (latched) when it shows none for longer than this [s].
     frozen_s: float = 0.5
-    """Stop (latched) when it shows none for longer than this [s]."""
+    # Hold while the device clock stands still for longer than this [s].
     state_late_s: float = 0.02
-    """Hold while the device clock stands still for longer than this [s]."""
+    # Stop (latched) when it stands still for longer than this [s].
     state_stale_s: float = 0.1
-    """Stop (latched) when it stands still for longer than this [s]."""
+    # Commands due further ahead than this are refused [s].
     ahead_s: float = 1.0
-    """Commands due further ahead than this are refused [s]."""
+    # Stop (latched) when a joint is further than this from all recent set-points [rad].
     following_rad: float = 0.2
-    """Stop (latched) when a joint is further than this from all recent set-points [rad]."""
+    # ... for longer than this [s].
     following_s: float = 0.05
-    """... for longer than this [s]."""
+    # Stop (latched) above this force at the tool [N], where the driver reports one.
     max_tool_force_n: float = 120.0
-    """Stop (latched) above this force at the tool [N], where the driver reports one."""
+    # Stop (latched) above this share of a joint's rated load, where the driver reports it.
     max_load: float = 1.0
-    """Stop (latched) above this share of a joint's rated load, where the driver reports it."""
+    # Force or load must be above its limit for longer than this [s].
     overload_s: float = 0.02
-    """Force or load must be above its limit for longer than this [s]."""
+    # Joint speed of guided moves [rad/s].
     goto_speed: float = 0.6
-    """Joint speed of guided moves [rad/s]."""
+    # Joint acceleration of guided moves [rad/s^2].
     goto_acceleration: float = 1.5
-    """Joint acceleration of guided moves [rad/s^2]."""
+    # Joint jerk of guided moves, pauses included [rad/s^3]; null for no limit.
     goto_jerk: float | None = None
-    """Joint jerk of guided moves, pauses included [rad/s^3]; null for no limit."""
+    # Freedrive ends when a joint is guided faster than this [rad/s].
     guide_joint_speed: float = 1.0
-    """Freedrive ends when a joint is guided faster than this [rad/s]."""
+    # ... or the tool faster than this [m/s].
     guide_tool_speed: float = 0.5
-    """... or the tool faster than this [m/s]."""
+    # ... or when the arm would be outside its limits after this time [s].
     guide_ahead_s: float = 0.1
-    """... or when the arm would be outside its limits after this time [s]."""
 
     def __post_init__(self) -> None:
         if not 0 < self.state_late_s <= self.state_stale_s:

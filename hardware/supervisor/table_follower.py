@@ -34,22 +34,22 @@ _SANE_M = 0.05
 class FollowerConfig:
     """Arm, table and limits: everything that decides a set-point. Picklable."""
 
+    # Kinematics by name.
     arm: str
-    """Kinematics by name."""
+    # Where the table is and how the tool is held.
     mapping: TableMapping
-    """Where the table is and how the tool is held."""
+    # Limits of the path on the table.
     limits: PathLimits
-    """Limits of the path on the table."""
+    # Period of the agent's commands [s].
     command_period_s: float = 0.1
-    """Period of the agent's commands [s]."""
+    # Guided moves keep the tool's tip below this height over the table [m].
     max_tip_height_m: float = 1.2
-    """Guided moves keep the tool's tip below this height over the table [m]."""
+    # The tip may be at most this far below its working height [m].
     min_clearance_m: float = 0.003
-    """The tip may be at most this far below its working height [m]."""
+    # Higher than this above its working height the tip may leave the workspace sideways [m].
     raised_m: float = 0.03
-    """Higher than this above its working height the tip may leave the workspace sideways [m]."""
+    # Distances to keep; None switches the check off.
     collision: CollisionConfig | None = field(default_factory=CollisionConfig)
-    """Distances to keep; None switches the check off."""
 
     def __post_init__(self) -> None:
         for name in ("joint_margin", "workspace_margin"):

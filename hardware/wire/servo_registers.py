@@ -56,10 +56,10 @@ class ServoTable:
     model_number: Register
     models: Mapping[int, str]
     homing_offset: Register
+    # Present position = counts of the encoder + ``offset_sign`` x homing offset.
     offset_sign: int
-    """Present position = counts of the encoder + ``offset_sign`` x homing offset."""
+    # Pause before an answer, 2 us per count; 250 when new, which costs 0.5 ms per servo.
     return_delay: Register
-    """Pause before an answer, 2 us per count; 250 when new, which costs 0.5 ms per servo."""
     low_limit: Register
     high_limit: Register
     torque_enable: Register
@@ -75,16 +75,16 @@ class ServoTable:
     state_size: int
     health_address: int
     health_size: int
+    # Bits of a status packet's error byte that mean a fault of the servo.
     errors: Mapping[int, str]
-    """Bits of a status packet's error byte that mean a fault of the servo."""
     eeprom_lock: Register | None = None
     watchdog: Register | None = None
     watchdog_unit_s: float = 0.02
     hardware_error: Register | None = None
     acceleration: Register | None = None
     max_speed_rad_s: float = 4.71
+    # Size of the control table [bytes].
     space: int = 256
-    """Size of the control table [bytes]."""
 
 
 COUNTS_PER_TURN = 4096

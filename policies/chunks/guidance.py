@@ -34,24 +34,24 @@ from robolearn.types import PolicyInput
 class GuidanceConfig:
     """How strongly a chunk continues the one before it."""
 
+    # Largest k (the paper's beta).
     max_weight: float = 5.0
-    """Largest k (the paper's beta)."""
+    # The s above, in normalised actions (the paper: 1).
     deviation: float = 1.0
-    """The s above, in normalised actions (the paper: 1)."""
+    # Chunks of which the best is taken (the paper: 1).
     candidates: int = 1
-    """Chunks of which the best is taken (the paper: 1)."""
+    # False: J is taken for the identity, which needs no backward pass.
     jacobian: bool = True
-    """False: J is taken for the identity, which needs no backward pass."""
+    # True: actions of weight 1 are put on the path to the prefix before every step, others are
+    # free; no pull, no backward pass.
     hard: bool = False
-    """True: actions of weight 1 are put on the path to the prefix before every step, others are
-    free; no pull, no backward pass."""
 
+    # Whether a policy that was trained to continue a prefix does it in its own way instead.
     trained: bool = True
-    """Whether a policy that was trained to continue a prefix does it in its own way instead."""
 
+    # Steps along the field that a policy takes at least: in a single one a pull has no effect (J is
+    # about 0 where all is noise), or overshoots.
     least_steps: int = 4
-    """Steps along the field that a policy takes at least: in a single one a pull has no effect
-    (J is about 0 where all is noise), or overshoots."""
 
     def __post_init__(self) -> None:
         if self.least_steps < 1:

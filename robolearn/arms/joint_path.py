@@ -35,8 +35,8 @@ class JointLimits:
     high: tuple[float, ...]
     speed: tuple[float, ...]
     acceleration: tuple[float, ...]
+    # Optional: costs a delay of acceleration / jerk.
     jerk: tuple[float, ...] | None = None
-    """Optional: costs a delay of acceleration / jerk."""
 
     def __post_init__(self) -> None:
         sizes = {len(self.low), len(self.high), len(self.speed), len(self.acceleration)}

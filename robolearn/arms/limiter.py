@@ -51,26 +51,26 @@ class PathLimits:
     acceleration at most 8.1 m/s^2 (99.9 %: 4.5).
     """
 
+    # [rad/s] of the critically damped law; 10 is gym-pusht's (k_p = 100, k_v = 20).
     natural_frequency: float = 10.0
-    """[rad/s] of the critically damped law; 10 is gym-pusht's (k_p = 100, k_v = 20)."""
+    # [m/s], norm.
     max_tool_speed: float = 0.5
-    """[m/s], norm."""
+    # [m/s^2], norm.
     max_tool_acceleration: float = 6.0
-    """[m/s^2], norm."""
+    # [rad/s]; the UR5e stops itself at 180 deg/s = 3.14 rad/s.
     max_joint_speed: float = 3.1
-    """[rad/s]; the UR5e stops itself at 180 deg/s = 3.14 rad/s."""
+    # [rad/s^2].
     max_joint_acceleration: float = 50.0
-    """[rad/s^2]."""
+    # [m/s^3], norm; null for none. Costs a delay of acceleration / jerk [s].
     max_tool_jerk: float | None = None
-    """[m/s^3], norm; null for none. Costs a delay of acceleration / jerk [s]."""
+    # [rad] kept from the arm's position limits.
     joint_margin: float = 0.1
-    """[rad] kept from the arm's position limits."""
+    # [m, m] in the table frame.
     workspace_low: tuple[float, float] = (0.0, 0.0)
-    """[m, m] in the table frame."""
+    # [m, m] in the table frame.
     workspace_high: tuple[float, float] = (0.512, 0.512)
-    """[m, m] in the table frame."""
+    # [m] around the workspace that must be reachable too (a start may lie there).
     workspace_margin: float = 0.005
-    """[m] around the workspace that must be reachable too (a start may lie there)."""
 
     def __post_init__(self) -> None:
         positive = (

@@ -27,12 +27,12 @@ class TableMapping:
     """
 
     T_base_table: tuple[tuple[float, float, float, float], ...]
+    # [m] from the flange to the tool's tip.
     tool_length_m: float
-    """[m] from the flange to the tool's tip."""
+    # [m] of the tool's tip above the table.
     tip_height_m: float
-    """[m] of the tool's tip above the table."""
+    # [rad] heading of the flange about the table's z axis.
     tool_yaw: float
-    """[rad] heading of the flange about the table's z axis."""
     home: tuple[float, ...]
 
     def __post_init__(self) -> None:

@@ -40,18 +40,18 @@ class Board:
     the frame of their object).
     """
 
+    # What is printed.
     kind: Literal["chessboard", "charuco", "tags"]
-    """What is printed."""
+    # Squares in x and y, both colours counted.
     squares: tuple[int, int] = (0, 0)
-    """Squares in x and y, both colours counted."""
+    # Side of a square [m]; measure it on the print.
     square_m: float = 0.0
-    """Side of a square [m]; measure it on the print."""
+    # Side of a tag's black square on a ChArUco board [m].
     marker_m: float = 0.0
-    """Side of a tag's black square on a ChArUco board [m]."""
+    # Of the tags.
     dictionary: str = "4x4_50"
-    """Of the tags."""
+    # The tags of a board of tags.
     tags: tuple[Tag, ...] = ()
-    """The tags of a board of tags."""
 
     def __post_init__(self) -> None:
         if self.kind == "tags":

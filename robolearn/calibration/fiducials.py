@@ -30,14 +30,14 @@ DICTIONARIES: dict[str, int] = {
 class Tag:
     """One tag on the upper side of an object."""
 
+    # Number within its dictionary.
     id: int
-    """Number within its dictionary."""
+    # Its centre in the object's frame [m].
     at_m: tuple[float, float]
-    """Its centre in the object's frame [m]."""
+    # Side of its black square [m].
     size_m: float
-    """Side of its black square [m]."""
+    # Rotation in the object's frame, counter-clockwise [rad].
     yaw_rad: float = 0.0
-    """Rotation in the object's frame, counter-clockwise [rad]."""
 
     def __post_init__(self) -> None:
         if self.id < 0 or not self.size_m > 0:

@@ -22,16 +22,16 @@ Array = NDArray[np.float64]
 class LensConfig:
     """The calibration of one camera at one size."""
 
+    # Focal lengths in x and y [px].
     focal_px: tuple[float, float]
-    """Focal lengths in x and y [px]."""
+    # Principal point [px].
     centre_px: tuple[float, float]
-    """Principal point [px]."""
+    # The camera in the table's frame [m].
     position_m: tuple[float, float, float]
-    """The camera in the table's frame [m]."""
+    # Its orientation there, w x y z (unit length).
     quaternion: tuple[float, float, float, float]
-    """Its orientation there, w x y z (unit length)."""
+    # OpenCV's coefficients k1 k2 p1 p2 [k3 ...]; none for a straight picture.
     distortion: tuple[float, ...] = ()
-    """OpenCV's coefficients k1 k2 p1 p2 [k3 ...]; none for a straight picture."""
 
     def __post_init__(self) -> None:
         if min(self.focal_px) <= 0 or not np.isfinite([*self.centre_px, *self.position_m]).all():

@@ -17,17 +17,17 @@ Agent = Literal["scripted", "play", "browser", "keyboard"]
 class CollectConfig:
     """What to record, and where it happens (``configs/collect/*.yaml``)."""
 
+    # A packaged scene, a scene folder, or an adapter's name.
     world: str
-    """A packaged scene, a scene folder, or an adapter's name."""
+    # Time limit of an episode [control steps]; 0: that of the task.
     max_steps: int = 0
-    """Time limit of an episode [control steps]; 0: that of the task."""
+    # The task in words, kept with every episode.
     task_text: str = ""
-    """The task in words, kept with every episode."""
+    # Starts are drawn from it.
     seed: int = 0
-    """Starts are drawn from it."""
+    # How cameras are stored, by name: zstd, png, jpeg or jpeg:QUALITY (others: zstd up to 256 KiB a
+    # frame, else jpeg:95).
     codecs: dict[str, str] = field(default_factory=dict[str, str])
-    """How cameras are stored, by name: zstd, png, jpeg or jpeg:QUALITY (others: zstd up to 256 KiB
-    a frame, else jpeg:95)."""
 
     def __post_init__(self) -> None:
         if self.max_steps < 0:
@@ -38,27 +38,27 @@ class CollectConfig:
 class Args:
     """Record episodes into a store: start, keep or discard; Ctrl-C keeps what was saved."""
 
+    # The episode store; made when absent, appended to when there.
     out: Path
-    """The episode store; made when absent, appended to when there."""
+    # A file of configs/collect/; not needed with --env.
     config: Path | None = None
-    """A file of configs/collect/; not needed with --env."""
+    # A packaged scene, a scene folder or an adapter's name, instead of the file's world.
     env: str = ""
-    """A packaged scene, a scene folder or an adapter's name, instead of the file's world."""
+    # Who acts: the task's scripted expert, the expert at play (many goals, none of them the
+    # task's), a local page, or the terminal's keys.
     agent: Agent = "browser"
-    """Who acts: the task's scripted expert, the expert at play (many goals, none of them the
-    task's), a local page, or the terminal's keys."""
+    # Clumsiness of the expert, 0 to 1.
     noise: float = 0.0
-    """Clumsiness of the expert, 0 to 1."""
+    # How many episodes to save.
     episodes: int = 10
-    """How many episodes to save."""
+    # Append to an existing store without asking.
     yes: bool = False
-    """Append to an existing store without asking."""
+    # Port of the page (0: any free one).
     port: int = 0
-    """Port of the page (0: any free one)."""
+    # Who is recording, kept with every episode.
     operator: str = ""
-    """Who is recording, kept with every episode."""
+    # Print one JSON document at the end; 'saved episode' lines go to standard error.
     json: bool = False
-    """Print one JSON document at the end; 'saved episode' lines go to standard error."""
 
 
 def main(argv: list[str]) -> int:

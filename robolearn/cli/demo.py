@@ -45,12 +45,12 @@ ROOT = Path(__file__).resolve().parents[2]
 class Args:
     """Run the whole chain on real human data and write one HTML report."""
 
+    # Folder that keeps everything.
     out: Path = Path("runs/demo")
-    """Folder that keeps everything."""
+    # Run this stage alone (the stages before it must be done).
     stage: str = ""
-    """Run this stage alone (the stages before it must be done)."""
+    # Start over instead of reusing finished stages.
     fresh: bool = False
-    """Start over instead of reusing finished stages."""
 
 
 class StageError(RobolearnError, RuntimeError):

@@ -24,12 +24,12 @@ ANSWERS = {"ur": 29999, "xarm": 502}
 class Args:
     """Check libraries, rendering, ports, disk, memory and timing of this machine."""
 
+    # Where results will be written (its disk is checked).
     folder: Path = Path()
-    """Where results will be written (its disk is checked)."""
+    # Also check what this file of configs/hardware/ names: port or address, cameras, watchdog.
     robot: Path | None = None
-    """Also check what this file of configs/hardware/ names: port or address, cameras, watchdog."""
+    # Print one JSON document instead of lines.
     json: bool = False
-    """Print one JSON document instead of lines."""
 
 
 def main(argv: list[str]) -> int:

@@ -21,22 +21,22 @@ class Args:
     one a new one is made and printed (loopback only).
     """
 
+    # Run directory of the policy.
     run: Annotated[Path, tyro.conf.Positional]
-    """Run directory of the policy."""
+    # Network address to listen on.
     host: str = "127.0.0.1"
-    """Network address to listen on."""
+    # 0: any free port.
     port: int = 8765
-    """0: any free port."""
+    # At most this many clients at a time.
     clients: int = 4
-    """At most this many clients at a time."""
+    # How the policy continues what is left of a plan (real-time chunking): guided with the
+    # Jacobian, with the identity instead, by a hard mask, or as trained (algorithm.known); auto: as
+    # trained if it was, else jacobian.
     guidance: GuidanceName = "auto"
-    """How the policy continues what is left of a plan (real-time chunking): guided with the
-    Jacobian, with the identity instead, by a hard mask, or as trained (algorithm.known); auto: as
-    trained if it was, else jacobian."""
+    # Threads of the network.
     threads: int = 1
-    """Threads of the network."""
+    # Print one JSON document when ready and nothing else.
     json: bool = False
-    """Print one JSON document when ready and nothing else."""
 
 
 def main(argv: list[str]) -> int:

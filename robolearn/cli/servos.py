@@ -33,52 +33,52 @@ _RELEASED = "the motors are switched off now, and the arm falls unless you hold 
 class Scan:
     """Which servos answer at a port."""
 
+    # Serial port, such as /dev/ttyACM0.
     port: str
-    """Serial port, such as /dev/ttyACM0."""
+    # Family of the servos.
     kind: Kind = "feetech"
-    """Family of the servos."""
+    # Speed of the line.
     baud: int = 1_000_000
-    """Speed of the line."""
+    # Highest id to ask for.
     last: int = 12
-    """Highest id to ask for."""
+    # Print one JSON document.
     json: bool = False
-    """Print one JSON document."""
 
 
 @dataclass(frozen=True)
 class Calibrate:
     """Set the zero and the ranges of an arm by hand; writes the servos' memory and a file."""
 
+    # Serial port, such as /dev/ttyACM0.
     port: str
-    """Serial port, such as /dev/ttyACM0."""
+    # The calibration file to write.
     out: Path
-    """The calibration file to write."""
+    # Family of the servos.
     kind: Kind = "feetech"
-    """Family of the servos."""
+    # Name of the arm.
     name: str = "my_arm"
-    """Name of the arm."""
+    # Joint names in order of the servos' ids, 1, 2, 3, ...
     joints: tuple[str, ...] = SO101_JOINTS
-    """Joint names in order of the servos' ids, 1, 2, 3, ..."""
+    # Speed of the line.
     baud: int = 1_000_000
-    """Speed of the line."""
+    # Do not ask before the motors are switched off.
     yes: bool = False
-    """Do not ask before the motors are switched off."""
 
 
 @dataclass(frozen=True)
 class Release:
     """Switch the motors off; a person must hold the arm."""
 
+    # Serial port, such as /dev/ttyACM0.
     port: str
-    """Serial port, such as /dev/ttyACM0."""
+    # Family of the servos.
     kind: Kind = "feetech"
-    """Family of the servos."""
+    # The servos.
     ids: tuple[int, ...] = (1, 2, 3, 4, 5, 6)
-    """The servos."""
+    # Speed of the line.
     baud: int = 1_000_000
-    """Speed of the line."""
+    # Do not ask.
     yes: bool = False
-    """Do not ask."""
 
 
 def main(argv: list[str]) -> int:

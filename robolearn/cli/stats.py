@@ -20,46 +20,46 @@ if TYPE_CHECKING:
 class Interval:
     """Intervals of a success rate, for example 14/50."""
 
+    # Successes and trials: K/N.
     counts: tyro.conf.Positional[str]
-    """Successes and trials: K/N."""
+    # Confidence level.
     level: float = 0.95
-    """Confidence level."""
+    # Print one JSON document.
     json: bool = False
-    """Print one JSON document."""
 
 
 @dataclass(frozen=True)
 class Compare:
     """Compare two success rates, for example 14/50 40/50, or pairs from a file."""
 
+    # First policy: K/N.
     a: Annotated[str | None, tyro.conf.Positional] = None
-    """First policy: K/N."""
+    # Second policy: K/N.
     b: Annotated[str | None, tyro.conf.Positional] = None
-    """Second policy: K/N."""
+    # CSV file with one row per condition: the outcomes of a and b (0/1, or progress in [0, 1]).
     paired: Path | None = None
-    """CSV file with one row per condition: the outcomes of a and b (0/1, or progress in [0, 1])."""
+    # Confidence level; tests decide at 1 - level.
     level: float = 0.95
-    """Confidence level; tests decide at 1 - level."""
+    # Print one JSON document.
     json: bool = False
-    """Print one JSON document."""
 
 
 @dataclass(frozen=True)
 class Plan:
     """How many trials tell two success rates apart."""
 
+    # Success rate expected of the first policy.
     p: float
-    """Success rate expected of the first policy."""
+    # Difference worth finding; the second policy has p + delta (p - delta if that exceeds 1).
     delta: float
-    """Difference worth finding; the second policy has p + delta (p - delta if that exceeds 1)."""
+    # Probability of finding it.
     power: float = 0.8
-    """Probability of finding it."""
+    # Probability of finding a difference where there is none.
     alpha: float = 0.05
-    """Probability of finding a difference where there is none."""
+    # Plan for paired conditions; the successes of the two correlate by this much.
     correlation: float | None = None
-    """Plan for paired conditions; the successes of the two correlate by this much."""
+    # Print one JSON document.
     json: bool = False
-    """Print one JSON document."""
 
 
 def main(argv: list[str]) -> int:

@@ -31,14 +31,14 @@ _MAX_REFUSED = 20
 class ServeConfig:
     """Where and to whom."""
 
+    # Network address to listen on; others than loopback need a token of your own.
     host: str = "127.0.0.1"
-    """Network address to listen on; others than loopback need a token of your own."""
+    # 0: any free port.
     port: int = 0
-    """0: any free port."""
+    # What clients must know; "": a new random one (loopback only).
     token: str = ""
-    """What clients must know; "": a new random one (loopback only)."""
+    # At most this many at a time.
     clients: int = 4
-    """At most this many at a time."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65535 or self.clients < 1:

@@ -23,20 +23,20 @@ Array = NDArray[np.float64]
 class NoiseScale:
     """The disturbance at dial 1."""
 
+    # Standard deviation of the correlated noise per axis [m].
     position_m: float = 0.03
-    """Standard deviation of the correlated noise per axis [m]."""
+    # The same for the heading [rad].
     yaw: float = 0.35
-    """The same for the heading [rad]."""
+    # The same for the gripper's width [m].
     width_m: float = 0.02
-    """The same for the gripper's width [m]."""
+    # Of the correlated noise.
     time_constant_s: float = 0.5
-    """Of the correlated noise."""
+    # How often the hand stops.
     hesitation_hz: float = 0.8
-    """How often the hand stops."""
+    # For how long.
     hesitation_s: tuple[float, float] = (0.2, 1.0)
-    """For how long."""
+    # How far beside the object, and how far above it, a mis-grasp closes.
     miss_m: tuple[float, float] = (0.03, 0.06)
-    """How far beside the object, and how far above it, a mis-grasp closes."""
 
 
 class Noise:

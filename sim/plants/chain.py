@@ -44,17 +44,17 @@ class ChainPlantConfig:
     ``spread``: relative half-width of the uniform draw around damping and friction.
     """
 
+    # Joint angles at the start, with the jaw's behind them where the arm has one [rad].
     home: tuple[float, ...]
-    """Joint angles at the start, with the jaw's behind them where the arm has one [rad]."""
+    # Viscous friction [N m s/rad].
     joint_damping: float = 0.02
-    """Viscous friction [N m s/rad]."""
+    # What a motor without power resists [N m].
     joint_friction: float = 0.05
-    """What a motor without power resists [N m]."""
+    # Share of the position error that is corrected per engine step.
     servo_gain: float = 0.2
-    """Share of the position error that is corrected per engine step."""
     spread: float = 0.1
+    # Engine steps per second [Hz].
     step_hz: float = 500.0
-    """Engine steps per second [Hz]."""
 
     def __post_init__(self) -> None:
         hidden = (self.joint_damping, self.joint_friction)

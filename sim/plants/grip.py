@@ -35,20 +35,20 @@ class GripPlantConfig:
     ``spread``: relative half-width of the uniform draw around mass, friction and damping.
     """
 
+    # The table's frame in the arm's base frame [m]; level, x as the base's.
     origin_m: tuple[float, float, float] = (0.5, 0.0, 0.0)
-    """The table's frame in the arm's base frame [m]; level, x as the base's."""
+    # Joint angles at the start [rad].
     home: tuple[float, ...] = (2.8717, -1.5681, 1.8072, -1.8099, -1.5708, -1.8407)
-    """Joint angles at the start [rad]."""
+    # Where the cube is at the start, x, y [m], yaw [rad].
     cube_pose: tuple[float, float, float] = (0.0, 0.0, 0.0)
-    """Where the cube is at the start, x, y [m], yaw [rad]."""
     cube_side_m: float = 0.04
     cube_mass_kg: float = 0.06
     table_friction: float = 0.5
     pad_friction: float = 1.2
+    # [N m s/rad].
     joint_damping: float = 0.4
-    """[N m s/rad]."""
+    # Share of the position error that the arm's servos correct per engine step.
     servo_gain: float = 0.35
-    """Share of the position error that the arm's servos correct per engine step."""
     spread: float = 0.1
     step_hz: float = 500.0
 

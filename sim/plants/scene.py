@@ -37,30 +37,30 @@ _KINDS = ("arm_xy", "arms")
 class ScenePlantConfig:
     """The scene and its hidden physics; what is not given is the scene's own."""
 
+    # A packaged scene, or a scene's folder; its first arm is the lab's.
     scene: str = "pusht_ur5e"
-    """A packaged scene, or a scene's folder; its first arm is the lab's."""
+    # Joint angles at the start, of serial servos with the jaw's behind them [rad]; empty: the
+    # scene's.
     home: tuple[float, ...] = ()
-    """Joint angles at the start, of serial servos with the jaw's behind them [rad]; empty: the
-    scene's."""
+    # An arm of serial servos: they carry its weight (elsewhere the controller makes up for it, as
+    # in the scene), and the gripper's joint is one more motor.
     serial_servos: bool = False
-    """An arm of serial servos: they carry its weight (elsewhere the controller makes up for it, as
-    in the scene), and the gripper's joint is one more motor."""
+    # Where objects are at the start, x, y [m], yaw [rad] on the table.
     objects: dict[str, tuple[float, float, float]] = field(
         default_factory=dict[str, tuple[float, float, float]]
     )
-    """Where objects are at the start, x, y [m], yaw [rad] on the table."""
+    # Factor on mass and inertia of the objects.
     mass: float = 1.0
-    """Factor on mass and inertia of the objects."""
+    # Factor on all sliding friction.
     friction: float = 1.0
-    """Factor on all sliding friction."""
+    # Viscous friction of the joints beside the servos' [N m s/rad].
     joint_damping: float = 0.0
-    """Viscous friction of the joints beside the servos' [N m s/rad]."""
+    # Dry friction of the joints [N m].
     joint_friction: float = 0.0
-    """Dry friction of the joints [N m]."""
+    # Factor on the servos' stiffness; their damping follows its root.
     servo_gain: float = 1.0
-    """Factor on the servos' stiffness; their damping follows its root."""
+    # Relative half-width of the uniform draw around all of these.
     spread: float = 0.1
-    """Relative half-width of the uniform draw around all of these."""
 
     def __post_init__(self) -> None:
         factors = (self.mass, self.friction, self.servo_gain)

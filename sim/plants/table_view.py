@@ -41,25 +41,25 @@ _BLOCK, _TOOL, _TUBE, _JOINT = (
 class TableViewConfig:
     """Where the camera is, in the table's frame, and what the block carries."""
 
+    # The camera [m].
     eye_m: tuple[float, float, float] = (0.256, 0.256, 0.75)
-    """The camera [m]."""
+    # What it looks at [m].
     target_m: tuple[float, float, float] = (0.256, 0.256, 0.0)
-    """What it looks at [m]."""
+    # Direction that is up in the picture.
     up: tuple[float, float, float] = (0.0, 1.0, 0.0)
-    """Direction that is up in the picture."""
+    # Vertical field of view [deg].
     fovy_deg: float = 42.0
-    """Vertical field of view [deg]."""
+    # Nothing nearer is drawn [m]: a camera above the arm sees through it (an arm over the table
+    # hides the block from any camera above); 0.02 shows the whole arm.
     near_m: float = 0.65
-    """Nothing nearer is drawn [m]: a camera above the arm sees through it (an arm over the table
-    hides the block from any camera above); 0.02 shows the whole arm."""
+    # Dictionary of the tags.
     dictionary: str = "4x4_50"
-    """Dictionary of the tags."""
+    # Tags on the block's upper side.
     tags: tuple[Tag, ...] = (
         Tag(0, (-0.044, -0.015), 0.024),
         Tag(1, (0.044, -0.015), 0.024),
         Tag(2, (0.0, -0.104), 0.024),
     )
-    """Tags on the block's upper side."""
 
     def __post_init__(self) -> None:
         require_tags(self.tags, self.dictionary)

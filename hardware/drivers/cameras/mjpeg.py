@@ -40,12 +40,12 @@ class ByteStream(Protocol):
 class MjpegConfig:
     """Where the stream is."""
 
+    # ``http://host:port/path`` of the multipart stream.
     url: str
-    """``http://host:port/path`` of the multipart stream."""
+    # Longest wait for bytes [s].
     timeout_s: float = 0.5
-    """Longest wait for bytes [s]."""
+    # Part header with the sender's time [s].
     stamp_header: str = "X-Timestamp"
-    """Part header with the sender's time [s]."""
 
     def __post_init__(self) -> None:
         parts = urllib.parse.urlsplit(self.url)

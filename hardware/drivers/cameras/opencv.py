@@ -23,14 +23,14 @@ from robolearn.errors import ConfigError, RobotConnectionError, StaleSignalError
 class OpenCVConfig:
     """Which device, and its time limits."""
 
+    # Number or path of a video device (``0``, ``/dev/video0``), or a URL (rtsp, http).
     device: int | str
-    """Number or path of a video device (``0``, ``/dev/video0``), or a URL (rtsp, http)."""
+    # Longest wait while opening a URL [s].
     open_timeout_s: float = 1.0
-    """Longest wait while opening a URL [s]."""
+    # Longest wait for a picture of a URL [s].
     read_timeout_s: float = 1.0
-    """Longest wait for a picture of a URL [s]."""
+    # Pixel format asked of a USB device, e.g. MJPG (needed for high rates over USB 2).
     fourcc: str = ""
-    """Pixel format asked of a USB device, e.g. MJPG (needed for high rates over USB 2)."""
 
     def __post_init__(self) -> None:
         if len(self.fourcc) not in (0, 4):

@@ -20,10 +20,10 @@ from robolearn.errors import MissingDependencyError, RobotConnectionError, Stale
 class RealSenseConfig:
     """Which device."""
 
+    # Serial number ("": the first one found).
     serial: str = ""
-    """Serial number ("": the first one found)."""
+    # Longest wait for a picture [s].
     timeout_s: float = 1.0
-    """Longest wait for a picture [s]."""
 
     def build(self, stream: StreamConfig) -> FrameSource:
         """Start the stream. Raises MissingDependencyError without the SDK."""

@@ -28,12 +28,12 @@ class FakeCameraState:
 class FakeCameraConfig:
     """Recipe of the fake."""
 
+    # From exposure to arrival [s].
     latency_s: float = 0.0
-    """From exposure to arrival [s]."""
+    # Whether pictures carry the (monotonic) time of exposure.
     stamped: bool = True
-    """Whether pictures carry the (monotonic) time of exposure."""
+    # Faults.
     state: FakeCameraState = field(default_factory=FakeCameraState)
-    """Faults."""
 
     def build(self, stream: StreamConfig) -> FrameSource:
         """Connect."""

@@ -28,16 +28,16 @@ class FakeGripperFault(enum.IntEnum):
 class FakeGripperConfig:
     """Picklable recipe of a :class:`FakeGripper`."""
 
+    # Largest distance of the fingers [m].
     stroke_m: float = 0.08
-    """Largest distance of the fingers [m]."""
+    # Largest speed of the opening [m/s].
     speed_m_s: float = 0.4
-    """Largest speed of the opening [m/s]."""
+    # Width of what lies between the fingers [m]; 0 for nothing.
     object_m: float = 0.0
-    """Width of what lies between the fingers [m]; 0 for nothing."""
+    # Rows ``[FakeGripperFault]`` from a test in another process.
     faults: RingHandle | None = None
-    """Rows ``[FakeGripperFault]`` from a test in another process."""
+    # Rows ``[width_m]`` of every request that arrived, -1 for a stop.
     trace: RingHandle | None = None
-    """Rows ``[width_m]`` of every request that arrived, -1 for a stop."""
 
     @property
     def mounted(self) -> bool:

@@ -181,14 +181,14 @@ class FakeRobot:
 class FakeConfig:
     """Picklable recipe of a :class:`FakeRobot`."""
 
+    # Where the arm stands at the start [rad].
     joint_position: tuple[float, ...] = (0.0, -1.6, 2.0, -2.0, -1.57, 0.0)
-    """Where the arm stands at the start [rad]."""
+    # Set-point rate [Hz].
     rate_hz: float = 500.0
-    """Set-point rate [Hz]."""
+    # Silence after which the device stops itself [s].
     watchdog_s: float = 0.1
-    """Silence after which the device stops itself [s]."""
+    # Rings for tests.
     link: FakeLink | None = field(default=None)
-    """Rings for tests."""
 
     def build(self) -> FakeRobot:
         """Make the robot (in the process that will own it)."""

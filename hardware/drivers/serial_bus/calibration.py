@@ -23,20 +23,20 @@ from robolearn.errors import ConfigError, RobotError
 class ServoCalibration:
     """One servo. Angle of the joint [rad] = direction x (counts - zero) / 4096 x 2 pi."""
 
+    # Joint that it moves.
     name: str
-    """Joint that it moves."""
+    # On the bus.
     id: int
-    """On the bus."""
+    # Lowest position [counts].
     low: int
-    """Lowest position [counts]."""
+    # Highest position [counts].
     high: int
-    """Highest position [counts]."""
+    # As in the servo's memory [counts].
     homing_offset: int = 0
-    """As in the servo's memory [counts]."""
+    # Counts at joint angle 0.
     zero: int = MIDDLE
-    """Counts at joint angle 0."""
+    # -1 when counts fall as the angle rises.
     direction: int = 1
-    """-1 when counts fall as the angle rises."""
 
     def __post_init__(self) -> None:
         if self.direction not in (-1, 1) or not self.low < self.high:

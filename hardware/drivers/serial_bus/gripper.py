@@ -21,10 +21,10 @@ STUCK_NS = 200_000_000
 class ServoGripperConfig:
     """The servo that the arm's driver names as its gripper."""
 
+    # Distance of the fingers at the open end of the servo's range [m].
     stroke_m: float
-    """Distance of the fingers at the open end of the servo's range [m]."""
+    # The fingers are closed at the lower end of the servo's range.
     closed_at_low: bool = True
-    """The fingers are closed at the lower end of the servo's range."""
 
     def __post_init__(self) -> None:
         if not 0.0 < self.stroke_m < math.inf:

@@ -54,30 +54,30 @@ _SLACK_RAD = 0.02
 class BusConfig:
     """What every arm of serial servos needs."""
 
+    # Serial port, such as /dev/ttyACM0 (a by-id name survives replugging).
     port: str
-    """Serial port, such as /dev/ttyACM0 (a by-id name survives replugging)."""
+    # Calibration of this arm.
     calibration: Path
-    """Calibration of this arm."""
+    # Names of the arm's joints in order, as in the calibration.
     joints: tuple[str, ...]
-    """Names of the arm's joints in order, as in the calibration."""
+    # Name of the servo that moves the jaws; "" for none.
     gripper: str = ""
-    """Name of the servo that moves the jaws; "" for none."""
+    # Speed of the line.
     baud: int = 1_000_000
-    """Speed of the line."""
+    # Cycles per second: goals out, positions in [Hz].
     rate_hz: float = 100.0
-    """Cycles per second: goals out, positions in [Hz]."""
+    # Limit of the servos' torque, as a share of their largest.
     torque_share: float = 1.0
-    """Limit of the servos' torque, as a share of their largest."""
+    # A joint that carries more than this share of its torque would drop when released.
     rest_load: float = 0.08
-    """A joint that carries more than this share of its torque would drop when released."""
+    # Patience with a late answer [s]; 34 ms in the vendors' libraries.
     reply_slack_s: float = 0.004
-    """Patience with a late answer [s]; 34 ms in the vendors' libraries."""
+    # So many requests in a row without an answer are a fault.
     max_lost: int = 3
-    """So many requests in a row without an answer are a fault."""
+    # When the owner says nothing for so long, the arm is held and the driver gives up [s].
     silence_s: float = 0.1
-    """When the owner says nothing for so long, the arm is held and the driver gives up [s]."""
+    # Silence of the line after which servos with a watchdog hold still [s].
     watchdog_s: float = 0.1
-    """Silence of the line after which servos with a watchdog hold still [s]."""
 
     def __post_init__(self) -> None:
         if not 0.05 <= self.torque_share <= 1.0:

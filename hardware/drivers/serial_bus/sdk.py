@@ -51,8 +51,8 @@ class Health:
 
     torque_on: bool
     watchdog_tripped: bool
+    # Names of its faults, "" for none.
     fault: str
-    """Names of its faults, "" for none."""
 
 
 def open_port(handler_class: type[Any], name: str, baud: int, reply_slack_s: float) -> Any:

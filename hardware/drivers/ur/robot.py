@@ -62,30 +62,30 @@ _FRESH_NS, _REST_RAD_S = 50_000_000, 0.01
 class URConfig:
     """A UR arm (CB3 or e-series)."""
 
+    # Host name or IP of the controller.
     address: str
-    """Host name or IP of the controller."""
+    # Set-point rate [Hz]: 500 for e-series, 125 for CB3.
     rate_hz: float = 500.0
-    """Set-point rate [Hz]: 500 for e-series, 125 for CB3."""
+    # The controller stops the program when commands come more slowly than this [Hz].
     watchdog_hz: float = 10.0
-    """The controller stops the program when commands come more slowly than this [Hz]."""
+    # servoJ smoothing [s], 0.03 to 0.2.
     lookahead_s: float = 0.03
-    """servoJ smoothing [s], 0.03 to 0.2."""
+    # servoJ proportional gain, 100 to 2000.
     gain: float = 500.0
-    """servoJ proportional gain, 100 to 2000."""
+    # Joint deceleration of servoStop [rad/s^2].
     stop_deceleration: float = 8.0
-    """Joint deceleration of servoStop [rad/s^2]."""
+    # Bound for connecting and uploading the control program [s].
     connect_timeout_s: float = 10.0
-    """Bound for connecting and uploading the control program [s]."""
+    # What each joint's motor may draw [A], for the joint load; null: the load is not known (the
+    # vendor does not publish it: take what your heaviest good motion draws, and some more).
     rated_current_a: tuple[float, ...] | None = None
-    """What each joint's motor may draw [A], for the joint load; null: the load is not known (the
-    vendor does not publish it: take what your heaviest good motion draws, and some more)."""
+    # While connecting, a controller that sends nothing new for so long has failed [s].
     connect_silence_s: float = 0.35
-    """While connecting, a controller that sends nothing new for so long has failed [s]."""
+    # joint: servoJ. tool: servoL with the pose of the checked joints; the controller finds its own
+    # joints near by, with the arm's calibration (docs/safety.md).
     servo: Literal["joint", "tool"] = "joint"
-    """joint: servoJ. tool: servoL with the pose of the checked joints; the controller finds its own
-    joints near by, with the arm's calibration (docs/safety.md)."""
+    # Kinematics by name, for ``servo: tool``.
     arm: str = ""
-    """Kinematics by name, for ``servo: tool``."""
 
     def __post_init__(self) -> None:
         if not 0.03 <= self.lookahead_s <= 0.2:

@@ -39,22 +39,22 @@ _ANSWERED = (0, 1, 2)
 class XArmGripperConfig:
     """The gripper on the tool's line of an xArm."""
 
+    # IP address of the control box.
     address: str
-    """IP address of the control box."""
+    # Distance of the open fingers [m]; measure it, fingers differ.
     stroke_m: float = 0.085
-    """Distance of the open fingers [m]; measure it, fingers differ."""
+    # Position of open fingers.
     open_pulses: int = 850
-    """Position of open fingers."""
+    # Position of closed fingers.
     closed_pulses: int = 0
-    """Position of closed fingers."""
+    # States per second [Hz]; three questions each.
     rate_hz: float = 20.0
-    """States per second [Hz]; three questions each."""
+    # Patience with an answer [s].
     answer_s: float = 0.1
-    """Patience with an answer [s]."""
+    # So many states in a row without an answer are a fault.
     max_lost: int = 3
-    """So many states in a row without an answer are a fault."""
+    # Bound for connecting [s].
     connect_timeout_s: float = 5.0
-    """Bound for connecting [s]."""
 
     def __post_init__(self) -> None:
         if not (self.closed_pulses < self.open_pulses and 0.0 < self.stroke_m < 1.0):

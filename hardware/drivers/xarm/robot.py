@@ -36,22 +36,22 @@ _MODES = {2: RobotMode.EMERGENCY_STOP, 31: RobotMode.PROTECTIVE_STOP}
 class XArmConfig:
     """An xArm behind its control box."""
 
+    # IP address of the control box.
     address: str
-    """IP address of the control box."""
+    # Number of joints.
     joints: int = 7
-    """Number of joints."""
+    # Serial number of the arm; another arm at this address is refused ("" for any).
     serial: str = ""
-    """Serial number of the arm; another arm at this address is refused ("" for any)."""
+    # Exchanges per second [Hz].
     rate_hz: float = 100.0
-    """Exchanges per second [Hz]."""
+    # Patience with an answer [s]; 2 s in the vendor's library.
     answer_s: float = 0.1
-    """Patience with an answer [s]; 2 s in the vendor's library."""
+    # So many exchanges in a row without an answer are a fault.
     max_lost: int = 3
-    """So many exchanges in a row without an answer are a fault."""
+    # When the owner says nothing for so long, the arm is stopped [s].
     silence_s: float = 0.1
-    """When the owner says nothing for so long, the arm is stopped [s]."""
+    # Bound for connecting [s].
     connect_timeout_s: float = 5.0
-    """Bound for connecting [s]."""
 
     def __post_init__(self) -> None:
         if self.joints not in (5, 6, 7):

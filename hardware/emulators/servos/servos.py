@@ -64,18 +64,18 @@ class ServoConfig:
     """One emulated servo; ``direction`` and ``zero`` say how it sits in the arm."""
 
     id: int
+    # Index of the plant's joint that it moves.
     joint: int
-    """Index of the plant's joint that it moves."""
+    # -1 when counts fall as the joint's angle rises.
     direction: int = 1
-    """-1 when counts fall as the joint's angle rises."""
+    # Counts at joint angle 0.
     zero: int = MIDDLE
-    """Counts at joint angle 0."""
+    # What its EEPROM holds.
     homing_offset: int = 0
-    """What its EEPROM holds."""
     low: int = 0
     high: int = COUNTS_PER_TURN - 1
+    # Model number (0: the family's first).
     model: int = 0
-    """Model number (0: the family's first)."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.id < 0xFD or self.direction not in (-1, 1):

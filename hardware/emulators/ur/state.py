@@ -30,8 +30,8 @@ class RobotStatus:
     protective: bool = False
     emergency: bool = False
     powered: bool = True
+    # The motors have power; their brakes are open.
     released: bool = True
-    """The motors have power; their brakes are open."""
     int_out: list[int] = field(default_factory=lambda: [0] * 48)
     double_out: list[float] = field(default_factory=lambda: [0.0] * 48)
 

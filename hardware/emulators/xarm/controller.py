@@ -56,12 +56,12 @@ TOOL_LINE_ERROR = 19
 class XArmEmulatorConfig:
     """The emulated controller."""
 
+    # Control periods per second; set-points are taken once per period [Hz].
     rate_hz: float = 250.0
-    """Control periods per second; set-points are taken once per period [Hz]."""
+    # Reports per second [Hz].
     report_hz: float = 100.0
-    """Reports per second [Hz]."""
+    # Speed limit of the joints [rad/s].
     joint_speed_rad_s: float = 3.14
-    """Speed limit of the joints [rad/s]."""
     version: str = "v2.5.0"
 
     def __post_init__(self) -> None:

@@ -33,8 +33,8 @@ _AT_GOAL = 2
 class XArmGripperEmulatorConfig:
     """The emulated gripper of a lab's xArm."""
 
+    # Its version.
     firmware: tuple[int, int, int] = (3, 4, 3)
-    """Its version."""
 
     def __post_init__(self) -> None:
         if len(self.firmware) != 3 or not all(0 <= n < 1 << 16 for n in self.firmware):

@@ -23,41 +23,41 @@ if TYPE_CHECKING:
 class CameraArgs:
     """Find a camera's lens and its place: show it a board, then lay the board onto the table."""
 
+    # A file of configs/hardware/ whose camera it is; no arm moves.
     config: Path | None = None
-    """A file of configs/hardware/ whose camera it is; no arm moves."""
+    # The camera's name; may be left out when there is one.
     camera: str = ""
-    """The camera's name; may be left out when there is one."""
+    # What is shown; tags: those on a tracked object of 'robot.trackers'.
     board: Literal["charuco", "chessboard", "tags"] = "charuco"
-    """What is shown; tags: those on a tracked object of 'robot.trackers'."""
+    # Which one, as 'block/pose'; may be left out when there is one.
     signal: str = ""
-    """Which one, as 'block/pose'; may be left out when there is one."""
+    # Squares of the board in x and y.
     squares: tuple[int, int] = (8, 6)
-    """Squares of the board in x and y."""
+    # Side of a square as printed [m].
     square_m: float = 0.03
-    """Side of a square as printed [m]."""
+    # Side of a tag of a ChArUco board as printed [m].
     marker_m: float = 0.022
-    """Side of a tag of a ChArUco board as printed [m]."""
+    # Of the board's tags.
     dictionary: str = "4x4_50"
-    """Of the board's tags."""
+    # A folder of pictures of the board for the lens, instead of the live camera.
     pictures: Path | None = None
-    """A folder of pictures of the board for the lens, instead of the live camera."""
+    # Live: so many pictures, each taken when the board is somewhere new.
     count: int = 15
-    """Live: so many pictures, each taken when the board is somewhere new."""
+    # Live: for so long [s].
     wait_s: float = 120.0
-    """Live: for so long [s]."""
+    # Keep the config's lens and find only the place.
     keep_lens: bool = False
-    """Keep the config's lens and find only the place."""
+    # Where the board lies on the table for the place: x y yaw of its lower left corner (tags: of
+    # their object) [m, m, rad].
     at: tuple[float, float, float] | None = None
-    """Where the board lies on the table for the place: x y yaw of its lower left corner (tags: of
-    their object) [m, m, rad]."""
+    # Height of its printed side over the table [m].
     height_m: float = 0.0
-    """Height of its printed side over the table [m]."""
+    # A picture of the board lying there, instead of the live camera.
     table_picture: Path | None = None
-    """A picture of the board lying there, instead of the live camera."""
+    # Write the lens into the config (comments stay).
     write: bool = False
-    """Write the lens into the config (comments stay)."""
+    # Print one JSON document.
     json: bool = False
-    """Print one JSON document."""
 
 
 def run(argv: list[str]) -> int:

@@ -25,34 +25,34 @@ if TYPE_CHECKING:
 class Latency:
     """Measure latencies: move the arm a little, or read a recorded episode."""
 
+    # A file of configs/hardware/: the arm moves by --amplitude.
     config: Path | None = None
-    """A file of configs/hardware/: the arm moves by --amplitude."""
+    # How long it moves [s].
     seconds: float = 15.0
-    """How long it moves [s]."""
+    # How far to either side [m, or rad in joint space]; less than the tool's width, so that a
+    # camera's picture follows the position.
     amplitude: float = 0.012
-    """How far to either side [m, or rad in joint space]; less than the tool's width, so that a
-    camera's picture follows the position."""
+    # Start the virtual lab of the config and end it afterwards.
     start_lab: bool = False
-    """Start the virtual lab of the config and end it afterwards."""
+    # Do not ask before the arm moves.
     yes: bool = False
-    """Do not ask before the arm moves."""
+    # A camera with stamps of this machine's clock (clock: monotonic): tells how late the arm's own
+    # signals are. Without one they count as right (state_latency_s as configured).
     anchor: str = ""
-    """A camera with stamps of this machine's clock (clock: monotonic): tells how late the arm's own
-    signals are. Without one they count as right (state_latency_s as configured)."""
+    # Write the results into the config (comments stay).
     write: bool = False
-    """Write the results into the config (comments stay)."""
+    # Read an episode of this store instead of moving anything.
     store: str = ""
-    """Read an episode of this store instead of moving anything."""
+    # Its id (default: every episode, median).
     episode: str = ""
-    """Its id (default: every episode, median)."""
+    # With --store: the action signal.
     command: str = ""
-    """With --store: the action signal."""
+    # With --store: the signal that follows it.
     response: str = ""
-    """With --store: the signal that follows it."""
+    # Only look for responses that are late.
     force_positive: bool = False
-    """Only look for responses that are late."""
+    # Print one JSON document.
     json: bool = False
-    """Print one JSON document."""
 
 
 def main(argv: list[str]) -> int:

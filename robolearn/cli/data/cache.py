@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 class Cache:
     """List the copies that training reads; --clear removes them (they are built again)."""
 
+    # Remove them.
     clear: bool = False
-    """Remove them."""
+    # Only those that nobody opened for so many days.
     days: float = 0.0
-    """Only those that nobody opened for so many days."""
+    # Print one JSON document.
     json: bool = False
-    """Print one JSON document."""
 
 
 def _cache(argv: list[str]) -> int:

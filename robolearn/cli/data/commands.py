@@ -31,68 +31,68 @@ if TYPE_CHECKING:
 class Import:
     """Import a foreign recording into a store (created if absent)."""
 
+    # Store to append to.
     out: Path
-    """Store to append to."""
+    # Recording in a known format; left out: the bundled Push-T demonstrations.
     src: Annotated[Path | None, tyro.conf.Positional] = None
-    """Recording in a known format; left out: the bundled Push-T demonstrations."""
+    # Format of the recording; auto: recognised by its content.
     format: str = "auto"
-    """Format of the recording; auto: recognised by its content."""
+    # Import pictures too.
     images: bool = False
-    """Import pictures too."""
+    # How the store keeps them: zstd or png (exact), jpeg or jpeg:QUALITY.
     codec: str = "zstd"
-    """How the store keeps them: zstd or png (exact), jpeg or jpeg:QUALITY."""
+    # Rate of the recording [Hz] where the format does not say it.
     rate_hz: float | None = None
-    """Rate of the recording [Hz] where the format does not say it."""
+    # Import only the first episodes.
     limit: int | None = None
-    """Import only the first episodes."""
+    # Print one JSON document.
     json: bool = False
-    """Print one JSON document."""
 
 
 @dataclass(frozen=True)
 class Ls:
     """List the episodes of a store."""
 
+    # Store to list.
     store: tyro.conf.Positional[Path]
-    """Store to list."""
+    # Print one JSON document.
     json: bool = False
-    """Print one JSON document."""
 
 
 @dataclass(frozen=True)
 class Show:
     """Show a store, or one of its episodes."""
 
+    # Store to show.
     store: tyro.conf.Positional[Path]
-    """Store to show."""
+    # Id of an episode.
     episode: Annotated[str | None, tyro.conf.Positional] = None
-    """Id of an episode."""
+    # Print one JSON document.
     json: bool = False
-    """Print one JSON document."""
 
 
 @dataclass(frozen=True)
 class Stats:
     """Statistics of every signal and action of a store."""
 
+    # Store to read.
     store: tyro.conf.Positional[Path]
-    """Store to read."""
+    # Take them from the data instead of from what was written with every episode.
     recompute: bool = False
-    """Take them from the data instead of from what was written with every episode."""
+    # Print one JSON document.
     json: bool = False
-    """Print one JSON document."""
 
 
 @dataclass(frozen=True)
 class Check:
     """Verify every file of a store: exit code 0 sound, 2 damaged."""
 
+    # Store to check.
     store: tyro.conf.Positional[Path]
-    """Store to check."""
+    # Decode every array, check what an episode must satisfy, compare statistics with the data.
     deep: bool = False
-    """Decode every array, check what an episode must satisfy, compare statistics with the data."""
+    # Print one JSON document.
     json: bool = False
-    """Print one JSON document."""
 
 
 def main(argv: list[str]) -> int:

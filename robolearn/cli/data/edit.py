@@ -21,181 +21,180 @@ if TYPE_CHECKING:
 class Note:
     """Say something about episodes: outcome, labels, a note, a split; or take it back."""
 
+    # Store with the episodes.
     store: tyro.conf.Positional[Path]
-    """Store with the episodes."""
+    # Ids of the episodes (left out with --undo).
     episodes: Annotated[tuple[str, ...], tyro.conf.Positional] = ()
-    """Ids of the episodes (left out with --undo)."""
+    # How the episodes really ended.
     outcome: Literal["success", "failure"] | None = None
-    """How the episodes really ended."""
+    # One word about the outcome.
     reason: str = ""
-    """One word about the outcome."""
+    # Labels to add.
     label: tuple[str, ...] = ()
-    """Labels to add."""
+    # Labels to take off.
     unlabel: tuple[str, ...] = ()
-    """Labels to take off."""
+    # A note in plain words.
     text: Annotated[str, tyro.conf.arg(aliases=["--note"])] = ""
-    """A note in plain words."""
+    # Split that the episodes belong to; '' for none.
     split: str | None = None
-    """Split that the episodes belong to; '' for none."""
+    # Take back an earlier annotation by its id (an_000012).
     undo: str = ""
-    """Take back an earlier annotation by its id (an_000012)."""
+    # Who says so; left out: the user who runs this.
     author: str = ""
-    """Who says so; left out: the user who runs this."""
+    # Print one JSON document.
     json: bool = False
-    """Print one JSON document."""
 
 
 @dataclass(frozen=True)
 class Log:
     """List what was said about episodes, and what was removed and restored."""
 
+    # Store to read.
     store: tyro.conf.Positional[Path]
-    """Store to read."""
+    # Print one JSON document.
     json: bool = False
-    """Print one JSON document."""
 
 
 @dataclass(frozen=True)
 class Rm:
     """Move episodes to the trash of their store."""
 
+    # Store with the episodes.
     store: tyro.conf.Positional[Path]
-    """Store with the episodes."""
+    # Ids of the episodes.
     episodes: tyro.conf.Positional[tuple[str, ...]]
-    """Ids of the episodes."""
+    # Why, in plain words.
     text: str = ""
-    """Why, in plain words."""
+    # Who does it; left out: the user who runs this.
     author: str = ""
-    """Who does it; left out: the user who runs this."""
+    # Print one JSON document.
     json: bool = False
-    """Print one JSON document."""
 
 
 @dataclass(frozen=True)
 class Restore:
     """Bring episodes back from the trash."""
 
+    # Store with the trash.
     store: tyro.conf.Positional[Path]
-    """Store with the trash."""
+    # Ids of the episodes; left out: all of the trash.
     episodes: Annotated[tuple[str, ...], tyro.conf.Positional] = ()
-    """Ids of the episodes; left out: all of the trash."""
+    # Who does it; left out: the user who runs this.
     author: str = ""
-    """Who does it; left out: the user who runs this."""
+    # Print one JSON document.
     json: bool = False
-    """Print one JSON document."""
 
 
 @dataclass(frozen=True)
 class Repair:
     """List recordings that were killed; recover or discard them."""
 
+    # Store that was recorded into.
     store: tyro.conf.Positional[Path]
-    """Store that was recorded into."""
+    # Recordings as listed; left out: all.
     names: Annotated[tuple[str, ...], tyro.conf.Positional] = ()
-    """Recordings as listed; left out: all."""
+    # Commit them as far as they were flushed.
     recover: bool = False
-    """Commit them as far as they were flushed."""
+    # Delete them.
     discard: bool = False
-    """Delete them."""
+    # Print one JSON document.
     json: bool = False
-    """Print one JSON document."""
 
 
 @dataclass(frozen=True)
 class Filter:
     """Copy the episodes that satisfy everything asked for into a new store."""
 
+    # Store to read.
     store: tyro.conf.Positional[Path]
-    """Store to read."""
+    # New store.
     out: Path
-    """New store."""
+    # Ids to take.
     episodes: tuple[str, ...] = ()
-    """Ids to take."""
+    # Kinds to take (demonstration, scripted, rollout, deployment).
     kind: tuple[str, ...] = ()
-    """Kinds to take (demonstration, scripted, rollout, deployment)."""
+    # Tasks to take.
     task: tuple[str, ...] = ()
-    """Tasks to take."""
+    # Outcome, as annotated or else as recorded.
     outcome: Literal["success", "failure"] | None = None
-    """Outcome, as annotated or else as recorded."""
+    # Lowest score.
     min_score: float | None = None
-    """Lowest score."""
+    # Highest score.
     max_score: float | None = None
-    """Highest score."""
+    # Fewest steps.
     min_steps: int = 0
-    """Fewest steps."""
+    # Labels that an episode must have.
     label: tuple[str, ...] = ()
-    """Labels that an episode must have."""
+    # Labels that it must not have.
     without_label: tuple[str, ...] = ()
-    """Labels that it must not have."""
+    # Split that it belongs to.
     split: str | None = None
-    """Split that it belongs to."""
+    # Print one JSON document.
     json: bool = False
-    """Print one JSON document."""
 
 
 @dataclass(frozen=True)
 class Split:
     """Deal episodes at random to named parts, as annotations or as new stores."""
 
+    # Store to split.
     store: tyro.conf.Positional[Path]
-    """Store to split."""
+    # Parts with their shares, e.g. train=0.8 val=0.2.
     parts: tuple[str, ...]
-    """Parts with their shares, e.g. train=0.8 val=0.2."""
+    # The same seed gives the same split.
     seed: int = 0
-    """The same seed gives the same split."""
+    # Folder for one new store per part; left out: the split is written as annotations.
     out: Path | None = None
-    """Folder for one new store per part; left out: the split is written as annotations."""
+    # Who does it; left out: the user who runs this.
     author: str = ""
-    """Who does it; left out: the user who runs this."""
+    # Print one JSON document.
     json: bool = False
-    """Print one JSON document."""
 
 
 @dataclass(frozen=True)
 class Merge:
     """Copy all episodes of stores into a new one, or append them to one that exists."""
 
+    # Stores to read, in this order.
     stores: tyro.conf.Positional[tuple[Path, ...]]
-    """Stores to read, in this order."""
+    # New store; it appears when it is complete.
     out: Path | None = None
-    """New store; it appears when it is complete."""
+    # Store to append to (created if absent); what was merged before is left out.
     into: Path | None = None
-    """Store to append to (created if absent); what was merged before is left out."""
+    # Merge although embodiments differ.
     allow: bool = False
-    """Merge although embodiments differ."""
+    # Print one JSON document.
     json: bool = False
-    """Print one JSON document."""
 
 
 @dataclass(frozen=True)
 class Trash:
     """List removed episodes; --empty deletes them for good."""
 
+    # Store with the trash.
     store: tyro.conf.Positional[Path]
-    """Store with the trash."""
+    # Ids to delete; left out: all of the trash.
     episodes: Annotated[tuple[str, ...], tyro.conf.Positional] = ()
-    """Ids to delete; left out: all of the trash."""
+    # Delete them for good. Nothing brings them back; the log keeps who did it and when.
     empty: bool = False
-    """Delete them for good. Nothing brings them back; the log keeps who did it and when."""
+    # Why, in plain words.
     text: str = ""
-    """Why, in plain words."""
+    # Who does it; left out: the user who runs this.
     author: str = ""
-    """Who does it; left out: the user who runs this."""
+    # Print one JSON document.
     json: bool = False
-    """Print one JSON document."""
 
 
 @dataclass(frozen=True)
 class Push:
     """Copy a store as it is, history included, to an object store or another place."""
 
+    # Store to read.
     store: tyro.conf.Positional[Path]
-    """Store to read."""
+    # s3://bucket/prefix, or a folder: absent, or an earlier copy that is to be brought up to date.
     to: tyro.conf.Positional[Path]
-    """s3://bucket/prefix, or a folder: absent, or an earlier copy that is to be brought up to date.
-    """
+    # Print one JSON document.
     json: bool = False
-    """Print one JSON document."""
 
 
 def _note(argv: list[str]) -> int:

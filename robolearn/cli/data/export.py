@@ -16,20 +16,20 @@ from robolearn.cli.shared.parse import parse, print_json, progress, say
 class Export:
     """Write a store in another format."""
 
+    # Store to read.
     store: tyro.conf.Positional[Path]
-    """Store to read."""
+    # File or folder to write; it must not exist.
     out: Path
-    """File or folder to write; it must not exist."""
+    # lerobot (v3.0), robomimic (HDF5) or diffusion-policy (zarr v2).
     format: str
-    """lerobot (v3.0), robomimic (HDF5) or diffusion-policy (zarr v2)."""
+    # Ids of the episodes to write (none: all).
     episodes: tuple[str, ...] = ()
-    """Ids of the episodes to write (none: all)."""
+    # Write pictures too.
     images: bool = True
-    """Write pictures too."""
+    # Keep pictures bit for bit where the format compresses them.
     lossless: bool = False
-    """Keep pictures bit for bit where the format compresses them."""
+    # Print one JSON document.
     json: bool = False
-    """Print one JSON document."""
 
 
 def export(argv: list[str]) -> int:

@@ -21,16 +21,16 @@ from robolearn.errors import ConfigError
 class View:
     """Look at an episode: rerun's viewer, a file for it, or a picture strip."""
 
+    # Store to read.
     store: tyro.conf.Positional[Path]
-    """Store to read."""
+    # Id of an episode (left out: the newest).
     episode: Annotated[str | None, tyro.conf.Positional] = None
-    """Id of an episode (left out: the newest)."""
+    # Write one PNG picture, frames above curves; needs no display.
     strip: Path | None = None
-    """Write one PNG picture, frames above curves; needs no display."""
+    # Write a file that 'rerun FILE' opens, here or elsewhere; needs no display.
     save: Path | None = None
-    """Write a file that 'rerun FILE' opens, here or elsewhere; needs no display."""
+    # Pictures per camera in the strip.
     frames: int = 8
-    """Pictures per camera in the strip."""
 
 
 def view(argv: list[str]) -> int:

@@ -19,64 +19,64 @@ from robolearn.errors import ConfigError
 class Args:
     """Check, place, ramp, run, score, return: one trial after the other."""
 
+    # Run directory of the policy (or --server).
     run: Annotated[Path | None, tyro.conf.Positional] = None
-    """Run directory of the policy (or --server)."""
+    # Ask a policy server instead, ws://HOST:PORT; its token in ROBOLEARN_TOKEN.
     server: str = ""
-    """Ask a policy server instead, ws://HOST:PORT; its token in ROBOLEARN_TOKEN."""
+    # A file of configs/hardware/.
     robot: Path
-    """A file of configs/hardware/."""
+    # Results: store/, trials.jsonl, deploy.json, videos/.
     out: Path
-    """Results: store/, trials.jsonl, deploy.json, videos/."""
+    # How many trials.
     episodes: int = 2
-    """How many trials."""
+    # Where the starts come from.
     suite: Path = Path("configs/eval/pusht.yaml")
-    """Where the starts come from."""
+    # Index of the first condition of the suite.
     first: int = 0
-    """Index of the first condition of the suite."""
+    # Start the virtual lab of the config and end it afterwards.
     start_lab: bool = False
-    """Start the virtual lab of the config and end it afterwards."""
+    # Seed of the lab's hidden physics and noise.
     lab_seed: int = 0
-    """Seed of the lab's hidden physics and noise."""
+    # Control steps per trial; default: what the suite says.
     max_steps: int | None = None
-    """Control steps per trial; default: what the suite says."""
+    # Actions executed per chunk; default: what the policy says.
     execute: int | None = None
-    """Actions executed per chunk; default: what the policy says."""
+    # Ask for the next chunk this many ticks ahead: inference may take that long.
     lead_ticks: int = 1
-    """Ask for the next chunk this many ticks ahead: inference may take that long."""
+    # What computes the policy; onnx: ONNX Runtime, without real-time chunking.
     runtime: Literal["torch", "onnx"] = "torch"
-    """What computes the policy; onnx: ONNX Runtime, without real-time chunking."""
+    # Let each chunk continue the one before it (policies that cannot ignore it).
     realtime_chunking: bool = True
-    """Let each chunk continue the one before it (policies that cannot ignore it)."""
+    # How: guided with the Jacobian, with the identity instead, by a hard mask, or as the policy was
+    # trained to (algorithm.known); auto: as trained if it was, else jacobian.
     guidance: GuidanceName = "auto"
-    """How: guided with the Jacobian, with the identity instead, by a hard mask, or as the policy
-    was trained to (algorithm.known); auto: as trained if it was, else jacobian."""
+    # Temporal ensembling instead of real-time chunking: weights exp(-M i) of all chunks for a time,
+    # the oldest first; ACT: 0.01.
     ensemble: float | None = None
-    """Temporal ensembling instead of real-time chunking: weights exp(-M i) of all chunks for a
-    time, the oldest first; ACT: 0.01."""
+    # What a policy that reads text is told; default: what the suite says.
     instruction: str = ""
-    """What a policy that reads text is told; default: what the suite says."""
+    # Check everything, ask the policy once about what it sees now, move nothing.
     dry_run: bool = False
-    """Check everything, ask the policy once about what it sees now, move nothing."""
+    # Run the policy on live observations, move nothing, show how its actions deviate.
     shadow: bool = False
-    """Run the policy on live observations, move nothing, show how its actions deviate."""
+    # Who scores: the task's predicate, or the operator's keys alone (keys always count).
     score: Literal["task", "operator"] = "task"
-    """Who scores: the task's predicate, or the operator's keys alone (keys always count)."""
+    # Tighter limit for this run [m/s].
     max_tool_speed: float | None = None
-    """Tighter limit for this run [m/s]."""
+    # Tighter limit for this run [rad/s].
     max_joint_speed: float | None = None
-    """Tighter limit for this run [rad/s]."""
+    # Tighter limit for this run [N].
     max_tool_force_n: float | None = None
-    """Tighter limit for this run [N]."""
+    # Tighter limit for this run, of a tool on a table [m/s^3].
     max_tool_jerk: float | None = None
-    """Tighter limit for this run, of a tool on a table [m/s^3]."""
+    # Who supervises, kept with every trial.
     operator: str = ""
-    """Who supervises, kept with every trial."""
+    # Draw a video of every trial from its recorded poses.
     video: bool = True
-    """Draw a video of every trial from its recorded poses."""
+    # Do not ask before the arm moves.
     yes: bool = False
-    """Do not ask before the arm moves."""
+    # Print one JSON document and nothing else.
     json: bool = False
-    """Print one JSON document and nothing else."""
 
 
 def main(argv: list[str]) -> int:

@@ -29,18 +29,18 @@ if TYPE_CHECKING:
 class Args:
     """Check a robot cell: driver, device, gripper, cameras, supervisor."""
 
+    # A file of configs/hardware/.
     config: Path
-    """A file of configs/hardware/."""
+    # Also the checks in which the arm is powered, moves a little and is stopped.
     motion: bool = True
-    """Also the checks in which the arm is powered, moves a little and is stopped."""
+    # How far the arm moves to either side [m, or rad in joint space].
     amplitude: float = 0.01
-    """How far the arm moves to either side [m, or rad in joint space]."""
+    # Start the virtual lab of the config and end it afterwards.
     start_lab: bool = False
-    """Start the virtual lab of the config and end it afterwards."""
+    # Do not ask, neither before the motors come on nor before a motion (for a virtual lab).
     yes: bool = False
-    """Do not ask, neither before the motors come on nor before a motion (for a virtual lab)."""
+    # Print one JSON document.
     json: bool = False
-    """Print one JSON document."""
 
 
 def main(argv: list[str]) -> int:

@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 class GuideArgs:
     """Guide the arm by hand until Enter; prints where it is and how far its limits are."""
 
+    # A file of configs/hardware/ whose arm has a freedrive (docs/robots.md).
     config: Path
-    """A file of configs/hardware/ whose arm has a freedrive (docs/robots.md)."""
+    # Start the virtual lab of the config and end it afterwards.
     start_lab: bool = False
-    """Start the virtual lab of the config and end it afterwards."""
+    # Do not ask before the arm gives way (for a virtual lab).
     yes: bool = False
-    """Do not ask before the arm gives way (for a virtual lab)."""
+    # End after this time [s] instead of waiting for Enter; 0: wait.
     seconds: float = 0.0
-    """End after this time [s] instead of waiting for Enter; 0: wait."""
 
 
 def guide(argv: list[str]) -> int:

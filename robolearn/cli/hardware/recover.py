@@ -16,10 +16,10 @@ _MOST_STEPS = 6
 class RecoverArgs:
     """Tell how the device is; unlock, power on, release brakes, each when you agree."""
 
+    # A file of configs/hardware/ whose driver can do this (docs/robots.md).
     config: Path
-    """A file of configs/hardware/ whose driver can do this (docs/robots.md)."""
+    # Do not ask before each step (for a virtual lab).
     yes: bool = False
-    """Do not ask before each step (for a virtual lab)."""
 
 
 def recover(argv: list[str]) -> int:

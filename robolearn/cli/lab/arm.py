@@ -42,24 +42,24 @@ DIALECTS = {"feetech": FeetechDialect, "dynamixel": DynamixelDialect}
 class ArmDevicesConfig:
     """The emulated controller."""
 
+    # What clients find: a bus of servos, or a UFACTORY controller.
     kind: Literal["feetech", "dynamixel", "xarm"]
-    """What clients find: a bus of servos, or a UFACTORY controller."""
+    # Servos of a bus: the driver's calibration file, relative to this config's folder.
     calibration: Path | None = None
-    """Servos of a bus: the driver's calibration file, relative to this config's folder."""
+    # Name of a bus's serial port, relative to the working folder.
     link: Path = Path("runs/lab/bus")
-    """Name of a bus's serial port, relative to the working folder."""
+    # Speed of a bus.
     baud: int = 1_000_000
-    """Speed of a bus."""
+    # Reports per second of an xArm controller [Hz].
     report_hz: float = 100.0
-    """Reports per second of an xArm controller [Hz]."""
+    # Control periods per second [Hz].
     rate_hz: float = 250.0
-    """Control periods per second [Hz]."""
+    # Port of the side door; 0 takes any free one.
     admin_port: int = 0
-    """Port of the side door; 0 takes any free one."""
+    # A motion capture of the objects; null: none.
     tracker: TrackerEmulatorConfig | None = None
-    """A motion capture of the objects; null: none."""
+    # UFACTORY's gripper on an xArm; in a scene it moves the fingers.
     gripper: XArmGripperEmulatorConfig | None = None
-    """UFACTORY's gripper on an xArm; in a scene it moves the fingers."""
 
 
 @dataclass(frozen=True, slots=True)

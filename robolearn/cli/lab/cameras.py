@@ -40,14 +40,14 @@ class LabCameraConfig:
 class Workcell:
     """What every picture shows, and how it stands before the first step."""
 
+    # The table's frame in the arm's base frame ``[4, 4]``.
     T_base_table: Array
-    """The table's frame in the arm's base frame ``[4, 4]``."""
+    # From the flange to the tool's tip [m].
     tool_length_m: float
-    """From the flange to the tool's tip [m]."""
+    # Joint angles [rad].
     home: tuple[float, ...]
-    """Joint angles [rad]."""
+    # The T on the table: x, y [m], yaw [rad].
     block_pose: tuple[float, ...]
-    """The T on the table: x, y [m], yaw [rad]."""
 
 
 class CameraProcess:

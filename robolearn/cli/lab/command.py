@@ -54,17 +54,17 @@ FIFO_PRIORITY = 30
 class LabArgs:
     """Arguments of the command."""
 
+    # YAML file; its key 'lab' describes the workcell.
     config: Path
-    """YAML file; its key 'lab' describes the workcell."""
+    # Loopback address to serve on; every lab needs one of its own (127.0.0.2, ...).
     address: str = "127.0.0.1"
-    """Loopback address to serve on; every lab needs one of its own (127.0.0.2, ...)."""
+    # Physics instead of the file's: pybullet (its section 'physics'), mujoco ('scene'), or
+    # kinematic (joints follow exactly).
     world: World | None = None
-    """Physics instead of the file's: pybullet (its section 'physics'), mujoco ('scene'), or
-    kinematic (joints follow exactly)."""
+    # Seed of the hidden physics and of sensor noise.
     seed: int = 0
-    """Seed of the hidden physics and of sensor noise."""
+    # Exit when standard input closes (for programs that start a lab).
     follow_stdin: bool = False
-    """Exit when standard input closes (for programs that start a lab)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,31 +29,31 @@ _EVERY_S = 15.0
 class TrainArgs:
     """Where to read from and write to; with --config also every value of the experiment."""
 
+    # Experiment file, e.g. configs/train/pusht_flow_demo.yaml.
     config: Path | None = None
-    """Experiment file, e.g. configs/train/pusht_flow_demo.yaml."""
+    # Episode store: a folder, or s3://bucket/prefix; left out: the stores that --config names.
     store: Path | None = None
-    """Episode store: a folder, or s3://bucket/prefix; left out: the stores that --config names."""
+    # Run directory to write.
     out: Path | None = None
-    """Run directory to write."""
+    # Run to build on (iql_rerank: a trained flow policy).
     parent: Path | None = None
-    """Run to build on (iql_rerank: a trained flow policy)."""
+    # Torch threads.
     threads: int = 1
-    """Torch threads."""
+    # Pictures: copied into the cache, or decoded from the store for every batch; auto: copied up to
+    # 16 GiB and half of the free disk.
     images: Literal["auto", "cache", "store"] = "auto"
-    """Pictures: copied into the cache, or decoded from the store for every batch; auto: copied up
-    to 16 GiB and half of the free disk."""
+    # Also log to: tensorboard (RUN/tensorboard), wandb. metrics.jsonl is always written.
     track: tuple[TrackerName, ...] = ()
-    """Also log to: tensorboard (RUN/tensorboard), wandb. metrics.jsonl is always written."""
+    # World to evaluate checkpoints in: every fit.evaluate-every steps, and the final one.
     evaluate_world: str = ""
-    """World to evaluate checkpoints in: every fit.evaluate-every steps, and the final one."""
+    # Conditions of these evaluations.
     evaluate_suite: Path = Path("configs/eval/pusht.yaml")
-    """Conditions of these evaluations."""
+    # So many of them.
     evaluate_conditions: int = 10
-    """So many of them."""
+    # Go on where a run stopped; a finished one is reused.
     resume: bool = False
-    """Go on where a run stopped; a finished one is reused."""
+    # Print the result as JSON only.
     json: bool = False
-    """Print the result as JSON only."""
 
 
 _WITHOUT_CONFIG = (
