@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+from pathlib import Path
+
+import pytest
 
 for name, value in {
     "OMP_NUM_THREADS": "1",
@@ -27,3 +30,23 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "house"))
 # press Ctrl-C in a child need the handler of a foreground process.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Tests that judge times of devices: one process runs them all, one after the other.
+TIMED = ("tests/hardware", "tests/robolearn/cli/deploy", "tests/benchmarks")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Say which tests share a process: those of one file, and all timed ones (``loadgroup``).
+
+    The timed ones come first: they take longest, and the other process fills up with the rest.
+    """
+    root = Path(str(config.rootpath))
+    timed: list[pytest.Item] = []
+    others: list[pytest.Item] = []
+    for item in items:
+        name = item.path.relative_to(root).as_posix()
+        is_timed = name.startswith(TIMED)
+        item.add_marker(pytest.mark.xdist_group("timed" if is_timed else name))
+        (timed if is_timed else others).append(item)
+    items[:] = timed + others

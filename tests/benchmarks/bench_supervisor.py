@@ -18,7 +18,7 @@ import numpy as np
 from hardware.drivers.fakes.robot import FakeConfig
 from hardware.supervisor.client import SupervisorClient
 from hardware.supervisor.link import SupervisorConfig, Target
-from tests.hardware.cell import FOLLOWER, joints_at
+from tests.hardware.workcell import FOLLOWER, joints_at
 
 PERIOD_S = 0.1
 

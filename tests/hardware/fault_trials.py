@@ -37,7 +37,6 @@ from hardware.emulators.lab.launch import LabProcess
 from hardware.supervisor.client import SupervisorClient
 from hardware.supervisor.link import Cause, Mode, Target
 from robolearn.errors import DataError, RobolearnError, RobotError
-from tests.hardware.cell import FOLLOWER, joints_at
 from tests.hardware.fault_verdict import (
     STALLED_S,
     TOLD_S,
@@ -50,6 +49,7 @@ from tests.hardware.fault_verdict import (
 )
 from tests.hardware.lab import CONFIG
 from tests.hardware.real_cell import cell_at, prompt_lab, until
+from tests.hardware.workcell import FOLLOWER, joints_at
 
 KILLING = ("killed", "group killed", "hung")
 COMMANDS = ("nan", "infinite", "stale", "ahead", "disordered", "far", "shape", "silent")

@@ -27,8 +27,8 @@ from hardware.emulators.ur.motion import REFERENCE_GAIN, MotionLimits
 from hardware.supervisor.guided_move import RAMP_S
 from robolearn.arms.limiter import tool_limits
 from robolearn.arms.models import UR5E
-from tests.hardware.cell import FOLLOWER, WORKCELL
 from tests.hardware.real_cell import largest_speed
+from tests.hardware.workcell import FOLLOWER, WORKCELL
 
 NOTICE_S, TOLD_S = 0.1, 0.5
 # The emulated controller calls an arm at rest below this; its states leave once per period.

@@ -16,8 +16,8 @@ from hardware.supervisor.client import SupervisorClient
 from hardware.supervisor.link import SupervisorConfig, Target
 from robolearn.pusht import BLOCK, TOOL
 from robolearn.types import Condition, Outcome
-from tests.hardware.cell import FOLLOWER, joints_at
 from tests.hardware.lab import CONFIG, kinematic_lab
+from tests.hardware.workcell import FOLLOWER, joints_at
 
 # On a busy test machine processes sleep for longer than a robot's own machine would let them.
 PATIENT = SupervisorConfig(

@@ -10,7 +10,7 @@ from hardware.cell.config import load_cell
 from hardware.commissioning.latency_motions import Swing
 from hardware.devices.camera import StreamConfig
 from hardware.devices.camera_config import CameraConfig
-from robolearn.cli.calibrate.latency import latency as calibrate
+from robolearn.cli.calibrate import latency as calibrate
 from robolearn.cli.calibrate.latency import measured
 from robolearn.cli.main import main
 from robolearn.config import load_yaml

@@ -233,7 +233,7 @@ def test_an_arm_that_runs_away_gets_no_more_setpoints():
 
 
 def test_the_toy_of_the_guide_is_the_toy_of_the_tests():
-    toy = (Path(__file__).parent / "toy_arm.py").read_text()
+    toy = (Path(__file__).parents[1] / "toy_arm.py").read_text()
     code = GUIDE.split("```python\n", 1)[1].split("```", 1)[0]
     assert code.strip() == toy.strip()
 

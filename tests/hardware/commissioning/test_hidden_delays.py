@@ -23,9 +23,9 @@ from robolearn.cli.calibrate.latency import _write, measured
 from robolearn.contracts import PolicySpec
 from robolearn.pusht import TOOL
 from robolearn.types import Observation, PolicyOutput, Sample
-from tests.hardware.cell import RATE_HZ, WORKCELL, Cell
 from tests.hardware.commissioning.test_calibrate import cell_with
 from tests.hardware.lab import CONFIG
+from tests.hardware.workcell import RATE_HZ, WORKCELL, Cell
 
 DT, PERIOD_S, PERIOD_NS = 1 / RATE_HZ, 0.1, 100_000_000
 HIDDEN = DrivetrainConfig(command_delay_s=0.07, state_delay_s=0.02)
@@ -100,7 +100,7 @@ def behind_s(t_s, xy, at_s, wanted):
 
 @pytest.fixture(autouse=True)
 def _late(monkeypatch):
-    monkeypatch.setattr("tests.hardware.cell.FakeRobot", LateArm)
+    monkeypatch.setattr("tests.hardware.workcell.FakeRobot", LateArm)
 
 
 def pictures(t_s, x):

@@ -9,8 +9,8 @@ from hardware.drivers.ur.robot import URConfig
 from hardware.supervisor.client import SupervisorClient
 from hardware.supervisor.link import Cause, Mode, Target
 from robolearn.errors import ClockError, SafetyStopError
-from tests.hardware.cell import FOLLOWER, Cell, joints_at
 from tests.hardware.real_cell import cell_at, prompt_lab, until
+from tests.hardware.workcell import FOLLOWER, Cell, joints_at
 
 
 @pytest.fixture(scope="module")

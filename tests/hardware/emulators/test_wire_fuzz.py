@@ -19,15 +19,15 @@ import pytest
 
 from hardware.devices.camera import StreamConfig
 from hardware.drivers.cameras.mjpeg import MjpegConfig
-from hardware.drivers.ur.robot import watch as ur_watch
+from hardware.drivers.ur import watch as ur_watch
 from hardware.emulators import mjpeg
+from hardware.emulators.lab import admin as admin_module
 from hardware.emulators.lab.admin import AdminServer
 from hardware.emulators.lab.workcell import DevicesConfig, VirtualLab
-from hardware.emulators.lab.workcell import admin as admin_module
 from hardware.emulators.loop import Connection, EmulatorLoop
 from hardware.emulators.plant import KinematicPlant
 from hardware.emulators.tracker import TrackerPacket, encode_packet
-from hardware.emulators.ur.controller import controller as ur_module
+from hardware.emulators.ur import controller as ur_module
 from hardware.wire import rtde
 from robolearn.errors import RobotConnectionError, StaleSignalError
 from tests.hardware.devices.test_tracker import Stream

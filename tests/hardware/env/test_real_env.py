@@ -24,7 +24,6 @@ from robolearn.pusht import BLOCK, TOOL
 from robolearn.runtime import run_episode
 from robolearn.spec import SignalSpec
 from robolearn.types import Command, Condition
-from tests.hardware.cell import WORKCELL, joints_at
 from tests.hardware.real_cell import (
     CONDITION,
     StillScorer,
@@ -33,6 +32,7 @@ from tests.hardware.real_cell import (
     prompt_lab,
     until,
 )
+from tests.hardware.workcell import WORKCELL, joints_at
 from tests.mocks import POLICY_SPEC, BuildWalk, Listener
 
 

@@ -5,10 +5,10 @@ import pytest
 
 from hardware.drivers.fakes.robot import FakeFault
 from hardware.supervisor.link import Cause, Mode
-from tests.hardware.cell import Cell
 from tests.hardware.fault_trials import agent_trials, link_trial, run
 from tests.hardware.real_cell import prompt_lab
 from tests.hardware.supervisor.test_supervisor_joints import READY, UR, within
+from tests.hardware.workcell import Cell
 
 # What a busy test machine may add to the time that a controller of its own needs.
 PATIENCE_S = 1.0

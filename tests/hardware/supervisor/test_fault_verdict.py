@@ -6,7 +6,6 @@ import pytest
 from hardware.emulators.lab.admin import LabEvent, LabLog
 from hardware.emulators.ur.motion import JointMotion, MotionLimits
 from hardware.supervisor.link import Cause
-from tests.hardware.cell import Cell
 from tests.hardware.fault_trials import trial_cell
 from tests.hardware.fault_verdict import (
     NOTICE_S,
@@ -19,6 +18,7 @@ from tests.hardware.fault_verdict import (
     speeds,
     still_after,
 )
+from tests.hardware.workcell import Cell
 
 SERVO = {"time_s": PERIOD_S, "lookahead_s": 0.03, "gain": 500.0, "since_s": PERIOD_S}
 CONFIG = trial_cell("127.0.0.1")

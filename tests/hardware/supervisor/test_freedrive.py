@@ -11,9 +11,9 @@ from hardware.supervisor.client import SupervisorClient
 from hardware.supervisor.joint_follower import JointFollowerConfig
 from hardware.supervisor.link import Cause, Mode
 from robolearn.arms.models import UR5E
-from tests.hardware.cell import CONFIG, FOLLOWER, RATE_HZ, WORKCELL, Cell, joints_at
 from tests.hardware.lab import HOME
 from tests.hardware.real_cell import cell_at, prompt_lab, until
+from tests.hardware.workcell import CONFIG, FOLLOWER, RATE_HZ, WORKCELL, Cell, joints_at
 
 JOINTS = JointFollowerConfig.for_arm("ur5e")
 ASIDE = np.array([0.4, 0.0, 0.0, 0.0, 0.0, 0.0])

@@ -9,7 +9,7 @@ from hardware.drivers.fakes.robot import FakeFault
 from hardware.supervisor.link import Cause, Mode, SupervisorConfig
 from robolearn.arms.models import UR5E
 from robolearn.errors import ConfigError, RobotConnectionError
-from tests.hardware.cell import FOLLOWER, RATE_HZ, TICK_NS, WORKCELL, Cell, joints_at
+from tests.hardware.workcell import FOLLOWER, RATE_HZ, TICK_NS, WORKCELL, Cell, joints_at
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from hardware.supervisor.gripper_keeper import GripperKeeper
 from hardware.supervisor.link import GRIP_WIDTH, Cause, Mode, Target
 from hardware.supervisor.shared_memory import Ring
 from robolearn.errors import ConfigError, RobotConnectionError
-from tests.hardware.cell import Cell
+from tests.hardware.workcell import Cell
 
 GRIPPER = {
     "driver": {"kind": "fake", "speed_m_s": 0.6},

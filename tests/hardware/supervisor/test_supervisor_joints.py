@@ -12,7 +12,7 @@ from hardware.supervisor.link import Cause, Mode, Target, command_width
 from robolearn.arms.joint_path import JointLimits
 from robolearn.arms.models import UR5E
 from robolearn.errors import ConfigError
-from tests.hardware.cell import RATE_HZ, Cell
+from tests.hardware.workcell import RATE_HZ, Cell
 
 READY = np.array([0.0, -1.9, 1.9, -1.6, -1.57, 0.0])
 UR = dataclasses.replace(

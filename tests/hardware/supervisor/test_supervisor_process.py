@@ -16,9 +16,9 @@ import pytest
 from hardware.drivers.fakes.robot import FakeConfig, FakeFault, FakeLink
 from hardware.drivers.ur.robot import URConfig
 from hardware.emulators.ur.controller import DASHBOARD_PORT
+from hardware.supervisor import process as supervisor_process
 from hardware.supervisor.client import SupervisorClient
 from hardware.supervisor.link import Cause, Mode, Target
-from hardware.supervisor.loop import process as supervisor_process
 from hardware.supervisor.shared_memory import Ring
 from robolearn.errors import (
     ConfigError,
@@ -26,7 +26,6 @@ from robolearn.errors import (
     RobotError,
     SafetyStopError,
 )
-from tests.hardware.cell import FOLLOWER, joints_at
 from tests.hardware.lab import address
 from tests.hardware.real_cell import (
     PATIENT,
@@ -37,6 +36,7 @@ from tests.hardware.real_cell import (
     prompt_lab,
     until,
 )
+from tests.hardware.workcell import FOLLOWER, joints_at
 
 
 @pytest.fixture

@@ -3,8 +3,8 @@ import socket
 
 import pytest
 
-from robolearn import devices, doctor
 from robolearn.cli.main import main
+from robolearn.machine import devices, doctor
 from robolearn.machine.doctor import (
     check_clock,
     check_cores,

@@ -15,9 +15,9 @@ from websockets.sync.client import connect
 from robolearn.agents.chunk import ChunkAgent
 from robolearn.cli import serve
 from robolearn.errors import ConfigError, DataError, InferenceError
+from robolearn.inference import server as server_module
 from robolearn.inference.client import RemoteInference
 from robolearn.inference.codec import Message, decode, encode, encode_output, encode_request
-from robolearn.inference.local import server as server_module
 from robolearn.inference.protocol import read_request
 from robolearn.inference.server import PolicyServer, ServeConfig
 from robolearn.runtime import run_episode

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from robolearn.errors import ClockError
+from robolearn.timing import clocks as timing
 from robolearn.timing.clocks import ClockAnchor, Rate
-from robolearn.timing.clocks import clocks as timing
 
 
 class Clock:

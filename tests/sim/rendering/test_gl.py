@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from robolearn.errors import RenderError
-from sim.rendering.renderer import gl
+from sim.rendering import gl
 
 DRAW = """
 import mujoco

@@ -10,13 +10,13 @@ import pytest
 
 from hardware.devices.robot import RobotMode
 from hardware.drivers.polling.loop import LostPacketError
+from hardware.drivers.serial_bus import robot as serial_bus
 from hardware.drivers.serial_bus.calibration import (
     ServoHoming,
     load_calibration,
     require_same_arm,
     save_calibration,
 )
-from hardware.drivers.serial_bus.robot import robot as serial_bus
 from robolearn.errors import (
     ConfigError,
     DataError,

@@ -17,8 +17,8 @@ import pytest
 from hardware.devices.robot import RobotMode, require_healthy
 from hardware.drivers.fakes.robot import FakeConfig
 from hardware.drivers.polling.vendor_thread import VendorThread
+from hardware.drivers.ur import robot as ur
 from hardware.drivers.ur.robot import URConfig
-from hardware.drivers.ur.robot import robot as ur
 from hardware.drivers.ur.tool import ToolServo
 from robolearn.arms.models import UR5E
 from robolearn.errors import (

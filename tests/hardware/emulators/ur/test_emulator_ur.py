@@ -9,7 +9,7 @@ import time
 import numpy as np
 import pytest
 
-from hardware.drivers.ur.robot import robot as ur
+from hardware.drivers.ur import robot as ur
 from hardware.emulators.lab.launch import LabProcess
 from hardware.wire import rtde
 from robolearn.arms.models import UR5E

@@ -5,7 +5,9 @@ import json
 import pytest
 import yaml
 
-from robolearn.cli import deploy, deploy_policy, deploy_run
+from robolearn.cli.deploy import command as deploy
+from robolearn.cli.deploy import policy as deploy_policy
+from robolearn.cli.deploy import run as deploy_run
 from robolearn.cli.deploy.figures import lateness_ms
 from robolearn.data.store.store import EpisodeStore
 from robolearn.errors import ConfigError, RobotConnectionError, SpecMismatchError

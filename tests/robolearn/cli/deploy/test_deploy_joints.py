@@ -11,7 +11,9 @@ import yaml
 
 from hardware.cell.config import load_cell
 from hardware.cell.motion import JOINT_POSITION
-from robolearn.cli import deploy, deploy_policy, deploy_run
+from robolearn.cli.deploy import command as deploy
+from robolearn.cli.deploy import policy as deploy_policy
+from robolearn.cli.deploy import run as deploy_run
 from robolearn.contracts import PolicySpec
 from robolearn.data.store.store import EpisodeStore
 from robolearn.errors import ConfigError, SpecMismatchError
