@@ -63,14 +63,22 @@ def policy_config(name: str) -> type[PolicyConfig]:
     return cast("type[PolicyConfig]", getattr(importlib.import_module(module), attribute))
 
 
-def load_policy(run_dir: Path, threads: int | None = 1, guidance: GuidanceKind = "auto") -> Policy:
+def load_policy(
+    run_dir: Path,
+    threads: int | None = 1,
+    guidance: GuidanceKind = "auto",
+    *,
+    accept_edited: bool = False,
+) -> Policy:
     """Rebuild the policy of a run directory; ``threads`` sets torch's threads (None: leave).
 
     ``guidance``: how it continues a plan; :class:`ConfigError` if it cannot do it in this way.
+    ``accept_edited``: also where files of the run are not what training wrote; else that is a
+    :class:`CheckpointError` that names them.
     """
     if threads is not None:
         torch.set_num_threads(threads)
-    policy = policy_of(load_run(run_dir))
+    policy = policy_of(load_run(run_dir, accept_edited=accept_edited))
     if guidance != "auto":
         guide(policy, guidance, str(run_dir))
     return policy

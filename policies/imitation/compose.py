@@ -27,18 +27,17 @@ from policies.chunks.base import FieldChunkPolicy, answer, encoded_prefix
 from policies.chunks.guidance import AUTO, guided, ways
 from policies.chunks.sampler_steps import equal_times
 from policies.nets.encoder import same_codec
-from policies.registry import load_policy
+from policies.registry import policy_of
 from robolearn.contracts import Policy, PolicySpec
 from robolearn.data.store.stats import DatasetStats
 from robolearn.errors import CheckpointError, ConfigError, SpecMismatchError
 from robolearn.learning import Algorithm, BatchSpec
 from robolearn.representation import RepresentationConfig, RepresentedPolicy
 from robolearn.spec import TaskSpace
-from robolearn.training.run_directory import Run
+from robolearn.training.run_directory import PARTS, Run, nested_run
 from robolearn.types import PolicyInput, PolicyOutput
 
 Operator = Literal["convex", "and", "or"]
-PARTS = "parts"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +72,11 @@ class ComposeConfig:
 
     def load(self, run: Run) -> ComposedPolicy:
         """The policies kept inside the run directory, combined."""
-        folders = [run.path / PARTS / str(i) for i in range(len(self.weights))]
-        missing = [f.name for f in folders if not f.is_dir()]
+        names = [str(i) for i in range(len(self.weights))]
+        missing = [name for name in names if not (run.path / PARTS / name).is_dir()]
         if missing:
             raise CheckpointError(f"'{run.path}/{PARTS}' lacks the policies {missing}")
-        return compose([load_policy(f, threads=None) for f in folders], self)
+        return compose([policy_of(nested_run(run, f"{PARTS}/{name}")) for name in names], self)
 
 
 def composed_policy(policies: Sequence[Policy], config: ComposeConfig) -> Policy:

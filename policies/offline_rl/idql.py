@@ -25,13 +25,13 @@ from policies.chunks.averaging import move_towards
 from policies.chunks.mirror import Mirror, MirrorConfig
 from policies.chunks.request import request_tensors
 from policies.nets.encoder import ActionCodec, FocusConfig, SignalEncoder, refuse_pictures
-from policies.registry import load_policy, policy_of
+from policies.registry import policy_of
 from robolearn.contracts import Policy, PolicySpec
 from robolearn.data.store.stats import DatasetStats
 from robolearn.errors import CheckpointError, ConfigError, SpecMismatchError
 from robolearn.learning import Algorithm, Batch, BatchSpec, Losses, ParamGroup
 from robolearn.spec import TaskSpace
-from robolearn.training.run_directory import Run, load_weights
+from robolearn.training.run_directory import PARENT, Run, load_weights, nested_run
 from robolearn.types import PolicyInput, PolicyOutput
 
 
@@ -107,10 +107,10 @@ class IqlRerankConfig:
             raise ConfigError("iql_rerank needs a parent run: --parent RUN (a trained flow policy)")
         if space.texts:
             raise ConfigError("iql_rerank: the critics read no instructions; leave data.text out")
-        if (parent.path / "parent").is_dir():
+        if parent.config.get("policy") == "iql_rerank":
             raise ConfigError(
-                f"the parent '{parent.path}' re-ranks another run itself; give the flow policy"
-                f" that it builds on"
+                f"the parent '{parent.path}' re-ranks another run itself; give the policy that it"
+                " builds on"
             )
         if parent.spec.task_space != space:
             raise SpecMismatchError(
@@ -128,10 +128,11 @@ class IqlRerankConfig:
         """The trained critics over the parent kept inside the run directory."""
         critics = Critics(self, run.spec, run.stats)
         load_weights(critics, run.weights, str(run.path))
-        if not (run.path / "parent").is_dir():
-            raise CheckpointError(f"'{run.path}' lacks the folder 'parent' with the flow policy")
-        parent = load_policy(run.path / "parent", threads=None)
-        return RerankedPolicy(critics.eval(), parent, self)
+        if not (run.path / PARENT).is_dir():
+            raise CheckpointError(
+                f"'{run.path}' lacks the folder 'parent' with the policy it re-ranks"
+            )
+        return RerankedPolicy(critics.eval(), policy_of(nested_run(run, PARENT)), self)
 
 
 class Critics(nn.Module):

@@ -269,13 +269,16 @@ def write_composed(out: Path, builder: ComposedBuilder) -> str:
     """A run directory with its parts inside; the hash of the policy."""
     import torch
 
-    from policies.imitation.compose import PARTS, ComposeConfig
+    from policies.imitation.compose import ComposeConfig
     from robolearn.config import to_dict
     from robolearn.training.run_directory import (
+        PARTS,
+        PROVENANCE,
         WEIGHTS,
         copy_run,
         load_run,
         policy_hash,
+        seal_run,
         write_json,
         write_run,
         write_tensors,
@@ -297,7 +300,8 @@ def write_composed(out: Path, builder: ComposedBuilder) -> str:
         out / WEIGHTS, tensors, {"operator": builder.operator, "steps": str(builder.steps)}
     )
     hashes = [run.policy_hash for run in runs]
-    write_json(out / "provenance.json", {"complete": True, "parts": hashes})
+    write_json(out / PROVENANCE, {"complete": True, "parts": hashes})
+    seal_run(out)
     return policy_hash(out)
 
 

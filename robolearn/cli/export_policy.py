@@ -28,6 +28,8 @@ class Args:
     out: Path | None = None
     # Threads of both when they are timed.
     threads: int = 1
+    # Load the run though its files are not what was written (config, statistics, weights ...).
+    accept_edited: bool = False
     # Print one JSON document and nothing else.
     json: bool = False
 
@@ -43,7 +45,7 @@ def main(argv: list[str]) -> int:
     out = run / GRAPH if args.out is None else args.out.expanduser()
     if out.is_dir() or not out.parent.is_dir():
         raise ConfigError(f"--out '{out}': expected a file in a folder that exists")
-    policy = load_policy(run, args.threads)
+    policy = load_policy(run, args.threads, accept_edited=args.accept_edited)
     done = export_onnx(policy, out, policy_hash(run))
     torch_ms, onnx_ms = _times_ms(policy, OnnxPolicy.load(out, args.threads))
     if args.json:

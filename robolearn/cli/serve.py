@@ -35,6 +35,8 @@ class Args:
     guidance: GuidanceName = "auto"
     # Threads of the network.
     threads: int = 1
+    # Load the run though its files are not what was written (config, statistics, weights ...).
+    accept_edited: bool = False
     # Print one JSON document when ready and nothing else.
     json: bool = False
 
@@ -49,7 +51,9 @@ def main(argv: list[str]) -> int:
 
     given = os.environ.get("ROBOLEARN_TOKEN", "")
     config = ServeConfig(args.host, args.port, given, args.clients)
-    builder = WarmBuilder(policy_builder(args.run, args.threads, guidance=args.guidance))
+    accept, guidance = args.accept_edited, args.guidance
+    built = policy_builder(args.run, args.threads, guidance=guidance, accept_edited=accept)
+    builder = WarmBuilder(built)
     ended = threading.Event()
 
     def end(*_: object) -> None:

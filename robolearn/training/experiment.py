@@ -38,7 +38,17 @@ from robolearn.training.batch_loader import Batches, Represented, represented_st
 from robolearn.training.distributed import Ranks
 from robolearn.training.loop import NO_HOOKS, FitConfig, FitResult, Hooks, Progress, fit
 from robolearn.training.pictures import Augmented
-from robolearn.training.run_directory import Run, copy_run, policy_hash, write_json, write_run
+from robolearn.training.run_directory import (
+    PARENT,
+    PROVENANCE,
+    Run,
+    copy_run,
+    policy_hash,
+    seal_run,
+    unseal_run,
+    write_json,
+    write_run,
+)
 
 log = logging.getLogger(__name__)
 
@@ -168,7 +178,7 @@ def train(
         spec = _observing(algorithm.policy().spec, known)
         write_run(run_dir, experiment.plain(), spec, stats)
         _keep_parent(parent, run_dir)
-        write_json(run_dir / "provenance.json", provenance | {"complete": False})
+        write_json(run_dir / PROVENANCE, provenance | {"complete": False})
     ranks.wait()
     held_out = _held_out_batches(experiment, flat, seen, said)
     result = fit(
@@ -183,14 +193,16 @@ def train(
     )
     ended = {"complete": True, "fit": dataclasses.asdict(result)}
     if ranks.leads:
-        write_json(run_dir / "provenance.json", provenance | ended)
+        unseal_run(run_dir)
+        write_json(run_dir / PROVENANCE, provenance | ended)
+        seal_run(run_dir)
     ranks.wait()
     return _result(run_dir, dataset, parameters, result, reused=False)
 
 
 def _keep_parent(parent: Run | None, run_dir: Path) -> None:
-    if parent is not None and not (run_dir / "parent").is_dir():
-        copy_run(parent.path, run_dir / "parent")
+    if parent is not None and not (run_dir / PARENT).is_dir():
+        copy_run(parent.path, run_dir / PARENT)
 
 
 def _require_same_representation(experiment: Experiment, parent: Run | None) -> None:
@@ -256,7 +268,7 @@ def _previous(
     """The provenance of what ``run_dir`` holds, if it may be continued; None for a fresh start."""
     import json
 
-    file = run_dir / "provenance.json"
+    file = run_dir / PROVENANCE
     if not file.is_file():
         if run_dir.exists() and not run_dir.is_dir():
             raise CheckpointError(f"'{run_dir}' is a file; --out names a folder")

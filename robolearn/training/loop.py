@@ -38,6 +38,8 @@ from robolearn.training.run_directory import (
     load_state,
     load_weights,
     save_state,
+    seal_run,
+    unseal_run,
     write_tensors,
 )
 
@@ -397,7 +399,9 @@ class _Trainer:
         if not self.ranks.leads:
             return
         step = self.clock.step
+        unseal_run(self.run_dir)
         write_tensors(self.run_dir / WEIGHTS, self.algorithm.policy_weights(), {"step": str(step)})
+        seal_run(self.run_dir)
         tensors = {f"algorithm/{k}": v for k, v in self.algorithm.state_dict().items()}
         for name, optimizer in self.optimizers.items():
             for index, state in optimizer.state_dict()["state"].items():

@@ -1,11 +1,13 @@
 """Run directories: everything that a policy needs, nothing executable.
 
     run/ config.yaml  spec.json  stats.json  provenance.json  metrics.jsonl  weights.safetensors
-         parent/      the run this one builds on, complete (only for multi-stage methods)
-         state/       what resuming needs: tensors as safetensors, the rest as JSON
+         parent/        the run this one builds on, complete (only for multi-stage methods)
+         parts/0, 1 ..  the runs this one is composed of, complete; both nest to any depth
+         digests.json   what all of these were when the run was written; checked at every load
+         state/         what resuming needs: tensors as safetensors, the rest as JSON
 
-Files are written beside their target and renamed. A weights file names the run's configuration in
-its metadata, so files of different runs cannot be mixed up unnoticed.
+Files are written beside their target and renamed. The digests go before a file changes and come
+back after it, so that a run that is killed in between has none instead of wrong ones.
 """
 
 # The stubs of safetensors leave type arguments open.
@@ -16,6 +18,7 @@ import contextlib
 import dataclasses
 import hashlib
 import json
+import logging
 import os
 import shutil
 import uuid
@@ -35,8 +38,11 @@ from robolearn.data.store.stats import DatasetStats, stats_from_json, stats_to_j
 from robolearn.errors import CheckpointError, RobolearnError
 from robolearn.spec import task_space_from_json, to_json
 
-WEIGHTS = "weights.safetensors"
-REQUIRED = ("config.yaml", "spec.json", "stats.json", "provenance.json", WEIGHTS)
+log = logging.getLogger(__name__)
+
+WEIGHTS, PROVENANCE, DIGESTS = "weights.safetensors", "provenance.json", "digests.json"
+PARENT, PARTS = "parent", "parts"
+REQUIRED = ("config.yaml", "spec.json", "stats.json", PROVENANCE, WEIGHTS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,15 +97,44 @@ def _beside(target: Path) -> Path:
 
 
 def write_run(path: Path, config: Mapping[str, Any], spec: PolicySpec, stats: DatasetStats) -> None:
-    """The files of a run that do not change during training."""
+    """The files of a run that do not change during training; :func:`seal_run` comes last."""
     path.mkdir(parents=True, exist_ok=True)
+    unseal_run(path)
     write_text(path / "config.yaml", yaml.safe_dump(dict(config), sort_keys=False))
     write_json(path / "spec.json", to_json(spec))
     write_json(path / "stats.json", stats_to_json(stats))
 
 
-def load_run(path: Path) -> Run:
-    """Read and check a run directory."""
+def load_run(path: Path, *, accept_edited: bool = False) -> Run:
+    """Read and check a run directory.
+
+    Errors: :class:`CheckpointError` if something is absent or damaged, or differs from what was
+    written (:func:`seal_run`), unless ``accept_edited``.
+    """
+    run, digests = _read(path)
+    if not accept_edited:
+        _refuse_edited(path, digests)
+    space = run.spec.task_space
+    vectors = [s.name for s in space.observations if not s.is_image]
+    lacking = [name for name in vectors if name not in run.stats.observations]
+    lacking += [a.name for a in space.actions if a.name not in run.stats.actions]
+    if lacking:
+        raise CheckpointError(
+            f"'{path}': spec.json and stats.json do not belong together, {lacking} has no"
+            " statistics; copy the run again or train it anew"
+        )
+    return run
+
+
+def nested_run(run: Run, name: str) -> Run:
+    """A run that ``run`` keeps inside, such as ``parent`` or ``parts/0``. Whether it was edited has
+    been checked with ``run``.
+    """
+    return load_run(run.path / name, accept_edited=True)
+
+
+def _read(path: Path) -> tuple[Run, Mapping[str, str]]:
+    """A run as it is, and its digests."""
     if not path.is_dir():
         near = sorted(p.name for p in path.parent.iterdir()) if path.parent.is_dir() else []
         raise CheckpointError(f"no run directory '{path}'; {path.parent}/ has: {near[:20]}")
@@ -116,8 +151,10 @@ def load_run(path: Path) -> Run:
         spec = _spec(_json(path / name))
         name = "stats.json"
         stats = stats_from_json(_json(path / name))
-        name = "provenance.json"
+        name = PROVENANCE
         provenance = _json(path / name)
+        name = WEIGHTS
+        weights = read_tensors(path / name)
     except PermissionError as error:
         raise CheckpointError(f"'{path / name}' is not readable for you: {error}") from error
     except (ValueError, KeyError, TypeError) as error:
@@ -125,24 +162,8 @@ def load_run(path: Path) -> Run:
         raise CheckpointError(
             f"'{path}' has a damaged file, {name}: {detail}; copy the run again or train it anew"
         ) from error
-    space = spec.task_space
-    vectors = [s.name for s in space.observations if not s.is_image]
-    lacking = [name for name in vectors if name not in stats.observations]
-    lacking += [a.name for a in space.actions if a.name not in stats.actions]
-    if lacking:
-        raise CheckpointError(
-            f"'{path}': spec.json and stats.json do not belong together, {lacking} has no"
-            " statistics; copy the run again or train it anew"
-        )
-    return Run(
-        path=path,
-        config=config,
-        spec=spec,
-        stats=stats,
-        provenance=provenance,
-        weights=read_tensors(path / WEIGHTS),
-        policy_hash=policy_hash(path),
-    )
+    digests = file_digests(path)
+    return Run(path, config, spec, stats, provenance, weights, _policy_hash(digests)), digests
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
@@ -173,30 +194,115 @@ def load_weights(module: nn.Module, weights: Mapping[str, Tensor], where: str) -
 
 
 def policy_hash(path: Path) -> str:
-    """16 hex digits over what decides the outputs: weights, spec, statistics, parent."""
-    digest = hashlib.sha256()
-    for name in (WEIGHTS, "spec.json", "stats.json", f"parent/{WEIGHTS}"):
-        file = path / name
-        if file.is_file():
-            digest.update(name.encode())
-            digest.update(file.read_bytes())
-    return digest.hexdigest()[:16]
+    """16 hex digits over what decides the outputs: weights, configuration, specification and
+    statistics of the run and of all runs inside of it. How YAML and JSON are laid out is not.
+    """
+    return _policy_hash(file_digests(path))
+
+
+def checked_hash(path: Path, *, accept_edited: bool = False) -> str:
+    """:func:`policy_hash`, refusing an edited run as :func:`load_run` does."""
+    digests = file_digests(path)
+    if not accept_edited:
+        _refuse_edited(path, digests)
+    return _policy_hash(digests)
+
+
+def _policy_hash(digests: Mapping[str, str]) -> str:
+    deciding = {k: v for k, v in digests.items() if Path(k).name != PROVENANCE}
+    return hashlib.sha256(json.dumps(deciding, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def file_digests(path: Path) -> dict[str, str]:
+    """SHA-256 of the contents of every file that makes up a run, by its path inside of it; those
+    of the runs that it keeps inside are among them.
+    """
+    digests = {name: _digest(path / name) for name in REQUIRED if (path / name).is_file()}
+    for run in nested_runs(path):
+        digests |= {f"{run}/{name}": one for name, one in file_digests(path / run).items()}
+    return digests
+
+
+def nested_runs(path: Path) -> tuple[str, ...]:
+    """The runs that a run keeps inside: ``parent``, ``parts/0`` ..."""
+    names = [PARENT] if (path / PARENT).is_dir() else []
+    parts = path / PARTS
+    if parts.is_dir():
+        folders = [p.name for p in parts.iterdir() if p.is_dir() and not p.name.startswith(".")]
+        names += [f"{PARTS}/{name}" for name in sorted(folders)]
+    return tuple(names)
+
+
+def _digest(file: Path) -> str:
+    """Of the values where a file holds some, else of the bytes."""
+    data = file.read_bytes()
+    try:
+        if file.suffix == ".yaml":
+            data = json.dumps(yaml.safe_load(data), sort_keys=True).encode()
+        elif file.suffix == ".json":
+            data = json.dumps(json.loads(data), sort_keys=True).encode()
+    except (yaml.YAMLError, ValueError, TypeError):
+        pass  # Damaged: whoever reads it says so.
+    return hashlib.sha256(data).hexdigest()
+
+
+def seal_run(path: Path) -> None:
+    """Write down what the files of a run are now, so that whoever loads it learns if one was edited
+    since then.
+    """
+    write_json(path / DIGESTS, file_digests(path))
+
+
+def unseal_run(path: Path) -> None:
+    """Before files of a run are written anew: nothing is known of them until :func:`seal_run`."""
+    (path / DIGESTS).unlink(missing_ok=True)
+
+
+def _refuse_edited(path: Path, found: Mapping[str, str]) -> None:
+    """:class:`CheckpointError` where a run is not what it was sealed as."""
+    if not (path / DIGESTS).is_file():
+        log.warning("'%s' has no %s, whether it was edited is not known", path, DIGESTS)
+        for name in nested_runs(path):
+            if (path / name / DIGESTS).is_file():
+                _refuse_edited(path / name, file_digests(path / name))
+        return
+    sealed = _json(path / DIGESTS)
+    changes = {
+        "differs": [name for name in found if name in sealed and sealed[name] != found[name]],
+        "is absent": [name for name in sealed if name not in found],
+        "was added": [name for name in found if name not in sealed],
+    }
+    told = [f"{name} {change}" for change, names in changes.items() for name in names]
+    if told:
+        more = f" and {len(told) - 8} more" if len(told) > 8 else ""
+        raise CheckpointError(
+            f"'{path}' was edited after it was written: {', '.join(told[:8])}{more}; copy the run"
+            " again or train it anew, or load it as it is now with accept_edited (--accept-edited)"
+        )
 
 
 def run_provenance(path: Path) -> Mapping[str, Any]:
     """Data, latencies and versions of a run directory, without its weights."""
-    return _json(path / "provenance.json")
+    return _json(path / PROVENANCE)
 
 
 def copy_run(source: Path, target: Path) -> None:
-    """Copy a finished run (without its resume state) into ``target``, replacing it."""
+    """Copy a finished run, with the runs that it keeps inside, into ``target``, replacing it; what
+    resuming needs is left out.
+    """
     temporary = _beside(target)
-    temporary.mkdir()
-    for name in (*REQUIRED, "metrics.jsonl"):
-        if (source / name).is_file():
-            shutil.copyfile(source / name, temporary / name)
+    _copy(source, temporary)
     shutil.rmtree(target, ignore_errors=True)
     temporary.rename(target)
+
+
+def _copy(source: Path, target: Path) -> None:
+    target.mkdir(parents=True)
+    for name in (*REQUIRED, "metrics.jsonl", DIGESTS):
+        if (source / name).is_file():
+            shutil.copyfile(source / name, target / name)
+    for name in nested_runs(source):
+        _copy(source / name, target / name)
 
 
 def save_state(path: Path, step: int, tensors: Mapping[str, Tensor], figures: Any) -> None:

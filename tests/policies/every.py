@@ -22,7 +22,13 @@ from robolearn.representation import RepresentationConfig
 from robolearn.spec import SignalSpec, TaskSpace
 from robolearn.training.experiment import Experiment, TrainResult, train
 from robolearn.training.loop import FitConfig, Hooks, Progress
-from robolearn.training.run_directory import WEIGHTS, load_run, read_tensors, write_tensors
+from robolearn.training.run_directory import (
+    WEIGHTS,
+    load_run,
+    read_tensors,
+    seal_run,
+    write_tensors,
+)
 from robolearn.types import PolicyInput
 from tests.learning_mocks import BLOCK, SPACE, TOOL, ArraySource, random_request, random_source
 
@@ -148,6 +154,7 @@ class Family:
             for k, v in read_tensors(path / WEIGHTS).items()
         }
         write_tensors(path / WEIGHTS, weights, {})
+        seal_run(path)
         return path
 
     def policy(self, name: str) -> Policy:

@@ -21,6 +21,7 @@ from robolearn.training.run_directory import (
     WEIGHTS,
     Run,
     copy_run,
+    seal_run,
     write_json,
     write_run,
     write_tensors,
@@ -110,6 +111,7 @@ def learn(
     write_json(run / "provenance.json", {})
     if parent is not None:
         copy_run(parent.path, run / "parent")
+    seal_run(run)
     return load_policy(run)
 
 

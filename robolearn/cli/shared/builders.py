@@ -100,24 +100,27 @@ class PolicyBuilder:
     threads: int = 1
     runtime: Runtime = "torch"
     guidance: GuidanceName = "auto"
+    accept_edited: bool = False
 
     def __call__(self) -> Policy:
         """Import torch and the algorithm, and load the (averaged) weights; or, with ``onnx``, the
-        run's graph, which is made first if it is missing or of other weights.
+        run's graph, which is made first if it is missing or of another policy.
         """
         from policies.registry import load_policy
 
+        accept = self.accept_edited
         if self.runtime == "torch":
-            return load_policy(self.run_dir, self.threads, self.guidance)
+            return load_policy(self.run_dir, self.threads, self.guidance, accept_edited=accept)
         from robolearn.inference.onnx import GRAPH, OnnxPolicy, export_onnx
-        from robolearn.training.run_directory import policy_hash
+        from robolearn.training.run_directory import checked_hash
 
-        path, wanted = self.run_dir / GRAPH, policy_hash(self.run_dir)
+        path, wanted = self.run_dir / GRAPH, checked_hash(self.run_dir, accept_edited=accept)
         if path.is_file():
             graph = OnnxPolicy.load(path, self.threads)
             if graph.policy_hash == wanted:
                 return graph
-        export_onnx(load_policy(self.run_dir, self.threads), path, wanted)
+        policy = load_policy(self.run_dir, self.threads, accept_edited=accept)
+        export_onnx(policy, path, wanted)
         return OnnxPolicy.load(path, self.threads)
 
 
@@ -160,6 +163,8 @@ def policy_builder(
     threads: int = 1,
     runtime: Runtime = "torch",
     guidance: GuidanceName = "auto",
+    *,
+    accept_edited: bool = False,
 ) -> PolicyBuilder:
     """A :class:`PolicyBuilder` with an absolute path, checked to exist."""
     folder = run_dir.expanduser().absolute()
@@ -169,4 +174,4 @@ def policy_builder(
             f"no run directory '{run_dir}'.{did_you_mean(folder.name, near)}"
             f" {folder.parent}/ has: {near}"
         )
-    return PolicyBuilder(folder, threads, runtime, guidance)
+    return PolicyBuilder(folder, threads, runtime, guidance, accept_edited)

@@ -208,8 +208,10 @@ def test_a_composed_run_is_complete_and_loads(tmp_path: Path) -> None:
     request = random_request(3, 1)
     assert (policy.sample(request).actions == builder().sample(request).actions).all()
     (tmp_path / "both" / "parts" / "1").rename(tmp_path / "elsewhere")
-    with pytest.raises(CheckpointError, match=r"lacks the policies \['1'\]"):
+    with pytest.raises(CheckpointError, match=r"parts/1/config\.yaml is absent"):
         load_policy(tmp_path / "both")
+    with pytest.raises(CheckpointError, match=r"lacks the policies \['1'\]"):
+        load_policy(tmp_path / "both", accept_edited=True)
 
 
 def test_what_does_not_fit_is_explained() -> None:

@@ -178,8 +178,10 @@ def test_a_run_keeps_its_parent(tmp_path: Path) -> None:
     import shutil
 
     shutil.rmtree(out / "parent")
-    with pytest.raises(CheckpointError, match="lacks the folder 'parent'"):
+    with pytest.raises(CheckpointError, match=r"parent/config\.yaml is absent"):
         load_policy(out)
+    with pytest.raises(CheckpointError, match="lacks the folder 'parent'"):
+        load_policy(out, accept_edited=True)
 
 
 def test_bad_input_is_explained() -> None:

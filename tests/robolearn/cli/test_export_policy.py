@@ -10,6 +10,7 @@ from typing import cast
 import numpy as np
 import pytest
 import torch
+import yaml
 
 from policies.imitation.flow import FlowConfig
 from policies.registry import load_policy, policy_config
@@ -24,7 +25,13 @@ from robolearn.representation import Representation, RepresentationConfig
 from robolearn.training.batch_loader import represented_stats
 from robolearn.training.experiment import Experiment
 from robolearn.training.loop import FitConfig
-from robolearn.training.run_directory import write_json, write_run, write_tensors
+from robolearn.training.run_directory import (
+    policy_hash,
+    seal_run,
+    write_json,
+    write_run,
+    write_tensors,
+)
 from tests.contracts import PolicyContract
 from tests.learning_mocks import BLOCK, SPACE, TOOL, random_flat, random_request
 from tests.mocks import WalkPolicy
@@ -50,6 +57,7 @@ def make_run(path: Path, relative: bool = False) -> Path:
     write_run(path, experiment.plain(), spec, stats)
     write_json(path / "provenance.json", {"complete": True})
     write_tensors(path / "weights.safetensors", weights, {})
+    seal_run(path)
     return path
 
 
@@ -109,15 +117,28 @@ def test_the_command_writes_the_graph_that_the_runtime_finds(
     policy = PolicyBuilder(run, runtime="onnx")()
     assert isinstance(policy, OnnxPolicy)
     assert (run / "policy.onnx").stat().st_mtime_ns == before
-    # Other weights: the graph is made anew.
+    # Other weights: the graph is made anew, for those who mean it; so it is of another sampler.
     raw = (run / "weights.safetensors").read_bytes()
     (run / "weights.safetensors").write_bytes(raw[:-4] + b"\0\0\0\x3f")
-    policy = PolicyBuilder(run, runtime="onnx")()
-    assert isinstance(policy, OnnxPolicy)
-    request = random_request(2)
-    np.testing.assert_allclose(
-        policy.sample(request).actions, load_policy(run).sample(request).actions, atol=1e-5
-    )
+    config = yaml.safe_load((run / "config.yaml").read_text())
+    for change in ({}, {"steps": 1}):
+        config["algorithm"] |= change
+        (run / "config.yaml").write_text(yaml.safe_dump(config))
+        with pytest.raises(CheckpointError, match=r"edited .* weights\.safetensors differs"):
+            PolicyBuilder(run, runtime="onnx")()
+        policy = PolicyBuilder(run, runtime="onnx", accept_edited=True)()
+        assert isinstance(policy, OnnxPolicy)
+        assert policy.policy_hash == policy_hash(run)
+        want, request = load_policy(run, accept_edited=True), random_request(2)
+        np.testing.assert_allclose(
+            policy.sample(request).actions, want.sample(request).actions, atol=1e-5
+        )
+    # The graph is there now, but the run is still not what was trained.
+    with pytest.raises(CheckpointError, match="edited"):
+        PolicyBuilder(run, runtime="onnx")()
+    assert main(["export-policy", str(run)]) == 2
+    assert "--accept-edited" in capsys.readouterr().err
+    assert main(["export-policy", str(run), "--accept-edited"]) == 0
 
 
 class Unwritable:

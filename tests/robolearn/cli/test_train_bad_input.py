@@ -80,7 +80,7 @@ def test_a_run_that_is_not_whole_is_not_evaluated(
     folder = place / "run"
     weights = read_tensors(folder / "weights.safetensors")
     first = next(iter(weights))
-    message = "do not fit the configured network"
+    message = "was edited after it was written: weights.safetensors differs"
     if change == "extra":
         weights["more"] = torch.zeros(1)
     elif change == "missing":
@@ -90,6 +90,7 @@ def test_a_run_that_is_not_whole_is_not_evaluated(
     elif change == "spec":
         raw = json.loads((folder / "spec.json").read_text())
         (folder / "spec.json").write_text(json.dumps(raw | {"horizon": 9}))
+        message = "was edited after it was written: spec.json differs"
     else:
         (folder / "config.yaml").unlink()
         message = "is not a finished run: ['config.yaml'] absent"

@@ -96,7 +96,7 @@ def test_weights_of_another_network_are_refused(tmp_path: Path) -> None:
             weights.pop(next(iter(weights)))
         write_tensors(tmp_path / "run" / "weights.safetensors", weights, {})
         with pytest.raises(CheckpointError, match=message):
-            FLOW.load(load_run(tmp_path / "run"))
+            FLOW.load(load_run(tmp_path / "run", accept_edited=True))
     wider = dataclasses.replace(FLOW, width=24)
     with pytest.raises(CheckpointError, match="should be"):
         wider.load(run)
@@ -132,9 +132,9 @@ def test_a_run_with_the_specification_of_another_is_refused(tmp_path: Path) -> N
     own = json.loads(file.read_text())
     file.write_text(json.dumps(own | {"horizon": own["horizon"] + 1}))
     with pytest.raises(CheckpointError, match="do not fit the configured network"):
-        load_policy(tmp_path / "run")
+        load_policy(tmp_path / "run", accept_edited=True)
     other = json.loads(json.dumps(own))
     other["task_space"]["observations"][0]["name"] = "arm/joint"
     file.write_text(json.dumps(other))
     with pytest.raises(CheckpointError, match=r"do not belong together, \['arm/joint'\]"):
-        load_policy(tmp_path / "run")
+        load_policy(tmp_path / "run", accept_edited=True)
