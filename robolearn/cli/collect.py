@@ -71,9 +71,9 @@ def main(argv: list[str]) -> int:
     if not 0 <= args.port <= 65535:
         raise ConfigError(f"--port must be 0 (any free one) to 65535, got {args.port}")
     from robolearn.cli.collect_run import Collection, consent
-    from robolearn.cli.shared.builders import env_builder
     from robolearn.config import load_config
     from robolearn.data.store.store import EpisodeStore
+    from robolearn.operations.builders import env_builder
 
     if args.config is None and not args.env:
         raise ConfigError("say where: --config configs/collect/FILE.yaml or --env WORLD")

@@ -138,8 +138,8 @@ def _entries(
 ) -> tuple[tuple[PolicyEntry, ...], tuple[tuple[PolicyEntry, ComposedBuilder], ...]]:
     """The policies alone, and the candidates."""
     from eval.trials.rollouts import PolicyEntry
-    from robolearn.cli.shared.builders import policy_builder
     from robolearn.config import config_hash
+    from robolearn.operations.builders import policy_builder
     from robolearn.training.run_directory import policy_hash
 
     builders = [policy_builder(run) for run in args.runs]
@@ -162,8 +162,8 @@ def _entries(
 
 def _world(args: Args, suite: SuiteConfig) -> WorldEntry:
     from eval.trials.rollouts import WorldEntry
-    from robolearn.cli.shared.builders import env_builder
     from robolearn.instructions import require_understood
+    from robolearn.operations.builders import env_builder
     from robolearn.spec import require_compatible
     from robolearn.training.run_directory import load_run
 
@@ -186,8 +186,8 @@ def _world(args: Args, suite: SuiteConfig) -> WorldEntry:
 
 def _options(args: Args, suite: Any) -> Options:
     from eval.trials.rollouts import Options
-    from robolearn.cli.shared.code_hash import code_hash
     from robolearn.data.provenance import git_revision
+    from robolearn.operations.code_hash import code_hash
 
     return Options(
         suite=suite.label,

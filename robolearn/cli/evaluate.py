@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from robolearn.cli.shared.builders import GuidanceName, require_continued
-from robolearn.cli.shared.code_hash import code_hash
 from robolearn.cli.shared.output_path import output_folder
 from robolearn.cli.shared.parse import parse, print_json, progress, say
 from robolearn.errors import ConfigError
+from robolearn.operations.builders import GuidanceName, require_continued
+from robolearn.operations.code_hash import code_hash
 
 if TYPE_CHECKING:
     from eval.filming import Choice
@@ -109,7 +109,7 @@ def main(argv: list[str]) -> int:
     from eval.trials.rollouts import Progress, evaluate, wanted_keys
     from eval.trials.suites import load_suite
     from eval.trials.table import TrialStore, key_of, to_csv, write_parquet
-    from robolearn.cli.shared.builders import env_builder
+    from robolearn.operations.builders import env_builder
 
     suite = load_suite(args.suite or _suite_of(args.worlds))
     env_builder(suite.config.source_world)
@@ -172,8 +172,8 @@ def _check(args: Args) -> None:
 
 def _suite_of(worlds: Sequence[str]) -> Path:
     """The suite that comes with the task of the first world."""
-    from robolearn.cli.shared.builders import env_builder
     from robolearn.config import shipped_configs
+    from robolearn.operations.builders import env_builder
 
     task = env_builder(worlds[0]).info().task if worlds else "pusht"
     folder = shipped_configs() / "eval"
@@ -212,8 +212,8 @@ def _placed(conditions: Sequence[Condition]) -> bool:
 
 def _policies(args: Args, suite: Suite) -> tuple[PolicyEntry, ...]:
     from eval.trials.rollouts import PolicyEntry
-    from robolearn.cli.shared.builders import ExpertBuilder, expert_noise
     from robolearn.config import config_hash
+    from robolearn.operations.builders import ExpertBuilder, expert_noise
 
     names = [r.resolve().name for r in args.runs]
     entries: list[PolicyEntry] = []
@@ -234,7 +234,7 @@ def _trained(run: Path, label: str, args: Args) -> PolicyEntry:
     # Imported here because it imports torch, which an expert alone does not need.
     from eval.trials.rollouts import PolicyEntry
     from robolearn.agents.execution import Execution
-    from robolearn.cli.shared.builders import policy_builder
+    from robolearn.operations.builders import policy_builder
     from robolearn.training.run_directory import load_run, policy_hash
 
     realtime, turns = args.realtime_chunking, (args.goal_s, args.goal_order)
@@ -266,9 +266,9 @@ def _task_space(run: Path) -> TaskSpace:
 
 def _worlds(args: Args, suite: Suite) -> tuple[WorldEntry, ...]:
     from eval.trials.rollouts import WorldEntry
-    from robolearn.cli.shared.builders import ExpertBuilder, env_builder, expert_noise
     from robolearn.config import config_hash
     from robolearn.instructions import require_understood
+    from robolearn.operations.builders import ExpertBuilder, env_builder, expert_noise
     from robolearn.spec import require_compatible
     from sim.worlds import is_parametrised, make_world
 

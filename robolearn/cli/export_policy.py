@@ -37,8 +37,8 @@ class Args:
 def main(argv: list[str]) -> int:
     args = parse(Args, argv, "export-policy", Args.__doc__ or "")
     from policies.registry import load_policy
-    from robolearn.cli.shared.builders import policy_builder
     from robolearn.inference.onnx import GRAPH, OnnxPolicy, export_onnx
+    from robolearn.operations.builders import policy_builder
     from robolearn.training.run_directory import policy_hash
 
     run = policy_builder(args.run, args.threads).run_dir

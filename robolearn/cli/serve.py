@@ -11,8 +11,8 @@ from typing import Annotated
 
 import tyro
 
-from robolearn.cli.shared.builders import GuidanceName
 from robolearn.cli.shared.parse import parse, print_json, say
+from robolearn.operations.builders import GuidanceName
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +45,8 @@ def main(argv: list[str]) -> int:
     """Run the command."""
     args = parse(Args, argv, "serve", Args.__doc__ or "")
     from robolearn.cli.deploy.policy import WarmBuilder
-    from robolearn.cli.shared.builders import policy_builder
     from robolearn.inference.server import PolicyServer, ServeConfig
+    from robolearn.operations.builders import policy_builder
     from robolearn.training.run_directory import policy_hash
 
     given = os.environ.get("ROBOLEARN_TOKEN", "")

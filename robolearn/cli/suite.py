@@ -61,8 +61,8 @@ def main(argv: list[str]) -> int:
 def _draw(argv: list[str]) -> int:
     args = parse(DrawArgs, argv, "suite draw", DrawArgs.__doc__ or "")
     from eval.trials.suites import ConditionConfig, SuiteConfig, make_suite, suite_yaml
-    from robolearn.cli.shared.builders import env_builder
     from robolearn.cli.shared.output_path import output_file
+    from robolearn.operations.builders import env_builder
     from sim.worlds import make_world
 
     if args.n < 1:
@@ -150,7 +150,7 @@ def _place(suite: Suite, world: str) -> None:
     """Reset ``world`` to every condition; the first that it refuses is named."""
     import numpy as np
 
-    from robolearn.cli.shared.builders import env_builder
+    from robolearn.operations.builders import env_builder
     from sim.worlds import make_world
 
     env = make_world(env_builder(world).world)

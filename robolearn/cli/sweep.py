@@ -94,8 +94,8 @@ class TrainAndTry:
     ) -> tuple[float, ...]:
         from eval.trials.rollouts import Options, PolicyEntry, WorldEntry, evaluate
         from eval.trials.table import TrialStore
-        from robolearn.cli.shared.builders import env_builder, policy_builder
-        from robolearn.cli.shared.code_hash import code_hash
+        from robolearn.operations.builders import env_builder, policy_builder
+        from robolearn.operations.code_hash import code_hash
         from robolearn.training.run_directory import policy_hash
 
         builder = env_builder(self.config.world)
@@ -121,8 +121,8 @@ def main(argv: list[str]) -> int:
     args = parse(Args, argv, "sweep", Args.__doc__ or "")
     from eval.sweep import Where, run_sweep, tuning_conditions
     from eval.trials.suites import load_suite
-    from robolearn.cli.shared.builders import env_builder
     from robolearn.data.store.store import EpisodeStore
+    from robolearn.operations.builders import env_builder
     from sim.worlds import make_world
 
     config = _load(args.config)

@@ -82,7 +82,7 @@ def _again(args: Args, episode: Episode, cameras: list[str]) -> Iterable[Any]:
     import contextlib
 
     from robolearn.agents.replay import ReplayAgent
-    from robolearn.cli.shared.builders import env_builder
+    from robolearn.operations.builders import env_builder
     from robolearn.runtime import run_episode
     from sim.rendering.video import Film, image_signals
     from sim.worlds import make_world

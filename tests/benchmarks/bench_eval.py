@@ -19,7 +19,7 @@ import numpy as np
 from eval.trials.rollouts import Chunk, Options, Plan, PolicyEntry, Progress, WorldEntry, evaluate
 from eval.trials.suites import load_suite
 from eval.trials.table import TrialStore, read_trials
-from robolearn.cli.shared.builders import env_builder
+from robolearn.operations.builders import env_builder
 from robolearn.pusht import BLOCK, TOOL
 from robolearn.types import Command, PolicyInput
 from tests.eval.mocks import BuildPolicy

@@ -22,9 +22,9 @@ from hardware.env.real_env import RealEnv
 from robolearn.agents.chunk import ChunkAgent
 from robolearn.cli.deploy.cell import HoldAtEnd, LabPlacement, LabScorer
 from robolearn.cli.deploy.run import _real_time
-from robolearn.cli.shared.builders import policy_builder
 from robolearn.errors import RobolearnError, SafetyStopError, StaleSignalError
 from robolearn.inference.local import WorkerInference
+from robolearn.operations.builders import policy_builder
 from robolearn.runtime import run_episode
 from sim.tasks import build_task
 

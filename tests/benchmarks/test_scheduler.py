@@ -13,8 +13,8 @@ from eval.statistics.intervals import newcombe_paired, paired_difference
 from eval.trials.rollouts import Options, PolicyEntry, WorldEntry, evaluate
 from eval.trials.suites import load_suite
 from eval.trials.table import FILE_NAME, TrialStore, read_trials
-from robolearn.cli.shared.builders import env_builder
 from robolearn.errors import ConfigError
+from robolearn.operations.builders import env_builder
 from tests.benchmarks.scheduler import Cluster, simulate
 from tests.eval.mocks import BuildEnv, BuildPolicy, conditions
 

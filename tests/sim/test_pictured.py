@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from robolearn.cli.shared.builders import env_builder
 from robolearn.errors import ConfigError, SceneError
+from robolearn.operations.builders import env_builder
 from robolearn.pusht import BLOCK, TOOL
 from robolearn.types import Command, Condition
 from sim.pictured import Pictures, split_pictures

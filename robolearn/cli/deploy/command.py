@@ -9,10 +9,10 @@ from typing import Annotated, Literal
 
 import tyro
 
-from robolearn.cli.shared.builders import GuidanceName, require_continued
 from robolearn.cli.shared.output_path import output_folder
 from robolearn.cli.shared.parse import parse, print_json, say
 from robolearn.errors import ConfigError
+from robolearn.operations.builders import GuidanceName, require_continued
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

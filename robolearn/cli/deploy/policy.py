@@ -11,11 +11,11 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from robolearn.cli.shared.builders import GuidanceName, Runtime, policy_builder
 from robolearn.contracts import Policy, PolicySpec
 from robolearn.errors import ConfigError, InferenceError
 from robolearn.inference.client import RemoteInference
 from robolearn.inference.local import WorkerInference
+from robolearn.operations.builders import GuidanceName, Runtime, policy_builder
 from robolearn.timing.latencies import Latencies
 from robolearn.training.run_directory import policy_hash, run_provenance
 from robolearn.types import PolicyInput, PolicyOutput

@@ -28,7 +28,7 @@ class CheckpointEvaluation:
     def check(self, space: TaskSpace) -> None:
         """Refuse now what would fail after hours: world, suite, signals."""
         from eval.trials.suites import load_suite
-        from robolearn.cli.shared.builders import env_builder
+        from robolearn.operations.builders import env_builder
         from robolearn.spec import require_compatible
 
         if self.conditions < 1:
@@ -53,7 +53,7 @@ class CheckpointEvaluation:
         from eval.trials.rollouts import Options, PolicyEntry, WorldEntry, evaluate
         from eval.trials.suites import load_suite
         from eval.trials.table import TrialStore
-        from robolearn.cli.shared.builders import env_builder, policy_builder
+        from robolearn.operations.builders import env_builder, policy_builder
         from robolearn.training.run_directory import policy_hash
 
         suite, builder = load_suite(self.suite), env_builder(self.world)

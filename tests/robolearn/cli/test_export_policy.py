@@ -15,12 +15,12 @@ import yaml
 from policies.imitation.flow import FlowConfig
 from policies.registry import load_policy, policy_config
 from robolearn.cli.main import main
-from robolearn.cli.shared.builders import PolicyBuilder
 from robolearn.contracts import Policy
 from robolearn.data.reading.dataset import EpisodeDataset
 from robolearn.data.reading.selection import DataConfig
 from robolearn.errors import CheckpointError, ConfigError, SpecMismatchError
 from robolearn.inference.onnx import GraphPolicy, OnnxPolicy, export_onnx
+from robolearn.operations.builders import PolicyBuilder
 from robolearn.representation import Representation, RepresentationConfig
 from robolearn.training.batch_loader import represented_stats
 from robolearn.training.experiment import Experiment

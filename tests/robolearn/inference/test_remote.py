@@ -169,7 +169,7 @@ def test_too_many_clients_are_told():
 
 
 def test_the_command_serves_until_it_is_told_to_end(monkeypatch, capsys):
-    monkeypatch.setattr("robolearn.cli.shared.builders.policy_builder", lambda *_, **__: WalkPolicy)
+    monkeypatch.setattr("robolearn.operations.builders.policy_builder", lambda *_, **__: WalkPolicy)
     monkeypatch.setattr("robolearn.training.run_directory.policy_hash", lambda _: "hash")
     monkeypatch.setenv("ROBOLEARN_TOKEN", TOKEN)
     seen = []

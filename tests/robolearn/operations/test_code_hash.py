@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from robolearn.cli.shared import code_hash as module
-from robolearn.cli.shared.code_hash import PACKAGES, ROOT, code_hash, deciding_files
+from robolearn.operations import code_hash as module
+from robolearn.operations.code_hash import PACKAGES, ROOT, code_hash, deciding_files
 
 
 @pytest.fixture

@@ -12,10 +12,10 @@ import hashlib
 import re
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("robolearn", "sim", "hardware", "policies", "eval")
 ENTRIES = (
-    "robolearn.cli.shared.builders",
+    "robolearn.operations.builders",
     "eval.trials.rollouts",
     "eval.trials.judge",
     "eval.trials.instruments",

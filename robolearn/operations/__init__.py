@@ -1,0 +1,1 @@
+"""What each command does, as a function with a typed result; composes the packages."""
