@@ -82,6 +82,10 @@ class ClockError(RobotError):
     """A device's clock ran backwards or jumped, so that its time stamps mean nothing."""
 
 
+class StartError(RobotError):
+    """The measured start of an episode is too far from the one that was asked for."""
+
+
 class SafetyStopError(RobotError):
     """The supervisor latched a stop; an operator must clear it."""
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import importlib
-import math
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -21,25 +18,24 @@ from hardware.cell.motion import (
     JointMotion,
     TableMotion,
 )
+from hardware.cell.start import StartTolerance
 from hardware.devices.camera_config import CameraConfig
 from hardware.devices.gripper_config import GripperCellConfig
 from hardware.devices.robot import ConnectWatch, RecoverableConfig, Recovery, Robot, WatchedConfig
 from hardware.streams.state_timestamps import StateClock
 from hardware.streams.tracker_streams import TrackedConfig, require_trackers
 from hardware.supervisor.checks import CollisionConfig
-from hardware.supervisor.joint_follower import JointFollowerConfig
+from hardware.supervisor.joint_follower import JointFollowerConfig, JointSpace
 from hardware.supervisor.link import SupervisorConfig
 from hardware.supervisor.process import FollowerRecipe
 from hardware.supervisor.table_follower import FollowerConfig
-from robolearn.arms.joint_path import JointLimits
 from robolearn.arms.limiter import PathLimits, TableMapping
-from robolearn.config import from_dict, load_yaml
+from robolearn.config import from_dict
 from robolearn.errors import ConfigError, DataError, did_you_mean
 from robolearn.spec import SignalSpec
 from robolearn.timing.latencies import Latencies
 from robolearn.types import Condition
 
-SECTIONS = ("lab", "robot")
 DRIVERS: dict[str, str] = {
     "ur": "hardware.drivers.ur.robot:URConfig",
     "fake": "hardware.drivers.fakes.robot:FakeConfig",
@@ -89,24 +85,6 @@ class TableConfig:
 
 
 @dataclass(frozen=True, slots=True)
-class JointCellConfig:
-    """An arm that is commanded in joint space."""
-
-    # Where the arm rests between episodes [rad].
-    home: tuple[float, ...]
-    # Position, speed and acceleration per joint.
-    limits: JointLimits
-    # How fast joints approach their targets [rad/s].
-    natural_frequency: float = 12.0
-    # Height of a level table in the arm's base frame [m], if there is one.
-    table_height_m: float | None = None
-    # From the flange to the tool's tip [m].
-    tool_length_m: float = 0.0
-    # Limit of the speed of the tool's tip [m/s]; null: the joints' own limits only.
-    max_tool_speed: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class GoalConfig:
     """A signal that an episode's condition names and that stays as it is: what policies aim at."""
 
@@ -134,20 +112,6 @@ class GoalConfig:
 
 
 @dataclass(frozen=True, slots=True)
-class RunLimits:
-    """What one run may tighten; a wider value than the robot's config is refused."""
-
-    # [m/s].
-    max_tool_speed: float | None = None
-    # [rad/s].
-    max_joint_speed: float | None = None
-    # [N].
-    max_tool_force_n: float | None = None
-    # [m/s^3]; of a tool on a table.
-    max_tool_jerk: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class CellConfig:
     """One workcell: driver, kinematics, table or joint space, limits, supervisor, tracker."""
 
@@ -158,7 +122,7 @@ class CellConfig:
     # Commanded over a table: its geometry. Either this or ``joints``.
     table: TableConfig | None = None
     # Commanded in joint space.
-    joints: JointCellConfig | None = None
+    joints: JointSpace | None = None
     # Kinematics by name.
     arm: str = "ur5e"
     # Control rate of the agent [Hz].
@@ -189,6 +153,8 @@ class CellConfig:
     # What times the arm's signals: when they arrive, or the controller's own stamps, mapped onto
     # this machine's clock (no jitter of the way here).
     state_clock: StateClock = "arrival"
+    # How far the measured start of an episode may be from the one that was asked for.
+    start_tolerance: StartTolerance = field(default_factory=StartTolerance)
     # How high the tool is lifted while objects are placed [m].
     lift_m: float = 0.1
     # True: this cell is a virtual lab that ``deploy --start-lab`` can start.
@@ -270,16 +236,7 @@ class CellConfig:
         """What decides set-points."""
         period_s = 1.0 / self.rate_hz
         if self.joints is not None:
-            return JointFollowerConfig(
-                limits=self.joints.limits,
-                arm=self.arm,
-                command_period_s=period_s,
-                natural_frequency=self.joints.natural_frequency,
-                table_height_m=self.joints.table_height_m,
-                tool_length_m=self.joints.tool_length_m,
-                max_tool_speed=self.joints.max_tool_speed,
-                collision=self.collision,
-            )
+            return JointFollowerConfig(self.joints, self.arm, period_s, self.collision)
         return self._table_follower()
 
     def motion(self) -> CellMotion:
@@ -294,15 +251,6 @@ class CellConfig:
             lift_m=self.lift_m,
             rate_hz=self.rate_hz,
         )
-
-    def tightened(self, run: RunLimits) -> CellConfig:
-        """The cell with the limits of a run; :class:`ConfigError` for one that is wider."""
-        force = _tighter("max_tool_force_n", run.max_tool_force_n, self.supervisor.max_tool_force_n)
-        supervisor = dataclasses.replace(self.supervisor, max_tool_force_n=force)
-        cell = dataclasses.replace(self, supervisor=supervisor)
-        if self.joints is None:
-            return dataclasses.replace(cell, limits=_tightened_path(self.limits, run))
-        return dataclasses.replace(cell, joints=_tightened_joints(self.joints, run))
 
     def _table_follower(self) -> FollowerConfig:
         if self.table is None:
@@ -328,48 +276,12 @@ class CellConfig:
         return str(self.driver.get("address", ""))
 
 
-def _tightened_path(own: PathLimits, run: RunLimits) -> PathLimits:
-    jerk = own.max_tool_jerk
-    if run.max_tool_jerk is not None:
-        jerk = _tighter("max_tool_jerk", run.max_tool_jerk, math.inf if jerk is None else jerk)
-    return dataclasses.replace(
-        own,
-        max_tool_speed=_tighter("max_tool_speed", run.max_tool_speed, own.max_tool_speed),
-        max_joint_speed=_tighter("max_joint_speed", run.max_joint_speed, own.max_joint_speed),
-        max_tool_jerk=jerk,
-    )
-
-
-def _tightened_joints(own: JointCellConfig, run: RunLimits) -> JointCellConfig:
-    limits, tool = own.limits, own.max_tool_speed
-    if run.max_tool_speed is not None:
-        tool = _tighter("max_tool_speed", run.max_tool_speed, math.inf if tool is None else tool)
-    if run.max_tool_jerk is not None:
-        raise ConfigError(
-            "max_tool_jerk is a limit of a tool on a table; the joints' jerk is robot.joints.limits"
-        )
-    turn = _tighter("max_joint_speed", run.max_joint_speed, max(limits.speed))
-    slower = dataclasses.replace(limits, speed=tuple(min(v, turn) for v in limits.speed))
-    return dataclasses.replace(own, limits=slower, max_tool_speed=tool)
-
-
-def _tighter(name: str, wanted: float | None, own: float) -> float:
-    if wanted is None:
-        return own
-    if not 0.0 < wanted <= own:
-        raise ConfigError(
-            f"{name}: a run may only tighten the robot's own limit; expected above 0 and at most"
-            f" {own:g}, got {wanted:g}. Change the robot's config if the arm may do more"
-        )
-    return wanted
-
-
 def _config_class(place: str) -> type[Any]:
     """The class ``module:Name``; modules in the working directory are found, too, and those beside
     a config that was loaded.
     """
     module, name = place.split(":", 1)
-    _look_in("")
+    look_for_drivers("")
     try:
         found: type[Any] = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError) as error:
@@ -380,29 +292,8 @@ def _config_class(place: str) -> type[Any]:
     return found
 
 
-def _look_in(folder: str) -> None:
+def look_for_drivers(folder: str) -> None:
+    """Find modules with drivers in ``folder``, too."""
     # At the end: nobody's file may stand in for a module of a package.
     if folder not in sys.path:
         sys.path.append(folder)
-
-
-def load_cell(path: Path) -> CellConfig:
-    """The section ``robot`` of a hardware config; ``lab`` belongs to the virtual lab."""
-    raw = load_yaml(path)
-    for key in raw:
-        if key not in SECTIONS:
-            raise ConfigError(
-                f"{path}: unknown section '{key}'.{did_you_mean(str(key), SECTIONS)}"
-                f" Sections: {list(SECTIONS)}"
-            )
-    section = raw.get("robot")
-    if not isinstance(section, dict):
-        raise ConfigError(f"{path} has no section 'robot' that describes the cell")
-    cell = from_dict(CellConfig, section, where=f"{path}, robot")
-    if ":" in str(cell.driver.get("kind", "")):
-        _look_in(str(path.parent.resolve()))
-    if "calibration" not in cell.driver:
-        return cell
-    # A file beside this one, wherever the command is started.
-    calibration = path.parent / str(cell.driver["calibration"])
-    return dataclasses.replace(cell, driver={**cell.driver, "calibration": str(calibration)})

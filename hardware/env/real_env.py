@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import Protocol, runtime_checkable
 
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from hardware.cell.config import CellConfig
 from hardware.cell.motion import JOINT_POSITION, JOINT_VELOCITY
+from hardware.cell.start import require_start, start_offsets
 from hardware.devices.gripper_config import WIDTH
 from hardware.env.gripper_stream import GripperStream
 from hardware.streams.camera_streams import CameraStreams
@@ -26,8 +27,7 @@ from hardware.streams.state_timestamps import StateTimes
 from hardware.streams.tracker_streams import TrackedStreams
 from hardware.supervisor.client import SupervisorClient, require_width
 from hardware.supervisor.link import STATE_HEAD, Event, Mode, Status, Target
-from robolearn.errors import DataError, RobotError
-from robolearn.pusht import wrap_angle
+from robolearn.errors import DataError, RobotError, StartError
 from robolearn.spec import EmbodimentSpec, SignalSpec
 from robolearn.timing.clocks import Rate
 from robolearn.types import (
@@ -140,7 +140,7 @@ class RealEnv:
         """Out of the way, let the objects be placed, to the start, measure the start.
 
         Raises SafetyStopError while a stop is latched, StaleSignalError for an object that is not
-        tracked.
+        tracked, StartError for a start beyond the cell's tolerance.
         """
         del rng
         wanted = condition.poses
@@ -161,7 +161,13 @@ class RealEnv:
         achieved = {name: observation.value(name) for name in wanted}
         self._rate = Rate(self.config.rate_hz)
         placed = {n: v for n, v in wanted.items() if n not in [g.name for g in self.config.goals]}
-        text = "; ".join(t for t in (note, _difference(placed, achieved)) if t)
+        offsets = start_offsets(placed, achieved)
+        try:
+            require_start(condition.id, offsets, self.config.start_tolerance)
+        except StartError:
+            self.hold()
+            raise
+        text = "; ".join(t for t in (note, ", ".join(o.text() for o in offsets)) if t)
         return ResetReport(condition, achieved, text)
 
     def watch(self, condition: Condition) -> Observation:
@@ -395,19 +401,3 @@ def cell_spec(config: CellConfig) -> EmbodimentSpec:
         ),
         rate_hz=config.rate_hz,
     )
-
-
-def _difference(wanted: Mapping[str, tuple[float, ...]], achieved: Mapping[str, Array]) -> str:
-    told: list[str] = []
-    for name, value in wanted.items():
-        error = np.asarray(achieved[name]) - np.array(value)
-        if name == JOINT_POSITION:
-            told.append(f"{name} off by {float(np.abs(error).max()):.4f} rad")
-            continue
-        if len(error) == 1:
-            told.append(f"{name} off by {1e3 * abs(float(error[0])):.1f} mm")
-            continue
-        told.append(f"{name} off by {1e3 * float(np.hypot(error[0], error[1])):.1f} mm")
-        if len(error) == 3:
-            told[-1] += f" and {abs(float(np.degrees(wrap_angle(error[2])))):.1f} deg"
-    return ", ".join(told)

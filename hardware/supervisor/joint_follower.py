@@ -23,6 +23,9 @@ from robolearn.errors import ConfigError
 
 Array = NDArray[np.float64]
 
+# [m/s] of the tool's tip, where a cell says nothing else: "reduced speed", the fastest that ISO
+# 10218-1 and ISO/TS 15066 allow beside people without a measured separation (250 mm/s).
+REDUCED_SPEED_M_S = 0.25
 _SLACK = 1.02
 # The path keeps the tool this far below its speed: the arm's reach changes along the way.
 _SOFT = 0.9
@@ -31,45 +34,61 @@ _SANE_RAD = 0.2
 
 
 @dataclass(frozen=True, slots=True)
-class JointFollowerConfig:
-    """Arm and limits: everything that decides a set-point. Picklable."""
+class JointSpace:
+    """An arm that is commanded in joint space: where it may be and how fast it may get there."""
 
+    # Where the arm rests between episodes [rad].
+    home: tuple[float, ...]
     # Position, speed and acceleration per joint.
     limits: JointLimits
-    # Kinematics by name: limits may not exceed it, distances are checked ("" for neither).
-    arm: str = ""
-    # Period of the agent's commands [s].
-    command_period_s: float = 0.1
     # [rad/s] of the critically damped law by which joints approach their targets.
     natural_frequency: float = 12.0
-    # Height of a level table in the arm's base frame [m]; None: no table is checked.
+    # Height of a level table in the arm's base frame [m]; null: no table is checked.
     table_height_m: float | None = None
     # From the flange to the tool's tip [m].
     tool_length_m: float = 0.0
-    # Limit of the speed of the tool's tip [m/s]; null: the joints' own limits only.
-    max_tool_speed: float | None = None
-    # Distances to keep; None switches the check off.
-    collision: CollisionConfig | None = field(default_factory=CollisionConfig)
+    # Limit of the speed of the tool's tip [m/s]; null only for arms without kinematics here.
+    max_tool_speed: float | None = REDUCED_SPEED_M_S
 
     def __post_init__(self) -> None:
         if not 0.0 < self.natural_frequency < math.inf:
             raise ConfigError(f"natural_frequency must be positive, got {self.natural_frequency}")
-        arm = self.serial_arm()
-        if self.max_tool_speed is not None and (arm is None or not self.max_tool_speed > 0.0):
+        if len(self.home) != len(self.limits.low):
+            raise ConfigError(
+                f"home has {len(self.home)} joints, the limits have {len(self.limits.low)}"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class JointFollowerConfig:
+    """Arm and limits: everything that decides a set-point. Picklable."""
+
+    # Limits of the motion.
+    space: JointSpace
+    # Kinematics by name: limits may not exceed it, distances are checked ("" for neither).
+    arm: str = ""
+    # Period of the agent's commands [s].
+    command_period_s: float = 0.1
+    # Distances to keep; None switches the check off.
+    collision: CollisionConfig | None = field(default_factory=CollisionConfig)
+
+    def __post_init__(self) -> None:
+        arm, tool_speed = self.serial_arm(), self.space.max_tool_speed
+        if tool_speed is not None and (arm is None or not tool_speed > 0.0):
             raise ConfigError(
                 "max_tool_speed must be positive and needs an arm whose kinematics are known"
-                f" ({sorted(ARMS)}), got {self.max_tool_speed} for '{self.arm}'"
+                f" ({sorted(ARMS)}), got {tool_speed} for '{self.arm}'; for another arm say"
+                " 'max_tool_speed: null' and limit the speed of its joints"
             )
         if arm is None:
             return
-        if len(self.limits.low) != arm.dof:
-            raise ConfigError(
-                f"limits of {len(self.limits.low)} joints given, {arm.name} has {arm.dof}"
-            )
+        limits = self.space.limits
+        if len(limits.low) != arm.dof:
+            raise ConfigError(f"limits of {len(limits.low)} joints given, {arm.name} has {arm.dof}")
         inside = {
-            "low": np.array(self.limits.low) >= np.array(arm.low),
-            "high": np.array(self.limits.high) <= np.array(arm.high),
-            "speed": np.array(self.limits.speed) <= np.array(arm.max_speed),
+            "low": np.array(limits.low) >= np.array(arm.low),
+            "high": np.array(limits.high) <= np.array(arm.high),
+            "speed": np.array(limits.speed) <= np.array(arm.max_speed),
         }
         wrong = [name for name, ok in inside.items() if not ok.all()]
         if wrong:
@@ -78,26 +97,10 @@ class JointFollowerConfig:
                 f" {arm.low}, high {arm.high}, speed {arm.max_speed} [rad, rad/s]"
             )
 
-    @classmethod
-    def for_arm(
-        cls, arm: str, *, speed_share: float = 0.5, acceleration: float = 8.0, margin: float = 0.05
-    ) -> JointFollowerConfig:
-        """A share of the arm's own speeds, ``acceleration`` [rad/s^2], ``margin`` [rad] inside."""
-        if arm not in ARMS:
-            raise ConfigError(f"no kinematics for arm '{arm}'; known: {sorted(ARMS)}")
-        known = ARMS[arm]
-        limits = JointLimits(
-            tuple(v + margin for v in known.low),
-            tuple(v - margin for v in known.high),
-            tuple(speed_share * v for v in known.max_speed),
-            (acceleration,) * known.dof,
-        )
-        return cls(limits, arm)
-
     @property
     def joints(self) -> int:
         """Joints of a set-point."""
-        return len(self.limits.low)
+        return len(self.space.limits.low)
 
     @property
     def width(self) -> int:
@@ -119,9 +122,9 @@ class JointFollowerConfig:
         arm = self.serial_arm()
         if arm is None or self.collision is None:
             return None
-        height = self.table_height_m
+        height, tool_length_m = self.space.table_height_m, self.space.tool_length_m
         table = None if height is None else Plane((0.0, 0.0, 1.0), height)
-        return self.collision.guard(arm, rate_hz, table=table, tool_length_m=self.tool_length_m)
+        return self.collision.guard(arm, rate_hz, table=table, tool_length_m=tool_length_m)
 
 
 class JointFollower:
@@ -129,14 +132,13 @@ class JointFollower:
 
     def __init__(self, config: JointFollowerConfig, rate_hz: float) -> None:
         self.config = config
-        self._path = JointPath(config.limits, 1.0 / rate_hz, 1, config.natural_frequency)
-        self._low, self._high = np.array(config.limits.low), np.array(config.limits.high)
-        self._speed = _SLACK * np.array(config.limits.speed)
+        limits = config.space.limits
+        self._path = JointPath(limits, 1.0 / rate_hz, 1, config.space.natural_frequency)
+        self._low, self._high = np.array(limits.low), np.array(limits.high)
+        self._speed = _SLACK * np.array(limits.speed)
         self._arm = config.serial_arm()
-        jerk = config.limits.jerk
-        self._gate = RateGate(
-            np.array(config.limits.acceleration), None if jerk is None else np.array(jerk), rate_hz
-        )
+        jerk = None if limits.jerk is None else np.array(limits.jerk)
+        self._gate = RateGate(np.array(limits.acceleration), jerk, rate_hz)
         self._target: Target | None = None
         self._period_ns = round(config.command_period_s * 1e9)
         self._moving = False
@@ -178,14 +180,14 @@ class JointFollower:
         if self._arm is None:
             return [0.0] * len(self._low)
         T, jacobian = self._arm.fk_jacobian(self._path.q)
-        tip = self.config.tool_length_m * T[:3, 2]
+        tip = self.config.space.tool_length_m * T[:3, 2]
         moved = jacobian[:3] + np.cross(jacobian[3:], tip[:, None], axis=0)
         return [float(v) for v in np.sqrt((moved * moved).sum(axis=0))]
 
     @property
     def tool_speed(self) -> float:
         """Limit of the speed of the tool's tip [m/s]; infinite without one."""
-        limit = self.config.max_tool_speed
+        limit = self.config.space.max_tool_speed
         return math.inf if limit is None else limit
 
     def travel(self, one: Array, two: Array) -> float:
@@ -193,7 +195,7 @@ class JointFollower:
         if self._arm is None:
             return 0.0
         a, b = (self._arm.fk(q) for q in (one, two))
-        length = self.config.tool_length_m
+        length = self.config.space.tool_length_m
         return float(np.linalg.norm(b[:3, 3] - a[:3, 3] + length * (b[:3, 2] - a[:3, 2])))
 
     def leeway(self, q: Array) -> Leeway:

@@ -57,7 +57,7 @@ def _named(config: Path | None) -> list[Check]:
     """What a cell's config names, without connecting to anything."""
     if config is None:
         return []
-    from hardware.cell.config import load_cell
+    from hardware.cell.load import load_cell
     from hardware.drivers.cameras.opencv import require_device
     from robolearn.errors import RobolearnError
     from robolearn.machine.doctor import Check

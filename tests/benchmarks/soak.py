@@ -16,7 +16,7 @@ from typing import Any
 import psutil
 
 from eval.trials.suites import load_suite
-from hardware.cell.config import load_cell
+from hardware.cell.load import load_cell
 from hardware.emulators.lab.launch import LabProcess
 from hardware.env.real_env import RealEnv
 from robolearn.agents.chunk import ChunkAgent

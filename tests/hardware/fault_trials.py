@@ -31,7 +31,8 @@ from typing import Any
 
 import numpy as np
 
-from hardware.cell.config import CellConfig, load_cell
+from hardware.cell.config import CellConfig
+from hardware.cell.load import load_cell
 from hardware.emulators.lab.admin import LabClient
 from hardware.emulators.lab.launch import LabProcess
 from hardware.supervisor.client import SupervisorClient

@@ -9,7 +9,8 @@ import traceback
 
 import numpy as np
 
-from hardware.cell.config import CellConfig, load_cell
+from hardware.cell.config import CellConfig
+from hardware.cell.load import load_cell
 from hardware.devices.tracker import UdpTrackerConfig
 from hardware.streams.tracker_streams import TrackedConfig
 from hardware.supervisor.client import SupervisorClient

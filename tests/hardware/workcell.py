@@ -1,5 +1,6 @@
 """A supervisor over a fake robot with a virtual clock: no time passes but what a test says."""
 
+import dataclasses
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -7,6 +8,7 @@ import numpy as np
 from hardware.drivers.fakes.gripper import FakeGripper
 from hardware.drivers.fakes.robot import FakeRobot
 from hardware.supervisor.gripper_keeper import GripperKeeper, NoGripper
+from hardware.supervisor.joint_follower import JointFollowerConfig, JointSpace
 from hardware.supervisor.link import (
     Cause,
     Event,
@@ -19,8 +21,9 @@ from hardware.supervisor.link import (
 )
 from hardware.supervisor.loop import Supervisor
 from hardware.supervisor.table_follower import FollowerConfig
+from robolearn.arms.joint_path import JointLimits
 from robolearn.arms.limiter import PathLimits, TableMapping
-from robolearn.arms.models import UR5E
+from robolearn.arms.models import ARMS, UR5E
 
 WORKCELL = TableMapping.level(
     (-0.806, 0.256, 0.0),
@@ -34,6 +37,24 @@ FOLLOWER = FollowerConfig(arm="ur5e", mapping=WORKCELL, limits=PathLimits())
 RATE_HZ = 500.0
 TICK_NS = 2_000_000
 CONFIG = SupervisorConfig()
+
+
+def in_joint_space(arm, **space):
+    """Half of an arm's own joint speeds, 0.05 rad inside its range, 8 rad/s^2, no tool speed."""
+    known = ARMS[arm]
+    limits = JointLimits(
+        tuple(v + 0.05 for v in known.low),
+        tuple(v - 0.05 for v in known.high),
+        tuple(0.5 * v for v in known.max_speed),
+        (8.0,) * known.dof,
+    )
+    given = {"max_tool_speed": None, **space}
+    return JointFollowerConfig(JointSpace((0.0,) * known.dof, limits, **given), arm)
+
+
+def changed(recipe, **space):
+    """The same recipe with other values of its joint space."""
+    return dataclasses.replace(recipe, space=dataclasses.replace(recipe.space, **space))
 
 
 def joints_at(xy, lift_m=0.0):

@@ -69,7 +69,7 @@ def run(argv: list[str]) -> int:
         raise ConfigError(
             "--at X Y YAW is missing: where the board lies on the table for the camera's place"
         )
-    from hardware.cell.config import load_cell
+    from hardware.cell.load import load_cell
     from robolearn.calibration.boards import BoardFinder, on_table, place
 
     cell = load_cell(args.config)

@@ -124,7 +124,7 @@ def _from_store(args: Latency) -> dict[str, Any]:
 def _from_robot(args: Latency) -> dict[str, Any]:
     if args.config is None:
         raise ConfigError("--config is missing")
-    from hardware.cell.config import load_cell
+    from hardware.cell.load import load_cell
 
     cell = load_cell(args.config)
     _require_anchor(cell, args.anchor)

@@ -16,8 +16,10 @@ import numpy as np
 
 from eval.trials.instruments import InstructedAgent
 from eval.trials.suites import Suite, load_suite
-from hardware.cell.config import CellConfig, RunLimits, load_cell
+from hardware.cell.config import CellConfig
 from hardware.cell.device_ids import device_ids
+from hardware.cell.limits import RunLimits
+from hardware.cell.load import load_cell
 from hardware.emulators.lab.launch import LabProcess
 from hardware.env.real_env import RealEnv, Scorer, cell_spec
 from hardware.env.shadow_env import ShadowEnv

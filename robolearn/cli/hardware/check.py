@@ -50,7 +50,7 @@ def main(argv: list[str]) -> int:
 
 def _check(argv: list[str]) -> int:
     args = parse(Args, argv, "hardware check", Args.__doc__ or "")
-    from hardware.cell.config import load_cell
+    from hardware.cell.load import load_cell
 
     cell = load_cell(args.config)
     found: list[Check] = []

@@ -36,7 +36,7 @@ class GuideArgs:
 def guide(argv: list[str]) -> int:
     """Run the verb."""
     args = parse(GuideArgs, argv, "hardware guide", GuideArgs.__doc__ or "")
-    from hardware.cell.config import load_cell
+    from hardware.cell.load import load_cell
     from hardware.env.real_env import RealEnv
     from robolearn.cli.shared.consent import NoScore, ask_to_move
     from robolearn.errors import ConfigError

@@ -25,7 +25,7 @@ class RecoverArgs:
 def recover(argv: list[str]) -> int:
     """Run the verb."""
     args = parse(RecoverArgs, argv, "hardware recover", RecoverArgs.__doc__ or "")
-    from hardware.cell.config import load_cell
+    from hardware.cell.load import load_cell
     from robolearn.cli.shared.consent import ask_to_move
     from robolearn.errors import RobotError
 

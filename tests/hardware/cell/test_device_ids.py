@@ -3,8 +3,8 @@
 import dataclasses
 import hashlib
 
-from hardware.cell.config import load_cell
 from hardware.cell.device_ids import device_ids
+from hardware.cell.load import load_cell
 from hardware.devices.camera import StreamConfig
 from hardware.devices.camera_config import CameraConfig
 from tests.hardware.lab import CONFIG, address

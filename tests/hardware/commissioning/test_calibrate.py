@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 
-from hardware.cell.config import load_cell
+from hardware.cell.load import load_cell
 from hardware.commissioning.latency_motions import Swing
 from hardware.devices.camera import StreamConfig
 from hardware.devices.camera_config import CameraConfig

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hardware.cell.config import load_cell
+from hardware.cell.load import load_cell
 from hardware.commissioning import check
 from hardware.commissioning.check import Expected, check_camera, check_holding, check_standing
 from hardware.devices.camera import StreamConfig
@@ -29,11 +29,12 @@ robot:
   driver: {kind: "tests.hardware.toy_arm:ToyConfig"}
   arm: ""
   collision: null
-  supervisor: {late_s: 0.4, heartbeat_s: 0.4, frozen_s: 2.0, state_late_s: 0.2, state_stale_s: 0.6}
+  supervisor: {late_s: 0.4, heartbeat_s: 0.4, frozen_s: 2.0, state_late_s: 0.2, state_stale_s: 0.5}
   joints:
     home: [0.0, 0.5, -0.5]
     limits: {low: [-2.0, -2.0, -2.0], high: [2.0, 2.0, 2.0], speed: [2.0, 2.0, 2.0],
              acceleration: [20.0, 20.0, 20.0]}
+    max_tool_speed: null
 """
 
 

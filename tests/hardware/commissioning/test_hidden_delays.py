@@ -10,7 +10,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from hardware.cell.config import load_cell
+from hardware.cell.load import load_cell
 from hardware.commissioning.latency_motions import Swing, _wave
 from hardware.drivers.fakes.robot import FakeRobot
 from hardware.emulators.drivetrain import Drivetrain, DrivetrainConfig

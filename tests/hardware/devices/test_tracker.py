@@ -7,7 +7,7 @@ import time
 import numpy as np
 import pytest
 
-from hardware.cell.config import load_cell
+from hardware.cell.load import load_cell
 from hardware.devices.tracker import UdpStream, UdpTrackerConfig
 from hardware.drivers.aruco_tracker import TagTrackerConfig
 from hardware.emulators.tracker import TrackerPacket, encode_packet

@@ -194,7 +194,11 @@ def test_the_servo_on_the_bus_of_an_arm_is_a_gripper_of_the_cell(tmp_path):
             arm="",
             collision=None,
             joints=dataclasses.replace(
-                five, home=tuple(START[:5]), limits=limits, table_height_m=None
+                five,
+                home=tuple(START[:5]),
+                limits=limits,
+                table_height_m=None,
+                max_tool_speed=None,
             ),
             gripper=GripperCellConfig(
                 {"kind": "servo", "stroke_m": 0.06}, high_m=0.06, max_age_s=2.0

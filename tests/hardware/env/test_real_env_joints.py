@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 import yaml
 
-from hardware.cell.config import CellConfig, RunLimits, load_cell
+from hardware.cell.config import CellConfig
+from hardware.cell.limits import RunLimits
+from hardware.cell.load import load_cell
 from hardware.cell.motion import JOINT_POSITION
 from hardware.env.real_env import RealEnv, cell_spec
 from robolearn.config import from_dict
@@ -119,13 +121,11 @@ def test_a_cell_is_a_table_or_joints():
 
 def test_a_run_may_only_tighten_the_limits():
     table, joints = load_cell(CONFIG), cell()
-    slow = table.tightened(
-        RunLimits(max_tool_speed=0.2, max_joint_speed=1.0, max_tool_force_n=30.0)
-    )
+    slow = RunLimits(max_tool_speed=0.2, max_joint_speed=1.0, max_tool_force_n=30.0).on(table)
     assert (slow.limits.max_tool_speed, slow.limits.max_joint_speed) == (0.2, 1.0)
     assert slow.supervisor.max_tool_force_n == 30
-    assert table.tightened(RunLimits()) == table
-    assert joints.tightened(RunLimits(max_joint_speed=0.5)).joints.limits.speed == (0.5,) * 6
+    assert RunLimits().on(table) == table
+    assert RunLimits(max_joint_speed=0.5).on(joints).joints.limits.speed == (0.5,) * 6
     for wide in (
         RunLimits(max_tool_speed=0.6),
         RunLimits(max_joint_speed=9.0),
@@ -134,7 +134,7 @@ def test_a_run_may_only_tighten_the_limits():
         RunLimits(max_tool_speed=float("nan")),
     ):
         with pytest.raises(ConfigError, match="tighten"):
-            table.tightened(wide)
+            wide.on(table)
 
 
 def test_a_start_of_another_arm_is_refused():

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from hardware.cell.config import load_cell
+from hardware.cell.load import load_cell
 from hardware.devices.camera import StreamConfig
 from hardware.devices.camera_config import CameraConfig
 from hardware.devices.tracker import UdpTrackerConfig

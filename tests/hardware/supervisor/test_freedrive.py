@@ -8,14 +8,13 @@ import pytest
 from hardware.devices.robot import RobotMode
 from hardware.drivers.fakes.robot import FakeFault, FakeRobot
 from hardware.supervisor.client import SupervisorClient
-from hardware.supervisor.joint_follower import JointFollowerConfig
 from hardware.supervisor.link import Cause, Mode
 from robolearn.arms.models import UR5E
 from tests.hardware.lab import HOME
 from tests.hardware.real_cell import cell_at, prompt_lab, until
-from tests.hardware.workcell import CONFIG, FOLLOWER, RATE_HZ, WORKCELL, Cell, joints_at
+from tests.hardware.workcell import CONFIG, FOLLOWER, RATE_HZ, WORKCELL, Cell, in_joint_space, joints_at
 
-JOINTS = JointFollowerConfig.for_arm("ur5e")
+JOINTS = in_joint_space("ur5e")
 ASIDE = np.array([0.4, 0.0, 0.0, 0.0, 0.0, 0.0])
 
 
@@ -80,7 +79,7 @@ def test_a_stiff_arm_is_not_moved_by_the_hand_and_other_requests_wait(cell):
 
 def at_wrist(angle):
     q = np.array(HOME)
-    q[5] = JOINTS.limits.high[5] + angle
+    q[5] = JOINTS.space.limits.high[5] + angle
     return Cell(recipe=JOINTS, q=q)
 
 
@@ -90,7 +89,7 @@ def test_a_limit_ends_freedrive_before_it_is_reached():
     guide(cell, [0, 0, 0, 0, 0, 0.8], 0.3)
     assert cell.mode is Mode.HOLD
     assert cell.causes == [Cause.FREEDRIVE, Cause.HAND_LIMIT]
-    assert np.all(measured(cell) <= np.array(JOINTS.limits.high))
+    assert np.all(measured(cell) <= np.array(JOINTS.space.limits.high))
     cell.ask("goto", [measured(cell) - 0.1 * np.eye(6)[5]])
     cell.run(0.004)
     assert cell.mode is Mode.GOTO, "still inside: the supervisor can move it away"

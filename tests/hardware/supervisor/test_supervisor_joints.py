@@ -7,17 +7,15 @@ import pytest
 
 from hardware.drivers.fakes.robot import FakeFault
 from hardware.supervisor.checks import CollisionConfig, FollowingCheck, Obstacle
-from hardware.supervisor.joint_follower import JointFollowerConfig
+from hardware.supervisor.joint_follower import JointFollowerConfig, JointSpace
 from hardware.supervisor.link import Cause, Mode, Target, command_width
 from robolearn.arms.joint_path import JointLimits
 from robolearn.arms.models import UR5E
 from robolearn.errors import ConfigError
-from tests.hardware.workcell import RATE_HZ, Cell
+from tests.hardware.workcell import RATE_HZ, Cell, changed, in_joint_space
 
 READY = np.array([0.0, -1.9, 1.9, -1.6, -1.57, 0.0])
-UR = dataclasses.replace(
-    JointFollowerConfig.for_arm("ur5e"), table_height_m=0.0, tool_length_m=0.12
-)
+UR = in_joint_space("ur5e", table_height_m=0.0, tool_length_m=0.12)
 PANDA_READY = np.array([0.0, -0.785, 0.0, -2.356, 0.0, 1.571, 0.785])
 
 
@@ -35,7 +33,7 @@ def cell():
 
 def within(cell, recipe=UR):
     """What the device received kept position, speed and acceleration."""
-    limits = recipe.limits
+    limits = recipe.space.limits
     q = np.array([q for _, q in cell.robot.sent])
     assert np.all(np.isfinite(q))
     assert np.all((q >= limits.low) & (q <= limits.high))
@@ -68,7 +66,7 @@ def test_joint_targets_are_reached_within_the_limits(cell):
 
 
 def test_other_arms_have_other_widths():
-    recipe = JointFollowerConfig.for_arm("panda")
+    recipe = in_joint_space("panda")
     cell = Cell(recipe=recipe, q=PANDA_READY)
     cell.follow()
     cell.drive([PANDA_READY + 0.1] * 10)
@@ -90,8 +88,8 @@ def test_a_late_agent_means_brake_at_the_highest_deceleration(cell):
 
 
 def test_targets_beyond_the_limits_stop_at_them():
-    narrow = dataclasses.replace(UR.limits, high=(*UR.limits.high[:5], 0.4))
-    recipe = dataclasses.replace(UR, limits=narrow)
+    narrow = dataclasses.replace(UR.space.limits, high=(*UR.space.limits.high[:5], 0.4))
+    recipe = changed(UR, limits=narrow)
     cell = Cell(recipe=recipe, q=READY)
     cell.follow()
     cell.drive([moved([0.0, 0.0, 0.0, 0.0, 0.0, 0.55])] * 12)
@@ -203,16 +201,16 @@ def test_force_and_load_stop_the_arm_after_a_moment(cell, name, value):
 
 
 def test_limits_outside_the_arms_own_are_refused():
-    own = UR.limits
+    own = UR.space.limits
     for wrong in (
         dataclasses.replace(own, high=(9.0,) * 6),
         dataclasses.replace(own, speed=(9.0,) * 6),
         JointLimits((-1.0,), (1.0,), (1.0,), (1.0,)),
     ):
         with pytest.raises(ConfigError, match="ur5e"):
-            JointFollowerConfig(wrong, "ur5e")
+            JointFollowerConfig(JointSpace((0.0,) * len(wrong.low), wrong), "ur5e")
     with pytest.raises(ConfigError, match="no kinematics"):
-        JointFollowerConfig(own, "ur17")
+        dataclasses.replace(UR, arm="ur17")
 
 
 @pytest.mark.parametrize(
@@ -239,8 +237,8 @@ def test_a_frozen_device_is_stale_not_astray(cell):
 
 
 def test_a_tool_in_joint_space_keeps_its_speed_and_the_joints_their_jerk():
-    limits = dataclasses.replace(UR.limits, jerk=(400.0,) * 6)
-    recipe = dataclasses.replace(UR, limits=limits, max_tool_speed=0.3)
+    limits = dataclasses.replace(UR.space.limits, jerk=(400.0,) * 6)
+    recipe = changed(UR, limits=limits, max_tool_speed=0.3)
     cell = Cell(recipe=recipe, q=READY)
     cell.follow()
     rng = np.random.default_rng(5)
@@ -259,11 +257,11 @@ def test_a_tool_in_joint_space_keeps_its_speed_and_the_joints_their_jerk():
 
 
 def test_the_gate_of_a_tool_in_joint_space():
-    follower = dataclasses.replace(UR, max_tool_speed=0.3).build(RATE_HZ)
+    follower = changed(UR, max_tool_speed=0.3).build(RATE_HZ)
     follower.start(READY)
     fast = READY + np.array([0.002, 0.0, 0.0, 0.0, 0.0, 0.0])
     assert "tool speed" in follower.violation(fast, READY, 0.002)
     assert "acceleration" in follower.rough(fast)
     assert UR.build(RATE_HZ).violation(fast, READY, 0.002) == ""
     with pytest.raises(ConfigError, match="max_tool_speed"):
-        dataclasses.replace(UR, max_tool_speed=0.0)
+        changed(UR, max_tool_speed=0.0)

@@ -8,7 +8,7 @@ import mujoco
 import numpy as np
 import pytest
 
-from hardware.cell.config import load_cell
+from hardware.cell.load import load_cell
 from robolearn.calibration.boards import (
     Board,
     BoardFinder,

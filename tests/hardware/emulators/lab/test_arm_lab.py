@@ -11,7 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hardware.cell.config import DRIVERS, load_cell
+from hardware.cell.config import DRIVERS
+from hardware.cell.load import load_cell
 from hardware.cell.motion import JOINT_POSITION
 from hardware.devices.robot import RobotMode
 from hardware.drivers.serial_bus.dynamixel import DynamixelConfig

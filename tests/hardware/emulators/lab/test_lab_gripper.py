@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import yaml
 
-from hardware.cell.config import load_cell
+from hardware.cell.load import load_cell
 from hardware.cell.motion import JOINT_POSITION
 from hardware.devices.gripper_config import WIDTH
 from hardware.emulators.lab.launch import LabProcess

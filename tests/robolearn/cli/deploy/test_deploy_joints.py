@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import yaml
 
-from hardware.cell.config import load_cell
+from hardware.cell.load import load_cell
 from hardware.cell.motion import JOINT_POSITION
 from robolearn.cli.deploy import command as deploy
 from robolearn.cli.deploy import policy as deploy_policy

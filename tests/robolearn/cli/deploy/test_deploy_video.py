@@ -9,7 +9,7 @@ import av
 import numpy as np
 import pytest
 
-from hardware.cell.config import load_cell
+from hardware.cell.load import load_cell
 from robolearn.cli.deploy.video import JOINTS, TableFilm, film_of
 from robolearn.data.episode import Episode, EpisodeMeta, episode_from_arrays
 from robolearn.pusht import BLOCK, TOOL

@@ -1,0 +1,78 @@
+"""Measures how far a start is from the one that was asked for, and refuses one that is too far."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardware.cell.motion import JOINT_POSITION
+from robolearn.errors import StartError
+from robolearn.pusht import wrap_angle
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class StartTolerance:
+    """A trial whose start is further off is not begun. The defaults are what a hand can do."""
+
+    # Of objects and the tool [m].
+    position_m: float = 0.02
+    # Of an object's heading and of the arm's joints [rad].
+    angle_rad: float = 0.17
+
+
+@dataclass(frozen=True, slots=True)
+class StartOffset:
+    """How far one signal of a start is off: its place [m], its angle [rad]; None: it has none."""
+
+    signal: str
+    position_m: float | None
+    angle_rad: float | None
+
+    @classmethod
+    def of(cls, signal: str, wanted: Sequence[float], achieved: Array) -> StartOffset:
+        """Of joint positions [rad], of a width [m], or of a place on a table with or without a
+        heading (x, y [m], yaw [rad]).
+        """
+        error = np.asarray(achieved, dtype=np.float64) - np.array(wanted)
+        if signal == JOINT_POSITION:
+            return cls(signal, None, float(np.abs(error).max()))
+        place = float(np.hypot(error[0], error[1])) if len(error) > 1 else abs(float(error[0]))
+        return cls(signal, place, abs(float(wrap_angle(error[2]))) if len(error) == 3 else None)
+
+    def text(self) -> str:
+        """One phrase for a person."""
+        if self.position_m is None:
+            return f"{self.signal} off by {self.angle_rad or 0.0:.4f} rad"
+        turned = "" if self.angle_rad is None else f" and {np.degrees(self.angle_rad):.1f} deg"
+        return f"{self.signal} off by {1e3 * self.position_m:.1f} mm{turned}"
+
+    def beyond(self, tolerance: StartTolerance) -> bool:
+        """Whether that is too far (what is not finite is)."""
+        near = (self.position_m or 0.0) <= tolerance.position_m
+        return not (near and (self.angle_rad or 0.0) <= tolerance.angle_rad)
+
+
+def start_offsets(
+    wanted: Mapping[str, Sequence[float]], achieved: Mapping[str, Array]
+) -> tuple[StartOffset, ...]:
+    """One per signal of ``wanted``."""
+    return tuple(StartOffset.of(name, value, achieved[name]) for name, value in wanted.items())
+
+
+def require_start(
+    condition: str, offsets: Sequence[StartOffset], tolerance: StartTolerance
+) -> None:
+    """Raise StartError that names what is too far from where ``condition`` wants it."""
+    far = [offset.text() for offset in offsets if offset.beyond(tolerance)]
+    if far:
+        raise StartError(
+            f"start '{condition}' is not what was asked for: {', '.join(far)}; expected within"
+            f" {1e3 * tolerance.position_m:g} mm and {np.degrees(tolerance.angle_rad):.0f} deg"
+            " (robot.start_tolerance of the cell). Place it again, or choose a suite whose starts"
+            " are what lies there"
+        )
