@@ -5,11 +5,15 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from hardware.cell.config import CellConfig
-from hardware.supervisor.joint_follower import JointSpace
-from robolearn.arms.limiter import PathLimits
 from robolearn.errors import ConfigError
+
+if TYPE_CHECKING:
+    # The options of a command are made of this class: its help waits for no kinematics.
+    from hardware.cell.config import CellConfig
+    from hardware.supervisor.joint_follower import JointSpace
+    from robolearn.arms.limiter import PathLimits
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
 
 import tyro
 
+from hardware.cell.limits import RunLimits
 from robolearn.cli.shared.output_path import output_folder
 from robolearn.cli.shared.parse import parse, print_json, say
 from robolearn.errors import ConfigError
@@ -61,14 +62,8 @@ class Args:
     shadow: bool = False
     # Who scores: the task's predicate, or the operator's keys alone (keys always count).
     score: Literal["task", "operator"] = "task"
-    # Tighter limit for this run [m/s].
-    max_tool_speed: float | None = None
-    # Tighter limit for this run [rad/s].
-    max_joint_speed: float | None = None
-    # Tighter limit for this run [N].
-    max_tool_force_n: float | None = None
-    # Tighter limit for this run, of a tool on a table [m/s^3].
-    max_tool_jerk: float | None = None
+    # Tighter limits for this run.
+    limits: Annotated[RunLimits, tyro.conf.arg(name="")] = field(default_factory=RunLimits)
     # Who supervises, kept with every trial.
     operator: str = ""
     # Draw a video of every trial from its recorded poses.

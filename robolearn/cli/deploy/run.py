@@ -18,7 +18,6 @@ from eval.trials.instruments import InstructedAgent
 from eval.trials.suites import Suite, load_suite
 from hardware.cell.config import CellConfig
 from hardware.cell.device_ids import device_ids
-from hardware.cell.limits import RunLimits
 from hardware.cell.load import load_cell
 from hardware.emulators.lab.launch import LabProcess
 from hardware.env.real_env import RealEnv, Scorer, cell_spec
@@ -72,12 +71,7 @@ class Deployment:
     def __init__(self, args: Args) -> None:
         self._args = args
         self._quiet = args.json
-        self.cell: CellConfig = load_cell(args.robot).tightened(
-            RunLimits(
-                *(args.max_tool_speed, args.max_joint_speed, args.max_tool_force_n),
-                max_tool_jerk=args.max_tool_jerk,
-            )
-        )
+        self.cell: CellConfig = args.limits.on(load_cell(args.robot))
         self.suite: Suite = load_suite(args.suite)
         self._task = build_task(self.suite.config.task, {}, where=str(args.suite))
         self.conditions = self.suite.select(args.first + args.episodes)[args.first :]

@@ -12,7 +12,15 @@ from hardware.supervisor.link import Cause, Mode
 from robolearn.arms.models import UR5E
 from tests.hardware.lab import HOME
 from tests.hardware.real_cell import cell_at, prompt_lab, until
-from tests.hardware.workcell import CONFIG, FOLLOWER, RATE_HZ, WORKCELL, Cell, in_joint_space, joints_at
+from tests.hardware.workcell import (
+    CONFIG,
+    FOLLOWER,
+    RATE_HZ,
+    WORKCELL,
+    Cell,
+    in_joint_space,
+    joints_at,
+)
 
 JOINTS = in_joint_space("ur5e")
 ASIDE = np.array([0.4, 0.0, 0.0, 0.0, 0.0, 0.0])

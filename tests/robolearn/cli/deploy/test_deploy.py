@@ -183,7 +183,7 @@ def test_bad_input_says_what_to_do(config, tmp_path):
         deploy.main(unattended)
     assert not (tmp_path / "out").exists()
     raw = yaml.safe_load(config.read_text())
-    raw["robot"]["lab"] = False
+    raw["robot"] |= {"lab": False, "supervisor": {}}
     config.write_text(yaml.safe_dump(raw))
     with pytest.raises(ConfigError, match="describes a real cell"):
         deploy.main(arguments(config, tmp_path, "--start-lab"))
