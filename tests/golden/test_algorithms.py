@@ -1,0 +1,71 @@
+"""Every registered policy: the figures of three updates, and what it then answers."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from policies.registry import POLICIES, load_policy
+from robolearn.contracts import Policy
+from robolearn.training.loop import FitConfig
+from robolearn.types import PolicyOutput
+from tests.golden.golden import Golden
+from tests.policies.every import SEEING, Family
+
+RTOL = 1e-4
+RESTS_ON = ("torch", "diffusers")
+FIT = FitConfig(steps=3, warmup=1, log_every=1)
+# What metrics.jsonl says of the machine, not of the learning.
+TIMES = ("seconds", "cpu_seconds", "data_seconds")
+GUIDANCE = ("jacobian", "identity", "hard")
+
+
+@pytest.mark.parametrize("name", sorted(POLICIES))
+def test_it_learns_and_answers_as_before(name: str, tmp_path: Path, golden: Golden) -> None:
+    found = learned(Family(tmp_path), name)
+    golden.check(f"algorithms/{name}", found, rtol=RTOL, rests_on=RESTS_ON)
+
+
+@pytest.mark.parametrize("name", [*SEEING, "compose"])
+def test_from_pictures_and_words_too(name: str, tmp_path: Path, golden: Golden) -> None:
+    found = learned(Family(tmp_path, told=True), name)
+    golden.check(f"algorithms_told/{name}", found, rtol=RTOL, rests_on=RESTS_ON)
+
+
+def test_relative_actions(tmp_path: Path, golden: Golden) -> None:
+    found = learned(Family(tmp_path, actions="relative"), "flow")
+    golden.check("algorithms/flow-relative", found, rtol=RTOL, rests_on=RESTS_ON)
+
+
+def test_every_guidance(tmp_path: Path, golden: Golden) -> None:
+    family = Family(tmp_path)
+    run = family.run("flow", fit=FIT)
+    found = {kind: answers(load_policy(run, guidance=kind), family) for kind in GUIDANCE}
+    golden.check("algorithms/flow-guidance", found, rtol=RTOL, rests_on=RESTS_ON)
+
+
+def learned(family: Family, name: str) -> dict[str, Any]:
+    """Three updates, then answers by weights that are moved away from zero."""
+    if name == "compose":
+        return answers(family.policy(name), family)
+    run = family.run(name, fit=FIT)
+    lines = [json.loads(x) for x in (run / "metrics.jsonl").read_text().splitlines()]
+    figures = {k: [x[k] for x in lines] for k in lines[0] if k not in TIMES}
+    return figures | answers(family.policy(name), family)
+
+
+def answers(policy: Policy, family: Family) -> dict[str, Any]:
+    """To the same request without a plan, and with one to continue."""
+    asked = family.request(2)
+    free = policy.sample(asked, 2)
+    plan = free.actions[:, 0, :2] + 0.003
+    held = policy.sample(dataclasses.replace(asked, prefix=plan))
+    return {"free": _told(free), "held": _told(held)}
+
+
+def _told(output: PolicyOutput) -> dict[str, Any]:
+    return {"actions": output.actions, "scores": output.scores, **output.extras}
