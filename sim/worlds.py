@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import importlib
-from typing import Any, Literal, Protocol, runtime_checkable
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Any, Literal
 
 from robolearn.config import load_yaml
-from robolearn.contracts import Agent, Env
+from robolearn.contracts import Agent
 from robolearn.errors import SceneError
-from robolearn.types import Condition
+from sim.contract import World
 from sim.env.scene_env import SceneEnv
 from sim.experts import build_expert, build_player
+from sim.perturbations.env import PerturbedEnv, perturbed_scene
 from sim.perturbations.kinds import split_world
 from sim.pictured import only_top, split_pictures
-from sim.rendering.cameras import Calibration
-from sim.scene.config import SCENES, load_scene, packaged_scenes
+from sim.scene.load import SCENES, load_scene, packaged_scenes
 from sim.world_name import parse_name
 
 # name -> module:Class of an env whose constructor takes the side of its observed picture [px].
@@ -46,43 +43,6 @@ _ADAPTED: dict[str, str] = {
 }
 
 
-@runtime_checkable
-class World(Env, Protocol):
-    """A simulated env: it can be drawn, hashed, and asked for starts."""
-
-    @property
-    def engine(self) -> str:
-        """Name and version of the physics engine."""
-        ...
-
-    @property
-    def scene_hash(self) -> str:
-        """Hex digest of everything that describes the world."""
-        ...
-
-    @property
-    def task(self) -> str:
-        """Name of the task."""
-        ...
-
-    @property
-    def max_steps(self) -> int:
-        """Time limit of the task's protocol [control steps]."""
-        ...
-
-    def calibrations(self) -> dict[str, Calibration]:
-        """How the cameras of the image signals see and where they are, as far as it is known."""
-        ...
-
-    def sample_condition(self, seed: int) -> Condition:
-        """A start from the reset distribution; a pure function of ``seed``."""
-        ...
-
-    def render(self, width: int, height: int) -> NDArray[np.uint8]:
-        """Picture from above ``[height, width, 3]``."""
-        ...
-
-
 def world_names() -> list[str]:
     """Every world that has a name (those of optional packages whether they are there or not)."""
     named = [f"{family}/{thing}" for family in THINGS for thing in _resolve(THINGS[family])]
@@ -109,12 +69,13 @@ def make_world(name: str) -> World:
     :class:`SceneError` lists what exists.
     """
     base, perturbations = split_world(name)
-    if perturbations.magnitudes:
-        # Imported here because it wraps what this module defines.
-        from sim.perturbations.env import perturbed_world
-
-        return perturbed_world(base, perturbations)
-    return _nominal(base)
+    if not perturbations.magnitudes:
+        return _nominal(base)
+    if is_scene(base):
+        folder, pictures = split_pictures(base)
+        return perturbed_scene(load_scene(folder), perturbations, pictures)
+    perturbations.require_scene(base)
+    return PerturbedEnv(_nominal(base), perturbations)
 
 
 def is_scene(name: str) -> bool:

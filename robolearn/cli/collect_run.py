@@ -21,8 +21,9 @@ from robolearn.errors import ConfigError
 from robolearn.runtime import run_episode
 from robolearn.seeding import child_seed
 from robolearn.types import Condition
+from sim.contract import World
 from sim.experts import play_condition
-from sim.worlds import World, build_operator, make_world
+from sim.worlds import build_operator, make_world
 
 
 class Collection:

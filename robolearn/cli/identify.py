@@ -42,7 +42,7 @@ def main(argv: list[str]) -> int:
     from sim.identification.replay import summarize_final
     from sim.identification.search import IdentifyConfig, describe, heldout_summary, identify
     from sim.identification.write_scene import write_identified
-    from sim.scene.config import load_scene
+    from sim.scene.load import load_scene
 
     if args.episodes is not None and args.episodes < 2:
         raise ConfigError(f"--episodes must be at least 2, got {args.episodes}")

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from robolearn.cli.replay import Args
     from robolearn.data.episode import Episode
     from sim.adapters.robosuite.replay import StateReplay
-    from sim.worlds import World
+    from sim.contract import World
 
 AFTER_S = (1.0, 5.0, 10.0)
 

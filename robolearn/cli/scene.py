@@ -61,7 +61,7 @@ def _check(argv: list[str]) -> int:
     import dataclasses
 
     from sim.env.scene_check import check_scene
-    from sim.scene.config import load_scene
+    from sim.scene.load import load_scene
 
     report = check_scene(load_scene(args.scene))
     if args.json:
@@ -129,7 +129,7 @@ def _by_camera(args: View) -> dict[Path, Any]:
     from sim.env.scene_env import SceneEnv
     from sim.rendering.renderer import Renderer
     from sim.rendering.renderer import View as Shot
-    from sim.scene.config import load_scene
+    from sim.scene.load import load_scene
 
     env = SceneEnv(load_scene(args.scene), cameras=())
     renderer = Renderer(env.model)

@@ -15,7 +15,7 @@ from robolearn.errors import ConfigError, RobolearnError
 if TYPE_CHECKING:
     from eval.trials.suites import Suite
     from robolearn.types import Condition
-    from sim.worlds import World
+    from sim.contract import World
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,8 @@ from robolearn.errors import SceneError
 from sim.identification.planar_rollouts import Physics, impedance
 from sim.identification.replay import summarize_final
 from sim.identification.search import Identified, IdentifyConfig, heldout_summary
-from sim.scene.config import Scene, load_scene
+from sim.scene.config import Scene
+from sim.scene.load import load_scene
 
 LIBRARIES = ("mujoco", "numpy", "scipy")
 

@@ -21,15 +21,15 @@ from robolearn.types import (
     ResetReport,
     SampleBatch,
 )
+from sim.contract import World
 from sim.env.action_check import check_action
 from sim.env.scene_env import SceneEnv, embodiment
 from sim.perturbations.kinds import PERTURBATIONS, Perturbations
 from sim.perturbations.model import Snapshot
 from sim.perturbations.signals import ActionNoise, SensorNoise, move_objects
-from sim.pictured import Pictures, split_pictures
+from sim.pictured import Pictures
 from sim.rendering.cameras import Calibration
-from sim.scene.config import Scene, load_scene
-from sim.worlds import World, is_scene, make_world
+from sim.scene.config import Scene
 
 # Magnitude 1 of an action's delay [s].
 DELAY_S = 0.1
@@ -209,15 +209,6 @@ class PerturbedEnv:
 
     def _gap(self) -> float:
         return self._edits.gap() if self._edits is not None else 0.0
-
-
-def perturbed_world(base: str, perturbations: Perturbations) -> World:
-    """The world ``base`` (see ``sim.worlds.make_world``), perturbed."""
-    if is_scene(base):
-        name, pictures = split_pictures(base)
-        return perturbed_scene(load_scene(name), perturbations, pictures)
-    perturbations.require_scene(base)
-    return PerturbedEnv(make_world(base), perturbations)
 
 
 def perturbed_scene(

@@ -26,7 +26,8 @@ from sim.env.placement import placer
 from sim.perturbations.model import object_bodies, object_signals
 from sim.plants.steps import engine_steps
 from sim.rendering.renderer import Image, Renderer, View, update_poses
-from sim.scene.config import Scene, SceneConfig, SignalConfig, load_scene, require_name, world_pose
+from sim.scene.config import Scene, SceneConfig, SignalConfig, require_name, world_pose
+from sim.scene.load import load_scene
 from sim.scene.signals import reader
 
 Array = NDArray[np.float64]

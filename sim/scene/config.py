@@ -6,13 +6,12 @@
     ...          assets that the MJCF names
 
 Hand-made, identified and reconstructed scenes look the same. ``docs/scene_format.md`` describes
-every key. :func:`load_scene` validates everything that can be wrong before an env is built.
+every key; ``sim.scene.load`` reads a package and validates it.
 """
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -21,13 +20,9 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
-from robolearn.config import from_dict, load_yaml
-from robolearn.errors import ConfigError, SceneError, did_you_mean
+from robolearn.errors import SceneError, did_you_mean
 from robolearn.geometry import pose
 from robolearn.spec import ActionMode
-
-SCHEMA = 1
-SCENES = Path(__file__).parents[1] / "scenes"
 
 SignalKind = Literal[
     "site_xy",
@@ -235,65 +230,6 @@ class Frame:
         return (xy - self.origin) @ self.rotation
 
 
-def packaged_scenes() -> list[str]:
-    """Names of the scenes that come with the project."""
-    return sorted(p.parent.name for p in SCENES.glob("*/scene.yaml"))
-
-
-def load_scene(name_or_path: str | Path) -> Scene:
-    """Find a packaged scene by name, or a scene folder by path, and validate it.
-
-    Raises :class:`SceneError` that names the file, key or object at fault and what exists.
-    """
-    folder = _find(name_or_path)
-    for required in ("scene.yaml", "scene.xml"):
-        if not (folder / required).is_file():
-            raise SceneError(f"{folder} lacks {required}; a scene needs scene.yaml and scene.xml")
-    try:
-        raw = load_yaml(folder / "scene.yaml")
-        _check_schema(raw, folder)
-        config = from_dict(SceneConfig, raw, where=f"{folder}/scene.yaml")
-    except ConfigError as error:
-        raise SceneError(str(error)) from error
-    scene = Scene(folder, config, content_hash(folder))
-    model = scene.compile()
-    check_bodies(folder, model)
-    validate(scene, model)
-    return scene
-
-
-def check_bodies(folder: Path, model: mujoco.MjModel) -> None:
-    """Masses and inertias that rigid bodies can have; MuJoCo's repair of others is refused."""
-    where = f"{folder}/scene.xml"
-    if mujoco.MjSpec.from_file(str(folder / "scene.xml")).compiler.balanceinertia:
-        raise SceneError(
-            f"{where}: <compiler balanceinertia> replaces inconsistent inertias silently; remove it"
-            " and correct them"
-        )
-    for body in range(1, model.nbody):
-        name = model.body(body).name or f"number {body}"
-        inertia = np.sort(model.body_inertia[body])
-        if model.body_jntnum[body] > 0 and float(model.body_subtreemass[body]) <= 0.0:
-            raise SceneError(f"{where}: body '{name}' moves without any mass; give it some")
-        if inertia[2] > (inertia[0] + inertia[1]) * (1.0 + 1e-3) + 1e-12:
-            raise SceneError(
-                f"{where}: body '{name}' has principal inertias {inertia.tolist()} kg m^2; none may"
-                " be larger than the sum of the others"
-            )
-
-
-def content_hash(folder: Path) -> str:
-    """Hex SHA-256 (16 digits) over names and bytes of all files of a scene package."""
-    digest = hashlib.sha256()
-    for path in sorted(p for p in folder.rglob("*") if p.is_file()):
-        relative = path.relative_to(folder)
-        if any(part.startswith((".", "__pycache__")) for part in relative.parts):
-            continue
-        digest.update(f"{relative.as_posix()}\0{path.stat().st_size}\0".encode())
-        digest.update(path.read_bytes())
-    return digest.hexdigest()[:16]
-
-
 def world_pose(model: mujoco.MjModel, site: str) -> NDArray[np.float64]:
     """``T_world_site [4, 4]`` in the initial state (frames do not move)."""
     data = mujoco.MjData(model)
@@ -336,147 +272,3 @@ def names_of(model: mujoco.MjModel, kind: mujoco.mjtObj) -> list[str]:
     }
     named = (mujoco.mj_id2name(model, kind, i) for i in range(counts[kind]))
     return [name for name in named if name]
-
-
-def validate(scene: Scene, model: mujoco.MjModel) -> None:
-    """Check every reference of ``scene.yaml`` against the compiled model."""
-    config, where = scene.config, f"{scene.path}/scene.yaml"
-    _check_times(config, model, where)
-    for frame, site in config.frames.items():
-        require_name(model, mujoco.mjtObj.mjOBJ_SITE, site, f"{where}: frames.{frame}")
-    for signal in config.signals:
-        _check_signal(signal, config, model, where)
-    for action in config.actions:
-        _require_frame(action.frame, config, f"{where}: action {action.name}")
-        if len(action.low) != len(action.high) or not np.all(
-            np.array(action.low) < np.array(action.high)
-        ):
-            raise SceneError(f"{where}: action {action.name}: low must be below high, per value")
-    signals = [s.name for s in config.signals]
-    for name in config.reset.settable:
-        _require_member(name, signals, f"{where}: reset.settable", "signal")
-    # Imported here because these modules build on this one.
-    from sim.control.planar import require_controller
-    from sim.rendering.cameras import check_cameras
-    from sim.tasks import build_task
-
-    check_cameras(scene, model, where)
-    task = build_task(config.task.name, config.task.params, where)
-    _require_member(
-        config.reset.distribution, task.distributions, f"{where}: reset", "distribution"
-    )
-    require_controller(config.control, where)
-
-
-def _find(name_or_path: str | Path) -> Path:
-    text = str(name_or_path)
-    packaged = packaged_scenes()
-    if text in packaged:
-        return SCENES / text
-    folder = Path(name_or_path)
-    if folder.is_dir():
-        return folder.resolve()
-    raise SceneError(
-        f"no scene '{text}'.{did_you_mean(text, packaged)} Packaged scenes: {packaged};"
-        " or give a folder with scene.yaml and scene.xml"
-    )
-
-
-def _check_schema(raw: Mapping[str, Any], folder: Path) -> None:
-    schema = raw.get("schema")
-    if not isinstance(schema, int):
-        raise SceneError(f"{folder}/scene.yaml: 'schema: {SCHEMA}' is missing")
-    if schema > SCHEMA:
-        raise SceneError(
-            f"{folder}/scene.yaml has schema {schema}; this version reads up to {SCHEMA}:"
-            " update robolearn"
-        )
-    if schema < 1:
-        raise SceneError(f"{folder}/scene.yaml: schema must be 1 to {SCHEMA}, got {schema}")
-
-
-def _check_times(config: SceneConfig, model: mujoco.MjModel, where: str) -> None:
-    step = config.physics.timestep_s
-    if not np.isclose(step, model.opt.timestep, rtol=1e-12):
-        raise SceneError(
-            f"{where}: physics.timestep_s is {step}, scene.xml says {model.opt.timestep};"
-            " make them equal"
-        )
-    if not config.rate_hz > 0 or not step > 0:
-        raise SceneError(
-            f"{where}: rate_hz and timestep_s must be positive, got {config.rate_hz:g}, {step:g}"
-        )
-    if not np.isclose(config.substeps * step * config.rate_hz, 1.0, rtol=1e-9):
-        raise SceneError(
-            f"{where}: a tick of {1 / config.rate_hz:g} s is not a whole number of {step} s steps"
-        )
-    late = config.control_delay_s / step
-    if late < 0.0 or abs(late - round(late)) > 1e-6:
-        raise SceneError(
-            f"{where}: control_delay_s {config.control_delay_s:g} must be a whole number of"
-            f" {step:g} s steps"
-        )
-    for signal in config.signals:
-        if signal.delay_s < 0.0:
-            raise SceneError(f"{where}: signal {signal.name}: delay_s must not be negative")
-        steps = 1.0 / (signal.rate_hz * step) if signal.rate_hz > 0 else 0.0
-        if steps < 0.999 or abs(steps - round(steps)) > 1e-6 or config.substeps % round(steps):
-            raise SceneError(
-                f"{where}: signal {signal.name}: rate_hz {signal.rate_hz:g} must be a multiple of"
-                f" {config.rate_hz:g} that divides {1 / step:g}"
-            )
-
-
-def _check_signal(
-    signal: SignalConfig, config: SceneConfig, model: mujoco.MjModel, where: str
-) -> None:
-    at = f"{where}: signal {signal.name}"
-    kinds = {
-        "site_xy": mujoco.mjtObj.mjOBJ_SITE,
-        "body_pose_xy": mujoco.mjtObj.mjOBJ_BODY,
-        "site_pose": mujoco.mjtObj.mjOBJ_SITE,
-        "body_pose": mujoco.mjtObj.mjOBJ_BODY,
-        "joint_position": mujoco.mjtObj.mjOBJ_JOINT,
-        "joint_velocity": mujoco.mjtObj.mjOBJ_JOINT,
-        "joint_sum": mujoco.mjtObj.mjOBJ_JOINT,
-    }
-    if not signal.of:
-        raise SceneError(f"{at}: 'of' is empty; it names what the {signal.kind} is read from")
-    if signal.kind in UNPHYSICAL:
-        _check_unphysical(signal, config, model, at)
-        return
-    for name in signal.of:
-        require_name(model, kinds[signal.kind], name, at)
-    if signal.kind in FRAMED:
-        if len(signal.of) != 1:
-            raise SceneError(f"{at}: {signal.kind} reads one object, got {list(signal.of)}")
-        _require_frame(signal.frame, config, at, required=True)
-
-
-def _check_unphysical(
-    signal: SignalConfig, config: SceneConfig, model: mujoco.MjModel, at: str
-) -> None:
-    if signal.kind == "derived":
-        from sim.tasks import derived_signal
-
-        derived_signal(config.task.name, signal.name, at)
-        if signal.rate_hz != config.rate_hz:
-            raise SceneError(f"{at}: a derived signal has the control rate, {config.rate_hz:g} Hz")
-        return
-    needed = sum(len(s.of) for s in config.signals if s.kind == "given")
-    if model.nuserdata < needed:
-        raise SceneError(
-            f'{at}: given signals need <size nuserdata="{needed}"/> in scene.xml, it has'
-            f" {model.nuserdata}"
-        )
-
-
-def _require_frame(frame: str, config: SceneConfig, at: str, *, required: bool = False) -> None:
-    if frame or required:
-        _require_member(frame, config.frames, at, "frame")
-
-
-def _require_member(name: str, options: Iterable[str], at: str, kind: str) -> None:
-    known = list(options)
-    if name not in known:
-        raise SceneError(f"{at}: no {kind} '{name}'.{did_you_mean(name, known)} Known: {known}")

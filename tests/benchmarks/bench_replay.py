@@ -20,11 +20,12 @@ from robolearn.data.importers.diffusion_policy import import_diffusion_policy
 from robolearn.data.store.store import EpisodeStore
 from robolearn.pusht import TABLE_SIZE_M
 from robolearn.types import Command
+from sim.contract import World
 from sim.identification.replay import replay_episode, summarize_after, summarize_final
 from sim.identification.search import IdentifyConfig, heldout_summary, identify
 from sim.identification.write_scene import write_identified
-from sim.scene.config import load_scene
-from sim.worlds import World, make_world
+from sim.scene.load import load_scene
+from sim.worlds import make_world
 
 # Control steps per second on one busy core that make hundreds of episodes cheap.
 STEPS_PER_S = 2000.0

@@ -49,7 +49,7 @@ from robolearn.types import (
     Signals,
     Tick,
 )
-from sim.scene.config import SCENES
+from sim.scene.load import SCENES
 from sim.worlds import make_world
 
 ROOT = Path(__file__).parents[2]

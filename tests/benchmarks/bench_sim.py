@@ -28,7 +28,7 @@ from robolearn.types import Command
 from sim.env.scene_env import SceneEnv
 from sim.identification.batch_rollouts import Rollouts
 from sim.rendering.renderer import Renderer, View, update_poses
-from sim.scene.config import load_scene
+from sim.scene.load import load_scene
 from tests.benchmarks.sim_workers import CAMERA, SIZE, cpu_rate, run, wall_rate
 from tests.benchmarks.turns import at_least
 

@@ -60,7 +60,7 @@ def work(world: str, ticks: int, barrier: Barrier, queue: Any) -> None:
     from robolearn.agents.actions import hold_action
     from robolearn.types import Command
     from sim.env.scene_env import SceneEnv
-    from sim.scene.config import load_scene
+    from sim.scene.load import load_scene
 
     env = SceneEnv(load_scene(world), cameras=(CAMERA,), size=SIZE)
     env.reset(env.sample_condition(3), np.random.default_rng(3))

@@ -9,7 +9,7 @@ import numpy as np
 from robolearn.data.episode import Episode, EpisodeMeta, episode_from_arrays
 from robolearn.pusht import BLOCK, TOOL
 from robolearn.types import Command, Condition, Observation, Outcome
-from sim.worlds import World
+from sim.contract import World
 
 
 def pushing_episode(env: World, seed: int, steps: int = 60) -> Episode:

@@ -22,7 +22,8 @@ from robolearn.types import Condition, ResetReport
 from sim.adapters.bullet import model as bm
 from sim.env.scene_env import SceneEnv
 from sim.plants.urdf import bullet
-from sim.scene.config import Scene, load_scene, packaged_scenes
+from sim.scene.config import Scene
+from sim.scene.load import load_scene, packaged_scenes
 from sim.world_name import WorldName, choose, only
 
 Array = NDArray[np.float64]

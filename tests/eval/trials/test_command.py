@@ -11,7 +11,7 @@ from robolearn.cli import evaluate
 from robolearn.cli.main import main
 from robolearn.config import find_config, load_yaml, shipped_configs
 from robolearn.errors import ConfigError
-from sim.scene.config import SCENES
+from sim.scene.load import SCENES
 
 
 def test_it_works_from_any_folder_with_the_suite_of_the_worlds_task(tmp_path, monkeypatch, capsys):

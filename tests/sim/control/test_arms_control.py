@@ -16,7 +16,7 @@ from robolearn.types import Command, Condition
 from sim.control.fast_kinematics import FastKinematics
 from sim.env.scene_env import SceneEnv
 from sim.robots.panda import panda_mjcf
-from sim.scene.config import SCENES, load_scene
+from sim.scene.load import SCENES, load_scene
 
 RNG = np.random.default_rng(0)
 PARTS = {"pose": 7, "xyz_yaw": 4, "delta_pose": 6}

@@ -14,7 +14,7 @@ from robolearn.errors import SceneError
 from sim.env.scene_check import check_scene, project
 from sim.env.scene_env import SceneEnv
 from sim.rendering.renderer import View
-from sim.scene.config import SCENES, load_scene, packaged_scenes
+from sim.scene.load import SCENES, load_scene, packaged_scenes
 
 
 def changed(folder: Path, scene: str, *edits: tuple[str, str, str]) -> Path:

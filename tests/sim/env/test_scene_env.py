@@ -14,7 +14,7 @@ from robolearn.errors import DataError, SceneError
 from robolearn.pusht import BLOCK, GOAL, TOOL
 from robolearn.types import Command, Condition
 from sim.env.scene_env import SceneEnv
-from sim.scene.config import load_scene
+from sim.scene.load import load_scene
 from tests.sim.scene.test_scene_package import CONFIG, XML, write_scene
 
 RNG = np.random.default_rng(0)

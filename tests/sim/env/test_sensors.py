@@ -14,7 +14,7 @@ from robolearn.errors import DataError, SceneError
 from robolearn.geometry import rotation_from_quat, rotvec_from_rotation
 from robolearn.types import Command, Condition
 from sim.env.scene_env import SceneEnv
-from sim.scene.config import SCENES, load_scene
+from sim.scene.load import SCENES, load_scene
 from tests.contracts import EnvContract
 
 START = {"cube/pose": (0.1, 0.05, 0.02, 1.0, 0.0, 0.0, 0.0)}

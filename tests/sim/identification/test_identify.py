@@ -22,7 +22,8 @@ from sim.identification.planar_rollouts import Physics, PlanarRollouts, pushes
 from sim.identification.replay import replay_episode, summarize_final
 from sim.identification.search import Identified, IdentifyConfig, identify, rounded, split
 from sim.identification.write_scene import scene_xml, write_identified
-from sim.scene.config import Scene, load_scene
+from sim.scene.config import Scene
+from sim.scene.load import load_scene
 from tests.sim.pushing import pushing_episode
 
 CONFIG = IdentifyConfig(train_episodes=8, windows=20, polish_evaluations=40)
@@ -196,7 +197,7 @@ def test_too_little_to_learn_from() -> None:
 
 
 def test_only_planar_scenes_of_this_kind() -> None:
-    from sim.scene.config import packaged_scenes
+    from sim.scene.load import packaged_scenes
 
     if "pusht_ur5e" in packaged_scenes():
         with pytest.raises(SceneError, match="no joint 'tool_x'"):

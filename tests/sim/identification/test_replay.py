@@ -17,8 +17,9 @@ from robolearn.data.importers.diffusion_policy import import_diffusion_policy
 from robolearn.data.store.store import EpisodeStore
 from robolearn.errors import DataError
 from robolearn.types import Condition
+from sim.contract import World
 from sim.identification.replay import ReplayError, replay_episode, summarize_after, summarize_final
-from sim.worlds import World, make_world
+from sim.worlds import make_world
 from tests.sim import pushing
 from tests.sim.human import human_episodes
 

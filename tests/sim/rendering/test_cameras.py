@@ -21,7 +21,7 @@ from robolearn.types import Command, Condition, Observation, PolicyOutput
 from sim.env.scene_env import SceneEnv
 from sim.rendering.cameras import Cameras, calibration, camera_pose, foreground
 from sim.rendering.renderer import Renderer, View, update_poses
-from sim.scene.config import SCENES, load_scene
+from sim.scene.load import SCENES, load_scene
 
 START = Condition("a", 0, {TOOL: (0.1, 0.4), BLOCK: (0.38, 0.12, 0.7)})
 

@@ -20,7 +20,7 @@ from robolearn.types import Condition
 from sim.env.scene_env import SceneEnv
 from sim.rendering.gl import backend, off_screen
 from sim.rendering.renderer import Renderer, View, update_poses
-from sim.scene.config import load_scene
+from sim.scene.load import load_scene
 from sim.worlds import make_world
 
 POSES = {TOOL: (0.1, 0.4), BLOCK: (0.38, 0.12, 0.7)}

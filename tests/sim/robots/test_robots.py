@@ -16,7 +16,7 @@ from robolearn.types import Command
 from sim.env.scene_env import SceneEnv
 from sim.plants.pusht import PlantConfig, PyBulletPlant
 from sim.robots import ROBOTS
-from sim.scene.config import SCENES, load_scene
+from sim.scene.load import SCENES, load_scene
 
 FILES = {
     "panda": "panda.xml",

@@ -7,7 +7,7 @@ import numpy as np
 
 from robolearn.arms.models import UR5E
 from sim.robots.ur5e import LEAD_S, arm_mjcf
-from sim.scene.config import SCENES, load_scene
+from sim.scene.load import SCENES, load_scene
 
 NAMES = ("link_1", "link_2", "link_3", "link_4", "link_5", "flange")
 

@@ -9,7 +9,8 @@ import pytest
 import yaml
 
 from robolearn.errors import SceneError
-from sim.scene.config import SCENES, Frame, content_hash, load_scene, packaged_scenes
+from sim.scene.config import Frame
+from sim.scene.load import SCENES, content_hash, load_scene, packaged_scenes
 
 XML = """
 <mujoco>

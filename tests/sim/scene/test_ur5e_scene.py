@@ -15,7 +15,7 @@ from robolearn.types import Command, Condition
 from sim.control.arm_xy import ArmXyController, arm_xy_config
 from sim.control.planar import build_controller
 from sim.env.scene_env import SceneEnv
-from sim.scene.config import load_scene
+from sim.scene.load import load_scene
 from sim.tasks.pusht import PushT
 from tests.contracts import EnvContract
 from tests.sim.human import human_episodes

@@ -17,7 +17,7 @@ from robolearn.runtime import run_episode
 from robolearn.types import Condition
 from sim.env.scene_env import SceneEnv
 from sim.experts import build_expert
-from sim.scene.config import load_scene
+from sim.scene.load import load_scene
 from sim.tasks.lift_bar import LiftBar, grasps
 from sim.worlds import make_world
 

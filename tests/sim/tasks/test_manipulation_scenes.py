@@ -14,7 +14,7 @@ from robolearn.errors import SceneError
 from robolearn.runtime import run_episode
 from robolearn.types import Condition
 from sim.experts import build_expert, build_player, play_condition
-from sim.scene.config import SCENES, load_scene
+from sim.scene.load import SCENES, load_scene
 from sim.tasks import drawer, insertion, pick_place, play_table, stacking
 from sim.tasks.play_table import SUBGOALS, WANTED
 from sim.worlds import make_world

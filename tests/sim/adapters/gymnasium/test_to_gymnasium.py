@@ -15,7 +15,7 @@ import sim.adapters.gymnasium.register
 from robolearn.errors import ConfigError, DataError
 from robolearn.pusht import BLOCK, TOOL
 from sim.adapters.gymnasium.outward import WorldGym
-from sim.scene.config import packaged_scenes
+from sim.scene.load import packaged_scenes
 from sim.worlds import make_world
 
 PUSHT = "robolearn/PushT-v0"

@@ -1,0 +1,49 @@
+"""The contract of simulated worlds: an env that can be drawn, hashed, and asked for starts."""
+
+from __future__ import annotations
+
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robolearn.contracts import Env
+from robolearn.types import Condition
+from sim.rendering.cameras import Calibration
+
+
+@runtime_checkable
+class World(Env, Protocol):
+    """A simulated env: it can be drawn, hashed, and asked for starts."""
+
+    @property
+    def engine(self) -> str:
+        """Name and version of the physics engine."""
+        ...
+
+    @property
+    def scene_hash(self) -> str:
+        """Hex digest of everything that describes the world."""
+        ...
+
+    @property
+    def task(self) -> str:
+        """Name of the task."""
+        ...
+
+    @property
+    def max_steps(self) -> int:
+        """Time limit of the task's protocol [control steps]."""
+        ...
+
+    def calibrations(self) -> dict[str, Calibration]:
+        """How the cameras of the image signals see and where they are, as far as it is known."""
+        ...
+
+    def sample_condition(self, seed: int) -> Condition:
+        """A start from the reset distribution; a pure function of ``seed``."""
+        ...
+
+    def render(self, width: int, height: int) -> NDArray[np.uint8]:
+        """Picture from above ``[height, width, 3]``."""
+        ...

@@ -1,0 +1,82 @@
+"""Reads scene packages, by the name of a packaged one or by their folder, and validates them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from robolearn.config import from_dict, load_yaml
+from robolearn.errors import ConfigError, SceneError, did_you_mean
+from sim.scene.config import Scene, SceneConfig
+from sim.scene.validate import check_bodies, validate
+
+SCHEMA = 1
+SCENES = Path(__file__).parents[1] / "scenes"
+
+
+def packaged_scenes() -> list[str]:
+    """Names of the scenes that come with the project."""
+    return sorted(p.parent.name for p in SCENES.glob("*/scene.yaml"))
+
+
+def load_scene(name_or_path: str | Path) -> Scene:
+    """Find a packaged scene by name, or a scene folder by path, and validate it.
+
+    Raises :class:`SceneError` that names the file, key or object at fault and what exists.
+    """
+    folder = _find(name_or_path)
+    for required in ("scene.yaml", "scene.xml"):
+        if not (folder / required).is_file():
+            raise SceneError(f"{folder} lacks {required}; a scene needs scene.yaml and scene.xml")
+    try:
+        raw = load_yaml(folder / "scene.yaml")
+        _check_schema(raw, folder)
+        config = from_dict(SceneConfig, raw, where=f"{folder}/scene.yaml")
+    except ConfigError as error:
+        raise SceneError(str(error)) from error
+    scene = Scene(folder, config, content_hash(folder))
+    model = scene.compile()
+    check_bodies(folder, model)
+    validate(scene, model)
+    return scene
+
+
+def content_hash(folder: Path) -> str:
+    """Hex SHA-256 (16 digits) over names and bytes of all files of a scene package."""
+    digest = hashlib.sha256()
+    for path in sorted(p for p in folder.rglob("*") if p.is_file()):
+        relative = path.relative_to(folder)
+        if any(part.startswith((".", "__pycache__")) for part in relative.parts):
+            continue
+        digest.update(f"{relative.as_posix()}\0{path.stat().st_size}\0".encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def _find(name_or_path: str | Path) -> Path:
+    text = str(name_or_path)
+    packaged = packaged_scenes()
+    if text in packaged:
+        return SCENES / text
+    folder = Path(name_or_path)
+    if folder.is_dir():
+        return folder.resolve()
+    raise SceneError(
+        f"no scene '{text}'.{did_you_mean(text, packaged)} Packaged scenes: {packaged};"
+        " or give a folder with scene.yaml and scene.xml"
+    )
+
+
+def _check_schema(raw: Mapping[str, Any], folder: Path) -> None:
+    schema = raw.get("schema")
+    if not isinstance(schema, int):
+        raise SceneError(f"{folder}/scene.yaml: 'schema: {SCHEMA}' is missing")
+    if schema > SCHEMA:
+        raise SceneError(
+            f"{folder}/scene.yaml has schema {schema}; this version reads up to {SCHEMA}:"
+            " update robolearn"
+        )
+    if schema < 1:
+        raise SceneError(f"{folder}/scene.yaml: schema must be 1 to {SCHEMA}, got {schema}")
