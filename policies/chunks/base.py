@@ -1,47 +1,42 @@
-"""What policies that imitate chunks share: configuration, encoding, averaging and answering.
+"""What policies that imitate chunks share: configuration, encoding, training and averaging.
 
     observations --encoder, pictures--> flat --observe--> context = [flat | seen]
     actions [b, h, a] <--codec--> normalised chunk <--the algorithm-- noise [b, draws, h, a]
 
-An algorithm file adds a model with a loss and a way from noise to a chunk.
+An algorithm file adds a configuration, a model with a way from noise to a chunk, and its loss.
 """
 
 from __future__ import annotations
 
 import copy
 import dataclasses
-import time
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any, ClassVar, Generic, TypeVar
 
-import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.optim.swa_utils import get_ema_multi_avg_fn
 
-from policies.chunks.averaging import move_towards
-from policies.chunks.guidance import AUTO, GuidanceConfig, Prefix, guided, request_prefix, ways
 from policies.chunks.mirror import Mirror, MirrorConfig
-from policies.chunks.request import request_tensors
-from policies.chunks.sampler_steps import Step, clock_features, equal_times
+from policies.chunks.policy import ChunkPolicy, ChunkSampler, FieldChunkPolicy, FieldSampler
+from policies.chunks.sampler_steps import Step, clock_features
 from policies.nets.chunk_net import ConvConfig, NetKind, NetSize, build_net
 from policies.nets.encoder import ActionCodec, FocusConfig, SignalEncoder
-from policies.nets.estimator import (
-    EstimateConfig,
-    Estimator,
-    with_estimated,
-    without_estimated,
-)
+from policies.nets.estimator import EstimateConfig, Estimator, with_estimated, without_estimated
 from policies.nets.pictures import PictureConfig, PictureEncoder
 from policies.nets.residual_mlp import time_features
-from robolearn.contracts import Normalization, PolicySpec
+from robolearn.contracts import Normalization, Policy, PolicySpec
 from robolearn.data.store.stats import DatasetStats
 from robolearn.errors import ConfigError
 from robolearn.instructions import TEXT, text_encoder
-from robolearn.learning import Algorithm, Batch, BatchSpec, Losses, ParamGroup, request_noise
+from robolearn.learning import Algorithm, Batch, BatchSpec, Losses, ParamGroup
 from robolearn.spec import TaskSpace
-from robolearn.training.run_directory import Run
-from robolearn.types import PolicyInput, PolicyOutput
+from robolearn.training.run_directory import Run, load_weights
+
+ConfigT = TypeVar("ConfigT", bound="ChunkConfig")
+ModelT = TypeVar("ModelT", bound="ChunkModel")
 
 TIME_FEATURES = 64
 # The parameter group of what estimates signals from pictures.
@@ -122,6 +117,24 @@ class ChunkConfig:
         seen = without_estimated(space, self.estimated)
         return PolicySpec(seen, self.n_obs, self.horizon, self.execute, self.normalization)
 
+    @abstractmethod
+    def algorithm(self) -> type[ChunkAlgorithm[Any, Any]]:
+        """What trains it, and names its model and its policy."""
+
+    def build(self, space: TaskSpace, stats: DatasetStats, parent: Run | None) -> Algorithm:
+        """An untrained algorithm; initial weights come from torch's global generator."""
+        kind, spec = self.algorithm(), self.policy_spec(space)
+        if parent is not None:
+            raise ConfigError(f"{kind.name} starts from scratch: drop 'parent' from the experiment")
+        return kind(self, spec, kind.model_class(self, spec, stats))
+
+    def load(self, run: Run) -> Policy:
+        """The trained policy of a run directory; a parent is not needed any more."""
+        kind = self.algorithm()
+        model = kind.model_class(self, run.spec, run.stats)
+        load_weights(model, run.weights, str(run.path))
+        return kind.policy_class(model.eval(), run.spec)
+
 
 @dataclass(frozen=True, slots=True)
 class FieldConfig(ChunkConfig):
@@ -139,17 +152,8 @@ class FieldConfig(ChunkConfig):
         return NetSize(self.net, self.width, self.blocks, self.expansion, self.heads, self.conv)
 
 
-def from_scratch(name: str, parent: Run | None) -> None:
-    """Refuse a parent run, for algorithms that have no use for one."""
-    if parent is not None:
-        raise ConfigError(f"{name} starts from scratch: drop 'parent' from the experiment")
-
-
-class ChunkModel(nn.Module):
+class ChunkModel(ChunkSampler):
     """Encoders, action codec, and the way from noise to a normalised chunk."""
-
-    # Arrays of noise [horizon, action] that one chunk takes.
-    draws = 1
 
     def __init__(self, config: ChunkConfig, spec: PolicySpec, stats: DatasetStats) -> None:
         super().__init__()
@@ -180,11 +184,6 @@ class ChunkModel(nn.Module):
             nn.SiLU(),
             nn.Linear(config.width, config.width),
         )
-
-    @property
-    def device(self) -> torch.device:
-        """Where the weights are."""
-        return self.codec.high.device
 
     def context(
         self, observations: Mapping[str, Tensor], rng: torch.Generator | None = None
@@ -231,17 +230,12 @@ class ChunkModel(nn.Module):
             return tokens
         return torch.cat([tokens, self._by_time(flat[:, vectors:])], dim=-1)
 
-    @abstractmethod
-    def generate(self, noise: Tensor, context: Tensor) -> Tensor:
-        """Normalised chunks ``[b, h, a]`` from standard normal ``noise [b, draws, h, a]``."""
 
-
-class FieldModel(ChunkModel):
+class FieldModel(ChunkModel, FieldSampler):
     """A network over noisy chunks, told how noisy they are by ``clocks`` numbers in [0, 1]."""
 
     # Of the features of a clock, see time_features.
     fastest = 200.0
-    known = 0  # First actions that may be given in training (policies/chunks/prefix.py).
 
     def __init__(
         self,
@@ -278,27 +272,6 @@ class FieldModel(ChunkModel):
         """What the network sees of a scaled chunk that continues nothing ``[b, h, i]``."""
         return x
 
-    @abstractmethod
-    def velocity(self, x_t: Tensor, t: Tensor, context: Tensor) -> Tensor:
-        """Of x_t along the path ``x_t = (1 - t) noise + t data``, ``t [b]`` in [0, 1).
-
-        Every member of the family answers in these terms, whatever it was trained in, so that
-        they can be composed and guided alike.
-        """
-
-    @abstractmethod
-    def times(self) -> Tensor:
-        """Times of the sampler's steps, from 0 to 1."""
-
-    def continued(
-        self, noise: Tensor, context: Tensor, prefix: Prefix, guidance: GuidanceConfig
-    ) -> Tensor:
-        """As :meth:`generate`, but chunks that continue a prefix."""
-        times = self.times()
-        if len(times) <= guidance.least_steps:
-            times = torch.tensor(equal_times(guidance.least_steps), device=self.device)
-        return guided(self.velocity, noise[:, 0], times, context, prefix, guidance)
-
 
 def randn(like: Tensor, rng: torch.Generator) -> Tensor:
     """Standard normal noise in the shape and on the device of ``like``."""
@@ -329,17 +302,22 @@ class Lesson:
         return (values * weight).sum() / weight.sum().clamp(min=1)
 
 
-class ChunkAlgorithm(Algorithm):
+class ChunkAlgorithm(Algorithm, Generic[ConfigT, ModelT]):
     """Trains a model and keeps an exponential moving average of it, which is the policy."""
 
-    def __init__(self, name: str, config: ChunkConfig, spec: PolicySpec, model: ChunkModel) -> None:
+    # What the policy is called, the model that is trained, and what answers requests by it.
+    name: ClassVar[str]
+    model_class: ClassVar[type[ChunkModel]]
+    policy_class: ClassVar[type[Any]] = ChunkPolicy
+
+    def __init__(self, config: ConfigT, spec: PolicySpec, model: ModelT) -> None:
         super().__init__()
-        self.name, self.spec, self.batch_spec = name, spec, config.batches()
-        self.shared = config
-        self.model = model
+        self.config, self.spec, self.batch_spec = config, spec, config.batches()
+        self.model: ModelT = model
         if model.pictures is not None:
             model.pictures.start_from_file()
-        self.ema = copy.deepcopy(model).requires_grad_(requires_grad=False)
+        self.ema: ModelT = copy.deepcopy(model)
+        self.ema.requires_grad_(requires_grad=False)
         space = model.told.task_space
         self.mirror = None if config.mirror is None else Mirror(config.mirror, space)
 
@@ -349,16 +327,16 @@ class ChunkAlgorithm(Algorithm):
 
     def groups(self) -> Mapping[str, ParamGroup]:
         """One group; one more where signals are estimated, for all that looks at pictures."""
-        model, decay = self.model, self.shared.weight_decay
+        model, decay = self.model, self.config.weight_decay
         parameters = tuple(p for p in model.parameters() if p.requires_grad)
         if model.estimator is None or model.pictures is None:
-            return {self.name: ParamGroup(parameters, self.shared.lr, decay)}
+            return {self.name: ParamGroup(parameters, self.config.lr, decay)}
         looking = (*model.pictures.parameters(), *model.estimator.parameters())
         apart = {id(p) for p in looking}
         rest = tuple(p for p in parameters if id(p) not in apart)
         return {
-            self.name: ParamGroup(rest, self.shared.lr, decay),
-            ESTIMATE: ParamGroup(looking, self.shared.estimate_lr, decay),
+            self.name: ParamGroup(rest, self.config.lr, decay),
+            ESTIMATE: ParamGroup(looking, self.config.estimate_lr, decay),
         }
 
     def forward(self, batch: Batch, step: int, rng: torch.Generator) -> Losses:
@@ -368,7 +346,7 @@ class ChunkAlgorithm(Algorithm):
         batch, looking = self._looked(batch, rng)
         context = self.model.context(batch.observations, rng)
         actions = self.model.codec.encode(batch.actions, batch.observations)
-        mask = batch.action_mask | self.shared.imitate_padding
+        mask = batch.action_mask | self.config.imitate_padding
         losses = self.losses(Lesson(actions, context, mask[..., None], batch), step, rng)
         return dataclasses.replace(losses, by_group={**losses.by_group, **looking})
 
@@ -385,114 +363,27 @@ class ChunkAlgorithm(Algorithm):
 
     def after_update(self, step: int, updated: frozenset[str]) -> None:  # noqa: ARG002
         """Move the average; its decay warms up so that early weights are soon forgotten."""
-        decay = min(self.shared.ema, (1 + step) / (10 + step))
+        decay = min(self.config.ema, (1 + step) / (10 + step))
         move_towards(self.ema, self.model, 1 - decay)
 
     def policy_weights(self) -> Mapping[str, Tensor]:
         """The averaged weights."""
         return self.ema.state_dict()
 
-
-class ChunkPolicy:
-    """Samples chunks; row ``i`` depends on row ``i`` of the request alone."""
-
-    def __init__(self, model: ChunkModel, spec: PolicySpec) -> None:
-        self.model, self._spec = model, spec
-
-    @property
-    def spec(self) -> PolicySpec:
-        """Task space, horizons, normalisation."""
-        return self._spec
-
-    def sample(self, request: PolicyInput, n: int = 1) -> PolicyOutput:
-        """``n`` chunks per row; candidate 0 is the same for every ``n``."""
-        return answer(self.model, self._spec, request, n, self.model.generate)
+    def policy(self) -> Policy:
+        """The policy with the averaged weights."""
+        return self.policy_class(self.ema, self.spec)
 
 
-class FieldChunkPolicy:
-    """A policy with a velocity field. A request with a prefix is answered by a chunk that continues
-    it (``policies/chunks/guidance.py``).
-    """
+class FieldAlgorithm(ChunkAlgorithm[ConfigT, ModelT]):
+    """Trains a model with a velocity field."""
 
-    def __init__(
-        self, model: FieldModel, spec: PolicySpec, guidance: GuidanceConfig = AUTO
-    ) -> None:
-        self.model, self.guidance, self._spec = model, guidance, spec
-        self.continues = ways(model.known)
-
-    @property
-    def spec(self) -> PolicySpec:
-        """Task space, horizons, normalisation."""
-        return self._spec
-
-    def field(self, x_t: Tensor, t: Tensor, context: Tensor) -> Tensor:
-        """Velocity ``[b, horizon, action]`` in normalised actions."""
-        return self.model.velocity(x_t, t, context)
-
-    def context(self, request: PolicyInput) -> Tensor:
-        """The encoded observations ``[b, c]`` for :meth:`field`."""
-        return self.model.context(on(self.model.device, request_tensors(request, self._spec)))
-
-    def sample(self, request: PolicyInput, n: int = 1) -> PolicyOutput:
-        """``n`` chunks per row; candidate 0 is the same for every ``n``."""
-        prefix = encoded_prefix(self.model, self._spec, request, n)
-        if prefix is None:
-            return answer(self.model, self._spec, request, n, self.model.generate)
-
-        def continued(noise: Tensor, context: Tensor) -> Tensor:
-            return self.model.continued(noise, context, prefix, self.guidance)
-
-        return answer(self.model, self._spec, request, n, continued, gradients=True)
+    policy_class = FieldChunkPolicy
 
 
-def on(device: torch.device, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The same tensors on ``device``, from the CPU."""
-    if device.type == "cpu":
-        return dict(tensors)
-    return {name: value.to(device) for name, value in tensors.items()}
-
-
-def encoded_prefix(
-    model: ChunkModel, spec: PolicySpec, request: PolicyInput, n: int
-) -> Prefix | None:
-    """What the chunks should continue, normalised, once for every candidate."""
-    wanted = request_prefix(request, spec)
-    if wanted is None:
-        return None
-    seen = on(model.device, request_tensors(request, spec))
-    before, weight = (v.to(model.device) for v in wanted)
+def move_towards(average: nn.Module, online: nn.Module, share: float) -> None:
+    """``average += share * (online - average)`` for every parameter, in place."""
+    old: list[Tensor] = list(average.parameters())
+    new: list[Tensor] = list(online.parameters())
     with torch.no_grad():
-        encoded = model.codec.encode(before, seen)
-    return Prefix(encoded.repeat_interleave(n, dim=0), weight.repeat_interleave(n, dim=0))
-
-
-def answer(
-    model: ChunkModel,
-    spec: PolicySpec,
-    request: PolicyInput,
-    n: int,
-    generate: Callable[[Tensor, Tensor], Tensor],
-    *,
-    gradients: bool = False,
-) -> PolicyOutput:
-    """``n`` chunks per row, each from noise of its row's seed; ``gradients``: ``generate`` takes
-    some.
-    """
-    begin = time.perf_counter_ns()
-    shape, device = (n, model.draws, model.horizon, model.action_size), model.device
-    with torch.no_grad() if gradients else torch.inference_mode():
-        seen = on(device, request_tensors(request, spec))
-        context = model.context(seen)
-        if n > 1:
-            context = context.repeat_interleave(n, dim=0)
-            seen = {k: v.repeat_interleave(n, dim=0) for k, v in seen.items()}
-        noise = torch.from_numpy(request_noise(request.seed, shape)).flatten(0, 1)
-        x = generate(noise.to(device), context)
-        chunk = model.codec.decode(x, seen).cpu()
-        actions = chunk.view(-1, n, *shape[2:]).double().numpy()
-    return PolicyOutput(
-        actions=actions,
-        scores=np.zeros(actions.shape[:2]),
-        t_ns=request.t_ns,
-        latency_ns=time.perf_counter_ns() - begin,
-    )
+        get_ema_multi_avg_fn(1.0 - share)(old, new, 0)

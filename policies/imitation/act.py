@@ -17,16 +17,12 @@ from policies.chunks.base import (
     ChunkAlgorithm,
     ChunkConfig,
     ChunkModel,
-    ChunkPolicy,
     Lesson,
-    from_scratch,
 )
 from robolearn.contracts import PolicySpec
 from robolearn.data.store.stats import DatasetStats
 from robolearn.errors import ConfigError
 from robolearn.learning import Losses
-from robolearn.spec import TaskSpace
-from robolearn.training.run_directory import Run, load_weights
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,16 +49,9 @@ class ActConfig(ChunkConfig):
         if not self.beta >= 0 or not self.spread >= 0:
             raise ConfigError("beta and spread must be at least 0")
 
-    def build(self, space: TaskSpace, stats: DatasetStats, parent: Run | None) -> ActAlgorithm:
-        """An untrained algorithm; initial weights come from torch's global generator."""
-        from_scratch("act", parent)
-        return ActAlgorithm(self, self.policy_spec(space), stats)
-
-    def load(self, run: Run) -> ChunkPolicy:
-        """The trained policy of a run directory."""
-        model = ActModel(self, run.spec, run.stats)
-        load_weights(model, run.weights, str(run.path))
-        return ChunkPolicy(model.eval(), run.spec)
+    def algorithm(self) -> type[ActAlgorithm]:
+        """What trains it."""
+        return ActAlgorithm
 
 
 class ActModel(ChunkModel):
@@ -127,14 +116,11 @@ class ActModel(ChunkModel):
         return self.decode(self.spread * noise.flatten(1)[:, : self.latent], context)
 
 
-class ActAlgorithm(ChunkAlgorithm):
+class ActAlgorithm(ChunkAlgorithm[ActConfig, ActModel]):
     """Trains the auto-encoder."""
 
-    def __init__(self, config: ActConfig, spec: PolicySpec, stats: DatasetStats) -> None:
-        super().__init__("act", config, spec, ActModel(config, spec, stats))
-        self.config = config
-        self.model: ActModel
-        self.ema: ActModel
+    name = "act"
+    model_class = ActModel
 
     def losses(self, lesson: Lesson, step: int, rng: torch.Generator) -> Losses:  # noqa: ARG002
         """Absolute error and divergence."""
@@ -145,10 +131,6 @@ class ActAlgorithm(ChunkAlgorithm):
         divergence = normal_divergence(mean, log_variance).mean()
         metrics = {"l1": error.item(), "kl": divergence.item()}
         return Losses({"act": error + self.config.beta * divergence}, metrics)
-
-    def policy(self) -> ChunkPolicy:
-        """The policy with the averaged weights."""
-        return ChunkPolicy(self.ema, self.spec)
 
 
 def normal_divergence(mean: Tensor, log_variance: Tensor) -> Tensor:

@@ -17,16 +17,12 @@ from policies.chunks.base import (
     ChunkAlgorithm,
     ChunkConfig,
     ChunkModel,
-    ChunkPolicy,
     Lesson,
-    from_scratch,
 )
 from policies.nets.residual_mlp import ResidualMLP
 from robolearn.contracts import PolicySpec
 from robolearn.data.store.stats import DatasetStats
 from robolearn.learning import Losses
-from robolearn.spec import TaskSpace
-from robolearn.training.run_directory import Run, load_weights
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,16 +32,9 @@ class BcConfig(ChunkConfig):
     # squared: the mean of the demonstrations; absolute: their median.
     loss: Literal["squared", "absolute"] = "squared"
 
-    def build(self, space: TaskSpace, stats: DatasetStats, parent: Run | None) -> BcAlgorithm:
-        """An untrained algorithm; initial weights come from torch's global generator."""
-        from_scratch("bc", parent)
-        return BcAlgorithm(self, self.policy_spec(space), stats)
-
-    def load(self, run: Run) -> ChunkPolicy:
-        """The trained policy of a run directory."""
-        model = BcModel(self, run.spec, run.stats)
-        load_weights(model, run.weights, str(run.path))
-        return ChunkPolicy(model.eval(), run.spec)
+    def algorithm(self) -> type[BcAlgorithm]:
+        """What trains it."""
+        return BcAlgorithm
 
 
 class BcModel(ChunkModel):
@@ -69,21 +58,14 @@ class BcModel(ChunkModel):
         return self.chunk(context)
 
 
-class BcAlgorithm(ChunkAlgorithm):
+class BcAlgorithm(ChunkAlgorithm[BcConfig, BcModel]):
     """Trains the regression."""
 
-    def __init__(self, config: BcConfig, spec: PolicySpec, stats: DatasetStats) -> None:
-        super().__init__("bc", config, spec, BcModel(config, spec, stats))
-        self.config = config
-        self.model: BcModel
-        self.ema: BcModel
+    name = "bc"
+    model_class = BcModel
 
     def losses(self, lesson: Lesson, step: int, rng: torch.Generator) -> Losses:  # noqa: ARG002
         """The error of the chunk."""
         error = self.model.chunk(lesson.context) - lesson.actions
         values = error**2 if self.config.loss == "squared" else error.abs()
         return Losses({"bc": lesson.mean(values)}, {})
-
-    def policy(self) -> ChunkPolicy:
-        """The policy with the averaged weights."""
-        return ChunkPolicy(self.ema, self.spec)

@@ -19,16 +19,12 @@ from policies.chunks.base import (
     ChunkAlgorithm,
     ChunkConfig,
     ChunkModel,
-    ChunkPolicy,
     Lesson,
-    from_scratch,
 )
 from robolearn.contracts import PolicySpec
 from robolearn.data.store.stats import DatasetStats
 from robolearn.errors import ConfigError
 from robolearn.learning import Losses
-from robolearn.spec import TaskSpace
-from robolearn.training.run_directory import Run, load_weights
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,16 +47,9 @@ class BcRnnConfig(ChunkConfig):
         if self.components < 1 or not self.min_std > 0 or not self.spread >= 0:
             raise ConfigError("components must be at least 1, min_std positive, spread >= 0")
 
-    def build(self, space: TaskSpace, stats: DatasetStats, parent: Run | None) -> BcRnnAlgorithm:
-        """An untrained algorithm; initial weights come from torch's global generator."""
-        from_scratch("bc_rnn", parent)
-        return BcRnnAlgorithm(self, self.policy_spec(space), stats)
-
-    def load(self, run: Run) -> ChunkPolicy:
-        """The trained policy of a run directory."""
-        model = BcRnnModel(self, run.spec, run.stats)
-        load_weights(model, run.weights, str(run.path))
-        return ChunkPolicy(model.eval(), run.spec)
+    def algorithm(self) -> type[BcRnnAlgorithm]:
+        """What trains it."""
+        return BcRnnAlgorithm
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,21 +109,14 @@ class BcRnnModel(ChunkModel):
         return mean + self.spread * std * noise[:, 0]
 
 
-class BcRnnAlgorithm(ChunkAlgorithm):
+class BcRnnAlgorithm(ChunkAlgorithm[BcRnnConfig, BcRnnModel]):
     """Trains the mixture by maximum likelihood."""
 
-    def __init__(self, config: BcRnnConfig, spec: PolicySpec, stats: DatasetStats) -> None:
-        super().__init__("bc_rnn", config, spec, BcRnnModel(config, spec, stats))
-        self.config = config
-        self.model: BcRnnModel
-        self.ema: BcRnnModel
+    name = "bc_rnn"
+    model_class = BcRnnModel
 
     def losses(self, lesson: Lesson, step: int, rng: torch.Generator) -> Losses:  # noqa: ARG002
         """Negative log likelihood per number that counts."""
         density = self.model.mixture(lesson.context).log_density(lesson.actions, lesson.weight)
         count = lesson.weight.expand_as(lesson.actions).sum()
         return Losses({"bc_rnn": -density.sum() / count}, {})
-
-    def policy(self) -> ChunkPolicy:
-        """The policy with the averaged weights."""
-        return ChunkPolicy(self.ema, self.spec)

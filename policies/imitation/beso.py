@@ -22,12 +22,10 @@ import torch
 from torch import Tensor, nn
 
 from policies.chunks.base import (
-    ChunkAlgorithm,
-    FieldChunkPolicy,
+    FieldAlgorithm,
     FieldConfig,
     FieldModel,
     Lesson,
-    from_scratch,
     randn,
     uniform,
 )
@@ -36,8 +34,6 @@ from robolearn.contracts import PolicySpec
 from robolearn.data.store.stats import DatasetStats
 from robolearn.errors import ConfigError, SpecMismatchError, did_you_mean
 from robolearn.learning import Batch, BatchSpec, Losses
-from robolearn.spec import TaskSpace
-from robolearn.training.run_directory import Run, load_weights
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,16 +87,9 @@ class BesoConfig(FieldConfig):
         future = self.ahead if self.hindsight else None
         return dataclasses.replace(windows, future=future, events=events)
 
-    def build(self, space: TaskSpace, stats: DatasetStats, parent: Run | None) -> BesoAlgorithm:
-        """An untrained algorithm; initial weights come from torch's global generator."""
-        from_scratch("beso", parent)
-        return BesoAlgorithm(self, self.policy_spec(space), stats)
-
-    def load(self, run: Run) -> FieldChunkPolicy:
-        """The trained policy of a run directory."""
-        model = BesoModel(self, run.spec, run.stats)
-        load_weights(model, run.weights, str(run.path))
-        return FieldChunkPolicy(model.eval(), run.spec)
+    def algorithm(self) -> type[BesoAlgorithm]:
+        """What trains it."""
+        return BesoAlgorithm
 
 
 class BesoModel(FieldModel):
@@ -211,14 +200,11 @@ class BesoModel(FieldModel):
         return c_skip * x + c_out * self.raw(c_in * x, (clock,), context)
 
 
-class BesoAlgorithm(ChunkAlgorithm):
+class BesoAlgorithm(FieldAlgorithm[BesoConfig, BesoModel]):
     """Trains the denoiser."""
 
-    def __init__(self, config: BesoConfig, spec: PolicySpec, stats: DatasetStats) -> None:
-        super().__init__("beso", config, spec, BesoModel(config, spec, stats))
-        self.config = config
-        self.model: BesoModel
-        self.ema: BesoModel
+    name = "beso"
+    model_class = BesoModel
 
     def forward(self, batch: Batch, step: int, rng: torch.Generator) -> Losses:
         """As every policy; goals may be what is observed later."""
@@ -234,10 +220,6 @@ class BesoAlgorithm(ChunkAlgorithm):
         _, c_skip, c_out = model.scales(sigma)
         error = model.answer(x, sigma, lesson.context) - (actions - c_skip * x) / c_out
         return Losses({"beso": lesson.mean(error**2)}, {})
-
-    def policy(self) -> FieldChunkPolicy:
-        """The policy with the averaged weights."""
-        return FieldChunkPolicy(self.ema, self.spec)
 
 
 def relabelled(

@@ -16,26 +16,24 @@ conditions that are not those reported.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from policies.chunks.base import FieldChunkPolicy, answer, encoded_prefix
-from policies.chunks.guidance import AUTO, guided, ways
+from policies.chunks.policy import ChunkPolicy, FieldChunkPolicy, FieldSampler
 from policies.chunks.sampler_steps import equal_times
 from policies.nets.encoder import same_codec
 from policies.registry import policy_of
-from robolearn.contracts import Policy, PolicySpec
+from robolearn.contracts import Policy
 from robolearn.data.store.stats import DatasetStats
 from robolearn.errors import CheckpointError, ConfigError, SpecMismatchError
 from robolearn.learning import Algorithm, BatchSpec
 from robolearn.representation import RepresentationConfig, RepresentedPolicy
 from robolearn.spec import TaskSpace
 from robolearn.training.run_directory import PARTS, Run, nested_run
-from robolearn.types import PolicyInput, PolicyOutput
 
 Operator = Literal["convex", "and", "or"]
 
@@ -70,7 +68,7 @@ class ComposeConfig:
         del space, stats, parent
         raise ConfigError("compose is not trained: robolearn compose RUN RUN --out RUN")
 
-    def load(self, run: Run) -> ComposedPolicy:
+    def load(self, run: Run) -> ChunkPolicy | FieldChunkPolicy:
         """The policies kept inside the run directory, combined."""
         names = [str(i) for i in range(len(self.weights))]
         missing = [name for name in names if not (run.path / PARTS / name).is_dir()]
@@ -87,7 +85,7 @@ def composed_policy(policies: Sequence[Policy], config: ComposeConfig) -> Policy
     return inner
 
 
-def compose(policies: Sequence[Policy], config: ComposeConfig) -> ComposedPolicy:
+def compose(policies: Sequence[Policy], config: ComposeConfig) -> ChunkPolicy | FieldChunkPolicy:
     """Combine policies that have fields, see and do the same, and scale actions alike; of those
     with a representation, what is inside of it.
     """
@@ -104,7 +102,7 @@ def compose(policies: Sequence[Policy], config: ComposeConfig) -> ComposedPolicy
         if not isinstance(policy, FieldChunkPolicy):
             raise ConfigError(
                 f"policy {i} has no field to combine; flow, diffusion, mean_flow, shortcut,"
-                " consistency and beso have one"
+                " consistency, beso and what is composed of them ('convex') have one"
             )
         parts.append(policy)
     if len(parts) != len(config.weights):
@@ -126,7 +124,8 @@ def compose(policies: Sequence[Policy], config: ComposeConfig) -> ComposedPolicy
                 f"policies 0 and {i} scale actions differently; train both on the same data with"
                 " the same normalization and anchor"
             )
-    return ComposedPolicy(tuple(parts), config)
+    kind = FieldChunkPolicy if config.operator == "convex" else ChunkPolicy
+    return kind(ComposedModel([part.model for part in parts], config), first.spec)
 
 
 def _representation(policy: Policy) -> RepresentationConfig:
@@ -135,46 +134,43 @@ def _representation(policy: Policy) -> RepresentationConfig:
     return RepresentationConfig()
 
 
-class ComposedPolicy:
-    """Several policies with fields as one."""
+class ComposedModel(FieldSampler):
+    """Several models with fields as one; only the convex operator has a field of its own."""
 
-    def __init__(self, parts: tuple[FieldChunkPolicy, ...], config: ComposeConfig) -> None:
-        self.parts, self.config = parts, config
-        self.guidance = AUTO
-        # The convex operator alone is a field.
-        self.continues = ways(0) if config.operator == "convex" else ()
+    differentiates = True
+
+    def __init__(self, parts: Sequence[FieldSampler], config: ComposeConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.fields = nn.ModuleList(parts)
+        first = parts[0]
+        self.codec, self.horizon, self.action_size = first.codec, first.horizon, first.action_size
+        self.context_size = sum(part.context_size for part in parts)
 
     @property
-    def spec(self) -> PolicySpec:
-        """The first one's."""
-        return self.parts[0].spec
+    def parts(self) -> tuple[FieldSampler, ...]:
+        """The models that are combined."""
+        return tuple(cast("FieldSampler", part) for part in self.fields)
 
-    def field(self, x_t: Tensor, t: Tensor, context: Tensor) -> Tensor:
-        """The convex combination ``[b, horizon, action]``; ``context`` as :meth:`context`."""
+    def context(
+        self, observations: Mapping[str, Tensor], rng: torch.Generator | None = None
+    ) -> Tensor:
+        """The contexts of all parts side by side ``[b, c]``."""
+        return torch.cat([part.context(observations, rng) for part in self.parts], dim=-1)
+
+    def velocity(self, x_t: Tensor, t: Tensor, context: Tensor) -> Tensor:
+        """The convex combination ``[b, h, a]``."""
         fields = self._fields(x_t, t, self._split(context))
         return torch.stack([w * v for w, v in zip(self.config.weights, fields, strict=True)]).sum(0)
 
-    def context(self, request: PolicyInput) -> Tensor:
-        """The contexts of all parts side by side."""
-        return torch.cat([part.context(request) for part in self.parts], dim=-1)
-
-    def sample(self, request: PolicyInput, n: int = 1) -> PolicyOutput:
-        """``n`` chunks per row; candidate 0 is the same for every ``n``."""
-        with torch.no_grad():
-            context = self.context(request).repeat_interleave(n, dim=0)
-
-        prefix = encoded_prefix(self.parts[0].model, self.spec, request, n)
-
-        def generate(noise: Tensor, _: Tensor) -> Tensor:
-            if prefix is None or self.config.operator != "convex":
-                return self.generate(noise[:, 0], context)
-            times = torch.tensor(equal_times(self.config.steps, self.config.time_shift))
-            return guided(self.field, noise[:, 0], times, context, prefix, self.guidance)
-
-        return answer(self.parts[0].model, self.spec, request, n, generate, gradients=True)
+    def times(self) -> Tensor:
+        """Times of the sampler's steps, from 0 to 1."""
+        times = equal_times(self.config.steps, self.config.time_shift)
+        return torch.tensor(times, device=self.device)
 
     def generate(self, noise: Tensor, context: Tensor) -> Tensor:
-        """Euler along the combined field from ``noise [b, h, a]``."""
+        """Euler along the combined field from ``noise [b, 1, h, a]``."""
+        noise = noise[:, 0]
         times = equal_times(self.config.steps, self.config.time_shift)
         contexts = self._split(context)
         probe = torch.where(noise >= 0, 1.0, -1.0)
@@ -205,7 +201,7 @@ class ComposedPolicy:
         return k * fields[0] + (1 - k) * fields[1]
 
     def _fields(self, x: Tensor, t: Tensor, contexts: tuple[Tensor, ...]) -> list[Tensor]:
-        return [p.field(x, t, c) for p, c in zip(self.parts, contexts, strict=True)]
+        return [p.velocity(x, t, c) for p, c in zip(self.parts, contexts, strict=True)]
 
     def _with_divergence(
         self, x: Tensor, t: Tensor, contexts: tuple[Tensor, ...], probe: Tensor
@@ -215,14 +211,14 @@ class ComposedPolicy:
         for part, context in zip(self.parts, contexts, strict=True):
             with torch.enable_grad():
                 leaf = x.detach().requires_grad_()
-                v = part.field(leaf, t, context)
+                v = part.velocity(leaf, t, context)
                 (slope,) = torch.autograd.grad(v, leaf, probe)
             fields.append(v.detach())
             divergences.append((slope * probe).sum(dim=(1, 2)))
         return fields, divergences
 
     def _split(self, context: Tensor) -> tuple[Tensor, ...]:
-        return context.split([p.model.context_size for p in self.parts], dim=-1)
+        return context.split([part.context_size for part in self.parts], dim=-1)
 
 
 def score(x: Tensor, t: float, v: Tensor) -> Tensor:

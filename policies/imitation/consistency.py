@@ -15,13 +15,13 @@ import torch
 from torch import Tensor
 
 from policies.chunks.base import (
-    ChunkAlgorithm,
-    FieldChunkPolicy,
+    FieldAlgorithm,
     FieldConfig,
     FieldModel,
     Lesson,
     randn,
 )
+from policies.chunks.policy import FieldSampler
 from policies.chunks.sampler_steps import Step, equal_times, euler_steps
 from policies.imitation.flow import flow_target, preconditioning
 from policies.imitation.teacher import refuse_other_scaling, teacher_of
@@ -30,7 +30,7 @@ from robolearn.data.store.stats import DatasetStats
 from robolearn.errors import ConfigError
 from robolearn.learning import Losses
 from robolearn.spec import TaskSpace
-from robolearn.training.run_directory import Run, load_weights
+from robolearn.training.run_directory import Run
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,18 +56,16 @@ class ConsistencyConfig(FieldConfig):
         spec = self.policy_spec(space)
         teacher, parent = teacher_of(parent, "consistency", self, space)
         student = ConsistencyModel(self, spec, stats)
-        refuse_other_scaling(student, teacher.model, parent)
-        _start_from(student, teacher.model)
+        refuse_other_scaling(student, teacher, parent)
+        _start_from(student, teacher)
         return ConsistencyAlgorithm(self, spec, student, teacher)
 
-    def load(self, run: Run) -> FieldChunkPolicy:
-        """The trained policy of a run directory; the teacher is not needed any more."""
-        model = ConsistencyModel(self, run.spec, run.stats)
-        load_weights(model, run.weights, str(run.path))
-        return FieldChunkPolicy(model.eval(), run.spec)
+    def algorithm(self) -> type[ConsistencyAlgorithm]:
+        """What trains it."""
+        return ConsistencyAlgorithm
 
 
-def _start_from(student: ConsistencyModel, teacher: FieldModel) -> None:
+def _start_from(student: ConsistencyModel, teacher: FieldSampler) -> None:
     """Begin with the teacher's weights, if the networks are alike."""
     own, given = student.state_dict(), teacher.state_dict()
     if all(k in given and given[k].shape == v.shape for k, v in own.items()):
@@ -111,21 +109,21 @@ def to_the_end(t: float, std: float) -> tuple[Step, ...]:
     return euler_steps((t, 1.0), [(t,)], std)
 
 
-class ConsistencyAlgorithm(ChunkAlgorithm):
+class ConsistencyAlgorithm(FieldAlgorithm[ConsistencyConfig, ConsistencyModel]):
     """Trains the student; the teacher stays as it is."""
+
+    name = "consistency"
+    model_class = ConsistencyModel
 
     def __init__(
         self,
         config: ConsistencyConfig,
         spec: PolicySpec,
         student: ConsistencyModel,
-        teacher: FieldChunkPolicy,
+        teacher: FieldSampler,
     ) -> None:
-        super().__init__("consistency", config, spec, student)
-        self.config = config
+        super().__init__(config, spec, student)
         self._teacher = teacher
-        self.model: ConsistencyModel
-        self.ema: ConsistencyModel
 
     def losses(self, lesson: Lesson, step: int, rng: torch.Generator) -> Losses:  # noqa: ARG002
         """Disagreement about the end between two neighbours on the teacher's path."""
@@ -135,27 +133,23 @@ class ConsistencyAlgorithm(ChunkAlgorithm):
         t, s = index / count, (index + 1) / count
         x_t, _ = flow_target(actions, randn(actions, rng), t)
         with torch.no_grad():
-            seen = self._teacher.model.context(lesson.batch.observations)
+            seen = self._teacher.context(lesson.batch.observations)
             x_s = teacher_step(self._teacher, x_t, t, s, seen)
             target = self.ema.end(x_s, s, self.ema.context(lesson.batch.observations))
         error = model.end(x_t, t, lesson.context) - target
         scaled = (error / self.config.action_std) ** 2
         return Losses({"consistency": lesson.mean(scaled)}, {})
 
-    def policy(self) -> FieldChunkPolicy:
-        """The policy with the averaged weights."""
-        return FieldChunkPolicy(self.ema, self.spec)
-
 
 def teacher_step(
-    teacher: FieldChunkPolicy, x_t: Tensor, t: Tensor, s: Tensor, context: Tensor
+    teacher: FieldSampler, x_t: Tensor, t: Tensor, s: Tensor, context: Tensor
 ) -> Tensor:
     """One step of Heun's method from ``t [b]`` to ``s [b]``; of Euler's where ``s`` is the end,
     beyond which a field may not be asked.
     """
     dt = (s - t)[:, None, None]
-    first = teacher.field(x_t, t, context)
+    first = teacher.velocity(x_t, t, context)
     inside = torch.where(s < 1, s, t)
-    second = teacher.field(x_t + dt * first, inside, context)
+    second = teacher.velocity(x_t + dt * first, inside, context)
     slope = torch.where((s < 1)[:, None, None], (first + second) / 2, first)
     return x_t + dt * slope

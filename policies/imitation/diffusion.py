@@ -18,11 +18,9 @@ import torch
 from torch import Tensor
 
 from policies.chunks.base import (
-    ChunkAlgorithm,
-    FieldChunkPolicy,
+    FieldAlgorithm,
     FieldConfig,
     Lesson,
-    from_scratch,
     randn,
     uniform,
 )
@@ -31,8 +29,6 @@ from robolearn.contracts import PolicySpec
 from robolearn.data.store.stats import DatasetStats
 from robolearn.errors import ConfigError
 from robolearn.learning import Losses
-from robolearn.spec import TaskSpace
-from robolearn.training.run_directory import Run, load_weights
 
 Prediction = Literal["epsilon", "sample", "v_prediction"]
 Sampler = Literal["ddpm", "ddim", "dpmsolver++"]
@@ -70,18 +66,9 @@ class DiffusionConfig(FieldConfig):
             )
         check_known(self.known, self.horizon)
 
-    def build(
-        self, space: TaskSpace, stats: DatasetStats, parent: Run | None
-    ) -> DiffusionAlgorithm:
-        """An untrained algorithm; initial weights come from torch's global generator."""
-        from_scratch("diffusion", parent)
-        return DiffusionAlgorithm(self, self.policy_spec(space), stats)
-
-    def load(self, run: Run) -> FieldChunkPolicy:
-        """The trained policy of a run directory."""
-        model = DiffusionModel(self, run.spec, run.stats)
-        load_weights(model, run.weights, str(run.path))
-        return FieldChunkPolicy(model.eval(), run.spec)
+    def algorithm(self) -> type[DiffusionAlgorithm]:
+        """What trains it."""
+        return DiffusionAlgorithm
 
 
 class DiffusionModel(KnowingModel):
@@ -183,14 +170,11 @@ def scheduler(config: DiffusionConfig) -> Any:
     return DDIMScheduler(**shared, **clip)
 
 
-class DiffusionAlgorithm(ChunkAlgorithm):
+class DiffusionAlgorithm(FieldAlgorithm[DiffusionConfig, DiffusionModel]):
     """Trains the denoising network."""
 
-    def __init__(self, config: DiffusionConfig, spec: PolicySpec, stats: DatasetStats) -> None:
-        super().__init__("diffusion", config, spec, DiffusionModel(config, spec, stats))
-        self.config = config
-        self.model: DiffusionModel
-        self.ema: DiffusionModel
+    name = "diffusion"
+    model_class = DiffusionModel
 
     def losses(self, lesson: Lesson, step: int, rng: torch.Generator) -> Losses:  # noqa: ARG002
         """The squared error of the prediction."""
@@ -206,10 +190,6 @@ class DiffusionAlgorithm(ChunkAlgorithm):
         answer = model.predict(x, level.float(), lesson.context, known)
         target = wanted(self.config.prediction, actions, eps, alpha, sigma)
         return Losses({"diffusion": lesson.mean((answer - target) ** 2)}, {})
-
-    def policy(self) -> FieldChunkPolicy:
-        """The policy with the averaged weights."""
-        return FieldChunkPolicy(self.ema, self.spec)
 
 
 def wanted(

@@ -26,10 +26,9 @@ from policies.chunks.base import (
     ChunkAlgorithm,
     ChunkConfig,
     ChunkModel,
-    ChunkPolicy,
-    FieldChunkPolicy,
     Lesson,
 )
+from policies.chunks.policy import ChunkSampler
 from policies.chunks.sampler_steps import clock_features
 from policies.imitation.flow import FlowModel, sampling
 from policies.imitation.teacher import refuse_other_scaling, teacher_of
@@ -39,7 +38,7 @@ from robolearn.data.store.stats import DatasetStats
 from robolearn.errors import ConfigError, SpecMismatchError
 from robolearn.learning import Batch, Losses
 from robolearn.spec import TaskSpace
-from robolearn.training.run_directory import Run, load_weights
+from robolearn.training.run_directory import Run
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,22 +73,20 @@ class DistilledConfig(ChunkConfig):
         """An untrained student of ``parent``."""
         teacher, parent = teacher_of(parent, "distilled", self, space)
         _check_shifts(self, space)
-        if teacher.model.draws != 1:
+        if teacher.draws != 1:
             raise ConfigError(
-                f"the sampler of the parent '{parent.path}' draws noise {teacher.model.draws} times"
+                f"the sampler of the parent '{parent.path}' draws noise {teacher.draws} times"
                 " per chunk, a distilled policy once: take one that draws once (flow, ddim, dpm)"
             )
         student = DistilledModel(self, self.policy_spec(space), stats)
-        refuse_other_scaling(student, teacher.model, parent)
-        if isinstance(teacher.model, FlowModel):
-            _start_from(student, teacher.model)
+        refuse_other_scaling(student, teacher, parent)
+        if isinstance(teacher, FlowModel):
+            _start_from(student, teacher)
         return DistilledAlgorithm(self, self.policy_spec(space), student, teacher)
 
-    def load(self, run: Run) -> ChunkPolicy:
-        """The trained policy of a run directory; the teacher is not needed any more."""
-        model = DistilledModel(self, run.spec, run.stats)
-        load_weights(model, run.weights, str(run.path))
-        return ChunkPolicy(model.eval(), run.spec)
+    def algorithm(self) -> type[DistilledAlgorithm]:
+        """What trains it."""
+        return DistilledAlgorithm
 
 
 def _check_shifts(config: DistilledConfig, space: TaskSpace) -> None:
@@ -151,25 +148,25 @@ def _start_from(student: DistilledModel, teacher: FlowModel) -> None:
     student.net.outer.bias.mul_(step.add)
 
 
-class DistilledAlgorithm(ChunkAlgorithm):
+class DistilledAlgorithm(ChunkAlgorithm[DistilledConfig, DistilledModel]):
     """Trains the student; the teacher stays as it is."""
+
+    name = "distilled"
+    model_class = DistilledModel
 
     def __init__(
         self,
         config: DistilledConfig,
         spec: PolicySpec,
         student: DistilledModel,
-        teacher: FieldChunkPolicy,
+        teacher: ChunkSampler,
     ) -> None:
-        super().__init__("distilled", config, spec, student)
+        super().__init__(config, spec, student)
         self._teacher = teacher
-        self._config = config
-        self.model: DistilledModel
-        self.ema: DistilledModel
 
     def forward(self, batch: Batch, step: int, rng: torch.Generator) -> Losses:
         """One batch of lessons, around what is recorded."""
-        if self._config.shifts:
+        if self.config.shifts:
             batch = dataclasses.replace(batch, observations=self._shifted(batch, rng))
         return super().forward(batch, step, rng)
 
@@ -177,7 +174,7 @@ class DistilledAlgorithm(ChunkAlgorithm):
         """Observations, each vector moved alike at all times of its history."""
         seen = dict(batch.observations)
         share = torch.rand(len(batch.actions), 1, 1, generator=rng)
-        for name, values in self._config.shifts.items():
+        for name, values in self.config.shifts.items():
             drawn = torch.randn(len(share), 1, len(values), generator=rng)
             moved = share * drawn * torch.tensor(values)
             seen[name] = seen[name] + moved.to(seen[name].device)
@@ -190,17 +187,13 @@ class DistilledAlgorithm(ChunkAlgorithm):
         drawn = torch.randn((len(lesson.actions), 1, *lesson.actions.shape[1:]), generator=rng)
         noise = drawn.to(lesson.actions.device)
         with torch.no_grad():
-            teacher = self._teacher.model.to(noise.device)
+            teacher = self._teacher.to(noise.device)
             target = teacher.generate(noise, teacher.context(lesson.batch.observations))
         error = self.model.generate(noise, lesson.context) - target
         squared = error.square().mean(dim=-1)
-        if self._config.huber:
-            scale = self._config.huber
+        if self.config.huber:
+            scale = self.config.huber
             squared = 2 * scale * ((squared + scale**2).sqrt() - scale)
         weight = torch.ones(squared.shape[1], device=squared.device)
-        weight[self._config.execute :] = self._config.later
+        weight[self.config.execute :] = self.config.later
         return Losses({"distilled": (squared * weight).mean(dim=0).sum() / weight.sum()}, {})
-
-    def policy(self) -> ChunkPolicy:
-        """The policy with the averaged weights."""
-        return ChunkPolicy(self.ema, self.spec)

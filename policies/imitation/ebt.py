@@ -23,20 +23,16 @@ from policies.chunks.base import (
     FieldConfig,
     FieldModel,
     Lesson,
-    answer,
-    from_scratch,
-    on,
     randn,
     uniform,
 )
+from policies.chunks.policy import answer, on
 from policies.chunks.request import request_tensors
 from policies.imitation.flow import flow_target
 from robolearn.contracts import PolicySpec
 from robolearn.data.store.stats import DatasetStats
 from robolearn.errors import ConfigError
 from robolearn.learning import Losses
-from robolearn.spec import TaskSpace
-from robolearn.training.run_directory import Run, load_weights
 from robolearn.types import PolicyInput, PolicyOutput
 
 
@@ -58,20 +54,15 @@ class EbtConfig(FieldConfig):
                 f"steps and refine must be >= 1, rate positive, got {self.steps}, {self.rate}"
             )
 
-    def build(self, space: TaskSpace, stats: DatasetStats, parent: Run | None) -> EbtAlgorithm:
-        """An untrained algorithm; initial weights come from torch's global generator."""
-        from_scratch("ebt", parent)
-        return EbtAlgorithm(self, self.policy_spec(space), stats)
-
-    def load(self, run: Run) -> EbtPolicy:
-        """The trained policy of a run directory."""
-        model = EbtModel(self, run.spec, run.stats)
-        load_weights(model, run.weights, str(run.path))
-        return EbtPolicy(model.eval(), run.spec)
+    def algorithm(self) -> type[EbtAlgorithm]:
+        """What trains it."""
+        return EbtAlgorithm
 
 
 class EbtModel(FieldModel):
     """The energy and its descent."""
+
+    differentiates = True
 
     def __init__(self, config: EbtConfig, spec: PolicySpec, stats: DatasetStats) -> None:
         super().__init__(config, spec, stats)
@@ -110,30 +101,6 @@ class EbtModel(FieldModel):
         return self.descend(noise[:, 0], context, self.refine, train=False)[-1].detach()
 
 
-class EbtAlgorithm(ChunkAlgorithm):
-    """Trains the energy through its descent."""
-
-    def __init__(self, config: EbtConfig, spec: PolicySpec, stats: DatasetStats) -> None:
-        super().__init__("ebt", config, spec, EbtModel(config, spec, stats))
-        self.config = config
-        self.model: EbtModel
-        self.ema: EbtModel
-
-    def losses(self, lesson: Lesson, step: int, rng: torch.Generator) -> Losses:  # noqa: ARG002
-        """The error after every step."""
-        actions = lesson.actions
-        t = uniform(len(actions), rng, actions.device)
-        start, _ = flow_target(actions, randn(actions, rng), t)
-        path = self.model.descend(start, lesson.context, self.config.steps, train=True)
-        errors = [lesson.mean((x - actions) ** 2) for x in path]
-        loss = torch.stack(errors).mean()
-        return Losses({"ebt": loss}, {"last": errors[-1].item()})
-
-    def policy(self) -> EbtPolicy:
-        """The policy with the averaged weights."""
-        return EbtPolicy(self.ema, self.spec)
-
-
 class EbtPolicy:
     """Candidates with the lowest energy first; ``scores`` are negative energies."""
 
@@ -148,7 +115,7 @@ class EbtPolicy:
     def sample(self, request: PolicyInput, n: int = 1) -> PolicyOutput:
         """``n`` chunks per row."""
         begin = time.perf_counter_ns()
-        drawn = answer(self.model, self._spec, request, n, self.model.generate, gradients=True)
+        drawn = answer(self.model, self._spec, request, n)
         with torch.no_grad():
             seen = on(self.model.device, request_tensors(request, self._spec))
             context = self.model.context(seen).repeat_interleave(n, dim=0)
@@ -163,3 +130,21 @@ class EbtPolicy:
             scores=-np.take_along_axis(energy, order, axis=1),
             latency_ns=time.perf_counter_ns() - begin,
         )
+
+
+class EbtAlgorithm(ChunkAlgorithm[EbtConfig, EbtModel]):
+    """Trains the energy through its descent."""
+
+    name = "ebt"
+    model_class = EbtModel
+    policy_class = EbtPolicy
+
+    def losses(self, lesson: Lesson, step: int, rng: torch.Generator) -> Losses:  # noqa: ARG002
+        """The error after every step."""
+        actions = lesson.actions
+        t = uniform(len(actions), rng, actions.device)
+        start, _ = flow_target(actions, randn(actions, rng), t)
+        path = self.model.descend(start, lesson.context, self.config.steps, train=True)
+        errors = [lesson.mean((x - actions) ** 2) for x in path]
+        loss = torch.stack(errors).mean()
+        return Losses({"ebt": loss}, {"last": errors[-1].item()})

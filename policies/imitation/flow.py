@@ -24,11 +24,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from policies.chunks.base import (
-    ChunkAlgorithm,
-    FieldChunkPolicy,
+    FieldAlgorithm,
     FieldConfig,
     Lesson,
-    from_scratch,
     randn,
     uniform,
 )
@@ -38,8 +36,6 @@ from robolearn.contracts import PolicySpec
 from robolearn.data.store.stats import DatasetStats
 from robolearn.errors import ConfigError
 from robolearn.learning import Losses
-from robolearn.spec import TaskSpace
-from robolearn.training.run_directory import Run, load_weights
 
 TimeKind = Literal["uniform", "logit_normal", "beta"]
 
@@ -77,16 +73,9 @@ class FlowConfig(FieldConfig):
             )
         check_known(self.known, self.horizon)
 
-    def build(self, space: TaskSpace, stats: DatasetStats, parent: Run | None) -> FlowAlgorithm:
-        """An untrained algorithm; initial weights come from torch's global generator."""
-        from_scratch("flow", parent)
-        return FlowAlgorithm(self, self.policy_spec(space), stats)
-
-    def load(self, run: Run) -> FieldChunkPolicy:
-        """The trained policy of a run directory."""
-        model = FlowModel(self, run.spec, run.stats)
-        load_weights(model, run.weights, str(run.path))
-        return FieldChunkPolicy(model.eval(), run.spec)
+    def algorithm(self) -> type[FlowAlgorithm]:
+        """What trains it."""
+        return FlowAlgorithm
 
 
 class FlowModel(KnowingModel):
@@ -171,14 +160,11 @@ def training_times(u: Tensor, kind: TimeKind, parameters: tuple[float, float]) -
     return torch.as_tensor(quantiles, dtype=u.dtype, device=u.device)
 
 
-class FlowAlgorithm(ChunkAlgorithm):
+class FlowAlgorithm(FieldAlgorithm[FlowConfig, FlowModel]):
     """Trains the velocity network."""
 
-    def __init__(self, config: FlowConfig, spec: PolicySpec, stats: DatasetStats) -> None:
-        super().__init__("flow", config, spec, FlowModel(config, spec, stats))
-        self.config = config
-        self.model: FlowModel
-        self.ema: FlowModel
+    name = "flow"
+    model_class = FlowModel
 
     def losses(self, lesson: Lesson, step: int, rng: torch.Generator) -> Losses:  # noqa: ARG002
         """The flow-matching loss of one batch."""
@@ -195,10 +181,6 @@ class FlowAlgorithm(ChunkAlgorithm):
         # In units of what the network predicts, so that all times weigh alike.
         scaled = (error / preconditioning(t, model.std)[2][:, :, None]) ** 2
         return Losses({"flow": lesson.mean(scaled)}, {})
-
-    def policy(self) -> FieldChunkPolicy:
-        """The policy with the averaged weights."""
-        return FieldChunkPolicy(self.ema, self.spec)
 
 
 def flow_target(

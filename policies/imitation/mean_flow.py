@@ -19,12 +19,10 @@ import torch
 from torch import Tensor
 
 from policies.chunks.base import (
-    ChunkAlgorithm,
-    FieldChunkPolicy,
+    FieldAlgorithm,
     FieldConfig,
     FieldModel,
     Lesson,
-    from_scratch,
     randn,
 )
 from policies.chunks.sampler_steps import Step, equal_times, euler_steps
@@ -33,8 +31,6 @@ from robolearn.contracts import PolicySpec
 from robolearn.data.store.stats import DatasetStats
 from robolearn.errors import ConfigError
 from robolearn.learning import Losses
-from robolearn.spec import TaskSpace
-from robolearn.training.run_directory import Run, load_weights
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,16 +56,9 @@ class MeanFlowConfig(FieldConfig):
         if self.action_std <= 0 or self.time_parameters[1] <= 0:
             raise ConfigError("action_std and the deviation of time_parameters must be positive")
 
-    def build(self, space: TaskSpace, stats: DatasetStats, parent: Run | None) -> MeanFlowAlgorithm:
-        """An untrained algorithm; initial weights come from torch's global generator."""
-        from_scratch("mean_flow", parent)
-        return MeanFlowAlgorithm(self, self.policy_spec(space), stats)
-
-    def load(self, run: Run) -> FieldChunkPolicy:
-        """The trained policy of a run directory."""
-        model = MeanFlowModel(self, run.spec, run.stats)
-        load_weights(model, run.weights, str(run.path))
-        return FieldChunkPolicy(model.eval(), run.spec)
+    def algorithm(self) -> type[MeanFlowAlgorithm]:
+        """What trains it."""
+        return MeanFlowAlgorithm
 
 
 class MeanFlowModel(FieldModel):
@@ -107,14 +96,11 @@ def sampling(count: int, std: float) -> tuple[Step, ...]:
     return euler_steps(times, [(t, r - t) for t, r in itertools.pairwise(times)], std)
 
 
-class MeanFlowAlgorithm(ChunkAlgorithm):
+class MeanFlowAlgorithm(FieldAlgorithm[MeanFlowConfig, MeanFlowModel]):
     """Trains the average velocity."""
 
-    def __init__(self, config: MeanFlowConfig, spec: PolicySpec, stats: DatasetStats) -> None:
-        super().__init__("mean_flow", config, spec, MeanFlowModel(config, spec, stats))
-        self.config = config
-        self.model: MeanFlowModel
-        self.ema: MeanFlowModel
+    name = "mean_flow"
+    model_class = MeanFlowModel
 
     def losses(self, lesson: Lesson, step: int, rng: torch.Generator) -> Losses:  # noqa: ARG002
         """The squared distance to the right side of the identity."""
@@ -133,10 +119,6 @@ class MeanFlowAlgorithm(ChunkAlgorithm):
         row = (squared * weight).sum(dim=(1, 2)) / weight.sum(dim=(1, 2)).clamp_min(1)
         scale = (row.detach() + 1e-3) ** -self.config.power
         return Losses({"mean_flow": (scale * row).mean()}, {"error": row.mean().item()})
-
-    def policy(self) -> FieldChunkPolicy:
-        """The policy with the averaged weights."""
-        return FieldChunkPolicy(self.ema, self.spec)
 
     def _times(
         self, size: int, jumps: int, rng: torch.Generator, device: torch.device

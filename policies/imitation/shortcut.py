@@ -14,12 +14,10 @@ import torch
 from torch import Tensor
 
 from policies.chunks.base import (
-    ChunkAlgorithm,
-    FieldChunkPolicy,
+    FieldAlgorithm,
     FieldConfig,
     FieldModel,
     Lesson,
-    from_scratch,
     randn,
     uniform,
 )
@@ -29,8 +27,6 @@ from robolearn.contracts import PolicySpec
 from robolearn.data.store.stats import DatasetStats
 from robolearn.errors import ConfigError
 from robolearn.learning import Losses
-from robolearn.spec import TaskSpace
-from robolearn.training.run_directory import Run, load_weights
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,16 +50,9 @@ class ShortcutConfig(FieldConfig):
         if self.steps not in allowed:
             raise ConfigError(f"steps must be one of {allowed}, got {self.steps}")
 
-    def build(self, space: TaskSpace, stats: DatasetStats, parent: Run | None) -> ShortcutAlgorithm:
-        """An untrained algorithm; initial weights come from torch's global generator."""
-        from_scratch("shortcut", parent)
-        return ShortcutAlgorithm(self, self.policy_spec(space), stats)
-
-    def load(self, run: Run) -> FieldChunkPolicy:
-        """The trained policy of a run directory."""
-        model = ShortcutModel(self, run.spec, run.stats)
-        load_weights(model, run.weights, str(run.path))
-        return FieldChunkPolicy(model.eval(), run.spec)
+    def algorithm(self) -> type[ShortcutAlgorithm]:
+        """What trains it."""
+        return ShortcutAlgorithm
 
 
 class ShortcutModel(FieldModel):
@@ -101,14 +90,11 @@ def sampling(count: int, smallest: float, std: float) -> tuple[Step, ...]:
     return euler_steps(times, [(t, told) for t in times[:-1]], std)
 
 
-class ShortcutAlgorithm(ChunkAlgorithm):
+class ShortcutAlgorithm(FieldAlgorithm[ShortcutConfig, ShortcutModel]):
     """Trains velocity and larger steps together."""
 
-    def __init__(self, config: ShortcutConfig, spec: PolicySpec, stats: DatasetStats) -> None:
-        super().__init__("shortcut", config, spec, ShortcutModel(config, spec, stats))
-        self.config = config
-        self.model: ShortcutModel
-        self.ema: ShortcutModel
+    name = "shortcut"
+    model_class = ShortcutModel
 
     def losses(self, lesson: Lesson, step: int, rng: torch.Generator) -> Losses:  # noqa: ARG002
         """Flow matching, and in the first rows agreement with two steps of half the length."""
@@ -126,10 +112,6 @@ class ShortcutAlgorithm(ChunkAlgorithm):
         error = model.step(x_t, t, d, context) - target
         scaled = (error / preconditioning(t, model.std)[2][:, :, None]) ** 2
         return Losses({"shortcut": lesson.mean(scaled)}, {})
-
-    def policy(self) -> FieldChunkPolicy:
-        """The policy with the averaged weights."""
-        return FieldChunkPolicy(self.ema, self.spec)
 
 
 @torch.no_grad()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from policies.chunks.base import ChunkConfig, ChunkModel, FieldChunkPolicy
+from policies.chunks.base import ChunkConfig
+from policies.chunks.policy import ChunkSampler, FieldChunkPolicy, FieldSampler
 from policies.nets.encoder import same_codec
 from policies.registry import policy_of
 from robolearn.errors import ConfigError, SpecMismatchError
@@ -13,8 +14,8 @@ from robolearn.training.run_directory import Run
 
 def teacher_of(
     parent: Run | None, name: str, config: ChunkConfig, space: TaskSpace
-) -> tuple[FieldChunkPolicy, Run]:
-    """The policy of ``parent`` that the student ``name`` learns from.
+) -> tuple[FieldSampler, Run]:
+    """The model of ``parent`` that the student ``name`` learns from.
 
     Errors: :class:`ConfigError` without a parent, or where it has no field;
     :class:`SpecMismatchError` where it sees or does something else.
@@ -35,12 +36,12 @@ def teacher_of(
     if not isinstance(teacher, FieldChunkPolicy):
         raise ConfigError(
             f"the parent '{parent.path}' has no field to learn from; train a flow, diffusion,"
-            " mean_flow or shortcut policy first"
+            " mean_flow or shortcut policy first, or compose some ('convex')"
         )
-    return teacher, parent
+    return teacher.model, parent
 
 
-def refuse_other_scaling(student: ChunkModel, teacher: ChunkModel, parent: Run) -> None:
+def refuse_other_scaling(student: ChunkSampler, teacher: ChunkSampler, parent: Run) -> None:
     """:class:`SpecMismatchError` where the same numbers mean different actions to both."""
     if not same_codec(student.codec, teacher.codec):
         raise SpecMismatchError(

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from policies.chunks.averaging import move_towards
+from policies.chunks.base import move_towards
 from policies.chunks.mirror import Mirror, MirrorConfig
 from policies.chunks.request import request_tensors
 from policies.nets.encoder import ActionCodec, FocusConfig, SignalEncoder, refuse_pictures

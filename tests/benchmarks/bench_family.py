@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from policies.chunks.base import ChunkAlgorithm, ChunkConfig, ChunkPolicy
+from policies.chunks.base import ChunkAlgorithm, ChunkConfig
+from policies.chunks.policy import ChunkPolicy
 from policies.imitation.distilled import DistilledConfig, DistilledModel
 from policies.imitation.flow import FlowConfig
 from policies.registry import PolicyConfig, policy_config

@@ -27,8 +27,8 @@ import yaml
 
 from eval.statistics.intervals import mean_t
 from eval.trials.suites import load_suite
-from policies.chunks.base import FieldChunkPolicy
 from policies.chunks.guidance import GuidanceConfig
+from policies.chunks.policy import FieldChunkPolicy
 from policies.registry import load_policy
 from robolearn.agents.actions import clip_action, hold_action
 from robolearn.agents.chunk import ChunkAgent, policy_input, ticks_per_action

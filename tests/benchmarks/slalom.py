@@ -23,8 +23,8 @@ import numpy as np
 
 from eval.statistics.clusters import mean_two_way
 from eval.statistics.intervals import Estimate
-from policies.chunks.base import FieldChunkPolicy
 from policies.chunks.guidance import GuidanceConfig
+from policies.chunks.policy import FieldChunkPolicy
 from policies.imitation.flow import FlowConfig
 from policies.registry import load_policy
 from robolearn.contracts import Env

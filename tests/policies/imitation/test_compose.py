@@ -11,10 +11,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from policies.chunks.base import ChunkAlgorithm, FieldChunkPolicy
+from policies.chunks.base import ChunkAlgorithm
+from policies.chunks.policy import ChunkPolicy, FieldChunkPolicy
 from policies.imitation.compose import (
     ComposeConfig,
-    ComposedPolicy,
+    ComposedModel,
     Operator,
     compose,
     equal_growth,
@@ -40,7 +41,7 @@ FLOW = FlowConfig(n_obs=2, horizon=4, execute=2, width=32, blocks=2, batch_size=
 DIFFUSION = DiffusionConfig(n_obs=2, horizon=4, execute=2, width=24, blocks=1, batch_size=16)
 
 
-def composed(config: ComposeConfig) -> ComposedPolicy:
+def composed(config: ComposeConfig) -> ChunkPolicy | FieldChunkPolicy:
     return compose([untrained(FLOW).policy(), untrained(DIFFUSION).policy()], config)
 
 
@@ -73,7 +74,8 @@ def test_it_is_a_field_policy() -> None:
     assert isinstance(policy, FieldPolicy)
     request = random_request(3)
     x, t = torch.randn(3, 4, 2), torch.full((3,), 0.5)
-    parts = [p.field(x, t, p.context(request)) for p in policy.parts]
+    each = [untrained(config).policy() for config in (FLOW, DIFFUSION)]
+    parts = [p.field(x, t, p.context(request)) for p in each]
     v = policy.field(x, t, policy.context(request))
     torch.testing.assert_close(v, 0.25 * parts[0] + 0.75 * parts[1])
 
@@ -127,13 +129,12 @@ def test_and_makes_both_densities_grow_alike() -> None:
 
 
 def two_gaussians(config: ComposeConfig) -> Tensor:
-    policy = composed(config)
-    for part, mean in zip(policy.parts, (0.6, -0.6), strict=True):
-        assert isinstance(part, FieldChunkPolicy)
-        part.model.velocity = gaussian(mean, 0.1)  # type: ignore[method-assign]
-    noise = torch.randn(200, 4, 2, generator=torch.Generator().manual_seed(0))
-    width = sum(p.model.context_size for p in policy.parts)
-    return policy.generate(noise, torch.zeros(200, width)).mean(dim=(1, 2))
+    model = composed(config).model
+    assert isinstance(model, ComposedModel)
+    for part, mean in zip(model.parts, (0.6, -0.6), strict=True):
+        part.velocity = gaussian(mean, 0.1)  # type: ignore[method-assign]
+    noise = torch.randn(200, 1, 4, 2, generator=torch.Generator().manual_seed(0))
+    return model.generate(noise, torch.zeros(200, model.context_size)).mean(dim=(1, 2))
 
 
 def test_or_does_one_or_the_other_and_convex_the_middle() -> None:
@@ -155,10 +156,10 @@ def test_three_policies_move_by_the_weighted_mean(weights: tuple[float, ...]) ->
     request = random_request(3)
     x, t = torch.randn(3, 4, 2), torch.full((3,), 0.4)
     seen = policy.context(request)
-    widths = [part.model.context_size for part in policy.parts]
+    widths = [part.model.context_size for part in parts]
     each = [
         part.model.velocity(x, t, context)
-        for part, context in zip(policy.parts, seen.split(widths, dim=-1), strict=True)
+        for part, context in zip(parts, seen.split(widths, dim=-1), strict=True)
     ]
     wanted = sum(w * v for w, v in zip(weights, each, strict=True))
     torch.testing.assert_close(policy.field(x, t, seen), wanted, atol=1e-5, rtol=1e-5)

@@ -12,7 +12,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from policies.chunks.base import ChunkConfig, ChunkPolicy, FieldChunkPolicy, Lesson
+from policies.chunks.base import ChunkConfig, Lesson
+from policies.chunks.policy import ChunkPolicy, FieldChunkPolicy
 from policies.chunks.request import request_tensors
 from policies.imitation.consistency import ConsistencyConfig, ConsistencyModel, teacher_step
 from policies.imitation.distilled import DistilledAlgorithm, DistilledConfig, DistilledModel
@@ -273,7 +274,7 @@ def test_a_teacher_steps_along_a_known_field() -> None:
     assert isinstance(policy, FieldChunkPolicy)
     policy.model.velocity = lambda x_t, t, context: -x_t  # type: ignore[method-assign]
     x = torch.ones(2, 4, 2)
-    out = teacher_step(policy, x, torch.tensor([0.5, 0.9]), torch.tensor([0.6, 1.0]), x)
+    out = teacher_step(policy.model, x, torch.tensor([0.5, 0.9]), torch.tensor([0.6, 1.0]), x)
     torch.testing.assert_close(out[0], torch.full((4, 2), 1 - 0.1 + 0.005))
     torch.testing.assert_close(out[1], torch.full((4, 2), 0.9))
 

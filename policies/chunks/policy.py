@@ -1,0 +1,189 @@
+"""Answers requests by a model that turns noise and observations into chunks.
+
+    request --> context, noise of its seeds --model--> normalised chunk --codec--> actions in SI
+
+Requests and answers are numpy in SI units; in between there are tensors, where the model is.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from policies.chunks.guidance import AUTO, GuidanceConfig, Prefix, guided, request_prefix, ways
+from policies.chunks.request import request_tensors
+from policies.chunks.sampler_steps import equal_times
+from policies.nets.encoder import ActionCodec
+from robolearn.contracts import PolicySpec
+from robolearn.learning import request_noise
+from robolearn.types import PolicyInput, PolicyOutput
+
+
+class ChunkSampler(nn.Module):
+    """From noise and observations to a normalised chunk."""
+
+    # Arrays of noise [horizon, action] that one chunk takes.
+    draws: int = 1
+    # Whether generating takes derivatives, which inference mode has none of.
+    differentiates: bool = False
+    # Of actions: what a chunk means in SI units.
+    codec: ActionCodec
+    horizon: int
+    action_size: int
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return self.codec.high.device
+
+    @abstractmethod
+    def context(
+        self, observations: Mapping[str, Tensor], rng: torch.Generator | None = None
+    ) -> Tensor:
+        """What the rest needs of observations ``[b, n_obs, *shape]``, once per chunk: ``[b, c]``.
+
+        ``rng``: in training, for what is drawn at random.
+        """
+
+    @abstractmethod
+    def generate(self, noise: Tensor, context: Tensor) -> Tensor:
+        """Normalised chunks ``[b, h, a]`` from standard normal ``noise [b, draws, h, a]``."""
+
+
+class FieldSampler(ChunkSampler):
+    """Chunks along a velocity field, which may be pulled to continue a plan."""
+
+    # Longest prefix that was given in training (policies/chunks/prefix.py).
+    known: int = 0
+    # Numbers in a context.
+    context_size: int
+
+    @abstractmethod
+    def velocity(self, x_t: Tensor, t: Tensor, context: Tensor) -> Tensor:
+        """Of x_t along the path ``x_t = (1 - t) noise + t data``, ``t [b]`` in [0, 1).
+
+        Every member of the family answers in these terms, whatever it was trained in, so that
+        they can be composed and guided alike.
+        """
+
+    @abstractmethod
+    def times(self) -> Tensor:
+        """Times of the sampler's steps, from 0 to 1."""
+
+    def continued(
+        self, noise: Tensor, context: Tensor, prefix: Prefix, guidance: GuidanceConfig
+    ) -> Tensor:
+        """As :meth:`generate`, but chunks that continue a prefix."""
+        times = self.times()
+        if len(times) <= guidance.least_steps:
+            times = torch.tensor(equal_times(guidance.least_steps), device=self.device)
+        return guided(self.velocity, noise[:, 0], times, context, prefix, guidance)
+
+
+class ChunkPolicy:
+    """Samples chunks; row ``i`` depends on row ``i`` of the request alone."""
+
+    def __init__(self, model: ChunkSampler, spec: PolicySpec) -> None:
+        self.model, self._spec = model, spec
+
+    @property
+    def spec(self) -> PolicySpec:
+        """Task space, horizons, normalisation."""
+        return self._spec
+
+    def sample(self, request: PolicyInput, n: int = 1) -> PolicyOutput:
+        """``n`` chunks per row; candidate 0 is the same for every ``n``."""
+        return answer(self.model, self._spec, request, n)
+
+
+class FieldChunkPolicy:
+    """A policy with a velocity field. A request with a prefix is answered by a chunk that continues
+    it (``policies/chunks/guidance.py``).
+    """
+
+    def __init__(
+        self, model: FieldSampler, spec: PolicySpec, guidance: GuidanceConfig = AUTO
+    ) -> None:
+        self.model, self.guidance, self._spec = model, guidance, spec
+        self.continues = ways(model.known)
+
+    @property
+    def spec(self) -> PolicySpec:
+        """Task space, horizons, normalisation."""
+        return self._spec
+
+    def field(self, x_t: Tensor, t: Tensor, context: Tensor) -> Tensor:
+        """Velocity ``[b, horizon, action]`` in normalised actions."""
+        return self.model.velocity(x_t, t, context)
+
+    def context(self, request: PolicyInput) -> Tensor:
+        """The encoded observations ``[b, c]`` for :meth:`field`."""
+        return self.model.context(on(self.model.device, request_tensors(request, self._spec)))
+
+    def sample(self, request: PolicyInput, n: int = 1) -> PolicyOutput:
+        """``n`` chunks per row; candidate 0 is the same for every ``n``."""
+        prefix = encoded_prefix(self.model, self._spec, request, n)
+        if prefix is None:
+            return answer(self.model, self._spec, request, n)
+
+        def continued(noise: Tensor, context: Tensor) -> Tensor:
+            return self.model.continued(noise, context, prefix, self.guidance)
+
+        return answer(self.model, self._spec, request, n, continued)
+
+
+def on(device: torch.device, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The same tensors on ``device``, from the CPU."""
+    if device.type == "cpu":
+        return dict(tensors)
+    return {name: value.to(device) for name, value in tensors.items()}
+
+
+def encoded_prefix(
+    model: ChunkSampler, spec: PolicySpec, request: PolicyInput, n: int
+) -> Prefix | None:
+    """What the chunks should continue, normalised, once for every candidate."""
+    wanted = request_prefix(request, spec)
+    if wanted is None:
+        return None
+    seen = on(model.device, request_tensors(request, spec))
+    before, weight = (v.to(model.device) for v in wanted)
+    with torch.no_grad():
+        encoded = model.codec.encode(before, seen)
+    return Prefix(encoded.repeat_interleave(n, dim=0), weight.repeat_interleave(n, dim=0))
+
+
+def answer(
+    model: ChunkSampler,
+    spec: PolicySpec,
+    request: PolicyInput,
+    n: int,
+    generate: Callable[[Tensor, Tensor], Tensor] | None = None,
+) -> PolicyOutput:
+    """``n`` chunks per row, each from noise of its row's seed; ``generate``: instead of the model's
+    own way, and free to differentiate.
+    """
+    gradients = generate is not None or model.differentiates
+    begin = time.perf_counter_ns()
+    shape, device = (n, model.draws, model.horizon, model.action_size), model.device
+    with torch.no_grad() if gradients else torch.inference_mode():
+        seen = on(device, request_tensors(request, spec))
+        context = model.context(seen)
+        if n > 1:
+            context = context.repeat_interleave(n, dim=0)
+            seen = {k: v.repeat_interleave(n, dim=0) for k, v in seen.items()}
+        noise = torch.from_numpy(request_noise(request.seed, shape)).flatten(0, 1)
+        x = (generate or model.generate)(noise.to(device), context)
+        chunk = model.codec.decode(x, seen).cpu()
+        actions = chunk.view(-1, n, *shape[2:]).double().numpy()
+    return PolicyOutput(
+        actions=actions,
+        scores=np.zeros(actions.shape[:2]),
+        t_ns=request.t_ns,
+        latency_ns=time.perf_counter_ns() - begin,
+    )
