@@ -12,7 +12,7 @@ import pytest
 from robolearn.runtime import run_episode
 from robolearn.spec import EmbodimentSpec
 from robolearn.types import Command, EpisodeHeader, Observation, Outcome, PolicyOutput, Tick
-from sim.scene.config import packaged_scenes
+from sim.scene.load import packaged_scenes
 from sim.worlds import build_operator, make_world
 from tests.golden.golden import Golden
 
