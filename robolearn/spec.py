@@ -51,7 +51,11 @@ class SignalSpec:
 
 @dataclass(frozen=True, slots=True)
 class ActionSpec:
-    """One commanded signal: its shape and meaning (absolute or relative, frame, rate, range)."""
+    """One commanded signal: its shape and meaning (absolute or relative, frame, rate, range).
+
+    ``tolerance``: a value at most so far outside the range is clipped to it; one further outside
+    is no rounding, and is left as it is for the robot to refuse. None (simulation): any is clipped.
+    """
 
     name: str
     shape: tuple[int, ...]
@@ -61,6 +65,7 @@ class ActionSpec:
     frame: str = ""
     low: tuple[float, ...] = ()
     high: tuple[float, ...] = ()
+    tolerance: float | None = None
 
     @property
     def size(self) -> int:
@@ -195,8 +200,19 @@ def _differences(kind: str, want: Any, have: Any, fields: Iterable[str]) -> list
 
 
 def to_json(spec: Any) -> dict[str, Any]:
-    """A specification dataclass as plain JSON values (tuples become lists)."""
-    return dataclasses.asdict(spec)
+    """A specification dataclass as plain JSON values (tuples become lists). A tolerance that is
+    not given is left out, as in all that was written before there was one.
+    """
+    return _without_absent(dataclasses.asdict(spec))
+
+
+def _without_absent(value: Any) -> Any:
+    if isinstance(value, dict):
+        pairs = cast("dict[str, Any]", value).items()
+        return {k: _without_absent(v) for k, v in pairs if k != "tolerance" or v is not None}
+    if isinstance(value, list | tuple):
+        return type(value)(_without_absent(v) for v in cast("Sequence[Any]", value))
+    return value
 
 
 def signal_from_json(raw: Mapping[str, Any]) -> SignalSpec:

@@ -137,7 +137,8 @@ class FaultyPolicy:
             actions[0, 0, 3, 1] = np.nan
         if self.fault == "shape":
             actions = actions[:, :, :-1]
-        return PolicyOutput(actions, output.scores, output.t_ns)
+        t_ns = output.t_ns + 7 if self.fault == "time" else output.t_ns
+        return PolicyOutput(actions, output.scores, t_ns)
 
 
 @dataclass(frozen=True)

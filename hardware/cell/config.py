@@ -236,7 +236,9 @@ class CellConfig:
         """What decides set-points."""
         period_s = 1.0 / self.rate_hz
         if self.joints is not None:
-            return JointFollowerConfig(self.joints, self.arm, period_s, self.collision)
+            return JointFollowerConfig(
+                self.joints, self.arm, period_s, self.collision, far_rad=self.supervisor.far_rad
+            )
         return self._table_follower()
 
     def motion(self) -> CellMotion:
@@ -260,6 +262,7 @@ class CellConfig:
             mapping=self.table.mapping(),
             limits=self.limits,
             command_period_s=1.0 / self.rate_hz,
+            far_m=self.supervisor.far_m,
             collision=self.collision,
         )
         wanted, fastest = self.limits.max_joint_speed, max(follower.serial_arm().max_speed)

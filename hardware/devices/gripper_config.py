@@ -15,6 +15,8 @@ from robolearn.errors import ConfigError, did_you_mean
 from robolearn.spec import ActionSpec, SignalSpec
 
 WIDTH = "gripper/width"
+# Widths further outside the range are no rounding: whoever sends them is out of order [m].
+FAR_M = 0.01
 GRIPPERS: dict[str, str] = {
     "robotiq": "hardware.drivers.robotiq:RobotiqConfig",
     "xarm": "hardware.drivers.xarm.gripper:XArmGripperConfig",
@@ -96,7 +98,8 @@ class GripperCellConfig:
 
     def action(self, rate_hz: float) -> ActionSpec:
         """The commanded width."""
-        return ActionSpec(WIDTH, (1,), "m", rate_hz, low=(self.low_m,), high=(self.high_m,))
+        low, high = (self.low_m,), (self.high_m,)
+        return ActionSpec(WIDTH, (1,), "m", rate_hz, low=low, high=high, tolerance=FAR_M)
 
     def driver_config(self) -> GripperDriverConfig:
         """The driver's config; raises ConfigError for an unknown kind or key."""

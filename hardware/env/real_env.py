@@ -7,6 +7,7 @@ deadlines.
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import time
 from collections.abc import Callable, Sequence
@@ -382,7 +383,8 @@ class RealEnv:
 def cell_spec(config: CellConfig) -> EmbodimentSpec:
     """Signals and action of a cell; known without connecting to anything."""
     rate_hz = float(config.driver.get("rate_hz", 500.0))
-    motion, joints = config.motion(), config.follower().joints
+    motion, follower = config.motion(), config.follower()
+    joints, far = follower.joints, follower.far
     return EmbodimentSpec(
         name=config.name,
         signals=(
@@ -396,7 +398,7 @@ def cell_spec(config: CellConfig) -> EmbodimentSpec:
             *(camera.spec for camera in config.cameras if camera.signal),
         ),
         actions=(
-            motion.action,
+            dataclasses.replace(motion.action, tolerance=far),
             *(() if config.gripper is None else (config.gripper.action(config.rate_hz),)),
         ),
         rate_hz=config.rate_hz,

@@ -31,8 +31,13 @@ class Follower(Protocol):
         """At rest at joint positions ``q`` [rad]."""
         ...
 
-    def sane(self, value: Array) -> bool:
-        """False for a target that no working agent sends: far outside the limits."""
+    @property
+    def far(self) -> float:
+        """Targets further outside than this are no rounding: whoever sends them is out of order."""
+        ...
+
+    def outside(self, value: Array) -> float:
+        """How far a target ``[w]`` lies outside workspace or limits, per component; 0 inside."""
         ...
 
     def target(self, target: Target, now_ns: int) -> bool:

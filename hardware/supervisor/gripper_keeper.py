@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -28,8 +29,6 @@ from robolearn.errors import DataError, RobotConnectionError, RobotError
 Array = NDArray[np.float64]
 log = logging.getLogger(__name__)
 
-# Commands this far outside the range are no rounding: whoever sent them is out of order.
-SANE_M = 0.01
 # Newer commands that differ less than this are the same one: a new order restarts a grasp.
 SAME_M = 0.0005
 AT_GOAL_M = 0.003
@@ -63,8 +62,8 @@ class Keeper(Protocol):
         """True when the newest order was carried out, as far as what is between allows."""
         ...
 
-    def sane(self, widths: Array) -> bool:
-        """False for a command that no working agent sends: far outside the range."""
+    def outside(self, widths: Array) -> float:
+        """How far a command is outside the range [m]; infinite for another number of widths."""
         ...
 
     def aim(self, widths: Array) -> bool:
@@ -102,9 +101,9 @@ class NoGripper:
     goals: tuple[float, ...] = ()
     settled = True
 
-    def sane(self, widths: Array) -> bool:
-        """True for no width."""
-        return len(widths) == 0
+    def outside(self, widths: Array) -> float:
+        """0 for no width."""
+        return math.inf if len(widths) else 0.0
 
     def aim(self, widths: Array) -> bool:
         """True for no width."""
@@ -177,10 +176,12 @@ class GripperKeeper:
         near = abs(state.width_m - self._goal_m) < AT_GOAL_M
         return near or (state.holding and since_ns > _SETTLE_NS)
 
-    def sane(self, widths: Array) -> bool:
-        """False for a command that no working agent sends: far outside the range."""
-        low, high = self.config.low_m - SANE_M, self.config.high_m + SANE_M
-        return len(widths) == 1 and bool(low <= widths[0] <= high)
+    def outside(self, widths: Array) -> float:
+        """How far a width is outside the range [m]; infinite for another number of widths."""
+        if len(widths) != 1:
+            return math.inf
+        low_m, high_m, width_m = self.config.low_m, self.config.high_m, float(widths[0])
+        return max(low_m - width_m, width_m - high_m, 0.0)
 
     def aim(self, widths: Array) -> bool:
         """Go to a width [m]; False when it had to be clipped to the range."""

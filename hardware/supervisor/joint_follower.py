@@ -29,8 +29,6 @@ REDUCED_SPEED_M_S = 0.25
 _SLACK = 1.02
 # The path keeps the tool this far below its speed: the arm's reach changes along the way.
 _SOFT = 0.9
-# Targets this far outside the limits are no rounding: whoever sent them is out of order.
-_SANE_RAD = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +69,8 @@ class JointFollowerConfig:
     command_period_s: float = 0.1
     # Distances to keep; None switches the check off.
     collision: CollisionConfig | None = field(default_factory=CollisionConfig)
+    # Targets further outside the limits than this are refused [rad].
+    far_rad: float = 0.2
 
     def __post_init__(self) -> None:
         arm, tool_speed = self.serial_arm(), self.space.max_tool_speed
@@ -113,6 +113,11 @@ class JointFollowerConfig:
             raise ConfigError(f"no kinematics for arm '{self.arm}'; known: {sorted(ARMS)}")
         return ARMS.get(self.arm)
 
+    @property
+    def far(self) -> float:
+        """``far_rad``, as the supervisor and the agent need it."""
+        return self.far_rad
+
     def build(self, rate_hz: float) -> JointFollower:
         """Make the follower."""
         return JointFollower(self, rate_hz)
@@ -149,17 +154,20 @@ class JointFollower:
         self._gate.reset(q.copy())
         self._target, self._moving = None, False
 
-    def sane(self, value: Array) -> bool:
-        """Within 0.2 rad of the limits."""
-        inside = (value >= self._low - _SANE_RAD) & (value <= self._high + _SANE_RAD)
-        return bool(np.all(inside))
+    @property
+    def far(self) -> float:
+        """``far_rad`` [rad]."""
+        return self.config.far
+
+    def outside(self, value: Array) -> float:
+        """How far ``value [joints]`` is outside the limits [rad], of the worst joint."""
+        return float(np.abs(value - np.clip(value, self._low, self._high)).max())
 
     def target(self, target: Target, now_ns: int) -> bool:
         """Follow this; False when it lies outside the limits (then: to the limit)."""
         del now_ns
         self._target, self._moving = target, True
-        value = target.value
-        return bool(np.all(value >= self._low) and np.all(value <= self._high))
+        return self.outside(target.value) == 0.0
 
     def step(self, dt_s: float, now_ns: int, *, moving: bool) -> Array:
         """The next set-point ``[joints]`` [rad] (``dt_s`` is the path's own period)."""

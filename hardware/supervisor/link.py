@@ -52,7 +52,7 @@ class Cause(enum.IntEnum):
     AGENT_BACK = 2  # commands arrive again
     NOT_FINITE = 3  # command ignored, or none that could be sent: braked, until a good one
     STALE_COMMAND = 4  # the same: due too long ago, too far ahead, or out of order
-    OUT_OF_RANGE = 5  # command clipped to the workspace; far outside: ignored, braked
+    OUT_OF_RANGE = 5  # command clipped to the workspace (until 0.1.0 also: far outside)
     STATE_LATE = 6  # robot state paused: holding until it is fresh again
     UNREACHABLE = 7  # a requested guided move is refused
     LIMITED = 8  # the arm cannot follow at the commanded speed or acceleration
@@ -71,12 +71,14 @@ class Cause(enum.IntEnum):
     OVERLOAD = 21  # tool force or joint load above its limit
     COLLISION = 22  # the arm would have come too near to itself, the table or an obstacle
     CLOCK_JUMP = 23  # the device's clock ran backwards or jumped ahead
+    FAR_AGENT = 24  # one command after the other was far outside
     GRIPPER_FAULT = 40  # the gripper or its link reports a fault
     GRIPPER_STALE = 41  # the gripper does not answer any more
     OBJECT_LOST = 42  # what the gripper held is gone; latches where the cell says so
     FREEDRIVE = 50  # a hand may guide the arm from now on
     FREEDRIVE_ENDED = 51  # as asked, or because agent or state were late; the arm holds
     HAND_LIMIT = 52  # freedrive ended: a limit came near, or the hand was too fast
+    FAR_OUTSIDE = 53  # command far outside workspace, limits or range: ignored, braked
 
     @property
     def latches(self) -> bool:
@@ -84,7 +86,10 @@ class Cause(enum.IntEnum):
         return self > Cause.OPERATOR_CLEAR and self not in _NOTES
 
 
-_NOTES = (Cause.OBJECT_LOST, Cause.FREEDRIVE, Cause.FREEDRIVE_ENDED, Cause.HAND_LIMIT)
+_NOTES = (
+    *(Cause.OBJECT_LOST, Cause.FREEDRIVE, Cause.FREEDRIVE_ENDED, Cause.HAND_LIMIT),
+    Cause.FAR_OUTSIDE,
+)
 GRIPPER_CAUSES = (Cause.GRIPPER_FAULT, Cause.GRIPPER_STALE, Cause.OBJECT_LOST)
 
 
@@ -104,6 +109,12 @@ class SupervisorConfig:
     state_stale_s: float = 0.1
     # Commands due further ahead than this are refused [s].
     ahead_s: float = 1.0
+    # A target further outside the workspace than this is refused, the arm brakes [m].
+    far_m: float = 0.05
+    # The same for joint targets outside their limits [rad].
+    far_rad: float = 0.2
+    # Stop (latched) when there was nothing but such commands for this long [s].
+    far_s: float = 0.35
     # Stop (latched) when a joint is further than this from all recent set-points [rad].
     following_rad: float = 0.2
     # ... for longer than this [s].

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from hardware.devices.robot import Robot, RobotMode, RobotState
 from hardware.supervisor.checks import CollisionGuard, FollowingCheck, LoadCheck, Overrun
+from hardware.supervisor.command_check import CommandCheck
 from hardware.supervisor.follower import Follower
 from hardware.supervisor.gripper_keeper import Keeper, NoGripper
 from hardware.supervisor.guided_move import GuidedMove
@@ -77,6 +78,7 @@ class Supervisor:
         self._ticks = self._missed = self._max_late_ns = 0
         self._pausing = self._late = self._state_late = self._silent = self._spoiled = False
         self._guided: GuidedMove | None = None
+        self._commands = CommandCheck(follower, self._keeper, config)
         self._answered, self._pending, self._refused = 0, 0, False
         self._closing = False
         self._command_index = 0
@@ -158,6 +160,7 @@ class Supervisor:
         self._command_index, self._target = self._link.commands.count, None
         self._late = self._pausing = self._spoiled = False
         self._follow_ns = now_ns
+        self._commands.begin()
         if self._guard is not None:
             self._guard.begin(self._q)
         self.mode = Mode.FOLLOW
@@ -332,28 +335,18 @@ class Supervisor:
         self._late = late and self._target is not None
 
     def _accept(self, target: Target, now_ns: int) -> None:
-        age_s = (now_ns - target.due_ns) * 1e-9
-        defect = self._defect(target, age_s)
+        defect = self._commands.defect(target, now_ns, self._target)
         # Whoever sends such is out of order: the arm brakes until a good command arrives.
-        self._spoiled = defect is not Cause.NONE
-        if self._spoiled:
-            late = (age_s, self.config.late_s) if defect is Cause.STALE_COMMAND else (0.0, 0.0)
-            self._event(defect, now_ns, *late, target.seq)
+        self._spoiled = defect is not None
+        if defect is not None:
+            self._event(defect.cause, now_ns, defect.value, defect.limit, target.seq)
+            if self._commands.hopeless:
+                self._stop(Cause.FAR_AGENT, now_ns, self._commands.far_s, self.config.far_s)
             return
-        self._target = target
+        self._target = target = self._commands.trimmed(target)
         inside = self.follower.target(target, now_ns)
         if not (self._keeper.aim(target.gripper) and inside):
             self._event(Cause.OUT_OF_RANGE, now_ns, seq=target.seq)
-
-    def _defect(self, target: Target, age_s: float) -> Cause:
-        values = np.concatenate([target.value, target.plan.reshape(-1), target.gripper])
-        if not np.all(np.isfinite(values)):
-            return Cause.NOT_FINITE
-        backward = self._target is not None and target.seq <= self._target.seq
-        if backward or not -self.config.ahead_s <= age_s <= self.config.late_s:
-            return Cause.STALE_COMMAND
-        sane = self.follower.sane(target.value) and self._keeper.sane(target.gripper)
-        return Cause.NONE if sane else Cause.OUT_OF_RANGE
 
     # -- motion ----------------------------------------------------------------------------------
 

@@ -54,6 +54,11 @@ class FollowerRecipe(Protocol):
         """Values of a target."""
         ...
 
+    @property
+    def far(self) -> float:
+        """How far outside a target may be before it is refused, in its own unit."""
+        ...
+
     def build(self, rate_hz: float) -> Follower:
         """Check the limits and make the follower."""
         ...

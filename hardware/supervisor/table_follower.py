@@ -26,8 +26,6 @@ Array = NDArray[np.float64]
 
 # Rounding and the blend of a start that is slightly off may exceed a limit by this share.
 _SLACK = 1.02
-# Targets this far outside the workspace are no rounding: whoever sent them is out of order.
-_SANE_M = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +46,8 @@ class FollowerConfig:
     min_clearance_m: float = 0.003
     # Higher than this above its working height the tip may leave the workspace sideways [m].
     raised_m: float = 0.03
+    # Targets further outside the workspace than this are refused [m].
+    far_m: float = 0.05
     # Distances to keep; None switches the check off.
     collision: CollisionConfig | None = field(default_factory=CollisionConfig)
 
@@ -73,6 +73,11 @@ class FollowerConfig:
     def width(self) -> int:
         """Values of a target: x and y."""
         return 2
+
+    @property
+    def far(self) -> float:
+        """``far_m``, as the supervisor and the agent need it."""
+        return self.far_m
 
     def build(self, rate_hz: float) -> TableFollower:
         """Check the whole workspace and make the follower (takes about 0.1 s)."""
@@ -134,18 +139,22 @@ class TableFollower:
         self._tool_gate.reset(self._tip_of(q)[:2, 3])
         self._target, self._coasting, self._moving = None, False, False
 
-    def sane(self, value: Array) -> bool:
-        """Within 5 cm of the workspace."""
-        low, high = np.array(self.config.limits.workspace_low), self.config.limits.workspace_high
-        return bool(np.all(value >= low - _SANE_M) and np.all(value <= np.array(high) + _SANE_M))
+    @property
+    def far(self) -> float:
+        """``far_m`` [m]."""
+        return self.config.far
+
+    def outside(self, value: Array) -> float:
+        """How far ``value [2]`` is outside the workspace [m], along the worse axis."""
+        limits = self.config.limits
+        inside = np.clip(value, limits.workspace_low, limits.workspace_high)
+        return float(np.abs(value - inside).max())
 
     def target(self, target: Target, now_ns: int) -> bool:
         """Follow ``target.value``; False outside the workspace (then: to its border)."""
         self._target, self._coasting, self._moving = target, False, True
         self._generator.set_target(target.value, now_ns * 1e-9)
-        limits = self.config.limits
-        low, high = np.array(limits.workspace_low), np.array(limits.workspace_high)
-        return bool(np.all(target.value >= low) and np.all(target.value <= high))
+        return self.outside(target.value) == 0.0
 
     def step(self, dt_s: float, now_ns: int, *, moving: bool) -> Array:
         """The next set-point ``[joints]`` [rad] (``dt_s`` is the generator's own period)."""

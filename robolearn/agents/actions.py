@@ -39,12 +39,31 @@ def hold_action(actions: Sequence[ActionSpec], observation: Observation) -> Sign
 
 
 def clip_action(actions: Sequence[ActionSpec], values: Signals) -> Signals:
-    """``values[name]`` within the range that each action accepts (envs refuse others)."""
+    """``values[name] [..., *shape]`` within the range that each action accepts (envs refuse
+    others).
+    """
+    return {a.name: _clipped(a, values[a.name]) for a in actions}
+
+
+def clip_slight(actions: Sequence[ActionSpec], values: Signals) -> Signals:
+    """As :func:`clip_action`, but an action ``[*shape]`` with a component further outside than its
+    tolerance stays as it is, whole: whoever sends it is out of order, and the robot refuses it.
+    """
     out: dict[str, NDArray[Any]] = {}
     for action in actions:
         value = np.asarray(values[action.name], dtype=np.float64)
-        if action.low and action.high:
-            low = np.reshape(action.low, action.shape)
-            value = np.clip(value, low, np.reshape(action.high, action.shape))
-        out[action.name] = value
+        clipped = _clipped(action, value)
+        if action.tolerance is not None:
+            own = tuple(range(value.ndim - len(action.shape), value.ndim))
+            far = (np.abs(value - clipped) > action.tolerance).any(axis=own, keepdims=True)
+            clipped = np.where(far, value, clipped)
+        out[action.name] = clipped
     return out
+
+
+def _clipped(action: ActionSpec, given: NDArray[Any]) -> NDArray[np.float64]:
+    value = np.asarray(given, dtype=np.float64)
+    if not (action.low and action.high):
+        return value
+    low, high = (np.reshape(v, action.shape) for v in (action.low, action.high))
+    return np.clip(value, low, high)

@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robolearn.agents.actions import clip_action, hold_action
+from robolearn.agents.actions import clip_action, clip_slight, hold_action
 from robolearn.agents.ensembling import TemporalEnsemble
 from robolearn.agents.realtime import DelayEstimate, continuation
 from robolearn.contracts import PolicySpec
@@ -44,9 +44,10 @@ class ChunkAgent:
 
     ``execute`` actions pass between two requests; a request is sent ``lead_ticks`` before the plan
     runs out, so that inference may take that long without a gap. Without a plan the last action is
-    held (at the start: the current position), with source ``hold``. Actions are clipped to the
-    embodiment's range. With ``realtime`` a request carries what is left of the plan, so that the
-    next chunk continues it (real-time chunking, ``robolearn/agents/realtime.py``).
+    held (at the start: the current position), with source ``hold``. Actions a little outside
+    the embodiment's range are clipped to it; those beyond its tolerance are sent as they are, and
+    the robot refuses them. With ``realtime`` a request carries what is left of the plan, so that
+    the next chunk continues it (real-time chunking, ``robolearn/agents/realtime.py``).
     ``command_latency_s``: actions are sent ahead by it. With ``ensemble`` a policy is asked at
     every action, and what is done is a mean of all its chunks that cover a time
     (``robolearn/agents/ensembling.py``).
@@ -165,6 +166,9 @@ class ChunkAgent:
         rest = np.zeros((0, size))
         if self._plan is not None:
             rest = self._plan[max(0, self._ticks_of(int(asked.t_ns[0])) // self._ratio) :]
+            # What the robot refuses is nothing to go on with.
+            parts = clip_action(self._actions, self._spec.task_space.split(rest))
+            rest = _rows(parts)
         # What is sent ahead is past before the answer comes.
         committed = -(-(self._delay.ticks + self._sooner) // self._ratio)
         prefix, weight = continuation(rest, committed, horizon)
@@ -184,10 +188,18 @@ class ChunkAgent:
                 f" expected finite [horizon, {self._spec.task_space.action_size}]"
             )
         parts = self._spec.task_space.split(np.asarray(chunk, dtype=np.float64))
-        clipped = clip_action(self._actions, parts)
         self._plan_t_ns = t_ns + self._stood.since_mark_ns
-        plan = np.concatenate([v.reshape(len(chunk), -1) for v in clipped.values()], axis=1)
-        self._plan = plan if self._ensemble is None else self._ensemble.add(self._plan_t_ns, plan)
+        plan, inside = (_rows(clip(self._actions, parts)) for clip in (clip_slight, clip_action))
+        if self._ensemble is not None:
+            # A mean would hide what is far outside: such an action stays as it was answered.
+            far = (plan != inside).any(axis=1, keepdims=True)
+            plan = np.where(far, plan, self._ensemble.add(self._plan_t_ns, inside))
+        self._plan = plan
+
+
+def _rows(parts: Signals) -> NDArray[np.float64]:
+    """Actions ``[k, *shape]`` by name as rows ``[k, action_size]``."""
+    return np.concatenate([v.reshape(len(v), -1) for v in parts.values()], axis=1)
 
 
 class StandingTime:

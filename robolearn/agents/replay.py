@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from robolearn.agents.actions import clip_action, hold_action
+from robolearn.agents.actions import clip_slight, hold_action
 from robolearn.contracts import Agent
 from robolearn.errors import DataError
 from robolearn.spec import ActionSpec
@@ -41,8 +41,8 @@ class WrappedAgent:
 class ReplayAgent:
     """Sends recorded actions open loop, one per tick, and then holds the last one.
 
-    ``actions[name]`` is ``[T, *shape]`` for every action of ``specs``; values are clipped to the
-    range that the env accepts.
+    ``actions[name]`` is ``[T, *shape]`` for every action of ``specs``; values a little
+    outside the range that the env accepts are clipped, others are the env's to refuse.
     """
 
     def __init__(
@@ -107,4 +107,4 @@ class ReplayAgent:
         for spec in self._specs:
             values[spec.name] = self._flat[row, start : start + spec.size].reshape(spec.shape)
             start += spec.size
-        return clip_action(self._specs, values)
+        return clip_slight(self._specs, values)

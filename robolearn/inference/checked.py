@@ -34,6 +34,11 @@ def check_output(spec: PolicySpec, request: PolicyInput, output: PolicyOutput) -
             f"policy answered with scores {output.scores.shape} and times {output.t_ns.shape},"
             f" expected {shape[:2]} and ({batch},)"
         )
+    if not np.array_equal(output.t_ns, request.t_ns):
+        raise InferenceError(
+            f"policy answered for the time(s) {output.t_ns.tolist()} ns, but was asked for"
+            f" {request.t_ns.tolist()} ns: an answer carries the times of its request"
+        )
     bad = ~np.isfinite(actions).all(axis=(1, 2, 3))
     if bad.any():
         raise InferenceError(

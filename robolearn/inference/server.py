@@ -7,6 +7,7 @@ import http
 import logging
 import secrets
 import threading
+import time
 from dataclasses import dataclass
 
 from websockets.exceptions import ConnectionClosed
@@ -39,10 +40,12 @@ class ServeConfig:
     token: str = ""
     # At most this many at a time.
     clients: int = 4
+    # Who has asked nothing for this long gives its place to a new client, when none is free [s].
+    idle_s: float = 60.0
 
     def __post_init__(self) -> None:
-        if not 0 <= self.port <= 65535 or self.clients < 1:
-            raise ConfigError(f"expected a port and at least 1 client, got {self}")
+        if not 0 <= self.port <= 65535 or self.clients < 1 or not self.idle_s > 0.0:
+            raise ConfigError(f"expected a port, at least 1 client and idle_s > 0, got {self}")
         if self.token and len(self.token) < 16:
             raise ConfigError("the token must have at least 16 characters")
         if self.host not in LOOPBACK and not self.token:
@@ -60,7 +63,7 @@ class PolicyServer:
         self.token = config.token or secrets.token_urlsafe(24)
         spec = {"kind": "spec", "spec": to_json(policy.spec), "name": name, "hash": policy_hash}
         self._spec = encode(Message(spec, {}))
-        self._busy, self._count = threading.Lock(), threading.Semaphore(config.clients)
+        self._busy, self._places = threading.Lock(), _Places(config)
         self.answered = self.refused = 0
         self._server: Server = serve(
             self._talk,
@@ -95,13 +98,14 @@ class PolicyServer:
         return connection.respond(http.HTTPStatus.UNAUTHORIZED, "token missing or wrong\n")
 
     def _talk(self, connection: ServerConnection) -> None:
-        if not self._count.acquire(blocking=False):
+        if not self._places.take(connection):
             connection.close(1013, "too many clients")
             return
         try:
             connection.send(self._spec)
             refused = 0
             for data in connection:
+                self._places.seen(connection)
                 answer, fine = self._answer(data)
                 connection.send(answer)
                 refused = 0 if fine else refused + 1
@@ -111,7 +115,7 @@ class PolicyServer:
         except ConnectionClosed as error:
             log.info("a client left: %s", error)
         finally:
-            self._count.release()
+            self._places.leave(connection)
 
     def _answer(self, data: str | bytes) -> tuple[bytes, bool]:
         number = 0
@@ -126,3 +130,42 @@ class PolicyServer:
             return error_message(str(error), number), False
         self.answered += 1
         return encode_output(output, {"number": number}), True
+
+
+class _Places:
+    """Who is connected, and since when each has asked nothing."""
+
+    def __init__(self, config: ServeConfig) -> None:
+        self._config = config
+        self._lock = threading.Lock()
+        self._heard: dict[ServerConnection, float] = {}
+
+    def take(self, connection: ServerConnection) -> bool:
+        """A place for a new client, if need be that of the one idle longest; False without any."""
+        with self._lock:
+            given_up = None
+            if len(self._heard) >= self._config.clients:
+                longest = min(self._heard, key=self._heard.__getitem__)
+                if time.monotonic() - self._heard[longest] < self._config.idle_s:
+                    return False
+                given_up = longest
+                del self._heard[longest]
+            self._heard[connection] = time.monotonic()
+        if given_up is not None:
+            log.warning("a client that was idle made room for a new one")
+            # Closing waits for the other side's answer, which may never come.
+            threading.Thread(
+                target=given_up.close, args=(1008, "idle, and others wait"), daemon=True
+            ).start()
+        return True
+
+    def seen(self, connection: ServerConnection) -> None:
+        """A client asks."""
+        with self._lock:
+            if connection in self._heard:
+                self._heard[connection] = time.monotonic()
+
+    def leave(self, connection: ServerConnection) -> None:
+        """A client is gone."""
+        with self._lock:
+            self._heard.pop(connection, None)

@@ -115,3 +115,13 @@ def test_malformed_signals_are_refused():
         SignalSpec("a/b", (3,), components=("x",))
     assert SignalSpec("wrist/image", (4, 4, 3), dtype="uint8").is_image
     assert not POSE.is_image
+
+
+def test_a_tolerance_is_written_only_where_it_is_given():
+    bare = to_json(ROBOT)
+    assert all("tolerance" not in action for action in bare["actions"])
+    judged = dataclasses.replace(ROBOT, actions=(dataclasses.replace(TARGET, tolerance=0.05),))
+    assert to_json(judged)["actions"][0]["tolerance"] == 0.05
+    assert embodiment_from_json(json.loads(json.dumps(to_json(judged)))) == judged
+    # A policy of a robot that declares none runs on one that does.
+    require_compatible(SPACE, judged)

@@ -18,8 +18,14 @@ from robolearn.agents.chunk import ChunkAgent
 from robolearn.arms.models import UR5E
 from robolearn.data.recording.recorder import EpisodeRecorder
 from robolearn.data.store.store import EpisodeStore
-from robolearn.errors import ConfigError, DataError, InferenceError, StaleSignalError
-from robolearn.inference.local import WorkerInference
+from robolearn.errors import (
+    ConfigError,
+    DataError,
+    InferenceError,
+    SafetyStopError,
+    StaleSignalError,
+)
+from robolearn.inference.local import InProcessInference, WorkerInference
 from robolearn.pusht import BLOCK, TOOL
 from robolearn.runtime import run_episode
 from robolearn.spec import SignalSpec
@@ -33,7 +39,7 @@ from tests.hardware.real_cell import (
     until,
 )
 from tests.hardware.workcell import WORKCELL, joints_at
-from tests.mocks import POLICY_SPEC, BuildWalk, Listener
+from tests.mocks import POLICY_SPEC, BuildWalk, Listener, WalkPolicy
 
 
 @pytest.fixture(scope="module")
@@ -128,13 +134,35 @@ def test_bad_commands_never_reach_the_arm(env, lab):
     env.apply(command(3, (0.3, 0.38), env.now_ns() - 10**10))
     env.advance()
     causes = [e.cause for e in env.interventions]
-    assert {Cause.NOT_FINITE, Cause.OUT_OF_RANGE, Cause.STALE_COMMAND} <= set(causes)
+    assert {Cause.NOT_FINITE, Cause.FAR_OUTSIDE, Cause.STALE_COMMAND} <= set(causes)
     env.drain()
     with lab.where.connect() as door:
         log = door.log(start_ns)
     assert np.isfinite(log.setpoint_q).all()
     assert largest_speed(log) < 1.02 * env.config.limits.max_joint_speed
     env.hold()
+
+
+def test_a_policy_that_aims_two_metres_away_moves_nothing_and_is_stopped(env, lab):
+    policy = WalkPolicy(step=0.0)
+
+    class Astray(WalkPolicy):
+        def sample(self, request, n=1):
+            output = policy.sample(request, n)
+            return dataclasses.replace(output, actions=output.actions + 2.0)
+
+    start_ns = time.monotonic_ns()
+    agent = ChunkAgent(POLICY_SPEC, env.spec, name="astray", execute=4)
+    with pytest.raises(SafetyStopError, match="far_agent"):
+        run_episode(env, agent, InProcessInference(Astray()), [], CONDITION, max_steps=40)
+    causes = [e.cause for e in env.interventions]
+    assert causes.count(Cause.FAR_OUTSIDE) >= 4
+    assert causes[-1] is Cause.FAR_AGENT
+    with lab.where.connect() as door:
+        until(lambda: not door.log(start_ns).moving)
+        last = door.log(start_ns).setpoint_q[-1]
+    np.testing.assert_allclose(WORKCELL.xy(UR5E, last), CONDITION.poses[TOOL], atol=2e-3)
+    env.clear_stop()
 
 
 def test_every_observation_is_in_the_drain_of_its_tick(env):

@@ -204,7 +204,7 @@ BAD_COMMANDS = [
     ((0.3, 0.3), 0.4, None, Cause.STALE_COMMAND),
     ((0.3, 0.3), -5.0, None, Cause.STALE_COMMAND),
     ((0.3, 0.3), 0.0, 0, Cause.STALE_COMMAND),
-    ((3.0, -40.0), 0.0, None, Cause.OUT_OF_RANGE),
+    ((3.0, -40.0), 0.0, None, Cause.FAR_OUTSIDE),
 ]
 
 
@@ -229,6 +229,50 @@ def test_a_bad_command_means_brake_at_once_until_a_good_one(cell, xy, age_s, seq
     np.testing.assert_allclose(cell.xy, (0.4, 0.3), atol=2e-3)
     assert cell.mode is Mode.FOLLOW
     cell.assert_within_limits()
+
+
+@pytest.mark.parametrize("plan", [(), [(0.4, 0.3)] * 3])
+def test_an_agent_that_goes_on_commanding_far_outside_is_stopped_for_good(cell, plan):
+    cell.follow()
+    cell.drive([(0.3, 0.3)] * 3)
+    before = cell.xy
+    for _ in range(5):
+        cell.command((0.256, 2.3), plan=plan)
+        cell.run(0.1)
+    # The last good command grows old meanwhile; that is told, too.
+    told = [c for c in cell.causes if c is not Cause.AGENT_LATE]
+    assert told == [*[Cause.FAR_OUTSIDE] * 5, Cause.FAR_AGENT]
+    assert cell.mode is Mode.STOPPED
+    assert cell.status.cause is Cause.FAR_AGENT
+    assert cell.events[0].value == pytest.approx(2.3 - 0.512)
+    assert cell.events[0].limit == 0.05
+    # What was under way is braked; nothing leads towards the border.
+    np.testing.assert_allclose(cell.xy, before, atol=0.02)
+    cell.assert_within_limits()
+
+
+def test_a_single_command_far_outside_is_forgotten_after_a_good_one(cell):
+    cell.follow()
+    for _ in range(6):
+        cell.drive([(0.256, -2.0), (0.26, 0.3)])
+    assert cell.causes.count(Cause.FAR_OUTSIDE) == 6
+    assert cell.mode is Mode.FOLLOW
+
+
+def test_a_command_a_little_outside_is_followed_to_the_border(cell):
+    cell.follow()
+    cell.drive([(0.256, 0.55)] * 20)
+    assert set(cell.causes) == {Cause.OUT_OF_RANGE}
+    np.testing.assert_allclose(cell.xy, (0.256, 0.512), atol=1e-3)
+
+
+def test_a_plan_that_leads_far_outside_is_followed_up_to_there(cell):
+    cell.follow()
+    cell.drive([(0.256, 0.3)])
+    cell.command((0.27, 0.3), plan=[(0.27, 3.0), (0.3, 0.3)])
+    cell.run(0.14)
+    np.testing.assert_allclose(cell.xy[1], 0.3, atol=1e-3)
+    assert cell.causes == []
 
 
 def test_goto_moves_slowly_through_waypoints_and_rests(cell):

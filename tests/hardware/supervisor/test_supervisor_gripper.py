@@ -71,8 +71,8 @@ def test_the_fingers_follow_and_the_recording_tells(make):
         (np.inf, 0.0, Cause.NOT_FINITE, None),
         (0.02, -1.0, Cause.STALE_COMMAND, None),
         (0.02, 2.0, Cause.STALE_COMMAND, None),
-        (-0.1, 0.0, Cause.OUT_OF_RANGE, None),
-        (0.5, 0.0, Cause.OUT_OF_RANGE, None),
+        (-0.1, 0.0, Cause.FAR_OUTSIDE, None),
+        (0.5, 0.0, Cause.FAR_OUTSIDE, None),
         (0.005, 0.0, Cause.OUT_OF_RANGE, 0.01),
     ],
 )

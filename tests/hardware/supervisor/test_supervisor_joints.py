@@ -133,8 +133,8 @@ def test_the_arm_brakes_before_it_meets_the_table_or_itself(cell, goal, between,
 def test_an_absurd_target_is_ignored_and_the_arm_holds(cell):
     cell.follow()
     cell.drive([moved([0.0, 0.0, 0.0, 0.0, 0.0, 0.3])] * 2)
-    cell.drive([moved([0.0, 0.0, 0.0, 0.0, 0.0, 50.0])] * 5)
-    assert Cause.OUT_OF_RANGE in cell.causes
+    cell.drive([moved([0.0, 0.0, 0.0, 0.0, 0.0, 50.0])] * 4)
+    assert Cause.FAR_OUTSIDE in cell.causes
     assert Cause.AGENT_LATE in cell.causes
     assert cell.speeds()[-1].max() == 0.0
     within(cell)

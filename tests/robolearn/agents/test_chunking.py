@@ -3,7 +3,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from robolearn.agents.actions import clip_action, hold_action
+from robolearn.agents.actions import clip_action, clip_slight, hold_action
 from robolearn.agents.chunk import ChunkAgent, StandingTime, policy_input
 from robolearn.errors import ConfigError, InferenceError, SpecMismatchError
 from robolearn.inference.local import InProcessInference
@@ -169,6 +169,43 @@ def test_only_the_request_in_flight_is_answered(stale_ns):
     assert agent.decide(now, stale).source == "hold"
     assert agent.decide(now, new).action[TOOL][0] == 0.3
     assert agent.decide(now, stale).action[TOOL][0] == 0.3
+
+
+JUDGED = dataclasses.replace(ACTION, tolerance=0.05)
+
+
+def test_what_is_far_outside_is_left_for_the_robot_to_refuse():
+    values = {TOOL: np.array([[-0.04, 0.3], [0.2, 2.3], [-0.06, 0.2], [0.1, 0.2]])}
+    slight = clip_slight([JUDGED], values)[TOOL]
+    np.testing.assert_array_equal(slight, [[0.0, 0.3], [0.2, 2.3], [-0.06, 0.2], [0.1, 0.2]])
+    # In simulation, where no tolerance is declared, all are clipped.
+    np.testing.assert_array_equal(
+        clip_slight([ACTION], values)[TOOL], clip_action([ACTION], values)[TOOL]
+    )
+    assert clip_slight([JUDGED], {TOOL: np.array([2.3, 0.2])})[TOOL].tolist() == [2.3, 0.2]
+
+
+@pytest.mark.parametrize("ensemble", [None, 0.01])
+def test_a_chunk_two_metres_away_is_not_hidden_by_clipping_or_averaging(ensemble):
+    robot = dataclasses.replace(SPEC, actions=(JUDGED,))
+    agent = ChunkAgent(POLICY_SPEC, robot, name="walk", execute=1, ensemble=ensemble)
+    for k, value in enumerate((0.3, 2.3, 0.55)):
+        now = observation(k * PERIOD_NS, tool__xy_table=np.zeros(2))
+        sent = agent.decide(now, reply_to(agent, now, value)).action[TOOL]
+        if value == 2.3:
+            assert sent.tolist() == [2.3, 2.3]
+        else:
+            assert np.all(sent <= np.array(ACTION.high))
+
+
+def test_a_continuation_of_what_the_robot_refuses_stays_in_range():
+    robot = dataclasses.replace(SPEC, actions=(JUDGED,))
+    agent = ChunkAgent(POLICY_SPEC, robot, name="walk", execute=1, realtime=True)
+    now = observation(0, tool__xy_table=np.zeros(2))
+    agent.decide(now, reply_to(agent, now, 9.0))
+    asked = agent.request(observation(PERIOD_NS, tool__xy_table=np.zeros(2)))
+    assert asked is not None
+    assert np.all(asked.prefix <= max(ACTION.high))
 
 
 def test_non_finite_plan_is_refused():

@@ -123,7 +123,9 @@ def test_requests_of_one_batch_must_carry_the_same_signals():
         stack_requests([])
 
 
-@pytest.mark.parametrize(("fault", "text"), [("nan", "non-finite"), ("shape", "expected")])
+@pytest.mark.parametrize(
+    ("fault", "text"), [("nan", "non-finite"), ("shape", "expected"), ("time", "asked for")]
+)
 def test_bad_answers_are_refused(fault, text):
     inference = InProcessInference(FaultyPolicy(fault))
     inference.submit(0, request_at(0))

@@ -65,6 +65,14 @@ def poll_on(inference, *, ask=False):
         time.sleep(0.005)
 
 
+def answered(inference):
+    inference.submit(0, request_at(1))
+    deadline = time.monotonic() + 10
+    while inference.poll(0, 0) is None:
+        assert time.monotonic() < deadline, "no answer"
+        time.sleep(0.002)
+
+
 def send_nonsense(link):
     for _ in range(40):
         link.send(b"nonsense")
@@ -136,6 +144,46 @@ def test_a_policy_that_fails_is_a_typed_error_that_stays(fault, text):
     with pytest.raises(InferenceError):
         inference.submit(0, request_at(2))
     inference.close()
+    server.close()
+
+
+def test_an_answer_for_another_time_is_a_typed_error_not_a_wait(monkeypatch):
+    # A server that does not check its own answers.
+    monkeypatch.setattr(
+        "robolearn.inference.server.sample_checked", lambda policy, request: policy.sample(request)
+    )
+    server = serving(FaultyPolicy("time"))
+    inference = RemoteInference(server.url, TOKEN)
+    inference.submit(0, request_at(1))
+    with pytest.raises(InferenceError, match="asked for"):
+        poll_on(inference)
+    inference.close()
+    server.close()
+
+
+def test_who_is_idle_makes_room_when_all_places_are_taken():
+    config = ServeConfig(token=TOKEN, clients=2, idle_s=0.05)
+    server = PolicyServer(WalkPolicy(), config, "walk", "hash")
+    idle = [RemoteInference(server.url, TOKEN) for _ in range(2)]
+    time.sleep(0.06)
+    answered(idle[1])
+    fresh = RemoteInference(server.url, TOKEN)
+    answered(fresh)
+    # Who was idle longest has gone; who asked meanwhile has not.
+    with pytest.raises(InferenceError, match="broke"):
+        poll_on(idle[0], ask=True)
+    answered(idle[1])
+    for inference in (*idle, fresh):
+        inference.close()
+    server.close()
+
+
+def test_a_server_whose_clients_all_ask_refuses_one_more():
+    server = PolicyServer(WalkPolicy(), ServeConfig(token=TOKEN, clients=1), "walk", "hash")
+    first = RemoteInference(server.url, TOKEN)
+    with pytest.raises(InferenceError, match="no policy server"):
+        RemoteInference(server.url, TOKEN)
+    first.close()
     server.close()
 
 
