@@ -210,8 +210,10 @@ def _without_absent(value: Any) -> Any:
     if isinstance(value, dict):
         pairs = cast("dict[str, Any]", value).items()
         return {k: _without_absent(v) for k, v in pairs if k != "tolerance" or v is not None}
-    if isinstance(value, list | tuple):
-        return type(value)(_without_absent(v) for v in cast("Sequence[Any]", value))
+    if isinstance(value, list):
+        return [_without_absent(v) for v in cast("list[Any]", value)]
+    if isinstance(value, tuple):
+        return tuple(_without_absent(v) for v in cast("tuple[Any, ...]", value))
     return value
 
 
