@@ -70,7 +70,8 @@ def main(argv: list[str]) -> int:
         raise ConfigError("--noise is for --agent scripted and play; people bring their own")
     if not 0 <= args.port <= 65535:
         raise ConfigError(f"--port must be 0 (any free one) to 65535, got {args.port}")
-    from robolearn.cli.collect_run import Collection, consent
+    from robolearn.cli.collect_run import Collection
+    from robolearn.cli.shared.consent import ask
     from robolearn.config import load_config
     from robolearn.data.store.store import EpisodeStore
     from robolearn.operations.builders import env_builder
@@ -87,8 +88,8 @@ def main(argv: list[str]) -> int:
     def open_store() -> EpisodeStore:
         store = EpisodeStore.open_or_create(args.out)
         before = len(store.ids())
-        if before and not args.yes:
-            consent(f"{args.out} has {before} episode(s); append to it?")
+        if before:
+            ask(f"{args.out} has {before} episode(s)", "Append to it?", yes=args.yes)
         say(
             f"recording {args.episodes} episode(s) with agent '{args.agent}' in {config.world}"
             f" into {args.out} ({before} there)",

@@ -17,7 +17,6 @@ from robolearn.config import to_dict
 from robolearn.data.episode import EpisodeKind
 from robolearn.data.recording.recorder import EpisodeRecorder, RecorderLoad
 from robolearn.data.store.store import EpisodeStore
-from robolearn.errors import ConfigError
 from robolearn.runtime import run_episode
 from robolearn.seeding import child_seed
 from robolearn.types import Condition
@@ -131,12 +130,3 @@ class Collection:
             "engine": env.engine,
             "cameras": {name: c.to_json() for name, c in env.calibrations().items()},
         }
-
-
-def consent(question: str) -> None:
-    """Ask on the terminal; :class:`ConfigError` unless the answer is yes."""
-    if not sys.stdin.isatty():
-        raise ConfigError(f"{question} There is no terminal to ask: pass --yes")
-    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
-    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        raise ConfigError("nothing was recorded; choose another --out, or answer y")

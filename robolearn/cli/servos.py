@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from robolearn.cli.shared.consent import ask_to_move
+from robolearn.cli.shared.consent import ask
 from robolearn.cli.shared.parse import parse, print_json, say
 from robolearn.cli.shared.verbs import run_verb
 from robolearn.errors import ConfigError, RobotConnectionError
@@ -118,7 +118,7 @@ def _calibrate(argv: list[str]) -> int:
     ids = tuple(range(1, len(args.joints) + 1))
     line = _line(args.kind, args.port, args.baud, ids)
     try:
-        ask_to_move(_RELEASED, yes=args.yes)
+        ask(_RELEASED, yes=args.yes)
         _switch_off(line)
         homing = ServoHoming(line, args.joints)
         _wait("1. Move every joint to the middle of its range, then press Enter.")
@@ -141,7 +141,7 @@ def _release(argv: list[str]) -> int:
     args = parse(Release, argv, "servos release", Release.__doc__ or "")
     line = _line(args.kind, args.port, args.baud, args.ids)
     try:
-        ask_to_move(_RELEASED, yes=args.yes)
+        ask(_RELEASED, yes=args.yes)
         _switch_off(line)
     finally:
         line.close()

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from robolearn.cli.shared.consent import require_terminal, wait_for_enter
 from robolearn.cli.shared.parse import parse, print_json, say
 from robolearn.errors import ConfigError, DataError, did_you_mean
 
@@ -134,7 +134,9 @@ def _lying(args: CameraArgs, camera: CameraConfig, finder: BoardFinder) -> View:
     if args.table_picture is not None:
         found = finder.find(_picture(args.table_picture, size))
     else:
-        _enter("lay the board onto the table as --at says, step back", quiet=args.json)
+        laid = "lay the board onto the table as --at says, step back"
+        require_terminal(laid, "give --table-picture")
+        wait_for_enter(laid)
         with _Live(camera) as image:
             found = finder.find(image())
     if found is None:
@@ -192,13 +194,6 @@ def _live_views(args: CameraArgs, camera: CameraConfig, finder: BoardFinder) -> 
                 say(f"  {len(views)}/{args.count}", quiet=args.json)
             time.sleep(0.1)
     return views
-
-
-def _enter(text: str, *, quiet: bool) -> None:
-    if not sys.stdin.isatty():
-        raise ConfigError("there is no terminal to ask: give --table-picture")
-    say(f"{text}, then press Enter", quiet=quiet)
-    sys.stdin.readline()
 
 
 def _document(cell: CellConfig, lens: Intrinsics, placed: Placed) -> dict[str, Any]:

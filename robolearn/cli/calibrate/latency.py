@@ -144,16 +144,18 @@ def _from_robot(args: Latency) -> dict[str, Any]:
 
 def _record(args: Latency, config: Path, cell: CellConfig) -> Swing:
     from hardware.commissioning.latency_motions import swing
+    from hardware.commissioning.no_task import NoScore, clear_table, middle
     from hardware.emulators.lab.launch import LabProcess
     from hardware.env.real_env import RealEnv
-    from robolearn.cli.shared.consent import NoScore, ask_to_move, clear_table, middle
+    from robolearn.cli.shared.consent import ask, wait_for_enter
 
     with ExitStack() as stack:
         lab = None
         if args.start_lab:
             lab = stack.enter_context(LabProcess(config, address=cell.address or "127.0.0.1"))
-        ask_to_move(f"the arm moves by {args.amplitude:g} for {args.seconds:g} s", yes=args.yes)
-        env = RealEnv(cell, place=clear_table(cell, lab, ask=not args.yes), scorer=NoScore())
+        ask(f"the arm moves by {args.amplitude:g} for {args.seconds:g} s", yes=args.yes)
+        place = clear_table(cell, lab, None if args.yes else wait_for_enter)
+        env = RealEnv(cell, place=place, scorer=NoScore())
         stack.callback(env.close)
         ticks = round(args.seconds * cell.rate_hz)
         with progress("moving", ticks, quiet=args.json) as bar:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from hardware.emulators.lab.admin import LabClient
 from hardware.env.real_env import Scorer, cell_spec
 from robolearn.agents.replay import WrappedAgent
 from robolearn.cli.deploy.keys import Keys
+from robolearn.cli.shared.consent import wait_for_enter
 from robolearn.contracts import Agent
 from robolearn.errors import ConfigError, RobotError
 from robolearn.types import (
@@ -155,10 +155,7 @@ class PromptPlacement:
             f"place the {object_of(signal)} at x {x:.3f} m, y {y:.3f} m, {np.degrees(yaw):.0f} deg"
             for signal, (x, y, yaw) in placed.items()
         )
-        print(f"{text}, step back, then press Enter: ", end="", file=sys.stderr, flush=True)
-        entered = sys.stdin.readline() if self.keys is None else self.keys.wait_enter()
-        if not entered:
-            raise ConfigError("there is no terminal to answer from; pass --yes")
+        wait_for_enter(f"{text}, step back", None if self.keys is None else self.keys.wait_enter)
         return "placed by the operator"
 
 

@@ -39,7 +39,7 @@ from robolearn.cli.deploy.figures import figures, lateness_ms, trial_metrics
 from robolearn.cli.deploy.keys import HELP, Keys
 from robolearn.cli.deploy.policy import Source, open_policy, policy_latency_s
 from robolearn.cli.deploy.video import Film, film_of
-from robolearn.cli.shared.consent import ask_to_move
+from robolearn.cli.shared.consent import ask
 from robolearn.cli.shared.parse import say
 from robolearn.config import config_hash, to_dict
 from robolearn.contracts import Agent
@@ -113,7 +113,7 @@ class Deployment:
                 self._facts["shadow"] = self._watch(env, policy)
                 return self._write()
             store = EpisodeStore.open_or_create(args.out / "store")
-            ask_to_move("the arm will move", yes=args.yes)
+            ask("the arm will move", yes=args.yes)
             self._listen(stack, env)
             recorder = stack.enter_context(
                 EpisodeRecorder(

@@ -80,7 +80,7 @@ def _checks(
     ``found`` are those that the caller has had so far.
     """
     from hardware.commissioning.check import Expected, check_camera, check_holding, check_standing
-    from robolearn.cli.shared.consent import ask_to_move
+    from robolearn.cli.shared.consent import ask
 
     yield from (check_camera(camera) for camera in cell.cameras)
     robot = cell.robot_builder()()
@@ -90,26 +90,26 @@ def _checks(
         max_age_s=cell.supervisor.state_stale_s,
     )
     try:
-        ask_to_move("the arm is connected: its motors may come on and hold it", yes=args.yes)
+        ask("the arm is connected: its motors may come on and hold it", yes=args.yes)
         yield from check_standing(robot, expected)
         if args.motion and not _failed(found):
-            ask_to_move("the arm is told to stay where it is, and is stopped", yes=args.yes)
+            ask("the arm is told to stay where it is, and is stopped", yes=args.yes)
             yield from check_holding(robot, expected)
         if cell.gripper is not None and not _failed(found):
             yield from _gripper(args, cell.gripper, robot)
     finally:
         robot.close()
     if args.motion and not _failed(found):
-        ask_to_move(f"the arm moves by {args.amplitude:g} to either side", yes=args.yes)
+        ask(f"the arm moves by {args.amplitude:g} to either side", yes=args.yes)
         yield from _supervised(args, cell, lab)
 
 
 def _gripper(args: Args, config: GripperCellConfig, arm: Robot) -> Iterator[Check]:
     from hardware.commissioning.check_gripper import check_gripper
-    from robolearn.cli.shared.consent import ask_to_move
+    from robolearn.cli.shared.consent import ask
 
     if args.motion:
-        ask_to_move("the gripper opens and closes; is it empty, are hands away", yes=args.yes)
+        ask("the gripper opens and closes; is it empty, are hands away", yes=args.yes)
     config = config.activating(allowed=args.motion)
     if not config.driver_config().mounted:
         yield from check_gripper(config.build(), config, motion=args.motion)
@@ -125,14 +125,16 @@ def _supervised(args: Args, cell: CellConfig, lab: LabProcess | None) -> list[Ch
     import numpy as np
 
     from hardware.commissioning.latency_motions import swing
+    from hardware.commissioning.no_task import NoScore, clear_table, middle
     from hardware.env.real_env import RealEnv
-    from robolearn.cli.shared.consent import NoScore, clear_table, middle
+    from robolearn.cli.shared.consent import wait_for_enter
     from robolearn.errors import RobolearnError, SafetyStopError
     from robolearn.machine.doctor import Check
 
     found: list[Check] = []
     try:
-        env = RealEnv(cell, place=clear_table(cell, lab, ask=not args.yes), scorer=NoScore())
+        place = clear_table(cell, lab, None if args.yes else wait_for_enter)
+        env = RealEnv(cell, place=place, scorer=NoScore())
     except RobolearnError as error:
         return [Check("supervisor", "FAIL", str(error), "see docs/safety.md")]
     try:

@@ -37,8 +37,9 @@ def guide(argv: list[str]) -> int:
     """Run the verb."""
     args = parse(GuideArgs, argv, "hardware guide", GuideArgs.__doc__ or "")
     from hardware.cell.load import load_cell
+    from hardware.commissioning.no_task import NoScore
     from hardware.env.real_env import RealEnv
-    from robolearn.cli.shared.consent import NoScore, ask_to_move
+    from robolearn.cli.shared.consent import ask
     from robolearn.errors import ConfigError
 
     if args.seconds < 0.0:
@@ -49,7 +50,7 @@ def guide(argv: list[str]) -> int:
             from hardware.emulators.lab.launch import LabProcess
 
             stack.enter_context(LabProcess(args.config, address=cell.address or "127.0.0.1"))
-        ask_to_move("the arm gives way to your hand; hold it", yes=args.yes)
+        ask("the arm gives way to your hand; hold it", yes=args.yes)
         env = RealEnv(cell, place=lambda _: "", scorer=NoScore())
         stack.callback(env.close)
         follower = cell.follower().build(float(cell.driver.get("rate_hz", 500.0)))

@@ -26,7 +26,7 @@ def recover(argv: list[str]) -> int:
     """Run the verb."""
     args = parse(RecoverArgs, argv, "hardware recover", RecoverArgs.__doc__ or "")
     from hardware.cell.load import load_cell
-    from robolearn.cli.shared.consent import ask_to_move
+    from robolearn.cli.shared.consent import ask
     from robolearn.errors import RobotError
 
     cell = load_cell(args.config)
@@ -37,7 +37,7 @@ def recover(argv: list[str]) -> int:
             if not step:
                 say("ready: programs may connect again")
                 return 0
-            ask_to_move(step, yes=args.yes)
+            ask(step, yes=args.yes)
             recovery.take()
             say(f"  done: {step}")
             say(f"{cell.name}: {recovery.told()}")

@@ -138,7 +138,7 @@ def test_an_existing_store_is_not_touched_without_consent(recorded, capsys, monk
 
     monkeypatch.setattr(sys, "stdin", Terminal("n\n"))
     assert collect(recorded, "--episodes", "1") == 2
-    assert "append to it? [y/N]" in capsys.readouterr().err
+    assert "Append to it? [y/N]" in capsys.readouterr().err
     assert len(EpisodeStore.open(recorded).ids()) == count
     monkeypatch.setattr(sys, "stdin", Terminal("y\n"))
     assert collect(recorded, "--episodes", "1") == 0
