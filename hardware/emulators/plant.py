@@ -1,6 +1,6 @@
 """What an emulator needs of the physics behind it.
 
-Emulators speak wire protocols and know nothing of an engine; ``robolearn.cli.lab.command`` hands
+Emulators speak wire protocols and know nothing of an engine; ``robolearn.operations.lab`` hands
 them an object that satisfies :class:`Plant` (``sim.plants.pusht.PyBulletPlant``, or
 :class:`KinematicPlant` here for tests of a protocol alone).
 """

@@ -34,7 +34,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "suite": ("robolearn.cli.suite", "draw, check and show suites of starting conditions"),
     "compare": ("robolearn.cli.compare", "policies side by side: effects, letters, conclusions"),
     "stats": ("robolearn.cli.stats", "intervals, comparisons and plans of success rates"),
-    "lab": ("robolearn.cli.lab.command", "run the virtual lab (emulated robot, PyBullet physics)"),
+    "lab": ("robolearn.cli.lab", "run the virtual lab (emulated robot, PyBullet physics)"),
     "servos": ("robolearn.cli.servos", "find, calibrate and release arms of serial servos"),
     "deploy": (
         "robolearn.cli.deploy.command",

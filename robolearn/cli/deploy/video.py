@@ -68,7 +68,8 @@ class TableFilm:
         size = self._size
         if self._workcell is None or JOINTS not in episode.streams:
             return _write(episode, path, lambda k: _above(episode, k, size))
-        from robolearn.cli.lab.command import lab_view, load_lab
+        from robolearn.operations.lab.view import lab_view
+        from robolearn.operations.lab.workcell import load_lab
 
         view = lab_view(load_lab(self._workcell))
 
@@ -119,8 +120,8 @@ class CameraFilm:
 
 
 def _lab_scene(config: Path) -> ScenePlantConfig | None:
-    from robolearn.cli.lab.arm import arm_lab_config, is_arm_lab
     from robolearn.config import load_yaml
+    from robolearn.operations.lab.arm import arm_lab_config, is_arm_lab
 
     raw = load_yaml(config)
     return arm_lab_config(raw, config).scene if is_arm_lab(raw) else None

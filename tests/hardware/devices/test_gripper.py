@@ -6,6 +6,7 @@ import time
 import pytest
 
 from hardware.commissioning.check_gripper import check_gripper
+from hardware.commissioning.connections import check_connections
 from hardware.devices.gripper import Gripper, require_fresh
 from hardware.devices.gripper_config import GripperCellConfig
 from hardware.drivers.fakes.gripper import FakeGripper, FakeGripperConfig
@@ -14,7 +15,6 @@ from hardware.drivers.serial_bus.gripper import ServoGripper, ServoGripperConfig
 from hardware.emulators.loop import EmulatorLoop
 from hardware.emulators.plant import FingerPlant
 from hardware.emulators.robotiq import RobotiqEmulator
-from robolearn.cli.doctor import _named
 from robolearn.errors import (
     ConfigError,
     DataError,
@@ -323,10 +323,13 @@ def test_nobody_there_and_values_that_make_no_sense():
 
 
 def test_doctor_lists_the_gripper_of_a_cell_without_asking_it(tmp_path):
-    found = {c.name: c for c in _named(CONFIG.with_name("lab_ur5e_gripper.yaml"))}
-    assert found["gripper"].status == "OK"
+    found = {c.name: c for c in check_connections(CONFIG.with_name("lab_ur5e_gripper.yaml"))}
+    # Its lab is not running: the socket that the URCap opens is not there.
+    assert (found["gripper"].status, found["ur port 30004"].status) == ("WARN", "WARN")
+    assert "nobody answers at 127.0.0.1:63352" in found["gripper"].found
     assert "robotiq, 127.0.0.1, 0 to 85 mm" in found["gripper"].found
     wrong = tmp_path / "cell.yaml"
     text = CONFIG.with_name("lab_ur5e_gripper.yaml").read_text()
     wrong.write_text(text.replace("kind: robotiq", "kind: robotic"))
-    assert {c.name: c.status for c in _named(wrong)}["gripper"] == "FAIL"
+    (only,) = check_connections(wrong)
+    assert (only.status, "'robotic'" in only.found) == ("FAIL", True)

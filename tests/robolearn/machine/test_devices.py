@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from hardware.commissioning import connections
 from robolearn.cli.main import main
 from robolearn.machine import devices
 from robolearn.machine.devices import (
@@ -116,8 +117,8 @@ def test_doctor_looks_at_what_a_config_names(monkeypatch, capsys, tmp_path):
     config = tmp_path / "cell.yaml"
     config.write_text(
         "robot:\n  name: x\n  driver: {kind: fake}\n  arm: ''\n"
-        "  joints: {home: [0.0], limits: {low: [-1.0], high: [1.0], speed: [1.0],"
-        " acceleration: [1.0]}}\n"
+        "  joints: {home: [0.0], max_tool_speed: null, limits: {low: [-1.0], high: [1.0],"
+        " speed: [1.0], acceleration: [1.0]}}\n"
         "  cameras: [{driver: {kind: opencv, device: 96}, stream: {name: top, width: 8,"
         " height: 8}}]\n"
     )
@@ -130,23 +131,21 @@ def test_doctor_looks_at_what_a_config_names(monkeypatch, capsys, tmp_path):
 def test_doctor_asks_whether_a_controller_answers_and_how_to_start_a_virtual_one(
     monkeypatch, tmp_path
 ):
-    from robolearn.cli import doctor
-
     cell = (
         "robot:\n  name: x\n  driver: {kind: xarm, address: 127.0.0.1}\n  arm: ''\n  lab: LAB\n"
-        "  joints: {home: [0.0], limits: {low: [-1.0], high: [1.0], speed: [1.0],"
-        " acceleration: [1.0]}}\n"
+        "  joints: {home: [0.0], max_tool_speed: null, limits: {low: [-1.0], high: [1.0],"
+        " speed: [1.0], acceleration: [1.0]}}\n"
     )
     path = tmp_path / "cell.yaml"
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        monkeypatch.setitem(doctor.ANSWERS, "xarm", port)
+        monkeypatch.setitem(connections.CONTROLLERS, "xarm", (port,))
         path.write_text(cell.replace("LAB", "false"))
-        found = {c.name: c for c in doctor._named(path)}["xarm controller"]
+        found = {c.name: c for c in connections.check_connections(path)}["xarm controller"]
         assert (found.status, f"127.0.0.1:{port} answers" in found.found) == ("OK", True)
-    found = {c.name: c for c in doctor._named(path)}["xarm controller"]
+    found = {c.name: c for c in connections.check_connections(path)}["xarm controller"]
     assert (found.status, "control box on" in found.advice) == ("FAIL", True)
     assert "Connection refused" in found.found
     path.write_text(cell.replace("LAB", "true"))
-    found = {c.name: c for c in doctor._named(path)}["xarm controller"]
+    found = {c.name: c for c in connections.check_connections(path)}["xarm controller"]
     assert (found.status, f"robolearn lab --config {path}" in found.advice) == ("WARN", True)

@@ -11,9 +11,9 @@ import pytest
 
 from hardware.emulators.lab.launch import LabProcess
 from hardware.emulators.tracker import decode_packet
-from robolearn.cli.lab.command import load_lab
 from robolearn.cli.main import main
 from robolearn.errors import ConfigError, RobotConnectionError
+from robolearn.operations.lab.workcell import load_lab
 from tests.hardware.lab import CONFIG, address, kinematic_lab
 
 
@@ -113,4 +113,4 @@ def test_an_address_of_another_machine_is_refused(tmp_path):
     config = Path(tmp_path) / "lab.yaml"
     config.write_text("lab: {world: kinematic}")
     with pytest.raises(RobotConnectionError, match="not an address of this machine"):
-        LabProcess(config, address="192.0.2.1")
+        LabProcess(config, address="192.0.2.1", arguments=["--expose"])

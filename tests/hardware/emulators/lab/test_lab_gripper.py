@@ -18,9 +18,9 @@ from hardware.emulators.plant import KinematicPlant
 from hardware.env.real_env import RealEnv
 from hardware.supervisor.link import Cause
 from robolearn.arms.models import UR5E
-from robolearn.cli.lab.command import _fingers, load_lab
 from robolearn.errors import ConfigError, GripperError, RobotError
 from robolearn.geometry import pose, rot_x
+from robolearn.operations.lab.workcell import build_fingers, load_lab
 from robolearn.runtime import run_episode
 from robolearn.types import Command, Condition
 from tests.hardware.env.test_real_env_gripper import watch
@@ -157,4 +157,4 @@ def test_a_lab_without_fingers_says_so(tmp_path):
     config = tmp_path / "lab.yaml"
     config.write_text(yaml.safe_dump(raw))
     with pytest.raises(ConfigError, match="round tool"):
-        _fingers(load_lab(config), KinematicPlant(np.zeros(6)))
+        build_fingers(load_lab(config), KinematicPlant(np.zeros(6)))

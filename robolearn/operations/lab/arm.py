@@ -1,13 +1,11 @@
 """The virtual lab of a bare arm: a servo bus on a pseudo-terminal, or an xArm controller.
 
-Called by ``robolearn.cli.lab.command`` when the section ``lab`` names an ``arm``.
+Built by ``serve.py`` when the section ``lab`` names an ``arm``.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import gc
-import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from hardware.cell.load import load_sections
 from hardware.drivers.serial_bus.calibration import load_calibration
 from hardware.emulators.drivetrain import DrivetrainConfig, behind_servos
 from hardware.emulators.lab.arm import ArmController, ArmLab, BusController
@@ -26,15 +25,14 @@ from hardware.emulators.servos.servos import ServoBus, ServoConfig
 from hardware.emulators.tracker import TrackerEmulator, TrackerEmulatorConfig
 from hardware.emulators.xarm.controller import XArmController, XArmEmulatorConfig
 from hardware.emulators.xarm.gripper import XArmGripperEmulator, XArmGripperEmulatorConfig
-from robolearn.cli.shared.parse import say
-from robolearn.config import from_dict
+from robolearn.config import find_config, from_dict
 from robolearn.errors import ConfigError
+from robolearn.operations.lab.options import World
 from robolearn.seeding import child_seed
 from sim.plants.chain import ChainPlant, ChainPlantConfig
 from sim.plants.fingers import SceneFingers
 from sim.plants.scene import ScenePlant, ScenePlantConfig
 
-World = Literal["pybullet", "mujoco", "kinematic"]
 DIALECTS = {"feetech": FeetechDialect, "dynamixel": DynamixelDialect}
 
 
@@ -91,17 +89,18 @@ def arm_lab_config(raw: dict[str, Any], path: Path) -> ArmLabConfig:
 
 
 def make_arm_lab(
-    raw: dict[str, Any], path: Path, *, world: World | None, address: str, token: str, seed: int
+    path: Path, *, world: World | None, address: str, token: str, seed: int
 ) -> tuple[ArmLab, ArmLabConfig]:
     """The lab of a config file's section, ready to run."""
-    config = arm_lab_config(raw, path)
+    config = arm_lab_config(load_sections(path), path)
     if world is not None:
         config = dataclasses.replace(config, world=world)
     plant = _plant(config, seed)
     devices = config.devices
     try:
         seen = behind_servos(plant, config.drivetrain, seed)
-        make = _controller(devices, path.parent, seen, address, _gripper(devices, plant))
+        folder = find_config(path).parent
+        make = _controller(devices, folder, seen, address, _gripper(devices, plant))
         lab = ArmLab(
             plant,
             make,
@@ -158,24 +157,6 @@ def _gripper(devices: ArmDevicesConfig, plant: ServoPlant) -> XArmGripperEmulato
         )
     fingers = SceneFingers(plant) if isinstance(plant, ScenePlant) else None
     return XArmGripperEmulator(devices.gripper, fingers)
-
-
-def serve_arm(lab: ArmLab, config: ArmLabConfig, address: str, token: str, stop: list[int]) -> None:
-    """Announce the lab and serve until ``stop`` is not empty."""
-    devices = config.devices
-    where_is = f"{address}, port 502" if devices.kind == "xarm" else str(devices.link)
-    say(f"{config.arm} behind {devices.kind}: {where_is}")
-    say(f"admin: {address}:{lab.admin_port}")
-    where = {
-        "address": address,
-        "admin_port": lab.admin_port,
-        "tracker_port": devices.tracker.port if devices.tracker else 0,
-        "token": token,
-        "world": config.world,
-    }
-    say(f"ready {json.dumps(where)}")
-    gc.freeze()
-    lab.run(lambda: bool(stop))
 
 
 def _controller(
