@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -34,7 +35,7 @@ from eval.statistics.multiplicity import holm, letters
 from eval.statistics.planning import plan_paired
 from eval.statistics.sequential import SequentialBarnard, paired_betting
 from eval.summary import TECHNICAL, own_trials
-from eval.trials.judge import JUDGED
+from eval.trials.table import SCORED
 from robolearn.errors import ConfigError, DataError, did_you_mean
 from robolearn.seeding import child_seed
 from robolearn.types import TrialRecord
@@ -240,9 +241,16 @@ def _once_per_condition(
     kept, left_out = own_trials(records)
     found: dict[str, dict[tuple[str, int], TrialRecord]] = {}
     for r in kept:
-        found.setdefault(r.policy, {})[r.condition, r.seed] = r
-    if left_out:
+        trials = found.setdefault(r.policy, {})
+        # A robot tries one start several times; its trials are paired in the order they were run.
+        turn = r.seed if r.kind == "sim" else sum(name == r.condition for name, _ in trials)
+        trials[r.condition, turn] = r
+    undone = Counter(r.status for r in records if r.status not in SCORED)
+    notes += [f"{n} trials that are {status} are left out" for status, n in sorted(undone.items())]
+    if left_out := left_out - undone.total():
         notes.append(f"{left_out} trials of moved or repeated starts are left out")
+    if aborted := sum(r.status == "aborted" for r in kept):
+        notes.append(f"{aborted} trials were aborted and count as failures")
     return found
 
 
@@ -251,7 +259,8 @@ def _check_mixture(world: str, records: Sequence[TrialRecord]) -> list[str]:
         ("suites", {r.suite for r in records}),
         ("versions of the world", {r.env_hash for r in records}),
         ("physics engines", {r.engine for r in records}),
-        ("kinds (real and simulated)", {r.real for r in records}),
+        ("kinds (simulated, lab, robot)", {r.kind for r in records}),
+        ("judges of success", {r.judge for r in records}),
     ):
         if len(values) > 1:
             raise DataError(
@@ -265,7 +274,7 @@ def _check_mixture(world: str, records: Sequence[TrialRecord]) -> list[str]:
             raise DataError(
                 f"two different policies are called '{name}' ({sorted(hashes)}); rename one run"
             )
-    if JUDGED in records[0].suite:
+    if records[0].judge:
         notes.append(
             "success was judged from pictures by a classifier that errs: rates here are those of"
             " its verdicts; 'robolearn evaluate' printed them corrected for its errors"

@@ -99,7 +99,7 @@ def _chosen(
     records: Sequence[TrialRecord],
     most: int,
 ) -> dict[TrialKey, Choice]:
-    known = {key_of(r): r for r in records if not r.real}
+    known = {key_of(r): r for r in records if r.kind == "sim"}
     groups: dict[tuple[str, str], list[TrialRecord]] = {}
     for key in wanted_keys(plan, conditions):
         if key in known:

@@ -29,7 +29,7 @@ from eval.statistics.intervals import (
 )
 from eval.trials.instruments import NOT_FINITE, PHYSICS_DIVERGED
 from eval.trials.rollouts import WORKER_CRASHED
-from eval.trials.suites import MOVED
+from eval.trials.table import SCORED
 from robolearn.errors import DataError
 from robolearn.types import TrialRecord
 
@@ -94,17 +94,22 @@ class Agreement:
 
 
 def summarize(records: Sequence[TrialRecord]) -> Result:
-    """Figures of the trials of one policy in one world."""
+    """Figures of the trials of one policy in one world; aborted ones are failures, those that still
+    run or were voided are none.
+    """
+    records = [r for r in records if r.status in SCORED]
     if not records:
         raise DataError("no trials to summarize; run 'robolearn evaluate' first")
     first = records[0]
-    identity = {(r.policy_hash, r.env_hash, r.suite, r.code, r.batch, r.real) for r in records}
+    identity = {
+        (r.policy_hash, r.env_hash, r.suite, r.judge, r.code, r.batch, r.kind) for r in records
+    }
     if len(identity) > 1:
         raise DataError(
             f"trials of different policies, worlds, suites or code cannot be joined: {identity}"
         )
     double = [c for c, k in Counter((r.condition, r.seed) for r in records).items() if k > 1]
-    if double and not first.real:
+    if double and first.kind == "sim":
         raise DataError(f"trials appear twice: {double[:3]}")
     successes = sum(r.success for r in records)
     reasons = Counter(r.reason for r in records)
@@ -128,24 +133,24 @@ def summarize(records: Sequence[TrialRecord]) -> Result:
 
 
 def own_trials(records: Sequence[TrialRecord]) -> tuple[list[TrialRecord], int]:
-    """The suite's own trials, one per policy, world and condition; and how many are left out.
+    """The suite's own trials that count, one per policy, world and condition (on a robot as many as
+    were run); and how many are left out.
 
     Moved starts and repeats with another seed answer other questions; counted here they would
-    pass for independent conditions. Raises :class:`DataError` for a trial that appears twice.
+    pass for independent conditions. Trials that still run or were voided are no results. Raises
+    :class:`DataError` for a simulated trial that appears twice.
     """
     kept: list[TrialRecord] = []
-    seeds: dict[tuple[str, str], int] = {}
-    seen: set[tuple[str, str, str, int]] = set()
+    seen: set[tuple[str, str, str, str, int]] = set()
     for r in records:
-        key = (r.policy, r.env, r.condition, r.seed)
-        if key in seen:
+        key = (r.policy, r.env, r.condition, r.variant, r.seed)
+        if key in seen and r.kind == "sim":
             raise DataError(
                 f"{r.policy} in {r.env}: the trial of condition '{r.condition}', seed {r.seed},"
                 " appears twice"
             )
         seen.add(key)
-        own = seeds.setdefault((r.env, r.condition), r.seed) == r.seed
-        if own and not r.condition.endswith(MOVED):
+        if not r.variant and r.status in SCORED:
             kept.append(r)
     return kept, len(records) - len(kept)
 
@@ -184,8 +189,7 @@ def agree(
 ) -> Agreement:
     """One policy over the same conditions in two worlds, or twice in one (see ``kind``)."""
     by_id = {r.condition: r for r in source}
-    named = [(r.condition.removesuffix(MOVED), r) for r in other]
-    pairs = [(by_id[name], r) for name, r in named if name in by_id]
+    pairs = [(by_id[r.condition], r) for r in other if r.condition in by_id]
     if not pairs or pairs[0][0].policy_hash != pairs[0][1].policy_hash:
         raise DataError("agreement needs one policy and at least one condition in both worlds")
     first = pairs[0]

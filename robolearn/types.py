@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -86,16 +86,22 @@ class Command:
     plan: NDArray[np.float64] | None = None
 
 
+Variant = Literal["", "moved", "noise"]
+
+
 @dataclass(frozen=True, slots=True)
 class Condition:
     """Where an episode starts: a seed and explicit values of settable signals.
 
     ``poses`` maps signal names (``tool/xy_table``, ``block/pose``) to values in SI units.
+    ``variant``: empty as a suite lists it; ``moved``: the start moved a little; ``noise``: the same
+    start with another seed.
     """
 
     id: str
     seed: int
     poses: Mapping[str, tuple[float, ...]]
+    variant: Variant = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,13 +215,22 @@ class PolicyOutput:
     extras: Signals = field(default_factory=no_signals)
 
 
+TrialKind = Literal["sim", "lab", "robot"]
+TrialStatus = Literal["started", "finished", "aborted", "voided"]
+
+
 @dataclass(frozen=True, slots=True)
 class TrialRecord:
     """The scored result of one episode under one condition; the same schema for sim and real.
 
-    ``score``: maximum progress over the episode; ``return_``: sum of rewards; ``metrics``: JSON
-    numbers (Push-T: ``max_coverage``; deployments: latency percentiles, overruns). ``code``: hash
-    of the sources that decide the result; ``batch``: environments per batched forward pass.
+    ``kind``: a simulated env, a virtual lab behind the real wire protocols, or a robot. ``score``:
+    maximum progress over the episode; ``return_``: sum of rewards; ``metrics``: JSON numbers
+    (Push-T: ``max_coverage``; deployments: latency percentiles, overruns). ``code``: hash of the
+    sources that decide the result; ``batch``: environments per batched forward pass.
+
+    ``status``: a trial that was ``aborted`` while the policy was in charge counts as a failure; one
+    that is ``started`` still runs, and one that was ``voided`` (for a reason that is not its
+    outcome, see ``note``) is no result: these two are in no rate.
     """
 
     policy: str
@@ -223,7 +238,7 @@ class TrialRecord:
     env: str
     env_hash: str
     engine: str
-    real: bool
+    kind: TrialKind
     condition: str
     seed: int
     success: bool
@@ -241,3 +256,21 @@ class TrialRecord:
     metrics: Mapping[str, float] = field(default_factory=dict[str, float])
     code: str = ""
     batch: int = 1
+    # Which start of the condition, see Condition.
+    variant: Variant = ""
+    # Hash of the classifier that decided on success; empty: the world did.
+    judge: str = ""
+    status: TrialStatus = "finished"
+    # Why it was aborted or voided, and what the reset said, in words.
+    note: str = ""
+    # When it began, UTC, ISO 8601. Not compared: the same trial run again is the same trial.
+    started: str = field(default="", compare=False)
+    # The plan of trials that it belongs to, its number there, and what the policy is called while
+    # people must not know which one it is.
+    plan: str = ""
+    slot: int | None = None
+    alias: str = ""
+    # Where it really began (signal -> value, as measured), and how far off it was allowed to be
+    # (position_m, angle_rad, ...); empty: no tolerance was given.
+    achieved: Mapping[str, tuple[float, ...]] = field(default_factory=dict[str, tuple[float, ...]])
+    tolerance: Mapping[str, float] = field(default_factory=dict[str, float])

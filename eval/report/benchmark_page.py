@@ -86,10 +86,11 @@ def _entries(folder: Path, evaluation: Json) -> list[Entry]:
     if lacking:
         raise DataError(f"'{folder}/summary.json' lacks {lacking}; run 'robolearn evaluate' again")
     worlds: Mapping[str, Json] = {w["name"]: w for w in evaluation["worlds"]}
+    judge = str(evaluation.get("judge", ""))
     return [
         Entry(
             folder=str(folder),
-            suite=str(evaluation["suite"]),
+            suite=f"{evaluation['suite']}{f', judged by {judge}' if judge else ''}",
             world_hash=str(worlds.get(row["world"], {}).get("hash", "")),
             engine=str(worlds.get(row["world"], {}).get("engine", "")),
             protocol=str(evaluation.get("protocol", "")),

@@ -6,7 +6,7 @@
          identify/replay_*.json   robolearn replay --json           -> "physics"
          train/*/metrics.jsonl    run directories                   -> "training"
          evaluate/summary.json    robolearn evaluate                -> "results", "agreement"
-         deploy/                  store/, trials.jsonl, deploy.json -> "deployment"
+         deploy/                  store/, trials.sqlite, deploy.json -> "deployment"
          demo.json                stages and their times            -> "provenance"
 """
 
@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -24,7 +24,8 @@ import numpy as np
 import yaml
 from numpy.typing import NDArray
 
-from eval.trials.table import FILE_NAME, read_trials
+from eval.trials.export import to_json
+from eval.trials.table import SCORED, has_trials, read_trials
 from robolearn.data.store.store import EpisodeStore
 from robolearn.errors import ConfigError, DataError, RobolearnError
 from robolearn.pusht import BLOCK, TOOL, coverage
@@ -92,7 +93,7 @@ class DeployFacts:
     @property
     def virtual(self) -> bool:
         """Whether the robot was emulated."""
-        return any("virtual lab" in str(t.get("engine", "")) for t in self.trials)
+        return any(t["kind"] == "lab" for t in self.trials)
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,16 +201,18 @@ def _runs(folder: Path, evaluation: Json | None) -> tuple[RunFacts, ...]:
 
 def _trials(folder: Path, evaluation: Json | None) -> tuple[TrialRecord, ...]:
     """The trials that the summary was made of; those of other suites or code are not its."""
-    if evaluation is None or not (folder / FILE_NAME).is_file():
+    if evaluation is None or not has_trials(folder):
         return ()
-    suite, code = evaluation.get("suite"), evaluation.get("code")
+    # Older releases wrote the judge behind the suite.
+    suite, _, judge = str(evaluation.get("suite")).partition("+judge=")
+    judge, code = evaluation.get("judge", judge), evaluation.get("code")
     batch = evaluation.get("batch")
     worlds = {(w["name"], w["hash"]) for w in evaluation.get("worlds", ())}
     policies = {p["hash"] for p in evaluation.get("policies", ())}
     return tuple(
         r
         for r in read_trials(folder)
-        if (r.suite, r.code, r.batch) == (suite, code, batch)
+        if (r.suite, r.judge, r.code, r.batch) == (suite, judge, code, batch)
         and (r.env, r.env_hash) in worlds
         and r.policy_hash in policies
     )
@@ -261,7 +264,8 @@ def _clips(folder: Path, evaluation: Json | None) -> tuple[ClipFacts, ...]:
 def _deploy(folder: Path) -> DeployFacts | None:
     if not folder.is_dir():
         return None
-    trials = _json_lines(folder / "trials.jsonl")
+    records = read_trials(folder) if has_trials(folder) else ()
+    trials = to_json(r for r in records if r.status in SCORED)
     figures = _json(folder / "deploy.json") or {}
     inference: list[float] = []
     late: list[float] = []
@@ -281,7 +285,7 @@ def _deploy(folder: Path) -> DeployFacts | None:
     if not (trials or figures or inference):
         return None
     return DeployFacts(
-        trials=trials,
+        trials=tuple(trials),
         figures=figures,
         inference_ms=tuple(inference),
         late_ms=tuple(late),
@@ -309,13 +313,3 @@ def _json(path: Path) -> Json | None:
     if not isinstance(value, dict):
         raise DataError(f"'{path}' must hold a JSON object, got {type(value).__name__}")
     return cast("Json", value)
-
-
-def _json_lines(path: Path) -> tuple[Json, ...]:
-    if not path.is_file():
-        return ()
-    lines: Sequence[str] = path.read_text(encoding="utf-8").splitlines()
-    try:
-        return tuple(json.loads(line) for line in lines if line.strip())
-    except ValueError as error:
-        raise DataError(f"'{path}' is not valid JSON lines: {error}") from error

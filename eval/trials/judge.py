@@ -11,9 +11,6 @@ from eval.statistics.intervals import Estimate
 from eval.trials.instruments import Frame
 from robolearn.types import TrialRecord
 
-# In the label of a suite: verdicts of a classifier and of the world are never joined.
-JUDGED = "+judge="
-
 
 @dataclass(frozen=True, slots=True)
 class Judge:

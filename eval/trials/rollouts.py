@@ -14,8 +14,11 @@ import logging
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal, cast
+
+import numpy as np
 
 from eval.trials.executors import Done, run_in_process, run_in_workers
 from eval.trials.instruments import (
@@ -38,7 +41,7 @@ from robolearn.errors import ConfigError
 from robolearn.inference.local import BatchedInference
 from robolearn.runtime import EpisodeResult, EpisodeRun, run_lockstep
 from robolearn.spec import EmbodimentSpec
-from robolearn.types import Condition, TrialRecord
+from robolearn.types import Condition, ResetReport, TrialRecord
 
 log = logging.getLogger(__name__)
 
@@ -165,6 +168,7 @@ class ChunkRunner:
     def run(self, chunk: Chunk) -> tuple[TrialRecord, ...]:
         """Roll the chunk's conditions out in lockstep."""
         options, world = self.plan.options, self.plan.worlds[chunk.world]
+        started = utc_now()
         envs = self._lanes(chunk.world, len(chunk.conditions))
         inference = self._inference(chunk.policy)
         maxima = [MaximumMetrics() for _ in envs]
@@ -194,7 +198,7 @@ class ChunkRunner:
             )
         results = run_lockstep(runs)
         records = tuple(
-            self._record(chunk, lane, result, inference, maxima[lane])
+            self._record(chunk, lane, started, result, inference, maxima[lane])
             for lane, result in enumerate(results)
         )
         self._write_clips(records, cameras)
@@ -268,6 +272,7 @@ class ChunkRunner:
         self,
         chunk: Chunk,
         lane: int,
+        started: str,
         result: EpisodeResult,
         inference: CountingInference | None,
         maxima: MaximumMetrics,
@@ -287,8 +292,24 @@ class ChunkRunner:
             return_=result.return_,
             steps=result.steps,
             duration_s=result.duration_s,
+            started=started,
+            achieved=achieved_start(result.reset),
             metrics=metrics,
         )
+
+
+def achieved_start(reset: ResetReport) -> dict[str, tuple[float, ...]]:
+    """Where an episode began, of what its condition names."""
+    return {
+        name: tuple(float(v) for v in np.ravel(reset.achieved[name]))
+        for name in reset.requested.poses
+        if name in reset.achieved
+    }
+
+
+def utc_now() -> str:
+    """The time as trials record it: UTC, ISO 8601, to the millisecond."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
 def blank_record(plan: Plan, chunk: Chunk, lane: int, reason: str) -> TrialRecord:
@@ -301,8 +322,9 @@ def blank_record(plan: Plan, chunk: Chunk, lane: int, reason: str) -> TrialRecor
         env=world.name,
         env_hash=world.hash,
         engine=world.engine,
-        real=False,
+        kind="sim",
         condition=condition.id,
+        variant=condition.variant,
         seed=condition.seed,
         success=False,
         score=0.0,
@@ -313,6 +335,7 @@ def blank_record(plan: Plan, chunk: Chunk, lane: int, reason: str) -> TrialRecor
         reason=reason,
         commit=options.commit,
         suite=options.suite,
+        judge="" if options.judge is None else options.judge.hash,
         code=options.code,
         batch=options.batch,
     )
@@ -345,7 +368,7 @@ def evaluate(
     _check_names(policies, worlds, conditions)
     plan = Plan(tuple(policies), tuple(worlds), options)
     wanted = wanted_keys(plan, conditions)
-    known = {key_of(r): r for r in store.all() if not r.real}
+    known = {key_of(r): r for r in store.all() if r.kind == "sim"}
     chunks = [
         chunk
         for chunk in every_chunk(plan, conditions)
@@ -466,6 +489,6 @@ def _check_names(
     if len(set(hashes)) != len(hashes):
         raise ConfigError(f"the same policy was given twice: {[p.name for p in policies]}")
     for world in worlds:
-        ids = [(c.id, c.seed) for c in conditions.get(world.name, ())]
+        ids = [(c.id, c.variant, c.seed) for c in conditions.get(world.name, ())]
         if not ids or len(set(ids)) != len(ids):
             raise ConfigError(f"expected conditions of their own for '{world.name}', got {ids}")

@@ -25,7 +25,6 @@ from robolearn.geometry import quat_multiply
 from robolearn.seeding import child_seed
 from robolearn.types import Condition
 
-MOVED = "~moved"
 SAID = "~say="
 MOVED_M = 0.3e-3
 MOVED_RAD = float(np.radians(0.1))
@@ -178,15 +177,20 @@ def _hashed(config: SuiteConfig) -> dict[str, Any]:
 def repeated(conditions: tuple[Condition, ...]) -> tuple[Condition, ...]:
     """The same starts with another seed: how much the policy's own noise decides."""
     return tuple(
-        dataclasses.replace(c, seed=child_seed(c.seed, "repeat") % 2**31) for c in conditions
+        dataclasses.replace(c, seed=repeat_seed(c.seed), variant="noise") for c in conditions
     )
+
+
+def repeat_seed(seed: int) -> int:
+    """The other seed of a condition that is run again."""
+    return child_seed(seed, "repeat") % 2**31
 
 
 def moved(suite: Suite, conditions: tuple[Condition, ...]) -> tuple[Condition, ...]:
     """The same seeds, every start moved a little: how repeatable the world itself is.
 
     Positions by a normal of 0.3 mm, angles of 0.1 degrees: how exactly a careful person puts
-    things back. Ids end in :data:`MOVED`.
+    things back.
     """
     check = CHECKS.get(suite.config.task, placed_problem)
     return tuple(_moved(c, check) for c in conditions)
@@ -197,7 +201,7 @@ def _moved(condition: Condition, check: Check) -> Condition:
         rng = np.random.default_rng(child_seed(condition.seed, "moved", attempt))
         poses = {name: _nudged(name, pose, rng) for name, pose in condition.poses.items()}
         if not check(poses):
-            return Condition(condition.id + MOVED, condition.seed, poses)
+            return dataclasses.replace(condition, poses=poses, variant="moved")
     raise ConfigError(f"condition '{condition.id}' cannot be moved by {MOVED_M} m and be feasible")
 
 

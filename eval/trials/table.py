@@ -1,28 +1,41 @@
 """The table of trials: one SQLite file per results folder, the same schema for sim and real.
 
-A simulated trial is identified by policy, world, suite, condition, seed, code and batch size; the
-database refuses a second one. A real trial cannot be repeated exactly, so its episode counts in its
-identity. Rows are added in transactions: after a kill each trial is there entirely or not at all.
+A simulated trial is identified by policy, world, suite, condition and its variant, seed, judge,
+code and batch size; the database refuses a second one. A real trial cannot be repeated exactly: its
+row is written as *started* before the arm moves, and finished or aborted after it. Rows are added
+in transactions: after a kill each trial is there entirely or not at all, or, on a robot, as
+started.
+
+Nothing is taken away or written over: the database refuses to delete rows and to change what ended
+trials say (they may be voided, with a note), and each row has a digest, so that a file that was
+edited by other means is refused when it is read.
 """
 
 from __future__ import annotations
 
-import csv
+import contextlib
 import dataclasses
-import io
+import hashlib
 import json
 import math
+import os
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from robolearn.errors import DataError, StoreCorruptError, StoreError
+from eval.trials import old_tables
+from robolearn.data.store.lock import StoreLock
+from robolearn.errors import DataError, StoreCorruptError, StoreError, StoreLockedError
 from robolearn.types import TrialRecord
 
 FILE_NAME = "trials.sqlite"
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+# What counts in rates: an aborted trial is a failure, never nothing.
+SCORED = ("finished", "aborted")
+# Why a trial ended whose process died without a word.
+UNKNOWN = "unknown"
 
 _COLUMNS = {
     "policy": "TEXT NOT NULL",
@@ -30,9 +43,13 @@ _COLUMNS = {
     "env": "TEXT NOT NULL",
     "env_hash": "TEXT NOT NULL",
     "engine": "TEXT NOT NULL",
-    "real": "INTEGER NOT NULL CHECK (real IN (0, 1))",
+    "kind": "TEXT NOT NULL CHECK (kind IN ('sim', 'lab', 'robot'))",
     "condition": "TEXT NOT NULL",
+    "variant": "TEXT NOT NULL CHECK (variant IN ('', 'moved', 'noise'))",
     "seed": "INTEGER NOT NULL",
+    "judge": "TEXT NOT NULL",
+    "status": "TEXT NOT NULL CHECK (status IN ('started', 'finished', 'aborted', 'voided'))",
+    "started": "TEXT NOT NULL",
     "success": "INTEGER NOT NULL CHECK (success IN (0, 1))",
     "score": "REAL NOT NULL CHECK (score BETWEEN 0 AND 1)",
     "final_progress": "REAL NOT NULL CHECK (final_progress BETWEEN 0 AND 1)",
@@ -40,16 +57,49 @@ _COLUMNS = {
     "steps": "INTEGER NOT NULL CHECK (steps >= 0)",
     "duration_s": "REAL NOT NULL CHECK (duration_s >= 0)",
     "reason": "TEXT NOT NULL",
+    "note": "TEXT NOT NULL",
     "commit_": "TEXT NOT NULL",
     "suite": "TEXT NOT NULL",
     "episode": "TEXT NOT NULL",
     "video": "TEXT NOT NULL",
     "operator": "TEXT NOT NULL",
+    "plan": "TEXT NOT NULL",
+    "slot": "INTEGER",
+    "alias": "TEXT NOT NULL",
+    "achieved": "TEXT NOT NULL",
+    "tolerance": "TEXT NOT NULL",
     "metrics": "TEXT NOT NULL",
     "code": "TEXT NOT NULL",
     "batch": "INTEGER NOT NULL CHECK (batch >= 1)",
+    "digest": "TEXT NOT NULL",
 }
-_KEY = ("policy_hash", "env_hash", "suite", "condition", "seed", "code", "batch")
+_JSON = ("achieved", "tolerance", "metrics")
+_KEY = (
+    *("policy_hash", "env_hash", "suite", "condition", "variant", "seed", "judge", "code"),
+    "batch",
+)
+_NUMBERS = ("score", "final_progress", "return_", "duration_s")
+# A clip is made afterwards, and a digest cannot hold itself.
+_UNSIGNED = ("video", "digest")
+_SELECT = f"SELECT {', '.join(('id', *_COLUMNS))} FROM trials"  # noqa: S608
+_FIXED = ", ".join(name for name in _COLUMNS if name not in ("status", "note", *_UNSIGNED))
+_SCHEMA = (
+    f"""CREATE TABLE trials (
+      id INTEGER PRIMARY KEY AUTOINCREMENT,
+      {", ".join(f"{name} {kind}" for name, kind in _COLUMNS.items())}
+    ) STRICT""",
+    f"""CREATE UNIQUE INDEX one_trial
+      ON trials ({", ".join(_KEY)}, CASE WHEN kind = 'sim' THEN '' ELSE episode END)
+      WHERE kind = 'sim' OR episode != ''""",
+    """CREATE TRIGGER trials_stay BEFORE DELETE ON trials
+      BEGIN SELECT RAISE(ABORT, 'trials are never deleted; void them'); END""",
+    f"""CREATE TRIGGER ended_trials_stay BEFORE UPDATE OF {_FIXED} ON trials
+      WHEN OLD.status != 'started'
+      BEGIN SELECT RAISE(ABORT, 'a trial that has ended does not change'); END""",
+    """CREATE TRIGGER status_goes_on BEFORE UPDATE OF status, note ON trials
+      WHEN OLD.status = 'voided' OR (OLD.status != 'started' AND NEW.status != 'voided')
+      BEGIN SELECT RAISE(ABORT, 'a trial that has ended can only be voided'); END""",
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -60,7 +110,9 @@ class TrialKey:
     env_hash: str
     suite: str
     condition: str
+    variant: str
     seed: int
+    judge: str
     code: str
     batch: int
 
@@ -71,18 +123,32 @@ def key_of(record: TrialRecord) -> TrialKey:
 
 
 class TrialStore:
-    """The trials of one results folder. One writer at a time; readers at any time."""
+    """The trials of one results folder, opened for writing: one writer at a time (another gets
+    :class:`StoreLockedError` at once), readers at any time (:func:`read_trials`).
+
+    Tables of version 1, and the ``trials.jsonl`` of an older deployment, are taken over. Trials
+    that a process left started when it died are aborted for the reason ``unknown``.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.path = folder, folder / FILE_NAME
         try:
             folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StoreError(f"cannot make '{folder}': {error.strerror}") from error
+        self._lock = StoreLock(folder, f"the table of trials in '{folder}'")
+        try:
             self._db = sqlite3.connect(self.path, timeout=30.0, isolation_level=None)
             self._db.execute("PRAGMA journal_mode = WAL")
             self._db.execute("PRAGMA synchronous = FULL")
             self._create()
+            self._end_orphans()
         except sqlite3.DatabaseError as error:
+            self._lock.release()
             raise _readable(error, self.path) from error
+        except BaseException:
+            self._lock.release()
+            raise
 
     def __enter__(self) -> TrialStore:  # noqa: PYI034 - jaxtyping with beartype refuses Self
         return self
@@ -98,6 +164,7 @@ class TrialStore:
     def close(self) -> None:
         """Release the file; safe to call twice."""
         self._db.close()
+        self._lock.release()
 
     def add(self, records: Sequence[TrialRecord]) -> None:
         """Add trials in one transaction: all or none.
@@ -105,30 +172,44 @@ class TrialStore:
         Raises :class:`DataError` for a trial that is already there or whose numbers are not
         possible; nothing is added then.
         """
-        names = ", ".join(_COLUMNS)
-        marks = ", ".join("?" for _ in _COLUMNS)
-        rows = [_row(r) for r in records]
-        try:
-            self._db.execute("BEGIN IMMEDIATE")
-            self._db.executemany(f"INSERT INTO trials ({names}) VALUES ({marks})", rows)  # noqa: S608
-            self._db.execute("COMMIT")
-        except sqlite3.Error as error:
-            if self._db.in_transaction:
-                self._db.execute("ROLLBACK")
-            raise _readable(error, self.path) from error
+        with _transaction(self._db, self.path):
+            _insert(self._db, records)
+
+    def begin(self, record: TrialRecord) -> int:
+        """Write a trial that is about to run (status ``started``); returns its row's number."""
+        if record.status != "started":
+            raise DataError(f"a trial that begins has the status 'started', got '{record.status}'")
+        with _transaction(self._db, self.path):
+            return _insert(self._db, [record])
+
+    def end(self, row: int, record: TrialRecord) -> None:
+        """Say how a started trial ended: finished, aborted or voided."""
+        if record.status == "started":
+            raise DataError("a trial ends finished, aborted or voided, not 'started'")
+        with _transaction(self._db, self.path):
+            if self._at(row).status != "started":
+                raise DataError(f"trial {row} of '{self.path}' has ended already")
+            _update(self._db, row, record)
+
+    def void(self, row: int, why: str) -> None:
+        """Take a trial out of every rate, for a reason that is not its outcome (a person bumped the
+        table); the row stays, with the reason.
+        """
+        if not why.strip():
+            raise DataError("a trial is voided for a reason; say which")
+        with _transaction(self._db, self.path):
+            record = dataclasses.replace(self._at(row), status="voided", note=why)
+            _update(self._db, row, record, ("status", "note"))
 
     def set_videos(self, names: Mapping[TrialKey, str]) -> None:
         """Note the clip of simulated trials that are there (it is made afterwards)."""
         same = " AND ".join(f"{name} = ?" for name in _KEY)
         rows = [(video, *(getattr(key, k) for k in _KEY)) for key, video in names.items()]
-        try:
-            self._db.execute("BEGIN IMMEDIATE")
-            self._db.executemany(f"UPDATE trials SET video = ? WHERE NOT real AND {same}", rows)  # noqa: S608
-            self._db.execute("COMMIT")
-        except sqlite3.Error as error:
-            if self._db.in_transaction:
-                self._db.execute("ROLLBACK")
-            raise _readable(error, self.path) from error
+        with _transaction(self._db, self.path):
+            self._db.executemany(
+                f"UPDATE trials SET video = ? WHERE kind = 'sim' AND {same}",  # noqa: S608
+                rows,
+            )
 
     def keys(self) -> set[TrialKey]:
         """The identities of all trials that are there."""
@@ -136,104 +217,190 @@ class TrialStore:
         return {TrialKey(*row) for row in rows}
 
     def all(self) -> tuple[TrialRecord, ...]:
-        """Every trial, in the order in which they were added."""
-        names = ", ".join(_COLUMNS)
-        rows = self._db.execute(f"SELECT {names} FROM trials ORDER BY id")  # noqa: S608
-        return tuple(_record(row) for row in rows)
+        """Every trial, in the order in which they were added; row numbers count from 1."""
+        return _read(self._db, self.path)
+
+    def _at(self, row: int) -> TrialRecord:
+        found = self._db.execute(f"{_SELECT} WHERE id = ?", (row,)).fetchone()
+        if found is None:
+            raise DataError(f"'{self.path}' has no trial {row}")
+        return _record(found, self.path)
 
     def _create(self) -> None:
-        version = int(self._db.execute("PRAGMA user_version").fetchone()[0])
-        if version not in (0, SCHEMA_VERSION):
-            raise StoreError(
-                f"'{self.path}' has table version {version}; this release reads {SCHEMA_VERSION}."
-                " Use the release that wrote it, or another results folder"
-            )
-        columns = ", ".join(f"{name} {kind}" for name, kind in _COLUMNS.items())
-        identity = ", ".join(_KEY)
-        self._db.executescript(
-            f"""
-            BEGIN IMMEDIATE;
-            CREATE TABLE IF NOT EXISTS trials (id INTEGER PRIMARY KEY, {columns}) STRICT;
-            CREATE UNIQUE INDEX IF NOT EXISTS one_trial
-              ON trials ({identity}, CASE WHEN real THEN episode ELSE '' END);
-            PRAGMA user_version = {SCHEMA_VERSION};
-            COMMIT;
-            """
-        )
+        version = _version(self._db, self.path)
+        if version == SCHEMA_VERSION:
+            return
+        lines = self.folder / old_tables.LINES
+        old = old_tables.lines_of(lines) if version == 0 and lines.is_file() else ()
+        with _transaction(self._db, self.path):
+            if version == 1:
+                old = _read_version_1(self._db)
+                self._db.execute("DROP TABLE trials")
+            for statement in _SCHEMA:
+                self._db.execute(statement)
+            _insert(self._db, old)
+            self._db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+
+    def _end_orphans(self) -> None:
+        for row, record in enumerate(self.all(), 1):
+            if record.status == "started":
+                with _transaction(self._db, self.path):
+                    _update(self._db, row, _orphan(record))
+
+
+def has_trials(folder: Path) -> bool:
+    """Whether a folder holds trials, of this release or an older one."""
+    return any((folder / name).is_file() for name in (FILE_NAME, old_tables.LINES))
 
 
 def read_trials(folder: Path) -> tuple[TrialRecord, ...]:
-    """All trials of a results folder; raises :class:`StoreError` when it has none."""
-    if not (folder / FILE_NAME).is_file():
-        raise StoreError(f"no trials in '{folder}': expected the file {FILE_NAME} there")
-    with TrialStore(folder) as store:
-        return store.all()
+    """All trials of a results folder, also of older releases; nothing is written.
 
-
-def to_json(records: Iterable[TrialRecord]) -> list[dict[str, Any]]:
-    """Trials as plain values, one mapping per trial."""
-    return [dataclasses.asdict(r) for r in records]
-
-
-def from_json(rows: Iterable[Mapping[str, Any]]) -> tuple[TrialRecord, ...]:
-    """Inverse of :func:`to_json`."""
-    return tuple(TrialRecord(**row) for row in rows)
-
-
-def to_csv(records: Sequence[TrialRecord]) -> str:
-    """Trials as CSV with a header; each metric is a column ``metrics.<name>``."""
-    metrics = sorted({name for r in records for name in r.metrics})
-    fixed = [f.name for f in dataclasses.fields(TrialRecord) if f.name != "metrics"]
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow([*fixed, *(f"metrics.{m}" for m in metrics)])
-    for r in records:
-        writer.writerow(
-            [*(getattr(r, name) for name in fixed), *(r.metrics.get(m, "") for m in metrics)]
-        )
-    return out.getvalue()
-
-
-def write_parquet(records: Sequence[TrialRecord], path: Path) -> None:
-    """Trials as a Parquet table with typed columns, the same ones as :func:`to_csv`.
-
-    Written beside and renamed, so that a file that exists is whole.
+    A trial that is ``started`` runs now; one whose process died is told as aborted, for the reason
+    ``unknown``. Raises :class:`StoreError` when there are no trials, :class:`StoreCorruptError`
+    when rows were edited or taken away.
     """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
+    if not has_trials(folder):
+        raise StoreError(f"no trials in '{folder}': expected the file {FILE_NAME} there")
+    path = folder / FILE_NAME
+    if not path.is_file():
+        return old_tables.lines_of(folder / old_tables.LINES)
+    # In a folder that nobody can write SQLite could not put its locks: it is read as it is.
+    mode = "mode=ro" if os.access(folder, os.W_OK) else "immutable=1"
+    try:
+        db = sqlite3.connect(f"{path.resolve().as_uri()}?{mode}", timeout=30.0, uri=True)
+        try:
+            version = _version(db, path)
+            found = _read_version_1(db) if version == 1 else _read(db, path) if version else ()
+        finally:
+            db.close()
+    except sqlite3.DatabaseError as error:
+        raise _readable(error, path) from error
+    if any(r.status == "started" for r in found) and not _is_written(folder):
+        return tuple(_orphan(r) if r.status == "started" else r for r in found)
+    return found
 
-    fixed = [f.name for f in dataclasses.fields(TrialRecord) if f.name != "metrics"]
-    columns: dict[str, list[Any]] = {n: [getattr(r, n) for r in records] for n in fixed}
-    for name in sorted({m for r in records for m in r.metrics}):
-        columns[f"metrics.{name}"] = [r.metrics.get(name) for r in records]
-    partial = path.with_name(path.name + ".partial")
-    pq.write_table(pa.table(columns), partial)
-    partial.replace(path)
+
+def _version(db: sqlite3.Connection, path: Path) -> int:
+    version = int(db.execute("PRAGMA user_version").fetchone()[0])
+    if version not in (0, 1, SCHEMA_VERSION):
+        raise StoreError(
+            f"'{path}' has table version {version}; this release reads up to {SCHEMA_VERSION}."
+            " Use the release that wrote it, or another results folder"
+        )
+    return version
 
 
-def _row(record: TrialRecord) -> tuple[Any, ...]:
-    values = dataclasses.asdict(record)
-    bad = [k for k, v in record.metrics.items() if not math.isfinite(v)]
-    numbers = ("score", "final_progress", "return_", "duration_s")
-    bad += [k for k in numbers if not math.isfinite(values[k])]
+def _read_version_1(db: sqlite3.Connection) -> tuple[TrialRecord, ...]:
+    names = ", ".join(old_tables.COLUMNS)
+    return old_tables.table_rows(db.execute(f"SELECT {names} FROM trials ORDER BY id"))  # noqa: S608
+
+
+def _read(db: sqlite3.Connection, path: Path) -> tuple[TrialRecord, ...]:
+    rows = db.execute(f"{_SELECT} ORDER BY id").fetchall()
+    last = db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'trials'").fetchone()
+    if [row[0] for row in rows] != list(range(1, (last[0] if last else 0) + 1)):
+        raise StoreCorruptError(
+            f"'{path}' lacks trials that were in it ({len(rows)} of {last[0] if last else 0} are"
+            " there): rows were taken away. Restore the file from a copy, or evaluate again"
+        )
+    return tuple(_record(row, path) for row in rows)
+
+
+def _insert(db: sqlite3.Connection, records: Iterable[TrialRecord]) -> int:
+    """Returns the number of the last row."""
+    number = int(db.execute("SELECT coalesce(max(id), 0) FROM trials").fetchone()[0])
+    names = ", ".join(("id", *_COLUMNS))
+    marks = ", ".join("?" for _ in range(len(_COLUMNS) + 1))
+    rows = [(i, *_row(i, r)) for i, r in enumerate(records, number + 1)]
+    db.executemany(f"INSERT INTO trials ({names}) VALUES ({marks})", rows)  # noqa: S608
+    return number + len(rows)
+
+
+def _update(
+    db: sqlite3.Connection, row: int, record: TrialRecord, names: Sequence[str] = tuple(_COLUMNS)
+) -> None:
+    values = dict(zip(_COLUMNS, _row(row, record), strict=True))
+    changed = dict.fromkeys((*names, "digest"))
+    assigned = ", ".join(f"{name} = ?" for name in changed)
+    db.execute(
+        f"UPDATE trials SET {assigned} WHERE id = ?",  # noqa: S608
+        (*(values[name] for name in changed), row),
+    )
+
+
+def _row(number: int, record: TrialRecord) -> tuple[Any, ...]:
+    """The values of a row, checked; ``number`` counts in its digest."""
+    numbers = {k: float(getattr(record, k)) for k in _NUMBERS} | dict(record.metrics)
+    numbers |= {k: math.fsum(v) for k, v in record.achieved.items()} | dict(record.tolerance)
+    bad = [k for k, v in numbers.items() if not math.isfinite(v)]
     if bad:
         raise DataError(
             f"trial {record.condition} of '{record.policy}' in '{record.env}': {bad} not finite"
         )
-    if record.real and not record.episode:
+    if record.kind != "sim" and record.status == "finished" and not record.episode:
         raise DataError(f"real trial {record.condition} names no episode; record it first")
-    values["metrics"] = json.dumps(values["metrics"], sort_keys=True)
-    values["commit_"] = values.pop("commit")
-    values["real"], values["success"] = int(values["real"]), int(values["success"])
+    if record.success and record.status in ("started", "aborted"):
+        raise DataError(f"trial {record.condition} is {record.status}: that is no success")
+    values = {f.name: getattr(record, f.name) for f in dataclasses.fields(record)}
+    values |= {name: json.dumps(values[name], sort_keys=True) for name in _JSON}
+    # Adding 0.0 turns -0.0 into 0.0, which is what SQLite keeps of it.
+    values |= {name: float(values[name]) + 0.0 for name in _NUMBERS}
+    values["commit_"], values["success"] = record.commit, int(record.success)
+    values["digest"] = _digest(number, values)
     return tuple(values[name] for name in _COLUMNS)
 
 
-def _record(row: Sequence[Any]) -> TrialRecord:
-    values = dict(zip(_COLUMNS, row, strict=True))
-    values["commit"] = values.pop("commit_")
-    values["real"], values["success"] = bool(values["real"]), bool(values["success"])
-    values["metrics"] = json.loads(values["metrics"])
+def _digest(number: int, values: Mapping[str, Any]) -> str:
+    signed = [number, *(values[name] for name in _COLUMNS if name not in _UNSIGNED)]
+    return hashlib.sha256(json.dumps(signed).encode()).hexdigest()[:16]
+
+
+def _record(row: Sequence[Any], path: Path) -> TrialRecord:
+    values = dict(zip(_COLUMNS, row[1:], strict=True))
+    if values["digest"] != _digest(row[0], values):
+        raise StoreCorruptError(
+            f"'{path}': trial {row[0]} ({values['policy']}, {values['condition']}) is not as it was"
+            " written: it was edited. Restore the file from a copy, or evaluate again"
+        )
+    values |= {name: json.loads(values[name]) for name in _JSON}
+    values["achieved"] = {k: tuple(v) for k, v in values["achieved"].items()}
+    values["commit"], values["success"] = values.pop("commit_"), bool(values["success"])
+    del values["digest"]
     return TrialRecord(**values)
+
+
+def _orphan(record: TrialRecord) -> TrialRecord:
+    """A started trial whose process is gone."""
+    return dataclasses.replace(
+        record,
+        status="aborted",
+        reason=UNKNOWN,
+        note="the process that ran it ended without a word",
+    )
+
+
+def _is_written(folder: Path) -> bool:
+    try:
+        StoreLock(folder).release()
+    except StoreLockedError:
+        return True
+    return False
+
+
+@contextlib.contextmanager
+def _transaction(db: sqlite3.Connection, path: Path) -> Generator[None]:
+    """All or nothing; SQLite's errors become those of this package."""
+    try:
+        db.execute("BEGIN IMMEDIATE")
+        yield
+        db.execute("COMMIT")
+    except BaseException as error:
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+        if isinstance(error, sqlite3.Error):
+            raise _readable(error, path) from error
+        raise
 
 
 def _readable(error: sqlite3.Error, path: Path) -> DataError | StoreError:

@@ -105,10 +105,11 @@ def main(argv: list[str]) -> int:
     _check(args)
     from eval.filming import film
     from eval.statistics.intervals import mean_t
+    from eval.trials.export import to_csv, write_parquet
     from eval.trials.rollouts import Plan as RolloutPlan
     from eval.trials.rollouts import Progress, evaluate, wanted_keys
     from eval.trials.suites import load_suite
-    from eval.trials.table import TrialStore, key_of, to_csv, write_parquet
+    from eval.trials.table import TrialStore, key_of
     from robolearn.operations.builders import env_builder
 
     suite = load_suite(args.suite or _suite_of(args.worlds))
@@ -309,7 +310,6 @@ def _worlds(args: Args, suite: Suite) -> tuple[WorldEntry, ...]:
 
 
 def _options(args: Args, suite: Suite) -> Options:
-    from eval.trials.judge import JUDGED
     from eval.trials.rollouts import Options, VideoPlan
     from robolearn.data.provenance import git_revision
 
@@ -320,7 +320,7 @@ def _options(args: Args, suite: Suite) -> Options:
 
     judged = None if args.judge is None else judge(args.judge)
     return Options(
-        suite=suite.label + (f"{JUDGED}{judged.hash}" if judged else ""),
+        suite=suite.label,
         task=suite.config.task,
         max_steps=suite.config.max_steps,
         workers=args.workers,
@@ -346,18 +346,15 @@ def _document(
     clips: Sequence[Choice],
 ) -> dict[str, Any]:
     from eval.summary import compare, comparison_json, result_json, summarize
-    from eval.trials.suites import MOVED
     from robolearn.data.provenance import library_versions
 
-    main_trials = {(w, c.id, c.seed) for w, listed in first.items() for c in listed}
     groups: dict[tuple[str, str], list[TrialRecord]] = {}
     repeats: dict[tuple[str, str], list[TrialRecord]] = {}
     for r in records:
-        if (r.env, r.condition, r.seed) in main_trials:
-            groups.setdefault((r.policy, r.env), []).append(r)
+        if r.variant:
+            repeats.setdefault((r.policy, r.variant), []).append(r)
         else:
-            kind = "moved" if r.condition.endswith(MOVED) else "noise"
-            repeats.setdefault((r.policy, kind), []).append(r)
+            groups.setdefault((r.policy, r.env), []).append(r)
     runs = {p.name: str(run) for p, run in zip(policies, args.runs, strict=True)}
     results = [
         {
@@ -375,6 +372,7 @@ def _document(
     ]
     return {
         "suite": options.suite,
+        "judge": "" if options.judge is None else options.judge.hash,
         "protocol": suite.config.protocol + _judge_words(options),
         "task": suite.config.task,
         "max_steps": suite.config.max_steps,

@@ -10,7 +10,7 @@ import numpy as np
 
 from eval.filming import Choice, choose
 from eval.summary import agree, agreement_json, compare, comparison_json, result_json, summarize
-from eval.trials.table import TrialStore, to_json
+from eval.trials.table import TrialStore
 from robolearn.data.episode import EpisodeMeta, episode_from_arrays
 from robolearn.data.store.store import EpisodeStore
 from robolearn.pusht import BLOCK, TOOL
@@ -131,7 +131,7 @@ def trial(policy, world, i, score, success, seed=0, **changes) -> TrialRecord:
         env=world,
         env_hash=f"h-{world}",
         engine="mock 1.0",
-        real=False,
+        kind="sim",
         condition=f"pusht-{i:04d}",
         seed=seed + i,
         success=success,
@@ -230,11 +230,13 @@ def _clip(folder: Path, choice: Choice) -> dict[str, object]:
 def _deployment(folder: Path) -> None:
     _store(folder / "store", "deployment", 2)
     records = [
-        trial("flow", "lab_ur5e", i, s, s > 0.95, real=True, episode=f"ep{i}", reason=r, engine=LAB)
+        trial(
+            "flow", "lab_ur5e", i, s, s > 0.95, kind="lab", episode=f"ep{i}", reason=r, engine=LAB
+        )
         for i, (s, r) in enumerate(((0.97, "success"), (0.71, "safety_stop")))
     ]
-    lines = "\n".join(json.dumps(t) for t in to_json(records))
-    (folder / "trials.jsonl").write_text(lines + "\n")
+    with TrialStore(folder) as table:
+        table.add(records)
     events = [{"t_ns": 1, "cause": c, "value": 0.1, "command": 3} for c in ("speed", "speed")]
     trials = [
         {"interventions": events, "setpoint_lateness_ms": [0.1, 0.2, 0.15]},

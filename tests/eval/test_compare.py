@@ -23,7 +23,7 @@ TRIAL = TrialRecord(
     env="world",
     env_hash="w1",
     engine="engine 1",
-    real=False,
+    kind="sim",
     condition="c0",
     seed=0,
     success=False,
@@ -183,7 +183,7 @@ def test_verdicts_of_a_classifier_are_named_as_such():
     a, b = (trials(name, outcomes(0.5, 20, i)) for i, name in enumerate("ab"))
     plain = compare_policies([*a, *b], Rule())[0]
     assert not any("classifier" in n for n in plain.notes)
-    judged = [dataclasses.replace(r, suite="s@1+judge=j1") for r in (*a, *b)]
+    judged = [dataclasses.replace(r, judge="j1") for r in (*a, *b)]
     assert any("judged from pictures" in n for n in compare_policies(judged, Rule())[0].notes)
     with pytest.raises(DataError, match="different suites"):
         compare_policies([*a, *judged[20:]], Rule())
@@ -209,7 +209,7 @@ def test_moved_and_repeated_starts_do_not_pass_for_conditions():
     extra = [
         dataclasses.replace(r, **change)
         for r, change in itertools.product(
-            a[:3] + b[:3], ({"condition": "c0~moved"}, {"seed": 1000})
+            a[:3] + b[:3], ({"variant": "moved"}, {"seed": 1000, "variant": "noise"})
         )
     ]
     extra = list({(r.policy, r.condition, r.seed): r for r in extra}.values())

@@ -42,7 +42,7 @@ def test_a_failure_of_each_kind_and_the_middle_and_the_ends_are_chosen():
     ]
     assert [c.trial.condition[-1] for c in choose(rows, 2)] == ["1", "5"]
     assert choose([r for r in rows if r.success], 1)[0].why == "median success"
-    moved = [dataclasses.replace(r, condition=r.condition + "~moved") for r in rows]
+    moved = [dataclasses.replace(r, variant="moved") for r in rows]
     assert choose([*rows, *moved], 10) == choose(rows, 10)
     assert choose([], 3) == choose(rows, 0) == ()
 

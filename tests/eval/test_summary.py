@@ -26,7 +26,7 @@ def trials(scores, policy="flow", world="w", successes=None, reasons=None, seed=
             env=world,
             env_hash=f"h-{world}",
             engine="mock",
-            real=False,
+            kind="sim",
             condition=f"c{i}",
             seed=seed + i,
             success=bool(successes[i] if successes is not None else s >= 1),
@@ -112,7 +112,7 @@ def test_agreement_and_its_ceiling():
     assert (world.n, world.kind) == (25, "world")
     assert 0.8 < world.pearson.value < 1
     assert 0 < world.phi.value <= 1
-    again = [dataclasses.replace(r, condition=r.condition + "~moved") for r in trials(noisy)]
+    again = [dataclasses.replace(r, variant="moved") for r in trials(noisy)]
     itself = agree(trials(base), again, "moved")
     assert itself.n == 40
     assert "w against itself with every start moved" in itself.words

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from eval.trials.table import SCORED
 from robolearn.runtime import EpisodeResult
 from robolearn.types import TrialRecord
 
@@ -34,7 +35,8 @@ def trial_metrics(
 
 
 def figures(trials: Sequence[TrialRecord], details: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Totals over all trials."""
+    """Totals over all trials that count: those that were voided do not, aborted ones failed."""
+    trials = [t for t in trials if t.status in SCORED]
     inference = np.array([v for d in details for v in d.get("inference_ms", ())])
     late = np.array([v for d in details for v in d.get("setpoint_lateness_ms", ())])
     return {
@@ -45,8 +47,8 @@ def figures(trials: Sequence[TrialRecord], details: Sequence[Mapping[str, Any]])
         "inference_ms_p99": percentile(inference, 99),
         "setpoint_late_ms_p50": percentile(late, 50),
         "setpoint_late_ms_p99": percentile(late, 99),
-        "overruns": int(sum(t.metrics["overruns"] for t in trials)),
-        "interventions": int(sum(t.metrics["interventions"] for t in trials)),
+        "overruns": int(sum(t.metrics.get("overruns", 0) for t in trials)),
+        "interventions": int(sum(t.metrics.get("interventions", 0) for t in trials)),
     }
 
 

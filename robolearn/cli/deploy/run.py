@@ -16,6 +16,7 @@ import numpy as np
 
 from eval.trials.instruments import InstructedAgent
 from eval.trials.suites import Suite, load_suite
+from eval.trials.table import TrialStore
 from hardware.cell.config import CellConfig
 from hardware.cell.device_ids import device_ids
 from hardware.cell.load import load_cell
@@ -38,6 +39,7 @@ from robolearn.cli.deploy.command import Args
 from robolearn.cli.deploy.figures import figures, lateness_ms, trial_metrics
 from robolearn.cli.deploy.keys import HELP, Keys
 from robolearn.cli.deploy.policy import Source, open_policy, policy_latency_s
+from robolearn.cli.deploy.trials import DOCUMENT, TrialWriter, earlier_details
 from robolearn.cli.deploy.video import Film, film_of
 from robolearn.cli.shared.consent import ask
 from robolearn.cli.shared.parse import say
@@ -46,15 +48,12 @@ from robolearn.contracts import Agent
 from robolearn.data.provenance import git_revision
 from robolearn.data.recording.recorder import EpisodeRecorder
 from robolearn.data.store.store import EpisodeStore
-from robolearn.errors import ConfigError, InferenceError, RobolearnError
+from robolearn.errors import ConfigError, InferenceError
 from robolearn.instructions import require_understood
 from robolearn.runtime import EpisodeResult, run_episode
 from robolearn.timing.latencies import KEY as LATENCIES
 from robolearn.timing.latencies import differences
-from robolearn.types import (
-    Condition,
-    TrialRecord,
-)
+from robolearn.types import TrialRecord
 from sim.tasks import build_task
 
 log = logging.getLogger(__name__)
@@ -81,6 +80,8 @@ class Deployment:
         if args.score == "operator" and self._keys is None:
             raise ConfigError("--score operator needs a terminal whose keys can be read")
         self.trials: list[TrialRecord] = []
+        # Those of earlier deployments into the same folder, too.
+        self._all_trials: tuple[TrialRecord, ...] = ()
         self._details: list[dict[str, Any]] = []
         self._devices: dict[str, dict[str, str]] = {}
         self._facts: dict[str, Any] = {}
@@ -111,7 +112,9 @@ class Deployment:
             self._preflight(env, policy)
             if args.dry_run or args.shadow:
                 self._facts["shadow"] = self._watch(env, policy)
-                return self._write()
+                return self._write("dry_run.json" if args.dry_run else "shadow.json")
+            self._details = earlier_details(args.out)
+            table = stack.enter_context(TrialStore(args.out))
             store = EpisodeStore.open_or_create(args.out / "store")
             ask("the arm will move", yes=args.yes)
             self._listen(stack, env)
@@ -125,7 +128,7 @@ class Deployment:
                     autosave=False,
                 )
             )
-            self._trials(env, policy, recorder)
+            self._trials(env, policy, recorder, table)
             env.home()
             self._facts["supervisor"] = dataclasses.asdict(env.status())
         if self._film is not None:
@@ -288,64 +291,72 @@ class Deployment:
 
     # -- trials ----------------------------------------------------------------------------------
 
-    def _trials(self, env: RealEnv, policy: Source, recorder: EpisodeRecorder) -> None:
-        agent = self._agent(env, policy)
+    def _trials(
+        self, env: RealEnv, policy: Source, recorder: EpisodeRecorder, table: TrialStore
+    ) -> None:
+        agent, writer = self._agent(env, policy), TrialWriter(table, self._blank())
         for number, condition in enumerate(self.conditions, 1):
             say(f"trial {number}/{len(self.conditions)}: {condition.id}", quiet=self._quiet)
+            writer.begin(condition)
             try:
                 result = run_episode(
                     env,
                     agent,
                     policy.inference,
-                    [HoldAtEnd(env), recorder],
+                    [HoldAtEnd(env), recorder, writer],
                     condition,
                     max_steps=self._args.max_steps or self.suite.config.max_steps,
                     task=self.suite.config.task,
                     env_name=env.spec.name,
                     provenance=self._provenance(),
                 )
-            except RobolearnError as error:
+                self._keep(env, result, recorder.keep(), writer)
+            except BaseException as error:
                 self._details.append({"condition": condition.id, "aborted": str(error)})
-                self._write()
+                writer.abort(error, len(env.interventions))
                 raise
-            episode = recorder.keep()
-            self._record(env, condition, result, episode)
+            finally:
+                self._all_trials = table.all()
+                self._write()
 
-    def _record(
-        self, env: RealEnv, condition: Condition, result: EpisodeResult, episode: str
-    ) -> None:
+    def _blank(self) -> TrialRecord:
+        """What is the same in all trials of this deployment."""
+        args, lab = self._args, self.cell.lab
+        engine = f"virtual lab, {self._world}" if self._world else "virtual lab"
+        return TrialRecord(
+            policy=self._source.name,
+            policy_hash=self._source.hash,
+            env=self.cell.name,
+            env_hash=config_hash(to_dict(self.cell), args.lab_seed),
+            engine=engine if lab else "robot",
+            kind="lab" if lab else "robot",
+            condition="",
+            seed=0,
+            success=False,
+            score=0.0,
+            final_progress=0.0,
+            return_=0.0,
+            steps=0,
+            duration_s=0.0,
+            reason="",
+            commit=git_revision(),
+            suite=self.suite.label,
+            operator=args.operator,
+            status="started",
+        )
+
+    def _keep(self, env: RealEnv, result: EpisodeResult, episode: str, writer: TrialWriter) -> None:
         events = [
             {"t_ns": e.t_ns, "cause": e.cause.name.lower(), "value": e.value, "command": e.seq}
             for e in env.interventions
         ]
         metrics = trial_metrics(result, env.tick_lateness_ns, env.overruns, len(events))
-        record = TrialRecord(
-            policy=self._source.name,
-            policy_hash=self._source.hash,
-            env=self.cell.name,
-            env_hash=config_hash(to_dict(self.cell), self._args.lab_seed),
-            engine=f"virtual lab, {self._world}" if self._args.start_lab else "robot",
-            real=True,
-            condition=condition.id,
-            seed=condition.seed,
-            success=result.outcome.success,
-            score=result.score,
-            final_progress=result.outcome.progress,
-            return_=result.return_,
-            steps=result.steps,
-            duration_s=result.duration_s,
-            reason=result.outcome.reason,
-            commit=git_revision(),
-            suite=self.suite.label,
-            episode=episode,
-            video=f"videos/{episode}.mp4" if self._film is not None else "",
-            operator=self._args.operator,
-            metrics=metrics,
-        )
+        video = f"videos/{episode}.mp4" if self._film is not None else ""
+        record = writer.finish(result, episode, video, metrics)
         self.trials.append(record)
         self._details.append(
             {
-                "condition": condition.id,
+                "condition": record.condition,
                 "episode": episode,
                 "start": result.reset.note,
                 "interventions": events,
@@ -354,7 +365,6 @@ class Deployment:
                 "setpoint_lateness_ms": lateness_ms(env.tick_lateness_ns),
             }
         )
-        self._write()
         say(
             f"  score {record.score:.3f}, success {record.success}, {record.steps} steps,"
             f" {len(events)} intervention(s); start: {result.reset.note}",
@@ -384,22 +394,20 @@ class Deployment:
         for record in self.trials:
             film.write(store.read(record.episode), self._args.out / record.video)
 
-    def _write(self) -> dict[str, Any]:
+    def _write(self, name: str = DOCUMENT) -> dict[str, Any]:
         out = self._args.out
         out.mkdir(parents=True, exist_ok=True)
-        lines = [json.dumps(dataclasses.asdict(t)) for t in self.trials]
-        _replace(out / "trials.jsonl", "".join(line + "\n" for line in lines))
         document = {
             "robot": self.cell.name,
             "policy": self._source.where,
             "suite": self.suite.label,
             "certificate": CERTIFICATE,
             "lab_seed": self._args.lab_seed if self._args.start_lab else None,
-            **figures(self.trials, self._details),
+            **figures(self._all_trials, self._details),
             **self._facts,
             "trials": self._details,
         }
-        _replace(out / "deploy.json", json.dumps(document, indent=1, default=float) + "\n")
+        _replace(out / name, json.dumps(document, indent=1, default=float) + "\n")
         return document
 
     def _show(self, document: dict[str, Any]) -> None:

@@ -101,7 +101,7 @@ def _judge(signal="top/image"):
 def test_the_verdict_is_the_trials_success_and_the_worlds_is_kept(tmp_path):
     world = WorldEntry("w", "h", "mock 1", lambda: _Seen("a", "", None))
     policy = PolicyEntry("p", "hp", BuildPolicy())
-    options = Options(suite="s@1+judge=j1", task="t", max_steps=12, batch=5, judge=_judge())
+    options = Options(suite="s@1", task="t", max_steps=12, batch=5, judge=_judge())
     with TrialStore(tmp_path) as store:
         records = evaluate([policy], [world], {"w": conditions(10)}, store, options)
         assert store.all() == records
@@ -160,7 +160,7 @@ def test_from_rendered_pictures_to_a_corrected_rate(tmp_path, capsys):
     judge = ["--judge", str(tmp_path / "judge"), "--out", str(tmp_path / "r"), "--json"]
     assert main(["evaluate", "scripted", "--worlds", WORLD, *rest, *judge]) == 0
     document = json.loads(capsys.readouterr().out)
-    assert document["suite"].endswith(f"+judge={learned['hash']}")
+    assert document["judge"] == learned["hash"]
     assert "judged from pictures" in document["protocol"]
     (row,) = document["results"]
     corrected = row["judged_success"]

@@ -5,12 +5,20 @@ import json
 import pytest
 import yaml
 
+from eval.trials.table import read_trials
+from hardware.emulators.lab.launch import LabProcess
 from robolearn.cli.deploy import command as deploy
 from robolearn.cli.deploy import policy as deploy_policy
 from robolearn.cli.deploy import run as deploy_run
 from robolearn.cli.deploy.figures import lateness_ms
 from robolearn.data.store.store import EpisodeStore
-from robolearn.errors import ConfigError, RobotConnectionError, SpecMismatchError
+from robolearn.errors import (
+    ConfigError,
+    RobotConnectionError,
+    RobotError,
+    SafetyStopError,
+    SpecMismatchError,
+)
 from robolearn.inference.server import PolicyServer, ServeConfig
 from robolearn.timing.latencies import Latencies
 from tests.hardware.lab import CONFIG, address
@@ -71,18 +79,21 @@ def test_two_trials_are_run_scored_and_kept(config, tmp_path, capsys):
     document = json.loads(capsys.readouterr().out)
     out = tmp_path / "out"
     assert json.loads((out / "deploy.json").read_text()) == document
-    trials = [json.loads(line) for line in (out / "trials.jsonl").read_text().splitlines()]
+    trials = read_trials(out)
     store = EpisodeStore.open(out / "store")
-    assert [t["episode"] for t in trials] == list(store.ids())
+    assert [t.episode for t in trials] == list(store.ids())
     assert {i.kind for i in store.list()} == {"deployment"}
     for trial in trials:
-        assert (trial["real"], trial["operator"], trial["steps"]) == (True, "me", 6)
-        assert trial["metrics"]["inference_ms_p50"] > 0
-        assert (out / trial["video"]).stat().st_size > 500
+        assert (trial.kind, trial.operator, trial.steps) == ("lab", "me", 6)
+        assert (trial.status, trial.engine) == ("finished", "virtual lab, kinematic")
+        assert trial.started.endswith("+00:00")
+        assert set(trial.achieved) == {"tool/xy_table", "block/pose"}
+        assert trial.metrics["inference_ms_p50"] > 0
+        assert (out / trial.video).stat().st_size > 500
     assert document["certificate"] == "uncertified"
     assert document["episodes"] == len(document["trials"]) == 2
     assert document["trials"][0]["start"].startswith("placed by the lab")
-    meta = store.read(trials[0]["episode"]).meta
+    meta = store.read(trials[0].episode).meta
     assert meta.provenance["certificate"] == "uncertified"
     latencies = Latencies.of(meta.provenance)
     assert latencies.command_s == 0.024
@@ -116,6 +127,79 @@ def test_ctrl_c_stops_the_arm_and_ends_every_process(config, tmp_path, monkeypat
     assert not alive(seen[0])
     assert "the arm stands; 0 finished trial(s)" in capsys.readouterr().out
     assert EpisodeStore.open(tmp_path / "out" / "store").ids() == ()
+    (trial,) = read_trials(tmp_path / "out")
+    assert (trial.status, trial.reason, trial.success) == ("aborted", "interrupted", False)
+    assert trial.steps == 3
+    assert trial.achieved["block/pose"]
+
+
+def test_a_folder_that_exists_gains_trials_and_loses_none(config, tmp_path, monkeypatch, capsys):
+    """A finished trial, one that a stop cut short, one that never began; then only a look."""
+    out = tmp_path / "out"
+    more = ("--start-lab", "--episodes", "1", "--no-video", "--json")
+    assert deploy.main(arguments(config, tmp_path, *more)) == 0
+    (first,) = read_trials(out)
+
+    def stop(self, tick):
+        raise SafetyStopError("the tool was pushed")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(deploy_run.HoldAtEnd, "on_tick", stop)
+        with pytest.raises(SafetyStopError):
+            deploy.main(arguments(config, tmp_path, *more))
+
+    def blocked(self, condition):
+        raise RobotError("a hand is in the cell")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(deploy_run.LabPlacement, "__call__", blocked)
+        with pytest.raises(RobotError):
+            deploy.main(arguments(config, tmp_path, *more))
+    capsys.readouterr()
+    trials = read_trials(out)
+    assert trials[0] == first
+    assert [(t.status, t.reason, t.success) for t in trials] == [
+        ("finished", "time_limit", False),
+        ("aborted", "safety_stop", False),
+        ("voided", "robot", False),
+    ]
+    assert "the tool was pushed; placed by the lab" in trials[1].note
+    assert trials[2].note == "RobotError: a hand is in the cell"
+    document = json.loads((out / "deploy.json").read_text())
+    # An aborted trial counts as a failure; one that never began is no trial of the policy.
+    assert (document["episodes"], len(document["trials"])) == (2, 3)
+    assert document["trials"][1]["aborted"] == "the tool was pushed"
+    before = {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()}
+    for option in ("--dry-run", "--shadow"):
+        assert deploy.main(arguments(config, tmp_path, *more, option)) == 0
+    capsys.readouterr()
+    after = {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()}
+    assert {name: after[name] for name in before} == before
+    assert set(after) - set(before) == {"dry_run.json", "shadow.json"}
+
+
+def test_a_killed_deployment_leaves_the_trial_that_it_had_begun(config, tmp_path, monkeypatch):
+    """The row is there before the arm moves: a kill at any later time finds it."""
+    seen = []
+    goto = deploy_run.RealEnv.goto
+
+    def look(self, *where):
+        seen.append([t.status for t in read_trials(tmp_path / "out")])
+        goto(self, *where)
+
+    monkeypatch.setattr(deploy_run.RealEnv, "goto", look)
+    more = ("--start-lab", "--episodes", "2", "--no-video", "--json")
+    assert deploy.main(arguments(config, tmp_path, *more)) == 0
+    assert seen[0] == ["started"]
+    assert ["finished", "started"] in seen
+
+
+def test_a_labs_trials_are_a_labs_also_when_it_was_started_apart(config, tmp_path):
+    with LabProcess(config, address=address(25), seed=0):
+        more = ("--episodes", "1", "--no-video", "--json")
+        assert deploy.main(arguments(config, tmp_path, *more)) == 0
+    (trial,) = read_trials(tmp_path / "out")
+    assert (trial.kind, trial.engine) == ("lab", "virtual lab")
 
 
 @pytest.mark.parametrize("option", ["--dry-run", "--shadow"])
@@ -148,9 +232,9 @@ def test_a_policy_on_a_server_and_tighter_limits(config, tmp_path, monkeypatch, 
         server.close()
     document = json.loads(capsys.readouterr().out)
     assert document["policy"] == server.url
-    trial = json.loads((tmp_path / "out" / "trials.jsonl").read_text())
-    assert (trial["policy"], trial["policy_hash"]) == ("far", "away")
-    meta = EpisodeStore.open(tmp_path / "out" / "store").read(trial["episode"]).meta
+    (trial,) = read_trials(tmp_path / "out")
+    assert (trial.policy, trial.policy_hash) == ("far", "away")
+    meta = EpisodeStore.open(tmp_path / "out" / "store").read(trial.episode).meta
     assert meta.provenance["robot"]["limits"]["max_tool_speed"] == 0.2
 
 

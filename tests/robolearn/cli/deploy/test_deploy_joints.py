@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import yaml
 
+from eval.trials.table import read_trials
 from hardware.cell.load import load_cell
 from hardware.cell.motion import JOINT_POSITION
 from robolearn.cli.deploy import command as deploy
@@ -108,20 +109,20 @@ def test_trials_of_a_joint_space_cell(name, changes, episodes, tmp_path, deploye
     deployed(joints)
     assert deploy.main(arguments(tmp_path, cell, "--episodes", str(episodes))) == 0
     document = json.loads(capsys.readouterr().out)
-    trials = [json.loads(t) for t in (tmp_path / "out" / "trials.jsonl").read_text().splitlines()]
-    assert [t["success"] for t in trials] == [True] * episodes
-    assert {t["engine"] for t in trials} == {f"virtual lab, {changes['world']}"}
+    trials = read_trials(tmp_path / "out")
+    assert [t.success for t in trials] == [True] * episodes
+    assert {t.engine for t in trials} == {f"virtual lab, {changes['world']}"}
     assert document["mean_score"] == 1.0
     store = EpisodeStore.open(tmp_path / "out" / "store")
     for trial, told in zip(trials, document["trials"], strict=True):
         assert told["start"].startswith("nothing to place; arm/joint_position off by 0.0")
-        episode = store.read(trial["episode"])
+        episode = store.read(trial.episode)
         goal = np.array(load_cell(cell).joints.home) - 0.1 * np.eye(joints)[0]
         np.testing.assert_allclose(episode.observed(GOAL)[-1], goal)
         # The tick that reached it is the last one's outcome; it was seen one command earlier.
         first = episode.observed(JOINT_POSITION)[:, 0]
         assert goal[0] - 0.02 < first[-1] < first[0] - 0.05
-        assert (tmp_path / "out" / trial["video"]).stat().st_size > 1000
+        assert (tmp_path / "out" / trial.video).stat().st_size > 1000
         # The policy knows of no gripper: it stays as the reset left it, and is recorded so.
         if load_cell(cell).gripper is not None:
             np.testing.assert_allclose(episode.action["gripper/width"], 0.084)
@@ -165,13 +166,13 @@ def test_the_operators_keys_score_a_joint_space_cell(tmp_path, deployed, capsys,
         assert deploy.main(arguments(tmp_path, cell, *options)) == 0
     os.close(operator)
     assert json.loads(capsys.readouterr().out)["successes"] == 1
-    trials = [json.loads(t) for t in (tmp_path / "out" / "trials.jsonl").read_text().splitlines()]
-    assert [(t["success"], t["reason"], t["score"]) for t in trials] == [
+    trials = read_trials(tmp_path / "out")
+    assert [(t.success, t.reason, t.score) for t in trials] == [
         (True, "success", 1.0),
         (False, "failure", 0.0),
     ]
-    assert {t["operator"] for t in trials} == {"me"}
-    assert all(2 < t["steps"] < 25 for t in trials)
+    assert {t.operator for t in trials} == {"me"}
+    assert all(2 < t.steps < 25 for t in trials)
 
 
 def test_a_suite_of_another_task_is_refused(tmp_path, deployed):

@@ -1,0 +1,131 @@
+"""Keeps what a deployment's trials came to: the table of trials, and ``deploy.json`` beside it.
+
+Both only grow: a later deployment into the same folder adds its trials to those that are there.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from eval.trials.rollouts import achieved_start, utc_now
+from eval.trials.table import TrialStore
+from robolearn.errors import DataError
+from robolearn.runtime import EpisodeResult
+from robolearn.types import Condition, EpisodeHeader, Outcome, Tick, TrialRecord
+
+DOCUMENT = "deploy.json"
+
+
+class TrialWriter:
+    """Writes the row of one trial at a time: started before the arm moves, ended after it.
+
+    It is a subscriber of the episode, so that it knows whether the policy was in charge when a
+    trial was cut short: then it counts, as a failure; a trial that never began is voided.
+    """
+
+    def __init__(self, store: TrialStore, blank: TrialRecord) -> None:
+        self._store, self._blank = store, blank
+        self._row, self._record = 0, blank
+        self._episode: EpisodeHeader | None = None
+        self._begin_s = 0.0
+
+    def begin(self, condition: Condition) -> None:
+        """The arm is about to move to the start of ``condition``."""
+        self._episode, self._begin_s = None, time.monotonic()
+        self._record = dataclasses.replace(
+            self._blank,
+            condition=condition.id,
+            seed=condition.seed,
+            status="started",
+            started=utc_now(),
+        )
+        self._row = self._store.begin(self._record)
+
+    def on_start(self, episode: EpisodeHeader) -> None:
+        """The start is reached: from now on the policy is in charge."""
+        self._episode, self._begin_s = episode, time.monotonic()
+        self._record = dataclasses.replace(
+            self._record, note=episode.reset.note, achieved=achieved_start(episode.reset)
+        )
+
+    def on_tick(self, tick: Tick) -> None:
+        """Remember how far it came, for a trial that is cut short."""
+        progress = min(1.0, max(0.0, tick.outcome.progress))
+        self._record = dataclasses.replace(
+            self._record,
+            score=max(self._record.score, progress),
+            final_progress=progress,
+            return_=self._record.return_ + tick.outcome.reward,
+            steps=tick.index + 1,
+        )
+
+    def on_end(self, outcome: Outcome) -> None:
+        """Nothing: the result comes with :meth:`finish`."""
+
+    def on_abort(self, error: BaseException) -> None:
+        """Nothing: the error comes with :meth:`abort`, also when no episode began."""
+
+    def finish(
+        self, result: EpisodeResult, episode: str, video: str, metrics: Mapping[str, float]
+    ) -> TrialRecord:
+        """Write how the trial ended; ``episode``: its recording, ``video``: the clip's name."""
+        record = dataclasses.replace(
+            self._record,
+            status="finished",
+            success=result.outcome.success,
+            score=result.score,
+            final_progress=result.outcome.progress,
+            return_=result.return_,
+            steps=result.steps,
+            duration_s=result.duration_s,
+            reason=result.outcome.reason,
+            episode=episode,
+            video=video,
+            metrics=metrics,
+        )
+        self._store.end(self._row, record)
+        return record
+
+    def abort(self, error: BaseException, interventions: int = 0) -> TrialRecord:
+        """Write that the trial was cut short, by what, and after how many of the supervisor's
+        interventions.
+        """
+        told = f"{type(error).__name__}: {error}".removesuffix(": ")
+        record = dataclasses.replace(
+            self._record,
+            status="voided" if self._episode is None else "aborted",
+            reason=reason_of(error),
+            duration_s=time.monotonic() - self._begin_s,
+            metrics={"interventions": float(interventions)},
+            note="; ".join(part for part in (told, self._record.note) if part),
+        )
+        self._store.end(self._row, record)
+        return record
+
+
+def reason_of(error: BaseException) -> str:
+    """One word for what cut a trial short: ``safety_stop`` for a SafetyStopError."""
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted"
+    name = type(error).__name__.removesuffix("Error")
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
+
+
+def earlier_details(folder: Path) -> list[dict[str, Any]]:
+    """What ``deploy.json`` says about the trials that are in the folder already."""
+    path = folder / DOCUMENT
+    if not path.is_file():
+        return []
+    try:
+        return list(json.loads(path.read_text(encoding="utf-8"))["trials"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise DataError(
+            f"'{path}' cannot be added to ({type(error).__name__}: {error}); mend it, move it away,"
+            " or choose another folder (--out)"
+        ) from error
