@@ -11,7 +11,7 @@ leaves its results in a folder of its own:
       identify/replay_<scene>.json  open-loop replay errors        identify/replay_<scene>.png
       train/flow/  train/iql/   run directories
       evaluate/                 trials.sqlite, summary.json, videos/
-      deploy/                   store/, trials.jsonl, deploy.json
+      deploy/                   store/, trials.sqlite, deploy.json
       report/report.html
 
 A stage is reused only when configuration, data (the stages before it) and code are the same;

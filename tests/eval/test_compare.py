@@ -185,7 +185,7 @@ def test_verdicts_of_a_classifier_are_named_as_such():
     assert not any("classifier" in n for n in plain.notes)
     judged = [dataclasses.replace(r, judge="j1") for r in (*a, *b)]
     assert any("judged from pictures" in n for n in compare_policies(judged, Rule())[0].notes)
-    with pytest.raises(DataError, match="different suites"):
+    with pytest.raises(DataError, match="different judges of success"):
         compare_policies([*a, *judged[20:]], Rule())
 
 
@@ -216,6 +216,36 @@ def test_moved_and_repeated_starts_do_not_pass_for_conditions():
     (world,) = compare_policies(a + b + extra, Rule())
     assert world.effects[0].n == 10
     assert any("left out" in n for n in world.notes)
+
+
+def deployed(policy: str, successes) -> list[TrialRecord]:
+    """Trials of a lab: every start twice, in the order they were run."""
+    rows = trials(policy, successes)
+    return [
+        dataclasses.replace(r, kind="lab", episode=f"{policy}{i}", condition=f"c{i // 2}", seed=3)
+        for i, r in enumerate(rows)
+    ]
+
+
+def test_deployments_are_compared_and_no_stop_leaves_the_rate(tmp_path: Path, capsys):
+    for name, won in (("a", [1] * 10), ("b", [1] * 10)):
+        rows = deployed(name, won)
+        if name == "b":
+            cut = {"success": False, "score": 0.2, "episode": "", "reason": "safety_stop"}
+            rows[3] = dataclasses.replace(rows[3], status="aborted", **cut)
+            bumped = dataclasses.replace(rows[4], status="voided", episode="b-bumped")
+            rows.insert(4, bumped)
+        with TrialStore(tmp_path / name) as store:
+            store.add(rows)
+    assert main(["compare", str(tmp_path / "a"), str(tmp_path / "b"), "--json"]) == 0
+    (world,) = json.loads(capsys.readouterr().out)["worlds"]
+    assert {e["name"]: (e["n"], e["success"]["value"]) for e in world["entries"]} == {
+        "a": (10, 1.0),
+        "b": (10, 0.9),
+    }
+    assert "1 trials that are voided are left out" in world["notes"]
+    assert "1 trials were aborted and count as failures" in world["notes"]
+    assert not any("moved" in note for note in world["notes"])
 
 
 def test_all_or_nothing_results_are_defined():

@@ -26,7 +26,7 @@ class Args:
     server: str = ""
     # A file of configs/hardware/.
     robot: Path
-    # Results: store/, trials.jsonl, deploy.json, videos/.
+    # Results: store/, trials.sqlite, deploy.json, videos/; a folder of earlier trials gains these.
     out: Path
     # How many trials.
     episodes: int = 2
