@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib
 from pathlib import Path
-from typing import Protocol, cast, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import torch
 
@@ -13,27 +12,12 @@ from policies.chunks.guidance import GUIDANCE, GuidanceKind, Guided
 from robolearn.config import from_dict
 from robolearn.contracts import Policy
 from robolearn.data.store.stats import DatasetStats
-from robolearn.errors import CheckpointError, ConfigError, did_you_mean
+from robolearn.errors import CheckpointError, ConfigError
 from robolearn.learning import Algorithm, BatchSpec
 from robolearn.representation import Representation, RepresentationConfig, RepresentedPolicy
 from robolearn.spec import TaskSpace
+from robolearn.table import Table
 from robolearn.training.run_directory import Run, load_run
-
-POLICIES: dict[str, str] = {
-    "act": "policies.imitation.act:ActConfig",
-    "bc": "policies.imitation.bc:BcConfig",
-    "bc_rnn": "policies.imitation.bc_rnn:BcRnnConfig",
-    "beso": "policies.imitation.beso:BesoConfig",
-    "compose": "policies.imitation.compose:ComposeConfig",
-    "consistency": "policies.imitation.consistency:ConsistencyConfig",
-    "diffusion": "policies.imitation.diffusion:DiffusionConfig",
-    "distilled": "policies.imitation.distilled:DistilledConfig",
-    "ebt": "policies.imitation.ebt:EbtConfig",
-    "flow": "policies.imitation.flow:FlowConfig",
-    "iql_rerank": "policies.offline_rl.idql:IqlRerankConfig",
-    "mean_flow": "policies.imitation.mean_flow:MeanFlowConfig",
-    "shortcut": "policies.imitation.shortcut:ShortcutConfig",
-}
 
 
 @runtime_checkable
@@ -53,14 +37,30 @@ class PolicyConfig(Protocol):
         ...
 
 
+POLICIES = Table[type[PolicyConfig]](
+    {
+        "act": "policies.imitation.act:ActConfig",
+        "bc": "policies.imitation.bc:BcConfig",
+        "bc_rnn": "policies.imitation.bc_rnn:BcRnnConfig",
+        "beso": "policies.imitation.beso:BesoConfig",
+        "compose": "policies.imitation.compose:ComposeConfig",
+        "consistency": "policies.imitation.consistency:ConsistencyConfig",
+        "diffusion": "policies.imitation.diffusion:DiffusionConfig",
+        "distilled": "policies.imitation.distilled:DistilledConfig",
+        "ebt": "policies.imitation.ebt:EbtConfig",
+        "flow": "policies.imitation.flow:FlowConfig",
+        "iql_rerank": "policies.offline_rl.idql:IqlRerankConfig",
+        "mean_flow": "policies.imitation.mean_flow:MeanFlowConfig",
+        "shortcut": "policies.imitation.shortcut:ShortcutConfig",
+    },
+    what="policy",
+    group="robolearn.policies",
+)
+
+
 def policy_config(name: str) -> type[PolicyConfig]:
     """The configuration class of a policy."""
-    if name not in POLICIES:
-        raise ConfigError(
-            f"no policy '{name}'.{did_you_mean(name, POLICIES)} Policies: {sorted(POLICIES)}"
-        )
-    module, attribute = POLICIES[name].split(":")
-    return cast("type[PolicyConfig]", getattr(importlib.import_module(module), attribute))
+    return POLICIES.find(name)
 
 
 def load_policy(

@@ -2,39 +2,47 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import Any, Literal
+from collections.abc import Callable, Collection
+from typing import Literal
 
 from robolearn.config import load_yaml
 from robolearn.contracts import Agent
 from robolearn.errors import SceneError
+from robolearn.table import Table
 from sim.contract import World
 from sim.env.scene_env import SceneEnv
-from sim.experts import build_expert, build_player
+from sim.experts.registry import build_expert, build_player
 from sim.perturbations.env import PerturbedEnv, perturbed_scene
-from sim.perturbations.kinds import split_world
-from sim.pictured import only_top, split_pictures
-from sim.scene.load import SCENES, load_scene, packaged_scenes
-from sim.world_name import parse_name
+from sim.scene.load import PLUGIN_SCENES, load_scene, packaged_scenes, scene_folder, scene_names
+from sim.world_name import WorldName
 
-# name -> module:Class of an env whose constructor takes the side of its observed picture [px].
-ADAPTERS: dict[str, str] = {
-    "gym_pusht": "sim.adapters.pusht.gym_pusht:GymPushTEnv",
-    "pusht_pybullet": "sim.adapters.pusht.bullet:PyBulletEnv",
-}
-# family -> module:class method that builds a world from a parsed name ``family/thing,key=value``
-# (docs/worlds.md), and the things that it has.
-FAMILIES: dict[str, str] = {
-    "robosuite": "sim.adapters.robosuite.env:RobosuiteEnv.named",
-    "ogbench": "sim.adapters.ogbench.env:OGBenchEnv.named",
-    "gymnasium": "sim.adapters.gymnasium.inward:GymnasiumEnv.named",
-    "metaworld": "sim.adapters.gymnasium.inward:GymnasiumEnv.metaworld",
-    "pybullet": "sim.adapters.bullet.scene:BulletSceneEnv.named",
-}
-THINGS: dict[str, str] = {
-    "robosuite": "sim.adapters.robosuite.build:TASKS",
-    "ogbench": "sim.adapters.ogbench.names:WORLDS",
-}
+# family -> what builds a world from its parsed name: an engine (``gym_pusht``) or a family of
+# things (``robosuite/Lift,robot=Sawyer``, docs/worlds.md).
+WORLDS = Table[Callable[[WorldName], World]](
+    {
+        "gym_pusht": "sim.adapters.pusht.gym_pusht:GymPushTEnv.named",
+        "pusht_pybullet": "sim.adapters.pusht.bullet:PyBulletEnv.named",
+        "robosuite": "sim.adapters.robosuite.env:RobosuiteEnv.named",
+        "ogbench": "sim.adapters.ogbench.env:OGBenchEnv.named",
+        "gymnasium": "sim.adapters.gymnasium.inward:GymnasiumEnv.named",
+        "metaworld": "sim.adapters.gymnasium.inward:GymnasiumEnv.metaworld",
+        "pybullet": "sim.adapters.bullet.scene:BulletSceneEnv.named",
+    },
+    what="world",
+    group="robolearn.worlds",
+    taken=packaged_scenes,
+)
+# Families whose things are known by name.
+THINGS = Table[Collection[str]](
+    {
+        "robosuite": "sim.adapters.robosuite.build:TASKS",
+        "ogbench": "sim.adapters.ogbench.names:WORLDS",
+    },
+    what="family of worlds",
+    group="robolearn.world_things",
+)
+# Families that have more things than can be listed.
+OPEN_FAMILIES = ("gymnasium", "metaworld", "pybullet")
 _ADAPTED: dict[str, str] = {
     "gym_pusht": "Push-T in gym-pusht, the world of the human recordings.",
     "pusht_pybullet": "Push-T in the lab's physics (Bullet), in process.",
@@ -45,56 +53,56 @@ _ADAPTED: dict[str, str] = {
 
 def world_names() -> list[str]:
     """Every world that has a name (those of optional packages whether they are there or not)."""
-    named = [f"{family}/{thing}" for family in THINGS for thing in _resolve(THINGS[family])]
-    return sorted([*packaged_scenes(), *ADAPTERS, *named])
+    named = [f"{family}/{thing}" for family in THINGS for thing in THINGS.find(family)]
+    engines = [name for name in WORLDS if name not in THINGS and name not in OPEN_FAMILIES]
+    return sorted([*scene_names(), *engines, *named])
 
 
 def described_worlds() -> dict[str, str]:
     """One sentence for every world that has a name."""
-    said = {
-        name: str(load_yaml(SCENES / name / "scene.yaml").get("description", ""))
-        for name in packaged_scenes()
+    texts = {
+        name: str(load_yaml(scene_folder(name) / "scene.yaml").get("description", ""))
+        for name in scene_names()
     }
-    return {name: said.get(name) or _ADAPTED[name.partition("/")[0]] for name in world_names()}
+    return {name: texts.get(name) or _described(name.partition("/")[0]) for name in world_names()}
 
 
-def is_parametrised(name: str) -> bool:
-    """Whether ``name`` belongs to a family: ``robosuite/Lift,robot=Sawyer``."""
-    return name.partition("/")[0] in FAMILIES and "/" in name
+def _described(family: str) -> str:
+    if family in _ADAPTED:
+        return _ADAPTED[family]
+    entry = WORLDS.entries().get(family) or PLUGIN_SCENES.entries()[family]
+    return f"A world of the package {entry.owner}."
+
+
+def is_scene(name: WorldName) -> bool:
+    """Whether a name is that of a scene package or folder, not of an adapter."""
+    return name.family not in WORLDS
 
 
 def make_world(name: str) -> World:
-    """Build a world by name or scene folder, as it is, with pictures (``name,camera=top``,
-    ``sim.pictured``) or perturbed (``name~mass=1``, ``sim.perturbations.kinds``);
+    """Build a world by name or scene folder (``sim.world_name``), perturbed if it says so;
     :class:`SceneError` lists what exists.
     """
-    base, perturbations = split_world(name)
+    parsed = WorldName.parse(name)
+    perturbations = parsed.perturbations
     if not perturbations.magnitudes:
-        return _nominal(base)
-    if is_scene(base):
-        folder, pictures = split_pictures(base)
-        return perturbed_scene(load_scene(folder), perturbations, pictures)
-    perturbations.require_scene(base)
-    return PerturbedEnv(_nominal(base), perturbations)
+        return _nominal(parsed)
+    if is_scene(parsed):
+        return perturbed_scene(load_scene(parsed.base), perturbations, parsed.pictures())
+    perturbations.require_scene(parsed.base)
+    return PerturbedEnv(_nominal(parsed), perturbations)
 
 
-def is_scene(name: str) -> bool:
-    """Whether a world's name is that of a scene package or folder, not of an adapter."""
-    return not is_parametrised(name) and split_pictures(name)[0] not in ADAPTERS
-
-
-def _nominal(name: str) -> World:
-    if is_parametrised(name):
-        parsed = parse_name(name)
-        return _resolve(FAMILIES[parsed.family])(parsed)
-    base, pictures = split_pictures(name)
-    if base in ADAPTERS:
-        return _resolve(ADAPTERS[base])(image_size=only_top(base, pictures))
+def _nominal(name: WorldName) -> World:
+    if not is_scene(name):
+        name.require_options()
+        return WORLDS.find(name.family)(name)
+    pictures = name.pictures()
     try:
-        return SceneEnv(load_scene(base), cameras=pictures.cameras, size=pictures.size)
+        return SceneEnv(load_scene(name.base), cameras=pictures.cameras, size=pictures.size)
     except SceneError as error:
         if str(error).startswith("no scene"):
-            others = sorted([*ADAPTERS, *(f"{family}/..." for family in FAMILIES)])
+            others = sorted(f"{n}/..." if n in (*THINGS, *OPEN_FAMILIES) else n for n in WORLDS)
             raise SceneError(f"{error}; other worlds: {others}") from error
         raise
 
@@ -112,11 +120,3 @@ def build_operator(env: World, kind: Literal["scripted", "play"], noise: float) 
         return OGBenchOracle(env, "play" if kind == "play" else "noisy", noise)
     build = build_player if kind == "play" else build_expert
     return build(env.task, env.spec, noise)
-
-
-def _resolve(path: str) -> Any:
-    module, _, names = path.partition(":")
-    found = importlib.import_module(module)
-    for name in names.split("."):
-        found = getattr(found, name)
-    return found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -33,17 +32,9 @@ from robolearn.arms.limiter import PathLimits, TableMapping
 from robolearn.config import from_dict
 from robolearn.errors import ConfigError, DataError, did_you_mean
 from robolearn.spec import SignalSpec
+from robolearn.table import Table, resolve
 from robolearn.timing.latencies import Latencies
 from robolearn.types import Condition
-
-DRIVERS: dict[str, str] = {
-    "ur": "hardware.drivers.ur.robot:URConfig",
-    "fake": "hardware.drivers.fakes.robot:FakeConfig",
-    "feetech": "hardware.drivers.serial_bus.feetech:FeetechConfig",
-    "dynamixel": "hardware.drivers.serial_bus.dynamixel:DynamixelConfig",
-    "xarm": "hardware.drivers.xarm.robot:XArmConfig",
-    "franka": "hardware.drivers.franka:FrankaConfig",
-}
 
 
 @runtime_checkable
@@ -53,6 +44,21 @@ class DriverConfig(Protocol):
     def build(self) -> Robot:
         """Make the robot, in the process that will own it."""
         ...
+
+
+DRIVERS = Table[type[DriverConfig]](
+    {
+        "ur": "hardware.drivers.ur.robot:URConfig",
+        "fake": "hardware.drivers.fakes.robot:FakeConfig",
+        "feetech": "hardware.drivers.serial_bus.feetech:FeetechConfig",
+        "dynamixel": "hardware.drivers.serial_bus.dynamixel:DynamixelConfig",
+        "xarm": "hardware.drivers.xarm.robot:XArmConfig",
+        "franka": "hardware.drivers.franka:FrankaConfig",
+    },
+    what="driver",
+    group="robolearn.drivers",
+    hint="; a driver of yours is 'module:ConfigClass'",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,12 +170,9 @@ class CellConfig:
         """The driver's config; raises ConfigError for an unknown kind or key."""
         rest = {k: v for k, v in self.driver.items() if k != "kind"}
         kind = str(self.driver.get("kind", ""))
-        if kind not in DRIVERS and ":" not in kind:
-            raise ConfigError(
-                f"robot.driver: no kind '{kind}'.{did_you_mean(kind, DRIVERS)}"
-                f" There are: {sorted(DRIVERS)}; a driver of yours is 'module:ConfigClass'"
-            )
-        config_class = _config_class(DRIVERS.get(kind, kind))
+        config_class = (
+            _own_driver(kind) if ":" in kind else DRIVERS.find(kind, where="robot.driver")
+        )
         return from_dict(config_class, rest, where="robot.driver")
 
     def __post_init__(self) -> None:
@@ -279,14 +282,13 @@ class CellConfig:
         return str(self.driver.get("address", ""))
 
 
-def _config_class(place: str) -> type[Any]:
+def _own_driver(place: str) -> type[DriverConfig]:
     """The class ``module:Name``; modules in the working directory are found, too, and those beside
     a config that was loaded.
     """
-    module, name = place.split(":", 1)
     look_for_drivers("")
     try:
-        found: type[Any] = getattr(importlib.import_module(module), name)
+        found: type[DriverConfig] = resolve(place)
     except (ImportError, AttributeError) as error:
         raise ConfigError(
             f"robot.driver: '{place}' cannot be imported ({error}); expected 'module:ConfigClass'"

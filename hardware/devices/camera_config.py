@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
@@ -15,13 +14,7 @@ from robolearn.calibration.lens import LensConfig
 from robolearn.config import from_dict
 from robolearn.errors import ConfigError, did_you_mean
 from robolearn.spec import SignalSpec
-
-CAMERAS: dict[str, str] = {
-    "mjpeg": "hardware.drivers.cameras.mjpeg:MjpegConfig",
-    "opencv": "hardware.drivers.cameras.opencv:OpenCVConfig",
-    "realsense": "hardware.drivers.cameras.realsense:RealSenseConfig",
-    "fake": "hardware.drivers.fakes.camera:FakeCameraConfig",
-}
+from robolearn.table import Table
 
 
 @runtime_checkable
@@ -31,6 +24,19 @@ class CameraDriverConfig(Protocol):
     def build(self, stream: StreamConfig) -> FrameSource:
         """Open the device."""
         ...
+
+
+CAMERAS = Table[type[CameraDriverConfig]](
+    {
+        "mjpeg": "hardware.drivers.cameras.mjpeg:MjpegConfig",
+        "opencv": "hardware.drivers.cameras.opencv:OpenCVConfig",
+        "realsense": "hardware.drivers.cameras.realsense:RealSenseConfig",
+        "fake": "hardware.drivers.fakes.camera:FakeCameraConfig",
+    },
+    what="camera driver",
+    group="robolearn.devices",
+    kind="camera",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,13 +76,7 @@ class CameraConfig:
         where = f"camera '{self.stream.name}', driver"
         rest = {k: v for k, v in self.driver.items() if k != "kind"}
         kind = str(self.driver.get("kind", ""))
-        if kind not in CAMERAS:
-            raise ConfigError(
-                f"{where}: no kind '{kind}'.{did_you_mean(kind, CAMERAS)}"
-                f" There are: {sorted(CAMERAS)}"
-            )
-        module, name = CAMERAS[kind].split(":")
-        config_class = getattr(importlib.import_module(module), name)
+        config_class = CAMERAS.find(kind, where=where)
         return from_dict(config_class, rest, where=where)
 
     def build(self) -> StreamedCamera:

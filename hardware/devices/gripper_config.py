@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib
 import math
 from dataclasses import dataclass
 from typing import Any, Protocol, cast, runtime_checkable
@@ -11,18 +10,13 @@ from typing import Any, Protocol, cast, runtime_checkable
 from hardware.devices.gripper import Gripper
 from hardware.devices.robot import Robot
 from robolearn.config import from_dict
-from robolearn.errors import ConfigError, did_you_mean
+from robolearn.errors import ConfigError
 from robolearn.spec import ActionSpec, SignalSpec
+from robolearn.table import Table
 
 WIDTH = "gripper/width"
 # Widths further outside the range are no rounding: whoever sends them is out of order [m].
 FAR_M = 0.01
-GRIPPERS: dict[str, str] = {
-    "robotiq": "hardware.drivers.robotiq:RobotiqConfig",
-    "xarm": "hardware.drivers.xarm.gripper:XArmGripperConfig",
-    "servo": "hardware.drivers.serial_bus.gripper:ServoGripperConfig",
-    "fake": "hardware.drivers.fakes.gripper:FakeGripperConfig",
-}
 
 
 @runtime_checkable
@@ -37,6 +31,19 @@ class GripperDriverConfig(Protocol):
     def build(self, arm: Robot | None = None) -> Gripper:
         """Make the gripper, in the process that will own it."""
         ...
+
+
+GRIPPERS = Table[type[GripperDriverConfig]](
+    {
+        "robotiq": "hardware.drivers.robotiq:RobotiqConfig",
+        "xarm": "hardware.drivers.xarm.gripper:XArmGripperConfig",
+        "servo": "hardware.drivers.serial_bus.gripper:ServoGripperConfig",
+        "fake": "hardware.drivers.fakes.gripper:FakeGripperConfig",
+    },
+    what="gripper driver",
+    group="robolearn.devices",
+    kind="gripper",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,13 +112,7 @@ class GripperCellConfig:
         """The driver's config; raises ConfigError for an unknown kind or key."""
         rest = {k: v for k, v in self.driver.items() if k != "kind"}
         kind = str(self.driver.get("kind", ""))
-        if kind not in GRIPPERS:
-            raise ConfigError(
-                f"robot.gripper.driver: no kind '{kind}'.{did_you_mean(kind, GRIPPERS)} There are:"
-                f" {sorted(GRIPPERS)}"
-            )
-        module, name = GRIPPERS[kind].split(":")
-        config_class = getattr(importlib.import_module(module), name)
+        config_class = GRIPPERS.find(kind, where="robot.gripper.driver")
         made: GripperDriverConfig = from_dict(config_class, rest, where="robot.gripper.driver")
         return made
 

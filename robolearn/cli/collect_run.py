@@ -21,7 +21,7 @@ from robolearn.runtime import run_episode
 from robolearn.seeding import child_seed
 from robolearn.types import Condition
 from sim.contract import World
-from sim.experts import play_condition
+from sim.experts.registry import play_condition
 from sim.worlds import build_operator, make_world
 
 

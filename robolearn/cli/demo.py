@@ -117,7 +117,7 @@ class Stage:
 
 
 def _import(ctx: Context) -> None:
-    from robolearn.assets import pusht_demonstrations_path
+    from robolearn.assets.demonstrations import pusht_demonstrations_path
 
     source = str(pusht_demonstrations_path())
     store = ctx.path("import", "store")

@@ -271,7 +271,8 @@ def _worlds(args: Args, suite: Suite) -> tuple[WorldEntry, ...]:
     from robolearn.instructions import require_understood
     from robolearn.operations.builders import ExpertBuilder, env_builder, expert_noise
     from robolearn.spec import require_compatible
-    from sim.worlds import is_parametrised, make_world
+    from sim.world_name import WorldName
+    from sim.worlds import is_scene, make_world
 
     entries: list[WorldEntry] = []
     dials = [expert_noise(str(run)) for run in args.runs]
@@ -295,7 +296,8 @@ def _worlds(args: Args, suite: Suite) -> tuple[WorldEntry, ...]:
             for noise in (dial for dial in dials if dial is not None):
                 ExpertBuilder(suite.config.task, noise)(env.spec)
             # A scene's folder is not part of its name; a family is (robosuite/Lift).
-            name = builder.world if is_parametrised(builder.world) else Path(builder.world).name
+            scene = is_scene(WorldName.parse(builder.world))
+            name = Path(builder.world).name if scene else builder.world
             entries.append(WorldEntry(name, env.scene_hash, env.engine, builder, told))
             if world in args.worlds:
                 entries += [

@@ -155,7 +155,7 @@ def _by_camera(args: View) -> dict[Path, Any]:
 
 def _list(argv: list[str]) -> int:
     args = parse(List, argv, "scene ls", List.__doc__ or "")
-    from sim.worlds import FAMILIES, THINGS, described_worlds
+    from sim.worlds import OPEN_FAMILIES, described_worlds
 
     worlds = described_worlds()
     if args.json:
@@ -164,7 +164,7 @@ def _list(argv: list[str]) -> int:
     width = max(map(len, worlds))
     for name, text in worlds.items():
         say(f"{name:<{width}}  {text}")
-    others = ", ".join(f"{family}/NAME" for family in FAMILIES if family not in THINGS)
+    others = ", ".join(f"{family}/NAME" for family in OPEN_FAMILIES)
     say(f"and {others}, or a folder with scene.yaml (docs/worlds.md)")
     return 0
 

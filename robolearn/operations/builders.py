@@ -6,6 +6,7 @@ modules stand behind a name.
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -72,22 +73,17 @@ def env_builder(world: str) -> EnvBuilder:
     ``docs/rendering.md``) or perturbed (``pusht_reference~mass=1``, ``docs/perturbations.md``) or
     neither; else :class:`ConfigError` with the choice.
     """
-    from sim.perturbations.kinds import split_world
-    from sim.pictured import split_pictures
-    from sim.worlds import is_parametrised, world_names
+    from sim.world_name import WorldName
+    from sim.worlds import is_scene, world_names
 
-    names = world_names()
-    named, perturbations = split_world(world)
-    if is_parametrised(named):
+    names, parsed = world_names(), WorldName.parse(world)
+    if parsed.base in names or not is_scene(parsed):
         return EnvBuilder(world)
-    base, pictures = split_pictures(named)
-    if base in names:
-        return EnvBuilder(world)
-    folder = Path(base).expanduser()
+    folder = Path(parsed.base).expanduser()
     if (folder / "scene.yaml").is_file():
-        return EnvBuilder(str(folder.resolve()) + pictures.suffix + perturbations.suffix)
+        return EnvBuilder(str(dataclasses.replace(parsed, base=str(folder.resolve()))))
     raise ConfigError(
-        f"no world '{base}'.{did_you_mean(base, names)} Worlds: {names};"
+        f"no world '{parsed.base}'.{did_you_mean(parsed.base, names)} Worlds: {names};"
         " or give a folder with scene.yaml"
     )
 
@@ -133,7 +129,7 @@ class ExpertBuilder:
 
     def __call__(self, spec: EmbodimentSpec) -> Agent:
         """The agent for this embodiment."""
-        from sim.experts import build_expert
+        from sim.experts.registry import build_expert
 
         return build_expert(self.task, spec, self.noise)
 

@@ -2,14 +2,17 @@
 
 What decides is found by walking the imports from where a trial is run and built; names that are
 resolved lazily (``"module:Name"``) and imports inside functions count. Reports and statistics are
-not reached, so they may change without it.
+not reached, so they may change without it. Installed packages that bring tasks, experts, scenes,
+worlds or policies (``docs/plugins.md``) count with all their files, used by a trial or not.
 """
 
 from __future__ import annotations
 
 import functools
 import hashlib
+import importlib.util
 import re
+from importlib.metadata import entry_points
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -23,7 +26,12 @@ ENTRIES = (
 _TOP = "|".join(PACKAGES)
 _FROM = re.compile(rf"^[ \t]*from ((?:{_TOP})(?:\.\w+)*) import (\([^)]*\)|[^\n]*)", re.MULTILINE)
 _IMPORT = re.compile(rf"^[ \t]*import ((?:{_TOP})(?:\.\w+)*)", re.MULTILINE)
-_LAZY = re.compile(rf"[\"']((?:{_TOP})(?:\.\w+)+)(?::\w+)?[\"']")
+_LAZY = re.compile(rf"[\"']((?:{_TOP})(?:\.\w+)+)(?::[\w.]+)?[\"']")
+# Groups of entry points whose plug-ins decide trials; devices and formats of data do not.
+PLUGIN_GROUPS = tuple(
+    f"robolearn.{name}"
+    for name in ("tasks", "derived_signals", "experts", "players", "scenes", "worlds", "policies")
+)
 
 
 def code_hash(root: Path = ROOT) -> str:
@@ -32,7 +40,29 @@ def code_hash(root: Path = ROOT) -> str:
     for path in deciding_files(root):
         digest.update(path.relative_to(root).as_posix().encode())
         digest.update(path.read_bytes())
+    for name, path in plugin_files():
+        digest.update(name.encode())
+        digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
+
+
+def plugin_files() -> list[tuple[str, Path]]:
+    """The files of installed packages that decide, with a name that does not depend on where they
+    are installed.
+    """
+    points = [point for group in PLUGIN_GROUPS for point in entry_points(group=group)]
+    modules = {point.module.partition(".")[0] for point in points}
+    found: dict[str, Path] = {}
+    for module in sorted(modules - set(PACKAGES)):
+        # Finding a top-level package does not run its code.
+        spec = importlib.util.find_spec(module)
+        for folder in (spec.submodule_search_locations or ()) if spec else ():
+            for path in Path(folder).rglob("*"):
+                if path.is_file() and "__pycache__" not in path.parts:
+                    found[f"{module}/{path.relative_to(folder).as_posix()}"] = path
+        if spec and not spec.submodule_search_locations and spec.origin:
+            found[module] = Path(spec.origin)
+    return sorted(found.items())
 
 
 def deciding_files(root: Path = ROOT) -> tuple[Path, ...]:

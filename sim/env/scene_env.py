@@ -39,8 +39,9 @@ from sim.rendering.renderer import Renderer, View, update_poses
 from sim.scene.config import Scene, SceneConfig
 from sim.scene.samples import SampleLog, check_poses
 from sim.scene.signals import Reader, reader, signal_components, signal_size
-from sim.tasks import Task, build_task
 from sim.tasks.any_goal import AnyGoal, split_goals
+from sim.tasks.contract import Task
+from sim.tasks.registry import build_task
 
 _log = logging.getLogger(__name__)
 # The engine's default handler writes MUJOCO_LOG.TXT into whatever folder the user works in. What a

@@ -27,9 +27,9 @@ from sim.env.scene_env import SceneEnv, embodiment
 from sim.perturbations.kinds import PERTURBATIONS, Perturbations
 from sim.perturbations.model import Snapshot
 from sim.perturbations.signals import ActionNoise, SensorNoise, move_objects
-from sim.pictured import Pictures
 from sim.rendering.cameras import Calibration
 from sim.scene.config import Scene
+from sim.world_name import Pictures
 
 # Magnitude 1 of an action's delay [s].
 DELAY_S = 0.1

@@ -127,7 +127,7 @@ class Perturbations:
             )
 
 
-def split_world(name: str) -> tuple[str, Perturbations]:
+def split_perturbations(name: str) -> tuple[str, Perturbations]:
     """``world~mass=1~seed=3`` as the world's name and what perturbs it.
 
     Magnitude 0 means not perturbed. Raises :class:`ConfigError` for what cannot be understood.

@@ -9,6 +9,7 @@ from typing import Any
 
 from robolearn.config import from_dict, load_yaml
 from robolearn.errors import ConfigError, SceneError, did_you_mean
+from robolearn.table import Table
 from sim.scene.config import Scene, SceneConfig
 from sim.scene.validate import check_bodies, validate
 
@@ -19,6 +20,20 @@ SCENES = Path(__file__).parents[1] / "scenes"
 def packaged_scenes() -> list[str]:
     """Names of the scenes that come with the project."""
     return sorted(p.parent.name for p in SCENES.glob("*/scene.yaml"))
+
+
+# Folders of the scene packages that installed packages bring.
+PLUGIN_SCENES = Table[Path]({}, what="scene", group="robolearn.scenes", taken=packaged_scenes)
+
+
+def scene_names() -> list[str]:
+    """Every scene that has a name: packaged ones and those of installed packages."""
+    return sorted([*packaged_scenes(), *PLUGIN_SCENES])
+
+
+def scene_folder(name: str) -> Path:
+    """The folder of a scene that has a name."""
+    return SCENES / name if name in packaged_scenes() else PLUGIN_SCENES.find(name)
 
 
 def load_scene(name_or_path: str | Path) -> Scene:
@@ -56,15 +71,14 @@ def content_hash(folder: Path) -> str:
 
 
 def _find(name_or_path: str | Path) -> Path:
-    text = str(name_or_path)
-    packaged = packaged_scenes()
-    if text in packaged:
-        return SCENES / text
+    text, names = str(name_or_path), scene_names()
+    if text in names:
+        return scene_folder(text)
     folder = Path(name_or_path)
     if folder.is_dir():
         return folder.resolve()
     raise SceneError(
-        f"no scene '{text}'.{did_you_mean(text, packaged)} Packaged scenes: {packaged};"
+        f"no scene '{text}'.{did_you_mean(text, names)} Packaged scenes: {names};"
         " or give a folder with scene.yaml and scene.xml"
     )
 

@@ -18,7 +18,7 @@ from sim.scene.config import (
     require_name,
     world_pose,
 )
-from sim.tasks import derived_signal
+from sim.tasks.registry import derived_signal
 
 Array = NDArray[np.float64]
 # The values by name, read-only; positions need ``mj_kinematics`` to be current.

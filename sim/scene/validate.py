@@ -15,7 +15,7 @@ from robolearn.errors import SceneError, did_you_mean
 from sim.control.planar import require_controller
 from sim.rendering.cameras import check_cameras
 from sim.scene.config import FRAMED, UNPHYSICAL, Scene, SceneConfig, SignalConfig, require_name
-from sim.tasks import build_task, derived_signal
+from sim.tasks.registry import build_task, derived_signal
 
 
 def validate(scene: Scene, model: mujoco.MjModel) -> None:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from robolearn.errors import DataError
 from robolearn.types import Condition, Outcome, Signals
-from sim.tasks import Task
+from sim.tasks.contract import Task
 
 MARK = "#"
 Goal = Mapping[str, NDArray[np.float64]]

@@ -18,7 +18,7 @@ import numpy as np
 from eval.statistics.intervals import clopper_pearson
 from robolearn.runtime import run_episode
 from robolearn.seeding import child_seed
-from sim.experts import build_expert
+from sim.experts.registry import build_expert
 from sim.worlds import make_world
 
 WORLDS = ("pick_place", "stacking", "drawer", "insertion_loose", "insertion_tight", "play_table")

@@ -20,8 +20,8 @@ from typing import IO, Self
 
 import numpy as np
 
-from robolearn.data.exporters import export_store
 from robolearn.data.exporters.common import ExportOptions
+from robolearn.data.exporters.registry import export_store
 from robolearn.data.reading.cache import cached
 from robolearn.data.reading.dataset import EpisodeDataset
 from robolearn.data.reading.selection import DataConfig, StoreSource

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from robolearn.assets import pusht_demonstrations_path
+from robolearn.assets.demonstrations import pusht_demonstrations_path
 from robolearn.data.episode import Episode
 from robolearn.data.importers.diffusion_policy import import_diffusion_policy
 from robolearn.data.store.store import EpisodeStore

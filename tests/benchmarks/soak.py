@@ -26,7 +26,7 @@ from robolearn.errors import RobolearnError, SafetyStopError, StaleSignalError
 from robolearn.inference.local import WorkerInference
 from robolearn.operations.builders import policy_builder
 from robolearn.runtime import run_episode
-from sim.tasks import build_task
+from sim.tasks.registry import build_task
 
 ROOT = Path(__file__).parents[2]
 CONFIG = ROOT / "configs" / "hardware" / "lab_ur5e.yaml"

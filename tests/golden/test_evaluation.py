@@ -37,7 +37,7 @@ from eval.summary import agree, compare, summarize
 from eval.trials.rollouts import Options, PolicyEntry, WorldEntry, evaluate
 from eval.trials.table import TrialStore
 from robolearn.types import Condition, TrialRecord
-from sim.experts import build_expert
+from sim.experts.registry import build_expert
 from sim.worlds import make_world
 from tests.eval.mocks import BuildEnv, BuildPolicy, conditions
 from tests.golden.golden import Golden

@@ -88,7 +88,7 @@ def learn(
     parent: Run | None = None,
 ) -> Policy:
     """Train without the loop's bookkeeping, and load what a run directory then holds."""
-    name = next(n for n, at in POLICIES.items() if at.endswith(f":{type(config).__name__}"))
+    name = next(n for n in POLICIES if POLICIES.find(n) is type(config))
     torch.manual_seed(0)
     dataset = EpisodeDataset(flatten(source), config.batches(), 0)
     stats = dataset.stats()

@@ -102,9 +102,9 @@ def main(argv: list[str]) -> int:
 
 def _import(argv: list[str]) -> int:
     args = parse(Import, argv, "data import", Import.__doc__ or "")
-    from robolearn.assets import pusht_demonstrations_path
-    from robolearn.data.importers import find_importer
+    from robolearn.assets.demonstrations import pusht_demonstrations_path
     from robolearn.data.importers.recording import ImportOptions, write_recording
+    from robolearn.data.importers.registry import find_importer
     from robolearn.data.store.picture_codec import parse_codec
     from robolearn.data.store.storage import locate
     from robolearn.data.store.store import EpisodeStore

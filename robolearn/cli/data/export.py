@@ -35,8 +35,8 @@ class Export:
 def export(argv: list[str]) -> int:
     """Run the verb; returns the exit code."""
     args = parse(Export, argv, "data export", Export.__doc__ or "")
-    from robolearn.data.exporters import export_store
     from robolearn.data.exporters.common import ExportOptions
+    from robolearn.data.exporters.registry import export_store
     from robolearn.data.store.store import EpisodeStore
 
     store = EpisodeStore.open(args.store)

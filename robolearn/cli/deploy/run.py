@@ -54,7 +54,7 @@ from robolearn.runtime import EpisodeResult, run_episode
 from robolearn.timing.latencies import KEY as LATENCIES
 from robolearn.timing.latencies import differences
 from robolearn.types import TrialRecord
-from sim.tasks import build_task
+from sim.tasks.registry import build_task
 
 log = logging.getLogger(__name__)
 

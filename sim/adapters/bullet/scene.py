@@ -23,7 +23,7 @@ from sim.adapters.bullet import model as bm
 from sim.env.scene_env import SceneEnv
 from sim.plants.urdf import bullet
 from sim.scene.config import Scene
-from sim.scene.load import load_scene, packaged_scenes
+from sim.scene.load import load_scene, scene_names
 from sim.world_name import WorldName, choose, only
 
 Array = NDArray[np.float64]
@@ -49,7 +49,7 @@ class BulletSceneEnv(SceneEnv):
     def named(cls, name: WorldName) -> BulletSceneEnv:
         """From a parsed world name."""
         only(name, ())
-        choose(name.family, "scene", name.thing, packaged_scenes())
+        choose(name.family, "scene", name.thing, scene_names())
         return cls(load_scene(name.thing))
 
     @property

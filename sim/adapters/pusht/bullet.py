@@ -20,6 +20,7 @@ from sim.adapters.pusht.base import PushTEnv
 from sim.adapters.stepped import Poses
 from sim.plants.pusht import BLOCK as OBJECT
 from sim.plants.pusht import PlantConfig, PyBulletPlant
+from sim.world_name import WorldName, only_top
 
 JOINT_POSITION, JOINT_VELOCITY = "arm/joint_position", "arm/joint_velocity"
 # The limiter runs at the rate of the recordings' own law; the plant gets every step in between.
@@ -60,6 +61,11 @@ class PyBulletEnv(PushTEnv):
         self._path = SetpointGenerator(UR5E, self._mapping, PathLimits(), 1.0 / SETPOINT_HZ)
         self._steps = round(self.config.step_hz / SETPOINT_HZ)
         self._last = np.zeros((2, UR5E.dof))
+
+    @classmethod
+    def named(cls, name: WorldName) -> PyBulletEnv:
+        """From a parsed world name."""
+        return cls(image_size=only_top(name))
 
     @property
     def engine(self) -> str:

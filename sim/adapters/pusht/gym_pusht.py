@@ -31,6 +31,7 @@ from robolearn.pusht import (
 from robolearn.spec import EmbodimentSpec
 from sim.adapters.pusht.base import PushTEnv
 from sim.adapters.stepped import Poses
+from sim.world_name import WorldName, only_top
 
 # Where gym-pusht puts the block and the agent when nothing is asked for [px].
 DEFAULT_PX = {TOOL: (256.0, 400.0), BLOCK: (256.0, 300.0, 0.0)}
@@ -55,6 +56,11 @@ class GymPushTEnv(PushTEnv):
         versions = {n: importlib.metadata.version(n) for n in ("gym-pusht", "pymunk")}
         self._engine = f"gym-pusht {versions['gym-pusht']} (pymunk {versions['pymunk']})"
         self._target: NDArray[np.float64] = np.zeros(2)
+
+    @classmethod
+    def named(cls, name: WorldName) -> GymPushTEnv:
+        """From a parsed world name."""
+        return cls(only_top(name))
 
     @property
     def engine(self) -> str:

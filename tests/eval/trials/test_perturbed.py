@@ -14,7 +14,7 @@ from eval.trials.suites import PerturbationConfig, load_suite, make_suite
 from eval.trials.table import read_trials
 from robolearn.cli.main import main
 from robolearn.errors import ConfigError
-from sim.perturbations.kinds import split_world
+from sim.perturbations.kinds import split_perturbations
 
 CONFIGS = Path(__file__).parents[3] / "configs" / "eval"
 
@@ -33,7 +33,7 @@ def test_variants_one_at_a_time_and_in_grids():
         "~mass=1~action_delay=2~seed=3",
     )
     for variant in config.variants():
-        base, perturbations = split_world("x" + variant)
+        base, perturbations = split_perturbations("x" + variant)
         assert "x" + variant == base + perturbations.suffix
     assert PerturbationConfig().variants() == ("",)
 
@@ -52,7 +52,7 @@ def test_the_perturbed_suite_has_the_starts_of_the_plain_one():
     assert suite.select(25) == plain.select(25)
     variants = suite.config.perturbations.variants()
     assert len(variants) == 11
-    assert all(split_world("pusht_reference" + v) for v in variants)
+    assert all(split_perturbations("pusht_reference" + v) for v in variants)
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from eval.trials.suites import load_suite, make_suite, moved
 from robolearn.errors import ConfigError
 from robolearn.geometry import rotation_from_quat, rotvec_from_rotation
 from robolearn.seeding import child_seed
-from sim.tasks import TASKS
+from sim.tasks.registry import TASKS
 from sim.worlds import make_world
 
 FOLDER = Path(__file__).parents[3] / "configs" / "eval"

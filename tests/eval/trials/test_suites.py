@@ -16,7 +16,7 @@ from eval.trials.suites import (
     repeated,
     suite_yaml,
 )
-from robolearn.assets import pusht_demonstrations_path
+from robolearn.assets.demonstrations import pusht_demonstrations_path
 from robolearn.errors import ConfigError
 from robolearn.pusht import BLOCK, TOOL, coverage, px_from_pose
 

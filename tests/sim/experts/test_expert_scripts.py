@@ -13,10 +13,10 @@ from robolearn.errors import ConfigError, SpecMismatchError
 from robolearn.geometry import quat_from_rotation, rot_x, rot_y, rot_z
 from robolearn.spec import ActionSpec, EmbodimentSpec, SignalSpec
 from robolearn.types import Observation, Sample
-from sim.experts import EXPERTS, PLAYERS, build_expert, build_player
 from sim.experts.insertion import lower
 from sim.experts.noise import Noise, NoiseScale
 from sim.experts.pick_place import expert
+from sim.experts.registry import EXPERTS, PLAYERS, build_expert, build_player
 from sim.experts.script import XYZ_YAW, Hand, Target
 from sim.experts.skills import level_heading, nearest_turn
 

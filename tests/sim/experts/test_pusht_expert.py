@@ -7,12 +7,12 @@ from robolearn.errors import ConfigError, SpecMismatchError
 from robolearn.pusht import BLOCK, GOAL, TOOL, TOOL_RADIUS_M, tee_polygons
 from robolearn.runtime import run_episode
 from robolearn.types import Command, Condition
-from sim.experts import EXPERTS, PLAYERS, build_expert, build_player
 from sim.experts.pusht import model
 from sim.experts.pusht.expert import PushTExpert
 from sim.experts.pusht.follow import Follower
 from sim.experts.pusht.plan import OUTLINE, OUTWARD, PlanConfig, Planner, draw, way_round
 from sim.experts.pusht.play import PushTPlay
+from sim.experts.registry import EXPERTS, PLAYERS, build_expert, build_player
 from sim.worlds import make_world
 from tests.contracts import AgentContract
 from tests.mocks import SPEC as POINT

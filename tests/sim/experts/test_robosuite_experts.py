@@ -11,7 +11,7 @@ from robolearn.geometry import quat_from_rotation, rot_x, rot_z
 from robolearn.runtime import run_episode
 from robolearn.seeding import child_seed
 from robolearn.types import Observation, Sample
-from sim.experts import build_expert
+from sim.experts.registry import build_expert
 from sim.experts.robosuite import DELTA, GRIPPER, Steps
 from sim.experts.script import TOOL, Target
 from sim.worlds import make_world

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from robolearn.assets import pusht_demonstrations_path
+from robolearn.assets.demonstrations import pusht_demonstrations_path
 from robolearn.cli.main import main
 from robolearn.data.episode import Episode
 from robolearn.data.importers.diffusion_policy import import_diffusion_policy

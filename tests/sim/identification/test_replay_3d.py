@@ -16,7 +16,7 @@ from robolearn.data.store.store import EpisodeStore
 from robolearn.errors import SpecMismatchError
 from robolearn.geometry import quat_from_rotation, rot_z
 from robolearn.runtime import run_episode
-from sim.experts import build_expert
+from sim.experts.registry import build_expert
 from sim.identification.replay import moved_object, replay_episode
 from sim.worlds import make_world
 

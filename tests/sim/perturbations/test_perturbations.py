@@ -8,7 +8,7 @@ from robolearn.pusht import BLOCK, TOOL
 from robolearn.spec import ActionSpec, EmbodimentSpec, SignalSpec
 from robolearn.types import Command, Condition, Sample
 from sim.perturbations.env import PerturbedEnv
-from sim.perturbations.kinds import PERTURBATIONS, Perturbations, split_world
+from sim.perturbations.kinds import PERTURBATIONS, Perturbations, split_perturbations
 from sim.perturbations.model import Snapshot
 from sim.perturbations.signals import ActionNoise, SensorNoise, is_object, move_objects
 from sim.rendering.cameras import foreground
@@ -434,9 +434,9 @@ def test_the_document_explains_every_perturbation():
 
 
 def test_names_are_read_and_written():
-    base, some = split_world("/a/b~c/scene~mass=1~friction=0.5~textures=0~seed=7")
+    base, some = split_perturbations("/a/b~c/scene~mass=1~friction=0.5~textures=0~seed=7")
     assert base == "/a/b~c/scene"
     assert some == Perturbations({"mass": 1.0, "friction": 0.5}, 7)
-    assert split_world("x" + some.suffix) == ("x", some)
-    assert split_world("x") == ("x", Perturbations({}))
+    assert split_perturbations("x" + some.suffix) == ("x", some)
+    assert split_perturbations("x") == ("x", Perturbations({}))
     assert isinstance(make_world("gym_pusht~object_pose=1"), PerturbedEnv)

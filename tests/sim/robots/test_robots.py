@@ -15,7 +15,7 @@ from robolearn.geometry import pose_from_rpy, rot_x, rot_z, rotation_from_rotvec
 from robolearn.types import Command
 from sim.env.scene_env import SceneEnv
 from sim.plants.pusht import PlantConfig, PyBulletPlant
-from sim.robots import ROBOTS
+from sim.robots.registry import ROBOTS
 from sim.scene.load import SCENES, load_scene
 
 FILES = {

@@ -16,7 +16,7 @@ from robolearn.errors import SceneError
 from robolearn.runtime import run_episode
 from robolearn.types import Condition
 from sim.env.scene_env import SceneEnv
-from sim.experts import build_expert
+from sim.experts.registry import build_expert
 from sim.scene.load import load_scene
 from sim.tasks.lift_bar import LiftBar, grasps
 from sim.worlds import make_world

@@ -13,7 +13,7 @@ from robolearn.contracts import Env
 from robolearn.errors import SceneError
 from robolearn.runtime import run_episode
 from robolearn.types import Condition
-from sim.experts import build_expert, build_player, play_condition
+from sim.experts.registry import build_expert, build_player, play_condition
 from sim.scene.load import SCENES, load_scene
 from sim.tasks import drawer, insertion, pick_place, play_table, stacking
 from sim.tasks.play_table import SUBGOALS, WANTED

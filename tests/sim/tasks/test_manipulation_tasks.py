@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 from shapely.geometry import Polygon
 
 from robolearn.errors import DataError, SceneError
-from sim.tasks import TASKS, Task, build_task, derived_signal
+from sim.tasks.contract import Task
 from sim.tasks.drawer import CABINET, OPENING, Drawer
 from sim.tasks.insertion import BLOCK_HEIGHT_M, HOLE, PEG, PEG_LENGTH_M, Insertion
 from sim.tasks.manipulation import GOAL, Footprint, heading, level_pose, overlap, tilt, within
 from sim.tasks.pick_place import CUBE, PickPlace
 from sim.tasks.play_table import SUBGOALS, WANTED, PlayTable, achieved
+from sim.tasks.registry import TASKS, build_task, derived_signal
 from sim.tasks.stacking import GREEN, RED, SIDE_M, Stacking
 
 AREA, BOUNDS = ((-0.15, 0.15), (-0.22, 0.22)), ((-0.35, 0.35), (-0.45, 0.45))
@@ -83,8 +84,7 @@ def test_starts_are_apart_and_functions_of_their_seed(task):
 
 def test_registered_tasks_are_these():
     for task in TASKS_HERE:
-        module, kind = TASKS[task.name].split(":")
-        assert (type(task).__module__, type(task).__name__) == (module, kind)
+        assert TASKS.find(task.name) is type(task)
         assert isinstance(task, Task)
         assert task.max_steps > 0
 

@@ -12,11 +12,11 @@ import zarr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from robolearn.data.exporters import export_store
 from robolearn.data.exporters.common import ExportOptions
 from robolearn.data.exporters.lerobot_stats import array_stats, picture_stats, together
-from robolearn.data.importers import find_importer
+from robolearn.data.exporters.registry import export_store
 from robolearn.data.importers.recording import ImportOptions, write_recording
+from robolearn.data.importers.registry import find_importer
 from robolearn.data.store.store import EpisodeStore
 from robolearn.errors import DataError
 from tests.episodes import IMAGE, TOOL, small_episode

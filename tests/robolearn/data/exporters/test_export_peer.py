@@ -15,10 +15,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from robolearn.data.exporters import export_store
 from robolearn.data.exporters.common import ExportOptions
-from robolearn.data.importers import find_importer
+from robolearn.data.exporters.registry import export_store
 from robolearn.data.importers.recording import ImportOptions, write_recording
+from robolearn.data.importers.registry import find_importer
 from robolearn.data.store.store import EpisodeStore
 from tests.episodes import IMAGE, TOOL, small_episode
 

@@ -12,13 +12,13 @@ import zarr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from robolearn.assets import pusht_demonstrations_path
+from robolearn.assets.demonstrations import pusht_demonstrations_path
 from robolearn.data.episode import Episode
-from robolearn.data.exporters import export_store
 from robolearn.data.exporters.common import ExportOptions
-from robolearn.data.importers import find_importer
+from robolearn.data.exporters.registry import export_store
 from robolearn.data.importers.diffusion_policy import import_diffusion_policy
 from robolearn.data.importers.recording import ImportOptions, write_recording
+from robolearn.data.importers.registry import find_importer
 from robolearn.data.store.store import EpisodeStore
 from robolearn.pusht import BLOCK, TOOL, wrap_angle
 from robolearn.types import SampleBlock

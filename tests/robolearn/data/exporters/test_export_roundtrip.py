@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from robolearn.cli.main import main as robolearn
 from robolearn.data.episode import Episode, EpisodeMeta, episode_from_arrays
-from robolearn.data.exporters import EXPORTERS, export_store
 from robolearn.data.exporters.common import NOT_HELD, ExportOptions
-from robolearn.data.importers import find_importer
+from robolearn.data.exporters.registry import EXPORTERS, export_store
 from robolearn.data.importers.recording import ImportOptions, write_recording
+from robolearn.data.importers.registry import find_importer
 from robolearn.data.store.picture_codec import parse_codec
 from robolearn.data.store.store import EpisodeStore
 from robolearn.data.upkeep.check import check_store

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from robolearn.data.importers import find_importer
 from robolearn.data.importers.recording import ImportOptions, write_recording
+from robolearn.data.importers.registry import find_importer
 from robolearn.data.store.picture_codec import parse_codec
 from robolearn.data.store.store import EpisodeStore
 from robolearn.data.upkeep.check import check_store

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from robolearn.cli.main import main as robolearn
-from robolearn.data.importers import IMPORTERS, find_importer, importer
 from robolearn.data.importers.recording import (
     Importer,
     ImportOptions,
@@ -18,6 +17,7 @@ from robolearn.data.importers.recording import (
     storable,
     write_recording,
 )
+from robolearn.data.importers.registry import IMPORTERS, find_importer, importer
 from robolearn.data.store.store import EpisodeStore
 from robolearn.data.upkeep.check import check_store
 from robolearn.errors import DataError

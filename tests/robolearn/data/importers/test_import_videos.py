@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import zarr
 
-from robolearn.data.importers import find_importer
 from robolearn.data.importers.recording import ImportOptions, write_recording
+from robolearn.data.importers.registry import find_importer
 from robolearn.data.store.store import EpisodeStore
 from robolearn.data.upkeep.check import check_store
 from robolearn.errors import DataError

@@ -14,7 +14,7 @@ import pytest
 import zarr
 from numcodecs import Blosc
 
-from robolearn.assets import pusht_demonstrations_path
+from robolearn.assets.demonstrations import pusht_demonstrations_path
 from robolearn.cli.main import main
 from robolearn.data.importers.columns import Column
 from robolearn.data.importers.diffusion_policy import import_diffusion_policy, open_replay

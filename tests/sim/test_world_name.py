@@ -1,29 +1,63 @@
-"""Worlds by name with their pictures observed."""
+"""Names of worlds, and worlds by name with their pictures observed."""
 
 from __future__ import annotations
 
 import contextlib
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from robolearn.errors import ConfigError, SceneError
 from robolearn.operations.builders import env_builder
 from robolearn.pusht import BLOCK, TOOL
 from robolearn.types import Command, Condition
-from sim.pictured import Pictures, split_pictures
+from sim.perturbations.kinds import PERTURBATIONS, Perturbations
+from sim.world_name import Pictures, WorldName
 from sim.worlds import make_world
 
 START = Condition("a", 0, {TOOL: (0.1, 0.4), BLOCK: (0.38, 0.12, 0.7)})
 
 
 def test_names_are_taken_apart_and_put_together() -> None:
-    base, pictures = split_pictures("a/b,c,camera=top+wrist,size=84")
-    assert (base, pictures) == ("a/b,c", Pictures(("top", "wrist"), 84))
-    assert base + pictures.suffix == "a/b,c,camera=top+wrist,size=84"
-    assert split_pictures("gym_pusht") == ("gym_pusht", Pictures())
-    assert Pictures().suffix == ""
+    name = WorldName.parse("a/b,c,camera=top+wrist,size=84~mass=1")
+    assert (name.base, name.family, name.thing) == ("a/b,c", "a", "b,c")
+    assert name.pictures() == Pictures(("top", "wrist"), 84)
+    assert name.perturbations == Perturbations({"mass": 1.0})
+    assert str(name) == "a/b,c,camera=top+wrist,size=84~mass=1"
+    assert WorldName.parse("gym_pusht") == WorldName("gym_pusht")
+    assert WorldName("gym_pusht").pictures() == Pictures()
+    assert str(WorldName("gym_pusht")) == "gym_pusht"
+
+
+# No base holds what begins an option or a perturbation; everything else may be in a path.
+BASES = st.text(min_size=1).filter(lambda t: not re.search(r",\w+=|~[a-z_]+=", t))
+OPTIONS = st.dictionaries(st.text("abcxyz_019", min_size=1), st.text("ab+.-/0189~"), max_size=4)
+MAGNITUDES = st.dictionaries(
+    st.sampled_from(sorted(PERTURBATIONS)),
+    st.floats(0.0, 20.0, exclude_min=True),
+    max_size=3,
+)
+
+
+@given(BASES, OPTIONS, MAGNITUDES, st.integers(0, 10**6))
+def test_every_name_comes_back(
+    base: str, options: dict[str, str], magnitudes: dict[str, float], seed: int
+) -> None:
+    perturbations = Perturbations(magnitudes, seed if magnitudes else 0)
+    name = WorldName(base, options, perturbations)
+    again = WorldName.parse(str(name))
+    assert again == name
+    assert list(again.options) == list(options)
+
+
+@pytest.mark.parametrize("name", ["robosuite/Lift,robot", "gymnasium/CartPole-v1,a="])
+def test_options_of_families_have_a_value(name: str) -> None:
+    with pytest.raises(SceneError, match="expected options like"):
+        make_world(name)
 
 
 @pytest.mark.parametrize(
