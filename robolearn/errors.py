@@ -26,6 +26,10 @@ class DataError(RobolearnError, ValueError):
     """Data has the wrong shape, type, order or range, or does not decode."""
 
 
+class UnsafePathError(DataError):
+    """A path in a manifest, a log or a foreign recording leads out of the folder it belongs to."""
+
+
 class StoreError(RobolearnError, OSError):
     """An episode store cannot be opened, read or written."""
 

@@ -24,7 +24,7 @@ from robolearn.cli.shared.verbs import run_verb
 from robolearn.errors import ConfigError
 
 if TYPE_CHECKING:
-    from robolearn.data.upkeep.check import CheckReport
+    from robolearn.data.upkeep.findings import CheckReport
 
 
 @dataclass(frozen=True)

@@ -87,7 +87,7 @@ class Restore:
 
 @dataclass(frozen=True)
 class Repair:
-    """List recordings that were killed; recover or discard them."""
+    """List what was damaged or killed; rebuild the log, recover or discard recordings."""
 
     # Store that was recorded into.
     store: tyro.conf.Positional[Path]
@@ -97,6 +97,9 @@ class Repair:
     recover: bool = False
     # Delete them.
     discard: bool = False
+    # Make a damaged commits.jsonl or store.json anew from manifests and annotations; the damaged
+    # one is kept in the folder 'damaged' of the store.
+    rebuild_log: bool = False
     # Print one JSON document.
     json: bool = False
 
@@ -279,23 +282,36 @@ def _restore(argv: list[str]) -> int:
 def _repair(argv: list[str]) -> int:
     args = parse(Repair, argv, "data repair", Repair.__doc__ or "")
     from robolearn.data.store.store import EpisodeStore
-    from robolearn.data.upkeep import repair
+    from robolearn.data.upkeep import rebuild, repair
 
-    if args.recover and args.discard:
-        raise ConfigError("choose one of --recover and --discard")
+    if args.recover + args.discard + args.rebuild_log > 1:
+        raise ConfigError("choose one of --recover, --discard and --rebuild-log")
     if args.names and not (args.recover or args.discard):
         raise ConfigError("say what to do with them: --recover or --discard")
+    if args.rebuild_log:
+        made = rebuild.rebuild_log(args.store)
+        text = f"the log is sound, {made.commits} commits"
+        if made.problems:
+            text = f"rebuilt: {made.commits} commits, {len(made.made)} lines anew"
+            text += f"; kept: {', '.join(made.aside)}"
+        return _done(text, args.json, **dataclasses.asdict(made))
     store = EpisodeStore.open(args.store)
     if args.recover:
-        saved = repair.recover(store, args.names)
-        return _done(f"recovered: {', '.join(saved) or 'nothing'}", args.json, recovered=saved)
+        report = repair.recover(store, args.names)
+        text = f"recovered: {', '.join(report.saved) or 'nothing'}"
+        text += "".join(f"\nnot recovered: {name}: {why}" for name, why in report.failed.items())
+        _done(text, args.json, recovered=report.saved, failed=dict(report.failed))
+        return 2 if report.failed else 0
     if args.discard:
         gone = repair.discard(store, args.names)
         return _done(f"discarded: {', '.join(gone) or 'nothing'}", args.json, discarded=gone)
+    damage = rebuild.find_damage(store.path) if isinstance(store.path, Path) else ()
     found = repair.find_recoverable(store)
     if args.json:
-        print_json({"recoverable": [dataclasses.asdict(r) for r in found]})
+        print_json({"damage": damage, "recoverable": [dataclasses.asdict(r) for r in found]})
         return 0
+    for problem in damage:
+        say(f"{problem}; run again with --rebuild-log")
     for r in found:
         state = r.problem or (f"recovered already as {r.saved_as}" if r.saved_as else "")
         line = f"{r.name}  {r.kind} of '{r.task}'  {r.steps} steps  {r.duration_s:.1f} s  {state}"

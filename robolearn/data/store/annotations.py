@@ -18,7 +18,7 @@ from typing import Any
 
 from robolearn.data.episode import EpisodeInfo, EpisodeMeta
 from robolearn.data.store.chunks import json_bytes
-from robolearn.data.store.manifest import parse_record
+from robolearn.data.store.manifest import confined_ids, parse_record
 from robolearn.data.store.storage import Place
 from robolearn.errors import DataError
 
@@ -101,7 +101,8 @@ def parse_annotation(data: bytes, where: Place) -> Annotation:
 
     def build() -> Annotation:
         raw: dict[str, Any] = json.loads(data)
-        for name in ("episodes", "add_labels", "remove_labels"):
+        raw["episodes"] = confined_ids(raw["episodes"], where)
+        for name in ("add_labels", "remove_labels"):
             raw[name] = tuple(str(v) for v in raw[name])
         return Annotation(**raw)
 

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from robolearn.data.store.confine import confined
 from robolearn.data.store.storage import Place
 from robolearn.errors import DataError, StoreCorruptError
 
@@ -59,8 +60,11 @@ class FileSink:
         self._dirty: set[Path] = set()
 
     def write(self, path: str, data: bytes) -> None:
-        """Create ``root/path`` with ``data`` and its parents; durable after :meth:`sync`."""
-        target = self.root / path
+        """Create ``root/path`` with ``data`` and its parents; durable after :meth:`sync`.
+
+        A path that leads out of ``root`` is an :class:`UnsafePathError`.
+        """
+        target = self.root / confined(path, self.root)
         folder = target.parent
         if folder not in self._folders:
             folder.mkdir(parents=True, exist_ok=True)

@@ -15,6 +15,7 @@ from typing import Protocol, runtime_checkable
 
 from robolearn.data.store.chunks import fsync_path
 from robolearn.data.store.manifest import (
+    ANNOTATIONS,
     EPISODES,
     LOG_FILE,
     MANIFESTS,
@@ -32,13 +33,17 @@ from robolearn.data.store.manifest import (
     parse_log,
     parse_manifest,
     pending_bytes,
+    purged,
     read_pending,
     record_name,
     replace_file,
     sha256,
+    trashed,
 )
+from robolearn.data.store.reconstruct import Reconstruction, reconstruct_log
 from robolearn.errors import StoreCorruptError
 
+ADVICE = "'robolearn data repair STORE --rebuild-log' makes it anew from them"
 _log = logging.getLogger(__name__)
 
 
@@ -76,36 +81,63 @@ class Commits(Protocol):
 
 
 class LogReader:
-    """The commit log of a store in a folder, as every reader sees it."""
+    """The commit log of a store in a folder, as every reader sees it.
+
+    ``damage`` says what is wrong with it, as far as :meth:`entries` has looked; empty: nothing.
+    """
 
     def __init__(self, store: Path) -> None:
+        self.damage = ""
         self._store = store
-        self._stamp: tuple[int, int] = (-1, -1)
+        self._stamp: tuple[int, ...] = ()
         self._entries: tuple[LogEntry, ...] = ()
 
     def entries(self) -> tuple[LogEntry, ...]:
-        """All lines, the store's own first; a broken chain raises :class:`StoreCorruptError`.
+        """All lines, the store's own first.
 
-        A record that is in place counts although its line may still be missing.
+        A record that is in place counts although its line may still be missing. Where the log is
+        damaged, it is put together from what is whole, with a warning: readers go on.
         """
+        try:
+            pending = read_pending(self._store)
+            entries = self._lines(pending)
+            self.damage = ""
+        except StoreCorruptError as error:
+            return self._reconstructed(error)
+        if pending is None:
+            return entries
+        known = tuple(e for e in entries if e.id != pending.id)
+        if not (self._store / record_name(pending.id)).exists():
+            return known
+        return (*known, parse_entry(pending.line.encode(), str(self._store / PENDING_FILE)))
+
+    def _lines(self, pending: Pending | None) -> tuple[LogEntry, ...]:
         where = self._store / LOG_FILE
-        pending = read_pending(self._store)
         try:
             stat = where.stat()
             stamp = (stat.st_mtime_ns, stat.st_size)
             if stamp != self._stamp:
                 data = where.read_bytes()
-                if pending is not None and len(data) < pending.log_size + len(pending.line):
+                if pending is not None and not data[pending.log_size :].startswith(
+                    pending.line.encode()
+                ):
                     data = data[: pending.log_size]  # the line in progress may be torn
                 self._entries, self._stamp = parse_log(data, where), stamp
         except FileNotFoundError as error:
             raise StoreCorruptError(f"{where} is missing: the commit log was lost") from error
-        if pending is None:
-            return self._entries
-        known = tuple(e for e in self._entries if e.id != pending.id)
-        if not (self._store / record_name(pending.id)).exists():
-            return known
-        return (*known, parse_entry(pending.line.encode(), str(self._store / PENDING_FILE)))
+        return self._entries
+
+    def _reconstructed(self, error: StoreCorruptError) -> tuple[LogEntry, ...]:
+        """Lines from records, as long as the folders with records are what they were."""
+        folders = ("", MANIFESTS, ANNOTATIONS, f"{TRASH}/{MANIFESTS}")
+        files = [self._store / name for name in (*folders, LOG_FILE, PENDING_FILE)]
+        stamp = tuple(f.stat().st_mtime_ns if f.exists() else 0 for f in files)
+        if stamp != self._stamp:
+            self._entries, self._stamp = reconstruct_log(self._store).entries, stamp
+        if self.damage != str(error):
+            self.damage = str(error)
+            _log.warning("%s; read from manifests and annotations instead. %s", error, ADVICE)
+        return self._entries
 
 
 class CommitLog:
@@ -167,9 +199,17 @@ class CommitLog:
         (self._store / PENDING_FILE).unlink()
 
     def resolve(self) -> None:
-        """Finish a commit whose record is there, undo one whose record is not."""
+        """Finish a commit whose record is there, undo one whose record is not.
+
+        A ``pending.json`` that cannot be read, or zeros at the end of the log, as a power failure
+        leaves them, are put right by what the records say; other damage of the log raises.
+        """
         log = self._store / LOG_FILE
-        pending = read_pending(self._store)
+        try:
+            pending = read_pending(self._store)
+        except StoreCorruptError as error:
+            self._settle(error)
+            return
         if pending is not None:
             record = self._store / record_name(pending.id)
             entry = parse_entry(pending.line.encode(), str(self._store / PENDING_FILE))
@@ -180,13 +220,31 @@ class CommitLog:
                 append_line(log, pending.line.encode(), pending.log_size)
                 _log.warning("finished the interrupted commit of %s", pending.id)
             else:
-                if log.stat().st_size != pending.log_size:
+                if log.read_bytes()[pending.log_size :].strip(b"\0"):
                     raise StoreCorruptError(f"{record} is missing although the commit log names it")
+                append_line(log, b"", pending.log_size)
                 self._take_back(pending)
                 _log.warning("undid %s, which was never committed", pending.id)
             (self._store / PENDING_FILE).unlink()
             fsync_path(self._store)
-        self._entries = self._read()
+        if not log.exists():
+            raise StoreCorruptError(f"{log} is missing: the commit log was lost. {ADVICE}")
+        data = log.read_bytes()
+        try:
+            self._entries = parse_log(data, log)
+        except StoreCorruptError as error:
+            if not data.endswith(b"\0"):
+                raise StoreCorruptError(f"{error}. {ADVICE}") from error
+            self._settle(error)
+
+    def _settle(self, error: StoreCorruptError) -> None:
+        """Complete a log of which no whole line is damaged."""
+        found = reconstruct_log(self._store)
+        if not found.tail_only:
+            raise StoreCorruptError(f"{error}. {ADVICE}") from error
+        replace_log(self._store, found)
+        self._entries = found.entries
+        _log.warning("%s: put right from manifests and annotations", error)
 
     def _take_back(self, pending: Pending) -> None:
         """The folder of an episode that was not committed is a draft again."""
@@ -206,12 +264,31 @@ class CommitLog:
         elif entry.id.startswith("pg_"):
             empty_trash(self._store, entry.episodes)
 
-    def _read(self) -> tuple[LogEntry, ...]:
-        log = self._store / LOG_FILE
-        try:
-            return parse_log(log.read_bytes(), log)
-        except FileNotFoundError as error:
-            raise StoreCorruptError(f"{log} is missing: the commit log was lost") from error
+
+def replace_log(store: Path, found: Reconstruction, aside: Path | None = None) -> None:
+    """Write a reconstructed log, and bring the folders to where it says that they are.
+
+    A folder of ``episodes`` that nobody names was renamed into place but never committed: it is a
+    draft again. Where lines were lost, so that this is not sure, it goes to the folder ``aside``.
+    """
+    temporary, episodes = store / TEMPORARY, store / EPISODES
+    temporary.mkdir(exist_ok=True)
+    replace_file(store / LOG_FILE, found.data(), temporary / "log.jsonl")
+    ids = [e.id for e in found.entries if is_episode(e.id)]
+    gone, deleted = trashed(found.entries), purged(found.entries)
+    if (store / TRASH).is_dir() or gone:
+        move_to_trash(store, gone)
+        move_from_trash(store, [e for e in ids if e not in gone and e not in deleted])
+        empty_trash(store, deleted)
+    manifests = (p.stem for p in (store / MANIFESTS).glob("*.json"))
+    named = {"zarr.json", *ids, *manifests, *(_folder(store, e) for e in ids)}
+    for folder in sorted(p for p in episodes.iterdir() if p.name not in named):
+        lost = [p for p in temporary.glob("*.journal") if not p.with_suffix(".tmp").exists()]
+        draft = lost[0].with_suffix(".tmp") if len(lost) == 1 else temporary / f"{folder.name}.tmp"
+        folder.rename(draft if aside is None else aside / folder.name)
+    (store / PENDING_FILE).unlink(missing_ok=True)
+    for folder in (episodes, store):
+        fsync_path(folder)
 
 
 def move_to_trash(store: Path, episodes: Iterable[str]) -> None:
@@ -240,7 +317,9 @@ def empty_trash(store: Path, episodes: Iterable[str]) -> None:
     """Folders first: a manifest without a folder still says what is to be deleted."""
     for episode in episodes:
         folder = store / TRASH / EPISODES / _folder(store, episode)
-        if folder.exists():
+        if folder.is_symlink():
+            folder.unlink()
+        elif folder.exists():
             shutil.rmtree(folder)
         (store / TRASH / MANIFESTS / f"{episode}.json").unlink(missing_ok=True)
     _sync(store)

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from robolearn.data.episode import EpisodeMeta
 from robolearn.data.store.chunks import fsync_path, json_bytes
+from robolearn.data.store.confine import confined
 from robolearn.data.store.layout import meta_from_json, meta_to_json
 from robolearn.data.store.manifest import parse_record, replace_file, sha256
 from robolearn.errors import StoreCorruptError
@@ -91,6 +92,8 @@ class Journal:
 
     def _meta(self) -> EpisodeMeta:
         path = self.folder / HEADER
+        for folder in (self.folder, self.draft):
+            self._plain(folder)
         try:
             data = path.read_bytes()
         except OSError as error:
@@ -100,9 +103,18 @@ class Journal:
             raw: dict[str, Any] = json.loads(data)
             if sha256(json_bytes(raw["meta"])) != raw["sha256"]:
                 raise ValueError("checksum")
-            return meta_from_json(raw["meta"])
+            meta = meta_from_json(raw["meta"])
+            for spec in meta.embodiment.signals:
+                confined(spec.name, path)
+            return meta
 
         return parse_record(build, str(path))
+
+    def _plain(self, folder: Path) -> None:
+        parse_record(
+            lambda: confined(folder.name, self.folder, below=folder.parent, whole=True),
+            str(folder),
+        )
 
 
 def recoverable(temporary: Path) -> tuple[Journal, ...]:

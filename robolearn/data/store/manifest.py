@@ -28,7 +28,8 @@ from typing import Any, TypeVar, cast
 
 from robolearn.data.episode import EpisodeInfo
 from robolearn.data.store.chunks import FileEntry, fsync_path, json_bytes
-from robolearn.data.store.storage import Place
+from robolearn.data.store.confine import confined
+from robolearn.data.store.storage import ObjectPath, Place
 from robolearn.errors import StoreCorruptError, StoreError, did_you_mean
 
 VERSION = 2
@@ -41,6 +42,16 @@ EPISODES = "episodes"
 TEMPORARY = "tmp"
 ANNOTATIONS = "annotations"
 TRASH = "trash"
+FOLDERS = (
+    EPISODES,
+    MANIFESTS,
+    ANNOTATIONS,
+    TEMPORARY,
+    TRASH,
+    f"{TRASH}/{EPISODES}",
+    f"{TRASH}/{MANIFESTS}",
+)
+"""The folders of a store in which files are written, moved and removed."""
 GENESIS = "0" * 64
 
 T = TypeVar("T")
@@ -191,39 +202,66 @@ def parse_log(data: bytes, where: Place) -> tuple[LogEntry, ...]:
         raise StoreCorruptError(f"{where}: the commit log is empty or its last line is cut off")
     entries: list[LogEntry] = []
     previous = GENESIS
-    for number, line in enumerate(data.splitlines()):
+    for number, line in enumerate(data.splitlines(keepends=True)):
         entry = parse_entry(line, f"{where} line {number + 1}")
         chained = entry.number == number and entry.previous == previous
-        known = entry.hash == _entry_hash(entry) and entry.line() == line + b"\n"
-        if not chained or (entry.needs <= VERSION and not known):
+        if chained:
+            refuse_newer(entry, f"{where} line {number + 1}")
+        if not chained or not is_whole(entry, line):
             raise StoreCorruptError(
                 f"{where} line {number + 1}: the chain of commits is broken here"
                 " (a line was altered, removed or added)"
-            )
-        if entry.needs > VERSION:
-            raise StoreError(
-                f"{where} line {number + 1} needs format version {entry.needs}, this robolearn"
-                f" reads up to {VERSION}: upgrade robolearn"
             )
         previous = entry.hash
         entries.append(entry)
     return tuple(entries)
 
 
+def is_whole(entry: LogEntry, line: bytes) -> bool:
+    """Whether ``line``, of which ``entry`` was read, is what its own hash covers."""
+    return entry.hash == _entry_hash(entry) and entry.line() == line
+
+
+def refuse_newer(entry: LogEntry, where: str) -> None:
+    """Raise :class:`StoreError` for a line of a newer version, but not for a damaged older one."""
+    if entry.needs <= VERSION or any(
+        _entry_hash(dataclasses.replace(entry, needs=n)) == entry.hash for n in range(VERSION + 1)
+    ):
+        return
+    raise StoreError(
+        f"{where} needs format version {entry.needs}, this robolearn reads up to {VERSION}:"
+        " upgrade robolearn"
+    )
+
+
 def parse_entry(line: bytes, where: str) -> LogEntry:
     """One line of the log, without a look at the chain."""
-    return parse_record(lambda: _log_entry(json.loads(line)), where)
+    return parse_record(lambda: _log_entry(json.loads(line), where), where)
 
 
-def _log_entry(raw: dict[str, Any]) -> LogEntry:
+def _log_entry(raw: dict[str, Any], where: str) -> LogEntry:
+    record_id = str(raw["id"])
     return LogEntry(
         number=int(raw["number"]),
-        id=str(raw["id"]),
-        files={str(k): str(v) for k, v in raw["files"].items()},
+        id=confined(record_id, where, single=True) if record_id else "",
+        files={confined(k, where): str(v) for k, v in raw["files"].items()},
         previous=str(raw["previous"]),
         hash=str(raw["hash"]),
-        episodes=tuple(str(e) for e in raw.get("episodes", ())),
+        episodes=confined_ids(raw.get("episodes", ()), where),
         needs=int(raw.get("needs", 0)),
+    )
+
+
+def confined_ids(ids: Iterable[Any], where: object) -> tuple[str, ...]:
+    """Ids of episodes as a file names them: each is the name of a manifest and of a folder."""
+    return tuple(confined(str(i), where, single=True) for i in ids)
+
+
+def confined_place(store: Path | ObjectPath, name: str, *, whole: bool = False) -> Place:
+    """``store / name``; a part of it that is a link is a :class:`StoreCorruptError`."""
+    below = store if isinstance(store, Path) else None
+    return parse_record(
+        lambda: store / confined(name, store, below=below, whole=whole), str(store / name)
     )
 
 
@@ -238,16 +276,42 @@ def manifest_bytes(manifest: Manifest) -> bytes:
 
 
 def parse_manifest(data: bytes, where: Place | str) -> Manifest:
-    """Inverse of :func:`manifest_bytes`."""
+    """Inverse of :func:`manifest_bytes`; paths that lead out of the episode are refused."""
 
     def build() -> Manifest:
         raw = json.loads(data)
-        info = dict(raw["info"])
-        info["signals"] = tuple(info["signals"])
-        files = tuple(FileEntry(**f) for f in raw["files"])
-        return Manifest(EpisodeInfo(**info), files, str(raw.get("folder", "")))
+        info = _typed(EpisodeInfo, dict(raw["info"]) | {"signals": tuple(raw["info"]["signals"])})
+        files = tuple(_typed(FileEntry, f) for f in raw["files"])
+        for entry in files:
+            confined(entry.path, where)
+        if len({entry.path for entry in files}) != len(files):
+            raise ValueError("a file is listed twice")
+        if info.id:  # a draft has none yet
+            confined(info.id, where, single=True)
+        folder = str(raw.get("folder", ""))
+        if folder:
+            confined(folder, where, single=True)
+        if folder and folder != info.id and not folder.startswith(f"{info.id}-"):
+            raise ValueError(f"folder '{folder}' is that of another episode")
+        return Manifest(info, files, folder)
 
     return parse_record(build, str(where))
+
+
+def _typed(kind: type[T], raw: dict[str, Any]) -> T:
+    """A flat dataclass whose numbers are numbers and whose texts are texts."""
+    types: dict[str, type | tuple[type, ...]] = {
+        "str": str,
+        "int": int,
+        "bool": bool,
+        "float": (int, float),
+    }
+    made = kind(**raw)
+    for f in dataclasses.fields(cast("Any", made)):
+        value, wanted = getattr(made, f.name), types.get(str(f.type), object)
+        if not isinstance(value, wanted) or (isinstance(value, bool) and f.type != "bool"):
+            raise TypeError(f"{f.name}: expected {f.type}, got {str(value)[:100]!r}")
+    return made
 
 
 def pending_bytes(pending: Pending) -> bytes:
@@ -268,7 +332,11 @@ def read_pending(store: Place) -> Pending | None:
         raw = cast("dict[str, Any]", json.loads(data))
         if sha256(json_bytes(raw["body"])) != raw["sha256"]:
             raise ValueError("checksum")
-        return Pending(**raw["body"])
+        pending = Pending(**raw["body"])
+        for name in (pending.id, pending.draft, pending.folder):
+            if name:
+                confined(name, path, single=True)
+        return pending
 
     return parse_record(build, str(path))
 
@@ -277,7 +345,14 @@ def parse_record(build: Callable[[], T], where: str) -> T:
     """``build()``, with what a damaged file makes it raise as :class:`StoreCorruptError`."""
     try:
         return build()
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        RecursionError,
+        OverflowError,
+    ) as error:
         raise StoreCorruptError(
             f"{where}: cannot be read ({type(error).__name__}: {error})"
         ) from error

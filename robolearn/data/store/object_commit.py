@@ -84,7 +84,9 @@ def read_pendings(store: ObjectPath) -> dict[str, LogEntry]:
 
 
 class ObjectLog:
-    """The commit log on an object store, as every reader sees it."""
+    """The commit log on an object store, as every reader sees it; a damaged one raises."""
+
+    damage = ""
 
     def __init__(self, store: ObjectPath) -> None:
         self._store = store

@@ -29,16 +29,18 @@ from robolearn.data.store.annotations import (
     parse_annotation,
 )
 from robolearn.data.store.chunks import fsync_path, json_bytes
-from robolearn.data.store.commit import CommitLog, LogReader
+from robolearn.data.store.commit import ADVICE, CommitLog, LogReader
 from robolearn.data.store.identity import put_empty, read_identity, sweep_creations, write_empty
 from robolearn.data.store.layout import files_of, read_episode, read_meta
 from robolearn.data.store.lock import StoreLock
 from robolearn.data.store.manifest import (
     EPISODES,
+    FOLDERS,
     STORE_FILE,
     TEMPORARY,
     LogEntry,
     Manifest,
+    confined_place,
     is_episode,
     near_episode,
     parse_manifest,
@@ -48,6 +50,7 @@ from robolearn.data.store.manifest import (
     trashed,
 )
 from robolearn.data.store.object_commit import ObjectCommits, ObjectLog
+from robolearn.data.store.reconstruct import reconstruct_identity
 from robolearn.data.store.storage import ObjectPath, Place, fetch, locate
 from robolearn.data.store.writer import StoreWriter
 from robolearn.errors import StoreCorruptError, StoreError
@@ -61,6 +64,7 @@ class EpisodeStore:
     def __init__(self, path: Path | ObjectPath, store_id: str) -> None:
         self.path = path
         self.uuid = store_id
+        self._damaged_identity = ""
         self._reader = LogReader(path) if isinstance(path, Path) else ObjectLog(path)
         self._entries: tuple[LogEntry, ...] = ()
         self._hashes: dict[str, str] = {}
@@ -129,8 +133,16 @@ class EpisodeStore:
                 f"no episode store at {target}: the folder does not exist; make one with"
                 " 'robolearn data import' or 'robolearn collect'"
             )
-        raw = read_identity(target)
-        return EpisodeStore(target, str(raw["uuid"]))
+        found = reconstruct_identity(target) if isinstance(target, Path) else None
+        damage = "" if found is None else f"{target / STORE_FILE} was altered or lost"
+        if damage:
+            _log.warning("%s; read all the same. %s", damage, ADVICE)
+        raw = read_identity(target) if found is None else found
+        for part in FOLDERS:
+            confined_place(target, part)
+        store = EpisodeStore(target, str(raw["uuid"]))
+        store._damaged_identity = damage
+        return store
 
     @staticmethod
     def open_or_create(path: str | Path | ObjectPath) -> EpisodeStore:
@@ -250,7 +262,10 @@ class EpisodeStore:
             ) from error
         if expected is not None and expected != sha256(data):
             raise StoreCorruptError(f"{where} was altered; run 'robolearn data check'")
-        return parse_manifest(data, where)
+        manifest = parse_manifest(data, where)
+        if manifest.info.id != episode_id:
+            raise StoreCorruptError(f"{where} is the manifest of '{manifest.info.id}'")
+        return manifest
 
     def _prefetch(self, ids: Iterable[str]) -> None:
         """From an object store all manifests and annotations are got together, once."""
@@ -263,8 +278,9 @@ class EpisodeStore:
         self._fetched |= {n: (got / n).read_bytes() for n in missing if (got / n).exists()}
 
     def folder(self, episode_id: str) -> Place:
-        """Where the files of an episode are: a Zarr v3 group."""
-        return self.path / EPISODES / (self.manifest(episode_id).folder or episode_id)
+        """Where the files of an episode are: a Zarr v3 group; one that holds links is refused."""
+        name = f"{EPISODES}/{self.manifest(episode_id).folder or episode_id}"
+        return confined_place(self.path, name, whole=True)
 
     def meta(self, episode_id: str) -> EpisodeMeta:
         """Metadata of one episode without its arrays, with the outcome as annotated."""
@@ -298,7 +314,7 @@ class EpisodeStore:
         return sha256(json_bytes(rows))
 
     def log(self) -> tuple[LogEntry, ...]:
-        """The commit log, the store's own line first; a broken chain raises.
+        """The commit log, the store's own line first; a damaged one is put together (folders only).
 
         A record that is in place counts although its line may still be missing.
         """
@@ -307,6 +323,16 @@ class EpisodeStore:
             self._entries = entries
             self._hashes = {e.id: e.files[record_name(e.id)] for e in entries if is_episode(e.id)}
         return entries
+
+    @property
+    def damage(self) -> str:
+        """What is wrong with ``store.json`` or the commit log; empty: nothing.
+
+        Episodes are read all the same; what writes or copies the history is refused until
+        ``robolearn data repair STORE --rebuild-log`` has made both anew.
+        """
+        self._reader.entries()
+        return self._damaged_identity or self._reader.damage
 
     @property
     def staging(self) -> Path:
@@ -334,6 +360,8 @@ class EpisodeStore:
 
         A live second writer raises :class:`StoreLockedError` at once.
         """
+        if self._damaged_identity:
+            raise StoreCorruptError(f"{self._damaged_identity}. {ADVICE}")
         lock = self.lock()
         if isinstance(self.path, Path) and os.access(self.path.parent, os.W_OK | os.X_OK):
             sweep_creations(self.path)

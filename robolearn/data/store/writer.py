@@ -205,8 +205,7 @@ class StoreWriter:
         with self._undo(prepared.folder):
             self._log.refresh()
             while True:
-                count = sum(is_episode(entry.id) for entry in self._log.entries)
-                episode_id = f"ep_{count:06d}"
+                episode_id = f"ep_{self._next('ep_'):06d}"
                 folder = self._log.folder(episode_id, prepared.manifest)
                 data = manifest_bytes(_named(prepared.manifest, episode_id, folder))
                 try:
@@ -287,7 +286,8 @@ class StoreWriter:
 
     def _record(self, prefix: str, annotation: Annotation) -> str:
         while True:
-            record_id = f"{prefix}_{len(self._log.entries):06d}"
+            number = max(len(self._log.entries), self._next("an_", "rm_", "rs_", "pg_"))
+            record_id = f"{prefix}_{number:06d}"
             full = dataclasses.replace(annotation, id=record_id, wall_ns=time.time_ns())
             try:
                 with self._full_disk():
@@ -295,6 +295,11 @@ class StoreWriter:
                 return record_id
             except CommitConflictError:
                 self._log.refresh()
+
+    def _next(self, *prefixes: str) -> int:
+        """The number after the highest one; a log that was rebuilt may have lost lines before."""
+        used = [e.id.split("_")[1] for e in self._log.entries if e.id.startswith(prefixes)]
+        return max((int(number) for number in used), default=-1) + 1
 
     def _present(self, episodes: tuple[str, ...]) -> None:
         """Every episode is committed and not removed."""
@@ -361,7 +366,7 @@ def _clear(folder: Path) -> None:
     for left in folder.iterdir():
         if left in kept:
             continue
-        if left.is_dir():
+        if left.is_dir() and not left.is_symlink():
             shutil.rmtree(left)
         else:
             left.unlink()

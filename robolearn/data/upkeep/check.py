@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from robolearn.data.episode import Episode
 from robolearn.data.reading.cache import OnEpisode
 from robolearn.data.store.annotations import parse_annotation
 from robolearn.data.store.chunks import FileEntry, read_checked
 from robolearn.data.store.episode_stats import GROUP, differing_statistics, parse_statistics
-from robolearn.data.store.identity import EPISODES_META
+from robolearn.data.store.identity import EPISODES_META, read_identity
 from robolearn.data.store.journal import recoverable
 from robolearn.data.store.layout import read_episode
 from robolearn.data.store.lock import StoreLock
@@ -29,6 +27,7 @@ from robolearn.data.store.manifest import (
     LogEntry,
     Manifest,
     Pending,
+    confined_place,
     is_episode,
     parse_entry,
     parse_log,
@@ -49,47 +48,10 @@ from robolearn.data.store.object_commit import (
 from robolearn.data.store.storage import ObjectPath, Place, fetch, locate
 from robolearn.data.store.store import EpisodeStore
 from robolearn.data.store.validate import validate_episode
+from robolearn.data.upkeep.findings import CheckReport, Finding, Kind
 from robolearn.errors import RobolearnError, StoreCorruptError, StoreError, StoreLockedError
 
-Severity = Literal["error", "note"]
-Kind = Literal[
-    "missing", "altered", "size", "extra", "log", "unreadable", "content", "leftover", "foreign"
-]
 _BLOCK = 1 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One deviation. An ``error`` is damage; a ``note`` is harmless."""
-
-    severity: Severity
-    kind: Kind
-    path: str
-    message: str
-
-
-@dataclass(frozen=True, slots=True)
-class CheckReport:
-    """What :func:`check_store` looked at and found.
-
-    ``commits``: lines of the log whose chain holds; ``annotations``: records that were read;
-    ``files`` and ``bytes``: compared by SHA-256; ``decoded``: episodes whose arrays were all
-    decoded and validated (``deep``).
-    """
-
-    store: str
-    episodes: int
-    files: int
-    findings: tuple[Finding, ...]
-    commits: int = 0
-    annotations: int = 0
-    bytes: int = 0
-    decoded: int = 0
-
-    @property
-    def sound(self) -> bool:
-        """No damage (notes do not count)."""
-        return all(f.severity != "error" for f in self.findings)
 
 
 def check_store(
@@ -105,6 +67,7 @@ def check_store(
     check = _Check(where, deep, on_episode)
     try:
         EpisodeStore.open(where)
+        read_identity(where)
     except StoreCorruptError as error:
         check.error("altered", STORE_FILE, str(error))
     except StoreError as error:
@@ -227,6 +190,15 @@ class _Check:
             self.note("foreign", name, "not part of the store")
         return self._report(len(checked), entries or ())
 
+    def _linked(self, name: str, *, whole: bool = False) -> bool:
+        """Whether a file or folder of the store is a link, or holds one; that is a finding."""
+        try:
+            confined_place(self.store, name, whole=whole)
+        except StoreCorruptError as error:
+            self.error("altered", name, str(error))
+            return True
+        return False
+
     def _report(self, episodes: int, entries: Sequence[LogEntry]) -> CheckReport:
         return CheckReport(
             store=str(self.store),
@@ -254,7 +226,7 @@ class _Check:
         """Every annotation that the log names, and none that it does not name."""
         for record_id, digest in known.items():
             name = record_name(record_id)
-            if self._digest(self.store / name, name, digest):
+            if not self._linked(name) and self._digest(self.store / name, name, digest):
                 try:
                     parse_annotation((self.store / name).read_bytes(), self.store / name)
                 except (StoreCorruptError, OSError) as error:
@@ -342,15 +314,20 @@ class _Check:
         if not where.exists():
             self.error("missing", name, "the manifest of a committed episode was lost")
             return episode_id
-        if digest is not None and not self._digest(where, name, digest):
+        if self._linked(name) or (digest is not None and not self._digest(where, name, digest)):
             return episode_id
         try:
             manifest = parse_manifest(where.read_bytes(), where)
         except (StoreCorruptError, OSError) as error:
             self.error("altered", name, str(error))
             return episode_id
+        if manifest.info.id != episode_id:
+            self.error("altered", name, f"is the manifest of '{manifest.info.id}'")
+            return episode_id
         folder = manifest.folder or episode_id
         base = self._place(episode_id, EPISODES, folder)
+        if self._linked(base, whole=True):
+            return folder
         there = _files(self.store / base)
         listed = manifest.by_path()
         for path in sorted(there - set(listed)):

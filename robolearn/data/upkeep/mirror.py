@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from robolearn.data.store.chunks import read_checked
+from robolearn.data.store.commit import ADVICE
 from robolearn.data.store.manifest import (
     EPISODES,
     STORE_FILE,
@@ -38,6 +39,8 @@ def copy_store(
     ``target`` is absent, or an earlier copy to which nothing else was added; anything else, or a
     source whose trash was emptied before, raises :class:`StoreError` and changes nothing.
     """
+    if source.damage:
+        raise StoreCorruptError(f"{source.damage}. {ADVICE}")
     made = _open(source, locate(target))
     have, want = made.log(), source.log()
     if have[: len(want)] == want:

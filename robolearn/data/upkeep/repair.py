@@ -32,6 +32,16 @@ from robolearn.spec import SignalSpec
 from robolearn.types import Outcome, SampleBlock, SentBlock
 
 Arrays = Mapping[str, NDArray[Any]]
+UNREADABLE = (
+    StoreCorruptError,
+    ValueError,
+    KeyError,
+    TypeError,
+    IndexError,
+    AttributeError,
+    StopIteration,
+)
+"""What a damaged journal raises somewhere between its bytes and an episode."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,18 +69,31 @@ def find_recoverable(store: EpisodeStore) -> tuple[Recoverable, ...]:
     return tuple(_describe(store, journal) for journal in recoverable(store.staging))
 
 
-def recover(store: EpisodeStore, names: Collection[str] = ()) -> tuple[str, ...]:
-    """Commit killed recordings (all, or those named); returns the new ids.
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """What :func:`recover` saved: new ids, and why the others could not be, by their name."""
 
-    One that cannot be recovered raises :class:`StoreCorruptError` and stays as it is.
+    saved: tuple[str, ...]
+    failed: Mapping[str, str]
+
+
+def recover(store: EpisodeStore, names: Collection[str] = ()) -> Recovered:
+    """Commit killed recordings (all, or those named).
+
+    One that cannot be recovered stays as it is and is named; the others are recovered all the same.
     """
     saved: list[str] = []
+    failed: dict[str, str] = {}
     with store.writer() as writer:
         for journal in _chosen(store, names):
-            if not _saved_as(store, journal):
-                saved.append(_recover(writer, journal))
+            try:
+                if not _saved_as(store, journal):
+                    saved.append(_recover(writer, journal))
+            except UNREADABLE as error:
+                failed[journal.folder.stem] = str(error)
+                continue
             _remove(journal)
-    return tuple(saved)
+    return Recovered(tuple(saved), failed)
 
 
 def discard(store: EpisodeStore, names: Collection[str] = ()) -> tuple[str, ...]:
@@ -109,7 +132,7 @@ def _describe(store: EpisodeStore, journal: Journal) -> Recoverable:
     try:
         meta, arrays = journal.read()
         steps = _complete_ticks(arrays, _frame_counts(journal, meta, arrays))
-    except StoreCorruptError as error:
+    except UNREADABLE as error:
         return Recoverable(name, problem=str(error))
     return Recoverable(
         name=name,
@@ -129,7 +152,11 @@ def _describe(store: EpisodeStore, journal: Journal) -> Recoverable:
 def _saved_as(store: EpisodeStore, journal: Journal) -> str:
     """The episode that this recording became, if a kill came before its leftovers were removed."""
     for episode_id in reversed(store.ids()):
-        if store.meta(episode_id).provenance.get("recovered_from") == journal.folder.stem:
+        try:
+            provenance = store.meta(episode_id).provenance
+        except StoreCorruptError:
+            continue  # A damaged episode is not the one; 'data check' names it.
+        if provenance.get("recovered_from") == journal.folder.stem:
             return episode_id
     return ""
 

@@ -87,7 +87,7 @@ def test_filter_split_and_merge(store: Path, run: Any, tmp_path: Path) -> None:
 
 
 def test_repair(store: Path, run: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("repair", store) == {"recoverable": []}
+    assert run("repair", store) == {"damage": [], "recoverable": []}
     with record(EpisodeStore.open(store), 20):
         for name in ("killed", "unwanted"):
             shutil.copytree(store, tmp_path / name)
@@ -95,10 +95,13 @@ def test_repair(store: Path, run: Any, tmp_path: Path, capsys: pytest.CaptureFix
     assert [r["steps"] for r in run("repair", tmp_path / "killed")["recoverable"]] == [16]
     assert robolearn(["data", "repair", str(tmp_path / "killed")]) == 0
     assert "--recover or --discard" in capsys.readouterr().out
-    assert run("repair", tmp_path / "killed", "--recover") == {"recovered": ["ep_000004"]}
+    assert run("repair", tmp_path / "killed", "--recover") == {
+        "recovered": ["ep_000004"],
+        "failed": {},
+    }
     assert run("show", tmp_path / "killed", "ep_000004")["reason"] == "recovered"
     assert len(run("repair", tmp_path / "unwanted", "--discard")["discarded"]) == 1
-    assert run("repair", tmp_path / "unwanted") == {"recoverable": []}
+    assert run("repair", tmp_path / "unwanted") == {"damage": [], "recoverable": []}
 
 
 @pytest.mark.parametrize(

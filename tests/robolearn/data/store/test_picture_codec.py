@@ -136,7 +136,7 @@ def test_a_killed_recording_is_recovered_without_encoding_again(tmp_path: Path, 
     recorder.close()
     (found,) = find_recoverable(store)
     assert 0 < found.steps < 20
-    (episode_id,) = recover(store)
+    (episode_id,) = recover(store).saved
     episode = store.read(episode_id)
     assert episode.steps == found.steps
     np.testing.assert_array_equal(episode.streams[IMAGE].value, whole[: found.steps])

@@ -13,6 +13,8 @@ import pytest
 from robolearn.data.store.annotations import Annotation
 from robolearn.data.store.store import EpisodeStore
 from robolearn.data.upkeep.check import check_store
+from robolearn.data.upkeep.mirror import copy_store
+from robolearn.data.upkeep.rebuild import rebuild_log
 from robolearn.errors import StoreError
 from tests.episodes import assert_same, small_episode
 
@@ -58,11 +60,11 @@ def strike(sound: Path, path: Path, mode: str, rng: np.random.Generator) -> None
         assert not report.sound, f"{mode} of {name} was not noticed"
         assert any(f.path == name for f in report.findings), (mode, name, report.findings)
         whole = {0: "ep_000000", 1: "ep_000001"}
-        if path.name not in ("store.json", "commits.jsonl"):
-            for k, episode_id in whole.items():
-                if episode_id not in name and not (k == 0 and path.name == "an_000004.json"):
-                    read = EpisodeStore.open(sound).read(episode_id)
-                    assert_same(read, small_episode(k, steps=5))
+        for k, episode_id in whole.items():
+            if episode_id not in name and not (k == 0 and path.name == "an_000004.json"):
+                read = EpisodeStore.open(sound).read(episode_id)
+                assert_same(read, small_episode(k, steps=5))
+        assert EpisodeStore.open(sound).trash() == ("ep_000002",)
     finally:
         path.write_bytes(original)
 
@@ -101,6 +103,133 @@ def test_damage_at_random_places_is_found(sound: Path, count: int) -> None:
         path = everything[int(rng.integers(len(everything)))]
         strike(sound, path, MODES[k % len(MODES)], rng)
     assert check_store(sound).sound
+
+
+@pytest.mark.parametrize("name", ["commits.jsonl", "store.json"])
+@pytest.mark.parametrize(
+    "count", [50, pytest.param(500, marks=[pytest.mark.slow, pytest.mark.timeout(600)])]
+)
+def test_a_flipped_bit_in_the_log_or_the_identity_costs_no_episode(
+    sound: Path, tmp_path: Path, name: str, count: int
+) -> None:
+    """Four times this many flips (two files, twice with the trash) all read, all rebuilt."""
+    rng = np.random.default_rng(2)
+    copy = tmp_path / "copy"
+    shutil.copytree(sound, copy)
+    original = (copy / name).read_bytes()
+    before = EpisodeStore.open(sound)
+    for _ in range(count):
+        damage(copy / name, "flip", rng)
+        assert not check_store(copy).sound
+        store = EpisodeStore.open(copy)
+        assert (store.ids(), store.trash(), store.uuid) == (
+            before.ids(),
+            before.trash(),
+            before.uuid,
+        )
+        assert store.content_hash() == before.content_hash()
+        report = rebuild_log(copy)
+        assert report.problems
+        assert (copy / name).read_bytes() == original
+        assert [f.kind for f in check_store(copy).findings] == ["foreign"]  # what was kept
+        shutil.rmtree(copy / "damaged")
+
+
+def test_the_damaged_log_is_kept_and_the_rebuilt_one_can_be_written(
+    sound: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(sound, copy)
+    log = copy / "commits.jsonl"
+    damaged = log.read_bytes().replace(b"ep_000001", b"ep_000007")
+    log.write_bytes(damaged)
+    (copy / "store.json").write_bytes(b"\0" * 40)
+    store = EpisodeStore.open(copy)
+    assert store.damage
+    assert_same(store.read("ep_000001"), small_episode(1, steps=5))
+    assert "--rebuild-log" in caplog.text
+    with pytest.raises(StoreError, match="--rebuild-log"), store.writer():
+        pass
+    with pytest.raises(StoreError, match="--rebuild-log"):
+        copy_store(store, tmp_path / "other")
+    report = rebuild_log(copy)
+    assert (report.commits, len(report.problems)) == (6, 2)
+    assert [(copy / name).read_bytes() for name in report.aside if "commits" in name] == [damaged]
+    store = EpisodeStore.open(copy)
+    assert not store.damage
+    with store.writer() as writer:
+        assert writer.append(small_episode(3, steps=5)) == "ep_000003"
+        assert writer.annotate(Annotation(("ep_000003",), "me", note="new")) == "an_000007"
+    assert check_store(copy).sound
+    assert rebuild_log(copy).problems == ()
+
+
+def test_a_log_that_is_gone_comes_back_from_the_records(sound: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(sound, copy)
+    (copy / "commits.jsonl").unlink()
+    assert EpisodeStore.open(copy).ids() == ("ep_000000", "ep_000001")
+    rebuild_log(copy)
+    assert (copy / "commits.jsonl").read_bytes() == (sound / "commits.jsonl").read_bytes()
+
+
+def test_a_rebuilt_log_gives_no_id_twice(sound: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(sound, copy)
+    with EpisodeStore.open(copy).writer() as writer:
+        writer.empty_trash("me")
+        writer.append(small_episode(3, steps=5))
+    log = copy / "commits.jsonl"
+    log.write_bytes(log.read_bytes().replace(b'"id": "ep_000002"', b'"id": "ep_00000x"'))
+    rebuild_log(copy)
+    with EpisodeStore.open(copy).writer() as writer:
+        assert writer.append(small_episode(4, steps=5)) == "ep_000004"
+    assert EpisodeStore.open(copy).ids() == ("ep_000000", "ep_000001", "ep_000003", "ep_000004")
+
+
+def test_what_rebuild_cannot_name_is_kept_aside(sound: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(sound, copy)
+    (copy / "manifests/ep_000001.json").unlink()
+    (copy / "commits.jsonl").unlink()
+    report = rebuild_log(copy)
+    assert [name for name in report.aside if name.endswith("ep_000001")]
+    assert (copy / report.aside[0]).exists()
+    assert check_store(copy).sound
+
+
+@pytest.mark.parametrize("lines", [0, 1])
+def test_a_log_that_ends_in_zeros_blocks_nobody(sound: Path, tmp_path: Path, lines: int) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(sound, copy)
+    log = copy / "commits.jsonl"
+    data = log.read_bytes()
+    kept = data if lines == 0 else data[: data[:-1].rindex(b"\n") + 1]
+    log.write_bytes(kept + b"\0" * 300)
+    assert EpisodeStore.open(copy).ids() == ("ep_000000", "ep_000001")
+    assert not check_store(copy).sound
+    with EpisodeStore.open(copy).writer():
+        pass
+    assert log.read_bytes() == data
+    assert check_store(copy).sound
+
+
+@pytest.mark.parametrize("contents", [b"", b"{", b"\0" * 200])
+@pytest.mark.parametrize("renamed", [False, True])
+def test_a_pending_file_that_says_nothing_blocks_nobody(
+    sound: Path, tmp_path: Path, contents: bytes, renamed: bool
+) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(sound, copy)
+    (copy / "pending.json").write_bytes(contents)
+    if renamed:  # killed between the renames of folder and manifest
+        shutil.copytree(copy / "episodes/ep_000001", copy / "episodes/ep_000003")
+    store = EpisodeStore.open(copy)
+    assert store.ids() == ("ep_000000", "ep_000001")
+    with store.writer() as writer:
+        assert writer.append(small_episode(3, steps=5)) == "ep_000003"
+    assert_same(store.read("ep_000003"), small_episode(3, steps=5))
+    assert check_store(copy).findings == ()
 
 
 def test_an_added_file_inside_an_episode_is_found(sound: Path) -> None:
@@ -163,7 +292,8 @@ def test_a_writer_refuses_a_damaged_log(sound: Path, tmp_path: Path) -> None:
     shutil.copytree(sound, copy)
     log = copy / "commits.jsonl"
     log.write_bytes(log.read_bytes()[:-3])
-    with pytest.raises(StoreError, match="cut off"), EpisodeStore.open(copy).writer():
+    wanted = pytest.raises(StoreError, match=r"cut off.*--rebuild-log")
+    with wanted, EpisodeStore.open(copy).writer():
         pass
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import signal
 import subprocess
@@ -12,11 +13,13 @@ import numpy as np
 import pytest
 
 from robolearn.data.recording.recorder import EpisodeRecorder
+from robolearn.data.store.chunks import json_bytes
+from robolearn.data.store.manifest import sha256
 from robolearn.data.store.store import EpisodeStore
 from robolearn.data.store.writer import StoreWriter
 from robolearn.data.upkeep.check import check_store
 from robolearn.data.upkeep.repair import discard, find_recoverable, recover
-from robolearn.errors import DataError, StoreCorruptError, StoreError, StoreLockedError
+from robolearn.errors import DataError, StoreError, StoreLockedError
 from tests.episodes import assert_same
 from tests.robolearn.data.recording.test_recorder import (
     END,
@@ -88,7 +91,7 @@ def test_a_killed_recording_is_recovered_with_all_complete_frames(
     (found,) = find_recoverable(copy)
     assert (found.steps, found.steps_flushed, found.task, found.problem) == (32, 40, "push", "")
     assert [f.severity for f in check_store(copy.path).findings] == ["note", "note"]
-    assert recover(copy) == ("ep_000000",)
+    assert recover(copy).saved == ("ep_000000",)
     episode = copy.read("ep_000000")
     assert episode.steps == 32  # two chunks of 16 frames were on disk
     outcome = episode.meta.outcome
@@ -121,7 +124,7 @@ def test_later_writers_leave_it_alone_and_the_commit_of_others_too(
         recorder.on_end(END)
     before = left.read("ep_000000")
     assert [r.steps for r in find_recoverable(left)] == [16]
-    assert recover(left) == ("ep_000001",)
+    assert recover(left).saved == ("ep_000001",)
     assert_same(left.read("ep_000000"), before)
 
 
@@ -145,8 +148,9 @@ def test_a_recording_without_complete_frames_is_said(store: EpisodeStore, tmp_pa
     (found,) = find_recoverable(left)
     assert (found.steps, found.steps_flushed) == (0, 5)
     assert "no tick has all its frames" in found.problem
-    with pytest.raises(StoreCorruptError, match="discard it"):
-        recover(left)
+    report = recover(left)
+    assert report.saved == ()
+    assert "discard it" in report.failed[found.name]
     assert len(find_recoverable(left)) == 1
 
 
@@ -170,12 +174,44 @@ def test_damage_to_the_leftovers_shortens_what_is_recovered(
         header.write_bytes(header.read_bytes().replace(b"push", b"pull"))
         (found,) = find_recoverable(copy)
         assert "checksum" in found.problem
-        with pytest.raises(StoreCorruptError):
-            recover(copy)
+        assert list(recover(copy).failed) == [found.name]
         assert copy.ids() == ()
     else:
-        assert recover(copy) == ("ep_000000",)
+        assert recover(copy).saved == ("ep_000000",)
         assert copy.info("ep_000000").steps == 16
+
+
+@pytest.mark.parametrize("damage", ["header", "keys", "segment", "name", "link"])
+def test_recovery_goes_on_after_a_damaged_draft(
+    store: EpisodeStore, tmp_path: Path, damage: str
+) -> None:
+    left = killed(store, 20, tmp_path)
+    good = next((left.path / "tmp").glob("*.journal"))
+    bad = left.path / "tmp" / f"00{good.stem}.journal"  # comes first
+    shutil.copytree(good, bad)
+    shutil.copytree(good.with_suffix(".tmp"), bad.with_suffix(".tmp"))
+    header = json.loads((bad / "header.json").read_bytes())
+    if damage == "header":
+        (bad / "header.json").write_bytes(b"{}")
+    elif damage == "keys":
+        np.savez(bad / "000000.npz", nonsense=np.zeros(3))
+        for path in sorted(bad.glob("*.npz"))[1:]:
+            path.unlink()
+    elif damage == "segment":
+        (bad / "000000.npz").write_bytes(b"")
+    elif damage == "name":
+        header["meta"]["embodiment"]["signals"][0]["name"] = "../.."
+        header["sha256"] = sha256(json_bytes(header["meta"]))
+        (bad / "header.json").write_bytes(json_bytes(header))
+    else:
+        shutil.rmtree(bad.with_suffix(".tmp"))
+        bad.with_suffix(".tmp").symlink_to(tmp_path)
+    report = recover(left)
+    assert report.saved == ("ep_000000",)
+    assert list(report.failed) == [bad.stem]
+    assert left.info("ep_000000").steps == 16
+    (found,) = find_recoverable(left)
+    assert found.problem
 
 
 def test_a_kill_between_the_recovery_and_its_clean_up_gives_no_second_copy(
@@ -184,10 +220,10 @@ def test_a_kill_between_the_recovery_and_its_clean_up_gives_no_second_copy(
     left = killed(store, 20, tmp_path)
     with monkeypatch.context() as patch:
         patch.setattr("robolearn.data.upkeep.repair._remove", lambda _: None)
-        assert recover(left) == ("ep_000000",)
+        assert recover(left).saved == ("ep_000000",)
     (found,) = find_recoverable(left)
     assert found.saved_as == "ep_000000"
-    assert recover(left) == ()
+    assert recover(left).saved == ()
     assert find_recoverable(left) == ()
     assert left.ids() == ("ep_000000",)
 
@@ -205,7 +241,7 @@ def test_a_commit_that_fails_leaves_the_recording_recoverable(
             recorder.on_end(END)
     recorder.close()
     assert store.ids() == ()
-    assert recover(store) == ("ep_000000",)
+    assert recover(store).saved == ("ep_000000",)
     # This time the last, incomplete chunk had been written too.
     assert store.info("ep_000000").steps == 20
 
@@ -237,7 +273,7 @@ def test_sigkill_during_a_recording(store: EpisodeStore, kills: int) -> None:
         assert check_store(store.path).sound
         (found,) = find_recoverable(store)
         assert found.steps >= 16
-        assert recover(store) == (f"ep_{k:06d}",)
+        assert recover(store).saved == (f"ep_{k:06d}",)
         episode = store.read(f"ep_{k:06d}")
         np.testing.assert_array_equal(
             episode.observed(IMAGE)[:, 0, 0, 0], np.arange(episode.steps) % 250

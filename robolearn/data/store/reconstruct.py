@@ -1,0 +1,216 @@
+"""Reconstructs a damaged log or ``store.json`` from the records and lines that are whole.
+
+The log repeats what the records know: the number, the hash and the order of each follow from its
+name and contents. A line whose own hash holds is kept; the others are made anew. Where every record
+is whole, the result is the log as it was, byte for byte:
+
+    damaged log           0  1  x  3  4 …          lines whose hash holds
+    manifests, annotations   ep_000001             a record that no line names
+    reconstructed         0  1  2' 3  4            2' = next_entry(1, ep_000001, its SHA-256)
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from robolearn.data.store.annotations import parse_annotation
+from robolearn.data.store.identity import EPISODES_META, FORMAT
+from robolearn.data.store.manifest import (
+    ANNOTATIONS,
+    LOG_FILE,
+    MANIFESTS,
+    STORE_FILE,
+    TRASH,
+    VERSION,
+    LogEntry,
+    is_episode,
+    is_whole,
+    needed_version,
+    next_entry,
+    parse_entry,
+    parse_manifest,
+    record_name,
+    refuse_newer,
+    sha256,
+)
+from robolearn.errors import StoreCorruptError
+
+FIRST_LINE_BYTES = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Reconstruction:
+    """A log put together from what is whole.
+
+    ``made``: ids of the records whose lines no line of the damaged log gave (``""``: the first
+    line); ``tail_only``: only what follows the last whole line is damaged, and it is no line.
+    """
+
+    entries: tuple[LogEntry, ...]
+    made: tuple[str, ...]
+    tail_only: bool
+
+    def data(self) -> bytes:
+        """The log as stored."""
+        return b"".join(entry.line() for entry in self.entries)
+
+
+@dataclass(frozen=True, slots=True)
+class _Record:
+    """A record on disk: its SHA-256, the episodes it is about, the version that it needs."""
+
+    sha256: str
+    episodes: tuple[str, ...]
+    needs: int
+
+
+def reconstruct_log(store: Path) -> Reconstruction:
+    """The log of ``store`` from its whole lines and its records; nothing changes on disk.
+
+    Records that cannot be read are as if they were not there. A store of which neither a first
+    line nor ``store.json`` and ``episodes/zarr.json`` are there is a :class:`StoreCorruptError`.
+    """
+    try:
+        data = (store / LOG_FILE).read_bytes()
+    except OSError:
+        data = b""
+    lines = data.splitlines(keepends=True)
+    whole = [_whole(line) for line in lines]
+    trusted = {e.id: e for e in whole if e is not None}
+    records = _records(store)
+    made = [i for i in ("", *records) if i not in trusted]
+    entries = [trusted.pop("", None) or _first_line(store)]
+    for record_id in _order(trusted, records):
+        line = trusted.get(record_id)
+        if line is not None and (line.number, line.previous) == (len(entries), entries[-1].hash):
+            entries.append(line)
+        elif line is not None:  # what came before it is lost, so that the chain is another one
+            entries.append(next_entry(entries[-1], line.id, line.files, line.episodes, line.needs))
+        else:
+            record = records[record_id]
+            files = {record_name(record_id): record.sha256}
+            entries.append(next_entry(entries[-1], record_id, files, record.episodes, record.needs))
+    first = next((k for k, e in enumerate(whole) if e is None), len(whole))
+    rest = b"".join(lines[first:])
+    prefix = [e for e in whole[:first] if e is not None] == entries[:first]
+    tail_only = first > 0 and prefix and (b"\n" not in rest or not rest.strip(b"\0"))
+    return Reconstruction(tuple(entries), tuple(made), tail_only)
+
+
+def _whole(line: bytes) -> LogEntry | None:
+    """A line whose own hash holds, wherever it stands."""
+    try:
+        entry = parse_entry(line, LOG_FILE)
+    except StoreCorruptError:
+        return None
+    refuse_newer(entry, LOG_FILE)
+    return entry if is_whole(entry, line) else None
+
+
+def _records(store: Path) -> dict[str, _Record]:
+    """Every record on disk that can be read, trash included, by id."""
+    found: dict[str, _Record] = {}
+    for folder in (MANIFESTS, f"{TRASH}/{MANIFESTS}", ANNOTATIONS):
+        for path in sorted((store / folder).glob("*.json")):
+            if not re.fullmatch(r"(ep|an|rm|rs|pg)_\d+", path.stem):
+                continue
+            try:
+                data = path.read_bytes()
+                if is_episode(path.stem):
+                    same = parse_manifest(data, path).info.id == path.stem
+                    episodes: tuple[str, ...] = ()
+                else:
+                    said = parse_annotation(data, path)
+                    same, episodes = said.id == path.stem, said.episodes
+                if same and not path.is_symlink():
+                    needs = needed_version(path.stem, data)
+                    found[path.stem] = _Record(sha256(data), episodes, needs)
+            except (OSError, StoreCorruptError):
+                continue
+    return found
+
+
+def _order(trusted: dict[str, LogEntry], records: dict[str, _Record]) -> list[str]:
+    """Ids in the order of their commits.
+
+    A whole line says its number; the name of an annotation or removal is its number; an episode
+    comes after the one before it, at the first number that is free.
+    """
+    numbers = {i: e.number for i, e in trusted.items()}
+    for record_id in records:
+        if record_id not in numbers and not is_episode(record_id):
+            numbers[record_id] = _digits(record_id)
+    taken = set(numbers.values())
+    last = 0
+    for episode in sorted((i for i in {*trusted, *records} if is_episode(i)), key=_digits):
+        if episode not in numbers:
+            free = (n for n in itertools.count(last + 1) if n not in taken)
+            numbers[episode] = next(free)
+            taken.add(numbers[episode])
+        last = max(last, numbers[episode])
+    return sorted(numbers, key=lambda i: (numbers[i], not is_episode(i), i))
+
+
+def _digits(record_id: str) -> int:
+    return int(record_id.split("_")[1])
+
+
+def _first_line(store: Path) -> LogEntry:
+    try:
+        files = {n: sha256((store / n).read_bytes()) for n in (STORE_FILE, EPISODES_META)}
+    except OSError as error:
+        raise StoreCorruptError(
+            f"{store}: neither the first line of {LOG_FILE} nor {error.filename} is whole;"
+            " bring the store back from a copy ('robolearn data pull')"
+        ) from error
+    return next_entry(None, "", files)
+
+
+def reconstruct_identity(store: Path) -> dict[str, Any] | None:
+    """What ``store.json`` said, if the log knows that it was damaged; else None.
+
+    A single flipped bit is found by the hash in the log's first line. Otherwise what is still
+    readable counts, and a lost id is made from that line, the same one for every reader.
+    """
+    try:
+        with (store / LOG_FILE).open("rb") as file:
+            first = _whole(file.readline(FIRST_LINE_BYTES))
+    except OSError:
+        return None
+    if first is None or first.id or STORE_FILE not in first.files:
+        return None
+    path = store / STORE_FILE
+    data = path.read_bytes() if path.is_file() else b""
+    if sha256(data) == first.files[STORE_FILE]:
+        return None
+    for bit in range(8 * len(data)):
+        fixed = bytearray(data)
+        fixed[bit // 8] ^= 1 << bit % 8
+        if sha256(bytes(fixed)) == first.files[STORE_FILE]:
+            return dict(json.loads(fixed))
+    return readable_identity(data, first.hash[:32])
+
+
+def readable_identity(data: bytes, store_id: str) -> dict[str, Any]:
+    """What can be read of a damaged ``store.json``; ``store_id`` where its own cannot."""
+    found = re.search(rb'"([0-9a-f]{32})"', data)
+    made_ns = re.search(rb'"created_wall_ns": (\d{10,20})', data)
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "uuid": found[1].decode() if found else store_id,
+        "created_wall_ns": int(made_ns[1]) if made_ns else 0,
+    }
+
+
+def with_own_files(entries: tuple[LogEntry, ...], files: dict[str, str]) -> tuple[LogEntry, ...]:
+    """The same log with other hashes of the store's own files in its first line."""
+    made = [next_entry(None, "", files)]
+    for entry in entries[1:]:
+        made.append(next_entry(made[-1], entry.id, entry.files, entry.episodes, entry.needs))
+    return tuple(made)
