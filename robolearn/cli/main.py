@@ -84,8 +84,10 @@ def main(argv: list[str] | None = None) -> int:
             return 0
         if debug:
             raise
+        from robolearn.cli.shared.parse import printable
+
         text, code = _explain(error)
-        print(f"robolearn {name}: {text}", file=sys.stderr)
+        print(printable(f"robolearn {name}: {text}"), file=sys.stderr)
         return code
 
 

@@ -45,6 +45,10 @@ class Import:
     rate_hz: float | None = None
     # Import only the first episodes.
     limit: int | None = None
+    # LeRobot: columns with other names, SOURCE=NAME, e.g. actions=action.
+    rename: tuple[str, ...] = ()
+    # Leave out episodes that cannot be read, and name them.
+    skip_bad: bool = False
     # Print one JSON document.
     json: bool = False
 
@@ -103,6 +107,7 @@ def main(argv: list[str]) -> int:
 def _import(argv: list[str]) -> int:
     args = parse(Import, argv, "data import", Import.__doc__ or "")
     from robolearn.assets.demonstrations import pusht_demonstrations_path
+    from robolearn.data.importers.foreign import reading
     from robolearn.data.importers.recording import ImportOptions, write_recording
     from robolearn.data.importers.registry import find_importer
     from robolearn.data.store.picture_codec import parse_codec
@@ -113,13 +118,19 @@ def _import(argv: list[str]) -> int:
         raise ConfigError(f"--limit must be at least 1, got {args.limit}")
     src = args.src if args.src is not None else pusht_demonstrations_path()
     name, importer = find_importer(src.expanduser(), args.format)
+    if args.rename and not name.startswith("lerobot"):
+        raise ConfigError(f"--rename is for LeRobot datasets, this one is {name}")
+    skipped: dict[int, str] = {}
     options = ImportOptions(
         images=args.images,
         codec=parse_codec(args.codec),
         rate_hz=args.rate_hz,
         limit=args.limit,
+        rename=_renames(args.rename),
+        on_bad=skipped.__setitem__ if args.skip_bad else None,
     )
-    source = importer.open(src.expanduser(), options)
+    with reading(src):
+        source = importer.open(src.expanduser(), options)
     if args.images and not any(source.episode(i).frames for i in range(source.count)):
         raise ConfigError(f"--images: '{source.path}' has no pictures; leave the option out")
     total = source.count if args.limit is None else min(args.limit, source.count)
@@ -150,7 +161,8 @@ def _import(argv: list[str]) -> int:
         "source": str(source.path),
         "format": name,
         "imported": len(ids),
-        "there_before": total - len(ids),
+        "there_before": total - len(ids) - len(skipped),
+        "skipped": {str(index): why for index, why in skipped.items()},
         "steps": steps,
         "first": ids[0] if ids else "",
         "last": ids[-1] if ids else "",
@@ -160,10 +172,23 @@ def _import(argv: list[str]) -> int:
         print_json(result)
     else:
         say(f"imported {len(ids)} episodes, {steps} steps, into {store.path}")
-        if len(ids) < total:
-            say(f"there before, bit for bit: {total - len(ids)} of {total} episodes")
+        if result["there_before"]:
+            say(f"there before, bit for bit: {result['there_before']} of {total} episodes")
+        for index, why in skipped.items():
+            say(f"skipped: episode {index}: {why}")
         say(f"left out: {', '.join(left_out) or 'nothing'}")
     return 0
+
+
+def _renames(texts: tuple[str, ...]) -> dict[str, str]:
+    pairs = [text.partition("=") for text in texts]
+    for source, equals, name in pairs:
+        if not (source and equals and name):
+            raise ConfigError(
+                "--rename: expected SOURCE=NAME such as actions=action,"
+                f" got '{source}{equals}{name}'"
+            )
+    return {source: name for source, _, name in pairs}
 
 
 def _ls(argv: list[str]) -> int:

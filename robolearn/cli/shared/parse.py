@@ -10,6 +10,7 @@ import logging
 import os
 import re
 import sys
+import unicodedata
 from collections.abc import Generator
 from typing import Any, TypeVar
 
@@ -85,7 +86,20 @@ def _plain(value: Any) -> Any:
 def say(text: str, *, quiet: bool = False) -> None:
     """One plain line for a person, flushed (nothing when ``quiet``, e.g. with --json)."""
     if not quiet:
-        print(text, flush=True)
+        print(printable(text), flush=True)
+
+
+def printable(text: str) -> str:
+    """``text`` with control characters written out: recordings may hold escape codes.
+
+    A terminal that got them would do what they say (colours, titles, erased lines).
+    """
+    return "".join(
+        c.encode("unicode_escape").decode("ascii")
+        if c not in "\n\t" and unicodedata.category(c) in ("Cc", "Cf", "Cs")
+        else c
+        for c in text
+    )
 
 
 @contextlib.contextmanager

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import glob
+import os
 import shutil
 import uuid
 from collections.abc import Callable, Generator, Sequence
@@ -122,18 +124,40 @@ def episodes(
 
 @contextmanager
 def aside(out: Path) -> Generator[Path]:
-    """A path beside ``out`` that takes its place when the block ends well, else is removed."""
+    """A path beside ``out`` that takes its place when the block ends well, else is removed.
+
+    What earlier exports to ``out`` left when they were killed is removed too.
+    """
     if out.exists():
         raise DataError(f"{out} exists already; choose a new place")
-    temporary = out.parent / f".{out.name}.{uuid.uuid4().hex[:12]}.exporting"
+    mark = f"{os.getpid()}-{uuid.uuid4().hex[:12]}"
+    temporary = out.parent / f".{out.name}.{mark}.exporting"
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
+        for left in out.parent.glob(f".{glob.escape(out.name)}.*-*.exporting"):
+            if not _alive(left.name.rsplit(".", 2)[1].split("-")[0]):
+                _remove(left)
         yield temporary
         temporary.rename(out)
     except OSError as error:
         raise DataError(f"{out} cannot be written: {error}") from error
     finally:
-        if temporary.is_dir():
-            shutil.rmtree(temporary, ignore_errors=True)
-        else:
-            temporary.unlink(missing_ok=True)
+        _remove(temporary)
+
+
+def _alive(pid: str) -> bool:
+    """Whether a process of this machine has that number."""
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return False
+    except (ValueError, OverflowError, PermissionError):
+        return True
+    return True
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -9,9 +10,28 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from robolearn.data.importers.foreign import require_plausible
 from robolearn.errors import DataError
 
 BLOCK_BYTES = 4 * 2**20
+
+
+def check_array(array: Any, where: str, folder: Path) -> None:
+    """Raise :class:`DataError` for an array that must not or cannot be read.
+
+    That is: other than real numbers ``[rows, ...]``, a codec that unpickles (it would run what the
+    file says), or a size that the files in ``folder`` cannot hold.
+    """
+    shape, dtype = tuple(int(n) for n in array.shape), array.dtype
+    if not shape or min(shape) < 0 or dtype.kind not in "biuf":
+        raise DataError(f"{where}: expected numbers [rows, ...], got {dtype} {shape}")
+    packing = {k: v for k, v in array.metadata.to_dict().items() if k != "attributes"}
+    if "pickle" in str(packing).lower():
+        raise DataError(f"{where} is packed with pickle, which runs what the file says: refused")
+    stored = sum(p.stat().st_size for p in folder.rglob("*") if p.is_file())
+    chunk = math.prod(int(n) for n in array.chunks) * int(dtype.itemsize)
+    declared = max(math.prod(shape) * int(dtype.itemsize), chunk)
+    require_plausible(declared, stored, where, at_once=chunk)
 
 
 class Column:

@@ -29,6 +29,7 @@ from robolearn.data.importers.recording import (
     SourceEpisode,
     make_episode,
 )
+from robolearn.data.store.confine import confined
 from robolearn.errors import DataError
 from robolearn.spec import SignalSpec
 
@@ -225,7 +226,7 @@ def _frames(root: Path, column: str, cells: list[str], rate_hz: float, file: Pat
 def _picture(root: Path, name: str, file: Path) -> NDArray[np.uint8]:
     import cv2
 
-    path = (root if root.is_dir() else root.parent) / name
+    path = (root if root.is_dir() else root.parent) / confined(name, file)
     bgr: Any = cv2.imread(str(path), cv2.IMREAD_COLOR)
     if bgr is None:
         raise DataError(f"{file} names {name}, which is missing or no picture")

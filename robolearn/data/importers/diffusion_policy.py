@@ -23,7 +23,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robolearn.data.importers.columns import Column
+from robolearn.data.importers.columns import Column, check_array
+from robolearn.data.importers.foreign import UNREADABLE, reading
 from robolearn.data.importers.frames import FrameSource, frame_blocks
 from robolearn.data.importers.pusht import is_pusht, metric_rows, pusht_episode
 from robolearn.data.importers.recording import (
@@ -124,7 +125,8 @@ def open_replay(
     path = _find(Path(src).expanduser())
     root = _open_group(path)
     data, meta = _child(root, "data", path), _child(root, "meta", path)
-    keys = sorted(str(k) for k in data.array_keys())
+    with reading(path):
+        keys = sorted(str(k) for k in data.array_keys())
     if "action" not in keys:
         raise DataError(f"{path}: expected data/action, found {keys}{did_you_mean('action', keys)}")
     ends = _episode_ends(meta, path)
@@ -133,7 +135,9 @@ def open_replay(
     frames: list[FrameSource] = []
     left_out: list[str] = []
     for key in keys:
-        array: Any = data[key]
+        with reading(f"{path}: data/{key}"):
+            array: Any = data[key]
+        check_array(array, f"{path}: data/{key}", path / "data" / key)
         if int(array.shape[0]) != rows:
             raise DataError(
                 f"{path}: data/{key} has {array.shape[0]} rows, meta/episode_ends says {rows};"
@@ -155,7 +159,8 @@ def open_replay(
     if is_pusht(low_dim) and rate_hz != DEFAULT_RATE_HZ:
         raise DataError(f"{path}: Push-T recordings run at {DEFAULT_RATE_HZ:g} Hz, got {rate_hz:g}")
     videos, missing = _videos(path.parent / VIDEOS, len(ends), images=images)
-    metas = tuple(root.attrs.get(META, ()))
+    with reading(f"{path}: its attributes"):
+        metas = tuple(root.attrs.get(META, ()))
     if metas and (len(metas) != len(ends) or "tick_t_ns" not in low_dim):
         raise DataError(f"{path}: .zattrs describes {len(metas)} of {len(ends)} episodes")
     return ReplayArrays(
@@ -201,7 +206,7 @@ def _open_group(path: Path) -> Any:
     library: Any = zarr
     try:
         return library.open_group(str(path), mode="r")
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except UNREADABLE as error:
         raise DataError(f"{path} cannot be read as a zarr folder: {error}") from error
 
 
@@ -217,7 +222,10 @@ def _child(group: Any, name: str, path: Path) -> Any:
 def _episode_ends(meta: Any, path: Path) -> NDArray[np.int64]:
     if "episode_ends" not in meta:
         raise DataError(f"{path}: expected meta/episode_ends, found {sorted(map(str, meta))}")
-    raw = _read(meta["episode_ends"], "meta/episode_ends", path)
+    with reading(f"{path}: meta/episode_ends"):
+        array = meta["episode_ends"]
+        check_array(array, f"{path}: meta/episode_ends", path / "meta/episode_ends")
+    raw = _read(array, "meta/episode_ends", path)
     if raw.ndim != 1 or raw.size == 0 or raw.dtype.kind not in "iu":
         raise DataError(
             f"{path}: meta/episode_ends must be integers [episodes], got {raw.dtype} {raw.shape}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -12,10 +13,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from robolearn.data.importers.foreign import refuse_pointer, require_plausible
 from robolearn.data.importers.recording import BLOCK_ROWS, FrameStream, optional_module
+from robolearn.data.store.confine import confined
 from robolearn.errors import DataError
 from robolearn.spec import SignalSpec
 
+DEEPEST = 16
+"""How deep groups may be nested; a group may be linked into itself."""
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
 
 
@@ -31,6 +36,7 @@ def is_hdf5(path: Path) -> bool:
 def opened(path: Path) -> Generator[Any]:
     """An open ``h5py.File``; what cannot be read inside the block is a :class:`DataError`."""
     h5py = optional_module("h5py", "h5py", "an HDF5 recording")
+    refuse_pointer(path)
     try:
         with h5py.File(str(path), "r") as file:
             yield file
@@ -59,16 +65,38 @@ def natural(names: Any) -> list[str]:
 
 
 def leaves(group: Any, prefix: str = "") -> dict[str, Any]:
-    """All datasets below ``group`` by path, in order."""
+    """All datasets below ``group`` by path, in order.
+
+    Links to other files, groups within themselves, arrays without rows and names that are no names
+    are a :class:`DataError`.
+    """
     found: dict[str, Any] = {}
+    if prefix.count("/") > DEEPEST:
+        raise DataError(f"{group.file.filename}: groups are nested deeper than {DEEPEST}: {prefix}")
     for name in natural(group):
-        child = group[name]
         path = f"{prefix}{name}"
+        where = f"{group.file.filename}: {group.name}/{name}"
+        confined(path, where)
+        child = own(group, name, where)
         if hasattr(child, "shape"):
             found[path] = child
         else:
             found |= leaves(child, f"{path}/")
     return found
+
+
+def own(group: Any, name: str, where: str) -> Any:
+    """``group[name]`` if its data is in this file; an external link is a :class:`DataError`."""
+    h5py = optional_module("h5py", "h5py", "an HDF5 recording")
+    link: Any = group.get(name, getlink=True)
+    if isinstance(link, h5py.ExternalLink):
+        raise DataError(f"{where} is a link to another file, {link.filename}: not followed")
+    child = group[name]
+    if hasattr(child, "shape"):
+        virtual = child.is_virtual and any(s.file_name != "." for s in child.virtual_sources())
+        if child.external or virtual:
+            raise DataError(f"{where} keeps its data in another file: not followed")
+    return child
 
 
 def subgroups(file: Any, name: str) -> list[str]:
@@ -85,11 +113,16 @@ def is_picture(dataset: Any) -> bool:
 
 
 def numbers(dataset: Any, where: str, start: int = 0, end: int | None = None) -> NDArray[Any]:
-    """Rows of a dataset of numbers."""
-    values = np.asarray(dataset[start:end])
-    if values.dtype.kind not in "biuf":
-        raise DataError(f"{where}: expected numbers, got {dataset.dtype}")
-    return values
+    """Rows of a dataset of numbers; a size that the file cannot hold is a :class:`DataError`."""
+    if dataset.dtype.kind not in "biuf" or not dataset.shape:
+        raise DataError(
+            f"{where}: expected numbers [rows, ...], got {dataset.dtype} {dataset.shape}"
+        )
+    rows = range(*slice(start, end).indices(int(dataset.shape[0])))
+    row_bytes = math.prod(int(n) for n in dataset.shape[1:]) * int(dataset.dtype.itemsize)
+    size, stored = len(rows) * row_bytes, int(dataset.id.get_storage_size())
+    require_plausible(size, stored, where, at_once=size)
+    return np.asarray(dataset[start:end])
 
 
 def attribute(holder: Any, name: str) -> Any:
@@ -100,7 +133,7 @@ def attribute(holder: Any, name: str) -> Any:
     if isinstance(value, str):
         try:
             return json.loads(value)
-        except ValueError:
+        except (ValueError, RecursionError):
             return value
     return value.tolist() if hasattr(value, "tolist") else value
 

@@ -9,7 +9,9 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from robolearn.data.importers.foreign import refuse_pointer
 from robolearn.data.importers.recording import BLOCK_ROWS, FrameStream, optional_module
+from robolearn.data.store.confine import confined
 from robolearn.data.store.picture_codec import decode_frame
 from robolearn.errors import DataError, StoreCorruptError
 from robolearn.spec import SignalSpec
@@ -66,7 +68,8 @@ def _decode(root: Path, cell: Any, spec: SignalSpec, where: str) -> NDArray[np.u
     found = cast("dict[str, Any]", cell) if isinstance(cell, dict) else {"bytes": cell}
     data, name = found.get("bytes"), found.get("path")
     if data is None and name:
-        path = root / str(name)
+        path = root / confined(name, where)
+        refuse_pointer(path)
         try:
             data = path.read_bytes()
         except OSError as error:

@@ -9,13 +9,15 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from robolearn.data.importers.foreign import refuse_pointer
 from robolearn.data.importers.recording import SourceEpisode, optional_module
-from robolearn.errors import DataError
+from robolearn.errors import DataError, did_you_mean
 from robolearn.spec import SignalSpec
 
 BOOKKEEPING = ("timestamp", "frame_index", "episode_index", "index", "task_index")
@@ -34,6 +36,13 @@ class Feature:
     dtype: str
     shape: tuple[int, ...]
     names: tuple[str, ...]
+    # What the files call it where --rename gave it another key.
+    renamed: str = ""
+
+    @property
+    def column(self) -> str:
+        """Its name in the files."""
+        return self.renamed or self.key
 
     @property
     def signal(self) -> str:
@@ -105,16 +114,19 @@ def codebase_version(path: Path) -> str:
     try:
         raw: dict[str, Any] = json.loads((path / "meta/info.json").read_bytes())
         return str(raw["codebase_version"])
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return ""
 
 
-def read_info(root: Path) -> DatasetInfo:
-    """Read and check ``meta/info.json``."""
+def read_info(root: Path, rename: Mapping[str, str] = MappingProxyType({})) -> DatasetInfo:
+    """Read and check ``meta/info.json``; ``rename``: keys of features and what to call them."""
     file = root / "meta/info.json"
+    refuse_pointer(file)
     try:
         raw = json.loads(file.read_bytes())
-        features = tuple(_feature(key, f) for key, f in raw["features"].items())
+        found = {str(key): dict(f) for key, f in raw["features"].items()}
+        _check_renames(rename, found, file)
+        features = tuple(_feature(key, f, rename.get(key, key)) for key, f in found.items())
         info = DatasetInfo(
             root=root,
             version=str(raw["codebase_version"]),
@@ -128,17 +140,40 @@ def read_info(root: Path) -> DatasetInfo:
         )
     except FileNotFoundError as error:
         raise DataError(f"{file} is missing: this is no LeRobot dataset") from error
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except DataError:
+        raise
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DataError(f"{file} is damaged: {type(error).__name__} {error}") from error
     if not any(f.key == "action" or f.key.startswith("action.") for f in info.columns):
-        raise DataError(f"{file}: expected a feature 'action', found {[f.key for f in features]}")
-    if info.rate_hz <= 0 or info.chunks_size <= 0:
+        keys = [f.key for f in features]
+        near = did_you_mean("action", keys)
+        raise DataError(
+            f"{file}: expected a feature 'action', found {keys}.{near} A feature with another name"
+            " is taken for it with --rename NAME=action"
+        )
+    if not 0 < info.rate_hz < np.inf or info.chunks_size <= 0:
         raise DataError(f"{file}: fps and chunks_size must be above 0")
+    for feature in info.features:
+        if feature.dtype == "video" and not _rgb(feature):
+            raise DataError(
+                f"{file}: {feature.key}: expected a shape [height, width, 3], got"
+                f" {list(feature.shape)}"
+            )
     return info
 
 
-def _feature(key: str, raw: Mapping[str, Any]) -> Feature:
+def _check_renames(rename: Mapping[str, str], found: Collection[str], file: Path) -> None:
+    for old, new in rename.items():
+        if old not in found:
+            raise DataError(f"{file} has no feature '{old}'.{did_you_mean(old, found)}")
+        if new in found and new not in rename:
+            raise DataError(f"{file} has a feature '{new}' already; it cannot be '{old}' too")
+
+
+def _feature(source_key: str, raw: Mapping[str, Any], key: str) -> Feature:
     shape = tuple(int(n) for n in raw["shape"])
+    if any(n < 1 for n in shape):
+        raise DataError(f"meta/info.json: {key}: sizes must be above 0, got {list(shape)}")
     names: Any = raw.get("names")
     if isinstance(names, dict):  # {"motors": [...]} or {"axes": [...]}
         names = next(iter(cast("dict[str, Any]", names).values()), None)
@@ -146,7 +181,9 @@ def _feature(key: str, raw: Mapping[str, Any]) -> Feature:
     if len(labels) == 1 and isinstance(labels[0], list):
         labels = cast("list[Any]", labels[0])
     fits = len(shape) == 1 and len(labels) == shape[0]
-    return Feature(key, str(raw["dtype"]), shape, tuple(str(n) for n in labels) if fits else ())
+    components = tuple(str(n) for n in labels) if fits else ()
+    renamed = source_key if source_key != key else ""
+    return Feature(key, str(raw["dtype"]), shape, components, renamed)
 
 
 def read_table(path: Path, episode: int | None = None, leave_out: Collection[str] = ()) -> Any:
@@ -156,6 +193,7 @@ def read_table(path: Path, episode: int | None = None, leave_out: Collection[str
     """
     parquet = optional_module("pyarrow.parquet", "pyarrow", "LeRobot data")
     arrow = optional_module("pyarrow", "pyarrow", "LeRobot data")
+    refuse_pointer(path)
     filters = None if episode is None else [("episode_index", "==", episode)]
     try:
         names = [n for n in parquet.read_schema(str(path)).names if n not in leave_out]
@@ -209,7 +247,7 @@ class EpisodeTable:
         signals: dict[str, NDArray[Any]] = {}
         actions: dict[str, NDArray[Any]] = {}
         for feature in self.info.columns:
-            values = column(self.table, feature.key, feature.shape, self.where)
+            values = column(self.table, feature.column, feature.shape, self.where)
             is_action = feature.key == "action" or feature.key.startswith("action.")
             (actions if is_action else signals)[feature.signal] = values
         t_ns, times = self._times(rows)
@@ -234,9 +272,9 @@ class EpisodeTable:
         """Features that are text: ``{key: [[first row, text], ...]}``, a pair where it changes."""
         found: dict[str, Any] = {}
         for feature in self.info.strings:
-            if feature.key not in self.table.column_names:
+            if feature.column not in self.table.column_names:
                 continue
-            cells = [str(cell) for cell in self.table.column(feature.key).to_pylist()]
+            cells = [str(cell) for cell in self.table.column(feature.column).to_pylist()]
             changes = [k for k, cell in enumerate(cells) if k == 0 or cell != cells[k - 1]]
             found[feature.key] = [[k, cells[k]] for k in changes]
         return {"texts": found} if found else {}
@@ -277,11 +315,12 @@ class EpisodeTable:
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
     """The objects of a ``.jsonl`` file."""
+    refuse_pointer(path)
     try:
         return [json.loads(line) for line in path.read_text("utf-8").splitlines() if line.strip()]
     except FileNotFoundError as error:
         raise DataError(f"{path} is missing; copy the dataset again") from error
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"{path} is damaged: {error}") from error
 
 

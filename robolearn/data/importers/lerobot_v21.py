@@ -11,6 +11,7 @@ import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
 
+from robolearn.data.importers.foreign import patterned
 from robolearn.data.importers.lerobot_images import image_stream
 from robolearn.data.importers.lerobot_table import (
     DatasetInfo,
@@ -65,7 +66,7 @@ class LeRobotV21Recording:
         """Read one parquet file; its videos are decoded when they are written."""
         row = self.rows[index]
         file = self._file(self.info.data_path, row.index, "")
-        rows = read_table(file, leave_out=[c.key for c in self.info.cameras])
+        rows = read_table(file, leave_out=[c.column for c in self.info.cameras])
         table = EpisodeTable(self.info, row.index, rows, str(file), row.length)
         missing = [c.key for c in self.info.cameras if not self.has_pictures(row.index, c)]
         provenance = {
@@ -90,7 +91,7 @@ class LeRobotV21Recording:
         spec = self.info.camera_spec(camera)
         if camera.dtype == "image":
             file = self._file(self.info.data_path, row.index, "")
-            return image_stream(self.path, file, camera.key, spec, row.index, row.length)
+            return image_stream(self.path, file, camera.column, spec, row.index, row.length)
         file = self._video(row.index, camera)
         info = video_info(file)
         if len(info.t_s) != row.length or info.shape != spec.shape:
@@ -101,18 +102,15 @@ class LeRobotV21Recording:
         return FrameStream(spec, lambda: video_blocks(info))
 
     def _video(self, episode: int, camera: Feature) -> Path:
-        return self._file(self.info.video_path, episode, camera.key)
+        return self._file(self.info.video_path, episode, camera.column)
 
     def _file(self, pattern: str, episode: int, camera: str) -> Path:
-        try:
-            name = pattern.format(
-                episode_chunk=episode // self.info.chunks_size,
-                episode_index=episode,
-                video_key=camera,
-            )
-        except (KeyError, IndexError, ValueError) as error:
-            raise DataError(f"meta/info.json: bad path pattern '{pattern}': {error}") from error
-        return self.info.root / name
+        fields = {
+            "episode_chunk": episode // self.info.chunks_size,
+            "episode_index": episode,
+            "video_key": camera,
+        }
+        return patterned(self.info.root, pattern, fields)
 
 
 class LeRobotV21Importer:
@@ -126,7 +124,7 @@ class LeRobotV21Importer:
 
     def open(self, path: Path, options: ImportOptions) -> LeRobotV21Recording:
         """Read the metadata and look which files are there."""
-        info = read_info(path)
+        info = read_info(path, options.rename)
         file = path / "meta/episodes.jsonl"
         try:
             rows = tuple(

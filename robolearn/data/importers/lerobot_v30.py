@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from robolearn.data.importers.foreign import patterned
 from robolearn.data.importers.lerobot_images import image_stream
 from robolearn.data.importers.lerobot_table import (
     DatasetInfo,
@@ -73,7 +74,7 @@ class LeRobotV30Recording:
             task = task_texts(row["tasks"])
         except (KeyError, TypeError, ValueError) as error:
             raise DataError(f"{self.path}/meta/episodes: row {index} lacks {error}") from error
-        rows = read_table(file, number, [c.key for c in self.info.cameras])
+        rows = read_table(file, number, [c.column for c in self.info.cameras])
         table = EpisodeTable(self.info, number, rows, str(file), length)
         missing = [c.key for c in self.info.cameras if not self.has_pictures(row, c)]
         source = table.source(
@@ -102,33 +103,37 @@ class LeRobotV30Recording:
     def video(self, row: Mapping[str, Any], camera: Feature) -> Path:
         """The video file that holds the episode."""
         try:
-            return self.file(self.info.video_path, row, f"videos/{camera.key}", camera.key)
+            return self.file(self.info.video_path, row, f"videos/{camera.column}", camera.column)
         except (KeyError, TypeError) as error:
             raise DataError(f"{self.path}/meta/episodes lacks {error} of {camera.key}") from error
 
     def file(self, pattern: str, row: Mapping[str, Any], part: str, camera: str) -> Path:
         """A file of the data or of a camera."""
         chunk, number = int(row[f"{part}/chunk_index"]), int(row[f"{part}/file_index"])
-        try:
-            name = pattern.format(chunk_index=chunk, file_index=number, video_key=camera)
-        except (KeyError, IndexError, ValueError) as error:
-            raise DataError(f"meta/info.json: bad path pattern '{pattern}': {error}") from error
-        return self.info.root / name
+        fields = {"chunk_index": chunk, "file_index": number, "video_key": camera}
+        return patterned(self.info.root, pattern, fields)
 
     def _frames(self, row: Mapping[str, Any], camera: Feature, length: int) -> FrameStream:
         spec = self.info.camera_spec(camera)
         if camera.dtype == "image":
             data, number = self.file(self.info.data_path, row, "data", ""), row["episode_index"]
-            return image_stream(self.path, data, camera.key, spec, int(number), length)
+            return image_stream(self.path, data, camera.column, spec, int(number), length)
         file = self.video(row, camera)
         info = video_info(file)
-        start, end = (float(row[f"videos/{camera.key}/{k}_timestamp"]) for k in ("from", "to"))
-        margin = 0.5 / self.info.rate_hz
-        inside = int(((info.t_s >= start - margin) & (info.t_s < end - margin)).sum())
-        if inside != length or info.shape != spec.shape:
+        start, end = (float(row[f"videos/{camera.column}/{k}_timestamp"]) for k in ("from", "to"))
+        frame_s = 1.0 / self.info.rate_hz
+        # The rows say how many frames there are, as for LeRobot itself; 'to' is the time of the
+        # last frame in some datasets, that of the frame after it in others.
+        first = int(np.searchsorted(info.t_s, start - 0.5 * frame_s))
+        mine = info.t_s[first : first + length]
+        last = start + (length - 1) * frame_s
+        fits = len(mine) == length and abs(mine[-1] - last) < 0.5 * frame_s
+        said = round((end - start) / frame_s)
+        if not fits or said not in (length - 1, length) or info.shape != spec.shape:
             raise DataError(
                 f"{file}: expected {length} frames of {spec.shape} from {start:g} to {end:g} s,"
-                f" got {inside} of {info.shape}; frames and rows would not belong together"
+                f" got {min(len(mine), said)} of {info.shape}; frames and rows would not belong"
+                " together"
             )
         return FrameStream(spec, lambda: video_blocks(info, start, length))
 
@@ -165,7 +170,7 @@ class LeRobotV30Importer:
 
     def open(self, path: Path, options: ImportOptions) -> LeRobotV30Recording:
         """Read the metadata and look which files are there."""
-        info = read_info(path)
+        info = read_info(path, options.rename)
         files = sorted((path / "meta/episodes").glob("*/*.parquet"))
         if not files:
             raise DataError(
@@ -191,7 +196,7 @@ def _sidecar(path: Path) -> dict[str, Any]:
         return {}
     try:
         raw: dict[str, Any] = json.loads(file.read_bytes())
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"{file} is damaged: {error}; delete it to import without") from error
     return raw
 

@@ -69,8 +69,8 @@ class MinariRecording:
         with opened(self.path) as file:
             group = file[name]
             found = leaves(group)
-            lengths = {p: int(d.shape[0]) for p, d in found.items() if _part(p) == "actions"}
-            if len(set(lengths.values())) != 1:
+            lengths = {p: len(d) for p, d in found.items() if _part(p) == "actions" and d.shape}
+            if len(set(lengths.values())) != 1 or not lengths:
                 raise DataError(f"{where}: expected actions of one length, got {lengths}")
             rows = next(iter(lengths.values()))
             for path, dataset in found.items():
@@ -138,7 +138,7 @@ class MinariImporter:
         try:
             if beside.is_file():
                 metadata |= json.loads(beside.read_bytes())
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, RecursionError) as error:
             raise DataError(f"{beside} is damaged: {error}") from error
         said = [] if options.images else [f"{p} (pictures: give --images)" for p in pictures]
         rate = DEFAULT_RATE_HZ if options.rate_hz is None else options.rate_hz

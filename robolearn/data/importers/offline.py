@@ -10,6 +10,7 @@ Rows are read once, in order, an episode at a time. Formats: D4RL ``offline_env.
 
 from __future__ import annotations
 
+import math
 import zipfile
 import zlib
 from collections.abc import Callable, Generator, Mapping
@@ -22,6 +23,7 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from robolearn.data.episode import EpisodeKind
+from robolearn.data.importers.foreign import require_plausible
 from robolearn.data.importers.hdf5 import attribute, leaves, names_in, numbers, opened
 from robolearn.data.importers.recording import (
     BLOCK_ROWS,
@@ -243,7 +245,10 @@ class NpzRows:
     def read(self, name: str, start: int, end: int) -> NDArray[Any]:
         """Rows ``start`` to ``end`` of an array."""
         column = self.columns[name]
+        stored = self._archive.getinfo(f"{name}.npy").compress_size
         size = int(np.prod(column.shape, dtype=np.int64)) * column.dtype.itemsize
+        wanted = (end - start) * size
+        require_plausible(wanted, stored, f"{self.path}: {name}", at_once=wanted)
         try:
             file, at = self._open.get(name) or (self._begin(name)[0], 0)
             if start < at:
@@ -267,8 +272,13 @@ class NpzRows:
         file.close()
         if fortran and len(shape) > 1:
             raise DataError(f"{self.path}: {name} is in Fortran order; save it in C order")
-        if dtype.hasobject or not shape:
-            raise DataError(f"{self.path}: {name}: expected numbers [rows, ...], got {dtype}")
+        if dtype.kind not in "biuf" or not shape or min(shape) < 0:
+            raise DataError(
+                f"{self.path}: {name}: expected numbers [rows, ...], got {dtype} {shape};"
+                " pickled objects are never loaded"
+            )
+        stored = self._archive.getinfo(f"{name}.npy").compress_size
+        require_plausible(math.prod(shape) * dtype.itemsize, stored, f"{self.path}: {name}")
         self.columns[name] = Column(name, tuple(shape[1:]), dtype)
         self._rows[name] = int(shape[0])
 

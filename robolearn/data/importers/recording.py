@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,11 +21,12 @@ from numpy.typing import NDArray
 
 from robolearn.config import config_hash
 from robolearn.data.episode import Episode, EpisodeKind, EpisodeMeta, no_sent
+from robolearn.data.importers.foreign import guarded, reading
 from robolearn.data.provenance import git_revision, library_versions
 from robolearn.data.store.manifest import Manifest
 from robolearn.data.store.picture_codec import FRAME_CODECS, LOSSLESS, FrameCodec
 from robolearn.data.store.store import EpisodeStore
-from robolearn.data.store.writer import PreparedEpisode
+from robolearn.data.store.writer import PreparedEpisode, StoreWriter
 from robolearn.errors import DataError, MissingDependencyError
 from robolearn.spec import ActionSpec, EmbodimentSpec, SignalSpec
 from robolearn.types import Condition, Outcome, SampleBlock
@@ -45,16 +47,12 @@ class ImportOptions:
     rate_hz: float | None = None
     limit: int | None = None
     on_episode: Callable[[int, int], None] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ImportReport:
-    """What was added, and what the source had (or should have had) that was not."""
-
-    format: str
-    source: str
-    ids: tuple[str, ...]
-    left_out: tuple[str, ...]
+    # Names of columns in the source, and what the format calls them: {"actions": "action"}.
+    rename: Mapping[str, str] = field(default_factory=dict[str, str])
+    # Leave out episodes that cannot be read; each is told with the reason.
+    on_bad: Callable[[int, str], None] | None = None
+    # Push-T: where the T should be, x, y [m] and yaw [rad] in the table frame; None: gym-pusht's.
+    goal: tuple[float, float, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,25 +125,48 @@ def write_recording(
     there = Counter(_contents(store.manifest(i.id)) for i in store.list(strict=False))
     with store.writer() as writer:
         prepared: list[PreparedEpisode] = []
+        bad = 0
         for index in range(total):
-            made = recording.episode(index)
-            codecs = {stream.spec.name: options.codec for stream in made.frames}
-            draft = writer.begin(codecs)
-            for stream in made.frames:
-                for block in stream.blocks():
-                    rows = len(block)
-                    zeros, valid = np.zeros(rows, dtype=np.int64), np.ones(rows, dtype=np.bool_)
-                    draft.add_frames(stream.spec, SampleBlock(zeros, block, valid))
-            episode = writer.prepare(draft, _with_codecs(made.episode, codecs))
-            key = _contents(episode.manifest)
-            if there[key]:
-                there[key] -= 1
-                draft.discard()
+            try:
+                episode = _prepare(recording, index, writer, options.codec)
+            except DataError as error:
+                if options.on_bad is None:
+                    raise
+                bad += 1
+                options.on_bad(index, str(error))
             else:
-                prepared.append(episode)
+                key = _contents(episode.manifest)
+                if there[key]:
+                    there[key] -= 1
+                    shutil.rmtree(episode.folder, ignore_errors=True)
+                else:
+                    prepared.append(episode)
             if options.on_episode is not None:
                 options.on_episode(index + 1, total)
+        if bad == total:
+            raise DataError(f"{recording.path}: none of its {total} episodes can be read")
         return tuple(writer.commit(p) for p in prepared)
+
+
+def _prepare(
+    recording: Recording, index: int, writer: StoreWriter, codec: FrameCodec
+) -> PreparedEpisode:
+    """One episode, complete and durable aside; :class:`DataError` if its data is bad."""
+    where = f"{recording.path}: episode {index}"
+    with reading(where):
+        made = recording.episode(index)
+    codecs = {stream.spec.name: codec for stream in made.frames}
+    draft = writer.begin(codecs)
+    try:
+        for stream in made.frames:
+            for block in guarded(where, stream.blocks()):
+                rows = len(block)
+                zeros, valid = np.zeros(rows, dtype=np.int64), np.ones(rows, dtype=np.bool_)
+                draft.add_frames(stream.spec, SampleBlock(zeros, block, valid))
+    except BaseException:
+        draft.discard()
+        raise
+    return writer.prepare(draft, _with_codecs(made.episode, codecs))
 
 
 def _contents(manifest: Manifest) -> str:
@@ -202,7 +223,16 @@ class SourceEpisode:
 
 def make_episode(source: SourceEpisode) -> ImportedEpisode:
     """Build the episode; times, rewards and wall clock that are unknown are said to be so."""
-    steps = len(next(iter(source.actions.values())))
+    if not np.isfinite(source.rate_hz) or source.rate_hz <= 0:
+        raise DataError(
+            f"{source.source}: expected a rate above 0 Hz, got {source.rate_hz}; give --rate-hz"
+        )
+    actions = {
+        name: storable(name, values).astype(np.float64) for name, values in source.actions.items()
+    }
+    if not actions:
+        raise DataError(f"{source.source}: episode {source.index} has no actions")
+    steps = len(next(iter(actions.values())))
     if steps == 0:
         raise DataError(f"{source.source}: episode {source.index} has no rows")
     if source.t_ns is None:
@@ -226,7 +256,6 @@ def make_episode(source: SourceEpisode) -> ImportedEpisode:
     zeros = np.zeros(steps, dtype=np.int64)
     last = np.zeros(steps, dtype=np.bool_)
     last[-1] = True
-    actions = {n: np.asarray(v, dtype=np.float64) for n, v in source.actions.items()}
     nothing = np.zeros(steps, dtype=np.float64)
     reward = nothing if source.reward is None else np.asarray(source.reward, dtype=np.float64)
     progress = nothing if source.progress is None else source.progress
@@ -334,7 +363,10 @@ def storable(name: str, values: NDArray[Any]) -> NDArray[Any]:
     if dtype == "uint64" and values.size and int(values.max()) > np.iinfo(np.int64).max:
         raise DataError(f"{name}: uint64 values above 2**63 cannot be stored")
     if values.dtype.kind not in "biuf" or dtype in ("float128", "longdouble"):
-        raise DataError(f"{name}: expected numbers, got dtype {values.dtype}")
+        raise DataError(
+            f"{name}: expected numbers, got dtype {values.dtype}; convert them yourself"
+            " (nothing is converted with a loss here)"
+        )
     return values.astype(_WIDER.get(dtype, dtype), copy=False)
 
 

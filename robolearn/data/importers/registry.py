@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from robolearn.data.importers.foreign import reading, refuse_pointer
 from robolearn.data.importers.recording import Importer
 from robolearn.data.store.manifest import STORE_FILE
 from robolearn.errors import DataError
@@ -43,9 +44,12 @@ def find_importer(path: Path, name: str = "auto") -> tuple[str, Importer]:
             f"{path} is an episode store already; 'robolearn data merge {path} --into STORE' adds"
             " its episodes to another one"
         )
+    refuse_pointer(path)
     for known in IMPORTERS:
         found = importer(known)
-        if found.recognise(path):
+        with reading(path):
+            recognised = found.recognise(path)
+        if recognised:
             return known, found
     looked = "; ".join(f"{known}: {importer(known).looked_for}" for known in IMPORTERS)
     raise DataError(

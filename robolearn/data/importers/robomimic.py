@@ -36,6 +36,7 @@ from robolearn.data.importers.recording import (
     make_episode,
 )
 from robolearn.data.importers.restore import restored
+from robolearn.data.store.confine import confined
 from robolearn.errors import DataError
 
 DEFAULT_RATE_HZ = 20.0
@@ -71,8 +72,10 @@ class RobomimicRecording:
         with opened(self.path) as file:
             group = file[f"data/{demo}"]
             found = leaves(group)
-            if ACTION not in found:
-                raise DataError(f"{where}: expected 'actions', found {sorted(found)}")
+            if ACTION not in found or not found[ACTION].shape:
+                raise DataError(
+                    f"{where}: expected 'actions' with a row per step, found {sorted(found)}"
+                )
             rows = int(found[ACTION].shape[0])
             self._same_length(found, rows, where)
             signals: dict[str, NDArray[Any]] = {}
@@ -94,7 +97,7 @@ class RobomimicRecording:
                 reward = numbers(found["rewards"], where).astype(np.float64)
             dones = numbers(found["dones"], where) if "dones" in found else np.zeros(0)
             kept = {str(k): attribute(group, str(k)) for k in group.attrs}
-            extra = {k: found[k][:] for k in found if k.startswith(f"{EXTRA}/")}
+            extra = {k: numbers(found[k], where) for k in found if k.startswith(f"{EXTRA}/")}
         sparse = reward is not None and bool(np.isin(reward, (0, 1)).all())
         source = SourceEpisode(
             source=self.path.name,
@@ -136,6 +139,7 @@ class RobomimicRecording:
     def _provenance(self, demo: str, kept: dict[str, Any], *, sparse: bool) -> dict[str, Any]:
         model = kept.get("model_file")
         if isinstance(model, str) and not model.lstrip().startswith("<"):
+            confined(model, f"{self.path}: data/{demo}, model_file")
             beside = [self.path.parent / model, self.path.parent / "models" / model]
             texts = [p.read_text("utf-8", "replace") for p in beside if p.is_file()]
             kept["model_xml"] = texts[0] if texts else None

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from robolearn.data.importers.foreign import refuse_pointer
 from robolearn.data.importers.recording import BLOCK_ROWS, optional_module
 from robolearn.errors import DataError
 
@@ -37,6 +38,7 @@ def video_info(path: Path) -> VideoInfo:
         found = path.stat()
     except OSError as error:
         raise DataError(f"{path} cannot be read as a video: {error}") from error
+    refuse_pointer(path)
     return _video_info(path, found.st_mtime_ns, found.st_size)
 
 

@@ -131,7 +131,7 @@ class EpisodeDraft:
         write_group(self.sink, GROUP, self._statistics.finish(episode, self.streamed))
         self.sink.sync()
         size = sum(entry.size for entry in self.sink.entries)
-        return Manifest(info=_info(episode, size), files=tuple(self.sink.entries))
+        return Manifest(info=episode_info(episode, size), files=tuple(self.sink.entries))
 
     def discard(self) -> None:
         """Remove everything written; safe to call twice."""
@@ -372,7 +372,8 @@ def _clear(folder: Path) -> None:
             left.unlink()
 
 
-def _info(episode: Episode, size: int) -> EpisodeInfo:
+def episode_info(episode: Episode, size: int) -> EpisodeInfo:
+    """What a listing shows of ``episode``, whose files have ``size`` bytes together."""
     meta = episode.meta
     return EpisodeInfo(
         id=episode.id,

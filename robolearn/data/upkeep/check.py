@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -48,6 +49,7 @@ from robolearn.data.store.object_commit import (
 from robolearn.data.store.storage import ObjectPath, Place, fetch, locate
 from robolearn.data.store.store import EpisodeStore
 from robolearn.data.store.validate import validate_episode
+from robolearn.data.store.writer import episode_info
 from robolearn.data.upkeep.findings import CheckReport, Finding, Kind
 from robolearn.errors import RobolearnError, StoreCorruptError, StoreError, StoreLockedError
 
@@ -346,6 +348,12 @@ class _Check:
         try:
             episode = read_episode(root, files, None, episode_id)
             validate_episode(episode)
+            found = episode_info(episode, sum(entry.size for entry in manifest.files))
+            for field in dataclasses.fields(found):
+                listed, stored = (getattr(i, field.name) for i in (manifest.info, found))
+                if listed != stored:
+                    message = f"the manifest says {field.name} {listed}, its data {stored}"
+                    self.error("content", base, message)
             self._statistics(root, base, episode, files)
             self.decoded += 1
         except RobolearnError as error:

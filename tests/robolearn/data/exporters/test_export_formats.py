@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +92,18 @@ def test_lerobot(store: EpisodeStore, tmp_path: Path) -> None:
     np.testing.assert_allclose(stats["action"]["mean"], actions.mean(axis=0))
     np.testing.assert_allclose(stats["action"]["std"], actions.std(axis=0))
     assert np.shape(stats["observation.images.top"]["mean"]) == (3, 1, 1)
+
+
+def test_a_killed_export_is_swept_by_the_next_one(store: EpisodeStore, tmp_path: Path) -> None:
+    dead = 2**22 + 1  # above the highest number that Linux gives
+    (tmp_path / f".out.{dead}-0123.exporting").mkdir()
+    (tmp_path / f".out.{dead}-4567.exporting").write_text("x")
+    mine = tmp_path / f".out.{os.getpid()}-89ab.exporting"
+    mine.write_text("another export of a live process")
+    other = tmp_path / f".other.{dead}-0123.exporting"
+    other.write_text("of another export")
+    export_store(store, tmp_path / "out", "robomimic", ExportOptions())
+    assert sorted(p.name for p in tmp_path.glob(".*")) == sorted([mine.name, other.name])
 
 
 def test_lossy_pictures_are_near(store: EpisodeStore, tmp_path: Path) -> None:

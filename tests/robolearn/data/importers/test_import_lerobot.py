@@ -366,6 +366,71 @@ def test_a_bad_dataset_leaves_nothing(
     assert check_store(store.path).findings == ()
 
 
+def test_a_time_of_the_last_frame_is_no_missing_frame(v30: Path, store: EpisodeStore) -> None:
+    """``to_timestamp`` is the time of the frame after the last one, or of the last one itself."""
+    file = v30 / "meta/episodes/chunk-000/file-000.parquet"
+    rows = pq.read_table(file).to_pylist()
+    for row in rows:
+        row[f"videos/{CAMERA}/to_timestamp"] -= 1 / FPS
+    pq.write_table(pa.Table.from_pylist(rows), file)
+    run(v30, store, images=True)
+    assert [i.steps for i in store.list()] == list(LENGTHS)
+    for k, length in enumerate(LENGTHS):
+        assert len(store.read(f"ep_{k:06d}").streams["top/image"].value) == length
+
+
+def test_an_end_that_fits_neither_is_refused(v30: Path, store: EpisodeStore) -> None:
+    file = v30 / "meta/episodes/chunk-000/file-000.parquet"
+    rows = pq.read_table(file).to_pylist()
+    rows[1][f"videos/{CAMERA}/to_timestamp"] -= 3 / FPS
+    pq.write_table(pa.Table.from_pylist(rows), file)
+    with pytest.raises(DataError, match="expected 8 frames"):
+        run(v30, store, images=True)
+
+
+@pytest.mark.parametrize("version", ["v21", "v30"])
+def test_columns_with_other_names_are_renamed(
+    version: str, request: pytest.FixtureRequest, store: EpisodeStore, tmp_path: Path
+) -> None:
+    root: Path = request.getfixturevalue(version)
+    run(root, store)
+    other = tmp_path / "other"
+    shutil.copytree(root, other)
+    for file in (other / "data").rglob("*.parquet"):
+        table = pq.read_table(file)
+        names = ["actions" if n == "action" else n for n in table.column_names]
+        pq.write_table(table.rename_columns(names), file)
+    info = json.loads((other / "meta/info.json").read_text())
+    info["features"]["actions"] = info["features"].pop("action")
+    (other / "meta/info.json").write_text(json.dumps(info))
+    with pytest.raises(DataError, match=r"Did you mean 'actions'.*--rename"):
+        find_importer(other)[1].open(other, ImportOptions())
+    for bad in ({"acts": "action"}, {"actions": "observation.state"}):
+        with pytest.raises(DataError, match="feature"):
+            find_importer(other)[1].open(other, ImportOptions(rename=bad))
+    renamed = EpisodeStore.create(tmp_path / "renamed")
+    run(other, renamed, rename={"actions": "action"})
+    for k in range(len(LENGTHS)):
+        ours, theirs = (s.read(f"ep_{k:06d}") for s in (renamed, store))
+        assert list(ours.action) == list(theirs.action) == ["obs/action"]
+        np.testing.assert_array_equal(ours.action["obs/action"], theirs.action["obs/action"])
+
+
+def test_single_bad_episodes_are_skipped_and_named(v21: Path, store: EpisodeStore) -> None:
+    break_video(v21)
+    bad: dict[int, str] = {}
+    run(v21, store, images=True, on_bad=bad.__setitem__)
+    assert [i.steps for i in store.list()] == [5, 8]
+    assert list(bad) == [2]
+    assert "cannot be read as a video" in bad[2]
+    for k in range(2):
+        change("action", None)(v21)
+        (v21 / f"data/chunk-000/episode_{k:06d}.parquet").unlink()
+    with pytest.raises(DataError, match="none of its 3 episodes"):
+        run(v21, store, images=True, on_bad=bad.__setitem__)
+    assert check_store(store.path).findings == ()
+
+
 def test_bad_metadata(v21: Path, v30: Path) -> None:
     (v21 / "meta/episodes.jsonl").write_text('{"episode_index": 0}\n')
     with pytest.raises(DataError, match="damaged"):

@@ -17,6 +17,7 @@ from robolearn.data.upkeep.mirror import copy_store
 from robolearn.data.upkeep.rebuild import rebuild_log
 from robolearn.errors import StoreError
 from tests.episodes import assert_same, small_episode
+from tests.robolearn.data.store.test_confine import craft
 
 MODES = ("flip", "truncate", "delete", "grow")
 
@@ -309,3 +310,15 @@ def test_each_log_line_covers_the_one_before(sound: Path) -> None:
     assert [line["number"] for line in lines] == [0, 1, 2, 3, 4, 5]
     for before, after in itertools.pairwise(lines):
         assert after["previous"] == before["hash"]
+
+
+def test_a_deep_check_compares_what_is_listed_with_what_is_stored(
+    sound: Path, tmp_path: Path
+) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(sound, copy)
+    craft(copy, lambda raw: raw["info"].update(steps=7, score=0.25))
+    assert check_store(copy).sound
+    messages = [f.message for f in check_store(copy, deep=True).findings]
+    assert messages[0] == "the manifest says steps 7, its data 5"
+    assert messages[1].startswith("the manifest says score 0.25")
