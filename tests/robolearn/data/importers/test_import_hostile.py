@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from robolearn.data.importers.registry import find_importer
 from robolearn.data.importers.foreign import patterned, reading, refuse_pointer, require_plausible
 from robolearn.data.importers.recording import ImportOptions, storable, write_recording
+from robolearn.data.importers.registry import find_importer
 from robolearn.data.store.store import EpisodeStore
 from robolearn.errors import DataError, UnsafePathError
 
