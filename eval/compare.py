@@ -98,7 +98,8 @@ class Entry:
 class Effect:
     """``b - a`` over the same conditions. ``p``: adjusted over the pairs of the world.
 
-    ``more``: pairs of trials, these included, after which a difference as large as the observed
+    ``only_a``, ``only_b``: conditions under which only one of the two succeeded, on which
+    McNemar's test rests; None with several training runs. ``more``: pairs of trials, these included, after which a difference as large as the observed
     one would be found with the rule's power; None when it is settled or nothing was observed.
     """
 
@@ -107,6 +108,8 @@ class Effect:
     n: int
     success: Estimate
     score: Estimate
+    only_a: int | None
+    only_b: int | None
     p: float
     decision: str
     more: int | None
@@ -124,6 +127,19 @@ class WorldComparison:
     notes: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """All worlds. ``alone``: ``(world, policy)`` with nothing to compare with, left out."""
+
+    rule: Rule
+    worlds: tuple[WorldComparison, ...]
+    alone: tuple[tuple[str, str], ...]
+
+    def of(self, world: str) -> tuple[Effect, ...]:
+        """The effects in one world; none where nothing was compared."""
+        return next((w.effects for w in self.worlds if w.world == world), ())
+
+
 def compare_policies(
     records: Sequence[TrialRecord],
     rule: Rule,
@@ -131,7 +147,7 @@ def compare_policies(
     groups: Mapping[str, Sequence[str]] | None = None,
     common: bool = False,
     least: int = 2,
-) -> tuple[WorldComparison, ...]:
+) -> Comparison:
     """Compare every pair of policies in every world that has at least two (``least`` 1: describe
     a method of several runs, too, that has nothing to compare with).
 
@@ -152,7 +168,9 @@ def compare_policies(
     if not found:
         seen = sorted({(r.policy, r.env) for r in records})
         raise DataError(f"a comparison needs two policies in one world; there are {seen}")
-    return tuple(found)
+    compared = {w.world for w in found}
+    alone = sorted({(r.env, r.policy) for r in records if r.env not in compared})
+    return Comparison(rule, tuple(found), tuple(alone))
 
 
 def _methods(records: Sequence[TrialRecord], groups: Mapping[str, Sequence[str]]) -> dict[str, str]:
@@ -193,7 +211,8 @@ def _world(
     keys, dropped = _shared(world, by_policy, common)
     notes += dropped
     tables: list[_Table] = []
-    for method in dict.fromkeys(methods[p] for p in by_policy):
+    there = {methods[p] for p in by_policy}
+    for method in (m for m in dict.fromkeys(methods.values()) if m in there):
         runs = tuple(p for p in by_policy if methods[p] == method)
         rows = [[by_policy[p][k] for k in keys] for p in runs]
         tables.append(
@@ -204,10 +223,12 @@ def _world(
                 np.array([[r.score for r in row] for row in rows]),
             )
         )
+    # Pairs in the order in which the policies are given, so that a difference means the same in
+    # every world; entries by what was measured.
+    pairs = list(itertools.combinations(tables, 2))
     values = {t.name: float((t.success if rule.by == "success" else t.score).mean())
               for t in tables}  # fmt: skip
     tables.sort(key=lambda t: -values[t.name])
-    pairs = list(itertools.combinations(tables, 2))
     p_values = [_p_value(a, b, rule, len(pairs)) for a, b in pairs]
     adjusted = holm(p_values) if rule.kind == "fixed" else tuple(p_values)
     effects = tuple(
@@ -364,10 +385,13 @@ def _methods_differ(a: _Table, b: _Table, by: Measure) -> MethodDifference:
 
 
 def _effect(a: _Table, b: _Table, p: float, rule: Rule, pairs: int) -> Effect:
+    only_a = only_b = None
     if len(a.runs) > 1 or len(b.runs) > 1:
         success = _methods_differ(a, b, "success").estimate
         score = _methods_differ(a, b, "score").estimate
     else:
+        only_a = int(np.sum(a.success[0] > b.success[0]))
+        only_b = int(np.sum(b.success[0] > a.success[0]))
         success = newcombe_paired(a.success[0], b.success[0])
         score = paired_difference(a.score[0], b.score[0], bounds=DIFFERENCE)
     estimate = success if rule.by == "success" else score
@@ -376,7 +400,7 @@ def _effect(a: _Table, b: _Table, p: float, rule: Rule, pairs: int) -> Effect:
     more = None if settled else _more(a, b, rule, rule.alpha / pairs)
     n = a.success.shape[1]
     words = _words(a.name, b.name, n, estimate, decision, more, rule)
-    return Effect(a.name, b.name, n, success, score, p, decision, more, words)
+    return Effect(a.name, b.name, n, success, score, only_a, only_b, p, decision, more, words)
 
 
 def _more(a: _Table, b: _Table, rule: Rule, alpha: float) -> int | None:

@@ -1,7 +1,7 @@
-"""What the trials of one evaluation say: rates with intervals, pairs of policies, worlds agreeing.
+"""Sums trials up: one policy in one world, and how far two worlds agree about a policy.
 
-Trials that were lost for a technical reason (:data:`TECHNICAL`) stay in the
-count as not successful, with the score they had reached, and are named wherever a result is shown.
+Trials that were lost for a technical reason (:data:`TECHNICAL`) stay in the count as not
+successful, with the score they had reached, and are named wherever a result is shown.
 """
 
 from __future__ import annotations
@@ -10,19 +10,13 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
-
-import numpy as np
+from typing import Literal
 
 from eval.statistics.intervals import (
-    DIFFERENCE,
     OUTCOME,
     Estimate,
-    mcnemar_exact,
     mean_bootstrap,
     mean_t,
-    newcombe_paired,
-    paired_difference,
     pearson,
     phi_coefficient,
     wilson,
@@ -35,12 +29,17 @@ from robolearn.types import TrialRecord
 
 AgreementKind = Literal["world", "moved", "noise"]
 TECHNICAL = (PHYSICS_DIVERGED, NOT_FINITE, WORKER_CRASHED)
-COVERAGE = "max_coverage"
+# Metrics of trials that say more than the score, which ends at 1, and what people call them.
+MEASURES: Mapping[str, str] = {"max_coverage": "maximum coverage"}
+SCORE = "score"
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One policy in one world. ``changed``: chunks a critic re-ranked; None without a critic."""
+    """One policy in one world. ``changed``: chunks a critic re-ranked; None without a critic.
+
+    ``measures``: means of those of :data:`MEASURES` that every trial has.
+    """
 
     policy: str
     policy_hash: str
@@ -50,7 +49,7 @@ class Result:
     success: Estimate
     score: Estimate
     score_bootstrap: Estimate
-    coverage: Estimate
+    measures: Mapping[str, Estimate]
     reasons: Mapping[str, int]
     technical: int
     chunks: int
@@ -58,34 +57,20 @@ class Result:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
-    """Policies ``a`` and ``b`` over the same conditions; differences are ``b - a``."""
-
-    world: str
-    a: str
-    b: str
-    n: int
-    score: Estimate
-    success: Estimate
-    mcnemar_p: float
-    only_a: int
-    only_b: int
-    words: str
-
-
-@dataclass(frozen=True, slots=True)
 class Agreement:
     """How alike two worlds judge one policy, condition by condition.
 
-    ``points``: maximum coverage in ``source`` and in ``world``. For the kinds ``moved`` (same noise
-    of the policy, start moved a little: the ceiling) and ``noise`` (same start, other noise)
-    ``world`` is ``source`` itself.
+    ``points``: ``measure`` (:data:`MEASURES` or the score) in ``source`` and in ``world``, of which
+    ``pearson`` is the correlation; ``phi``: that of success. For the kinds ``moved`` (same noise of
+    the policy, start moved a little: the ceiling) and ``noise`` (same start, other noise) ``world``
+    is ``source`` itself.
     """
 
     policy: str
     source: str
     world: str
     n: int
+    measure: str
     pearson: Estimate
     phi: Estimate
     points: tuple[tuple[float, float], ...]
@@ -102,11 +87,13 @@ def summarize(records: Sequence[TrialRecord]) -> Result:
         raise DataError("no trials to summarize; run 'robolearn evaluate' first")
     first = records[0]
     identity = {
-        (r.policy_hash, r.env_hash, r.suite, r.judge, r.code, r.batch, r.kind) for r in records
+        (r.policy_hash, r.env_hash, r.engine, r.suite, r.judge, r.code, r.batch, r.kind)
+        for r in records
     }
     if len(identity) > 1:
         raise DataError(
-            f"trials of different policies, worlds, suites or code cannot be joined: {identity}"
+            "trials of different policies, worlds, engines, suites or code cannot be joined:"
+            f" {identity}"
         )
     double = [c for c, k in Counter((r.condition, r.seed) for r in records).items() if k > 1]
     if double and first.kind == "sim":
@@ -124,7 +111,11 @@ def summarize(records: Sequence[TrialRecord]) -> Result:
         success=wilson(successes, len(records)),
         score=mean_t(scores, bounds=OUTCOME),
         score_bootstrap=mean_bootstrap(scores, bounds=OUTCOME),
-        coverage=mean_t(coverages(records), bounds=OUTCOME),
+        measures={
+            name: mean_t([r.metrics[name] for r in records], bounds=OUTCOME)
+            for name in MEASURES
+            if all(name in r.metrics for r in records)
+        },
         reasons=dict(sorted(reasons.items())),
         technical=sum(reasons.get(r, 0) for r in TECHNICAL),
         chunks=round(sum(r.metrics.get("chunks", 0.0) for r in records)),
@@ -155,33 +146,12 @@ def own_trials(records: Sequence[TrialRecord]) -> tuple[list[TrialRecord], int]:
     return kept, len(records) - len(kept)
 
 
-def coverages(records: Sequence[TrialRecord]) -> list[float]:
-    """Maximum coverage of each trial (its score for tasks without coverage)."""
-    return [float(r.metrics.get(COVERAGE, r.score)) for r in records]
-
-
-def compare(a: Sequence[TrialRecord], b: Sequence[TrialRecord]) -> Comparison:
-    """Two policies in one world, paired by condition and seed."""
-    x, y = _pair(a, b)
-    if x[0].env_hash != y[0].env_hash or x[0].suite != y[0].suite:
-        raise DataError(
-            f"policies are compared in one world and suite; got {x[0].env} / {x[0].suite}"
-            f" and {y[0].env} / {y[0].suite}"
-        )
-    wins_a, wins_b = [r.success for r in x], [r.success for r in y]
-    score = paired_difference([r.score for r in x], [r.score for r in y], bounds=DIFFERENCE)
-    return Comparison(
-        world=x[0].env,
-        a=x[0].policy,
-        b=y[0].policy,
-        n=len(x),
-        score=score,
-        success=newcombe_paired(wins_a, wins_b),
-        mcnemar_p=mcnemar_exact(wins_a, wins_b),
-        only_a=sum(p and not q for p, q in zip(wins_a, wins_b, strict=True)),
-        only_b=sum(q and not p for p, q in zip(wins_a, wins_b, strict=True)),
-        words=_difference_words(x[0].policy, y[0].policy, score),
-    )
+def progress(records: Sequence[TrialRecord]) -> tuple[str, list[float]]:
+    """How far each trial came, by the finest measure that all of them have, and its name."""
+    for name, words in MEASURES.items():
+        if all(name in r.metrics for r in records):
+            return words, [float(r.metrics[name]) for r in records]
+    return SCORE, [float(r.score) for r in records]
 
 
 def agree(
@@ -193,8 +163,8 @@ def agree(
     if not pairs or pairs[0][0].policy_hash != pairs[0][1].policy_hash:
         raise DataError("agreement needs one policy and at least one condition in both worlds")
     first = pairs[0]
-    x = coverages([p for p, _ in pairs])
-    y = coverages([q for _, q in pairs])
+    measure, values = progress([r for pair in pairs for r in pair])
+    x, y = values[::2], values[1::2]
     r = pearson(x, y)
     phi = phi_coefficient([p.success for p, _ in pairs], [q.success for _, q in pairs])
     return Agreement(
@@ -202,115 +172,21 @@ def agree(
         source=first[0].env,
         world=first[1].env,
         n=len(pairs),
+        measure=measure,
         pearson=r,
         phi=phi,
         points=tuple(zip(x, y, strict=True)),
         kind=kind,
-        words=_agreement_words(first[0].env, first[1].env, len(pairs), r, phi, kind),
+        words=_words(first[0].env, first[1].env, measure, r, phi, kind),
     )
 
 
-def estimate_json(e: Estimate) -> dict[str, Any]:
-    """An estimate as JSON values; what is not defined becomes null."""
-    return {
-        "value": _number(e.value),
-        "low": _number(e.low),
-        "high": _number(e.high),
-        "n": e.n,
-        "method": e.method,
-        "level": e.level,
-    }
-
-
-def result_json(r: Result) -> dict[str, Any]:
-    """A result as JSON values."""
-    return {
-        "policy": r.policy,
-        "policy_hash": r.policy_hash,
-        "world": r.world,
-        "n": r.n,
-        "successes": r.successes,
-        "success": estimate_json(r.success),
-        "score": {"mean": _number(r.score.value), **estimate_json(r.score)},
-        "score_bootstrap": estimate_json(r.score_bootstrap),
-        "coverage": estimate_json(r.coverage),
-        "reasons": dict(r.reasons),
-        "technical": r.technical,
-        "chunks": r.chunks,
-        "changed": r.changed,
-    }
-
-
-def comparison_json(c: Comparison) -> dict[str, Any]:
-    """A comparison as JSON values."""
-    return {
-        "world": c.world,
-        "a": c.a,
-        "b": c.b,
-        "n": c.n,
-        "score_difference": estimate_json(c.score),
-        "success_difference": estimate_json(c.success),
-        "mcnemar_p": c.mcnemar_p,
-        "only_a": c.only_a,
-        "only_b": c.only_b,
-        "words": c.words,
-    }
-
-
-def agreement_json(a: Agreement) -> dict[str, Any]:
-    """An agreement as JSON values."""
-    return {
-        "policy": a.policy,
-        "source": a.source,
-        "world": a.world,
-        "n": a.n,
-        "pearson": estimate_json(a.pearson),
-        "phi": estimate_json(a.phi),
-        "points": [[round(p, 5), round(q, 5)] for p, q in a.points],
-        "kind": a.kind,
-        "words": a.words,
-    }
-
-
-def _pair(
-    a: Sequence[TrialRecord], b: Sequence[TrialRecord]
-) -> tuple[list[TrialRecord], list[TrialRecord]]:
-    left = {(r.condition, r.seed): r for r in a}
-    right = {(r.condition, r.seed): r for r in b}
-    if set(left) != set(right) or not left:
-        only = sorted(set(left) ^ set(right))[:3]
-        raise DataError(
-            f"a paired comparison needs the same conditions and seeds on both sides;"
-            f" {len(left)} and {len(right)} given, for instance not in both: {only}"
-        )
-    keys = list(left)
-    return [left[k] for k in keys], [right[k] for k in keys]
-
-
-def _difference_words(a: str, b: str, score: Estimate) -> str:
-    if math.isnan(score.value):
-        return "nothing can be said without trials"
-    if score.low > 0:
-        return f"{b} scores higher than {a}"
-    if score.high < 0:
-        return f"{b} scores lower than {a}"
-    if score.method.startswith("all equal"):
-        return (
-            f"{a} and {b} scored the same under every one of the {score.n} conditions; a true"
-            f" difference between {score.low:+.3f} and {score.high:+.3f} fits that"
-        )
-    return (
-        f"no difference can be concluded: with {score.n} pairs anything between"
-        f" {score.low:+.3f} and {score.high:+.3f} fits the trials"
-    )
-
-
-def _agreement_words(
-    source: str, world: str, n: int, r: Estimate, phi: Estimate, kind: AgreementKind
+def _words(
+    source: str, world: str, measure: str, r: Estimate, phi: Estimate, kind: AgreementKind
 ) -> str:
-    coverage = "not defined" if math.isnan(r.value) else f"{r.value:.2f}"
+    correlation = "not defined" if math.isnan(r.value) else f"{r.value:.2f}"
     success = "not defined" if math.isnan(phi.value) else f"{phi.value:.2f}"
-    figures = f"(Pearson of maximum coverage {coverage}, phi of success {success}, n = {n})"
+    figures = f"(Pearson of {measure} {correlation}, phi of success {success}, n = {r.n})"
     if kind == "moved":
         return (
             f"{source} against itself with every start moved by 0.3 mm and 0.1 degrees, same noise"
@@ -319,7 +195,3 @@ def _agreement_words(
     if kind == "noise":
         return f"{source} against itself from the same starts, other noise of the policy {figures}"
     return f"{world} against {source}, start by start, same noise of the policy {figures}"
-
-
-def _number(value: float) -> float | None:
-    return float(value) if np.isfinite(value) else None

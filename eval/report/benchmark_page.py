@@ -1,4 +1,4 @@
-"""A page over many runs and results: settings, curves, figures, commands. An open record.
+"""Writes a page over many runs and results: settings, curves, figures, commands. An open record.
 
 Figures of different suites, or of different versions of one world, stand in different tables: they
 are never beside each other.
@@ -13,19 +13,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from eval.report.breakdown import run_families, seed_of
-from eval.report.data import Json, RunFacts, load_report_data, run_facts
+from eval.plain import plain_values
+from eval.report.data import SUMMARY_FILE, TRIALS_FILE, EvaluationData, load_report_data
+from eval.report.markdown import markdown_table
 from eval.report.page import Section, code, details, note, page, paragraph, picture, table, text
-from eval.report.plots import results_plot, seeds_plot
-from eval.report.text import interval, number, rate
-from robolearn.errors import ConfigError, DataError
+from eval.report.plots import ResultBar, results_plot, seeds_plot
+from eval.report.results import score_text
+from eval.report.text import rate
+from eval.report.training import METRICS_FILE, RunFacts, run_facts, run_families
+from eval.summary import Result
+from robolearn.errors import ConfigError
+
+
+# More lines of one plot are not told apart.
+MAX_BARS = 6
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One result: a row of a results folder's summary, with where it comes from."""
+    """One result of a results folder, with where it comes from."""
 
     folder: str
     suite: str
@@ -34,7 +40,7 @@ class Entry:
     protocol: str
     commit: str
     command: str
-    row: Json
+    result: Result
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,23 +52,25 @@ class Benchmark:
 
 
 def load_benchmark(folders: Sequence[Path]) -> Benchmark:
-    """Run directories (``metrics.jsonl``) and results folders (``summary.json``), in any order."""
+    """Run directories (``metrics.jsonl``) and results folders (``trials.sqlite``), in any order."""
     runs: dict[Path, RunFacts] = {}
     entries: list[Entry] = []
     for folder in dict.fromkeys(folders):
         known = False
-        if (folder / "metrics.jsonl").is_file():
+        if (folder / METRICS_FILE).is_file():
             runs[folder.resolve()] = run_facts(folder)
             known = True
-        if (folder / "summary.json").is_file() or (folder / "evaluate").is_dir():
+        names = (TRIALS_FILE, SUMMARY_FILE, "evaluate")
+        if any((folder / name).exists() for name in names):
             data = load_report_data(folder)
-            entries += _entries(folder, data.evaluation or {})
+            if data.evaluation is not None:
+                entries += _entries(folder, data.evaluation)
             for run in data.runs:
                 runs.setdefault(Path(folder / run.name).resolve(), run)
             known = True
         if not known:
             raise ConfigError(
-                f"'{folder}' is neither a run (metrics.jsonl) nor a results folder (summary.json)"
+                f"'{folder}' is neither a run ({METRICS_FILE}) nor a results folder ({TRIALS_FILE})"
             )
     return Benchmark(_renamed(tuple(runs.values())), tuple(entries))
 
@@ -72,7 +80,7 @@ def _renamed(runs: tuple[RunFacts, ...]) -> tuple[RunFacts, ...]:
     seen: dict[str, int] = {}
     there: dict[str, RunFacts] = {}
     for run in runs:
-        identity = json.dumps([run.config, seed_of(run), len(run.metrics), run.metrics[-1:]])
+        identity = json.dumps([run.config, run.seed, len(run.log), run.log[-1:]])
         if identity in there:
             continue
         seen[run.name] = seen.get(run.name, 0) + 1
@@ -81,24 +89,22 @@ def _renamed(runs: tuple[RunFacts, ...]) -> tuple[RunFacts, ...]:
     return tuple(there.values())
 
 
-def _entries(folder: Path, evaluation: Json) -> list[Entry]:
-    lacking = sorted({"suite", "worlds", "results"} - set(evaluation))
-    if lacking:
-        raise DataError(f"'{folder}/summary.json' lacks {lacking}; run 'robolearn evaluate' again")
-    worlds: Mapping[str, Json] = {w["name"]: w for w in evaluation["worlds"]}
-    judge = str(evaluation.get("judge", ""))
+def _entries(folder: Path, evaluation: EvaluationData) -> list[Entry]:
+    asked = evaluation.asked
+    judged = f", judged by {asked.judge}" if asked.judge else ""
+    worlds = {w.name: w for w in asked.worlds}
     return [
         Entry(
             folder=str(folder),
-            suite=f"{evaluation['suite']}{f', judged by {judge}' if judge else ''}",
-            world_hash=str(worlds.get(row["world"], {}).get("hash", "")),
-            engine=str(worlds.get(row["world"], {}).get("engine", "")),
-            protocol=str(evaluation.get("protocol", "")),
-            commit=str(evaluation.get("commit", "")),
-            command=str(evaluation.get("command", "")),
-            row=row,
+            suite=asked.suite + judged,
+            world_hash=worlds[result.world].hash,
+            engine=worlds[result.world].engine,
+            protocol=asked.protocol,
+            commit=asked.commit,
+            command=asked.command,
+            result=result,
         )
-        for row in evaluation["results"]
+        for result in evaluation.results
     ]
 
 
@@ -109,8 +115,8 @@ def tables(entries: Sequence[Entry]) -> dict[tuple[str, str, str], list[Entry]]:
     found: dict[tuple[str, str, str], list[Entry]] = {}
     for e in entries:
         version = f"{e.engine}, world {e.world_hash}"
-        found.setdefault((e.suite, e.row["world"], version), []).append(e)
-    return {k: sorted(v, key=lambda e: -(e.row["score"]["value"] or 0)) for k, v in found.items()}
+        found.setdefault((e.suite, e.result.world, version), []).append(e)
+    return {k: sorted(v, key=lambda e: -e.result.score.value) for k, v in found.items()}
 
 
 def settings_that_differ(runs: Sequence[RunFacts]) -> dict[str, list[str]]:
@@ -133,16 +139,18 @@ def flat(value: Any, prefix: str = "") -> dict[str, Any]:
 
 def benchmark_document(benchmark: Benchmark, title: str) -> dict[str, Any]:
     """The page's figures as JSON values."""
-    return {
-        "format": "robolearn benchmark",
-        "version": 1,
-        "title": title,
-        "results": [dataclasses.asdict(e) for e in benchmark.entries],
-        "runs": [
-            {"name": r.name, "seed": seed_of(r), "settings": r.settings, "log": list(r.metrics)}
-            for r in benchmark.runs
-        ],
-    }
+    return plain_values(
+        {
+            "format": "robolearn benchmark",
+            "version": 2,
+            "title": title,
+            "results": benchmark.entries,
+            "runs": [
+                {"name": r.name, "seed": r.seed, "settings": r.settings, "log": r.log}
+                for r in benchmark.runs
+            ],
+        }
+    )
 
 
 def benchmark_markdown(benchmark: Benchmark, title: str) -> str:
@@ -150,16 +158,16 @@ def benchmark_markdown(benchmark: Benchmark, title: str) -> str:
     lines = [f"# {title}", ""]
     for (suite, world, _), rows in tables(benchmark.entries).items():
         lines += [f"## {world}, suite `{suite}`", ""]
-        lines += ["| policy | score | success | n | from |", "|---|---|---|---|---|"]
-        lines += ["| " + " | ".join(_row(e)) + " |" for e in rows] + [""]
+        lines += markdown_table(
+            ["policy", "score", "success", "n", "from"], [_row(e) for e in rows]
+        )
     lines += ["## Commands", ""]
-    lines += [f"* `{c}`" for c in dict.fromkeys(e.command for e in benchmark.entries)]
+    lines += [f"* `{c}`" for c in dict.fromkeys(e.command for e in benchmark.entries) if c]
     return "\n".join(lines).rstrip() + "\n"
 
 
 def _row(e: Entry) -> list[str]:
-    score = f"{number(e.row['score']['value'])} {interval(e.row['score'])}"
-    return [str(e.row["policy"]), score, rate(e.row), str(e.row["n"]), e.folder]
+    return [e.result.policy, score_text(e.result), rate(e.result), str(e.result.n), e.folder]
 
 
 def benchmark_page(benchmark: Benchmark, title: str) -> str:
@@ -172,16 +180,16 @@ def benchmark_page(benchmark: Benchmark, title: str) -> str:
     )
     sections = [Section(key, name, body) for key, name, body in parts if body]
     grouped = tables(benchmark.entries)
-    policies = {e.row["policy"] for e in benchmark.entries}
+    policies = {e.result.policy for e in benchmark.entries}
     summary = [
         (
             f"{len(policies)} policies, {len(grouped)} comparable groups of results,"
-            f" {sum(int(e.row['n']) for e in benchmark.entries)} trials;"
+            f" {sum(e.result.n for e in benchmark.entries)} trials;"
             f" {len(benchmark.runs)} training runs with their settings and curves."
         ),
         *(
-            f"{world} ({suite}): best score {_row(rows[0])[1]} by “{rows[0].row['policy']}”"
-            f" of {len(rows)}, n = {rows[0].row['n']}."
+            f"{world} ({suite}): best score {score_text(rows[0].result)} by"
+            f" “{rows[0].result.policy}” of {len(rows)}, n = {rows[0].result.n}."
             for (suite, world, _), rows in grouped.items()
         ),
     ]
@@ -211,16 +219,19 @@ def _results(benchmark: Benchmark) -> str:
             f"{rows[0].protocol}. {version}.",
         )
         if len(rows) > 1:
-            plotted = [dict(e.row) | {"policy": f"{e.row['policy']} ({e.folder})"} for e in rows]
-            body += picture(
-                results_plot(plotted[:6]), f"Results in {world}", f"The best {len(plotted[:6])}."
-            )
+            bars = [_bar(e) for e in rows[:MAX_BARS]]
+            body += picture(results_plot(bars), f"Results in {world}", f"The best {len(bars)}.")
         if worlds.count((suite, world)) > 1:
             body += note(
                 f"{world} or its physics engine was changed between these results: the tables are"
                 " not comparable."
             )
     return body
+
+
+def _bar(e: Entry) -> ResultBar:
+    name = f"{e.result.policy} ({e.folder})"
+    return ResultBar(name, e.result.world, e.result.score, e.result.success)
 
 
 def _settings(benchmark: Benchmark) -> str:
@@ -231,10 +242,10 @@ def _settings(benchmark: Benchmark) -> str:
         [
             r.name,
             str(r.settings.get("policy", "–")),
-            seed_of(r),
-            str(r.metrics[-1].get("step", "–")) if r.metrics else "–",
-            f"{float(r.metrics[-1].get('seconds', 0.0)) / 60:.1f} min" if r.metrics else "–",
-            str(r.provenance.get("data_hash", "–")),
+            r.seed,
+            "–" if r.updates is None else str(r.updates),
+            "–" if r.updates is None else f"{r.seconds / 60:.1f} min",
+            r.data_hash or "–",
         ]
         for r in runs
     ]
@@ -255,22 +266,12 @@ def _learning(benchmark: Benchmark) -> str:
     body = ""
     for family in run_families(benchmark.runs):
         body += note(f"Same settings, other seeds: {', '.join(r.name for r in family)}.")
-    keys = dict.fromkeys(
-        k for r in benchmark.runs for line in r.metrics[:1] for k in line if k.startswith("loss")
-    )
-    for key in keys:
-        curves = {
-            r.name: tuple(
-                np.asarray(v, dtype=np.float64)
-                for v in zip(*[(m["step"], m[key]) for m in r.metrics if key in m], strict=True)
-            )
-            for r in benchmark.runs
-            if sum(key in m for m in r.metrics) > 1
-        }
+    for key in dict.fromkeys(k for r in benchmark.runs for k in r.losses()):
+        found = {r.name: r.curve(key) for r in benchmark.runs}
+        curves = {name: curve for name, curve in found.items() if curve is not None}
         if curves:
-            pairs = {name: (steps, values) for name, (steps, values) in curves.items()}
             body += picture(
-                seeds_plot(pairs, key),
+                seeds_plot(curves, key),
                 f"{key} over training",
                 "Thin: each run; thick: their mean; band: smallest to largest.",
             )
@@ -280,8 +281,5 @@ def _learning(benchmark: Benchmark) -> str:
 def _commands(benchmark: Benchmark) -> str:
     rows = dict.fromkeys((e.folder, e.commit, e.command) for e in benchmark.entries)
     lines = [f"# {folder}, commit {commit or '–'}\n{command}" for folder, commit, command in rows]
-    trained = [
-        f"# run {r.name}, seed {seed_of(r)}, commit {r.provenance.get('commit', '–')}"
-        for r in benchmark.runs
-    ]
+    trained = [f"# run {r.name}, seed {r.seed}, commit {r.commit}" for r in benchmark.runs]
     return code([*lines, *trained]) if lines or trained else ""

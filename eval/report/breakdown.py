@@ -1,53 +1,37 @@
-"""Sections of the report that rest on single trials: which policy is better, variants, failures."""
+"""Writes the sections that look into trials: which policy is better, variants, failures, clips."""
 
 from __future__ import annotations
 
-import json
 import math
-from typing import Any
+from collections.abc import Sequence
 
-import numpy as np
+from eval.breakdown import VariantEffect
+from eval.compare import Comparison, Effect, Rule, WorldComparison
+from eval.report.data import RULE, Clip, ReportData
+from eval.report.page import clip, note, paragraph, picture, table, text, tiles
+from eval.report.plots import DifferenceBar, difference_plot, seeds_plot
+from eval.report.text import estimate_text, number, p_text, reason_words, sentence
+from eval.report.training import loss_curves, run_families
 
-from eval.breakdown import VariantEffect, failures, variant_effects
-from eval.compare import Rule, WorldComparison, compare_policies
-from eval.report.data import ReportData, RunFacts
-from eval.report.page import note, paragraph, picture, table, text
-from eval.report.plots import difference_plot, seeds_plot
-from eval.report.text import REASON_WORDS, estimate_text, number
-from eval.summary import estimate_json
-
-MIN_RUNS = 2
-
-
-def reason_words(reason: str) -> str:
-    """A reason in words for people."""
-    return REASON_WORDS.get(reason, reason.replace("_", " "))
-
-
-def comparisons(data: ReportData) -> tuple[WorldComparison, ...]:
-    """Every pair of policies in every world, by the fixed rule; nothing with a single policy."""
-    if len({r.policy for r in data.trials}) < MIN_RUNS:
-        return ()
-    return compare_policies(data.trials, RULE, groups=data.groups, common=True, least=1)
-
-
-RULE = Rule()
+# A page that can still be mailed: what is beyond is left beside the page. Base64 adds a third.
+BUDGET_BYTES = 9_000_000
 
 
 def comparison_section(data: ReportData) -> str:
-    """Letters, effects and conclusions."""
-    worlds = comparisons(data)
-    if not worlds:
+    """Letters, differences and conclusions, by one declared rule."""
+    comparison = data.evaluation.comparison if data.evaluation is not None else None
+    if comparison is None:
         return ""
     body = paragraph(
-        f"Declared rule: {RULE.words()}.",
+        f"Declared rule: {comparison.rule.words()}.",
         "Policies that share a letter were not separated by these trials, which does not make them"
         " equal.",
     )
-    return body + "".join(_world(w) for w in worlds)
+    body += "".join(_world(w, comparison.rule) for w in comparison.worlds)
+    return body + _differences(comparison)
 
 
-def _world(w: WorldComparison) -> str:
+def _world(w: WorldComparison, rule: Rule) -> str:
     body = f"<h3>{text(w.world)}</h3>" + table(
         ["policy", "letters", "success [95 %]", "score [95 %]", "trials", "training runs"],
         [
@@ -57,26 +41,62 @@ def _world(w: WorldComparison) -> str:
         ],
         numeric_from=2,
     )  # fmt: skip
-    spreads = [e for e in w.entries if e.spread is not None]
+    spreads = [(e.name, e.spread) for e in w.entries if e.spread is not None]
     if spreads:
         body += table(
             ["method", "between training runs", "between episodes of a run", "due to the run"],
             [
-                [e.name, number(_finite(e.spread.between)), number(_finite(e.spread.within)),
-                 "–" if math.isnan(e.spread.share) else f"{100 * e.spread.share:.0f} %"]
-                for e in spreads if e.spread is not None
+                [name, number(spread.between), number(spread.within),
+                 "–" if math.isnan(spread.share) else f"{100 * spread.share:.0f} %"]
+                for name, spread in spreads
             ],
             "Standard deviations of the score: how much the luck of training matters, apart from"
             " that of single episodes; and the share of the variance that is due to the run.",
         )  # fmt: skip
-    items = "".join(f"<li>{text(_sentence(f.words))}</li>" for f in w.effects)
-    notes = "".join(note(_sentence(n)) for n in w.notes)
+    if w.effects:
+        body += table(
+            ["difference", "success [95 %]", "score [95 %]", "p (Holm)"
+             if rule.kind == "fixed" else "p", "n"],
+            [
+                [f"{f.b} − {f.a}", estimate_text(f.success, 2, sign=True),
+                 estimate_text(f.score, sign=True), p_text(f, rule), str(f.n)]
+                for f in w.effects
+            ],
+            "Paired by start and seed. The rule and its p decide; the intervals show how large a"
+            " difference fits.",
+        )  # fmt: skip
+    items = "".join(f"<li>{text(sentence(f.words))}</li>" for f in w.effects)
+    notes = "".join(note(sentence(n)) for n in w.notes)
     return f"{body}<ul>{items}</ul>{notes}"
+
+
+def _differences(comparison: Comparison) -> str:
+    """All worlds as they are in one picture; variants have a section of their own."""
+    bars = [
+        DifferenceBar(f"{f.b} − {f.a}\n{w.world}", f.score, f.success)
+        for w in comparison.worlds
+        if "~" not in w.world
+        for f in w.effects
+    ]
+    if not bars:
+        return ""
+    return picture(
+        difference_plot(bars),
+        "Paired differences with intervals",
+        "Differences with their intervals; an interval that crosses the dashed line leaves open"
+        " which policy is better.",
+    )
+
+
+def headline_effect(comparison: Comparison | None, world: str) -> Effect | None:
+    """The pair that the summary tells of: the first two policies in the first world."""
+    effects = comparison.of(world) if comparison is not None else ()
+    return effects[0] if effects else None
 
 
 def variants_section(data: ReportData) -> str:
     """Each variant against the world as it is."""
-    effects = variant_effects(data.trials)
+    effects = data.evaluation.variants if data.evaluation is not None else ()
     if not effects:
         return ""
     body = paragraph(
@@ -91,19 +111,13 @@ def variants_section(data: ReportData) -> str:
     return body
 
 
-def _variants(rows: list[VariantEffect]) -> str:
-    plotted = [
-        {
-            "a": "nominal",
-            "b": e.variant,
-            "world": "",
-            "score_difference": estimate_json(e.score_difference),
-            "success_difference": estimate_json(e.success_difference),
-        }
-        for e in rows
-    ]
+def _variants(rows: Sequence[VariantEffect]) -> str:
     clear = [e.words for e in rows if e.p <= RULE.alpha]
     said = "; ".join(clear) if clear else "no variant was shown to change success"
+    bars = [
+        DifferenceBar(f"{e.variant} − nominal", e.score_difference, e.success_difference)
+        for e in rows
+    ]
     return (
         table(
             ["variant", "success [95 %]", "change of success", "change of score", "p", "n"],
@@ -113,10 +127,10 @@ def _variants(rows: list[VariantEffect]) -> str:
                  estimate_text(e.score_difference, 2, sign=True), f"{e.p:.3f}", str(e.n)]
                 for e in rows
             ],
-            _sentence(said[:1].upper() + said[1:]),
+            sentence(said[:1].upper() + said[1:]),
         )
         + picture(
-            difference_plot(plotted),
+            difference_plot(bars),
             "Change of score and of success under each variant",
             "Left of the dashed line: worse than in the nominal world. An interval that crosses it"
             " leaves open whether anything changed.",
@@ -126,7 +140,7 @@ def _variants(rows: list[VariantEffect]) -> str:
 
 def failures_section(data: ReportData) -> str:
     """How episodes fail, with counts and where to look."""
-    rows = failures(data.trials)
+    rows = data.evaluation.failures if data.evaluation is not None else ()
     if not rows:
         return ""
     body = paragraph(
@@ -146,17 +160,61 @@ def failures_section(data: ReportData) -> str:
     return body
 
 
+def clips_section(data: ReportData) -> str:
+    """A grid of clips per policy and world, failures first."""
+    evaluation = data.evaluation
+    if evaluation is None or not evaluation.clips:
+        return ""
+    body = paragraph(
+        "The episodes were chosen by a rule that knows outcomes and no pictures: per policy and"
+        " world a failure of each kind (the first in the order of the starts), the success of"
+        " median length, then the worst failure, the longest success, the nearest miss and the"
+        " shortest success, as far as there is room. They show how things go, not how often: for"
+        " that, read the tables.",
+        "Policies start from the same conditions, so clips of one start may be compared.",
+    )
+    shown, left, used = 0, 0, 0
+    for policy, world in dict.fromkeys((c.policy, c.world) for c in evaluation.clips):
+        parts: list[str] = []
+        mine = [c for c in evaluation.clips if (c.policy, c.world) == (policy, world)]
+        for one in sorted(mine, key=lambda c: c.success):
+            path = evaluation.folder / one.file
+            size = path.stat().st_size
+            if used + size > BUDGET_BYTES:
+                left += 1
+                continue
+            used, shown = used + size, shown + 1
+            mark, caption = _clip_words(one)
+            parts.append(clip(path, mark, caption, good=one.success))
+        if parts:
+            body += f"<h3>{text(f'{policy} in {world}')}</h3>" + tiles(parts)
+    if left:
+        body += note(
+            f"{left} of {shown + left} clips would make this page too large; they are in the"
+            " results folder (videos/)."
+        )
+    return body
+
+
+def _clip_words(one: Clip) -> tuple[str, str]:
+    mark = "Solved" if one.success else f"Failed: {reason_words(one.reason or 'not said')}"
+    return mark, (
+        f"{one.why}; start {one.condition}, best score {number(one.score, 2)},"
+        f" {one.duration_s:.1f} s"
+    )
+
+
 def seeds_section(data: ReportData) -> str:
     """Learning curves of runs that differ in nothing but the seed."""
     plots: list[str] = []
     for runs in run_families(data.runs):
-        key, curves = _curves(runs)
+        loss, curves = loss_curves(runs)
         if curves:
-            names = ", ".join(f"{r.name} (seed {seed_of(r)})" for r in runs)
+            names = ", ".join(f"{r.name} (seed {r.seed})" for r in runs)
             plots.append(
                 picture(
-                    seeds_plot(curves, key),
-                    f"{key} of {len(runs)} runs over training",
+                    seeds_plot(curves, loss),
+                    f"{loss} of {len(runs)} runs over training",
                     f"Thin: each run; thick: their mean; band: smallest to largest. {names}.",
                 )
             )
@@ -166,39 +224,3 @@ def seeds_section(data: ReportData) -> str:
         "The same experiment with other seeds. Losses that agree do not mean that policies do: how"
         " far the runs are apart in trials is in the comparison above, when their trials are here."
     ) + "".join(plots)
-
-
-def seed_of(run: RunFacts) -> str:
-    """The seed of a run."""
-    return str(run.provenance.get("seed", run.settings.get("seed", "–")))
-
-
-def run_families(runs: tuple[RunFacts, ...]) -> list[list[RunFacts]]:
-    """Runs that differ in nothing but their seed, where there are several."""
-    families: dict[str, list[RunFacts]] = {}
-    for run in runs:
-        rest = {k: v for k, v in run.settings.items() if k != "seed"}
-        if run.settings and run.metrics:
-            families.setdefault(json.dumps(rest, sort_keys=True, default=str), []).append(run)
-    return [f for f in families.values() if len(f) >= MIN_RUNS]
-
-
-def _curves(runs: list[RunFacts]) -> tuple[str, dict[str, tuple[Any, Any]]]:
-    names = [k for k in runs[0].metrics[0] if k.startswith("loss")]
-    if not names:
-        return "", {}
-    curves: dict[str, tuple[Any, Any]] = {}
-    for run in runs:
-        points = [(line["step"], line[names[0]]) for line in run.metrics if names[0] in line]
-        if len(points) >= MIN_RUNS:
-            steps, values = zip(*points, strict=True)
-            curves[run.name] = (np.asarray(steps), np.asarray(values, dtype=np.float64))
-    return names[0], curves
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
-
-
-def _sentence(words: str) -> str:
-    return words if words.endswith(".") else words + "."

@@ -1,74 +1,56 @@
-"""What a report is made of: files of a results folder, each optional.
+"""Builds what a report is made of, once and typed, from a results folder; each part is optional.
 
-<folder>/import/store/            episodes people recorded          -> "data"
-         collect/store/           episodes of the collect command   -> "data"
-         identify/identify.json   robolearn identify --json         -> "physics"
-         identify/replay_*.json   robolearn replay --json           -> "physics"
-         train/*/metrics.jsonl    run directories                   -> "training"
-         evaluate/summary.json    robolearn evaluate                -> "results", "agreement"
-         deploy/                  store/, trials.sqlite, deploy.json -> "deployment"
-         demo.json                stages and their times            -> "provenance"
+<folder>/import/store/            episodes people recorded          -> recordings
+         collect/store/           episodes of the collect command   -> recordings
+         identify/identify.json   robolearn identify --json         -> physics
+         identify/replay_*.json   robolearn replay --json           -> physics
+         train/*/metrics.jsonl    run directories                   -> training
+         evaluate/trials.sqlite   robolearn evaluate                -> every figure about policies
+         evaluate/evaluation.json what it was asked to do           -> which trials, and their words
+         deploy/                  store/, trials.sqlite, deploy.json -> deployment
+         demo.json                stages and their times            -> provenance
+
+``summary.json`` is written from this and never read.
 """
 
 from __future__ import annotations
 
-import json
-import logging
-from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
 
-import numpy as np
-import yaml
-from numpy.typing import NDArray
-
-from eval.trials.export import to_json
-from eval.trials.table import SCORED, has_trials, read_trials
-from robolearn.data.store.store import EpisodeStore
-from robolearn.errors import ConfigError, DataError, RobolearnError
-from robolearn.pusht import BLOCK, TOOL, coverage
+from eval.breakdown import Failure, VariantEffect, failures, variant_effects
+from eval.compare import Comparison, Rule, compare_policies
+from eval.evaluation import Evaluation, read_evaluation
+from eval.filming import choose
+from eval.plain import read_mapping
+from eval.report.deployment import DeployFacts, deploy_facts
+from eval.report.physics import Identification, Replay, identification, replay
+from eval.report.recordings import StoreFacts, store_facts
+from eval.report.tasks.base import TaskPage
+from eval.report.tasks.table import task_page
+from eval.report.training import METRICS_FILE, RunFacts, run_facts
+from eval.statistics.intervals import Estimate
+from eval.summary import Agreement, AgreementKind, Result, agree, summarize
+from eval.trials.table import FILE_NAME as TRIALS_FILE
+from eval.trials.table import read_trials
+from robolearn.errors import ConfigError, DataError
 from robolearn.types import TrialRecord
 
-log = logging.getLogger(__name__)
-
-Json = Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class StoreFacts:
-    """An episode store in figures. ``paths``: tool positions [m] ``[k, 2]`` per episode."""
-
-    name: str
-    kinds: Mapping[str, int]
-    steps: int
-    lengths_s: tuple[float, ...]
-    final_coverage: tuple[float, ...]
-    successes: int
-    paths: tuple[NDArray[np.float64], ...]
-    sources: tuple[str, ...] = ()
+SUMMARY_FILE = "summary.json"
+RULE = Rule()
+Groups = Mapping[str, Sequence[str]]
 
 
 @dataclass(frozen=True, slots=True)
-class RunFacts:
-    """A training run: its name, provenance, configuration text and log lines."""
+class Clip:
+    """A filmed episode of an evaluation and why it was chosen. ``file``: in the results folder."""
 
-    name: str
-    metrics: tuple[Json, ...]
-    provenance: Json
-    config: str
-    settings: Json = field(default_factory=dict[str, Any])
-
-
-@dataclass(frozen=True, slots=True)
-class ClipFacts:
-    """A filmed episode of an evaluation and why it was chosen."""
-
-    path: Path
+    file: str
     policy: str
     world: str
     condition: str
+    seed: int
     success: bool
     reason: str
     score: float
@@ -77,239 +59,248 @@ class ClipFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class DeployFacts:
-    """Deployed trials (one mapping per trial), times of their ticks, interventions by cause."""
+class JudgedResult:
+    """What a classifier's verdicts say about the true success of a policy in a world."""
 
-    trials: tuple[Json, ...]
-    figures: Json
-    inference_ms: tuple[float, ...]
-    late_ms: tuple[float, ...]
-    interval_ms: tuple[float, ...]
-    setpoint_ms: tuple[float, ...]
-    period_ms: float
-    interventions: Mapping[str, int]
-    videos: tuple[Path, ...]
+    policy: str
+    world: str
+    successes: int
+    n: int
+    success: Estimate
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationData:
+    """One evaluation: what was asked, and what its trials say.
+
+    ``missing``: trials that were asked for and are not there (yet).
+    """
+
+    asked: Evaluation
+    folder: Path
+    results: tuple[Result, ...]
+    judged: tuple[JudgedResult, ...]
+    comparison: Comparison | None
+    agreement: tuple[Agreement, ...]
+    variants: tuple[VariantEffect, ...]
+    failures: tuple[Failure, ...]
+    clips: tuple[Clip, ...]
+    missing: int
+
+    def in_world(self, world: str) -> tuple[Result, ...]:
+        """The results in one world, in the order of the policies."""
+        return tuple(r for r in self.results if r.world == world)
 
     @property
-    def virtual(self) -> bool:
-        """Whether the robot was emulated."""
-        return any(t["kind"] == "lab" for t in self.trials)
+    def first_world(self) -> str:
+        """The world whose figures stand at the top of the page."""
+        return self.results[0].world
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A stage of the demonstration."""
+
+    name: str
+    status: str
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class ReportData:
     """Everything a report may show; what is absent leaves its section out."""
 
+    folder: str
     stores: tuple[StoreFacts, ...] = ()
-    identify: Json | None = None
-    replays: Mapping[str, Json] = field(default_factory=dict[str, Json])
+    identification: Identification | None = None
+    replays: tuple[Replay, ...] = ()
     runs: tuple[RunFacts, ...] = ()
-    evaluation: Json | None = None
-    clips: tuple[ClipFacts, ...] = ()
-    # The trials behind ``evaluation``, and which policies are training runs of one method.
-    trials: tuple[TrialRecord, ...] = ()
-    groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    evaluation: EvaluationData | None = None
     deploy: DeployFacts | None = None
-    stages: Json = field(default_factory=dict[str, Any])
-    folder: str = ""
+    stages: tuple[Stage, ...] = ()
+    task: str = ""
 
     @property
-    def planar(self) -> bool:
-        """Whether this is about Push-T, whose words the page then uses."""
-        return (self.evaluation or {}).get("task", "pusht") == "pusht"
+    def words(self) -> TaskPage:
+        """What there is to say about the task."""
+        return task_page(self.task)
 
 
-def load_report_data(
-    folder: Path, groups: Mapping[str, tuple[str, ...]] | None = None
-) -> ReportData:
+def load_report_data(folder: Path, groups: Groups | None = None) -> ReportData:
     """Read what is there; a file that is there but does not read is an error that names it.
 
     ``groups``: method -> the policies that are its training runs.
     """
     if not folder.is_dir():
         raise ConfigError(f"no folder '{folder}'; run 'robolearn demo' or 'robolearn evaluate'")
-    evaluation_folder = folder / "evaluate" if (folder / "evaluate").is_dir() else folder
-    evaluation = _json(evaluation_folder / "summary.json")
-    replays: dict[str, Json] = {}
-    for file in sorted((folder / "identify").glob("replay_*.json")):
-        document = _json(file)
-        if document is not None:
-            replays[file.stem.removeprefix("replay_")] = document
+    stores = tuple(
+        store_facts(folder / name / "store", name)
+        for name in ("import", "collect")
+        if (folder / name / "store").is_dir()
+    )
+    evaluation = _evaluation(folder, groups or {})
+    identify = folder / "identify"
     data = ReportData(
-        stores=tuple(
-            facts
-            for name in ("import", "collect")
-            if (folder / name / "store").is_dir()
-            for facts in [store_facts(folder / name / "store", name)]
-        ),
-        identify=_json(folder / "identify" / "identify.json"),
-        replays=replays,
+        folder=folder.name,
+        stores=stores,
+        identification=identification(identify / "identify.json"),
+        replays=tuple(replay(path) for path in sorted(identify.glob("replay_*.json"))),
         runs=_runs(folder, evaluation),
         evaluation=evaluation,
-        clips=_clips(evaluation_folder, evaluation),
-        trials=_trials(evaluation_folder, evaluation),
-        groups=dict(groups or {}),
-        deploy=_deploy(folder / "deploy"),
-        stages=(_json(folder / "demo.json") or {}).get("stages", {}),
-        folder=folder.name,
+        deploy=deploy_facts(folder / "deploy"),
+        stages=_stages(folder / "demo.json"),
+        task=_task(stores, evaluation),
     )
-    if not (data.stores or data.runs or data.evaluation or data.deploy or data.replays):
+    if not (data.stores or data.runs or evaluation or data.deploy or data.replays
+            or data.identification):  # fmt: skip
         raise ConfigError(
             f"'{folder}' has nothing to report; expected import/, identify/, train/, evaluate/,"
-            f" deploy/ or summary.json, it has {sorted(p.name for p in folder.iterdir())[:10]}"
+            f" deploy/ or {TRIALS_FILE}, it has {sorted(p.name for p in folder.iterdir())[:10]}"
         )
     return data
 
 
-def store_facts(path: Path, name: str, max_paths: int = 300) -> StoreFacts:
-    """Read every episode of a store once."""
-    store = EpisodeStore.open(path)
-    infos = store.list()
-    final: list[float] = []
-    paths: list[NDArray[np.float64]] = []
-    sources: dict[str, None] = {}
-    kinds: dict[str, int] = {}
-    for info in infos:
-        kinds[info.kind] = kinds.get(info.kind, 0) + 1
-        episode = store.read(info.id)
-        sources.setdefault(str(episode.meta.provenance.get("source", "")), None)
-        if BLOCK in info.signals and info.steps:
-            # The last observation is a tick older than the verdict on the last command.
-            seen = coverage(episode.observed(BLOCK)[-1])
-            final.append(float(episode.meta.outcome.metrics.get("coverage", seen)))
-        if TOOL in info.signals and len(paths) < max_paths:
-            paths.append(np.asarray(episode.observed(TOOL)[:, :2], dtype=np.float64))
-    return StoreFacts(
-        name=name,
-        kinds=kinds,
-        steps=sum(i.steps for i in infos),
-        lengths_s=tuple(i.duration_s for i in infos),
-        final_coverage=tuple(final),
-        successes=sum(i.success for i in infos),
-        paths=tuple(paths),
-        sources=tuple(s for s in sources if s),
+def load_evaluation(folder: Path, groups: Groups | None = None) -> EvaluationData:
+    """The evaluation in a results folder, from its trials.
+
+    Raises :class:`DataError` when there are none, whatever else the folder holds.
+    """
+    if not (folder / TRIALS_FILE).is_file():
+        held = " A summary is written from trials and never read:" \
+            if (folder / SUMMARY_FILE).is_file() else ""  # fmt: skip
+        raise DataError(
+            f"'{folder}' has no {TRIALS_FILE}.{held} copy the trials there, or run 'robolearn"
+            " evaluate' again"
+        )
+    records = read_trials(folder)
+    return evaluation_data(read_evaluation(folder, records), records, folder, groups)
+
+
+def evaluation_data(
+    asked: Evaluation,
+    records: Sequence[TrialRecord],
+    folder: Path,
+    groups: Groups | None = None,
+    rule: Rule = RULE,
+) -> EvaluationData:
+    """What ``records`` say about ``asked``; other trials among them are left out."""
+    mine = asked.own(records)
+    ranks = {name: i for i, name in enumerate(asked.starts)}
+    cells: dict[tuple[str, str], list[TrialRecord]] = {
+        (w.name, p.name): [] for w in asked.worlds for p in asked.policies
+    }
+    for r in asked.under_starts(mine):
+        cells[r.env, r.policy].append(r)
+    for trials in cells.values():
+        trials.sort(key=lambda r: ranks[r.condition])
+    cells = {key: trials for key, trials in cells.items() if trials}
+    if not cells:
+        raise DataError(
+            f"'{folder}' asks for {asked.missing(())} trials of suite {asked.suite} and its table"
+            " has none of them; run 'robolearn evaluate' again"
+        )
+    main = [r for trials in cells.values() for r in trials]
+    policies = {policy for _, policy in cells}
+    return EvaluationData(
+        asked=asked,
+        folder=folder,
+        results=tuple(summarize(trials) for trials in cells.values()),
+        judged=_judged(asked, cells),
+        comparison=compare_policies(main, rule, groups=groups, common=True, least=1)
+        if len(policies) > 1
+        else None,
+        agreement=_agreements(asked, cells, mine),
+        variants=variant_effects(main, rule.alpha),
+        failures=failures(main),
+        clips=_clips(folder, cells),
+        missing=0 if asked.inferred else asked.missing(mine),
     )
 
 
-def _runs(folder: Path, evaluation: Json | None) -> tuple[RunFacts, ...]:
-    """Those of the folder, else those that the evaluation names and that are (still) there."""
-    here = sorted((folder / "train").glob("*/metrics.jsonl"))
-    named = [Path(str(p.get("run", ""))) for p in (evaluation or {}).get("policies", ())]
-    there = [run / "metrics.jsonl" for run in named if (run / "metrics.jsonl").is_file()]
-    return tuple(run_facts(p.parent) for p in here or there)
+_Cells = Mapping[tuple[str, str], Sequence[TrialRecord]]
 
 
-def _trials(folder: Path, evaluation: Json | None) -> tuple[TrialRecord, ...]:
-    """The trials that the summary was made of; those of other suites or code are not its."""
-    if evaluation is None or not has_trials(folder):
+def _judged(asked: Evaluation, cells: _Cells) -> tuple[JudgedResult, ...]:
+    counts = asked.judge_counts
+    if counts is None:
         return ()
-    # Older releases wrote the judge behind the suite.
-    suite, _, judge = str(evaluation.get("suite")).partition("+judge=")
-    judge, code = evaluation.get("judge", judge), evaluation.get("code")
-    batch = evaluation.get("batch")
-    worlds = {(w["name"], w["hash"]) for w in evaluation.get("worlds", ())}
-    policies = {p["hash"] for p in evaluation.get("policies", ())}
-    return tuple(
-        r
-        for r in read_trials(folder)
-        if (r.suite, r.judge, r.code, r.batch) == (suite, judge, code, batch)
-        and (r.env, r.env_hash) in worlds
-        and r.policy_hash in policies
-    )
-
-
-def run_facts(folder: Path) -> RunFacts:
-    """A run directory's log, provenance and configuration."""
-    lines = (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-    metrics: list[Json] = []
-    for number, line in enumerate(lines, 1):
-        try:
-            metrics.append(json.loads(line))
-        except ValueError as error:
-            if number < len(lines):
-                raise DataError(f"'{folder}/metrics.jsonl', line {number}: {error}") from error
-            log.warning("'%s/metrics.jsonl' ends in half a line; it is left out", folder)
-    config = folder / "config.yaml"
-    written = config.read_text(encoding="utf-8") if config.is_file() else ""
-    settings: Any = yaml.safe_load(written)
-    return RunFacts(
-        name=folder.name,
-        metrics=tuple(metrics),
-        provenance=_json(folder / "provenance.json") or {},
-        config=written,
-        settings=cast("Json", settings) if isinstance(settings, dict) else {},
-    )
-
-
-def _clips(folder: Path, evaluation: Json | None) -> tuple[ClipFacts, ...]:
-    """Those that are (still) there."""
-    found: list[ClipFacts] = []
-    for number, row in enumerate((evaluation or {}).get("results", ()), 1):
-        lacking = sorted({"policy", "world", "score", "success"} - set(row))
-        if lacking:
-            raise DataError(
-                f"'{folder}/summary.json', result {number} lacks {lacking}; run"
-                " 'robolearn evaluate' again"
-            )
-        for clip in row.get("clips", ()):
-            values = {k: v for k, v in clip.items() if k not in ("file", "seed")}
-            path = folder / str(clip["file"])
-            if path.is_file():
-                found.append(
-                    ClipFacts(path=path, policy=row["policy"], world=row["world"], **values)
-                )
+    found: list[JudgedResult] = []
+    for (world, policy), trials in cells.items():
+        yes, n = sum(r.success for r in trials), len(trials)
+        found.append(JudgedResult(policy, world, yes, n, counts.corrected(yes, n)))
     return tuple(found)
 
 
-def _deploy(folder: Path) -> DeployFacts | None:
-    if not folder.is_dir():
-        return None
-    records = read_trials(folder) if has_trials(folder) else ()
-    trials = to_json(r for r in records if r.status in SCORED)
-    figures = _json(folder / "deploy.json") or {}
-    inference: list[float] = []
-    late: list[float] = []
-    interval: list[float] = []
-    period_ms = 0.0
-    if (folder / "store").is_dir():
-        try:
-            store = EpisodeStore.open(folder / "store")
-            for info in store.list():
-                episode = store.read(info.id)
-                period_ms = 1e3 / info.rate_hz
-                inference += [float(v) * 1e-6 for v in episode.inference_ns if v > 0]
-                late += [float(v) * 1e-6 for v in episode.overrun_ns]
-                interval += [float(v) * 1e-6 for v in np.diff(episode.tick_t_ns)]
-        except RobolearnError as error:
-            log.warning("deployed episodes are left out: %s", error)
-    if not (trials or figures or inference):
-        return None
-    return DeployFacts(
-        trials=tuple(trials),
-        figures=figures,
-        inference_ms=tuple(inference),
-        late_ms=tuple(late),
-        interval_ms=tuple(interval),
-        setpoint_ms=tuple(
-            float(v) for d in figures.get("trials", ()) for v in d.get("setpoint_lateness_ms", ())
-        ),
-        period_ms=period_ms,
-        interventions=Counter(
-            str(event["cause"])
-            for d in figures.get("trials", ())
-            for event in d.get("interventions", ())
-        ),
-        videos=tuple(sorted(folder.glob("**/*.mp4"))),
+def _agreements(
+    asked: Evaluation, cells: _Cells, records: Sequence[TrialRecord]
+) -> tuple[Agreement, ...]:
+    """How far the source world agrees with itself and with the other worlds, per policy."""
+    source = asked.source_world
+    if not asked.placed:
+        return ()
+    found: list[Agreement] = []
+    for policy in dict.fromkeys(p for w, p in cells if w == source):
+        own = cells[source, policy]
+        mine = [r for r in records if (r.env, r.policy) == (source, policy)]
+        # A perturbed world is not meant to agree.
+        others = [t for (w, p), t in cells.items() if p == policy and w != source and "~" not in w]
+        compared: list[tuple[AgreementKind, Sequence[TrialRecord]]] = [
+            ("moved", [r for r in mine if r.variant == "moved"]),
+            *(("world", trials) for trials in others),
+            ("noise", [r for r in mine if r.variant == "noise"]),
+        ]
+        found += [agree(own, trials, kind) for kind, trials in compared if trials]
+    return tuple(found)
+
+
+def _clips(folder: Path, cells: _Cells) -> tuple[Clip, ...]:
+    """Those that were filmed and are (still) there, in the order in which they were chosen."""
+    return tuple(
+        Clip(
+            file=f"videos/{c.trial.video}",
+            policy=c.trial.policy,
+            world=c.trial.env,
+            condition=c.trial.condition,
+            seed=c.trial.seed,
+            success=c.trial.success,
+            reason=c.trial.reason,
+            score=c.trial.score,
+            duration_s=c.trial.duration_s,
+            why=c.why,
+        )
+        for trials in cells.values()
+        for c in choose(trials, len(trials))
+        if c.trial.video and (folder / "videos" / c.trial.video).is_file()
     )
 
 
-def _json(path: Path) -> Json | None:
-    if not path.is_file():
+def _evaluation(folder: Path, groups: Groups) -> EvaluationData | None:
+    """That of ``evaluate/`` or of the folder itself, if there was one."""
+    place = folder / "evaluate" if (folder / "evaluate").is_dir() else folder
+    if not any((place / name).is_file() for name in (TRIALS_FILE, SUMMARY_FILE)):
         return None
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise DataError(f"'{path}' is not valid JSON: {error}; run its stage again") from error
-    if not isinstance(value, dict):
-        raise DataError(f"'{path}' must hold a JSON object, got {type(value).__name__}")
-    return cast("Json", value)
+    return load_evaluation(place, groups)
+
+
+def _runs(folder: Path, evaluation: EvaluationData | None) -> tuple[RunFacts, ...]:
+    """Those of the folder, else those that the evaluation names and that are (still) there."""
+    here = sorted(path.parent for path in (folder / "train").glob(f"*/{METRICS_FILE}"))
+    named = [Path(p.run) for p in evaluation.asked.policies if p.run] if evaluation else []
+    there = [run for run in named if (run / METRICS_FILE).is_file()]
+    return tuple(run_facts(run) for run in here or there)
+
+
+def _task(stores: Sequence[StoreFacts], evaluation: EvaluationData | None) -> str:
+    if evaluation is not None:
+        return evaluation.asked.task
+    return next((s.task for s in stores if s.task), "")
+
+
+def _stages(path: Path) -> tuple[Stage, ...]:
+    if not path.is_file():
+        return ()
+    stages: Mapping[str, Mapping[str, object]] = read_mapping(path).get("stages", {})
+    return tuple(
+        Stage(name, str(s.get("status", "–")), float(str(s.get("seconds", 0.0))))
+        for name, s in stages.items()
+    )

@@ -1,9 +1,11 @@
-"""The plots of the report, as SVG in data URIs."""
+"""Draws the plots of the report, as SVG in data URIs."""
 
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import matplotlib as mpl
@@ -14,7 +16,10 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from eval.report.page import Plot, data_uri
-from robolearn.pusht import GOAL, TABLE_SIZE_M, tee_polygons, transform_points
+from eval.report.physics import EpisodeError
+from eval.report.training import Curve
+from eval.statistics.intervals import Estimate
+from eval.summary import Agreement
 
 # Okabe and Ito 2008: told apart by colour-blind readers too; shapes differ as well.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
@@ -42,89 +47,113 @@ _STYLE: Any = {
 }
 
 
-def data_plot(lengths_s: Sequence[float], coverage: Sequence[float], paths: Sequence[Any]) -> Plot:
-    """Histograms of length and final coverage; the tool's paths over the goal."""
+@dataclass(frozen=True, slots=True)
+class ResultBar:
+    """A line of :func:`results_plot`: a policy in a world."""
+
+    policy: str
+    world: str
+    score: Estimate
+    success: Estimate
+
+
+@dataclass(frozen=True, slots=True)
+class DifferenceBar:
+    """A line of :func:`difference_plot` and what it is called."""
+
+    label: str
+    score: Estimate
+    success: Estimate
+
+
+def recordings_plot(
+    lengths_s: Sequence[float],
+    final: Sequence[float],
+    title: str,
+    xlabel: str,
+    *,
+    mark: float | None = None,
+    paths: Sequence[Any] = (),
+    backdrop: Callable[[Axes], None] | None = None,
+) -> Plot:
+    """Histograms of length and of the final measure in [0, 1]; paths [m] over what is there."""
 
     def draw(figure: Figure) -> None:
-        left, middle, right = figure.subplots(1, 3, width_ratios=(1, 1, 1.1))
-        left.hist(lengths_s, bins=24, color=COLOURS[0])
-        left.set(title="Length", xlabel="episode length [s]", ylabel="episodes")
-        middle.hist(100 * np.asarray(coverage), bins=24, color=COLOURS[0])
-        middle.axvline(95, color=INK, lw=1, ls="--")
-        middle.set(title="Coverage at the end", xlabel="goal covered [%]", ylabel="episodes")
+        ratios = (1, 1, 1.1) if backdrop else (1, 1)
+        axes = figure.subplots(1, len(ratios), width_ratios=ratios)
+        axes[0].hist(lengths_s, bins=24, color=COLOURS[0])
+        axes[0].set(title="Length", xlabel="episode length [s]", ylabel="episodes")
+        axes[1].hist(100 * np.asarray(final), bins=24, color=COLOURS[0])
+        if mark is not None:
+            axes[1].axvline(100 * mark, color=INK, lw=1, ls="--")
+        axes[1].set(title=title, xlabel=xlabel, ylabel="episodes")
+        if backdrop is None:
+            return
         for path in paths:
             # Pixels, not vectors: two hundred paths would make a page of their own.
-            right.plot(
+            axes[2].plot(
                 path[:, 0], path[:, 1], color=COLOURS[0], lw=0.5, alpha=0.22, rasterized=True
             )
-        draw_goal(right)
-        right.set(title="Where the tool went", xlabel="x [m]", ylabel="y [m]")
+        backdrop(axes[2])
+        axes[2].set(title="Where the tool went", xlabel="x [m]", ylabel="y [m]")
 
     return _plot(draw, FULL, 3.0)
 
 
-def draw_goal(axes: Axes) -> None:
-    """The goal T and the table's edge, in the table frame [m]."""
-    for corners in tee_polygons():
-        placed = transform_points(corners, GOAL)
-        axes.fill(placed[:, 0], placed[:, 1], color="#9fd3a8", ec="none", alpha=0.9, zorder=3)
-    axes.set(xlim=(0, TABLE_SIZE_M), ylim=(0, TABLE_SIZE_M), aspect="equal")
-
-
-def replay_plot(errors: Mapping[str, tuple[Sequence[float], Sequence[float]]]) -> Plot:
+def replay_plot(errors: Mapping[str, Sequence[EpisodeError]]) -> Plot:
     """Share of episodes whose final error is below x, per scene: position [mm], rotation [deg]."""
 
     def draw(figure: Figure) -> None:
-        for axes, part, label in zip(
-            figure.subplots(1, 2, sharey=True),
-            (0, 1),
-            ("final position error [mm]", "final rotation error [deg]"),
-            strict=True,
-        ):
-            for i, (scene, values) in enumerate(errors.items()):
-                x = np.sort(np.maximum(np.asarray(values[part], dtype=float), 1e-3))
+        left, right = figure.subplots(1, 2, sharey=True)
+        for i, (scene, each) in enumerate(errors.items()):
+            for axes, values in (
+                (left, [e.final_position_error_mm for e in each]),
+                (right, [e.final_rotation_error_deg for e in each]),
+            ):
+                x = np.sort(np.maximum(np.asarray(values, dtype=float), 1e-3))
                 axes.step(
                     x, np.arange(1, x.size + 1) / x.size, where="post", color=COLOURS[i % 6],
                     label=scene, lw=1.8,
                 )  # fmt: skip
+        for axes, label in (
+            (left, "final position error [mm]"),
+            (right, "final rotation error [deg]"),
+        ):
             axes.set(xscale="log", xlabel=label, ylim=(0, 1.02))
             axes.grid(alpha=0.25)
             axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:g}"))
-            if part == 0:
-                axes.set_ylabel("share of episodes below")
+        left.set_ylabel("share of episodes below")
         _legend(figure)
 
     return _plot(draw, FULL, 3.5)
 
 
-def training_plot(curves: Mapping[str, tuple[Any, Any]], title: str) -> Plot:
-    """One panel per figure of a run: ``curves[name] = (steps, values)``."""
+def training_plot(curves: Mapping[str, Curve], title: str) -> Plot:
+    """One panel per figure of a run, by its name."""
 
     def draw(figure: Figure) -> None:
         panels = figure.subplots(1, max(1, len(curves)), squeeze=False)[0]
-        for axes, (name, (steps, values)) in zip(panels, curves.items(), strict=False):
-            axes.plot(steps, values, color=SOFT, lw=0.8)
-            axes.plot(steps, _smooth(np.asarray(values, dtype=float)), color=COLOURS[0], lw=1.8)
+        for axes, (name, curve) in zip(panels, curves.items(), strict=False):
+            values = curve.values
+            axes.plot(curve.steps, values, color=SOFT, lw=0.8)
+            axes.plot(curve.steps, _smooth(values), color=COLOURS[0], lw=1.8)
             axes.set(title=name, xlabel="update")
             axes.grid(alpha=0.25)
-            if np.all(np.asarray(values) > 0) and np.max(values) > 20 * np.min(values):
+            if np.all(values > 0) and np.max(values) > 20 * np.min(values):
                 axes.set_yscale("log")
         figure.suptitle(title, x=0.01, ha="left", fontsize=10)
 
     return _plot(draw, FULL * max(2, len(curves)) / 3, 2.7)
 
 
-def seeds_plot(curves: Mapping[str, tuple[Any, Any]], label: str) -> Plot:
-    """Runs of one experiment: ``curves[run] = (steps, values)``, their mean and their range."""
+def seeds_plot(curves: Mapping[str, Curve], label: str) -> Plot:
+    """Runs of one experiment by their names, their mean and their range."""
 
     def draw(figure: Figure) -> None:
         axes = figure.subplots()
-        shared = max((steps for steps, _ in curves.values()), key=len)
-        shared = shared[shared <= min(steps[-1] for steps, _ in curves.values())]
-        smooth = [
-            np.interp(shared, steps, _smooth(np.asarray(values, dtype=float)))
-            for steps, values in curves.values()
-        ]
+        shared = max((c.steps for c in curves.values()), key=len)
+        shared = shared[shared <= min(c.steps[-1] for c in curves.values())]
+        smooth = [np.interp(shared, c.steps, _smooth(c.values)) for c in curves.values()]
         for i, (name, values) in enumerate(zip(curves, smooth, strict=True)):
             axes.plot(shared, values, color=COLOURS[i % 6], lw=0.9, label=name)
         axes.fill_between(
@@ -140,23 +169,21 @@ def seeds_plot(curves: Mapping[str, tuple[Any, Any]], label: str) -> Plot:
     return _plot(draw, 6.0, 3.2)
 
 
-def results_plot(rows: Sequence[Mapping[str, Any]]) -> Plot:
+def results_plot(rows: Sequence[ResultBar]) -> Plot:
     """Mean score and success rate with intervals: one line per world, one colour per policy."""
-    worlds = list(dict.fromkeys(r["world"] for r in rows))
-    policies = list(dict.fromkeys(r["policy"] for r in rows))
+    worlds = list(dict.fromkeys(r.world for r in rows))
+    policies = list(dict.fromkeys(r.policy for r in rows))
 
     def draw(figure: Figure) -> None:
-        for axes, key, label in zip(
-            figure.subplots(1, 2, sharey=True),
-            ("score", "success"),
-            ("mean score", "success rate"),
-            strict=True,
-        ):
-            for r in rows:
-                i, e = policies.index(r["policy"]), r[key]
-                shift = (i - (len(policies) - 1) / 2) * 0.24
-                y = len(worlds) - 1 - worlds.index(r["world"]) - shift
-                _whisker(axes, e, y, i, r["policy"] if r["world"] == worlds[0] else None)
+        left, right = figure.subplots(1, 2, sharey=True)
+        for r in rows:
+            i = policies.index(r.policy)
+            shift = (i - (len(policies) - 1) / 2) * 0.24
+            y = len(worlds) - 1 - worlds.index(r.world) - shift
+            label = r.policy if r.world == worlds[0] else None
+            _whisker(left, r.score, y, i, label)
+            _whisker(right, r.success, y, i, label)
+        for axes, label in ((left, "mean score"), (right, "success rate")):
             axes.set(xlim=(-0.02, 1.02), xlabel=f"{label}, 95 % interval")
             axes.set_yticks(range(len(worlds)), worlds[::-1])
             axes.set_ylim(-0.6, len(worlds) - 0.4)
@@ -166,60 +193,56 @@ def results_plot(rows: Sequence[Mapping[str, Any]]) -> Plot:
     return _plot(draw, FULL, 1.3 + 0.62 * len(worlds))
 
 
-def difference_plot(rows: Sequence[Mapping[str, Any]]) -> Plot:
-    """Paired differences of score and success, one line per comparison, zero marked."""
+def difference_plot(rows: Sequence[DifferenceBar]) -> Plot:
+    """Paired differences of score and success, one line each, zero marked."""
 
     def draw(figure: Figure) -> None:
-        for axes, key, label in zip(
-            figure.subplots(1, 2, sharey=True),
-            ("score_difference", "success_difference"),
-            ("score", "success rate"),
-            strict=True,
-        ):
-            for y, row in enumerate(reversed(rows)):
-                _whisker(axes, row[key], float(y), 0, None)
+        left, right = figure.subplots(1, 2, sharey=True)
+        for y, row in enumerate(reversed(rows)):
+            _whisker(left, row.score, float(y), 0, None)
+            _whisker(right, row.success, float(y), 0, None)
+        for axes, label in ((left, "score"), (right, "success rate")):
             axes.axvline(0, color=INK, lw=1, ls="--")
             axes.set(xlabel=f"difference of {label}, 95 % interval")
             axes.xaxis.set_major_locator(MaxNLocator(5))
-            axes.set_yticks(
-                range(len(rows)),
-                [f"{r['b']} − {r['a']}\n{r['world']}".strip() for r in reversed(rows)],
-            )
+            axes.set_yticks(range(len(rows)), [r.label for r in reversed(rows)])
             axes.set_ylim(-0.6, len(rows) - 0.4)
             axes.grid(axis="x", alpha=0.25)
 
-    return _plot(draw, FULL, 1.0 + (0.6 if any(r["world"] for r in rows) else 0.34) * len(rows))
+    return _plot(
+        draw, FULL, 1.0 + (0.6 if any("\n" in r.label for r in rows) else 0.34) * len(rows)
+    )
 
 
-def agreement_plot(rows: Sequence[Mapping[str, Any]]) -> Plot:
-    """Maximum coverage per start in two worlds; one panel per world, one colour per policy."""
-    panels = list(dict.fromkeys((r["world"], r["kind"]) for r in rows))
+def agreement_plot(rows: Sequence[Agreement], threshold: float | None) -> Plot:
+    """How far each start came in two worlds; one panel per world, one colour per policy."""
+    panels = list(dict.fromkeys((r.world, r.kind) for r in rows))
     titles = {"moved": "{} itself, moved", "noise": "{} itself, other noise"}
-    policies = list(dict.fromkeys(r["policy"] for r in rows))
+    policies = list(dict.fromkeys(r.policy for r in rows))
 
     def draw(figure: Figure) -> None:
         axes_row = figure.subplots(1, len(panels), squeeze=False, sharey=True)[0]
         for axes, (world, kind) in zip(axes_row, panels, strict=True):
-            chosen = [r for r in rows if (r["world"], r["kind"]) == (world, kind)]
+            chosen = [r for r in rows if (r.world, r.kind) == (world, kind)]
             for r in chosen:
-                i = policies.index(r["policy"])
-                points = np.asarray(r["points"], dtype=float).reshape(-1, 2)
+                i = policies.index(r.policy)
+                points = np.asarray(r.points, dtype=float).reshape(-1, 2)
                 axes.scatter(
                     points[:, 0], points[:, 1], s=16, color=COLOURS[i % 6], alpha=0.75,
-                    marker=MARKERS[i % 6], label=r["policy"], linewidths=0,
+                    marker=MARKERS[i % 6], label=r.policy, linewidths=0,
                 )  # fmt: skip
             axes.plot([0, 1], [0, 1], color=SOFT, lw=0.8)
-            axes.axvline(0.95, color=SOFT, lw=0.6, ls=":")
-            axes.axhline(0.95, color=SOFT, lw=0.6, ls=":")
-            source = chosen[0]["source"]
+            if threshold is not None:
+                axes.axvline(threshold, color=SOFT, lw=0.6, ls=":")
+                axes.axhline(threshold, color=SOFT, lw=0.6, ls=":")
             axes.set(
                 title=titles.get(kind, "{}").format(world),
-                xlabel=f"in {source}",
+                xlabel=f"in {chosen[0].source}",
                 xlim=(-0.02, 1.02),
                 ylim=(-0.02, 1.02),
                 aspect="equal",
             )
-        axes_row[0].set_ylabel("maximum coverage")
+        axes_row[0].set_ylabel(rows[0].measure)
         _legend(figure)
 
     return _plot(draw, FULL * min(1.0, max(2, len(panels)) / 3), 3.6 if len(panels) < 4 else 3.0)
@@ -240,14 +263,14 @@ def histogram_plot(series: Mapping[str, Sequence[float]], limits: Mapping[str, f
     return _plot(draw, FULL * min(1.0, max(2, len(series)) / 3), 2.5)
 
 
-def _whisker(axes: Axes, e: Mapping[str, Any], y: float, i: int, label: str | None) -> None:
-    if e["value"] is None:
+def _whisker(axes: Axes, e: Estimate, y: float, i: int, label: str | None) -> None:
+    if not math.isfinite(e.value):
         return
-    low = e["low"] if e["low"] is not None else e["value"]
-    high = e["high"] if e["high"] is not None else e["value"]
+    low = e.low if math.isfinite(e.low) else e.value
+    high = e.high if math.isfinite(e.high) else e.value
     axes.plot([low, high], [y, y], color=COLOURS[i % 6], lw=2.2, solid_capstyle="butt")
     axes.plot(
-        e["value"], y, MARKERS[i % 6], color=COLOURS[i % 6], ms=7, mec="white", mew=1, label=label
+        e.value, y, MARKERS[i % 6], color=COLOURS[i % 6], ms=7, mec="white", mew=1, label=label
     )
 
 

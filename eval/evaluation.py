@@ -1,0 +1,211 @@
+"""Says what one evaluation was asked to do: ``evaluation.json``, written before the first trial.
+
+It holds no result. Results are read from the trials beside it, so that they cannot disagree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from eval.plain import plain_values, read_mapping, write_mapping
+from eval.statistics.clusters import corrected_rate
+from eval.statistics.intervals import Estimate
+from eval.summary import own_trials
+from eval.trials.table import SCORED
+from robolearn.config import from_dict
+from robolearn.errors import ConfigError, DataError
+from robolearn.types import TrialRecord
+
+FILE_NAME = "evaluation.json"
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class WorldIdentity:
+    """A world by its name in the trials; ``hash`` covers its model and parameters."""
+
+    name: str
+    hash: str
+    engine: str
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyIdentity:
+    """A policy by its name in the trials. ``run``: the run directory as it was given."""
+
+    name: str
+    hash: str
+    run: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeCounts:
+    """How often the classifier that decided on success was right on held-out episodes."""
+
+    true_positives: int
+    successes: int
+    false_positives: int
+    failures: int
+
+    def corrected(self, positives: int, n: int) -> Estimate:
+        """The true success rate behind ``positives`` verdicts of ``n``."""
+        return corrected_rate(
+            positives,
+            n,
+            true_positives=self.true_positives,
+            successes=self.successes,
+            false_positives=self.false_positives,
+            failures=self.failures,
+        )
+
+    def words(self, judge: str) -> str:
+        """What the protocol says about the classifier with the hash ``judge``."""
+        return (
+            f"success was judged from pictures by the classifier {judge}, which recognised"
+            f" {self.true_positives} of {self.successes} held-out successes and mistook"
+            f" {self.false_positives} of {self.failures} held-out failures for one"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """Which trials belong together, and what they mean."""
+
+    # As the trials name it: name@hash.
+    suite: str
+    # The rule by which the result is scored, in words.
+    protocol: str
+    task: str
+    # Control ticks after which an episode was cut; 0: not known.
+    max_steps: int
+    # The world that the task's data come from.
+    source_world: str
+    # Condition -> its seed, in the suite's order; a world has the first of them.
+    starts: dict[str, int]
+    # World -> how many of the starts it was given.
+    conditions: dict[str, int]
+    worlds: tuple[WorldIdentity, ...]
+    policies: tuple[PolicyIdentity, ...]
+    # Whether the starts are poses, which other worlds can have, too; else only seeds name them.
+    placed: bool
+    # Environments per forward pass.
+    batch: int
+    # Hash of the sources that decide a trial.
+    code: str
+    commit: str = ""
+    versions: dict[str, str] = field(default_factory=dict[str, str])
+    command: str = ""
+    # Hash of the classifier that decided on success, and how it errs; empty: the world did.
+    judge: str = ""
+    judge_counts: JudgeCounts | None = None
+    # Read off the trials themselves, because nothing was written down (an earlier release).
+    inferred: bool = False
+
+    def own(self, records: Sequence[TrialRecord]) -> tuple[TrialRecord, ...]:
+        """The simulated trials that count, of these policies in these worlds, by this code, under
+        this suite's starts as they are, moved or repeated.
+        """
+        worlds = {(w.name, w.hash) for w in self.worlds}
+        policies = {(p.name, p.hash) for p in self.policies}
+        return tuple(
+            r
+            for r in records
+            if r.kind == "sim"
+            and r.status in SCORED
+            and (r.suite, r.judge, r.code, r.batch)
+            == (self.suite, self.judge, self.code, self.batch)
+            and (r.env, r.env_hash) in worlds
+            and (r.policy, r.policy_hash) in policies
+        )
+
+    def under_starts(self, records: Sequence[TrialRecord]) -> tuple[TrialRecord, ...]:
+        """Those of ``records`` under the starts asked for, as the suite lists them."""
+        if self.inferred:
+            return tuple(r for r in records if not r.variant)
+        asked = {
+            (world, name, seed)
+            for world, count in self.conditions.items()
+            for name, seed in list(self.starts.items())[:count]
+        }
+        return tuple(
+            r for r in records if not r.variant and (r.env, r.condition, r.seed) in asked
+        )
+
+    def missing(self, records: Sequence[TrialRecord]) -> int:
+        """How many of the trials asked for are not among ``records``."""
+        wanted = sum(self.conditions.values()) * len(self.policies)
+        return wanted - len(self.under_starts(records))
+
+    def run_of(self, policy: str) -> str:
+        """The run directory of a policy, as it was given."""
+        return next((p.run for p in self.policies if p.name == policy), "")
+
+
+def write_evaluation(folder: Path, evaluation: Evaluation) -> None:
+    """Write ``evaluation.json``, whole or not at all."""
+    head = {"format": "robolearn evaluation", "version": VERSION}
+    write_mapping(folder / FILE_NAME, head | plain_values(evaluation))
+
+
+def read_evaluation(folder: Path, records: Sequence[TrialRecord]) -> Evaluation:
+    """What the evaluation in ``folder`` was asked, read off ``records`` if it is not written down.
+
+    Raises :class:`DataError` for a file of another format or with wrong or missing values.
+    """
+    path = folder / FILE_NAME
+    if not path.is_file():
+        return inferred(records)
+    document = dict(read_mapping(path))
+    version = (document.pop("format", None), document.pop("version", None))
+    if version != ("robolearn evaluation", VERSION):
+        raise DataError(
+            f"'{path}' says {version}; this release reads version {VERSION} of 'robolearn"
+            " evaluation'. Use the release that wrote it, or evaluate again"
+        )
+    return _decoded(document, path)
+
+
+def _decoded(document: Mapping[str, Any], path: Path) -> Evaluation:
+    try:
+        return from_dict(Evaluation, document, str(path))
+    except ConfigError as error:
+        raise DataError(f"{error}; run 'robolearn evaluate' again") from error
+
+
+def inferred(records: Sequence[TrialRecord]) -> Evaluation:
+    """The evaluation of the newest simulated trial, with all trials that may stand beside it.
+
+    Earlier releases wrote no ``evaluation.json``. Which trials belong together follows from the
+    trials; protocol, command and the errors of a judge do not.
+    """
+    simulated = [r for r in records if r.kind == "sim"]
+    if not simulated:
+        raise DataError("no simulated trials; run 'robolearn evaluate' first")
+    last = simulated[-1]
+    what = (last.suite, last.judge, last.code, last.batch)
+    same = [r for r in simulated if (r.suite, r.judge, r.code, r.batch) == what]
+    mine, _ = own_trials(same)
+    counts: dict[str, set[str]] = {}
+    for r in mine:
+        counts.setdefault(r.env, set()).add(r.condition)
+    worlds = {r.env: WorldIdentity(r.env, r.env_hash, r.engine) for r in same}
+    return Evaluation(
+        suite=last.suite,
+        protocol="",
+        task=last.suite.partition("@")[0],
+        max_steps=0,
+        source_world=same[0].env,
+        starts={r.condition: r.seed for r in mine},
+        conditions={world: len(names) for world, names in counts.items()},
+        worlds=tuple(worlds.values()),
+        policies=tuple({r.policy: PolicyIdentity(r.policy, r.policy_hash) for r in same}.values()),
+        placed=any(r.variant == "moved" for r in same),
+        batch=last.batch,
+        code=last.code,
+        commit=last.commit,
+        judge=last.judge,
+        inferred=True,
+    )

@@ -1,0 +1,127 @@
+"""Reads run directories for the report: log, cost, settings, and which differ by seed only."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import yaml
+from numpy.typing import NDArray
+
+from eval.plain import read_mapping
+from robolearn.errors import DataError
+
+log = logging.getLogger(__name__)
+
+METRICS_FILE = "metrics.jsonl"
+UNKNOWN = "–"
+MIN_RUNS = 2
+MIN_POINTS = 2
+# What a line of the log says about the clock and the schedule, not about learning.
+CLOCK = frozenset(("step", "total", "seconds", "cpu_seconds", "data_seconds", "lr_factor"))
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """A figure of the log over training: ``steps`` and ``values`` ``[k]``."""
+
+    steps: NDArray[np.float64]
+    values: NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class RunFacts:
+    """A training run. ``config``: its text as written; ``settings``: the same as values."""
+
+    name: str
+    # Updates made, and what they took [s]; None: nothing was logged.
+    updates: int | None
+    seconds: float
+    cpu_seconds: float
+    # As the provenance says; "–" where it does not.
+    episodes: str
+    seed: str
+    data_hash: str
+    commit: str
+    config: str
+    settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    # The log, one mapping per line: figures by name.
+    log: tuple[Mapping[str, Any], ...] = ()
+
+    def curve(self, name: str) -> Curve | None:
+        """A figure over training; None if it was logged less than twice."""
+        points = [(line["step"], line[name]) for line in self.log if name in line]
+        if len(points) < MIN_POINTS:
+            return None
+        steps, values = zip(*points, strict=True)
+        return Curve(np.asarray(steps, dtype=np.float64), np.asarray(values, dtype=np.float64))
+
+    def figures(self) -> list[str]:
+        """What was logged about learning, losses first."""
+        names = list(dict.fromkeys(k for line in self.log for k in line if k not in CLOCK))
+        return sorted(names, key=lambda name: not name.startswith("loss"))
+
+    def losses(self) -> list[str]:
+        """The losses in the first line of the log."""
+        return [k for k in (self.log[0] if self.log else {}) if k.startswith("loss")]
+
+
+def run_facts(folder: Path) -> RunFacts:
+    """A run directory's log, provenance and configuration."""
+    lines = _log(folder / METRICS_FILE)
+    last = lines[-1] if lines else {}
+    config = folder / "config.yaml"
+    written = config.read_text(encoding="utf-8") if config.is_file() else ""
+    read: Any = yaml.safe_load(written)
+    settings = cast("Mapping[str, Any]", read) if isinstance(read, dict) else {}
+    path = folder / "provenance.json"
+    provenance = read_mapping(path) if path.is_file() else {}
+    return RunFacts(
+        name=folder.name,
+        updates=int(last["step"]) if "step" in last else None,
+        seconds=float(last.get("seconds", 0.0)),
+        cpu_seconds=float(last.get("cpu_seconds", 0.0)),
+        episodes=str(provenance.get("episodes", UNKNOWN)),
+        seed=str(provenance.get("seed", settings.get("seed", UNKNOWN))),
+        data_hash=str(provenance.get("data_hash", "")),
+        commit=str(provenance.get("commit", UNKNOWN)),
+        config=written,
+        settings=settings,
+        log=tuple(lines),
+    )
+
+
+def run_families(runs: Sequence[RunFacts]) -> list[list[RunFacts]]:
+    """Runs that differ in nothing but their seed, where there are several."""
+    families: dict[str, list[RunFacts]] = {}
+    for run in runs:
+        rest = {k: v for k, v in run.settings.items() if k != "seed"}
+        if run.settings and run.log:
+            families.setdefault(json.dumps(rest, sort_keys=True, default=str), []).append(run)
+    return [f for f in families.values() if len(f) >= MIN_RUNS]
+
+
+def loss_curves(runs: Sequence[RunFacts]) -> tuple[str, dict[str, Curve]]:
+    """The first loss of the first run, over training, of every run that has it."""
+    name = next(iter(runs[0].losses()), "")
+    curves = {run.name: run.curve(name) for run in runs}
+    return name, {run: curve for run, curve in curves.items() if curve is not None}
+
+
+def _log(path: Path) -> list[Mapping[str, Any]]:
+    """A run that was killed while it logged ends in half a line, which is left out."""
+    text = path.read_text(encoding="utf-8").splitlines()
+    lines: list[Mapping[str, Any]] = []
+    for number, line in enumerate(text, 1):
+        try:
+            lines.append(json.loads(line))
+        except ValueError as error:
+            if number < len(text):
+                raise DataError(f"'{path}', line {number}: {error}") from error
+            log.warning("'%s' ends in half a line; it is left out", path)
+    return lines
