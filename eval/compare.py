@@ -99,8 +99,9 @@ class Effect:
     """``b - a`` over the same conditions. ``p``: adjusted over the pairs of the world.
 
     ``only_a``, ``only_b``: conditions under which only one of the two succeeded, on which
-    McNemar's test rests; None with several training runs. ``more``: pairs of trials, these included, after which a difference as large as the observed
-    one would be found with the rule's power; None when it is settled or nothing was observed.
+    McNemar's test rests; None with several training runs. ``more``: pairs of trials, these
+    included, after which a difference as large as the observed one would be found with the rule's
+    power; None when it is settled or nothing was observed.
     """
 
     a: str

@@ -130,9 +130,7 @@ class Evaluation:
             for world, count in self.conditions.items()
             for name, seed in list(self.starts.items())[:count]
         }
-        return tuple(
-            r for r in records if not r.variant and (r.env, r.condition, r.seed) in asked
-        )
+        return tuple(r for r in records if not r.variant and (r.env, r.condition, r.seed) in asked)
 
     def missing(self, records: Sequence[TrialRecord]) -> int:
         """How many of the trials asked for are not among ``records``."""

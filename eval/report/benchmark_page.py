@@ -24,7 +24,6 @@ from eval.report.training import METRICS_FILE, RunFacts, run_facts, run_families
 from eval.summary import Result
 from robolearn.errors import ConfigError
 
-
 # More lines of one plot are not told apart.
 MAX_BARS = 6
 

@@ -166,10 +166,11 @@ def load_evaluation(folder: Path, groups: Groups | None = None) -> EvaluationDat
     Raises :class:`DataError` when there are none, whatever else the folder holds.
     """
     if not (folder / TRIALS_FILE).is_file():
-        held = " A summary is written from trials and never read:" \
-            if (folder / SUMMARY_FILE).is_file() else ""  # fmt: skip
+        held = ""
+        if (folder / SUMMARY_FILE).is_file():
+            held = f" Its {SUMMARY_FILE} was written from trials and is never read."
         raise DataError(
-            f"'{folder}' has no {TRIALS_FILE}.{held} copy the trials there, or run 'robolearn"
+            f"'{folder}' has no {TRIALS_FILE}.{held} Copy the trials there, or run 'robolearn"
             " evaluate' again"
         )
     records = read_trials(folder)

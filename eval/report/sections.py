@@ -48,13 +48,13 @@ def _store(facts: StoreFacts) -> str:
         return note(f"The store “{facts.name}” holds no episodes.")
     words = task_page(facts.task)
     made = "; ".join(f"{k} {KIND_WORDS.get(kind, kind)}" for kind, k in facts.kinds.items())
-    p = percentiles(facts.lengths_s, (10.0, 50.0, 90.0))
+    half, most = percentiles(facts.lengths_s, (50.0, 90.0))
     source = f" Source: {', '.join(facts.sources[:3])}." if facts.sources else ""
     title = "Recorded by people" if "demonstration" in facts.kinds else "Collected here"
     body = f"<h3>{text(title)}</h3>" + paragraph(
         f"{n} episodes ({made}), {facts.steps} steps, {sum(facts.lengths_s) / 60:.1f} minutes."
-        f" Half of them are shorter than {p['p50']:.1f} s, one in ten is longer than"
-        f" {p['p90']:.1f} s. {facts.successes} of {n} {words.reached};"
+        f" Half of them are shorter than {half:.1f} s, one in ten is longer than"
+        f" {most:.1f} s. {facts.successes} of {n} {words.reached};"
         f"{_stopped(facts, words)}{source}"
     )
     if n < MIN_DRAWN or not facts.final:
@@ -69,10 +69,10 @@ def _store(facts: StoreFacts) -> str:
 def _stopped(facts: StoreFacts, words: TaskPage) -> str:
     if not facts.final:
         return " how far the others came was not recorded."
-    p = percentiles(100 * np.asarray(facts.final), (10.0, 50.0, 90.0))
+    low, half, high = percentiles(100 * np.asarray(facts.final), (10.0, 50.0, 90.0))
     return (
-        f" they ended with {p['p50']:.0f} % {words.final_words} in the median (10th to 90th"
-        f" percentile {p['p10']:.0f} to {p['p90']:.0f} %)."
+        f" they ended with {half:.0f} % {words.final_words} in the median (10th to 90th"
+        f" percentile {low:.0f} to {high:.0f} %)."
     )
 
 
@@ -276,7 +276,7 @@ def _timing(times: TickTimes) -> str:
     if not series:
         return ""
     rows = [
-        [name, *(f"{percentiles(v)[p]:.2f}" for p in ("p50", "p90", "p99")), f"{max(v):.2f}",
+        [name, *(f"{p:.2f}" for p in percentiles(v)), f"{max(v):.2f}",
          str(len(v))]
         for name, v in series.items()
     ]  # fmt: skip

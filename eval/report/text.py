@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from eval.compare import Comparison, Effect, Rule, WorldComparison
+from eval.compare import Effect, Rule
 from eval.statistics.intervals import Estimate
 from eval.summary import AgreementKind, Result
 
@@ -88,75 +88,3 @@ def percent(share: float) -> str:
 def sentence(words: str) -> str:
     """Closed by a full stop."""
     return words if words.endswith(".") else words + "."
-
-
-def comparison_lines(comparison: Comparison) -> list[str]:
-    """A comparison as plain lines, for a terminal."""
-    rule = comparison.rule
-    lines = [f"rule: {rule.words()}"]
-    for world in comparison.worlds:
-        lines += ["", f"{world.world}, suite {world.suite}", *_entries(world)]
-        for f in world.effects:
-            p = p_text(f, rule)
-            said = p if p.endswith("decided") else f"p {p}" if p[0] == "<" else f"p = {p}"
-            lines.append(
-                f"  {f.b} - {f.a}: success {_interval(f.success)}, score {_interval(f.score)},"
-                f" {said}"
-            )
-            lines.append(f"    {f.words}.")
-        lines += [f"  note: {n}" for n in world.notes]
-    return lines + alone_lines(comparison)
-
-
-def alone_lines(comparison: Comparison) -> list[str]:
-    """What was left out, because nothing stands beside it."""
-    return [f"not compared: {p} is the only one in {world}" for world, p in comparison.alone]
-
-
-def comparison_markdown(comparison: Comparison) -> str:
-    """A comparison as a Markdown page."""
-    rule = comparison.rule
-    lines = ["# Comparison", "", f"Rule: {rule.words()}."]
-    for w in comparison.worlds:
-        lines += ["", f"## {w.world}", "", f"Suite `{w.suite}`.", ""]
-        lines += ["| policy | letters | success | score | trials |", "|---|---|---|---|---|"]
-        lines += [
-            f"| {e.name} | {e.letters} | {_interval(e.success)} | {_interval(e.score)} | {e.n} |"
-            for e in w.entries
-        ]
-        lines += [
-            "",
-            "| pair | success | score | adjusted p | conclusion |",
-            "|---|---|---|---|---|",
-        ]
-        lines += [
-            f"| {f.b} - {f.a} | {_interval(f.success)} | {_interval(f.score)} | {p_text(f, rule)}"
-            f" | {f.words} |"
-            for f in w.effects
-        ]
-        lines += ["", *(f"* {n}" for n in w.notes)]
-    lines += [f"\n* {line}" for line in alone_lines(comparison)]
-    return "\n".join(lines) + "\n"
-
-
-def _entries(world: WorldComparison) -> list[str]:
-    width = max(len(e.name) for e in world.entries) + 2
-    lines = [f"  {'':<{width}}{'':<6}{'success':<26}score"]
-    for e in world.entries:
-        runs = f", {len(e.runs)} training runs" if len(e.runs) > 1 else ""
-        lines.append(
-            f"  {e.name:<{width}}{e.letters:<6}{_interval(e.success):<26}{_interval(e.score)}"
-            f"  ({e.n} trials{runs})"
-        )
-        if e.spread is not None:
-            lines.append(
-                f"  {'':<{width}}      standard deviation of score between runs"
-                f" {e.spread.between:.3f}, between episodes of a run {e.spread.within:.3f}"
-            )
-    return [*lines, "  policies that share a letter are not separated"]
-
-
-def _interval(e: Estimate) -> str:
-    if not math.isfinite(e.low):
-        return f"{e.value:.3f} [unknown: one run]"
-    return f"{e.value:.3f} [{e.low:.3f}, {e.high:.3f}]"

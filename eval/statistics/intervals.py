@@ -315,12 +315,12 @@ def phi_coefficient(
     return Estimate(value, low, high, int(x.size), method, level)
 
 
-def percentiles(values: Any, at: Sequence[float] = (50.0, 90.0, 99.0)) -> dict[str, float]:
-    """Percentiles by name, for example ``{"p50": ..., "p90": ..., "p99": ...}``."""
+def percentiles(values: Any, at: Sequence[float] = (50.0, 90.0, 99.0)) -> tuple[float, ...]:
+    """Percentiles in the order asked for; nan without values."""
     x = _finite(values, "values")
     if x.size == 0:
-        return {f"p{q:g}": math.nan for q in at}
-    return {f"p{q:g}": float(v) for q, v in zip(at, np.percentile(x, at), strict=True)}
+        return (math.nan,) * len(at)
+    return tuple(float(v) for v in np.percentile(x, at))
 
 
 def _corrected_phi(both: float, only_b: float, only_a: float, neither: float, n: int) -> float:

@@ -41,7 +41,7 @@ def main(argv: list[str]) -> int:
     args = parse(Args, argv, "compare", Args.__doc__ or "")
     from eval.compare import Rule
     from eval.plain import plain_values
-    from eval.report.text import alone_lines, comparison_lines, comparison_markdown
+    from eval.report.lines import alone_lines, comparison_lines, comparison_markdown
     from robolearn.cli.shared.output_path import output_file
     from robolearn.operations.compare import compare
 

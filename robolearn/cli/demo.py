@@ -10,7 +10,7 @@ leaves its results in a folder of its own:
       identify/pusht_identified/  the scene package that was found identify/identify.json
       identify/replay_<scene>.json  open-loop replay errors        identify/replay_<scene>.png
       train/flow/  train/iql/   run directories
-      evaluate/                 trials.sqlite, summary.json, videos/
+      evaluate/                 trials.sqlite, evaluation.json, summary.json, videos/
       deploy/                   store/, trials.sqlite, deploy.json
       report/report.html
 
@@ -176,7 +176,7 @@ def _evaluate(ctx: Context) -> None:
 
 def _deploy(ctx: Context) -> None:
     ctx.run(
-        *("deploy", better_policy(ctx.out / "evaluate" / "summary.json")),
+        *("deploy", better_policy(ctx.out / "evaluate")),
         *("--robot", _config("hardware/lab_ur5e.yaml"), "--start-lab", "--episodes", "2"),
         *("--out", ctx.path("deploy"), "--yes"),
     )
@@ -229,12 +229,13 @@ STAGES: tuple[Stage, ...] = (
 )
 
 
-def better_policy(summary: Path) -> str:
+def better_policy(results: Path) -> str:
     """The run directory with the higher mean score in gym-pusht; ties go to the first."""
-    rows = json.loads(summary.read_text())["results"]
-    source = [row for row in rows if row["world"] == "gym_pusht"]
-    best = max(source, key=lambda row: row["score"]["mean"])
-    return str(best["run"])
+    from eval.report.data import load_evaluation
+
+    evaluation = load_evaluation(results)
+    best = max(evaluation.in_world("gym_pusht"), key=lambda r: r.score.value)
+    return evaluation.asked.run_of(best.policy)
 
 
 def source_hash() -> str:

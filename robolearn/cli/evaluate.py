@@ -6,7 +6,6 @@ Instead of a run directory, ``scripted`` (or ``scripted:NOISE``) is the expert o
 from __future__ import annotations
 
 import dataclasses
-import json
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,12 +21,11 @@ from robolearn.operations.builders import GuidanceName, require_continued
 from robolearn.operations.code_hash import code_hash
 
 if TYPE_CHECKING:
-    from eval.filming import Choice
-    from eval.summary import AgreementKind
+    from eval.evaluation import Evaluation
     from eval.trials.rollouts import Options, PolicyEntry, WorldEntry
     from eval.trials.suites import Suite
     from robolearn.spec import TaskSpace
-    from robolearn.types import Condition, TrialRecord
+    from robolearn.types import Condition
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +101,12 @@ def main(argv: list[str]) -> int:
     if not args.runs:
         raise ConfigError("give at least one run directory: robolearn evaluate RUN [RUN ...]")
     _check(args)
+    from eval.evaluation import write_evaluation
     from eval.filming import film
+    from eval.plain import write_mapping
+    from eval.report.data import SUMMARY_FILE, evaluation_data
+    from eval.report.lines import evaluation_lines
+    from eval.report.markdown import evaluation_document
     from eval.statistics.intervals import mean_t
     from eval.trials.export import to_csv, write_parquet
     from eval.trials.rollouts import Plan as RolloutPlan
@@ -116,14 +119,18 @@ def main(argv: list[str]) -> int:
     env_builder(suite.config.source_world)
     args = dataclasses.replace(args, worlds=args.worlds or (suite.config.source_world,))
     policies, worlds = _policies(args, suite), _worlds(args, suite)
-    asked = args.conditions
-    counts = {w.name: suite.count_for(w.name) if asked is None else asked for w in worlds}
+    counts = {w.name: suite.count_for(w.name) for w in worlds}
+    if args.conditions is not None:
+        counts = dict.fromkeys(counts, args.conditions)
     first = {w.name: suite.select(counts[w.name]) for w in worlds}
     again = _repeats(args, suite, first)
     conditions = {name: (*first[name], *again.get(name, ())) for name in first}
     options = _options(args, suite)
     say(f"{suite.label}: {suite.config.protocol}", quiet=args.json)
     with TrialStore(args.out) as store:
+        # Before the first trial, so that what a killed evaluation left can be read, too.
+        asked = _asked(argv, args, suite, first, policies, worlds, options)
+        write_evaluation(args.out, asked)
         plan = RolloutPlan(policies, worlds, options)
         wanted = wanted_keys(plan, conditions)
         there = {key_of(r) for r in store.all()}
@@ -136,25 +143,26 @@ def main(argv: list[str]) -> int:
                 mean = mean_t([r.score for r in p.records])
                 advance(p.added, f"{p.policy} in {p.world}: {mean.text(2)}")
 
-            records = evaluate(policies, worlds, conditions, store, options, show)
+            evaluate(policies, worlds, conditions, store, options, show)
         if args.videos:
             say("filming what is worth a look", quiet=args.json)
-        clips = film(plan, conditions, store)
-        (args.out / "trials.csv").write_text(to_csv(store.all()), encoding="utf-8")
-        write_parquet(store.all(), args.out / "trials.parquet")
-        others = sorted({r.policy for r in store.all()} - {r.policy for r in records})
-    document = _document(argv, args, suite, records, first, policies, worlds, options, clips)
-    partial = args.out / "summary.json.partial"
-    partial.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-    partial.replace(args.out / "summary.json")
+        film(plan, conditions, store)
+        trials = store.all()
+    (args.out / "trials.csv").write_text(to_csv(trials), encoding="utf-8")
+    write_parquet(trials, args.out / "trials.parquet")
+    evaluation = evaluation_data(asked, trials, args.out)
+    document = evaluation_document(evaluation)
+    write_mapping(args.out / SUMMARY_FILE, document)
     if args.json:
         print_json(document)
-    else:
-        _show(document)
-        say(f"results: {args.out}")
-        if others:
-            say(f"there are trials of {', '.join(others)}, too: name all in one command for one")
-            say("summary and report (nothing is run twice); 'robolearn compare' reads them all")
+        return 0
+    for line in evaluation_lines(evaluation):
+        say(line)
+    say(f"results: {args.out}")
+    others = sorted({r.policy for r in trials} - {p.name for p in policies})
+    if others:
+        say(f"there are trials of {', '.join(others)}, too: name all in one command for one")
+        say("summary and report (nothing is run twice); 'robolearn compare' reads them all")
     return 0
 
 
@@ -336,160 +344,43 @@ def _options(args: Args, suite: Suite) -> Options:
     )
 
 
-def _document(
+def _asked(
     argv: Sequence[str],
     args: Args,
     suite: Suite,
-    records: Sequence[TrialRecord],
     first: Mapping[str, tuple[Condition, ...]],
     policies: Sequence[PolicyEntry],
     worlds: Sequence[WorldEntry],
     options: Options,
-    clips: Sequence[Choice],
-) -> dict[str, Any]:
-    from eval.summary import compare, comparison_json, result_json, summarize
+) -> Evaluation:
+    from eval.evaluation import Evaluation, JudgeCounts, PolicyIdentity, WorldIdentity
     from robolearn.data.provenance import library_versions
 
-    groups: dict[tuple[str, str], list[TrialRecord]] = {}
-    repeats: dict[tuple[str, str], list[TrialRecord]] = {}
-    for r in records:
-        if r.variant:
-            repeats.setdefault((r.policy, r.variant), []).append(r)
-        else:
-            groups.setdefault((r.policy, r.env), []).append(r)
-    runs = {p.name: str(run) for p, run in zip(policies, args.runs, strict=True)}
-    results = [
-        {
-            "run": runs[p],
-            "clips": [_clip(c) for c in clips if (c.trial.policy, c.trial.env) == (p, w)],
-            **result_json(summarize(group)),
-            **_judged(options, group),
-        }
-        for (p, w), group in groups.items()
-    ]
-    paired = [
-        comparison_json(compare(groups[policies[0].name, w.name], groups[p.name, w.name]))
-        for w in worlds
-        for p in policies[1:]
-    ]
-    return {
-        "suite": options.suite,
-        "judge": "" if options.judge is None else options.judge.hash,
-        "protocol": suite.config.protocol + _judge_words(options),
-        "task": suite.config.task,
-        "max_steps": suite.config.max_steps,
-        "conditions": {w.name: len(first[w.name]) for w in worlds},
-        "worlds": [{"name": w.name, "hash": w.hash, "engine": w.engine} for w in worlds],
-        "policies": [{"name": p.name, "hash": p.hash, "run": runs[p.name]} for p in policies],
-        "batch": options.batch,
-        "commit": options.commit,
-        "code": options.code,
-        "versions": library_versions(),
-        "command": "robolearn evaluate " + shlex.join(argv),
-        "results": results,
-        "paired": paired,
-        "agreement": _agreements(suite, first, policies, worlds, groups, repeats),
-    }
-
-
-def _agreements(
-    suite: Suite,
-    first: Mapping[str, tuple[Condition, ...]],
-    policies: Sequence[PolicyEntry],
-    worlds: Sequence[WorldEntry],
-    groups: Mapping[tuple[str, str], list[TrialRecord]],
-    repeats: Mapping[tuple[str, str], list[TrialRecord]],
-) -> list[dict[str, Any]]:
-    """How far the source world agrees with itself and with the other worlds, per policy."""
-    from eval.summary import agree, agreement_json
-
-    source = suite.config.source_world
-    agreement: list[dict[str, Any]] = []
-    alike = any(w.name == source for w in worlds) and _placed(first[source])
-    for p in policies if alike else ():
-        compared: list[tuple[AgreementKind, list[TrialRecord]]] = [
-            ("moved", repeats.get((p.name, "moved"), [])),
-            # A perturbed world is not meant to agree.
-            *(
-                ("world", groups[p.name, w.name])
-                for w in worlds
-                if w.name != source and "~" not in w.name
-            ),
-            ("noise", repeats.get((p.name, "noise"), [])),
-        ]
-        agreement += [
-            agreement_json(agree(groups[p.name, source], others, kind))
-            for kind, others in compared
-            if others
-        ]
-    return agreement
-
-
-def _judged(options: Options, group: Sequence[TrialRecord]) -> dict[str, Any]:
-    if options.judge is None:
-        return {}
-    from eval.summary import estimate_json
-
-    yes = sum(r.success for r in group)
-    return {"judged_success": estimate_json(options.judge.corrected(yes, len(group)))}
-
-
-def _judge_words(options: Options) -> str:
-    j = options.judge
-    if j is None:
-        return ""
-    return (
-        f"; success was judged from pictures by the classifier {j.hash}, which recognised"
-        f" {j.true_positives} of {j.successes} held-out successes and mistook {j.false_positives}"
-        f" of {j.failures} held-out failures for one"
+    judge, counts, said = options.judge, None, ""
+    if judge is not None:
+        errors = (judge.true_positives, judge.successes, judge.false_positives, judge.failures)
+        counts = JudgeCounts(*errors)
+        said = f"; {counts.words(judge.hash)}"
+    longest = max(first.values(), key=len)
+    return Evaluation(
+        suite=options.suite,
+        protocol=suite.config.protocol + said,
+        task=suite.config.task,
+        max_steps=suite.config.max_steps,
+        source_world=suite.config.source_world,
+        starts={c.id: c.seed for c in longest},
+        conditions={w.name: len(first[w.name]) for w in worlds},
+        worlds=tuple(WorldIdentity(w.name, w.hash, w.engine) for w in worlds),
+        policies=tuple(
+            PolicyIdentity(p.name, p.hash, str(run))
+            for p, run in zip(policies, args.runs, strict=True)
+        ),
+        placed=_placed(longest),
+        batch=options.batch,
+        code=options.code,
+        commit=options.commit,
+        versions=library_versions(),
+        command="robolearn evaluate " + shlex.join(argv),
+        judge="" if judge is None else judge.hash,
+        judge_counts=counts,
     )
-
-
-def _clip(choice: Choice) -> dict[str, Any]:
-    t = choice.trial
-    return {
-        "file": f"videos/{t.video}",
-        "why": choice.why,
-        **{k: getattr(t, k) for k in ("condition", "seed", "success", "reason", "score")},
-        "duration_s": t.duration_s,
-    }
-
-
-def _show(document: Mapping[str, Any]) -> None:
-    from eval.report.text import p_text
-
-    if document["batch"] > 1:
-        say(f"batched inference: up to {document['batch']} environments per forward pass")
-    width = max(len(r["policy"]) + len(r["world"]) for r in document["results"]) + 4
-    say(f"{'':<{width}} {'mean score [95 %]':<24} success [95 %, Wilson]")
-    for r in document["results"]:
-        score, success = r["score"], r["success"]
-        label = f"{r['policy']} in {r['world']}"
-        say(
-            f"{label:<{width}} {score['mean']:.3f} {_interval(score):<18}"
-            f" {r['successes']}/{r['n']} = {success['value']:.2f} {_interval(success, 2)}"
-        )
-        if "judged_success" in r:
-            e = r["judged_success"]
-            say(
-                f"{'':<{width}} corrected for the classifier's errors: {e['value']:.2f}"
-                f" {_interval(e, 2)} ({e['method']})"
-            )
-        if r["technical"]:
-            say(f"{'':<{width}} of these lost for technical reasons: {r['reasons']}")
-        if r["changed"] is not None:
-            say(f"{'':<{width}} the critic changed {r['changed']} of {r['chunks']} chunks")
-    for c in document["paired"]:
-        d = c["score_difference"]
-        say(
-            f"{c['b']} - {c['a']} in {c['world']}: score {d['value']:+.3f} {_interval(d)},"
-            f" n = {c['n']}; {c['words']}; success: McNemar p {p_text(c['mcnemar_p'])}"
-        )
-    for a in document["agreement"]:
-        say(f"{a['policy']}: {a['words']}")
-
-
-def _interval(e: Mapping[str, Any], digits: int = 3) -> str:
-    if e["low"] is None or e["high"] is None:
-        return "[not defined]"
-    return f"[{e['low']:.{digits}f}, {e['high']:.{digits}f}]"

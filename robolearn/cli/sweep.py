@@ -195,9 +195,9 @@ def _load(path: Path) -> SweepConfig:
 def _document(
     argv: list[str], args: Args, config: SweepConfig, suite: Suite, result: SweepResult
 ) -> dict[str, Any]:
+    from eval.plain import plain_values
     from eval.statistics.clusters import mean_two_way
     from eval.statistics.intervals import OUTCOME
-    from eval.summary import estimate_json
     from eval.sweep import result_values
     from robolearn.data.provenance import git_revision, library_versions
 
@@ -213,7 +213,7 @@ def _document(
         "commit": git_revision(),
         "versions": library_versions(),
         **result_values(result),
-        "reported": estimate_json(fresh),
+        "reported": plain_values(fresh),
         "tuning_less_reported": result.best.value - fresh.value,
     }
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from eval.filming import Choice, choose
-from eval.summary import agree, agreement_json, compare, comparison_json, result_json, summarize
+from eval.evaluation import Evaluation, PolicyIdentity, WorldIdentity, write_evaluation
+from eval.filming import choose
 from eval.trials.table import TrialStore
 from robolearn.data.episode import EpisodeMeta, episode_from_arrays
 from robolearn.data.store.store import EpisodeStore
@@ -161,7 +161,12 @@ def _evaluation(folder: Path) -> None:
         ]
 
     groups = {(p, w): group(p, w, n) for w, n in WORLDS for p in ("flow", "iql")}
-    again = {p: group(p, "gym_pusht", 25, seed=9000) for p in ("flow", "iql")}
+    repeats = [
+        dataclasses.replace(r, variant=variant)
+        for p in ("flow", "iql")
+        for variant, seed in (("moved", 0), ("noise", 9000))
+        for r in group(p, "gym_pusht", 25, seed)
+    ]
     variants = {
         (p, f"pusht_reference~{v}"): [
             dataclasses.replace(
@@ -176,55 +181,52 @@ def _evaluation(folder: Path) -> None:
         for p in ("flow", "iql")
         for v in ("friction=1", "mass=1")
     }
-    with TrialStore(folder) as store:
-        store.add([dataclasses.replace(r, code="def", batch=10)
-                   for g in (groups | variants).values() for r in g])  # fmt: skip
-    results = []
-    for (p, w), records in groups.items():
-        clips = [_clip(folder, c) for c in choose(records, 3)]
-        if (p, w) == ("iql", "pusht_ur5e"):
-            clips[0]["file"] = "videos/gone.mp4"
-        results.append({"run": f"runs/{p}", "clips": clips, **result_json(summarize(records))})
-    document = {
-        "suite": "pusht@1234",
-        "protocol": "score = maximum of min(1, coverage / 0.95); 300 steps at 10 Hz",
-        "worlds": [{"name": w, "hash": f"h-{w}", "engine": "mock 1.0"} for w, _ in WORLDS]
-        + [
-            {"name": f"pusht_reference~{v}", "hash": f"h-{v}", "engine": "mock 1.0"}
-            for v in ("friction=1", "mass=1")
-        ],
-        "policies": [{"name": p, "hash": f"h-{p}"} for p in ("flow", "iql")],
-        "batch": 10,
-        "commit": "abc",
-        "code": "def",
-        "versions": {"mujoco": "3"},
-        "command": "robolearn evaluate runs/flow runs/iql",
-        "results": results,
-        "paired": [
-            comparison_json(compare(groups["flow", w], groups["iql", w])) for w, _ in WORLDS
-        ],
-        "agreement": [
-            agreement_json(agree(groups[p, "gym_pusht"], other, kind))
-            for p in ("flow", "iql")
-            for kind, other in (
-                ("moved", group(p, "gym_pusht", 25)),
-                *(("world", groups[p, w]) for w, _ in WORLDS[1:]),
-                ("noise", again[p]),
-            )
-        ],
+    clips = {
+        (r.policy, r.env, r.condition, r.seed): _clip(folder, r)
+        for records in groups.values()
+        for r in (c.trial for c in choose(records, 3))
     }
-    (folder / "summary.json").write_text(json.dumps(document))
+    worlds = tuple(dict.fromkeys(w for _, w in (*groups, *variants)))
+    counts = {w: len(({**groups, **variants})["flow", w]) for w in worlds}
+    with TrialStore(folder) as store:
+        for r in (*(r for g in (groups | variants).values() for r in g), *repeats):
+            key = (r.policy, r.env, r.condition, r.seed)
+            video = "" if r.variant else clips.get(key, "")
+            store.add([dataclasses.replace(r, code="def", batch=10, video=video)])
+    # One of the clips is gone.
+    next((folder / "videos").glob("iql-pusht_ur5e-*.mp4")).unlink()
+    first = groups["flow", "gym_pusht"]
+    write_evaluation(
+        folder,
+        Evaluation(
+            suite="pusht@1234",
+            protocol="score = maximum of min(1, coverage / 0.95); 300 steps at 10 Hz",
+            task="pusht",
+            max_steps=300,
+            source_world="gym_pusht",
+            starts={r.condition: r.seed for r in first},
+            conditions=counts,
+            worlds=tuple(
+                WorldIdentity(w, f"h-{w.partition('~')[2] or w}", "mock 1.0") for w in worlds
+            ),
+            policies=tuple(PolicyIdentity(p, f"h-{p}", f"runs/{p}") for p in ("flow", "iql")),
+            placed=True,
+            batch=10,
+            code="def",
+            commit="abc",
+            versions={"mujoco": "3"},
+            command="robolearn evaluate runs/flow runs/iql",
+        ),
+    )
 
 
-def _clip(folder: Path, choice: Choice) -> dict[str, object]:
-    t = choice.trial
+def _clip(folder: Path, t: TrialRecord) -> str:
     path = folder / "videos" / f"{t.policy}-{t.env}-{t.condition}.mp4"
     frames = [np.full((64, 64, 3), 240, dtype=np.uint8) for _ in range(6)]
     for k, frame in enumerate(frames):
         frame[20 + k : 36 + k, 24:40] = (60, 100, 160)
     write_mp4(path, frames, 5.0)
-    keys = ("condition", "seed", "success", "reason", "score", "duration_s")
-    return {"file": f"videos/{path.name}", "why": choice.why} | {k: getattr(t, k) for k in keys}
+    return path.name
 
 
 def _deployment(folder: Path) -> None:

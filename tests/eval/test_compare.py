@@ -59,9 +59,20 @@ def outcomes(p: float, n: int, seed: int) -> np.ndarray:
     return np.random.default_rng(seed).random(n) < p
 
 
+def test_a_difference_has_one_direction_and_its_discordant_conditions_are_counted():
+    better, worse = [1, 1, 1, 0], [1, 0, 0, 0]
+    for first, second, only in ((better, worse, (2, 0)), (worse, better, (0, 2))):
+        comparison = compare_policies(trials("a", first) + trials("b", second), Rule())
+        (effect,) = comparison.of("world")
+        assert (effect.a, effect.b) == ("a", "b")
+        assert (effect.only_a, effect.only_b) == only
+        assert effect.success.value == pytest.approx((only[1] - only[0]) / 4)
+    assert comparison.of("elsewhere") == ()
+
+
 def test_a_clear_difference_is_decided_and_the_p_value_is_mcnemars():
     a, b = outcomes(0.3, 80, 0), outcomes(0.8, 80, 1)
-    (world,) = compare_policies(trials("a", a) + trials("b", b), Rule())
+    (world,) = compare_policies(trials("a", a) + trials("b", b), Rule()).worlds
     (effect,) = world.effects
     assert effect.decision == "b"
     assert effect.p == pytest.approx(mcnemar_exact(a, b))
@@ -72,7 +83,7 @@ def test_a_clear_difference_is_decided_and_the_p_value_is_mcnemars():
 
 def test_no_difference_is_not_called_equality_and_a_plan_is_given():
     a, b = outcomes(0.5, 40, 2), outcomes(0.6, 40, 3)
-    (world,) = compare_policies(trials("a", a) + trials("b", b), Rule())
+    (world,) = compare_policies(trials("a", a) + trials("b", b), Rule()).worlds
     (effect,) = world.effects
     assert effect.decision == ""
     assert effect.more is not None
@@ -84,7 +95,7 @@ def test_no_difference_is_not_called_equality_and_a_plan_is_given():
 def test_three_policies_are_corrected_for_each_other():
     a, b, c = outcomes(0.2, 60, 4), outcomes(0.85, 60, 5), outcomes(0.85, 60, 6)
     records = trials("old", a) + trials("new", b) + trials("newer", c)
-    (world,) = compare_policies(records, Rule())
+    (world,) = compare_policies(records, Rule()).worlds
     marks = {e.name: e.letters for e in world.entries}
     assert marks["new"] == marks["newer"] == "a"
     assert marks["old"] == "b"
@@ -99,9 +110,9 @@ def test_scores_decide_by_the_sign_flip_test():
     x = rng.random(60) * 0.5
     y = np.clip(x + rng.normal(0.08, 0.1, 60), 0, 1)
     records = trials("a", np.zeros(60), x) + trials("b", np.zeros(60), y)
-    (world,) = compare_policies(records, Rule(by="score"))
+    (world,) = compare_policies(records, Rule(by="score")).worlds
     assert world.effects[0].decision == "b"
-    (by_success,) = compare_policies(records, Rule(by="success"))
+    (by_success,) = compare_policies(records, Rule(by="success")).worlds
     assert by_success.effects[0].decision == ""
     assert by_success.effects[0].more is None
 
@@ -130,11 +141,11 @@ def test_the_sequential_rule_needs_its_maximum_and_obeys_it():
     records = trials("a", outcomes(0.1, 30, 10)) + trials("b", outcomes(0.95, 30, 11))
     with pytest.raises(ConfigError, match="n-max"):
         Rule(kind="sequential")
-    (world,) = compare_policies(records, Rule(kind="sequential", n_max=40))
+    (world,) = compare_policies(records, Rule(kind="sequential", n_max=40)).worlds
     assert world.effects[0].decision == "b"
     with pytest.raises(DataError, match="more than the planned maximum"):
         compare_policies(records, Rule(kind="sequential", n_max=20))
-    (by_score,) = compare_policies(records, Rule(by="score", kind="sequential"))
+    (by_score,) = compare_policies(records, Rule(by="score", kind="sequential")).worlds
     assert by_score.effects[0].decision == "b"
 
 
@@ -147,7 +158,7 @@ def test_training_runs_of_a_method_count_as_clusters():
             luck = rng.normal(0, 0.25)
             records += trials(f"{method}-{run}", difficulty < np.clip(level + luck, 0, 1))
     groups = {m: [f"{m}-{i}" for i in range(3)] for m in ("flow", "act")}
-    (world,) = compare_policies(records, Rule(), groups=groups)
+    (world,) = compare_policies(records, Rule(), groups=groups).worlds
     (effect,) = world.effects
     assert effect.decision == ""  # Three runs each, luck of .25: nothing can be said.
     assert {len(e.runs) for e in world.entries} == {3}
@@ -159,7 +170,7 @@ def test_different_conditions_are_refused_or_cut_to_the_shared_ones():
     a, b = trials("a", outcomes(0.5, 20, 13)), trials("b", outcomes(0.5, 15, 14))
     with pytest.raises(DataError, match=r"missing per policy: \{'b': 5\}"):
         compare_policies(a + b, Rule())
-    (world,) = compare_policies(a + b, Rule(), common=True)
+    (world,) = compare_policies(a + b, Rule(), common=True).worlds
     assert world.effects[0].n == 15
     assert any("15 shared conditions of 20" in n for n in world.notes)
 
@@ -181,10 +192,11 @@ def test_mixtures_are_refused(changes, message):
 
 def test_verdicts_of_a_classifier_are_named_as_such():
     a, b = (trials(name, outcomes(0.5, 20, i)) for i, name in enumerate("ab"))
-    plain = compare_policies([*a, *b], Rule())[0]
+    plain = compare_policies([*a, *b], Rule()).worlds[0]
     assert not any("classifier" in n for n in plain.notes)
     judged = [dataclasses.replace(r, judge="j1") for r in (*a, *b)]
-    assert any("judged from pictures" in n for n in compare_policies(judged, Rule())[0].notes)
+    (world,) = compare_policies(judged, Rule()).worlds
+    assert any("judged from pictures" in n for n in world.notes)
     with pytest.raises(DataError, match="different judges of success"):
         compare_policies([*a, *judged[20:]], Rule())
 
@@ -213,7 +225,7 @@ def test_moved_and_repeated_starts_do_not_pass_for_conditions():
         )
     ]
     extra = list({(r.policy, r.condition, r.seed): r for r in extra}.values())
-    (world,) = compare_policies(a + b + extra, Rule())
+    (world,) = compare_policies(a + b + extra, Rule()).worlds
     assert world.effects[0].n == 10
     assert any("left out" in n for n in world.notes)
 
@@ -250,10 +262,10 @@ def test_deployments_are_compared_and_no_stop_leaves_the_rate(tmp_path: Path, ca
 
 def test_all_or_nothing_results_are_defined():
     records = trials("a", np.zeros(20)) + trials("b", np.ones(20))
-    (world,) = compare_policies(records, Rule())
+    (world,) = compare_policies(records, Rule()).worlds
     assert world.effects[0].decision == "b"
     same = trials("a", np.ones(20)) + trials("b", np.ones(20))
-    (world,) = compare_policies(same, Rule())
+    (world,) = compare_policies(same, Rule()).worlds
     assert world.effects[0].p == 1.0
     assert world.effects[0].more is None
 
@@ -262,7 +274,7 @@ def test_an_interval_without_zero_is_not_a_decision():
     # 34 against 19 discordant pairs: McNemar says .053, Newcombe's interval leaves out 0.
     a = trials("a", np.r_[np.zeros(34), np.ones(19), np.ones(80), np.zeros(67)])
     b = trials("b", np.r_[np.ones(34), np.zeros(19), np.ones(80), np.zeros(67)])
-    (world,) = compare_policies(a + b, Rule())
+    (world,) = compare_policies(a + b, Rule()).worlds
     (effect,) = world.effects
     assert 0.05 < effect.p < 0.06
     assert not effect.decision

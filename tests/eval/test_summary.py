@@ -6,14 +6,8 @@ import json
 import numpy as np
 import pytest
 
-from eval.summary import (
-    agree,
-    agreement_json,
-    compare,
-    comparison_json,
-    result_json,
-    summarize,
-)
+from eval.plain import plain_values
+from eval.summary import agree, summarize
 from robolearn.errors import DataError
 from robolearn.types import TrialRecord
 
@@ -52,8 +46,9 @@ def test_a_result_counts_everything_and_json_has_no_nan():
     assert r.score.value == pytest.approx(0.45)
     assert (r.chunks, r.changed) == (20, 8)
     assert summarize(trials([0.1])).changed is None
-    text = json.dumps(result_json(summarize(trials([0.5]))), allow_nan=False)
-    assert json.loads(text)["score"]["mean"] == 0.5
+    assert r.measures["max_coverage"].value == pytest.approx(0.95 * 0.45)
+    text = json.dumps(plain_values(summarize(trials([0.5]))), allow_nan=False)
+    assert json.loads(text)["score"]["value"] == 0.5
     assert json.loads(text)["score"]["low"] == pytest.approx(0.5 * 0.025)
 
 
@@ -67,38 +62,9 @@ def test_mixed_double_or_no_trials_are_refused():
     other = dataclasses.replace(trials([0.2], seed=5)[0], suite="s@2")
     with pytest.raises(DataError, match="cannot be joined"):
         summarize([*trials([0.1]), other])
-
-
-def test_differences_are_paired_and_told_in_words():
-    rng = np.random.default_rng(0)
-    base = rng.uniform(0.2, 0.8, 30)
-    better = compare(trials(base), trials(base + 0.1, policy="iql"))
-    assert better.score.value == pytest.approx(0.1)
-    assert better.words == "iql scores higher than flow"
-    assert compare(trials(base), trials(base - 0.1, policy="iql")).words.endswith("lower than flow")
-    same = compare(trials(base), trials(base, policy="iql"))
-    assert "the same under every one of the 30 conditions" in same.words
-    unclear = compare(trials(base), trials(rng.permutation(base), policy="iql"))
-    assert "no difference can be concluded: with 30 pairs" in unclear.words
-    assert json.loads(json.dumps(comparison_json(unclear), allow_nan=False))["n"] == 30
-
-
-def test_discordant_successes_are_counted():
-    c = compare(
-        trials([0.5] * 4, successes=[1, 1, 0, 0]),
-        trials([0.5] * 4, policy="iql", successes=[1, 0, 0, 0]),
-    )
-    assert (c.only_a, c.only_b, c.mcnemar_p) == (1, 0, 1.0)
-    assert c.success.value == -0.25
-
-
-def test_unpaired_or_foreign_trials_are_refused():
-    with pytest.raises(DataError, match="same conditions and seeds"):
-        compare(trials([0.1, 0.2]), trials([0.1], policy="iql"))
-    with pytest.raises(DataError, match="one world and suite"):
-        compare(trials([0.1]), trials([0.1], policy="iql", world="v"))
-    with pytest.raises(DataError, match="one policy"):
-        agree(trials([0.1]), trials([0.1], policy="iql", world="v"))
+    engine = dataclasses.replace(trials([0.2], seed=5)[0], engine="mock 2")
+    with pytest.raises(DataError, match="engines"):
+        summarize([*trials([0.1]), engine])
 
 
 def test_agreement_and_its_ceiling():
@@ -120,4 +86,16 @@ def test_agreement_and_its_ceiling():
     assert (
         "phi of success not defined" in agree(trials([0.1] * 5), trials([0.1] * 5, world="v")).words
     )
-    assert json.loads(json.dumps(agreement_json(world), allow_nan=False))["n"] == 25
+    assert world.measure == "maximum coverage"
+    assert "Pearson of maximum coverage" in world.words
+    assert json.loads(json.dumps(plain_values(world), allow_nan=False))["n"] == 25
+    with pytest.raises(DataError, match="one policy"):
+        agree(trials([0.1]), trials([0.1], policy="iql", world="v"))
+
+
+def test_tasks_without_a_finer_measure_agree_in_their_scores():
+    plain = [dataclasses.replace(r, metrics={}) for r in trials(np.linspace(0, 1, 8))]
+    other = [dataclasses.replace(r, env="v") for r in plain]
+    assert agree(plain, other).measure == "score"
+    assert "coverage" not in agree(plain, other).words
+    assert summarize(plain).measures == {}

@@ -33,7 +33,7 @@ from eval.statistics.intervals import (
 from eval.statistics.multiplicity import holm, letters
 from eval.statistics.planning import plan_paired, plan_precision, plan_two_rates, stopping_bias
 from eval.statistics.sequential import SequentialBarnard, betting_sequence, paired_betting
-from eval.summary import agree, compare, summarize
+from eval.summary import agree, summarize
 from eval.trials.rollouts import Options, PolicyEntry, WorldEntry, evaluate
 from eval.trials.table import TrialStore
 from robolearn.types import Condition, TrialRecord
@@ -105,15 +105,15 @@ def test_trials_of_experts(tmp_path: Path, golden: Golden) -> None:
 def test_what_is_said_about_them(tmp_path: Path, golden: Golden) -> None:
     records = mocked(tmp_path)
     steady, eager, critic = (of(records, p.name) for p in POLICIES)
+    groups = {"gains": ("steady", "eager")}
     found = {
         "summaries": [summarize(steady), summarize(eager), summarize(critic)],
-        "compare": compare(steady, eager),
         "agree": agree(steady, of(records, "steady", "b")),
-        "fixed": compare_policies(records, Rule("score")),
-        "success": compare_policies(records, Rule("success")),
-        "sequential": compare_policies(records, Rule("score", "sequential")),
-        "barnard": compare_policies(records, Rule("success", "sequential", n_max=20)),
-        "methods": compare_policies(records, Rule("score"), groups={"gains": ("steady", "eager")}),
+        "fixed": compare_policies(records, Rule("score")).worlds,
+        "success": compare_policies(records, Rule("success")).worlds,
+        "sequential": compare_policies(records, Rule("score", "sequential")).worlds,
+        "barnard": compare_policies(records, Rule("success", "sequential", n_max=20)).worlds,
+        "methods": compare_policies(records, Rule("score"), groups=groups).worlds,
     }
     golden.check("evaluation/words", found, rtol=RTOL, rests_on=RESTS_ON)
 

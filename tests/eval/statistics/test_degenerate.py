@@ -142,7 +142,7 @@ def test_the_sequential_rule_refuses_training_runs_and_one_run_is_named():
     groups = {"x": ["x-0", "x-1"]}
     with pytest.raises(DataError, match="fixed rule"):
         compare_policies(records, Rule(kind="sequential", n_max=50), groups=groups)
-    (world,) = compare_policies(records, Rule(), groups=groups)
+    (world,) = compare_policies(records, Rule(), groups=groups).worlds
     assert any("'y' is one training run" in note for note in world.notes)
 
 

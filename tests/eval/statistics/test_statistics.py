@@ -193,7 +193,7 @@ def test_phi_of_equal_and_opposite_vectors():
 
 
 def test_percentiles_are_named():
-    assert percentiles(np.arange(101)) == {"p50": 50.0, "p90": 90.0, "p99": 99.0}
+    assert percentiles(np.arange(101)) == (50.0, 90.0, 99.0)
 
 
 @pytest.mark.parametrize(

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
 import pytest
 
+from eval.evaluation import read_evaluation, write_evaluation
+from eval.trials.table import TrialStore, read_trials
 from robolearn.cli import demo
 from robolearn.cli.main import main
+from tests.eval.report_folder import trial
 
 
 def _stages(monkeypatch: pytest.MonkeyPatch, log: list[str]) -> None:
@@ -96,13 +100,13 @@ def test_unknown_stage_suggests(tmp_path: Path, capsys: pytest.CaptureFixture[st
 
 
 def test_better_policy_picks_by_source_world(tmp_path: Path) -> None:
-    rows = [
-        {"run": "a", "world": "gym_pusht", "score": {"mean": 0.8}},
-        {"run": "b", "world": "gym_pusht", "score": {"mean": 0.9}},
-        {"run": "a", "world": "pusht_ur5e", "score": {"mean": 0.99}},
-    ]
-    (tmp_path / "s.json").write_text(json.dumps({"results": rows}))
-    assert demo.better_policy(tmp_path / "s.json") == "b"
+    scores = {("a", "gym_pusht"): 0.8, ("b", "gym_pusht"): 0.9, ("a", "pusht_ur5e"): 0.99}
+    with TrialStore(tmp_path) as store:
+        store.add([trial(p, w, i, s, False) for (p, w), s in scores.items() for i in range(3)])
+    asked = read_evaluation(tmp_path, read_trials(tmp_path))
+    runs = tuple(dataclasses.replace(p, run=f"train/{p.name}") for p in asked.policies)
+    write_evaluation(tmp_path, dataclasses.replace(asked, policies=runs, inferred=False))
+    assert demo.better_policy(tmp_path) == "train/b"
 
 
 def test_keys_depend_on_the_stages_before() -> None:

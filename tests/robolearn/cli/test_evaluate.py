@@ -57,12 +57,14 @@ def test_paired_results_in_two_worlds(setting, capsys):
     assert {k: r["n"] for k, r in rows.items()} == {
         (p, w): 4 for p in ("one", "two") for w in ("gym_pusht", "pusht_reference")
     }
-    clips = [c for r in rows.values() for c in r["clips"]]
+    clips = document["clips"]
     assert len(clips) == 8
     assert all((setting / "r" / c["file"]).stat().st_size > 500 for c in clips)
-    assert [c["world"] for c in document["paired"]] == ["gym_pusht", "pusht_reference"]
+    compared = document["comparison"]["worlds"]
+    assert [c["world"] for c in compared] == ["gym_pusht", "pusht_reference"]
+    assert [(e["a"], e["b"]) for c in compared for e in c["effects"]] == [("one", "two")] * 2
     assert [a["kind"] for a in document["agreement"]] == ["moved", "world", "noise"] * 2
-    assert better_policy(setting / "r" / "summary.json") in {
+    assert better_policy(setting / "r") in {
         str(setting / "one"),
         str(setting / "two"),
     }
@@ -76,7 +78,8 @@ def test_paired_results_in_two_worlds(setting, capsys):
     assert command.main(arguments(setting, "r", *worlds)) == 0
     output = capsys.readouterr().out
     assert "24 of 24 trials are there already" in output
-    assert "two - one in gym_pusht: score" in output
+    assert "rule: McNemar's exact test of success, Holm over all pairs" in output
+    assert "two - one in gym_pusht: success" in output
     again = json.loads((setting / "r" / "summary.json").read_text())
     assert again["results"] == document["results"]
     assert again["agreement"] == document["agreement"]
