@@ -18,7 +18,7 @@ from eval.report.recordings import StoreFacts
 from eval.report.tasks.base import TaskPage
 from eval.report.tasks.table import task_page
 from eval.report.text import number, reason_words
-from eval.report.training import RunFacts
+from eval.report.training import RunFacts, run_families
 from eval.statistics.intervals import percentiles
 
 KIND_WORDS: Mapping[str, str] = {
@@ -182,8 +182,11 @@ def training_section(data: ReportData) -> str:
     return (
         paragraph(
             "Losses tell whether training went on as it should, not how good a policy is; that is"
-            " what the trials below are for. One training run each: the spread between runs with"
-            " other seeds was not measured and is not part of any interval on this page."
+            " what the trials below are for.",
+            ""
+            if run_families(data.runs)
+            else "One training run each: the spread between runs with other seeds was not measured"
+            " and is not part of any interval on this page.",
         )
         + table(
             ["run", "updates", "time", "CPU time", "episodes", "seed"],
