@@ -18,23 +18,48 @@ Numbers are read in float32, as the data set stores them, so that a recorded epi
 request give the same bits.
 """
 
+# Shapes in annotations follow jaxtyping's grammar, which ruff reads as a forward reference.
+
 from __future__ import annotations
 
 import dataclasses
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+from jaxtyping import Float64, Num
 from numpy.typing import NDArray
 
 from robolearn.contracts import Policy, PolicySpec
 from robolearn.errors import ConfigError, SpecMismatchError, did_you_mean
+from robolearn.geometry import (
+    Poses,
+    quat_conjugate,
+    quat_from_rotation,
+    quat_heading,
+    quat_multiply,
+    quat_positive,
+    quat_rotate,
+    rotation_from_six_d,
+    six_d_from_quat,
+    unit,
+)
 from robolearn.spec import ActionSpec, SignalSpec, TaskSpace
 from robolearn.types import PolicyInput, PolicyOutput
 
 Array = NDArray[np.float64]
+
+if TYPE_CHECKING:
+    Actions = Chunks = NDArray[Any]
+    PosesSixD = Array
+else:
+    # As commanded, and as the network has them.
+    Actions = Num[np.ndarray, "b h a"]
+    Chunks = Num[np.ndarray, "b h c"]
+    PosesSixD = Float64[np.ndarray, "*batch 9"]
+
 ActionKind = Literal["absolute", "relative", "delta"]
 POSE, HEADING = 7, "xyz_yaw"
 
@@ -100,14 +125,14 @@ class Representation:
         seen = dict(zip(turned, poses.astype(np.float32), strict=True))
         return {name: seen.get(name, values) for name, values in observations.items()}
 
-    def encode(self, actions: NDArray[Any], observations: Mapping[str, NDArray[Any]]) -> Array:
+    def encode(self, actions: Actions, observations: Mapping[str, NDArray[Any]]) -> Chunks:
         """Actions ``[b, h, a]`` after observations ``[b, n_obs, *shape]``, for the network."""
         parts = self.space.split(_read(actions))
         return np.concatenate(
             [self._encoded(a, parts[a.name], observations) for a in self.space.actions], axis=-1
         )
 
-    def decode(self, chunk: NDArray[Any], observations: Mapping[str, NDArray[Any]]) -> Array:
+    def decode(self, chunk: Chunks, observations: Mapping[str, NDArray[Any]]) -> Actions:
         """Inverse of :meth:`encode`, within the limits of the action signals."""
         parts = self.inner.split(np.asarray(chunk, dtype=np.float64))
         return np.concatenate(
@@ -168,7 +193,9 @@ class Representation:
         newest = _read(observations[self._anchors[action.name]])[:, -1:]
         newest = newest.reshape(*newest.shape[:2], -1)
         if _is_heading(action):
-            return np.concatenate([newest[..., :3], _heading(newest[..., 3:])], axis=-1)
+            return np.concatenate(
+                [newest[..., :3], quat_heading(newest[..., 3:])[..., None]], axis=-1
+            )
         return newest
 
     def _signal(self, signal: SignalSpec) -> SignalSpec:
@@ -228,63 +255,30 @@ def is_pose(spec: SignalSpec | ActionSpec) -> bool:
     return spec.shape == (POSE,) and spec.name.endswith("pose")
 
 
-def to_six_d(poses: Array) -> Array:
+def to_six_d(poses: Poses) -> PosesSixD:
     """``[..., 7]`` poses to ``[..., 9]``: position, first and second column of the rotation."""
-    w, x, y, z = (poses[..., i] for i in range(3, 7))
-    columns = (
-        *(1 - 2 * (y * y + z * z), 2 * (x * y + w * z), 2 * (x * z - w * y)),
-        *(2 * (x * y - w * z), 1 - 2 * (x * x + z * z), 2 * (y * z + w * x)),
-    )
-    return np.concatenate([poses[..., :3], np.stack(columns, axis=-1)], axis=-1)
+    return np.concatenate([poses[..., :3], six_d_from_quat(poses[..., 3:])], axis=-1)
 
 
-def from_six_d(values: Array) -> Array:
-    """Inverse of :func:`to_six_d`; columns that are not quite orthonormal are made so
-    (Gram-Schmidt), and what is missing of a rotation is made up.
-    """
-    a, b = values[..., 3:6], values[..., 6:9]
-    first = _normalised(a, np.array([1.0, 0.0, 0.0]))
-    rest = b - (first * b).sum(axis=-1, keepdims=True) * first
-    # Any direction that is not parallel to the first stands in for a second one that is missing.
-    spare = np.where(np.abs(first[..., 1:2]) < 0.9, [0.0, 1.0, 0.0], [0.0, 0.0, 1.0])
-    spare = spare - (first * spare).sum(axis=-1, keepdims=True) * first
-    second = _normalised(rest, spare / np.linalg.norm(spare, axis=-1, keepdims=True))
-    third = np.cross(first, second)
-    return np.concatenate([values[..., :3], _quaternion(first, second, third)], axis=-1)
-
-
-def _quaternion(first: Array, second: Array, third: Array) -> Array:
-    """``[..., 4]`` with ``qw >= 0`` from the columns of a rotation (Shepperd 1978)."""
-    a, d, g = (first[..., i] for i in range(3))
-    b, e, h = (second[..., i] for i in range(3))
-    c, f, i = (third[..., i] for i in range(3))
-    candidates = np.stack(
-        [
-            np.stack([1 + a + e + i, h - f, c - g, d - b], axis=-1),
-            np.stack([h - f, 1 + a - e - i, b + d, c + g], axis=-1),
-            np.stack([c - g, b + d, 1 - a + e - i, f + h], axis=-1),
-            np.stack([d - b, c + g, f + h, 1 - a - e + i], axis=-1),
-        ],
-        axis=-2,
-    )
-    best = np.argmax(np.stack([a + e + i, a, e, i], axis=-1), axis=-1)
-    q = np.take_along_axis(candidates, best[..., None, None], axis=-2)[..., 0, :]
-    return _positive(q / np.linalg.norm(q, axis=-1, keepdims=True))
+def from_six_d(values: PosesSixD) -> Poses:
+    """Inverse of :func:`to_six_d`, of any nine numbers (:func:`rotation_from_six_d`)."""
+    rotations = rotation_from_six_d(values[..., 3:])
+    return np.concatenate([values[..., :3], quat_from_rotation(rotations)], axis=-1)
 
 
 def _between(action: ActionSpec, earlier: Array, later: Array) -> Array:
     if is_pose(action):
-        turn = _conjugate(earlier[..., 3:])
-        moved = _rotate(turn, later[..., :3] - earlier[..., :3])
-        return np.concatenate([moved, _positive(_multiply(turn, later[..., 3:]))], axis=-1)
+        turn = quat_conjugate(earlier[..., 3:])
+        moved = quat_rotate(turn, later[..., :3] - earlier[..., :3])
+        return np.concatenate([moved, quat_positive(quat_multiply(turn, later[..., 3:]))], axis=-1)
     return _wrapped(action, later - earlier)
 
 
 def _after(action: ActionSpec, earlier: Array, step: Array) -> Array:
     if is_pose(action):
         turn = earlier[..., 3:]
-        place = earlier[..., :3] + _rotate(turn, step[..., :3])
-        return np.concatenate([place, _positive(_multiply(turn, step[..., 3:]))], axis=-1)
+        place = earlier[..., :3] + quat_rotate(turn, step[..., :3])
+        return np.concatenate([place, quat_positive(quat_multiply(turn, step[..., 3:]))], axis=-1)
     return _wrapped(action, earlier + step)
 
 
@@ -331,50 +325,10 @@ def _is_heading(action: ActionSpec) -> bool:
     return action.shape == (4,) and action.name.rpartition("/")[2] == HEADING
 
 
-def _heading(q: Array) -> Array:
-    """Heading [rad] of the x axis, ``[..., 1]``, of quaternions ``[..., 4]``."""
-    w, x, y, z = (q[..., i : i + 1] for i in range(4))
-    return np.arctan2(2 * (x * y + w * z), 1 - 2 * (y * y + z * z))
-
-
 def _read(values: NDArray[Any]) -> Array:
     return np.asarray(values, dtype=np.float32).astype(np.float64)
 
 
 def _unit(poses: Array) -> Array:
-    q = _normalised(poses[..., 3:], np.array([1.0, 0.0, 0.0, 0.0]))
-    return np.concatenate([poses[..., :3], _positive(q)], axis=-1)
-
-
-def _normalised(values: Array, otherwise: Array) -> Array:
-    length = np.sqrt((values * values).sum(axis=-1, keepdims=True))
-    fine = length > 1e-9
-    return np.where(fine, values / np.where(fine, length, 1.0), otherwise)
-
-
-def _positive(q: Array) -> Array:
-    return np.where(q[..., :1] < 0, -q, q)
-
-
-def _conjugate(q: Array) -> Array:
-    return q * np.array([1.0, -1.0, -1.0, -1.0])
-
-
-def _multiply(p: Array, q: Array) -> Array:
-    a, b, c, d = (p[..., i] for i in range(4))
-    w, x, y, z = (q[..., i] for i in range(4))
-    return np.stack(
-        [
-            a * w - b * x - c * y - d * z,
-            a * x + b * w + c * z - d * y,
-            a * y - b * z + c * w + d * x,
-            a * z + b * y - c * x + d * w,
-        ],
-        axis=-1,
-    )
-
-
-def _rotate(q: Array, v: Array) -> Array:
-    u, w = q[..., 1:], q[..., :1]
-    t = 2 * np.cross(u, v)
-    return v + w * t + np.cross(u, t)
+    q = unit(poses[..., 3:], np.array([1.0, 0.0, 0.0, 0.0]))
+    return np.concatenate([poses[..., :3], quat_positive(q)], axis=-1)
