@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from robolearn.errors import ConfigError, DataError
+from robolearn.files import write_atomic
 
 
 def plain_values(value: Any) -> Any:
@@ -31,12 +32,10 @@ def read_mapping(path: Path) -> Mapping[str, Any]:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write beside and rename, so that a file that exists is whole."""
+    """Make the folder and write the file, whole or not at all; :class:`ConfigError` if not."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_name(path.name + ".partial")
-        partial.write_text(text, encoding="utf-8")
-        partial.replace(path)
+        write_atomic(path, text)
     except OSError as error:
         raise ConfigError(f"cannot write '{path}': {error.strerror}") from error
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from robolearn.files import replacing
 from robolearn.types import TrialRecord
 
 
@@ -45,9 +46,8 @@ def write_parquet(records: Sequence[TrialRecord], path: Path) -> None:
     columns: dict[str, list[Any]] = {n: [_cell(r, n) for r in records] for n in _fixed()}
     for name in sorted({m for r in records for m in r.metrics}):
         columns[f"metrics.{name}"] = [r.metrics.get(name) for r in records]
-    partial = path.with_name(path.name + ".partial")
-    pq.write_table(pa.table(columns), partial)
-    partial.replace(path)
+    with replacing(path) as fresh:
+        pq.write_table(pa.table(columns), fresh)
 
 
 def _fixed() -> list[str]:

@@ -38,6 +38,7 @@ from robolearn.agents.execution import Execution
 from robolearn.config import config_hash
 from robolearn.contracts import Agent, Env, Policy, Subscriber
 from robolearn.errors import ConfigError
+from robolearn.files import replacing
 from robolearn.inference.local import BatchedInference
 from robolearn.runtime import EpisodeResult, EpisodeRun, run_lockstep
 from robolearn.spec import EmbodimentSpec
@@ -263,10 +264,8 @@ class ChunkRunner:
         for lane, camera in cameras.items():
             path = video.folder / video.name(records[lane])
             path.parent.mkdir(parents=True, exist_ok=True)
-            # Renamed when complete: a clip that exists is whole.
-            partial = path.with_name("partial-" + path.name)
-            video.write(partial, camera.frames, self._envs[0].spec.rate_hz / video.every)
-            partial.replace(path)
+            with replacing(path) as fresh:
+                video.write(fresh, camera.frames, self._envs[0].spec.rate_hz / video.every)
 
     def _record(
         self,

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardware.devices.robot import RobotState
-from robolearn.arms.capsules import APART, CAPSULES
 from robolearn.arms.collision import Capsule, CollisionModel, Plane
 from robolearn.arms.kinematics import SerialArm
+from robolearn.arms.models import APART, CAPSULES
 from robolearn.errors import ConfigError
 
 Array = NDArray[np.float64]

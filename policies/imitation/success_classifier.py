@@ -27,6 +27,7 @@ from torch.nn import functional
 
 from robolearn.data.reading.dataset import split_episodes
 from robolearn.errors import CheckpointError, ConfigError, DataError
+from robolearn.files import write_atomic
 from robolearn.seeding import child_seed
 
 Picture = NDArray[np.uint8]
@@ -103,10 +104,8 @@ class SuccessClassifier:
     def save(self, folder: Path) -> None:
         """Write weights and settings; a folder that has both is whole."""
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / WEIGHTS).write_bytes(save(self._net.state_dict()))
-        partial = folder / (FILE + ".partial")
-        partial.write_text(json.dumps(self._plain(), indent=1) + "\n", encoding="utf-8")
-        partial.replace(folder / FILE)
+        write_atomic(folder / WEIGHTS, save(self._net.state_dict()))
+        write_atomic(folder / FILE, json.dumps(self._plain(), indent=1) + "\n")
 
     def _plain(self) -> dict[str, Any]:
         return {

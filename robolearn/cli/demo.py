@@ -36,6 +36,7 @@ from typing import Any
 from robolearn.cli.shared.output_path import output_folder
 from robolearn.cli.shared.parse import parse, say
 from robolearn.errors import ConfigError, RobolearnError, did_you_mean
+from robolearn.files import replacing, write_atomic
 
 PACKAGES = ("robolearn", "sim", "hardware", "policies", "eval")
 ROOT = Path(__file__).resolve().parents[2]
@@ -74,20 +75,22 @@ class Context:
         command = [sys.executable, "-m", "robolearn.cli.main", *arguments]
         target = self.folder / (json_to or log_to) if (json_to or log_to) else None
         if target is None:
-            code = _wait(subprocess.Popen(command))
-        else:
-            partial = target.with_suffix(target.suffix + ".partial")
-            with partial.open("w", encoding="utf-8") as stream:
+            _require_done(arguments, _wait(subprocess.Popen(command)))
+            return
+        with replacing(target) as fresh:
+            with fresh.open("wb") as stream:
                 code = _wait(subprocess.Popen(command, stdout=stream))
-            if code == 0:
-                partial.replace(target)
-        if code == 130:
-            raise KeyboardInterrupt
-        if code != 0:
-            raise StageError(
-                f"'robolearn {arguments[0]}' ended with exit code {code} (its message is above);"
-                " everything before it is kept, run the same command to go on"
-            )
+            _require_done(arguments, code)
+
+
+def _require_done(arguments: Sequence[str], code: int) -> None:
+    if code == 130:
+        raise KeyboardInterrupt
+    if code != 0:
+        raise StageError(
+            f"'robolearn {arguments[0]}' ended with exit code {code} (its message is above);"
+            " everything before it is kept, run the same command to go on"
+        )
 
 
 def _wait(process: subprocess.Popen[bytes]) -> int:
@@ -353,9 +356,7 @@ class _Record:
 
     def set(self, stage: str, entry: dict[str, Any]) -> None:
         self.stages[stage] = entry
-        partial = self.file.with_suffix(".partial")
-        partial.write_text(json.dumps({"stages": self.stages}, indent=2) + "\n")
-        partial.replace(self.file)
+        write_atomic(self.file, json.dumps({"stages": self.stages}, indent=2) + "\n")
 
 
 def _config(name: str) -> str:

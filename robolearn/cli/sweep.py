@@ -16,6 +16,7 @@ import tyro
 from robolearn.cli.shared.output_path import output_folder
 from robolearn.cli.shared.parse import parse, print_json, progress, say
 from robolearn.errors import ConfigError, did_you_mean
+from robolearn.files import write_atomic
 
 if TYPE_CHECKING:
     from eval.sweep import SweepConfig, SweepResult, SweepTask
@@ -152,9 +153,7 @@ def main(argv: list[str]) -> int:
 
         result = run_sweep(config, Builder(work), args.out, where, show)
     document = _document(argv, args, config, suite, result)
-    partial = args.out / "sweep.json.partial"
-    partial.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-    partial.replace(args.out / "sweep.json")
+    write_atomic(args.out / "sweep.json", json.dumps(document, indent=1) + "\n")
     (args.out / "sweep.md").write_text(_markdown(document), encoding="utf-8")
     if args.json:
         print_json(document)

@@ -16,7 +16,6 @@ import dataclasses
 import json
 import logging
 import time
-import uuid
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -37,6 +36,7 @@ from robolearn.errors import (
     RobolearnError,
     SpecMismatchError,
 )
+from robolearn.files import replacing
 from robolearn.learning import request_noise
 from robolearn.representation import Representation, RepresentationConfig, RepresentedPolicy
 from robolearn.spec import SignalSpec, task_space_from_json, to_json
@@ -109,30 +109,29 @@ def export_onnx(policy: Policy, path: Path, policy_hash: str) -> Exported:
     if inner.spec.task_space.texts:
         raise ConfigError("a policy that reads instructions has no graph yet; run it by torch")
     graph = _Graph(inner.model, inner.spec).eval()
-    temporary = path.with_name(f".{path.name}-{uuid.uuid4().hex[:12]}")
     try:
-        _trace(graph, inner.spec, temporary)
-        model = onnx.load(str(temporary))
-        meta = {
-            "spec": json.dumps(to_json(policy.spec)),
-            "inner": json.dumps(to_json(inner.spec)),
-            "representation": json.dumps(dataclasses.asdict(changed)),
-            "policy_hash": policy_hash,
-            "draws": str(inner.model.draws),
-        }
-        for key, value in meta.items():
-            entry = model.metadata_props.add()
-            entry.key, entry.value = key, value
-        onnx.checker.check_model(model)
-        onnx.save(model, str(temporary))
-        difference = _difference(policy, OnnxPolicy.load(temporary))
-        if not difference <= TOLERANCE:
-            raise InferenceError(
-                f"the graph answers differently from the policy (by {difference:g}, at most"
-                f" {TOLERANCE:g}); nothing was written"
-            )
-        size = temporary.stat().st_size
-        temporary.replace(path)
+        with replacing(path) as temporary:
+            _trace(graph, inner.spec, temporary)
+            model = onnx.load(str(temporary))
+            meta = {
+                "spec": json.dumps(to_json(policy.spec)),
+                "inner": json.dumps(to_json(inner.spec)),
+                "representation": json.dumps(dataclasses.asdict(changed)),
+                "policy_hash": policy_hash,
+                "draws": str(inner.model.draws),
+            }
+            for key, value in meta.items():
+                entry = model.metadata_props.add()
+                entry.key, entry.value = key, value
+            onnx.checker.check_model(model)
+            onnx.save(model, str(temporary))
+            difference = _difference(policy, OnnxPolicy.load(temporary))
+            if not difference <= TOLERANCE:
+                raise InferenceError(
+                    f"the graph answers differently from the policy (by {difference:g}, at most"
+                    f" {TOLERANCE:g}); nothing was written"
+                )
+            size = temporary.stat().st_size
     except RobolearnError:
         raise
     except Exception as error:
@@ -141,8 +140,6 @@ def export_onnx(policy: Policy, path: Path, policy_hash: str) -> Exported:
         raise ConfigError(
             f"a {type(inner).__name__} with this network cannot be written as a graph: {text}"
         ) from error
-    finally:
-        temporary.unlink(missing_ok=True)
     return Exported(path, size, difference)
 
 

@@ -14,12 +14,10 @@ back after it, so that a run that is killed in between has none instead of wrong
 # pyright: reportUnknownVariableType=false
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import hashlib
 import json
 import logging
-import os
 import shutil
 import uuid
 from collections.abc import Mapping
@@ -36,6 +34,7 @@ from robolearn.config import load_yaml
 from robolearn.contracts import PolicySpec
 from robolearn.data.store.stats import DatasetStats, stats_from_json, stats_to_json
 from robolearn.errors import CheckpointError, RobolearnError
+from robolearn.files import write_atomic
 from robolearn.spec import task_space_from_json, to_json
 
 log = logging.getLogger(__name__)
@@ -58,37 +57,17 @@ class Run:
     policy_hash: str
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write a small file so that a reader sees the old or the new one, never half."""
-    temporary = _beside(path)
-    try:
-        with temporary.open("w", encoding="utf-8") as stream:
-            stream.write(text)
-            stream.flush()
-            os.fsync(stream.fileno())
-        temporary.replace(path)
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            temporary.unlink()
-
-
 def write_json(path: Path, value: Any) -> None:
     """JSON with sorted keys, atomically."""
-    write_text(path, json.dumps(value, indent=1, sort_keys=True) + "\n")
+    write_atomic(path, json.dumps(value, indent=1, sort_keys=True) + "\n")
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
     """A safetensors file, atomically."""
-    temporary = _beside(path)
-    try:
-        # Clones: safetensors refuses tensors that share storage.
-        plain = {k: v.detach().clone().contiguous() for k, v in tensors.items()}
-        # Not save_file: what it makes is readable by its maker alone.
-        temporary.write_bytes(save(plain, metadata=dict(metadata)))
-        temporary.replace(path)
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            temporary.unlink()
+    # Clones: safetensors refuses tensors that share storage.
+    plain = {k: v.detach().clone().contiguous() for k, v in tensors.items()}
+    # Not save_file: what it makes is readable by its maker alone.
+    write_atomic(path, save(plain, metadata=dict(metadata)))
 
 
 def _beside(target: Path) -> Path:
@@ -100,7 +79,7 @@ def write_run(path: Path, config: Mapping[str, Any], spec: PolicySpec, stats: Da
     """The files of a run that do not change during training; :func:`seal_run` comes last."""
     path.mkdir(parents=True, exist_ok=True)
     unseal_run(path)
-    write_text(path / "config.yaml", yaml.safe_dump(dict(config), sort_keys=False))
+    write_atomic(path / "config.yaml", yaml.safe_dump(dict(config), sort_keys=False))
     write_json(path / "spec.json", to_json(spec))
     write_json(path / "stats.json", stats_to_json(stats))
 

@@ -7,11 +7,20 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from robolearn.errors import PhysicsDivergedError
-from sim.plants.steps import engine_steps
+from robolearn.errors import ConfigError, PhysicsDivergedError
 from sim.plants.urdf import bullet
 
 Array = NDArray[np.float64]
+
+
+def engine_steps(dt_s: float, step_s: float) -> int:
+    """How many engine steps of ``step_s`` a control period of ``dt_s`` [s] is; at least one."""
+    steps = round(dt_s / step_s)
+    if steps < 1 or abs(steps * step_s - dt_s) > 1e-9:
+        raise ConfigError(
+            f"the plant steps at {1.0 / step_s:g} Hz; {dt_s} s is no multiple of that"
+        )
+    return steps
 
 
 class BulletEngine:

@@ -24,7 +24,7 @@ from sim.control.arms import ArmConfig, ArmsConfig
 from sim.control.servos import Gains, apply_gains, servo_lead
 from sim.env.placement import placer
 from sim.perturbations.model import object_bodies, object_signals
-from sim.plants.steps import engine_steps
+from sim.plants.bullet_engine import engine_steps
 from sim.rendering.renderer import Image, Renderer, View, update_poses
 from sim.scene.config import Scene, SceneConfig, SignalConfig, require_name, world_pose
 from sim.scene.load import load_scene

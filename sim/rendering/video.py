@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from robolearn.data.episode import Episode
 from robolearn.errors import DataError, MissingDependencyError
+from robolearn.files import replacing
 from robolearn.spec import EmbodimentSpec
 from robolearn.types import EpisodeHeader, Outcome, Tick
 
@@ -29,34 +30,30 @@ def write_mp4(path: Path, frames: Iterable[NDArray[Any]], fps: float, *, crf: in
     import av
 
     path.parent.mkdir(parents=True, exist_ok=True)
-    building = path.with_name(f".{path.stem}.part.mp4")
     count, size = 0, (0, 0)
-    try:
-        with av.open(str(building), "w", options={"movflags": "faststart"}) as container:
-            try:
-                stream = container.add_stream("libx264", rate=Fraction(fps).limit_denominator(1000))
-            except ValueError as error:
-                raise MissingDependencyError(
-                    f"this build of PyAV has no H.264 encoder ({error}); reinstall av"
-                ) from error
-            stream.pix_fmt = "yuv420p"
-            stream.options = {"crf": str(crf), "preset": "veryfast"}
-            for frame in frames:
-                image = _even(frame)
-                if count == 0:
-                    size = image.shape[:2]
-                    stream.height, stream.width = size
-                elif image.shape[:2] != size:
-                    raise DataError(f"frame {count} is {image.shape[:2]}, the first was {size}")
-                picture = av.VideoFrame.from_ndarray(image, format="rgb24")
-                container.mux(stream.encode(picture))
-                count += 1
+    options = {"movflags": "faststart"}
+    with replacing(path) as building, av.open(str(building), "w", options=options) as container:
+        try:
+            stream = container.add_stream("libx264", rate=Fraction(fps).limit_denominator(1000))
+        except ValueError as error:
+            raise MissingDependencyError(
+                f"this build of PyAV has no H.264 encoder ({error}); reinstall av"
+            ) from error
+        stream.pix_fmt = "yuv420p"
+        stream.options = {"crf": str(crf), "preset": "veryfast"}
+        for frame in frames:
+            image = _even(frame)
             if count == 0:
-                raise DataError(f"'{path}': a video needs at least one frame")
-            container.mux(stream.encode(None))
-        building.replace(path)
-    finally:
-        building.unlink(missing_ok=True)
+                size = image.shape[:2]
+                stream.height, stream.width = size
+            elif image.shape[:2] != size:
+                raise DataError(f"frame {count} is {image.shape[:2]}, the first was {size}")
+            picture = av.VideoFrame.from_ndarray(image, format="rgb24")
+            container.mux(stream.encode(picture))
+            count += 1
+        if count == 0:
+            raise DataError(f"'{path}': a video needs at least one frame")
+        container.mux(stream.encode(None))
     return count
 
 

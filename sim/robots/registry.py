@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from sim.robots.panda import panda_mjcf
 from sim.robots.so101 import so101_mjcf
-from sim.robots.ur5e_gripper import ur5e_gripper_mjcf
+from sim.robots.ur5e import ur5e_gripper_mjcf
 from sim.robots.xarm7 import xarm7_mjcf
 
 # File name in scene packages -> what writes it.

@@ -2,16 +2,19 @@
 
 Body ``link_i`` of the MJCF coincides with frame i of the DH parameters, so
 ``robolearn.arms.kinematics.UR5E.frames`` and MuJoCo agree by construction (and by test). Scene
-packages hold the generated text as ``ur5e.xml``; a test compares it with :func:`arm_mjcf`.
+packages hold the generated text as ``ur5e.xml`` (with a round tool, Push-T's) or
+``ur5e_gripper.xml``; tests compare them with :func:`arm_mjcf` and :func:`ur5e_gripper_mjcf`.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from dataclasses import dataclass
 
 from robolearn.arms.kinematics import Link, SerialArm
 from robolearn.arms.models import UR5E
+from sim.robots.grippers import WIDE_GRIPPER, ParallelGripper
+from sim.robots.mjcf import ArmLook, Shape, arm_model
 
 # Lateral offsets of upper arm and forearm from the shoulder's middle plane [m], "measured from
 # model": Universal_Robots_ROS2_Description, config/ur5e/physical_parameters.yaml (shoulder_offset,
@@ -26,17 +29,6 @@ ARMATURE = (0.2, 0.2, 0.2, 0.05, 0.05, 0.05)
 STIFFNESS = (60000.0, 60000.0, 20000.0, 2000.0, 2000.0, 1500.0)
 # Damping over stiffness [s], the same for all joints: a set-point ``q + LEAD_S * qd`` cancels it.
 LEAD_S = 0.012
-
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """A cylinder of a link: from and to [m] in the link's DH frame, radius [m], colour class."""
-
-    start: tuple[float, float, float]
-    end: tuple[float, float, float]
-    radius: float
-    look: str
-
 
 _A2, _A3 = -UR5E.links[1].a, -UR5E.links[2].a
 _D1, _D4, _D5 = UR5E.links[0].d, UR5E.links[3].d, UR5E.links[4].d
@@ -159,3 +151,29 @@ def _n(value: float) -> str:
 
 def _v(*values: float) -> str:
     return " ".join(_n(v) for v in values)
+
+
+# Housings of forearm and wrist collide, as capsules of the drawn cylinders.
+_TOUCHING = ("metal",)
+LOOK = ArmLook(
+    colours={"metal": ".80 .82 .84 1", "cap": ".36 .52 .66 1", "dark": ".22 .24 .27 1"},
+    base=(
+        Shape((0.0, 0.0, 0.006), (0.0, 0.0, 0.099), 0.06, "metal", "cylinder"),
+        Shape((0.0, 0.0, 0.0), (0.0, 0.0, 0.012), 0.0755, "dark", "cylinder"),
+    ),
+    links=tuple(
+        tuple(
+            dataclasses.replace(s, kind="cylinder", touch=i >= 2 and s.look in _TOUCHING)
+            for s in shapes
+        )
+        for i, shapes in enumerate(SHAPES)
+    ),
+    stiffness=STIFFNESS,
+    armature=ARMATURE,
+    lead_s=LEAD_S,
+)
+
+
+def ur5e_gripper_mjcf(gripper: ParallelGripper = WIDE_GRIPPER) -> str:
+    """The arm with a parallel gripper as a MuJoCo model (``ur5e.xml`` of the scenes)."""
+    return arm_model(UR5E, LOOK, gripper.flange_lines(), gripper.sections())

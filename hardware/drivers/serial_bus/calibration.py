@@ -17,6 +17,7 @@ from hardware.drivers.serial_bus.sdk import SdkLine
 from hardware.wire.servo_registers import COUNTS_PER_TURN, MIDDLE, TURN_RAD
 from robolearn.config import from_dict, load_yaml
 from robolearn.errors import ConfigError, RobotError
+from robolearn.files import write_atomic
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,11 +98,9 @@ def save_calibration(calibration: ArmCalibration, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     raw = asdict(calibration)
     raw["servos"] = [dict(s) for s in raw["servos"]]
-    fresh = path.with_name(path.name + ".new")
-    fresh.write_text(yaml.safe_dump(raw, sort_keys=False))
     if path.exists():
-        path.replace(path.with_name(path.name + ".old"))
-    fresh.replace(path)
+        write_atomic(path.with_name(path.name + ".old"), path.read_bytes())
+    write_atomic(path, yaml.safe_dump(raw, sort_keys=False))
 
 
 def require_same_arm(calibration: ArmCalibration, line: SdkLine, serial: str) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from robolearn.cli.shared.consent import require_terminal, wait_for_enter
 from robolearn.cli.shared.parse import parse, print_json, say
 from robolearn.errors import ConfigError, DataError, did_you_mean
+from robolearn.files import write_atomic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -250,6 +251,4 @@ def _write(path: Path, index: int, placed: Placed) -> None:
         "quaternion": [round(v, 7) for v in lens.quaternion],
     }
     text = set_value(path.read_text(encoding="utf-8"), ("robot", "cameras", index, "lens"), value)
-    partial = path.with_name(path.name + ".partial")
-    partial.write_text(text, encoding="utf-8")
-    partial.replace(path)
+    write_atomic(path, text)

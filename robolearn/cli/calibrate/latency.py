@@ -14,6 +14,7 @@ from robolearn.cli.calibrate.camera import run as calibrate_camera
 from robolearn.cli.shared.parse import parse, print_json, progress, say
 from robolearn.cli.shared.verbs import run_verb
 from robolearn.errors import ConfigError
+from robolearn.files import write_atomic
 
 if TYPE_CHECKING:
     from hardware.cell.config import CellConfig
@@ -251,9 +252,7 @@ def _write(path: Path, cell: CellConfig, document: dict[str, dict[str, float]]) 
         if row is not None and camera.stream.clock != "monotonic":
             value = round(max(0.0, row["latency_s"]), 5)
             text = set_number(text, ("robot", "cameras", i, "stream", "latency_s"), value)
-    partial = path.with_name(path.name + ".partial")
-    partial.write_text(text, encoding="utf-8")
-    partial.replace(path)
+    write_atomic(path, text)
 
 
 VERBS = {"latency": (Latency, _latency), "camera": (CameraArgs, calibrate_camera)}

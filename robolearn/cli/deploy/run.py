@@ -49,6 +49,7 @@ from robolearn.data.provenance import git_revision
 from robolearn.data.recording.recorder import EpisodeRecorder
 from robolearn.data.store.store import EpisodeStore
 from robolearn.errors import ConfigError, InferenceError
+from robolearn.files import write_atomic
 from robolearn.instructions import require_understood
 from robolearn.runtime import EpisodeResult, run_episode
 from robolearn.timing.latencies import KEY as LATENCIES
@@ -407,7 +408,7 @@ class Deployment:
             **self._facts,
             "trials": self._details,
         }
-        _replace(out / name, json.dumps(document, indent=1, default=float) + "\n")
+        write_atomic(out / name, json.dumps(document, indent=1, default=float) + "\n")
         return document
 
     def _show(self, document: dict[str, Any]) -> None:
@@ -429,9 +430,3 @@ def _real_time(pid: int, priority: int, *, inherit: bool) -> bool:
         log.info("no real-time priority for process %d: %s", pid, error)
         return False
     return True
-
-
-def _replace(path: Any, text: str) -> None:
-    partial = path.with_name(path.name + ".partial")
-    partial.write_text(text, encoding="utf-8")
-    partial.replace(path)

@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from robolearn.arms.capsules import APART, CAPSULES
 from robolearn.arms.collision import Capsule, CollisionModel, Plane, segment_distance
-from robolearn.arms.models import ARMS, PANDA, UR5E
+from robolearn.arms.models import APART, ARMS, CAPSULES, PANDA, UR5E
 from robolearn.errors import ConfigError, DataError
 
 POINT = st.tuples(*(st.floats(-1, 1),) * 3)

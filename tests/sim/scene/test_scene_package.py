@@ -135,7 +135,7 @@ SIGNAL = CONFIG["signals"][0]  # type: ignore[index]
         ({"cameras": [{"name": "topp"}]}, "no camera 'topp'.*Did you mean 'top'"),
         ({"task": {"name": "pusht", "params": {"speed": 1}}}, "task.params.*speed"),
         ({"reset": {"distribution": "gym_push", "settable": []}}, "Did you mean 'gym_pusht'"),
-        ({"task": {"name": "push"}}, "task.name 'push'.*Did you mean 'pusht'"),
+        ({"task": {"name": "push"}}, "task.name: no task 'push'.*Did you mean 'pusht'"),
         ({"control": {"kind": "plannar"}}, "Did you mean 'planar'"),
         ({"signals": [{**SIGNAL, "of": ["tol"]}]}, "no site 'tol'.*Did you mean 'tool'"),
         ({"signals": [{**SIGNAL, "of": []}]}, "'of' is empty"),
