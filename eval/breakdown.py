@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from eval.statistics.exact_tests import mcnemar_exact
 from eval.statistics.intervals import (
     DIFFERENCE,
     Estimate,
-    mcnemar_exact,
     newcombe_paired,
     paired_difference,
     wilson,

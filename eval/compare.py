@@ -21,11 +21,11 @@ from scipy import stats
 
 from eval.statistics.aggregate import Spread, spread_over_runs
 from eval.statistics.clusters import MethodDifference, difference_of_methods, mean_two_way
+from eval.statistics.exact_tests import mcnemar_exact, sign_flip
 from eval.statistics.intervals import (
     DIFFERENCE,
     OUTCOME,
     Estimate,
-    mcnemar_exact,
     mean_t,
     newcombe_paired,
     paired_difference,
@@ -37,7 +37,6 @@ from eval.statistics.sequential import SequentialBarnard, paired_betting
 from eval.summary import TECHNICAL, own_trials
 from eval.trials.table import SCORED
 from robolearn.errors import ConfigError, DataError, did_you_mean
-from robolearn.seeding import child_seed
 from robolearn.types import TrialRecord
 
 Array = NDArray[np.float64]
@@ -357,27 +356,6 @@ def _p_value(a: _Table, b: _Table, rule: Rule, pairs: int) -> float:
         raise DataError(f"{x.size} pairs were tried, more than the planned maximum of {planned}")
     result = SequentialBarnard(planned, alpha).run(x, y)
     return rule.alpha if result.decision != "undecided" else 1.0
-
-
-def sign_flip(a: Array, b: Array, *, flips: int = 20_000, seed: int = 0) -> float:
-    """Two-sided p value that ``b - a`` is symmetric about 0 (Fisher 1935's paired randomisation).
-
-    Exact over all sign patterns up to 14 pairs that differ, by random ones beyond.
-    """
-    d = np.asarray(b - a, dtype=np.float64)
-    d = d[d != 0]
-    if d.size == 0:
-        return 1.0
-    observed = abs(float(d.sum())) - 1e-12
-    if d.size <= 14:
-        signs = np.array(list(itertools.product((-1.0, 1.0), repeat=d.size)))
-        return float((np.abs(signs @ d) >= observed).mean())
-    rng = np.random.default_rng(child_seed(seed, "sign_flip"))
-    hits, part = 0, max(1, min(flips, 4_000_000 // d.size))
-    for start in range(0, flips, part):
-        signs = rng.integers(0, 2, (min(part, flips - start), d.size)) * 2.0 - 1.0
-        hits += int((np.abs(signs @ d) >= observed).sum())
-    return (hits + 1) / (flips + 1)
 
 
 def _methods_differ(a: _Table, b: _Table, by: Measure) -> MethodDifference:

@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from eval.plain import plain_values, read_mapping, write_mapping
-from eval.statistics.clusters import corrected_rate
-from eval.statistics.intervals import Estimate
 from eval.summary import own_trials
+from eval.trials.judge import JudgeCounts
 from eval.trials.table import SCORED
 from robolearn.config import from_dict
 from robolearn.errors import ConfigError, DataError
@@ -39,35 +38,6 @@ class PolicyIdentity:
     name: str
     hash: str
     run: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class JudgeCounts:
-    """How often the classifier that decided on success was right on held-out episodes."""
-
-    true_positives: int
-    successes: int
-    false_positives: int
-    failures: int
-
-    def corrected(self, positives: int, n: int) -> Estimate:
-        """The true success rate behind ``positives`` verdicts of ``n``."""
-        return corrected_rate(
-            positives,
-            n,
-            true_positives=self.true_positives,
-            successes=self.successes,
-            false_positives=self.false_positives,
-            failures=self.failures,
-        )
-
-    def words(self, judge: str) -> str:
-        """What the protocol says about the classifier with the hash ``judge``."""
-        return (
-            f"success was judged from pictures by the classifier {judge}, which recognised"
-            f" {self.true_positives} of {self.successes} held-out successes and mistook"
-            f" {self.false_positives} of {self.failures} held-out failures for one"
-        )
 
 
 @dataclass(frozen=True, slots=True)

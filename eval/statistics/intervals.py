@@ -1,4 +1,4 @@
-"""Statistics of trials: intervals, paired comparisons, association (numpy and scipy only).
+"""Estimates from trials with their intervals: rates, means, differences, association.
 
 Every estimate carries its interval, its number of trials and the name of its method, so that no
 number is ever shown without them. Nothing here is valid under peeking: the number of trials must
@@ -56,7 +56,7 @@ def clopper_pearson(k: int, n: int, level: float = 0.95) -> Estimate:
 
     Never covers less than ``level``; quantiles of Beta distributions.
     """
-    _check_counts(k, n)
+    check_counts(k, n)
     tail = (1.0 - level) / 2.0
     low = 0.0 if k == 0 else float(stats.beta.ppf(tail, k, n - k + 1))
     high = 1.0 if k == n else float(stats.beta.ppf(1.0 - tail, k + 1, n - k))
@@ -65,7 +65,7 @@ def clopper_pearson(k: int, n: int, level: float = 0.95) -> Estimate:
 
 def wilson(k: int, n: int, level: float = 0.95) -> Estimate:
     """Score interval of a proportion (Wilson 1927, JASA 22:209); covers ``level`` on average."""
-    _check_counts(k, n)
+    check_counts(k, n)
     if n == 0:
         return Estimate(math.nan, 0.0, 1.0, 0, "Wilson", level)
     z = _z(level)
@@ -91,7 +91,7 @@ def beta_posterior(
     method: str = "Beta posterior",
 ) -> Estimate:
     """Equal-tailed credible interval of Beta(a + k, b + n - k); ``value`` stays ``k / n``."""
-    _check_counts(k, n)
+    check_counts(k, n)
     a, b = prior[0] + k, prior[1] + n - k
     if not (prior[0] > 0 and prior[1] > 0):
         raise DataError(f"a Beta prior has two positive parameters, got {prior}")
@@ -104,8 +104,8 @@ def probability_better(k1: int, n1: int, k2: int, n2: int) -> float:
 
     Integral of the first density times the second's distribution function.
     """
-    _check_counts(k1, n1)
-    _check_counts(k2, n2)
+    check_counts(k1, n1)
+    check_counts(k2, n2)
     first = stats.beta(1 + k1, 1 + n1 - k1)
     second = stats.beta(1 + k2, 1 + n2 - k2)
     nodes, weights = np.polynomial.legendre.leggauss(400)
@@ -192,7 +192,7 @@ def paired_difference(
 
     ``bounds`` of the *difference*: (-1, 1) for scores and successes.
     """
-    x, y = _paired(a, b)
+    x, y = paired_values(a, b)
     result = mean_bootstrap(y - x, level, resamples=resamples, seed=seed, bounds=bounds)
     method = result.method.replace("expanded", "paired")
     return Estimate(result.value, result.low, result.high, result.n, method, result.level)
@@ -216,7 +216,7 @@ def newcombe_paired(a: Any, b: Any, level: float = 0.95) -> Estimate:
     Source: Newcombe 1998, Statistics in Medicine 17:2635, method 10 (square-and-add of Wilson
     with a continuity-corrected phi).
     """
-    x, y = _paired(a, b)
+    x, y = paired_values(a, b)
     n = int(x.size)
     if n == 0:
         return Estimate(math.nan, math.nan, math.nan, 0, "Newcombe paired", level)
@@ -235,59 +235,9 @@ def newcombe_paired(a: Any, b: Any, level: float = 0.95) -> Estimate:
     return Estimate(d, max(-1.0, low), min(1.0, high), n, "Newcombe paired", level)
 
 
-def mcnemar_exact(a: Any, b: Any) -> float:
-    """Two-sided exact p value that paired success rates are equal (McNemar 1947, binomial form).
-
-    Only the conditions on which the two differ count; without any the p value is 1.
-    """
-    x, y = _paired(a, b)
-    only_a = int(np.sum((x > 0) & (y <= 0)))
-    only_b = int(np.sum((x <= 0) & (y > 0)))
-    if only_a + only_b == 0:
-        return 1.0
-    return float(stats.binomtest(only_a, only_a + only_b, 0.5).pvalue)
-
-
-def boschloo(k1: int, n1: int, k2: int, n2: int, alternative: str = "two-sided") -> float:
-    """P value that two independent success rates are equal (Boschloo 1970, Stat. Neerl. 24:1).
-
-    ``alternative="less"``: the first rate is smaller. Uniformly more powerful than Fisher's test.
-    """
-    _check_counts(k1, n1)
-    _check_counts(k2, n2)
-    if n1 == 0 or n2 == 0:
-        raise DataError(f"two proportions need trials in both groups, got n = {n1} and {n2}")
-    table = [[k1, k2], [n1 - k1, n2 - k2]]
-    return float(stats.boschloo_exact(table, alternative=alternative).pvalue)
-
-
-def barnard(k1: int, n1: int, k2: int, n2: int, alternative: str = "two-sided") -> float:
-    """P value that two independent success rates are equal (Barnard 1945, pooled score order).
-
-    ``alternative="less"``: the first rate is smaller.
-    """
-    _check_counts(k1, n1)
-    _check_counts(k2, n2)
-    if n1 == 0 or n2 == 0:
-        raise DataError(f"two proportions need trials in both groups, got n = {n1} and {n2}")
-    if k1 + k2 in (0, n1 + n2):
-        return 1.0  # Nothing or everything succeeded: no table is less extreme.
-    table = [[k1, k2], [n1 - k1, n2 - k2]]
-    return float(stats.barnard_exact(table, alternative=alternative).pvalue)
-
-
-def fisher(k1: int, n1: int, k2: int, n2: int, alternative: str = "two-sided") -> float:
-    """P value of Fisher's exact test (1935); conservative, to compare with old tables."""
-    _check_counts(k1, n1)
-    _check_counts(k2, n2)
-    table = [[k1, n1 - k1], [k2, n2 - k2]]
-    result: Any = stats.fisher_exact(table, alternative=alternative)
-    return float(result[1])
-
-
 def pearson(a: Any, b: Any, level: float = 0.95) -> Estimate:
     """Correlation with Fisher's z interval (Fisher 1921); undefined (nan) for a constant input."""
-    x, y = _paired(a, b)
+    x, y = paired_values(a, b)
     return _fisher_z(x, y, "Pearson, Fisher z", level)
 
 
@@ -299,7 +249,7 @@ def phi_coefficient(
     Resamples in which either vector is constant have no phi; they are left out. Undefined (nan)
     when an input is constant, that is when one side always or never succeeds.
     """
-    x, y = _paired(a, b)
+    x, y = paired_values(a, b)
     x, y = (x > 0).astype(np.float64), (y > 0).astype(np.float64)
     method = "phi, paired bootstrap"
     value = _correlation(x, y)
@@ -366,7 +316,8 @@ def _percentiles(draws: Array, level: float) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def _paired(a: Any, b: Any) -> tuple[Array, Array]:
+def paired_values(a: Any, b: Any) -> tuple[Array, Array]:
+    """Two vectors of finite numbers, equally long; :class:`DataError` otherwise."""
     x, y = _finite(a, "first"), _finite(b, "second")
     if x.shape != y.shape:
         raise DataError(
@@ -385,7 +336,8 @@ def _finite(values: Any, name: str) -> Array:
     return x
 
 
-def _check_counts(k: int, n: int) -> None:
+def check_counts(k: int, n: int) -> None:
+    """:class:`DataError` unless ``k`` of ``n`` trials can have succeeded."""
     if not 0 <= k <= n:
         raise DataError(f"expected 0 <= successes <= trials, got {k} of {n}")
 

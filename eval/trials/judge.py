@@ -13,21 +13,16 @@ from robolearn.types import TrialRecord
 
 
 @dataclass(frozen=True, slots=True)
-class Judge:
-    """A classifier that decides on success from the last picture of ``signal``; it errs, and its
-    counts on held-out episodes say how often (``eval.statistics.clusters.corrected_rate``).
-    """
+class JudgeCounts:
+    """How often the classifier that decided on success was right on held-out episodes."""
 
-    hash: str
-    signal: str
-    build: Callable[[], Callable[[Sequence[Frame]], Sequence[bool]]]
     true_positives: int
     successes: int
     false_positives: int
     failures: int
 
     def corrected(self, positives: int, n: int) -> Estimate:
-        """The true success rate behind its verdicts."""
+        """The true success rate behind ``positives`` verdicts of ``n``."""
         return corrected_rate(
             positives,
             n,
@@ -36,6 +31,26 @@ class Judge:
             false_positives=self.false_positives,
             failures=self.failures,
         )
+
+    def words(self, judge: str) -> str:
+        """What the protocol says about the classifier with the hash ``judge``."""
+        return (
+            f"success was judged from pictures by the classifier {judge}, which recognised"
+            f" {self.true_positives} of {self.successes} held-out successes and mistook"
+            f" {self.false_positives} of {self.failures} held-out failures for one"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Judge:
+    """A classifier that decides on success from the last picture of ``signal``; it errs, and
+    ``counts`` say how often.
+    """
+
+    hash: str
+    signal: str
+    build: Callable[[], Callable[[Sequence[Frame]], Sequence[bool]]]
+    counts: JudgeCounts
 
 
 def judged(records: Sequence[TrialRecord], verdicts: Sequence[bool]) -> tuple[TrialRecord, ...]:

@@ -353,14 +353,11 @@ def _asked(
     worlds: Sequence[WorldEntry],
     options: Options,
 ) -> Evaluation:
-    from eval.evaluation import Evaluation, JudgeCounts, PolicyIdentity, WorldIdentity
+    from eval.evaluation import Evaluation, PolicyIdentity, WorldIdentity
     from robolearn.data.provenance import library_versions
 
-    judge, counts, said = options.judge, None, ""
-    if judge is not None:
-        errors = (judge.true_positives, judge.successes, judge.false_positives, judge.failures)
-        counts = JudgeCounts(*errors)
-        said = f"; {counts.words(judge.hash)}"
+    judge = options.judge
+    said = "" if judge is None else f"; {judge.counts.words(judge.hash)}"
     longest = max(first.values(), key=len)
     return Evaluation(
         suite=options.suite,
@@ -382,5 +379,5 @@ def _asked(
         versions=library_versions(),
         command="robolearn evaluate " + shlex.join(argv),
         judge="" if judge is None else judge.hash,
-        judge_counts=counts,
+        judge_counts=None if judge is None else judge.counts,
     )

@@ -106,11 +106,9 @@ def _compare(argv: list[str]) -> int:
 
 
 def _unpaired(a: tuple[int, int], b: tuple[int, int], level: float) -> dict[str, Any]:
+    from eval.statistics.exact_tests import barnard, boschloo, fisher
     from eval.statistics.intervals import (
-        barnard,
-        boschloo,
         clopper_pearson,
-        fisher,
         newcombe,
         probability_better,
         wilson,
@@ -147,9 +145,9 @@ def _unpaired(a: tuple[int, int], b: tuple[int, int], level: float) -> dict[str,
 
 
 def _paired(path: Path, level: float) -> dict[str, Any]:
+    from eval.statistics.exact_tests import mcnemar_exact
     from eval.statistics.intervals import (
         DIFFERENCE,
-        mcnemar_exact,
         newcombe_paired,
         paired_difference,
     )

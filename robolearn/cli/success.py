@@ -98,7 +98,7 @@ class JudgeBuilder:
 
 def judge(folder: Path) -> Judge:
     """The classifier in ``folder`` as evaluations use it."""
-    from eval.trials.judge import Judge
+    from eval.trials.judge import Judge, JudgeCounts
     from policies.imitation.success_classifier import load_success
 
     found = load_success(folder)
@@ -107,8 +107,5 @@ def judge(folder: Path) -> Judge:
         hash=found.hash,
         signal=found.config.signal,
         build=JudgeBuilder(folder.absolute()),
-        true_positives=h.true_positives,
-        successes=h.successes,
-        false_positives=h.false_positives,
-        failures=h.failures,
+        counts=JudgeCounts(h.true_positives, h.successes, h.false_positives, h.failures),
     )

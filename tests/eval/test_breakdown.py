@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from eval.breakdown import failures, variant_effects
-from eval.statistics.intervals import mcnemar_exact
+from eval.statistics.exact_tests import mcnemar_exact
 from robolearn.errors import DataError
 from tests.eval.test_compare import trials
 

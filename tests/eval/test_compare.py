@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from eval.compare import Rule, compare_policies, sign_flip
-from eval.statistics.intervals import mcnemar_exact
+from eval.compare import Rule, compare_policies
+from eval.statistics.exact_tests import mcnemar_exact, sign_flip
 from eval.trials.table import TrialStore
 from robolearn.cli.main import main
 from robolearn.errors import ConfigError, DataError

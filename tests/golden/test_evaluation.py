@@ -11,14 +11,11 @@ import numpy as np
 from eval.compare import Rule, compare_policies
 from eval.statistics.aggregate import aggregate, performance_profile, probability_of_improvement
 from eval.statistics.clusters import corrected_rate, difference_of_methods, mean_clustered
+from eval.statistics.exact_tests import barnard, boschloo, fisher, mcnemar_exact
 from eval.statistics.group_sequential import GroupSequential
 from eval.statistics.intervals import (
-    barnard,
-    boschloo,
     clopper_pearson,
-    fisher,
     jeffreys,
-    mcnemar_exact,
     mean_bootstrap,
     mean_t,
     newcombe,

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from eval.report.tasks import pusht
 from eval.report.tasks.base import TaskPage
+from robolearn.table import Table
 
-TASK_PAGES: Mapping[str, TaskPage] = {"pusht": pusht.PAGE}
+TASK_PAGES = Table[TaskPage](
+    {"pusht": "eval.report.tasks.pusht:PAGE"},
+    what="page of a task",
+    group="robolearn.task_pages",
+)
 GENERIC = TaskPage()
 
 
 def task_page(task: str) -> TaskPage:
     """What there is to say about a task; the generic page for tasks that bring nothing."""
-    return TASK_PAGES.get(task, GENERIC)
+    return TASK_PAGES.find(task) if task in TASK_PAGES else GENERIC

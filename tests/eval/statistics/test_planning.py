@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from eval.statistics.intervals import boschloo, mcnemar_exact
+from eval.statistics.exact_tests import boschloo, mcnemar_exact
 from eval.statistics.planning import (
     plan_paired,
     plan_precision,

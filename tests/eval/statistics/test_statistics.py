@@ -11,14 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import special, stats
 
+from eval.statistics.exact_tests import barnard, boschloo, fisher, mcnemar_exact
 from eval.statistics.intervals import (
-    barnard,
     beta_posterior,
-    boschloo,
     clopper_pearson,
-    fisher,
     jeffreys,
-    mcnemar_exact,
     mean_bootstrap,
     mean_t,
     newcombe,

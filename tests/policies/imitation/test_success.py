@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from eval.statistics.clusters import corrected_rate
-from eval.trials.judge import Judge
+from eval.trials.judge import Judge, JudgeCounts
 from eval.trials.rollouts import Options, PolicyEntry, WorldEntry, evaluate
 from eval.trials.table import TrialStore, read_trials
 from policies.imitation.success_classifier import SuccessConfig, load_success, train_success
@@ -95,7 +95,7 @@ def _judge(signal="top/image"):
     def build():
         return lambda rows: [bool(p.mean() > 100) for p in rows]
 
-    return Judge("j1", signal, build, 18, 20, 2, 20)
+    return Judge("j1", signal, build, JudgeCounts(18, 20, 2, 20))
 
 
 def test_the_verdict_is_the_trials_success_and_the_worlds_is_kept(tmp_path):
