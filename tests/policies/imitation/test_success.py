@@ -110,7 +110,7 @@ def test_the_verdict_is_the_trials_success_and_the_worlds_is_kept(tmp_path):
     assert {r.metrics["world_success"] for r in records} <= {0.0, 1.0}
     assert all(r.reason == "success" for r in records if r.success)
     assert all(r.reason in ("time_limit", "judged_failed") for r in records if not r.success)
-    estimate = _judge().corrected(sum(yes), 10)
+    estimate = _judge().counts.corrected(sum(yes), 10)
     assert estimate.value == pytest.approx(min(1, max(0, (sum(yes) / 10 - 0.1) / 0.8)))
     bad = dataclasses.replace(options, judge=_judge("wrist/image"))
     with TrialStore(tmp_path / "2") as store, pytest.raises(ConfigError, match="name its camera"):
@@ -162,8 +162,8 @@ def test_from_rendered_pictures_to_a_corrected_rate(tmp_path, capsys):
     document = json.loads(capsys.readouterr().out)
     assert document["judge"] == learned["hash"]
     assert "judged from pictures" in document["protocol"]
-    (row,) = document["results"]
-    corrected = row["judged_success"]
+    (row,) = document["judged"]
+    corrected = row["success"]
     assert corrected["method"].startswith("Rogan-Gladen")
     # What is not known about the classifier widens the interval.
     assert corrected["high"] - corrected["low"] > 0.5
