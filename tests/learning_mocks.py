@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from robolearn.data.reading.cache import EpisodeArrays, FlatEpisodes, flatten
+from robolearn.data.reading.weighting import EpisodeQuality
 from robolearn.data.store.decoded import FramePart
 from robolearn.spec import ActionSpec, SignalSpec, TaskSpace
+from robolearn.timing.latencies import Latencies
 from robolearn.types import PolicyInput
 
 TOOL, BLOCK = "tool/xy_table", "block/pose"
@@ -33,6 +35,9 @@ class ArraySource:
     items: tuple[EpisodeArrays, ...]
     content_hash: str = "mock"
     task_space: TaskSpace = field(default=SPACE)
+    qualities: tuple[EpisodeQuality, ...] = ()
+    texts: tuple[str, ...] = ()
+    latencies: Latencies = field(default_factory=Latencies)
 
     @property
     def steps(self) -> tuple[int, ...]:

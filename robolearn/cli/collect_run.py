@@ -12,11 +12,11 @@ from hardware.teleop.device import TeleopDevice
 from hardware.teleop.keyboard import KeyboardDevice
 from hardware.teleop.session import SessionConfig, TeleopSession
 from robolearn.cli.collect import Args, CollectConfig
-from robolearn.cli.shared.interrupt import check
 from robolearn.config import to_dict
 from robolearn.data.episode import EpisodeKind
 from robolearn.data.recording.recorder import EpisodeRecorder, RecorderLoad
 from robolearn.data.store.store import EpisodeStore
+from robolearn.machine.interrupt import check
 from robolearn.runtime import run_episode
 from robolearn.seeding import child_seed
 from robolearn.types import Condition

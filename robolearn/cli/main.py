@@ -12,8 +12,8 @@ import select
 import sys
 from collections.abc import Collection
 
-from robolearn.cli.shared.interrupt import remembered
 from robolearn.errors import RobolearnError, did_you_mean
+from robolearn.machine.interrupt import remembered
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "data": ("robolearn.cli.data.commands", "import, list, check and repair episode stores"),
@@ -25,7 +25,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "identify": ("robolearn.cli.identify", "find a scene's physics from recordings"),
     "video": ("robolearn.cli.video", "videos of stored episodes, all cameras side by side"),
     "scene": ("robolearn.cli.scene", "check and render scene packages"),
-    "train": ("robolearn.cli.train.command", "train a policy from a store"),
+    "train": ("robolearn.cli.train", "train a policy from a store"),
     "compose": ("robolearn.cli.compose", "one policy of several, weighted on held-out conditions"),
     "export-policy": ("robolearn.cli.export_policy", "write a trained policy as an ONNX graph"),
     "success": ("robolearn.cli.success", "train a classifier of success from labelled pictures"),

@@ -70,6 +70,11 @@ class Ranks:
             dist.barrier()
 
 
+def leads_here() -> bool:
+    """Whether this process is the first of those that a launcher started, or the only one."""
+    return _number("RANK", 0) == 0
+
+
 @contextlib.contextmanager
 def joined(device: str = "cpu", timeout_s: float = 600.0) -> Generator[Ranks]:
     """The processes that a launcher started, connected until the block ends.

@@ -8,39 +8,35 @@ import contextlib
 import dataclasses
 import logging
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, cast, runtime_checkable
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from robolearn.config import config_hash, from_dict, load_yaml, to_dict
-from robolearn.contracts import PolicySpec
 from robolearn.data.provenance import git_revision, library_versions
-from robolearn.data.reading.cache import EpisodeSource, FlatEpisodes, ImageMode, OnEpisode, cached
-from robolearn.data.reading.dataset import EpisodeDataset, split_episodes
-from robolearn.data.reading.mixture import window_weights
+from robolearn.data.reading.cache import ImageMode, OnEpisode, cached
+from robolearn.data.reading.dataset import EpisodeDataset
 from robolearn.data.reading.selection import DataConfig
-from robolearn.data.reading.weighting import EpisodeQuality, row_weights
+from robolearn.data.store.lock import StoreLock
 from robolearn.data.store.stats import DatasetStats
-from robolearn.errors import CheckpointError, ConfigError, DataError, did_you_mean
-from robolearn.instructions import task_table, text_encoder
+from robolearn.errors import CheckpointError, ConfigError, StoreError, StoreLockedError
 from robolearn.learning import Algorithm, BatchSpec
-from robolearn.representation import Representation, RepresentationConfig
+from robolearn.representation import RepresentationConfig
 from robolearn.seeding import child_seed
 from robolearn.spec import TaskSpace
 from robolearn.timing.latencies import KEY as LATENCIES
-from robolearn.timing.latencies import Latencies
-from robolearn.training.batch_loader import Batches, Represented, represented_stats
+from robolearn.training.data import TrainingData, TrainingSource
 from robolearn.training.distributed import Ranks
-from robolearn.training.loop import NO_HOOKS, FitConfig, FitResult, Hooks, Progress, fit
-from robolearn.training.pictures import Augmented
+from robolearn.training.log import JOURNAL
+from robolearn.training.loop import FAILED_BATCH, NO_HOOKS, FitConfig, FitResult, Hooks, fit
 from robolearn.training.run_directory import (
     PARENT,
     PROVENANCE,
+    STATE,
+    WEIGHTS,
     Run,
     copy_run,
     policy_hash,
@@ -51,6 +47,9 @@ from robolearn.training.run_directory import (
 )
 
 log = logging.getLogger(__name__)
+
+BEGUN = (WEIGHTS, STATE, JOURNAL, FAILED_BATCH)
+"""What a run directory holds, at least one of them, once training has begun in it."""
 
 
 @runtime_checkable
@@ -111,15 +110,22 @@ class _Raw:
 
 def load_experiment(path: Path, config_class: Callable[[str], type[AlgorithmConfig]]) -> Experiment:
     """Read an experiment file; ``config_class`` finds the configuration class of a policy."""
-    raw = from_dict(_Raw, load_yaml(path), where=str(path))
+    return experiment_of(load_yaml(path), config_class, str(path))
+
+
+def experiment_of(
+    values: Mapping[str, Any], config_class: Callable[[str], type[AlgorithmConfig]], where: str
+) -> Experiment:
+    """An experiment from its plain values; errors call them ``where``."""
+    raw = from_dict(_Raw, dict(values), where=where)
     kind = config_class(raw.policy)
-    algorithm = from_dict(kind, raw.algorithm, where=f"{path}: algorithm")
+    algorithm = from_dict(kind, raw.algorithm, where=f"{where}: algorithm")
     return Experiment(raw.policy, raw.data, algorithm, raw.fit, raw.seed)
 
 
 def train(
     experiment: Experiment,
-    source: EpisodeSource,
+    source: TrainingSource,
     run_dir: Path,
     *,
     parent: Run | None = None,
@@ -128,80 +134,89 @@ def train(
     cache_dir: Path | None = None,
     images: ImageMode = "auto",
     on_episode: OnEpisode | None = None,
-    on_step: Callable[[Progress], None] | None = None,
-    qualities: Sequence[EpisodeQuality] = (),
-    texts: Sequence[str] = (),
-    latencies: Latencies = Latencies(),  # noqa: B008 (frozen)
     hooks: Hooks = NO_HOOKS,
     ranks: Ranks = Ranks(),  # noqa: B008 (frozen)
 ) -> TrainResult:
     """Carry an experiment out in ``run_dir``; with ``resume`` go on, or reuse what is finished.
 
-    ``qualities``: how the episodes of ``source`` ended, for ``data.quality``; ``texts``: what they
-    were told, for ``data.text``. ``latencies``: what their times and commands were corrected by,
-    for whoever deploys the run. ``ranks``: this process among several, of which the first one
-    writes. ``images`` and ``on_episode`` are those of :func:`cached`; neither changes the result.
+    ``ranks``: this process among several, of which the first one writes. ``images`` and
+    ``on_episode`` are those of :func:`cached`; neither changes the result.
 
     Errors: :class:`CheckpointError` when ``run_dir`` holds another experiment or would be
-    overwritten; data and configuration errors before anything is written.
+    overwritten; data and configuration errors before anything is written. Ctrl-C leaves a
+    checkpoint that ``resume`` goes on from as if nothing had happened.
     """
     torch.set_num_threads(threads)
-    identity = _identity(experiment, source, parent, qualities)
+    identity = _identity(experiment, source, parent)
     previous = _previous(run_dir, experiment, identity, resume)
     with _first_alone(ranks):
         flat = cached(source, cache_dir, images=images, on_episode=on_episode)
-    told = _told(experiment, texts)
-    known = dataclasses.replace(flat.task_space, texts=task_table(told))
-    said = _said(told, known, len(flat.ids))
-    dataset = _dataset(experiment, flat, qualities, said)
-    seen = Representation(experiment.data.representation, known)
+    batches = experiment.algorithm.batches()
+    data = TrainingData(experiment.data, batches, experiment.seed, source, flat)
     _require_same_representation(experiment, parent)
-    stats = _stats(experiment, dataset, seen)
     # Initial weights and dropout come from torch's global generator.
     torch.manual_seed(child_seed(experiment.seed, "weights"))
-    algorithm = experiment.algorithm.build(seen.inner, stats, parent)
+    algorithm = experiment.algorithm.build(data.representation.inner, data.stats, parent)
     parameters = sum(p.numel() for g in algorithm.groups().values() for p in g.parameters)
     if previous is not None and previous.get("complete"):
         done = FitResult(**previous["fit"])
-        return _result(run_dir, dataset, parameters, done, reused=True)
+        return _result(run_dir, data.dataset, parameters, done, reused=True)
     provenance = identity | {
         "seed": experiment.seed,
-        LATENCIES: latencies.to_json(),
-        "episodes": len(dataset.episodes),
-        "held_out": [flat.ids[e] for e in _held_out(experiment, flat)],
+        LATENCIES: source.latencies.to_json(),
+        "episodes": len(data.dataset.episodes),
+        "held_out": list(data.held_out_ids),
         "git_revision": git_revision(),
         "versions": library_versions(),
         "threads": threads,
         "started_wall_s": round(time.time()),
     }
-    if ranks.leads:
-        spec = _observing(algorithm.policy().spec, known)
-        write_run(run_dir, experiment.plain(), spec, stats)
-        _keep_parent(parent, run_dir)
-        write_json(run_dir / PROVENANCE, provenance | {"complete": False})
-    ranks.wait()
-    held_out = _held_out_batches(experiment, flat, seen, said)
-    result = fit(
-        algorithm,
-        _batches(experiment, dataset, seen, train=True),
-        experiment.fit,
-        run_dir,
-        seed=experiment.seed,
-        resume=previous is not None,
-        hooks=dataclasses.replace(hooks, on_step=on_step or hooks.on_step, held_out=held_out),
-        ranks=ranks,
-    )
-    ended = {"complete": True, "fit": dataclasses.asdict(result)}
-    if ranks.leads:
-        unseal_run(run_dir)
-        write_json(run_dir / PROVENANCE, provenance | ended)
-        seal_run(run_dir)
-    ranks.wait()
-    return _result(run_dir, dataset, parameters, result, reused=False)
+    with _written(run_dir, ranks):
+        if ranks.leads:
+            spec = data.observed_by(algorithm.policy().spec)
+            write_run(run_dir, experiment.plain(), spec, data.stats)
+            _keep_parent(parent, run_dir, fresh=previous is None)
+            write_json(run_dir / PROVENANCE, provenance | {"complete": False})
+        ranks.wait()
+        result = fit(
+            algorithm,
+            data.batches(),
+            experiment.fit,
+            run_dir,
+            seed=experiment.seed,
+            resume=previous is not None,
+            hooks=dataclasses.replace(hooks, held_out=data.held_out()),
+            ranks=ranks,
+        )
+        ended = {"complete": True, "fit": dataclasses.asdict(result)}
+        if ranks.leads:
+            unseal_run(run_dir)
+            write_json(run_dir / PROVENANCE, provenance | ended)
+            seal_run(run_dir)
+        ranks.wait()
+    return _result(run_dir, data.dataset, parameters, result, reused=False)
 
 
-def _keep_parent(parent: Run | None, run_dir: Path) -> None:
-    if parent is not None and not (run_dir / PARENT).is_dir():
+@contextlib.contextmanager
+def _written(run_dir: Path, ranks: Ranks) -> Generator[None]:
+    """One training at a time writes a run directory; :class:`StoreLockedError` for a second."""
+    if not ranks.leads:
+        yield
+        return
+    run_dir.mkdir(parents=True, exist_ok=True)
+    with contextlib.ExitStack() as stack:
+        try:
+            stack.callback(StoreLock(run_dir).release)
+        except StoreLockedError:
+            raise
+        except StoreError as error:
+            # Some network file systems; without a lock there is only the operator's care.
+            log.warning("%s is not protected against a second training: %s", run_dir, error)
+        yield
+
+
+def _keep_parent(parent: Run | None, run_dir: Path, *, fresh: bool) -> None:
+    if parent is not None and (fresh or not (run_dir / PARENT).is_dir()):
         copy_run(parent.path, run_dir / PARENT)
 
 
@@ -218,22 +233,6 @@ def _require_same_representation(experiment: Experiment, parent: Run | None) -> 
         )
 
 
-def _told(experiment: Experiment, texts: Sequence[str]) -> tuple[str, ...]:
-    if experiment.data.text and not texts:
-        raise ConfigError("data.text: these episodes come without instructions")
-    return tuple(texts) if experiment.data.text else ()
-
-
-def _observing(spec: PolicySpec, known: TaskSpace) -> PolicySpec:
-    """The policy's spec in the world's own signals: of those the data has, what it observes.
-
-    The data may have signals that the policy learns from without observing them.
-    """
-    kept = {s.name for s in spec.task_space.observations}
-    observed = tuple(s for s in known.observations if s.name in kept)
-    return dataclasses.replace(spec, task_space=dataclasses.replace(known, observations=observed))
-
-
 @contextlib.contextmanager
 def _first_alone(ranks: Ranks) -> Generator[None]:
     """The first process does it before the others, once all of them are here."""
@@ -245,12 +244,7 @@ def _first_alone(ranks: Ranks) -> Generator[None]:
         ranks.wait()
 
 
-def _identity(
-    experiment: Experiment,
-    source: EpisodeSource,
-    parent: Run | None,
-    qualities: Sequence[EpisodeQuality],
-) -> dict[str, Any]:
+def _identity(experiment: Experiment, source: TrainingSource, parent: Run | None) -> dict[str, Any]:
     identity: dict[str, Any] = {
         "experiment": experiment.plain(),
         "data_hash": source.content_hash,
@@ -258,7 +252,7 @@ def _identity(
     }
     if experiment.data.quality.of_episodes:
         # Outcomes may be annotated anew without any change of the recordings.
-        identity["qualities"] = config_hash([dataclasses.asdict(q) for q in qualities])
+        identity["qualities"] = config_hash([dataclasses.asdict(q) for q in source.qualities])
     return identity
 
 
@@ -272,6 +266,9 @@ def _previous(
     if not file.is_file():
         if run_dir.exists() and not run_dir.is_dir():
             raise CheckpointError(f"'{run_dir}' is a file; --out names a folder")
+        return None
+    if not any((run_dir / name).exists() for name in BEGUN):
+        # It ended before its first step: there is nothing to go on from, or to lose.
         return None
     if not resume:
         raise CheckpointError(
@@ -315,91 +312,6 @@ def _differences(want: Mapping[str, Any], have: Mapping[str, Any], prefix: str) 
         elif value != other:
             lines.append(f"{prefix}{key}: now {value!r}, there {other!r}")
     return lines
-
-
-def _dataset(
-    experiment: Experiment,
-    flat: FlatEpisodes,
-    qualities: Sequence[EpisodeQuality],
-    said: NDArray[np.float32] | None,
-) -> EpisodeDataset:
-    data, batches, seed = experiment.data, experiment.algorithm.batches(), experiment.seed
-    chosen, out = split_episodes(len(flat.ids), data.held_out, seed)
-    if data.held_out and not out.size:
-        raise DataError(
-            f"data.held_out: {data.held_out:g} of {len(flat.ids)} episodes is none; raise it, or"
-            " set it to 0"
-        )
-    longest = int(flat.lengths[chosen].max())
-    if batches.horizon > longest:
-        raise DataError(
-            f"algorithm.horizon: a chunk of {batches.horizon} actions is longer than every episode"
-            f" (the longest has {longest} steps); use a shorter one"
-        )
-    dataset = EpisodeDataset(flat, batches, seed, chosen, texts=said)
-    weights = row_weights(
-        flat,
-        dataset.windows,
-        stores=window_weights(data.stores, flat, dataset.windows),
-        quality=data.quality,
-        qualities=qualities,
-        idle=data.idle,
-    )
-    if weights is None:
-        return dataset
-    return EpisodeDataset(flat, batches, seed, chosen, weights, said)
-
-
-def _said(told: Sequence[str], space: TaskSpace, episodes: int) -> NDArray[np.float32] | None:
-    """What every episode's instruction says ``[episodes, size]``, as the policy is told it."""
-    encoder = text_encoder(space)
-    if encoder is None:
-        return None
-    if len(told) != episodes:
-        raise DataError(f"data.text: {len(told)} instructions for {episodes} episodes")
-    return encoder(told)
-
-
-def _stats(experiment: Experiment, dataset: EpisodeDataset, seen: Representation) -> DatasetStats:
-    data = experiment.data
-    plain = data.representation.plain
-    stats = dataset.stats() if plain else represented_stats(dataset, seen)
-    known = {*stats.observations, *stats.actions}
-    for name in data.normalization:
-        if name not in known:
-            raise ConfigError(
-                f"data.normalization: no signal '{name}'.{did_you_mean(name, known)}"
-                f" Signals: {sorted(known)}"
-            )
-    return dataclasses.replace(stats, scaling=dict(data.normalization))
-
-
-def _batches(
-    experiment: Experiment, dataset: EpisodeDataset, seen: Representation, *, train: bool
-) -> Batches:
-    data, batches = experiment.data, cast("Batches", dataset)
-    if train and not data.pictures.plain:
-        batches = Augmented(batches, data.pictures, experiment.seed)
-    return batches if data.representation.plain else Represented(batches, seen)
-
-
-def _held_out_batches(
-    experiment: Experiment,
-    flat: FlatEpisodes,
-    seen: Representation,
-    said: NDArray[np.float32] | None,
-) -> Batches | None:
-    out = np.asarray(_held_out(experiment, flat), dtype=np.int64)
-    if not out.size:
-        return None
-    spec = experiment.algorithm.batches()
-    dataset = EpisodeDataset(flat, spec, experiment.seed, out, texts=said)
-    return _batches(experiment, dataset, seen, train=False)
-
-
-def _held_out(experiment: Experiment, flat: FlatEpisodes) -> list[int]:
-    _, out = split_episodes(len(flat.ids), experiment.data.held_out, experiment.seed)
-    return np.asarray(out).tolist()
 
 
 def _result(

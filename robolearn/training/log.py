@@ -9,6 +9,7 @@ from typing import Any
 
 from robolearn.learning import Losses
 
+JOURNAL = "metrics.jsonl"
 OnLog = Callable[[int, Mapping[str, float]], None]
 """Told every line of the log: step and figures."""
 
@@ -43,12 +44,21 @@ class Meter:
         self._sums, self._counts = {}, {}
         return self.last
 
+    def to_json(self) -> dict[str, Any]:
+        """Sum and count of every figure since the last line, for a checkpoint between two lines."""
+        return {name: [value, self._counts[name]] for name, value in self._sums.items()}
+
+    def restore(self, raw: Mapping[str, Any]) -> None:
+        """Go on from what :meth:`to_json` said."""
+        self._sums = {name: float(value) for name, (value, _) in raw.items()}
+        self._counts = {name: int(count) for name, (_, count) in raw.items()}
+
 
 class Journal:
     """metrics.jsonl, and whoever else wants to know its lines."""
 
     def __init__(self, run_dir: Path, on_log: OnLog | None, *, writes: bool) -> None:
-        self._path, self._on_log, self._writes = run_dir / "metrics.jsonl", on_log, writes
+        self._path, self._on_log, self._writes = run_dir / JOURNAL, on_log, writes
 
     def line(self, step: int, figures: Mapping[str, Any]) -> None:
         """One line of figures."""

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import logging
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -29,8 +28,10 @@ from torch import Tensor
 
 from robolearn.errors import ConfigError, TrainingError
 from robolearn.learning import Algorithm, Batch, Losses
+from robolearn.machine.interrupt import held
 from robolearn.seeding import child_seed
 from robolearn.training.batch_loader import Batches, Feed, on_device
+from robolearn.training.budget import Budget
 from robolearn.training.distributed import Ranks
 from robolearn.training.log import Journal, Meter
 from robolearn.training.run_directory import (
@@ -43,8 +44,7 @@ from robolearn.training.run_directory import (
     write_tensors,
 )
 
-log = logging.getLogger(__name__)
-
+FAILED_BATCH = "failed_batch.safetensors"
 Schedule = Literal["cosine", "linear", "constant"]
 
 
@@ -54,8 +54,8 @@ class FitConfig:
 
     # Updates. With max_minutes: at most this many.
     steps: int
-    # Budget [min]: after a short calibration the number of steps is fixed and recorded; it shrinks
-    # when the machine becomes so slow that the budget would be overrun.
+    # Budget [min]: after a short calibration it becomes a number of steps, which then follows the
+    # speed that is measured, up and down; the schedule ends with it.
     max_minutes: float | None = None
     # Steps of linear warm-up of the learning rate.
     warmup: int = 200
@@ -82,7 +82,7 @@ class FitConfig:
     log_every: int = 100
     # Steps between checkpoints (weights and what resuming needs).
     checkpoint_every: int = 1000
-    # Steps timed to turn max_minutes into a number of steps, and between looks at it.
+    # Steps timed to turn max_minutes into a number of steps, and at most between looks at it.
     calibration: int = 40
 
     def __post_init__(self) -> None:
@@ -114,10 +114,11 @@ class Progress:
     """Told after every step."""
 
     step: int
-    total: int
+    # None until a time budget has become a number of steps.
+    total: int | None
     metrics: Mapping[str, float]
     seconds: float
-    eta_s: float
+    eta_s: float | None
     # Share of the time that was spent waiting for batches.
     data_share: float = 0.0
 
@@ -187,7 +188,6 @@ def fit(
     seed: int,
     resume: bool = False,
     stop_after: int | None = None,
-    on_step: Callable[[Progress], None] | None = None,
     hooks: Hooks = NO_HOOKS,
     ranks: Ranks = Ranks(),  # noqa: B008 (frozen)
 ) -> FitResult:
@@ -195,53 +195,53 @@ def fit(
 
     ``stop_after`` ends this call at that step with a checkpoint, as an interruption would.
     ``ranks``: this process among several that train together
-    (``robolearn/training/distributed.py``). Ctrl-C leaves the last checkpoint; errors:
+    (``robolearn/training/distributed.py``). Ctrl-C ends the step that is under way and writes a
+    checkpoint before it is raised (pressed again a second later: at once); errors:
     :class:`TrainingError` when a loss is not finite (the batch is kept in the run directory).
     """
-    if on_step is not None:
-        hooks = dataclasses.replace(hooks, on_step=on_step)
     feed = Feed(batches, ranks, config.device, config.accumulate, config.prefetch)
     with contextlib.closing(feed):
         trainer = _Trainer(algorithm, feed, config, run_dir, seed, ranks)
         if resume:
             trainer.restore()
         ranks.share_([*algorithm.parameters(), *algorithm.buffers()])
-        return _loop(trainer, hooks, stop_after)
+        with held() as interrupted:
+            return _loop(trainer, hooks, stop_after, interrupted)
 
 
-def _loop(trainer: _Trainer, hooks: Hooks, stop_after: int | None) -> FitResult:
-    clock, config, ranks, meter = trainer.clock, trainer.config, trainer.ranks, Meter()
+def _loop(
+    trainer: _Trainer, hooks: Hooks, stop_after: int | None, interrupted: Callable[[], bool]
+) -> FitResult:
+    clock, config, ranks, meter = trainer.clock, trainer.config, trainer.ranks, trainer.meter
     journal = Journal(trainer.run_dir, hooks.on_log if ranks.leads else None, writes=ranks.leads)
     journal.continue_at(clock.step)
-    durations: list[float] = []
+    budget = _budget(config, clock)
     start, begin, begin_cpu = dataclasses.replace(clock), time.perf_counter(), time.process_time()
-    pauses = 0.0
-    while clock.step < _last(clock, stop_after):
-        started = time.perf_counter()
+    pauses, stopped = 0.0, False
+    while clock.step < _last(clock, stop_after) and not stopped:
         meter.add(trainer.update())
         now = time.perf_counter()
         clock.seconds = start.seconds + now - begin
         clock.cpu_seconds = start.cpu_seconds + time.process_time() - begin_cpu
         clock.data_seconds = start.data_seconds + trainer.feed.waited_s
-        if config.max_minutes is not None:
-            durations.append(now - started)
-            if len(durations) == config.calibration:
-                _fix_total(clock, config, durations)
-                clock.total = ranks.lead(clock.total)
-                durations.clear()
+        if budget is not None and budget.due(clock.step, clock.seconds):
+            found = budget.total(clock.step, clock.seconds, clock.total if clock.fixed else None)
+            clock.total, clock.fixed = ranks.lead(found), True
+            budget.looked(clock.step, clock.total)
+        # Processes that train together stop after the same step.
+        stopped = bool(ranks.lead(interrupted()))
         spent = max(now - begin - pauses, 1e-9)
         if hooks.on_step is not None and ranks.leads:
-            eta = (clock.total - clock.step) * spent / (clock.step - start.step)
-            share = trainer.feed.waited_s / spent
-            hooks.on_step(Progress(clock.step, clock.total, meter.now(), clock.seconds, eta, share))
-        end = clock.step >= _last(clock, stop_after)
+            hooks.on_step(_progress(clock, start.step, spent, meter, trainer.feed.waited_s))
+        end = stopped or clock.step >= _last(clock, stop_after)
         if clock.step % config.held_out_every == 0 or clock.step == clock.total:
             meter.put(trainer.held_out(hooks.held_out))
+        logged = clock.step % config.log_every == 0 or clock.step == clock.total
         if end or clock.step % config.checkpoint_every == 0 or _due(clock, config):
-            trainer.checkpoint()
+            trainer.checkpoint(logged)
         if hooks.evaluate is not None and _due(clock, config) and ranks.leads:
             meter.put(hooks.evaluate())
-        if clock.step % config.log_every == 0 or clock.step == clock.total:
+        if logged:
             factor = learning_rate(clock.step - 1, clock.total, config)
             figures = {
                 "total": clock.total,
@@ -251,8 +251,24 @@ def _loop(trainer: _Trainer, hooks: Hooks, stop_after: int | None) -> FitResult:
             }
             journal.line(clock.step, figures)
         pauses += time.perf_counter() - now
+    if stopped and clock.step < clock.total:
+        raise KeyboardInterrupt
     share = clock.seconds, clock.cpu_seconds, meter.last, clock.data_seconds
     return FitResult(clock.step, *share)
+
+
+def _budget(config: FitConfig, clock: _Clock) -> Budget | None:
+    if config.max_minutes is None:
+        return None
+    limit_s = 60.0 * config.max_minutes
+    return Budget(limit_s, config.steps, config.calibration, clock.step, clock.seconds)
+
+
+def _progress(clock: _Clock, first: int, spent_s: float, meter: Meter, waited_s: float) -> Progress:
+    """Where training stands; ``first``: the step that this call began at, ``spent_s`` ago."""
+    total = clock.total if clock.fixed else None
+    eta_s = None if total is None else (total - clock.step) * spent_s / (clock.step - first)
+    return Progress(clock.step, total, meter.now(), clock.seconds, eta_s, waited_s / spent_s)
 
 
 def _seconds(clock: _Clock) -> Mapping[str, float]:
@@ -293,7 +309,7 @@ class _Trainer:
             )
             for name, group in self.groups.items()
         }
-        self.rng = torch.Generator()
+        self.rng, self.meter = torch.Generator(), Meter()
         self.clock = _Clock(0, config.steps, fixed=config.max_minutes is None)
 
     def update(self) -> Losses:
@@ -394,8 +410,10 @@ class _Trainer:
         means = _mean_losses(found).by_group
         return {f"held_out/{name}": loss.item() for name, loss in means.items()}
 
-    def checkpoint(self) -> None:
-        """Weights of the policy, and everything that resuming needs."""
+    def checkpoint(self, logged: bool) -> None:
+        """Weights of the policy, and everything that resuming needs; ``logged``: the figures of
+        the steps until now get their line.
+        """
         if not self.ranks.leads:
             return
         step = self.clock.step
@@ -406,7 +424,9 @@ class _Trainer:
         for name, optimizer in self.optimizers.items():
             for index, state in optimizer.state_dict()["state"].items():
                 tensors |= {f"optimizer/{name}/{index}/{k}": v for k, v in state.items()}
-        save_state(self.run_dir, step, tensors, dataclasses.asdict(self.clock))
+        meter = Meter() if logged else self.meter
+        figures = dataclasses.asdict(self.clock) | {"meter": meter.to_json()}
+        save_state(self.run_dir, step, tensors, figures)
 
     def restore(self) -> None:
         """Continue from the newest checkpoint, if there is one."""
@@ -433,6 +453,7 @@ class _Trainer:
         clock.step, clock.total, clock.fixed = step, int(figures["total"]), bool(figures["fixed"])
         clock.seconds, clock.cpu_seconds = figures["seconds"], figures["cpu_seconds"]
         clock.data_seconds = figures.get("data_seconds", 0.0)
+        self.meter.restore(figures.get("meter", {}))
 
 
 def _last(clock: _Clock, stop_after: int | None) -> int:
@@ -451,26 +472,12 @@ def _mean_losses(losses: Sequence[Losses]) -> Losses:
     return Losses(groups, metrics)
 
 
-def _fix_total(clock: _Clock, config: FitConfig, durations: list[float]) -> None:
-    # The first steps pay for allocation; the median is robust to a busy moment.
-    typical = float(np.median(durations[len(durations) // 4 :]))
-    budget = (config.max_minutes or 0.0) * 60.0
-    affordable = max(clock.step, math.floor((budget - clock.seconds) / typical) + clock.step)
-    if not clock.fixed:
-        clock.total, clock.fixed = min(config.steps, affordable), True
-        log.info("%.1f ms per step: %d steps in the budget", typical * 1e3, clock.total)
-    elif affordable < 0.9 * clock.total:
-        # Only downwards: a machine that became busy must not overrun the budget by far.
-        log.info("the machine became slower: %d instead of %d steps", affordable, clock.total)
-        clock.total = affordable
-
-
 def _save_failure(run_dir: Path, step: int, group: str, loss: Tensor, batch: Batch) -> str:
     tensors = {f"observations/{k}": v for k, v in batch.observations.items()}
     tensors |= {"actions": batch.actions, "action_mask": batch.action_mask}
     if batch.reward is not None:
         tensors["reward"] = batch.reward
-    path = run_dir / "failed_batch.safetensors"
+    path = run_dir / FAILED_BATCH
     write_tensors(path, tensors, {"step": str(step)})
     bad = [k for k, v in tensors.items() if not bool(torch.isfinite(v).all())]
     cause = f"its inputs {bad} are not finite" if bad else "its inputs are finite: lower the lr"

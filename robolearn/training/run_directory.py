@@ -40,7 +40,7 @@ from robolearn.spec import task_space_from_json, to_json
 log = logging.getLogger(__name__)
 
 WEIGHTS, PROVENANCE, DIGESTS = "weights.safetensors", "provenance.json", "digests.json"
-PARENT, PARTS = "parent", "parts"
+PARENT, PARTS, STATE = "parent", "parts", "state"
 REQUIRED = ("config.yaml", "spec.json", "stats.json", PROVENANCE, WEIGHTS)
 
 
@@ -286,7 +286,7 @@ def _copy(source: Path, target: Path) -> None:
 
 def save_state(path: Path, step: int, tensors: Mapping[str, Tensor], figures: Any) -> None:
     """Keep what resuming at ``step`` needs; older states go once the new one is complete."""
-    folder = path / "state"
+    folder = path / STATE
     folder.mkdir(exist_ok=True)
     temporary = _beside(folder / "new")
     temporary.mkdir()
@@ -302,7 +302,7 @@ def save_state(path: Path, step: int, tensors: Mapping[str, Tensor], figures: An
 
 def load_state(path: Path) -> tuple[int, dict[str, Tensor], Any] | None:
     """The newest complete state, or None."""
-    folder = path / "state"
+    folder = path / STATE
     if not folder.is_dir():
         return None
     complete = sorted(p for p in folder.iterdir() if not p.name.startswith("."))

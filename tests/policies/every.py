@@ -127,12 +127,11 @@ class Family:
         config = FitConfig(steps=2, warmup=1, log_every=1) if fit is None else fit
         return train(
             Experiment(name, self.data, tiny(name, **more), config),
-            self.source,
+            dataclasses.replace(self.source, texts=(LEFT, RIGHT) if self.told else ()),
             self.folder / (out or name),
             parent=found,
             resume=resume,
             cache_dir=self.folder / "cache",
-            texts=(LEFT, RIGHT) if self.told else (),
             hooks=Hooks(on_step=stop),
         )
 

@@ -54,6 +54,18 @@ def store(tmp_path: Path) -> EpisodeStore:
     return made
 
 
+class Told(StoreSource):
+    """A store's episodes with other instructions."""
+
+    def __init__(self, store: EpisodeStore, data: DataConfig, texts: Sequence[str]) -> None:
+        super().__init__(store, data)
+        self._texts = tuple(texts)
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        return self._texts
+
+
 def trained(
     store: EpisodeStore,
     folder: Path,
@@ -65,13 +77,12 @@ def trained(
 ) -> TrainResult:
     assert isinstance(config, PolicyConfig)
     data = DataConfig((TOOL,), text=True, held_out=held_out)
-    source = StoreSource(store, data)
+    source = StoreSource(store, data) if texts is None else Told(store, data, texts)
     fit = FitConfig(steps, warmup=5)
     return train(
         Experiment(name, data, config, fit),
         source,
         folder / "run",
-        texts=source.texts if texts is None else texts,
         cache_dir=folder / "cache",
     )
 

@@ -16,9 +16,9 @@ from typing import Any, TypeVar
 
 import tyro
 
-from robolearn.cli.shared.interrupt import check
 from robolearn.config import check_seeds
 from robolearn.errors import ConfigError, did_you_mean
+from robolearn.machine.interrupt import check
 
 T = TypeVar("T")
 
@@ -103,8 +103,10 @@ def printable(text: str) -> str:
 
 
 @contextlib.contextmanager
-def progress(description: str, total: int, *, quiet: bool = False) -> Generator[Any]:
-    """A progress bar on standard error; yields ``advance(n=1, note="")``."""
+def progress(description: str, total: int | None, *, quiet: bool = False) -> Generator[Any]:
+    """A progress bar on standard error; yields ``advance(n=1, note="", total=None)``. ``total``:
+    how many there are, as far as it is known.
+    """
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -127,8 +129,8 @@ def progress(description: str, total: int, *, quiet: bool = False) -> Generator[
     ) as bar:
         task = bar.add_task(description, total=total, note="")
 
-        def advance(n: int = 1, note: str = "") -> None:
+        def advance(n: int = 1, note: str = "", total: int | None = None) -> None:
             check()
-            bar.update(task, advance=n, note=note)
+            bar.update(task, advance=n, note=note, total=total)
 
         yield advance

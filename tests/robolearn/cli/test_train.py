@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from pathlib import Path
 
 import numpy as np
@@ -14,8 +15,9 @@ from robolearn.data.episode import EpisodeKind, EpisodeMeta, episode_from_arrays
 from robolearn.data.reading.cache import flatten
 from robolearn.data.reading.dataset import EpisodeDataset
 from robolearn.data.reading.selection import DataConfig, StoreSource
+from robolearn.data.store.lock import StoreLock
 from robolearn.data.store.store import EpisodeStore
-from robolearn.learning import BatchSpec
+from robolearn.learning import Batch, BatchSpec
 from robolearn.spec import EmbodimentSpec
 from robolearn.types import Condition, Outcome
 from tests.learning_mocks import BLOCK, SPACE, TOOL, random_episode
@@ -80,13 +82,73 @@ def test_trains_resumes_and_reuses(place: Path, capsys: pytest.CaptureFixture[st
 def test_it_says_how_far_the_cache_and_the_steps_are(
     place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("robolearn.cli.train.command._EVERY_S", 0.0)
+    monkeypatch.setattr("robolearn.cli.train._EVERY_S", 0.0)
     assert run(place, "--images", "store") == 0
     lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
     assert lines[1:3] == ["cache 1/2 episodes", "cache 2/2 episodes"]
     assert lines[3].startswith("step 1/8 loss/flow ")
     assert run(place, out="again") == 0
     assert "cache 1/2" not in capsys.readouterr().out, "the copy is used again"
+
+
+def test_a_budget_shows_one_total_that_is_the_one_it_runs(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("robolearn.cli.train._EVERY_S", 0.0)
+    budget = ("--fit.max-minutes", "60", "--fit.calibration", "2")
+    assert run(place, *budget) == 0
+    lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    steps = [line.split(" loss")[0] for line in lines if line.startswith("step ")]
+    assert steps[:3] == ["step 1 (timing the budget)", "step 2/8", "step 3/8"]
+
+
+def test_where_training_never_began_there_is_no_run(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def die(*args: object, **more: object) -> None:
+        raise MemoryError
+
+    with monkeypatch.context() as broken:
+        broken.setattr("robolearn.training.experiment.fit", die)
+        assert run(place) == 1
+    assert (place / "run" / "provenance.json").is_file()
+    assert run(place, "--seed", "5") == 0
+    assert "trained: 8 steps" in capsys.readouterr().out
+    assert run(place, "--seed", "5") == 2
+    assert "holds a run already" in capsys.readouterr().err
+
+
+def test_ctrl_c_before_the_first_checkpoint_loses_nothing(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    forward = EpisodeDataset.batch
+
+    def press(self: EpisodeDataset, step: int) -> Batch:
+        if step == 2:
+            signal.raise_signal(signal.SIGINT)
+        return forward(self, step)
+
+    assert run(place, out="whole") == 0
+    with monkeypatch.context() as pressed:
+        pressed.setattr(EpisodeDataset, "batch", press)
+        assert run(place) == 130
+    said = capsys.readouterr().out
+    assert f"stopped after step 3, which '{place}/run' keeps; --resume goes on" in said
+    assert run(place) == 2, "there is a run to go on with"
+    assert run(place, "--resume") == 0
+    for name in ("weights.safetensors", "spec.json"):
+        assert (place / "run" / name).read_bytes() == (place / "whole" / name).read_bytes()
+
+
+def test_one_training_at_a_time_writes_a_run(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (place / "run").mkdir()
+    lock = StoreLock(place / "run")
+    assert run(place) == 2
+    assert "is being written by" in capsys.readouterr().err
+    lock.release()
+    assert run(place) == 0
 
 
 def test_two_runs_are_the_same_bits(place: Path) -> None:

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from robolearn.cli.main import main
-from robolearn.cli.train.track import tracked
 from robolearn.data.store.store import EpisodeStore
 from robolearn.errors import ConfigError, MissingDependencyError
+from robolearn.training.trackers import tracked
 from tests.robolearn.cli.test_train import CONFIG, add
 
 

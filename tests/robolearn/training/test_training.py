@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from robolearn.contracts import Policy
 from robolearn.data.reading.dataset import EpisodeDataset
 from robolearn.errors import ConfigError, TrainingError
 from robolearn.learning import Algorithm, Batch, BatchSpec, Losses, ParamGroup
-from robolearn.training.loop import FitConfig, Progress, fit, learning_rate
+from robolearn.training.loop import FitConfig, Hooks, Progress, fit, learning_rate
 from tests.learning_mocks import random_flat
 
 SPEC = BatchSpec("windows", 1, 2, 4)
@@ -114,7 +115,7 @@ def test_steps_after_the_last_checkpoint_are_done_again(tmp_path: Path) -> None:
     one, other = TwoHeads(), TwoHeads()
     fit(one, dataset(), CONFIG, reference, seed=3)
     with pytest.raises(KilledError):
-        fit(TwoHeads(), dataset(), CONFIG, run, seed=3, on_step=kill)
+        fit(TwoHeads(), dataset(), CONFIG, run, seed=3, hooks=Hooks(on_step=kill))
     with (run / "metrics.jsonl").open("a") as stream:
         stream.write('{"step": 2')  # Cut short by the kill.
     fit(other, dataset(), CONFIG, run, seed=3, resume=True)
@@ -180,13 +181,18 @@ def test_a_time_budget_fixes_the_steps_and_resume_keeps_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = FitConfig(steps=10**6, max_minutes=0.1 / 60, warmup=20, calibration=10)
-    totals: list[int] = []
+    totals: list[int | None] = []
     algorithm = TwoHeads()
     Watch(monkeypatch, algorithm)
     result = fit(
-        algorithm, dataset(), config, tmp_path, seed=0, on_step=lambda p: totals.append(p.total)
+        algorithm,
+        dataset(),
+        config,
+        tmp_path,
+        seed=0,
+        hooks=Hooks(on_step=lambda p: totals.append(p.total)),
     )
-    assert totals[0] == 10**6
+    assert totals[0] is None  # Nothing is promised before it is known.
     assert totals[-1] == result.steps == 100
     (line,) = [x for x in lines(tmp_path) if x["step"] == result.steps]
     assert line["total"] == result.steps
@@ -207,10 +213,73 @@ def test_a_machine_that_becomes_slow_does_not_overrun_the_budget(
         if progress.step > 20:
             watch.step_s = 0.005
 
-    result = fit(algorithm, dataset(), config, tmp_path, seed=0, on_step=slow)
+    result = fit(algorithm, dataset(), config, tmp_path, seed=0, hooks=Hooks(on_step=slow))
     assert result.steps == totals[-1] < totals[10] == 100
     assert totals[10:] == sorted(totals[10:], reverse=True)
     assert result.seconds < 0.11
+
+
+@pytest.mark.parametrize("phase", ["start", "middle"])
+def test_a_machine_that_is_busy_for_a_while_still_gets_its_minutes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, phase: str
+) -> None:
+    config = FitConfig(steps=10**6, max_minutes=1.0 / 60, warmup=20, calibration=10)
+    algorithm = TwoHeads()
+    watch = Watch(monkeypatch, algorithm)
+    busy = range(60) if phase == "start" else range(300, 340)
+    rates: list[float] = []
+
+    def load(progress: Progress) -> None:
+        watch.step_s = 0.005 if progress.step in busy else 0.001
+        if progress.total is not None:
+            rates.append(learning_rate(progress.step - 1, progress.total, config))
+
+    watch.step_s = 0.005 if phase == "start" else 0.001
+    result = fit(algorithm, dataset(), config, tmp_path, seed=0, hooks=Hooks(on_step=load))
+    assert result.seconds == pytest.approx(1.0, rel=0.02)
+    assert rates[-1] < 0.01  # The schedule ends with the budget.
+
+
+def test_steps_that_take_a_tenth_of_the_budget_end_in_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = FitConfig(steps=10**6, max_minutes=1.0 / 60, warmup=4, calibration=4)
+    algorithm = TwoHeads()
+    Watch(monkeypatch, algorithm).step_s = 0.09
+    result = fit(algorithm, dataset(), config, tmp_path, seed=0)
+    assert result.seconds == pytest.approx(1.0, rel=0.1)
+
+
+def test_ctrl_c_keeps_every_step_and_resumes_with_the_same_bits(tmp_path: Path) -> None:
+    def press(progress: Progress) -> None:
+        if progress.step == 26:
+            signal.raise_signal(signal.SIGINT)
+
+    reference, run = tmp_path / "reference", tmp_path / "run"
+    reference.mkdir()
+    run.mkdir()
+    one, other = TwoHeads(), TwoHeads()
+    fit(one, dataset(), CONFIG, reference, seed=3)
+    with pytest.raises(KeyboardInterrupt):
+        fit(TwoHeads(), dataset(), CONFIG, run, seed=3, hooks=Hooks(on_step=press))
+    fit(other, dataset(), CONFIG, run, seed=3, resume=True)
+    assert len(other.updates) == 13  # The step that was under way is kept, too.
+    assert torch.equal(state(one), state(other))
+    assert lines(run) == lines(reference)
+
+
+def test_ctrl_c_inside_an_update_waits_for_its_end(tmp_path: Path) -> None:
+    reference, run = tmp_path / "reference", tmp_path / "run"
+    reference.mkdir()
+    run.mkdir()
+    one, pressed, other = TwoHeads(), TwoHeads(), TwoHeads()
+    pressed.tick = lambda: len(pressed.updates) == 17 and signal.raise_signal(signal.SIGINT)
+    fit(one, dataset(), CONFIG, reference, seed=3)
+    with pytest.raises(KeyboardInterrupt):
+        fit(pressed, dataset(), CONFIG, run, seed=3)
+    assert len(pressed.updates) == 18
+    fit(other, dataset(), CONFIG, run, seed=3, resume=True)
+    assert torch.equal(state(one), state(other))
 
 
 def test_learning_rate_warms_up_and_decays() -> None:

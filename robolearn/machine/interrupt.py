@@ -11,7 +11,8 @@ import contextlib
 import signal
 import sys
 import threading
-from collections.abc import Generator
+import time
+from collections.abc import Callable, Generator
 from types import FrameType
 
 # A plain list, not an Event: a signal handler must not wait for a lock that it interrupted.
@@ -50,6 +51,35 @@ def remembered() -> Generator[None]:
             signal.signal(signal.SIGINT, before)
             sys.unraisablehook = report
         _pressed.clear()
+
+
+@contextlib.contextmanager
+def held(patience_s: float = 1.0) -> Generator[Callable[[], bool]]:
+    """Ctrl-C waits while the block runs: yields whether it was pressed, for the block to come to a
+    good end by itself; afterwards it is raised. A press more than ``patience_s`` after the first
+    comes through at once (a launcher passes one key press on twice).
+    """
+    before = signal.getsignal(signal.SIGINT)
+    ours = (
+        before in (signal.default_int_handler, _handle)
+        and threading.current_thread() is threading.main_thread()
+    )
+    times: list[float] = []
+
+    def wait(number: int, frame: FrameType | None) -> None:
+        times.append(time.monotonic())
+        if times[-1] - times[0] > patience_s:
+            _handle(number, frame)
+
+    if ours:
+        signal.signal(signal.SIGINT, wait)
+    try:
+        yield lambda: bool(times)
+    finally:
+        if ours:
+            signal.signal(signal.SIGINT, before)
+    if times:
+        _handle(signal.SIGINT, None)
 
 
 def _handle(number: int, frame: FrameType | None) -> None:

@@ -12,12 +12,10 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from robolearn.cli.shared.output_path import output_folder
 from robolearn.cli.shared.parse import parse, print_json, progress, say
-from robolearn.cli.train.evaluation import CheckpointEvaluation
-from robolearn.cli.train.track import TrackerName, tracked
 from robolearn.errors import ConfigError
+from robolearn.training.trackers import TrackerName
 
 if TYPE_CHECKING:
-    from robolearn.training.distributed import Ranks
     from robolearn.training.experiment import Experiment, TrainResult
     from robolearn.training.loop import Progress
 
@@ -63,17 +61,15 @@ _WITHOUT_CONFIG = (
 
 
 def main(argv: list[str]) -> int:
+    """Parse, train, report."""
     config = _peek(argv)
     if config is None:
         args = parse(TrainArgs, argv, "train", _WITHOUT_CONFIG)
         raise ConfigError("--config is missing, e.g. --config configs/train/pusht_flow_demo.yaml")
-    from policies.registry import policy_config
-    from robolearn.training.experiment import load_experiment
+    from robolearn.operations.train import Evaluation, TrainListener, load_experiment, train
+    from robolearn.training.distributed import leads_here
 
-    experiment = load_experiment(config, policy_config)
-    args, experiment = _parse(argv, experiment)
-    if experiment.data.stores and args.store is not None:
-        raise ConfigError(f"{config} names its stores itself (data: stores); leave --store out")
+    args, experiment = _parse(argv, load_experiment(config))
     if args.store is None and not experiment.data.stores:
         raise ConfigError("--store STORE is missing (or name stores under 'data' in --config)")
     if args.out is None:
@@ -81,11 +77,37 @@ def main(argv: list[str]) -> int:
     if args.threads < 1:
         raise ConfigError(f"--threads must be at least 1, got {args.threads}")
     output_folder(args.out, "--out", "a run")
-    from robolearn.training.distributed import joined
+    where = args.store or ", ".join(choice.path for choice in experiment.data.stores)
+    quiet = args.json or not leads_here()
 
-    with joined(experiment.fit.device) as ranks:
-        result = _train(args, experiment, args.store, args.out, ranks)
-    if not ranks.leads:
+    def begin(episodes: int, processes: int) -> None:
+        more = f" on {processes} processes" if processes > 1 else ""
+        say(
+            f"train {experiment.policy}: {episodes} episodes of {where} -> {args.out}{more}",
+            quiet=quiet,
+        )
+
+    suite, count = args.evaluate_suite, args.evaluate_conditions
+    with contextlib.closing(_Shown(experiment, quiet=quiet)) as shown:
+        try:
+            result = train(
+                experiment,
+                args.out,
+                args.store,
+                parent=args.parent,
+                resume=args.resume,
+                threads=args.threads,
+                images=args.images,
+                track=args.track,
+                evaluation=Evaluation(args.evaluate_world, suite, count)
+                if args.evaluate_world
+                else None,
+                listener=TrainListener(begin, shown.on_episode, shown.on_step),
+            )
+        except KeyboardInterrupt:
+            shown.stopped(args.out)
+            raise
+    if not leads_here():
         return 0
     if args.json:
         print_json(dataclasses.asdict(result))
@@ -135,60 +157,6 @@ def _parse(argv: list[str], experiment: Experiment) -> tuple[TrainArgs, Experime
     return parsed.args, changed
 
 
-def _train(
-    args: TrainArgs, experiment: Experiment, store: Path | None, out: Path, ranks: Ranks
-) -> TrainResult:
-    from robolearn.data.reading.mixture import MixtureSource
-    from robolearn.data.reading.selection import StoreSource
-    from robolearn.data.store.store import EpisodeStore
-    from robolearn.training.experiment import train
-    from robolearn.training.loop import Hooks
-    from robolearn.training.run_directory import load_run
-
-    source = (
-        MixtureSource(experiment.data)
-        if store is None
-        else StoreSource(EpisodeStore.open(store), experiment.data)
-    )
-    where = store or ", ".join(choice.path for choice in experiment.data.stores)
-    parent = None if args.parent is None else load_run(args.parent)
-    evaluation = None
-    if args.evaluate_world:
-        evaluation = CheckpointEvaluation(
-            *(out, args.evaluate_world, args.evaluate_suite, args.evaluate_conditions),
-            threads=args.threads,
-        )
-        evaluation.check(source.task_space)
-    elif experiment.fit.evaluate_every:
-        raise ConfigError("fit.evaluate_every: say where, with --evaluate-world WORLD")
-    quiet = args.json or not ranks.leads
-    say(
-        f"train {experiment.policy}: {len(source.ids)} episodes of {where} -> {out}"
-        + (f" on {ranks.size} processes" if ranks.size > 1 else ""),
-        quiet=quiet,
-    )
-    names = args.track if ranks.leads else ()
-    with (
-        contextlib.closing(_Shown(experiment, quiet=quiet)) as shown,
-        tracked(names, out, experiment.plain()) as on_log,
-    ):
-        return train(
-            experiment,
-            source,
-            out,
-            parent=parent,
-            resume=args.resume,
-            threads=args.threads,
-            images=args.images,
-            on_episode=shown.on_episode,
-            qualities=source.qualities,
-            texts=source.texts,
-            latencies=source.latencies,
-            hooks=Hooks(on_step=shown.on_step, on_log=on_log, evaluate=evaluation),
-            ranks=ranks,
-        )
-
-
 class _Shown:
     """How far it is: bars on a terminal, without one a plain line now and then. First the cache
     of what training reads (if it is not there yet), then the steps.
@@ -199,7 +167,7 @@ class _Shown:
         self._quiet, self._lines = quiet, not quiet and not sys.stderr.isatty()
         self._stack, self._advance = contextlib.ExitStack(), None
         self._done, self._next_line_s = 0, 0.0
-        self._begin_s = time.monotonic()
+        self._begin_s, self._step = time.monotonic(), 0
 
     def close(self) -> None:
         """Leave the last bar as it is."""
@@ -207,7 +175,7 @@ class _Shown:
 
     def on_episode(self, done: int, of: int) -> None:
         """An episode is in the cache."""
-        self._to(done, self._bar("cache", of), "")
+        self._to(done, self._bar("cache", of), "", of)
         self._line(
             f"cache {done}/{of} episodes", time.monotonic() - self._begin_s, first_s=_EVERY_S
         )
@@ -216,21 +184,30 @@ class _Shown:
 
     def on_step(self, now: Progress) -> None:
         """A few training steps were done."""
+        self._step = now.step
         note = " ".join(f"{k} {v:.4f}" for k, v in now.metrics.items() if k.startswith("loss"))
-        bar = self._bar(f"train {self._experiment.policy}", self._experiment.fit.steps)
-        # With a time budget the total is known only after the calibration.
-        self._to(now.step, bar, f"of {now.total} in the budget, {note}")
-        eta = f"{now.seconds:.0f} s, {now.eta_s / 60:.1f} min left, {now.data_share:.0%} waiting"
-        self._line(f"step {now.step}/{now.total} {note} {eta}", now.seconds)
+        bar = self._bar(f"train {self._experiment.policy}", now.total)
+        self._to(now.step, bar, note, now.total)
+        of = f"/{now.total}" if now.total is not None else " (timing the budget)"
+        left = "" if now.eta_s is None else f" {now.eta_s / 60:.1f} min left,"
+        waiting = f"{now.data_share:.0%} waiting"
+        self._line(f"step {now.step}{of} {note} {now.seconds:.0f} s,{left} {waiting}", now.seconds)
 
-    def _bar(self, name: str, total: int) -> Any:
+    def stopped(self, out: Path) -> None:
+        """Ctrl-C: say what it left."""
+        self._stack.close()
+        if self._step:
+            kept = f"stopped after step {self._step}, which '{out}' keeps; --resume goes on"
+            say(kept, quiet=self._quiet)
+
+    def _bar(self, name: str, total: int | None) -> Any:
         if self._advance is None:
             quiet = self._quiet or self._lines
             self._advance = self._stack.enter_context(progress(name, total, quiet=quiet))
         return self._advance
 
-    def _to(self, done: int, advance: Any, note: str) -> None:
-        advance(done - self._done, note)
+    def _to(self, done: int, advance: Any, note: str, total: int | None) -> None:
+        advance(done - self._done, note, total)
         self._done = done
 
     def _line(self, text: str, seconds: float, first_s: float = 0.0) -> None:

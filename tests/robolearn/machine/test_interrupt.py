@@ -7,7 +7,7 @@ import weakref
 
 import pytest
 
-from robolearn.cli.shared.interrupt import check, remembered
+from robolearn.machine.interrupt import check, remembered
 
 
 class Thing:

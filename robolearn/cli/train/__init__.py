@@ -1,1 +1,0 @@
-"""The command that trains a policy."""

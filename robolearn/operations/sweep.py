@@ -1,0 +1,189 @@
+"""Finds settings of an experiment by trying, and reports the choice on fresh trials."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from eval.plain import plain_values
+from eval.report.benchmark_page import flat
+from eval.statistics.clusters import mean_two_way
+from eval.statistics.intervals import OUTCOME
+from eval.sweep import (
+    Scores,
+    SweepConfig,
+    SweepResult,
+    SweepTask,
+    Where,
+    result_values,
+    run_sweep,
+    tuning_conditions,
+)
+from eval.trials.rollouts import Options, PolicyEntry, WorldEntry, evaluate
+from eval.trials.suites import Suite, load_suite
+from eval.trials.table import TrialStore
+from robolearn.config import load_config
+from robolearn.data.provenance import git_revision, library_versions
+from robolearn.data.store.store import EpisodeStore
+from robolearn.errors import ConfigError, did_you_mean
+from robolearn.files import write_atomic
+from robolearn.operations.builders import env_builder, policy_builder
+from robolearn.operations.code_hash import code_hash
+from robolearn.operations.train import load_experiment, train
+from robolearn.training.run_directory import policy_hash
+from robolearn.types import Condition
+from sim.worlds import make_world
+
+SWEEP_TABLE = "sweep.md"
+
+
+def load_sweep(path: Path) -> SweepConfig:
+    """A sweep's file, of whose settings the experiment has every one."""
+    config = load_config(SweepConfig, path)
+    # A misspelt setting would be found only by the first candidate.
+    known = flat(load_experiment(Path(config.experiment)).plain())
+    for name in config.space:
+        if name not in known:
+            raise ConfigError(
+                f"{path}: the experiment has no setting '{name}'.{did_you_mean(name, known)}"
+            )
+    return config
+
+
+def sweep(
+    config: SweepConfig,
+    store: Path,
+    out: Path,
+    *,
+    where: Where = Where(),  # noqa: B008 (frozen)
+    batch: int = 1,
+    command: str = "",
+    on_done: Callable[[SweepTask, Scores], None] | None = None,
+) -> dict[str, Any]:
+    """Tune on conditions of its own, choose, report on the suite's; the content of
+    ``out/sweep.json``. A sweep that was stopped goes on; ``command`` is kept with the result.
+    """
+    if where.workers < 0 or batch < 1:
+        raise ConfigError("--workers must be at least 0 and --batch at least 1")
+    suite = load_suite(Path(config.suite))
+    EpisodeStore.open(store)
+    env = make_world(env_builder(config.world).world)
+    try:
+        if env.task != suite.config.task:
+            raise ConfigError(f"'{config.world}' has the task '{env.task}', not the suite's")
+        most = max(s.conditions for s in config.stages)
+        tuning = tuning_conditions(suite, env.sample_condition, most)
+    finally:
+        env.close()
+    work = TrainAndTry(config, suite, tuning, store.absolute(), out.absolute(), batch)
+    result = run_sweep(config, work, out, where, on_done)
+    document = _document(config, suite, result, batch, command)
+    write_atomic(out / "sweep.json", json.dumps(document, indent=1) + "\n")
+    write_atomic(out / SWEEP_TABLE, _markdown(document))
+    return document
+
+
+@dataclass(frozen=True, slots=True)
+class TrainAndTry:
+    """Carries out tasks of a sweep: trains a run and rolls it out. Picklable; a worker calls it."""
+
+    config: SweepConfig
+    suite: Suite
+    tuning: tuple[Condition, ...]
+    store: Path
+    out: Path
+    batch: int
+
+    def __call__(self) -> Callable[[SweepTask], Scores]:
+        """Nothing to build: every task trains its own policy."""
+        return self.run
+
+    def run(self, task: SweepTask) -> Scores:
+        """Score under each condition."""
+        stage = self.config.stages[task.stage]
+        name = f"{task.kind}-{task.number:03d}-{task.stage}"
+        run = self._train(task, stage.steps, self.out / "runs" / name)
+        if task.kind == "report":
+            conditions = self.suite.select(self.suite.count_for(self.config.world))
+        else:
+            conditions = self.tuning[: stage.conditions]
+        label = self.suite.label if task.kind == "report" else f"tuning of {self.suite.label}"
+        return self._try(run, name, label, conditions)
+
+    def _train(self, task: SweepTask, steps: int, run: Path) -> Path:
+        settings = {**task.params, "fit.steps": steps, "seed": task.seed}
+        experiment = load_experiment(Path(self.config.experiment), settings)
+        train(experiment, run, self.store, resume=True)
+        return run
+
+    def _try(self, run: Path, name: str, label: str, conditions: tuple[Condition, ...]) -> Scores:
+
+        builder = env_builder(self.config.world)
+        info = builder.info()
+        world = WorldEntry(
+            self.config.world, info.hash, info.engine, builder, self.suite.config.instruction
+        )
+        policy = PolicyEntry(name, policy_hash(run), policy_builder(run))
+        options = Options(
+            suite=label,
+            task=self.suite.config.task,
+            max_steps=self.suite.config.max_steps,
+            batch=self.batch,
+            code=code_hash(),
+        )
+        with TrialStore(self.out / "trials" / name) as store:
+            records = evaluate([policy], [world], {world.name: conditions}, store, options)
+        return tuple(r.score for r in records)
+
+
+def _document(
+    config: SweepConfig, suite: Suite, result: SweepResult, batch: int, command: str
+) -> dict[str, Any]:
+    runs = [i for i, r in enumerate(result.report) for _ in r]
+    conditions = [j for r in result.report for j in range(len(r))]
+    values = [v for r in result.report for v in r]
+    fresh = mean_two_way(values, runs, conditions, bounds=OUTCOME)
+    return {
+        "sweep": dataclasses.asdict(config),
+        "suite": suite.label,
+        "batch": batch,
+        "command": command,
+        "commit": git_revision(),
+        "versions": library_versions(),
+        **result_values(result),
+        "reported": plain_values(fresh),
+        "tuning_less_reported": result.best.value - fresh.value,
+    }
+
+
+def _markdown(document: dict[str, Any]) -> str:
+    best, reported = document["best"], document["reported"]
+    settings = ", ".join(f"`{k}` = {v}" for k, v in best["params"].items())
+    low, high = reported["low"], reported["high"]
+    interval = "unknown: one run" if low is None else f"{low:.3f}, {high:.3f}"
+    lines = [
+        f"# Sweep {document['sweep']['name']}",
+        "",
+        f"* Chosen: candidate {best['number']}: {settings}.",
+        f"* Selection: {document['selection']['words']}.",
+        (
+            f"* **Reported**: {reported['value']:.3f} [{interval}] over"
+            f" {len(document['report'])} fresh training runs, suite {document['suite']}"
+            f" ({reported['method']}). Tuning said {best['value']:.3f}:"
+            f" {document['tuning_less_reported']:+.3f} too much."
+        ),
+        "* Seeds and conditions of the tuning are none of the reported ones.",
+        "",
+        "| candidate | settings | state | stages: mean score |",
+        "|---|---|---|---|",
+    ]
+    for c in document["candidates"]:
+        words = ", ".join(f"{k} = {v:.4g}" if isinstance(v, float) else f"{k} = {v}"
+                          for k, v in c["params"].items())  # fmt: skip
+        stages = ", ".join(f"{sum(s) / len(s):.3f}" for s in c["scores"])
+        lines.append(f"| {c['number']} | {words} | {c['state']} | {stages} |")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,162 @@
+"""Prepares what an experiment is trained and checked on, in the form that its algorithm takes."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Protocol, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robolearn.contracts import PolicySpec
+from robolearn.data.reading.cache import EpisodeSource, FlatEpisodes
+from robolearn.data.reading.dataset import EpisodeDataset, split_episodes
+from robolearn.data.reading.mixture import window_weights
+from robolearn.data.reading.selection import DataConfig
+from robolearn.data.reading.weighting import EpisodeQuality, row_weights
+from robolearn.data.store.stats import DatasetStats
+from robolearn.errors import ConfigError, DataError, did_you_mean
+from robolearn.instructions import task_table, text_encoder
+from robolearn.learning import BatchSpec
+from robolearn.representation import Representation
+from robolearn.timing.latencies import Latencies
+from robolearn.training.batch_loader import Batches, Represented, represented_stats
+from robolearn.training.pictures import Augmented
+
+
+class TrainingSource(EpisodeSource, Protocol):
+    """Episodes, and what is known about each of them besides its arrays."""
+
+    @property
+    def qualities(self) -> tuple[EpisodeQuality, ...]:
+        """How every episode ended, for ``data.quality``."""
+        ...
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The instruction of every episode, for ``data.text``; empty where there are none."""
+        ...
+
+    @property
+    def latencies(self) -> Latencies:
+        """What times and commands were corrected by, for whoever deploys the run."""
+        ...
+
+
+class TrainingData:
+    """The episodes of ``source`` as ``config`` chooses, splits, weighs and represents them.
+
+    ``flat`` is their flat copy (:func:`~robolearn.data.reading.cache.cached`), ``batches`` what the
+    algorithm is fed with. Raises :class:`DataError` and :class:`ConfigError` where they do not fit.
+    """
+
+    def __init__(
+        self,
+        config: DataConfig,
+        batches: BatchSpec,
+        seed: int,
+        source: TrainingSource,
+        flat: FlatEpisodes,
+    ) -> None:
+        self._config, self._spec, self._seed, self._flat = config, batches, seed, flat
+        self._qualities = source.qualities
+        texts = _instructions(config, source.texts)
+        # The signals in the world's own terms, and as the network sees them.
+        self.space = dataclasses.replace(flat.task_space, texts=task_table(texts))
+        self.representation = Representation(config.representation, self.space)
+        encoder = text_encoder(self.space)
+        if encoder is not None and len(texts) != len(flat.ids):
+            raise DataError(f"data.text: {len(texts)} instructions for {len(flat.ids)} episodes")
+        # One row per episode.
+        self._told: NDArray[np.float32] | None = None if encoder is None else encoder(texts)
+        chosen, kept = split_episodes(len(flat.ids), config.held_out, seed)
+        self._held_out = np.asarray(kept, dtype=np.int64)
+        if config.held_out and not self._held_out.size:
+            raise DataError(
+                f"data.held_out: {config.held_out:g} of {len(flat.ids)} episodes is none; raise it,"
+                " or set it to 0"
+            )
+        self._require_long_enough(chosen)
+        self.dataset = self._windows(chosen)
+        self.stats = self._statistics()
+
+    @property
+    def held_out_ids(self) -> tuple[str, ...]:
+        """The episodes that are kept away from training."""
+        return tuple(self._flat.ids[int(e)] for e in self._held_out)
+
+    def batches(self) -> Batches:
+        """What is trained on, pictures varied."""
+        batches = cast("Batches", self.dataset)
+        if not self._config.pictures.plain:
+            batches = Augmented(batches, self._config.pictures, self._seed)
+        return self._represented(batches)
+
+    def held_out(self) -> Batches | None:
+        """Batches of the held-out episodes, pictures as they are; None without any."""
+        if not self._held_out.size:
+            return None
+        dataset = EpisodeDataset(
+            self._flat, self._spec, self._seed, self._held_out, texts=self._told
+        )
+        return self._represented(cast("Batches", dataset))
+
+    def observed_by(self, spec: PolicySpec) -> PolicySpec:
+        """A policy's spec in the world's own signals: of those the data has, what it observes.
+
+        The data may have signals that the policy learns from without observing them.
+        """
+        kept = {s.name for s in spec.task_space.observations}
+        observed = tuple(s for s in self.space.observations if s.name in kept)
+        space = dataclasses.replace(self.space, observations=observed)
+        return dataclasses.replace(spec, task_space=space)
+
+    def _represented(self, batches: Batches) -> Batches:
+        plain = self._config.representation.plain
+        return batches if plain else Represented(batches, self.representation)
+
+    def _require_long_enough(self, chosen: NDArray[np.int64]) -> None:
+        longest = int(self._flat.lengths[chosen].max())
+        if self._spec.horizon > longest:
+            raise DataError(
+                f"algorithm.horizon: a chunk of {self._spec.horizon} actions is longer than every"
+                f" episode (the longest has {longest} steps); use a shorter one"
+            )
+
+    def _windows(self, chosen: NDArray[np.int64]) -> EpisodeDataset:
+        """All windows of the chosen episodes, drawn as often as stores, quality and idling say."""
+        flat, config = self._flat, self._config
+        dataset = EpisodeDataset(flat, self._spec, self._seed, chosen, texts=self._told)
+        weights = row_weights(
+            flat,
+            dataset.windows,
+            stores=window_weights(config.stores, flat, dataset.windows),
+            quality=config.quality,
+            qualities=self._qualities,
+            idle=config.idle,
+        )
+        if weights is None:
+            return dataset
+        return EpisodeDataset(flat, self._spec, self._seed, chosen, weights, self._told)
+
+    def _statistics(self) -> DatasetStats:
+        """Statistics of what the network sees, with the scaling that the experiment asks for."""
+        plain = self._config.representation.plain
+        stats = (
+            self.dataset.stats() if plain else represented_stats(self.dataset, self.representation)
+        )
+        known = {*stats.observations, *stats.actions}
+        for name in self._config.normalization:
+            if name not in known:
+                raise ConfigError(
+                    f"data.normalization: no signal '{name}'.{did_you_mean(name, known)}"
+                    f" Signals: {sorted(known)}"
+                )
+        return dataclasses.replace(stats, scaling=dict(self._config.normalization))
+
+
+def _instructions(config: DataConfig, texts: Sequence[str]) -> tuple[str, ...]:
+    if config.text and not texts:
+        raise ConfigError("data.text: these episodes come without instructions")
+    return tuple(texts) if config.text else ()
