@@ -5,16 +5,13 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import tyro
 
 from robolearn.cli.shared.output_path import output_folder
 from robolearn.cli.shared.parse import parse, print_json, progress, say
 from robolearn.errors import ConfigError
-
-if TYPE_CHECKING:
-    from eval.trials.judge import Judge
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,36 +73,3 @@ def main(argv: list[str]) -> int:
         say(f"{args.out}: {document['words']} ({len(infos)} labelled episodes)")
         say(f"held-out error {error.text()} (exact)")
     return 0
-
-
-@dataclass(frozen=True, slots=True)
-class JudgeBuilder:
-    """Loads the classifier in a worker."""
-
-    folder: Path
-
-    def __call__(self) -> Any:
-        """From pictures to verdicts."""
-        from policies.imitation.success_classifier import load_success
-
-        classifier = load_success(self.folder)
-
-        def verdicts(pictures: Any) -> list[bool]:
-            return [bool(p > 0.5) for p in classifier.probability(pictures)]
-
-        return verdicts
-
-
-def judge(folder: Path) -> Judge:
-    """The classifier in ``folder`` as evaluations use it."""
-    from eval.trials.judge import Judge, JudgeCounts
-    from policies.imitation.success_classifier import load_success
-
-    found = load_success(folder)
-    h = found.held_out
-    return Judge(
-        hash=found.hash,
-        signal=found.config.signal,
-        build=JudgeBuilder(folder.absolute()),
-        counts=JudgeCounts(h.true_positives, h.successes, h.false_positives, h.failures),
-    )

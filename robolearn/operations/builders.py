@@ -7,10 +7,12 @@ modules stand behind a name.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
+from robolearn.agents.execution import Execution
 from robolearn.contracts import Agent, Env, Policy
 from robolearn.errors import ConfigError, did_you_mean
 from robolearn.spec import EmbodimentSpec
@@ -132,6 +134,37 @@ class ExpertBuilder:
         from sim.experts.registry import build_expert
 
         return build_expert(self.task, spec, self.noise)
+
+
+@dataclass(frozen=True, slots=True)
+class ClipWriter:
+    """Writes the clip of one episode, small enough that a page of them can be mailed."""
+
+    def __call__(self, path: Path, frames: Sequence[Any], fps: float) -> None:
+        """Write one mp4."""
+        from sim.rendering.video import write_mp4
+
+        write_mp4(path, frames, fps, crf=27)
+
+
+def executed_as(
+    name: str,
+    digest: str,
+    *,
+    execution: Execution,
+    runtime: Runtime = "torch",
+    guidance: GuidanceName = "auto",
+    delay_ticks: int = 0,
+) -> tuple[str, str]:
+    """Name and hash of a policy in trials: whatever changes them beside the policy is in both, so
+    that a simulated and a real trial of one policy have the same.
+    """
+    # The two round differently, and trials of one do not count for the other.
+    suffix = "" if runtime == "torch" else f"-{runtime}"
+    way = "" if guidance == "auto" else f"guidance={guidance}"
+    delay = f"delay={delay_ticks}" if delay_ticks else ""
+    how = ",".join(part for part in (execution.label, way, delay) if part)
+    return (f"{name}+{how}", f"{digest}{suffix}+{how}") if how else (name, digest + suffix)
 
 
 def require_continued(guidance: GuidanceName, realtime: bool) -> None:

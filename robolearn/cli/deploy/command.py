@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Annotated, Literal
 import tyro
 
 from hardware.cell.limits import RunLimits
+from robolearn.agents.execution import Execution
 from robolearn.cli.shared.output_path import output_folder
 from robolearn.cli.shared.parse import parse, print_json, say
 from robolearn.errors import ConfigError
@@ -40,20 +42,16 @@ class Args:
     lab_seed: int = 0
     # Control steps per trial; default: what the suite says.
     max_steps: int | None = None
-    # Actions executed per chunk; default: what the policy says.
-    execute: int | None = None
-    # Ask for the next chunk this many ticks ahead: inference may take that long.
-    lead_ticks: int = 1
+    # How chunks become commands; evaluate has the same options.
+    execution: Annotated[Execution, tyro.conf.arg(name="")] = Execution(  # noqa: RUF009 (frozen)
+        lead_ticks=1, realtime_chunking=True
+    )
     # What computes the policy; onnx: ONNX Runtime, without real-time chunking.
     runtime: Literal["torch", "onnx"] = "torch"
-    # Let each chunk continue the one before it (policies that cannot ignore it).
-    realtime_chunking: bool = True
-    # How: guided with the Jacobian, with the identity instead, by a hard mask, or as the policy was
-    # trained to (algorithm.known); auto: as trained if it was, else jacobian.
+    # How chunks continue each other: guided with the Jacobian, with the identity instead, by a hard
+    # mask, or as the policy was trained to (algorithm.known); auto: as trained if it was, else
+    # jacobian.
     guidance: GuidanceName = "auto"
-    # Temporal ensembling instead of real-time chunking: weights exp(-M i) of all chunks for a time,
-    # the oldest first; ACT: 0.01.
-    ensemble: float | None = None
     # What a policy that reads text is told; default: what the suite says.
     instruction: str = ""
     # Check everything, ask the policy once about what it sees now, move nothing.
@@ -73,6 +71,15 @@ class Args:
     # Print one JSON document and nothing else.
     json: bool = False
 
+    @property
+    def executed(self) -> Execution:
+        """``execution``, without the real-time chunking that an ensemble or ONNX replaces."""
+        continued = self.runtime == "torch" and self.execution.ensemble is None
+        return dataclasses.replace(
+            self.execution,
+            realtime_chunking=self.execution.realtime_chunking and continued,
+        )
+
 
 def main(argv: list[str]) -> int:
     """Run the command; Ctrl-C stops the arm and keeps every finished trial (exit code 130)."""
@@ -80,8 +87,8 @@ def main(argv: list[str]) -> int:
     _check_counts(args)
     if args.dry_run and args.shadow:
         raise ConfigError("--dry-run and --shadow exclude each other; leave one out")
-    continued = args.realtime_chunking and args.runtime == "torch" and args.ensemble is None
-    require_continued(args.guidance, continued)
+    args.executed.check()
+    require_continued(args.guidance, args.executed.realtime_chunking)
     output_folder(args.out, "--out", "")
     if not (args.yes or args.dry_run or args.shadow):
         # Told before a robot is connected, not after.
@@ -114,8 +121,6 @@ def _check_counts(args: Args) -> None:
         ("--episodes", args.episodes, 1),
         ("--first", args.first, 0),
         ("--max-steps", args.max_steps, 1),
-        ("--execute", args.execute, 1),
-        ("--lead-ticks", args.lead_ticks, 0),
     ):
         if value is not None and value < least:
             raise ConfigError(f"{option} must be at least {least}, got {value}")

@@ -24,7 +24,6 @@ from hardware.emulators.lab.launch import LabProcess
 from hardware.env.real_env import RealEnv, Scorer, cell_spec
 from hardware.env.shadow_env import ShadowEnv
 from robolearn.agents.chunk import policy_input, ticks_per_action
-from robolearn.agents.execution import Execution
 from robolearn.cli.deploy.cell import (
     HoldAtEnd,
     KeyScorer,
@@ -51,6 +50,7 @@ from robolearn.data.store.store import EpisodeStore
 from robolearn.errors import ConfigError, InferenceError
 from robolearn.files import write_atomic
 from robolearn.instructions import require_understood
+from robolearn.operations.builders import executed_as
 from robolearn.runtime import EpisodeResult, run_episode
 from robolearn.timing.latencies import KEY as LATENCIES
 from robolearn.timing.latencies import differences
@@ -187,7 +187,7 @@ class Deployment:
             told = f"{tracker.name} at {np.round(pose.pose, 3)}, {age_ms:.0f} ms old"
             self._checked("tracker", told)
         latency_s = policy_latency_s(policy.inference)
-        lead_s = self._args.lead_ticks / self.cell.rate_hz
+        lead_s = self._args.execution.lead_ticks / self.cell.rate_hz
         told = f"one call {1e3 * latency_s:.1f} ms"
         if latency_s < lead_s:
             self._checked("policy", f"{told}, fits the lead of {1e3 * lead_s:.0f} ms")
@@ -270,9 +270,7 @@ class Deployment:
         return told
 
     def _agent(self, env: RealEnv, policy: Source) -> Agent:
-        args = self._args
-        realtime = args.realtime_chunking and args.runtime == "torch" and args.ensemble is None
-        agent: Agent = Execution(args.execute, args.lead_ticks, realtime, args.ensemble).agent(
+        agent: Agent = self._args.executed.agent(
             policy.inference.spec, env.spec, policy.name, self.cell.command_latency_s
         )
         if self._instruction:
@@ -323,10 +321,16 @@ class Deployment:
     def _blank(self) -> TrialRecord:
         """What is the same in all trials of this deployment."""
         args, lab = self._args, self.cell.lab
+        name, digest = executed_as(
+            *(self._source.name, self._source.hash),
+            execution=args.executed,
+            runtime=args.runtime,
+            guidance=args.guidance,
+        )
         engine = f"virtual lab, {self._world}" if self._world else "virtual lab"
         return TrialRecord(
-            policy=self._source.name,
-            policy_hash=self._source.hash,
+            policy=name,
+            policy_hash=digest,
             env=self.cell.name,
             env_hash=config_hash(to_dict(self.cell), args.lab_seed),
             engine=engine if lab else "robot",
@@ -377,10 +381,9 @@ class Deployment:
             "command": "robolearn deploy",
             "policy": self._source.where,
             "policy_hash": self._source.hash,
-            "realtime_chunking": self._args.realtime_chunking,
+            "execution": dataclasses.asdict(self._args.executed),
             # What a server does is told by those who started it.
             "guidance": None if self._args.server else self._args.guidance,
-            "ensemble": self._args.ensemble,
             "instruction": self._instruction,
             "certificate": CERTIFICATE,
             "robot": to_dict(self.cell),

@@ -12,7 +12,7 @@ import re
 import sys
 import unicodedata
 from collections.abc import Generator
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_type_hints
 
 import tyro
 
@@ -67,9 +67,18 @@ def one_line(boxed: str) -> str:
 def _near_options(said: str, kind: type[Any], argv: list[str]) -> str:
     if "Unrecognized" not in said or "Perhaps you meant" in said:
         return ""
-    known = [f"--{f.name.replace('_', '-')}" for f in dataclasses.fields(kind)]
+    known = [f"--{name.replace('_', '-')}" for name in _option_names(kind)]
     odd = [word.partition("=")[0] for word in argv if word.startswith("--")]
     return "".join(did_you_mean(word, known) for word in odd if word not in known)
+
+
+def _option_names(kind: type[Any]) -> list[str]:
+    """Options by field; a group of options without a prefix counts by its own fields."""
+    types, names = get_type_hints(kind), list[str]()
+    for f in dataclasses.fields(kind):
+        group = dataclasses.is_dataclass(types[f.name])
+        names += _option_names(types[f.name]) if group else [f.name]
+    return names
 
 
 def print_json(value: Any) -> None:

@@ -7,10 +7,10 @@ import json
 import pytest
 
 from eval.trials.suites import ConditionConfig, SuiteConfig, load_suite, suite_yaml
-from robolearn.cli import evaluate
 from robolearn.cli.main import main
 from robolearn.config import find_config, load_yaml, shipped_configs
 from robolearn.errors import ConfigError
+from robolearn.operations.evaluate import repeats
 from sim.scene.load import SCENES
 
 
@@ -50,9 +50,10 @@ def test_starts_that_only_a_seed_names_are_paired_but_never_moved(tmp_path, caps
     config = SuiteConfig("lift", "robosuite_Lift", 5, 1, world, 2, "as judged", conditions)
     path.write_text(suite_yaml(config))
     suite = load_suite(path)
-    args = evaluate.Args(runs=(), suite=path, worlds=(world,))
-    assert evaluate._repeats(args, suite, {world: suite.select(3)}) == {}
+    assert repeats(suite, {world: suite.select(3)}) == {}
+    few = ("--workers", "0", "--videos", "0", "--out", str(tmp_path / "r"))
+    assert main(["evaluate", "scripted", "--suite", str(path), *few]) == 0
     assert "follow from their seeds alone" in capsys.readouterr().out
     placed = load_suite(shipped_configs() / "eval" / "drawer.yaml")
-    again = evaluate._repeats(args, placed, {"drawer": placed.select(3)})
+    again = repeats(placed, {"drawer": placed.select(3)})
     assert len(again["drawer"]) == 6

@@ -93,7 +93,7 @@ def test_what_is_executed_while_an_answer_is_on_its_way_is_continued(
     policy = over_the_point(config, kind)
     for delay in range(9):
         watched, listener = Watched(policy), Listener()
-        agent = Execution(lead_ticks=delay, realtime=True).agent(policy.spec, SPEC, "it")
+        agent = Execution(lead_ticks=delay, realtime_chunking=True).agent(policy.spec, SPEC, "it")
         inference = InProcessInference(watched, delay, PERIOD_NS)
         run_episode(PointEnv(), agent, inference, [listener], CONDITION, max_steps=30)
         by_time = {t.observation.t_ns: t.command for t in listener.ticks}

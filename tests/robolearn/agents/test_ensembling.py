@@ -79,7 +79,7 @@ def test_an_action_is_the_mean_of_the_chunks_that_had_arrived(delay):
     [
         Execution(),
         Execution(execute=1),
-        Execution(realtime=True),
+        Execution(realtime_chunking=True),
         Execution(ensemble=0.01),
     ],
     ids=["chunks", "receding", "realtime", "ensemble"],
@@ -125,7 +125,7 @@ def test_turns_are_averaged_the_short_way():
 
 def test_what_cannot_be_is_explained():
     with pytest.raises(ConfigError, match="exclude each other"):
-        Execution(realtime=True, ensemble=0.01)
+        Execution(realtime_chunking=True, ensemble=0.01).agent(POLICY_SPEC, SPEC, "walk")
     with pytest.raises(ConfigError, match="at least 0"):
         Execution(ensemble=-1.0).agent(POLICY_SPEC, SPEC, "walk")
 
@@ -133,6 +133,7 @@ def test_what_cannot_be_is_explained():
 def test_a_label_names_what_was_changed():
     assert Execution().label == ""
     assert Execution(execute=4, ensemble=0.01).label == "execute=4,ensemble=0.01"
+    assert Execution(realtime_chunking=True, goal_s=2.0).label == "realtime=True,goal_s=2.0"
 
 
 class TestEnsemblingAgent(AgentContract):

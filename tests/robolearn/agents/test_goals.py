@@ -108,4 +108,4 @@ def test_mistakes_are_explained() -> None:
         with pytest.raises(ConfigError, match="different sub-goals of 0 to 2"):
             GoalsInTurn(Shown(), SPEC, 1.0, order)
     with pytest.raises(ConfigError, match="needs the seconds"):
-        Execution(goal_order=(1,))
+        Execution(goal_order=(1,)).check()

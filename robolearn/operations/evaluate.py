@@ -1,0 +1,315 @@
+"""Evaluates policies: paired rollouts over a suite's conditions, their trials, what they say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from eval.evaluation import (
+    Evaluation,
+    PolicyIdentity,
+    WorldIdentity,
+    write_evaluation,
+)
+from eval.filming import film
+from eval.plain import write_mapping, write_text
+from eval.report.data import SUMMARY_FILE, EvaluationData, evaluation_data
+from eval.report.markdown import evaluation_document
+from eval.trials import rollouts
+from eval.trials.export import to_csv, write_parquet
+from eval.trials.rollouts import Options, Plan, PolicyEntry, Progress, VideoPlan, WorldEntry
+from eval.trials.suites import Suite, load_suite, moved, repeated
+from eval.trials.table import TrialStore, key_of
+from robolearn.agents.execution import Execution
+from robolearn.config import config_hash, shipped_configs
+from robolearn.data.provenance import git_revision, library_versions
+from robolearn.errors import ConfigError
+from robolearn.instructions import require_understood
+from robolearn.operations.builders import (
+    ClipWriter,
+    ExpertBuilder,
+    env_builder,
+    executed_as,
+    expert_noise,
+    policy_builder,
+)
+from robolearn.operations.code_hash import code_hash
+from robolearn.operations.evaluate_options import EvaluateOptions
+from robolearn.spec import TaskSpace, require_compatible
+from robolearn.types import Condition, TrialRecord
+from sim.world_name import WorldName
+from sim.worlds import is_scene, make_world
+
+USUAL = EvaluateOptions()
+# Chunks as the policy says, one after the other.
+AS_TRAINED = Execution()
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluateBegin:
+    """What is about to run: ``there`` of ``wanted`` trials are kept from an earlier call.
+
+    ``unplaced``: the starts follow from their seeds alone, so none can be moved or repeated.
+    """
+
+    suite: Suite
+    there: int
+    wanted: int
+    unplaced: bool
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluateListener:
+    """Who wants to know how far an evaluation is."""
+
+    # Before the first trial.
+    on_begin: Callable[[EvaluateBegin], None] | None = None
+    # After every chunk of trials.
+    on_trials: Callable[[Progress], None] | None = None
+    # All trials are there; the ones worth a look are filmed.
+    on_film: Callable[[], None] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluateResult:
+    """What the trials say (``data``), all trials of the folder, and whose of them are not in it."""
+
+    data: EvaluationData
+    trials: tuple[TrialRecord, ...]
+    others: tuple[str, ...]
+
+
+def evaluate(
+    runs: Sequence[str | Path],
+    out: Path,
+    options: EvaluateOptions = USUAL,
+    execution: Execution = AS_TRAINED,
+    *,
+    command: str = "",
+    listener: EvaluateListener = EvaluateListener(),
+) -> EvaluateResult:
+    """Roll every policy out in every world under the same conditions; resumes where it stopped.
+
+    ``runs``: run directories, or ``scripted[:NOISE]`` for the expert of the suite's task; ``out``:
+    results folder (trials.sqlite, evaluation.json, trials.csv, trials.parquet, summary.json,
+    videos/); ``execution``: how their chunks are executed; ``command``: how to do this again.
+
+    Errors: :class:`ConfigError` and :class:`SpecMismatchError` before anything is written,
+    :class:`StoreLockedError` while another evaluation writes into ``out``.
+    """
+    if not runs:
+        raise ConfigError("give at least one run directory: robolearn evaluate RUN [RUN ...]")
+    options.check(execution)
+    suite = load_suite(options.suite or _suite_of(options.worlds))
+    env_builder(suite.config.source_world)
+    names = options.worlds or (suite.config.source_world,)
+    policies = _policies(runs, options, execution, suite)
+    worlds = _worlds(runs, names, suite)
+    counts = {w.name: suite.count_for(w.name) for w in worlds}
+    if options.conditions is not None:
+        counts = dict.fromkeys(counts, options.conditions)
+    first = {w.name: suite.select(counts[w.name]) for w in worlds}
+    again = repeats(suite, first) if options.repeat else {}
+    conditions = {name: (*first[name], *again.get(name, ())) for name in first}
+    plan = Plan(policies, worlds, _rollout_options(options, out, suite))
+    asked = _asked(runs, command, suite, first, plan)
+    with TrialStore(out) as store:
+        # Before the first trial, so that what a killed evaluation left can be read, too.
+        write_evaluation(out, asked)
+        known = {key_of(r) for r in store.all()}
+        wanted = rollouts.wanted_keys(plan, conditions)
+        if listener.on_begin is not None:
+            unplaced = options.repeat and suite.config.source_world in first and not again
+            there = sum(key in known for key in wanted)
+            listener.on_begin(EvaluateBegin(suite, there, len(wanted), unplaced))
+        rollouts.evaluate(policies, worlds, conditions, store, plan.options, listener.on_trials)
+        if options.videos and listener.on_film is not None:
+            listener.on_film()
+        film(plan, conditions, store)
+        trials = store.all()
+    write_text(out / "trials.csv", to_csv(trials))
+    write_parquet(trials, out / "trials.parquet")
+    data = evaluation_data(asked, trials, out)
+    write_mapping(out / SUMMARY_FILE, evaluation_document(data))
+    others = sorted({r.policy for r in trials} - {p.name for p in policies})
+    return EvaluateResult(data, trials, tuple(others))
+
+
+def repeats(
+    suite: Suite, first: Mapping[str, tuple[Condition, ...]]
+) -> dict[str, tuple[Condition, ...]]:
+    """The source world's starts moved a little, and again with other noise; nothing when it is not
+    among the worlds, or when only seeds name the starts.
+    """
+    source = suite.config.source_world
+    chosen = first.get(source, ())[: suite.config.subset]
+    if not chosen or not _placed(chosen):
+        return {}
+    return {source: (*moved(suite, chosen), *repeated(chosen))}
+
+
+def trained_policy(
+    run: Path,
+    name: str,
+    options: EvaluateOptions = USUAL,
+    execution: Execution = AS_TRAINED,
+) -> PolicyEntry:
+    """A run directory as a policy under test; whatever changes its trials is in name and hash."""
+    # Imported here because it imports torch, which an expert alone does not need.
+    from robolearn.training.run_directory import load_run, policy_hash
+
+    builder = policy_builder(run, runtime=options.runtime, guidance=options.guidance)
+    load_run(run)  # Before a graph of it is written.
+    builder()  # Whether it loads, and continues plans so, is said before anything runs.
+    delay = options.delay_ticks
+    name, digest = executed_as(
+        *(name, policy_hash(run)),
+        execution=execution,
+        runtime=options.runtime,
+        guidance=options.guidance,
+        delay_ticks=delay,
+    )
+    return PolicyEntry(name, digest, builder, execution=execution, delay_ticks=delay)
+
+
+def _suite_of(worlds: Sequence[str]) -> Path:
+    """The suite that comes with the task of the first world."""
+    task = env_builder(worlds[0]).info().task if worlds else "pusht"
+    folder = shipped_configs() / "eval"
+    if not (folder / f"{task}.yaml").is_file():
+        raise ConfigError(
+            f"no suite comes with the task '{task}' of '{worlds[0]}'; there are suites for"
+            f" {sorted(p.stem for p in folder.glob('*.yaml'))}. Draw one: robolearn suite draw"
+            f" {worlds[0]} --out {task}.yaml, and give it with --suite"
+        )
+    return Path("configs/eval") / f"{task}.yaml"
+
+
+def _placed(conditions: Sequence[Condition]) -> bool:
+    """Whether the starts are poses, which other worlds can have, too; else only seeds name them."""
+    return all(c.poses for c in conditions)
+
+
+def _policies(
+    runs: Sequence[str | Path], options: EvaluateOptions, execution: Execution, suite: Suite
+) -> tuple[PolicyEntry, ...]:
+    names = [Path(run).resolve().name for run in runs]
+    entries: list[PolicyEntry] = []
+    for run, name in zip(runs, names, strict=True):
+        noise = expert_noise(str(run))
+        if noise is not None:
+            expert = ExpertBuilder(suite.config.task, noise)
+            label = f"scripted-{noise:g}" if noise else "scripted"
+            digest = config_hash("scripted", suite.config.task, noise)
+            entries.append(PolicyEntry(label, digest, None, expert))
+            continue
+        folder = Path(run)
+        label = name if names.count(name) == 1 else f"{folder.resolve().parent.name}-{name}"
+        entries.append(trained_policy(folder, label, options, execution))
+    return tuple(entries)
+
+
+def _task_space(run: Path) -> TaskSpace:
+    from robolearn.training.run_directory import load_run
+
+    return load_run(run).spec.task_space
+
+
+def _worlds(
+    runs: Sequence[str | Path], names: Sequence[str], suite: Suite
+) -> tuple[WorldEntry, ...]:
+    """Every world as it is, perturbed, and told in other words, checked to fit all policies."""
+    entries: list[WorldEntry] = []
+    dials = [expert_noise(str(run)) for run in runs]
+    spaces = [_task_space(Path(run)) for run, dial in zip(runs, dials, strict=True) if dial is None]
+    variants = suite.config.perturbations.variants()
+    told = suite.config.instruction
+    for space in spaces:
+        require_understood(space, (told, *suite.config.instructions.values()))
+    for world in (world + variant for world in names for variant in variants):
+        builder = env_builder(world)
+        env = make_world(builder.world)
+        try:
+            if env.task != suite.config.task:
+                raise ConfigError(
+                    f"suite '{suite.config.name}' has starts of the task '{suite.config.task}',"
+                    f" but '{world}' has the task '{env.task}'; give the suite that belongs to it"
+                    " (--suite)"
+                )
+            for space in spaces:
+                require_compatible(space, env.spec)
+            for noise in (dial for dial in dials if dial is not None):
+                ExpertBuilder(suite.config.task, noise)(env.spec)
+            # A scene's folder is not part of its name; a family is (robosuite/Lift).
+            scene = is_scene(WorldName.parse(builder.world))
+            name = Path(builder.world).name if scene else builder.world
+            entries.append(WorldEntry(name, env.scene_hash, env.engine, builder, told))
+            if world in names:
+                entries += [
+                    WorldEntry(
+                        name + said, config_hash(env.scene_hash, text), env.engine, builder, text
+                    )
+                    for said, text in suite.spoken()
+                ]
+        finally:
+            env.close()
+    return tuple(entries)
+
+
+def _rollout_options(options: EvaluateOptions, out: Path, suite: Suite) -> Options:
+    judge = None
+    if options.judge is not None:
+        # Imported here because it imports torch.
+        from robolearn.operations.judge import load_judge
+
+        judge = load_judge(options.judge)
+    return Options(
+        suite=suite.label,
+        task=suite.config.task,
+        max_steps=suite.config.max_steps,
+        workers=options.workers,
+        executor=options.executor,
+        address=options.address,
+        batch=options.batch,
+        code=code_hash(),
+        commit=git_revision(),
+        video=VideoPlan(out / "videos", ClipWriter(), options.videos) if options.videos else None,
+        judge=judge,
+    )
+
+
+def _asked(
+    runs: Sequence[str | Path],
+    command: str,
+    suite: Suite,
+    first: Mapping[str, tuple[Condition, ...]],
+    plan: Plan,
+) -> Evaluation:
+    """What is about to be evaluated, as ``evaluation.json`` says it."""
+    options = plan.options
+    judge = options.judge
+    said = "" if judge is None else f"; {judge.counts.words(judge.hash)}"
+    longest = max(first.values(), key=len)
+    return Evaluation(
+        suite=options.suite,
+        protocol=suite.config.protocol + said,
+        task=suite.config.task,
+        max_steps=suite.config.max_steps,
+        source_world=suite.config.source_world,
+        starts={c.id: c.seed for c in longest},
+        conditions={w.name: len(first[w.name]) for w in plan.worlds},
+        worlds=tuple(WorldIdentity(w.name, w.hash, w.engine) for w in plan.worlds),
+        policies=tuple(
+            PolicyIdentity(p.name, p.hash, str(run))
+            for p, run in zip(plan.policies, runs, strict=True)
+        ),
+        placed=_placed(longest),
+        batch=options.batch,
+        code=options.code,
+        commit=options.commit,
+        versions=library_versions(),
+        command=command,
+        judge="" if judge is None else judge.hash,
+        judge_counts=None if judge is None else judge.counts,
+    )

@@ -1,0 +1,64 @@
+"""Says how an evaluation is run; apart from what runs it, so that ``--help`` answers at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from robolearn.agents.execution import Execution
+from robolearn.errors import ConfigError
+from robolearn.operations.builders import GuidanceName, Runtime, require_continued
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluateOptions:
+    """Which conditions and worlds, how policies are computed and executed, and on what it runs."""
+
+    # The conditions and the protocol; default: the suite that comes with the task of the worlds.
+    suite: Path | None = None
+    # Worlds: gym_pusht, packaged scenes, or scene folders; perturbed ones as NAME~mass=1. The suite
+    # may add variants to each. Default: the suite's own world (without a suite: gym_pusht).
+    worlds: tuple[str, ...] = ()
+    # Conditions in every world; default: what the suite says. Beyond the suite's list more are
+    # drawn, always the same ones.
+    conditions: int | None = None
+    # Worker processes; 0: in this process.
+    workers: int = 1
+    # Where the workers run: processes of this machine, or Ray actors.
+    executor: Literal["processes", "ray"] = "processes"
+    # Ray cluster (auto, ray://HOST:10001); empty: Ray is started on this machine.
+    address: str = ""
+    # What computes the policies: torch, or ONNX Runtime (exports the run first if need be).
+    runtime: Runtime = "torch"
+    # How chunks continue each other: guided with the Jacobian, with the identity instead, by a hard
+    # mask, or as the policy was trained to (algorithm.known); auto: as trained if it was, else
+    # jacobian.
+    guidance: GuidanceName = "auto"
+    # Control steps that an answer of the policy takes, exactly, in simulated time.
+    delay_ticks: int = 0
+    # Environments per forward pass of a policy. More are faster, and round differently: the batch
+    # belongs to a trial's identity.
+    batch: int = 1
+    # At most so many clips per policy and world (one of a perturbed one), chosen by rule: a failure
+    # of each kind, the median, longest and shortest success, the worst and the nearest miss.
+    videos: int = 4
+    # Run the source world again with starts moved by 0.3 mm, and with other noise of the policy,
+    # to know how far a world agrees with itself.
+    repeat: bool = True
+    # Folder of 'robolearn success': its classifier decides on success, not the world; the worlds
+    # need the camera (WORLD,camera=top). Results are corrected by its held-out errors.
+    judge: Path | None = None
+
+    def check(self, execution: Execution) -> None:
+        """:class:`ConfigError` for numbers and choices that cannot be."""
+        for option, value, least in (
+            ("--workers", self.workers, 0),
+            ("--batch", self.batch, 1),
+            ("--videos", self.videos, 0),
+            ("--delay-ticks", self.delay_ticks, 0),
+        ):
+            if value < least:
+                raise ConfigError(f"{option} must be at least {least}, got {value}")
+        execution.check()
+        require_continued(self.guidance, execution.realtime_chunking and self.runtime == "torch")
