@@ -6,17 +6,18 @@ No inheritance, interpolation or expressions. An unknown key is an error with di
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import json
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
 import yaml
 
-from robolearn.errors import ConfigError, did_you_mean
+from robolearn.errors import ConfigError, RobolearnError, did_you_mean
 
 T = TypeVar("T")
 
@@ -67,12 +68,37 @@ def load_config(kind: type[T], path: Path) -> T:
     return from_dict(kind, load_yaml(path), where=str(path))
 
 
-def from_dict(kind: type[T], raw: Mapping[str, Any], where: str = "config") -> T:
-    """Build a (nested) dataclass from plain values; types are checked, unknown keys refused."""
+def from_dict(
+    kind: type[T],
+    raw: Mapping[str, Any],
+    where: str = "config",
+    *,
+    error: type[RobolearnError] = ConfigError,
+) -> T:
+    """Build a (nested) dataclass from plain values: YAML, JSON, or what ``asdict`` gives.
+
+    Types are checked, lists become tuples where tuples are declared, unknown keys are refused.
+    What is wrong is an ``error`` that says where.
+    """
+    try:
+        return _decode(kind, raw, where)
+    except ConfigError as wrong:
+        if error is ConfigError:
+            raise
+        raise error(str(wrong)) from wrong
+
+
+@functools.cache
+def _fields(kind: type[Any]) -> dict[str, tuple[dataclasses.Field[Any], Any]]:
     if not dataclasses.is_dataclass(kind):
         raise TypeError(f"{kind} is not a dataclass")
+    # Looking hints up means evaluating source text, which costs more than the rest.
     hints = typing.get_type_hints(kind)
-    fields = {f.name: f for f in dataclasses.fields(kind)}
+    return {f.name: (f, hints[f.name]) for f in dataclasses.fields(kind)}
+
+
+def _decode(kind: type[T], raw: Mapping[str, Any], where: str) -> T:
+    fields = _fields(kind)
     for key in raw:
         if key not in fields:
             raise ConfigError(
@@ -80,15 +106,19 @@ def from_dict(kind: type[T], raw: Mapping[str, Any], where: str = "config") -> T
                 f" Known keys: {sorted(fields)}"
             )
     values: dict[str, Any] = {}
-    for name, field in fields.items():
+    for name, (field, hint) in fields.items():
         if name in raw:
-            values[name] = _convert(hints[name], raw[name], f"{where}: {name}")
+            value = raw[name]
+            values[name] = (
+                value if type(value) is hint else _convert(hint, value, f"{where}: {name}")
+            )
         elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
             raise ConfigError(f"{where}: key '{name}' is missing ({field.type})")
     try:
         config = kind(**values)
-        check_seeds(config)
-        return typing.cast("T", config)
+        # Those of nested configs were checked when these were built.
+        _check_own_seeds(config, fields)
+        return config
     except (ValueError, TypeError) as error:
         raise ConfigError(f"{where}: {error}") from error
 
@@ -98,13 +128,19 @@ def check_seeds(config: Any) -> None:
 
     Checked here once: generators refuse negative numbers, but only where they are first used.
     """
-    for field in dataclasses.fields(config):
-        value = getattr(config, field.name)
-        if dataclasses.is_dataclass(value):
+    names = [f.name for f in dataclasses.fields(config)]
+    _check_own_seeds(config, names)
+    for name in names:
+        if dataclasses.is_dataclass(value := getattr(config, name)):
             check_seeds(value)
-        elif field.name.split("_")[-1] == "seed" and isinstance(value, int) and value < 0:
-            name = field.name.replace("_", "-")
-            raise ValueError(f"{name} must be at least 0, got {value}")
+
+
+def _check_own_seeds(config: Any, names: Iterable[str]) -> None:
+    for name in names:
+        if name == "seed" or name.endswith("_seed"):
+            value = getattr(config, name)
+            if isinstance(value, int) and value < 0:
+                raise ValueError(f"{name.replace('_', '-')} must be at least 0, got {value}")
 
 
 def to_dict(config: Any) -> dict[str, Any]:
@@ -121,8 +157,16 @@ def config_hash(*parts: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
+@functools.cache
+def _parts(hint: Any) -> tuple[Any, tuple[Any, ...]]:
+    return typing.get_origin(hint), typing.get_args(hint)
+
+
 def _convert(hint: Any, value: Any, where: str) -> Any:
-    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if type(value) is hint:
+        # A scalar of the declared type; everything else needs a look.
+        return value
+    origin, args = _parts(hint)
     if origin in (typing.Union, types.UnionType):
         return _convert_union(args, value, where)
     if origin is typing.Literal:
@@ -141,14 +185,14 @@ def _convert(hint: Any, value: Any, where: str) -> Any:
     if origin in (dict, Mapping):
         if not isinstance(value, dict):
             raise ConfigError(f"{where}: expected a mapping, got {value!r}")
+        if args[1] is Any:
+            return dict(typing.cast("dict[Any, Any]", value))
         items = typing.cast("dict[Any, Any]", value).items()
         return {k: _convert(args[1], v, f"{where}.{k}") for k, v in items}
     if dataclasses.is_dataclass(hint):
         if not isinstance(value, dict):
             raise ConfigError(f"{where}: expected a mapping, got {value!r}")
-        return from_dict(
-            typing.cast("type[Any]", hint), typing.cast("dict[str, Any]", value), where
-        )
+        return _decode(typing.cast("type[Any]", hint), typing.cast("dict[str, Any]", value), where)
     return _convert_scalar(hint, value, where)
 
 
@@ -169,6 +213,8 @@ def _convert_union(args: tuple[Any, ...], value: Any, where: str) -> Any:
 def _convert_tuple(args: tuple[Any, ...], value: Any, where: str) -> tuple[Any, ...]:
     items = _sequence(value, where)
     if len(args) == 2 and args[1] is Ellipsis:
+        if all(type(v) is args[0] for v in items):
+            return tuple(items)
         return tuple(_convert(args[0], v, f"{where}[{i}]") for i, v in enumerate(items))
     if len(items) != len(args):
         raise ConfigError(f"{where}: expected {len(args)} values, got {len(items)}: {items}")

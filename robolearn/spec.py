@@ -200,8 +200,9 @@ def _differences(kind: str, want: Any, have: Any, fields: Iterable[str]) -> list
 
 
 def to_json(spec: Any) -> dict[str, Any]:
-    """A specification dataclass as plain JSON values (tuples become lists). A tolerance that is
-    not given is left out, as in all that was written before there was one.
+    """A specification dataclass as plain JSON values, which ``from_dict`` reads.
+
+    A tolerance that is not given is left out, as in all that was written before there was one.
     """
     return _without_absent(dataclasses.asdict(spec))
 
@@ -215,44 +216,3 @@ def _without_absent(value: Any) -> Any:
     if isinstance(value, tuple):
         return tuple(_without_absent(v) for v in cast("tuple[Any, ...]", value))
     return value
-
-
-def signal_from_json(raw: Mapping[str, Any]) -> SignalSpec:
-    """Inverse of :func:`to_json` for :class:`SignalSpec`."""
-    return SignalSpec(**_tupled(raw, SignalSpec))
-
-
-def action_from_json(raw: Mapping[str, Any]) -> ActionSpec:
-    """Inverse of :func:`to_json` for :class:`ActionSpec`."""
-    return ActionSpec(**_tupled(raw, ActionSpec))
-
-
-def task_space_from_json(raw: Mapping[str, Any]) -> TaskSpace:
-    """Inverse of :func:`to_json` for :class:`TaskSpace`."""
-    return TaskSpace(
-        observations=tuple(signal_from_json(s) for s in raw["observations"]),
-        actions=tuple(action_from_json(a) for a in raw["actions"]),
-        rate_hz=float(raw["rate_hz"]),
-        texts=tuple(str(text) for text in raw.get("texts", ())),
-    )
-
-
-def embodiment_from_json(raw: Mapping[str, Any]) -> EmbodimentSpec:
-    """Inverse of :func:`to_json` for :class:`EmbodimentSpec`."""
-    return EmbodimentSpec(
-        name=str(raw["name"]),
-        signals=tuple(signal_from_json(s) for s in raw["signals"]),
-        actions=tuple(action_from_json(a) for a in raw["actions"]),
-        rate_hz=float(raw["rate_hz"]),
-    )
-
-
-def _tupled(raw: Mapping[str, Any], kind: type[Any]) -> dict[str, Any]:
-    names = [f.name for f in dataclasses.fields(kind)]
-    unknown = [k for k in raw if k not in names]
-    if unknown:
-        raise DataError(
-            f"{kind.__name__}: unknown key '{unknown[0]}'.{did_you_mean(unknown[0], names)}"
-            f" Known: {names}"
-        )
-    return {k: tuple(cast("list[Any]", v)) if isinstance(v, list) else v for k, v in raw.items()}

@@ -27,6 +27,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from robolearn.config import from_dict
 from robolearn.contracts import Policy, PolicySpec
 from robolearn.errors import (
     CheckpointError,
@@ -39,7 +40,7 @@ from robolearn.errors import (
 from robolearn.files import replacing
 from robolearn.learning import request_noise
 from robolearn.representation import Representation, RepresentationConfig, RepresentedPolicy
-from robolearn.spec import SignalSpec, task_space_from_json, to_json
+from robolearn.spec import SignalSpec, to_json
 from robolearn.types import PolicyInput, PolicyOutput
 
 log = logging.getLogger(__name__)
@@ -148,8 +149,8 @@ class OnnxPolicy:
 
     def __init__(self, session: Any, meta: Mapping[str, str]) -> None:
         try:
-            self._spec = _spec(json.loads(meta["spec"]))
-            self._inner = _spec(json.loads(meta["inner"]))
+            self._spec = from_dict(PolicySpec, json.loads(meta["spec"]), "spec")
+            self._inner = from_dict(PolicySpec, json.loads(meta["inner"]), "inner")
             raw = json.loads(meta["representation"])
             self._draws = int(meta["draws"])
             self.policy_hash = meta["policy_hash"]
@@ -290,11 +291,6 @@ def _values(request: PolicyInput, signal: SignalSpec, spec: PolicySpec) -> NDArr
     if not np.isfinite(values).all():
         raise SpecMismatchError(f"'{signal.name}' is not finite; a sensor failed upstream")
     return values.astype(np.float32)
-
-
-def _spec(raw: Mapping[str, Any]) -> PolicySpec:
-    fields = {k: v for k, v in raw.items() if k != "task_space"}
-    return PolicySpec(task_space_from_json(raw["task_space"]), **fields)
 
 
 def _libraries() -> tuple[Any, Any]:

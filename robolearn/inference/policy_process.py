@@ -9,10 +9,10 @@ import multiprocessing
 import traceback
 from collections.abc import Callable
 from multiprocessing.connection import Connection
-from typing import Any
 
 import numpy as np
 
+from robolearn.config import from_dict
 from robolearn.contracts import Policy, PolicySpec
 from robolearn.errors import InferenceError, RobolearnError
 from robolearn.inference.checked import sample_checked
@@ -26,7 +26,7 @@ from robolearn.inference.codec import (
     request_from,
 )
 from robolearn.machine.process import exit_with_parent
-from robolearn.spec import task_space_from_json, to_json
+from robolearn.spec import to_json
 from robolearn.types import PolicyInput, PolicyOutput
 
 log = logging.getLogger(__name__)
@@ -135,11 +135,4 @@ def spec_message(spec: PolicySpec) -> bytes:
 
 def policy_spec_from(message: Message) -> PolicySpec:
     """Inverse of :func:`spec_message`."""
-    raw: dict[str, Any] = dict(message.meta["spec"])
-    return PolicySpec(
-        task_space=task_space_from_json(raw["task_space"]),
-        n_obs=int(raw["n_obs"]),
-        horizon=int(raw["horizon"]),
-        execute=int(raw["execute"]),
-        normalization=raw["normalization"],
-    )
+    return from_dict(PolicySpec, dict(message.meta["spec"]), "policy specification")

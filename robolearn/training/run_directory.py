@@ -14,7 +14,6 @@ back after it, so that a run that is killed in between has none instead of wrong
 # pyright: reportUnknownVariableType=false
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 import logging
@@ -30,12 +29,12 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
-from robolearn.config import load_yaml
+from robolearn.config import from_dict, load_yaml
 from robolearn.contracts import PolicySpec
-from robolearn.data.store.stats import DatasetStats, stats_from_json, stats_to_json
+from robolearn.data.store.stats import DatasetStats, stats_to_json
 from robolearn.errors import CheckpointError, RobolearnError
 from robolearn.files import write_atomic
-from robolearn.spec import task_space_from_json, to_json
+from robolearn.spec import to_json
 
 log = logging.getLogger(__name__)
 
@@ -127,9 +126,9 @@ def _read(path: Path) -> tuple[Run, Mapping[str, str]]:
     try:
         config = load_yaml(path / name)
         name = "spec.json"
-        spec = _spec(_json(path / name))
+        spec = from_dict(PolicySpec, _json(path / name), "spec")
         name = "stats.json"
-        stats = stats_from_json(_json(path / name))
+        stats = from_dict(DatasetStats, _json(path / name), "statistics")
         name = PROVENANCE
         provenance = _json(path / name)
         name = WEIGHTS
@@ -316,13 +315,6 @@ def load_state(path: Path) -> tuple[int, dict[str, Tensor], Any] | None:
         raise CheckpointError(
             f"'{complete[-1]}' is damaged ({error}); delete it to train from the start"
         ) from error
-
-
-def _spec(raw: Mapping[str, Any]) -> PolicySpec:
-    names = {f.name for f in dataclasses.fields(PolicySpec)} - {"task_space"}
-    return PolicySpec(
-        task_space=task_space_from_json(raw["task_space"]), **{k: raw[k] for k in sorted(names)}
-    )
 
 
 def _json(path: Path) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from robolearn.config import config_hash, from_dict, load_config, load_yaml, to_dict
-from robolearn.errors import ConfigError
+from robolearn.errors import ConfigError, DataError
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,40 @@ def test_values_are_converted_and_nested():
     assert config.seeds == (1, 2)
     assert config.store == Path("data/x")
     assert config.table == {"mass": 1.0}
+
+
+def test_errors_are_of_the_callers_kind():
+    with pytest.raises(DataError, match="row 3: key 'name' is missing"):
+        from_dict(Experiment, {}, "row 3", error=DataError)
+    with pytest.raises(DataError, match="row 3: net: unknown key 'widthh'"):
+        from_dict(Experiment, {"name": "a", "net": {"widthh": 1}}, "row 3", error=DataError)
+
+
+@dataclass(frozen=True)
+class Drawn:
+    seed: int = 0
+    net_seed: int = 0
+    inner: tuple[Net, ...] = ()
+    poses: dict[str, tuple[float, ...]] = field(default_factory=dict)
+    pair: tuple[float, float] | None = None
+
+
+NETS = st.builds(Net, st.integers(), st.floats(allow_nan=False))
+NUMBERS = st.floats(allow_nan=False)
+
+
+@given(
+    st.builds(
+        Drawn,
+        st.integers(0, 9),
+        st.integers(0, 9),
+        st.lists(NETS, max_size=3).map(tuple),
+        st.dictionaries(st.text(), st.lists(NUMBERS, max_size=3).map(tuple), max_size=3),
+        st.none() | st.tuples(NUMBERS, NUMBERS),
+    )
+)
+def test_what_asdict_gives_is_read_again(config):
+    assert from_dict(Drawn, to_dict(config)) == config
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from robolearn.config import from_dict
+from robolearn.contracts import PolicySpec
 from robolearn.errors import DataError, SpecMismatchError
 from robolearn.spec import (
     ActionSpec,
@@ -13,10 +15,7 @@ from robolearn.spec import (
     SignalSpec,
     TaskSpace,
     diff_task_spaces,
-    embodiment_from_json,
     require_compatible,
-    signal_from_json,
-    task_space_from_json,
     to_json,
 )
 
@@ -102,10 +101,46 @@ def test_split_is_the_inverse_of_join(sizes, leading):
 
 
 def test_json_round_trips():
-    assert task_space_from_json(json.loads(json.dumps(to_json(SPACE)))) == SPACE
-    assert embodiment_from_json(json.loads(json.dumps(to_json(ROBOT)))) == ROBOT
+    assert from_dict(TaskSpace, json.loads(json.dumps(to_json(SPACE)))) == SPACE
+    assert from_dict(EmbodimentSpec, json.loads(json.dumps(to_json(ROBOT)))) == ROBOT
     with pytest.raises(DataError, match="Did you mean 'frame'"):
-        signal_from_json({"name": "a/b", "shape": [1], "framee": "x"})
+        from_dict(SignalSpec, {"name": "a/b", "shape": [1], "framee": "x"}, error=DataError)
+
+
+WORDS = st.text("abcxyz_", min_size=1, max_size=8)
+NAMES = st.lists(st.builds("{}/{}".format, WORDS, WORDS), min_size=1, max_size=3, unique=True)
+FINITE = st.floats(-1e6, 1e6)
+
+
+@given(st.data(), NAMES, NAMES, FINITE, st.lists(WORDS, max_size=2), st.integers(1, 64))
+def test_what_is_written_is_read_again(data, observed, commanded, rate_hz, texts, n):
+    def signal(name):
+        components = tuple(data.draw(st.lists(WORDS, max_size=3)))
+        size = max(1, len(components))
+        angular = tuple(data.draw(st.lists(st.integers(0, size - 1), max_size=2)))
+        return SignalSpec(
+            name, (size,), data.draw(WORDS), rate_hz, components=components, angular=angular
+        )
+
+    def action(name):
+        low = data.draw(st.lists(FINITE, max_size=3))
+        mode = data.draw(st.sampled_from(["absolute", "relative"]))
+        tolerance = data.draw(st.none() | st.floats(0.001, 1.0))
+        bounds = {"low": tuple(low), "high": tuple(v + 1.0 for v in low)}
+        return ActionSpec(
+            name, (max(1, len(low)),), "m", rate_hz, mode, **bounds, tolerance=tolerance
+        )
+
+    space = TaskSpace(
+        tuple(signal(name) for name in observed),
+        tuple(action(name) for name in commanded),
+        rate_hz,
+        tuple(texts),
+    )
+    spec = PolicySpec(space, n, n + 1, n)
+    robot = EmbodimentSpec("robot", space.observations, space.actions, rate_hz)
+    for written in (space, spec, robot):
+        assert from_dict(type(written), json.loads(json.dumps(to_json(written)))) == written
 
 
 def test_malformed_signals_are_refused():
@@ -122,6 +157,6 @@ def test_a_tolerance_is_written_only_where_it_is_given():
     assert all("tolerance" not in action for action in bare["actions"])
     judged = dataclasses.replace(ROBOT, actions=(dataclasses.replace(TARGET, tolerance=0.05),))
     assert to_json(judged)["actions"][0]["tolerance"] == 0.05
-    assert embodiment_from_json(json.loads(json.dumps(to_json(judged)))) == judged
+    assert from_dict(EmbodimentSpec, json.loads(json.dumps(to_json(judged)))) == judged
     # A policy of a robot that declares none runs on one that does.
     require_compatible(SPACE, judged)

@@ -30,13 +30,13 @@ from typing import Any, BinaryIO, Literal, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from robolearn.config import config_hash
+from robolearn.config import config_hash, from_dict
 from robolearn.data.episode import taken_over
 from robolearn.data.store.chunks import fsync_path
 from robolearn.data.store.decoded import KEPT_BYTES, FramePart, FrameRows
 from robolearn.data.store.lock import StoreLock
 from robolearn.errors import DataError, StoreError, StoreLockedError
-from robolearn.spec import SignalSpec, TaskSpace, task_space_from_json, to_json
+from robolearn.spec import SignalSpec, TaskSpace, to_json
 
 log = logging.getLogger(__name__)
 # Its functions carry no types.
@@ -417,7 +417,7 @@ def _write(
 
 def _open(path: Path, direct: Mapping[str, FrameRows]) -> FlatEpisodes:
     index = json.loads((path / "index.json").read_text(encoding="utf-8"))
-    space = task_space_from_json(index["task_space"])
+    space = from_dict(TaskSpace, index["task_space"], f"{path}/index.json")
 
     def load(name: str) -> NDArray[Any]:
         return np.load(path / f"{name}.npy", mmap_mode="r", allow_pickle=False)

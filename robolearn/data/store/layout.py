@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from robolearn.config import from_dict
 from robolearn.data.episode import Episode, EpisodeMeta
 from robolearn.data.store.chunks import (
     FileEntry,
@@ -21,8 +22,9 @@ from robolearn.data.store.chunks import (
 )
 from robolearn.data.store.picture_codec import read_values
 from robolearn.data.store.storage import Place
-from robolearn.spec import embodiment_from_json, to_json
-from robolearn.types import Condition, Outcome, SampleBlock, SentBlock
+from robolearn.errors import DataError
+from robolearn.spec import to_json
+from robolearn.types import SampleBlock, SentBlock
 
 TICK_ARRAYS = (
     "reward",
@@ -159,16 +161,7 @@ def meta_to_json(meta: EpisodeMeta) -> dict[str, Any]:
 
 
 def meta_from_json(raw: Mapping[str, Any]) -> EpisodeMeta:
-    """Inverse of :func:`meta_to_json`."""
-    condition = raw["condition"]
+    """Inverse of :func:`meta_to_json`; what a newer version has added is left out."""
     known = {f.name for f in dataclasses.fields(EpisodeMeta)}
-    fields: dict[str, Any] = {k: v for k, v in raw.items() if k in known}
-    fields["embodiment"] = embodiment_from_json(raw["embodiment"])
-    fields["condition"] = Condition(
-        id=condition["id"],
-        seed=condition["seed"],
-        poses={k: tuple(v) for k, v in condition["poses"].items()},
-    )
-    fields["outcome"] = Outcome(**raw["outcome"])
-    fields["achieved"] = {k: tuple(v) for k, v in raw["achieved"].items()}
-    return EpisodeMeta(**fields)
+    fields = {k: v for k, v in raw.items() if k in known}
+    return from_dict(EpisodeMeta, fields, "episode", error=DataError)

@@ -197,33 +197,9 @@ def signal_stats(values: NDArray[Any]) -> SignalStats:
 
 
 def stats_to_json(stats: DatasetStats) -> dict[str, Any]:
-    """Plain JSON values."""
+    """Plain JSON values, which ``from_dict`` reads."""
     return {
         "observations": {k: dataclasses.asdict(v) for k, v in stats.observations.items()},
         "actions": {k: dataclasses.asdict(v) for k, v in stats.actions.items()},
         "scaling": dict(stats.scaling),
     }
-
-
-def stats_from_json(raw: Mapping[str, Any]) -> DatasetStats:
-    """Inverse of :func:`stats_to_json`."""
-    try:
-        return DatasetStats(
-            observations={k: _signal(v) for k, v in raw["observations"].items()},
-            actions={k: _signal(v) for k, v in raw["actions"].items()},
-            scaling=dict(raw.get("scaling", {})),
-        )
-    except (KeyError, TypeError, AttributeError) as error:
-        raise DataError(f"not the statistics of a dataset: {error!r}") from error
-
-
-def _signal(raw: Mapping[str, Any]) -> SignalStats:
-    return SignalStats(
-        count=int(raw["count"]),
-        minimum=tuple(raw["minimum"]),
-        maximum=tuple(raw["maximum"]),
-        mean=tuple(raw["mean"]),
-        std=tuple(raw["std"]),
-        **{name: tuple(raw.get(name, ())) for name in QUANTILES},
-        rank_error=float(raw.get("rank_error", 0.0)),
-    )

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from robolearn.config import from_dict
 from robolearn.data.store.quantiles import PROBABILITIES, QuantileSketch
 from robolearn.data.store.stats import (
     DatasetStats,
     PixelStats,
     RunningStats,
     signal_stats,
-    stats_from_json,
     stats_to_json,
 )
 from robolearn.errors import DataError
@@ -64,9 +64,9 @@ def test_no_values_and_wrong_sizes_are_explained() -> None:
 def test_json_round_trip() -> None:
     stats = signal_stats(np.arange(12.0).reshape(6, 2))
     both = DatasetStats({"a/b": stats}, {"c/d": stats})
-    assert stats_from_json(stats_to_json(both)) == both
-    with pytest.raises(DataError, match="not the statistics"):
-        stats_from_json({"observations": {}})
+    assert from_dict(DatasetStats, stats_to_json(both)) == both
+    with pytest.raises(DataError, match="key 'actions' is missing"):
+        from_dict(DatasetStats, {"observations": {}}, error=DataError)
 
 
 def ranks_hold(values: np.ndarray, sketch: QuantileSketch) -> None:
@@ -145,7 +145,7 @@ def test_statistics_of_earlier_versions_have_no_quantiles() -> None:
     raw = stats_to_json(DatasetStats({"a/b": signal_stats(np.ones((2, 1)))}, {}))
     for name in ("q01", "q10", "q50", "q90", "q99", "rank_error"):
         del raw["observations"]["a/b"][name]
-    old = stats_from_json(raw).observations["a/b"]
+    old = from_dict(DatasetStats, raw).observations["a/b"]
     assert old.q50 == ()
     assert old.mean == (1.0,)
 
