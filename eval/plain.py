@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
+
 from robolearn.errors import ConfigError, DataError
 from robolearn.files import write_atomic
 
@@ -52,4 +54,4 @@ def _plain(value: Any) -> Any:
         return {str(k): _plain(v) for k, v in cast("Mapping[Any, Any]", value).items()}
     if isinstance(value, (list, tuple)):
         return [_plain(v) for v in cast("list[Any]", value)]
-    return value
+    return value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value

@@ -14,6 +14,7 @@ from robolearn.errors import ConfigError
 
 if TYPE_CHECKING:
     from eval.statistics.intervals import Estimate
+    from robolearn.operations.stats import Counts, PairComparison, RateComparison
 
 
 @dataclass(frozen=True)
@@ -69,14 +70,13 @@ def main(argv: list[str]) -> int:
 
 def _interval(argv: list[str]) -> int:
     args = parse(Interval, argv, "stats interval", Interval.__doc__ or "")
-    from eval.statistics.intervals import beta_posterior, clopper_pearson, jeffreys, wilson
+    from robolearn.operations.stats import intervals
 
-    k, n = _counts(args.counts)
-    found = [f(k, n, _level(args.level)) for f in (clopper_pearson, wilson, jeffreys)]
-    found.append(beta_posterior(k, n, args.level, method="Beta posterior, uniform prior"))
+    counts, level = _counts(args.counts), _level(args.level)
+    k, n, found = counts.successes, counts.trials, intervals(counts, level)
     if args.json:
         print_json({"successes": k, "trials": n, "rate": k / n,
-                    "level": args.level, "intervals": [_estimate(e) for e in found]})  # fmt: skip
+                    "level": level, "intervals": [_estimate(e) for e in found]})  # fmt: skip
         return 0
     say(f"{k} of {n}: {k / n:.4f}")
     for e in found:
@@ -87,16 +87,19 @@ def _interval(argv: list[str]) -> int:
 
 def _compare(argv: list[str]) -> int:
     args = parse(Compare, argv, "stats compare", Compare.__doc__ or "")
+    from robolearn.operations.stats import compare_pairs, compare_rates
+
     level = _level(args.level)
     if args.paired is not None:
         if args.a is not None or args.b is not None:
             raise ConfigError("give either K/N K/N or --paired FILE, not both")
-        document = _paired(args.paired, level)
+        pairs = compare_pairs(*_read_pairs(args.paired), level)
+        document, lines = _pairs_document(pairs), _pairs_lines(pairs)
     elif args.a is None or args.b is None:
         raise ConfigError("expected two rates K/N K/N, or --paired FILE")
     else:
-        document = _unpaired(_counts(args.a), _counts(args.b), level)
-    lines = document.pop("lines")
+        rates = compare_rates(_counts(args.a), _counts(args.b), level)
+        document, lines = _rates_document(rates), _rates_lines(rates)
     if args.json:
         print_json(document)
         return 0
@@ -105,114 +108,95 @@ def _compare(argv: list[str]) -> int:
     return 0
 
 
-def _unpaired(a: tuple[int, int], b: tuple[int, int], level: float) -> dict[str, Any]:
-    from eval.statistics.exact_tests import barnard, boschloo, fisher
-    from eval.statistics.intervals import (
-        clopper_pearson,
-        newcombe,
-        probability_better,
-        wilson,
-    )
-
-    difference = newcombe(*b, *a, level)
-    p = {"Boschloo": boschloo(*a, *b), "Barnard": barnard(*a, *b), "Fisher": fisher(*a, *b)}
-    better = probability_better(*b, *a)
-    rates = {"a": (clopper_pearson(*a, level), wilson(*a, level)),
-             "b": (clopper_pearson(*b, level), wilson(*b, level))}  # fmt: skip
-    lines = [
-        f"{name}: {e[0].value:.4f}  exact [{e[0].low:.4f}, {e[0].high:.4f}]"
-        f"  Wilson [{e[1].low:.4f}, {e[1].high:.4f}]"
-        for name, e in rates.items()
-    ]
-    lines += [
-        f"b - a: {_signed(difference)} (Newcombe)",
-        *(f"p = {_p(v)}  {k}, two-sided" for k, v in p.items()),
-        f"P(b better than a) = {min(max(better, 1e-4), 0.9999):.4f}  uniform priors",
-        _verdict(p["Boschloo"], difference, 1 - level),
+def _rates_lines(c: RateComparison) -> list[str]:
+    better = min(max(c.probability_b_better, 1e-4), 0.9999)
+    return [
+        *(
+            f"{name}: {exact.value:.4f}  exact [{exact.low:.4f}, {exact.high:.4f}]"
+            f"  Wilson [{wilson.low:.4f}, {wilson.high:.4f}]"
+            for name, (exact, wilson) in (("a", c.a_intervals), ("b", c.b_intervals))
+        ),
+        f"b - a: {_signed(c.difference)} (Newcombe)",
+        *(f"p = {_p(v)}  {k}, two-sided" for k, v in c.p_values.items()),
+        f"P(b better than a) = {better:.4f}  uniform priors",
+        _verdict(c.p_value, c.difference),
         "assumes independent trials, their number fixed beforehand",
     ]
+
+
+def _rates_document(c: RateComparison) -> dict[str, Any]:
+    from robolearn.operations.stats import BOSCHLOO
+
     return {
-        "a": {"successes": a[0], "trials": a[1], "intervals": [_estimate(e) for e in rates["a"]]},
-        "b": {"successes": b[0], "trials": b[1], "intervals": [_estimate(e) for e in rates["b"]]},
-        "difference": _estimate(difference),
-        "p_value": p["Boschloo"],
-        "p_values": p,
-        "method": "Boschloo, two-sided",
-        "probability_b_better": better,
-        "level": level,
-        "lines": lines,
-    }
+        **{
+            name: {"successes": counts.successes, "trials": counts.trials,
+                   "intervals": [_estimate(e) for e in found]}
+            for name, counts, found in (("a", c.a, c.a_intervals), ("b", c.b, c.b_intervals))
+        },
+        "difference": _estimate(c.difference),
+        "p_value": c.p_value,
+        "p_values": c.p_values,
+        "method": BOSCHLOO,
+        "probability_b_better": c.probability_b_better,
+        "level": c.difference.level,
+    }  # fmt: skip
 
 
-def _paired(path: Path, level: float) -> dict[str, Any]:
-    from eval.statistics.exact_tests import mcnemar_exact
-    from eval.statistics.intervals import (
-        DIFFERENCE,
-        newcombe_paired,
-        paired_difference,
-    )
-
-    a, b = _read_pairs(path)
-    binary = set(a) | set(b) <= {0.0, 1.0}
-    inside = all(0 <= v <= 1 for v in (*a, *b))
-    score = paired_difference(a, b, level, bounds=DIFFERENCE if inside else None)
-    lines = [f"{len(a)} pairs; mean of a {sum(a) / len(a):.4f}, of b {sum(b) / len(b):.4f}"]
-    document: dict[str, Any] = {"pairs": len(a), "level": level}
-    if binary:
-        difference, p = newcombe_paired(a, b, level), mcnemar_exact(a, b)
-        only_a = sum(x > y for x, y in zip(a, b, strict=True))
-        only_b = sum(y > x for x, y in zip(a, b, strict=True))
-        lines += [
-            f"only a succeeded {only_a} times, only b {only_b} times",
-            f"b - a: {_signed(difference)} (Newcombe, paired)",
-            f"p = {_p(p)}  McNemar, exact, two-sided",
-            _verdict(p, difference, 1 - level),
+def _pairs_lines(c: PairComparison) -> list[str]:
+    lines = [f"{c.pairs} pairs; mean of a {c.mean_a:.4f}, of b {c.mean_b:.4f}"]
+    if c.p_value is None:
+        crosses = c.difference.low <= 0 <= c.difference.high
+        return [
+            *lines,
+            f"b - a: {_signed(c.difference)} (paired bootstrap)",
+            "the interval contains 0: the two are not separated"
+            if crosses
+            else "the interval excludes 0",
         ]
-        document |= {"p_value": p, "method": "McNemar exact, two-sided",
-                     "only_a": only_a, "only_b": only_b}  # fmt: skip
-    else:
-        difference = score
-        lines += [
-            f"b - a: {_signed(score)} (paired bootstrap)",
-            "the interval excludes 0" if score.low > 0 or score.high < 0
-            else "the interval contains 0: the two are not separated",
-        ]  # fmt: skip
-        document |= {"method": "paired bootstrap"}
-    return document | {"difference": _estimate(difference), "lines": lines}
+    return [
+        *lines,
+        f"only a succeeded {c.only_a} times, only b {c.only_b} times",
+        f"b - a: {_signed(c.difference)} (Newcombe, paired)",
+        f"p = {_p(c.p_value)}  McNemar, exact, two-sided",
+        _verdict(c.p_value, c.difference),
+    ]
+
+
+def _pairs_document(c: PairComparison) -> dict[str, Any]:
+    from robolearn.operations.stats import MCNEMAR
+
+    document = {"pairs": c.pairs, "level": c.difference.level}
+    tested = {"p_value": c.p_value, "method": MCNEMAR, "only_a": c.only_a, "only_b": c.only_b}
+    document |= {"method": "paired bootstrap"} if c.p_value is None else tested
+    return document | {"difference": _estimate(c.difference)}
 
 
 def _plan(argv: list[str]) -> int:
     args = parse(Plan, argv, "stats plan", Plan.__doc__ or "")
-    from eval.statistics.planning import plan_paired, plan_two_rates
+    from robolearn.operations.stats import plan_rates
 
-    other = round(args.p + args.delta if args.p + args.delta <= 1 else args.p - args.delta, 12)
-    if not 0 <= args.p <= 1 or not 0 <= other <= 1 or args.delta == 0:
-        raise ConfigError(
-            f"p and p + delta (or p - delta) must be rates, and delta not 0; got p = {args.p:g},"
-            f" delta = {args.delta:g}"
-        )
-    if args.correlation is None:
-        plan, unit = plan_two_rates(args.p, other, args.power, args.alpha), "trials of each policy"
-    else:
-        plan = plan_paired(args.p, other, args.correlation, args.power, args.alpha)
-        unit = "conditions, both policies on each"
+    found = plan_rates(
+        args.p, args.delta, power=args.power, alpha=args.alpha, correlation=args.correlation
+    )
+    plan = found.plan
     if args.json:
-        print_json({"p": args.p, "other": other, "alpha": args.alpha, "trials": plan.trials,
-                    "power": plan.power, "unit": unit, "method": plan.method})  # fmt: skip
+        print_json({"p": found.p, "other": found.other, "alpha": args.alpha,
+                    "trials": plan.trials, "power": plan.power, "unit": found.unit,
+                    "method": plan.method})  # fmt: skip
         return 0
-    say(f"{plan.trials} {unit}")
-    say(f"telling {args.p:g} from {other:g} at alpha {args.alpha:g} then has power"
+    say(f"{plan.trials} {found.unit}")
+    say(f"telling {found.p:g} from {found.other:g} at alpha {args.alpha:g} then has power"
         f" {plan.power:.4f} ({plan.method})")  # fmt: skip
     return 0
 
 
-def _counts(text: str) -> tuple[int, int]:
+def _counts(text: str) -> Counts:
+    from robolearn.operations.stats import Counts
+
     k, slash, n = text.partition("/")
     if not slash or not k.strip().isdigit() or not n.strip().isdigit():
         raise ConfigError(f"expected successes/trials such as 14/50, got '{text}'")
-    if not 0 <= int(k) <= int(n) or int(n) == 0:
-        raise ConfigError(f"expected 0 <= successes <= trials and at least one trial, got '{text}'")
-    return int(k), int(n)
+    return Counts(int(k), int(n))
 
 
 def _read_pairs(path: Path) -> tuple[list[float], list[float]]:
@@ -260,7 +244,8 @@ def _signed(e: Estimate) -> str:
     return f"{e.value:+.4f} [{e.low:+.4f}, {e.high:+.4f}]"
 
 
-def _verdict(p: float, difference: Estimate, alpha: float) -> str:
+def _verdict(p: float, difference: Estimate) -> str:
+    alpha = 1 - difference.level
     if p > alpha:
         return f"not separated at alpha {alpha:.2g}: this does not show that they are equal"
     return f"{'b' if difference.value > 0 else 'a'} is better (alpha {alpha:.2g})"
