@@ -87,11 +87,11 @@ def load_policy(
 def guide(policy: Policy, kind: GuidanceKind, name: str) -> None:
     """Let ``policy`` continue plans in this way."""
     inner = policy.inner if isinstance(policy, RepresentedPolicy) else policy
-    known = inner.continues if isinstance(inner, Guided) else ()
-    if not isinstance(inner, Guided) or kind not in known:
-        why = "; 'trained' takes a run with algorithm.known" if kind == "trained" else ""
+    ways = inner.continues if isinstance(inner, Guided) else ()
+    if not isinstance(inner, Guided) or kind not in ways:
+        why = "; 'trained' takes a run with algorithm.max_prefix" if kind == "trained" else ""
         raise ConfigError(
-            f"'{name}' cannot continue a plan by '{kind}'{why}; it can by: {list(known)}"
+            f"'{name}' cannot continue a plan by '{kind}'{why}; it can by: {list(ways)}"
         )
     inner.guidance = GUIDANCE[kind]
 

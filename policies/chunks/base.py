@@ -158,9 +158,9 @@ class ChunkModel(ChunkSampler):
     def __init__(self, config: ChunkConfig, spec: PolicySpec, stats: DatasetStats) -> None:
         super().__init__()
         # What it sees, and what it believes beside that.
-        self.told = with_estimated(spec, config.estimated, stats)
+        self.input_spec = with_estimated(spec, config.estimated, stats)
         self.encoder = SignalEncoder(
-            self.told, stats, config.relative, config.octaves, config.focus
+            self.input_spec, stats, config.relative, config.octaves, config.focus
         )
         self.codec = ActionCodec(spec, stats, config.anchor)
         self.horizon, self.action_size = spec.horizon, spec.task_space.action_size
@@ -171,7 +171,9 @@ class ChunkModel(ChunkSampler):
         self.flat_size = spec.n_obs * self.encoder.lifted_size
         if self.pictures is not None and config.estimated:
             inputs = self.pictures.size // spec.n_obs
-            self.estimator = Estimator(config.estimated, self.told, stats, inputs, config.width)
+            self.estimator = Estimator(
+                config.estimated, self.input_spec, stats, inputs, config.width
+            )
         elif self.pictures is not None:
             self.flat_size += self.pictures.size
         encoder = text_encoder(spec.task_space)
@@ -194,7 +196,7 @@ class ChunkModel(ChunkSampler):
         there already are taken as they are.
         """
         if self.estimator is not None and not observations.keys() >= {*self.estimator.names}:
-            believed = self.estimator(self.looked(observations, rng))
+            believed = self.estimator(self.camera_features(observations, rng))
             observations = {**observations, **self.estimator.signals(believed)}
         features = self.encoder(observations)
         if rng is not None and self.noise > 0:
@@ -205,7 +207,9 @@ class ChunkModel(ChunkSampler):
         told = torch.cat([flat, observations[TEXT]], dim=-1) if self.reads else flat
         return torch.cat([flat, self.observe(told)], dim=-1)
 
-    def looked(self, observations: Mapping[str, Tensor], rng: torch.Generator | None) -> Tensor:
+    def camera_features(
+        self, observations: Mapping[str, Tensor], rng: torch.Generator | None
+    ) -> Tensor:
         """Features of all cameras, one row per observation ``[b, n_obs, f]``."""
         if self.pictures is None:
             raise ConfigError("no cameras are observed")
@@ -216,7 +220,7 @@ class ChunkModel(ChunkSampler):
         apart = seen.view(seen.shape[0], cameras, self.n_obs, -1)
         return apart.transpose(1, 2).flatten(2)
 
-    def parts(self, context: Tensor) -> tuple[Tensor, Tensor]:
+    def split_context(self, context: Tensor) -> tuple[Tensor, Tensor]:
         """A context's features ``[b, flat]`` and what a layer made of them ``[b, width]``."""
         sizes = [int(context.shape[1]) - self.seen_size, self.seen_size]
         flat, seen = context.split(sizes, dim=1)
@@ -252,23 +256,23 @@ class FieldModel(ChunkModel, FieldSampler):
 
     def raw(self, x: Tensor, clocks: tuple[Tensor, ...], context: Tensor) -> Tensor:
         """The network's answer ``[b, h, a]`` to ``x [b, h, i]`` and ``clocks``, each ``[b]``."""
-        flat, seen = self.parts(context)
+        flat, seen = self.split_context(context)
         told = self.clock(
             torch.cat([time_features(c, TIME_FEATURES, self.fastest) for c in clocks], dim=-1)
         )
         return self.net.trunk(x, flat, self.net.modulation(seen + told))
 
-    def march(self, x: Tensor, steps: tuple[Step, ...], context: Tensor) -> Tensor:
+    def integrate(self, x: Tensor, steps: tuple[Step, ...], context: Tensor) -> Tensor:
         """``x [b, h, a]`` after ``steps``; the modulations of all of them are one product."""
-        flat, seen = self.parts(context)
+        flat, seen = self.split_context(context)
         features = clock_features(steps, TIME_FEATURES, self.fastest, x.device)
         modulations = self.net.modulation(seen + self.clock(features)[:, None])
         for step, modulation in zip(steps, modulations, strict=True):
-            answer = self.net.trunk(self.shown(step.scale * x), flat, modulation)
+            answer = self.net.trunk(self.net_input(step.scale * x), flat, modulation)
             x = torch.add(step.keep * x, answer, alpha=step.add)
         return x
 
-    def shown(self, x: Tensor) -> Tensor:
+    def net_input(self, x: Tensor) -> Tensor:
         """What the network sees of a scaled chunk that continues nothing ``[b, h, i]``."""
         return x
 
@@ -286,7 +290,7 @@ def uniform(count: int, rng: torch.Generator, device: torch.device) -> Tensor:
 
 
 @dataclass(frozen=True, slots=True)
-class Lesson:
+class EncodedBatch:
     """A batch in network units: chunks ``[b, h, a]``, contexts ``[b, c]``, and which actions count
     ``[b, h, 1]`` (bool); beside it the batch in SI units that it comes from.
     """
@@ -294,7 +298,7 @@ class Lesson:
     actions: Tensor
     context: Tensor
     weight: Tensor
-    batch: Batch
+    source: Batch
 
     def mean(self, values: Tensor) -> Tensor:
         """Mean of ``values [b, h, a]`` over the actions that count; 0 if none does."""
@@ -318,11 +322,11 @@ class ChunkAlgorithm(Algorithm, Generic[ConfigT, ModelT]):
             model.pictures.start_from_file()
         self.ema: ModelT = copy.deepcopy(model)
         self.ema.requires_grad_(requires_grad=False)
-        space = model.told.task_space
+        space = model.input_spec.task_space
         self.mirror = None if config.mirror is None else Mirror(config.mirror, space)
 
     @abstractmethod
-    def losses(self, lesson: Lesson, step: int, rng: torch.Generator) -> Losses:
+    def losses(self, encoded: EncodedBatch, step: int, rng: torch.Generator) -> Losses:
         """The loss of one batch."""
 
     def groups(self) -> Mapping[str, ParamGroup]:
@@ -343,19 +347,19 @@ class ChunkAlgorithm(Algorithm, Generic[ConfigT, ModelT]):
         """Encode the batch, and ask for its loss."""
         if self.mirror is not None:
             batch = self.mirror.draw(batch, rng)
-        batch, looking = self._looked(batch, rng)
+        batch, looking = self._estimated(batch, rng)
         context = self.model.context(batch.observations, rng)
         actions = self.model.codec.encode(batch.actions, batch.observations)
         mask = batch.action_mask | self.config.imitate_padding
-        losses = self.losses(Lesson(actions, context, mask[..., None], batch), step, rng)
+        losses = self.losses(EncodedBatch(actions, context, mask[..., None], batch), step, rng)
         return dataclasses.replace(losses, by_group={**losses.by_group, **looking})
 
-    def _looked(self, batch: Batch, rng: torch.Generator) -> tuple[Batch, dict[str, Tensor]]:
+    def _estimated(self, batch: Batch, rng: torch.Generator) -> tuple[Batch, dict[str, Tensor]]:
         """The batch as the policy will see it, and the error of what it tells from pictures."""
         estimator = self.model.estimator
         if estimator is None:
             return batch, {}
-        estimates = estimator(self.model.looked(batch.observations, rng))
+        estimates = estimator(self.model.camera_features(batch.observations, rng))
         error = estimator.loss(estimates, batch.observations)
         believed = estimator.signals(estimates.detach())
         seen = {**batch.observations, **believed}

@@ -75,10 +75,10 @@ GUIDANCE: dict[GuidanceKind, GuidanceConfig] = {
 """The ways to continue a plan, by what a command line calls them."""
 
 
-def ways(known: int) -> tuple[str, ...]:
-    """Those of a field that was given up to ``known`` first actions in training."""
+def ways(max_prefix: int) -> tuple[str, ...]:
+    """Those of a field that was given up to ``max_prefix`` first actions in training."""
     every = tuple(GUIDANCE)
-    return every if known else every[:-1]
+    return every if max_prefix else every[:-1]
 
 
 @runtime_checkable

@@ -59,7 +59,7 @@ class FieldSampler(ChunkSampler):
     """Chunks along a velocity field, which may be pulled to continue a plan."""
 
     # Longest prefix that was given in training (policies/chunks/prefix.py).
-    known: int = 0
+    max_prefix: int = 0
     # Numbers in a context.
     context_size: int
 
@@ -110,7 +110,7 @@ class FieldChunkPolicy:
         self, model: FieldSampler, spec: PolicySpec, guidance: GuidanceConfig = AUTO
     ) -> None:
         self.model, self.guidance, self._spec = model, guidance, spec
-        self.continues = ways(model.known)
+        self.continues = ways(model.max_prefix)
 
     @property
     def spec(self) -> PolicySpec:

@@ -20,29 +20,29 @@ from policies.chunks.guidance import GuidanceConfig, Prefix
 from robolearn.errors import ConfigError
 
 
-def check_known(known: int, horizon: int) -> None:
+def check_max_prefix(max_prefix: int, horizon: int) -> None:
     """:class:`ConfigError` unless something is left to be learned."""
-    if not 0 <= known < horizon:
-        raise ConfigError(f"known must be in 0..horizon-1={horizon - 1}, got {known}")
+    if not 0 <= max_prefix < horizon:
+        raise ConfigError(f"max_prefix must be in 0..horizon-1={horizon - 1}, got {max_prefix}")
 
 
-def draw_known(actions: Tensor, most: int, rng: torch.Generator) -> Tensor:
+def draw_prefix(actions: Tensor, max_prefix: int, rng: torch.Generator) -> Tensor:
     """Which of ``actions [b, h, a]`` are given in training ``[b, h, 1]`` (bool): in a little more
     than half of the chunks none (those of a plain request, and of every start), else the first 1
-    to ``most``.
+    to ``max_prefix``.
     """
-    count = torch.randint(-most, most + 1, (len(actions), 1, 1), generator=rng)
+    count = torch.randint(-max_prefix, max_prefix + 1, (len(actions), 1, 1), generator=rng)
     return (torch.arange(actions.shape[1])[None, :, None] < count).to(actions.device)
 
 
-def marked(x: Tensor, known: Tensor | None) -> Tensor:
-    """``x [b, h, i]`` with one more number that says which are known (None: none of them)."""
-    mark = torch.zeros_like(x[..., :1]) if known is None else known.to(x.dtype)
+def marked(x: Tensor, mask: Tensor | None) -> Tensor:
+    """``x [b, h, i]`` with one more number that says are given (None: none of them)."""
+    mark = torch.zeros_like(x[..., :1]) if mask is None else mask.to(x.dtype)
     return torch.cat([x, mark], dim=-1)
 
 
-class KnowingModel(FieldModel):
-    """A field that may have been given up to ``known`` first actions in training."""
+class PrefixModel(FieldModel):
+    """A field that may have been given up to ``max_prefix`` first actions in training."""
 
     def continued(
         self, noise: Tensor, context: Tensor, prefix: Prefix, guidance: GuidanceConfig
@@ -51,17 +51,17 @@ class KnowingModel(FieldModel):
         held at the prefix; rows in which more of them are than training has shown are guided.
         """
         otherwise = functools.partial(super().continued, noise, context, prefix, guidance)
-        if not (self.known and guidance.trained):
+        if not (self.max_prefix and guidance.trained):
             return otherwise()
         fixed = prefix.weight >= 1.0
-        beyond = fixed.sum(dim=1, keepdim=True) > self.known
+        beyond = fixed.sum(dim=1, keepdim=True) > self.max_prefix
         if bool(beyond.all()):
             return otherwise()
-        answer = self.holding(noise, context, fixed, prefix.actions)
+        answer = self.inpaint(noise, context, fixed, prefix.actions)
         return torch.where(beyond, otherwise(), answer) if bool(beyond.any()) else answer
 
     @abstractmethod
-    def holding(self, noise: Tensor, context: Tensor, known: Tensor, held: Tensor) -> Tensor:
-        """As :meth:`generate`, but actions marked in ``known [b, h, 1]`` stay as in ``held``
+    def inpaint(self, noise: Tensor, context: Tensor, mask: Tensor, prefix: Tensor) -> Tensor:
+        """As :meth:`generate`, but actions marked in ``mask [b, h, 1]`` stay as in ``prefix``
         ``[b, h, a]``.
         """

@@ -17,7 +17,7 @@ from policies.chunks.base import (
     ChunkAlgorithm,
     ChunkConfig,
     ChunkModel,
-    Lesson,
+    EncodedBatch,
 )
 from robolearn.contracts import PolicySpec
 from robolearn.data.store.stats import DatasetStats
@@ -89,7 +89,7 @@ class ActModel(ChunkModel):
 
     def tokens(self, context: Tensor) -> Tensor:
         """One token per observation, and one for all of them ``[b, n_obs + 1, width]``."""
-        flat, seen = self.parts(context)
+        flat, seen = self.split_context(context)
         return torch.cat([self.see(self.sequence(flat)) + self.seen_place, seen[:, None]], dim=1)
 
     def posterior(self, actions: Tensor, context: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
@@ -122,12 +122,12 @@ class ActAlgorithm(ChunkAlgorithm[ActConfig, ActModel]):
     name = "act"
     model_class = ActModel
 
-    def losses(self, lesson: Lesson, step: int, rng: torch.Generator) -> Losses:  # noqa: ARG002
+    def losses(self, encoded: EncodedBatch, step: int, rng: torch.Generator) -> Losses:  # noqa: ARG002
         """Absolute error and divergence."""
-        mean, log_variance = self.model.posterior(lesson.actions, lesson.context, lesson.weight)
+        mean, log_variance = self.model.posterior(encoded.actions, encoded.context, encoded.weight)
         noise = torch.randn(mean.shape, generator=rng).to(mean.device)
         z = mean + (0.5 * log_variance).exp() * noise
-        error = lesson.mean((self.model.decode(z, lesson.context) - lesson.actions).abs())
+        error = encoded.mean((self.model.decode(z, encoded.context) - encoded.actions).abs())
         divergence = normal_divergence(mean, log_variance).mean()
         metrics = {"l1": error.item(), "kl": divergence.item()}
         return Losses({"act": error + self.config.beta * divergence}, metrics)

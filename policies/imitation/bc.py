@@ -17,7 +17,7 @@ from policies.chunks.base import (
     ChunkAlgorithm,
     ChunkConfig,
     ChunkModel,
-    Lesson,
+    EncodedBatch,
 )
 from policies.nets.residual_mlp import ResidualMLP
 from robolearn.contracts import PolicySpec
@@ -49,7 +49,7 @@ class BcModel(ChunkModel):
 
     def chunk(self, context: Tensor) -> Tensor:
         """Normalised chunks ``[b, h, a]``."""
-        flat, seen = self.parts(context)
+        flat, seen = self.split_context(context)
         return self.net(flat, seen).view(-1, self.horizon, self.action_size)
 
     def generate(self, noise: Tensor, context: Tensor) -> Tensor:
@@ -64,8 +64,8 @@ class BcAlgorithm(ChunkAlgorithm[BcConfig, BcModel]):
     name = "bc"
     model_class = BcModel
 
-    def losses(self, lesson: Lesson, step: int, rng: torch.Generator) -> Losses:  # noqa: ARG002
+    def losses(self, encoded: EncodedBatch, step: int, rng: torch.Generator) -> Losses:  # noqa: ARG002
         """The error of the chunk."""
-        error = self.model.chunk(lesson.context) - lesson.actions
+        error = self.model.chunk(encoded.context) - encoded.actions
         values = error**2 if self.config.loss == "squared" else error.abs()
-        return Losses({"bc": lesson.mean(values)}, {})
+        return Losses({"bc": encoded.mean(values)}, {})

@@ -19,7 +19,7 @@ from policies.chunks.base import (
     ChunkAlgorithm,
     ChunkConfig,
     ChunkModel,
-    Lesson,
+    EncodedBatch,
 )
 from robolearn.contracts import PolicySpec
 from robolearn.data.store.stats import DatasetStats
@@ -86,7 +86,7 @@ class BcRnnModel(ChunkModel):
 
     def mixture(self, context: Tensor) -> Mixture:
         """What may be done after the observed history."""
-        flat, seen = self.parts(context)
+        flat, seen = self.split_context(context)
         hidden = self.lstm(self.sequence(flat))[0][:, -1] + seen
         parts = self.head(hidden).view(flat.shape[0], self.components, -1)
         shape = (flat.shape[0], self.components, self.horizon, self.action_size)
@@ -115,8 +115,8 @@ class BcRnnAlgorithm(ChunkAlgorithm[BcRnnConfig, BcRnnModel]):
     name = "bc_rnn"
     model_class = BcRnnModel
 
-    def losses(self, lesson: Lesson, step: int, rng: torch.Generator) -> Losses:  # noqa: ARG002
+    def losses(self, encoded: EncodedBatch, step: int, rng: torch.Generator) -> Losses:  # noqa: ARG002
         """Negative log likelihood per number that counts."""
-        density = self.model.mixture(lesson.context).log_density(lesson.actions, lesson.weight)
-        count = lesson.weight.expand_as(lesson.actions).sum()
+        density = self.model.mixture(encoded.context).log_density(encoded.actions, encoded.weight)
+        count = encoded.weight.expand_as(encoded.actions).sum()
         return Losses({"bc_rnn": -density.sum() / count}, {})

@@ -22,10 +22,10 @@ import torch
 from torch import Tensor, nn
 
 from policies.chunks.base import (
+    EncodedBatch,
     FieldAlgorithm,
     FieldConfig,
     FieldModel,
-    Lesson,
     randn,
     uniform,
 )
@@ -63,12 +63,12 @@ class BesoConfig(FieldConfig):
     # Standard deviation of normalised actions that the scaling assumes.
     action_std: float = 0.5
     # Network calls per chunk (twice as large ones with guidance).
-    steps: int = 3
+    sampler_steps: int = 3
 
     def __post_init__(self) -> None:
         FieldConfig.__post_init__(self)
-        if not 0 < self.sigma[0] < self.sigma[1] or self.action_std <= 0 or self.steps < 1:
-            raise ConfigError("sigma must rise from above 0, action_std > 0, steps >= 1")
+        if not 0 < self.sigma[0] < self.sigma[1] or self.action_std <= 0 or self.sampler_steps < 1:
+            raise ConfigError("sigma must rise from above 0, action_std > 0, sampler_steps >= 1")
         if not 0 <= self.dropped < 1 or not 0 <= self.ahead[0] <= self.ahead[1]:
             raise ConfigError("dropped must be in [0, 1), ahead two rising numbers of ticks")
         if self.order and (len(self.hindsight), len(self.goal)) != (1, 1):
@@ -180,12 +180,14 @@ class BesoModel(FieldModel):
 
     def times(self) -> Tensor:
         """Times of as many equal steps, from 0 to 1."""
-        return torch.linspace(0.0, 1.0, self.config.steps + 1, device=self.device)
+        return torch.linspace(0.0, 1.0, self.config.sampler_steps + 1, device=self.device)
 
     def generate(self, noise: Tensor, context: Tensor) -> Tensor:
         """DDIM: ``x <- (sigma' / sigma) x + (1 - sigma' / sigma) D(x)``, at last D itself."""
         low, high = self.config.sigma
-        logs = torch.linspace(math.log(high), math.log(low), self.config.steps, device=self.device)
+        logs = torch.linspace(
+            math.log(high), math.log(low), self.config.sampler_steps, device=self.device
+        )
         sigmas = torch.cat([logs.exp(), logs.new_zeros(1)])
         x = high * noise[:, 0]
         for sigma, after in itertools.pairwise(sigmas):
@@ -211,15 +213,15 @@ class BesoAlgorithm(FieldAlgorithm[BesoConfig, BesoModel]):
         told = relabelled(batch, self.config.hindsight, rng if self.config.order else None)
         return super().forward(told, step, rng)
 
-    def losses(self, lesson: Lesson, step: int, rng: torch.Generator) -> Losses:  # noqa: ARG002
+    def losses(self, encoded: EncodedBatch, step: int, rng: torch.Generator) -> Losses:  # noqa: ARG002
         """The squared error of the scaled estimate."""
-        model, actions = self.model, lesson.actions
+        model, actions = self.model, encoded.actions
         u = uniform(len(actions), rng, actions.device)
         sigma = log_logistic(u, self.config.action_std, self.config.sigma)
         x = actions + sigma[:, None, None] * randn(actions, rng)
         _, c_skip, c_out = model.scales(sigma)
-        error = model.answer(x, sigma, lesson.context) - (actions - c_skip * x) / c_out
-        return Losses({"beso": lesson.mean(error**2)}, {})
+        error = model.answer(x, sigma, encoded.context) - (actions - c_skip * x) / c_out
+        return Losses({"beso": encoded.mean(error**2)}, {})
 
 
 def relabelled(

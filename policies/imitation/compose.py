@@ -47,7 +47,7 @@ class ComposeConfig:
     # Weight of each policy, summing to 1; not used by 'and'.
     weights: tuple[float, ...] = (0.5, 0.5)
     # Euler steps.
-    steps: int = 4
+    sampler_steps: int = 4
     # 1: equal steps; larger: steps become shorter towards the data.
     time_shift: float = 1.0
 
@@ -56,8 +56,8 @@ class ComposeConfig:
             raise ConfigError(f"weights must be two or more and sum to 1, got {self.weights}")
         if self.operator == "and" and len(self.weights) != 2:
             raise ConfigError(f"'and' combines two policies, got {len(self.weights)}")
-        if self.steps < 1 or self.time_shift <= 0:
-            raise ConfigError("steps must be at least 1 and time_shift positive")
+        if self.sampler_steps < 1 or self.time_shift <= 0:
+            raise ConfigError("sampler_steps must be at least 1 and time_shift positive")
 
     def batches(self) -> BatchSpec:
         """Nothing is trained."""
@@ -165,13 +165,13 @@ class ComposedModel(FieldSampler):
 
     def times(self) -> Tensor:
         """Times of the sampler's steps, from 0 to 1."""
-        times = equal_times(self.config.steps, self.config.time_shift)
+        times = equal_times(self.config.sampler_steps, self.config.time_shift)
         return torch.tensor(times, device=self.device)
 
     def generate(self, noise: Tensor, context: Tensor) -> Tensor:
         """Euler along the combined field from ``noise [b, 1, h, a]``."""
         noise = noise[:, 0]
-        times = equal_times(self.config.steps, self.config.time_shift)
+        times = equal_times(self.config.sampler_steps, self.config.time_shift)
         contexts = self._split(context)
         probe = torch.where(noise >= 0, 1.0, -1.0)
         weights = torch.tensor(self.config.weights, device=noise.device)

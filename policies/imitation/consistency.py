@@ -15,10 +15,10 @@ import torch
 from torch import Tensor
 
 from policies.chunks.base import (
+    EncodedBatch,
     FieldAlgorithm,
     FieldConfig,
     FieldModel,
-    Lesson,
     randn,
 )
 from policies.chunks.policy import FieldSampler
@@ -42,12 +42,12 @@ class ConsistencyConfig(FieldConfig):
     # Standard deviation of normalised actions that the preconditioning assumes.
     action_std: float = 0.5
     # Network calls per chunk.
-    steps: int = 1
+    sampler_steps: int = 1
 
     def __post_init__(self) -> None:
         FieldConfig.__post_init__(self)
-        if self.teacher_steps < 2 or self.steps < 1 or self.action_std <= 0:
-            raise ConfigError("teacher_steps must be >= 2, steps >= 1, action_std positive")
+        if self.teacher_steps < 2 or self.sampler_steps < 1 or self.action_std <= 0:
+            raise ConfigError("teacher_steps must be >= 2, sampler_steps >= 1, action_std positive")
 
     def build(
         self, space: TaskSpace, stats: DatasetStats, parent: Run | None
@@ -77,8 +77,8 @@ class ConsistencyModel(FieldModel):
 
     def __init__(self, config: ConsistencyConfig, spec: PolicySpec, stats: DatasetStats) -> None:
         super().__init__(config, spec, stats)
-        self.std, self.steps = config.action_std, config.steps
-        self.draws = config.steps
+        self.std, self.sampler_steps = config.action_std, config.sampler_steps
+        self.draws = config.sampler_steps
 
     def velocity(self, x_t: Tensor, t: Tensor, context: Tensor) -> Tensor:
         """Straight to where the path is said to end."""
@@ -91,15 +91,15 @@ class ConsistencyModel(FieldModel):
 
     def times(self) -> Tensor:
         """Times of the sampler's steps, from 0 to 1."""
-        return torch.tensor(equal_times(self.steps), device=self.device)
+        return torch.tensor(equal_times(self.sampler_steps), device=self.device)
 
     def generate(self, noise: Tensor, context: Tensor) -> Tensor:
         """To the end; every further step goes a part of the way back, with new noise."""
         x = noise[:, 0]
-        for i, t in enumerate(equal_times(self.steps)[:-1]):
+        for i, t in enumerate(equal_times(self.sampler_steps)[:-1]):
             if i > 0:
                 x = (1 - t) * noise[:, i] + t * x
-            x = self.march(x, to_the_end(t, self.std), context)
+            x = self.integrate(x, to_the_end(t, self.std), context)
         return x
 
 
@@ -125,20 +125,20 @@ class ConsistencyAlgorithm(FieldAlgorithm[ConsistencyConfig, ConsistencyModel]):
         super().__init__(config, spec, student)
         self._teacher = teacher
 
-    def losses(self, lesson: Lesson, step: int, rng: torch.Generator) -> Losses:  # noqa: ARG002
+    def losses(self, encoded: EncodedBatch, step: int, rng: torch.Generator) -> Losses:  # noqa: ARG002
         """Disagreement about the end between two neighbours on the teacher's path."""
-        model, actions = self.model, lesson.actions
+        model, actions = self.model, encoded.actions
         count = self.config.teacher_steps
         index = torch.randint(0, count, (len(actions),), generator=rng).to(actions.device)
         t, s = index / count, (index + 1) / count
         x_t, _ = flow_target(actions, randn(actions, rng), t)
         with torch.no_grad():
-            seen = self._teacher.context(lesson.batch.observations)
+            seen = self._teacher.context(encoded.source.observations)
             x_s = teacher_step(self._teacher, x_t, t, s, seen)
-            target = self.ema.end(x_s, s, self.ema.context(lesson.batch.observations))
-        error = model.end(x_t, t, lesson.context) - target
+            target = self.ema.end(x_s, s, self.ema.context(encoded.source.observations))
+        error = model.end(x_t, t, encoded.context) - target
         scaled = (error / self.config.action_std) ** 2
-        return Losses({"consistency": lesson.mean(scaled)}, {})
+        return Losses({"consistency": encoded.mean(scaled)}, {})
 
 
 def teacher_step(

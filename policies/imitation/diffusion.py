@@ -18,13 +18,13 @@ import torch
 from torch import Tensor
 
 from policies.chunks.base import (
+    EncodedBatch,
     FieldAlgorithm,
     FieldConfig,
-    Lesson,
     randn,
     uniform,
 )
-from policies.chunks.prefix import KnowingModel, check_known, draw_known, marked
+from policies.chunks.prefix import PrefixModel, check_max_prefix, draw_prefix, marked
 from robolearn.contracts import PolicySpec
 from robolearn.data.store.stats import DatasetStats
 from robolearn.errors import ConfigError
@@ -48,36 +48,38 @@ class DiffusionConfig(FieldConfig):
     # How chunks are drawn.
     sampler: Sampler = "ddim"
     # Network calls per chunk.
-    steps: int = 4
+    sampler_steps: int = 4
     # Estimates of normalised actions are clipped to this (ddpm and ddim); 0: not at all. Only
     # minmax without an anchor is bounded, by 1.
     clip: float = 0.0
     # Up to so many first actions are given clean in training, so that a chunk continues what is
     # being executed without guidance (policies/chunks/prefix.py); 0: none.
-    known: int = 0
+    max_prefix: int = 0
 
     def __post_init__(self) -> None:
         FieldConfig.__post_init__(self)
-        if not 1 <= self.steps <= self.levels:
-            raise ConfigError(f"steps must be in 1..levels={self.levels}, got {self.steps}")
+        if not 1 <= self.sampler_steps <= self.levels:
+            raise ConfigError(
+                f"sampler_steps must be in 1..levels={self.levels}, got {self.sampler_steps}"
+            )
         if self.clip < 0 or (self.clip > 0 and self.sampler == "dpmsolver++"):
             raise ConfigError(
                 f"clip must be at least 0, and 0 with dpmsolver++ (it cannot clip), got {self.clip}"
             )
-        check_known(self.known, self.horizon)
+        check_max_prefix(self.max_prefix, self.horizon)
 
     def algorithm(self) -> type[DiffusionAlgorithm]:
         """What trains it."""
         return DiffusionAlgorithm
 
 
-class DiffusionModel(KnowingModel):
+class DiffusionModel(PrefixModel):
     """A denoising network and its schedule."""
 
     def __init__(self, config: DiffusionConfig, spec: PolicySpec, stats: DatasetStats) -> None:
-        super().__init__(config, spec, stats, extra_inputs=int(config.known > 0))
-        self.config, self.known = config, config.known
-        self.draws = config.steps + 1 if config.sampler == "ddpm" else 1
+        super().__init__(config, spec, stats, extra_inputs=int(config.max_prefix > 0))
+        self.config, self.max_prefix = config, config.max_prefix
+        self.draws = config.sampler_steps + 1 if config.sampler == "ddpm" else 1
         cumulative = scheduler(config).alphas_cumprod.float()
         self.register_buffer("alpha", cumulative.sqrt())
         self.register_buffer("sigma", (1 - cumulative).sqrt())
@@ -86,12 +88,12 @@ class DiffusionModel(KnowingModel):
         self.register_buffer("share", share.flip(0))
 
     def predict(
-        self, x: Tensor, level: Tensor, context: Tensor, known: Tensor | None = None
+        self, x: Tensor, level: Tensor, context: Tensor, mask: Tensor | None = None
     ) -> Tensor:
         """The network's answer at ``level [b]``, which need not be whole; actions marked in
-        ``known [b, h, 1]`` (bool) are clean, and the answer about them means nothing.
+        ``mask [b, h, 1]`` (bool) are clean, and the answer about them means nothing.
         """
-        shown = marked(x, known) if self.known else x
+        shown = marked(x, mask) if self.max_prefix else x
         return self.raw(shown, (level / self.config.levels,), context)
 
     def estimate(self, x: Tensor, answer: Tensor, alpha: Tensor, sigma: Tensor) -> Tensor:
@@ -117,26 +119,26 @@ class DiffusionModel(KnowingModel):
 
     def times(self) -> Tensor:
         """Times of the sampler's steps, from 0 to 1."""
-        return torch.linspace(0.0, 1.0, self.config.steps + 1, device=self.device)
+        return torch.linspace(0.0, 1.0, self.config.sampler_steps + 1, device=self.device)
 
     def generate(self, noise: Tensor, context: Tensor) -> Tensor:
         """Run the sampler from ``noise [b, draws, h, a]``."""
         return self._sampled(noise, context, None, noise[:, 0])
 
-    def holding(self, noise: Tensor, context: Tensor, known: Tensor, held: Tensor) -> Tensor:
-        """The sampler, with known actions put back after every step."""
-        return self._sampled(noise, context, known, held)
+    def inpaint(self, noise: Tensor, context: Tensor, mask: Tensor, prefix: Tensor) -> Tensor:
+        """The sampler, with given actions put back after every step."""
+        return self._sampled(noise, context, mask, prefix)
 
     def _sampled(
-        self, noise: Tensor, context: Tensor, known: Tensor | None, held: Tensor
+        self, noise: Tensor, context: Tensor, mask: Tensor | None, prefix: Tensor
     ) -> Tensor:
-        """Actions marked in ``known`` stay as in ``held [b, h, a]``."""
+        """Actions marked in ``mask`` stay as in ``prefix [b, h, a]``."""
         sampler = scheduler(self.config)
-        sampler.set_timesteps(self.config.steps, device=self.device)
-        x = noise[:, 0] if known is None else torch.where(known, held, noise[:, 0])
+        sampler.set_timesteps(self.config.sampler_steps, device=self.device)
+        x = noise[:, 0] if mask is None else torch.where(mask, prefix, noise[:, 0])
         for i, level in enumerate(sampler.timesteps):
             told = level.to(x.dtype).expand(x.shape[0])
-            answer = self.predict(x, told, context, known)
+            answer = self.predict(x, told, context, mask)
             more: dict[str, Any] = {}
             if self.config.sampler == "ddpm":
                 more = {
@@ -145,8 +147,8 @@ class DiffusionModel(KnowingModel):
                     "variance_noise": noise[:, i + 1],
                 }
             x = sampler.step(answer, level, x, return_dict=False, **more)[0]
-            if known is not None:
-                x = torch.where(known, held, x)
+            if mask is not None:
+                x = torch.where(mask, prefix, x)
         return x
 
 
@@ -176,20 +178,20 @@ class DiffusionAlgorithm(FieldAlgorithm[DiffusionConfig, DiffusionModel]):
     name = "diffusion"
     model_class = DiffusionModel
 
-    def losses(self, lesson: Lesson, step: int, rng: torch.Generator) -> Losses:  # noqa: ARG002
+    def losses(self, encoded: EncodedBatch, step: int, rng: torch.Generator) -> Losses:  # noqa: ARG002
         """The squared error of the prediction."""
-        model, actions = self.model, lesson.actions
+        model, actions = self.model, encoded.actions
         level = (self.config.levels * uniform(len(actions), rng, actions.device)).long()
         alpha, sigma = (model.get_buffer(n)[level][:, None, None] for n in ("alpha", "sigma"))
         eps = randn(actions, rng)
-        x, known = alpha * actions + sigma * eps, None
-        if self.config.known:
-            known = draw_known(actions, self.config.known, rng)
-            x = torch.where(known, actions, x)
-            lesson = dataclasses.replace(lesson, weight=lesson.weight & ~known)
-        answer = model.predict(x, level.float(), lesson.context, known)
+        x, mask = alpha * actions + sigma * eps, None
+        if self.config.max_prefix:
+            mask = draw_prefix(actions, self.config.max_prefix, rng)
+            x = torch.where(mask, actions, x)
+            encoded = dataclasses.replace(encoded, weight=encoded.weight & ~mask)
+        answer = model.predict(x, level.float(), encoded.context, mask)
         target = wanted(self.config.prediction, actions, eps, alpha, sigma)
-        return Losses({"diffusion": lesson.mean((answer - target) ** 2)}, {})
+        return Losses({"diffusion": encoded.mean((answer - target) ** 2)}, {})
 
 
 def wanted(

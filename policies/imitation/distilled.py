@@ -26,7 +26,7 @@ from policies.chunks.base import (
     ChunkAlgorithm,
     ChunkConfig,
     ChunkModel,
-    Lesson,
+    EncodedBatch,
 )
 from policies.chunks.policy import ChunkSampler
 from policies.chunks.sampler_steps import clock_features
@@ -120,7 +120,7 @@ class DistilledModel(ChunkModel):
 
     def generate(self, noise: Tensor, context: Tensor) -> Tensor:
         """One call."""
-        flat, seen = self.parts(context)
+        flat, seen = self.split_context(context)
         return self.net.trunk(noise.squeeze(1), flat, self.net.modulation(seen))
 
 
@@ -180,16 +180,16 @@ class DistilledAlgorithm(ChunkAlgorithm[DistilledConfig, DistilledModel]):
             seen[name] = seen[name] + moved.to(seen[name].device)
         return seen
 
-    def losses(self, lesson: Lesson, step: int, rng: torch.Generator) -> Losses:  # noqa: ARG002
+    def losses(self, encoded: EncodedBatch, step: int, rng: torch.Generator) -> Losses:  # noqa: ARG002
         """Difference of the answers to the same noise, past the end of an episode too: what the
         teacher does there is as good as what it does before.
         """
-        drawn = torch.randn((len(lesson.actions), 1, *lesson.actions.shape[1:]), generator=rng)
-        noise = drawn.to(lesson.actions.device)
+        drawn = torch.randn((len(encoded.actions), 1, *encoded.actions.shape[1:]), generator=rng)
+        noise = drawn.to(encoded.actions.device)
         with torch.no_grad():
             teacher = self._teacher.to(noise.device)
-            target = teacher.generate(noise, teacher.context(lesson.batch.observations))
-        error = self.model.generate(noise, lesson.context) - target
+            target = teacher.generate(noise, teacher.context(encoded.source.observations))
+        error = self.model.generate(noise, encoded.context) - target
         squared = error.square().mean(dim=-1)
         if self.config.huber:
             scale = self.config.huber

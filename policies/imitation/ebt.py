@@ -20,9 +20,9 @@ from torch import Tensor, nn
 
 from policies.chunks.base import (
     ChunkAlgorithm,
+    EncodedBatch,
     FieldConfig,
     FieldModel,
-    Lesson,
     randn,
     uniform,
 )
@@ -41,17 +41,17 @@ class EbtConfig(FieldConfig):
     """Energy-based policy."""
 
     # Steps of the descent in training.
-    steps: int = 2
+    descent_steps: int = 2
     # Steps of the descent when sampling.
-    refine: int = 4
+    sampler_steps: int = 4
     # First value of the learned rate of descent.
     rate: float = 0.5
 
     def __post_init__(self) -> None:
         FieldConfig.__post_init__(self)
-        if min(self.steps, self.refine) < 1 or not self.rate > 0:
+        if min(self.descent_steps, self.sampler_steps) < 1 or not self.rate > 0:
             raise ConfigError(
-                f"steps and refine must be >= 1, rate positive, got {self.steps}, {self.rate}"
+                f"descent_steps and sampler_steps must be >= 1, rate positive, got {self}"
             )
 
     def algorithm(self) -> type[EbtAlgorithm]:
@@ -66,7 +66,7 @@ class EbtModel(FieldModel):
 
     def __init__(self, config: EbtConfig, spec: PolicySpec, stats: DatasetStats) -> None:
         super().__init__(config, spec, stats)
-        self.steps, self.refine = config.steps, config.refine
+        self.sampler_steps = config.sampler_steps
         self.log_rate = nn.Parameter(torch.tensor(config.rate).log())
 
     def energy(self, x: Tensor, context: Tensor) -> Tensor:
@@ -94,11 +94,11 @@ class EbtModel(FieldModel):
 
     def times(self) -> Tensor:
         """Times of as many steps, from 0 to 1."""
-        return torch.linspace(0.0, 1.0, self.refine + 1, device=self.device)
+        return torch.linspace(0.0, 1.0, self.sampler_steps + 1, device=self.device)
 
     def generate(self, noise: Tensor, context: Tensor) -> Tensor:
         """Descend from noise."""
-        return self.descend(noise[:, 0], context, self.refine, train=False)[-1].detach()
+        return self.descend(noise[:, 0], context, self.sampler_steps, train=False)[-1].detach()
 
 
 class EbtPolicy:
@@ -139,12 +139,12 @@ class EbtAlgorithm(ChunkAlgorithm[EbtConfig, EbtModel]):
     model_class = EbtModel
     policy_class = EbtPolicy
 
-    def losses(self, lesson: Lesson, step: int, rng: torch.Generator) -> Losses:  # noqa: ARG002
+    def losses(self, encoded: EncodedBatch, step: int, rng: torch.Generator) -> Losses:  # noqa: ARG002
         """The error after every step."""
-        actions = lesson.actions
+        actions = encoded.actions
         t = uniform(len(actions), rng, actions.device)
         start, _ = flow_target(actions, randn(actions, rng), t)
-        path = self.model.descend(start, lesson.context, self.config.steps, train=True)
-        errors = [lesson.mean((x - actions) ** 2) for x in path]
+        path = self.model.descend(start, encoded.context, self.config.descent_steps, train=True)
+        errors = [encoded.mean((x - actions) ** 2) for x in path]
         loss = torch.stack(errors).mean()
         return Losses({"ebt": loss}, {"last": errors[-1].item()})

@@ -24,13 +24,13 @@ from jaxtyping import Float
 from torch import Tensor
 
 from policies.chunks.base import (
+    EncodedBatch,
     FieldAlgorithm,
     FieldConfig,
-    Lesson,
     randn,
     uniform,
 )
-from policies.chunks.prefix import KnowingModel, check_known, draw_known, marked
+from policies.chunks.prefix import PrefixModel, check_max_prefix, draw_prefix, marked
 from policies.chunks.sampler_steps import Step, equal_times, euler_steps
 from robolearn.contracts import PolicySpec
 from robolearn.data.store.stats import DatasetStats
@@ -54,15 +54,15 @@ class FlowConfig(FieldConfig):
     # Standard deviation of normalised actions that the preconditioning assumes.
     action_std: float = 0.5
     # Euler steps when sampling.
-    steps: int = 4
+    sampler_steps: int = 4
     # Up to so many first actions are given clean in training, so that a chunk continues what is
     # being executed without guidance (training-time RTC, arXiv 2512.05964); 0: none.
-    known: int = 0
+    max_prefix: int = 0
 
     def __post_init__(self) -> None:
         FieldConfig.__post_init__(self)
-        if self.steps < 1:
-            raise ConfigError(f"steps must be at least 1, got {self.steps}")
+        if self.sampler_steps < 1:
+            raise ConfigError(f"sampler_steps must be at least 1, got {self.sampler_steps}")
         if self.time_shift <= 0 or self.action_std <= 0:
             raise ConfigError("time_shift and action_std must be positive")
         if self.times == "beta" and min(self.time_parameters) <= 0:
@@ -71,43 +71,47 @@ class FlowConfig(FieldConfig):
             raise ConfigError(
                 f"logit_normal: the deviation must be positive: {self.time_parameters}"
             )
-        check_known(self.known, self.horizon)
+        check_max_prefix(self.max_prefix, self.horizon)
 
     def algorithm(self) -> type[FlowAlgorithm]:
         """What trains it."""
         return FlowAlgorithm
 
 
-class FlowModel(KnowingModel):
+class FlowModel(PrefixModel):
     """A preconditioned velocity network."""
 
     def __init__(self, config: FlowConfig, spec: PolicySpec, stats: DatasetStats) -> None:
-        super().__init__(config, spec, stats, extra_inputs=int(config.known > 0))
-        self.shift, self.std, self.steps = config.time_shift, config.action_std, config.steps
-        self.known = config.known
+        super().__init__(config, spec, stats, extra_inputs=int(config.max_prefix > 0))
+        self.shift, self.std, self.sampler_steps = (
+            config.time_shift,
+            config.action_std,
+            config.sampler_steps,
+        )
+        self.max_prefix = config.max_prefix
 
     def velocity(
         self, x_t: Float[Tensor, "b h a"], t: Float[Tensor, " b"], context: Float[Tensor, "b c"]
     ) -> Float[Tensor, "b h a"]:
         """``c_skip(t) x + c_out(t) net(c_in(t) x, t, o)``; ``net`` has unit targets."""
-        return self.continuing(x_t, t, context, None)
+        return self.masked_velocity(x_t, t, context, None)
 
-    def continuing(
-        self, x_t: Tensor, t: Tensor, context: Tensor, known: Tensor | None
+    def masked_velocity(
+        self, x_t: Tensor, t: Tensor, context: Tensor, mask: Tensor | None
     ) -> Float[Tensor, "b h a"]:
-        """The velocity where the actions marked in ``known [b, h, 1]`` (bool) are clean already;
+        """The velocity where the actions marked in ``mask [b, h, 1]`` (bool) are clean already;
         theirs means nothing.
         """
         c_in, c_skip, c_out = (c[:, :, None] for c in preconditioning(t, self.std))
-        if known is None:
-            x = self.shown(c_in * x_t)
+        if mask is None:
+            x = self.net_input(c_in * x_t)
         else:
-            x = marked(torch.where(known, x_t, c_in * x_t), known)
+            x = marked(torch.where(mask, x_t, c_in * x_t), mask)
         return c_skip * x_t + c_out * self.raw(x, (t,), context)
 
-    def shown(self, x: Tensor) -> Tensor:
-        """With a mark where actions are known, if they ever are: here, nowhere."""
-        return marked(x, None) if self.known else x
+    def net_input(self, x: Tensor) -> Tensor:
+        """With a mark where actions are given, if they ever are: here, nowhere."""
+        return marked(x, None) if self.max_prefix else x
 
     def shifted(self, u: Tensor) -> Tensor:
         """Times in [0, 1] moved towards the data: s u / (1 + (s - 1) u)."""
@@ -115,18 +119,20 @@ class FlowModel(KnowingModel):
 
     def times(self) -> Tensor:
         """Times of the sampler's steps, from 0 to 1."""
-        return torch.tensor(equal_times(self.steps, self.shift), device=self.device)
+        return torch.tensor(equal_times(self.sampler_steps, self.shift), device=self.device)
 
     def generate(self, noise: Tensor, context: Tensor) -> Tensor:
         """Euler from noise ``[b, 1, h, a]`` to a normalised chunk."""
-        return self.march(noise.squeeze(1), sampling(self.steps, self.shift, self.std), context)
+        return self.integrate(
+            noise.squeeze(1), sampling(self.sampler_steps, self.shift, self.std), context
+        )
 
-    def holding(self, noise: Tensor, context: Tensor, known: Tensor, held: Tensor) -> Tensor:
-        """Euler, with known actions put back after every step."""
-        x = torch.where(known, held, noise[:, 0])
+    def inpaint(self, noise: Tensor, context: Tensor, mask: Tensor, prefix: Tensor) -> Tensor:
+        """Euler, with given actions put back after every step."""
+        x = torch.where(mask, prefix, noise[:, 0])
         for t, t_next in itertools.pairwise(self.times()):
-            velocity = self.continuing(x, t.expand(x.shape[0]), context, known)
-            x = torch.where(known, held, x + (t_next - t) * velocity)
+            velocity = self.masked_velocity(x, t.expand(x.shape[0]), context, mask)
+            x = torch.where(mask, prefix, x + (t_next - t) * velocity)
         return x
 
 
@@ -166,21 +172,21 @@ class FlowAlgorithm(FieldAlgorithm[FlowConfig, FlowModel]):
     name = "flow"
     model_class = FlowModel
 
-    def losses(self, lesson: Lesson, step: int, rng: torch.Generator) -> Losses:  # noqa: ARG002
+    def losses(self, encoded: EncodedBatch, step: int, rng: torch.Generator) -> Losses:  # noqa: ARG002
         """The flow-matching loss of one batch."""
-        model, actions = self.model, lesson.actions
+        model, actions = self.model, encoded.actions
         u = uniform(len(actions), rng, actions.device)
         t = model.shifted(training_times(u, self.config.times, self.config.time_parameters))
         x_t, target = flow_target(actions, randn(actions, rng), t)
-        known = None
-        if model.known:
-            known = draw_known(actions, model.known, rng)
-            x_t = torch.where(known, actions, x_t)
-            lesson = dataclasses.replace(lesson, weight=lesson.weight & ~known)
-        error = model.continuing(x_t, t, lesson.context, known) - target
+        mask = None
+        if model.max_prefix:
+            mask = draw_prefix(actions, model.max_prefix, rng)
+            x_t = torch.where(mask, actions, x_t)
+            encoded = dataclasses.replace(encoded, weight=encoded.weight & ~mask)
+        error = model.masked_velocity(x_t, t, encoded.context, mask) - target
         # In units of what the network predicts, so that all times weigh alike.
         scaled = (error / preconditioning(t, model.std)[2][:, :, None]) ** 2
-        return Losses({"flow": lesson.mean(scaled)}, {})
+        return Losses({"flow": encoded.mean(scaled)}, {})
 
 
 def flow_target(

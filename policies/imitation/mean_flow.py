@@ -19,10 +19,10 @@ import torch
 from torch import Tensor
 
 from policies.chunks.base import (
+    EncodedBatch,
     FieldAlgorithm,
     FieldConfig,
     FieldModel,
-    Lesson,
     randn,
 )
 from policies.chunks.sampler_steps import Step, equal_times, euler_steps
@@ -47,12 +47,12 @@ class MeanFlowConfig(FieldConfig):
     # Standard deviation of normalised actions that the preconditioning assumes.
     action_std: float = 0.5
     # Network calls per chunk.
-    steps: int = 1
+    sampler_steps: int = 1
 
     def __post_init__(self) -> None:
         FieldConfig.__post_init__(self)
-        if not 0 < self.share <= 1 or self.steps < 1 or self.power < 0:
-            raise ConfigError("share must be in (0, 1], steps at least 1, power at least 0")
+        if not 0 < self.share <= 1 or self.sampler_steps < 1 or self.power < 0:
+            raise ConfigError("share must be in (0, 1], sampler_steps at least 1, power at least 0")
         if self.action_std <= 0 or self.time_parameters[1] <= 0:
             raise ConfigError("action_std and the deviation of time_parameters must be positive")
 
@@ -69,7 +69,7 @@ class MeanFlowModel(FieldModel):
 
     def __init__(self, config: MeanFlowConfig, spec: PolicySpec, stats: DatasetStats) -> None:
         super().__init__(config, spec, stats, clocks=2)
-        self.std, self.steps = config.action_std, config.steps
+        self.std, self.sampler_steps = config.action_std, config.sampler_steps
 
     def average(self, x_t: Tensor, t: Tensor, r: Tensor, context: Tensor) -> Tensor:
         """Average velocity from ``t [b]`` to ``r [b]``, preconditioned like a velocity at t."""
@@ -82,11 +82,11 @@ class MeanFlowModel(FieldModel):
 
     def times(self) -> Tensor:
         """Times of the sampler's steps, from 0 to 1."""
-        return torch.tensor(equal_times(self.steps), device=self.device)
+        return torch.tensor(equal_times(self.sampler_steps), device=self.device)
 
     def generate(self, noise: Tensor, context: Tensor) -> Tensor:
-        """``steps`` jumps from noise to a chunk."""
-        return self.march(noise[:, 0], sampling(self.steps, self.std), context)
+        """``sampler_steps`` jumps from noise to a chunk."""
+        return self.integrate(noise[:, 0], sampling(self.sampler_steps, self.std), context)
 
 
 @functools.lru_cache(maxsize=64)
@@ -102,9 +102,9 @@ class MeanFlowAlgorithm(FieldAlgorithm[MeanFlowConfig, MeanFlowModel]):
     name = "mean_flow"
     model_class = MeanFlowModel
 
-    def losses(self, lesson: Lesson, step: int, rng: torch.Generator) -> Losses:  # noqa: ARG002
+    def losses(self, encoded: EncodedBatch, step: int, rng: torch.Generator) -> Losses:  # noqa: ARG002
         """The squared distance to the right side of the identity."""
-        model, actions, context = self.model, lesson.actions, lesson.context
+        model, actions, context = self.model, encoded.actions, encoded.context
         size = len(actions)
         jumps = max(1, round(self.config.share * size))
         t, r = self._times(size, jumps, rng, actions.device)
@@ -115,7 +115,7 @@ class MeanFlowAlgorithm(FieldAlgorithm[MeanFlowConfig, MeanFlowModel]):
         )
         error = model.average(x_t, t, r, context) - target
         squared = (error / preconditioning(t, model.std)[2][:, :, None]) ** 2
-        weight = lesson.weight.expand_as(squared)
+        weight = encoded.weight.expand_as(squared)
         row = (squared * weight).sum(dim=(1, 2)) / weight.sum(dim=(1, 2)).clamp_min(1)
         scale = (row.detach() + 1e-3) ** -self.config.power
         return Losses({"mean_flow": (scale * row).mean()}, {"error": row.mean().item()})

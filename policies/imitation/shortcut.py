@@ -14,10 +14,10 @@ import torch
 from torch import Tensor
 
 from policies.chunks.base import (
+    EncodedBatch,
     FieldAlgorithm,
     FieldConfig,
     FieldModel,
-    Lesson,
     randn,
     uniform,
 )
@@ -40,15 +40,15 @@ class ShortcutConfig(FieldConfig):
     # Standard deviation of normalised actions that the preconditioning assumes.
     action_std: float = 0.5
     # Network calls per chunk, a power of 2 of at most 2^doublings.
-    steps: int = 1
+    sampler_steps: int = 1
 
     def __post_init__(self) -> None:
         FieldConfig.__post_init__(self)
         if not 0 < self.share < 1 or self.doublings < 1 or self.action_std <= 0:
             raise ConfigError("share must be in (0, 1), doublings >= 1, action_std positive")
         allowed = [2**k for k in range(self.doublings + 1)]
-        if self.steps not in allowed:
-            raise ConfigError(f"steps must be one of {allowed}, got {self.steps}")
+        if self.sampler_steps not in allowed:
+            raise ConfigError(f"sampler_steps must be one of {allowed}, got {self.sampler_steps}")
 
     def algorithm(self) -> type[ShortcutAlgorithm]:
         """What trains it."""
@@ -60,7 +60,11 @@ class ShortcutModel(FieldModel):
 
     def __init__(self, config: ShortcutConfig, spec: PolicySpec, stats: DatasetStats) -> None:
         super().__init__(config, spec, stats, clocks=2)
-        self.std, self.steps, self.smallest = config.action_std, config.steps, 0.5**config.doublings
+        self.std, self.sampler_steps, self.smallest = (
+            config.action_std,
+            config.sampler_steps,
+            0.5**config.doublings,
+        )
 
     def step(self, x_t: Tensor, t: Tensor, d: Tensor, context: Tensor) -> Tensor:
         """Velocity of a step of length ``d [b]`` from ``t [b]``; the smallest is told as 0."""
@@ -74,12 +78,12 @@ class ShortcutModel(FieldModel):
 
     def times(self) -> Tensor:
         """Times of the sampler's steps, from 0 to 1."""
-        return torch.tensor(equal_times(self.steps), device=self.device)
+        return torch.tensor(equal_times(self.sampler_steps), device=self.device)
 
     def generate(self, noise: Tensor, context: Tensor) -> Tensor:
-        """``steps`` equal steps from noise to a chunk."""
-        steps = sampling(self.steps, self.smallest, self.std)
-        return self.march(noise[:, 0], steps, context)
+        """``sampler_steps`` equal steps from noise to a chunk."""
+        steps = sampling(self.sampler_steps, self.smallest, self.std)
+        return self.integrate(noise[:, 0], steps, context)
 
 
 @functools.lru_cache(maxsize=64)
@@ -96,9 +100,9 @@ class ShortcutAlgorithm(FieldAlgorithm[ShortcutConfig, ShortcutModel]):
     name = "shortcut"
     model_class = ShortcutModel
 
-    def losses(self, lesson: Lesson, step: int, rng: torch.Generator) -> Losses:  # noqa: ARG002
+    def losses(self, encoded: EncodedBatch, step: int, rng: torch.Generator) -> Losses:  # noqa: ARG002
         """Flow matching, and in the first rows agreement with two steps of half the length."""
-        model, actions, context = self.model, lesson.actions, lesson.context
+        model, actions, context = self.model, encoded.actions, encoded.context
         size = len(actions)
         large = max(1, round(self.config.share * size))
         t = uniform(size, rng, actions.device)[torch.randperm(size, generator=rng)]
@@ -111,7 +115,7 @@ class ShortcutAlgorithm(FieldAlgorithm[ShortcutConfig, ShortcutModel]):
         target[:large] = two_steps(model, x_t[:large], t[:large], d[:large], context[:large])
         error = model.step(x_t, t, d, context) - target
         scaled = (error / preconditioning(t, model.std)[2][:, :, None]) ** 2
-        return Losses({"shortcut": lesson.mean(scaled)}, {})
+        return Losses({"shortcut": encoded.mean(scaled)}, {})
 
 
 @torch.no_grad()

@@ -30,8 +30,8 @@ class Args:
     # At most this many clients at a time.
     clients: int = 4
     # How the policy continues what is left of a plan (real-time chunking): guided with the
-    # Jacobian, with the identity instead, by a hard mask, or as trained (algorithm.known); auto: as
-    # trained if it was, else jacobian.
+    # Jacobian, with the identity instead, by a hard mask, or as trained (algorithm.max_prefix);
+    # auto: as trained if it was, else jacobian.
     guidance: GuidanceName = "auto"
     # Threads of the network.
     threads: int = 1

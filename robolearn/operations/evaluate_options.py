@@ -32,7 +32,7 @@ class EvaluateOptions:
     # What computes the policies: torch, or ONNX Runtime (exports the run first if need be).
     runtime: Runtime = "torch"
     # How chunks continue each other: guided with the Jacobian, with the identity instead, by a hard
-    # mask, or as the policy was trained to (algorithm.known); auto: as trained if it was, else
+    # mask, or as the policy was trained to (algorithm.max_prefix); auto: as trained if it was, else
     # jacobian.
     guidance: GuidanceName = "auto"
     # Control steps that an answer of the policy takes, exactly, in simulated time.

@@ -32,6 +32,7 @@ from robolearn.training.data import TrainingData, TrainingSource
 from robolearn.training.distributed import Ranks
 from robolearn.training.log import JOURNAL
 from robolearn.training.loop import FAILED_BATCH, NO_HOOKS, FitConfig, FitResult, Hooks, fit
+from robolearn.training.renamed_keys import refuse_old_keys, with_new_keys
 from robolearn.training.run_directory import (
     PARENT,
     PROVENANCE,
@@ -119,6 +120,7 @@ def experiment_of(
     """An experiment from its plain values; errors call them ``where``."""
     raw = from_dict(_Raw, dict(values), where=where)
     kind = config_class(raw.policy)
+    refuse_old_keys(raw.policy, raw.algorithm, where)
     algorithm = from_dict(kind, raw.algorithm, where=f"{where}: algorithm")
     return Experiment(raw.policy, raw.data, algorithm, raw.fit, raw.seed)
 
@@ -295,6 +297,7 @@ def _previous(
 def _completed(experiment: Experiment, raw: dict[str, Any]) -> dict[str, Any]:
     """The experiment of an earlier version, with the defaults of what it did not know yet."""
     parts = {"data": experiment.data, "fit": experiment.fit, "algorithm": experiment.algorithm}
+    raw = with_new_keys(raw)
     try:
         known = {k: to_dict(from_dict(type(part), raw[k])) for k, part in parts.items()}
     except (ConfigError, KeyError):

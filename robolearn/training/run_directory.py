@@ -35,6 +35,7 @@ from robolearn.data.store.stats import DatasetStats, stats_to_json
 from robolearn.errors import CheckpointError, RobolearnError
 from robolearn.files import write_atomic
 from robolearn.spec import to_json
+from robolearn.training.renamed_keys import with_new_keys
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +46,9 @@ REQUIRED = ("config.yaml", "spec.json", "stats.json", PROVENANCE, WEIGHTS)
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run directory as read. ``config`` is the resolved experiment, plain values."""
+    """A run directory as read. ``config`` is the resolved experiment: plain values, by the names
+    that keys have now.
+    """
 
     path: Path
     config: Mapping[str, Any]
@@ -124,7 +127,7 @@ def _read(path: Path) -> tuple[Run, Mapping[str, str]]:
         )
     name = "config.yaml"
     try:
-        config = load_yaml(path / name)
+        config = with_new_keys(load_yaml(path / name))
         name = "spec.json"
         spec = from_dict(PolicySpec, _json(path / name), "spec")
         name = "stats.json"

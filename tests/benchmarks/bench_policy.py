@@ -61,12 +61,12 @@ def _latency(config: FlowConfig, repeats: int) -> list[dict[str, object]]:
             policy.field(x, t, context)
 
     ours, single = interleaved(lambda: policy.sample(request), call, repeats)
-    whole = config.steps * single
+    whole = config.sampler_steps * single
     many = random_request(100, config.n_obs)
     batch, _ = interleaved(lambda: policy.sample(many), call, max(10, repeats // 10))
     return [
         _row(
-            f"chunk at batch 1, {config.steps} Euler steps, against as many bare network calls",
+            f"chunk at batch 1, {config.sampler_steps} Euler steps, against as many network calls",
             "ms",
             ours * 1e3,
             whole * 1e3,
@@ -121,7 +121,7 @@ def _against_unet(config: FlowConfig, batch: int, repeats: int) -> list[dict[str
         width=256,
         prediction="epsilon",
         sampler="ddim",
-        steps=16,
+        sampler_steps=16,
         clip=1.0,
         batch_size=batch,
     )

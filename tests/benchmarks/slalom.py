@@ -223,8 +223,8 @@ def policy_at(runs: Path, rate_hz: float, seed: int) -> FieldChunkPolicy:
         batch_size=64,
         observation_noise=0.0005,
         time_shift=1.0,
-        steps=10,
-        known=round(DELAYS_S[-1] * rate_hz) + 1,
+        sampler_steps=10,
+        max_prefix=round(DELAYS_S[-1] * rate_hz) + 1,
     )
     fit = FitConfig(steps=6000, warmup=100, log_every=200, checkpoint_every=6000)
     experiment = Experiment("flow", DataConfig((TOOL,)), algorithm, fit, seed)

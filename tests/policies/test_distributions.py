@@ -37,7 +37,7 @@ TOY: dict[str, Any] = {
     "batch_size": 128,
     "conv": ConvConfig((16, 32), kernel=3),
 }
-DIFFUSION: dict[str, Any] = {"levels": 20, "sampler": "ddpm", "steps": 20, "clip": 1.0}
+DIFFUSION: dict[str, Any] = {"levels": 20, "sampler": "ddpm", "sampler_steps": 20, "clip": 1.0}
 # How each of the samplers is asked: steps, and the largest estimate.
 SAMPLERS: tuple[tuple[str, int, float], ...] = (
     ("ddpm", 20, 1.0),
@@ -107,7 +107,7 @@ def test_diffusion_draws_what_it_was_shown(prediction: str, net: str, tmp_path: 
         changed: Any = dataclasses.replace(
             config,
             sampler=sampler,  # type: ignore[arg-type]
-            steps=steps,
+            sampler_steps=steps,
             clip=clip,
         )
         assert_drawn_from_the_mixture(changed.load(run))
@@ -128,7 +128,7 @@ def test_diffusion_draws_what_it_was_shown(prediction: str, net: str, tmp_path: 
 def test_flow_draws_what_it_was_shown(times: Any, net: Any, tmp_path: Path) -> None:
     kind, parameters = times
     config = FlowConfig(
-        **TOY, times=kind, time_parameters=parameters, time_shift=1.0, steps=8, net=net
+        **TOY, times=kind, time_parameters=parameters, time_shift=1.0, sampler_steps=8, net=net
     )
     assert_drawn_from_the_mixture(trained(config, tmp_path))
 
@@ -137,7 +137,7 @@ def test_flow_draws_what_it_was_shown(times: Any, net: Any, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("config", "within"),
     [
-        (ShortcutConfig(**TOY, steps=4), 0.04),
+        (ShortcutConfig(**TOY, sampler_steps=4), 0.04),
         (BesoConfig(**TOY), 0.04),
         # Both modes, but one of them too often by a quarter after so little training.
         (MeanFlowConfig(**TOY), 0.1),

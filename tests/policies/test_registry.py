@@ -68,7 +68,7 @@ def test_default_policies_are_small(name: str) -> None:
         algorithm = config.build(SPACE, stats, None)
     count = sum(p.numel() for group in algorithm.groups().values() for p in group.parameters)
     assert count < 5_000_000
-    assert getattr(config, "refine" if name == "ebt" else "steps", 1) <= 4
+    assert getattr(config, "sampler_steps", 1) <= 4
 
 
 @pytest.mark.parametrize(
@@ -86,5 +86,5 @@ def test_default_students_are_small(config: Any, model: Any) -> None:
     with torch.device("meta"):
         built = model(config, flow.policy_spec(SPACE), stats)
     assert sum(p.numel() for p in built.parameters()) < 5_000_000
-    assert getattr(config, "steps", 1) <= 4
-    assert ComposeConfig().steps <= 4
+    assert getattr(config, "sampler_steps", 1) <= 4
+    assert ComposeConfig().sampler_steps <= 4

@@ -49,7 +49,7 @@ class Args:
     # What computes the policy; onnx: ONNX Runtime, without real-time chunking.
     runtime: Literal["torch", "onnx"] = "torch"
     # How chunks continue each other: guided with the Jacobian, with the identity instead, by a hard
-    # mask, or as the policy was trained to (algorithm.known); auto: as trained if it was, else
+    # mask, or as the policy was trained to (algorithm.max_prefix); auto: as trained if it was, else
     # jacobian.
     guidance: GuidanceName = "auto"
     # What a policy that reads text is told; default: what the suite says.

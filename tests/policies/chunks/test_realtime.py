@@ -12,7 +12,7 @@ import torch
 
 from policies.chunks.guidance import AUTO, GUIDANCE, GuidanceKind, Guided, guided
 from policies.chunks.policy import FieldChunkPolicy
-from policies.chunks.prefix import draw_known
+from policies.chunks.prefix import draw_prefix
 from policies.imitation.compose import ComposeConfig, compose
 from policies.imitation.diffusion import DiffusionConfig, DiffusionModel
 from policies.imitation.flow import FlowConfig
@@ -41,8 +41,8 @@ SIZE: dict[str, Any] = {
     "blocks": 1,
     "batch_size": 8,
 }
-FLOW = FlowConfig(**SIZE, known=8)
-DIFFUSION = DiffusionConfig(**SIZE, known=8)
+FLOW = FlowConfig(**SIZE, max_prefix=8)
+DIFFUSION = DiffusionConfig(**SIZE, max_prefix=8)
 SHORT: dict[str, Any] = {
     "n_obs": 2,
     "horizon": 6,
@@ -129,7 +129,7 @@ def test_what_is_executed_while_an_answer_is_on_its_way_is_continued(
 @pytest.mark.parametrize("config", [FLOW, DIFFUSION], ids=["flow", "diffusion"])
 def test_more_than_was_shown_in_training_is_guided(config: FlowConfig | DiffusionConfig) -> None:
     """Row by row: 2, 3 and 4 actions are fixed where training has shown 3."""
-    config = dataclasses.replace(config, **(SHORT | {"known": 3}))
+    config = dataclasses.replace(config, **(SHORT | {"max_prefix": 3}))
     policy = untrained(config).policy()
     assert isinstance(policy, FieldChunkPolicy)
     request = random_request(3)
@@ -147,7 +147,7 @@ def test_more_than_was_shown_in_training_is_guided(config: FlowConfig | Diffusio
 
 
 def test_half_of_the_chunks_continue_nothing() -> None:
-    known = draw_known(torch.zeros(4000, 6, 2), 3, torch.Generator().manual_seed(0))
+    known = draw_prefix(torch.zeros(4000, 6, 2), 3, torch.Generator().manual_seed(0))
     count = known.sum(dim=1)[:, 0]
     shares = [(count == k).float().mean().item() for k in range(5)]
     np.testing.assert_allclose(shares, [4 / 7, 1 / 7, 1 / 7, 1 / 7, 0.0], atol=0.03)
@@ -159,7 +159,7 @@ def test_known_actions_are_no_lesson_of_diffusion(prediction: str) -> None:
     """By hand: the loss of a silent network is the mean square of the targets that are not known,
     and of what it is shown the known ones are the clean actions.
     """
-    config = DiffusionConfig(**SHORT, known=3, prediction=prediction, observation_noise=0.0)  # type: ignore[arg-type]
+    config = DiffusionConfig(**SHORT, max_prefix=3, prediction=prediction, observation_noise=0.0)  # type: ignore[arg-type]
     built = untrained(config)
     model, batch = built.model, a_batch(config)
     assert isinstance(model, DiffusionModel)
@@ -191,7 +191,7 @@ def test_a_held_start_decides_which_way_diffusion_goes(tmp_path: Path) -> None:
         "blocks": 2,
         "lr": 3e-3,
     }
-    config = DiffusionConfig(**toy, batch_size=64, ema=0.97, levels=20, clip=1.0, known=2)
+    config = DiffusionConfig(**toy, batch_size=64, ema=0.97, levels=20, clip=1.0, max_prefix=2)
     policy = learn(config, two_modes(), tmp_path, 250)
     assert min(mode_shares(policy)) > 0.2
     request = random_request(40, 1, seed=3)
@@ -212,11 +212,11 @@ def test_the_way_to_continue_is_chosen_when_a_policy_is_loaded(tmp_path: Path) -
     plain = load_policy(family.run("flow"))
     assert isinstance(plain, FieldChunkPolicy)
     assert plain.guidance is AUTO
-    with pytest.raises(ConfigError, match=r"'trained' takes a run with algorithm.known"):
+    with pytest.raises(ConfigError, match=r"'trained' takes a run with algorithm.max_prefix"):
         load_policy(family.run("flow"), guidance="trained")
     with pytest.raises(ConfigError, match=r"cannot continue a plan by 'hard'; it can by: \[\]"):
         load_policy(family.run("bc"), guidance="hard")
-    parts = [untrained(dataclasses.replace(FLOW, known=0)).policy() for _ in range(2)]
+    parts = [untrained(dataclasses.replace(FLOW, max_prefix=0)).policy() for _ in range(2)]
     for operator, ways in (("convex", 4), ("and", 0), ("or", 0)):
         both = compose(parts, ComposeConfig(operator))  # type: ignore[arg-type]
         assert len(both.continues if isinstance(both, Guided) else ()) == ways
@@ -236,7 +236,7 @@ def test_a_robot_is_warmed_up_and_timed_by_what_it_will_do(monkeypatch: pytest.M
         return guided(*args)
 
     monkeypatch.setattr("policies.chunks.policy.guided", watched)
-    for config, count in ((FLOW, 0), (dataclasses.replace(FLOW, known=0), 1)):
+    for config, count in ((FLOW, 0), (dataclasses.replace(FLOW, max_prefix=0), 1)):
         calls.clear()
         policy = untrained(config).policy()
         policy.sample(blank_request(policy.spec))

@@ -174,7 +174,7 @@ TOY = {
     ("config", "both"),
     [
         (BcRnnConfig(**TOY, blocks=1), True),
-        (EbtConfig(**TOY, blocks=2, refine=12), True),
+        (EbtConfig(**TOY, blocks=2, sampler_steps=12), True),
         (BcConfig(**TOY, blocks=1), False),
     ],
     ids=["bc_rnn", "ebt", "bc"],

@@ -81,7 +81,7 @@ def test_a_rare_way_to_act_stays_rare(
     """With the exact denoiser of a mixture: chunks of -1, or of 0.5 with a chance of 0.1. From too
     little noise the way nearer to zero is drawn nearly always.
     """
-    model = net(dataclasses.replace(SMALL, horizon=16, steps=4, sigma=(0.05, largest)))
+    model = net(dataclasses.replace(SMALL, horizon=16, sampler_steps=4, sigma=(0.05, largest)))
 
     def exact(x: torch.Tensor, sigma: torch.Tensor, context: torch.Tensor) -> torch.Tensor:
         far, near = (((x - a) ** 2).flatten(1).sum(1) for a in (-1.0, 0.5))

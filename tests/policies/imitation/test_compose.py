@@ -139,13 +139,13 @@ def two_gaussians(config: ComposeConfig) -> Tensor:
 
 def test_or_does_one_or_the_other_and_convex_the_middle() -> None:
     """Modes at +-0.6 with deviation 0.1: 'or' samples are at a mode, the others between."""
-    either = two_gaussians(ComposeConfig("or", (0.5, 0.5), steps=20))
+    either = two_gaussians(ComposeConfig("or", (0.5, 0.5), sampler_steps=20))
     near = (either.abs() - 0.6).abs() < 0.2
     assert near.float().mean() > 0.9
     assert 0.2 < (either > 0).float().mean() < 0.8
-    middle = two_gaussians(ComposeConfig("convex", (0.5, 0.5), steps=20))
+    middle = two_gaussians(ComposeConfig("convex", (0.5, 0.5), sampler_steps=20))
     assert (middle.abs() < 0.2).float().mean() > 0.9
-    both = two_gaussians(ComposeConfig("and", steps=20))
+    both = two_gaussians(ComposeConfig("and", sampler_steps=20))
     assert both.abs().mean() < either.abs().mean()
 
 

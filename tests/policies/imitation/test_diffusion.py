@@ -35,7 +35,7 @@ class TestDdimContract(PolicyContract):
 class TestDdpmContract(PolicyContract):
     def make(self) -> Policy:
         config = dataclasses.replace(
-            SMALL, sampler="ddpm", prediction="sample", steps=10, levels=10
+            SMALL, sampler="ddpm", prediction="sample", sampler_steps=10, levels=10
         )
         return untrained(config).policy()
 
@@ -73,7 +73,9 @@ def test_the_schedule_is_the_published_one() -> None:
 def test_ancestral_sampling_is_ddpm(clip: float) -> None:
     """DDIM with eta = 1 over all levels takes the steps of diffusers' DDPM."""
     levels = 8
-    net = model(sampler="ddpm", prediction="epsilon", levels=levels, steps=levels, clip=clip)
+    net = model(
+        sampler="ddpm", prediction="epsilon", levels=levels, sampler_steps=levels, clip=clip
+    )
     noise = torch.randn(3, levels + 1, 4, 2, generator=torch.Generator().manual_seed(0))
     context = net.context(
         {
@@ -148,7 +150,7 @@ def test_learns_two_modes(
         levels=20,
         sampler=sampler,
         prediction=prediction,
-        steps=steps,
+        sampler_steps=steps,
         ema=0.98,
         clip=0.0 if sampler == "dpmsolver++" else 1.0,
     )
@@ -170,7 +172,7 @@ def test_it_is_a_field_policy_and_continues_a_prefix() -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"steps": 101}, "steps must be in 1..levels=100"),
+        ({"sampler_steps": 101}, "sampler_steps must be in 1..levels=100"),
         ({"clip": 1.0, "sampler": "dpmsolver++"}, "cannot clip"),
         ({"clip": -1.0}, "at least 0"),
     ],

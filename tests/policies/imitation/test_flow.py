@@ -91,7 +91,7 @@ def test_preconditioning_is_the_best_linear_estimate(t: float) -> None:
 @pytest.mark.parametrize(("steps", "known"), [(1, 0), (4, 0), (4, 2)])
 def test_sampling_integrates_the_field(steps: int, known: int) -> None:
     """What is worked out beforehand, against Euler along the velocity itself."""
-    policy = algorithm(dataclasses.replace(SMALL, steps=steps, known=known)).policy()
+    policy = algorithm(dataclasses.replace(SMALL, sampler_steps=steps, max_prefix=known)).policy()
     context = policy.context(random_request(3))
     noise = x = torch.randn(3, 4, 2)
     for t, after in itertools.pairwise(policy.model.times()):
@@ -266,7 +266,7 @@ def test_time_distributions_have_their_quantiles() -> None:
 
 
 def test_known_actions_are_held_and_left_out_of_the_loss() -> None:
-    config = dataclasses.replace(SMALL, known=2)
+    config = dataclasses.replace(SMALL, max_prefix=2)
     built = algorithm(config)
     request = random_request(3)
     plain = built.policy().sample(request)

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from policies.chunks.base import ChunkConfig, Lesson
+from policies.chunks.base import ChunkConfig, EncodedBatch
 from policies.chunks.policy import ChunkPolicy, FieldChunkPolicy
 from policies.chunks.request import request_tensors
 from policies.imitation.consistency import ConsistencyConfig, ConsistencyModel, teacher_step
@@ -96,8 +96,8 @@ def test_mean_flow_knows_straight_paths() -> None:
 @pytest.mark.parametrize("steps", [1, 4])
 def test_jumps_and_steps_follow_what_the_network_says(steps: int) -> None:
     """What is worked out beforehand, against the average velocity and the steps themselves."""
-    mean = untrained(dataclasses.replace(MEAN, steps=steps)).ema
-    short = untrained(dataclasses.replace(SHORT, steps=steps)).ema
+    mean = untrained(dataclasses.replace(MEAN, sampler_steps=steps)).ema
+    short = untrained(dataclasses.replace(SHORT, sampler_steps=steps)).ema
     student = untrained_student(steps)
     assert isinstance(mean, MeanFlowModel)
     assert isinstance(short, ShortcutModel)
@@ -116,7 +116,7 @@ def test_jumps_and_steps_follow_what_the_network_says(steps: int) -> None:
 
 def untrained_student(steps: int) -> ConsistencyModel:
     config = ConsistencyConfig(
-        n_obs=2, horizon=4, execute=2, width=32, blocks=2, batch_size=16, steps=steps
+        n_obs=2, horizon=4, execute=2, width=32, blocks=2, batch_size=16, sampler_steps=steps
     )
     return spread(ConsistencyModel(config, untrained(MEAN).spec, random_stats()))
 
@@ -161,7 +161,7 @@ def test_the_smallest_step_is_the_velocity() -> None:
 
 @pytest.mark.parametrize(
     "config",
-    [MeanFlowConfig(**TOY, batch_size=128), ShortcutConfig(**TOY, batch_size=128, steps=2)],
+    [MeanFlowConfig(**TOY, batch_size=128), ShortcutConfig(**TOY, batch_size=128, sampler_steps=2)],
     ids=["mean_flow", "shortcut"],
 )
 def test_learns_two_modes(config: ChunkConfig, tmp_path: Path) -> None:
@@ -194,7 +194,7 @@ def test_consistency_learns_from_a_parent_in_one_step(parent: Run, tmp_path: Pat
     left, right = mode_shares(policy)
     assert min(left, right) > 0.2
     assert left + right > 0.6
-    again = dataclasses.replace(student, steps=3)
+    again = dataclasses.replace(student, sampler_steps=3)
     with pytest.raises(ConfigError, match="needs a parent run"):
         student.build(parent.spec.task_space, parent.stats, None)
     with pytest.raises(SpecMismatchError, match="must see and do what its parent"):
@@ -252,7 +252,7 @@ def test_lessons_around_what_is_recorded(parent: Run) -> None:
 
     noise = torch.randn(3, 1, 2, 2, generator=torch.Generator().manual_seed(0))
     observed = {s.name: torch.zeros(3, 1, *s.shape) for s in space.observations}
-    lesson = Batch(observed, torch.zeros(3, 2, 2), torch.ones(3, 2) > 0)
+    source = Batch(observed, torch.zeros(3, 2, 2), torch.ones(3, 2) > 0)
     context = built.model.context(observed)
     teacher = policy_of(parent)
     assert isinstance(teacher, FieldChunkPolicy)
@@ -261,8 +261,8 @@ def test_lessons_around_what_is_recorded(parent: Run) -> None:
     size = 0.2 * ((error + 0.01).sqrt() - 0.1)
     expected = (size[:, 0].mean() + 0.5 * size[:, 1].mean()) / 1.5
     weight = torch.ones(3, 2, 1) > 0
-    lesson_of = Lesson(lesson.actions, context, weight, lesson)
-    found = built.losses(lesson_of, 0, torch.Generator().manual_seed(0)).by_group["distilled"]
+    encoded = EncodedBatch(source.actions, context, weight, source)
+    found = built.losses(encoded, 0, torch.Generator().manual_seed(0)).by_group["distilled"]
     torch.testing.assert_close(found, expected)
     with pytest.raises(SpecMismatchError, match="an observed vector of 3 values"):
         dataclasses.replace(far, shifts={name: (0.1, 0.1, 0.1)}).build(space, stats, parent)
@@ -284,7 +284,7 @@ def test_a_teacher_steps_along_a_known_field() -> None:
     [
         (MeanFlowConfig, {"share": 0.0}, "share must be"),
         (MeanFlowConfig, {"action_std": 0.0}, "must be positive"),
-        (ShortcutConfig, {"steps": 3}, "steps must be one of"),
+        (ShortcutConfig, {"sampler_steps": 3}, "sampler_steps must be one of"),
         (ConsistencyConfig, {"teacher_steps": 1}, "teacher_steps must be"),
         (DistilledConfig, {"huber": -1.0}, "later and huber must be"),
         (DistilledConfig, {"shifts": {"a": (-1.0,)}}, "shifts must be"),

@@ -132,7 +132,7 @@ def test_a_way_to_continue_needs_something_to_continue(setting, capsys):
     for options, words in (
         (("--guidance", "hard"), "goes with --realtime-chunking"),
         (("--guidance", "hard", "--realtime-chunking", "--runtime", "onnx"), "--runtime torch"),
-        (("--guidance", "trained", "--realtime-chunking"), "takes a run with algorithm.known"),
+        (("--guidance", "trained", "--realtime-chunking"), "takes a run with algorithm.max_prefix"),
     ):
         out = "refused"
         assert main(["evaluate", *arguments(setting, out, *options)]) == 2

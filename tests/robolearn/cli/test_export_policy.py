@@ -121,7 +121,7 @@ def test_the_command_writes_the_graph_that_the_runtime_finds(
     raw = (run / "weights.safetensors").read_bytes()
     (run / "weights.safetensors").write_bytes(raw[:-4] + b"\0\0\0\x3f")
     config = yaml.safe_load((run / "config.yaml").read_text())
-    for change in ({}, {"steps": 1}):
+    for change in ({}, {"sampler_steps": 1}):
         config["algorithm"] |= change
         (run / "config.yaml").write_text(yaml.safe_dump(config))
         with pytest.raises(CheckpointError, match=r"edited .* weights\.safetensors differs"):

@@ -25,7 +25,11 @@ BAD = (
     ("no such episodes", ("--data.kinds", "deployment"), "scripted of task"),
     ("execute beyond the chunk", ("--algorithm.execute", "5"), "execute must be in 1..horizon=4"),
     ("a signal relative to none", ("--algorithm.relative", "a/b", "block/pose"), "'a/b'"),
-    ("held actions beyond the chunk", ("--algorithm.known", "4"), "known must be in 0..horizon-1"),
+    (
+        "held actions beyond the chunk",
+        ("--algorithm.max-prefix", "4"),
+        "max_prefix must be in 0..horizon-1",
+    ),
     ("half precision on a CPU", ("--fit.precision", "bfloat16"), "slower than float32"),
 )
 

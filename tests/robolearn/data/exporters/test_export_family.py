@@ -25,7 +25,7 @@ GRAPHS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("flow", {"net": "mixer", "known": 2, "anchor": 2.0}),
     *(("diffusion", {"sampler": s}) for s in ("ddim", "ddpm", "dpmsolver++")),
     ("diffusion", {"prediction": "epsilon", "clip": 1.0}),
-    ("consistency", {"steps": 2}),
+    ("consistency", {"sampler_steps": 2}),
     ("distilled", {}),
 )
 CAMERAS = ("act", "bc", "bc_rnn", "beso", "flow", "diffusion", "consistency")

@@ -1,0 +1,68 @@
+"""Runs of earlier versions are read by what their keys are called now; files with old keys are
+refused.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+from policies.registry import load_policy, policy_config
+from robolearn.errors import ConfigError
+from robolearn.training.experiment import load_experiment
+from robolearn.training.renamed_keys import RENAMED, with_new_keys
+from robolearn.training.run_directory import DIGESTS
+from tests.policies.every import Family
+
+
+def aged(experiment: dict[str, Any]) -> dict[str, Any]:
+    """What an earlier version has written."""
+    old = {new: old for old, new in RENAMED[experiment["policy"]].items()}
+    algorithm = {old.get(key, key): value for key, value in experiment["algorithm"].items()}
+    return {**experiment, "algorithm": algorithm}
+
+
+@pytest.mark.parametrize("name", sorted(RENAMED))
+def test_new_names_are_there_and_old_ones_are_not(name: str) -> None:
+    kind: Any = policy_config(name)
+    fields = {field.name for field in dataclasses.fields(kind)}
+    assert fields.issuperset(RENAMED[name].values())
+    assert not fields.intersection(RENAMED[name])
+
+
+@pytest.mark.parametrize("name", sorted(RENAMED))
+def test_a_run_of_an_earlier_version_answers_and_resumes_as_it_did(
+    name: str, tmp_path: Path
+) -> None:
+    family = Family(tmp_path)
+    run = family.run(name)
+    request = family.request(2)
+    answer = load_policy(run).sample(request).actions
+    config = yaml.safe_load((run / "config.yaml").read_text())
+    old = aged(config)
+    assert old != config
+    assert with_new_keys(old) == with_new_keys(config) == config
+    (run / "config.yaml").write_text(yaml.safe_dump(old))
+    (run / DIGESTS).unlink()
+    np.testing.assert_array_equal(load_policy(run).sample(request).actions, answer)
+    if name == "compose":
+        return
+    provenance = json.loads((run / "provenance.json").read_text())
+    provenance["experiment"] = aged(provenance["experiment"])
+    (run / "provenance.json").write_text(json.dumps(provenance))
+    assert family.train(name, resume=True).reused
+
+
+@pytest.mark.parametrize("name", sorted(set(RENAMED) - {"compose"}))
+def test_a_file_with_an_old_name_is_told_the_new_one(name: str, tmp_path: Path) -> None:
+    for old, new in RENAMED[name].items():
+        text = f"policy: {name}\ndata: {{observations: [a/b]}}\nfit: {{steps: 9}}\n"
+        (tmp_path / "x.yaml").write_text(f"{text}algorithm: {{{old}: 2}}\n")
+        with pytest.raises(ConfigError, match=f"x.yaml: algorithm: '{old}' is called '{new}' now"):
+            load_experiment(tmp_path / "x.yaml", policy_config)
