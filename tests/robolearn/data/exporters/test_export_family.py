@@ -22,7 +22,7 @@ LOW, HIGH = (np.array(v) for v in (SPACE.actions[0].low, SPACE.actions[0].high))
 GRAPHS: tuple[tuple[str, dict[str, Any]], ...] = (
     *((name, {}) for name in ("act", "bc", "bc_rnn", "beso", "mean_flow", "shortcut")),
     *(("flow", {"net": net, "conv": ConvConfig((8, 16))}) for net in ("mlp", "unet", "dit")),
-    ("flow", {"net": "mixer", "known": 2, "anchor": 2.0}),
+    ("flow", {"net": "mixer", "max_prefix": 2, "anchor": 2.0}),
     *(("diffusion", {"sampler": s}) for s in ("ddim", "ddpm", "dpmsolver++")),
     ("diffusion", {"prediction": "epsilon", "clip": 1.0}),
     ("consistency", {"sampler_steps": 2}),
