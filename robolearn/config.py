@@ -1,4 +1,4 @@
-"""Configs: frozen dataclasses in code, plain values in YAML, overrides on the command line.
+"""Builds frozen dataclasses from YAML and JSON, with overrides on the command line.
 
 No inheritance, interpolation or expressions. An unknown key is an error with did-you-mean.
 """

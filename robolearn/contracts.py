@@ -1,4 +1,4 @@
-"""The contracts between packages (numpy only). Those that speak torch are in ``learning.py``."""
+"""Defines the contracts between packages (numpy only); those that speak torch: ``learning.py``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Typed errors. Every message says what was expected, what was got, what exists and what to do.
+"""Defines the typed errors, which say what was expected, what was got, what exists, what to do.
 
 The command line turns any :class:`RobolearnError` into one line and exit code 2; everything else is
 a bug and exits with 1.

@@ -1,4 +1,4 @@
-"""Rigid-body geometry in SI units: quaternions ``wxyz``, rotations ``[3, 3]``, poses ``[4, 4]``.
+"""Computes rigid-body geometry in SI units: quaternions ``wxyz``, rotations, poses ``[4, 4]``.
 
 ``T_a_b`` maps coordinates in frame b to frame a. Formulas: Lynch and Park, "Modern Robotics"
 (2017), chapter 3; quaternion extraction after Shepperd (1978), which never divides by a small

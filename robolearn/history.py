@@ -1,4 +1,4 @@
-"""What a policy sees: one function, called by the dataset and by the agent.
+"""Builds what a policy sees: one function, called by the dataset and by the agent.
 
     tick times     t0      t1      t2      t3   <- query times (the last n_obs ticks)
     samples     s0    s1     s2  s3    s4       <- each with its own capture time

@@ -1,4 +1,4 @@
-"""What an instruction says, as numbers that a network takes beside its observations.
+"""Encodes an instruction as numbers that a network takes beside its observations.
 
 Now: a fixed table of the instructions that training saw, one number each (:class:`TaskTable`).
 Another :class:`TextEncoder`, for instance of sentences by a frozen network from a local file, takes

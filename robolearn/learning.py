@@ -1,4 +1,4 @@
-"""The two contracts that speak torch, and the batch types they share."""
+"""Defines the two contracts that speak torch, and the batch types they share."""
 
 from __future__ import annotations
 

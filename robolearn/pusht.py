@@ -1,4 +1,4 @@
-"""Push-T facts shared by every world: geometry, frames, coverage, success rule.
+"""Holds the Push-T facts shared by every world: geometry, frames, coverage, success rule.
 
 Source: gym-pusht 0.1.8 (``gym_pusht/envs/pusht.py``) and ``docs/results.md`` for how closely the
 worlds agree. 1 px = 1 mm.

@@ -1,4 +1,4 @@
-"""How a network sees poses and actions; outside of it nothing changes.
+"""Changes how a network sees poses and actions; outside of it nothing changes.
 
     episode, request (SI, as declared) --observe, encode--> network <--> --decode--> SI, as declared
 

@@ -1,4 +1,4 @@
-"""The one loop. Collecting, evaluating and deploying all run it.
+"""Runs the one loop: collecting, evaluating and deploying all use it.
 
     observe -> request/submit -> poll -> decide -> apply -> advance -> drain -> tell subscribers
 

@@ -1,4 +1,4 @@
-"""Seeds are passed down from one number; a child's stream depends only on its name and parent."""
+"""Derives seeds from one number; a child's stream depends only on its name and parent."""
 
 from __future__ import annotations
 

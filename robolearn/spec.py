@@ -1,4 +1,4 @@
-"""Specifications: what a signal, an action, a task space and an embodiment are.
+"""Specifies what a signal, an action, a task space and an embodiment are.
 
 They travel with the data and with every checkpoint, and are compared on load; a mismatch prints a
 diff (:func:`diff_task_spaces`).

@@ -1,4 +1,4 @@
-"""Tables of things by name: resolved when asked for, extended by installed packages.
+"""Resolves things by name from tables that installed packages extend.
 
     POLICIES = Table({"flow": "policies.imitation.flow:FlowConfig"}, what="policy",
                      group="robolearn.policies")

@@ -1,4 +1,4 @@
-"""Data that crosses packages: frozen, slotted dataclasses with numpy arrays.
+"""Defines the data that crosses packages: frozen, slotted dataclasses with numpy arrays.
 
 Times are nanoseconds on the clock of the env (``Env.now_ns``): simulated time in simulation,
 ``time.monotonic_ns`` on hardware.

@@ -1,4 +1,4 @@
-"""The contract of simulated worlds: an env that can be drawn, hashed, and asked for starts."""
+"""Defines what a simulated world is: an env that can be drawn, hashed, and asked for starts."""
 
 from __future__ import annotations
 

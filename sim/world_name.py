@@ -1,4 +1,4 @@
-"""Names of worlds: which, with which options, and how perturbed.
+"""Reads and writes names of worlds: which, with which options, and how perturbed.
 
     pick_place,camera=agent+wrist,size=84     a scene, its pictures observed
     scenes/mine                               a folder with scene.yaml

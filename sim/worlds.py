@@ -1,4 +1,4 @@
-"""Simulated worlds by name: a packaged scene, a scene folder, or an adapter."""
+"""Builds simulated worlds by name: a packaged scene, a scene folder, or an adapter."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Distances of an arm to itself, to a table and to fixed obstacles, on capsules.
+"""Measures distances of an arm to itself, to a table and to fixed obstacles, on capsules.
 
 A capsule is every point within a radius of a segment, and the distance of two is that of their
 segments less both radii: exact, cheap and never an iteration that may not converge, which suits a

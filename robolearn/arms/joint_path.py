@@ -1,4 +1,4 @@
-"""Joint targets in, servo set-points out: the pure interpolator and limiter of an arm's joints.
+"""Turns joint targets into servo set-points: the pure interpolator and limiter of an arm's joints.
 
 One call per control tick gives all of the tick's set-points. Acceleration is constant within a
 tick, so the path is C1; with a limit on jerk it is C2 (``robolearn/arms/moving_mean.py``). Each

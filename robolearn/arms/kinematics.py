@@ -1,4 +1,4 @@
-"""Serial arms from Denavit-Hartenberg parameters: forward and inverse kinematics, Jacobian.
+"""Computes serial arms from Denavit-Hartenberg parameters: kinematics both ways, Jacobian.
 
 The arms themselves are in ``robolearn/arms/models.py``. The UR inverse is the closed form that
 follows from the three parallel axes 2, 3, 4 (as in Hawkins, "Analytic inverse kinematics for the

@@ -1,4 +1,4 @@
-"""The pure limiter and interpolator between a policy's targets and an arm's servo set-points.
+"""Limits and interpolates between a policy's targets and an arm's servo set-points, purely.
 
 The same code runs in ``sim.SceneEnv`` and in the hardware supervisor. It knows no clock, no I/O
 and no threads: one :meth:`SetpointGenerator.step` per servo period.

@@ -1,4 +1,4 @@
-"""The arms that this project knows: kinematics, inertias, limits, capsules, and their sources.
+"""Lists the arms that are known: kinematics, inertias, limits, capsules, and their sources.
 
 ``CAPSULES`` by arm, around its links; ``APART`` names pairs that cannot meet and are always near.
 """

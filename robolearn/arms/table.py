@@ -1,4 +1,4 @@
-"""Where a table stands in front of an arm, and how the arm holds its tool over it."""
+"""Says where a table stands in front of an arm, and how the arm holds its tool over it."""
 
 from __future__ import annotations
 

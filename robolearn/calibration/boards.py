@@ -1,4 +1,4 @@
-"""A camera's lens and place from pictures of a board that is known (OpenCV's calibration).
+"""Finds a camera's lens and place from pictures of a board that is known (OpenCV's calibration).
 
 Intrinsics from pictures of the board at different angles (Zhang 2000); the place from pictures of
 boards, or of the tags of an object, that lie at known places of the table. What cannot be known

@@ -1,4 +1,4 @@
-"""Printed square tags (ArUco, AprilTag) on an object: which, where, and what they look like.
+"""Describes printed square tags (ArUco, AprilTag) on an object: which, where, how they look.
 
 A tag's corners go clockwise from its upper left as seen from above with the tag's y up, as OpenCV
 returns them.

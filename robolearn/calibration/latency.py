@@ -1,4 +1,4 @@
-"""Latencies from motion: the delay of one stream behind another, without bias.
+"""Finds latencies from motion: the delay of one stream behind another, without bias.
 
 The usual estimate, the peak of the plain cross-correlation of two finite records, is biased towards
 zero: a longer shift leaves less overlap to sum over (a delay of 120 ms is read as 105 ms from ten

@@ -1,4 +1,4 @@
-"""How a camera sees the table: intrinsics, distortion, and its pose in the table's frame.
+"""Maps between pixels and the table: intrinsics, distortion, and the camera's pose.
 
 Vision's conventions: whole numbers are pixel centres, the camera looks along +z with x to the right
 and y down.

@@ -1,4 +1,4 @@
-"""Absolute deadlines on the monotonic clock, and other clocks told on it."""
+"""Keeps absolute deadlines on the monotonic clock, and tells other clocks on it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What worlds of other engines share: the env contract over an engine that only steps.
+"""Implements the env contract over an engine that only steps.
 
     reset -> _start           apply -> _follow         advance -> _step, _read, _judge
 

@@ -1,4 +1,4 @@
-"""Control of kind ``arm_xy``: the tool of an arm follows a point of the table.
+"""Controls the tool of an arm so that it follows a point of the table (kind ``arm_xy``).
 
 The limiter of the real robot (``robolearn.arms.limiter``) turns targets into joint set-points at
 ``setpoint_rate_hz``; between them the joints follow a cubic through position and speed, so the

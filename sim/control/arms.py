@@ -1,4 +1,4 @@
-"""Control of kind ``arms``: one or more arms with grippers, by tool pose or joint position.
+"""Controls one or more arms with grippers, by tool pose or joint position (kind ``arms``).
 
 Once per tick the tool's pose becomes joint targets (damped least squares within the joint limits,
 the redundant freedom pulled towards ``home``); ``robolearn.arms.joint_path`` turns them into

@@ -1,4 +1,4 @@
-"""A controller whose set-points arrive late: communication and drive electronics of a real cell."""
+"""Delays a controller's set-points, as communication and drive electronics of a real cell do."""
 
 from __future__ import annotations
 

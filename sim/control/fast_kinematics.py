@@ -1,4 +1,4 @@
-"""Kinematics of one arm computed by MuJoCo: the same numbers as ``SerialArm``, 20 times faster."""
+"""Computes one arm's kinematics by MuJoCo: ``SerialArm``'s numbers, 20 times faster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a scene turns a command into actuator set-points.
+"""Turns a scene's commands into actuator set-points.
 
 A :class:`Controller` owns ``data.ctrl`` of one env. ``scene.yaml`` chooses it by ``control.kind``.
 """

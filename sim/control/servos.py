@@ -1,4 +1,4 @@
-"""Position servos of the MJCF: the set-points they follow best, and how often."""
+"""Chooses the set-points that the MJCF's position servos follow best, and how often."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an action of an arm says: its value becomes a pose of the tool, or joint positions.
+"""Reads an arm's action: its value becomes a pose of the tool, or joint positions.
 
 The action's name decides, after the slash: ``pose`` (7: x, y, z, qw, qx, qy, qz), ``xyz_yaw`` (4:
 the tool points down, its x axis turned by yaw), ``delta_pose`` (6: metres, then a rotation vector,

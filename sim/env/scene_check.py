@@ -1,4 +1,4 @@
-"""Checks of a scene package that need the world itself: starts, cameras, a second of rest.
+"""Checks what needs the world itself of a scene package: starts, cameras, a second of rest.
 
 ``robolearn scene check`` runs them; what needs no world is checked whenever a scene is loaded.
 """

@@ -1,4 +1,4 @@
-"""A scene package as an env (contract ``robolearn.contracts.Env``), in MuJoCo.
+"""Runs a scene package as an env (contract ``robolearn.contracts.Env``), in MuJoCo.
 
 tick k                                     tick k + 1
 observe  apply  advance: | substep | substep | ...      drain (samples from tick k on)

@@ -1,4 +1,4 @@
-"""What stands between a true value and its sample: noise and delay."""
+"""Puts noise and delay between a true value and its sample."""
 
 from __future__ import annotations
 

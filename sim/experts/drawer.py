@@ -1,4 +1,4 @@
-"""Expert of the drawer: take the handle between the fingers, pull, let go."""
+"""Opens the drawer: takes the handle between the fingers, pulls, lets go."""
 
 from __future__ import annotations
 

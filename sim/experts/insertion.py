@@ -1,4 +1,4 @@
-"""Expert of peg insertion: pick the peg, bring it over the hole by sight, lower it by sight."""
+"""Inserts the peg: picks it, brings it over the hole by sight, lowers it by sight."""
 
 from __future__ import annotations
 

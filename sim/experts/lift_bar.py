@@ -1,4 +1,4 @@
-"""Expert of the bar: both hands over its ends, down, close, up together."""
+"""Lifts the bar: both hands over its ends, down, close, up together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What makes an expert suboptimal: one dial from 0 (the expert) to 1 (useless).
+"""Makes an expert suboptimal: one dial from 0 (the expert) to 1 (useless).
 
     correlated noise   an Ornstein-Uhlenbeck process on every commanded value; its stationary
                        deviation grows with the dial, it wanders within about half a second

@@ -1,4 +1,4 @@
-"""Expert of pick-and-place: pick the cube, carry it over the square, put it down, let go."""
+"""Picks and places: takes the cube, carries it over the square, puts it down, lets go."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Expert and play generator of the play table.
+"""Acts and plays on the play table.
 
 The expert works through the wanted sub-goals one after another. The player draws goals of its own,
 several ahead, and does each in one of several ways: other speeds, heights and bows, grasping or

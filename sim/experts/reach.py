@@ -1,4 +1,4 @@
-"""Expert of reach: straight to the goal in joint space, no joint faster than a speed."""
+"""Reaches: straight to the goal in joint space, no joint faster than a speed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Experts of robosuite's Lift and Can: the same scripts, commanded by small steps of the tool.
+"""Solves robosuite's Lift and Can: the same scripts, commanded by small steps of the tool.
 
 robosuite's controller makes the measured pose plus the command its goal, and travels about an
 eighth of it in a tick (docs/worlds.md); so the command is several times what is missing.

@@ -1,4 +1,4 @@
-"""Experts as scripts: a generator that yields where the hand should be, tick by tick.
+"""Runs experts as scripts: a generator yields where the hand should be, tick by tick.
 
     script                      agent                      env
     yield hand.target   <-->    decide(observation)  -->   tool/xyz_yaw, gripper/width

@@ -1,4 +1,4 @@
-"""What experts can do with one hand: pick, carry, place; all of it by looking at signals.
+"""Picks, carries and places with one hand; all of it by looking at signals.
 
 A skill is a generator for ``yield from``; where it can fail it returns whether it worked.
 """

@@ -1,4 +1,4 @@
-"""Expert of stacking: pick the red cube, carry it over the green one, put it down, let go."""
+"""Stacks: picks the red cube, carries it over the green one, puts it down, lets go."""
 
 from __future__ import annotations
 

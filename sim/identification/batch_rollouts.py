@@ -1,4 +1,4 @@
-"""Many open-loop rollouts at once, on threads inside MuJoCo (``mujoco.rollout``).
+"""Rolls out many episodes open loop at once, on threads inside MuJoCo (``mujoco.rollout``).
 
 For planning, identification and checks of data: whatever needs thousands of simulated seconds from
 given states under given set-points, without a policy in the loop.

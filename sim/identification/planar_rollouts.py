@@ -1,4 +1,4 @@
-"""Many short open-loop rollouts of one planar scene with changing parameters.
+"""Rolls out one planar scene open loop, many short times, with changing parameters.
 
 One model is compiled once; parameters are written into its fields, and each rollout starts from
 recorded poses. Nothing here recompiles or allocates per step.

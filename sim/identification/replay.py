@@ -1,4 +1,4 @@
-"""Open-loop replay: recorded actions in a simulated world, compared with what was recorded.
+"""Replays recorded actions open loop in a simulated world, and compares with the recording.
 
 recorded state k is the one *before* action k:
 s0 -a0-> s1 -a1-> ... s(T-2) -a(T-2)-> s(T-1)      the last action has no recorded effect

@@ -1,4 +1,4 @@
-"""Pictures of replay errors."""
+"""Draws replay errors."""
 
 from __future__ import annotations
 

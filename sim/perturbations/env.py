@@ -1,4 +1,4 @@
-"""A world with perturbations around it (``sim.perturbations.kinds``), behind the same contract."""
+"""Wraps a world with perturbations (``sim.perturbations.kinds``), behind the same contract."""
 
 from __future__ import annotations
 

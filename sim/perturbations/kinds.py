@@ -1,4 +1,4 @@
-"""Perturbations of simulated worlds for evaluation: named, seeded, with a magnitude.
+"""Names the perturbations of simulated worlds for evaluation: seeded, with a magnitude.
 
 A perturbed world has a name of its own, ``world~name=magnitude~name=magnitude``, and a hash of its
 own; the files of the scene and the nominal world stay as they are. ``docs/perturbations.md`` says

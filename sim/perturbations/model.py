@@ -1,4 +1,4 @@
-"""Perturbations of a compiled model, before every episode; whoever calls restores it afterwards."""
+"""Perturbs a compiled model before every episode; whoever calls restores it afterwards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Perturbations that edit a scene before its model is compiled, in memory only."""
+"""Perturbs a scene before its model is compiled, in memory only."""
 
 from __future__ import annotations
 

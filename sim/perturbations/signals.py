@@ -1,4 +1,4 @@
-"""Perturbations of what goes in and out of an env: start poses, sensors' noise, actions' noise."""
+"""Perturbs what goes in and out of an env: start poses, sensors' noise, actions' noise."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the lab's PyBullet plants share: a client, the joints of one body, servos, stepping."""
+"""Steps the lab's PyBullet plants: a client, the joints of one body, servos."""
 
 from __future__ import annotations
 

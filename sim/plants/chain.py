@@ -1,4 +1,4 @@
-"""Any arm of ``robolearn/arms/models.py`` in PyBullet, as the plant behind an emulated controller.
+"""Simulates any arm of ``robolearn/arms/models.py`` in PyBullet, behind an emulated controller.
 
 Satisfies ``hardware.emulators.plant.ServoPlant`` by shape (siblings do not import each other).
 Nothing but the arm's own weight, motors and friction: an arm on an empty table top.

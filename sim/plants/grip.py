@@ -1,4 +1,4 @@
-"""The lab's workcell with a gripper in PyBullet: a UR5e, two fingers on slides, a cube on a table.
+"""Simulates the lab's workcell with a gripper in PyBullet: a UR5e, two fingers, a cube on a table.
 
 Satisfies ``hardware.emulators.plant.Plant`` and ``FingerPlant`` by shape (siblings do not import
 each other). As in ``sim/plants/pusht.py`` the physics is hidden: friction, mass and damping are

@@ -1,4 +1,4 @@
-"""Pictures of the lab's workcell from joint angles and poses, away from the running physics."""
+"""Draws the lab's workcell from joint angles and poses, away from the running physics."""
 
 from __future__ import annotations
 

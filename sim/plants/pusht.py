@@ -1,4 +1,4 @@
-"""The lab's workcell in PyBullet: a UR5e with a round tool pushing a T on a table.
+"""Simulates the lab's workcell in PyBullet: a UR5e with a round tool pushing a T on a table.
 
 Satisfies ``hardware.emulators.plant.Plant`` (by shape; siblings do not import each other). The
 physics is meant to be *unknown* to whoever works with the lab: friction, mass and servo behaviour

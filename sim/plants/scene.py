@@ -1,4 +1,4 @@
-"""A scene package as the lab's workcell: MuJoCo behind the emulated controllers.
+"""Simulates a scene package as the lab's workcell: MuJoCo behind the emulated controllers.
 
 Satisfies ``hardware.emulators.plant.ServoPlant`` by shape (siblings do not import each other).
 Bodies, servos and frictions are the scene's own; what ``ScenePlantConfig`` changes of them is drawn

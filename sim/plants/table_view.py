@@ -1,4 +1,4 @@
-"""What a camera over the lab's table sees, drawn by MuJoCo from joint angles and poses.
+"""Draws what a camera over the lab's table sees, by MuJoCo, from joint angles and poses.
 
 The physics stays PyBullet's: its software renderer takes 113 ms for a picture of 640 x 480, this
 one a tenth. Only primitives, looks of its own (not those of a scene package).

@@ -1,4 +1,4 @@
-"""URDF of the lab's workcell, written from the arm's published kinematics and inertias.
+"""Writes the URDF of the lab's workcell from the arm's published kinematics and inertias.
 
 An engine of its own (Bullet) with numbers of its own: nothing here is read from a scene package,
 so that the lab can disagree with the simulator as a real cell would.

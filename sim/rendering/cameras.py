@@ -1,4 +1,4 @@
-"""Cameras of a scene as signals: pictures at their own rate, with calibration, over photographs.
+"""Takes a scene's pictures as signals: at their own rate, with calibration, over photographs.
 
 Vision's conventions: pixel centres are whole numbers, the camera looks along +z with x to the
 right and y down, ``u = fx * X / Z + cx`` (the axes of OpenCV; MuJoCo's cameras look along -z).

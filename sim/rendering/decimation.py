@@ -1,4 +1,4 @@
-"""Meshes with fewer faces, for drawing only: the model that is simulated keeps its own.
+"""Thins meshes for drawing only: the model that is simulated keeps its own.
 
 Quadric edge collapse (Garland and Heckbert, SIGGRAPH 1997) by the package fast-simplification.
 """

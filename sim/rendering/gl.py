@@ -1,4 +1,4 @@
-"""Which OpenGL draws without a window: EGL, else OSMesa, else GLFW; ``MUJOCO_GL`` decides if set.
+"""Chooses which OpenGL draws without a window: EGL, OSMesa, GLFW, or what ``MUJOCO_GL`` says.
 
 MuJoCo's own choice (``mujoco.GLContext``) is made when it is imported, tries one backend, and takes
 GLFW unasked, which needs a display. Here each backend is tried by opening a context.

@@ -1,4 +1,4 @@
-"""H.264 videos that browsers play, and grids of pictures."""
+"""Writes H.264 videos that browsers play, and grids of pictures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parallel grippers as MJCF: two fingers on slides that a constraint keeps symmetric, one servo.
+"""Writes parallel grippers as MJCF: two fingers on slides, kept symmetric, one servo.
 
 The tool's frame (site ``tool``) is between the finger tips: z points out of the hand, the fingers
 move along y. The opening between the pads is the sum of the two slides.

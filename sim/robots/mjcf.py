@@ -1,4 +1,4 @@
-"""MJCF text of a robot, generated from ``robolearn.arms.kinematics`` and a few primitives.
+"""Writes a robot's MJCF from ``robolearn.arms.kinematics`` and a few primitives.
 
 A generated file is a MuJoCo model of its own (``<attach>`` puts it into a scene, with a prefix
 where there are two). Body ``link_i`` coincides with frame i of the arm's kinematics, so MuJoCo and

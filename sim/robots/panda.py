@@ -1,4 +1,4 @@
-"""The Franka Emika Panda with the Franka Hand as MJCF, drawn with capsules.
+"""Writes the Franka Emika Panda with the Franka Hand as MJCF, drawn with capsules.
 
 The capsules follow the coarse collision model of frankaemika/franka_ros (franka_description,
 "self collision" capsules), slimmer where only drawn.

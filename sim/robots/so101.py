@@ -1,4 +1,4 @@
-"""The SO-101 hobby arm as MJCF: five joints, and a jaw that swings against a fixed one.
+"""Writes the SO-101 hobby arm as MJCF: five joints, a jaw that swings against a fixed one.
 
 Frames, masses and inertias of the arm: ``robolearn.arms.models.SO101``; of the jaw, the same source
 (TheRobotStudio/SO-ARM100, Simulation/SO101/so101_new_calib.urdf). Drawn with capsules and boxes.

@@ -1,4 +1,4 @@
-"""The UR5e as MJCF: the manufacturer's frames and inertias, drawn with primitives.
+"""Writes the UR5e as MJCF: the manufacturer's frames and inertias, drawn with primitives.
 
 Body ``link_i`` of the MJCF coincides with frame i of the DH parameters, so
 ``robolearn.arms.kinematics.UR5E.frames`` and MuJoCo agree by construction (and by test). Scene

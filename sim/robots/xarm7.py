@@ -1,4 +1,4 @@
-"""The UFACTORY xArm7 with a parallel gripper as MJCF, drawn with capsules."""
+"""Writes the UFACTORY xArm7 with a parallel gripper as MJCF, drawn with capsules."""
 
 from __future__ import annotations
 

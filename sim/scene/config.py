@@ -1,4 +1,4 @@
-"""The scene package: a folder that fully describes a simulated workcell.
+"""Describes the scene package: a folder that fully describes a simulated workcell.
 
     scene.yaml   schema version; robot, signals, actions, control, physics, cameras, task, reset
                  distribution, provenance

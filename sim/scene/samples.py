@@ -1,4 +1,4 @@
-"""What every simulated env keeps between two ``drain`` calls: samples, and what was sent."""
+"""Keeps what happens between two ``drain`` calls: samples, and what was sent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several valid goals: an under-specified episode is judged by whichever it comes closest to.
+"""Judges an episode with several valid goals by whichever it comes closest to.
 
 A condition may name a goal more than once: ``goal/pose`` is the one that is placed and observed,
 ``goal/pose#2``, ``goal/pose#3``, ... are others that count as well. "Put the cube on a square" has

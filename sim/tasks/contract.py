@@ -1,4 +1,4 @@
-"""The contract of tasks: what counts as progress and success, and where episodes start."""
+"""Defines what a task is: what counts as progress and success, and where episodes start."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Drawer: pull it open by its handle."""
+"""Judges the drawer: it is pulled open by its handle."""
 
 from __future__ import annotations
 

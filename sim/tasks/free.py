@@ -1,4 +1,4 @@
-"""No goal: a workcell to try robots in. Starts are drawn uniformly."""
+"""Judges nothing: a workcell to try robots in. Starts are drawn uniformly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Peg insertion: a square peg that stands on the table goes into a square hole.
+"""Judges peg insertion: a square peg that stands on the table goes into a square hole.
 
 How tight the hole is belongs to the scene: ``insertion_loose`` has 2 mm of clearance per side,
 ``insertion_tight`` 0.5 mm. Both holes have a chamfer of 2 mm, as such parts have.

@@ -1,4 +1,4 @@
-"""Lift the bar: two hands take a long bar by its ends and hold it level, too long for one hand."""
+"""Judges the bar: two hands take it by its ends and hold it level, too long for one hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the manipulation tasks share: poses, footprints and starts, grasps, drops, rest.
+"""Shares what the manipulation tasks need: poses, footprints and starts, grasps, drops, rest.
 
 Everything is judged from signals, as on a real cell: poses ``[7]`` (x y z qw qx qy qz) [m] in the
 table frame (z = 0 is the table top), and the gripper's width [m].

@@ -1,4 +1,4 @@
-"""Pick and place: a cube is picked up, carried to a coloured square and let go there."""
+"""Judges pick and place: a cube is carried to a coloured square and let go there."""
 
 from __future__ import annotations
 

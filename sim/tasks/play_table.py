@@ -1,4 +1,4 @@
-"""Play table: three cubes, a tray, a drawer, a slider and a button; five sub-goals, no single goal.
+"""Judges the play table: cubes, tray, drawer, slider, button; five sub-goals, no single goal.
 
 A condition says by ``goal/wanted`` (one number per sub-goal, 1: wanted) what an episode is about;
 with nothing wanted it is play. ``goal/achieved`` tells at every tick which sub-goals hold, so that

@@ -1,4 +1,4 @@
-"""Push-T: push the T onto the goal T.
+"""Judges Push-T: the T is pushed onto the goal T.
 
 Coverage, success rule and reset distribution are those of gym-pusht 0.1.8; the geometry is in
 ``robolearn/pusht.py``.

@@ -1,4 +1,4 @@
-"""Reach: bring the joints of an arm to a given posture."""
+"""Judges reach: the joints of an arm are brought to a given posture."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stacking: the red cube is put on the green one."""
+"""Judges stacking: the red cube is put on the green one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A compiled MuJoCo model rebuilt in PyBullet: bodies, inertias, joints, shapes, friction.
+"""Rebuilds a compiled MuJoCo model in PyBullet: bodies, inertias, joints, shapes, friction.
 
 What Bullet has no equal of is refused: explicit contact pairs, several joints per body, joints off
 the body's origin, meshes that collide, actuators other than position servos on joints.

@@ -1,4 +1,4 @@
-"""A packaged scene in another engine: ``pybullet/pick_place``.
+"""Runs a packaged scene in another engine: ``pybullet/pick_place``.
 
 Signals, task, controller and command path are those of the scene (:class:`SceneEnv`); only the
 physics between two control steps is Bullet's. MuJoCo's state mirrors it for kinematics, pictures

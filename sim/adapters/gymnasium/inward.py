@@ -1,4 +1,4 @@
-"""Any installed Gymnasium environment with Box spaces as a world: ``gymnasium/Pendulum-v1``.
+"""Makes a world of any Gymnasium environment with Box spaces: ``gymnasium/Pendulum-v1``.
 
 One signal ``obs/state`` (a Dict of Boxes: one per key) and one action ``obs/action``, in the
 environment's own units, which Gymnasium does not tell. Starts come from the seed alone; progress is

@@ -1,4 +1,4 @@
-"""What the family ``ogbench`` has, without importing it."""
+"""Lists what the family ``ogbench`` has, without importing it."""
 
 WORLDS = (
     "cube-single",

@@ -1,4 +1,4 @@
-"""OGBench's scripted oracles as an agent: the data sets that cannot be downloaded, made anew.
+"""Makes agents of OGBench's scripted oracles: data sets that cannot be downloaded, made anew.
 
 Two kinds, as in OGBench: ``play`` follows a drawn plan through keyframes with smooth noise (not a
 function of the state), ``noisy`` is a reactive expert whose actions are disturbed. One target after

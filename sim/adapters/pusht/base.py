@@ -1,4 +1,4 @@
-"""What the Push-T worlds outside MuJoCo share: tool, block and verdict over an engine."""
+"""Shares tool, block and verdict among the Push-T worlds outside MuJoCo."""
 
 from __future__ import annotations
 

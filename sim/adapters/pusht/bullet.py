@@ -1,4 +1,4 @@
-"""The lab's workcell in process: the same plant, faster than real time, behind the env contract.
+"""Runs the lab's workcell in process: the same plant, faster than real time, as an env.
 
 A command takes the path that it takes on a robot (``robolearn.arms.limiter``), without wire,
 tracker or the controller's servo lag.

@@ -1,4 +1,4 @@
-"""gym-pusht 0.1.8, the world that the human recordings come from, behind the env contract.
+"""Adapts gym-pusht 0.1.8, the world that the human recordings come from.
 
 Pixels stay inside this file; actions and signals are SI in the table frame. Nothing is drawn
 unless asked, so it steps faster than through its pixel observations.

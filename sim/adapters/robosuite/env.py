@@ -1,4 +1,4 @@
-"""robosuite's tasks behind the env contract: ``robosuite/Lift``, ``robosuite/Can,robot=Sawyer``.
+"""Adapts robosuite's tasks: ``robosuite/Lift``, ``robosuite/Can,robot=Sawyer``.
 
 Signals are read from MuJoCo's state in robosuite's world frame; ``object/state`` is robosuite's own
 vector of that name (poses in it are one physics step, 2 ms, older). The controller is robosuite's,

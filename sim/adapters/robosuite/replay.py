@@ -1,4 +1,4 @@
-"""Recordings of robosuite (simulator states and actions) played again in the version at hand.
+"""Plays recordings of robosuite (states and actions) again in the version at hand.
 
 States are exact: they are set, read back and judged. Actions depend on controller and physics of
 the version that recorded them, so their replay is a measurement: how far the tool ends from where

@@ -1,4 +1,4 @@
-"""The scripted expert of Push-T: plans pushes with a model, looks, and corrects.
+"""Pushes the T to its goal: plans pushes with a model, looks, and corrects.
 
 It reads ``tool/xy_table`` and ``block/pose`` and nothing else, so it works in every Push-T world.
 What it does in an episode follows from the seed: among routes that take about as long, any may be

@@ -1,4 +1,4 @@
-"""A small model of planar pushing: many straight pushes of the T at once, no engine.
+"""Models planar pushing: many straight pushes of the T at once, no engine.
 
 The block rests on a table whose resistance is viscous (or so strong that it stops at once) and the
 tool's contact has no friction. Then a push of depth ``d`` along the contact normal ``n`` at ``p``

@@ -1,4 +1,4 @@
-"""Play in Push-T: the block is pushed to one place after another, none of them the task's goal.
+"""Plays in Push-T: pushes the block to one place after another, none of them the task's goal.
 
 What the next push does depends on a goal that no signal shows, so the data is multi-modal and
 non-Markov; between two goals the tool sometimes wanders off.
