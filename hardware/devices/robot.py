@@ -91,6 +91,15 @@ class Robot(Protocol):
         """
         ...
 
+    @property
+    def halt(self) -> Callable[[], None] | None:
+        """How the arm is brought to rest without waiting for it: set-points that are still on their
+        way (a network pauses) move nothing any more, and the next one may begin where the arm then
+        stands. Never blocks; raises RobotError where the device cannot be told. None where no
+        set-point can be on its way.
+        """
+        ...
+
     def connect(self) -> None:
         """Connect and wait for the first state; the device's watchdog is armed before any motion.
 

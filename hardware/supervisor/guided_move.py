@@ -61,6 +61,13 @@ class GuidedMove:
         return sum(self._durations)
 
     @property
+    def ahead(self) -> list[Array]:
+        """The waypoints that were not reached yet, the last one at least."""
+        ends = itertools.accumulate(self._durations)
+        passed = sum(self._time_s >= end for end in ends)
+        return self._points[1 + min(passed, len(self._durations) - 1) :]
+
+    @property
     def done(self) -> bool:
         """True at the last waypoint."""
         return self._time_s >= self.duration_s and self._still >= self._window

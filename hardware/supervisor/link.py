@@ -12,8 +12,9 @@ from __future__ import annotations
 import enum
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -373,3 +374,17 @@ def robot_state_of(t_ns: int, value: Array) -> RobotState:
     q, qd = value[STATE_HEAD : STATE_HEAD + joints], value[STATE_HEAD + joints :]
     mode, force, load = RobotMode(int(value[1])), float(value[2]), float(value[3])
     return RobotState(float(value[0]), t_ns, q, qd, mode, force, load)
+
+
+@runtime_checkable
+class Inbox(Protocol):
+    """Requests of the agent."""
+
+    def read(self) -> Sequence[Request]:
+        """What has arrived; never blocks."""
+        ...
+
+    @property
+    def closed(self) -> Cause:
+        """NONE while the agent is there, else AGENT_DEAD or TERMINATED."""
+        ...

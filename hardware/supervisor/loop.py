@@ -10,21 +10,22 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hardware.devices.robot import Robot, RobotMode, RobotState
-from hardware.supervisor.checks import CollisionGuard, FollowingCheck, LoadCheck, Overrun
+from hardware.supervisor.checks import CollisionGuard
 from hardware.supervisor.command_check import CommandCheck
 from hardware.supervisor.follower import Follower
 from hardware.supervisor.gripper_keeper import Keeper, NoGripper
 from hardware.supervisor.guided_move import GuidedMove
+from hardware.supervisor.guided_plan import plan_move
 from hardware.supervisor.hand_guiding import HandGuiding
 from hardware.supervisor.link import (
     Cause,
     Event,
+    Inbox,
     Link,
     Mode,
     Request,
@@ -32,24 +33,12 @@ from hardware.supervisor.link import (
     SupervisorConfig,
     Target,
 )
+from hardware.supervisor.link_pause import LinkPause
+from hardware.supervisor.motion_check import MotionCheck
 from robolearn.errors import ClockError, DataError, RobotError
 
 Array = NDArray[np.float64]
 log = logging.getLogger(__name__)
-
-
-@runtime_checkable
-class Inbox(Protocol):
-    """Requests of the agent."""
-
-    def read(self) -> Sequence[Request]:
-        """What has arrived; never blocks."""
-        ...
-
-    @property
-    def closed(self) -> Cause:
-        """NONE while the agent is there, else AGENT_DEAD or TERMINATED."""
-        ...
 
 
 class Supervisor:
@@ -78,6 +67,7 @@ class Supervisor:
         self._ticks = self._missed = self._max_late_ns = 0
         self._pausing = self._late = self._state_late = self._silent = self._spoiled = False
         self._guided: GuidedMove | None = None
+        self._pause = LinkPause(robot, config)
         self._commands = CommandCheck(follower, self._keeper, config)
         self._answered, self._pending, self._refused = 0, 0, False
         self._closing = False
@@ -90,11 +80,7 @@ class Supervisor:
         self._action = follower.action(self._q)
         self._follow_ns = 0
         self._guard = guard
-        window_s = config.late_s + config.state_stale_s + 0.1
-        self._following = FollowingCheck(len(self._q), robot.rate_hz, window_s)
-        self._following.reset(self._q)
-        self._astray = Overrun(config.following_rad, config.following_s)
-        self._load = LoadCheck(config.max_tool_force_n, config.max_load, config.overload_s)
+        self._measured = MotionCheck(config, self._q, robot.rate_hz)
         self._hand = HandGuiding(robot, follower, guard, config)
         self._check_robot(clock())
         self._publish(clock())
@@ -115,6 +101,8 @@ class Supervisor:
             self._idle(now_ns)
         elif self.mode is Mode.FREEDRIVE:
             self._be_guided(now_ns)
+        elif self._pause.active:
+            self._wait_for_rest(now_ns)
         else:
             self._move(now_ns, late_ns)
         self._publish(now_ns)
@@ -175,30 +163,23 @@ class Supervisor:
             self._answer(refused=True)
 
     def _goto(self, request: Request, now_ns: int) -> None:
-        c = self.config
         points = [np.array(w) for w in request.waypoints]
         if not points or any(p.shape != self._q.shape for p in points):
-            self._refuse_goto("wrong number of joints", now_ns)
-            return
-        guided = GuidedMove(
-            *(self._q, points, c.goto_speed, c.goto_acceleration, c.goto_jerk, self._dt_s)
-        )
-        guided.slow_to(self.follower.tool_speed, self.follower.travel)
-        if self._guard is not None:
-            self._guard.begin(self._q)
-        for q in guided.path(20 * len(points)):
-            why = self.follower.violation(q, None, self._dt_s)
-            near = None if why or self._guard is None else self._guard.ahead(q)
-            why = why if near is None else f"{near.kind}: {near.value:.3f} of {near.limit:.3f}"
-            if why:
-                self._refuse_goto(why, now_ns)
-                return
-        self._guided, self.mode, self._pausing = guided, Mode.GOTO, False
+            why = "wrong number of joints"
+        else:
+            why = self._guide(points)
+        if why:
+            log.warning("guided move refused: %s", why)
+            self._event(Cause.UNREACHABLE, now_ns)
+            self._answer(refused=True)
 
-    def _refuse_goto(self, why: str, now_ns: int) -> None:
-        log.warning("guided move refused: %s", why)
-        self._event(Cause.UNREACHABLE, now_ns)
-        self._answer(refused=True)
+    def _guide(self, points: Sequence[Array]) -> str:
+        """Begin a guided move from here; why not, or ""."""
+        planned = plan_move(self._q, points, self.config, self.follower, self._guard, self._dt_s)
+        if isinstance(planned, str):
+            return planned
+        self._guided, self.mode, self._pausing = planned, Mode.GOTO, False
+        return ""
 
     def _clear(self, now_ns: int) -> None:
         if self.mode is not Mode.STOPPED or self._closing:
@@ -213,7 +194,7 @@ class Supervisor:
             self._event(Cause.DRIVER_ERROR, now_ns)
             self._answer(refused=True)
             return
-        self._load.reset()
+        self._measured.clear()
         self._event(Cause.OPERATOR_CLEAR, now_ns)
         self.cause = Cause.NONE
         self._take_over(self.robot.state().joint_position)
@@ -222,8 +203,7 @@ class Supervisor:
         """Hold the arm at ``q``, where it is."""
         self._q = q.copy()
         self._action = self.follower.action(self._q)
-        self._following.reset(self._q)
-        self._astray.reset()
+        self._measured.stands(self._q)
         self._rest()
 
     def _begin_freedrive(self, now_ns: int) -> None:
@@ -291,20 +271,20 @@ class Supervisor:
 
     def _check_motion(self, state: RobotState, now_ns: int) -> None:
         free = self.mode is Mode.FREEDRIVE
-        error = 0.0 if free else self._following.error(state.joint_position)
-        if self._astray.over(error, now_ns):
-            self._latch(Cause.FOLLOWING_ERROR, now_ns, error, self._astray.limit)
-            return
-        strain = self._load.strain(state, now_ns)
-        if strain is not None:
-            log.warning("%s %.3g above %.3g", strain.kind, strain.value, strain.limit)
-            self._latch(Cause.OVERLOAD, now_ns, strain.value, strain.limit)
+        if (defect := self._measured.defect(state, now_ns, free=free)) is not None:
+            self._latch(defect.cause, now_ns, defect.value, defect.limit)
 
     def _note_state_age(self, age_s: float, now_ns: int) -> None:
         late = age_s > self.config.state_late_s
         if late and not self._state_late and self.mode is not Mode.HOLD:
             self._event(Cause.STATE_LATE, now_ns, age_s, self.config.state_late_s)
         self._state_late = late
+        if late and self.mode in (Mode.FOLLOW, Mode.GOTO, Mode.STOPPING):
+            try:
+                self._pause.begin(now_ns)
+            except RobotError as error:
+                log.error("driver: %s", error)
+                self._latch(Cause.DRIVER_ERROR, now_ns)
 
     def _check_agent(self, now_ns: int) -> None:
         if self.mode not in (Mode.FOLLOW, Mode.GOTO, Mode.FREEDRIVE):
@@ -351,7 +331,7 @@ class Supervisor:
     # -- motion ----------------------------------------------------------------------------------
 
     def _move(self, now_ns: int, late_ns: int) -> None:
-        # Everything that must bring the arm to a halt without latching, and the way to a latch.
+        # What must bring the arm to a halt without latching, and the way to a latch.
         halted = (self._pausing, self._late, self._silent, self._state_late, self._spoiled)
         moving = self.mode is not Mode.STOPPING and not any(halted)
         q, at_rest, rough = self._q, True, ""
@@ -373,6 +353,37 @@ class Supervisor:
             self._latch(self.cause, now_ns)
         elif (self._pausing and at_rest) or (self._guided is not None and self._guided.done):
             self._rest()
+
+    def _wait_for_rest(self, now_ns: int) -> None:
+        """The link has paused in motion: nothing is sent until the halted arm is seen at rest."""
+        try:
+            if self._pause.over(self._seen, now_ns, late=self._state_late):
+                self._go_on_from(self._seen.joint_position.copy(), now_ns)
+        except (RobotError, DataError) as error:
+            log.error("after a pause of the link: %s", error)
+            self._latch(Cause.DRIVER_ERROR, now_ns)
+
+    def _go_on_from(self, q: Array, now_ns: int) -> None:
+        """The way goes on from where the arm stands now; DataError when there is none."""
+        self._pause.end()
+        guided, target = self._guided, self._target
+        if self.mode is Mode.STOPPING:
+            self._latch(self.cause, now_ns)
+            return
+        self._q, self._action = q, self.follower.action(q)
+        self._measured.stands(q)
+        if self._pausing:
+            self._rest()
+            return
+        if guided is not None:
+            if why := self._guide(guided.ahead):
+                raise DataError(why)
+            return
+        self.follower.start(q)
+        if self._guard is not None:
+            self._guard.begin(q)
+        if target is not None:
+            self.follower.target(target, now_ns)
 
     def _be_guided(self, now_ns: int) -> None:
         wanted = not (self._pausing or self._silent or self._state_late)
@@ -412,8 +423,9 @@ class Supervisor:
             return False
         if self.mode is not Mode.HOLD:
             self._action = self.follower.action(q)
+        self._pause.sent(now_ns, moving=not np.array_equal(q, self._q))
         self._q = q
-        self._following.sent(q)
+        self._measured.sent(q)
         following = self.mode is Mode.FOLLOW and self._target is not None
         seq = self._target.seq if following and self._target is not None else -1
         row = [seq, late_ns, *self._action, *q, *self._keeper.goals]
@@ -456,6 +468,7 @@ class Supervisor:
             self._hold_gripper()
         self.mode, self._guided, self._target = Mode.STOPPED, None, None
         self._pausing = self._late = False
+        self._pause.end()
         if self._pending != self._answered:
             # An estop or close asked for exactly this; any other open request has failed.
             self._answer(refused=self.cause not in (Cause.ESTOP, Cause.CLOSED))

@@ -6,8 +6,10 @@ Big-endian frames ``u16 size (header included) | u8 type | body``. Source: Unive
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import struct
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from robolearn.errors import DataError
@@ -66,8 +68,15 @@ class Recipe:
 
     @property
     def complete(self) -> bool:
-        """False when a name is unknown; the controller then refuses the recipe (id 0)."""
-        return "NOT_FOUND" not in self.types
+        """False when a name is unknown, or an input has another writer already; the controller then
+        refuses the recipe (id 0).
+        """
+        return not {"NOT_FOUND", "IN_USE"} & set(self.types)
+
+    def refused(self, taken: Collection[str]) -> Recipe:
+        """The recipe of a client that asks for inputs which others write (their names)."""
+        types = ("IN_USE" if n in taken else t for n, t in zip(self.names, self.types, strict=True))
+        return dataclasses.replace(self, types=tuple(types))
 
 
 def variable_type(name: str) -> str:

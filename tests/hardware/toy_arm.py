@@ -29,6 +29,7 @@ class ToyArm:
     joints = 3
     has_watchdog = True
     freedrive = None  # no hand may guide it (hardware/devices/robot.py: Freedrive)
+    halt = None  # no set-point can be on its way: the arm lives in this process
 
     def __init__(self, config):
         self._config = config

@@ -30,6 +30,7 @@ class FakeFault(enum.IntEnum):
     PROTECTIVE_STOP = 2
     EMERGENCY_STOP = 3
     REFUSES = 4  # commands raise
+    PAUSED = 5  # the link pauses: what is sent arrives when it goes on, all at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,9 @@ class FakeRobot:
         self._rate_hz, self._watchdog_s, self._clock = rate_hz, watchdog_s, clock
         self.fault = FakeFault.NONE
         self.sent: list[tuple[int, Array]] = []
-        self.stops, self.free = 0, False
+        self.stops, self.halts, self.free = 0, 0, False
+        # What a paused link holds back: set-points, or None for a halt.
+        self._held_back: list[Array | None] = []
         self.tool_force_n = self.load = math.nan
         self.push: Array | None = None
         self._mode = RobotMode.DISCONNECTED
@@ -114,7 +117,10 @@ class FakeRobot:
             raise RobotConnectionError("fake robot: not connected; call connect() first")
         self._read_faults()
         now = self._clock()
-        if self.fault is not FakeFault.FROZEN and now != self._device_ns:
+        silent = self.fault in (FakeFault.FROZEN, FakeFault.PAUSED)
+        if not silent:
+            self._deliver()
+        if not silent and now != self._device_ns:
             self._device_ns = self._changed_ns = now
         if self._mode is RobotMode.RUNNING and now - self._heard_ns > self._watchdog_s * 1e9:
             self._halt(RobotMode.IDLE)
@@ -131,9 +137,16 @@ class FakeRobot:
         self._read_faults()
         if self.fault is FakeFault.REFUSES or self.free:
             raise RobotError("fake robot: refuses commands")
-        now = self._clock()
+        if self.fault is FakeFault.PAUSED:
+            self._held_back.append(q.copy())
+            self._qd[:] = 0.0
+            return
         if self.fault is FakeFault.FROZEN or self._mode is not RobotMode.RUNNING:
             return
+        self._reach(q)
+
+    def _reach(self, q: Array) -> None:
+        now = self._clock()
         dt = max((now - self._moved_ns) * 1e-9, 1e-4)
         self._qd = (q - self._q) / dt
         self._q, self._moved_ns, self._heard_ns = q.copy(), now, now
@@ -144,12 +157,29 @@ class FakeRobot:
         """Resets the watchdog."""
         self._heard_ns = self._clock()
 
+    @property
+    def halt(self) -> Callable[[], None]:
+        """Stand still, with the next command on."""
+        return self._halt_here
+
+    def _halt_here(self) -> None:
+        self.halts += 1
+        if self.fault is FakeFault.PAUSED:
+            self._held_back.append(None)
+        self._qd[:] = 0.0
+
+    def _deliver(self) -> None:
+        """What a paused link held back: the last of it counts, as in a controller's registers."""
+        last, self._held_back = self._held_back[-1:], []
+        if last and last[0] is not None and self._mode is RobotMode.RUNNING:
+            self._reach(last[0])
+
     def stop(self) -> bool:
         """Stand still."""
         self.stops, self.free = self.stops + 1, False
         self._qd[:] = 0.0
         self._note()
-        return self.fault is not FakeFault.FROZEN
+        return self.fault not in (FakeFault.FROZEN, FakeFault.PAUSED)
 
     def close(self) -> None:
         """Stop and disconnect."""

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hardware.devices.claim import DeviceClaim
 from hardware.devices.robot import RobotMode, RobotState
 from hardware.drivers.polling.loop import PollLoop
 from robolearn.errors import DataError, RobotConnectionError, RobotError
@@ -30,6 +32,7 @@ class Polled(ABC, Generic[L]):
     def __init__(self, name: str, stop_s: float = STOP_S) -> None:
         self.name = name
         self._stop_s = stop_s
+        self._claim = DeviceClaim(name)
         self._cycle: L | None = None
 
     @abstractmethod
@@ -37,9 +40,16 @@ class Polled(ABC, Generic[L]):
         """Connect, make ready, read the first state; closes what it opened when it raises."""
 
     def connect(self) -> None:
-        """Connect anew; raises what :meth:`open` raises."""
-        self._leave()
-        loop = self.open()
+        """Connect anew; raises what :meth:`open` raises, and RobotConnectionError for a device that
+        another program owns.
+        """
+        self._disconnect()
+        self._claim.take()
+        try:
+            loop = self.open()
+        except BaseException:
+            self._claim.release()
+            raise
         self._cycle = loop
         loop.start()
 
@@ -60,6 +70,11 @@ class Polled(ABC, Generic[L]):
             log.warning("stop not confirmed: %s", error)
             return loop.held
 
+    @property
+    def halt(self) -> Callable[[], None]:
+        """Between two exchanges the device is told to stay where it is."""
+        return lambda: _told(self._sound())
+
     def _connected(self) -> L:
         """The loop. Raises RobotConnectionError before the first connect."""
         if self._cycle is None:
@@ -73,9 +88,18 @@ class Polled(ABC, Generic[L]):
         return loop
 
     def _leave(self) -> None:
+        """Disconnect, and leave the device to others."""
+        self._disconnect()
+        self._claim.release()
+
+    def _disconnect(self) -> None:
         loop, self._cycle = self._cycle, None
         if loop is not None:
             loop.leave()
+
+
+def _told(loop: PollLoop) -> None:
+    loop.submit(loop.hold)
 
 
 class ArmLoop(PollLoop):

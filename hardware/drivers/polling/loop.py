@@ -92,19 +92,23 @@ class PollLoop(ABC):
 
     def call(self, job: Callable[[], T], timeout_s: float) -> T:
         """Run something between two cycles. Raises RobotConnectionError when it takes too long."""
+        try:
+            return self.submit(job).result(timeout_s)
+        except FutureTimeoutError as error:
+            raise RobotConnectionError(
+                f"{self.name}: no answer within {timeout_s:g} s; check cable and"
+                " supply, then connect again"
+            ) from error
+
+    def submit(self, job: Callable[[], T]) -> Future[T]:
+        """Run something between two cycles, without waiting; raises the latched fault."""
         self.heard()
         future: Future[T] = Future()
         with self.lock:
             if self.ended:
                 raise self._fault or RobotConnectionError(f"{self.name}: not connected")
             self._jobs.append((job, future))
-        try:
-            return future.result(timeout_s)
-        except FutureTimeoutError as error:
-            raise RobotConnectionError(
-                f"{self.name}: no answer within {timeout_s:g} s; check cable and"
-                " supply, then connect again"
-            ) from error
+        return future
 
     def leave(self) -> None:
         """End the exchanges and close the line; never waits long."""

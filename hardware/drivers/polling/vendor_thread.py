@@ -29,7 +29,7 @@ class VendorThread:
         self.name, self.post_limit_s = name, post_limit_s
         self.abandoned = False
         self._wake = threading.Condition()
-        self._calls: list[tuple[Callable[[], Any], Future[Any]]] = []
+        self._calls: list[tuple[Callable[[], Any], Future[Any] | None]] = []
         self._newest: Callable[[], None] | None = None
         self._busy_since_ns = 0
         self._post_error: Exception | None = None
@@ -62,6 +62,15 @@ class VendorThread:
             self._newest = None
             self._wake.notify()
         return future
+
+    def order(self, function: Callable[[], None]) -> None:
+        """Run ``function`` without waiting, in place of a set-point that waits; as with
+        :meth:`post` a later one raises what went wrong.
+        """
+        with self._wake:
+            self._calls.append((function, None))
+            self._newest = None
+            self._wake.notify()
 
     def post(self, function: Callable[[], None]) -> None:
         """Leave the newest set-point. Raises RobotError when an earlier one failed or hangs."""
@@ -98,15 +107,15 @@ class VendorThread:
                         return
                     newest, self._newest = self._newest, None
             self._busy_since_ns = time.monotonic_ns()
-            if job is not None:
-                function, future = job
+            function, future = job or (newest, None)
+            if future is not None and function is not None:
                 try:
                     future.set_result(function())
                 except Exception as error:  # noqa: BLE001  (delivered to the waiting caller)
                     future.set_exception(error)
-            elif newest is not None:
+            elif function is not None:
                 try:
-                    newest()
+                    function()
                 except Exception as error:  # noqa: BLE001  (raised by the next post)
                     # The first one is the cause; what follows it is often only its consequence.
                     self._post_error = self._post_error or error

@@ -10,12 +10,8 @@ control interface runs on a :class:`VendorThread` that can be abandoned.
 from __future__ import annotations
 
 import atexit
-import contextlib
-import ctypes
 import logging
 import math
-import os
-import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, wait
@@ -25,10 +21,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from hardware.devices.claim import DeviceClaim
 from hardware.devices.robot import Freedrive, RobotMode, RobotState
 from hardware.drivers.polling.vendor_thread import VendorThread
 from hardware.drivers.ur.dashboard import URRecovery
 from hardware.drivers.ur.reading import mode_of, read
+from hardware.drivers.ur.threads import leave, without_real_time
 from hardware.drivers.ur.tool import ToolServo
 from hardware.drivers.ur.watch import URWatch
 from robolearn.arms.models import ARMS
@@ -52,6 +50,9 @@ _LONGEST_CALL_S = 0.09
 _LARGEST_STEP_RAD = 0.075
 # From the end of a one-shot command until the client knows that the next one may come [s].
 _READY_S = 0.01
+# What the client says of a controller whose inputs another client writes, and for how long that may
+# be one that is just leaving [s].
+_TAKEN, _LEFT_S = "already in use", 1.5
 # How long an earlier connection may take to close [s].
 _LEAVE_S = 5.0
 # A state this new, and this slow, shows an arm at rest.
@@ -123,6 +124,7 @@ class URRobot:
 
     def __init__(self, config: URConfig) -> None:
         self.config = config
+        self._claim = DeviceClaim(f"UR at {config.address}")
         self._receive: Any = None
         self._control: Any = None
         self._worker: VendorThread | None = None
@@ -159,14 +161,24 @@ class URRobot:
     def connect(self) -> None:
         """Connect both interfaces, upload the program, wait for a live state.
 
-        What fails on the way leaves nothing behind that could move the arm.
+        What fails on the way leaves nothing behind that could move the arm. RobotConnectionError
+        for an arm that another program drives.
         """
         vendor = _import_ur_rtde()
         self._release()
+        self._claim.take()
         self._broken = self._armed = self._free = False
         self._last_sent = self._tool = None
         self._clock.restart()
         self._clock_fault = ""
+        try:
+            self._connect_anew(*vendor)
+        except BaseException:
+            self._release()
+            self._claim.release()
+            raise
+
+    def _connect_anew(self, control_class: Any, receive_class: Any) -> None:
         _probe(self.config)
         if not self._have_left():
             # Its last words would end the new program: both write the same registers.
@@ -174,31 +186,26 @@ class URRobot:
                 f"UR at {self.config.address}: an earlier connection is still closing; connect"
                 " again in a few seconds"
             )
-        try:
-            self._connect(*vendor)
-        except BaseException:
-            self._release()
-            raise
-
-    def _connect(self, control_class: Any, receive_class: Any) -> None:
         c = self.config
         self._worker = worker = VendorThread(f"UR at {c.address}")
         deadline = time.monotonic() + c.connect_timeout_s
         try:
             self._receive = worker.call(
-                lambda: _without_real_time(lambda: receive_class(c.address, c.rate_hz)),
+                lambda: without_real_time(lambda: receive_class(c.address, c.rate_hz)),
                 c.connect_timeout_s,
                 "connecting",
             )
             self._require_ready_device(deadline)
-            self._control = worker.call(
-                lambda: _without_real_time(lambda: control_class(c.address, c.rate_hz)),
-                max(1.0, deadline - time.monotonic()),
-                "uploading the control program",
-            )
+            self._control = self._make_control(worker, control_class, deadline)
         except RuntimeError as error:
             if isinstance(error, RobotError):
                 raise
+            if _TAKEN in str(error):
+                raise RobotConnectionError(
+                    f"UR at {c.address}: the controller has a control client already (its input"
+                    " registers are taken): another computer or program drives this arm, or a"
+                    " fieldbus adapter is switched on. End it, then connect again"
+                ) from error
             raise RobotConnectionError(
                 f"UR at {c.address}: {error}. Is the arm powered, brakes released, and in remote"
                 " control?"
@@ -209,6 +216,21 @@ class URRobot:
             self._tool = worker.call(
                 lambda: ToolServo.of(self._control, arm, q, c.rate_hz), 1.0, "reading the tool"
             )
+
+    def _make_control(self, worker: VendorThread, control_class: Any, deadline: float) -> Any:
+        c, patience = self.config, time.monotonic() + _LEFT_S
+        while True:
+            try:
+                return worker.call(
+                    lambda: without_real_time(lambda: control_class(c.address, c.rate_hz)),
+                    max(1.0, deadline - time.monotonic()),
+                    "uploading the control program",
+                )
+            except RuntimeError as error:
+                # Who has just closed may still be leaving the controller.
+                if _TAKEN not in str(error) or time.monotonic() > patience:
+                    raise
+                time.sleep(0.1)
 
     def state(self) -> RobotState:
         """Newest state; a torn read (the packet changed in between) is repeated."""
@@ -282,6 +304,24 @@ class URRobot:
 
         worker.post(send)
 
+    @property
+    def halt(self) -> Callable[[], None]:
+        """servoStop, sent behind whatever was sent: what a link that pauses delivers at once ends
+        with it.
+        """
+        return self._halt
+
+    def _halt(self) -> None:
+        worker, control, c = self._connected()
+
+        def stand() -> None:
+            self._require_link(control)
+            if not control.servoStop(c.stop_deceleration):
+                raise RobotError("the controller did not confirm that the arm stands")
+            self._stand()
+
+        worker.order(lambda: without_real_time(stand))
+
     def keep_alive(self) -> None:
         """Post a watchdog kick."""
         worker, control, _ = self._connected()
@@ -328,7 +368,7 @@ class URRobot:
                 raise RobotError("the controller refused freedrive")
 
         self._free = True
-        worker.call(lambda: _without_real_time(begin), 0.5, "beginning freedrive")
+        worker.call(lambda: without_real_time(begin), 0.5, "beginning freedrive")
 
     def _end_freedrive(self) -> None:
         worker, control, _ = self._connected()
@@ -339,7 +379,7 @@ class URRobot:
                 raise RobotError("the controller did not confirm the end of freedrive")
             self._stand()
 
-        worker.call(lambda: _without_real_time(end), 0.5, "ending freedrive")
+        worker.call(lambda: without_real_time(end), 0.5, "ending freedrive")
         self._free = False
 
     def _require_link(self, control: Any) -> None:
@@ -360,7 +400,7 @@ class URRobot:
             return bool(control.servoStop(deceleration)) and bool(stiff)
 
         try:
-            done = self._worker.call(lambda: _without_real_time(halt), 0.5, "servoStop")
+            done = self._worker.call(lambda: without_real_time(halt), 0.5, "servoStop")
             self._free = self._free and not done
             return bool(done) or self._seen_at_rest()
         except RuntimeError as error:  # includes RobotError; the device's watchdog takes over
@@ -378,6 +418,7 @@ class URRobot:
         if self._control is not None:
             self.stop()
         self._release()
+        self._claim.release()
 
     def _connected(self) -> tuple[VendorThread, Any, URConfig]:
         if self._worker is None or self._control is None:
@@ -393,17 +434,17 @@ class URRobot:
         try:
             if control is not None and not worker.abandoned:
                 worker.call(
-                    lambda: _without_real_time(control.stopScript), 1.0, "ending the program"
+                    lambda: without_real_time(control.stopScript), 1.0, "ending the program"
                 )
         except RuntimeError as error:
             log.warning("disconnect: %s", error)
         # After a hung call too: should it ever return, the same thread cleans up behind it.
         if control is not None:
-            self._leaving.append(worker.submit(lambda: _leave(control)))
+            self._leaving.append(worker.submit(lambda: leave(control)))
         worker.close()
         if receive is not None:
             other = VendorThread(f"{worker.name}, leaving")
-            self._leaving.append(other.submit(lambda: _leave(receive)))
+            self._leaving.append(other.submit(lambda: leave(receive)))
             other.close()
 
     def _have_left(self) -> bool:
@@ -437,37 +478,6 @@ class URRobot:
             f"UR at {self.config.address}: the control program does not run within"
             f" {self.config.connect_timeout_s:g} s"
         )
-
-
-def _without_real_time(call: Callable[[], Any]) -> Any:
-    """Run a constructor whose threads must not inherit real-time priority, or a call that waits for
-    what those threads receive: at real-time priority its spinning could keep them from it.
-
-    The client's receive threads poll every 100 us; at real-time priority they would take most of
-    a core from everybody else. A high normal priority keeps them prompt.
-    """
-    policy, param = os.sched_getscheduler(0), os.sched_getparam(0)
-    thread = threading.get_native_id()
-    nice = os.getpriority(os.PRIO_PROCESS, thread)
-    os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
-    try:
-        if policy != os.SCHED_OTHER:
-            # Real-time priority may be permitted where this is not; then they are ordinary.
-            with contextlib.suppress(PermissionError):
-                os.setpriority(os.PRIO_PROCESS, thread, -15)
-        return call()
-    finally:
-        if policy != os.SCHED_OTHER:
-            os.setpriority(os.PRIO_PROCESS, thread, nice)
-        os.sched_setscheduler(0, policy, param)
-
-
-def _leave(interface: Any) -> None:
-    """Disconnect, and never destroy: the destructors of ur_rtde 1.6.5 disconnect a second time, and
-    hold the interpreter's lock while they wait, which would stop the supervisor's loop.
-    """
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(interface))
-    interface.disconnect()
 
 
 def _probe(config: URConfig) -> None:

@@ -238,7 +238,7 @@ class UrEmulator:
             client.every = max(1, round(self.config.rate_hz / rate)) if ok else 1
             send(rtde.frame(kind, _recipe_reply(client.output_id if ok else 0, recipe)))
         elif kind == rtde.INPUTS:
-            recipe = rtde.parse_recipe(body)
+            recipe = self._claimed(client, rtde.parse_recipe(body))
             ok = recipe.complete and len(client.inputs) < 255
             if ok:
                 client.inputs.append(recipe)
@@ -248,6 +248,15 @@ class UrEmulator:
             client.streaming = kind == rtde.START and ok
             send(rtde.frame(kind, bytes([ok])))
         # Anything else is ignored, as the controller does.
+
+    def _claimed(self, client: _RtdeClient, recipe: rtde.Recipe) -> rtde.Recipe:
+        """The recipe, with what another client writes marked: one writer per input (RTDE guide)."""
+        others = (c for c in self._clients if c is not client and c.connection.open)
+        taken = {name for other in others for r in other.inputs for name in r.names}
+        if taken.isdisjoint(recipe.names):
+            return recipe
+        self.log.event("claim_refused", f"{sorted(taken.intersection(recipe.names))}")
+        return recipe.refused(taken)
 
     def _input(self, client: _RtdeClient, body: bytes) -> None:
         if not body or not 1 <= body[0] <= len(client.inputs):

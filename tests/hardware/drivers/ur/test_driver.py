@@ -19,6 +19,7 @@ from hardware.drivers.fakes.robot import FakeConfig
 from hardware.drivers.polling.vendor_thread import VendorThread
 from hardware.drivers.ur import robot as ur
 from hardware.drivers.ur.robot import URConfig
+from hardware.drivers.ur.threads import without_real_time
 from hardware.drivers.ur.tool import ToolServo
 from robolearn.arms.models import UR5E
 from robolearn.errors import (
@@ -81,6 +82,34 @@ def robot(lab):
     yield made
     recovered(lab)
     made.close()
+
+
+def test_a_second_owner_is_refused_and_the_first_goes_on(robot, lab):
+    q = robot.state().joint_position
+    rival = URConfig(lab.where.address).build()
+    with pytest.raises(RobotConnectionError, match=f"in use by process {os.getpid()} of"):
+        rival.connect()
+    rival.close()
+    robot.servo(q)
+    assert robot.state().mode is RobotMode.RUNNING
+
+
+def test_a_program_without_our_lock_is_refused_by_the_controller(robot, lab, monkeypatch):
+    from rtde_control import RTDEControlInterface
+
+    with pytest.raises(RuntimeError, match="already in use"):
+        RTDEControlInterface(lab.where.address, 500.0)
+    # Another computer has locks of its own: there the driver meets the controller's refusal.
+    monkeypatch.setattr("hardware.devices.claim.DeviceClaim.take", lambda claim: None)
+    rival = URConfig(lab.where.address).build()
+    with pytest.raises(RobotConnectionError, match="has a control client already"):
+        rival.connect()
+    rival.close()
+    assert robot.state().mode is RobotMode.RUNNING
+    with lab.where.connect() as door:
+        kinds = [e.kind for e in door.log(time.monotonic_ns() - 3_000_000_000).events]
+    assert "claim_refused" in kinds
+    assert "program_stopped" not in kinds
 
 
 def until(condition, timeout_s=3.0):
@@ -254,7 +283,7 @@ def test_real_time_without_the_right_to_nice_is_no_reason_not_to_connect(monkeyp
     monkeypatch.setattr(os, "sched_setscheduler", lambda *a: restored.append(a[1]))
     monkeypatch.setattr(os, "getpriority", lambda *_: 0)
     monkeypatch.setattr(os, "setpriority", refused)
-    assert ur._without_real_time(lambda: 7) == 7
+    assert without_real_time(lambda: 7) == 7
     assert restored == [os.SCHED_OTHER, os.SCHED_FIFO]
 
 

@@ -9,7 +9,7 @@ import time
 import numpy as np
 import pytest
 
-from hardware.drivers.ur import robot as ur
+from hardware.drivers.ur.threads import leave
 from hardware.emulators.lab.launch import LabProcess
 from hardware.wire import rtde
 from robolearn.arms.models import UR5E
@@ -65,8 +65,8 @@ class Arm:
 
     def close(self):
         self.door.close()
-        ur._leave(self.control)
-        ur._leave(self.receive)
+        leave(self.control)
+        leave(self.receive)
 
 
 def wait(condition, timeout_s=2.0):
@@ -324,6 +324,11 @@ def test_garbage_on_every_port_does_not_disturb_the_controller(lab, arm):
     assert arm.control.reuploadScript()  # a script of ours may have replaced the client's
     assert arm.running(True)
     recipe = b"input_int_register_0,input_double_register_0,"
+    # Inputs have one writer: the client's connection makes room, and with it its program ends.
+    arm.control.disconnect()
+    with socket.create_connection((lab.where.address, 30003), timeout=2) as script:
+        script.sendall(b"def program():\nend\n")
+        assert wait(lambda: arm.receive.getRuntimeState() == 2)
     with socket.create_connection((lab.where.address, 30004), timeout=2) as raw:
         raw.sendall(rtde.frame(rtde.INPUTS, recipe))
         assert b"INT32,DOUBLE" in raw.recv(4096)

@@ -1,0 +1,50 @@
+"""Judges the measured motion: where the arm is, and what it feels."""
+
+from __future__ import annotations
+
+import logging
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardware.devices.robot import RobotState
+from hardware.supervisor.checks import FollowingCheck, LoadCheck, Overrun
+from hardware.supervisor.command_check import Defect
+from hardware.supervisor.link import Cause, SupervisorConfig
+
+log = logging.getLogger(__name__)
+
+
+class MotionCheck:
+    """Following error, tool force and joint load, from an arm that stands at ``q [joints]``."""
+
+    def __init__(self, config: SupervisorConfig, q: NDArray[np.float64], rate_hz: float) -> None:
+        window_s = config.late_s + config.state_stale_s + 0.1
+        self._following = FollowingCheck(len(q), rate_hz, window_s)
+        self._following.reset(q)
+        self._astray = Overrun(config.following_rad, config.following_s)
+        self._load = LoadCheck(config.max_tool_force_n, config.max_load, config.overload_s)
+
+    def stands(self, q: NDArray[np.float64]) -> None:
+        """The arm stands at ``q [joints]``, whoever brought it there."""
+        self._following.reset(q)
+        self._astray.reset()
+
+    def sent(self, q: NDArray[np.float64]) -> None:
+        """A set-point ``[joints]`` went out."""
+        self._following.sent(q)
+
+    def clear(self) -> None:
+        """Load and force begin anew after a stop."""
+        self._load.reset()
+
+    def defect(self, state: RobotState, now_ns: int, *, free: bool) -> Defect | None:
+        """What a fresh state breaks; ``free``: a hand guides the arm, it follows nobody."""
+        error = 0.0 if free else self._following.error(state.joint_position)
+        if self._astray.over(error, now_ns):
+            return Defect(Cause.FOLLOWING_ERROR, error, self._astray.limit)
+        strain = self._load.strain(state, now_ns)
+        if strain is None:
+            return None
+        log.warning("%s %.3g above %.3g", strain.kind, strain.value, strain.limit)
+        return Defect(Cause.OVERLOAD, strain.value, strain.limit)
