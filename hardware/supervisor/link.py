@@ -31,6 +31,8 @@ PLAN_STEPS = 16
 STATUS_WIDTH = 10
 STATE_HEAD = 4
 GRIP_WIDTH = 3
+# A state is late after so long, or so many periods of its robot, whichever is longer.
+_LATE_S, _LATE_PERIODS = 0.02, 5.0
 
 
 class Mode(enum.IntEnum):
@@ -104,8 +106,9 @@ class SupervisorConfig:
     heartbeat_s: float = 0.08
     # Stop (latched) when it shows none for longer than this [s].
     frozen_s: float = 0.5
-    # Hold while the device clock stands still for longer than this [s].
-    state_late_s: float = 0.02
+    # Hold, and halt an arm in motion, while the device clock stands still for longer than this [s];
+    # null: 20 ms, or five periods of a robot that is slower than 250 Hz.
+    state_late_s: float | None = None
     # Stop (latched) when it stands still for longer than this [s].
     state_stale_s: float = 0.1
     # Commands due further ahead than this are refused [s].
@@ -140,7 +143,7 @@ class SupervisorConfig:
     guide_ahead_s: float = 0.1
 
     def __post_init__(self) -> None:
-        if not 0 < self.state_late_s <= self.state_stale_s:
+        if self.state_late_s is not None and not 0 < self.state_late_s <= self.state_stale_s:
             raise ConfigError("state_late_s must be positive and at most state_stale_s")
         if not 0 < self.heartbeat_s <= self.frozen_s:
             raise ConfigError("heartbeat_s must be positive and at most frozen_s")
@@ -151,6 +154,12 @@ class SupervisorConfig:
         window_for(
             pause_acceleration(self.goto_speed, self.goto_acceleration), self.goto_jerk, 0.01
         )
+
+    def late_state_s(self, rate_hz: float) -> float:
+        """``state_late_s`` of a robot with this rate, ``state_stale_s`` at most [s]."""
+        if self.state_late_s is not None:
+            return self.state_late_s
+        return min(max(_LATE_S, _LATE_PERIODS / rate_hz), self.state_stale_s)
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,7 +63,7 @@ class Supervisor:
         self.finished = False
         self._link, self._inbox, self._clock = link, inbox, clock
         self._real_time = real_time
-        self._dt_s = 1.0 / robot.rate_hz
+        self._dt_s, self._late_state_s = 1.0 / robot.rate_hz, config.late_state_s(robot.rate_hz)
         self._ticks = self._missed = self._max_late_ns = 0
         self._pausing = self._late = self._state_late = self._silent = self._spoiled = False
         self._guided: GuidedMove | None = None
@@ -270,14 +270,13 @@ class Supervisor:
             self._answer()
 
     def _check_motion(self, state: RobotState, now_ns: int) -> None:
-        free = self.mode is Mode.FREEDRIVE
-        if (defect := self._measured.defect(state, now_ns, free=free)) is not None:
+        if defect := self._measured.defect(state, now_ns, free=self.mode is Mode.FREEDRIVE):
             self._latch(defect.cause, now_ns, defect.value, defect.limit)
 
     def _note_state_age(self, age_s: float, now_ns: int) -> None:
-        late = age_s > self.config.state_late_s
+        late = age_s > self._late_state_s
         if late and not self._state_late and self.mode is not Mode.HOLD:
-            self._event(Cause.STATE_LATE, now_ns, age_s, self.config.state_late_s)
+            self._event(Cause.STATE_LATE, now_ns, age_s, self._late_state_s)
         self._state_late = late
         if late and self.mode in (Mode.FOLLOW, Mode.GOTO, Mode.STOPPING):
             try:

@@ -123,10 +123,20 @@ class BrowserDevice:
                 HTTPStatus.FORBIDDEN, "Open the address that 'robolearn collect' printed.\n"
             )
         if url.path == "/ws":
-            return None
+            return self._refused_origin(connection, request)
         if url.path == "/":
             return _page()
         return connection.respond(HTTPStatus.NOT_FOUND, "There is only one page here: /\n")
+
+    def _refused_origin(self, connection: ServerConnection, request: Request) -> Response | None:
+        """A page from elsewhere that learned the token must not drive the tool; a program that is
+        no browser tells no origin.
+        """
+        origin, host = request.headers.get("Origin"), request.headers.get("Host", "")
+        if origin is None or urlsplit(origin).netloc == host:
+            return None
+        log.warning("a page of %s was refused", origin[:100])
+        return connection.respond(HTTPStatus.FORBIDDEN, "Only the page served here may connect.\n")
 
     def _talk(self, connection: ServerConnection) -> None:
         with self._changed:
@@ -180,7 +190,7 @@ class BrowserDevice:
             elif kind == "key" and raw["key"] in KEYS:
                 with self._changed:
                     self._pressed.append(raw["key"])
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
             log.warning("ignored a message of the page: %s", error)
 
 

@@ -54,6 +54,7 @@ class ServoTable:
 
     family: str
     model_number: Register
+    id: Register
     models: Mapping[int, str]
     homing_offset: Register
     # Present position = counts of the encoder + ``offset_sign`` x homing offset.
@@ -94,6 +95,7 @@ TURN_RAD = 6.283185307179586
 FEETECH_STS = ServoTable(
     family="Feetech STS",
     model_number=Register(3, 2),
+    id=Register(5, 1),
     models={777: "STS3215", 2825: "STS3250"},
     homing_offset=Register(31, 2, sign_bit=11),
     offset_sign=-1,
@@ -127,6 +129,7 @@ FEETECH_STS = ServoTable(
 DYNAMIXEL_X = ServoTable(
     family="Dynamixel X",
     model_number=Register(0, 2),
+    id=Register(7, 1),
     models={1020: "XM430-W350", 1060: "XL430-W250", 1190: "XL330-M077", 1200: "XL330-M288"},
     homing_offset=Register(20, 4, signed=True),
     offset_sign=1,

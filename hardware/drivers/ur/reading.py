@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from hardware.devices.robot import RobotMode
@@ -36,3 +37,11 @@ def mode_of(robot: int, safety: int, runtime: int = RUNNING_PROGRAM) -> RobotMod
     if robot != _RUNNING_ROBOT or runtime != RUNNING_PROGRAM:
         return RobotMode.IDLE
     return RobotMode.RUNNING
+
+
+def load_of(receive: Any, rated_current_a: Sequence[float] | None) -> float:
+    """Largest motor current as a share of what that motor may draw; NaN where that is not known."""
+    if rated_current_a is None:
+        return math.nan
+    pairs = zip(receive.getActualCurrent(), rated_current_a, strict=True)
+    return max(abs(a) / b for a, b in pairs)

@@ -25,7 +25,7 @@ from hardware.devices.claim import DeviceClaim
 from hardware.devices.robot import Freedrive, RobotMode, RobotState
 from hardware.drivers.polling.vendor_thread import VendorThread
 from hardware.drivers.ur.dashboard import URRecovery
-from hardware.drivers.ur.reading import mode_of, read
+from hardware.drivers.ur.reading import load_of, mode_of, read
 from hardware.drivers.ur.threads import leave, without_real_time
 from hardware.drivers.ur.tool import ToolServo
 from hardware.drivers.ur.watch import URWatch
@@ -53,6 +53,8 @@ _READY_S = 0.01
 # What the client says of a controller whose inputs another client writes, and for how long that may
 # be one that is just leaving [s].
 _TAKEN, _LEFT_S = "already in use", 1.5
+# A halt takes this share of the watchdog's period at most.
+_HALT_SHARE = 0.6
 # How long an earlier connection may take to close [s].
 _LEAVE_S = 5.0
 # A state this new, and this slow, shows an arm at rest.
@@ -246,8 +248,8 @@ class URRobot:
             self._device_t_s, self._changed_ns = stamp, time.monotonic_ns()
             self._check_clock()
         self._require_true_clock()
-        q, qd, load = np.array(q), np.array(qd), self._load(receive)
-        return RobotState(stamp, self._changed_ns, q, qd, mode, force, load)
+        load = load_of(receive, self.config.rated_current_a)
+        return RobotState(stamp, self._changed_ns, np.array(q), np.array(qd), mode, force, load)
 
     def _check_clock(self) -> None:
         try:
@@ -259,12 +261,6 @@ class URRobot:
         """A clock that is right again was still set: only a new connection goes on."""
         if self._clock_fault:
             raise ClockError(self._clock_fault)
-
-    def _load(self, receive: Any) -> float:
-        rated = self.config.rated_current_a
-        if rated is None:
-            return math.nan
-        return max(abs(a) / b for a, b in zip(receive.getActualCurrent(), rated, strict=True))
 
     def servo(self, q: Array) -> None:
         """Post one set-point ``[6]`` [rad]; RobotError where ``servo: tool`` must not follow."""
@@ -314,9 +310,13 @@ class URRobot:
     def _halt(self) -> None:
         worker, control, c = self._connected()
 
+        # While servoStop waits nobody feeds the watchdog: the arm must stand before that bites.
+        speed = max(abs(v) for v in self._receive.getActualQd())
+        deceleration = max(c.stop_deceleration, speed * c.watchdog_hz / _HALT_SHARE)
+
         def stand() -> None:
             self._require_link(control)
-            if not control.servoStop(c.stop_deceleration):
+            if not control.servoStop(deceleration):
                 raise RobotError("the controller did not confirm that the arm stands")
             self._stand()
 

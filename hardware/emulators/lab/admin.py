@@ -230,15 +230,20 @@ class LabClient:
     def log(self, since_ns: int = 0, limit: int = 20_000) -> LabLog:
         """Set-points that reached the controller after ``since_ns`` (newest ``limit``), events."""
         reply = self.call("log", since_ns=since_ns, limit=limit)
-        t_ns = np.frombuffer(base64.b64decode(reply["t_ns"]), dtype=np.int64)
-        q = np.frombuffer(base64.b64decode(reply["q"]), dtype=np.float64)
+        t_ns, q = _unpacked(reply)
         return LabLog(
             count=reply["count"],
             moving=reply["moving"],
             setpoint_t_ns=t_ns,
-            setpoint_q=q.reshape(len(t_ns), q.size // max(1, len(t_ns))),
+            setpoint_q=q,
             events=tuple(LabEvent(*e) for e in reply["events"]),
         )
+
+    def reference(self, since_ns: int = 0) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """What the servos followed after ``since_ns``: times ``[n]`` and joint angles
+        ``[n, joints]`` of the controller's ticks, which are one period apart.
+        """
+        return _unpacked(self.call("reference", since_ns=since_ns))
 
     def fault(self, kind: str, **arguments: float | str) -> None:
         """Cause a fault: ``protective_stop``, ``emergency_stop``, ``unlock``, ``drop_links``,
@@ -248,3 +253,9 @@ class LabClient:
         ``CameraEmulator.fault`` (``camera``, ``seconds``, ``amount``).
         """
         self.call("fault", kind=kind, **arguments)
+
+
+def _unpacked(reply: Mapping[str, Any]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    t_ns = np.frombuffer(base64.b64decode(reply["t_ns"]), dtype=np.int64)
+    q = np.frombuffer(base64.b64decode(reply["q"]), dtype=np.float64)
+    return t_ns, q.reshape(len(t_ns), q.size // max(1, len(t_ns)))

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hardware.emulators.lab.admin import Operation, Reply, number, pose3
 from hardware.emulators.loop import EmulatorLoop
@@ -27,7 +28,12 @@ class Room:
     @property
     def operations(self) -> Mapping[str, Operation]:
         """By name."""
-        return {"place": self._place, "truth": self._truth, "log": self._tell_log}
+        return {
+            "place": self._place,
+            "truth": self._truth,
+            "log": self._tell_log,
+            "reference": self._tell_reference,
+        }
 
     def stats(self) -> dict[str, float]:
         """Ticks, late ticks, CPU time [s], simulated time [s]."""
@@ -60,6 +66,11 @@ class Room:
         q = self._plant.joint_positions().tolist()
         reply.ok({"t_ns": time.monotonic_ns(), "q": q, "poses": poses})
 
+    def _tell_reference(self, request: Mapping[str, Any], reply: Reply) -> None:
+        since_ns = int(number({"since_ns": 0, **request}, "since_ns", 0.0, 2.0**62))
+        t_ns, q = self._log.references(since_ns)
+        reply.ok(_packed(t_ns, q))
+
     def _tell_log(self, request: Mapping[str, Any], reply: Reply) -> None:
         since_ns = int(number({"since_ns": 0, **request}, "since_ns", 0.0, 2.0**62))
         limit = int(number({"limit": 20_000, **request}, "limit", 0.0, 2e5))
@@ -70,11 +81,17 @@ class Room:
             {
                 "count": self._log.count,
                 "moving": self._log.moving,
-                "t_ns": base64.b64encode(t_ns[first:].tobytes()).decode(),
-                "q": base64.b64encode(q[first:].tobytes()).decode(),
                 "events": events,
+                **_packed(t_ns[first:], q[first:]),
             }
         )
+
+
+def _packed(t_ns: NDArray[np.int64], q: NDArray[np.float64]) -> dict[str, str]:
+    return {
+        "t_ns": base64.b64encode(t_ns.tobytes()).decode(),
+        "q": base64.b64encode(q.tobytes()).decode(),
+    }
 
 
 def slowness(request: Mapping[str, Any]) -> tuple[float, float]:

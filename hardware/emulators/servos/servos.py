@@ -137,6 +137,7 @@ class ServoBus:
             raise ConfigError(f"servo {config.id} moves joint {config.joint} of {len(q)}")
         model = config.model or next(iter(t.models))
         servo.put(t.model_number, model)
+        servo.put(t.id, config.id)
         servo.put(t.homing_offset, config.homing_offset)
         servo.put(t.return_delay, 250)
         servo.put(t.low_limit, config.low)
@@ -167,8 +168,12 @@ class ServoBus:
 
     @property
     def ids(self) -> tuple[int, ...]:
-        """Ids of the servos."""
-        return tuple(self._servos)
+        """Ids that the servos answer to."""
+        return tuple(s.get(self._table.id) for s in self._ordered)
+
+    def _called(self, number: int) -> list[_Servo]:
+        """Who answers to an id, whatever it was when the bus was made: two, after a bad write."""
+        return [s for s in self._ordered if s.get(self._table.id) == number]
 
     # -- wire ------------------------------------------------------------------------------------
 
@@ -196,16 +201,15 @@ class ServoBus:
             self._sync_write(at, size, params[2 * n :], now_ns)
             return []
         chosen = (
-            list(self._servos.values())
-            if packet.servo == BROADCAST
-            else [s for i, s in self._servos.items() if i == packet.servo]
+            list(self._servos.values()) if packet.servo == BROADCAST else self._called(packet.servo)
         )
         answers = [self._one(servo, packet) for servo in chosen if not servo.absent]
         return [] if packet.servo == BROADCAST and packet.instruction != PING else answers
 
     def _one(self, servo: _Servo, packet: Packet) -> bytes:
         n, params, reply = self.dialect.address_bytes, packet.params, b""
-        problem = 0
+        # A new id counts from the next packet on: this one is answered under the old.
+        problem, number = 0, servo.get(self._table.id)
         if packet.instruction == PING:
             reply = self.dialect.pinged(servo.config.model or next(iter(self._table.models)))
         elif packet.instruction == READ and len(params) == 2 * n:
@@ -218,25 +222,25 @@ class ServoBus:
             problem = _ERROR_INSTRUCTION
         # Only Protocol 2.0 has error numbers; the error byte of the STS tells the servo's state.
         shown = problem if self.dialect.address_bytes == 2 else 0
-        return self.dialect.status(servo.config.id, servo.error | shown, reply)
+        return self.dialect.status(number, servo.error | shown, reply)
 
     def _sync_read(self, at: int, size: int, ids: bytes) -> list[bytes]:
         out: list[bytes] = []
         for i in ids[: len(self._servos)]:
-            servo = self._servos.get(i)
-            if servo is None or servo.absent:
+            called = [s for s in self._called(i) if not s.absent]
+            if not called:
                 # The next servo waits for the one before it (both protocols).
                 break
-            out.append(self.dialect.status(i, servo.error, self._memory(servo, at, size)))
+            out += [self.dialect.status(i, s.error, self._memory(s, at, size)) for s in called]
         return out
 
     def _sync_write(self, at: int, size: int, data: bytes, now_ns: int) -> None:
         if size < 1:
             return
         for start in range(0, len(data) - size, size + 1):
-            servo = self._servos.get(data[start])
-            if servo is not None and not servo.absent:
-                self._write(servo, at, data[start + 1 : start + 1 + size])
+            for servo in self._called(data[start]):
+                if not servo.absent:
+                    self._write(servo, at, data[start + 1 : start + 1 + size])
         if at == self._table.goal_position.address:
             goals = [self._angle(s, s.get(self._table.goal_position)) for s in self._ordered]
             self.log.setpoint(now_ns, np.array(goals))

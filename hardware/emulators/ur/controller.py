@@ -128,6 +128,7 @@ class UrEmulator:
 
     def _wake(self) -> None:
         self._hung_until_ns = 0
+        self.log.event("resumed", "")
         for connection in self._connections():
             connection.resume()
 
@@ -448,6 +449,7 @@ class UrEmulator:
         self.dashboard.tick(now_ns)
         self._freedrive.tick()
         self._refused(self.motion.step(self._dt_s))
+        self.log.reference(now_ns, self.motion.q)
         self._plant.set_joint_targets(self.motion.q, self.motion.qd)
 
     def publish(self, now_ns: int) -> None:

@@ -28,23 +28,54 @@ class ControllerEvent:
     detail: str
 
 
-class ControllerLog:
-    """A ring of set-points and a bounded list of events."""
+class JointRing:
+    """The newest joint angles with their times."""
 
     def __init__(self, joints: int) -> None:
         self.count = 0
-        self.moving = False
-        self.events: deque[ControllerEvent] = deque(maxlen=EVENTS)
-        self._tick_ns = 0
         self._t_ns = np.zeros(RING, dtype=np.int64)
         self._q = np.zeros((RING, joints))
 
-    def setpoint(self, t_ns: int, q: NDArray[np.float64]) -> None:
-        """A servoJ set-point arrived."""
+    def put(self, t_ns: int, q: NDArray[np.float64]) -> None:
+        """One more row ``[joints]``."""
         at = self.count % RING
         self._t_ns[at] = t_ns
         self._q[at] = q
         self.count += 1
+
+    def since(self, t_ns: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Times ``[n]`` and angles ``[n, joints]`` after a time, oldest first."""
+        n = min(self.count, RING)
+        order = (np.arange(self.count - n, self.count)) % RING
+        keep = self._t_ns[order] > t_ns
+        return self._t_ns[order][keep], self._q[order][keep]
+
+
+class ControllerLog:
+    """Set-points as they arrived, the reference that the servos followed at every tick, and a
+    bounded list of events.
+    """
+
+    def __init__(self, joints: int) -> None:
+        self.moving = False
+        self.events: deque[ControllerEvent] = deque(maxlen=EVENTS)
+        self._tick_ns = 0
+        self._setpoints, self._references = JointRing(joints), JointRing(joints)
+
+    @property
+    def count(self) -> int:
+        """Set-points since the start."""
+        return self._setpoints.count
+
+    def setpoint(self, t_ns: int, q: NDArray[np.float64]) -> None:
+        """A servoJ set-point arrived."""
+        self._setpoints.put(t_ns, q)
+
+    def reference(self, t_ns: int, q: NDArray[np.float64]) -> None:
+        """What the servos follow from this tick on; rows are one period apart, whenever a loop that
+        was held up came to them.
+        """
+        self._references.put(t_ns, q)
 
     def tick(self, t_ns: int) -> None:
         """The emulator is awake; a long sleep before becomes the event ``stall`` (milliseconds), by
@@ -72,8 +103,8 @@ class ControllerLog:
 
     def setpoints(self, since_ns: int = 0) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Arrival times ``[n]`` and joint targets ``[n, joints]``, oldest first, after a time."""
-        n = min(self.count, RING)
-        order = (np.arange(self.count - n, self.count)) % RING
-        t_ns, q = self._t_ns[order], self._q[order]
-        keep = t_ns > since_ns
-        return t_ns[keep], q[keep]
+        return self._setpoints.since(since_ns)
+
+    def references(self, since_ns: int = 0) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """The same of what the servos followed, tick by tick."""
+        return self._references.since(since_ns)

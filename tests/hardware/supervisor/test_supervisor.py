@@ -70,7 +70,8 @@ def test_after_a_pause_the_plan_goes_on_where_it_was(cell):
     cell.run(0.026)
     assert Cause.STATE_LATE in cell.causes
     cell.robot.fault = FakeFault.NONE
-    cell.run(0.006)
+    # The arm was halted; three states show that it stands, then its way goes on.
+    cell.run(0.01)
     assert cell.follower._generator._target == (0.35, 0.3)
     assert not cell.follower._generator._holding
 
@@ -422,3 +423,13 @@ def test_guided_moves_keep_the_tools_speed_and_their_jerk(cell):
     q = np.array([q for _, q in fast.robot.sent])
     assert np.abs(np.diff(q, n=3, axis=0)).max() * RATE_HZ**3 <= 400.0
     fast.close()
+
+
+@pytest.mark.parametrize(
+    ("rate_hz", "late_s"),
+    [(500.0, 0.02), (250.0, 0.02), (125.0, 0.04), (60.0, 5 / 60), (10.0, 0.1)],
+)
+def test_when_a_state_is_late_follows_the_rate_of_the_robot(rate_hz, late_s):
+    config = SupervisorConfig()
+    assert config.late_state_s(rate_hz) == pytest.approx(late_s)
+    assert dataclasses.replace(config, state_late_s=0.05).late_state_s(rate_hz) == 0.05

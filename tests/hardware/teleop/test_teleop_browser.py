@@ -151,3 +151,24 @@ def test_a_drawn_pointer_path_becomes_an_episode(device, tmp_path):
     block = np.array([t.observation.value(BLOCK) for t in keeper.ticks])
     assert np.linalg.norm(tool[-1] - tool[0]) > 0.15
     assert np.linalg.norm(block[-1, :2] - block[0, :2]) > 0.005
+
+
+def test_a_page_from_elsewhere_is_refused_even_with_the_token(device):
+    with pytest.raises(InvalidStatus) as refused:
+        connect(ws_url(device), origin="http://elsewhere.example")
+    assert refused.value.response.status_code == 403
+    host = urlsplit(device.url).netloc
+    with connect(ws_url(device), origin=f"http://{host}") as page:
+        assert json.loads(page.recv())["type"] == "scene"
+
+
+HOSTILE = ["[" * 4000, '{"type": "pointer", "x": 1%s, "y": 0, "inside": true}' % ("0" * 400)]
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_a_hostile_message_does_not_end_the_page(device, text):
+    with connect(ws_url(device)) as page:
+        page.send(text)
+        page.send('{"type": "pointer", "x": 0.1, "y": 0.25, "inside": true}')
+        wait_until(lambda: device.poll().target is not None)
+        assert device.poll().target.tolist() == [0.1, 0.25]
