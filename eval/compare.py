@@ -135,9 +135,9 @@ class Comparison:
     worlds: tuple[WorldComparison, ...]
     alone: tuple[tuple[str, str], ...]
 
-    def of(self, world: str) -> tuple[Effect, ...]:
-        """The effects in one world; none where nothing was compared."""
-        return next((w.effects for w in self.worlds if w.world == world), ())
+    def in_world(self, world: str) -> WorldComparison | None:
+        """All policies in one world; None where nothing was compared."""
+        return next((w for w in self.worlds if w.world == world), None)
 
 
 def compare_policies(

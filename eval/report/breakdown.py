@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from eval.breakdown import VariantEffect
-from eval.compare import Comparison, Effect, Rule, WorldComparison
+from eval.compare import Comparison, Rule, WorldComparison
 from eval.report.data import RULE, Clip, ReportData
 from eval.report.page import clip, note, paragraph, picture, table, text, tiles
 from eval.report.plots import DifferenceBar, difference_plot, seeds_plot
@@ -83,15 +83,9 @@ def _differences(comparison: Comparison) -> str:
     return picture(
         difference_plot(bars),
         "Paired differences with intervals",
-        "Differences with their intervals; an interval that crosses the dashed line leaves open"
-        " which policy is better.",
+        "Differences with their intervals, each for itself. The rule decides, which corrects for"
+        " the number of pairs; an interval that crosses the dashed line leaves open who is better.",
     )
-
-
-def headline_effect(comparison: Comparison | None, world: str) -> Effect | None:
-    """The pair that the summary tells of: the first two policies in the first world."""
-    effects = comparison.of(world) if comparison is not None else ()
-    return effects[0] if effects else None
 
 
 def variants_section(data: ReportData) -> str:

@@ -9,7 +9,6 @@ from eval.report.breakdown import (
     clips_section,
     comparison_section,
     failures_section,
-    headline_effect,
     seeds_section,
     variants_section,
 )
@@ -151,12 +150,23 @@ def _result_points(data: ReportData) -> list[str]:
 
 
 def _paired_point(evaluation: EvaluationData) -> str:
-    """What the rule of the comparison section says; there is no second opinion on the page."""
+    """What the rule of the comparison section says; there is no second opinion on the page.
+
+    Two policies: their difference. More: all of them, best first, by what the rule decides on.
+    """
     comparison, world = evaluation.comparison, evaluation.first_world
-    effect = headline_effect(comparison, world)
-    if comparison is None or effect is None:
+    compared = comparison.in_world(world) if comparison is not None else None
+    if comparison is None or compared is None or not compared.effects:
         return ""
     by = comparison.rule.by
+    if len(compared.entries) > 2:
+        listed = ", ".join(f"{e.name} ({e.letters})" for e in compared.entries)
+        return (
+            f"In {world}, by {by}, best first: {listed}. Policies that share a letter are not"
+            f" separated by {compared.effects[0].n} starts, which does not make them equal"
+            f" ({comparison.rule.words()})."
+        )
+    effect = compared.effects[0]
     estimate = effect.success if by == "success" else effect.score
     return (
         f"Start by start, “{effect.b}” minus “{effect.a}” in {world} is"

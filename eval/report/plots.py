@@ -178,7 +178,7 @@ def results_plot(rows: Sequence[ResultBar]) -> Plot:
         left, right = figure.subplots(1, 2, sharey=True)
         for r in rows:
             i = policies.index(r.policy)
-            shift = (i - (len(policies) - 1) / 2) * 0.24
+            shift = (i - (len(policies) - 1) / 2) * min(0.24, 0.66 / len(policies))
             y = len(worlds) - 1 - worlds.index(r.world) - shift
             label = r.policy if r.world == worlds[0] else None
             _whisker(left, r.score, y, i, label)
@@ -190,7 +190,7 @@ def results_plot(rows: Sequence[ResultBar]) -> Plot:
             axes.grid(axis="x", alpha=0.25)
         _legend(figure)
 
-    return _plot(draw, FULL, 1.3 + 0.62 * len(worlds))
+    return _plot(draw, FULL, 1.3 + max(0.62, 0.24 * len(policies)) * len(worlds))
 
 
 def difference_plot(rows: Sequence[DifferenceBar]) -> Plot:

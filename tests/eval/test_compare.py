@@ -63,11 +63,13 @@ def test_a_difference_has_one_direction_and_its_discordant_conditions_are_counte
     better, worse = [1, 1, 1, 0], [1, 0, 0, 0]
     for first, second, only in ((better, worse, (2, 0)), (worse, better, (0, 2))):
         comparison = compare_policies(trials("a", first) + trials("b", second), Rule())
-        (effect,) = comparison.of("world")
+        (world,) = comparison.worlds
+        assert comparison.in_world("world") is world
+        (effect,) = world.effects
         assert (effect.a, effect.b) == ("a", "b")
         assert (effect.only_a, effect.only_b) == only
         assert effect.success.value == pytest.approx((only[1] - only[0]) / 4)
-    assert comparison.of("elsewhere") == ()
+    assert comparison.in_world("elsewhere") is None
 
 
 def test_a_clear_difference_is_decided_and_the_p_value_is_mcnemars():

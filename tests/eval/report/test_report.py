@@ -311,7 +311,7 @@ DRAWER = ("coverage", "covered", "push", "t-shaped", "tool", "stem")
 def test_a_page_about_drawers_says_nothing_about_push_t(tmp_path):
     """Every section of an evaluation, and none of the words of another task."""
     rng = np.random.default_rng(5)
-    worlds = ("drawer", "drawer_panda", "drawer~mass=1")
+    worlds, policies = ("drawer", "drawer_panda", "drawer~mass=1"), ("act", "flow", "bc")
 
     def record(policy, world, i, variant=""):
         score = float(rng.uniform())
@@ -326,8 +326,8 @@ def test_a_page_about_drawers_says_nothing_about_push_t(tmp_path):
         )
 
     with TrialStore(tmp_path) as store:
-        store.add([record(p, w, i) for p in ("act", "flow") for w in worlds for i in range(12)])
-        store.add([record(p, "drawer", i, "moved") for p in ("act", "flow") for i in range(12)])
+        store.add([record(p, w, i) for p in policies for w in worlds for i in range(12)])
+        store.add([record(p, "drawer", i, "moved") for p in policies for i in range(12)])
     asked = Evaluation(
         suite="drawer@77",
         protocol="score = how far the drawer was opened; 200 steps at 10 Hz",
@@ -337,13 +337,14 @@ def test_a_page_about_drawers_says_nothing_about_push_t(tmp_path):
         starts={f"drawer-{i:04d}": i for i in range(12)},
         conditions=dict.fromkeys(worlds, 12),
         worlds=tuple(WorldIdentity(w, f"h-{w}", "mock 1.0") for w in worlds),
-        policies=tuple(PolicyIdentity(p, f"h-{p}") for p in ("act", "flow")),
+        policies=tuple(PolicyIdentity(p, f"h-{p}") for p in policies),
         placed=True,
         batch=1,
         code="",
     )
     write_evaluation(tmp_path, asked)
     made = report(tmp_path)
+    assert any("best first: " in p and "Holm over all pairs" in p for p in made.points)
     for key in ("results", "comparison", "variants", "failures", "agreement", "words"):
         assert f'<section id="{key}">' in made.page
     texts = (re.sub(r'"data:[^"]*"|<style>.*?</style>', "", made.page, flags=re.DOTALL),
@@ -374,7 +375,9 @@ def test_one_page_holds_one_comparison(folder, made):
     assert "scores lower than" not in page
     comparison = load_evaluation(folder / "evaluate").comparison
     assert comparison is not None
-    (effect,) = comparison.of("gym_pusht")
+    compared = comparison.in_world("gym_pusht")
+    assert compared is not None
+    (effect,) = compared.effects
     assert any(effect.words in point for point in made.points)
     assert page.count('<th class="num">p (Holm)</th>') == len(comparison.worlds)
 
