@@ -1,7 +1,7 @@
 """A suite: a named, hashed list of explicit conditions that every policy and world shares.
 
 A suite's file lists its conditions in full. ``select(n)`` takes the first ``n``; beyond the listed
-ones it goes on with the task's generator and the suite's seed, so that 500 conditions begin with
+ones it goes on with the task's starts and the suite's seed, so that 500 conditions begin with
 the same 100. The hash covers the file's content, not the selection: trials of 25 and of 500
 conditions of one suite may be joined, trials of two suites never.
 """
@@ -11,14 +11,13 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from eval.trials.starts import CHECKS, GENERATORS, Check, in_space, look_up, placed_problem
 from robolearn.config import config_hash, load_config, to_dict
 from robolearn.errors import ConfigError
 from robolearn.geometry import quat_multiply
@@ -28,6 +27,8 @@ from robolearn.types import Condition
 SAID = "~say="
 MOVED_M = 0.3e-3
 MOVED_RAD = float(np.radians(0.1))
+# Six decimals in a file leave this much of a unit quaternion's norm.
+QUATERNION_SLACK = 1e-4
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,12 +116,48 @@ class SuiteConfig:
             raise ConfigError("instructions in other words need the plain 'instruction', too")
 
 
+Poses = Mapping[str, tuple[float, ...]]
+
+
+@runtime_checkable
+class Starts(Protocol):
+    """What a suite asks its task about where episodes start."""
+
+    def draw(self, seed: int, indices: Sequence[int]) -> Sequence[Condition]:
+        """Those of the endless list that belongs to ``seed``; each depends on its index alone."""
+        ...
+
+    def problem(self, poses: Poses) -> str:
+        """Why a start is not feasible; empty if it is."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ListedStarts:
+    """The starts of a file, where nobody knows their task: no others can be drawn."""
+
+    def draw(self, seed: int, indices: Sequence[int]) -> Sequence[Condition]:
+        """Raises :class:`ConfigError`."""
+        raise ConfigError(
+            f"the suite has no start {indices[0]}, and there is nobody here to draw more; take"
+            f" fewer conditions (the seed of the list is {seed})"
+        )
+
+    def problem(self, poses: Poses) -> str:
+        """Nothing but what :func:`placed_problem` says."""
+        del poses
+        return ""
+
+
 @dataclass(frozen=True, slots=True)
 class Suite:
-    """A checked suite. ``label`` names it with its hash, as trials record it."""
+    """A checked suite. ``label`` names it with its hash, as trials record it; ``starts`` are those
+    of its task.
+    """
 
     config: SuiteConfig
     hash: str
+    starts: Starts
 
     @property
     def label(self) -> str:
@@ -136,31 +173,58 @@ class Suite:
         own = world == self.config.source_world
         return len(self.config.conditions) if own else self.config.subset
 
+    def problem(self, poses: Poses) -> str:
+        """Why a start is not feasible; empty if it is. The world says the rest when it is set."""
+        return placed_problem(poses) or self.starts.problem(poses)
+
     def select(self, n: int) -> tuple[Condition, ...]:
         """The first ``n`` conditions, drawn on beyond the listed ones."""
         if n < 1:
             raise ConfigError(f"the number of conditions must be at least 1, got {n}")
         listed = [Condition(c.id, c.seed, dict(c.poses)) for c in self.config.conditions[:n]]
         if n > len(listed):
-            draw = look_up(GENERATORS, self.config.task, "generator of starts")
-            listed += [draw(self.config.seed, i) for i in range(len(listed), n)]
+            listed += self.starts.draw(self.config.seed, range(len(listed), n))
         return tuple(listed)
 
 
-def load_suite(path: Path) -> Suite:
-    """Read and check a suite; every condition must be feasible."""
-    return make_suite(load_config(SuiteConfig, path), str(path))
+def listed_starts(config: SuiteConfig) -> Starts:
+    """The starts of a file whose task is not asked."""
+    del config
+    return ListedStarts()
 
 
-def make_suite(config: SuiteConfig, where: str = "suite") -> Suite:
+def load_suite(path: Path, starts: Callable[[SuiteConfig], Starts] = listed_starts) -> Suite:
+    """Read and check a suite; every condition must be feasible. ``starts``: asks its task."""
+    return make_suite(load_config(SuiteConfig, path), str(path), starts)
+
+
+def make_suite(
+    config: SuiteConfig,
+    where: str = "suite",
+    starts: Callable[[SuiteConfig], Starts] = listed_starts,
+) -> Suite:
     """Check every condition and compute the hash."""
-    # A task without a check of its own: the world says the rest when it is placed.
-    check = CHECKS.get(config.task, placed_problem)
+    suite = Suite(config, config_hash(_hashed(config)), starts(config))
     for condition in config.conditions:
-        problem = check(condition.poses)
+        problem = suite.problem(condition.poses)
         if problem:
             raise ConfigError(f"{where}: condition '{condition.id}' is not feasible: {problem}")
-    return Suite(config, config_hash(_hashed(config)))
+    return suite
+
+
+def placed_problem(poses: Poses) -> str:
+    """Why no start in space can be as named; empty if one can. The world's task says the rest."""
+    for name, pose in poses.items():
+        if not np.isfinite(pose).all():
+            return f"{name} {pose} must be finite"
+        if in_space(name, pose) and abs(float(np.linalg.norm(pose[3:])) - 1.0) > QUATERNION_SLACK:
+            return f"{name}: the quaternion (qw, qx, qy, qz) = {pose[3:]} must have norm 1"
+    return ""
+
+
+def in_space(name: str, pose: tuple[float, ...]) -> bool:
+    """Whether a signal is a pose in space; seven joint angles are none."""
+    return len(pose) == 7 and name.partition("#")[0].endswith("/pose")
 
 
 def _hashed(config: SuiteConfig) -> dict[str, Any]:
@@ -192,15 +256,14 @@ def moved(suite: Suite, conditions: tuple[Condition, ...]) -> tuple[Condition, .
     Positions by a normal of 0.3 mm, angles of 0.1 degrees: how exactly a careful person puts
     things back.
     """
-    check = CHECKS.get(suite.config.task, placed_problem)
-    return tuple(_moved(c, check) for c in conditions)
+    return tuple(_moved(c, suite) for c in conditions)
 
 
-def _moved(condition: Condition, check: Check) -> Condition:
+def _moved(condition: Condition, suite: Suite) -> Condition:
     for attempt in range(100):
         rng = np.random.default_rng(child_seed(condition.seed, "moved", attempt))
         poses = {name: _nudged(name, pose, rng) for name, pose in condition.poses.items()}
-        if not check(poses):
+        if not suite.problem(poses):
             return dataclasses.replace(condition, poses=poses, variant="moved")
     raise ConfigError(f"condition '{condition.id}' cannot be moved by {MOVED_M} m and be feasible")
 
@@ -218,32 +281,6 @@ def _nudged(name: str, pose: tuple[float, ...], rng: np.random.Generator) -> tup
     turn = np.array([np.cos(yaw / 2), 0.0, 0.0, np.sin(yaw / 2)])
     quat = quat_multiply(turn, np.array(pose[3:]))
     return (pose[0] + dx, pose[1] + dy, pose[2], *(float(v) for v in quat))
-
-
-def draw_suite(
-    name: str,
-    task: str,
-    *,
-    seed: int,
-    n: int,
-    subset: int,
-    max_steps: int,
-    source_world: str,
-    protocol: str,
-) -> SuiteConfig:
-    """A new suite of ``n`` conditions from the task's reset distribution."""
-    draw = look_up(GENERATORS, task, "generator of starts")
-    drawn = [draw(seed, i) for i in range(n)]
-    return SuiteConfig(
-        name=name,
-        task=task,
-        max_steps=max_steps,
-        seed=seed,
-        source_world=source_world,
-        subset=subset,
-        protocol=protocol,
-        conditions=tuple(ConditionConfig(c.id, c.seed, dict(c.poses)) for c in drawn),
-    )
 
 
 def suite_yaml(config: SuiteConfig) -> str:

@@ -93,10 +93,10 @@ class Composed:
 def main(argv: list[str]) -> int:
     args = parse(Args, argv, "compose", Args.__doc__ or "")
     out = _check(args)
-    from eval.trials.suites import load_suite
     from eval.trials.table import TrialStore
+    from robolearn.operations.suites import open_suite
 
-    suite = load_suite(args.suite)
+    suite = open_suite(args.suite)
     drawn = suite.select(args.report + args.choose)
     report, choose = drawn[: args.report], drawn[args.report :]
     parts, candidates = _entries(args)

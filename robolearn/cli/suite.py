@@ -14,8 +14,6 @@ from robolearn.errors import ConfigError, RobolearnError
 
 if TYPE_CHECKING:
     from eval.trials.suites import Suite
-    from robolearn.types import Condition
-    from sim.contract import World
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +61,8 @@ def _draw(argv: list[str]) -> int:
     from eval.trials.suites import ConditionConfig, SuiteConfig, make_suite, suite_yaml
     from robolearn.cli.shared.output_path import output_file
     from robolearn.operations.builders import env_builder
+    from robolearn.operations.suites import TaskStarts
+    from sim.tasks.starts import draw_start
     from sim.worlds import make_world
 
     if args.n < 1:
@@ -72,7 +72,7 @@ def _draw(argv: list[str]) -> int:
         raise ConfigError(f"--out: '{args.out}' is there already; results refer to its hash")
     env = make_world(env_builder(args.world).world)
     try:
-        starts = [_start(env, args.seed, i) for i in range(args.n)]
+        starts = [draw_start(env.task, env.sample_condition, args.seed, i) for i in range(args.n)]
         config = SuiteConfig(
             name=args.name or args.out.stem,
             task=env.task,
@@ -87,7 +87,7 @@ def _draw(argv: list[str]) -> int:
         )
     finally:
         env.close()
-    suite = make_suite(config)
+    suite = make_suite(config, starts=TaskStarts.of)
     _place(suite, args.world)
     args.out.write_text(suite_yaml(config), encoding="utf-8")
     if args.json:
@@ -97,28 +97,11 @@ def _draw(argv: list[str]) -> int:
     return 0
 
 
-def _start(env: World, seed: int, index: int) -> Condition:
-    """Start ``index`` of the list that belongs to ``seed``, one that suites accept: tasks whose own
-    distribution holds impossible ones have a generator that draws those again.
-    """
-    from eval.trials.starts import GENERATORS
-    from robolearn.seeding import child_seed
-    from robolearn.types import Condition
-
-    if env.task in GENERATORS:
-        return GENERATORS[env.task](seed, index)
-    start = env.sample_condition(child_seed(seed, env.task, index))
-    # Six decimals read well and are far below what matters (a micrometre).
-    poses = {k: tuple(round(v, 6) + 0.0 for v in p) for k, p in start.poses.items()}
-    episode_seed = child_seed(seed, env.task, index, "episode") % 2**31
-    return Condition(id=f"{env.task}-{index:04d}", seed=episode_seed, poses=poses)
-
-
 def _check(argv: list[str]) -> int:
     args = parse(CheckArgs, argv, "suite check", CheckArgs.__doc__ or "")
-    from eval.trials.suites import load_suite
+    from robolearn.operations.suites import open_suite
 
-    suite = load_suite(args.suite)
+    suite = open_suite(args.suite)
     for world in args.worlds:
         _place(suite, world)
     config = suite.config

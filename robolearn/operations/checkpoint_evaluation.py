@@ -27,13 +27,13 @@ class CheckpointEvaluation:
 
     def check(self, space: TaskSpace) -> None:
         """Refuse now what would fail after hours: world, suite, signals."""
-        from eval.trials.suites import load_suite
         from robolearn.operations.builders import env_builder
+        from robolearn.operations.suites import open_suite
         from robolearn.spec import require_compatible
 
         if self.conditions < 1:
             raise ConfigError(f"--evaluate-conditions must be at least 1, got {self.conditions}")
-        suite = load_suite(self.suite)
+        suite = open_suite(self.suite)
         env = env_builder(self.world)()
         try:
             require_compatible(space, env.spec)
@@ -51,12 +51,12 @@ class CheckpointEvaluation:
         import numpy as np
 
         from eval.trials.rollouts import Options, PolicyEntry, WorldEntry, evaluate
-        from eval.trials.suites import load_suite
         from eval.trials.table import TrialStore
         from robolearn.operations.builders import env_builder, policy_builder
+        from robolearn.operations.suites import open_suite
         from robolearn.training.run_directory import policy_hash
 
-        suite, builder = load_suite(self.suite), env_builder(self.world)
+        suite, builder = open_suite(self.suite), env_builder(self.world)
         info = builder.info()
         told: Any = suite.config.instruction
         world = WorldEntry(info.name, info.hash, info.engine, builder, told)

@@ -19,6 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("robolearn", "sim", "hardware", "policies", "eval")
 ENTRIES = (
     "robolearn.operations.builders",
+    "robolearn.operations.suites",
     "eval.trials.rollouts",
     "eval.trials.judge",
     "eval.trials.instruments",

@@ -19,7 +19,7 @@ from eval.report.markdown import evaluation_document
 from eval.trials import rollouts
 from eval.trials.export import to_csv, write_parquet
 from eval.trials.rollouts import Options, Plan, PolicyEntry, Progress, VideoPlan, WorldEntry
-from eval.trials.suites import Suite, load_suite, moved, repeated
+from eval.trials.suites import Suite, moved, repeated
 from eval.trials.table import TrialStore, key_of
 from robolearn.agents.execution import Execution
 from robolearn.config import config_hash, shipped_configs
@@ -36,6 +36,7 @@ from robolearn.operations.builders import (
 )
 from robolearn.operations.code_hash import code_hash
 from robolearn.operations.evaluate_options import EvaluateOptions
+from robolearn.operations.suites import open_suite
 from robolearn.spec import TaskSpace, require_compatible
 from robolearn.types import Condition, TrialRecord
 from sim.world_name import WorldName
@@ -101,7 +102,7 @@ def evaluate(
     if not runs:
         raise ConfigError("give at least one run directory: robolearn evaluate RUN [RUN ...]")
     options.check(execution)
-    suite = load_suite(options.suite or _suite_of(options.worlds))
+    suite = open_suite(options.suite or _suite_of(options.worlds))
     env_builder(suite.config.source_world)
     names = options.worlds or (suite.config.source_world,)
     policies = _policies(runs, options, execution, suite)

@@ -24,7 +24,7 @@ from eval.sweep import (
     tuning_conditions,
 )
 from eval.trials.rollouts import Options, PolicyEntry, WorldEntry, evaluate
-from eval.trials.suites import Suite, load_suite
+from eval.trials.suites import Suite
 from eval.trials.table import TrialStore
 from robolearn.config import load_config
 from robolearn.data.provenance import git_revision, library_versions
@@ -33,6 +33,7 @@ from robolearn.errors import ConfigError, did_you_mean
 from robolearn.files import write_atomic
 from robolearn.operations.builders import env_builder, policy_builder
 from robolearn.operations.code_hash import code_hash
+from robolearn.operations.suites import open_suite
 from robolearn.operations.train import load_experiment, train
 from robolearn.training.run_directory import policy_hash
 from robolearn.types import Condition
@@ -69,7 +70,7 @@ def sweep(
     """
     if where.workers < 0 or batch < 1:
         raise ConfigError("--workers must be at least 0 and --batch at least 1")
-    suite = load_suite(Path(config.suite))
+    suite = open_suite(Path(config.suite))
     EpisodeStore.open(store)
     env = make_world(env_builder(config.world).world)
     try:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from eval.trials.instruments import InstructedAgent
-from eval.trials.suites import Suite, load_suite
+from eval.trials.suites import Suite
 from eval.trials.table import TrialStore
 from hardware.cell.config import CellConfig
 from hardware.cell.device_ids import device_ids
@@ -51,6 +51,7 @@ from robolearn.errors import ConfigError, InferenceError
 from robolearn.files import write_atomic
 from robolearn.instructions import require_understood
 from robolearn.operations.builders import executed_as
+from robolearn.operations.suites import open_suite
 from robolearn.runtime import EpisodeResult, run_episode
 from robolearn.timing.latencies import KEY as LATENCIES
 from robolearn.timing.latencies import differences
@@ -72,7 +73,7 @@ class Deployment:
         self._args = args
         self._quiet = args.json
         self.cell: CellConfig = args.limits.on(load_cell(args.robot))
-        self.suite: Suite = load_suite(args.suite)
+        self.suite: Suite = open_suite(args.suite)
         self._task = build_task(self.suite.config.task, {}, where=str(args.suite))
         self.conditions = self.suite.select(args.first + args.episodes)[args.first :]
         self.policy: Source | None = None

@@ -7,10 +7,8 @@ import numpy as np
 import pytest
 import zarr
 
-from eval.trials.starts import achieved_pose_px, pusht_problem, pusht_start
 from eval.trials.suites import (
     ConditionConfig,
-    load_suite,
     make_suite,
     moved,
     repeated,
@@ -18,7 +16,10 @@ from eval.trials.suites import (
 )
 from robolearn.assets.demonstrations import pusht_demonstrations_path
 from robolearn.errors import ConfigError
+from robolearn.operations.suites import TaskStarts, open_suite
 from robolearn.pusht import BLOCK, TOOL, coverage, px_from_pose
+from sim.tasks.pusht import PushT
+from sim.tasks.starts import draw_start, pusht_problem
 
 ROOT = Path(__file__).parents[3]
 SUITE = ROOT / "configs" / "eval" / "pusht.yaml"
@@ -26,12 +27,15 @@ SUITE = ROOT / "configs" / "eval" / "pusht.yaml"
 
 @pytest.fixture(scope="module")
 def suite():
-    return load_suite(SUITE)
+    return open_suite(SUITE)
 
 
 def test_the_file_is_what_the_generator_draws(suite):
     config = suite.config
-    drawn = [pusht_start(config.seed, i) for i in range(len(config.conditions))]
+    drawn = [
+        draw_start("pusht", PushT().sample_condition, config.seed, i)
+        for i in range(len(config.conditions))
+    ]
     assert suite.select(100) == tuple(drawn)
     assert len({c.seed for c in drawn}) == 100
 
@@ -46,6 +50,16 @@ def test_selection_is_a_prefix_and_goes_on_beyond_the_file(suite):
         suite.select(0)
 
 
+def test_every_task_goes_on_beyond_its_file():
+    """From its own distribution, in the suite's source world; a prefix stays a prefix."""
+    drawer = open_suite(ROOT / "configs" / "eval" / "drawer.yaml")
+    listed = len(drawer.config.conditions)
+    more = drawer.select(listed + 2)
+    assert more[:listed] == drawer.select(listed)
+    assert [c.id for c in more[listed:]] == [f"drawer-{i:04d}" for i in (listed, listed + 1)]
+    assert len({tuple(sorted(c.poses.items())) for c in more}) == listed + 2
+
+
 def test_every_start_is_feasible_and_not_solved(suite):
     for c in suite.select(120):
         assert pusht_problem(c.poses) == ""
@@ -58,20 +72,6 @@ def test_starts_lie_in_the_ranges_of_gym_pusht(suite):
     assert tools[:, 0].max() <= 450
     angles = np.array([c.poses[BLOCK][2] for c in suite.select(100)])
     assert np.histogram(angles, 4, (-np.pi, np.pi))[0].min() > 12
-
-
-def test_achieved_pose_is_what_gym_pusht_makes_of_a_draw():
-    pytest.importorskip("gym_pusht")
-    from gym_pusht.envs.pusht import PushTEnv
-
-    env = PushTEnv(obs_type="state")
-    rng = np.random.default_rng(5)
-    for _ in range(5):
-        x, y, angle = (*rng.integers(180, 320, 2), rng.uniform(-3, 3))
-        state, _ = env.reset(options={"reset_to_state": [60.0, 60.0, x, y, angle]})
-        want = achieved_pose_px(float(x), float(y), float(angle))
-        np.testing.assert_allclose(state[2:4], want[:2], atol=1e-3)
-    env.close()
 
 
 def test_disjoint_from_the_recorded_starts(suite):
@@ -104,13 +104,13 @@ def test_infeasible_starts_are_named(suite, poses, reason):
         suite.config, subset=1, conditions=(ConditionConfig("x", 1, poses),)
     )
     with pytest.raises(ConfigError, match="'x' is not feasible"):
-        make_suite(broken)
+        make_suite(broken, starts=TaskStarts.of)
 
 
 def test_hash_follows_the_content(suite, tmp_path):
     again = tmp_path / "again.yaml"
     again.write_text(suite_yaml(suite.config))
-    assert load_suite(again).hash == suite.hash
+    assert open_suite(again).hash == suite.hash
     fewer = dataclasses.replace(suite.config, conditions=suite.config.conditions[:50])
     assert make_suite(fewer).hash != suite.hash
     assert make_suite(fewer).label.startswith("pusht@")
@@ -119,12 +119,14 @@ def test_hash_follows_the_content(suite, tmp_path):
 def test_bad_files(suite, tmp_path):
     with pytest.raises(ConfigError, match="given twice"):
         dataclasses.replace(suite.config, conditions=(suite.config.conditions[0],) * 2, subset=1)
-    odd = make_suite(dataclasses.replace(suite.config, task="push"))
-    with pytest.raises(ConfigError, match=r"no generator of starts for task 'push'.*'pusht'"):
+    odd = make_suite(dataclasses.replace(suite.config, task="push"), starts=TaskStarts.of)
+    with pytest.raises(ConfigError, match=r"task 'push' cannot be drawn from 'gym_pusht'.*'pusht'"):
         odd.select(101)
+    with pytest.raises(ConfigError, match=r"no start 100.*take fewer conditions"):
+        make_suite(suite.config).select(101)
     (tmp_path / "x.yaml").write_text("name: x\nconditons: []\n")
     with pytest.raises(ConfigError, match="Did you mean 'conditions'"):
-        load_suite(tmp_path / "x.yaml")
+        open_suite(tmp_path / "x.yaml")
 
 
 def test_repeats_keep_the_start_and_change_the_seed(suite):

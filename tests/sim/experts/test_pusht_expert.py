@@ -2,7 +2,6 @@ import numpy as np
 import pytest
 from shapely import Point, Polygon, union_all
 
-from eval.trials.starts import pusht_start
 from robolearn.errors import ConfigError, SpecMismatchError
 from robolearn.pusht import BLOCK, GOAL, TOOL, TOOL_RADIUS_M, tee_polygons
 from robolearn.runtime import run_episode
@@ -13,6 +12,8 @@ from sim.experts.pusht.follow import Follower
 from sim.experts.pusht.plan import OUTLINE, OUTWARD, PlanConfig, Planner, draw, way_round
 from sim.experts.pusht.play import PushTPlay
 from sim.experts.registry import EXPERTS, PLAYERS, build_expert, build_player
+from sim.tasks.pusht import PushT
+from sim.tasks.starts import draw_start
 from sim.worlds import make_world
 from tests.contracts import AgentContract
 from tests.mocks import SPEC as POINT
@@ -162,7 +163,7 @@ def test_ways_keep_clear_of_the_block():
 
 
 def test_a_plan_ends_at_the_goal_in_the_model():
-    condition = pusht_start(5, 3)
+    condition = draw_start("pusht", PushT().sample_condition, 5, 3)
     pose = model.to_centre(np.array(condition.poses[BLOCK]))
     tool = np.array(condition.poses[TOOL])
     pushes = Planner(PlanConfig()).plan(pose, tool, np.random.default_rng(0))
@@ -178,7 +179,12 @@ def test_a_plan_ends_at_the_goal_in_the_model():
 def test_the_expert_succeeds(name, index):
     env = make_world(name)
     result = run_episode(
-        env, build_expert("pusht", env.spec), None, [], pusht_start(77, index), max_steps=300
+        env,
+        build_expert("pusht", env.spec),
+        None,
+        [],
+        draw_start("pusht", PushT().sample_condition, 77, index),
+        max_steps=300,
     )
     env.close()
     assert result.outcome.success
