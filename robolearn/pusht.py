@@ -10,14 +10,18 @@ counter-clockwise. :func:`table_from_px` and :func:`px_from_table` are the only 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from robolearn.errors import DataError
 from robolearn.spec import ActionSpec, SignalSpec
 
 Array = NDArray[np.float64]
+Pose = tuple[float, float, float]
+"""x, y [m] and yaw [rad] in the table frame."""
 _Polygon = list[tuple[float, float]]
 
 TABLE_SIZE_M = 0.512
@@ -96,7 +100,29 @@ def px_from_pose(pose: Any) -> Array:
     return np.concatenate([px_from_table(p[..., :2]), angle[..., None]], axis=-1)
 
 
-GOAL = tuple(float(v) for v in pose_from_px(GOAL_PX))
+def goal_pose(value: Any, where: str = "goal") -> Pose:
+    """A goal pose x, y [m] and yaw [rad] in the table frame; :class:`DataError` if it is none."""
+    try:
+        pose = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        pose = np.zeros(0)
+    if pose.shape != (3,) or not np.isfinite(pose).all():
+        raise DataError(f"{where}: expected a pose x, y [m] and yaw [rad], got {value!r}")
+    if not 0.0 <= min(pose[:2]) <= max(pose[:2]) <= TABLE_SIZE_M:
+        raise DataError(f"{where}: {value!r} is off the table (0 to {TABLE_SIZE_M} m); give metres")
+    return float(pose[0]), float(pose[1]), float(pose[2])
+
+
+GOAL: Pose = goal_pose(pose_from_px(GOAL_PX))
+"""Where the T should be: gym-pusht's goal, unless ``task.params.goal`` says another one."""
+TASK_PARAMS = "task_params"
+"""Key of a recording's provenance under which the parameters of its task stand."""
+
+
+def recorded_goal(provenance: Mapping[str, Any]) -> Pose:
+    """The goal of a recording, from its provenance; gym-pusht's where that says none."""
+    params: Mapping[str, Any] = provenance.get(TASK_PARAMS) or {}
+    return goal_pose(params["goal"], f"provenance.{TASK_PARAMS}.goal") if "goal" in params else GOAL
 
 
 def tee_polygons() -> tuple[Array, Array]:
@@ -112,18 +138,18 @@ def transform_points(points: Array, pose: Any) -> Array:
     return points @ np.array([[c, s], [-s, c]]) + np.array([x, y])
 
 
-def coverage(block_pose: Any) -> float:
-    """Share of the goal T covered by the block T, in [0, 1].
+def coverage(block_pose: Any, goal: Pose = GOAL) -> float:
+    """Share of the T at ``goal`` covered by the block T, in [0, 1].
 
     Exact up to rounding: bar and stem are rectangles without overlap, so the area is the sum over
     the four pairs, each clipped in the goal's own frame, where the goal's rectangles are aligned
     with the axes. (A general overlay of the two outlines, as gym-pusht does it, is the same but for
     nearly coinciding edges, where it may lose some 1e-4.)
     """
-    c, s = np.cos(GOAL[2]), np.sin(GOAL[2])
+    c, s = np.cos(goal[2]), np.sin(goal[2])
     x, y, yaw = (float(v) for v in block_pose)
-    dx, dy = x - GOAL[0], y - GOAL[1]
-    relative = (c * dx + s * dy, c * dy - s * dx, yaw - GOAL[2])
+    dx, dy = x - goal[0], y - goal[1]
+    relative = (c * dx + s * dy, c * dy - s * dx, yaw - goal[2])
     tee = tee_polygons()
     boxes = [(part.min(axis=0).tolist(), part.max(axis=0).tolist()) for part in tee]
     covered = 0.0
@@ -158,6 +184,6 @@ def _area(polygon: _Polygon) -> float:
     return 0.5 * abs(sum(a[0] * b[1] - b[0] * a[1] for a, b in pairs))
 
 
-def progress(block_pose: Any) -> float:
+def progress(block_pose: Any, goal: Pose = GOAL) -> float:
     """Reward and progress of Push-T: min(1, coverage / 0.95)."""
-    return min(1.0, coverage(block_pose) / SUCCESS_COVERAGE)
+    return min(1.0, coverage(block_pose, goal) / SUCCESS_COVERAGE)

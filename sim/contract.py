@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,11 @@ class World(Env, Protocol):
     @property
     def task(self) -> str:
         """Name of the task."""
+        ...
+
+    @property
+    def task_params(self) -> dict[str, Any]:
+        """Parameters of the task that are not its defaults, as JSON values: where its goal is."""
         ...
 
     @property

@@ -118,5 +118,6 @@ def build_operator(env: World, kind: Literal["scripted", "play"], noise: float) 
         from sim.adapters.ogbench.oracle import OGBenchOracle
 
         return OGBenchOracle(env, "play" if kind == "play" else "noisy", noise)
-    build = build_player if kind == "play" else build_expert
-    return build(env.task, env.spec, noise)
+    if kind == "play":
+        return build_player(env.task, env.spec, noise)
+    return build_expert(env.task, env.spec, noise, env.task_params)

@@ -33,6 +33,8 @@ class StoreFacts:
     successes: int
     paths: tuple[NDArray[np.float64], ...]
     sources: tuple[str, ...] = ()
+    # Where the task's goal was in all of the recordings, as their page draws it.
+    goal: tuple[float, ...] | None = None
 
 
 def store_facts(folder: Path, name: str) -> StoreFacts:
@@ -44,9 +46,11 @@ def store_facts(folder: Path, name: str) -> StoreFacts:
     final: list[float] = []
     paths: list[NDArray[np.float64]] = []
     sources: dict[str, None] = {}
+    goals: set[tuple[float, ...] | None] = set()
     for info in infos:
         episode = store.read(info.id)
         sources.setdefault(str(episode.meta.provenance.get("source", "")), None)
+        goals.add(words.goal(episode))
         measured = words.final(episode)
         if measured is not None:
             final.append(measured)
@@ -63,4 +67,5 @@ def store_facts(folder: Path, name: str) -> StoreFacts:
         successes=sum(i.success for i in infos),
         paths=tuple(paths),
         sources=tuple(s for s in sources if s),
+        goal=goals.pop() if len(goals) == 1 else None,
     )

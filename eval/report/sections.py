@@ -60,7 +60,7 @@ def _store(facts: StoreFacts) -> str:
     if n < MIN_DRAWN or not facts.final:
         return body
     return body + picture(
-        words.draw(facts.lengths_s, facts.final, facts.paths),
+        words.draw(facts.lengths_s, facts.final, facts.paths, facts.goal),
         words.drawn_alt,
         f"{words.drawn} n = {n} episodes.",
     )

@@ -49,7 +49,11 @@ class BrowserDevice:
 
     name = "browser"
 
-    def __init__(self, port: int = 0, host: str = "127.0.0.1") -> None:
+    def __init__(
+        self, port: int = 0, goal: pusht.Pose = pusht.GOAL, host: str = "127.0.0.1"
+    ) -> None:
+        # Where the page draws the T's goal.
+        self._goal = goal
         self._token = secrets.token_urlsafe(18)
         self._changed = threading.Condition()
         self._view: View | None = None
@@ -161,7 +165,7 @@ class BrowserDevice:
     def _send_views(self, connection: ServerConnection) -> None:
         sent = -1
         with contextlib.suppress(ConnectionClosed):
-            connection.send(json.dumps(scene_message()))
+            connection.send(json.dumps(scene_message(self._goal)))
             while (news := self._news(connection, sent)) is not None:
                 view, sent = news
                 connection.send(json.dumps({"type": "view", **dataclasses.asdict(view)}))
@@ -194,15 +198,15 @@ class BrowserDevice:
             log.warning("ignored a message of the page: %s", error)
 
 
-def scene_message() -> dict[str, Any]:
-    """The fixed geometry of the workcell for the page (table frame, [m])."""
+def scene_message(goal: pusht.Pose = pusht.GOAL) -> dict[str, Any]:
+    """The fixed geometry of the workcell for the page (table frame, [m]), the T's goal with it."""
     bar, stem = pusht.tee_polygons()
     return {
         "type": "scene",
         "size": pusht.TABLE_SIZE_M,
         "tool_radius": pusht.TOOL_RADIUS_M,
         "tee": [bar.tolist(), stem.tolist()],
-        "goal": list(pusht.GOAL),
+        "goal": list(goal),
         "success": pusht.SUCCESS_COVERAGE,
         "heartbeat_s": HEARTBEAT_S,
     }

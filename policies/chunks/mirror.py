@@ -6,6 +6,7 @@ import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -24,10 +25,12 @@ class MirrorConfig:
     the data for free (Push-T: the goal's own axis of symmetry).
     """
 
-    # A point of the mirror line [m], in the frame of the signals.
-    point: tuple[float, float]
-    # Direction of the mirror line [deg], counter-clockwise from x.
-    axis_deg: float
+    # A point of the mirror line [m], in the frame of the signals; "goal": the goal of the
+    # recordings, put in by training.
+    point: tuple[float, float] | Literal["goal"]
+    # Direction of the mirror line [deg], counter-clockwise from x; "goal": of the object's own axis
+    # at the goal.
+    axis_deg: float | Literal["goal"]
     # Direction of the objects' own axis of symmetry in their body frame [deg].
     body_axis_deg: float
     # Signals that are planar positions (x, y) [m]; observations and actions.
@@ -45,6 +48,12 @@ class Mirror:
     """Reflects rows of a batch; reflecting twice is the identity."""
 
     def __init__(self, config: MirrorConfig, space: TaskSpace) -> None:
+        if config.point == "goal" or config.axis_deg == "goal":
+            raise ConfigError(
+                "mirror: 'goal' stands for the goal of the recordings, which training puts in;"
+                " outside of it give numbers"
+            )
+        self._axis_deg = config.axis_deg
         shapes: dict[str, tuple[int, ...]] = {s.name: s.shape for s in space.observations}
         shapes |= {a.name: a.shape for a in space.actions}
         known = {*config.positions, *config.poses, *config.pictures}
@@ -57,12 +66,12 @@ class Mirror:
                     f"mirror: '{name}' {shape} must be named as a position (x, y), a pose"
                     " (x, y, yaw) or a square picture: every signal has to be reflected, or none"
                 )
-        if config.pictures and config.axis_deg % 45:
+        if config.pictures and self._axis_deg % 45:
             raise ConfigError(
-                f"mirror: pictures need axis_deg to be a multiple of 45, got {config.axis_deg:g}"
+                f"mirror: pictures need axis_deg to be a multiple of 45, got {self._axis_deg:g}"
             )
         self.config, self.space = config, space
-        two = 2 * math.radians(config.axis_deg)
+        two = 2 * math.radians(self._axis_deg)
         self._matrix = torch.tensor(
             [[math.cos(two), math.sin(two)], [math.sin(two), -math.cos(two)]]
         )
@@ -107,7 +116,7 @@ class Mirror:
 
     def _reflect(self, name: str, value: Tensor) -> Tensor:
         if name in self.config.pictures:
-            return _reflected(value, round(self.config.axis_deg / 45) % 4)
+            return _reflected(value, round(self._axis_deg / 45) % 4)
         point, matrix = self._point.to(value.device), self._matrix.to(value.device)
         xy = (value[..., :2] - point) @ matrix + point
         if name in self.config.positions:

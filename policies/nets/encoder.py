@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import Literal, cast
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from policies.nets.transforms import SignalTransform, fit_transform
 from robolearn.contracts import PolicySpec
 from robolearn.data.store.stats import DatasetStats
-from robolearn.errors import SpecMismatchError
+from robolearn.errors import ConfigError, SpecMismatchError
 from robolearn.spec import SignalSpec
 
 SPATIAL = 9
@@ -35,8 +35,8 @@ class FocusConfig:
 
     # Observation signal.
     signal: str
-    # Its value at the centre, SI units.
-    centre: tuple[float, ...]
+    # Its value at the centre, SI units; "goal": the goal of the recordings, put in by training.
+    centre: tuple[float, ...] | Literal["goal"]
     # Gains; a workspace of half a metre has about +-1 in normalised units.
     gains: tuple[float, ...] = (4.0, 20.0)
 
@@ -80,6 +80,11 @@ class SignalEncoder(nn.Module):
         self.size += sum(_relative_size(signals, pair) for pair in relative)
         self.focus = focus
         if focus is not None:
+            if focus.centre == "goal":
+                raise ConfigError(
+                    "focus.centre: 'goal' stands for the goal of the recordings, which training"
+                    " puts in; outside of it give numbers"
+                )
             found = signals.get(focus.signal)
             if found is None or found.shape != (len(focus.centre),):
                 raise SpecMismatchError(

@@ -17,6 +17,7 @@ from robolearn.data.episode import EpisodeKind
 from robolearn.data.recording.recorder import EpisodeRecorder, RecorderLoad
 from robolearn.data.store.store import EpisodeStore
 from robolearn.machine.interrupt import check
+from robolearn.pusht import TASK_PARAMS, Pose, recorded_goal
 from robolearn.runtime import run_episode
 from robolearn.seeding import child_seed
 from robolearn.types import Condition
@@ -78,6 +79,7 @@ class Collection:
 
     def _attended(self, env: World) -> tuple[tuple[str, ...], RecorderLoad]:
         store = self._open_store()
+        pusht = {TASK_PARAMS: env.task_params if env.task == "pusht" else {}}
         session = SessionConfig(
             episodes=self._args.episodes,
             max_steps=self._config.max_steps or env.max_steps,
@@ -90,15 +92,15 @@ class Collection:
         )
         with (
             self._recorder(store, env, "demonstration") as recorder,
-            contextlib.closing(self._device()) as device,
+            contextlib.closing(self._device(recorded_goal(pusht))) as device,
         ):
             saved = TeleopSession(env, device, recorder, session).run()
             return saved, recorder.total
 
-    def _device(self) -> TeleopDevice:
+    def _device(self, goal: Pose) -> TeleopDevice:
         if self._args.agent == "keyboard":
             return KeyboardDevice(lambda text: print(text, end="", file=sys.stderr, flush=True))
-        device = BrowserDevice(self._args.port)
+        device = BrowserDevice(self._args.port, goal)
         self._tell(f"open this page: {device.url}")
         return device
 
@@ -128,5 +130,6 @@ class Collection:
             "config": to_dict(self._config),
             "scene_hash": env.scene_hash,
             "engine": env.engine,
+            **({TASK_PARAMS: env.task_params} if env.task_params else {}),
             "cameras": {name: c.to_json() for name, c in env.calibrations().items()},
         }

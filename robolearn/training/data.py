@@ -19,6 +19,7 @@ from robolearn.data.store.stats import DatasetStats
 from robolearn.errors import ConfigError, DataError, did_you_mean
 from robolearn.instructions import task_table, text_encoder
 from robolearn.learning import BatchSpec
+from robolearn.pusht import Pose
 from robolearn.representation import Representation
 from robolearn.timing.latencies import Latencies
 from robolearn.training.batch_loader import Batches, Represented, represented_stats
@@ -41,6 +42,11 @@ class TrainingSource(EpisodeSource, Protocol):
     @property
     def latencies(self) -> Latencies:
         """What times and commands were corrected by, for whoever deploys the run."""
+        ...
+
+    @property
+    def goals(self) -> tuple[Pose, ...]:
+        """Where the goal of Push-T was, each pose once, for a policy that refers to the goal."""
         ...
 
 

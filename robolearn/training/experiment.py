@@ -46,6 +46,7 @@ from robolearn.training.run_directory import (
     write_json,
     write_run,
 )
+from robolearn.training.task_goal import at_goal
 
 log = logging.getLogger(__name__)
 
@@ -149,6 +150,8 @@ def train(
     checkpoint that ``resume`` goes on from as if nothing had happened.
     """
     torch.set_num_threads(threads)
+    configured = at_goal(experiment.algorithm, lambda: source.goals)
+    experiment = dataclasses.replace(experiment, algorithm=configured)
     identity = _identity(experiment, source, parent)
     previous = _previous(run_dir, experiment, identity, resume)
     with _first_alone(ranks):

@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,6 +61,11 @@ class SteppedEnv(ABC):
     @abstractmethod
     def task(self) -> str:
         """Name of the task."""
+
+    @property
+    def task_params(self) -> dict[str, Any]:
+        """Parameters of the task that are not its defaults: none, unless a world has some."""
+        return {}
 
     @property
     @abstractmethod

@@ -19,6 +19,7 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
+from robolearn.pusht import goal_pose
 from robolearn.spec import ActionSpec, EmbodimentSpec, SignalSpec
 from robolearn.types import (
     Capabilities,
@@ -36,11 +37,12 @@ from sim.env.placement import placer
 from sim.env.sensors import Sensors
 from sim.rendering.cameras import Calibration, Cameras
 from sim.rendering.renderer import Renderer, View, update_poses
-from sim.scene.config import Scene, SceneConfig
+from sim.scene.config import Scene, SceneConfig, TaskConfig
 from sim.scene.samples import SampleLog, check_poses
 from sim.scene.signals import Reader, reader, signal_components, signal_size
 from sim.tasks.any_goal import AnyGoal, split_goals
 from sim.tasks.contract import Task
+from sim.tasks.pusht import PushT
 from sim.tasks.registry import build_task
 
 _log = logging.getLogger(__name__)
@@ -82,6 +84,17 @@ def embodiment(config: SceneConfig) -> EmbodimentSpec:
     )
 
 
+def place_goal(model: mujoco.MjModel, task: TaskConfig) -> None:
+    """Draw Push-T's goal where ``task.params.goal`` says; it is printed on the table only."""
+    if task.name != PushT.name or "goal" not in task.params:
+        return
+    x, y, yaw = goal_pose(task.params["goal"])
+    drawn = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_BODY, "goal")
+    if drawn >= 0:
+        model.body_pos[drawn][:2] = x, y
+        model.body_quat[drawn] = np.cos(yaw / 2), 0.0, 0.0, np.sin(yaw / 2)
+
+
 class SceneEnv:
     """Deterministic: the same condition and commands give the same bits.
 
@@ -99,6 +112,7 @@ class SceneEnv:
     ) -> None:
         config = scene.config
         self.scene, self.model = scene, scene.compile()
+        place_goal(self.model, config.task)
         self.data = mujoco.MjData(self.model)
         # Views of the state, as every access through ``data`` makes a new one.
         self._qpos, self._qvel = self.data.qpos, self.data.qvel
@@ -163,6 +177,11 @@ class SceneEnv:
     def task(self) -> str:
         """Name of the scene's task."""
         return self._task.name
+
+    @property
+    def task_params(self) -> dict[str, Any]:
+        """``task.params`` of the scene."""
+        return dict(self.scene.config.task.params)
 
     @property
     def max_steps(self) -> int:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Protocol
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Protocol
 
 from robolearn.contracts import Agent
 from robolearn.errors import ConfigError
@@ -11,11 +13,13 @@ from robolearn.spec import EmbodimentSpec
 from robolearn.table import Table
 from robolearn.types import Condition
 
+NO_PARAMS: Mapping[str, Any] = MappingProxyType({})
+
 
 class ExpertMaker(Protocol):
     """What an entry of the tables is: a class of agents or a function that makes one."""
 
-    def __call__(self, spec: EmbodimentSpec, *, noise: float) -> Agent:
+    def __call__(self, spec: EmbodimentSpec, *, noise: float, **params: Any) -> Agent:
         """The agent for an embodiment."""
         ...
 
@@ -50,14 +54,20 @@ PLAYERS = Table[ExpertMaker](
 )
 
 
-def build_expert(task: str, spec: EmbodimentSpec, noise: float = 0.0) -> Agent:
-    """The expert of ``task`` for this embodiment; :class:`ConfigError` says which tasks exist."""
-    return _build(EXPERTS, task, spec, noise)
+def build_expert(
+    task: str, spec: EmbodimentSpec, noise: float = 0.0, params: Mapping[str, Any] = NO_PARAMS
+) -> Agent:
+    """The expert of ``task`` for this embodiment; :class:`ConfigError` says which tasks exist.
+
+    ``params``: those of the world's task, of which Push-T's expert must know the goal.
+    """
+    known = {"goal": params["goal"]} if task == "pusht" and "goal" in params else {}
+    return _build(EXPERTS, task, spec, noise, known)
 
 
 def build_player(task: str, spec: EmbodimentSpec, noise: float = 0.0) -> Agent:
     """The play generator of ``task`` for this embodiment."""
-    return _build(PLAYERS, task, spec, noise)
+    return _build(PLAYERS, task, spec, noise, {})
 
 
 def play_condition(condition: Condition) -> Condition:
@@ -66,8 +76,14 @@ def play_condition(condition: Condition) -> Condition:
     return dataclasses.replace(condition, poses={**condition.poses, **wanted})
 
 
-def _build(table: Table[ExpertMaker], task: str, spec: EmbodimentSpec, noise: float) -> Agent:
+def _build(
+    table: Table[ExpertMaker],
+    task: str,
+    spec: EmbodimentSpec,
+    noise: float,
+    params: Mapping[str, Any],
+) -> Agent:
     maker = table.find(task)
     if not 0.0 <= noise <= 1.0:
         raise ConfigError(f"the noise of an expert is 0 to 1, got {noise:g}")
-    return maker(spec, noise=noise)
+    return maker(spec, noise=noise, **params)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import deque
+from typing import Any
 
 import mujoco
 import numpy as np
@@ -117,6 +118,11 @@ class PerturbedEnv:
     def task(self) -> str:
         """As the world inside."""
         return self._inner.task
+
+    @property
+    def task_params(self) -> dict[str, Any]:
+        """As the world inside."""
+        return self._inner.task_params
 
     @property
     def max_steps(self) -> int:

@@ -25,6 +25,7 @@ from robolearn.pusht import (
     STEM_PX,
     TABLE_SIZE_M,
     TOOL_RADIUS_M,
+    Pose,
     transform_points,
     wrap_angle,
 )
@@ -87,8 +88,10 @@ class PlantConfig:
 class PyBulletPlant:
     """One physics client; see ``hardware.emulators.plant.Plant`` for the methods' contract."""
 
-    def __init__(self, config: PlantConfig, seed: int = 0) -> None:
+    def __init__(self, config: PlantConfig, seed: int = 0, goal: Pose = GOAL) -> None:
         self.config = config
+        # Printed on the table, for people and cameras.
+        self._goal = goal
         self._engine = BulletEngine(config.step_hz)
         self._p = self._engine.p
         self._T_base_table = pose(rot_z(config.heading_rad), config.origin_m)
@@ -305,8 +308,8 @@ class PyBulletPlant:
         """Print the goal on the table (looks only)."""
         for corners in (BAR_PX, STEM_PX):
             (x, y), size = block_box(corners)
-            at = transform_points(np.array([[x, y]]), GOAL)[0]
-            self._print(at, size, GOAL[2], [0.56, 0.83, 0.56, 1.0])
+            at = transform_points(np.array([[x, y]]), self._goal)[0]
+            self._print(at, size, self._goal[2], [0.56, 0.83, 0.56, 1.0])
 
     def _print(self, at: Array, size: tuple[float, ...], yaw: float, colour: list[float]) -> None:
         half = [size[0] / 2, size[1] / 2, 0.0005]

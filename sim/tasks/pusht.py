@@ -6,17 +6,19 @@ Coverage, success rule and reset distribution are those of gym-pusht 0.1.8; the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from robolearn.pusht import (
     BLOCK,
+    GOAL,
     MAX_STEPS,
     SUCCESS_COVERAGE,
     TOOL,
     coverage,
+    goal_pose,
     pose_from_px,
     table_from_px,
 )
@@ -35,7 +37,11 @@ class PushT:
     max_steps = MAX_STEPS
     failures: tuple[str, ...] = ()
 
-    def __init__(self, success_coverage: float = SUCCESS_COVERAGE) -> None:
+    def __init__(
+        self, success_coverage: float = SUCCESS_COVERAGE, goal: Sequence[float] = GOAL
+    ) -> None:
+        # Where the T should be: x, y [m] and yaw [rad] in the table frame.
+        self.goal = goal_pose(goal)
         self._threshold = success_coverage
         self._success = False
         self._best = 0.0
@@ -46,7 +52,7 @@ class PushT:
 
     def judge(self, values: Signals) -> Outcome:
         """Judge the block's pose; the reward is the progress, as in gym-pusht."""
-        covered = coverage(values[BLOCK])
+        covered = coverage(values[BLOCK], self.goal)
         self._best = max(self._best, covered)
         self._success = self._success or covered > self._threshold
         progress = min(1.0, covered / self._threshold)

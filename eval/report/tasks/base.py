@@ -29,8 +29,18 @@ def _no_path(episode: Episode) -> Path2 | None:
     del episode
 
 
-def _draw(lengths_s: Sequence[float], final: Sequence[float], paths: Sequence[Path2]) -> Plot:
-    del paths
+def _no_goal(episode: Episode) -> tuple[float, ...] | None:
+    """Nothing is drawn at a goal."""
+    del episode
+
+
+def _draw(
+    lengths_s: Sequence[float],
+    final: Sequence[float],
+    paths: Sequence[Path2],
+    goal: tuple[float, ...] | None,
+) -> Plot:
+    del paths, goal
     return recordings_plot(lengths_s, final, "Progress at the end", "progress [%]")
 
 
@@ -55,10 +65,15 @@ class TaskPage:
     # A recorded episode's final measure in [0, 1], if it has one, and where its tool went [k, 2].
     final: Callable[[Episode], float | None] = _final_progress
     path: Callable[[Episode], Path2 | None] = _no_path
+    # Where the goal of a recorded episode was.
+    goal: Callable[[Episode], tuple[float, ...] | None] = _no_goal
     # "they ended with 80 % ..." of the final measure.
     final_words: str = "of the way done"
-    # Draws recorded episodes from lengths [s], final measures and paths [m]; what that shows.
-    draw: Callable[[Sequence[float], Sequence[float], Sequence[Path2]], Plot] = _draw
+    # Draws recorded episodes from lengths [s], final measures, paths [m] and the goal, where all
+    # have the same; what that shows.
+    draw: Callable[
+        [Sequence[float], Sequence[float], Sequence[Path2], tuple[float, ...] | None], Plot
+    ] = _draw
     drawn: str = "Length of the episodes; how far they had come when they ended."
     drawn_alt: str = "Histograms of episode length and of final progress"
     # Why worlds may disagree.

@@ -18,6 +18,7 @@ from robolearn.pusht import (
     TABLE_SIZE_M,
     TOOL,
     coverage,
+    recorded_goal,
     tee_polygons,
     transform_points,
 )
@@ -30,7 +31,7 @@ def final_coverage(episode: Episode) -> float | None:
     if BLOCK not in episode.streams or not episode.steps:
         return None
     # The last observation is a tick older than the verdict on the last command.
-    seen = coverage(episode.observed(BLOCK)[-1])
+    seen = coverage(episode.observed(BLOCK)[-1], recorded_goal(episode.meta.provenance))
     return float(episode.meta.outcome.metrics.get("coverage", seen))
 
 
@@ -41,16 +42,19 @@ def tool_path(episode: Episode) -> NDArray[np.float64] | None:
     return np.asarray(episode.observed(TOOL)[:, :2], dtype=np.float64)
 
 
-def draw_goal(axes: Axes) -> None:
-    """The goal T and the table's edge, in the table frame [m]."""
-    for corners in tee_polygons():
-        placed = transform_points(corners, GOAL)
+def draw_goal(axes: Axes, goal: Sequence[float] | None = GOAL) -> None:
+    """The T at ``goal`` (None: nothing) and the table's edge, in the table frame [m]."""
+    for corners in tee_polygons() if goal is not None else ():
+        placed = transform_points(corners, goal)
         axes.fill(placed[:, 0], placed[:, 1], color="#9fd3a8", ec="none", alpha=0.9, zorder=3)
     axes.set(xlim=(0, TABLE_SIZE_M), ylim=(0, TABLE_SIZE_M), aspect="equal")
 
 
 def _draw(
-    lengths_s: Sequence[float], final: Sequence[float], paths: Sequence[NDArray[np.float64]]
+    lengths_s: Sequence[float],
+    final: Sequence[float],
+    paths: Sequence[NDArray[np.float64]],
+    goal: tuple[float, ...] | None,
 ) -> Plot:
     return recordings_plot(
         lengths_s,
@@ -59,7 +63,7 @@ def _draw(
         "goal covered [%]",
         mark=SUCCESS_COVERAGE,
         paths=paths,
-        backdrop=draw_goal,
+        backdrop=lambda axes: draw_goal(axes, goal),
     )
 
 
@@ -82,6 +86,7 @@ PAGE = TaskPage(
     ),
     final=final_coverage,
     path=tool_path,
+    goal=lambda episode: recorded_goal(episode.meta.provenance),
     final_words="of the goal covered",
     draw=_draw,
     drawn=(

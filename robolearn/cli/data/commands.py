@@ -47,6 +47,8 @@ class Import:
     limit: int | None = None
     # LeRobot: columns with other names, SOURCE=NAME, e.g. actions=action.
     rename: tuple[str, ...] = ()
+    # Push-T: where the T should be, x,y,yaw [m, m, rad] in the table frame; left out: gym-pusht's.
+    goal: str | None = None
     # Leave out episodes that cannot be read, and name them.
     skip_bad: bool = False
     # Print one JSON document.
@@ -113,6 +115,7 @@ def _import(argv: list[str]) -> int:
     from robolearn.data.store.picture_codec import parse_codec
     from robolearn.data.store.storage import locate
     from robolearn.data.store.store import EpisodeStore
+    from robolearn.pusht import goal_pose
 
     if args.limit is not None and args.limit < 1:
         raise ConfigError(f"--limit must be at least 1, got {args.limit}")
@@ -120,6 +123,8 @@ def _import(argv: list[str]) -> int:
     name, importer = find_importer(src.expanduser(), args.format)
     if args.rename and not name.startswith("lerobot"):
         raise ConfigError(f"--rename is for LeRobot datasets, this one is {name}")
+    if args.goal is not None and name != "diffusion-policy":
+        raise ConfigError(f"--goal is for Push-T recordings in pixels, this one is {name}")
     skipped: dict[int, str] = {}
     options = ImportOptions(
         images=args.images,
@@ -127,6 +132,7 @@ def _import(argv: list[str]) -> int:
         rate_hz=args.rate_hz,
         limit=args.limit,
         rename=_renames(args.rename),
+        goal=None if args.goal is None else goal_pose(args.goal.split(","), "--goal"),
         on_bad=skipped.__setitem__ if args.skip_bad else None,
     )
     with reading(src):

@@ -70,7 +70,7 @@ def _pusht(episode: object) -> Callable[[int], NDArray[np.uint8]] | None:
     """Push-T from above, for episodes without cameras."""
     from robolearn.cli.deploy.video import draw
     from robolearn.data.episode import Episode
-    from robolearn.pusht import BLOCK, TOOL
+    from robolearn.pusht import BLOCK, TOOL, recorded_goal
 
     if not isinstance(episode, Episode) or not {TOOL, BLOCK} <= set(episode.streams):
         return None
@@ -78,7 +78,8 @@ def _pusht(episode: object) -> Callable[[int], NDArray[np.uint8]] | None:
     target = episode.action.get(TOOL, tool)
     if block.shape[1:] != (3,) or tool.shape[1:] != (2,):
         return None
-    return lambda k: draw(block[k], tool[k], target[k], float(episode.progress[k]), 320)
+    goal = recorded_goal(episode.meta.provenance)
+    return lambda k: draw(block[k], tool[k], target[k], float(episode.progress[k]), 320, goal)
 
 
 VIEW_VERBS: dict[str, tuple[type, Callable[[list[str]], int]]] = {"view": (View, view)}

@@ -18,6 +18,8 @@ from robolearn.pusht import (
     TABLE_SIZE_M,
     TOOL,
     TOOL_RADIUS_M,
+    Pose,
+    recorded_goal,
     tee_polygons,
     transform_points,
 )
@@ -139,10 +141,13 @@ def _write(
 def _above(episode: Episode, k: int, size: int) -> Picture:
     block, tool = episode.observed(BLOCK)[k], episode.observed(TOOL)[k]
     score = float(episode.progress[: k + 1].max())
-    return draw(block, tool, episode.action[TOOL][k], score, size)
+    goal = recorded_goal(episode.meta.provenance)
+    return draw(block, tool, episode.action[TOOL][k], score, size, goal)
 
 
-def draw(block: Any, tool: Any, target: Any, score: float, size: int) -> NDArray[np.uint8]:
+def draw(
+    block: Any, tool: Any, target: Any, score: float, size: int, goal: Pose = GOAL
+) -> NDArray[np.uint8]:
     """One picture ``[size, size, 3]`` RGB from above, as in the recordings."""
     import cv2
 
@@ -153,7 +158,7 @@ def draw(block: Any, tool: Any, target: Any, score: float, size: int) -> NDArray
         p = np.atleast_2d(np.asarray(points, dtype=np.float64)) * scale
         return np.round(np.stack([p[:, 0], size - p[:, 1]], axis=-1)).astype(np.int32)
 
-    for pose, colour in ((GOAL, _GOAL), (block, _BLOCK)):
+    for pose, colour in ((goal, _GOAL), (block, _BLOCK)):
         for corners in tee_polygons():
             cv2.fillPoly(picture, [px(transform_points(corners, pose))], colour, cv2.LINE_AA)
     x, y = px(tool)[0].tolist()

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from robolearn.data.importers.columns import Column, check_array
 from robolearn.data.importers.foreign import UNREADABLE, reading
 from robolearn.data.importers.frames import FrameSource, frame_blocks
-from robolearn.data.importers.pusht import is_pusht, metric_rows, pusht_episode
+from robolearn.data.importers.pusht import check_goal, is_pusht, metric_rows, pusht_episode
 from robolearn.data.importers.recording import (
     FrameStream,
     ImportedEpisode,
@@ -40,6 +40,7 @@ from robolearn.data.importers.restore import restored
 from robolearn.data.importers.video import VideoInfo, video_blocks, video_info
 from robolearn.data.store.store import EpisodeStore
 from robolearn.errors import DataError, did_you_mean
+from robolearn.pusht import GOAL, Pose
 from robolearn.spec import SignalSpec
 
 DEFAULT_RATE_HZ = 10.0
@@ -61,6 +62,7 @@ class ReplayArrays:
     rate_hz: float
     videos: tuple[dict[str, Path], ...] = ()
     metas: tuple[Any, ...] = ()
+    goal: Pose = GOAL
 
     @property
     def count(self) -> int:
@@ -115,13 +117,20 @@ class DiffusionPolicyImporter:
     def open(self, path: Path, options: ImportOptions) -> ReplayArrays:
         """Open and check the source."""
         rate = DEFAULT_RATE_HZ if options.rate_hz is None else options.rate_hz
-        return open_replay(path, images=options.images, rate_hz=rate)
+        return open_replay(path, images=options.images, rate_hz=rate, goal=options.goal)
 
 
 def open_replay(
-    src: str | Path, *, images: bool = False, rate_hz: float = DEFAULT_RATE_HZ
+    src: str | Path,
+    *,
+    images: bool = False,
+    rate_hz: float = DEFAULT_RATE_HZ,
+    goal: Pose | None = None,
 ) -> ReplayArrays:
-    """Open and check a source folder (or a folder that holds exactly one ``*.zarr``)."""
+    """Open and check a source folder (or a folder that holds exactly one ``*.zarr``).
+
+    ``goal``: Push-T's; None: gym-pusht's, and recordings that end elsewhere are refused.
+    """
     path = _find(Path(src).expanduser())
     root = _open_group(path)
     data, meta = _child(root, "data", path), _child(root, "meta", path)
@@ -158,13 +167,26 @@ def open_replay(
             low_dim[key].require_finite()
     if is_pusht(low_dim) and rate_hz != DEFAULT_RATE_HZ:
         raise DataError(f"{path}: Push-T recordings run at {DEFAULT_RATE_HZ:g} Hz, got {rate_hz:g}")
+    if goal is not None and not is_pusht(low_dim):
+        raise DataError(f"{path}: a goal is for Push-T recordings (state of 5, action of 2)")
     videos, missing = _videos(path.parent / VIDEOS, len(ends), images=images)
     with reading(f"{path}: its attributes"):
         metas = tuple(root.attrs.get(META, ()))
     if metas and (len(metas) != len(ends) or "tick_t_ns" not in low_dim):
         raise DataError(f"{path}: .zattrs describes {len(metas)} of {len(ends)} episodes")
+    if is_pusht(low_dim) and not metas and goal is None:
+        last = [low_dim["state"].read(end - 1, end)[0, 2:] for end in ends.tolist()]
+        check_goal(np.array(last, dtype=np.float64), GOAL, path)
     return ReplayArrays(
-        path, low_dim, tuple(frames), ends, (*left_out, *missing), rate_hz, tuple(videos), metas
+        path,
+        low_dim,
+        tuple(frames),
+        ends,
+        (*left_out, *missing),
+        rate_hz,
+        tuple(videos),
+        metas,
+        GOAL if goal is None else goal,
     )
 
 
@@ -269,7 +291,8 @@ def _episode(source: ReplayArrays, index: int) -> ImportedEpisode:
             "wall_clock": "unknown",
             "sent": "unknown: the source has commanded actions only",
         }
-        return ImportedEpisode(pusht_episode(rows, index, provenance, source.frames), frames)
+        made = pusht_episode(rows, index, provenance, source.frames, source.goal)
+        return ImportedEpisode(made, frames)
     infos = {
         f"{camera}/image": video_info(path)
         for camera, path in (source.videos[index] if source.videos else {}).items()

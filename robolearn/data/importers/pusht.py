@@ -11,21 +11,29 @@ from numpy.typing import NDArray
 from robolearn.data.episode import Episode, EpisodeMeta, episode_from_arrays
 from robolearn.data.importers.frames import FrameSource
 from robolearn.data.provenance import git_revision, library_versions
+from robolearn.errors import DataError
 from robolearn.pusht import (
     BLOCK,
+    GOAL,
     RATE_HZ,
     SUCCESS_COVERAGE,
+    TASK_PARAMS,
     TOOL,
+    Pose,
     block_signal,
     coverage,
     pose_from_px,
     table_from_px,
     target_action,
     tool_signal,
+    wrap_angle,
 )
 from robolearn.spec import EmbodimentSpec
 from robolearn.types import Condition, Outcome
 
+# When recordings agree on a goal: this many, this near to each other; and how much of the goal
+# they must cover to have meant it.
+FEWEST, TOGETHER_M, TOGETHER_RAD, AT_GOAL = 3, 0.02, 0.2, 0.75
 STATE_SIZE = 5
 ACTION_SIZE = 2
 
@@ -65,23 +73,54 @@ def pusht_embodiment(frames: tuple[FrameSource, ...] = ()) -> EmbodimentSpec:
     )
 
 
+def check_goal(ends_px: NDArray[np.float64], goal: Pose, where: object) -> None:
+    """Raise :class:`DataError` where most recordings end with the T at one place, not at ``goal``.
+
+    ``ends_px [E, 3]``: the block's last pose of every episode (px, px, rad). Recordings that end
+    here and there (play, failures) say nothing about a goal, nor do fewer than three.
+    """
+    ends = pose_from_px(ends_px)
+    if len(ends) < FEWEST:
+        return
+    apart_m = np.linalg.norm(ends[:, None, :2] - ends[None, :, :2], axis=-1)
+    apart_rad = np.abs(wrap_angle(ends[:, None, 2] - ends[None, :, 2]))
+    near = (apart_m < TOGETHER_M) & (apart_rad < TOGETHER_RAD)
+    middle = int(near.sum(axis=1).argmax())
+    count = int(near[middle].sum())
+    if count < max(FEWEST, 0.5 * len(ends)):
+        return
+    turns = wrap_angle(ends[near[middle], 2] - ends[middle, 2])
+    xy = np.median(ends[near[middle], :2], axis=0)
+    x, y, yaw = (*xy.tolist(), float(wrap_angle(ends[middle, 2] + np.median(turns))))
+    covered = coverage((x, y, yaw), goal)
+    if covered < AT_GOAL:
+        raise DataError(
+            f"{where}: in {count} of {len(ends)} episodes the T ends at x {x:.3f} m, y {y:.3f} m,"
+            f" yaw {yaw:.3f} rad, which covers {covered:.0%} of the goal"
+            f" {', '.join(f'{v:.3f}' for v in goal)}: rewards would be wrong. If that is the"
+            f" recordings' goal, give --goal={x:.3f},{y:.3f},{yaw:.3f}"
+        )
+
+
 def pusht_episode(
     rows: Mapping[str, NDArray[Any]],
     index: int,
     provenance: Mapping[str, Any],
     frames: tuple[FrameSource, ...] = (),
+    goal: Pose = GOAL,
 ) -> Episode:
     """One demonstration from ``state [T, 5]`` (agent x, y, block x, y [px], angle [rad]) and
     ``action [T, 2]`` [px].
 
-    Reward and progress of a step are those of the state that follows it, as in the loop; the state
+    ``goal``: where the T should be, in the table frame. Reward and progress of a step are those of
+    the state that follows it, as in the loop; the state
     after the last action was not recorded, so the last step repeats the last state's.
     """
     state = rows["state"].astype(np.float64)
     tool = table_from_px(state[:, :2])
     block = pose_from_px(state[:, 2:])
     following = np.concatenate([block[1:], block[-1:]])
-    covered = np.array([coverage(pose) for pose in following])
+    covered = np.array([coverage(pose, goal) for pose in following])
     progress = np.minimum(1.0, covered / SUCCESS_COVERAGE)
     success = bool((covered > SUCCESS_COVERAGE).any())
     poses = {
@@ -106,7 +145,9 @@ def pusht_episode(
         agent="human",
         env="gym_pusht",
         task_text="Push the T-shaped block onto the T-shaped target.",
-        provenance=dict(provenance) | {"reward": "progress of the state after the step"},
+        provenance=dict(provenance)
+        | {"reward": "progress of the state after the step"}
+        | ({} if goal == GOAL else {TASK_PARAMS: {"goal": list(goal)}}),
         git_revision=git_revision(),
         versions=library_versions(),
     )

@@ -28,6 +28,7 @@ from robolearn.data.store.picture_codec import FRAME_CODECS, LOSSLESS, FrameCode
 from robolearn.data.store.store import EpisodeStore
 from robolearn.data.store.writer import PreparedEpisode, StoreWriter
 from robolearn.errors import DataError, MissingDependencyError
+from robolearn.pusht import Pose
 from robolearn.spec import ActionSpec, EmbodimentSpec, SignalSpec
 from robolearn.types import Condition, Outcome, SampleBlock
 
@@ -52,7 +53,7 @@ class ImportOptions:
     # Leave out episodes that cannot be read; each is told with the reason.
     on_bad: Callable[[int, str], None] | None = None
     # Push-T: where the T should be, x, y [m] and yaw [rad] in the table frame; None: gym-pusht's.
-    goal: tuple[float, float, float] | None = None
+    goal: Pose | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from robolearn.data.reading.weighting import EpisodeQuality
 from robolearn.data.store.decoded import FramePart
 from robolearn.data.store.store import EpisodeStore
 from robolearn.errors import DataError, SpecMismatchError
+from robolearn.pusht import Pose
 from robolearn.spec import TaskSpace
 from robolearn.timing.latencies import Latencies, trained_with
 
@@ -67,6 +68,11 @@ class MixtureSource:
     def latencies(self) -> Latencies:
         """What a run on these episodes is trained with."""
         return trained_with((part.latencies for part in self.parts), {})
+
+    @property
+    def goals(self) -> tuple[Pose, ...]:
+        """Where the goal of Push-T was in the chosen episodes, each pose once."""
+        return tuple(dict.fromkeys(goal for part in self.parts for goal in part.goals))
 
     @property
     def content_hash(self) -> str:

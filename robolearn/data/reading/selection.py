@@ -22,6 +22,7 @@ from robolearn.data.store.decoded import FramePart, FrameRows, open_frames
 from robolearn.data.store.store import EpisodeStore
 from robolearn.errors import ConfigError, DataError, SpecMismatchError
 from robolearn.history import sample_index
+from robolearn.pusht import Pose, recorded_goal
 from robolearn.representation import RepresentationConfig
 from robolearn.spec import TaskSpace, diff_task_spaces
 from robolearn.timing.latencies import Latencies, in_effect, trained_with
@@ -173,6 +174,13 @@ class StoreSource:
         """What a run on these episodes is trained with (reads the metadata of all)."""
         said = (Latencies.of(self._store.meta(i).provenance) for i in self.ids)
         return trained_with(said, self._config.latency_s)
+
+    @property
+    def goals(self) -> tuple[Pose, ...]:
+        """Where the goal of Push-T was in the chosen episodes, each pose once."""
+        pusht = [i.id for i in self._infos if i.task == "pusht"]
+        said = (recorded_goal(self._store.meta(i).provenance) for i in pusht)
+        return tuple(dict.fromkeys(said))
 
     @property
     def content_hash(self) -> str:

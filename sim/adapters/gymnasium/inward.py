@@ -92,6 +92,11 @@ class GymnasiumEnv(SteppedEnv):
         return _plain(self._name, self._options)
 
     @property
+    def task_params(self) -> dict[str, Any]:
+        """None that this package knows: they are in the name."""
+        return {}
+
+    @property
     def max_steps(self) -> int:
         """The registered time limit [control steps]."""
         return self._limit

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from abc import abstractmethod
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from robolearn.pusht import BLOCK, TOOL
+from robolearn.pusht import BLOCK, GOAL, TOOL
 from robolearn.spec import EmbodimentSpec, SignalSpec
 from robolearn.types import Condition, Outcome, Signals
 from sim.adapters.stepped import Poses, SteppedEnv
@@ -24,13 +25,15 @@ class PushTEnv(SteppedEnv):
     With ``image_size`` [px] the picture from above is observed too (:data:`IMAGE`).
     """
 
-    def __init__(self, spec: EmbodimentSpec, image_size: int = 0) -> None:
+    def __init__(
+        self, spec: EmbodimentSpec, image_size: int = 0, goal: Sequence[float] = GOAL
+    ) -> None:
         if image_size:
             shape = (image_size, image_size, 3)
             image = SignalSpec(IMAGE, shape, rate_hz=spec.rate_hz, dtype="uint8")
             spec = dataclasses.replace(spec, signals=(*spec.signals, image))
         super().__init__(spec, (TOOL, BLOCK))
-        self._task, self._image_size = PushT(), image_size
+        self._task, self._image_size = PushT(goal=goal), image_size
 
     @abstractmethod
     def _place(self, poses: Poses) -> None:
@@ -52,6 +55,11 @@ class PushTEnv(SteppedEnv):
     def task(self) -> str:
         """Name of the task."""
         return self._task.name
+
+    @property
+    def task_params(self) -> dict[str, Any]:
+        """The goal, where it is not gym-pusht's."""
+        return {} if self._task.goal == GOAL else {"goal": list(self._task.goal)}
 
     @property
     def max_steps(self) -> int:

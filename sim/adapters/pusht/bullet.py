@@ -7,6 +7,7 @@ tracker or the controller's servo lag.
 from __future__ import annotations
 
 import importlib.metadata
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from robolearn.arms.limiter import PathLimits, SetpointGenerator, TableMapping
 from robolearn.arms.models import UR5E
 from robolearn.config import config_hash
-from robolearn.pusht import BLOCK, RATE_HZ, TOOL, block_signal, target_action, tool_signal
+from robolearn.pusht import BLOCK, GOAL, RATE_HZ, TOOL, block_signal, target_action, tool_signal
 from robolearn.spec import EmbodimentSpec, SignalSpec
 from sim.adapters.pusht.base import PushTEnv
 from sim.adapters.stepped import Poses
@@ -44,12 +45,16 @@ class PyBulletEnv(PushTEnv):
     """Push-T in the lab's physics; deterministic per seed of the hidden physics."""
 
     def __init__(
-        self, config: PlantConfig | None = None, seed: int = 0, image_size: int = 0
+        self,
+        config: PlantConfig | None = None,
+        seed: int = 0,
+        image_size: int = 0,
+        goal: Sequence[float] = GOAL,
     ) -> None:
-        super().__init__(SPEC, image_size)
+        super().__init__(SPEC, image_size, goal)
         self.config = config or PlantConfig()
         self._seed = seed
-        self._plant = PyBulletPlant(self.config, seed)
+        self._plant = PyBulletPlant(self.config, seed, self._task.goal)
         self._mapping = TableMapping.level(
             self.config.origin_m,
             self.config.heading_rad,
@@ -74,8 +79,9 @@ class PyBulletEnv(PushTEnv):
 
     @property
     def scene_hash(self) -> str:
-        """Digest of geometry, physics and seed."""
-        return config_hash(self.config, self._seed, self.engine)
+        """Digest of geometry, physics, seed and of another goal."""
+        more = (self.task_params,) if self.task_params else ()
+        return config_hash(self.config, self._seed, self.engine, *more)
 
     def _place(self, poses: Poses) -> None:
         # In a new engine; the hidden physics comes from the env's seed.

@@ -10,6 +10,7 @@ import hashlib
 import importlib.metadata
 import os
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 from robolearn.errors import MissingDependencyError
 from robolearn.pusht import (
     BLOCK,
+    GOAL,
     RATE_HZ,
     TOOL,
     block_signal,
@@ -50,8 +52,8 @@ SPEC = EmbodimentSpec(
 class GymPushTEnv(PushTEnv):
     """The original simulator; starts exactly (1e-9) at the requested pose."""
 
-    def __init__(self, image_size: int = 0) -> None:
-        super().__init__(SPEC, image_size)
+    def __init__(self, image_size: int = 0, goal: Sequence[float] = GOAL) -> None:
+        super().__init__(SPEC, image_size, goal)
         self._gym = _build()
         versions = {n: importlib.metadata.version(n) for n in ("gym-pusht", "pymunk")}
         self._engine = f"gym-pusht {versions['gym-pusht']} (pymunk {versions['pymunk']})"
@@ -69,8 +71,9 @@ class GymPushTEnv(PushTEnv):
 
     @property
     def scene_hash(self) -> str:
-        """Digest of the versions, which describe this world completely."""
-        return hashlib.sha256(self._engine.encode()).hexdigest()[:16]
+        """Digest of the versions and of another goal, which describe this world completely."""
+        said = f"{self._engine} {self.task_params}" if self.task_params else self._engine
+        return hashlib.sha256(said.encode()).hexdigest()[:16]
 
     def _place(self, poses: Poses) -> None:
         agent = px_from_table(poses[TOOL]) if TOOL in poses else np.array(DEFAULT_PX[TOOL])
@@ -79,6 +82,8 @@ class GymPushTEnv(PushTEnv):
         # this is what it does. The one step moves nothing (all velocities are zero) but finds the
         # contacts of an overlapping start, as in the recordings.
         self._gym._setup()  # noqa: SLF001
+        if self.task_params:
+            self._gym.goal_pose = px_from_pose(self._task.goal)
         self._gym.agent.position = tuple(agent.tolist())
         self._gym.block.angle = float(block[2])
         self._gym.block.position = tuple(block[:2].tolist())

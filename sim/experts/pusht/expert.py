@@ -7,12 +7,21 @@ chosen. Its ``noise`` dial makes it clumsy in three ways at once (:class:`Clumsi
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from robolearn.pusht import BLOCK, TOOL, block_signal, target_action, tool_signal
+from robolearn.pusht import (
+    BLOCK,
+    GOAL,
+    TOOL,
+    block_signal,
+    goal_pose,
+    target_action,
+    tool_signal,
+)
 from robolearn.seeding import child_seed
 from robolearn.spec import EmbodimentSpec, TaskSpace, require_compatible
 from robolearn.types import Command, Observation, PolicyInput, PolicyOutput
@@ -55,10 +64,12 @@ class PushTExpert:
         noise: float = 0.0,
         plan: PlanConfig | None = None,
         clumsiness: Clumsiness | None = None,
+        goal: Sequence[float] = GOAL,
     ) -> None:
         space = TaskSpace((tool_signal(), block_signal()), (target_action(),), spec.rate_hz)
         require_compatible(space, spec)
         (action,) = spec.task_space([], [TOOL]).actions
+        self._goal = goal_pose(goal)
         self._noise, self._how = noise, clumsiness or Clumsiness()
         self._rate_hz = spec.rate_hz
         self._plan = plan or PlanConfig()
@@ -79,7 +90,7 @@ class PushTExpert:
         self._push: Push | None = None
         self._blind = False
         self._wobble = np.zeros(2)
-        self.aim(model.from_centre(model.GOAL_CENTRE))
+        self.aim(np.array(self._goal))
 
     def aim(self, goal: Array) -> None:
         """From the next push on, push the block to ``goal`` ``[3]`` (as in ``block/pose``)."""
