@@ -29,8 +29,8 @@ def at_goal(algorithm: T, recorded: Callable[[], Sequence[Pose]]) -> T:
     """``algorithm`` (a policy's configuration) with numbers where it says ``goal``.
 
     ``recorded`` gives the goals of the recordings, each once; it is asked only if the configuration
-    refers to them, and other than one is a :class:`ConfigError`. A mirror line that does not map the table onto itself is left out,
-    with a warning: the mirrored tool would be off the table.
+    refers to them, and other than one is a :class:`ConfigError`. A mirror line that does not map
+    the table onto itself is left out, with a warning: the mirrored tool would be off the table.
     """
     raw: dict[str, Any] = to_dict(algorithm)
     focus: dict[str, Any] = raw.get("focus") or {}
