@@ -7,10 +7,12 @@ import yaml
 
 from eval.trials.table import read_trials
 from hardware.emulators.lab.launch import LabProcess
+from robolearn.cli import evaluate
 from robolearn.cli.deploy import command as deploy
 from robolearn.cli.deploy import policy as deploy_policy
 from robolearn.cli.deploy import run as deploy_run
 from robolearn.cli.deploy.figures import lateness_ms
+from robolearn.cli.shared.parse import parse
 from robolearn.data.store.store import EpisodeStore
 from robolearn.errors import (
     ConfigError,
@@ -249,6 +251,19 @@ def test_options_that_exclude_each_other(config, tmp_path):
     ):
         with pytest.raises(ConfigError, match=text):
             deploy.main(arguments(config, tmp_path, *more))
+
+
+def test_what_was_evaluated_can_be_deployed():
+    """Every option of how chunks are executed is typed alike and means the same."""
+    how = ("--execute", "2", "--lead-ticks", "3", "--goal-s", "4", "--goal-order", "1", "0")
+    deployed = parse(deploy.Args, ["walk", "--robot", "r", "--out", "o", *how], "deploy", "")
+    evaluated = parse(evaluate.Args, ["walk", "--realtime-chunking", *how], "evaluate", "")
+    assert deployed.executed == evaluated.execution
+    assert deployed.executed.goal_order == (1, 0)
+    for more in (("--ensemble", "0.01"), ("--runtime", "onnx"), ("--no-realtime-chunking",)):
+        plain = parse(deploy.Args, ["walk", "--robot", "r", "--out", "o", *more], "deploy", "")
+        assert not plain.executed.realtime_chunking
+        plain.executed.check()
 
 
 def test_a_policy_of_another_task_space_is_refused_with_a_diff(config, tmp_path):
