@@ -150,6 +150,14 @@ RANGES: Mapping[str, Mapping[str, Range]] = {
         "clock_offset_s": Range(-1e10, 1e10, "s"),
         "latency_s": _LATENCY,
     },
+    "PlausibleMotion": {
+        "max_speed": Range(0.01, 10.0, "m/s"),
+        "max_acceleration": Range(0.1, 500.0, "m/s^2"),
+        "max_turn_rate": Range(0.1, 100.0, "rad/s"),
+        "noise_m": Range(0.0, 0.1, "m"),
+        "noise_rad": Range(0.0, 1.0, "rad"),
+        "settle_s": Range(0.1, 10.0, "s"),
+    },
     "TagTrackerConfig": {
         "height_m": Range(-1.0, 2.0, "m"),
         "max_age_s": Range(0.005, 2.0, "s"),

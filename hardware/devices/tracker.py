@@ -12,12 +12,13 @@ import select
 import socket
 import time
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hardware.devices.pose_gate import PlausibleMotion, PoseGate
 from hardware.emulators.tracker import PACKET_SIZE, TrackerPacket, decode_packet
 from robolearn.errors import ClockError, ConfigError, DataError, StaleSignalError
 
@@ -38,11 +39,14 @@ class TrackedPose:
 
 @dataclass(frozen=True, slots=True)
 class TrackerCounts:
-    """Datagrams taken, refused (not ours, broken, from the future) and lost (gaps in ``seq``)."""
+    """Datagrams taken, refused (not ours, broken, from the future), lost (gaps in ``seq``), and
+    measurements of a motion that no object makes.
+    """
 
     taken: int
     refused: int
     lost: int
+    implausible: int
 
 
 @runtime_checkable
@@ -68,6 +72,10 @@ class Tracker(Protocol):
         """All measurements since the last call, oldest first."""
         ...
 
+    def forget(self) -> None:
+        """Objects may have been moved by hand: what was measured so far says nothing any more."""
+        ...
+
     def close(self) -> None:
         """Leave the stream, which ends with its last tracker; safe to call twice."""
         ...
@@ -89,6 +97,8 @@ class UdpTrackerConfig:
     clock_offset_s: float = 0.0
     # From the exposure to the stamp, for systems that stamp what they have computed [s].
     latency_s: float = 0.0
+    # How the object can move; null: every measurement is believed.
+    plausible: PlausibleMotion | None = field(default_factory=PlausibleMotion)
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.latency_s < 1.0 or not 0.0 < self.max_age_s < float("inf"):
@@ -175,8 +185,9 @@ class UdpTracker:
         self.object = config.object or object_of(signal)
         self._newest: TrackedPose | None = None
         self._new: deque[TrackedPose] = deque(maxlen=_QUEUE)
-        self._seq = -1
+        self._seq, self._forgot_ns = -1, 0
         self._clock_fault = ""
+        self._gate = PoseGate(signal, config.plausible, config.max_age_s)
         self._taken = self._refused = self._lost = 0
 
     @property
@@ -187,7 +198,9 @@ class UdpTracker:
     @property
     def counts(self) -> TrackerCounts:
         """Statistics of the object, and of what was refused in its stream."""
-        return TrackerCounts(self._taken, self._refused + self._stream.refused, self._lost)
+        return TrackerCounts(
+            self._taken, self._refused + self._stream.refused, self._lost, self._gate.refused
+        )
 
     def latest(self) -> TrackedPose:
         """The newest measurement."""
@@ -201,6 +214,8 @@ class UdpTracker:
                     " of the tracking system (NTP, a restart), then start again"
                 )
             told = "no measurement yet" if newest is None else f"newest is {age_s:.3f} s old"
+            if self._gate.told:
+                told += f", for what came since cannot be: {self._gate.told}"
             raise StaleSignalError(
                 f"tracker of '{self.name}', object '{self.object}' on {self._stream.where}: {told}"
                 f" (limit {limit_s:g} s); taken {self._taken}, refused {self.counts.refused}; the"
@@ -215,6 +230,13 @@ class UdpTracker:
         out = list(self._new)
         self._new.clear()
         return out
+
+    def forget(self) -> None:
+        """What is measured from now on counts, wherever the object is."""
+        self._forgot_ns = time.monotonic_ns()
+        self._newest = None
+        self._new.clear()
+        self._gate.forget()
 
     def wait(self, timeout_s: float) -> TrackedPose:
         """The newest measurement, waiting up to ``timeout_s`` for a fresh one."""
@@ -250,8 +272,11 @@ class UdpTracker:
         if self._seq >= 0 and 0 < gap < _RESTART:
             self._lost += gap
         self._seq = packet.seq
+        pose = np.array(packet.pose)
+        if t_ns <= self._forgot_ns or not self._gate.accepts(t_ns, pose):
+            return
         self._taken += 1
-        self._newest = TrackedPose(t_ns, now_ns, np.array(packet.pose))
+        self._newest = TrackedPose(t_ns, now_ns, pose)
         self._new.append(self._newest)
 
 

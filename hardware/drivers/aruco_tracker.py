@@ -12,13 +12,14 @@ import logging
 import threading
 import time
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
 from hardware.devices.camera import Camera, Frame, Image
+from hardware.devices.pose_gate import PlausibleMotion, PoseGate
 from hardware.devices.tracker import TrackedPose, TrackerCounts
 from robolearn.calibration.fiducials import Tag, corners, dictionary, require_tags
 from robolearn.calibration.lens import LensConfig
@@ -45,6 +46,8 @@ class TagTrackerConfig:
     max_age_s: float = 0.3
     # Fits with a worse mean distance of corners are refused [m].
     max_residual_m: float = 0.004
+    # How the object can move; null: every good fit is believed.
+    plausible: PlausibleMotion | None = field(default_factory=PlausibleMotion)
 
     def __post_init__(self) -> None:
         require_tags(self.tags, self.dictionary)
@@ -178,6 +181,8 @@ class TagTracker:
         self._lock = threading.Lock()
         self._newest: TrackedPose | None = None
         self._new: deque[TrackedPose] = deque(maxlen=_QUEUE)
+        self._forgot_ns = 0
+        self._gate = PoseGate(signal, config.plausible, config.max_age_s)
         self._taken = self._refused = self._lost = 0
 
     @property
@@ -187,9 +192,9 @@ class TagTracker:
 
     @property
     def counts(self) -> TrackerCounts:
-        """Pictures with a pose, with a bad fit, without a tag."""
+        """Pictures with a pose, with a bad fit, without a tag, with a pose that cannot be."""
         with self._lock:
-            return TrackerCounts(self._taken, self._refused, self._lost)
+            return TrackerCounts(self._taken, self._refused, self._lost, self._gate.refused)
 
     def latest(self) -> TrackedPose:
         """The newest measurement; the camera's own error when it has one."""
@@ -199,10 +204,13 @@ class TagTracker:
             raise RobotError(f"tracker of '{self.name}': {failed}") from failed
         with self._lock:
             newest, counts = self._newest, (self._taken, self._refused, self._lost)
+            jumped = self._gate.told
         limit_s = self.config.max_age_s
         age_s = float("inf") if newest is None else (time.monotonic_ns() - newest.t_ns) * 1e-9
         if newest is None or age_s > limit_s:
             told = "no measurement yet" if newest is None else f"newest is {age_s:.3f} s old"
+            if jumped:
+                told += f", for what came since cannot be: {jumped}"
             raise StaleSignalError(
                 f"tracker of '{self.name}' by camera '{self.config.camera}': {told} (limit"
                 f" {limit_s:g} s); {counts[0]} pictures with a pose, {counts[1]} with a bad fit,"
@@ -229,6 +237,14 @@ class TagTracker:
             self._new.clear()
         return out
 
+    def forget(self) -> None:
+        """What is measured from now on counts, wherever the object is."""
+        with self._lock:
+            self._forgot_ns = time.monotonic_ns()
+            self._newest = None
+            self._new.clear()
+            self._gate.forget()
+
     def close(self) -> None:
         """Leave the camera's watch."""
         self._watch.leave(self)
@@ -241,7 +257,9 @@ class TagTracker:
                 self._lost += 1
             elif fit.residual_m > self.config.max_residual_m:
                 self._refused += 1
-            elif self._newest is None or t_ns > self._newest.t_ns:
+            elif self._newest is not None and t_ns <= self._newest.t_ns:
+                return
+            elif t_ns > self._forgot_ns and self._gate.accepts(t_ns, fit.pose):
                 self._taken += 1
                 self._newest = TrackedPose(t_ns, time.monotonic_ns(), fit.pose)
                 self._new.append(self._newest)

@@ -152,6 +152,7 @@ class RealEnv:
         self._wait_at_rest()
         self._gripper.make_ready(condition)
         note = self._place(condition)
+        self.trackers.forget()
         self.goto(begin)
         self.trackers.wait(2.0)
         self.supervisor.request("follow")
@@ -176,6 +177,7 @@ class RealEnv:
         the condition only its goals count.
         """
         self.hold()
+        self.trackers.forget()
         self.trackers.wait(2.0)
         self._start_streams(condition)
         self._scorer.reset()

@@ -110,6 +110,11 @@ class TrackedStreams:
         for tracker in self:
             tracker.latest()
 
+    def forget(self) -> None:
+        """Objects may have been moved by hand: only what is measured from now on counts."""
+        for tracker in self:
+            tracker.forget()
+
     def wait(self, timeout_s: float) -> None:
         """Until every object was measured lately; the error names all that were not."""
         late: list[StaleSignalError] = []

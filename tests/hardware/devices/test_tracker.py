@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from hardware.cell.load import load_cell
+from hardware.devices.pose_gate import PlausibleMotion
 from hardware.devices.tracker import UdpStream, UdpTrackerConfig
 from hardware.drivers.aruco_tracker import TagTrackerConfig
 from hardware.emulators.tracker import TrackerPacket, encode_packet
@@ -36,7 +37,8 @@ class Stream:
         self.seq = 0
 
     def follow(self, signal, **changes):
-        config = UdpTrackerConfig(port=self.port, **changes)
+        # Where a test is not about motion, objects may be anywhere at any time.
+        config = UdpTrackerConfig(port=self.port, **{"plausible": None, **changes})
         self.trackers.append(self.stream.follow(signal, config))
         return self.trackers[-1]
 
@@ -161,7 +163,7 @@ def streams(**configs):
 
 def test_a_cells_signals_share_a_port_and_start_with_the_newest_pose(stream):
     stream.tracker.close()
-    udp = UdpTrackerConfig(port=stream.port, max_age_s=0.5)
+    udp = UdpTrackerConfig(port=stream.port, max_age_s=0.5, plausible=None)
     tracked = streams(block=udp, hole=dataclasses.replace(udp, object="peg_hole"))
     with pytest.raises(StaleSignalError, match=r"'block/pose'.*; tracker of 'hole/pose'"):
         tracked.wait(0.0)
@@ -210,3 +212,40 @@ def test_what_a_cell_tracks_are_its_signals():
 
 
 HOLE = UdpTrackerConfig(object="peg_hole", latency_s=0.01)
+
+
+def measured(stream, tracker, x, age_s=0.0):
+    """Whether a pose that was measured ``age_s`` ago becomes the newest one."""
+    stream.send(x, age_s=age_s)
+    tracker.drain()
+    return tracker.latest().pose[0] == x
+
+
+def test_a_jump_is_not_believed_and_ends_as_a_stale_signal(stream):
+    tracker = stream.follow("block/pose", plausible=PlausibleMotion(), max_age_s=0.15)
+    for k in range(6):
+        assert measured(stream, tracker, 0.2 + 0.001 * k, age_s=0.1 - 0.0167 * k)
+    assert not measured(stream, tracker, 0.5)
+    assert tracker.latest().pose[0] == pytest.approx(0.205)
+    assert tracker.counts.implausible == 1
+    # Back where it was: one outlier costs nothing.
+    assert measured(stream, tracker, 0.206)
+
+    def stay_elsewhere():
+        deadline = time.monotonic() + 2.0
+        while time.monotonic() < deadline:
+            measured(stream, tracker, 0.5)
+            time.sleep(0.01)
+
+    with pytest.raises(StaleSignalError, match=r"cannot be: a jump of 0\.29\d m"):
+        stay_elsewhere()
+
+
+def test_what_was_measured_before_a_person_moved_the_object_counts_no_more(stream):
+    tracker = stream.follow("block/pose", plausible=PlausibleMotion())
+    assert measured(stream, tracker, 0.2)
+    tracker.forget()
+    stream.send(0.21, age_s=0.05)
+    with pytest.raises(StaleSignalError, match="no measurement yet"):
+        tracker.latest()
+    assert measured(stream, tracker, 0.5)
