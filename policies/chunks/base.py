@@ -27,6 +27,17 @@ from policies.nets.encoder import ActionCodec, FocusConfig, SignalEncoder
 from policies.nets.estimator import EstimateConfig, Estimator, with_estimated, without_estimated
 from policies.nets.pictures import PictureConfig, PictureEncoder
 from policies.nets.residual_mlp import time_features
+from policies.nets.shapes import (
+    AnyShape,
+    Chunks,
+    Context,
+    Features,
+    Hidden,
+    MarkedChunks,
+    Rows,
+    Scalar,
+    Tokens,
+)
 from robolearn.contracts import Normalization, Policy, PolicySpec
 from robolearn.data.store.stats import DatasetStats
 from robolearn.errors import ConfigError
@@ -189,7 +200,7 @@ class ChunkModel(ChunkSampler):
 
     def context(
         self, observations: Mapping[str, Tensor], rng: torch.Generator | None = None
-    ) -> Tensor:
+    ) -> Context:
         """What the rest needs of observations ``[b, n_obs, *shape]``, once per chunk: ``[b, c]``.
 
         ``rng``: in training, for noise on vectors and crops of pictures. Estimated signals that are
@@ -209,7 +220,7 @@ class ChunkModel(ChunkSampler):
 
     def camera_features(
         self, observations: Mapping[str, Tensor], rng: torch.Generator | None
-    ) -> Tensor:
+    ) -> Tokens:
         """Features of all cameras, one row per observation ``[b, n_obs, f]``."""
         if self.pictures is None:
             raise ConfigError("no cameras are observed")
@@ -220,13 +231,13 @@ class ChunkModel(ChunkSampler):
         apart = seen.view(seen.shape[0], cameras, self.n_obs, -1)
         return apart.transpose(1, 2).flatten(2)
 
-    def split_context(self, context: Tensor) -> tuple[Tensor, Tensor]:
+    def split_context(self, context: Context) -> tuple[Features, Hidden]:
         """A context's features ``[b, flat]`` and what a layer made of them ``[b, width]``."""
         sizes = [int(context.shape[1]) - self.seen_size, self.seen_size]
         flat, seen = context.split(sizes, dim=1)
         return flat, seen
 
-    def sequence(self, flat: Tensor) -> Tensor:
+    def sequence(self, flat: Hidden) -> Tokens:
         """A context's features as one token per observation, oldest first ``[b, n_obs, f]``."""
         vectors = self.n_obs * self.encoder.lifted_size
         tokens = flat[:, :vectors].view(flat.shape[0], self.n_obs, -1)
@@ -254,7 +265,7 @@ class FieldModel(ChunkModel, FieldSampler):
         inputs = self.action_size + extra_inputs
         self.net = build_net(config.size(), self.horizon, inputs, self.action_size, self.flat_size)
 
-    def raw(self, x: Tensor, clocks: tuple[Tensor, ...], context: Tensor) -> Tensor:
+    def raw(self, x: MarkedChunks, clocks: tuple[Rows, ...], context: Context) -> Chunks:
         """The network's answer ``[b, h, a]`` to ``x [b, h, i]`` and ``clocks``, each ``[b]``."""
         flat, seen = self.split_context(context)
         told = self.clock(
@@ -262,7 +273,7 @@ class FieldModel(ChunkModel, FieldSampler):
         )
         return self.net.trunk(x, flat, self.net.modulation(seen + told))
 
-    def integrate(self, x: Tensor, steps: tuple[Step, ...], context: Tensor) -> Tensor:
+    def integrate(self, x: Chunks, steps: tuple[Step, ...], context: Context) -> Chunks:
         """``x [b, h, a]`` after ``steps``; the modulations of all of them are one product."""
         flat, seen = self.split_context(context)
         features = clock_features(steps, TIME_FEATURES, self.fastest, x.device)
@@ -272,17 +283,17 @@ class FieldModel(ChunkModel, FieldSampler):
             x = torch.add(step.keep * x, answer, alpha=step.add)
         return x
 
-    def net_input(self, x: Tensor) -> Tensor:
+    def net_input(self, x: Chunks) -> MarkedChunks:
         """What the network sees of a scaled chunk that continues nothing ``[b, h, i]``."""
         return x
 
 
-def randn(like: Tensor, rng: torch.Generator) -> Tensor:
+def randn(like: AnyShape, rng: torch.Generator) -> AnyShape:
     """Standard normal noise in the shape and on the device of ``like``."""
     return torch.randn(like.shape, generator=rng).to(like.device)
 
 
-def uniform(count: int, rng: torch.Generator, device: torch.device) -> Tensor:
+def uniform(count: int, rng: torch.Generator, device: torch.device) -> Rows:
     """Stratified numbers in [0, 1): one in each of ``count`` equal slices, in order, which lowers
     the gradient's variance.
     """
@@ -300,7 +311,7 @@ class EncodedBatch:
     weight: Tensor
     source: Batch
 
-    def mean(self, values: Tensor) -> Tensor:
+    def mean(self, values: Chunks) -> Scalar:
         """Mean of ``values [b, h, a]`` over the actions that count; 0 if none does."""
         weight = self.weight.expand_as(values)
         return (values * weight).sum() / weight.sum().clamp(min=1)

@@ -25,6 +25,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from policies.nets.shapes import AnyContext, Chunks, ChunkWeights, StepTimes, Variants
 from robolearn.contracts import PolicySpec
 from robolearn.errors import ConfigError, SpecMismatchError
 from robolearn.types import PolicyInput
@@ -108,12 +109,12 @@ class Prefix:
 
 def guided(
     field: Field,
-    noise: Tensor,
-    times: Tensor,
-    context: Tensor,
+    noise: Chunks,
+    times: StepTimes,
+    context: AnyContext,
     prefix: Prefix,
     config: GuidanceConfig,
-) -> Tensor:
+) -> Chunks:
     """Integrate ``noise [b, horizon, action]`` along ``times`` (0 to 1), pulled to a prefix."""
     count, batch = config.candidates, len(noise)
     several = variants(noise, count).flatten(0, 1)
@@ -126,7 +127,7 @@ def guided(
     return x.view(count, *noise.shape)[best, torch.arange(batch, device=x.device)]
 
 
-def variants(noise: Tensor, count: int) -> Tensor:
+def variants(noise: Chunks, count: int) -> Variants:
     """``count`` arrays ``[count, b, horizon, action]`` that are as normal as ``noise``, which is
     the first: its negative, and both turned along the horizon.
     """
@@ -136,12 +137,12 @@ def variants(noise: Tensor, count: int) -> Tensor:
 
 def pulled(
     field: Field,
-    noise: Tensor,
-    times: Tensor,
-    context: Tensor,
+    noise: Chunks,
+    times: StepTimes,
+    context: AnyContext,
     prefix: Prefix,
     config: GuidanceConfig,
-) -> Tensor:
+) -> Chunks:
     """As :func:`guided`, one chunk for each array of noise."""
     x = noise
     for t, t_next in itertools.pairwise(times.tolist()):
@@ -159,7 +160,9 @@ def pulled(
     return x
 
 
-def held(field: Field, noise: Tensor, times: Tensor, context: Tensor, prefix: Prefix) -> Tensor:
+def held(
+    field: Field, noise: Chunks, times: StepTimes, context: AnyContext, prefix: Prefix
+) -> Chunks:
     """As :func:`guided` with a hard mask: actions of weight 1 follow ``(1 - t) noise + t prefix``
     (Lugmayr et al. 2022, "RePaint", without its repetitions).
     """
@@ -179,7 +182,7 @@ def guidance_weight(t: float, largest: float, deviation: float = 1.0) -> float:
     return min(largest, (t * t * spread + (1.0 - t) ** 2) / (spread * t * (1.0 - t)))
 
 
-def request_prefix(request: PolicyInput, spec: PolicySpec) -> tuple[Tensor, Tensor] | None:
+def request_prefix(request: PolicyInput, spec: PolicySpec) -> tuple[Chunks, ChunkWeights] | None:
     """Prefix ``[b, horizon, action]`` in SI units and weights ``[b, horizon, 1]``, both padded to
     the horizon; None without one. :class:`SpecMismatchError` for another shape or values that are
     not finite.

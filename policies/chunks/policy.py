@@ -19,6 +19,7 @@ from policies.chunks.guidance import AUTO, GuidanceConfig, Prefix, guided, reque
 from policies.chunks.request import request_tensors
 from policies.chunks.sampler_steps import equal_times
 from policies.nets.encoder import ActionCodec
+from policies.nets.shapes import Chunks, Context, Noise, Rows, StepTimes
 from robolearn.contracts import PolicySpec
 from robolearn.learning import request_noise
 from robolearn.types import PolicyInput, PolicyOutput
@@ -44,14 +45,14 @@ class ChunkSampler(nn.Module):
     @abstractmethod
     def context(
         self, observations: Mapping[str, Tensor], rng: torch.Generator | None = None
-    ) -> Tensor:
+    ) -> Context:
         """What the rest needs of observations ``[b, n_obs, *shape]``, once per chunk: ``[b, c]``.
 
         ``rng``: in training, for what is drawn at random.
         """
 
     @abstractmethod
-    def generate(self, noise: Tensor, context: Tensor) -> Tensor:
+    def generate(self, noise: Noise, context: Context) -> Chunks:
         """Normalised chunks ``[b, h, a]`` from standard normal ``noise [b, draws, h, a]``."""
 
 
@@ -64,7 +65,7 @@ class FieldSampler(ChunkSampler):
     context_size: int
 
     @abstractmethod
-    def velocity(self, x_t: Tensor, t: Tensor, context: Tensor) -> Tensor:
+    def velocity(self, x_t: Chunks, t: Rows, context: Context) -> Chunks:
         """Of x_t along the path ``x_t = (1 - t) noise + t data``, ``t [b]`` in [0, 1).
 
         Every member of the family answers in these terms, whatever it was trained in, so that
@@ -72,12 +73,12 @@ class FieldSampler(ChunkSampler):
         """
 
     @abstractmethod
-    def times(self) -> Tensor:
+    def times(self) -> StepTimes:
         """Times of the sampler's steps, from 0 to 1."""
 
     def continued(
-        self, noise: Tensor, context: Tensor, prefix: Prefix, guidance: GuidanceConfig
-    ) -> Tensor:
+        self, noise: Noise, context: Context, prefix: Prefix, guidance: GuidanceConfig
+    ) -> Chunks:
         """As :meth:`generate`, but chunks that continue a prefix."""
         times = self.times()
         if len(times) <= guidance.least_steps:
@@ -117,11 +118,11 @@ class FieldChunkPolicy:
         """Task space, horizons, normalisation."""
         return self._spec
 
-    def field(self, x_t: Tensor, t: Tensor, context: Tensor) -> Tensor:
+    def field(self, x_t: Chunks, t: Rows, context: Context) -> Chunks:
         """Velocity ``[b, horizon, action]`` in normalised actions."""
         return self.model.velocity(x_t, t, context)
 
-    def context(self, request: PolicyInput) -> Tensor:
+    def context(self, request: PolicyInput) -> Context:
         """The encoded observations ``[b, c]`` for :meth:`field`."""
         return self.model.context(on(self.model.device, request_tensors(request, self._spec)))
 
@@ -131,7 +132,7 @@ class FieldChunkPolicy:
         if prefix is None:
             return answer(self.model, self._spec, request, n)
 
-        def continued(noise: Tensor, context: Tensor) -> Tensor:
+        def continued(noise: Noise, context: Context) -> Chunks:
             return self.model.continued(noise, context, prefix, self.guidance)
 
         return answer(self.model, self._spec, request, n, continued)

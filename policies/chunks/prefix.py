@@ -13,10 +13,10 @@ import functools
 from abc import abstractmethod
 
 import torch
-from torch import Tensor
 
 from policies.chunks.base import FieldModel
 from policies.chunks.guidance import GuidanceConfig, Prefix
+from policies.nets.shapes import ChunkMask, Chunks, Context, MarkedChunks, Noise
 from robolearn.errors import ConfigError
 
 
@@ -26,7 +26,7 @@ def check_max_prefix(max_prefix: int, horizon: int) -> None:
         raise ConfigError(f"max_prefix must be in 0..horizon-1={horizon - 1}, got {max_prefix}")
 
 
-def draw_prefix(actions: Tensor, max_prefix: int, rng: torch.Generator) -> Tensor:
+def draw_prefix(actions: Chunks, max_prefix: int, rng: torch.Generator) -> ChunkMask:
     """Which of ``actions [b, h, a]`` are given in training ``[b, h, 1]`` (bool): in a little more
     than half of the chunks none (those of a plain request, and of every start), else the first 1
     to ``max_prefix``.
@@ -35,7 +35,7 @@ def draw_prefix(actions: Tensor, max_prefix: int, rng: torch.Generator) -> Tenso
     return (torch.arange(actions.shape[1])[None, :, None] < count).to(actions.device)
 
 
-def marked(x: Tensor, mask: Tensor | None) -> Tensor:
+def marked(x: Chunks, mask: ChunkMask | None) -> MarkedChunks:
     """``x [b, h, i]`` with one more number that says are given (None: none of them)."""
     mark = torch.zeros_like(x[..., :1]) if mask is None else mask.to(x.dtype)
     return torch.cat([x, mark], dim=-1)
@@ -45,8 +45,8 @@ class PrefixModel(FieldModel):
     """A field that may have been given up to ``max_prefix`` first actions in training."""
 
     def continued(
-        self, noise: Tensor, context: Tensor, prefix: Prefix, guidance: GuidanceConfig
-    ) -> Tensor:
+        self, noise: Noise, context: Context, prefix: Prefix, guidance: GuidanceConfig
+    ) -> Chunks:
         """Chunks that continue a prefix: guided, or, if trained so, with the actions of weight 1
         held at the prefix; rows in which more of them are than training has shown are guided.
         """
@@ -61,7 +61,7 @@ class PrefixModel(FieldModel):
         return torch.where(beyond, otherwise(), answer) if bool(beyond.any()) else answer
 
     @abstractmethod
-    def inpaint(self, noise: Tensor, context: Tensor, mask: Tensor, prefix: Tensor) -> Tensor:
+    def inpaint(self, noise: Noise, context: Context, mask: ChunkMask, prefix: Chunks) -> Chunks:
         """As :meth:`generate`, but actions marked in ``mask [b, h, 1]`` stay as in ``prefix``
         ``[b, h, a]``.
         """

@@ -15,9 +15,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
 
 from policies.nets.residual_mlp import time_features
+from policies.nets.shapes import StepFeatures
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ def equal_times(count: int, shift: float = 1.0) -> tuple[float, ...]:
 @functools.lru_cache(maxsize=64)
 def clock_features(
     steps: tuple[Step, ...], size: int, fastest: float, device: torch.device
-) -> Tensor:
+) -> StepFeatures:
     """Features of the clocks of every step ``[steps, clocks * size]``."""
     # An ordinary tensor, whoever asks first: those of inference mode cannot be trained through.
     with torch.inference_mode(mode=False), torch.no_grad():

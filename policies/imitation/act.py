@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from policies.chunks.base import (
     ChunkAlgorithm,
@@ -19,6 +19,7 @@ from policies.chunks.base import (
     ChunkModel,
     EncodedBatch,
 )
+from policies.nets.shapes import ChunkMask, Chunks, Context, Latents, Noise, Rows, Tokens
 from robolearn.contracts import PolicySpec
 from robolearn.data.store.stats import DatasetStats
 from robolearn.errors import ConfigError
@@ -87,12 +88,14 @@ class ActModel(ChunkModel):
         self.norm = nn.LayerNorm(width)
         self.outer = nn.Linear(width, self.action_size)
 
-    def tokens(self, context: Tensor) -> Tensor:
+    def tokens(self, context: Context) -> Tokens:
         """One token per observation, and one for all of them ``[b, n_obs + 1, width]``."""
         flat, seen = self.split_context(context)
         return torch.cat([self.see(self.sequence(flat)) + self.seen_place, seen[:, None]], dim=1)
 
-    def posterior(self, actions: Tensor, context: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+    def posterior(
+        self, actions: Chunks, context: Context, weight: ChunkMask
+    ) -> tuple[Latents, Latents]:
         """Mean and log variance of z ``[b, latent]`` from chunks ``[b, h, a]``."""
         # Actions past the end of an episode are shown as nothing.
         done = self.do(actions) * weight + self.done_place
@@ -103,7 +106,7 @@ class ActModel(ChunkModel):
         mean, log_variance = self.style(x[:, 0]).chunk(2, dim=-1)
         return mean, log_variance
 
-    def decode(self, z: Tensor, context: Tensor) -> Tensor:
+    def decode(self, z: Latents, context: Context) -> Chunks:
         """Normalised chunks ``[b, h, a]``."""
         memory = torch.cat([self.tokens(context), self.unstyle(z)[:, None]], dim=1)
         for layer in self.read:
@@ -111,7 +114,7 @@ class ActModel(ChunkModel):
         out = self.write(self.query.expand(z.shape[0], -1, -1), memory)
         return self.outer(self.norm(out))
 
-    def generate(self, noise: Tensor, context: Tensor) -> Tensor:
+    def generate(self, noise: Noise, context: Context) -> Chunks:
         """Decode z = 0, or a small draw."""
         return self.decode(self.spread * noise.flatten(1)[:, : self.latent], context)
 
@@ -133,6 +136,6 @@ class ActAlgorithm(ChunkAlgorithm[ActConfig, ActModel]):
         return Losses({"act": error + self.config.beta * divergence}, metrics)
 
 
-def normal_divergence(mean: Tensor, log_variance: Tensor) -> Tensor:
+def normal_divergence(mean: Latents, log_variance: Latents) -> Rows:
     """KL(N(mean, exp(log_variance)) || N(0, 1)) summed over the last dimension ``[b]``."""
     return 0.5 * (mean**2 + log_variance.exp() - 1 - log_variance).sum(dim=-1)

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from torch import Tensor
 
 from policies.chunks.base import (
     ChunkAlgorithm,
@@ -20,6 +19,7 @@ from policies.chunks.base import (
     EncodedBatch,
 )
 from policies.nets.residual_mlp import ResidualMLP
+from policies.nets.shapes import Chunks, Context, Noise
 from robolearn.contracts import PolicySpec
 from robolearn.data.store.stats import DatasetStats
 from robolearn.learning import Losses
@@ -47,12 +47,12 @@ class BcModel(ChunkModel):
             self.flat_size, config.width, outputs, config.width, config.blocks, config.expansion
         )
 
-    def chunk(self, context: Tensor) -> Tensor:
+    def chunk(self, context: Context) -> Chunks:
         """Normalised chunks ``[b, h, a]``."""
         flat, seen = self.split_context(context)
         return self.net(flat, seen).view(-1, self.horizon, self.action_size)
 
-    def generate(self, noise: Tensor, context: Tensor) -> Tensor:
+    def generate(self, noise: Noise, context: Context) -> Chunks:
         """The same chunk whatever the noise."""
         del noise
         return self.chunk(context)

@@ -21,6 +21,7 @@ from policies.chunks.base import (
     ChunkModel,
     EncodedBatch,
 )
+from policies.nets.shapes import ChunkMask, Chunks, Context, Noise, Rows
 from robolearn.contracts import PolicySpec
 from robolearn.data.store.stats import DatasetStats
 from robolearn.errors import ConfigError
@@ -60,7 +61,7 @@ class Mixture:
     mean: Tensor
     std: Tensor
 
-    def log_density(self, actions: Tensor, weight: Tensor) -> Tensor:
+    def log_density(self, actions: Chunks, weight: ChunkMask) -> Rows:
         """Log density ``[b]`` of the actions ``[b, h, a]`` that count ``[b, h, 1]``."""
         z = (actions[:, None] - self.mean) / self.std
         each = -0.5 * z**2 - self.std.log() - 0.5 * math.log(2 * math.pi)
@@ -84,7 +85,7 @@ class BcRnnModel(ChunkModel):
         chunk = self.horizon * self.action_size
         self.head = nn.Linear(config.width, config.components * (1 + 2 * chunk))
 
-    def mixture(self, context: Tensor) -> Mixture:
+    def mixture(self, context: Context) -> Mixture:
         """What may be done after the observed history."""
         flat, seen = self.split_context(context)
         hidden = self.lstm(self.sequence(flat))[0][:, -1] + seen
@@ -97,7 +98,7 @@ class BcRnnModel(ChunkModel):
             functional.softplus(spread).view(shape) + self.min_std,
         )
 
-    def generate(self, noise: Tensor, context: Tensor) -> Tensor:
+    def generate(self, noise: Noise, context: Context) -> Chunks:
         """Draw a component, then actions around its mean."""
         found = self.mixture(context)
         # The normal distribution function, written so that it can be exported.

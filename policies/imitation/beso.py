@@ -30,6 +30,16 @@ from policies.chunks.base import (
     uniform,
 )
 from policies.nets.encoder import SignalEncoder
+from policies.nets.shapes import (
+    Chunks,
+    Context,
+    Marks,
+    MarksHistory,
+    Noise,
+    Rows,
+    RowsOneOne,
+    StepTimes,
+)
 from robolearn.contracts import PolicySpec
 from robolearn.data.store.stats import DatasetStats
 from robolearn.errors import ConfigError, SpecMismatchError, did_you_mean
@@ -122,7 +132,7 @@ class BesoModel(FieldModel):
 
     def context(
         self, observations: Mapping[str, Tensor], rng: torch.Generator | None = None
-    ) -> Tensor:
+    ) -> Context:
         """What was seen, and the newest goal; in training some goals are left out."""
         context = super().context(observations, rng)
         if not self.aims:
@@ -145,7 +155,7 @@ class BesoModel(FieldModel):
         wanted = first_open(observations[goal], observations[source], self.config.order)
         return {**observations, goal: wanted}
 
-    def denoise(self, x: Tensor, sigma: Tensor, context: Tensor) -> Tensor:
+    def denoise(self, x: Chunks, sigma: Rows, context: Context) -> Chunks:
         """The estimate D of the chunk from ``x [b, h, a]`` at ``sigma [b]``, guided."""
         if not self.aims:
             return self._denoise(x, sigma, context)
@@ -157,7 +167,7 @@ class BesoModel(FieldModel):
         aimed, free = self._denoise(x.repeat(2, 1, 1), sigma.repeat(2), both).chunk(2)
         return free + self.config.strength * (aimed - free)
 
-    def answer(self, x: Tensor, sigma: Tensor, context: Tensor) -> Tensor:
+    def answer(self, x: Chunks, sigma: Rows, context: Context) -> Chunks:
         """What the network says, for its loss; goals as they are, without guidance."""
         if self.aims:
             context = _told(context[:, : -self.seen_size], context[:, -self.seen_size :])
@@ -165,24 +175,24 @@ class BesoModel(FieldModel):
         clock = (sigma.log() - low) / (high - low)
         return self.raw(self.scales(sigma)[0] * x, (clock,), context)
 
-    def scales(self, sigma: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def scales(self, sigma: Rows) -> tuple[RowsOneOne, RowsOneOne, RowsOneOne]:
         """``c_in, c_skip, c_out`` ``[b, 1, 1]``."""
         s, sigma = self.config.action_std, sigma[:, None, None]
         both = sigma**2 + s**2
         return both.rsqrt(), s**2 / both, sigma * s * both.rsqrt()
 
-    def velocity(self, x_t: Tensor, t: Tensor, context: Tensor) -> Tensor:
+    def velocity(self, x_t: Chunks, t: Rows, context: Context) -> Chunks:
         """On the straight path: sigma = (1 - t) / t, and x = x_t / t."""
         low, high = self.config.sigma
         t = t.clamp(1 / (1 + high), 1 / (1 + low))
         s = t[:, None, None]
         return (self.denoise(x_t / s, (1 - t) / t, context) - x_t) / (1 - s)
 
-    def times(self) -> Tensor:
+    def times(self) -> StepTimes:
         """Times of as many equal steps, from 0 to 1."""
         return torch.linspace(0.0, 1.0, self.config.sampler_steps + 1, device=self.device)
 
-    def generate(self, noise: Tensor, context: Tensor) -> Tensor:
+    def generate(self, noise: Noise, context: Context) -> Chunks:
         """DDIM: ``x <- (sigma' / sigma) x + (1 - sigma' / sigma) D(x)``, at last D itself."""
         low, high = self.config.sigma
         logs = torch.linspace(
@@ -243,7 +253,7 @@ def relabelled(
     return dataclasses.replace(batch, observations=seen)
 
 
-def reached(now: Tensor, later: Tensor, rng: torch.Generator) -> Tensor:
+def reached(now: MarksHistory, later: Marks, rng: torch.Generator) -> Marks:
     """Marks ``[b, m]`` of one sub-goal each that ``later [b, m]`` holds and ``now [b, n_obs, m]``
     did not, drawn at random; none where nothing new was reached.
     """
@@ -252,7 +262,7 @@ def reached(now: Tensor, later: Tensor, rng: torch.Generator) -> Tensor:
     return ((lots == lots.amax(dim=-1, keepdim=True)) & fresh).to(now.dtype)
 
 
-def first_open(wanted: Tensor, holds: Tensor, order: tuple[int, ...]) -> Tensor:
+def first_open(wanted: MarksHistory, holds: MarksHistory, order: tuple[int, ...]) -> MarksHistory:
     """Marks ``[b, n_obs, m]`` of the first sub-goal in ``order`` that is wanted and does not hold;
     none where all do.
     """
@@ -263,7 +273,7 @@ def first_open(wanted: Tensor, holds: Tensor, order: tuple[int, ...]) -> Tensor:
     return ((due == due.amax(dim=-1, keepdim=True)) & (due > 0)).to(wanted.dtype)
 
 
-def log_logistic(u: Tensor, middle: float, bounds: tuple[float, float]) -> Tensor:
+def log_logistic(u: Rows, middle: float, bounds: tuple[float, float]) -> Rows:
     """Uniform numbers to noise levels: logistic in log sigma around ``log middle`` with scale 1 (
     published: 0.5, for bounds that are nearer to each other), cut to ``bounds``.
     """

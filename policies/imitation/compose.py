@@ -26,6 +26,7 @@ from torch import Tensor, nn
 from policies.chunks.policy import ChunkPolicy, FieldChunkPolicy, FieldSampler
 from policies.chunks.sampler_steps import equal_times
 from policies.nets.encoder import same_codec
+from policies.nets.shapes import Chunks, Context, Noise, PartRows, Rows, StepTimes
 from policies.registry import policy_of
 from robolearn.contracts import Policy
 from robolearn.data.store.stats import DatasetStats
@@ -154,21 +155,21 @@ class ComposedModel(FieldSampler):
 
     def context(
         self, observations: Mapping[str, Tensor], rng: torch.Generator | None = None
-    ) -> Tensor:
+    ) -> Context:
         """The contexts of all parts side by side ``[b, c]``."""
         return torch.cat([part.context(observations, rng) for part in self.parts], dim=-1)
 
-    def velocity(self, x_t: Tensor, t: Tensor, context: Tensor) -> Tensor:
+    def velocity(self, x_t: Chunks, t: Rows, context: Context) -> Chunks:
         """The convex combination ``[b, h, a]``."""
         fields = self._fields(x_t, t, self._split(context))
         return torch.stack([w * v for w, v in zip(self.config.weights, fields, strict=True)]).sum(0)
 
-    def times(self) -> Tensor:
+    def times(self) -> StepTimes:
         """Times of the sampler's steps, from 0 to 1."""
         times = equal_times(self.config.sampler_steps, self.config.time_shift)
         return torch.tensor(times, device=self.device)
 
-    def generate(self, noise: Tensor, context: Tensor) -> Tensor:
+    def generate(self, noise: Noise, context: Context) -> Chunks:
         """Euler along the combined field from ``noise [b, 1, h, a]``."""
         noise = noise[:, 0]
         times = equal_times(self.config.sampler_steps, self.config.time_shift)
@@ -221,14 +222,14 @@ class ComposedModel(FieldSampler):
         return context.split([part.context_size for part in self.parts], dim=-1)
 
 
-def score(x: Tensor, t: float, v: Tensor) -> Tensor:
+def score(x: Chunks, t: float, v: Chunks) -> Chunks:
     """Gradient of the log density of x_t at time ``t`` in [0, 1) from its velocity."""
     return (t * v - x) / (1 - t)
 
 
 def growth(
-    x: Tensor, t: float, v: Tensor, fields: Sequence[Tensor], divergences: Sequence[Tensor]
-) -> Tensor:
+    x: Chunks, t: float, v: Chunks, fields: Sequence[Chunks], divergences: Sequence[Rows]
+) -> PartRows:
     """D log q_i / dt ``[b, parts]`` of every part at a point that moves with ``v``."""
     return torch.stack(
         [
@@ -240,8 +241,8 @@ def growth(
 
 
 def equal_growth(
-    x: Tensor, t: float, fields: Sequence[Tensor], divergences: Sequence[Tensor]
-) -> Tensor:
+    x: Chunks, t: float, fields: Sequence[Chunks], divergences: Sequence[Rows]
+) -> Rows:
     """The weight ``[b]`` in [0, 1] of the first of two fields with which both log densities grow
     alike, or come as near to that as they can; a half where the fields agree.
     """

@@ -12,7 +12,6 @@ import functools
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
 
 from policies.chunks.base import (
     EncodedBatch,
@@ -25,6 +24,7 @@ from policies.chunks.policy import FieldSampler
 from policies.chunks.sampler_steps import Step, equal_times, euler_steps
 from policies.imitation.flow import flow_target, preconditioning
 from policies.imitation.teacher import refuse_other_scaling, teacher_of
+from policies.nets.shapes import AnyContext, Chunks, Context, Noise, Rows, StepTimes
 from robolearn.contracts import PolicySpec
 from robolearn.data.store.stats import DatasetStats
 from robolearn.errors import ConfigError
@@ -80,20 +80,20 @@ class ConsistencyModel(FieldModel):
         self.std, self.sampler_steps = config.action_std, config.sampler_steps
         self.draws = config.sampler_steps
 
-    def velocity(self, x_t: Tensor, t: Tensor, context: Tensor) -> Tensor:
+    def velocity(self, x_t: Chunks, t: Rows, context: Context) -> Chunks:
         """Straight to where the path is said to end."""
         c_in, c_skip, c_out = (c[:, :, None] for c in preconditioning(t, self.std))
         return c_skip * x_t + c_out * self.raw(c_in * x_t, (t,), context)
 
-    def end(self, x_t: Tensor, t: Tensor, context: Tensor) -> Tensor:
+    def end(self, x_t: Chunks, t: Rows, context: Context) -> Chunks:
         """The chunk at the end of the path through ``x_t``."""
         return x_t + (1 - t)[:, None, None] * self.velocity(x_t, t, context)
 
-    def times(self) -> Tensor:
+    def times(self) -> StepTimes:
         """Times of the sampler's steps, from 0 to 1."""
         return torch.tensor(equal_times(self.sampler_steps), device=self.device)
 
-    def generate(self, noise: Tensor, context: Tensor) -> Tensor:
+    def generate(self, noise: Noise, context: Context) -> Chunks:
         """To the end; every further step goes a part of the way back, with new noise."""
         x = noise[:, 0]
         for i, t in enumerate(equal_times(self.sampler_steps)[:-1]):
@@ -142,8 +142,8 @@ class ConsistencyAlgorithm(FieldAlgorithm[ConsistencyConfig, ConsistencyModel]):
 
 
 def teacher_step(
-    teacher: FieldSampler, x_t: Tensor, t: Tensor, s: Tensor, context: Tensor
-) -> Tensor:
+    teacher: FieldSampler, x_t: Chunks, t: Rows, s: Rows, context: AnyContext
+) -> Chunks:
     """One step of Heun's method from ``t [b]`` to ``s [b]``; of Euler's where ``s`` is the end,
     beyond which a field may not be asked.
     """

@@ -25,6 +25,7 @@ from policies.chunks.base import (
     uniform,
 )
 from policies.chunks.prefix import PrefixModel, check_max_prefix, draw_prefix, marked
+from policies.nets.shapes import ChunkMask, Chunks, Context, Noise, Rows, RowsOneOne, StepTimes
 from robolearn.contracts import PolicySpec
 from robolearn.data.store.stats import DatasetStats
 from robolearn.errors import ConfigError
@@ -88,15 +89,15 @@ class DiffusionModel(PrefixModel):
         self.register_buffer("share", share.flip(0))
 
     def predict(
-        self, x: Tensor, level: Tensor, context: Tensor, mask: Tensor | None = None
-    ) -> Tensor:
+        self, x: Chunks, level: Rows, context: Context, mask: ChunkMask | None = None
+    ) -> Chunks:
         """The network's answer at ``level [b]``, which need not be whole; actions marked in
         ``mask [b, h, 1]`` (bool) are clean, and the answer about them means nothing.
         """
         shown = marked(x, mask) if self.max_prefix else x
         return self.raw(shown, (level / self.config.levels,), context)
 
-    def estimate(self, x: Tensor, answer: Tensor, alpha: Tensor, sigma: Tensor) -> Tensor:
+    def estimate(self, x: Chunks, answer: Chunks, alpha: RowsOneOne, sigma: RowsOneOne) -> Chunks:
         """The action that an answer stands for; ``alpha`` and ``sigma`` ``[b, 1, 1]``."""
         if self.config.prediction == "epsilon":
             return (x - sigma * answer) / alpha
@@ -104,7 +105,7 @@ class DiffusionModel(PrefixModel):
             return answer
         return alpha * x - sigma * answer
 
-    def velocity(self, x_t: Tensor, t: Tensor, context: Tensor) -> Tensor:
+    def velocity(self, x_t: Chunks, t: Rows, context: Context) -> Chunks:
         """The field between the noisiest and the cleanest level, and theirs beyond them."""
         share = self.get_buffer("share")
         t = t.clamp(float(share[0]), float(share[-1]))
@@ -117,15 +118,15 @@ class DiffusionModel(PrefixModel):
         clean = self.estimate(x, self.predict(x, level, context), s / norm, (1 - s) / norm)
         return (clean - x_t) / (1 - s)
 
-    def times(self) -> Tensor:
+    def times(self) -> StepTimes:
         """Times of the sampler's steps, from 0 to 1."""
         return torch.linspace(0.0, 1.0, self.config.sampler_steps + 1, device=self.device)
 
-    def generate(self, noise: Tensor, context: Tensor) -> Tensor:
+    def generate(self, noise: Noise, context: Context) -> Chunks:
         """Run the sampler from ``noise [b, draws, h, a]``."""
         return self._sampled(noise, context, None, noise[:, 0])
 
-    def inpaint(self, noise: Tensor, context: Tensor, mask: Tensor, prefix: Tensor) -> Tensor:
+    def inpaint(self, noise: Noise, context: Context, mask: ChunkMask, prefix: Chunks) -> Chunks:
         """The sampler, with given actions put back after every step."""
         return self._sampled(noise, context, mask, prefix)
 
@@ -195,8 +196,8 @@ class DiffusionAlgorithm(FieldAlgorithm[DiffusionConfig, DiffusionModel]):
 
 
 def wanted(
-    prediction: Prediction, actions: Tensor, eps: Tensor, alpha: Tensor, sigma: Tensor
-) -> Tensor:
+    prediction: Prediction, actions: Chunks, eps: Chunks, alpha: RowsOneOne, sigma: RowsOneOne
+) -> Chunks:
     """What the network should answer at ``alpha actions + sigma eps``."""
     if prediction == "epsilon":
         return eps

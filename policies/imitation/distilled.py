@@ -33,6 +33,7 @@ from policies.chunks.sampler_steps import clock_features
 from policies.imitation.flow import FlowModel, sampling
 from policies.imitation.teacher import refuse_other_scaling, teacher_of
 from policies.nets.residual_mlp import ChunkMLP
+from policies.nets.shapes import Chunks, Context, Noise
 from robolearn.contracts import PolicySpec
 from robolearn.data.store.stats import DatasetStats
 from robolearn.errors import ConfigError, SpecMismatchError
@@ -118,7 +119,7 @@ class DistilledModel(ChunkModel):
             config.rank,
         )
 
-    def generate(self, noise: Tensor, context: Tensor) -> Tensor:
+    def generate(self, noise: Noise, context: Context) -> Chunks:
         """One call."""
         flat, seen = self.split_context(context)
         return self.net.trunk(noise.squeeze(1), flat, self.net.modulation(seen))

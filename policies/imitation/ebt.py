@@ -29,6 +29,7 @@ from policies.chunks.base import (
 from policies.chunks.policy import answer, on
 from policies.chunks.request import request_tensors
 from policies.imitation.flow import flow_target
+from policies.nets.shapes import Chunks, Context, Noise, Rows, StepTimes
 from robolearn.contracts import PolicySpec
 from robolearn.data.store.stats import DatasetStats
 from robolearn.errors import ConfigError
@@ -69,12 +70,12 @@ class EbtModel(FieldModel):
         self.sampler_steps = config.sampler_steps
         self.log_rate = nn.Parameter(torch.tensor(config.rate).log())
 
-    def energy(self, x: Tensor, context: Tensor) -> Tensor:
+    def energy(self, x: Chunks, context: Context) -> Rows:
         """Energies ``[b]`` of chunks ``[b, h, a]``."""
         restored = self.raw(x, (torch.zeros(len(x), device=x.device),), context)
         return 0.5 * ((x - restored) ** 2).sum(dim=(1, 2))
 
-    def descend(self, x: Tensor, context: Tensor, steps: int, *, train: bool) -> list[Tensor]:
+    def descend(self, x: Chunks, context: Context, steps: int, *, train: bool) -> list[Chunks]:
         """The chunk after every step; with ``train`` the steps can be differentiated."""
         path: list[Tensor] = []
         rate = self.log_rate.exp()
@@ -87,16 +88,16 @@ class EbtModel(FieldModel):
                 path.append(x)
         return path
 
-    def velocity(self, x_t: Tensor, t: Tensor, context: Tensor) -> Tensor:
+    def velocity(self, x_t: Chunks, t: Rows, context: Context) -> Chunks:
         """Straight to where one step of the descent leads."""
         end = self.descend(x_t, context, 1, train=False)[0].detach()
         return (end - x_t) / (1 - t)[:, None, None]
 
-    def times(self) -> Tensor:
+    def times(self) -> StepTimes:
         """Times of as many steps, from 0 to 1."""
         return torch.linspace(0.0, 1.0, self.sampler_steps + 1, device=self.device)
 
-    def generate(self, noise: Tensor, context: Tensor) -> Tensor:
+    def generate(self, noise: Noise, context: Context) -> Chunks:
         """Descend from noise."""
         return self.descend(noise[:, 0], context, self.sampler_steps, train=False)[-1].detach()
 

@@ -10,7 +10,6 @@ bends late.
 """
 
 # Shapes in annotations follow jaxtyping's grammar, which ruff reads as a forward reference.
-# ruff: noqa: F722
 from __future__ import annotations
 
 import dataclasses
@@ -20,8 +19,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from jaxtyping import Float
-from torch import Tensor
 
 from policies.chunks.base import (
     EncodedBatch,
@@ -32,6 +29,16 @@ from policies.chunks.base import (
 )
 from policies.chunks.prefix import PrefixModel, check_max_prefix, draw_prefix, marked
 from policies.chunks.sampler_steps import Step, equal_times, euler_steps
+from policies.nets.shapes import (
+    ChunkMask,
+    Chunks,
+    Context,
+    MarkedChunks,
+    Noise,
+    Rows,
+    RowsOne,
+    StepTimes,
+)
 from robolearn.contracts import PolicySpec
 from robolearn.data.store.stats import DatasetStats
 from robolearn.errors import ConfigError
@@ -90,15 +97,13 @@ class FlowModel(PrefixModel):
         )
         self.max_prefix = config.max_prefix
 
-    def velocity(
-        self, x_t: Float[Tensor, "b h a"], t: Float[Tensor, " b"], context: Float[Tensor, "b c"]
-    ) -> Float[Tensor, "b h a"]:
+    def velocity(self, x_t: Chunks, t: Rows, context: Context) -> Chunks:
         """``c_skip(t) x + c_out(t) net(c_in(t) x, t, o)``; ``net`` has unit targets."""
         return self.masked_velocity(x_t, t, context, None)
 
     def masked_velocity(
-        self, x_t: Tensor, t: Tensor, context: Tensor, mask: Tensor | None
-    ) -> Float[Tensor, "b h a"]:
+        self, x_t: Chunks, t: Rows, context: Context, mask: ChunkMask | None
+    ) -> Chunks:
         """The velocity where the actions marked in ``mask [b, h, 1]`` (bool) are clean already;
         theirs means nothing.
         """
@@ -109,25 +114,25 @@ class FlowModel(PrefixModel):
             x = marked(torch.where(mask, x_t, c_in * x_t), mask)
         return c_skip * x_t + c_out * self.raw(x, (t,), context)
 
-    def net_input(self, x: Tensor) -> Tensor:
+    def net_input(self, x: Chunks) -> MarkedChunks:
         """With a mark where actions are given, if they ever are: here, nowhere."""
         return marked(x, None) if self.max_prefix else x
 
-    def shifted(self, u: Tensor) -> Tensor:
+    def shifted(self, u: Rows) -> Rows:
         """Times in [0, 1] moved towards the data: s u / (1 + (s - 1) u)."""
         return self.shift * u / (1 + (self.shift - 1) * u)
 
-    def times(self) -> Tensor:
+    def times(self) -> StepTimes:
         """Times of the sampler's steps, from 0 to 1."""
         return torch.tensor(equal_times(self.sampler_steps, self.shift), device=self.device)
 
-    def generate(self, noise: Tensor, context: Tensor) -> Tensor:
+    def generate(self, noise: Noise, context: Context) -> Chunks:
         """Euler from noise ``[b, 1, h, a]`` to a normalised chunk."""
         return self.integrate(
             noise.squeeze(1), sampling(self.sampler_steps, self.shift, self.std), context
         )
 
-    def inpaint(self, noise: Tensor, context: Tensor, mask: Tensor, prefix: Tensor) -> Tensor:
+    def inpaint(self, noise: Noise, context: Context, mask: ChunkMask, prefix: Chunks) -> Chunks:
         """Euler, with given actions put back after every step."""
         x = torch.where(mask, prefix, noise[:, 0])
         for t, t_next in itertools.pairwise(self.times()):
@@ -143,7 +148,7 @@ def sampling(count: int, shift: float, std: float) -> tuple[Step, ...]:
     return euler_steps(times, [(t,) for t in times[:-1]], std)
 
 
-def preconditioning(t: Tensor, std: float) -> tuple[Tensor, Tensor, Tensor]:
+def preconditioning(t: Rows, std: float) -> tuple[RowsOne, RowsOne, RowsOne]:
     """``c_in, c_skip, c_out`` ``[b, 1]``: for independent a ~ N(0, std^2) and eps ~ N(0, 1),
     c_skip x_t is the best linear estimate of v and c_out the deviation of what it leaves over.
     """
@@ -152,7 +157,7 @@ def preconditioning(t: Tensor, std: float) -> tuple[Tensor, Tensor, Tensor]:
     return variance.rsqrt(), (t * std**2 - (1 - t)) / variance, std * variance.rsqrt()
 
 
-def training_times(u: Tensor, kind: TimeKind, parameters: tuple[float, float]) -> Tensor:
+def training_times(u: Rows, kind: TimeKind, parameters: tuple[float, float]) -> Rows:
     """Uniform numbers ``u [b]`` to times with the wanted distribution, by its quantile function."""
     if kind == "uniform":
         return u
@@ -189,9 +194,7 @@ class FlowAlgorithm(FieldAlgorithm[FlowConfig, FlowModel]):
         return Losses({"flow": encoded.mean(scaled)}, {})
 
 
-def flow_target(
-    actions: Float[Tensor, "b h a"], eps: Float[Tensor, "b h a"], t: Float[Tensor, " b"]
-) -> tuple[Float[Tensor, "b h a"], Float[Tensor, "b h a"]]:
+def flow_target(actions: Chunks, eps: Chunks, t: Rows) -> tuple[Chunks, Chunks]:
     """``x_t`` and the velocity to regress on."""
     s = t[:, None, None]
     return (1 - s) * eps + s * actions, actions - eps

@@ -27,6 +27,7 @@ from policies.chunks.base import (
 )
 from policies.chunks.sampler_steps import Step, equal_times, euler_steps
 from policies.imitation.flow import flow_target, preconditioning
+from policies.nets.shapes import Chunks, Context, Noise, Rows, StepTimes
 from robolearn.contracts import PolicySpec
 from robolearn.data.store.stats import DatasetStats
 from robolearn.errors import ConfigError
@@ -71,20 +72,20 @@ class MeanFlowModel(FieldModel):
         super().__init__(config, spec, stats, clocks=2)
         self.std, self.sampler_steps = config.action_std, config.sampler_steps
 
-    def average(self, x_t: Tensor, t: Tensor, r: Tensor, context: Tensor) -> Tensor:
+    def average(self, x_t: Chunks, t: Rows, r: Rows, context: Context) -> Chunks:
         """Average velocity from ``t [b]`` to ``r [b]``, preconditioned like a velocity at t."""
         c_in, c_skip, c_out = (c[:, :, None] for c in preconditioning(t, self.std))
         return c_skip * x_t + c_out * self.raw(c_in * x_t, (t, r - t), context)
 
-    def velocity(self, x_t: Tensor, t: Tensor, context: Tensor) -> Tensor:
+    def velocity(self, x_t: Chunks, t: Rows, context: Context) -> Chunks:
         """The average over no time at all."""
         return self.average(x_t, t, t, context)
 
-    def times(self) -> Tensor:
+    def times(self) -> StepTimes:
         """Times of the sampler's steps, from 0 to 1."""
         return torch.tensor(equal_times(self.sampler_steps), device=self.device)
 
-    def generate(self, noise: Tensor, context: Tensor) -> Tensor:
+    def generate(self, noise: Noise, context: Context) -> Chunks:
         """``sampler_steps`` jumps from noise to a chunk."""
         return self.integrate(noise[:, 0], sampling(self.sampler_steps, self.std), context)
 
@@ -132,8 +133,8 @@ class MeanFlowAlgorithm(FieldAlgorithm[MeanFlowConfig, MeanFlowModel]):
 
 
 def mean_flow_target(
-    model: MeanFlowModel, x_t: Tensor, velocity: Tensor, t: Tensor, r: Tensor, context: Tensor
-) -> Tensor:
+    model: MeanFlowModel, x_t: Chunks, velocity: Chunks, t: Rows, r: Rows, context: Context
+) -> Chunks:
     """``v + (r - t) d u / d t`` along the path, without gradient."""
 
     def average(x: Tensor, start: Tensor) -> Tensor:

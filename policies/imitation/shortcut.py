@@ -11,7 +11,6 @@ import functools
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
 
 from policies.chunks.base import (
     EncodedBatch,
@@ -23,6 +22,7 @@ from policies.chunks.base import (
 )
 from policies.chunks.sampler_steps import Step, equal_times, euler_steps
 from policies.imitation.flow import flow_target, preconditioning
+from policies.nets.shapes import Chunks, Context, Noise, Rows, StepTimes
 from robolearn.contracts import PolicySpec
 from robolearn.data.store.stats import DatasetStats
 from robolearn.errors import ConfigError
@@ -66,21 +66,21 @@ class ShortcutModel(FieldModel):
             0.5**config.doublings,
         )
 
-    def step(self, x_t: Tensor, t: Tensor, d: Tensor, context: Tensor) -> Tensor:
+    def step(self, x_t: Chunks, t: Rows, d: Rows, context: Context) -> Chunks:
         """Velocity of a step of length ``d [b]`` from ``t [b]``; the smallest is told as 0."""
         told = torch.where(d > self.smallest, d, torch.zeros_like(d))
         c_in, c_skip, c_out = (c[:, :, None] for c in preconditioning(t, self.std))
         return c_skip * x_t + c_out * self.raw(c_in * x_t, (t, told), context)
 
-    def velocity(self, x_t: Tensor, t: Tensor, context: Tensor) -> Tensor:
+    def velocity(self, x_t: Chunks, t: Rows, context: Context) -> Chunks:
         """A step of no length."""
         return self.step(x_t, t, torch.zeros_like(t), context)
 
-    def times(self) -> Tensor:
+    def times(self) -> StepTimes:
         """Times of the sampler's steps, from 0 to 1."""
         return torch.tensor(equal_times(self.sampler_steps), device=self.device)
 
-    def generate(self, noise: Tensor, context: Tensor) -> Tensor:
+    def generate(self, noise: Noise, context: Context) -> Chunks:
         """``sampler_steps`` equal steps from noise to a chunk."""
         steps = sampling(self.sampler_steps, self.smallest, self.std)
         return self.integrate(noise[:, 0], steps, context)
@@ -119,7 +119,7 @@ class ShortcutAlgorithm(FieldAlgorithm[ShortcutConfig, ShortcutModel]):
 
 
 @torch.no_grad()
-def two_steps(model: ShortcutModel, x_t: Tensor, t: Tensor, d: Tensor, context: Tensor) -> Tensor:
+def two_steps(model: ShortcutModel, x_t: Chunks, t: Rows, d: Rows, context: Context) -> Chunks:
     """Mean velocity of two steps of half the length ``d [b]``."""
     half = d / 2
     first = model.step(x_t, t, half, context)

@@ -25,6 +25,7 @@ from policies.chunks.base import move_towards
 from policies.chunks.mirror import Mirror, MirrorConfig
 from policies.chunks.request import request_tensors
 from policies.nets.encoder import ActionCodec, FocusConfig, SignalEncoder, refuse_pictures
+from policies.nets.shapes import AnyShape, ChunkFeatures, Chunks, Features, Rows, TwinRows
 from policies.registry import policy_of
 from robolearn.contracts import Policy, PolicySpec
 from robolearn.data.store.stats import DatasetStats
@@ -149,25 +150,25 @@ class Critics(nn.Module):
         self.q = nn.ModuleList(_mlp(features + chunk, config.width) for _ in range(2))
         self.v = _mlp(features, config.width)
 
-    def features(self, observations: Mapping[str, Tensor]) -> Tensor:
+    def features(self, observations: Mapping[str, Tensor]) -> Features:
         """Flat features ``[b, f]``."""
         return self.encoder(observations).flatten(1)
 
-    def chunk(self, actions: Tensor, observations: Mapping[str, Tensor]) -> Tensor:
+    def chunk(self, actions: Chunks, observations: Mapping[str, Tensor]) -> ChunkFeatures:
         """The part of the chunks ``[b, h, a]`` (SI units) that is judged, normalised and flat."""
         return self.codec.encode(actions[:, : self.stride], observations).flatten(1)
 
-    def q_values(self, features: Tensor, chunk: Tensor) -> Tensor:
+    def q_values(self, features: Features, chunk: ChunkFeatures) -> TwinRows:
         """``[2, b]``."""
         x = torch.cat([features, chunk], dim=-1)
         return torch.stack([q(x).squeeze(-1) for q in self.q])
 
-    def value(self, features: Tensor) -> Tensor:
+    def value(self, features: Features) -> Rows:
         """``[b]``."""
         return self.v(features).squeeze(-1)
 
 
-def expectile_loss(difference: Tensor, expectile: float) -> Tensor:
+def expectile_loss(difference: AnyShape, expectile: float) -> AnyShape:
     """``|k - 1(u < 0)| u^2``, elementwise (Kostrikov et al. 2021, equation 4)."""
     return (expectile - (difference < 0).float()).abs() * difference**2
 

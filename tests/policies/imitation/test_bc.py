@@ -91,7 +91,7 @@ def test_components_are_drawn_with_their_weights() -> None:
     model.mixture = lambda _: Mixture(weight, means, torch.ones_like(means))  # type: ignore[method-assign,assignment]
     model.spread = 0.0
     noise = torch.randn(4000, 2, 4, 2, generator=torch.Generator().manual_seed(0))
-    drawn = model.generate(noise, noise)
+    drawn = model.generate(noise, noise.flatten(1))
     shares = [(drawn[:, 0, 0] == k).float().mean().item() for k in range(5)]
     assert shares == pytest.approx([0.1, 0.0, 0.5, 0.15, 0.25], abs=0.03)
 

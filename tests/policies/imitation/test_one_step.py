@@ -90,7 +90,7 @@ def test_mean_flow_knows_straight_paths() -> None:
     model.average = straight  # type: ignore[method-assign]
     x, t, r = torch.randn(3, 4, 2), torch.tensor([0.1, 0.5, 0.7]), torch.full((3,), 0.9)
     v = straight(x, t, r, x)
-    torch.testing.assert_close(mean_flow_target(model, x, v, t, r, x), v)
+    torch.testing.assert_close(mean_flow_target(model, x, v, t, r, x.flatten(1)), v)
 
 
 @pytest.mark.parametrize("steps", [1, 4])
@@ -143,7 +143,7 @@ def test_two_steps_by_hand() -> None:
 
     model.step = step  # type: ignore[method-assign]
     x = torch.full((1, 4, 2), 2.0)
-    mean = two_steps(model, x, torch.tensor([0.5]), torch.tensor([0.5]), x)
+    mean = two_steps(model, x, torch.tensor([0.5]), torch.tensor([0.5]), x.flatten(1))
     # First 2 + 0.5 = 2.5; x becomes 2.625; second 2.625 + 0.75 = 3.375.
     torch.testing.assert_close(mean, torch.full((1, 4, 2), (2.5 + 3.375) / 2))
     assert asked == [(0.5, 0.25), (0.75, 0.25)]

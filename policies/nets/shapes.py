@@ -1,0 +1,43 @@
+"""Names the shapes that policies hand to each other, checked when tests run.
+
+b: rows, h: horizon, a: numbers of an action, n_obs: observations, c: numbers of a context
+"""
+
+# Shapes in annotations follow jaxtyping's grammar, which ruff reads as a forward reference.
+from __future__ import annotations
+
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+Scalar = Float[Tensor, ""]
+# One number per row: a time, a level of noise, a value.
+Rows = Float[Tensor, " b"]
+# The same, to be multiplied with what has one or two more dimensions.
+RowsOne = Float[Tensor, "b 1"]
+RowsOneOne = Float[Tensor, "b 1 1"]
+# Times of a sampler's steps.
+StepTimes = Float[Tensor, " steps"]
+# Actions of one row, in SI units or normalised.
+Chunks = Float[Tensor, "b h a"]
+# What a network is shown of a chunk, with marks or parts of its history.
+MarkedChunks = Float[Tensor, "b h i"]
+# Which actions of a chunk are meant.
+ChunkMask = Bool[Tensor, "b h 1"]
+ChunkWeights = Float[Tensor, "b h 1"]
+# Standard normal, as many arrays as a chunk takes.
+Noise = Float[Tensor, "b draws h a"]
+Variants = Float[Tensor, "variants b h a"]
+# What is needed of the observations.
+Context = Float[Tensor, "b c"]
+AnyContext = Float[Tensor, "b ..."]
+Features = Float[Tensor, "b f"]
+ChunkFeatures = Float[Tensor, "b g"]
+Hidden = Float[Tensor, "b w"]
+Latents = Float[Tensor, "b latent"]
+Tokens = Float[Tensor, "b tokens f"]
+Marks = Float[Tensor, "b m"]
+MarksHistory = Float[Tensor, "b n_obs m"]
+StepFeatures = Float[Tensor, "steps f"]
+PartRows = Float[Tensor, "b parts"]
+TwinRows = Float[Tensor, "2 b"]
+AnyShape = Float[Tensor, "*shape"]
