@@ -26,17 +26,24 @@ REACH_M = 0.03
 MAX_AGE_NS = 500_000_000
 
 
+def require_drivable(embodiment: EmbodimentSpec) -> None:
+    """:class:`SpecMismatchError` unless a person can drive it, by one point on the table."""
+    actions = embodiment.actions
+    if [a.name for a in actions] != [ACTION] or actions[0].mode != "absolute":
+        raise SpecMismatchError(
+            f"this device drives an absolute '{ACTION}'; '{embodiment.name}' is commanded by"
+            f" {[(a.name, a.mode) for a in actions]}. People can drive Push-T alone: use --agent"
+            " scripted (or play) here"
+        )
+    embodiment.signal(ACTION)
+
+
 class TeleopAgent:
     """Sends the device's target as ``tool/xy_table``; holds while nobody holds the device."""
 
     def __init__(self, device: TeleopDevice, embodiment: EmbodimentSpec) -> None:
+        require_drivable(embodiment)
         self._actions = embodiment.actions
-        if [a.name for a in self._actions] != [ACTION] or self._actions[0].mode != "absolute":
-            raise SpecMismatchError(
-                f"this device drives an absolute '{ACTION}'; '{embodiment.name}' is commanded by"
-                f" {[(a.name, a.mode) for a in self._actions]}"
-            )
-        embodiment.signal(ACTION)
         self._device = device
         self.reset(0)
 

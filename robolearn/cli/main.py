@@ -61,7 +61,8 @@ def usage() -> str:
         "Robot learning from demonstration to deployment.\n\ncommands:\n"
         + "\n".join(lines)
         + "\n\n'robolearn COMMAND --help' explains a command. --debug shows tracebacks.\n"
-        "exit codes: 0 done, 2 you can fix it, 1 a bug in robolearn.\n"
+        "exit codes: 0 done, 2 you can fix it, 1 a bug in robolearn, 130 stopped by Ctrl-C.\n"
+        "With --json errors are JSON on standard output, too: error, exit_code.\n"
     )
 
 
@@ -75,20 +76,23 @@ def main(argv: list[str] | None = None) -> int:
         with remembered():
             return _command(args)
     except KeyboardInterrupt:
-        print(
-            "\nrobolearn: stopped by Ctrl-C; everything committed so far is kept", file=sys.stderr
-        )
+        print(file=sys.stderr)
+        _report("robolearn: stopped by Ctrl-C; everything committed so far is kept", 130, args)
         return 130
     except Exception as error:
         if isinstance(error, BrokenPipeError) and _reader_gone():
             return 0
         if debug:
             raise
-        from robolearn.cli.shared.parse import printable
-
         text, code = _explain(error)
-        print(printable(f"robolearn {name}: {text}"), file=sys.stderr)
+        _report(f"robolearn {name}: {text}", code, args)
         return code
+
+
+def _report(text: str, code: int, args: list[str]) -> None:
+    from robolearn.cli.shared.parse import report_error
+
+    report_error(text, code, as_json="--json" in args)
 
 
 def _command(args: list[str]) -> int:
@@ -102,11 +106,9 @@ def _command(args: list[str]) -> int:
         return 0
     name = args[0]
     if name not in COMMANDS:
-        print(
-            f"robolearn: no command '{name}'.{did_you_mean(name, COMMANDS)}"
-            f" Commands: {', '.join(COMMANDS)}",
-            file=sys.stderr,
-        )
+        near = did_you_mean(name, COMMANDS)
+        known = ", ".join(COMMANDS)
+        _report(f"robolearn: no command '{name}'.{near} Commands: {known}", 2, args)
         return 2
     # Two torch threads beside a busy core are 7-22x slower with spinning barriers; this must be
     # set before torch is imported (see docs/results.md).

@@ -70,10 +70,15 @@ def main(argv: list[str]) -> int:
 
 
 def _frames(args: Args, episode: Episode) -> Iterable[Any]:
-    from sim.rendering.video import episode_frames
+    from sim.rendering.video import episode_frames, image_signals
 
     cameras = [c.strip() for c in args.cameras.split(",") if c.strip()]
     if not args.world:
+        if not image_signals(episode.meta.embodiment):
+            raise ConfigError(
+                "these episodes have no pictures; --world WORLD does its actions again"
+                " and films them, for instance --world pusht_reference,camera=top"
+            )
         return episode_frames(episode, cameras, args.height)
     return _again(args, episode, cameras)
 

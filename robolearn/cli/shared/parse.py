@@ -33,9 +33,9 @@ def parse(
         stream=sys.stderr,
     )
     given: dict[str, Any] = {} if default is None else {"default": default}
-    said = io.StringIO()
+    said, page = io.StringIO(), io.StringIO()
     try:
-        with contextlib.redirect_stderr(said):
+        with contextlib.redirect_stderr(said), contextlib.redirect_stdout(page):
             run: Any = tyro.cli
             args: T = run(
                 kind, args=argv, prog=f"robolearn {prog}", description=description, **given
@@ -43,13 +43,41 @@ def parse(
     except SystemExit as error:
         if error.code:
             near = _near_options(said.getvalue(), kind, argv)
-            print(f"robolearn {prog}: {one_line(said.getvalue())}.{near}", file=sys.stderr)
+            text = f"robolearn {prog}: {one_line(said.getvalue())}.{near}"
+            report_error(text, 2, as_json="--json" in argv)
+        else:
+            print(plain_help(page.getvalue()), end="", flush=True)
         raise
     try:
         check_seeds(args)
     except ValueError as error:
         raise ConfigError(f"--{error}") from error
     return args
+
+
+# What help pages say of options, and what of it a person needs; the drawn box keeps its width.
+_HELP = (
+    (re.compile(r"\{None\}\|(\S+)"), r"\1"),
+    (re.compile(r"\[\[([^\[\]\s]+) \[\1 \.\.\.\]\]\]"), r"[\1 ...]"),
+    (re.compile(r"\[([^\[\]\s]+) \[\1 \.\.\.\]\]"), r"[\1 ...]"),
+    (re.compile(r"\(default:(?: None| ''| )\)"), ""),
+)
+_SPLIT_DEFAULT = re.compile(r"\(default:(\s*│?\n│?\s*)(None|'')\)")
+
+
+def plain_help(page: str) -> str:
+    """A help page without the parser's own words for what is optional and what is left out."""
+    page = _SPLIT_DEFAULT.sub(lambda m: " " * 9 + m[1] + " " * (len(m[2]) + 1), page)
+    for pattern, words in _HELP:
+        page = pattern.sub(lambda m, words=words: m.expand(words).ljust(len(m[0])), page)
+    return "".join(f"{line.rstrip()}\n" for line in page.splitlines())
+
+
+def report_error(text: str, code: int, *, as_json: bool) -> None:
+    """An error on standard error; with --json also as a document on standard output."""
+    print(printable(text), file=sys.stderr)
+    if as_json:
+        print_json({"error": text.partition(": ")[2].strip(), "exit_code": code})
 
 
 def one_line(boxed: str) -> str:

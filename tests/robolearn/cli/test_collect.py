@@ -15,10 +15,12 @@ import yaml
 from websockets.sync.client import connect
 
 from robolearn.cli.main import main
+from robolearn.config import load_config
 from robolearn.data.store.store import EpisodeStore
+from robolearn.operations.collect import CollectConfig, choose_operator
 from robolearn.pusht import BLOCK, TOOL
 from robolearn.seeding import child_seed
-from sim.worlds import make_world
+from sim.worlds import build_operator, make_world
 
 CONFIG = Path(__file__).parents[3] / "configs" / "collect" / "pusht.yaml"
 
@@ -104,6 +106,40 @@ def test_a_world_needs_no_file(tmp_path, capsys):
     assert "--config configs/collect/FILE.yaml or --env WORLD" in capsys.readouterr().err
     assert main(["collect", "--out", str(out), "--env", "drawr"]) == 2
     assert "Did you mean 'drawer'?" in capsys.readouterr().err
+
+
+CONFIGS = sorted(CONFIG.parent.glob("*.yaml"))
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda p: p.stem)
+def test_every_config_has_somebody_who_can_act(path):
+    config = load_config(CollectConfig, path)
+    if config.world.startswith("robosuite/"):
+        pytest.importorskip("robosuite")
+    if config.world.startswith("ogbench/"):
+        pytest.importorskip("ogbench")
+    with contextlib.closing(make_world(config.world)) as env:
+        who = choose_operator(config.agent, env)
+        assert (who == "browser") == (env.task == "pusht")
+        if who != "browser":
+            build_operator(env, who, 0.0)
+
+
+@pytest.mark.parametrize("agent", ["browser", "keyboard"])
+def test_where_no_person_can_drive_it_is_said_and_no_store_is_left(tmp_path, capsys, agent):
+    words = ["collect", "--env", "drawer", "--out", str(tmp_path / "store")]
+    assert main([*words, "--agent", agent]) == 2
+    assert "People can drive Push-T alone: use --agent scripted" in capsys.readouterr().err
+    assert not (tmp_path / "store").exists()
+
+
+def test_the_default_records_where_no_person_can(tmp_path, capsys):
+    config = tmp_path / "drawer.yaml"
+    config.write_text("world: drawer\nmax_steps: 5\n")
+    words = ["--out", str(tmp_path / "store"), "--episodes", "1", "--json"]
+    assert main(["collect", "--config", str(config), *words]) == 0
+    assert json.loads(capsys.readouterr().out)["episodes"] == 1
+    assert EpisodeStore.open(tmp_path / "store").meta("ep_000000").agent == "scripted:drawer"
 
 
 def test_play_wants_nothing_and_tells_what_it_achieved(tmp_path):
@@ -288,3 +324,4 @@ def test_a_codec_for_a_camera_that_is_not_there_is_refused(tmp_path, capsys):
     config.write_text(CONFIG.read_text() + "codecs: {wrist/image: jpeg}\n")
     assert collect(tmp_path / "store", "--yes", config=config) == 2
     assert "'wrist/image', which is no camera" in capsys.readouterr().err
+    assert not (tmp_path / "store").exists(), "nothing was recorded"

@@ -1,3 +1,5 @@
+import contextlib
+import json
 import subprocess
 import sys
 import types
@@ -115,3 +117,44 @@ def test_json_takes_arrays_and_paths(capsys):
     with progress("work", 2, quiet=True) as advance:
         advance(1, "half")
     assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "text"),
+    [
+        (["trian"], 2, "no command 'trian'"),
+        (["collect", "--out", "x", "--evn", "y"], 2, "Unrecognized"),
+        (["collect", "--out", "x"], 2, "--config configs/collect/FILE.yaml or --env WORLD"),
+    ],
+)
+def test_with_json_errors_are_documents_too(capsys, words, code, text):
+    try:
+        ended = main([*words, "--json"])
+    except SystemExit as error:
+        ended = error.code
+    out, err = capsys.readouterr()
+    document = json.loads(out)
+    assert ended == document["exit_code"] == code
+    assert text in document["error"]
+    assert document["error"] in err
+    with contextlib.suppress(SystemExit):
+        main(words)
+    assert not capsys.readouterr().out, "without --json the text alone"
+
+
+def test_with_json_ctrl_c_is_a_document_too(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "robolearn.cli.collect", Failing(KeyboardInterrupt()))
+    assert main(["collect", "--json"]) == 130
+    assert json.loads(capsys.readouterr().out)["exit_code"] == 130
+    assert "130 stopped by Ctrl-C" in usage()
+
+
+@pytest.mark.parametrize("command", ["compare", "compose", "collect", "train", "video"])
+def test_help_speaks_of_options_not_of_the_parser(capsys, command):
+    with pytest.raises(SystemExit):
+        main([command, "--help"])
+    page = capsys.readouterr().out
+    for odd in ("[[", "...]]", "{None}", "None)", "(default: )", "default: '')"):
+        assert odd not in page
+    widths = {len(line) for line in page.splitlines() if line.startswith(("│", "╭", "╰"))}
+    assert len(widths) <= 1, "boxes stay whole where they are drawn"

@@ -1,0 +1,264 @@
+"""Records episodes into a store: a person, the task's scripted expert, or the expert at play."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from hardware.teleop.agent import require_drivable
+from hardware.teleop.browser import BrowserDevice
+from hardware.teleop.device import TeleopDevice
+from hardware.teleop.keyboard import KeyboardDevice
+from hardware.teleop.session import SessionConfig, TeleopSession
+from robolearn.config import to_dict
+from robolearn.contracts import Agent
+from robolearn.data.recording.recorder import EpisodeRecorder, RecorderLoad
+from robolearn.data.store.store import EpisodeStore
+from robolearn.errors import ConfigError, SpecMismatchError
+from robolearn.machine.interrupt import check
+from robolearn.operations.builders import env_builder
+from robolearn.pusht import BLOCK, TASK_PARAMS, recorded_goal
+from robolearn.runtime import run_episode
+from robolearn.seeding import child_seed
+from robolearn.types import Condition
+from sim.contract import World
+from sim.experts.registry import play_condition
+from sim.worlds import build_operator, make_world
+
+Operator = Literal["scripted", "play", "browser", "keyboard"]
+OperatorChoice = Literal["auto", "scripted", "play", "browser", "keyboard"]
+
+
+@dataclass(frozen=True, slots=True)
+class CollectConfig:
+    """What to record, and where it happens (``configs/collect/*.yaml``)."""
+
+    # A packaged scene, a scene folder, or an adapter's name.
+    world: str
+    # Who acts where nobody says otherwise; auto: a person at the local page where one can drive the
+    # world, which is Push-T, else the task's scripted expert.
+    agent: OperatorChoice = "auto"
+    # Time limit of an episode [control steps]; 0: that of the task.
+    max_steps: int = 0
+    # The task in words, kept with every episode.
+    task_text: str = ""
+    # Starts are drawn from it.
+    seed: int = 0
+    # How cameras are stored, by name: zstd, png, jpeg or jpeg:QUALITY (others: zstd up to 256 KiB a
+    # frame, else jpeg:95).
+    codecs: dict[str, str] = field(default_factory=dict[str, str])
+
+    def __post_init__(self) -> None:
+        if self.max_steps < 0:
+            raise ValueError(f"max_steps must be 0 (the task's) or more, got {self.max_steps}")
+
+
+@dataclass(frozen=True, slots=True)
+class CollectListener:
+    """Who wants to know how far it is, and has a say before episodes are appended."""
+
+    # Who acts, and how many episodes the store has; may refuse by an error.
+    on_begin: Callable[[Operator, int], None] | None = None
+    # After the commit: whoever is told may rely on the episode.
+    on_saved: Callable[[str], None] | None = None
+    # Address of the page to open.
+    on_page: Callable[[str], None] | None = None
+    # The keyboard's view, as text for a terminal.
+    on_view: Callable[[str], None] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """What was recorded: ids of the new episodes, how many of them are a success, how many episodes
+    the store has now, and the recorder's back-pressure.
+    """
+
+    store: Path
+    agent: Operator
+    saved: tuple[str, ...]
+    successes: int
+    episodes: int
+    recorder: RecorderLoad
+
+
+def collect(
+    config: CollectConfig,
+    out: Path,
+    *,
+    agent: OperatorChoice = "auto",
+    noise: float = 0.0,
+    episodes: int = 10,
+    port: int = 0,
+    operator: str = "",
+    listener: CollectListener = CollectListener(),
+) -> Collected:
+    """Record ``episodes`` episodes into the store ``out``, which is made when the first is due.
+
+    ``agent``: who acts, else as ``config`` says; ``noise``: clumsiness of the expert, 0 to 1;
+    ``operator``: who is recording. Ctrl-C keeps what was saved.
+
+    Errors: :class:`ConfigError`, :class:`SpecMismatchError` before anything is written.
+    """
+    if episodes < 1:
+        raise ConfigError(f"--episodes must be at least 1, got {episodes}")
+    with contextlib.closing(make_world(env_builder(config.world).world)) as env:
+        who = choose_operator(config.agent if agent == "auto" else agent, env)
+        if noise and who not in ("scripted", "play"):
+            raise ConfigError("--noise is for --agent scripted and play; people bring their own")
+        collection = _Collection(config, env, who, episodes, operator, listener)
+        if who in ("scripted", "play"):
+            actor = build_operator(env, "play" if who == "play" else "scripted", noise)
+            with _store(out) as store:
+                saved, load = collection.unattended(store, actor)
+        else:
+            _require_pusht(env)
+            device = _device(who, env, port, listener)
+            with contextlib.closing(device), _store(out) as store:
+                saved, load = collection.attended(store, device)
+    if not saved:
+        return Collected(out, who, (), 0, len(store.ids()) if out.is_dir() else 0, load)
+    found = {info.id: info for info in EpisodeStore.open(out).list()}
+    good = sum(found[name].success for name in saved)
+    return Collected(out, who, saved, good, len(found), load)
+
+
+def choose_operator(wanted: OperatorChoice, env: World) -> Operator:
+    """Who acts: a person where one can drive the world, else the scripted expert."""
+    if wanted != "auto":
+        return wanted
+    try:
+        _require_pusht(env)
+    except SpecMismatchError:
+        return "scripted"
+    return "browser"
+
+
+def _require_pusht(env: World) -> None:
+    """People see the block and command the tool."""
+    require_drivable(env.spec)
+    env.spec.signal(BLOCK)
+
+
+@contextlib.contextmanager
+def _store(out: Path) -> Generator[EpisodeStore]:
+    """The store at ``out``; one that was made here goes again if nothing came into it."""
+    existed, files = out.exists(), _files(out)
+    store = EpisodeStore.open_or_create(out)
+    made = _files(out)
+    try:
+        yield store
+    finally:
+        if not files and _files(out) == made and not store.ids():
+            for path in out.iterdir():
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+            if not existed:
+                out.rmdir()
+
+
+def _files(folder: Path) -> set[Path]:
+    return {path for path in folder.rglob("*") if path.is_file()}
+
+
+def _device(who: Operator, env: World, port: int, listener: CollectListener) -> TeleopDevice:
+    if who == "keyboard":
+        return KeyboardDevice(listener.on_view or _unseen)
+    params = {TASK_PARAMS: env.task_params if env.task == "pusht" else {}}
+    device = BrowserDevice(port, recorded_goal(params))
+    if listener.on_page is not None:
+        listener.on_page(device.url)
+    return device
+
+
+def _unseen(text: str) -> None:
+    """The keyboard's view where nobody looks."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Collection:
+    """Who records what, and how many episodes of it."""
+
+    config: CollectConfig
+    env: World
+    who: Operator
+    episodes: int
+    operator: str
+    listener: CollectListener
+
+    def unattended(self, store: EpisodeStore, agent: Agent) -> tuple[tuple[str, ...], RecorderLoad]:
+        """Ids of the saved episodes, and the recorder's back-pressure."""
+        env = self.env
+        self._begin(store)
+        provenance = self._provenance() | {"operator": agent.name}
+        with self._recorder(store) as recorder:
+            # Later calls go on where earlier ones stopped, killed ones included.
+            first = sum(i.kind == "scripted" for i in store.list(strict=False))
+            for number in range(first, first + self.episodes):
+                check()
+                run_episode(
+                    env,
+                    agent,
+                    None,
+                    [recorder],
+                    self._start(number),
+                    max_steps=self.config.max_steps or env.max_steps,
+                    task=env.task,
+                    env_name=env.spec.name,
+                    provenance=provenance | {"number": number},
+                )
+                recorder.keep()
+            return tuple(recorder.saved), recorder.total
+
+    def attended(
+        self, store: EpisodeStore, device: TeleopDevice
+    ) -> tuple[tuple[str, ...], RecorderLoad]:
+        """Ids of the saved episodes, and the recorder's back-pressure."""
+        env = self.env
+        self._begin(store)
+        session = SessionConfig(
+            episodes=self.episodes,
+            max_steps=self.config.max_steps or env.max_steps,
+            # Another start for every episode of the store, the same ones in a repeated run.
+            seed=self.config.seed + len(store.ids()),
+            task=env.task,
+            env_name=env.spec.name,
+            condition=env.sample_condition,
+            provenance=self._provenance(),
+        )
+        with self._recorder(store) as recorder:
+            saved = TeleopSession(env, device, recorder, session).run()
+            return saved, recorder.total
+
+    def _begin(self, store: EpisodeStore) -> None:
+        if self.listener.on_begin is not None:
+            self.listener.on_begin(self.who, len(store.ids()))
+
+    def _start(self, number: int) -> Condition:
+        seed = child_seed(self.config.seed, "unattended", number)
+        condition = self.env.sample_condition(seed)
+        return play_condition(condition) if self.who == "play" else condition
+
+    def _recorder(self, store: EpisodeStore) -> EpisodeRecorder:
+        return EpisodeRecorder(
+            store,
+            spec=self.env.spec,
+            kind="scripted" if self.who in ("scripted", "play") else "demonstration",
+            task_text=self.config.task_text,
+            operator=self.operator,
+            autosave=False,
+            on_saved=self.listener.on_saved,
+            codecs=self.config.codecs,
+        )
+
+    def _provenance(self) -> dict[str, Any]:
+        return {
+            "command": "robolearn collect",
+            "config": to_dict(self.config),
+            "scene_hash": self.env.scene_hash,
+            "engine": self.env.engine,
+            **({TASK_PARAMS: self.env.task_params} if self.env.task_params else {}),
+            "cameras": {name: c.to_json() for name, c in self.env.calibrations().items()},
+        }
