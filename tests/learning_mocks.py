@@ -38,6 +38,7 @@ class ArraySource:
     qualities: tuple[EpisodeQuality, ...] = ()
     texts: tuple[str, ...] = ()
     latencies: Latencies = field(default_factory=Latencies)
+    goals: tuple[tuple[float, float, float], ...] = ()
 
     @property
     def steps(self) -> tuple[int, ...]:
