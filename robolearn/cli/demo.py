@@ -166,6 +166,17 @@ def _train(ctx: Context) -> None:
         *("train", "--config", _config("train/pusht_iql_demo.yaml"), "--store", store),
         *("--parent", flow, "--out", ctx.path("train", "iql"), "--threads", "2", "--resume"),
     )
+    for name in ("flow", "iql"):
+        say(f"  {updates(Path(ctx.path('train', name)))}")
+
+
+def updates(run: Path) -> str:
+    """How far the recipe came: its budget is minutes, so a busy machine learns less in it."""
+    fit = json.loads((run / "provenance.json").read_text(encoding="utf-8"))["fit"]
+    return (
+        f"{run.name}: {fit['steps']:,} updates in {fit['seconds'] / 60:.1f} min; a slower or busier"
+        " machine makes fewer, and its policy scores lower"
+    )
 
 
 def _evaluate(ctx: Context) -> None:

@@ -11,6 +11,7 @@ import pytest
 from eval.evaluation import read_evaluation, write_evaluation
 from eval.trials.table import TrialStore, read_trials
 from robolearn.cli import demo
+from robolearn.cli.demo import updates
 from robolearn.cli.main import main
 from tests.eval.report_folder import trial
 
@@ -132,3 +133,10 @@ def test_other_folders_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture
     assert main(["demo", "--out", str(tmp_path), "--fresh"]) == 2
     assert "is an episode store" in capsys.readouterr().err
     assert (tmp_path / "store.json").exists()
+
+
+def test_it_says_how_many_updates_the_minutes_gave(tmp_path):
+    run = tmp_path / "flow"
+    run.mkdir()
+    (run / "provenance.json").write_text('{"fit": {"steps": 4881, "seconds": 119.0}}')
+    assert updates(run).startswith("flow: 4,881 updates in 2.0 min; a slower or busier machine")
