@@ -63,8 +63,12 @@ class Drive:
         self.client = SupervisorClient(
             *(cell.robot_builder(), FOLLOWER, cell.supervisor), watch=cell.connect_watch()
         )
-        self.client.request("goto", [joints_at(_LEFT, 0.1), joints_at(_LEFT)])
-        self.client.request("follow")
+        try:
+            self.client.request("goto", [joints_at(_LEFT, 0.1), joints_at(_LEFT)])
+            self.client.request("follow")
+        except BaseException:
+            self.client.close()
+            raise
         self.seq = 0
 
     def command(self, xy: np.ndarray) -> None:

@@ -53,8 +53,6 @@ _READY_S = 0.01
 # What the client says of a controller whose inputs another client writes, and for how long that may
 # be one that is just leaving [s].
 _TAKEN, _LEFT_S = "already in use", 1.5
-# A halt takes this share of the watchdog's period at most.
-_HALT_SHARE = 0.6
 # How long an earlier connection may take to close [s].
 _LEAVE_S = 5.0
 # A state this new, and this slow, shows an arm at rest.
@@ -310,17 +308,19 @@ class URRobot:
     def _halt(self) -> None:
         worker, control, c = self._connected()
 
-        # While servoStop waits nobody feeds the watchdog: the arm must stand before that bites.
+        # While servoStop waits nobody feeds the watchdog: the arm stands after 0.6 of its period.
         speed = max(abs(v) for v in self._receive.getActualQd())
-        deceleration = max(c.stop_deceleration, speed * c.watchdog_hz / _HALT_SHARE)
+        deceleration = max(c.stop_deceleration, speed * c.watchdog_hz / 0.6)
 
         def stand() -> None:
             self._require_link(control)
-            if not control.servoStop(deceleration):
+            # At our own priority, and without waiting: the newest of the registers is no set-point.
+            control.kickWatchdog()
+            if not without_real_time(lambda: control.servoStop(deceleration)):
                 raise RobotError("the controller did not confirm that the arm stands")
             self._stand()
 
-        worker.order(lambda: without_real_time(stand))
+        worker.order(stand)
 
     def keep_alive(self) -> None:
         """Post a watchdog kick."""

@@ -1,8 +1,9 @@
 """A Universal Robots controller on the wire: RTDE 30004, dashboard 29999, scripts 30003.
 
-Enough for the unmodified ``ur_rtde``: connect, read, servoJ, speedJ, moveJ, stops, watchdog,
-protective stop, reconnect. What the arm does comes from :class:`~hardware.emulators.ur.motion.
-JointMotion` and the :class:`~hardware.emulators.plant.Plant`; what arrived is kept in a
+Enough for the unmodified ``ur_rtde``: connect, read, servoJ, speedJ, moveJ, moveL, kinematics, TCP,
+payload, stops, watchdog, protective stop, reconnect; one client that writes. What the arm does
+comes from :class:`~hardware.emulators.ur.motion.JointMotion` and the
+:class:`~hardware.emulators.plant.Plant`; what arrived is kept in a
 :class:`~hardware.emulators.ur.log.ControllerLog`, the emulator's side of every safety test.
 
 Behaviour follows the vendor's RTDE and dashboard guides and the script that the client uploads.
@@ -25,6 +26,14 @@ import numpy as np
 
 from hardware.emulators.loop import Connection, EmulatorLoop
 from hardware.emulators.plant import Array, Plant
+from hardware.emulators.ur.commands import (
+    MOVE_J,
+    REALTIME,
+    SERVO_J,
+    SERVO_L,
+    SPEED_J,
+    Commands,
+)
 from hardware.emulators.ur.config import UrEmulatorConfig
 from hardware.emulators.ur.dashboard import Dashboard
 from hardware.emulators.ur.hand import Freedrive, Hand
@@ -42,13 +51,6 @@ RTDE_PORT, DASHBOARD_PORT, SCRIPT_PORT = 30004, 29999, 30003
 REGISTERS = 128
 SCRIPT_LIMIT = 1 << 20
 LINE_LIMIT = 4096
-# Commands of the uploaded script that take new values every tick (hardware reference, section 1).
-REALTIME = frozenset({6, 9, 10, 11, 24, 25, 26, 27, 38, 58, 66, 67, 68, 69, 70, 71})
-MOVE_J, SPEED_J, SERVO_J, SERVO_L = 1, 9, 11, 24
-TEACH, END_TEACH, FREEDRIVE, END_FREEDRIVE = 18, 19, 52, 53
-SET_TCP, GET_TCP, FORWARD = 29, 40, 43
-SPEED_STOP, SERVO_STOP, STOP_L, STOP_J = 15, 16, 33, 34
-PROTECTIVE_STOP, SET_WATCHDOG, STOP_SCRIPT = 31, 35, 255
 _PROGRAM_END = re.compile(rb"^end\s*$", re.MULTILINE)
 
 
@@ -84,7 +86,6 @@ class UrEmulator:
         self._clients: list[_RtdeClient] = []
         self._others: list[Connection] = []
         self._delayed: deque[tuple[int, Connection, bytes]] = deque()
-        self._watchdog_s = 0.0
         self._last_input_ns = 0
         self._last_setpoint_tick = 0
         self._new_input = False
@@ -97,10 +98,16 @@ class UrEmulator:
         self._hung_until_ns = 0
         self._tool, self.hand = ToolSpace(UR5E), Hand(UR5E)
         self._freedrive = Freedrive(plant, self.motion, self.hand, self._dt_s)
+        self._commands = Commands(
+            *(plant, self.motion, self._tool, self._freedrive, self.status, self.log),
+            protect=self.protective_stop,
+            stop=self._stop_program,
+        )
         self.dashboard = Dashboard(
             *(self.status, config.told, config.brake_release_s),
             stop=self._stop_program,
             unlock=self.unlock,
+            start=self._start_program,
         )
 
     # -- servers ---------------------------------------------------------------------------------
@@ -297,7 +304,7 @@ class UrEmulator:
             return
         self.status.program, self.status.paused = True, False
         self.status.int_out[0] = 1
-        self._watchdog_s, self._executing = 0.0, 0
+        self.status.watchdog_s, self._executing = 0.0, 0
         self._new_input = False
         self.log.event("program_started", "")
 
@@ -345,8 +352,11 @@ class UrEmulator:
         if self.motion.mode == "free" and self._new_input and command in (MOVE_J, *REALTIME):
             self._stop_program(f"command {command} in freedrive")
             return
-        if self._watchdog_s and (now_ns - self._last_input_ns) * 1e-9 > self._watchdog_s:
-            self._stop_program(f"watchdog: no input for {self._watchdog_s:.3f} s")
+        if (
+            self.status.watchdog_s
+            and (now_ns - self._last_input_ns) * 1e-9 > self.status.watchdog_s
+        ):
+            self._stop_program(f"watchdog: no input for {self.status.watchdog_s:.3f} s")
             return
         if command == 0:
             self._executing = 0
@@ -361,8 +371,8 @@ class UrEmulator:
         else:
             if self._executing != command:
                 self._executing = command
-                self._once(command)
-            if self._finished(command):
+                self._commands.begin(command, self.double_in, self.int_in)
+            if self._commands.finished(command, self.int_in):
                 self.status.int_out[0] = 2
         self._new_input = False
 
@@ -389,50 +399,11 @@ class UrEmulator:
             d = self.double_in
             self._refused(self.motion.speed(d[:6].copy(), float(d[6])))
         else:
-            self._not_emulated(command)
+            self._commands.not_emulated(command)
 
     def _refused(self, problem: str) -> None:
         if problem:
             self.protective_stop(problem)
-
-    def _once(self, command: int) -> None:
-        d = self.double_in
-        if command == MOVE_J:
-            self._refused(self.motion.move(d[:6].copy(), float(d[6]), float(d[7])))
-        elif command in (SPEED_STOP, SERVO_STOP, STOP_L, STOP_J):
-            self.motion.stop(float(d[0]))
-        elif command in (TEACH, FREEDRIVE):
-            if problem := self._freedrive.begin():
-                self._stop_program(problem)
-        elif command in (END_TEACH, END_FREEDRIVE):
-            self.motion.stop(self.config.limits.program_stop_rad_s2)
-        elif command == SET_TCP:
-            self._tool.tcp = d[:6].copy()
-        elif command == GET_TCP:
-            self.status.double_out[:6] = self._tool.tcp.tolist()
-        elif command == FORWARD:
-            q = self._plant.joint_positions()
-            self.status.double_out[:6] = self._tool.pose(q).tolist()
-        elif command == SET_WATCHDOG:
-            hz = float(d[0])
-            self._watchdog_s = 1.0 / hz if np.isfinite(hz) and hz > 0 else 0.0
-            self.log.event("watchdog_set", f"{hz:g} Hz")
-        elif command == PROTECTIVE_STOP:
-            self.protective_stop("triggered by the program")
-        elif command == STOP_SCRIPT:
-            self._stop_program("stopScript")
-        else:
-            self._not_emulated(command)
-
-    def _finished(self, command: int) -> bool:
-        if command == MOVE_J and self.int_in[1]:
-            return True
-        stops = (SPEED_STOP, SERVO_STOP, STOP_L, STOP_J, END_TEACH, END_FREEDRIVE)
-        return self.motion.at_rest if command in (MOVE_J, *stops) else True
-
-    def _not_emulated(self, command: int) -> None:
-        log.warning("command %d of ur_rtde is not emulated; the program stops", command)
-        self._stop_program(f"command {command} is not emulated")
 
     # -- ticks -----------------------------------------------------------------------------------
 
@@ -468,6 +439,7 @@ class UrEmulator:
                         self.status,
                         self._ticks * self._dt_s,
                         self.hand.force,
+                        self._tool,
                     )
                 body = pack_state(client.output_id, client.outputs, values)
                 self._stream(now_ns, client.connection, rtde.frame(rtde.DATA, body))

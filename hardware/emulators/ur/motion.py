@@ -3,19 +3,27 @@
 A model, not the vendor's code: ``servoJ`` set-points pass a critically damped second-order filter
 whose lag behind a ramp equals the look-ahead time at gain 300 and shrinks with its square root;
 ``speedJ`` and stops change the speed at a constant rate along the current direction; ``moveJ`` is
-a trapezoid of the leading joint.
+a trapezoid of the leading joint, ``moveL`` one of the tool's way.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from robolearn.errors import DataError
+
 Array = NDArray[np.float64]
-Mode = Literal["hold", "servo", "speed", "move", "stop", "free"]
+Mode = Literal["hold", "servo", "speed", "move", "line", "stop", "free"]
+
+# Joint angles at a time [s] since the beginning; DataError where there are none.
+Path = Callable[[float], Array]
+# From the joints where an arm rests: the path from there, and how long it takes [s].
+Planned = Callable[[Array], tuple[Path, float]]
 
 REFERENCE_GAIN = 300.0  # default gain of servoJ in URScript
 
@@ -50,7 +58,9 @@ class JointMotion:
         self._start = self.q.copy()
         self._profile = (0.0, 0.0, 0.0)
         self._elapsed = 0.0
-        self._next_move: tuple[Array, float, float] | None = None
+        self._next: Callable[[], None] | None = None
+        self._path: Path = lambda _: self.q
+        self._duration = 0.0
 
     @property
     def at_rest(self) -> bool:
@@ -102,14 +112,22 @@ class JointMotion:
             return f"moveJ with speed {speed:.3f} rad/s and acceleration {accel:.3f} rad/s^2"
         if np.abs(self.qd).max() > 1e-3:
             self.stop(accel)
-            self._next_move = (q.copy(), speed, accel)
+            self._next = lambda: self._begin_move(q.copy(), speed, accel)
         else:
             self._begin_move(q, speed, accel)
         return ""
 
+    def along(self, planned: Planned, accel: float) -> None:
+        """A path of the tool; from motion, the arm stops first. DataError where there is none."""
+        if np.abs(self.qd).max() > 1e-3:
+            self.stop(accel)
+            self._next = lambda: self._begin_path(planned)
+        else:
+            self._begin_path(planned)
+
     def stop(self, decel: float) -> None:
         """Decelerate to rest along the current direction of motion."""
-        self._next_move = None
+        self._next = None
         self._accel = max(decel, 0.1) if np.isfinite(decel) else 10.0
         self.mode = "stop"
 
@@ -138,6 +156,8 @@ class JointMotion:
             self._step_speed(dt_s)
         elif self.mode == "move":
             self._step_move(dt_s)
+        elif self.mode == "line":
+            return self._step_path(dt_s)
         elif self.mode == "stop":
             self._step_stop(dt_s)
         return self.check_position(self.q) if self.mode in ("servo", "speed") else ""
@@ -175,10 +195,29 @@ class JointMotion:
         if left == 0.0:
             self.qd = np.zeros_like(self.qd)
             self.mode = "hold"
-            if self._next_move is not None:
-                target, v, a = self._next_move
-                self._next_move = None
-                self._begin_move(target, v, a)
+            following, self._next = self._next, None
+            if following is not None:
+                following()
+
+    def _begin_path(self, planned: Planned) -> None:
+        self._path, self._duration = planned(self.q.copy())
+        self._elapsed = 0.0
+        self.mode = "line" if self._duration > 0.0 else "hold"
+
+    def _step_path(self, dt_s: float) -> str:
+        self._elapsed = min(self._elapsed + dt_s, self._duration)
+        try:
+            q = self._path(self._elapsed)
+        except DataError as error:
+            return f"no joints for the tool's way: {error}"
+        qd = (q - self.q) / dt_s
+        if float(np.abs(qd).max()) > self.limits.joint_speed_rad_s:
+            joint = int(np.argmax(np.abs(qd)))
+            return f"speed limit: joint {joint} at {abs(qd[joint]):.2f} rad/s on the tool's way"
+        self.q, self.qd = q, qd
+        if self._elapsed >= self._duration:
+            self.qd, self.mode = np.zeros_like(qd), "hold"
+        return ""
 
     def _begin_move(self, q: Array, speed: float, accel: float) -> None:
         self._start, self._target = self.q.copy(), q.copy()

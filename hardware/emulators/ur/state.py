@@ -8,6 +8,7 @@ from typing import Any
 
 from hardware.emulators.plant import Array, Plant
 from hardware.emulators.ur.motion import JointMotion
+from hardware.emulators.ur.tool import ToolSpace
 from hardware.wire import rtde
 
 # Values of a healthy arm (RTDE guide): RUNNING, NORMAL.
@@ -32,6 +33,12 @@ class RobotStatus:
     powered: bool = True
     # The motors have power; their brakes are open.
     released: bool = True
+    # The program stops when its inputs are silent for so long [s]; 0: never.
+    watchdog_s: float = 0.0
+    payload_kg: float = 0.0
+    payload_cog: list[float] = field(default_factory=lambda: [0.0] * 3)
+    # Of a UR5e, by its data sheet.
+    max_payload_kg: float = 5.0
     int_out: list[int] = field(default_factory=lambda: [0] * 48)
     double_out: list[float] = field(default_factory=lambda: [0.0] * 48)
 
@@ -64,14 +71,22 @@ class RobotStatus:
 
 
 def state_values(
-    plant: Plant, motion: JointMotion, status: RobotStatus, time_s: float, hand: Array
+    plant: Plant,
+    motion: JointMotion,
+    status: RobotStatus,
+    time_s: float,
+    hand: Array,
+    tool: ToolSpace,
 ) -> dict[str, Sequence[Any]]:
     """RTDE variables by name, each a sequence (scalars have length 1); the rest pack as zero.
 
     ``hand [3]``: force of a hand at the tool [N].
     """
     torque = plant.joint_torques().tolist()
-    tcp = plant.tool_pose().tolist()
+    # By the controller's own kinematics from the encoders, but for a plant that knows the tip of
+    # its tool, which is the installation's TCP until a program sets another.
+    own = tool.tcp.any() or not plant.tool_pose().any()
+    tcp = (tool.pose(plant.joint_positions()) if own else plant.tool_pose()).tolist()
     # The emulator has no motor constants: currents are torques over 10 N m/A, of the right size.
     current = [t / 10.0 + status.overload_a for t in torque]
     safety_bits = _SAFETY_BITS_PROTECTIVE if status.protective else _SAFETY_BITS_NORMAL
@@ -87,7 +102,10 @@ def state_values(
         "actual_current_as_torque": torque,
         "joint_control_output": current,
         "actual_TCP_pose": tcp,
-        "target_TCP_pose": tcp,
+        "target_TCP_pose": (tool.pose(motion.q) if own else plant.tool_pose()).tolist(),
+        "tcp_offset": tool.tcp.tolist(),
+        "payload": (status.payload_kg,),
+        "payload_cog": status.payload_cog,
         "actual_TCP_force": [*(plant.tool_force() + hand).tolist(), 0.0, 0.0, 0.0],
         "joint_temperatures": (30.0,) * 6,
         "joint_mode": (JOINT_MODE_RUNNING,) * 6,

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
+from hardware.emulators.ur.motion import Path, Planned
 from robolearn.arms.kinematics import SerialArm, ik_dls
+from robolearn.errors import DataError
 from robolearn.geometry import inverse, pose, rotation_from_rotvec, rotvec_from_rotation
 
 Array = NDArray[np.float64]
+
+
+# A turn of one radian takes as long as a way of this length [m].
+_TURNS_AS_M = 0.2
 
 
 class ToolSpace:
@@ -28,6 +36,55 @@ class ToolSpace:
         Raises DataError where there are none.
         """
         return ik_dls(self.arm, matrix(target) @ inverse(matrix(self.tcp)), q_near)
+
+    def pose_with(self, q: Array, tcp: Array) -> Array:
+        """Of another tool centre point ``[6]`` at ``q [n]``."""
+        return _vector(self.arm.fk(q) @ matrix(tcp))
+
+    def reaches(self, target: Array, q_near: Array) -> bool:
+        """Whether there are joints near ``q_near`` for a pose of the TCP."""
+        try:
+            self.joints(target, q_near)
+        except DataError:
+            return False
+        return True
+
+    def line(self, target: Array, speed: float, accel: float) -> Planned:
+        """``moveL``: the TCP goes straight to a pose, a trapezoid of ``speed`` [m/s] and ``accel``
+        [m/s^2] over its way (over its turn [rad] where it only turns).
+        """
+
+        def planned(q: Array) -> tuple[Path, float]:
+            start, end = matrix(self.pose(q)), matrix(target)
+            turn = rotvec_from_rotation(start[:3, :3].T @ end[:3, :3])
+            way = end[:3, 3] - start[:3, 3]
+            length = max(float(np.linalg.norm(way)), float(np.linalg.norm(turn)) * _TURNS_AS_M)
+            peak = min(speed, math.sqrt(length * accel))
+            ramp = peak / accel
+            duration = length / peak + ramp if length > 0.0 else 0.0
+            near = q
+
+            def path(t: float) -> Array:
+                nonlocal near
+                if t >= duration:
+                    share = 1.0
+                elif t < ramp:
+                    share = 0.5 * accel * t * t / length
+                elif t <= duration - ramp:
+                    share = peak * (t - 0.5 * ramp) / length
+                else:
+                    share = 1.0 - 0.5 * accel * (duration - t) ** 2 / length
+                at = pose(
+                    start[:3, :3] @ rotation_from_rotvec(share * turn), start[:3, 3] + share * way
+                )
+                near = self.joints(_vector(at), near)
+                return near
+
+            # An end that cannot be reached is refused before anything moves.
+            self.joints(target, q)
+            return path, duration
+
+        return planned
 
 
 def matrix(vector: Array) -> Array:

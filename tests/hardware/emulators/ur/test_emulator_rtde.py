@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 from hardware.emulators.plant import KinematicPlant
 from hardware.emulators.ur.motion import JointMotion, MotionLimits
 from hardware.emulators.ur.state import RobotStatus, pack_state, state_values
+from hardware.emulators.ur.tool import ToolSpace
 from hardware.wire import rtde
+from robolearn.arms.models import UR5E
 from robolearn.errors import DataError
 
 
@@ -52,7 +54,7 @@ def test_state_packs_every_known_variable():
     status = RobotStatus(program=True)
     status.int_out[0] = 2
     motion = JointMotion(np.arange(6.0), MotionLimits())
-    values = state_values(plant, motion, status, 1.5, np.zeros(3))
+    values = state_values(plant, motion, status, 1.5, np.zeros(3), ToolSpace(UR5E))
     names = [n for n in rtde.TYPES if not n.startswith("input")]
     recipe = rtde.parse_recipe(",".join([*names, "output_int_register_0"]).encode())
     body = pack_state(7, recipe, values)
