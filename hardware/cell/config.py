@@ -143,6 +143,9 @@ class CellConfig:
     trackers: dict[str, TrackedConfig] = field(default_factory=dict[str, TrackedConfig])
     # The gripper: signal and action ``gripper/width``; null: none.
     gripper: GripperCellConfig | None = None
+    # Parameters of the task that is judged here (docs/tasks.md); {}: those of the scene that the
+    # suite's data comes from.
+    task_params: dict[str, Any] = field(default_factory=dict[str, Any])
     # What conditions name besides starts.
     goals: tuple[GoalConfig, ...] = ()
     # Cameras of the cell; each is a signal ``<name>/image``.

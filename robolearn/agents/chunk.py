@@ -20,6 +20,7 @@ start at any of them, and histories still show one observation per period of the
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections import deque
 from collections.abc import Sequence
 from typing import Any
@@ -199,7 +200,9 @@ class ChunkAgent:
 
 def _rows(parts: Signals) -> NDArray[np.float64]:
     """Actions ``[k, *shape]`` by name as rows ``[k, action_size]``."""
-    return np.concatenate([v.reshape(len(v), -1) for v in parts.values()], axis=1)
+    # Not -1: of no rows, as when a plan is all past, numpy could not tell.
+    columns = [v.reshape(len(v), math.prod(v.shape[1:])) for v in parts.values()]
+    return np.concatenate(columns, axis=1)
 
 
 class StandingTime:

@@ -44,9 +44,9 @@ class Args:
 def main(argv: list[str]) -> int:
     """Run the command."""
     args = parse(Args, argv, "serve", Args.__doc__ or "")
-    from robolearn.cli.deploy.policy import WarmBuilder
     from robolearn.inference.server import PolicyServer, ServeConfig
     from robolearn.operations.builders import policy_builder
+    from robolearn.operations.deploy.policy import WarmBuilder
     from robolearn.training.run_directory import policy_hash
 
     given = os.environ.get("ROBOLEARN_TOKEN", "")

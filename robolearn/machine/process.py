@@ -1,11 +1,27 @@
-"""Child processes that never outlive their parent."""
+"""Processes: children that never outlive their parent, and real-time priority."""
 
 from __future__ import annotations
 
+import logging
 import multiprocessing
 import os
 import signal
 import threading
+
+log = logging.getLogger(__name__)
+
+
+def take_real_time(pid: int, priority: int, *, inherit: bool) -> bool:
+    """Give a process (0: this thread) real-time priority; False where that is not permitted.
+    ``inherit``: what it starts has it, too.
+    """
+    policy = os.SCHED_FIFO if inherit else os.SCHED_FIFO | os.SCHED_RESET_ON_FORK
+    try:
+        os.sched_setscheduler(pid, policy, os.sched_param(priority))
+    except OSError as error:
+        log.info("no real-time priority for process %d: %s", pid, error)
+        return False
+    return True
 
 
 def exit_with_parent() -> None:

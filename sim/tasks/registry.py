@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -48,8 +49,18 @@ def derived_signal(task: str, signal: str, where: str) -> Callable[[Signals], ND
 
 
 def build_task(name: str, params: Mapping[str, Any], where: str = "scene.yaml") -> Task:
-    """Build a task with its parameters; :class:`SceneError` says which tasks exist."""
+    """Build a task with its parameters; :class:`SceneError` says which tasks and which parameters
+    exist.
+    """
     task = TASKS.find(name, error=SceneError, where=f"{where}: task.name")
+    known = inspect.signature(task).parameters
+    missing = [n for n, p in known.items() if p.default is p.empty and n not in params]
+    unknown = [n for n in params if n not in known]
+    if missing or unknown:
+        raise SceneError(
+            f"{where}: task.params of '{name}': missing {missing}, unknown {unknown}; it has"
+            f" {list(known)}"
+        )
     try:
         return task(**params)
     except (TypeError, ValueError) as error:

@@ -20,11 +20,11 @@ from hardware.cell.load import load_cell
 from hardware.emulators.lab.launch import LabProcess
 from hardware.env.real_env import RealEnv
 from robolearn.agents.chunk import ChunkAgent
-from robolearn.cli.deploy.cell import HoldAtEnd, LabPlacement, LabScorer
-from robolearn.cli.deploy.run import _real_time
 from robolearn.errors import RobolearnError, SafetyStopError, StaleSignalError
 from robolearn.inference.local import WorkerInference
+from robolearn.machine.process import take_real_time
 from robolearn.operations.builders import policy_builder
+from robolearn.operations.deploy.cell import HoldAtEnd, LabPlacement, LabScorer
 from robolearn.runtime import run_episode
 from sim.tasks.registry import build_task
 
@@ -46,7 +46,9 @@ def soak(run: Path, minutes: float) -> dict[str, Any]:
         inference = WorkerInference(policy_builder(run), timeout_s=30.0)
         # As deploy does: the lab's controller below the supervisor, the agent below both, the
         # policy's worker an ordinary process (the vendor's threads must not starve).
-        real_time = _real_time(lab.pid, 40, inherit=False) and _real_time(0, 5, inherit=True)
+        real_time = take_real_time(lab.pid, 40, inherit=False) and take_real_time(
+            0, 5, inherit=True
+        )
         place = LabPlacement(door)
         scorer = LabScorer(door, build_task(suite.config.task, {}, where=str(SUITE)))
         env = RealEnv(cell, place=place, scorer=scorer, settable_poses=True)

@@ -16,10 +16,10 @@ from torch import Tensor
 
 from policies.imitation.compose import ComposeConfig, compose
 from policies.registry import POLICIES, load_policy
-from robolearn.cli.deploy.policy import WarmBuilder
 from robolearn.contracts import Policy
 from robolearn.errors import ConfigError, SpecMismatchError
 from robolearn.learning import FieldPolicy
+from robolearn.operations.deploy.policy import WarmBuilder
 from robolearn.representation import RepresentedPolicy
 from robolearn.seeding import child_seed
 from robolearn.training.loop import FitConfig, fit

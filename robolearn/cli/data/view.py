@@ -68,8 +68,8 @@ def _has_display() -> bool:
 
 def _pusht(episode: object) -> Callable[[int], NDArray[np.uint8]] | None:
     """Push-T from above, for episodes without cameras."""
-    from robolearn.cli.deploy.video import draw
     from robolearn.data.episode import Episode
+    from robolearn.operations.deploy.video import draw
     from robolearn.pusht import BLOCK, TOOL, recorded_goal
 
     if not isinstance(episode, Episode) or not {TOOL, BLOCK} <= set(episode.streams):

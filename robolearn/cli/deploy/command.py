@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +14,8 @@ from robolearn.agents.execution import Execution
 from robolearn.cli.shared.output_path import output_folder
 from robolearn.cli.shared.parse import parse, print_json, say
 from robolearn.errors import ConfigError
-from robolearn.operations.builders import GuidanceName, require_continued
+from robolearn.operations.builders import GuidanceName
+from robolearn.operations.deploy.options import DeployOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +52,8 @@ class Args:
     # mask, or as the policy was trained to (algorithm.max_prefix); auto: as trained if it was, else
     # jacobian.
     guidance: GuidanceName = "auto"
+    # Take a run whose files were edited since it was written.
+    accept_edited: bool = False
     # What a policy that reads text is told; default: what the suite says.
     instruction: str = ""
     # Check everything, ask the policy once about what it sees now, move nothing.
@@ -71,26 +73,13 @@ class Args:
     # Print one JSON document and nothing else.
     json: bool = False
 
-    @property
-    def executed(self) -> Execution:
-        """``execution``, without the real-time chunking that an ensemble or ONNX replaces."""
-        continued = self.runtime == "torch" and self.execution.ensemble is None
-        return dataclasses.replace(
-            self.execution,
-            realtime_chunking=self.execution.realtime_chunking and continued,
-        )
-
 
 def main(argv: list[str]) -> int:
     """Run the command; Ctrl-C stops the arm and keeps every finished trial (exit code 130)."""
     args = parse(Args, argv, "deploy", Args.__doc__ or "")
-    _check_counts(args)
-    if args.dry_run and args.shadow:
-        raise ConfigError("--dry-run and --shadow exclude each other; leave one out")
-    args.executed.check()
-    require_continued(args.guidance, args.executed.realtime_chunking)
+    options = _options(args)
     output_folder(args.out, "--out", "")
-    if not (args.yes or args.dry_run or args.shadow):
+    if not args.yes and options.mode == "run":
         # Told before a robot is connected, not after.
         from robolearn.cli.shared.consent import require_terminal
 
@@ -98,29 +87,50 @@ def main(argv: list[str]) -> int:
     # Idle threads of a numerics library would spin beside the control loop; set before its import.
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         os.environ.setdefault(name, "1")
-    from robolearn.cli.deploy.run import Deployment
+    from robolearn.cli.deploy.terminal import TerminalOperator
+    from robolearn.operations.deploy.run import deploy
 
-    deployment = Deployment(args)
+    operator = TerminalOperator(yes=args.yes, quiet=args.json)
     try:
-        document = deployment.run()
+        result = deploy(options, operator)
     except KeyboardInterrupt:
         say(
-            f"\nstopped by Ctrl-C: the arm stands; {deployment.finished} finished trial(s) are"
-            f" kept in {args.out}",
+            f"\nstopped by Ctrl-C: the arm stands; {operator.finished} finished trial(s) are kept"
+            f" in {args.out}, and what was recorded of the one that ran"
+            f" ('robolearn data repair {args.out / 'store'}')",
             quiet=args.json,
         )
         return 130
+    if options.mode == "run":
+        say(result.text(), quiet=args.json)
+        say(f"results: {args.out}", quiet=args.json)
     if args.json:
-        print_json(document)
+        print_json(result.document())
     return 0
 
 
-def _check_counts(args: Args) -> None:
-    # Checked before anything is started: the arm must not move for a typing error.
-    for option, value, least in (
-        ("--episodes", args.episodes, 1),
-        ("--first", args.first, 0),
-        ("--max-steps", args.max_steps, 1),
-    ):
-        if value is not None and value < least:
-            raise ConfigError(f"{option} must be at least {least}, got {value}")
+def _options(args: Args) -> DeployOptions:
+    if args.dry_run and args.shadow:
+        raise ConfigError("--dry-run and --shadow exclude each other; leave one out")
+    return DeployOptions(
+        run=args.run,
+        server=args.server,
+        robot=args.robot,
+        out=args.out,
+        suite=args.suite,
+        episodes=args.episodes,
+        first=args.first,
+        max_steps=args.max_steps,
+        execution=args.execution,
+        runtime=args.runtime,
+        guidance=args.guidance,
+        accept_edited=args.accept_edited,
+        instruction=args.instruction,
+        mode="dry_run" if args.dry_run else "shadow" if args.shadow else "run",
+        score=args.score,
+        limits=args.limits,
+        start_lab=args.start_lab,
+        lab_seed=args.lab_seed,
+        operator=args.operator,
+        video=args.video,
+    )

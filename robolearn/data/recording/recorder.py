@@ -10,6 +10,7 @@ missing one (``valid`` false at its time) and counted; low-dimensional samples a
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import logging
@@ -61,8 +62,9 @@ class EpisodeRecorder:
     :meth:`keep` or :meth:`discard`. ``saved`` lists committed ids, ``load`` is the back-pressure of
     the last episode and ``total`` that of all saved ones; ``on_saved(id)`` is called after each
     commit. An episode that ends by an error stays recoverable as far as it was flushed (every
-    ``flush_s``); one that the operator interrupts leaves nothing. ``codecs``: how cameras are
-    stored, by name (``{"top/image": "jpeg:90"}``); the others as :func:`default_codec` says.
+    ``flush_s``); one that the operator interrupts leaves nothing, or with ``keep_interrupted`` all
+    that was recorded, as one that failed then does. ``codecs``: how cameras are stored, by name
+    (``{"top/image": "jpeg:90"}``); the others as :func:`default_codec` says.
     """
 
     def __init__(
@@ -78,7 +80,9 @@ class EpisodeRecorder:
         max_waiting_bytes: int = MAX_WAITING_BYTES,
         flush_s: float = FLUSH_S,
         codecs: Mapping[str, str] | None = None,
+        keep_interrupted: bool = False,
     ) -> None:
+        self._keep_interrupted = keep_interrupted
         self.codecs = camera_codecs(spec, codecs or {})
         self.saved: list[str] = []
         self.load = self.total = RecorderLoad(0, 0)
@@ -120,10 +124,16 @@ class EpisodeRecorder:
             self.keep()
 
     def on_abort(self, error: BaseException) -> None:
-        """Leave the episode in progress to ``data repair``; forget one that was interrupted."""
+        """Leave the episode in progress to ``data repair``; forget one that was interrupted, unless
+        the recorder keeps those, too.
+        """
         take = self._take
-        if take is not None and isinstance(error, Exception):
+        if take is not None and (self._keep_interrupted or isinstance(error, Exception)):
             self._take, self._finished = None, None
+            if self._keep_interrupted:
+                # What failed to be written must not hide why the episode ended.
+                with contextlib.suppress(RobolearnError):
+                    take.finish(flush=True)
             take.cancel()
             take.draft.abandon()
             if take.draft.journal.flushed:

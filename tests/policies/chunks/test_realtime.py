@@ -18,12 +18,12 @@ from policies.imitation.diffusion import DiffusionConfig, DiffusionModel
 from policies.imitation.flow import FlowConfig
 from policies.registry import guide, load_policy
 from robolearn.agents.execution import Execution
-from robolearn.cli.deploy.policy import blank_request
 from robolearn.contracts import Policy, PolicySpec
 from robolearn.data.reading.dataset import EpisodeDataset
 from robolearn.errors import ConfigError
 from robolearn.inference.local import InProcessInference
 from robolearn.operations.builders import GuidanceName
+from robolearn.operations.deploy.policy import blank_request
 from robolearn.representation import Representation, RepresentationConfig, RepresentedPolicy
 from robolearn.runtime import run_episode
 from robolearn.types import PolicyInput, PolicyOutput

@@ -13,10 +13,10 @@ from eval.trials.table import read_trials
 from policies.imitation.flow import FlowConfig
 from robolearn.cli import evaluate as command
 from robolearn.cli.demo import better_policy
-from robolearn.cli.deploy.policy import open_policy
 from robolearn.cli.main import main
 from robolearn.data.reading.selection import DataConfig
 from robolearn.errors import ConfigError
+from robolearn.operations.deploy.policy import open_policy
 from robolearn.training.experiment import Experiment, train
 from robolearn.training.loop import FitConfig
 from tests.learning_mocks import BLOCK, TOOL, random_source

@@ -9,9 +9,7 @@ from eval.trials.table import read_trials
 from hardware.emulators.lab.launch import LabProcess
 from robolearn.cli import evaluate
 from robolearn.cli.deploy import command as deploy
-from robolearn.cli.deploy import policy as deploy_policy
-from robolearn.cli.deploy import run as deploy_run
-from robolearn.cli.deploy.figures import lateness_ms
+from robolearn.cli.main import main as robolearn
 from robolearn.cli.shared.parse import parse
 from robolearn.data.store.store import EpisodeStore
 from robolearn.errors import (
@@ -22,6 +20,9 @@ from robolearn.errors import (
     SpecMismatchError,
 )
 from robolearn.inference.server import PolicyServer, ServeConfig
+from robolearn.operations.deploy import policy as deploy_policy
+from robolearn.operations.deploy import run as deploy_run
+from robolearn.operations.deploy.figures import lateness_ms
 from robolearn.timing.latencies import Latencies
 from tests.hardware.lab import CONFIG, address
 from tests.hardware.real_cell import alive
@@ -54,7 +55,7 @@ def config(tmp_path, monkeypatch):
     monkeypatch.setattr(deploy_policy, "policy_hash", lambda run: "walk")
     taught = {"command_s": 0.1, "observations_s": {"tool/xy_table": 0.05}}
     monkeypatch.setattr(deploy_policy, "run_provenance", lambda run: {"latencies": taught})
-    monkeypatch.setattr(deploy_run, "_real_time", lambda *_, **__: False)
+    monkeypatch.setattr(deploy_run, "take_real_time", lambda *_, **__: False)
     return path
 
 
@@ -128,7 +129,12 @@ def test_ctrl_c_stops_the_arm_and_ends_every_process(config, tmp_path, monkeypat
     assert deploy.main(arguments(config, tmp_path, "--start-lab", "--episodes", "1")) == 130
     assert not alive(seen[0])
     assert "the arm stands; 0 finished trial(s)" in capsys.readouterr().out
-    assert EpisodeStore.open(tmp_path / "out" / "store").ids() == ()
+    store = tmp_path / "out" / "store"
+    assert EpisodeStore.open(store).ids() == ()
+    # What was recorded until then is kept for repair, as the docs promise.
+    assert robolearn(["data", "repair", str(store), "--recover"]) == 0
+    (episode,) = EpisodeStore.open(store).ids()
+    assert EpisodeStore.open(store).read(episode).steps == 2
     (trial,) = read_trials(tmp_path / "out")
     assert (trial.status, trial.reason, trial.success) == ("aborted", "interrupted", False)
     assert trial.steps == 2

@@ -13,11 +13,11 @@ from eval.trials.table import read_trials
 from hardware.cell.load import load_cell
 from hardware.cell.motion import JOINT_POSITION
 from robolearn.cli.deploy import command as deploy
-from robolearn.cli.deploy import policy as deploy_policy
-from robolearn.cli.deploy import run as deploy_run
 from robolearn.contracts import PolicySpec
 from robolearn.data.store.store import EpisodeStore
 from robolearn.errors import ConfigError, SpecMismatchError
+from robolearn.operations.deploy import policy as deploy_policy
+from robolearn.operations.deploy import run as deploy_run
 from robolearn.spec import ActionSpec, SignalSpec, TaskSpace
 from robolearn.types import PolicyInput, PolicyOutput
 from tests.hardware.lab import address
@@ -88,7 +88,7 @@ def deployed(monkeypatch):
         monkeypatch.setattr(deploy_policy, "policy_builder", lambda *_, **__: BuildReach(joints))
         monkeypatch.setattr(deploy_policy, "policy_hash", lambda run: "reach")
         monkeypatch.setattr(deploy_policy, "run_provenance", lambda run: {})
-        monkeypatch.setattr(deploy_run, "_real_time", lambda *_, **__: False)
+        monkeypatch.setattr(deploy_run, "take_real_time", lambda *_, **__: False)
 
     return prepare
 

@@ -6,8 +6,9 @@ import threading
 
 import pytest
 
-from robolearn.cli.deploy.cell import KeyScorer, PromptPlacement
 from robolearn.cli.deploy.keys import Keys
+from robolearn.cli.deploy.terminal import TerminalOperator
+from robolearn.operations.deploy.cell import KeyScorer, PromptPlacement
 from robolearn.pusht import BLOCK
 from robolearn.types import Condition, Outcome
 from tests.hardware.real_cell import until
@@ -79,9 +80,11 @@ def test_keys_score_over_the_task(desk, key, success, terminal, reason):
 
 
 def test_enter_says_that_the_block_is_placed(desk, capsys):
-    operator, keys, _ = desk
+    theirs, keys, _ = desk
     keys.start(lambda: None)
-    threading.Timer(0.2, os.write, (operator, b"\n")).start()
+    threading.Timer(0.2, os.write, (theirs, b"\n")).start()
     condition = Condition("c", 0, {BLOCK: (0.1, 0.2, 0.0)})
-    assert PromptPlacement(True, keys)(condition) == "placed by the operator"
+    operator = TerminalOperator(yes=False, quiet=True)
+    operator._keys, operator._listening = keys, True
+    assert PromptPlacement(operator)(condition) == "placed by the operator"
     assert "x 0.100 m" in capsys.readouterr().err

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from hardware.cell.load import load_cell
-from robolearn.cli.deploy.video import JOINTS, TableFilm, film_of
 from robolearn.data.episode import Episode, EpisodeMeta, episode_from_arrays
+from robolearn.operations.deploy.video import JOINTS, TableFilm, film_of
 from robolearn.pusht import BLOCK, TOOL
 from robolearn.spec import ActionSpec, EmbodimentSpec, SignalSpec
 from robolearn.types import Condition, Outcome, SampleBlock

@@ -1,25 +1,18 @@
-"""Keeps what a deployment's trials came to: the table of trials, and ``deploy.json`` beside it.
-
-Both only grow: a later deployment into the same folder adds its trials to those that are there.
+"""Keeps what a deployment's trials came to in the table of trials, which only grows: a later
+deployment into the same folder adds its trials to those that are there.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import json
 import re
 import time
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
 
 from eval.trials.rollouts import achieved_start, utc_now
 from eval.trials.table import TrialStore
-from robolearn.errors import DataError
 from robolearn.runtime import EpisodeResult
 from robolearn.types import Condition, EpisodeHeader, Outcome, Tick, TrialRecord
-
-DOCUMENT = "deploy.json"
 
 
 class TrialWriter:
@@ -115,17 +108,3 @@ def reason_of(error: BaseException) -> str:
         return "interrupted"
     name = type(error).__name__.removesuffix("Error")
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
-
-
-def earlier_details(folder: Path) -> list[dict[str, Any]]:
-    """What ``deploy.json`` says about the trials that are in the folder already."""
-    path = folder / DOCUMENT
-    if not path.is_file():
-        return []
-    try:
-        return list(json.loads(path.read_text(encoding="utf-8"))["trials"])
-    except (ValueError, KeyError, TypeError) as error:
-        raise DataError(
-            f"'{path}' cannot be added to ({type(error).__name__}: {error}); mend it, move it away,"
-            " or choose another folder (--out)"
-        ) from error

@@ -1,4 +1,4 @@
-"""What ``deploy`` adds to a cell: who places the objects, who scores, the hold at the end."""
+"""What a deployment adds to a cell: who places the objects, who scores, the hold at the end."""
 
 from __future__ import annotations
 
@@ -17,10 +17,9 @@ from hardware.devices.tracker import object_of
 from hardware.emulators.lab.admin import LabClient
 from hardware.env.real_env import Scorer, cell_spec
 from robolearn.agents.replay import WrappedAgent
-from robolearn.cli.deploy.keys import Keys
-from robolearn.cli.shared.consent import wait_for_enter
 from robolearn.contracts import Agent
 from robolearn.errors import ConfigError, RobotError
+from robolearn.operations.deploy.operator import Operator, Verdicts
 from robolearn.types import (
     Command,
     Condition,
@@ -47,7 +46,7 @@ class Holding(Protocol):
 class KeyScorer:
     """The operator's verdict (keys s, f, q) over that of ``scorer``; without one, the only one."""
 
-    def __init__(self, scorer: Scorer | None, keys: Keys) -> None:
+    def __init__(self, scorer: Scorer | None, keys: Verdicts) -> None:
         self._scorer, self._keys = scorer, keys
 
     def reset(self) -> None:
@@ -141,21 +140,20 @@ class LabPlacement:
 class PromptPlacement:
     """Asks the operator to place the objects."""
 
-    ask: bool
-    keys: Keys | None = None
+    operator: Operator
 
     def __call__(self, condition: Condition) -> str:
         """Wait for the operator, if there is anything to place."""
         placed = objects_of(condition)
         if not placed:
             return "nothing to place"
-        if not self.ask:
+        if not self.operator.places:
             return "taken as it lies (--yes)"
         text = "; ".join(
             f"place the {object_of(signal)} at x {x:.3f} m, y {y:.3f} m, {np.degrees(yaw):.0f} deg"
             for signal, (x, y, yaw) in placed.items()
         )
-        wait_for_enter(f"{text}, step back", None if self.keys is None else self.keys.wait_enter)
+        self.operator.place(f"{text}, step back")
         return "placed by the operator"
 
 

@@ -1,4 +1,4 @@
-"""Where ``deploy`` takes its policy from: a worker process of its own, or a server."""
+"""Opens the policy of a deployment: a worker process of its own, or a server."""
 
 from __future__ import annotations
 
@@ -78,6 +78,8 @@ def open_policy(
     server: str,
     runtime: Runtime = "torch",
     guidance: GuidanceName = "auto",
+    *,
+    accept_edited: bool = False,
 ) -> Source:
     """Start a worker for a run directory, or connect to a server."""
     if (run is None) == (not server):
@@ -86,12 +88,13 @@ def open_policy(
         raise ConfigError(f"--runtime {runtime} is for a run directory; a server has its own")
     if run is None and guidance != "auto":
         raise ConfigError(f"--guidance {guidance}: tell the server, by robolearn serve --guidance")
+    if run is None and accept_edited:
+        raise ConfigError("--accept-edited: tell the server, by robolearn serve --accept-edited")
     if run is None:
         remote = RemoteInference(server, os.environ.get(VARIABLE, ""))
         return Source(remote, remote.name, remote.policy_hash, server)
-    inference = WorkerInference(
-        WarmBuilder(policy_builder(run, runtime=runtime, guidance=guidance))
-    )
+    built = policy_builder(run, runtime=runtime, guidance=guidance, accept_edited=accept_edited)
+    inference = WorkerInference(WarmBuilder(built))
     trained = Latencies.of(run_provenance(run))
     return Source(inference, run.resolve().name, policy_hash(run), str(run), trained)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,21 @@ from robolearn.runtime import EpisodeResult
 from robolearn.types import TrialRecord
 
 _KEPT = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """Totals over trials; times are of single calls and set-points [ms]."""
+
+    episodes: int
+    mean_score: float
+    successes: int
+    inference_ms_p50: float
+    inference_ms_p99: float
+    setpoint_late_ms_p50: float
+    setpoint_late_ms_p99: float
+    overruns: int
+    interventions: int
 
 
 def trial_metrics(
@@ -34,22 +49,23 @@ def trial_metrics(
     }
 
 
-def figures(trials: Sequence[TrialRecord], details: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def figures(
+    trials: Sequence[TrialRecord], inference_ms: Sequence[float], lateness_ms: Sequence[float]
+) -> Figures:
     """Totals over all trials that count: those that were voided do not, aborted ones failed."""
     trials = [t for t in trials if t.status in SCORED]
-    inference = np.array([v for d in details for v in d.get("inference_ms", ())])
-    late = np.array([v for d in details for v in d.get("setpoint_lateness_ms", ())])
-    return {
-        "episodes": len(trials),
-        "mean_score": float(np.mean([t.score for t in trials])) if trials else 0.0,
-        "successes": sum(t.success for t in trials),
-        "inference_ms_p50": percentile(inference, 50),
-        "inference_ms_p99": percentile(inference, 99),
-        "setpoint_late_ms_p50": percentile(late, 50),
-        "setpoint_late_ms_p99": percentile(late, 99),
-        "overruns": int(sum(t.metrics.get("overruns", 0) for t in trials)),
-        "interventions": int(sum(t.metrics.get("interventions", 0) for t in trials)),
-    }
+    inference, late = np.array(inference_ms), np.array(lateness_ms)
+    return Figures(
+        episodes=len(trials),
+        mean_score=float(np.mean([t.score for t in trials])) if trials else 0.0,
+        successes=sum(t.success for t in trials),
+        inference_ms_p50=percentile(inference, 50),
+        inference_ms_p99=percentile(inference, 99),
+        setpoint_late_ms_p50=percentile(late, 50),
+        setpoint_late_ms_p99=percentile(late, 99),
+        overruns=int(sum(t.metrics.get("overruns", 0) for t in trials)),
+        interventions=int(sum(t.metrics.get("interventions", 0) for t in trials)),
+    )
 
 
 def lateness_ms(lateness_ns: Sequence[int]) -> list[float]:

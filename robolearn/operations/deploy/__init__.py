@@ -1,0 +1,1 @@
+"""A policy on a robot: checks, trials, results."""

@@ -1,0 +1,368 @@
+"""Runs a policy on a robot: checks, places, runs, scores, keeps, returns; one after the other."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from contextlib import ExitStack
+from typing import Any
+
+from eval.trials.instruments import InstructedAgent
+from eval.trials.suites import Suite
+from eval.trials.table import TrialStore
+from hardware.cell.config import CellConfig
+from hardware.cell.load import load_cell
+from hardware.emulators.lab.launch import LabProcess
+from hardware.env.real_env import RealEnv, Scorer, cell_spec
+from hardware.supervisor.link import Status
+from robolearn.agents.chunk import ticks_per_action
+from robolearn.config import config_hash, to_dict
+from robolearn.contracts import Agent
+from robolearn.data.provenance import git_revision
+from robolearn.data.recording.recorder import EpisodeRecorder
+from robolearn.data.store.store import EpisodeStore
+from robolearn.errors import ConfigError, StartError
+from robolearn.files import write_atomic
+from robolearn.instructions import require_understood
+from robolearn.machine.process import take_real_time
+from robolearn.operations.builders import executed_as
+from robolearn.operations.deploy.cell import (
+    HoldAtEnd,
+    KeyScorer,
+    LabPlacement,
+    LabScorer,
+    PromptPlacement,
+    WholeCommand,
+    require_starts,
+)
+from robolearn.operations.deploy.figures import figures, lateness_ms, trial_metrics
+from robolearn.operations.deploy.operator import Operator
+from robolearn.operations.deploy.options import DeployOptions
+from robolearn.operations.deploy.policy import Source, open_policy
+from robolearn.operations.deploy.preflight import Checks
+from robolearn.operations.deploy.result import (
+    CERTIFICATE,
+    DOCUMENT,
+    DeployResult,
+    Intervention,
+    Preflight,
+    TrialDetail,
+    Watched,
+    earlier_details,
+)
+from robolearn.operations.deploy.task import task_of
+from robolearn.operations.deploy.trials import TrialWriter
+from robolearn.operations.deploy.video import Film, film_of
+from robolearn.operations.deploy.watch import first_action, shadow
+from robolearn.operations.suites import open_suite
+from robolearn.runtime import EpisodeResult, run_episode
+from robolearn.timing.latencies import KEY as LATENCIES
+from robolearn.types import TrialRecord
+
+# Above every ordinary program, below the supervisor (50) and the lab's controller (40).
+_AGENT_PRIORITY, _LAB_PRIORITY = 5, 40
+LOOPBACK = "127.0.0.1"
+# How often a start that is too far off may be placed again by a person.
+_PLACINGS = 3
+
+
+def deploy(options: DeployOptions, operator: Operator) -> DeployResult:
+    """Run the policy on the cell and keep everything in ``options.out``.
+
+    ConfigError, SpecMismatchError before anything is connected; RobotError and its kin for devices;
+    what cuts a trial short (KeyboardInterrupt too) is raised after its row is written and the arm
+    holds; trials before it are kept.
+    """
+    return _Deployment(options, operator).run()
+
+
+class _Deployment:
+    """One deployment."""
+
+    def __init__(self, options: DeployOptions, operator: Operator) -> None:
+        self._options, self._operator = options, operator
+        self._cell: CellConfig = options.limits.on(load_cell(options.robot))
+        self._suite: Suite = open_suite(options.suite)
+        self._task = task_of(self._suite, self._cell, options.robot, options.suite)
+        self._conditions = self._suite.select(options.first + options.episodes)[options.first :]
+        if options.score == "operator" and not operator.judges:
+            raise ConfigError("--score operator needs a terminal whose keys can be read")
+        if options.start_lab and not self._cell.lab:
+            raise ConfigError(
+                f"{options.robot} describes a real cell (robot.lab is false); leave --start-lab out"
+            )
+        lab = options.start_lab
+        self._film = film_of(self._cell, options.robot, lab=lab) if options.video else None
+        self._world = ""
+        self._trials: list[TrialRecord] = []
+        self._details: list[TrialDetail] = []
+        # Those of earlier deployments into the same folder, too.
+        self._all_trials: tuple[TrialRecord, ...] = ()
+
+    def run(self) -> DeployResult:
+        """Everything, from the first check to the way home."""
+        options, operator = self._options, self._operator
+        with ExitStack() as stack:
+            policy = open_policy(
+                options.run,
+                options.server,
+                options.runtime,
+                options.guidance,
+                accept_edited=options.accept_edited,
+            )
+            stack.callback(policy.inference.close)
+            operator.told("policy", f"{policy.where} on {self._cell.name} ({options.robot})")
+            space = policy.inference.spec.task_space
+            ticks_per_action(space, cell_spec(self._cell))
+            require_understood(space, (self._instruction,))
+            operator.told("task space fits", "observations and action agree with the robot")
+            require_starts(self._conditions, self._cell, options.suite)
+            env, preflight = self._start(stack, policy)
+            if options.mode != "run":
+                watched = self._watch(env, policy)
+                return self._write(policy, preflight, name=f"{options.mode}.json", watched=watched)
+            self._details = list(earlier_details(options.out))
+            table = stack.enter_context(TrialStore(options.out))
+            store = EpisodeStore.open_or_create(options.out / "store")
+            operator.consent("the arm will move")
+            stack.callback(operator.close)
+            operator.told("keys", operator.listen(env.estop))
+            recorder = stack.enter_context(self._recorder(store, env))
+            self._run_trials(env, policy, preflight, recorder, table)
+            env.home()
+            supervisor = env.status()
+        if self._film is not None:
+            self._videos(store, self._film)
+        return self._write(policy, preflight, supervisor=supervisor)
+
+    # -- before ----------------------------------------------------------------------------------
+
+    def _start(self, stack: ExitStack, policy: Source) -> tuple[RealEnv, Preflight]:
+        options, cell, operator = self._options, self._cell, self._operator
+        place: LabPlacement | PromptPlacement = PromptPlacement(operator)
+        scorer: Scorer | None = self._task if options.score == "task" else None
+        if options.start_lab:
+            lab = LabProcess(options.robot, address=cell.address or LOOPBACK, seed=options.lab_seed)
+            stack.callback(lab.stop)
+            take_real_time(lab.pid, _LAB_PRIORITY, inherit=False)
+            client = lab.where.connect()
+            stack.callback(client.close)
+            objects = {signal: t.object(signal) for signal, t in cell.trackers.items()}
+            place = LabPlacement(client, objects)
+            if objects and scorer is not None:
+                scorer = LabScorer(client, scorer, objects)
+            self._world = lab.where.world
+            where = f"{self._world}, serves at {lab.where.address} (seed {options.lab_seed})"
+            operator.told("virtual lab", where)
+        real_time = take_real_time(0, _AGENT_PRIORITY, inherit=True)
+        if operator.judges:
+            scorer = KeyScorer(scorer, operator)
+        if scorer is None:
+            raise ConfigError("nobody scores: give a terminal, or leave --score operator out")
+        env = RealEnv(cell, place=place, scorer=scorer, settable_poses=options.start_lab)
+        stack.callback(env.close)
+        lead = options.execution.lead_ticks
+        checks = Checks(cell, policy, operator.told)
+        return env, checks.run(env, lead_ticks=lead, agent_real_time=real_time)
+
+    def _recorder(self, store: EpisodeStore, env: RealEnv) -> EpisodeRecorder:
+        return EpisodeRecorder(
+            store,
+            spec=env.spec,
+            kind="deployment",
+            task_text=self._suite.config.instruction or self._task.name,
+            operator=self._options.operator,
+            autosave=False,
+            keep_interrupted=True,
+        )
+
+    def _watch(self, env: RealEnv, policy: Source) -> Watched:
+        """``dry_run``: one answer about what is seen now. ``shadow``: an episode of them."""
+        condition, told = self._conditions[0], self._operator.told
+        if self._options.mode == "dry_run":
+            watched = first_action(env, policy.inference, condition, self._instruction)
+            action = list(watched.first_action)
+            told("dry run", f"the policy's first action would be {action}; nothing moved")
+            return watched
+        agent = self._agent(env, policy)
+        watched = shadow(env, agent, policy.inference, condition, self._max_steps)
+        told(
+            "shadow",
+            f"{watched.ticks} ticks: the policy's actions were {watched.median:.4f} (median) and at"
+            f" most {watched.max:.4f} away from where the arm stood; nothing moved",
+        )
+        return watched
+
+    def _agent(self, env: RealEnv, policy: Source) -> Agent:
+        agent: Agent = self._options.executed.agent(
+            policy.inference.spec, env.spec, policy.name, self._cell.command_latency_s
+        )
+        if self._instruction:
+            agent = InstructedAgent(agent, self._instruction)
+        return WholeCommand(agent, lambda: env.standing)
+
+    @property
+    def _max_steps(self) -> int:
+        return self._options.max_steps or self._suite.config.max_steps
+
+    @property
+    def _instruction(self) -> str:
+        """What a policy that reads text is told."""
+        return self._options.instruction or self._suite.config.instruction
+
+    # -- trials ----------------------------------------------------------------------------------
+
+    def _run_trials(
+        self,
+        env: RealEnv,
+        policy: Source,
+        preflight: Preflight,
+        recorder: EpisodeRecorder,
+        table: TrialStore,
+    ) -> None:
+        agent, writer = self._agent(env, policy), TrialWriter(table, self._blank(policy))
+        provenance = self._provenance(policy, preflight)
+        for number, condition in enumerate(self._conditions, 1):
+            for placing in range(1, _PLACINGS + 1):
+                self._operator.told("trial", f"{number}/{len(self._conditions)}: {condition.id}")
+                writer.begin(condition)
+                try:
+                    result = run_episode(
+                        env,
+                        agent,
+                        policy.inference,
+                        [HoldAtEnd(env), recorder, writer],
+                        condition,
+                        max_steps=self._max_steps,
+                        task=self._suite.config.task,
+                        env_name=env.spec.name,
+                        provenance=provenance,
+                    )
+                    self._keep(env, result, recorder.keep(), writer)
+                    break
+                except BaseException as error:
+                    self._details.append(TrialDetail(condition.id, aborted=str(error) or "stopped"))
+                    writer.abort(error, len(env.interventions))
+                    again = isinstance(error, StartError) and self._operator.places
+                    if not again or placing == _PLACINGS:
+                        raise
+                    self._operator.told("start", str(error))
+                finally:
+                    self._all_trials = table.all()
+                    self._write(policy, preflight)
+
+    def _blank(self, policy: Source) -> TrialRecord:
+        """What is the same in all trials of this deployment."""
+        options, lab = self._options, self._cell.lab
+        engine = f"virtual lab, {self._world}" if self._world else "virtual lab"
+        name, digest = executed_as(
+            *(policy.name, policy.hash),
+            execution=options.executed,
+            runtime=options.runtime,
+            guidance=options.guidance,
+        )
+        return TrialRecord(
+            policy=name,
+            policy_hash=digest,
+            env=self._cell.name,
+            env_hash=config_hash(to_dict(self._cell), options.lab_seed),
+            engine=engine if lab else "robot",
+            kind="lab" if lab else "robot",
+            condition="",
+            seed=0,
+            success=False,
+            score=0.0,
+            final_progress=0.0,
+            return_=0.0,
+            steps=0,
+            duration_s=0.0,
+            reason="",
+            commit=git_revision(),
+            suite=self._suite.label,
+            operator=options.operator,
+            status="started",
+        )
+
+    def _keep(self, env: RealEnv, result: EpisodeResult, episode: str, writer: TrialWriter) -> None:
+        events = tuple(
+            Intervention(e.t_ns, e.cause.name.lower(), e.value, e.seq) for e in env.interventions
+        )
+        metrics = trial_metrics(result, env.tick_lateness_ns, env.overruns, len(events))
+        video = f"videos/{episode}.mp4" if self._film is not None else ""
+        record = writer.finish(result, episode, video, metrics)
+        self._trials.append(record)
+        self._details.append(
+            TrialDetail(
+                condition=record.condition,
+                episode=episode,
+                start=result.reset.note,
+                interventions=events,
+                inference_ms=tuple(round(v * 1e-6, 3) for v in result.inference_ns),
+                overrun_ms=tuple(round(v * 1e-6, 3) for v in result.overrun_ns),
+                setpoint_lateness_ms=tuple(lateness_ms(env.tick_lateness_ns)),
+            )
+        )
+        self._operator.told(
+            "",
+            f"score {record.score:.3f}, success {record.success}, {record.steps} steps,"
+            f" {len(events)} intervention(s); start: {result.reset.note}",
+        )
+        self._operator.ended(record)
+
+    def _provenance(self, policy: Source, preflight: Preflight) -> dict[str, Any]:
+        options = self._options
+        return {
+            "command": "robolearn deploy",
+            "policy": policy.where,
+            "policy_hash": policy.hash,
+            "execution": dataclasses.asdict(options.executed),
+            # What a server does is told by those who started it.
+            "guidance": None if options.server else options.guidance,
+            "instruction": self._instruction,
+            "certificate": CERTIFICATE,
+            "robot": to_dict(self._cell),
+            LATENCIES: self._cell.latencies.to_json(),
+            "devices": {name: dict(ids) for name, ids in preflight.devices.items()},
+            "lab_seed": self._lab_seed,
+        }
+
+    @property
+    def _lab_seed(self) -> int | None:
+        return self._options.lab_seed if self._options.start_lab else None
+
+    # -- after -----------------------------------------------------------------------------------
+
+    def _videos(self, store: EpisodeStore, film: Film) -> None:
+        for record in self._trials:
+            film.write(store.read(record.episode), self._options.out / record.video)
+
+    def _write(
+        self,
+        policy: Source,
+        preflight: Preflight,
+        *,
+        name: str = DOCUMENT,
+        watched: Watched | None = None,
+        supervisor: Status | None = None,
+    ) -> DeployResult:
+        """The result as it stands now, also as JSON."""
+        details = tuple(self._details)
+        inference = [v for d in details for v in d.inference_ms]
+        lateness = [v for d in details for v in d.setpoint_lateness_ms]
+        result = DeployResult(
+            robot=self._cell.name,
+            policy=policy.where,
+            suite=self._suite.label,
+            lab_seed=self._lab_seed,
+            trials=tuple(self._trials),
+            details=details,
+            figures=figures(self._all_trials, inference, lateness),
+            preflight=preflight,
+            supervisor=supervisor,
+            watched=watched,
+        )
+        path = self._options.out / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        text = json.dumps(result.document(), indent=1, default=float)
+        write_atomic(path, text + "\n")
+        return result
