@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -159,7 +160,8 @@ class PromptPlacement:
 
 def require_starts(conditions: Sequence[Condition], cell: CellConfig, suite: Path) -> None:
     """Raise ConfigError unless the cell can tell everything that the suite's starts name."""
-    signals = {s.name for s in cell_spec(cell).signals}
+    sizes = {s.name: math.prod(s.shape) for s in cell_spec(cell).signals}
+    signals = set(sizes)
     for condition in conditions:
         unknown = sorted(set(condition.poses) - signals)
         if unknown:
@@ -168,6 +170,13 @@ def require_starts(conditions: Sequence[Condition], cell: CellConfig, suite: Pat
                 f" does not have (its signals: {sorted(signals)}); give a suite of this cell's task"
                 " with --suite"
             )
+        for name, value in condition.poses.items():
+            if len(value) != sizes[name]:
+                raise ConfigError(
+                    f"{suite}: condition '{condition.id}' gives {len(value)} values for '{name}',"
+                    f" of which cell '{cell.name}' tells {sizes[name]}; give a suite of this cell's"
+                    " task with --suite"
+                )
         for goal in cell.goals:
             if goal.name not in condition.poses:
                 raise ConfigError(
