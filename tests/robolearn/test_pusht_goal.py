@@ -16,12 +16,12 @@ from hardware.teleop.browser import scene_message
 from policies.chunks.mirror import Mirror
 from policies.nets.encoder import FocusConfig
 from policies.registry import policy_config
-from robolearn.cli.deploy.video import draw
 from robolearn.data.importers.recording import ImportOptions, write_recording
 from robolearn.data.importers.registry import find_importer
 from robolearn.data.reading.selection import DataConfig, StoreSource
 from robolearn.data.store.store import EpisodeStore
 from robolearn.errors import ConfigError, DataError, SceneError
+from robolearn.operations.deploy.video import draw
 from robolearn.pusht import (
     BLOCK,
     GOAL,
