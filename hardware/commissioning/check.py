@@ -1,4 +1,4 @@
-"""The robot contract, asked of a device: what ``robolearn hardware check`` runs.
+"""Asks the robot contract of a device: what ``robolearn hardware check`` runs.
 
 Three parts: what can be asked while the arm stands (:func:`check_standing`), what needs the arm
 powered and holding its place (:func:`check_holding`), and cameras (:func:`check_camera`). Motions

@@ -1,4 +1,4 @@
-"""The gripper contract, asked of a device: part of ``robolearn hardware check``."""
+"""Asks the gripper contract of a device: part of ``robolearn hardware check``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small known motions of a cell's arm, recorded: what latencies are found from."""
+"""Records small known motions of a cell's arm, from which latencies are found."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The camera contract: pictures with capture times, and typed errors for cameras that lie.
+"""Fixes the camera contract: pictures with capture times, and typed errors for cameras that lie.
 
 A camera that hangs keeps its connection open, one that freezes keeps sending, and most clients
 queue what nobody reads. So a thread takes every picture as it comes and keeps the newest ones; each

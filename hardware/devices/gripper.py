@@ -1,4 +1,4 @@
-"""The gripper contract and its typed state."""
+"""Fixes the gripper contract and its typed state."""
 
 from __future__ import annotations
 

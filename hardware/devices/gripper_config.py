@@ -1,4 +1,4 @@
-"""The key ``gripper`` of a cell: which gripper, and its limits."""
+"""Configures the gripper of a cell: which gripper, and its limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The robot contract and its typed states.
+"""Fixes the robot contract and its typed states.
 
 Liveness is the age of the last *changed* device timestamp. Vendor clients keep answering with the
 frozen last value after a hang or a cable pull, and return True from commands that reach nobody.

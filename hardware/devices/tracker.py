@@ -1,4 +1,4 @@
-"""Object poses from a tracking system: the contract and the client of the UDP stream.
+"""Reads object poses from a tracking system: the contract and the client of the UDP stream.
 
 Policies on a robot get object poses from trackers, never from a simulator's truth. The datagram is
 that of ``hardware/emulators/tracker.py``, which describes every byte. One stream carries several

@@ -1,4 +1,4 @@
-"""Franka arms (Panda, FR3) by ``franky``, which runs libfranka's 1 kHz loop in C++.
+"""Drives Franka arms (Panda, FR3) by ``franky``, which runs libfranka's 1 kHz loop in C++.
 
 Not tested against a device or an emulator: the control interface needs a real-time kernel and an
 answer every millisecond, which no emulator in Python can give. The tests use a fake module that

@@ -1,4 +1,4 @@
-"""Robotiq 2F grippers through the socket that their URCap opens on a UR controller.
+"""Drives Robotiq 2F grippers through the socket that their URCap opens on a UR controller.
 
 Text over TCP 63352 (see ``hardware/emulators/robotiq.py``); no library is needed. Variables:
 Robotiq, "2F-85 & 2F-140 Instruction Manual": STA 3 activated, OBJ 0 moving, 1 and 2 stopped on

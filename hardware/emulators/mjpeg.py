@@ -1,4 +1,4 @@
-"""A network camera: MJPEG over HTTP with the sender's time stamps, and faults on command.
+"""Emulates a network camera: MJPEG over HTTP with the sender's time stamps, and faults on command.
 
 ``multipart/x-mixed-replace``, one JPEG per part with ``Content-Length`` and ``X-Timestamp`` (time
 of exposure, this host's monotonic clock, seconds). What is drawn comes from whoever builds the

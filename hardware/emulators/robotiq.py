@@ -1,4 +1,4 @@
-"""A Robotiq 2F gripper behind the URCap's socket (TCP 63352), as text.
+"""Emulates a Robotiq 2F gripper behind the URCap's socket (TCP 63352), as text.
 
 ``GET POS`` is answered by ``POS 128``, ``SET POS 255 SPE 100 FOR 50 GTO 1`` by ``ack``; one request
 per line. Variables and values: Robotiq, "2F-85 & 2F-140 Instruction Manual", register mapping.

@@ -1,4 +1,4 @@
-"""A motion-capture system on the wire: a time-stamped UDP stream of object poses.
+"""Emulates a motion-capture system on the wire: a time-stamped UDP stream of object poses.
 
 One datagram per object and capture, :data:`PACKET_SIZE` = 56 bytes, little-endian::
 

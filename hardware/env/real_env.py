@@ -1,4 +1,4 @@
-"""A robot and its trackers behind the ``Env`` contract. The supervisor lives inside it.
+"""Runs a robot and its trackers behind the ``Env`` contract. The supervisor lives inside it.
 
 No caller can move the arm without the supervisor: it owns the only motion handle, and this class
 only leaves it targets. Time is the monotonic clock; :meth:`RealEnv.advance` waits for absolute

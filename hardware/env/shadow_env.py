@@ -1,4 +1,4 @@
-"""A real cell that is watched and not moved: ``deploy --shadow``."""
+"""Runs a real cell that is watched and not moved: ``deploy --shadow``."""
 
 from __future__ import annotations
 

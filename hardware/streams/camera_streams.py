@@ -1,4 +1,4 @@
-"""All cameras of a cell: connected together, read into signal buffers, refused when stale."""
+"""Reads all cameras of a cell: connected together, read into signal buffers, refused when stale."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""RTDE wire format (protocol version 2): frames, recipes, variable types.
+"""Speaks the RTDE wire format (protocol version 2): frames, recipes, variable types.
 
 Big-endian frames ``u16 size (header included) | u8 type | body``. Source: Universal Robots,
 "Real-Time Data Exchange (RTDE) Guide".

@@ -1,4 +1,4 @@
-"""MJPEG over HTTP (``multipart/x-mixed-replace``), with the sender's time stamps.
+"""Reads MJPEG over HTTP (``multipart/x-mixed-replace``), with the sender's time stamps.
 
 A reader of our own: OpenCV's hides the part headers, queues what is not read, and its synthetic
 positions (40 ms per frame) look like times. Every wait

@@ -1,4 +1,4 @@
-"""Cameras by OpenCV: USB (UVC) by number or device file, RTSP, HTTP and files by URL.
+"""Reads cameras by OpenCV: USB (UVC) by number or device file, RTSP, HTTP and files by URL.
 
 OpenCV's time limits work only as parameters of opening; without them a read of a stalled stream
 never returns, and with them a capture that ran out of time is dead for good. Pictures that are not

@@ -1,4 +1,4 @@
-"""Intel RealSense colour streams by ``pyrealsense2`` (extra ``realsense``).
+"""Reads Intel RealSense colour streams by ``pyrealsense2`` (extra ``realsense``).
 
 Written from the SDK's documentation (librealsense 2.x, "rs2::frame"); not tried on a device: a
 first run with ``robolearn hardware check`` says more than this file.

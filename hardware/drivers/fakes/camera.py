@@ -1,4 +1,4 @@
-"""A camera in memory for tests: a moving pattern, and faults to inject."""
+"""Fakes a camera in memory for tests: a moving pattern, and faults to inject."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A gripper in memory for tests: moves at a speed, meets an object, has faults to inject."""
+"""Fakes a gripper in memory for tests: moves at a speed, meets an object, has faults to inject."""
 
 from __future__ import annotations
 

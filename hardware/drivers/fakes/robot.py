@@ -1,4 +1,4 @@
-"""An arm in memory for tests: follows at once, has a device clock, a watchdog and faults to inject.
+"""Fakes an arm for tests: follows at once, has a device clock, a watchdog and faults to inject.
 
 With a :class:`FakeLink` a test in another process sees what the fake device did, and injects
 faults, through shared memory.

@@ -1,4 +1,4 @@
-"""A gripper that is one more servo on an arm's bus (SO-100/101, Koch, ViperX class)."""
+"""Drives a gripper that is one more servo on an arm's bus (SO-100/101, Koch, ViperX class)."""
 
 from __future__ import annotations
 

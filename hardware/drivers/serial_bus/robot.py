@@ -1,4 +1,4 @@
-"""An arm of serial servos on one bus: the :class:`~hardware.devices.robot.Robot` over any
+"""Drives an arm of serial servos on one bus: the :class:`~hardware.devices.robot.Robot` over any
 ``SdkLine``.
 
 One thread owns the bus and works in cycles: send the newest goals, read every servo, ask one servo

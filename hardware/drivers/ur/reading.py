@@ -1,4 +1,4 @@
-"""The newest state of ``ur_rtde``'s receive interface, in this program's words."""
+"""Reads the newest state of ``ur_rtde``'s receive interface, in this program's words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Universal Robots arms through the vendor-independent ``ur_rtde`` library.
+"""Drives Universal Robots arms through the vendor-independent ``ur_rtde`` library.
 
 What its client does when the controller hangs or dies was measured against an emulated controller:
 ``servoJ`` keeps returning True, getters keep returning the last values, ``isConnected()`` needs

@@ -1,4 +1,4 @@
-"""Set-points of a UR in tool space: ``servoL`` with the pose that belongs to checked joints.
+"""Sends set-points of a UR in tool space: ``servoL`` with the pose that belongs to checked joints.
 
 The supervisor checks joints. With ``servoL`` the controller finds the joints itself: near those
 where the arm is, and with the arm's own calibration, so that the tool and not the joints are exact.

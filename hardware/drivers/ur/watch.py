@@ -1,4 +1,4 @@
-"""Whether a UR controller is alive while ``ur_rtde`` connects.
+"""Watches whether a UR controller is alive while ``ur_rtde`` connects.
 
 The constructors of ur_rtde 1.6.5 hold the interpreter's lock and have no time limit: when the
 controller hangs, the whole process hangs with them. The owner's other process therefore looks at

@@ -1,4 +1,4 @@
-"""UFACTORY's own gripper of an xArm, through the controller and ``xarm-python-sdk``.
+"""Drives UFACTORY's own gripper of an xArm through the controller and ``xarm-python-sdk``.
 
 The controller passes Modbus requests on to the tool's RS-485 line. The driver has a connection of
 its own beside the arm's and calls only ``core.gripper_modbus_*``: what the SDK's ``set_gripper_*``

@@ -1,4 +1,4 @@
-"""UFACTORY xArm (5, 6, 7 joints, Lite 6, 850) on the manufacturer's ``xarm-python-sdk``.
+"""Drives UFACTORY xArm (5, 6, 7 joints, Lite 6, 850) on the manufacturer's ``xarm-python-sdk``.
 
 What its client does when the controller hangs or dies was measured against an emulated one: calls
 return code 3 together with the last cached angles, ``connected`` stays True, nothing ever raises.

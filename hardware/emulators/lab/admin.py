@@ -1,4 +1,4 @@
-"""The lab's side door: what a person in the room would do, over newline-delimited JSON.
+"""Opens the lab's side door: what a person in the room would do, over newline-delimited JSON.
 
 TCP on loopback, one request per line: ``{"token": ..., "op": ..., ...}``; the answer is one line,
 ``{"ok": true, ...}`` or ``{"ok": false, "error": "..."}``. A line has at most :data:`LINE_LIMIT`

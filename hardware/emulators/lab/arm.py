@@ -1,4 +1,4 @@
-"""A virtual arm: one plant behind one emulated controller, and the lab's side door.
+"""Assembles a virtual arm: one plant behind one emulated controller, and the lab's side door.
 
 The controllers: servos on a pty (:class:`BusController`), ``xarm.py``. The workcell with table,
 tracker and cameras is ``lab.py``.

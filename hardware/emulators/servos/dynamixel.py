@@ -1,4 +1,4 @@
-"""Wire format of Dynamixel Protocol 2.0 (ROBOTIS e-manual, "DYNAMIXEL Protocol 2.0").
+"""Speaks the wire format of Dynamixel Protocol 2.0 (ROBOTIS e-manual, "DYNAMIXEL Protocol 2.0").
 
 ``FF FF FD 00 | id | length u16 | instruction | params | crc16``, little-endian; ``length`` counts
 instruction, params and crc. Inside the body an FD is inserted after each ``FF FF FD``.

@@ -1,4 +1,4 @@
-"""How an emulated UR controller answers."""
+"""Configures how an emulated UR controller answers."""
 
 from __future__ import annotations
 

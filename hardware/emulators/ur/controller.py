@@ -1,4 +1,4 @@
-"""A Universal Robots controller on the wire: RTDE 30004, dashboard 29999, scripts 30003.
+"""Emulates a Universal Robots controller: RTDE 30004, dashboard 29999, scripts 30003.
 
 Enough for the unmodified ``ur_rtde``: connect, read, servoJ, speedJ, moveJ, moveL, kinematics, TCP,
 payload, stops, watchdog, protective stop, reconnect; one client that writes. What the arm does

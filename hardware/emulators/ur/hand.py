@@ -1,4 +1,4 @@
-"""Freedrive of an emulated arm, and the hand that guides it.
+"""Emulates freedrive of an arm, and the hand that guides it.
 
 A model, not the vendor's code: in freedrive the controller carries the arm's weight, and each joint
 gives way to the torque of what touches the arm against a constant damping.

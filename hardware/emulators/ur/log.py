@@ -1,4 +1,4 @@
-"""What reached the controller: set-points, stops, motion and rest, with monotonic times.
+"""Logs what reached the controller: set-points, stops, motion and rest, with monotonic times.
 
 The emulator's side of every safety test: did a set-point beyond the limits arrive, when did the
 arm come to rest.

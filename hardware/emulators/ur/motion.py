@@ -1,4 +1,4 @@
-"""What a UR controller does with commands: the joint reference that its servos follow.
+"""Models what a UR controller does with commands: the joint reference that its servos follow.
 
 A model, not the vendor's code: ``servoJ`` set-points pass a critically damped second-order filter
 whose lag behind a ramp equals the look-ahead time at gain 300 and shrinks with its square root;

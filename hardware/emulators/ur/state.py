@@ -1,4 +1,4 @@
-"""The controller's state as RTDE variables."""
+"""Tells the controller's state as RTDE variables."""
 
 from __future__ import annotations
 

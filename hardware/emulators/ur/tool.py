@@ -1,4 +1,4 @@
-"""The emulated controller's own kinematics: poses of its tool centre point (TCP)."""
+"""Computes the emulated controller's kinematics: poses of its tool centre point (TCP)."""
 
 from __future__ import annotations
 

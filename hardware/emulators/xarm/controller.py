@@ -1,4 +1,4 @@
-"""An xArm controller as the unmodified ``xarm-python-sdk`` sees it: commands and reports.
+"""Emulates an xArm controller as the unmodified ``xarm-python-sdk`` sees it: commands and reports.
 
 Commands, TCP 502: ``id u16 | protocol u16 | length u16 | register u8 | params`` with a big-endian
 header and little-endian floats; the answer repeats id, protocol and register and adds a state

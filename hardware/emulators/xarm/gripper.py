@@ -1,4 +1,4 @@
-"""UFACTORY's gripper on the tool's RS-485 line of an emulated xArm controller.
+"""Emulates UFACTORY's gripper on the tool's RS-485 line of an emulated xArm controller.
 
 The controller passes on ``host u8 | gripper u8 | function u8 | ...`` of register 124 and answers
 with the same host and what the gripper said; the checksums are the controller's business. Functions
