@@ -114,6 +114,9 @@ def pause_trial(lab: LabProcess, rng: random.Random) -> Outcome:
             at_ns = time.monotonic_ns()
             door.fault("hang", seconds=seconds)
             drive.go(_RIGHT, seconds + 0.5)
+            # A stop that is latched in the pause ends the drive before the link is back.
+            until(lambda: any(t > at_ns for t in door.log(at_ns).times("resumed")))
+            time.sleep(0.5 * (drive.mode is Mode.STOPPED))
             ended = drive.mode.name.lower()
             if drive.mode is Mode.STOPPED:
                 ended = f"latched: {drive.cause.name.lower()}"
