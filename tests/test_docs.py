@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.command_reference import PAGE, reference
+
 ROOT = Path(__file__).parents[1]
 # Commands with verbs of their own.
 GROUPS = ("calibrate", "data", "hardware", "scene", "servos", "stats", "suite")
@@ -65,3 +67,9 @@ def test_links_and_named_files_exist(page: Path) -> None:
         r"`((?:configs|docs|robolearn|sim|hardware|policies|eval)/[\w./-]+)`", text
     ):
         assert (ROOT / name).exists(), f"{page.name} names {name}"
+
+
+def test_the_command_reference_is_what_help_says() -> None:
+    assert PAGE.read_text(encoding="utf-8") == reference(), (
+        "run 'python -m tests.command_reference' to write docs/commands.md anew"
+    )
