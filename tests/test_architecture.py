@@ -14,6 +14,7 @@ import grimp
 import pytest
 
 from robolearn.cli.main import COMMANDS
+from tests import rooms
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("robolearn", "sim", "hardware", "policies", "eval")
@@ -146,3 +147,25 @@ def test_no_modules_import_each_other_not_even_lazily() -> None:
             circle = error.args[1]
         assert frozenset(circle) in CIRCLES, " -> ".join(circle)
         imports[circle[1]] = imports[circle[1]] - {circle[0]}
+
+
+def test_the_page_lists_every_folder() -> None:
+    page = rooms.PAGE.read_text(encoding="utf-8")
+    assert page == rooms.written(page), "run 'python -m tests.rooms'"
+
+
+def test_no_folder_is_a_heap() -> None:
+    """About twenty modules side by side; the command line has one file per command."""
+    for package in PACKAGES:
+        for init in (ROOT / package).rglob("__init__.py"):
+            found = len(list(init.parent.glob("*.py"))) - 1
+            assert found <= 24, f"{init.parent.relative_to(ROOT)} holds {found} modules"
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_init_says_what_its_folder_is_for_and_nothing_else(package: str) -> None:
+    for init in (ROOT / package).rglob("__init__.py"):
+        tree = _tree(init)
+        assert rooms.sentence(init).endswith("."), init
+        others = [n for n in tree.body[1:] if not isinstance(n, ast.Assign)]
+        assert not others, f"{init} holds code"
