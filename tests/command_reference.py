@@ -18,8 +18,8 @@ PAGE = Path(__file__).parents[1] / "docs" / "commands.md"
 WIDTH = 100
 HEAD = """# Every command
 
-Generated from `--help` (`python -m tests.command_reference`). `robolearn COMMAND --help` prints the same at
-a terminal; `docs/index.md` says which command does what you want.
+Generated from `--help` (`python -m tests.command_reference`). `robolearn COMMAND --help` prints the
+same at a terminal; [index.md](index.md) says which command does what you want.
 """
 
 

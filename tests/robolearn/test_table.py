@@ -7,7 +7,6 @@ import importlib
 import json
 import subprocess
 import sys
-import tomllib
 from collections.abc import Iterator
 from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
@@ -18,6 +17,7 @@ from robolearn import table as module
 from robolearn.errors import ConfigError, DataError
 from robolearn.operations.code_hash import code_hash
 from robolearn.table import Table
+from tests.plugins import installed
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "tests" / "plugin_example"
@@ -122,22 +122,6 @@ print(json.dumps({
     "hash": code_hash(),
 }))
 """
-
-
-def installed(folder: Path, *packages: Path) -> list[str]:
-    """Folders for the module path that make packages look installed, as pip leaves them."""
-    for package in packages:
-        project = tomllib.loads((package / "pyproject.toml").read_text("utf-8"))["project"]
-        info = folder / f"{project['name'].replace('-', '_')}-{project['version']}.dist-info"
-        info.mkdir(parents=True)
-        (info / "METADATA").write_text(
-            f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n"
-        )
-        lines: list[str] = []
-        for group, points in project["entry-points"].items():
-            lines += [f"[{group}]", *(f"{name} = {place}" for name, place in points.items())]
-        (info / "entry_points.txt").write_text("\n".join(lines) + "\n")
-    return [str(folder), *map(str, packages)]
 
 
 def run(paths: list[str], code: str) -> subprocess.CompletedProcess[str]:
