@@ -96,6 +96,7 @@ class TagFinder:
 
     def __init__(self, config: TagTrackerConfig, lens: LensConfig) -> None:
         self._config, self._lens = config, lens
+        _ = lens.T_table_camera  # refuses a camera that moves with the arm, before anything starts
         self._corners = {t.id: corners(t) for t in config.tags}
 
     def find(self, seen: Seen) -> TagFit | None:

@@ -1,4 +1,4 @@
-"""Maps between pixels and the table: intrinsics, distortion, and the camera's pose.
+"""Maps between pixels and a cell: intrinsics, distortion, and the camera's pose in a named frame.
 
 Vision's conventions: whole numbers are pixel centres, the camera looks along +z with x to the right
 and y down.
@@ -7,6 +7,7 @@ and y down.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import cv2
 import numpy as np
@@ -16,6 +17,8 @@ from robolearn.errors import ConfigError
 from robolearn.geometry import pose, rotation_from_quat
 
 Array = NDArray[np.float64]
+# What a camera is fixed to: the table it looks at, or the arm's flange, with which it moves.
+LensFrame = Literal["table", "flange"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +29,14 @@ class LensConfig:
     focal_px: tuple[float, float]
     # Principal point [px].
     centre_px: tuple[float, float]
-    # The camera in the table's frame [m].
+    # The camera in its frame [m].
     position_m: tuple[float, float, float]
     # Its orientation there, w x y z (unit length).
     quaternion: tuple[float, float, float, float]
     # OpenCV's coefficients k1 k2 p1 p2 [k3 ...]; none for a straight picture.
     distortion: tuple[float, ...] = ()
+    # The frame that position and orientation are given in.
+    frame: LensFrame = "table"
 
     def __post_init__(self) -> None:
         if min(self.focal_px) <= 0 or not np.isfinite([*self.centre_px, *self.position_m]).all():
@@ -55,10 +60,23 @@ class LensConfig:
         return np.array([[fx, 0.0, cx], [0.0, fy, cy], [0.0, 0.0, 1.0]])
 
     @property
-    def T_table_camera(self) -> Array:  # noqa: N802  (the field's name)
-        """The camera's pose ``[4, 4]`` in the table's frame."""
+    def T_frame_camera(self) -> Array:  # noqa: N802  (the field's name)
+        """The camera's pose ``[4, 4]`` in the lens's frame."""
         q = np.array(self.quaternion)
         return pose(rotation_from_quat(q / np.linalg.norm(q)), self.position_m)
+
+    @property
+    def T_table_camera(self) -> Array:  # noqa: N802  (the field's name)
+        """The camera's pose ``[4, 4]`` in the table's frame; :class:`ConfigError` for a camera
+        that moves with the arm.
+        """
+        if self.frame != "table":
+            raise ConfigError(
+                f"a camera that stands still over the table is needed here (lens.frame: table);"
+                f" this one is fixed to the {self.frame} and moves with the arm. Use a camera of"
+                f" the cell, or calibrate this one in the table's frame"
+            )
+        return self.T_frame_camera
 
     @property
     def _coefficients(self) -> Array:
@@ -81,8 +99,8 @@ class LensConfig:
         return T[:2, 3] + rays[:, :2] * far[:, None]
 
     def pixels(self, points: Array) -> Array:
-        """Where points ``[n, 3]`` of the table's frame [m] are in the picture, ``[n, 2]`` [px]."""
-        T = self.T_table_camera
+        """Where points ``[n, 3]`` of the lens's frame [m] are in the picture, ``[n, 2]`` [px]."""
+        T = self.T_frame_camera
         in_camera = (points - T[:3, 3]) @ T[:3, :3]
         out, _ = cv2.projectPoints(
             in_camera.reshape(-1, 1, 3), np.zeros(3), np.zeros(3), self.K, self._coefficients
