@@ -6,6 +6,7 @@ SHELL := /bin/bash
 PY := .venv/bin/python
 STAGE ?=
 ONLY ?=
+FAST ?=
 # One OpenMP thread that spins beside a busy core makes the other 7-22x slower (docs/results.md).
 export OMP_WAIT_POLICY ?= PASSIVE
 
@@ -20,9 +21,9 @@ setup: .venv/.installed ## .venv with everything, from constraints.txt in one re
 demo: setup ## the main job on real human data; STAGE=train runs one stage
 	@.venv/bin/robolearn demo --out runs/demo $(if $(STAGE),--stage $(STAGE))
 
-test: setup ## all tests (reduced kill, fault and fuzz counts)
+test: setup ## all tests (reduced kill, fault and fuzz counts); FAST=1: units, contracts and golden numbers
 	@bash .ci/system browser
-	@$(PY) -m pytest -q
+	@$(PY) -m pytest -q -n 2 --dist loadgroup $(if $(FAST),--fast)
 
 lint: setup ## what CI checks before the tests
 	@.venv/bin/ruff check .

@@ -32,7 +32,45 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Tests that judge times of devices: one process runs them all, one after the other.
-TIMED = ("tests/hardware", "tests/robolearn/cli/deploy", "tests/benchmarks")
+TIMED = (
+    "tests/hardware",
+    "tests/robolearn/cli/deploy",
+    "tests/robolearn/operations/deploy",
+    "tests/benchmarks",
+)
+# What --fast leaves out besides: whole commands, trainings, pictures, processes that are killed.
+LONG = (
+    "tests/eval/report",
+    "tests/eval/test_",
+    "tests/eval/trials",
+    "tests/golden/test_algorithms",
+    "tests/golden/test_worlds",
+    "tests/policies/imitation",
+    "tests/policies/test_",
+    "tests/robolearn/cli",
+    "tests/robolearn/data/exporters",
+    "tests/robolearn/data/importers",
+    "tests/robolearn/data/store/test_store_",
+    "tests/robolearn/data/view",
+    "tests/robolearn/inference",
+    "tests/robolearn/operations",
+    "tests/robolearn/test_table",
+    "tests/robolearn/training",
+    "tests/sim/adapters",
+    "tests/sim/experts",
+    "tests/sim/identification",
+    "tests/sim/perturbations",
+    "tests/sim/plants",
+    "tests/sim/rendering",
+    "tests/sim/test_",
+    "tests/test_docs",
+    "tests/test_tutorial",
+)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """``--fast``: for people who change a line."""
+    parser.addoption("--fast", action="store_true", help="units, contracts and golden numbers only")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -42,10 +80,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     The timed ones come first: they take longest, and the other process fills up with the rest.
     """
     root = Path(str(config.rootpath))
+    left_out = (*TIMED, *LONG) if config.getoption("--fast") else ()
     timed: list[pytest.Item] = []
     others: list[pytest.Item] = []
     for item in items:
         name = item.path.relative_to(root).as_posix()
+        if left_out and name.startswith(left_out):
+            continue
         is_timed = name.startswith(TIMED)
         item.add_marker(pytest.mark.xdist_group("timed" if is_timed else name))
         (timed if is_timed else others).append(item)
