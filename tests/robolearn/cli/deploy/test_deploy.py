@@ -5,6 +5,7 @@ import json
 import pytest
 import yaml
 
+from eval.trials.suites import load_suite
 from eval.trials.table import read_trials
 from hardware.emulators.lab.launch import LabProcess
 from robolearn.cli import evaluate
@@ -18,6 +19,7 @@ from robolearn.errors import (
     RobotError,
     SafetyStopError,
     SpecMismatchError,
+    StartError,
 )
 from robolearn.inference.server import PolicyServer, ServeConfig
 from robolearn.operations.deploy import policy as deploy_policy
@@ -203,11 +205,21 @@ def test_a_killed_deployment_leaves_the_trial_that_it_had_begun(config, tmp_path
 
 
 def test_a_labs_trials_are_a_labs_also_when_it_was_started_apart(config, tmp_path):
-    with LabProcess(config, address=address(25), seed=0):
-        more = ("--episodes", "1", "--no-video", "--json")
+    """Nobody places the block there: where it lies elsewhere no trial is begun, despite --yes."""
+    more = ("--episodes", "1", "--no-video", "--json")
+    first = load_suite(suite(tmp_path)).select(1)[0]
+    with LabProcess(config, address=address(25), seed=0) as lab:
+        with pytest.raises(StartError, match=r"block/pose off by 202.* mm"):
+            deploy.main(arguments(config, tmp_path, *more))
+        with lab.where.connect() as door:
+            door.place("block", first.poses["block/pose"])
         assert deploy.main(arguments(config, tmp_path, *more)) == 0
-    (trial,) = read_trials(tmp_path / "out")
-    assert (trial.kind, trial.engine) == ("lab", "virtual lab")
+    trials = read_trials(tmp_path / "out")
+    assert [(t.status, t.kind, t.engine) for t in trials] == [
+        ("voided", "lab", "virtual lab"),
+        ("finished", "lab", "virtual lab"),
+    ]
+    assert trials[0].reason == "start"
 
 
 @pytest.mark.parametrize("option", ["--dry-run", "--shadow"])
