@@ -25,7 +25,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Generator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -36,12 +36,16 @@ from hardware.cell.load import load_cell
 from hardware.emulators.lab.admin import LabClient
 from hardware.emulators.lab.launch import LabProcess
 from hardware.supervisor.client import SupervisorClient
-from hardware.supervisor.link import Cause, Mode, Target
+from hardware.supervisor.link import Target
 from robolearn.errors import DataError, RobolearnError, RobotError
+from tests.hardware.fault_tally import STALLED, Tally, Trial
 from tests.hardware.fault_verdict import (
+    LATCHED,
     STALLED_S,
     TOLD_S,
+    Ending,
     agent_allowed,
+    ending,
     excused,
     gaps,
     link_allowed,
@@ -57,63 +61,12 @@ COMMANDS = ("nan", "infinite", "stale", "ahead", "disordered", "far", "shape", "
 AGENT_FAULTS = (*KILLING, *COMMANDS)
 LINK_FAULTS = ("drop", "hang", "freeze", "garbage")
 AGENT_PRIORITY = 5
-STALLED = "stalled"
 # Bad commands come for longer than an arm may take to come to rest [s].
 BAD_COMMANDS, _BAD_S, _WATCHED_S, _COMMAND_S = 12, 0.96, 0.6, 0.1
 
 
-@dataclass(frozen=True)
-class Trial:
-    """What happened, at the controller: from the fault to rest, how much was allowed, from which
-    speed (of the tool [m/s], or of a joint [rad/s] in a link trial), until the set-points stood
-    still, how long the controller had no ticks; and what was wrong ("" if nothing was).
-    """
-
-    fault: str
-    rest_s: float
-    wrong: str
-    error_s: float = 0.0
-    error: str = ""
-    allowed_s: float = math.nan
-    speed: float = math.nan
-    still_s: float = 0.0
-    lost_s: float = 0.0
-
-
-@dataclass
-class Tally:
-    """All trials of a run."""
-
-    trials: list[Trial] = field(default_factory=list)
-
-    @property
-    def real(self) -> list[Trial]:
-        """Those that count: neither stalled nor without a link yet."""
-        return [t for t in self.trials if t.fault != STALLED and not t.fault.startswith("no ")]
-
-    def text(self) -> str:
-        """One line per kind of fault."""
-        lines = []
-        for fault in sorted({t.fault for t in self.trials}):
-            mine = [t for t in self.trials if t.fault == fault]
-            rest = 1e3 * np.array([t.rest_s for t in mine])
-            wrong = sum(bool(t.wrong) for t in mine)
-            told = 1e3 * max(t.error_s for t in mine)
-            line = f"{fault:<15} {len(mine):>4} trials, {wrong} wrong"
-            if mine[0] in self.real:
-                room = rest - 1e3 * np.array([t.allowed_s for t in mine])
-                line += (
-                    f"; rest after p50 {np.median(rest):.0f} ms, max {rest.max():.0f} ms, at most"
-                    f" {room.max():+.0f} ms of what is allowed; error within {told:.0f} ms"
-                )
-            lines.append(line)
-        lines += [f"{STALLED}: {t.error}" for t in self.trials if t.fault == STALLED]
-        lines += [f"WRONG {t.fault}: {t.wrong}" for t in self.trials if t.wrong]
-        return "\n".join([f"{len(self.real)} trials", *lines])
-
-
 def misbehave(client: SupervisorClient, fault: str, seq: int, rng: random.Random) -> None:
-    """Send what a broken agent would send."""
+    """Send what a broken agent would send, whatever the supervisor does meanwhile."""
     bad = {"nan": np.nan, "infinite": np.inf, "far": rng.choice([-9.0, 4.0, 1e300])}
     value = np.array([bad.get(fault, 0.3), rng.uniform(0.1, 0.4)])
     late_ns = {"stale": -600_000_000, "ahead": 5_000_000_000}.get(fault, 0)
@@ -161,6 +114,13 @@ def as_deployed() -> None:
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(AGENT_PRIORITY))
 
 
+def start(client: SupervisorClient, pipe) -> None:
+    """To the start, and from there on the agent is followed; says so."""
+    client.request("goto", [joints_at((0.256, 0.3), 0.1), joints_at((0.256, 0.3))])
+    client.request("follow")
+    pipe.send((os.getpid(), client.pid))
+
+
 def agent(cell: CellConfig, seed: int, pipe) -> None:
     """The agent's process: drives until it is killed, or told to misbehave (again and again)."""
     os.setpgid(0, 0)
@@ -169,9 +129,7 @@ def agent(cell: CellConfig, seed: int, pipe) -> None:
     client = SupervisorClient(
         *(cell.robot_builder(), FOLLOWER, cell.supervisor), watch=cell.connect_watch()
     )
-    client.request("goto", [joints_at((0.256, 0.3), 0.1), joints_at((0.256, 0.3))])
-    client.request("follow")
-    pipe.send((os.getpid(), client.pid))
+    start(client, pipe)
     seq = 0
     while True:
         if pipe.poll(0):
@@ -180,11 +138,19 @@ def agent(cell: CellConfig, seed: int, pipe) -> None:
                 break
             # Silence begins when a command is missing, anything else at any time after a good one.
             seq = wander(client, rng, seq, _COMMAND_S * (fault == "silent" or rng.random()))
-            pipe.send(time.monotonic_ns())
+            client.events()
+            at_ns = time.monotonic_ns()
+            pipe.send(at_ns)
             misbehave(client, fault, seq, rng)
             seq += BAD_COMMANDS
             status = client.status()
-            pipe.send((status.mode is Mode.FOLLOW, status.cause))
+            told_ns = [e.t_ns for e in client.events() if e.cause is status.cause]
+            told_s = 1e-9 * (told_ns[0] - at_ns) if told_ns else 0.0
+            pipe.send(Ending(status.mode, status.cause, told_s))
+            if fault in LATCHED and status.cause is LATCHED[fault]:
+                # As an operator would: nothing but this leads on.
+                client.clear()
+                start(client, pipe)
         else:
             seq = wander(client, rng, seq, _COMMAND_S)
     client.close()
@@ -207,20 +173,19 @@ def agent_trials(
     theirs.close()
     trials = []
     try:
-        if not ours.poll(60):
-            raise RobotError("the agent does not start")
-        try:
-            pid, supervisor = ours.recv()
-        except EOFError:
-            # It came to a stop on its way to the start: its log above says why, and the controller.
-            return [_no_agent(lab, begin_ns)]
+        pids: tuple[int, int] | None = None
         with lab.where.connect() as door:
             for fault in faults:
+                # After a stop it begins anew.
+                pids = pids or _started(ours)
+                if pids is None:
+                    return [*trials, _no_agent(lab, begin_ns)]
                 time.sleep(rng.uniform(0.3, 0.6))
-                watch = _Watched(door, cell, ours, pid, supervisor, begin_ns, patience_s)
+                watch = _Watched(door, cell, ours, *pids, begin_ns, patience_s)
                 trials.append(watch.trial(fault))
                 if trials[-1].fault == STALLED or math.isinf(trials[-1].rest_s):
                     return trials
+                pids = None if fault in LATCHED else pids
         if faults[-1] not in KILLING:
             ours.send("")
             process.join(15)
@@ -228,6 +193,18 @@ def agent_trials(
         process.kill()
         process.join(10)
     return trials
+
+
+def _started(pipe) -> tuple[int, int] | None:
+    """The agent's process and its supervisor's, which follows it; None when the arm came to a stop
+    on its way to the start: the agent's log says why, and the controller.
+    """
+    if not pipe.poll(60):
+        raise RobotError("the agent does not start")
+    try:
+        return pipe.recv()
+    except EOFError:
+        return None
 
 
 @dataclass(frozen=True)
@@ -250,14 +227,17 @@ class _Watched:
         if fault in COMMANDS:
             if not self.pipe.poll(20):
                 return Trial(fault, np.inf, "the agent did not survive")
-            follows, cause = self.pipe.recv()
-            if not follows:
-                return self._stopped(fault, cause)
+            if end := self._ending(fault, self.pipe.recv()):
+                return self._stopped(fault, end)
         if fault == "hung":
             os.kill(self.pid, signal.SIGKILL)
         if fault in KILLING:
             until(lambda: not Path(f"/proc/{self.supervisor}").exists(), 15.0)
         return self._judged(fault, at_ns, rest_ns)
+
+    def _ending(self, fault: str, end: Ending) -> str:
+        period_s = _BAD_S / BAD_COMMANDS + self.patience_s
+        return ending(fault, end, self.cell.supervisor.far_s, period_s)
 
     def _cause(self, fault: str) -> int:
         """When it began; 0 when the agent is gone."""
@@ -288,13 +268,13 @@ class _Watched:
             return Trial(STALLED, rest_s, "", 0.0, f"{fault}: {late}; {lost}", *figures)
         return Trial(fault, rest_s, wrong, 0.0, "", *figures)
 
-    def _stopped(self, fault: str, cause: Cause) -> Trial:
-        """A latched stop is safe, and no answer to a bad command."""
+    def _stopped(self, fault: str, end: str) -> Trial:
+        """A stop is safe, but not the documented answer to this command."""
         log = self.door.log(self.begin_ns)
         self.door.fault("unlock")
         why = [e.detail for e in log.events if e.kind in ("protective_stop", "program_stopped")]
         lost = gaps(log, time.monotonic_ns() - 3_000_000_000, time.monotonic_ns())
-        told = f"a bad command latched a stop: {cause.name} {why}; {lost}"
+        told = f"{end} {why}; {lost}"
         wrong = out_of_limits(log)
         if not wrong and max(lost, default=0.0) > STALLED_S:
             return Trial(STALLED, np.inf, "", error=f"{fault}: {told}", lost_s=sum(lost))

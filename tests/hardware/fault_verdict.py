@@ -1,4 +1,5 @@
-"""When the arm must be at rest after a fault, from the config alone, and what excuses a trial.
+"""When the arm must be at rest after a fault, from the config alone, how a bad command must end,
+and what excuses a trial.
 
 The floor is "at rest within 100 ms, plus deceleration". The deceleration of a trial follows from
 the speed that was commanded around the fault:
@@ -25,6 +26,7 @@ from hardware.cell.config import CellConfig
 from hardware.emulators.lab.admin import LabLog
 from hardware.emulators.ur.motion import REFERENCE_GAIN, MotionLimits
 from hardware.supervisor.guided_move import RAMP_S
+from hardware.supervisor.link import Cause, Mode
 from robolearn.arms.limiter import tool_limits
 from robolearn.arms.models import UR5E
 from tests.hardware.real_cell import largest_speed
@@ -38,6 +40,9 @@ BRAKE_SHARE = 0.68
 # A stop that the supervisor or the controller's watchdog made for silence is explained by a
 # controller without ticks for this long: half of the watchdog's period.
 STALLED_S = 0.05
+# Bad commands that end in a latched stop when nothing else comes, and its cause. Every other one is
+# braked for, and the supervisor goes on following.
+LATCHED = {"far": Cause.FAR_AGENT}
 _AROUND_NS = (50_000_000, 100_000_000)
 _STEPS = 5
 
@@ -49,6 +54,37 @@ class Allowed:
     still_s: float
     rest_s: float
     speed: float
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """What became of a bad command: the supervisor's mode and cause once the agent had sent all of
+    them, and when the cause was told (0: never) [s after the fault].
+    """
+
+    mode: Mode
+    cause: Cause
+    told_s: float = 0.0
+
+
+def ending(fault: str, end: Ending, far_s: float, period_s: float) -> str:
+    """What is wrong with how a bad command ended, or "".
+
+    ``far_s`` is the config's; ``period_s``, how often the commands came: a latch is decided at the
+    first one after ``far_s``, and noticed like everything else.
+    """
+    cause = LATCHED.get(fault)
+    if cause is None:
+        ok = end.mode is Mode.FOLLOW
+        return "" if ok else f"a bad command latched a stop: {end.cause.name}"
+    if end.mode is not Mode.STOPPED or end.cause is not cause:
+        return f"expected a stop for {cause.name}, got {end.mode.name} ({end.cause.name})"
+    latest_s = far_s + period_s + NOTICE_S
+    if far_s <= end.told_s <= latest_s:
+        return ""
+    return (
+        f"{cause.name} after {1e3 * end.told_s:.0f} of {1e3 * far_s:.0f} to {1e3 * latest_s:.0f} ms"
+    )
 
 
 def out_of_limits(log: LabLog) -> str:

@@ -5,13 +5,15 @@ import pytest
 
 from hardware.emulators.lab.admin import LabEvent, LabLog
 from hardware.emulators.ur.motion import JointMotion, MotionLimits
-from hardware.supervisor.link import Cause
+from hardware.supervisor.link import Cause, Mode
 from tests.hardware.fault_trials import trial_cell
 from tests.hardware.fault_verdict import (
     NOTICE_S,
     PERIOD_S,
     REST_RAD_S,
+    Ending,
     agent_allowed,
+    ending,
     excused,
     gaps,
     link_allowed,
@@ -79,3 +81,22 @@ def test_only_ticks_that_were_lost_in_the_span_excuse_a_trial():
     assert excused(0.02, [0.01, 0.011])
     assert not excused(0.03, [0.01, 0.011])
     assert not excused(0.0, [1.0])
+
+
+@pytest.mark.parametrize(
+    ("fault", "end", "wrong"),
+    [
+        ("nan", Ending(Mode.FOLLOW, Cause.NONE), ""),
+        ("nan", Ending(Mode.STOPPED, Cause.FAR_AGENT, 0.4), "latched a stop: FAR_AGENT"),
+        ("stale", Ending(Mode.STOPPING, Cause.STATE_STALE, 0.4), "latched a stop: STATE_STALE"),
+        ("far", Ending(Mode.STOPPED, Cause.FAR_AGENT, 0.36), ""),
+        ("far", Ending(Mode.STOPPED, Cause.FAR_AGENT, 0.34), "after 340 of 350 to 530 ms"),
+        ("far", Ending(Mode.STOPPED, Cause.FAR_AGENT, 0.54), "after 540 of 350 to 530 ms"),
+        ("far", Ending(Mode.FOLLOW, Cause.NONE), "expected a stop for FAR_AGENT"),
+        ("far", Ending(Mode.STOPPED, Cause.STATE_STALE, 0.4), "expected a stop for FAR_AGENT"),
+    ],
+)
+def test_only_targets_far_outside_may_latch_and_must(fault, end, wrong):
+    said = ending(fault, end, far_s=0.35, period_s=0.08)
+    assert wrong in said
+    assert bool(said) is bool(wrong)
