@@ -11,7 +11,6 @@ import tyro
 
 from robolearn.cli.shared.output_path import output_folder
 from robolearn.cli.shared.parse import parse, print_json, say
-from robolearn.errors import ConfigError
 
 if TYPE_CHECKING:
     from sim.identification.replay import ErrorSummary
@@ -38,29 +37,22 @@ class Args:
 
 def main(argv: list[str]) -> int:
     args = parse(Args, argv, "identify", Args.__doc__ or "")
-    from robolearn.data.store.store import EpisodeStore
+    from robolearn.operations.identify import identify
     from sim.identification.replay import summarize_final
-    from sim.identification.search import IdentifyConfig, describe, heldout_summary, identify
-    from sim.identification.write_scene import write_identified
-    from sim.scene.load import load_scene
+    from sim.identification.search import IdentifyConfig, describe, heldout_summary
 
-    if args.episodes is not None and args.episodes < 2:
-        raise ConfigError(f"--episodes must be at least 2, got {args.episodes}")
     output_folder(args.out, "--out", "a scene package")
-    template = load_scene(args.template)
-    store = EpisodeStore.open(args.store)
-    ids = [i.id for i in store.list() if i.kind == "demonstration"][: args.episodes]
-    if len(ids) < 2:
-        raise ConfigError(
-            f"identification needs at least 2 demonstrations (one to check on);"
-            f" '{args.store}' has {len(ids)}"
-        )
-    config = IdentifyConfig(seed=args.seed)
-    episodes = [store.read(name) for name in ids]
-    result = identify(episodes, template, config, lambda text: say(text, quiet=args.json))
-    scene = write_identified(result, template, config, args.out, source=str(args.store.name))
+    identified = identify(
+        args.store,
+        args.out,
+        template=args.template,
+        episodes=args.episodes,
+        config=IdentifyConfig(seed=args.seed),
+        on_note=lambda text: say(text, quiet=args.json),
+    )
+    result = identified.found
     if args.json:
-        print_json(_document(result, scene.content_hash, args.out))
+        print_json(_document(result, identified.scene.content_hash, args.out))
         return 0
     say(f"before: {describe(result.before)}")
     say(f"after:  {describe(result.after)}")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,10 +13,14 @@ import tyro
 
 from robolearn.cli.shared.output_path import output_file
 from robolearn.cli.shared.parse import parse, print_json, progress, say
-from robolearn.errors import ConfigError, DataError
+from robolearn.errors import ConfigError
 
 if TYPE_CHECKING:
-    from sim.identification.replay import ErrorSummary, ReplayError
+    from robolearn.operations.replay import Replayed, StatesReplayed
+    from sim.adapters.robosuite.replay import StateReplay
+    from sim.identification.replay import ErrorSummary
+
+STATES_AFTER_S = (1.0, 5.0, 10.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,43 +46,39 @@ class Args:
 
 def main(argv: list[str]) -> int:
     args = parse(Args, argv, "replay", Args.__doc__ or "")
-    from robolearn.data.store.store import EpisodeStore
-    from sim.identification.replay import replay_episode, summarize_after, summarize_final
-    from sim.worlds import make_world
+    from robolearn.operations.replay import replay, replay_states, sets_states
 
     times = _times(args.after)
+    by_states = sets_states(args.scene)
+    if args.plot is not None and by_states:
+        raise ConfigError("--plot draws Push-T replays only; leave it out here")
     if args.plot is not None:
         output_file(args.plot, "--plot", (".png", ".pdf", ".svg"))
-    store = EpisodeStore.open(args.store)
-    ids = [info.id for info in store.list()]
-    if args.episodes is not None and args.episodes < 1:
-        raise ConfigError(f"--episodes must be at least 1, got {args.episodes}")
-    ids = ids[: args.episodes]
-    if not ids:
-        raise DataError(f"'{args.store}' holds no episodes; collect or import some first")
-    env = make_world(args.scene)
-    if args.scene.startswith("robosuite/"):
-        from robolearn.cli.replay_states import replay_states
+    with ExitStack() as stack:
+        bars: list[Callable[[], None]] = []
 
-        return replay_states(env, [store.read(name) for name in ids], args)
-    errors: list[ReplayError] = []
-    try:
-        with progress("replay", len(ids), quiet=args.json) as advance:
-            for name in ids:
-                errors.append(replay_episode(env, store.read(name)))
-                advance()
-    finally:
-        env.close()
+        def show(done: int, of: int) -> None:
+            if done:
+                bars[0]()
+            else:
+                bars.append(stack.enter_context(progress("replay", of, quiet=args.json)))
+
+        if by_states:
+            states = replay_states(args.store, args.scene, episodes=args.episodes, on_replayed=show)
+            stack.close()
+            return _report_states(states, as_json=args.json)
+        result = replay(args.store, args.scene, episodes=args.episodes, on_replayed=show)
     if args.plot is not None:
-        _plot(errors, args.scene, args.plot)
-    final = summarize_final(errors)
-    after = {t: summarize_after(errors, t) for t in times}
+        _plot(result, args.plot)
     if args.json:
-        print_json(_document(errors, final, after, args.scene, env.engine, env.scene_hash))
+        print_json(_document(result, times))
         return 0
-    say(f"{len(errors)} episodes in {args.scene} ({env.engine}); median / 90th percentile")
-    for label, summary in [("at the end", final)] + [
-        (f"after {t:g} s", s) for t, s in after.items()
+    say(
+        f"{len(result.errors)} episodes in {result.scene} ({result.engine});"
+        " median / 90th percentile"
+    )
+    for label, summary in [("at the end", result.final())] + [
+        (f"after {t:g} s", result.after(t)) for t in times
     ]:
         if not summary.episodes:
             say(f"  {label:<12} no episode is that long")
@@ -87,9 +88,8 @@ def main(argv: list[str]) -> int:
             f"   {summary.rotation_p50_deg:8.3f} / {summary.rotation_p90_deg:.3f} deg"
             f"   ({summary.episodes} episodes)"
         )
-    diverged = [e.episode for e in errors if e.reason]
-    if diverged:
-        say(f"  physics diverged in {len(diverged)}: {', '.join(diverged[:5])}")
+    if result.diverged:
+        say(f"  physics diverged in {len(result.diverged)}: {', '.join(result.diverged[:5])}")
     if args.plot is not None:
         say(f"plot: {args.plot}")
     return 0
@@ -105,29 +105,23 @@ def _times(text: str) -> list[float]:
     return times
 
 
-def _document(
-    errors: Sequence[ReplayError],
-    final: ErrorSummary,
-    after: dict[float, ErrorSummary],
-    scene: str,
-    engine: str,
-    scene_hash: str,
-) -> dict[str, Any]:
+def _document(result: Replayed, times: Sequence[float]) -> dict[str, Any]:
+    after = {t: result.after(t) for t in times}
     return {
-        "episodes": len(errors),
-        **_figures(final),
+        "episodes": len(result.errors),
+        **_figures(result.final()),
         "after_s": {f"{t:g}": {"episodes": s.episodes, **_figures(s)} for t, s in after.items()},
-        "scene": scene,
-        "scene_hash": scene_hash,
-        "engine": engine,
-        "diverged": sum(bool(e.reason) for e in errors),
+        "scene": result.scene,
+        "scene_hash": result.scene_hash,
+        "engine": result.engine,
+        "diverged": len(result.diverged),
         "per_episode": [
             {
                 "id": e.episode,
                 "final_position_error_mm": float(e.position_m[-1]) * 1e3,
                 "final_rotation_error_deg": math.degrees(float(e.rotation_rad[-1])),
             }
-            for e in errors
+            for e in result.errors
         ],
     }
 
@@ -149,7 +143,42 @@ def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _plot(errors: Sequence[ReplayError], scene: str, path: Path) -> None:
+def _report_states(found: StatesReplayed, *, as_json: bool) -> int:
+    import numpy as np
+
+    if as_json:
+        rows = [_row(r) for r in found.replays]
+        print_json({"scene": found.scene, "engine": found.engine, "per_episode": rows})
+        return 0
+    say(f"{len(found.replays)} episodes in {found.scene} ({found.engine})")
+    for result in found.replays:
+        apart = [result.tool_after(t) * 1e3 for t in STATES_AFTER_S]
+        say(
+            f"  {result.episode}: states exact to {result.state_error:.1e},"
+            f" their end {'succeeds' if result.states_succeed else 'is no success'} here"
+        )
+        say(
+            f"    actions: tool {np.median(result.one_step_m) * 1e3:.2f} mm apart one tick after a"
+            f" recorded state (median), {apart[0]:.1f} / {apart[1]:.1f} / {apart[2]:.1f} mm after"
+            f" 1 / 5 / 10 s open loop; the task {'succeeds' if result.actions_succeed else 'fails'}"
+        )
+    return 0
+
+
+def _row(result: StateReplay) -> dict[str, Any]:
+    import numpy as np
+
+    return {
+        "id": result.episode,
+        "state_error": result.state_error,
+        "states_succeed": result.states_succeed,
+        "one_step_tool_mm": float(np.median(result.one_step_m)) * 1e3,
+        "tool_mm_after_s": {f"{t:g}": _finite(result.tool_after(t) * 1e3) for t in STATES_AFTER_S},
+        "actions_succeed": result.actions_succeed,
+    }
+
+
+def _plot(result: Replayed, path: Path) -> None:
     from sim.identification.replay_plot import plot_replay
 
-    plot_replay(errors, scene, path)
+    plot_replay(result.errors, result.scene, path)
