@@ -22,7 +22,7 @@ from eval.trials.rollouts import Options, Plan, PolicyEntry, Progress, VideoPlan
 from eval.trials.suites import Suite, moved, repeated
 from eval.trials.table import TrialStore, key_of
 from robolearn.agents.execution import Execution
-from robolearn.config import config_hash, shipped_configs
+from robolearn.config import config_hash, load_yaml, shipped_configs
 from robolearn.data.provenance import git_revision, library_versions
 from robolearn.errors import ConfigError
 from robolearn.instructions import require_understood
@@ -177,14 +177,19 @@ def trained_policy(
 def _suite_of(worlds: Sequence[str]) -> Path:
     """The suite that comes with the task of the first world."""
     task = env_builder(worlds[0]).info().task if worlds else "pusht"
-    folder = shipped_configs() / "eval"
-    if not (folder / f"{task}.yaml").is_file():
+    folder, shown = shipped_configs() / "eval", Path("configs/eval")
+    if (folder / f"{task}.yaml").is_file():
+        return shown / f"{task}.yaml"
+    files = sorted(folder.glob("*.yaml"))
+    # Some are named after their robot (so101_reach has the task reach).
+    fitting = [path.name for path in files if load_yaml(path).get("task") == task]
+    if len(fitting) != 1:
         raise ConfigError(
             f"no suite comes with the task '{task}' of '{worlds[0]}'; there are suites for"
-            f" {sorted(p.stem for p in folder.glob('*.yaml'))}. Draw one: robolearn suite draw"
+            f" {[p.stem for p in files]}. Draw one: robolearn suite draw"
             f" {worlds[0]} --out {task}.yaml, and give it with --suite"
         )
-    return Path("configs/eval") / f"{task}.yaml"
+    return shown / fitting[0]
 
 
 def _placed(conditions: Sequence[Condition]) -> bool:

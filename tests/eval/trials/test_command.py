@@ -31,6 +31,13 @@ def test_it_works_from_any_folder_with_the_suite_of_the_worlds_task(tmp_path, mo
     assert not (tmp_path / "b").exists()
 
 
+def test_the_suite_of_a_task_is_found_whatever_its_file_is_called(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    few = ("--conditions", "1", "--workers", "0", "--videos", "0", "--no-repeat", "--json")
+    assert main(["evaluate", "scripted", "--worlds", "so101_reach", *few, "--out", "a"]) == 0
+    assert json.loads(capsys.readouterr().out)["suite"].startswith("so101_reach@")
+
+
 def test_a_file_that_is_here_goes_before_the_one_that_came_with_the_package(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     path = shipped_configs() / "eval" / "drawer.yaml"
