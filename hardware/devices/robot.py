@@ -92,11 +92,12 @@ class Robot(Protocol):
         ...
 
     @property
-    def halt(self) -> Callable[[], None] | None:
+    def halt(self) -> Callable[[], Callable[[], bool]] | None:
         """How the arm is brought to rest without waiting for it: set-points that are still on their
         way (a network pauses) move nothing any more, and the next one may begin where the arm then
-        stands. Never blocks; raises RobotError where the device cannot be told. None where no
-        set-point can be on its way.
+        stands, once the answer says True: the device has confirmed it and takes set-points at once.
+        Never blocks; raises RobotError where the device cannot be told. None where no set-point can
+        be on its way.
         """
         ...
 

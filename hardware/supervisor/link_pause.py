@@ -7,6 +7,8 @@ made void by a halt that is sent behind it, and nothing more until the arm is se
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from hardware.devices.robot import Robot, RobotState
@@ -28,6 +30,7 @@ class LinkPause:
         self._under_way_ns = round(2e9 * config.state_stale_s)
         self._moved_ns = -self._under_way_ns
         self._begun_ns, self._quiet, self._stamp = 0, 0, -1.0
+        self._confirmed: Callable[[], bool] | None = None
         self.active = False
 
     def sent(self, now_ns: int, *, moving: bool) -> None:
@@ -43,14 +46,16 @@ class LinkPause:
         if self.active or halt is None or now_ns - self._moved_ns > self._under_way_ns:
             return
         self.active, self._begun_ns, self._quiet = True, now_ns, 0
-        halt()
+        self._confirmed = halt()
 
     def end(self) -> None:
         """A path begins anew, or the arm is stopped for good."""
         self.active = False
 
     def over(self, state: RobotState, now_ns: int, *, late: bool) -> bool:
-        """True once fresh states show that the arm stands; the device's watchdog is fed meanwhile.
+        """True once fresh states show that the arm stands and the device has confirmed the halt: a
+        path that begins sooner runs ahead of its first set-point, which the device then chases.
+        Meanwhile the device's watchdog is fed.
 
         Raises RobotError for a device that cannot be told, or an arm that does not come to rest.
         """
@@ -61,6 +66,7 @@ class LinkPause:
             slow = float(np.abs(state.joint_velocity).max()) < _REST_RAD_S
             self._quiet = self._quiet + 1 if slow else 0
         self._stamp = state.device_t_s
-        if self._quiet < _REST_STATES and now_ns - self._begun_ns > _PATIENCE_NS:
-            raise RobotError("the arm was halted and is not seen at rest")
-        return self._quiet >= _REST_STATES
+        stands = self._quiet >= _REST_STATES and self._confirmed is not None and self._confirmed()
+        if not stands and now_ns - self._begun_ns > _PATIENCE_NS:
+            raise RobotError("the arm was halted and is not seen at rest, or did not confirm")
+        return stands

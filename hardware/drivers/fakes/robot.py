@@ -63,6 +63,8 @@ class FakeRobot:
         self.fault = FakeFault.NONE
         self.sent: list[tuple[int, Array]] = []
         self.stops, self.halts, self.free = 0, 0, False
+        # Until then a halt is not confirmed, as by a client that is late itself.
+        self.ready_ns = 0
         # What a paused link holds back: set-points, or None for a halt.
         self._held_back: list[Array | None] = []
         self.tool_force_n = self.load = math.nan
@@ -158,15 +160,16 @@ class FakeRobot:
         self._heard_ns = self._clock()
 
     @property
-    def halt(self) -> Callable[[], None]:
+    def halt(self) -> Callable[[], Callable[[], bool]]:
         """Stand still, with the next command on."""
         return self._halt_here
 
-    def _halt_here(self) -> None:
+    def _halt_here(self) -> Callable[[], bool]:
         self.halts += 1
         if self.fault is FakeFault.PAUSED:
             self._held_back.append(None)
         self._qd[:] = 0.0
+        return lambda: self._clock() >= self.ready_ns and self.fault is not FakeFault.PAUSED
 
     def _deliver(self) -> None:
         """What a paused link held back: the last of it counts, as in a controller's registers."""

@@ -71,7 +71,7 @@ class Polled(ABC, Generic[L]):
             return loop.held
 
     @property
-    def halt(self) -> Callable[[], None]:
+    def halt(self) -> Callable[[], Callable[[], bool]]:
         """Between two exchanges the device is told to stay where it is."""
         return lambda: _told(self._sound())
 
@@ -98,8 +98,8 @@ class Polled(ABC, Generic[L]):
             loop.leave()
 
 
-def _told(loop: PollLoop) -> None:
-    loop.submit(loop.hold)
+def _told(loop: PollLoop) -> Callable[[], bool]:
+    return loop.submit(loop.hold).done
 
 
 class ArmLoop(PollLoop):

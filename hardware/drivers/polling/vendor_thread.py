@@ -63,14 +63,21 @@ class VendorThread:
             self._wake.notify()
         return future
 
-    def order(self, function: Callable[[], None]) -> None:
+    def order(self, function: Callable[[], None]) -> Callable[[], bool]:
         """Run ``function`` without waiting, in place of a set-point that waits; as with
-        :meth:`post` a later one raises what went wrong.
+        :meth:`post` a later one raises what went wrong. Returns what says whether it is done.
         """
+        done = threading.Event()
+
+        def run() -> None:
+            function()
+            done.set()
+
         with self._wake:
-            self._calls.append((function, None))
+            self._calls.append((run, None))
             self._newest = None
             self._wake.notify()
+        return done.is_set
 
     def post(self, function: Callable[[], None]) -> None:
         """Leave the newest set-point. Raises RobotError when an earlier one failed or hangs."""

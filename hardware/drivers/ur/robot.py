@@ -50,8 +50,7 @@ _LONGEST_CALL_S = 0.09
 _LARGEST_STEP_RAD = 0.075
 # From the end of a one-shot command until the client knows that the next one may come [s].
 _READY_S = 0.01
-# What the client says of a controller whose inputs another client writes, and for how long that may
-# be one that is just leaving [s].
+# What the client says while another writes the inputs; for how long one may just be leaving [s].
 _TAKEN, _LEFT_S = "already in use", 1.5
 # How long an earlier connection may take to close [s].
 _LEAVE_S = 5.0
@@ -100,11 +99,8 @@ class URConfig:
             raise ConfigError(f"rated_current_a must be six positive currents [A], got {rated}")
         if self.servo == "tool" and self.arm not in ARMS:
             raise ConfigError(f"servo: tool needs 'arm', one of {sorted(ARMS)}, got '{self.arm}'")
-        if not 0.05 <= self.connect_silence_s <= self.connect_timeout_s:
-            raise ConfigError(
-                "connect_silence_s must be in [0.05, connect_timeout_s], got"
-                f" {self.connect_silence_s}"
-            )
+        if not 0.05 <= (s := self.connect_silence_s) <= self.connect_timeout_s:
+            raise ConfigError(f"connect_silence_s must be in [0.05, connect_timeout_s], got {s}")
 
     def build(self) -> URRobot:
         """Make the robot (in the process that will own it)."""
@@ -212,7 +208,7 @@ class URRobot:
             ) from error
         self._wait_running(deadline)
         if c.servo == "tool":
-            arm, q = ARMS[c.arm], self._measured()
+            arm, q = ARMS[c.arm], np.array(self._receive.getActualQ())
             self._tool = worker.call(
                 lambda: ToolServo.of(self._control, arm, q, c.rate_hz), 1.0, "reading the tool"
             )
@@ -265,10 +261,10 @@ class URRobot:
         if q.shape != (6,) or not np.all(np.isfinite(q)):
             raise DataError(f"UR: expected 6 finite angles, got {q}")
         self._require_true_clock()
-        worker, control, c = self._connected()
+        worker, control, _ = self._connected()
         if self._free:
             raise RobotError("UR: a hand guides the arm; end freedrive before set-points")
-        tool, period = self._tool, 1.0 / c.rate_hz
+        tool = self._tool
         if tool is not None and (problem := tool.astray(np.array(self._receive.getTargetQ()))):
             self._broken = True
             raise RobotError(f"UR: {problem}")
@@ -278,36 +274,36 @@ class URRobot:
             self._require_link(control)
             self._arm(control)
             last = self._last_sent
-            if last is not None and float(np.abs(q - last).max()) > _LARGEST_STEP_RAD:
+            if last is not None and (step := float(np.abs(q - last).max())) > _LARGEST_STEP_RAD:
                 raise RobotError(
-                    f"a set-point {float(np.abs(q - last).max()):.3f} rad from the last one that"
-                    " the controller got is not sent: the link paused while the arm was moving"
+                    f"a set-point {step:.3f} rad from the last one that the controller got is not"
+                    " sent: the link paused while the arm was moving"
                 )
-            start = time.monotonic()
-            call = control.servoJ if tool is None else control.servoL
-            if not call(target, 0.0, 0.0, period, c.lookahead_s, c.gain):
-                raise RobotError("the set-point was refused (no program runs on the controller)")
+            self._servo_to(control, target)
             self._last_sent = q
-            took_s = time.monotonic() - start
-            if took_s > _LONGEST_CALL_S:
-                self._broken = True
-                raise RobotError(
-                    f"servoJ took {1e3 * took_s:.0f} ms: the client has connected again by itself,"
-                    " without the watchdog"
-                )
 
         worker.post(send)
 
+    def _servo_to(self, control: Any, target: list[float]) -> None:
+        c, start = self.config, time.monotonic()
+        call = control.servoJ if self._tool is None else control.servoL
+        if not call(target, 0.0, 0.0, 1.0 / c.rate_hz, c.lookahead_s, c.gain):
+            raise RobotError("the set-point was refused (no program runs on the controller)")
+        took_s = time.monotonic() - start
+        if took_s > _LONGEST_CALL_S:
+            self._broken = True
+            raise RobotError(
+                f"servoJ took {1e3 * took_s:.0f} ms: the client has connected again by itself,"
+                " without the watchdog"
+            )
+
     @property
-    def halt(self) -> Callable[[], None]:
-        """servoStop, sent behind whatever was sent: what a link that pauses delivers at once ends
-        with it.
-        """
+    def halt(self) -> Callable[[], Callable[[], bool]]:
+        """A servoStop behind whatever was sent: what a link delivers at once ends with it."""
         return self._halt
 
-    def _halt(self) -> None:
+    def _halt(self) -> Callable[[], bool]:
         worker, control, c = self._connected()
-
         # While servoStop waits nobody feeds the watchdog: the arm stands after 0.6 of its period.
         speed = max(abs(v) for v in self._receive.getActualQd())
         deceleration = max(c.stop_deceleration, speed * c.watchdog_hz / 0.6)
@@ -318,9 +314,13 @@ class URRobot:
             control.kickWatchdog()
             if not without_real_time(lambda: control.servoStop(deceleration)):
                 raise RobotError("the controller did not confirm that the arm stands")
-            self._stand()
+            q = self._stand()
+            # The client may take tens of ms until it knows that the program is ready again. A
+            # set-point where the arm stands waits for that, not the first one of a path.
+            target = q.tolist() if (tool := self._tool) is None else tool.pose(q)
+            without_real_time(lambda: self._servo_to(control, target))
 
-        worker.order(stand)
+        return worker.order(stand)
 
     def keep_alive(self) -> None:
         """Post a watchdog kick."""
@@ -348,14 +348,12 @@ class URRobot:
         self._armed = True
         self._stand()
 
-    def _stand(self) -> None:
-        """The next set-point begins where the arm is."""
-        self._last_sent = self._measured()
+    def _stand(self) -> Array:
+        """The next set-point begins where the arm is: here."""
+        self._last_sent = q = np.array(self._receive.getActualQ())
         if self._tool is not None:
-            self._tool.reset(self._last_sent)
-
-    def _measured(self) -> Array:
-        return np.array(self._receive.getActualQ())
+            self._tool.reset(q)
+        return q
 
     def _begin_freedrive(self) -> None:
         worker, control, c = self._connected()

@@ -64,6 +64,16 @@ def test_after_a_pause_the_path_begins_where_the_arm_stands(cell, seconds):
     np.testing.assert_allclose(cell.xy, GOAL, atol=2e-3)
 
 
+def test_the_path_begins_anew_when_the_halt_is_confirmed_not_sooner(cell):
+    fast(cell)
+    pause(cell, 0.03)
+    at = cell.now_ns
+    cell.robot.ready_ns = at + 40_000_000
+    cell.drive([GOAL])
+    assert min(t for t, _ in cell.robot.sent if t >= at) >= cell.robot.ready_ns
+    assert acceleration(cell, at) <= 1.02 * FOLLOWER.limits.max_tool_acceleration
+
+
 def test_without_the_halt_the_queue_would_arrive_as_a_jump(cell, monkeypatch):
     monkeypatch.setattr(type(cell.robot), "halt", None)
     fast(cell)
