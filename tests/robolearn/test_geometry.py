@@ -112,9 +112,11 @@ def test_conversions_are_those_of_scipy(q: np.ndarray) -> None:
     columns = np.concatenate([matrices[:, :, 0], matrices[:, :, 1]], axis=1)
     np.testing.assert_allclose(geo.six_d_from_quat(q), columns, atol=1e-12)
     np.testing.assert_allclose(geo.rotation_from_six_d(columns), matrices, atol=1e-9)
-    np.testing.assert_allclose(
-        geo.quat_heading(q), np.arctan2(matrices[:, 1, 0], matrices[:, 0, 0]), atol=1e-6
-    )
+    # Straight up or down there is no heading.
+    level = np.hypot(matrices[:, 1, 0], matrices[:, 0, 0]) > 1e-6
+    headings = np.arctan2(matrices[:, 1, 0], matrices[:, 0, 0])
+    apart = np.angle(np.exp(1j * (geo.quat_heading(q) - headings)))
+    np.testing.assert_allclose(apart[level], 0.0, atol=1e-6)
     for row, turn in zip(matrices, turns, strict=True):
         rotvec = geo.rotvec_from_rotation(row)
         assert np.linalg.norm(rotvec) <= math.pi + 1e-12
@@ -146,10 +148,11 @@ def test_one_and_many_are_the_same_to_the_last_bits(a: np.ndarray, b: np.ndarray
     ):
         np.testing.assert_array_equal(many, np.array(one))
     R = geo.rotation_from_quat(a)
-    # A length of four numbers may be summed in another order.
-    np.testing.assert_allclose(R, [geo.rotation_from_quat(q) for q in a], atol=4e-16, rtol=0.0)
+    # A length of four numbers may be summed in another order: a few of the last bits.
+    last = 8.0 * np.finfo(float).eps
+    np.testing.assert_allclose(R, [geo.rotation_from_quat(q) for q in a], atol=last, rtol=0.0)
     np.testing.assert_allclose(
-        geo.quat_from_rotation(R[None])[0], [geo.quat_from_rotation(r) for r in R], atol=4e-16
+        geo.quat_from_rotation(R[None])[0], [geo.quat_from_rotation(r) for r in R], atol=last
     )
 
 

@@ -130,6 +130,7 @@ def test_what_is_held_is_not_let_go_by_a_reset_unless_the_cell_allows_it(env):
 
 
 def test_a_shadow_compares_the_width_too_and_sends_nothing(env, rings):
+    env.reset(BEGIN, np.random.default_rng(0))
     env.hold()
     before = rings[1].count
     shadow = ShadowEnv(env)

@@ -72,9 +72,9 @@ def test_servos_survive_what_a_line_may_carry(make_dialect, count):
             bus.publish(k * 1_000_000)
     assert answered > count / 20
     assert np.isfinite(plant.joint_positions()).all()
-    # The line is still understood.
+    # The line is still understood, whatever ids the servos were given on the way.
     bus.receive(bytes(2100))
-    assert bus.receive(dialect.instruction(2, 1, b""))
+    assert any(bus.receive(dialect.instruction(servo, 1, b"")) for servo in range(253))
 
 
 class Scripted:
