@@ -88,9 +88,11 @@ class Polled(ABC, Generic[L]):
         return loop
 
     def _leave(self) -> None:
-        """Disconnect, and leave the device to others."""
-        self._disconnect()
-        self._claim.release()
+        """Disconnect, and leave the device to others, whatever the line says to it."""
+        try:
+            self._disconnect()
+        finally:
+            self._claim.release()
 
     def _disconnect(self) -> None:
         loop, self._cycle = self._cycle, None
@@ -179,5 +181,7 @@ class PolledArm(Polled[ArmLoop]):
 
     def close(self) -> None:
         """Stop and disconnect; safe to call twice."""
-        self.stop()
-        self._leave()
+        try:
+            self.stop()
+        finally:
+            self._leave()
