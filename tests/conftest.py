@@ -31,12 +31,13 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "house"))
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# Tests that judge times of devices: one process runs them all, one after the other.
+# Tests that judge times of devices: make test runs them alone, one after the other.
 TIMED = (
     "tests/hardware",
     "tests/robolearn/cli/deploy",
     "tests/robolearn/operations/deploy",
     "tests/benchmarks",
+    "tests/test_tutorial",
 )
 # What --fast leaves out besides: whole commands, trainings, pictures, processes that are killed.
 LONG = (
@@ -64,30 +65,29 @@ LONG = (
     "tests/sim/rendering",
     "tests/sim/test_",
     "tests/test_docs",
-    "tests/test_tutorial",
 )
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """``--fast``: for people who change a line."""
     parser.addoption("--fast", action="store_true", help="units, contracts and golden numbers only")
+    parser.addoption(
+        "--timed", choices=("only", "without"), help="tests that judge times of devices"
+    )
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Say which tests share a process: those of one file, and all timed ones (``loadgroup``).
-
-    The timed ones come first: they take longest, and the other process fills up with the rest.
-    """
+    """Choose by ``--fast`` and ``--timed``; tests of one file share a process (``loadgroup``)."""
     root = Path(str(config.rootpath))
-    left_out = (*TIMED, *LONG) if config.getoption("--fast") else ()
-    timed: list[pytest.Item] = []
-    others: list[pytest.Item] = []
+    timed = "without" if config.getoption("--fast") else config.getoption("--timed")
+    long = LONG if config.getoption("--fast") else ()
+    chosen: list[pytest.Item] = []
     for item in items:
         name = item.path.relative_to(root).as_posix()
-        if left_out and name.startswith(left_out):
+        if timed and name.startswith(TIMED) != (timed == "only"):
             continue
-        is_timed = name.startswith(TIMED)
-        item.add_marker(pytest.mark.xdist_group("timed" if is_timed else name))
-        (timed if is_timed else others).append(item)
-    items[:] = timed + others
+        if not long or not name.startswith(long):
+            item.add_marker(pytest.mark.xdist_group(name))
+            chosen.append(item)
+    items[:] = chosen
