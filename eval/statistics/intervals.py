@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
+from eval.statistics.random_weights import quantile
 from robolearn.errors import DataError
 
 Array = NDArray[np.float64]
@@ -111,6 +112,54 @@ def probability_better(k1: int, n1: int, k2: int, n2: int) -> float:
     nodes, weights = np.polynomial.legendre.leggauss(400)
     # In quantiles of the first, so that narrow posteriors are resolved as well as wide ones.
     return float(0.5 * (weights * second.cdf(first.ppf(0.5 * (nodes + 1)))).sum())
+
+
+def bounded_mean(scores: Any, low: float = 0.0, high: float = 1.0, level: float = 0.95) -> Estimate:
+    """Mean of independent scores that cannot leave ``[low, high]``; no other assumption.
+
+    The lower end is the quantile ``(1 - level) / 2`` of the mean of the scores and one more at
+    ``low`` under random weights (Dirichlet, all ones), the upper end mirrors it with one more at
+    ``high``. For successes this is Clopper and Pearson's interval, for equal scores that of
+    :func:`mean_of_equals`, for the differences of paired successes (``low=-1``) it leaves out 0
+    exactly when McNemar's exact test decides, and for many scores it becomes the normal interval.
+    It depends on the scores continuously and not on their order.
+
+    Source: Gaffke 2005, "Three test statistics for a nonparametric one-sided hypothesis on the mean
+    of a nonnegative variable", Math. Methods of Statistics 14:451; Learned-Miller and Thomas 2019,
+    arXiv:1905.06208. Its coverage is proven for successes, and for one or two scores; for others it
+    is a conjecture that no search has refuted (``docs/statistics.md`` has the figures of ours).
+    Proven for every distribution, and wider: the last interval of
+    :func:`eval.statistics.sequential.betting_sequence`.
+    """
+    if not low < high:
+        raise DataError(f"scores lie between two bounds, low first; got [{low:g}, {high:g}]")
+    _z(level)
+    x = np.sort(_finite(scores, "scores"))
+    method = "bounded mean"
+    if x.size == 0:
+        return Estimate(math.nan, low, high, 0, method, level)
+    if x[0] < low - 1e-9 or x[-1] > high + 1e-9:
+        raise DataError(
+            f"expected scores in [{low:g}, {high:g}], got some from {x[0]:g} to {x[-1]:g};"
+            " give their bounds"
+        )
+    share = np.clip((x - low) / (high - low), 0.0, 1.0)
+    tail = (1.0 - level) / 2.0
+    least = quantile(np.append(share, 0.0), tail)
+    most = 1.0 - quantile(np.append(1.0 - share, 0.0), tail)
+    ends = low + (high - low) * least, low + (high - low) * most
+    return Estimate(float(x.mean()), *ends, int(x.size), method, level)
+
+
+def bounded_difference(a: Any, b: Any, level: float = 0.95) -> Estimate:
+    """Mean of ``b - a`` over pairs of scores (or successes) in [0, 1] by :func:`bounded_mean`.
+
+    Leaves out 0 exactly when :func:`eval.statistics.exact_tests.bounded_difference_p` is at most
+    ``1 - level``.
+    """
+    x, y = paired_values(a, b)
+    found = bounded_mean(y - x, *DIFFERENCE, level)
+    return replace(found, method="bounded mean of differences")
 
 
 def mean_t(values: Any, level: float = 0.95, *, bounds: Bounds | None = None) -> Estimate:
