@@ -35,6 +35,7 @@ from eval.statistics.multiplicity import holm, letters
 from eval.statistics.planning import plan_paired
 from eval.statistics.sequential import SequentialBarnard, paired_betting
 from eval.summary import TECHNICAL, own_trials
+from eval.trials.identity import SLIGHT, require_poolable
 from eval.trials.table import SCORED
 from robolearn.errors import ConfigError, DataError, did_you_mean
 from robolearn.types import TrialRecord
@@ -129,11 +130,14 @@ class WorldComparison:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """All worlds. ``alone``: ``(world, policy)`` with nothing to compare with, left out."""
+    """All worlds. ``alone``: ``(world, policy)`` with nothing to compare with, left out; ``apart``:
+    trials that were left out because they were made otherwise, in words.
+    """
 
     rule: Rule
     worlds: tuple[WorldComparison, ...]
     alone: tuple[tuple[str, str], ...]
+    apart: tuple[str, ...] = ()
 
     def in_world(self, world: str) -> WorldComparison | None:
         """All policies in one world; None where nothing was compared."""
@@ -146,6 +150,7 @@ def compare_policies(
     *,
     groups: Mapping[str, Sequence[str]] | None = None,
     common: bool = False,
+    mixed: bool = False,
     least: int = 2,
 ) -> Comparison:
     """Compare every pair of policies in every world that has at least two (``least`` 1: describe
@@ -153,7 +158,8 @@ def compare_policies(
 
     ``groups``: method -> names of its training runs; other policies stand for themselves.
     ``common``: compare on the conditions that all have, instead of refusing different ones.
-    Raises :class:`DataError` for mixed suites, worlds, engines or code under one name, for trials
+    ``mixed``: accept trials of different code, libraries or batch sizes, and say so. Raises
+    :class:`DataError` for trials that may not be pooled (:mod:`eval.trials.identity`), for trials
     that appear twice, and for unpaired conditions.
     """
     if not records:
@@ -161,7 +167,7 @@ def compare_policies(
     methods = _methods(records, groups or {})
     worlds = list(dict.fromkeys(r.env for r in records))
     found = [
-        _world(world, [r for r in records if r.env == world], methods, rule, common)
+        _world(world, [r for r in records if r.env == world], methods, rule, common, mixed)
         for world in worlds
         if len({methods[r.policy] for r in records if r.env == world}) >= least
     ]
@@ -205,8 +211,9 @@ def _world(
     methods: Mapping[str, str],
     rule: Rule,
     common: bool,
+    mixed: bool,
 ) -> WorldComparison:
-    notes = _check_mixture(world, records)
+    notes = _check_mixture(records, mixed)
     by_policy = _once_per_condition(records, notes)
     keys, dropped = _shared(world, by_policy, common)
     notes += dropped
@@ -275,35 +282,13 @@ def _once_per_condition(
     return found
 
 
-def _check_mixture(world: str, records: Sequence[TrialRecord]) -> list[str]:
-    for what, values in (
-        ("suites", {r.suite for r in records}),
-        ("versions of the world", {r.env_hash for r in records}),
-        ("physics engines", {r.engine for r in records}),
-        ("kinds (simulated, lab, robot)", {r.kind for r in records}),
-        ("judges of success", {r.judge for r in records}),
-    ):
-        if len(values) > 1:
-            raise DataError(
-                f"trials in '{world}' come from different {what}: {sorted(map(str, values))};"
-                " their results cannot be compared"
-            )
-    notes: list[str] = []
-    for name in dict.fromkeys(r.policy for r in records):
-        hashes = {r.policy_hash for r in records if r.policy == name}
-        if len(hashes) > 1:
-            raise DataError(
-                f"two different policies are called '{name}' ({sorted(hashes)}); rename one run"
-            )
+def _check_mixture(records: Sequence[TrialRecord], mixed: bool) -> list[str]:
+    notes = list(require_poolable(records, accept=SLIGHT if mixed else frozenset()))
     if records[0].judge:
         notes.append(
             "success was judged from pictures by a classifier that errs: rates here are those of"
             " its verdicts; 'robolearn evaluate' printed them corrected for its errors"
         )
-    if len({r.code for r in records}) > 1:
-        notes.append("the trials were made by different versions of robolearn's code")
-    if len({r.batch for r in records}) > 1:
-        notes.append("the trials were made with different batch sizes of inference")
     lost = sum(r.reason in TECHNICAL for r in records)
     if lost:
         notes.append(f"{lost} trials were lost for technical reasons and count as failures")
@@ -322,14 +307,30 @@ def _shared(
     if every == shared:
         return keys, []
     missing = {name: len(every - s) for name, s in sets.items() if every - s}
-    example = min(every - shared)
+    seeds = _other_seeds(sets, shared)
+    said = f"missing per policy: {missing}, for example {min(every - shared)}{seeds}"
     if not common or not keys:
         raise DataError(
-            f"{world}: the policies were not tried under the same conditions; missing per policy:"
-            f" {missing}, for example {example}. Evaluate what is missing, or use --common to"
-            f" compare on the {len(keys)} shared ones"
+            f"{world}: the policies were not tried under the same conditions; {said}. Evaluate what"
+            f" is missing, or use --common to compare on the {len(keys)} shared ones"
         )
-    return keys, [f"compared on {len(keys)} shared conditions of {len(every)}"]
+    return keys, [f"compared on {len(keys)} shared conditions of {len(every)}; {said}"]
+
+
+def _other_seeds(sets: Mapping[str, set[tuple[str, int]]], shared: set[tuple[str, int]]) -> str:
+    """Which policies have conditions of others, but with seeds of their own."""
+    by_condition: dict[str, set[int]] = {}
+    for name, seed in set.union(*sets.values()):
+        by_condition.setdefault(name, set()).add(seed)
+    odd = {
+        policy: sum(len(by_condition[name]) > 1 for name, _ in trials - shared)
+        for policy, trials in sets.items()
+    }
+    return "".join(
+        f"; {n} conditions of '{p}' have other seeds than those of another policy"
+        for p, n in odd.items()
+        if n
+    )
 
 
 def _values(table: _Table, by: Measure) -> Array:

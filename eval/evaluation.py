@@ -5,6 +5,7 @@ It holds no result. Results are read from the trials beside it, so that they can
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 
 from eval.plain import plain_values, read_mapping, write_mapping
 from eval.summary import own_trials
+from eval.trials.identity import Made, Pool, newest
 from eval.trials.judge import JudgeCounts
 from eval.trials.table import SCORED
 from robolearn.config import from_dict
@@ -65,6 +67,8 @@ class Evaluation:
     batch: int
     # Hash of the sources that decide a trial.
     code: str
+    # Versions of the libraries that decide a trial.
+    libraries: str = ""
     commit: str = ""
     versions: dict[str, str] = field(default_factory=dict[str, str])
     command: str = ""
@@ -78,17 +82,16 @@ class Evaluation:
         """The simulated trials that count, of these policies in these worlds, by this code, under
         this suite's starts as they are, moved or repeated.
         """
-        worlds = {(w.name, w.hash) for w in self.worlds}
-        policies = {(p.name, p.hash) for p in self.policies}
-        return tuple(
-            r
-            for r in records
-            if r.kind == "sim"
-            and r.status in SCORED
-            and (r.suite, r.judge, r.code, r.batch)
-            == (self.suite, self.judge, self.code, self.batch)
-            and (r.env, r.env_hash) in worlds
-            and (r.policy, r.policy_hash) in policies
+        pool = self.pool
+        return tuple(r for r in records if r.status in SCORED and pool.holds(r))
+
+    @property
+    def pool(self) -> Pool:
+        """What a trial of this evaluation is."""
+        return Pool(
+            Made("sim", self.suite, self.judge, self.code, self.libraries, self.batch),
+            {w.name: (w.hash, w.engine) for w in self.worlds},
+            {p.name: p.hash for p in self.policies},
         )
 
     def under_starts(self, records: Sequence[TrialRecord]) -> tuple[TrialRecord, ...]:
@@ -101,6 +104,23 @@ class Evaluation:
             for name, seed in list(self.starts.items())[:count]
         }
         return tuple(r for r in records if not r.variant and (r.env, r.condition, r.seed) in asked)
+
+    def other_seeds(self, records: Sequence[TrialRecord]) -> tuple[str, ...]:
+        """Whose trials among ``records`` have starts of the suite with seeds that it does not say,
+        and therefore count nowhere, in words.
+        """
+        if self.inferred:
+            return ()
+        odd = Counter(
+            (r.policy, r.env)
+            for r in records
+            if not r.variant and self.starts.get(r.condition, r.seed) != r.seed
+        )
+        return tuple(
+            f"{n} trials of '{policy}' in '{world}' are kept apart: they have other seeds than the"
+            " suite says"
+            for (policy, world), n in sorted(odd.items())
+        )
 
     def missing(self, records: Sequence[TrialRecord]) -> int:
         """How many of the trials asked for are not among ``records``."""
@@ -153,8 +173,8 @@ def inferred(records: Sequence[TrialRecord]) -> Evaluation:
     if not simulated:
         raise DataError("no simulated trials; run 'robolearn evaluate' first")
     last = simulated[-1]
-    what = (last.suite, last.judge, last.code, last.batch)
-    same = [r for r in simulated if (r.suite, r.judge, r.code, r.batch) == what]
+    pool = newest(simulated)
+    same = [r for r in simulated if pool.holds(r)]
     mine, _ = own_trials(same)
     counts: dict[str, set[str]] = {}
     for r in mine:
@@ -173,6 +193,7 @@ def inferred(records: Sequence[TrialRecord]) -> Evaluation:
         placed=any(r.variant == "moved" for r in same),
         batch=last.batch,
         code=last.code,
+        libraries=last.libraries,
         commit=last.commit,
         judge=last.judge,
         inferred=True,

@@ -21,6 +21,7 @@ from eval.statistics.intervals import (
     phi_coefficient,
     wilson,
 )
+from eval.trials.identity import require_poolable
 from eval.trials.instruments import NOT_FINITE, PHYSICS_DIVERGED
 from eval.trials.rollouts import WORKER_CRASHED
 from eval.trials.table import SCORED
@@ -86,15 +87,9 @@ def summarize(records: Sequence[TrialRecord]) -> Result:
     if not records:
         raise DataError("no trials to summarize; run 'robolearn evaluate' first")
     first = records[0]
-    identity = {
-        (r.policy_hash, r.env_hash, r.engine, r.suite, r.judge, r.code, r.batch, r.kind)
-        for r in records
-    }
-    if len(identity) > 1:
-        raise DataError(
-            "trials of different policies, worlds, engines, suites or code cannot be joined:"
-            f" {identity}"
-        )
+    if len(cells := {(r.policy, r.env) for r in records}) > 1:
+        raise DataError(f"trials of several policies or worlds are no one result: {sorted(cells)}")
+    require_poolable(records)
     double = [c for c, k in Counter((r.condition, r.seed) for r in records).items() if k > 1]
     if double and first.kind == "sim":
         raise DataError(f"trials appear twice: {double[:3]}")

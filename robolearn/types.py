@@ -226,7 +226,8 @@ class TrialRecord:
     ``kind``: a simulated env, a virtual lab behind the real wire protocols, or a robot. ``score``:
     maximum progress over the episode; ``return_``: sum of rewards; ``metrics``: JSON numbers
     (Push-T: ``max_coverage``; deployments: latency percentiles, overruns). ``code``: hash of the
-    sources that decide the result; ``batch``: environments per batched forward pass.
+    sources that decide the result; ``libraries``: their versions; ``batch``: environments per
+    batched forward pass.
 
     ``status``: a trial that was ``aborted`` while the policy was in charge counts as a failure; one
     that is ``started`` still runs, and one that was ``voided`` (for a reason that is not its
@@ -274,3 +275,5 @@ class TrialRecord:
     # (position_m, angle_rad, ...); empty: no tolerance was given.
     achieved: Mapping[str, tuple[float, ...]] = field(default_factory=dict[str, tuple[float, ...]])
     tolerance: Mapping[str, float] = field(default_factory=dict[str, float])
+    # As "mujoco 3.8.1, numpy 1.26.4, ..."; empty: a real world, or an earlier release.
+    libraries: str = ""

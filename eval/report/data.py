@@ -86,6 +86,8 @@ class EvaluationData:
     failures: tuple[Failure, ...]
     clips: tuple[Clip, ...]
     missing: int
+    # Trials of these policies and worlds that do not count, and why.
+    apart: tuple[str, ...]
 
     def in_world(self, world: str) -> tuple[Result, ...]:
         """The results in one world, in the order of the policies."""
@@ -215,6 +217,7 @@ def evaluation_data(
         failures=failures(main),
         clips=_clips(folder, cells),
         missing=0 if asked.inferred else asked.missing(mine),
+        apart=(*asked.pool.kept_apart(records), *asked.other_seeds(mine)),
     )
 
 

@@ -33,6 +33,7 @@ def evaluation_lines(evaluation: EvaluationData) -> list[str]:
                     f" score {estimate_text(f.score, sign=True)}, n = {f.n},"
                     f" p {p_text(f, comparison.rule)}; {sentence(f.words)}"
                 )
+    lines += evaluation.apart
     return lines + [f"{a.policy}: {a.words}" for a in evaluation.agreement]
 
 
@@ -71,8 +72,9 @@ def comparison_lines(comparison: Comparison) -> list[str]:
 
 
 def alone_lines(comparison: Comparison) -> list[str]:
-    """What was left out, because nothing stands beside it."""
-    return [f"not compared: {p} is the only one in {world}" for world, p in comparison.alone]
+    """What was left out: nothing stands beside it, or it was made otherwise."""
+    alone = [f"not compared: {p} is the only one in {world}" for world, p in comparison.alone]
+    return [*alone, *comparison.apart]
 
 
 def comparison_markdown(comparison: Comparison) -> str:

@@ -321,6 +321,7 @@ def provenance_section(data: ReportData) -> str:
         rows += [["code", f"commit {asked.commit or '–'}, sources {asked.code}"]]
         rows += [[f"world {w.name}", f"{w.engine}, hash {w.hash}"] for w in asked.worlds]
         rows += [[f"policy {p.name}", f"hash {p.hash}"] for p in asked.policies]
+        rows += [["libraries", asked.libraries]] if asked.libraries else []
         rows += [[name, version] for name, version in asked.versions.items()]
         rows += [["episodes per forward pass", str(asked.batch)]]
     rows += [[f"data of run {r.name}", f"hash {r.data_hash}"] for r in data.runs if r.data_hash]

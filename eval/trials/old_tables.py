@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from eval.trials.suites import repeat_seed
-from robolearn.errors import DataError
+from robolearn.errors import DataError, StoreCorruptError
 from robolearn.types import TrialRecord
 
 LINES = "trials.jsonl"
@@ -37,18 +37,33 @@ def upgraded(rows: Iterable[Mapping[str, Any]]) -> tuple[TrialRecord, ...]:
     )
 
 
-def table_rows(rows: Iterable[tuple[Any, ...]]) -> tuple[TrialRecord, ...]:
-    """Rows of a table of version 1, in the order of :data:`COLUMNS`."""
+def table_rows(rows: Iterable[tuple[Any, ...]], path: Path) -> tuple[TrialRecord, ...]:
+    """Rows of the table of version 1 at ``path``, in the order of :data:`COLUMNS`."""
     values = [dict(zip(COLUMNS, row, strict=True)) for row in rows]
     return upgraded(
         {
             **{k: v for k, v in row.items() if k != "commit_"},
             "commit": row["commit_"],
             "success": bool(row["success"]),
-            "metrics": json.loads(row["metrics"]),
+            "metrics": mapping_of(row["metrics"], "metrics", number, path),
         }
-        for row in values
+        for number, row in enumerate(values, 1)
     )
+
+
+def mapping_of(text: str, name: str, number: int, path: Path) -> dict[str, Any]:
+    """The JSON mapping in a column of a row; :class:`StoreCorruptError` for anything else."""
+    try:
+        found: Any = json.loads(text)
+    except ValueError as error:
+        found = error
+    if not isinstance(found, dict):
+        said = f"{found}" if isinstance(found, ValueError) else f"got {text[:60]!r}"
+        raise StoreCorruptError(
+            f"'{path}': '{name}' of trial {number} is no JSON mapping: {said}. Restore the file"
+            " from a copy, or evaluate again"
+        )
+    return cast("dict[str, Any]", found)
 
 
 def lines_of(path: Path) -> tuple[TrialRecord, ...]:

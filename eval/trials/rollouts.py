@@ -4,7 +4,7 @@ Conditions are cut into chunks of ``batch``; a chunk runs in lockstep with one b
 per request, for each policy over the same conditions and seeds. A chunk depends on nothing but
 itself, so any worker may run it in any order. It is one transaction of the trial table; trials
 that are there already are skipped. Floating point sums differ by batch size in the last bit and
-pushing amplifies that, so ``batch`` belongs to a trial's identity.
+contact amplifies that, so ``batch`` belongs to a trial's identity.
 """
 
 from __future__ import annotations
@@ -119,6 +119,7 @@ class Options:
     address: str = ""
     batch: int = 1
     code: str = ""
+    libraries: str = ""
     commit: str = ""
     timeout_s: float = 900.0
     video: VideoPlan | None = None
@@ -336,6 +337,7 @@ def blank_record(plan: Plan, chunk: Chunk, lane: int, reason: str) -> TrialRecor
         suite=options.suite,
         judge="" if options.judge is None else options.judge.hash,
         code=options.code,
+        libraries=options.libraries,
         batch=options.batch,
     )
 

@@ -1,14 +1,14 @@
 """The table of trials: one SQLite file per results folder, the same schema for sim and real.
 
-A simulated trial is identified by policy, world, suite, condition and its variant, seed, judge,
-code and batch size; the database refuses a second one. A real trial cannot be repeated exactly: its
-row is written as *started* before the arm moves, and finished or aborted after it. Rows are added
-in transactions: after a kill each trial is there entirely or not at all, or, on a robot, as
-started.
+A simulated trial is identified by policy, world and its engine, suite, condition and its variant,
+seed, judge, code, libraries and batch size; the database refuses a second one. A real trial cannot
+be repeated exactly: its row is written as *started* before the arm moves, and finished or aborted
+after it. Rows are added in transactions: after a kill each trial is there entirely or not at all,
+or, on a robot, as started.
 
 Nothing is taken away or written over: the database refuses to delete rows and to change what ended
-trials say (they may be voided, with a note), and each row has a digest, so that a file that was
-edited by other means is refused when it is read.
+trials say (they may be voided, with a note), each row has a digest, and success is checked against
+reason and score: a file that was edited by other means is refused when it is read.
 """
 
 from __future__ import annotations
@@ -26,12 +26,13 @@ from types import TracebackType
 from typing import Any
 
 from eval.trials import old_tables
+from eval.trials.checks import contradiction
 from robolearn.data.store.lock import StoreLock
 from robolearn.errors import DataError, StoreCorruptError, StoreError, StoreLockedError
 from robolearn.types import TrialRecord
 
 FILE_NAME = "trials.sqlite"
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 # What counts in rates: an aborted trial is a failure, never nothing.
 SCORED = ("finished", "aborted")
 # Why a trial ended whose process died without a word.
@@ -70,18 +71,20 @@ _COLUMNS = {
     "tolerance": "TEXT NOT NULL",
     "metrics": "TEXT NOT NULL",
     "code": "TEXT NOT NULL",
+    "libraries": "TEXT NOT NULL",
     "batch": "INTEGER NOT NULL CHECK (batch >= 1)",
     "digest": "TEXT NOT NULL",
 }
 _JSON = ("achieved", "tolerance", "metrics")
 _KEY = (
-    *("policy_hash", "env_hash", "suite", "condition", "variant", "seed", "judge", "code"),
-    "batch",
+    *("policy_hash", "env_hash", "engine", "suite", "condition", "variant", "seed", "judge"),
+    *("code", "libraries", "batch"),
 )
 _NUMBERS = ("score", "final_progress", "return_", "duration_s")
 # A clip is made afterwards, and a digest cannot hold itself.
 _UNSIGNED = ("video", "digest")
-_SELECT = f"SELECT {', '.join(('id', *_COLUMNS))} FROM trials"  # noqa: S608
+# What tables of version 2 did not have.
+_SINCE_3 = ("libraries",)
 _FIXED = ", ".join(name for name in _COLUMNS if name not in ("status", "note", *_UNSIGNED))
 _SCHEMA = (
     f"""CREATE TABLE trials (
@@ -108,12 +111,14 @@ class TrialKey:
 
     policy_hash: str
     env_hash: str
+    engine: str
     suite: str
     condition: str
     variant: str
     seed: int
     judge: str
     code: str
+    libraries: str
     batch: int
 
 
@@ -126,8 +131,8 @@ class TrialStore:
     """The trials of one results folder, opened for writing: one writer at a time (another gets
     :class:`StoreLockedError` at once), readers at any time (:func:`read_trials`).
 
-    Tables of version 1, and the ``trials.jsonl`` of an older deployment, are taken over. Trials
-    that a process left started when it died are aborted for the reason ``unknown``.
+    Tables of earlier versions, and the ``trials.jsonl`` of an older deployment, are taken over.
+    Trials that a process left started when it died are aborted for the reason ``unknown``.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -221,10 +226,11 @@ class TrialStore:
         return _read(self._db, self.path)
 
     def _at(self, row: int) -> TrialRecord:
-        found = self._db.execute(f"{_SELECT} WHERE id = ?", (row,)).fetchone()
+        names = tuple(_COLUMNS)
+        found = self._db.execute(f"{_select(names)} WHERE id = ?", (row,)).fetchone()
         if found is None:
             raise DataError(f"'{self.path}' has no trial {row}")
-        return _record(found, self.path)
+        return _record(found, self.path, names)
 
     def _create(self) -> None:
         version = _version(self._db, self.path)
@@ -233,8 +239,8 @@ class TrialStore:
         lines = self.folder / old_tables.LINES
         old = old_tables.lines_of(lines) if version == 0 and lines.is_file() else ()
         with _transaction(self._db, self.path):
-            if version == 1:
-                old = _read_version_1(self._db)
+            if version:
+                old = _read_version(self._db, self.path, version)
                 self._db.execute("DROP TABLE trials")
             for statement in _SCHEMA:
                 self._db.execute(statement)
@@ -271,7 +277,7 @@ def read_trials(folder: Path) -> tuple[TrialRecord, ...]:
         db = sqlite3.connect(f"{path.resolve().as_uri()}?{mode}", timeout=30.0, uri=True)
         try:
             version = _version(db, path)
-            found = _read_version_1(db) if version == 1 else _read(db, path) if version else ()
+            found = _read_version(db, path, version) if version else ()
         finally:
             db.close()
     except sqlite3.DatabaseError as error:
@@ -283,7 +289,7 @@ def read_trials(folder: Path) -> tuple[TrialRecord, ...]:
 
 def _version(db: sqlite3.Connection, path: Path) -> int:
     version = int(db.execute("PRAGMA user_version").fetchone()[0])
-    if version not in (0, 1, SCHEMA_VERSION):
+    if not 0 <= version <= SCHEMA_VERSION:
         raise StoreError(
             f"'{path}' has table version {version}; this release reads up to {SCHEMA_VERSION}."
             " Use the release that wrote it, or another results folder"
@@ -291,20 +297,33 @@ def _version(db: sqlite3.Connection, path: Path) -> int:
     return version
 
 
-def _read_version_1(db: sqlite3.Connection) -> tuple[TrialRecord, ...]:
-    names = ", ".join(old_tables.COLUMNS)
-    return old_tables.table_rows(db.execute(f"SELECT {names} FROM trials ORDER BY id"))  # noqa: S608
+def _read_version(db: sqlite3.Connection, path: Path, version: int) -> tuple[TrialRecord, ...]:
+    if version == 1:
+        names = ", ".join(old_tables.COLUMNS)
+        found = db.execute(f"SELECT {names} FROM trials ORDER BY id")  # noqa: S608
+        return tuple(
+            _consistent(number, r, path)
+            for number, r in enumerate(old_tables.table_rows(found, path), 1)
+        )
+    return _read(db, path, without=_SINCE_3 if version == 2 else ())
 
 
-def _read(db: sqlite3.Connection, path: Path) -> tuple[TrialRecord, ...]:
-    rows = db.execute(f"{_SELECT} ORDER BY id").fetchall()
+def _select(names: Sequence[str]) -> str:
+    return f"SELECT {', '.join(('id', *names))} FROM trials"  # noqa: S608
+
+
+def _read(
+    db: sqlite3.Connection, path: Path, without: Sequence[str] = ()
+) -> tuple[TrialRecord, ...]:
+    names = tuple(name for name in _COLUMNS if name not in without)
+    rows = db.execute(f"{_select(names)} ORDER BY id").fetchall()
     last = db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'trials'").fetchone()
     if [row[0] for row in rows] != list(range(1, (last[0] if last else 0) + 1)):
         raise StoreCorruptError(
             f"'{path}' lacks trials that were in it ({len(rows)} of {last[0] if last else 0} are"
             " there): rows were taken away. Restore the file from a copy, or evaluate again"
         )
-    return tuple(_record(row, path) for row in rows)
+    return tuple(_record(row, path, names) for row in rows)
 
 
 def _insert(db: sqlite3.Connection, records: Iterable[TrialRecord]) -> int:
@@ -342,6 +361,9 @@ def _row(number: int, record: TrialRecord) -> tuple[Any, ...]:
         raise DataError(f"real trial {record.condition} names no episode; record it first")
     if record.success and record.status in ("started", "aborted"):
         raise DataError(f"trial {record.condition} is {record.status}: that is no success")
+    wrong = contradiction(record)
+    if wrong:
+        raise DataError(f"trial {record.condition} of '{record.policy}' in '{record.env}': {wrong}")
     values = {f.name: getattr(record, f.name) for f in dataclasses.fields(record)}
     values |= {name: json.dumps(values[name], sort_keys=True) for name in _JSON}
     # Adding 0.0 turns -0.0 into 0.0, which is what SQLite keeps of it.
@@ -352,22 +374,32 @@ def _row(number: int, record: TrialRecord) -> tuple[Any, ...]:
 
 
 def _digest(number: int, values: Mapping[str, Any]) -> str:
-    signed = [number, *(values[name] for name in _COLUMNS if name not in _UNSIGNED)]
+    signed = [number, *(values[n] for n in _COLUMNS if n in values and n not in _UNSIGNED)]
     return hashlib.sha256(json.dumps(signed).encode()).hexdigest()[:16]
 
 
-def _record(row: Sequence[Any], path: Path) -> TrialRecord:
-    values = dict(zip(_COLUMNS, row[1:], strict=True))
+def _record(row: Sequence[Any], path: Path, names: Sequence[str]) -> TrialRecord:
+    values = dict(zip(names, row[1:], strict=True))
     if values["digest"] != _digest(row[0], values):
         raise StoreCorruptError(
             f"'{path}': trial {row[0]} ({values['policy']}, {values['condition']}) is not as it was"
             " written: it was edited. Restore the file from a copy, or evaluate again"
         )
-    values |= {name: json.loads(values[name]) for name in _JSON}
+    values |= {name: old_tables.mapping_of(values[name], name, row[0], path) for name in _JSON}
     values["achieved"] = {k: tuple(v) for k, v in values["achieved"].items()}
     values["commit"], values["success"] = values.pop("commit_"), bool(values["success"])
     del values["digest"]
-    return TrialRecord(**values)
+    return _consistent(row[0], TrialRecord(**values), path)
+
+
+def _consistent(number: int, record: TrialRecord, path: Path) -> TrialRecord:
+    wrong = contradiction(record)
+    if wrong:
+        raise StoreCorruptError(
+            f"'{path}': trial {number} ({record.policy}, {record.condition}) contradicts itself:"
+            f" {wrong}. Restore the file from a copy, or evaluate again"
+        )
+    return record
 
 
 def _orphan(record: TrialRecord) -> TrialRecord:

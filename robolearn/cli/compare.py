@@ -30,6 +30,8 @@ class Args:
     group: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
     # Compare on the conditions that all policies have, instead of refusing different ones.
     common: bool = False
+    # Compare trials of different code, libraries or batch sizes, too, and say so.
+    mixed: bool = False
     # Write this Markdown file, too.
     out: Path | None = None
     # Print one JSON document and nothing else.
@@ -49,7 +51,7 @@ def main(argv: list[str]) -> int:
         output_file(args.out, "--out")
     rule = Rule(by=args.by, kind=args.rule, alpha=args.alpha, n_max=args.n_max)
     groups = dict(group_of(g) for g in args.group)
-    comparison = compare(args.results, rule, groups=groups, common=args.common)
+    comparison = compare(args.results, rule, groups=groups, common=args.common, mixed=args.mixed)
     if args.out is not None:
         args.out.write_text(comparison_markdown(comparison), encoding="utf-8")
     if args.json:

@@ -187,7 +187,7 @@ def _world(args: Args, suite: SuiteConfig) -> WorldEntry:
 def _options(args: Args, suite: Any) -> Options:
     from eval.trials.rollouts import Options
     from robolearn.data.provenance import git_revision
-    from robolearn.operations.code_hash import code_hash
+    from robolearn.operations.code_hash import code_hash, deciding_libraries
 
     return Options(
         suite=suite.label,
@@ -196,6 +196,7 @@ def _options(args: Args, suite: Any) -> Options:
         workers=args.workers,
         batch=args.batch,
         code=code_hash(),
+        libraries=deciding_libraries(),
         commit=git_revision(),
     )
 

@@ -99,4 +99,4 @@ def _beginning(what: EvaluateBegin) -> list[str]:
         )
     if what.there:
         lines.append(f"{what.there} of {what.wanted} trials are there already")
-    return lines
+    return [*lines, *what.apart]

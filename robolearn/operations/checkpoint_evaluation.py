@@ -53,6 +53,7 @@ class CheckpointEvaluation:
         from eval.trials.rollouts import Options, PolicyEntry, WorldEntry, evaluate
         from eval.trials.table import TrialStore
         from robolearn.operations.builders import env_builder, policy_builder
+        from robolearn.operations.code_hash import code_hash, deciding_libraries
         from robolearn.operations.suites import open_suite
         from robolearn.training.run_directory import policy_hash
 
@@ -70,6 +71,8 @@ class CheckpointEvaluation:
             task=suite.config.task,
             max_steps=suite.config.max_steps,
             batch=min(10, self.conditions),
+            code=code_hash(),
+            libraries=deciding_libraries(),
         )
         chosen = {world.name: suite.select(self.conditions)}
         with TrialStore(self.run_dir / "evaluation") as store:

@@ -1,4 +1,4 @@
-"""Hashes the code that decides a simulated trial: trials of other code are not taken for the same.
+"""Says which code and libraries decide a simulated trial: trials of others are not the same.
 
 What decides is found by walking the imports from where a trial is run and built; names that are
 resolved lazily (``"module:Name"``) and imports inside functions count. Reports and statistics are
@@ -12,7 +12,7 @@ import functools
 import hashlib
 import importlib.util
 import re
-from importlib.metadata import entry_points
+from importlib.metadata import PackageNotFoundError, entry_points, version
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,6 +28,11 @@ _TOP = "|".join(PACKAGES)
 _FROM = re.compile(rf"^[ \t]*from ((?:{_TOP})(?:\.\w+)*) import (\([^)]*\)|[^\n]*)", re.MULTILINE)
 _IMPORT = re.compile(rf"^[ \t]*import ((?:{_TOP})(?:\.\w+)*)", re.MULTILINE)
 _LAZY = re.compile(rf"[\"']((?:{_TOP})(?:\.\w+)+)(?::[\w.]+)?[\"']")
+# Physics, drawing and arithmetic; another version of one of them may give other trials.
+LIBRARIES = (
+    *("mujoco", "pymunk", "gym-pusht", "pybullet", "robosuite", "ogbench", "gymnasium"),
+    *("numpy", "scipy", "shapely", "opencv-python", "torch", "onnxruntime"),
+)
 # Groups of entry points whose plug-ins decide trials; devices and formats of data do not.
 PLUGIN_GROUPS = tuple(
     f"robolearn.{name}"
@@ -45,6 +50,20 @@ def code_hash(root: Path = ROOT) -> str:
         digest.update(name.encode())
         digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
+
+
+@functools.cache
+def deciding_libraries() -> str:
+    """Versions of what is installed of :data:`LIBRARIES`: ``gymnasium 1.4.0, mujoco 3.8.1, ...``,
+    as trials record them.
+    """
+    found: list[str] = []
+    for name in sorted(LIBRARIES):
+        try:
+            found.append(f"{name} {version(name)}")
+        except PackageNotFoundError:
+            continue
+    return ", ".join(found)
 
 
 def plugin_files() -> list[tuple[str, Path]]:

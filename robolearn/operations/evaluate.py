@@ -34,7 +34,7 @@ from robolearn.operations.builders import (
     expert_noise,
     policy_builder,
 )
-from robolearn.operations.code_hash import code_hash
+from robolearn.operations.code_hash import code_hash, deciding_libraries
 from robolearn.operations.evaluate_options import EvaluateOptions
 from robolearn.operations.suites import open_suite
 from robolearn.spec import TaskSpace, require_compatible
@@ -52,12 +52,14 @@ class EvaluateBegin:
     """What is about to run: ``there`` of ``wanted`` trials are kept from an earlier call.
 
     ``unplaced``: the starts follow from their seeds alone, so none can be moved or repeated.
+    ``apart``: trials in the results folder that do not count here, and why.
     """
 
     suite: Suite
     there: int
     wanted: int
     unplaced: bool
+    apart: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,12 +120,13 @@ def evaluate(
     with TrialStore(out) as store:
         # Before the first trial, so that what a killed evaluation left can be read, too.
         write_evaluation(out, asked)
-        known = {key_of(r) for r in store.all()}
+        known = {key_of(r): r for r in store.all()}
         wanted = rollouts.wanted_keys(plan, conditions)
         if listener.on_begin is not None:
             unplaced = options.repeat and suite.config.source_world in first and not again
             there = sum(key in known for key in wanted)
-            listener.on_begin(EvaluateBegin(suite, there, len(wanted), unplaced))
+            apart = asked.pool.kept_apart(tuple(known.values()))
+            listener.on_begin(EvaluateBegin(suite, there, len(wanted), unplaced, apart))
         rollouts.evaluate(policies, worlds, conditions, store, plan.options, listener.on_trials)
         if options.videos and listener.on_film is not None:
             listener.on_film()
@@ -279,6 +282,7 @@ def _rollout_options(options: EvaluateOptions, out: Path, suite: Suite) -> Optio
         address=options.address,
         batch=options.batch,
         code=code_hash(),
+        libraries=deciding_libraries(),
         commit=git_revision(),
         video=VideoPlan(out / "videos", ClipWriter(), options.videos) if options.videos else None,
         judge=judge,
@@ -313,6 +317,7 @@ def _asked(
         placed=_placed(longest),
         batch=options.batch,
         code=options.code,
+        libraries=options.libraries,
         commit=options.commit,
         versions=library_versions(),
         command=command,

@@ -32,7 +32,7 @@ from robolearn.data.store.store import EpisodeStore
 from robolearn.errors import ConfigError, did_you_mean
 from robolearn.files import write_atomic
 from robolearn.operations.builders import env_builder, policy_builder
-from robolearn.operations.code_hash import code_hash
+from robolearn.operations.code_hash import code_hash, deciding_libraries
 from robolearn.operations.suites import open_suite
 from robolearn.operations.train import load_experiment, train
 from robolearn.training.run_directory import policy_hash
@@ -135,6 +135,7 @@ class TrainAndTry:
             max_steps=self.suite.config.max_steps,
             batch=self.batch,
             code=code_hash(),
+            libraries=deciding_libraries(),
         )
         with TrialStore(self.out / "trials" / name) as store:
             records = evaluate([policy], [world], {world.name: conditions}, store, options)

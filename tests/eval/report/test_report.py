@@ -5,6 +5,8 @@ import dataclasses
 import json
 import re
 import shutil
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +26,8 @@ from eval.report.recordings import StoreFacts
 from eval.report.sections import words_section
 from eval.trials.table import TrialStore, read_trials
 from robolearn.cli import report as command
-from robolearn.errors import ConfigError, DataError
+from robolearn.errors import ConfigError, DataError, StoreCorruptError
+from robolearn.operations.compare import compare
 from robolearn.operations.report import report
 from tests.browser import chromium
 from tests.eval.report_folder import results_folder, trial
@@ -240,17 +243,31 @@ def _table_of(records, folder):
 
 
 def test_figures_come_from_the_trials_and_from_nothing_else(folder, tmp_path):
-    """An inverted table is told as it is, an emptied one is refused, a summary changes nothing."""
+    """An inverted table and an emptied one are refused and named, a summary changes nothing."""
     copied = tmp_path / "evaluate"
     shutil.copytree(folder / "evaluate", copied, ignore=shutil.ignore_patterns("trials.sqlite*"))
     records = read_trials(folder / "evaluate")
-    inverted = [dataclasses.replace(r, success=not r.success) for r in records]
+    # Solved or not, said alike by success, reason and score: then the page says so.
+    inverted = [
+        dataclasses.replace(
+            r,
+            success=not r.success,
+            reason="time_limit" if r.success else "success",
+            score=r.score if r.success else 1.0,
+        )
+        for r in records
+    ]
     _table_of(inverted, copied)
     (copied / "summary.json").write_text("{half")
     data = load_evaluation(copied)
     true = load_evaluation(folder / "evaluate")
     assert [r.successes for r in data.results] == [r.n - r.successes for r in true.results]
     assert "45/60 = 0.75" in build_report(load_report_data(copied)).replace("\u00a0", " ")
+    with closing(sqlite3.connect(copied / "trials.sqlite")) as db:
+        db.executescript("DROP TRIGGER ended_trials_stay; UPDATE trials SET success = 1 - success;")
+    for read in (load_report_data, lambda place: compare([place])):
+        with pytest.raises(StoreCorruptError, match=r"trial 1 .* edited"):
+            read(copied)
     _table_of([], copied)
     with pytest.raises(DataError, match=r"asks for 320 trials .* has none of them"):
         load_report_data(copied)

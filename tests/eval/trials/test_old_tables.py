@@ -34,7 +34,7 @@ def row(condition, seed=3, **changes):
     values = {
         "policy": "flow", "policy_hash": "p1", "env": "gym_pusht", "env_hash": "e1",
         "engine": "pymunk 6", "real": 0, "condition": condition, "seed": seed, "success": 1,
-        "score": 0.5, "final_progress": 0.25, "return_": 12.5, "steps": 300, "duration_s": 30.0,
+        "score": 1.0, "final_progress": 0.25, "return_": 12.5, "steps": 300, "duration_s": 30.0,
         "reason": "time_limit", "commit_": "abc", "suite": "s@1", "episode": "", "video": "v.mp4",
         "operator": "", "metrics": '{"max_coverage": 0.475}', "code": "k", "batch": 4,
     }  # fmt: skip
@@ -45,7 +45,7 @@ ROWS = (
     row("c0"),
     row("c0~moved"),
     row("c0", repeat_seed(3)),
-    row("c1", 9, success=0),
+    row("c1", 9, success=0, score=0.5),
     # The same start with another seed that nobody derived from its own is a condition.
     row("c1", 10),
     row("c0", suite="s@1+judge=j1"),
@@ -96,7 +96,7 @@ def test_a_table_of_version_1_is_carried_over_once_it_is_written_to(table):
             check(store.all())
     check(read_trials(table))
     db = sqlite3.connect(table / FILE_NAME)
-    assert db.execute("PRAGMA user_version").fetchone() == (2,)
+    assert db.execute("PRAGMA user_version").fetchone() == (3,)
     db.close()
 
 

@@ -28,7 +28,7 @@ def record(condition: str = "c0", **changes) -> TrialRecord:
         condition=condition,
         seed=3,
         success=True,
-        score=0.5,
+        score=1.0,
         final_progress=0.25,
         return_=12.5,
         steps=300,
@@ -44,7 +44,7 @@ def record(condition: str = "c0", **changes) -> TrialRecord:
 
 
 def test_trials_come_back_as_they_were(tmp_path):
-    rows = [record("a"), record("b", success=False, score=0.0, metrics={})]
+    rows = [record("a"), record("b", success=False, score=0.3, metrics={})]
     with TrialStore(tmp_path) as store:
         store.add(rows)
         assert store.all() == tuple(rows)
@@ -56,7 +56,7 @@ def test_a_double_trial_is_impossible_and_takes_nothing_with_it(tmp_path):
     with TrialStore(tmp_path) as store:
         store.add([record("a")])
         with pytest.raises(DataError, match="already has this trial"):
-            store.add([record("b"), record("a", score=0.9)])
+            store.add([record("b"), record("a", return_=0.9)])
         assert [r.condition for r in store.all()] == ["a"]
         store.add([record("a", seed=4), record("a", code="k2"), record("a", batch=1)])
         assert len(store.all()) == 4
@@ -76,7 +76,7 @@ def test_variants_and_judges_are_trials_of_their_own(tmp_path):
     with TrialStore(tmp_path) as store:
         store.add(rows)
         with pytest.raises(DataError, match="already"):
-            store.add([record(variant="moved", score=0.1)])
+            store.add([record(variant="moved", return_=0.1)])
     assert read_trials(tmp_path) == tuple(rows)
 
 
@@ -200,7 +200,7 @@ def test_parquet_has_typed_columns_and_gaps(tmp_path):
     table = pq.read_table(tmp_path / "trials.parquet").to_pydict()
     assert table["condition"] == ["a", "b"]
     assert table["success"] == [True, False]
-    assert table["score"] == [0.5, 0.5]
+    assert table["score"] == [1.0, 1.0]
     assert table["metrics.max_coverage"] == [0.475, None]
     assert table["metrics.chunks"] == [None, 3.0]
     assert [p.name for p in tmp_path.iterdir()] == ["trials.parquet"]
@@ -225,10 +225,10 @@ def _write_until_killed(folder: Path, ready) -> None:
 def test_newer_tables_are_refused(tmp_path):
     TrialStore(tmp_path).close()
     db = sqlite3.connect(tmp_path / FILE_NAME)
-    db.execute("PRAGMA user_version = 3")
+    db.execute("PRAGMA user_version = 4")
     db.close()
     for read in (read_trials, TrialStore):
-        with pytest.raises(StoreError, match="table version 3; this release reads up to 2"):
+        with pytest.raises(StoreError, match="table version 4; this release reads up to 3"):
             read(tmp_path)
 
 

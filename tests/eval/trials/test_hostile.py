@@ -1,0 +1,137 @@
+"""Kills, a second writer, an edited table: nothing is lost, nothing false is told."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import multiprocessing
+import sqlite3
+import time
+from contextlib import closing
+
+import pytest
+
+from eval.trials import table
+from eval.trials.table import FILE_NAME, TrialStore, read_trials
+from robolearn.cli.main import main
+from robolearn.errors import DataError, StoreCorruptError, StoreLockedError
+from tests.eval.mocks import without_times
+from tests.eval.trials.test_rollouts import CRITIC, FLOW, A, B, run
+from tests.eval.trials.test_trials import record
+
+FORK = multiprocessing.get_context("fork")
+N = 60
+
+
+def count(folder):
+    return len(read_trials(folder)) if (folder / FILE_NAME).is_file() else 0
+
+
+def everything(folder):
+    return run(folder, (FLOW, CRITIC), (A, B), n=N, batch=2)
+
+
+def test_twelve_kills_and_a_second_writer_change_no_bit(tmp_path):
+    folder, before = tmp_path / "killed", 0
+    for kill in range(12):
+        process = FORK.Process(target=everything, args=(folder,))
+        process.start()
+        while process.is_alive() and count(folder) <= before:
+            time.sleep(0.001)
+        if kill == 0 and process.is_alive():
+            with pytest.raises(StoreLockedError, match=f"process {process.pid}"):
+                run(folder, on_progress=lambda p: pytest.fail("it computed"))
+        process.kill()
+        process.join()
+        assert count(folder) % 2 == 0
+        assert count(folder) > before or count(folder) == 4 * N
+        before = count(folder)
+    assert without_times(everything(folder)) == without_times(everything(tmp_path / "whole"))
+    assert count(folder) == 4 * N
+
+
+def forge(folder, statement):
+    """Edit rows and give them the digests that they would have."""
+    with closing(sqlite3.connect(folder / FILE_NAME, isolation_level=None)) as db:
+        db.executescript(f"DROP TRIGGER ended_trials_stay; {statement};")
+        for row in db.execute(f"SELECT id, {', '.join(table._COLUMNS)} FROM trials").fetchall():
+            values = dict(zip(table._COLUMNS, row[1:], strict=True))
+            digest = table._digest(row[0], values)
+            db.execute("UPDATE trials SET digest = ? WHERE id = ?", (digest, row[0]))
+
+
+@pytest.mark.parametrize(
+    ("statement", "told"),
+    [
+        ("UPDATE trials SET success = 0 WHERE id = 2", "trial 2 .* not marked as a success"),
+        (
+            "UPDATE trials SET success = 1 WHERE id = 3",
+            "trial 3 .* with the score 0.4",
+        ),
+        ("UPDATE trials SET score = 0.1 WHERE id = 3", "trial 3 .* progress at the end"),
+        ("UPDATE trials SET metrics = '{half' WHERE id = 1", "'metrics' of trial 1 is no JSON"),
+        ("UPDATE trials SET metrics = '[1]' WHERE id = 1", r"'metrics' of trial 1 .* got '\[1\]'"),
+    ],
+)
+def test_a_table_that_contradicts_itself_is_named_by_every_command(
+    tmp_path, capsys, statement, told
+):
+    won = {"reason": "success", "score": 1.0}
+    with TrialStore(tmp_path) as store:
+        store.add([record("a", **won), record("b", **won), record("c", success=False, score=0.4)])
+    forge(tmp_path, statement)
+    for read in (read_trials, TrialStore):
+        with pytest.raises(StoreCorruptError, match=rf"trials\.sqlite.*{told}"):
+            read(tmp_path)
+    for words in (
+        ("compare", str(tmp_path)),
+        ("report", "--results", str(tmp_path), "--out", str(tmp_path / "x.html")),
+        ("evaluate", "scripted", "--worlds", "so101_reach", "--workers", "0", "--conditions", "1",
+         "--out", str(tmp_path)),
+    ):  # fmt: skip
+        assert main([*words, "--json"]) == 2
+        error = json.loads(capsys.readouterr().out)["error"]
+        assert "trials.sqlite" in error
+        assert "internal" not in error
+
+
+def test_a_trial_that_contradicts_itself_is_not_written(tmp_path):
+    judged = {"success": True, "reason": "success", "score": 0.4, "judge": "j"}
+    with TrialStore(tmp_path) as store:
+        store.add([dataclasses.replace(record("a"), **judged)])
+        with pytest.raises(DataError, match="not marked as a success"):
+            store.add([record("b", success=False, reason="success")])
+
+
+def test_corrupt_metrics_in_a_table_of_version_1_name_file_and_row(tmp_path):
+    from tests.eval.trials.test_old_tables import ROWS, SCHEMA
+
+    with closing(sqlite3.connect(tmp_path / FILE_NAME, isolation_level=None)) as db:
+        db.executescript(SCHEMA)
+        for i, values in enumerate(ROWS[:2]):
+            broken = values | ({"metrics": "{half"} if i else {})
+            marks = ", ".join("?" * len(broken))
+            names = ", ".join(broken)
+            db.execute(f"INSERT INTO trials ({names}) VALUES ({marks})", tuple(broken.values()))
+    for read in (read_trials, TrialStore):
+        with pytest.raises(StoreCorruptError, match=r"trials\.sqlite.*'metrics' of trial 2"):
+            read(tmp_path)
+
+
+def test_a_table_of_version_2_is_read_and_carried_over(tmp_path):
+    rows = [record("a"), record("b", success=False, score=0.3)]
+    with TrialStore(tmp_path) as store:
+        store.add(rows)
+    older = tuple(name for name in table._COLUMNS if name != "libraries")
+    with closing(sqlite3.connect(tmp_path / FILE_NAME, isolation_level=None)) as db:
+        db.executescript(
+            "DROP TRIGGER ended_trials_stay; DROP INDEX one_trial;"
+            " ALTER TABLE trials DROP COLUMN libraries; PRAGMA user_version = 2;"
+        )
+        for row in db.execute(f"SELECT id, {', '.join(older)} FROM trials").fetchall():
+            digest = table._digest(row[0], dict(zip(older, row[1:], strict=True)))
+            db.execute("UPDATE trials SET digest = ? WHERE id = ?", (digest, row[0]))
+    assert read_trials(tmp_path) == tuple(rows)
+    with TrialStore(tmp_path) as store:
+        store.add([record("c", libraries="mujoco 3.8.1")])
+    assert [r.libraries for r in read_trials(tmp_path)] == ["", "", "mujoco 3.8.1"]
