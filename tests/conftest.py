@@ -31,7 +31,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "house"))
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# Tests that judge times of devices: make test runs them alone, one after the other.
+# Tests that judge times of devices: make test runs them one after the other, the others yield.
 TIMED = (
     "tests/hardware",
     "tests/robolearn/cli/deploy",
@@ -51,6 +51,11 @@ LONG = (
     "tests/robolearn/cli",
     "tests/robolearn/data/exporters",
     "tests/robolearn/data/importers",
+    "tests/robolearn/data/reading/test_mixture",
+    "tests/robolearn/data/recording/test_recorded_pictures",
+    "tests/robolearn/data/store/test_confine",
+    "tests/robolearn/data/store/test_decoded",
+    "tests/robolearn/data/store/test_object_store",
     "tests/robolearn/data/store/test_store_",
     "tests/robolearn/data/view",
     "tests/robolearn/inference",
@@ -63,8 +68,11 @@ LONG = (
     "tests/sim/perturbations",
     "tests/sim/plants",
     "tests/sim/rendering",
+    "tests/sim/tasks/test_manipulation_scenes",
+    "tests/sim/tasks/test_pusht_task",
     "tests/sim/test_",
     "tests/test_docs",
+    "tests/test_python_page",
 )
 
 
