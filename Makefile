@@ -23,7 +23,7 @@ demo: setup ## the main job on real human data; STAGE=train runs one stage
 
 test: setup ## all tests (reduced kill, fault and fuzz counts); FAST=1: units, contracts and golden numbers
 	@bash .ci/system browser
-	@$(if $(FAST),$(PY) -m pytest -q -n 2 --dist loadgroup --fast,bash .ci/test)
+	@$(if $(FAST),$(PY) -m pytest -q -n 2 --dist loadfile --fast,bash .ci/test)
 
 lint: setup ## what CI checks before the tests
 	@.venv/bin/ruff check .

@@ -86,7 +86,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Choose by ``--fast`` and ``--timed``; tests of one file share a process (``loadgroup``)."""
+    """Choose by ``--fast`` and ``--timed``."""
     root = Path(str(config.rootpath))
     timed = "without" if config.getoption("--fast") else config.getoption("--timed")
     long = LONG if config.getoption("--fast") else ()
@@ -96,6 +96,5 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if timed and name.startswith(TIMED) != (timed == "only"):
             continue
         if not long or not name.startswith(long):
-            item.add_marker(pytest.mark.xdist_group(name))
             chosen.append(item)
     items[:] = chosen

@@ -68,6 +68,8 @@ class DeviceClaim:
         if fd >= 0:
             with contextlib.suppress(OSError):
                 os.ftruncate(fd, 0)
+                # Closing is not enough: a child that was forked meanwhile has this descriptor, too.
+                fcntl.flock(fd, fcntl.LOCK_UN)
             # The file stays: a name that goes while somebody opens it would be two locks.
             os.close(fd)
 

@@ -58,6 +58,20 @@ def test_another_program_is_named_and_its_death_frees_the_device(folder):
     claim.release()
 
 
+def test_what_was_released_is_free_although_a_child_has_the_descriptor():
+    claim, other = DeviceClaim("Franka at 192.0.2.11"), DeviceClaim("Franka at 192.0.2.11")
+    claim.take()
+    child = multiprocessing.get_context("fork").Process(target=time.sleep, args=(60,))
+    child.start()
+    try:
+        claim.release()
+        other.take()
+        other.release()
+    finally:
+        child.kill()
+        child.join()
+
+
 def test_names_of_one_device_share_a_lock_and_others_do_not(folder):
     port, link = folder / "ttyX", folder / "by-id"
     port.touch()

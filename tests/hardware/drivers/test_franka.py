@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
+from hardware.devices import claim as claim_module
 from hardware.devices.robot import RobotMode, require_healthy
 from hardware.drivers.franka import FrankaConfig
 from robolearn.errors import (
@@ -112,8 +113,10 @@ class Arm:
 
 
 @pytest.fixture
-def device(monkeypatch):
+def device(monkeypatch, tmp_path):
     made = Device()
+    # An arm of this process alone: another worker's has the same address and is another arm.
+    monkeypatch.setattr(claim_module, "_PLACES", (tmp_path,))
     monkeypatch.setitem(sys.modules, "franky", Franky(made))
     return made
 
