@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 
 import numpy as np
 import pytest
 
 from hardware.devices.robot import Robot, RobotMode, require_healthy
-from robolearn.errors import DataError, RobotConnectionError
+from robolearn.errors import DataError, RobotConnectionError, RobotError
 
 
 class RobotContract:
@@ -18,6 +19,14 @@ class RobotContract:
 
     def make(self) -> Robot:
         raise AssertionError("a subclass makes the robot")
+
+    def break_it(self, robot: Robot) -> str:
+        """Make the connected device stop itself; what its own report of that says."""
+        raise AssertionError("a subclass breaks its device")
+
+    def mend(self, robot: Robot) -> None:
+        """Take the cause away, as a person at the device does."""
+        raise AssertionError("a subclass mends its device")
 
     def stream(self, robot: Robot, target: np.ndarray, seconds: float = 0.3) -> None:
         """A straight, slow line of set-points from the measured position."""
@@ -66,6 +75,26 @@ class RobotContract:
                 robot.servo(bad)
         time.sleep(0.02)
         assert np.abs(robot.state().joint_position - before).max() < 1e-3
+
+    def test_a_fault_is_told_in_the_devices_own_words(self) -> None:
+        robot = self.make()
+        assert robot.fault_text() == ""
+        robot.connect()
+        robot.servo(robot.state().joint_position)
+        assert robot.fault_text() == ""
+        words = self.break_it(robot)
+        deadline = time.monotonic() + 3.0
+        while robot.state().mode is RobotMode.RUNNING:
+            assert time.monotonic() < deadline, "the fault is not seen"
+            with contextlib.suppress(RobotError):
+                robot.keep_alive()
+            time.sleep(0.005)
+        assert words in robot.fault_text()
+        robot.stop()
+        assert words in robot.fault_text(), "a stop does not hide the cause"
+        self.mend(robot)
+        robot.connect()
+        assert robot.fault_text() == ""
 
     def test_close_twice_and_connect_again(self) -> None:
         robot = self.make()

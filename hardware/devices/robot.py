@@ -116,6 +116,12 @@ class Robot(Protocol):
         """
         ...
 
+    def fault_text(self) -> str:
+        """Why the device does not run, in its own words: modes, error numbers with their text, the
+        joint. "" while all is well and before the first connect; never blocks and never fails.
+        """
+        ...
+
     def servo(self, q: NDArray[np.float64]) -> None:
         """Hand the next joint set-point ``[joints]`` [rad] to the device; never blocks.
 

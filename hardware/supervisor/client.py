@@ -30,6 +30,7 @@ from hardware.supervisor.link import (
     SupervisorConfig,
     Target,
     robot_state_of,
+    unpack_text,
 )
 from hardware.supervisor.process import FollowerRecipe, run_supervisor
 from hardware.supervisor.shared_memory import Rows
@@ -199,13 +200,17 @@ class SupervisorClient:
         raise self._gone()
 
     def require_running(self) -> Status:
-        """Status, or SafetyStopError that names the cause of a stop."""
+        """Status, or SafetyStopError that names the cause of a stop, in the device's words where it
+        has any.
+        """
         status = self.status()
         if status.mode in (Mode.STOPPING, Mode.STOPPED):
             kind = GripperError if status.cause in GRIPPER_CAUSES else SafetyStopError
+            reason = unpack_text(self._link.reason.latest())
+            told = status.cause.name.lower() + (f" ({reason})" if reason else "")
             raise kind(
-                f"the supervisor stopped the arm: {status.cause.name.lower()}. Find the cause,"
-                " make the cell safe, then clear the stop (RealEnv.clear_stop, or start again)"
+                f"the supervisor stopped the arm: {told}. Find the cause, make the cell safe,"
+                " then clear the stop (RealEnv.clear_stop, or start again)"
             )
         return status
 

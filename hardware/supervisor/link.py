@@ -31,6 +31,8 @@ PLAN_STEPS = 16
 STATUS_WIDTH = 10
 STATE_HEAD = 4
 GRIP_WIDTH = 3
+# Characters of the reason of a stop; a longer one is cut.
+REASON_WIDTH = 400
 # A state is late after so long, or so many periods of its robot, whichever is longer.
 _LATE_S, _LATE_PERIODS = 0.02, 5.0
 
@@ -298,6 +300,7 @@ class LinkHandles:
     events: RingHandle
     status: RingHandle
     grips: RingHandle
+    reason: RingHandle
 
     def attach(self) -> Link:
         """Open all rings in this process."""
@@ -309,6 +312,7 @@ class LinkHandles:
             events=self.events.attach(),
             status=self.status.attach(),
             grips=self.grips.attach(),
+            reason=self.reason.attach(),
         )
 
 
@@ -319,7 +323,8 @@ class Link:
     ``commands`` :class:`Target`; ``heartbeat`` (time only); ``states`` device clock [s], robot
     mode, tool force [N], load, q, qd; ``sent`` seq, lateness of the tick [ns], the action that was
     really sent (as in :class:`Target`), q, the gripper's width in force [m] where there is one;
-    ``events``; ``status``; ``grips`` the gripper's measured width [m], moving, holding.
+    ``events``; ``status``; ``grips`` the gripper's measured width [m], moving, holding;
+    ``reason`` of the latched stop, as text (:func:`pack_text`).
     """
 
     commands: Ring
@@ -329,6 +334,7 @@ class Link:
     events: Ring
     status: Ring
     grips: Ring
+    reason: Ring
 
     @classmethod
     def create(cls, joints: int, width: int, slots: int = 4096, grips: int = 0) -> Link:
@@ -343,6 +349,7 @@ class Link:
             events=Ring.create(1024, 4),
             status=Ring.create(16, STATUS_WIDTH),
             grips=Ring.create(1024, GRIP_WIDTH),
+            reason=Ring.create(4, REASON_WIDTH),
         )
 
     @property
@@ -356,6 +363,7 @@ class Link:
             events=self.events.handle,
             status=self.status.handle,
             grips=self.grips.handle,
+            reason=self.reason.handle,
         )
 
     @property
@@ -363,7 +371,7 @@ class Link:
         """All of them."""
         return (
             *(self.commands, self.heartbeat, self.states),
-            *(self.sent, self.events, self.status, self.grips),
+            *(self.sent, self.events, self.status, self.grips, self.reason),
         )
 
     def close(self) -> None:
@@ -375,6 +383,19 @@ class Link:
         """Remove the names (once both sides attached)."""
         for ring in self.rings:
             ring.unlink()
+
+
+def pack_text(text: str) -> Array:
+    """A text as a ring row: its characters' code points, zeros after the last."""
+    row = np.zeros(REASON_WIDTH)
+    kept = text[:REASON_WIDTH]
+    row[: len(kept)] = [ord(c) for c in kept]
+    return row
+
+
+def unpack_text(row: Row | None) -> str:
+    """Inverse of :func:`pack_text`; "" where there is no row yet."""
+    return "" if row is None else "".join(chr(int(v)) for v in row.value if v)
 
 
 def robot_state_of(t_ns: int, value: Array) -> RobotState:

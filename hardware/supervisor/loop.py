@@ -35,6 +35,7 @@ from hardware.supervisor.link import (
 )
 from hardware.supervisor.link_pause import LinkPause
 from hardware.supervisor.motion_check import MotionCheck
+from hardware.supervisor.reports import Reports
 from robolearn.errors import ClockError, DataError, RobotError
 
 Array = NDArray[np.float64]
@@ -62,6 +63,7 @@ class Supervisor:
         self.mode, self.cause = Mode.HOLD, Cause.NONE
         self.finished = False
         self._link, self._inbox, self._clock = link, inbox, clock
+        self._reports = Reports(link)
         self._real_time = real_time
         self._dt_s, self._late_state_s = 1.0 / robot.rate_hz, config.late_state_s(robot.rate_hz)
         self._ticks = self._missed = self._max_late_ns = 0
@@ -164,10 +166,8 @@ class Supervisor:
 
     def _goto(self, request: Request, now_ns: int) -> None:
         points = [np.array(w) for w in request.waypoints]
-        if not points or any(p.shape != self._q.shape for p in points):
-            why = "wrong number of joints"
-        else:
-            why = self._guide(points)
+        wrong = not points or any(p.shape != self._q.shape for p in points)
+        why = "wrong number of joints" if wrong else self._guide(points)
         if why:
             log.warning("guided move refused: %s", why)
             self._event(Cause.UNREACHABLE, now_ns)
@@ -214,8 +214,7 @@ class Supervisor:
         try:
             self._hand.begin(self._q)
         except RobotError as error:
-            log.error("freedrive: %s", error)
-            self._latch(Cause.DRIVER_ERROR, now_ns)
+            self._driver_failed("freedrive", error, now_ns)
             return
         self.mode = Mode.FREEDRIVE
         self._event(Cause.FREEDRIVE, now_ns)
@@ -237,15 +236,13 @@ class Supervisor:
         except RobotError as error:
             if self.mode is not Mode.STOPPED:
                 log.warning("state: %s", error)
-            jumped = isinstance(error, ClockError)
-            self._latch(Cause.CLOCK_JUMP if jumped else Cause.DRIVER_ERROR, now_ns)
+            cause = Cause.CLOCK_JUMP if isinstance(error, ClockError) else Cause.DRIVER_ERROR
+            self._latch(cause, now_ns, reason=str(error))
             return
         self._seen, fresh = state, state.device_t_s != self._device_t_s
         if fresh:
             self._device_t_s = state.device_t_s
-            head = [state.device_t_s, state.mode, state.tool_force_n, state.load]
-            row = [*head, *state.joint_position, *state.joint_velocity]
-            self._link.states.put(state.changed_ns, row)
+            self._reports.state(state)
         if self.mode is Mode.STOPPED:
             return
         if fresh:
@@ -255,7 +252,8 @@ class Supervisor:
         if age_s > self.config.state_stale_s:
             self._latch(Cause.STATE_STALE, now_ns, age_s, self.config.state_stale_s)
         elif state.mode is not RobotMode.RUNNING:
-            self._latch(Cause.ROBOT_FAULT, now_ns, float(state.mode))
+            reason = self.robot.fault_text()
+            self._latch(Cause.ROBOT_FAULT, now_ns, float(state.mode), reason=reason)
         self._note_state_age(age_s, now_ns)
 
     def _check_gripper(self, now_ns: int) -> None:
@@ -282,8 +280,7 @@ class Supervisor:
             try:
                 self._pause.begin(now_ns)
             except RobotError as error:
-                log.error("driver: %s", error)
-                self._latch(Cause.DRIVER_ERROR, now_ns)
+                self._driver_failed("driver", error, now_ns)
 
     def _check_agent(self, now_ns: int) -> None:
         if self.mode not in (Mode.FOLLOW, Mode.GOTO, Mode.FREEDRIVE):
@@ -344,7 +341,7 @@ class Supervisor:
         why = why or self._too_near(q, now_ns)
         if why:
             log.error("set-point not sent: %s", why)
-            self._latch(Cause.LIMIT_VIOLATION, now_ns)
+            self._latch(Cause.LIMIT_VIOLATION, now_ns, reason=why)
             return
         if not self._send(q, now_ns, late_ns):
             return
@@ -359,8 +356,7 @@ class Supervisor:
             if self._pause.over(self._seen, now_ns, late=self._state_late):
                 self._go_on_from(self._seen.joint_position.copy(), now_ns)
         except (RobotError, DataError) as error:
-            log.error("after a pause of the link: %s", error)
-            self._latch(Cause.DRIVER_ERROR, now_ns)
+            self._driver_failed("after a pause of the link", error, now_ns)
 
     def _go_on_from(self, q: Array, now_ns: int) -> None:
         """The way goes on from where the arm stands now; DataError when there is none."""
@@ -389,8 +385,7 @@ class Supervisor:
         try:
             end = self._hand.tick(self._seen, now_ns, wanted=wanted)
         except RobotError as error:
-            log.error("freedrive: %s", error)
-            self._latch(Cause.DRIVER_ERROR, now_ns)
+            self._driver_failed("freedrive", error, now_ns)
             return
         self._q = self._seen.joint_position.copy()
         if end is not None:
@@ -417,18 +412,16 @@ class Supervisor:
         try:
             self.robot.servo(q)
         except (RobotError, DataError) as error:
-            log.error("driver: %s", error)
-            self._latch(Cause.DRIVER_ERROR, now_ns)
+            self._driver_failed("driver", error, now_ns)
             return False
         if self.mode is not Mode.HOLD:
             self._action = self.follower.action(q)
         self._pause.sent(now_ns, moving=not np.array_equal(q, self._q))
         self._q = q
         self._measured.sent(q)
-        following = self.mode is Mode.FOLLOW and self._target is not None
-        seq = self._target.seq if following and self._target is not None else -1
-        row = [seq, late_ns, *self._action, *q, *self._keeper.goals]
-        self._link.sent.put(now_ns, row)
+        target = self._target if self.mode is Mode.FOLLOW else None
+        seq = -1 if target is None else target.seq
+        self._link.sent.put(now_ns, [seq, late_ns, *self._action, *q, *self._keeper.goals])
         return True
 
     def _idle(self, now_ns: int) -> None:
@@ -453,17 +446,25 @@ class Supervisor:
         if cause is not Cause.CLOSED or self.mode is not Mode.HOLD:
             self._event(cause, now_ns, value, limit)
         self.cause, self.mode = cause, Mode.STOPPING
+        self._reports.reason("", now_ns)
         self._hold_gripper()
         if self._guided is None and self.follower.at_rest:
             self._latch(cause, now_ns)
 
-    def _latch(self, cause: Cause, now_ns: int, value: float = 0.0, limit: float = 0.0) -> None:
-        """No further set-points; the device stops on its own ramp."""
+    def _driver_failed(self, what: str, error: Exception, now_ns: int) -> None:
+        log.error("%s: %s", what, error)
+        self._latch(Cause.DRIVER_ERROR, now_ns, reason=str(error))
+
+    def _latch(
+        self, cause: Cause, now_ns: int, value: float = 0.0, limit: float = 0.0, reason: str = ""
+    ) -> None:
+        """No further set-points; the device stops on its own ramp. ``reason``: its words."""
         if self.mode is Mode.STOPPED:
             return
         if self.mode is not Mode.STOPPING:
             self._event(cause, now_ns, value, limit)
             self.cause = cause
+            self._reports.reason(reason, now_ns)
             self._hold_gripper()
         self.mode, self._guided, self._target = Mode.STOPPED, None, None
         self._pausing = self._late = False
@@ -489,12 +490,11 @@ class Supervisor:
     ) -> None:
         if seq < 0 and self._target is not None:
             seq = self._target.seq
-        self._link.events.put(now_ns, [cause, value, limit, seq])
-        log.warning("%s", Event(now_ns, cause, value, limit, seq).text())
+        self._reports.event(Event(now_ns, cause, value, limit, seq))
 
     def _publish(self, now_ns: int) -> None:
         status = Status(
             *(now_ns, self.mode, self.cause, self._answered, self._refused),
             *(self._ticks, self._missed, self._max_late_ns, self._real_time),
         )
-        self._link.status.put(now_ns, status.pack())
+        self._reports.status(status)

@@ -60,6 +60,10 @@ class ToyArm:
             self._device_t_s, self._changed_ns, self._q.copy(), np.zeros(3), self._mode
         )
 
+    def fault_text(self):
+        """Why it does not run, in the device's own words; "" while all is well."""
+        return "toy arm: stopped, or silent" if self._mode is RobotMode.IDLE else ""
+
     def servo(self, q):
         """The next set-point [rad]; checked before anything is sent."""
         if q.shape != self._q.shape or not np.isfinite(q).all():

@@ -132,6 +132,12 @@ class FakeRobot:
             *(self.tool_force_n, self.load),
         )
 
+    def fault_text(self) -> str:
+        """The name of its mode, and of the fault that a test injected."""
+        if self._mode in (RobotMode.RUNNING, RobotMode.DISCONNECTED):
+            return ""
+        return f"fake robot: {self._mode.name}, fault {self.fault.name}"
+
     def servo(self, q: Array) -> None:
         """Reach ``q`` at once."""
         if q.shape != self._q.shape or not np.all(np.isfinite(q)):

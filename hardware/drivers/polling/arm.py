@@ -53,6 +53,10 @@ class Polled(ABC, Generic[L]):
         self._cycle = loop
         loop.start()
 
+    def fault_text(self) -> str:
+        """The latched fault, as the device or its line told it."""
+        return "" if self._cycle is None else self._cycle.fault_text
+
     def keep_alive(self) -> None:
         """The owner lives."""
         self._sound().heard()

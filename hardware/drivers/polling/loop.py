@@ -90,6 +90,12 @@ class PollLoop(ABC):
         if fault is not None:
             raise fault
 
+    @property
+    def fault_text(self) -> str:
+        """What the latched fault says; "" while there is none."""
+        with self.lock:
+            return "" if self._fault is None else str(self._fault)
+
     def call(self, job: Callable[[], T], timeout_s: float) -> T:
         """Run something between two cycles. Raises RobotConnectionError when it takes too long."""
         try:

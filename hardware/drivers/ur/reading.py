@@ -9,8 +9,7 @@ from typing import Any
 from hardware.devices.robot import RobotMode
 
 _RUNNING_ROBOT, RUNNING_PROGRAM = 7, 2
-# RTDE guide, safety_mode: 1 normal, 2 reduced, 3 protective stop, 4 recovery, 5 safeguard stop,
-# 6 system emergency stop, 7 robot emergency stop, 8 violation, 9 fault.
+# By RTDE's safety_mode, whose words are below.
 _SAFETY = {
     1: RobotMode.RUNNING,
     2: RobotMode.RUNNING,
@@ -19,6 +18,40 @@ _SAFETY = {
     6: RobotMode.EMERGENCY_STOP,
     7: RobotMode.EMERGENCY_STOP,
 }
+# The words of the RTDE guide for safety_mode, robot_mode and runtime_state.
+_SAFETY_WORDS = {
+    1: "NORMAL",
+    2: "REDUCED",
+    3: "PROTECTIVE_STOP",
+    4: "RECOVERY",
+    5: "SAFEGUARD_STOP",
+    6: "SYSTEM_EMERGENCY_STOP",
+    7: "ROBOT_EMERGENCY_STOP",
+    8: "VIOLATION",
+    9: "FAULT",
+}
+_ROBOT_WORDS = {
+    -1: "NO_CONTROLLER",
+    0: "DISCONNECTED",
+    1: "CONFIRM_SAFETY",
+    2: "BOOTING",
+    3: "POWER_OFF",
+    4: "POWER_ON",
+    5: "IDLE",
+    6: "BACKDRIVE",
+    7: "RUNNING",
+    8: "UPDATING_FIRMWARE",
+}
+_RUNTIME_WORDS = {
+    0: "STOPPING",
+    1: "STOPPED",
+    2: "PLAYING",
+    3: "PAUSING",
+    4: "PAUSED",
+    5: "RESUMING",
+}
+# Of joint_mode those that name a joint as the cause.
+_JOINT_WORDS = {245: "NOT_RESPONDING", 251: "VIOLATION", 252: "FAULT"}
 
 
 def read(receive: Any) -> tuple[float, list[float], list[float], RobotMode, float]:
@@ -37,6 +70,24 @@ def mode_of(robot: int, safety: int, runtime: int = RUNNING_PROGRAM) -> RobotMod
     if robot != _RUNNING_ROBOT or runtime != RUNNING_PROGRAM:
         return RobotMode.IDLE
     return RobotMode.RUNNING
+
+
+def fault_text(receive: Any) -> str:
+    """What keeps the arm from following, in the controller's words; "" when nothing does."""
+    robot, safety = int(receive.getRobotMode()), int(receive.getSafetyMode())
+    runtime = int(receive.getRuntimeState())
+    if mode_of(robot, safety, runtime) is RobotMode.RUNNING:
+        return ""
+    joints = [
+        f"joint {i} {_JOINT_WORDS[mode]}"
+        for i, mode in enumerate(receive.getJointMode(), 1)
+        if mode in _JOINT_WORDS
+    ]
+    modes = (
+        f"safety mode {_SAFETY_WORDS.get(safety, safety)}, robot mode"
+        f" {_ROBOT_WORDS.get(robot, robot)}, program {_RUNTIME_WORDS.get(runtime, runtime)}"
+    )
+    return "; ".join([modes, *joints])
 
 
 def load_of(receive: Any, rated_current_a: Sequence[float] | None) -> float:

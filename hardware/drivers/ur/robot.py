@@ -10,6 +10,7 @@ control interface runs on a :class:`VendorThread` that can be abandoned.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import logging
 import math
 import time
@@ -25,7 +26,7 @@ from hardware.devices.claim import DeviceClaim
 from hardware.devices.robot import Freedrive, RobotMode, RobotState
 from hardware.drivers.polling.vendor_thread import VendorThread
 from hardware.drivers.ur.dashboard import URRecovery
-from hardware.drivers.ur.reading import load_of, mode_of, read
+from hardware.drivers.ur.reading import fault_text, load_of, mode_of, read
 from hardware.drivers.ur.threads import leave, without_real_time
 from hardware.drivers.ur.tool import ToolServo
 from hardware.drivers.ur.watch import URWatch
@@ -175,7 +176,8 @@ class URRobot:
             raise
 
     def _connect_anew(self, control_class: Any, receive_class: Any) -> None:
-        _probe(self.config)
+        with contextlib.closing(self.config.watch()) as watch:
+            watch.wait()
         if not self._have_left():
             # Its last words would end the new program: both write the same registers.
             raise RobotConnectionError(
@@ -244,6 +246,10 @@ class URRobot:
         self._require_true_clock()
         load = load_of(receive, self.config.rated_current_a)
         return RobotState(stamp, self._changed_ns, np.array(q), np.array(qd), mode, force, load)
+
+    def fault_text(self) -> str:
+        """Safety mode, robot mode, program and joints, as RTDE has them."""
+        return "" if self._receive is None else fault_text(self._receive)
 
     def _check_clock(self) -> None:
         try:
@@ -476,14 +482,6 @@ class URRobot:
             f"UR at {self.config.address}: the control program does not run within"
             f" {self.config.connect_timeout_s:g} s"
         )
-
-
-def _probe(config: URConfig) -> None:
-    watch = config.watch()
-    try:
-        watch.wait()
-    finally:
-        watch.close()
 
 
 def _import_ur_rtde() -> tuple[Any, Any]:

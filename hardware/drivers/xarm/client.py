@@ -56,6 +56,14 @@ def open_client(
         worker.close()
 
 
+def error_text(code: int) -> str:
+    """An error of the controller with the manufacturer's words for it."""
+    from xarm.core.config.x_code import ControllerError
+
+    title = str(ControllerError(code).title.get("en", "")).strip()
+    return f"error {code} ({title})" if title else f"error {code}"
+
+
 def _open(
     api: Any,
     address: str,

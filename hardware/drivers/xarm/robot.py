@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from hardware.devices.robot import RobotMode, RobotState
 from hardware.drivers.polling.arm import ArmLoop, PolledArm
 from hardware.drivers.polling.loop import LostPacketError
-from hardware.drivers.xarm.client import GONE, LOST, open_client
+from hardware.drivers.xarm.client import GONE, LOST, error_text, open_client
 from robolearn.errors import ConfigError, RobotConnectionError, RobotError
 
 Array = NDArray[np.float64]
@@ -130,8 +130,8 @@ class XArmLoop(ArmLoop):
         self._require(code, "reading errors")
         if errors[0]:
             raise RobotConnectionError(
-                f"{self.name} reports error {errors[0]}; clear it in UFACTORY Studio or at the"
-                " control box, then connect again"
+                f"{self.name} reports {error_text(int(errors[0]))}; clear it in UFACTORY Studio or"
+                " at the control box, then connect again"
             )
         self._require(self._arm.motion_enable(enable=True), "enabling the motors")
         self._arm_motion()
@@ -197,8 +197,8 @@ class XArmLoop(ArmLoop):
         if errors[0]:
             self._stop_mode = _MODES.get(int(errors[0]), RobotMode.FAULT)
             raise RobotError(
-                f"{self.name} reports error {errors[0]} ({self._stop_mode.name}); clear the cause"
-                " at the control box, then connect again"
+                f"{self.name} reports {error_text(int(errors[0]))}; clear the cause at the control"
+                " box, then connect again"
             )
 
     def _require(self, code: int, what: str) -> None:

@@ -137,7 +137,14 @@ def make():
 class TestFranka(RobotContract):
     @pytest.fixture(autouse=True)
     def _fake(self, device, make):
-        self.make = make
+        self.make, self.device = make, device
+
+    def break_it(self, robot):
+        self.device.mode = Mode.Reflex
+        return "reports Reflex ([joint_reflex])"
+
+    def mend(self, robot):
+        self.device.mode = Mode.Idle
 
 
 def wait_until_not_running(robot):

@@ -272,6 +272,9 @@ def test_stops_at_the_robot_itself_latch(lab, button):
         press(lab, door, button)
         until(lambda: client.status().mode is Mode.STOPPED)
         assert client.status().cause is Cause.ROBOT_FAULT
+        words = "program STOPPED" if button == "dashboard" else "safety mode ROBOT_EMERGENCY_STOP"
+        with pytest.raises(SafetyStopError, match=rf"robot_fault \(.*{words}.*\)\. Find"):
+            client.require_running()
         until(lambda: not door.log(start_ns).moving)
         if button != "dashboard":
             with pytest.raises(RobotError, match="refused 'clear'"):

@@ -40,6 +40,13 @@ class OnABus(RobotContract):
     def make(self):
         return self.arm.make()
 
+    def break_it(self, robot):
+        self.arm.do(lambda: self.arm.bus.set_error(3, 36))
+        return "servo 3 (elbow) reports overheating, overload"
+
+    def mend(self, robot):
+        self.arm.do(lambda: self.arm.bus.set_error(3, 0))
+
 
 class TestFeetech(OnABus):
     __test__ = True

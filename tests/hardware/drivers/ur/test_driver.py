@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from hardware.devices.robot import RobotMode, require_healthy
-from hardware.drivers.fakes.robot import FakeConfig
+from hardware.drivers.fakes.robot import FakeConfig, FakeFault
 from hardware.drivers.polling.vendor_thread import VendorThread
 from hardware.drivers.ur import robot as ur
 from hardware.drivers.ur.robot import URConfig
@@ -60,6 +60,13 @@ class TestFake(RobotContract):
     def make(self):
         return FakeConfig().build()
 
+    def break_it(self, robot):
+        robot.fault = FakeFault.PROTECTIVE_STOP
+        return "PROTECTIVE_STOP"
+
+    def mend(self, robot):
+        robot.fault = FakeFault.NONE
+
 
 class TestUR(RobotContract):
     @pytest.fixture(autouse=True)
@@ -73,6 +80,14 @@ class TestUR(RobotContract):
         robot = URConfig(self.lab.where.address, watchdog_hz=2.0).build()
         self.robots.append(robot)
         return robot
+
+    def break_it(self, robot):
+        with self.lab.where.connect() as door:
+            door.fault("protective_stop")
+        return "safety mode PROTECTIVE_STOP, robot mode RUNNING"
+
+    def mend(self, robot):
+        recovered(self.lab)
 
 
 @pytest.fixture

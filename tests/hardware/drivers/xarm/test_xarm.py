@@ -39,6 +39,13 @@ class TestXArm(RobotContract):
     def make(self):
         return self.arm.make()
 
+    def break_it(self, robot):
+        self.arm.do(lambda: self.arm.controller.fail(31))
+        return "error 31 (Collision Caused Abnormal Current)"
+
+    def mend(self, robot):
+        self.arm.do(lambda: cure(self.arm.controller))
+
 
 FAULTS = {
     "hang": (lambda c: setattr(c, "mute", True), RobotMode.DISCONNECTED, "no answer"),
@@ -89,7 +96,7 @@ def test_a_fault_is_one_typed_error_a_stop_and_needs_a_reconnect(arm, fault):
 
 def test_an_error_must_be_cleared_by_a_person_before_connecting(arm):
     arm.do(lambda: arm.controller.fail(31))
-    with pytest.raises(RobotConnectionError, match=r"error 31; clear it"):
+    with pytest.raises(RobotConnectionError, match=r"error 31 \(Collision .*\); clear it"):
         arm.make().connect()
     assert not arm.controller.enabled
 

@@ -93,13 +93,10 @@ def deployed(monkeypatch):
     return prepare
 
 
+ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="port 502 is open to root only")
 ARMS = [
     pytest.param("so101", {"world": "mujoco"}, 2, id="so101"),
-    pytest.param(
-        *("xarm", {"world": "kinematic"}, 1),
-        marks=pytest.mark.skipif(os.geteuid() != 0, reason="port 502 is open to root only"),
-        id="xarm",
-    ),
+    pytest.param("xarm", {"world": "kinematic"}, 1, marks=ROOT_ONLY, id="xarm"),
 ]
 
 

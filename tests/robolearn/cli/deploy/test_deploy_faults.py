@@ -1,0 +1,74 @@
+"""A robot that stops itself in a deployment: its own words reach the operator and the trial."""
+
+import json
+
+import pytest
+
+from eval.trials.table import read_trials
+from robolearn.cli.main import main as robolearn
+from robolearn.operations.deploy import run as deploy_run
+from tests.robolearn.cli.deploy import test_deploy as ur_cell
+from tests.robolearn.cli.deploy import test_deploy_joints as joint_cell
+
+config, deployed = ur_cell.config, joint_cell.deployed
+
+
+@pytest.fixture
+def fail_in(monkeypatch):
+    """``fail_in(kind, **arguments)``: a fault of the lab's controller in the third tick."""
+    labs = []
+
+    class Remembered(deploy_run.LabProcess):
+        def __init__(self, *args, **options):
+            super().__init__(*args, **options)
+            labs.append(self)
+
+    def prepare(kind, **arguments):
+        def on_tick(self, tick):
+            if tick.index == 2:
+                with labs[-1].where.connect() as door:
+                    door.fault(kind, **arguments)
+
+        monkeypatch.setattr(deploy_run, "LabProcess", Remembered)
+        monkeypatch.setattr(deploy_run.HoldAtEnd, "on_tick", on_tick)
+
+    return prepare
+
+
+def require_told(out, words, capsys):
+    """The words are in the row of the trial, in ``deploy.json`` and on standard error."""
+    (trial,) = read_trials(out)
+    assert (trial.status, trial.reason, trial.success) == ("aborted", "safety_stop", False)
+    assert "robot_fault" in trial.note
+    assert words in trial.note
+    (detail,) = json.loads((out / "deploy.json").read_text())["trials"]
+    assert words in detail["aborted"]
+    assert words in capsys.readouterr().err
+
+
+def test_a_protective_stop_of_a_ur(config, tmp_path, fail_in, capsys):
+    fail_in("protective_stop")
+    given = ur_cell.arguments(config, tmp_path, "--start-lab", "--episodes", "1", "--no-video")
+    assert robolearn(["deploy", *given]) == 2
+    require_told(tmp_path / "out", "safety mode PROTECTIVE_STOP, robot mode RUNNING", capsys)
+
+
+FAULTS = [
+    ("so101", "error", {"servo": 3.0, "bits": 32.0}, "servo 3 (elbow_flex) reports overload"),
+    pytest.param(
+        *("xarm", "error", {"code": 31.0}, "error 31 (Collision Caused Abnormal Current)"),
+        marks=joint_cell.ROOT_ONLY,
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "kind", "arguments", "words"), FAULTS)
+def test_a_fault_of_a_joint_space_arm(
+    name, kind, arguments, words, tmp_path, deployed, fail_in, capsys
+):
+    cell, joints = joint_cell.cell_file(name, tmp_path, {"world": "kinematic"})
+    deployed(joints)
+    fail_in(kind, **arguments)
+    given = joint_cell.arguments(tmp_path, cell, "--episodes", "1", "--no-video")
+    assert robolearn(["deploy", *(a for a in given if a != "--json")]) == 2
+    require_told(tmp_path / "out", words, capsys)
