@@ -44,12 +44,12 @@ class Execution:
 
     def check(self) -> None:
         """:class:`ConfigError` for choices that exclude each other or that nothing can do."""
-        for option, value, least in (
+        for name, value, least in (
             ("execute", self.execute, 1),
-            ("lead-ticks", self.lead_ticks, 0),
+            ("lead_ticks", self.lead_ticks, 0),
         ):
             if value is not None and value < least:
-                raise ConfigError(f"--{option} must be at least {least}, got {value}")
+                raise ConfigError(f"{name} must be at least {least}, got {value}")
         if self.realtime_chunking and self.ensemble is not None:
             raise ConfigError(
                 "real-time chunking and temporal ensembling exclude each other: the first makes"

@@ -25,17 +25,44 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "identify": ("robolearn.cli.identify", "find a scene's physics from recordings"),
     "video": ("robolearn.cli.video", "videos of stored episodes, all cameras side by side"),
     "scene": ("robolearn.cli.scene", "check and render scene packages"),
-    "train": ("robolearn.cli.train", "train a policy from a store"),
-    "compose": ("robolearn.cli.compose", "one policy of several, weighted on held-out conditions"),
-    "export-policy": ("robolearn.cli.export_policy", "write a trained policy as an ONNX graph"),
-    "success": ("robolearn.cli.success", "train a classifier of success from labelled pictures"),
-    "evaluate": ("robolearn.cli.evaluate", "paired rollouts of policies over fixed conditions"),
-    "sweep": ("robolearn.cli.sweep", "find settings by trying; report the choice on fresh trials"),
-    "suite": ("robolearn.cli.suite", "draw, check and show suites of starting conditions"),
-    "compare": ("robolearn.cli.compare", "policies side by side: effects, letters, conclusions"),
-    "stats": ("robolearn.cli.stats", "intervals, comparisons and plans of success rates"),
+    "train": ("robolearn.cli.learning.train", "train a policy from a store"),
+    "compose": (
+        "robolearn.cli.learning.compose",
+        "one policy of several, weighted on held-out conditions",
+    ),
+    "export-policy": (
+        "robolearn.cli.learning.export_policy",
+        "write a trained policy as an ONNX graph",
+    ),
+    "success": (
+        "robolearn.cli.learning.success",
+        "train a classifier of success from labelled pictures",
+    ),
+    "evaluate": (
+        "robolearn.cli.evaluation.evaluate",
+        "paired rollouts of policies over fixed conditions",
+    ),
+    "sweep": (
+        "robolearn.cli.learning.sweep",
+        "find settings by trying; report the choice on fresh trials",
+    ),
+    "suite": (
+        "robolearn.cli.evaluation.suite",
+        "draw, check and show suites of starting conditions",
+    ),
+    "compare": (
+        "robolearn.cli.evaluation.compare",
+        "policies side by side: effects, letters, conclusions",
+    ),
+    "stats": (
+        "robolearn.cli.evaluation.stats",
+        "intervals, comparisons and plans of success rates",
+    ),
     "lab": ("robolearn.cli.lab", "run the virtual lab (emulated robot, PyBullet physics)"),
-    "servos": ("robolearn.cli.servos", "find, calibrate and release arms of serial servos"),
+    "servos": (
+        "robolearn.cli.hardware.servos",
+        "find, calibrate and release arms of serial servos",
+    ),
     "deploy": (
         "robolearn.cli.deploy.command",
         "run a policy on a robot under the safety supervisor",
@@ -46,7 +73,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "check a robot cell: contract tests on the device",
     ),
     "serve": ("robolearn.cli.serve", "a policy over a websocket, for deploy --server"),
-    "report": ("robolearn.cli.report", "one self-contained HTML page from results"),
+    "report": ("robolearn.cli.evaluation.report", "one self-contained HTML page from results"),
     "demo": ("robolearn.cli.demo", "the whole chain on real human data"),
     "doctor": ("robolearn.cli.doctor", "check this machine: libraries, ports, permissions"),
 }
@@ -85,7 +112,7 @@ def main(argv: list[str] | None = None) -> int:
         if debug:
             raise
         text, code = _explain(error)
-        _report(f"robolearn {name}: {text}", code, args)
+        _report(f"robolearn {name}: {_as_option(text, args)}", code, args)
         return code
 
 
@@ -148,6 +175,16 @@ def _explain(error: Exception) -> tuple[str, int]:
         return f"MUJOCO_GL is '{renderer}', which does not load ({error}); unset it, or use egl", 2
     bug = f"internal error: {type(error).__name__}: {error}"
     return f"{bug}\nThis is a bug; run again with --debug for the traceback.", 1
+
+
+def _as_option(text: str, args: list[str]) -> str:
+    """``text``, which begins with the option that was given where it begins with a parameter:
+    operations say ``max_steps must be at least 1`` to whoever calls them.
+    """
+    name = re.split(r"\W", text, maxsplit=1)[0]
+    option = f"--{name.replace('_', '-')}"
+    given = any(word.partition("=")[0] == option for word in args)
+    return option + text[len(name) :] if given else text
 
 
 def _raised_in(error: Exception, packages: Collection[str]) -> bool:

@@ -171,8 +171,8 @@ def require_continued(guidance: GuidanceName, realtime: bool) -> None:
     """:class:`ConfigError` if a way to continue plans is given where none is continued."""
     if guidance != "auto" and not realtime:
         raise ConfigError(
-            f"--guidance {guidance} is a way to continue the plan: it goes with"
-            " --realtime-chunking and --runtime torch, and without --ensemble"
+            f"guidance {guidance} is a way to continue the plan: it goes with real-time"
+            " chunking and the runtime torch, and without an ensemble"
         )
 
 

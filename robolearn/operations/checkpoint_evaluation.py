@@ -32,7 +32,7 @@ class CheckpointEvaluation:
         from robolearn.spec import require_compatible
 
         if self.conditions < 1:
-            raise ConfigError(f"--evaluate-conditions must be at least 1, got {self.conditions}")
+            raise ConfigError(f"conditions must be at least 1, got {self.conditions}")
         suite = open_suite(self.suite)
         env = env_builder(self.world)()
         try:
@@ -42,7 +42,7 @@ class CheckpointEvaluation:
         task = env_builder(self.world).info().task
         if task != suite.config.task:
             raise ConfigError(
-                f"--evaluate-suite '{self.suite}' has starts of the task '{suite.config.task}', but"
+                f"the suite '{self.suite}' has starts of the task '{suite.config.task}', but"
                 f" '{self.world}' has the task '{task}'"
             )
 

@@ -104,11 +104,11 @@ def collect(
     Errors: :class:`ConfigError`, :class:`SpecMismatchError` before anything is written.
     """
     if episodes < 1:
-        raise ConfigError(f"--episodes must be at least 1, got {episodes}")
+        raise ConfigError(f"episodes must be at least 1, got {episodes}")
     with contextlib.closing(make_world(env_builder(config.world).world)) as env:
         who = choose_operator(config.agent if agent == "auto" else agent, env)
         if noise and who not in ("scripted", "play"):
-            raise ConfigError("--noise is for --agent scripted and play; people bring their own")
+            raise ConfigError("noise is for the agents scripted and play; people bring their own")
         collection = _Collection(config, env, who, episodes, operator, listener)
         if who in ("scripted", "play"):
             actor = build_operator(env, "play" if who == "play" else "scripted", noise)

@@ -189,8 +189,8 @@ def _suite_of(worlds: Sequence[str]) -> Path:
     if len(fitting) != 1:
         raise ConfigError(
             f"no suite comes with the task '{task}' of '{worlds[0]}'; there are suites for"
-            f" {[p.stem for p in files]}. Draw one: robolearn suite draw"
-            f" {worlds[0]} --out {task}.yaml, and give it with --suite"
+            f" {[p.stem for p in files]}. Draw one from"
+            f" '{worlds[0]}' (robolearn suite draw), and give it"
         )
     return shown / fitting[0]
 
@@ -244,7 +244,6 @@ def _worlds(
                 raise ConfigError(
                     f"suite '{suite.config.name}' has starts of the task '{suite.config.task}',"
                     f" but '{world}' has the task '{env.task}'; give the suite that belongs to it"
-                    " (--suite)"
                 )
             for space in spaces:
                 require_compatible(space, env.spec)

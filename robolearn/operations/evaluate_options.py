@@ -52,13 +52,13 @@ class EvaluateOptions:
 
     def check(self, execution: Execution) -> None:
         """:class:`ConfigError` for numbers and choices that cannot be."""
-        for option, value, least in (
-            ("--workers", self.workers, 0),
-            ("--batch", self.batch, 1),
-            ("--videos", self.videos, 0),
-            ("--delay-ticks", self.delay_ticks, 0),
+        for name, value, least in (
+            ("workers", self.workers, 0),
+            ("batch", self.batch, 1),
+            ("videos", self.videos, 0),
+            ("delay_ticks", self.delay_ticks, 0),
         ):
             if value < least:
-                raise ConfigError(f"{option} must be at least {least}, got {value}")
+                raise ConfigError(f"{name} must be at least {least}, got {value}")
         execution.check()
         require_continued(self.guidance, execution.realtime_chunking and self.runtime == "torch")

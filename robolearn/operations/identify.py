@@ -43,7 +43,7 @@ def identify(
     Errors: :class:`ConfigError`, :class:`SceneError`, :class:`DataError`, nothing written.
     """
     if episodes is not None and episodes < 2:
-        raise ConfigError(f"--episodes must be at least 2, got {episodes}")
+        raise ConfigError(f"episodes must be at least 2, got {episodes}")
     start = load_scene(template)
     opened = EpisodeStore.open(store)
     ids = [i.id for i in opened.list() if i.kind == "demonstration"][:episodes]

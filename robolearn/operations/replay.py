@@ -109,7 +109,7 @@ def replay_states(
 
 def _episodes(store: Path, count: int | None) -> tuple[list[str], EpisodeStore]:
     if count is not None and count < 1:
-        raise ConfigError(f"--episodes must be at least 1, got {count}")
+        raise ConfigError(f"episodes must be at least 1, got {count}")
     opened = EpisodeStore.open(store)
     ids = [info.id for info in opened.list()][:count]
     if not ids:

@@ -1,14 +1,25 @@
-"""Opens suites together with what their tasks know of where episodes start."""
+"""Opens, draws and checks suites, with what their tasks know of where episodes start."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from eval.trials.suites import Poses, Suite, SuiteConfig, load_suite
-from robolearn.errors import ConfigError
+import numpy as np
+
+from eval.trials.suites import (
+    ConditionConfig,
+    Poses,
+    Suite,
+    SuiteConfig,
+    load_suite,
+    make_suite,
+    suite_yaml,
+)
+from robolearn.errors import ConfigError, RobolearnError
+from robolearn.files import write_atomic
 from robolearn.operations.builders import env_builder
 from robolearn.types import Condition
 from sim.tasks.pusht import PushT
@@ -55,6 +66,103 @@ class TaskStarts:
             env.close()
 
 
+@dataclass(frozen=True, slots=True)
+class SuiteChecked:
+    """A suite whose file is sound, and the worlds that every condition of it is possible in."""
+
+    suite: Suite
+    possible_in: tuple[str, ...]
+    # Every world is tried in so many ways, as it is included.
+    variants: tuple[str, ...]
+    # What policies that read text are told, by name ("": the suite's own words).
+    instructions: Mapping[str, str]
+    # Conditions that name more than one goal.
+    several_goals: int
+
+
 def open_suite(path: Path) -> Suite:
     """Read and check a suite; beyond its list it goes on with its task's starts."""
     return load_suite(path, TaskStarts.of)
+
+
+def draw_suite(
+    world: str,
+    out: Path,
+    *,
+    n: int = 100,
+    subset: int | None = None,
+    seed: int = 20261121,
+    name: str = "",
+    protocol: str = "",
+) -> Suite:
+    """Draw ``n`` starts of ``world`` from its reset distribution and write them as a suite's file.
+
+    ``subset``: how many of them other worlds are given (None: half); ``name``: else the file's;
+    ``protocol``: the rule by which results are scored, in words.
+
+    Errors: :class:`ConfigError`, also for a file that exists; nothing written.
+    """
+    if n < 1:
+        raise ConfigError(f"n must be at least 1, got {n}")
+    if out.exists():
+        raise ConfigError(f"out: '{out}' is there already; results refer to its hash")
+    env = make_world(env_builder(world).world)
+    try:
+        starts = [draw_start(env.task, env.sample_condition, seed, i) for i in range(n)]
+        config = SuiteConfig(
+            name=name or out.stem,
+            task=env.task,
+            max_steps=env.max_steps,
+            seed=seed,
+            source_world=world,
+            subset=subset or max(1, n // 2),
+            protocol=protocol
+            or f"score = highest progress; success as judged by the task; {env.max_steps} control"
+            f" steps at {env.spec.rate_hz:g} Hz ({env.max_steps / env.spec.rate_hz:g} s)",
+            conditions=tuple(ConditionConfig(c.id, c.seed, dict(c.poses)) for c in starts),
+        )
+    finally:
+        env.close()
+    suite = make_suite(config, starts=TaskStarts.of)
+    _place(suite, world)
+    write_atomic(out, suite_yaml(config))
+    return suite
+
+
+def check_suite(path: Path, worlds: Sequence[str] = ()) -> SuiteChecked:
+    """Read a suite's file and place every condition in each of ``worlds``.
+
+    Errors: :class:`ConfigError` that names the first condition which a world refuses.
+    """
+    suite = open_suite(path)
+    for world in worlds:
+        _place(suite, world)
+    config = suite.config
+    return SuiteChecked(
+        suite,
+        tuple(worlds),
+        config.perturbations.variants(),
+        {"": config.instruction, **config.instructions},
+        sum(any("#" in name for name in c.poses) for c in config.conditions),
+    )
+
+
+def _place(suite: Suite, world: str) -> None:
+    """Reset ``world`` to every condition; the first that it refuses is named."""
+    env = make_world(env_builder(world).world)
+    try:
+        if env.task != suite.config.task:
+            raise ConfigError(
+                f"'{world}' has the task '{env.task}', the suite '{suite.config.task}'"
+            )
+        for condition in suite.select(len(suite.config.conditions)):
+            try:
+                env.reset(condition, np.random.default_rng(condition.seed))
+            except RobolearnError as error:
+                raise ConfigError(
+                    f"condition '{condition.id}' is not possible in {world}: {error}"
+                ) from error
+            if env.outcome().success:
+                raise ConfigError(f"condition '{condition.id}' is solved at its start in {world}")
+    finally:
+        env.close()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,9 @@ from typing import Any
 from eval.plain import plain_values
 from eval.report.benchmark_page import flat
 from eval.statistics.clusters import mean_two_way
-from eval.statistics.intervals import OUTCOME
+from eval.statistics.intervals import OUTCOME, Estimate
 from eval.sweep import (
+    Candidate,
     Scores,
     SweepConfig,
     SweepResult,
@@ -42,6 +44,50 @@ from sim.worlds import make_world
 SWEEP_TABLE = "sweep.md"
 
 
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """What a sweep tried and chose, and what the choice is worth on fresh trials."""
+
+    config: SweepConfig
+    # Label of the suite, with its hash.
+    suite: str
+    batch: int
+    # The command that did it; "" for a call from Python.
+    command: str
+    # Of the source tree, as far as it is known.
+    commit: str
+    versions: Mapping[str, str]
+    result: SweepResult
+
+    @property
+    def reported(self) -> Estimate:
+        """Mean score of the choice, over fresh training runs and the suite's conditions."""
+        report = self.result.report
+        runs = [i for i, scores in enumerate(report) for _ in scores]
+        conditions = [j for scores in report for j in range(len(scores))]
+        values = [value for scores in report for value in scores]
+        return mean_two_way(values, runs, conditions, bounds=OUTCOME)
+
+    @property
+    def tuning_less_reported(self) -> float:
+        """By how much tuning flattered the choice."""
+        return self.result.best.value - self.reported.value
+
+    def document(self) -> dict[str, Any]:
+        """The content of ``sweep.json``."""
+        return {
+            "sweep": dataclasses.asdict(self.config),
+            "suite": self.suite,
+            "batch": self.batch,
+            "command": self.command,
+            "commit": self.commit,
+            "versions": self.versions,
+            **result_values(self.result),
+            "reported": plain_values(self.reported),
+            "tuning_less_reported": self.tuning_less_reported,
+        }
+
+
 def load_sweep(path: Path) -> SweepConfig:
     """A sweep's file, of whose settings the experiment has every one."""
     config = load_config(SweepConfig, path)
@@ -64,12 +110,12 @@ def sweep(
     batch: int = 1,
     command: str = "",
     on_done: Callable[[SweepTask, Scores], None] | None = None,
-) -> dict[str, Any]:
-    """Tune on conditions of its own, choose, report on the suite's; the content of
-    ``out/sweep.json``. A sweep that was stopped goes on; ``command`` is kept with the result.
+) -> Swept:
+    """Tune on conditions of its own, choose, report on the suite's; written to ``out/sweep.json``
+    and ``sweep.md``, too. A sweep that was stopped goes on; ``command`` is kept with the result.
     """
     if where.workers < 0 or batch < 1:
-        raise ConfigError("--workers must be at least 0 and --batch at least 1")
+        raise ConfigError("workers must be at least 0 and batch at least 1")
     suite = open_suite(Path(config.suite))
     EpisodeStore.open(store)
     env = make_world(env_builder(config.world).world)
@@ -82,10 +128,10 @@ def sweep(
         env.close()
     work = TrainAndTry(config, suite, tuning, store.absolute(), out.absolute(), batch)
     result = run_sweep(config, work, out, where, on_done)
-    document = _document(config, suite, result, batch, command)
-    write_atomic(out / "sweep.json", json.dumps(document, indent=1) + "\n")
-    write_atomic(out / SWEEP_TABLE, _markdown(document))
-    return document
+    swept = Swept(config, suite.label, batch, command, git_revision(), library_versions(), result)
+    write_atomic(out / "sweep.json", json.dumps(swept.document(), indent=1) + "\n")
+    write_atomic(out / SWEEP_TABLE, _markdown(swept))
+    return swept
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,50 +188,36 @@ class TrainAndTry:
         return tuple(r.score for r in records)
 
 
-def _document(
-    config: SweepConfig, suite: Suite, result: SweepResult, batch: int, command: str
-) -> dict[str, Any]:
-    runs = [i for i, r in enumerate(result.report) for _ in r]
-    conditions = [j for r in result.report for j in range(len(r))]
-    values = [v for r in result.report for v in r]
-    fresh = mean_two_way(values, runs, conditions, bounds=OUTCOME)
-    return {
-        "sweep": dataclasses.asdict(config),
-        "suite": suite.label,
-        "batch": batch,
-        "command": command,
-        "commit": git_revision(),
-        "versions": library_versions(),
-        **result_values(result),
-        "reported": plain_values(fresh),
-        "tuning_less_reported": result.best.value - fresh.value,
-    }
-
-
-def _markdown(document: dict[str, Any]) -> str:
-    best, reported = document["best"], document["reported"]
-    settings = ", ".join(f"`{k}` = {v}" for k, v in best["params"].items())
-    low, high = reported["low"], reported["high"]
-    interval = "unknown: one run" if low is None else f"{low:.3f}, {high:.3f}"
+def _markdown(swept: Swept) -> str:
+    best, fresh = swept.result.best, swept.reported
+    known = math.isfinite(fresh.low) and math.isfinite(fresh.high)
+    interval = f"{fresh.low:.3f}, {fresh.high:.3f}" if known else "unknown: one run"
     lines = [
-        f"# Sweep {document['sweep']['name']}",
+        f"# Sweep {swept.config.name}",
         "",
-        f"* Chosen: candidate {best['number']}: {settings}.",
-        f"* Selection: {document['selection']['words']}.",
+        f"* Chosen: candidate {best.number}: {_settings(best, '`{}` = {}')}.",
+        f"* Selection: {swept.result.bias.words()}.",
         (
-            f"* **Reported**: {reported['value']:.3f} [{interval}] over"
-            f" {len(document['report'])} fresh training runs, suite {document['suite']}"
-            f" ({reported['method']}). Tuning said {best['value']:.3f}:"
-            f" {document['tuning_less_reported']:+.3f} too much."
+            f"* **Reported**: {fresh.value:.3f} [{interval}] over"
+            f" {len(swept.result.report)} fresh training runs, suite {swept.suite}"
+            f" ({fresh.method}). Tuning said {best.value:.3f}:"
+            f" {swept.tuning_less_reported:+.3f} too much."
         ),
         "* Seeds and conditions of the tuning are none of the reported ones.",
         "",
         "| candidate | settings | state | stages: mean score |",
-        "|---|---|---|---|",
+        f"|{'---|' * 4}",
     ]
-    for c in document["candidates"]:
-        words = ", ".join(f"{k} = {v:.4g}" if isinstance(v, float) else f"{k} = {v}"
-                          for k, v in c["params"].items())  # fmt: skip
-        stages = ", ".join(f"{sum(s) / len(s):.3f}" for s in c["scores"])
-        lines.append(f"| {c['number']} | {words} | {c['state']} | {stages} |")
+    for c in swept.result.candidates:
+        stages = ", ".join(f"{sum(s) / len(s):.3f}" for s in c.scores)
+        words = _settings(c, "{} = {}", ".4g")
+        lines.append(f"| {c.number} | {words} | {c.state} | {stages} |")
     return "\n".join(lines) + "\n"
+
+
+def _settings(candidate: Candidate, words: str, number: str = "") -> str:
+    told: list[str] = []
+    for name, value in candidate.params.items():
+        text = format(value, number) if isinstance(value, float) else value
+        told.append(words.format(name, text))
+    return ", ".join(told)

@@ -81,7 +81,7 @@ def train(
         )
         checked.check(source.task_space)
     elif experiment.fit.evaluate_every:
-        raise ConfigError("fit.evaluate_every: say where, with --evaluate-world WORLD")
+        raise ConfigError("fit.evaluate_every: say where, by a world to evaluate in")
     found = None if parent is None else load_run(parent)
     with joined(experiment.fit.device) as ranks:
         if ranks.leads and listener.on_begin is not None:
@@ -104,10 +104,10 @@ def train(
 def _source(experiment: Experiment, store: Path | None) -> StoreSource | MixtureSource:
     if experiment.data.stores and store is not None:
         raise ConfigError(
-            "the experiment names its stores itself (data: stores); leave --store out"
+            "the experiment names its stores itself (data: stores); leave the store out"
         )
     if store is not None:
         return StoreSource(EpisodeStore.open(store), experiment.data)
     if not experiment.data.stores:
-        raise ConfigError("--store STORE is missing (or name stores under 'data' in --config)")
+        raise ConfigError("give a store, or name stores under 'data' in the experiment")
     return MixtureSource(experiment.data)

@@ -33,8 +33,8 @@ from robolearn.data.store.store import EpisodeStore
 from robolearn.errors import ConfigError, DataError
 from robolearn.seeding import child_seed
 from sim.worlds import make_world
-from tests.robolearn.cli.test_train import CONFIG as EXPERIMENT
-from tests.robolearn.cli.test_train import add
+from tests.robolearn.cli.learning.test_train import CONFIG as EXPERIMENT
+from tests.robolearn.cli.learning.test_train import add
 
 CONFIGS = Path(__file__).parents[2] / "configs" / "eval"
 CONFIG = SweepConfig(

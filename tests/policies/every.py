@@ -11,13 +11,13 @@ import torch
 
 from policies.nets.pictures import PictureConfig
 from policies.registry import POLICIES, PolicyConfig, load_policy, policy_config
-from robolearn.cli.compose import ComposedBuilder, write_composed
 from robolearn.contracts import Policy
 from robolearn.data.reading.cache import flatten
 from robolearn.data.reading.dataset import EpisodeDataset
 from robolearn.data.reading.selection import DataConfig
 from robolearn.errors import ConfigError
 from robolearn.learning import Algorithm
+from robolearn.operations.compose import ComposedBuilder, write_composed
 from robolearn.representation import RepresentationConfig
 from robolearn.spec import SignalSpec, TaskSpace
 from robolearn.training.experiment import Experiment, TrainResult, train

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
 import tyro
 
@@ -14,7 +14,10 @@ from robolearn.cli.shared.parse import parse, print_json, progress, say
 from robolearn.errors import ConfigError
 
 if TYPE_CHECKING:
+    from robolearn.data.store.writer import StoreWriter
     from robolearn.data.upkeep.edit import Selection
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -255,28 +258,45 @@ def _log(argv: list[str]) -> int:
 
 def _rm(argv: list[str]) -> int:
     args = parse(Rm, argv, "data rm", Rm.__doc__ or "")
-    from robolearn.data.store.annotations import default_author
-    from robolearn.data.store.store import EpisodeStore
-
-    store = EpisodeStore.open(args.store)
-    with store.writer() as writer:
-        record = writer.remove(args.episodes, args.author or default_author(), args.text)
+    record = _changed(args, lambda writer, who: writer.remove(args.episodes, who, args.text))
     text = f"moved to the trash: {', '.join(args.episodes)}"
     return _done(text, args.json, record=record, episodes=args.episodes)
 
 
 def _restore(argv: list[str]) -> int:
     args = parse(Restore, argv, "data restore", Restore.__doc__ or "")
+    episodes = args.episodes or _trash_of(args.store)
+    if not episodes:
+        return _done("the trash is empty", args.json, record="", episodes=())
+    record = _changed(args, lambda writer, who: writer.restore(episodes, who))
+    return _done(f"restored: {', '.join(episodes)}", args.json, record=record, episodes=episodes)
+
+
+def _trash(argv: list[str]) -> int:
+    args = parse(Trash, argv, "data trash", Trash.__doc__ or "")
+    if not args.empty:
+        if args.episodes:
+            raise ConfigError("say --empty to delete episodes for good")
+        gone = _trash_of(args.store)
+        return _done(f"in the trash: {', '.join(gone) or 'nothing'}", args.json, trash=gone)
+    deleted = _changed(args, lambda writer, who: writer.empty_trash(who, args.text, args.episodes))
+    text = f"deleted for good: {', '.join(deleted) or 'nothing'}"
+    return _done(text, args.json, deleted=deleted)
+
+
+def _changed(args: Rm | Restore | Trash, change: Callable[[StoreWriter, str], T]) -> T:
+    """What ``change`` returns, which writes to the store in the author's name."""
     from robolearn.data.store.annotations import default_author
     from robolearn.data.store.store import EpisodeStore
 
-    store = EpisodeStore.open(args.store)
-    episodes = args.episodes or store.trash()
-    if not episodes:
-        return _done("the trash is empty", args.json, record="", episodes=())
-    with store.writer() as writer:
-        record = writer.restore(episodes, args.author or default_author())
-    return _done(f"restored: {', '.join(episodes)}", args.json, record=record, episodes=episodes)
+    with EpisodeStore.open(args.store).writer() as writer:
+        return change(writer, args.author or default_author())
+
+
+def _trash_of(store: Path) -> tuple[str, ...]:
+    from robolearn.data.store.store import EpisodeStore
+
+    return EpisodeStore.open(store).trash()
 
 
 def _repair(argv: list[str]) -> int:
@@ -403,23 +423,6 @@ def _merge(argv: list[str]) -> int:
             return _done(text, args.json, store=made.path, episodes=len(made.ids()), added=new)
         made = merge_stores(stores, args.out or Path(), allow=args.allow, advance=advance)
     return _done(f"{total} episodes in {made.path}", args.json, store=made.path, episodes=total)
-
-
-def _trash(argv: list[str]) -> int:
-    args = parse(Trash, argv, "data trash", Trash.__doc__ or "")
-    from robolearn.data.store.annotations import default_author
-    from robolearn.data.store.store import EpisodeStore
-
-    store = EpisodeStore.open(args.store)
-    if not args.empty:
-        if args.episodes:
-            raise ConfigError("say --empty to delete episodes for good")
-        gone = store.trash()
-        return _done(f"in the trash: {', '.join(gone) or 'nothing'}", args.json, trash=gone)
-    with store.writer() as writer:
-        deleted = writer.empty_trash(args.author or default_author(), args.text, args.episodes)
-    text = f"deleted for good: {', '.join(deleted) or 'nothing'}"
-    return _done(text, args.json, deleted=deleted)
 
 
 def _push(argv: list[str], verb: str = "push") -> int:

@@ -149,7 +149,7 @@ class PromptPlacement:
         if not placed:
             return "nothing to place"
         if not self.operator.places:
-            return "taken as it lies (--yes)"
+            return "taken as it lies, nobody is asked"
         text = "; ".join(
             f"place the {object_of(signal)} at x {x:.3f} m, y {y:.3f} m, {np.degrees(yaw):.0f} deg"
             for signal, (x, y, yaw) in placed.items()
@@ -168,20 +168,19 @@ def require_starts(conditions: Sequence[Condition], cell: CellConfig, suite: Pat
             raise ConfigError(
                 f"{suite}: condition '{condition.id}' names {unknown}, which cell '{cell.name}'"
                 f" does not have (its signals: {sorted(signals)}); give a suite of this cell's task"
-                " with --suite"
             )
         for name, value in condition.poses.items():
             if len(value) != sizes[name]:
                 raise ConfigError(
                     f"{suite}: condition '{condition.id}' gives {len(value)} values for '{name}',"
                     f" of which cell '{cell.name}' tells {sizes[name]}; give a suite of this cell's"
-                    " task with --suite"
+                    " task"
                 )
         for goal in cell.goals:
             if goal.name not in condition.poses:
                 raise ConfigError(
                     f"{suite}: condition '{condition.id}' names no '{goal.name}', which cell"
-                    f" '{cell.name}' has as a goal; give a suite that does with --suite"
+                    f" '{cell.name}' has as a goal; give a suite that does"
                 )
             goal.value(condition)
 

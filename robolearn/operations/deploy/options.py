@@ -64,13 +64,13 @@ class DeployOptions:
     video: bool = True
 
     def __post_init__(self) -> None:
-        for option, value, least in (
-            ("--episodes", self.episodes, 1),
-            ("--first", self.first, 0),
-            ("--max-steps", self.max_steps, 1),
+        for name, value, least in (
+            ("episodes", self.episodes, 1),
+            ("first", self.first, 0),
+            ("max_steps", self.max_steps, 1),
         ):
             if value is not None and value < least:
-                raise ConfigError(f"{option} must be at least {least}, got {value}")
+                raise ConfigError(f"{name} must be at least {least}, got {value}")
         self.executed.check()
         require_continued(self.guidance, self.executed.realtime_chunking)
 

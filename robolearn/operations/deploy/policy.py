@@ -83,13 +83,13 @@ def open_policy(
 ) -> Source:
     """Start a worker for a run directory, or connect to a server."""
     if (run is None) == (not server):
-        raise ConfigError("give a run directory, or --server ws://HOST:PORT, and not both")
+        raise ConfigError("give a run directory or a server (ws://HOST:PORT), and not both")
     if run is None and runtime != "torch":
-        raise ConfigError(f"--runtime {runtime} is for a run directory; a server has its own")
+        raise ConfigError(f"runtime {runtime} is for a run directory; a server has its own")
     if run is None and guidance != "auto":
-        raise ConfigError(f"--guidance {guidance}: tell the server, by robolearn serve --guidance")
+        raise ConfigError(f"guidance {guidance}: tell the server ('robolearn serve' has it, too)")
     if run is None and accept_edited:
-        raise ConfigError("--accept-edited: tell the server, by robolearn serve --accept-edited")
+        raise ConfigError("edited runs are accepted by the server: tell 'robolearn serve'")
     if run is None:
         remote = RemoteInference(server, os.environ.get(VARIABLE, ""))
         return Source(remote, remote.name, remote.policy_hash, server)

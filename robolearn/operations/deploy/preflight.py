@@ -67,8 +67,8 @@ class Checks:
         enough = math.ceil(latency_s * self.cell.rate_hz)
         self.told(
             "policy",
-            f"{call}, DOES NOT FIT the lead of {1e3 * lead_s:.0f} ms: give --lead-ticks"
-            f" {enough}, stop other programs, or give --no-realtime-chunking",
+            f"{call}, DOES NOT FIT the lead of {1e3 * lead_s:.0f} ms: give"
+            f" {enough} lead ticks, stop other programs, or do without real-time chunking",
         )
 
     def _latencies(self) -> tuple[str, ...] | None:

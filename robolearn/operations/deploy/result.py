@@ -152,5 +152,5 @@ def earlier_details(folder: Path) -> Sequence[TrialDetail]:
     except (ValueError, KeyError, TypeError, ConfigError) as error:
         raise DataError(
             f"'{path}' cannot be added to ({type(error).__name__}: {error}); mend it, move it away,"
-            " or choose another folder (--out)"
+            " or choose another folder for the results"
         ) from error

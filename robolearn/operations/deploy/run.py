@@ -86,10 +86,10 @@ class _Deployment:
         self._task = task_of(self._suite, self._cell, options.robot, options.suite)
         self._conditions = self._suite.select(options.first + options.episodes)[options.first :]
         if options.score == "operator" and not operator.judges:
-            raise ConfigError("--score operator needs a terminal whose keys can be read")
+            raise ConfigError("score: the operator needs a terminal whose keys can be read")
         if options.start_lab and not self._cell.lab:
             raise ConfigError(
-                f"{options.robot} describes a real cell (robot.lab is false); leave --start-lab out"
+                f"{options.robot} describes a real cell (robot.lab is false); no lab stands for it"
             )
         lab = options.start_lab
         self._film = film_of(self._cell, options.robot, lab=lab) if options.video else None
@@ -158,7 +158,7 @@ class _Deployment:
         if operator.judges:
             scorer = KeyScorer(scorer, operator)
         if scorer is None:
-            raise ConfigError("nobody scores: give a terminal, or leave --score operator out")
+            raise ConfigError("nobody scores: give a terminal, or let the task score")
         env = RealEnv(cell, place=place, scorer=scorer, settable_poses=options.start_lab)
         stack.callback(env.close)
         lead = options.execution.lead_ticks

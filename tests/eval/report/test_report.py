@@ -25,7 +25,7 @@ from eval.report.data import ReportData, load_evaluation, load_report_data
 from eval.report.recordings import StoreFacts
 from eval.report.sections import words_section
 from eval.trials.table import TrialStore, read_trials
-from robolearn.cli import report as command
+from robolearn.cli.evaluation import report as command
 from robolearn.errors import ConfigError, DataError, StoreCorruptError
 from robolearn.operations.compare import compare
 from robolearn.operations.report import report

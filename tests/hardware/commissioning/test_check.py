@@ -204,7 +204,7 @@ def test_a_question_comes_after_what_was_found(tmp_path: Path, capsys, monkeypat
         if len(seen) == 2:
             raise ConfigError("not confirmed")
 
-    monkeypatch.setattr("robolearn.cli.shared.consent.ask", answer)
+    monkeypatch.setattr("robolearn.cli.hardware.check.ask", answer)
     assert main(["hardware", "check", "--config", str(path)]) == 2
     assert "motors" in seen[0][0]
     assert "joint angles" in seen[1][1]

@@ -25,12 +25,12 @@ from policies.imitation.compose import (
 from policies.imitation.diffusion import DiffusionConfig
 from policies.imitation.flow import FlowConfig
 from policies.registry import load_policy
-from robolearn.cli.compose import ComposedBuilder, write_composed
 from robolearn.contracts import Policy
 from robolearn.data.reading.cache import flatten
 from robolearn.data.reading.dataset import EpisodeDataset
 from robolearn.errors import CheckpointError, ConfigError, SpecMismatchError
 from robolearn.learning import FieldPolicy
+from robolearn.operations.compose import ComposedBuilder, write_composed
 from robolearn.training.run_directory import load_run
 from tests.contracts import PolicyContract
 from tests.learning_mocks import random_request

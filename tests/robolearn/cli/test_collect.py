@@ -74,7 +74,7 @@ def test_a_clumsy_expert_and_one_that_plays(tmp_path, capsys):
     assert collect(out, "--yes", "--noise", "2") == 2
     assert "noise of an expert is 0 to 1" in capsys.readouterr().err
     assert collect(out, "--yes", "--noise", "0.1", agent="browser") == 2
-    assert "--noise is for --agent scripted" in capsys.readouterr().err
+    assert "--noise is for the agents scripted" in capsys.readouterr().err
 
 
 def test_more_episodes_are_appended_in_order(recorded, capsys):

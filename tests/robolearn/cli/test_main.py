@@ -94,6 +94,17 @@ def test_errors_become_one_line_and_an_exit_code(monkeypatch, capsys, error, cod
     assert "Traceback" not in err
 
 
+def test_a_parameter_is_called_as_it_was_typed(monkeypatch, capsys):
+    error = ConfigError("max_steps must be at least 1, got 0")
+    monkeypatch.setattr(cli.importlib, "import_module", lambda name: Failing(error))
+    for words in (["--max-steps", "0"], ["--max-steps=0", "--json"]):
+        assert main(["data", *words]) == 2
+        assert "robolearn data: --max-steps must be at least 1" in capsys.readouterr().err
+    # Whoever did not give the option, in a file for instance, reads the name there.
+    assert main(["data", "--steps", "0"]) == 2
+    assert "robolearn data: max_steps must be" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("error", [ConfigError("x"), OSError("x"), ZeroDivisionError("x")])
 def test_debug_shows_the_traceback(monkeypatch, error):
     monkeypatch.setattr(cli.importlib, "import_module", lambda name: Failing(error))

@@ -73,9 +73,9 @@ def test_a_task_gets_its_parameters_from_the_scene_or_the_cell(tmp_path):
 def test_options_are_checked_before_anything_is_started():
     there = {"run": Path("run"), "robot": CELLS[0], "out": Path("out")}
     for wrong, text in (
-        ({"episodes": 0}, "--episodes must be at least 1"),
-        ({"max_steps": 0}, "--max-steps must be at least 1"),
-        ({"guidance": "hard", "runtime": "onnx"}, "goes with --realtime-chunking"),
+        ({"episodes": 0}, "episodes must be at least 1"),
+        ({"max_steps": 0}, "max_steps must be at least 1"),
+        ({"guidance": "hard", "runtime": "onnx"}, "goes with real-time chunking"),
     ):
         with pytest.raises(ConfigError, match=text):
             DeployOptions(**there, **wrong)

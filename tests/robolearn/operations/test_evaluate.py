@@ -55,9 +55,9 @@ def test_it_tells_what_it_does_and_returns_what_was_found(tmp_path, suite, capsy
 def test_what_cannot_be_is_refused_before_anything_is_written(tmp_path):
     for runs, options, execution, words in (
         ((), FEW, Execution(), "at least one run"),
-        (("scripted",), EvaluateOptions(batch=0), Execution(), "--batch must be at least 1"),
-        (("scripted",), FEW, Execution(execute=0), "--execute must be at least 1"),
-        (("scripted",), EvaluateOptions(guidance="hard"), Execution(), "--realtime-chunking"),
+        (("scripted",), EvaluateOptions(batch=0), Execution(), "batch must be at least 1"),
+        (("scripted",), FEW, Execution(execute=0), "execute must be at least 1"),
+        (("scripted",), EvaluateOptions(guidance="hard"), Execution(), "real-time chunking"),
     ):
         with pytest.raises(ConfigError, match=words):
             evaluate(runs, tmp_path / "r", options, execution)

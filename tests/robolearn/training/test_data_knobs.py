@@ -34,7 +34,7 @@ from robolearn.training.batch_loader import represented, represented_stats
 from robolearn.training.pictures import Augmented, vary
 from robolearn.types import PolicyInput, PolicyOutput
 from tests.learning_mocks import BLOCK, SPACE, TOOL, random_flat, random_request
-from tests.robolearn.cli.test_train import add
+from tests.robolearn.cli.learning.test_train import add
 
 CONFIG = """
 policy: flow

@@ -8,8 +8,8 @@ import yaml
 from eval.trials.suites import load_suite
 from eval.trials.table import read_trials
 from hardware.emulators.lab.launch import LabProcess
-from robolearn.cli import evaluate
 from robolearn.cli.deploy import command as deploy
+from robolearn.cli.evaluation import evaluate
 from robolearn.cli.main import main as robolearn
 from robolearn.cli.shared.parse import parse
 from robolearn.data.store.store import EpisodeStore

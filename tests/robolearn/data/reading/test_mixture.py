@@ -171,4 +171,4 @@ fit: {{steps: 4, warmup: 2, log_every: 2, checkpoint_every: 4}}
     assert main([*command, "--resume"]) == 2
     assert "stores" in capsys.readouterr().err
     assert main([*command, "--store", str(two[0].path)]) == 2
-    assert "leave --store out" in capsys.readouterr().err
+    assert "leave the store out" in capsys.readouterr().err

@@ -11,8 +11,8 @@ import pytest
 from eval.trials.suites import load_suite, suite_yaml
 from eval.trials.table import read_trials
 from policies.imitation.flow import FlowConfig
-from robolearn.cli import evaluate as command
 from robolearn.cli.demo import better_policy
+from robolearn.cli.evaluation import evaluate as command
 from robolearn.cli.main import main
 from robolearn.data.reading.selection import DataConfig
 from robolearn.errors import ConfigError
@@ -21,7 +21,7 @@ from robolearn.training.experiment import Experiment, train
 from robolearn.training.loop import FitConfig
 from tests.learning_mocks import BLOCK, TOOL, random_source
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 
 
 @pytest.fixture(scope="module")
@@ -130,8 +130,8 @@ def test_how_chunks_are_executed_is_part_of_a_trial(setting, capsys, monkeypatch
 
 def test_a_way_to_continue_needs_something_to_continue(setting, capsys):
     for options, words in (
-        (("--guidance", "hard"), "goes with --realtime-chunking"),
-        (("--guidance", "hard", "--realtime-chunking", "--runtime", "onnx"), "--runtime torch"),
+        (("--guidance", "hard"), "goes with real-time chunking"),
+        (("--guidance", "hard", "--realtime-chunking", "--runtime", "onnx"), "the runtime torch"),
         (("--guidance", "trained", "--realtime-chunking"), "takes a run with algorithm.max_prefix"),
     ):
         out = "refused"
@@ -143,7 +143,7 @@ def test_a_way_to_continue_needs_something_to_continue(setting, capsys):
     cell = str(ROOT / "configs" / "hardware" / "lab_ur5e.yaml")
     told = ["deploy", str(setting / "one"), "--robot", cell, "--out", str(setting / "d"), "--yes"]
     assert main([*told, "--guidance", "hard", "--no-realtime-chunking"]) == 2
-    assert "goes with --realtime-chunking" in capsys.readouterr().err
+    assert "goes with real-time chunking" in capsys.readouterr().err
     assert not (setting / "d").exists()
 
 

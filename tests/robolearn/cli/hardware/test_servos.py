@@ -7,7 +7,7 @@ import time
 import pytest
 
 from hardware.drivers.serial_bus.calibration import load_calibration
-from robolearn.cli import servos
+from robolearn.cli.hardware import servos
 from robolearn.errors import ConfigError
 from tests.hardware.buses import JOINTS, START, BusArm
 

@@ -14,7 +14,7 @@ from robolearn.cli.main import main
 from robolearn.data.store.store import EpisodeStore
 from robolearn.errors import ConfigError, MissingDependencyError
 from robolearn.training.trackers import tracked
-from tests.robolearn.cli.test_train import CONFIG, add
+from tests.robolearn.cli.learning.test_train import CONFIG, add
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def test_what_would_fail_later_is_refused_now(
     assert main([*words, "--evaluate-world", "pick_place"]) == 2
     assert "does not fit" in capsys.readouterr().err
     assert main([*words, "--fit.evaluate-every", "2"]) == 2
-    assert "say where, with --evaluate-world" in capsys.readouterr().err
+    assert "say where, by a world to evaluate in" in capsys.readouterr().err
     assert main([*words, "--evaluate-world", "gym_pusht", "--evaluate-conditions", "0"]) == 2
     assert "at least 1" in capsys.readouterr().err
     suite = "configs/eval/drawer.yaml"

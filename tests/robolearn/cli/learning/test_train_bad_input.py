@@ -12,7 +12,7 @@ import torch
 
 from robolearn.cli.main import main
 from robolearn.training.run_directory import read_tensors, write_tensors
-from tests.robolearn.cli.test_train import place, run
+from tests.robolearn.cli.learning.test_train import place, run
 
 __all__ = ["place"]
 

@@ -53,7 +53,7 @@ def main(argv: list[str]) -> int:
             mean = sum(scores) / len(scores)
             advance(1, f"{task.kind} {task.number}, stage {task.stage}: {mean:.3f}")
 
-        document = sweep(
+        swept = sweep(
             config,
             args.store,
             args.out,
@@ -63,7 +63,7 @@ def main(argv: list[str]) -> int:
             on_done=show,
         )
     if args.json:
-        print_json(document)
+        print_json(swept.document())
     else:
         say((args.out / SWEEP_TABLE).read_text(encoding="utf-8"))
     return 0

@@ -14,7 +14,7 @@ from eval.trials.table import read_trials
 from policies.imitation.compose import ComposeConfig, composed_policy
 from policies.imitation.flow import FlowConfig
 from policies.registry import load_policy
-from robolearn.cli import compose as command
+from robolearn.cli.learning import compose as command
 from robolearn.data.reading.selection import DataConfig
 from robolearn.errors import ConfigError
 from robolearn.representation import RepresentationConfig, RepresentedPolicy
@@ -23,7 +23,7 @@ from robolearn.training.loop import FitConfig
 from robolearn.training.run_directory import load_run
 from tests.learning_mocks import BLOCK, TOOL, random_request, random_source
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 
 
 def prepared(folder: Path, data: DataConfig) -> Path:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import tyro
 
-from robolearn.cli.compare import group_of
+from robolearn.cli.evaluation.compare import group_of
 from robolearn.cli.shared.output_path import output_file
 from robolearn.cli.shared.parse import parse, print_json, say
 from robolearn.errors import ConfigError

@@ -1,0 +1,1 @@
+"""Commands that judge policies: suites, trials, comparisons, reports."""

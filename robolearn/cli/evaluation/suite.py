@@ -1,0 +1,105 @@
+"""``robolearn suite VERB``: draw, check and show suites of conditions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from robolearn.cli.shared.parse import parse, print_json, say
+from robolearn.cli.shared.verbs import Verbs, run_verb
+
+
+@dataclass(frozen=True, slots=True)
+class DrawArgs:
+    """Draw a suite of starts from a world's reset distribution."""
+
+    # A world: packaged scene, scene folder, gym_pusht, robosuite/..., ogbench/... .
+    world: Annotated[str, tyro.conf.Positional]
+    # The file to write.
+    out: Path
+    # How many conditions.
+    n: int = 100
+    # How many of them other worlds are given; default: half.
+    subset: int | None = None
+    # Every condition follows from this number alone.
+    seed: int = 20261121
+    # Name of the suite; default: the file's.
+    name: str = ""
+    # The rule by which results are scored, in words.
+    protocol: str = ""
+    # Print one JSON document and nothing else.
+    json: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CheckArgs:
+    """Check a suite's file, and with --worlds place every condition in these worlds."""
+
+    # The suite.
+    suite: Annotated[Path, tyro.conf.Positional]
+    # Worlds in which every condition must be possible.
+    worlds: tuple[str, ...] = ()
+    # Print one JSON document and nothing else.
+    json: bool = False
+
+
+def main(argv: list[str]) -> int:
+    """Dispatch to a verb."""
+    verbs: Verbs = {"draw": (DrawArgs, _draw), "check": (CheckArgs, _check)}
+    return run_verb("suite", "Suites: named, hashed lists of starting conditions.", verbs, argv)
+
+
+def _draw(argv: list[str]) -> int:
+    args = parse(DrawArgs, argv, "suite draw", DrawArgs.__doc__ or "")
+    from robolearn.cli.shared.output_path import output_file
+    from robolearn.operations.suites import draw_suite
+
+    output_file(args.out, "--out", (".yaml", ".yml"))
+    suite = draw_suite(
+        args.world,
+        args.out,
+        n=args.n,
+        subset=args.subset,
+        seed=args.seed,
+        name=args.name,
+        protocol=args.protocol,
+    )
+    if args.json:
+        print_json({"suite": suite.label, "file": str(args.out), "conditions": args.n})
+    else:
+        say(f"{suite.label}: {args.n} conditions, each possible in {args.world}: {args.out}")
+    return 0
+
+
+def _check(argv: list[str]) -> int:
+    args = parse(CheckArgs, argv, "suite check", CheckArgs.__doc__ or "")
+    from robolearn.operations.suites import check_suite
+
+    found = check_suite(args.suite, args.worlds)
+    suite, config = found.suite, found.suite.config
+    if args.json:
+        print_json(
+            {
+                "suite": suite.label,
+                "task": config.task,
+                "conditions": len(config.conditions),
+                "variants": list(found.variants),
+                "instructions": dict(found.instructions),
+                "several_goals": found.several_goals,
+                "possible_in": list(found.possible_in),
+            }
+        )
+        return 0
+    say(f"{suite.label}: task {config.task}, {len(config.conditions)} conditions")
+    say(f"  protocol: {config.protocol}")
+    say(
+        f"  variants of every world (itself included): {len(found.variants)}, instructions"
+        f" in other words: {len(config.instructions)}, conditions with several goals:"
+        f" {found.several_goals}"
+    )
+    for world in found.possible_in:
+        say(f"  every condition is possible in {world}")
+    return 0

@@ -1,0 +1,1 @@
+"""Commands that make policies: train, compose, tune, export."""

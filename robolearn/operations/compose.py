@@ -1,0 +1,244 @@
+"""Composes trained policies: the weight is chosen on some conditions, others are reported."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from eval.statistics.intervals import paired_difference
+from eval.trials.rollouts import Options, PolicyEntry, Progress, WorldEntry, evaluate
+from eval.trials.suites import Suite, SuiteConfig
+from eval.trials.table import TrialStore
+from policies.imitation.compose import ComposeConfig, composed_policy
+from policies.registry import load_policy
+from robolearn.config import config_hash, to_dict
+from robolearn.contracts import Policy
+from robolearn.data.provenance import git_revision
+from robolearn.errors import ConfigError
+from robolearn.instructions import require_understood
+from robolearn.operations.builders import env_builder, policy_builder
+from robolearn.operations.code_hash import code_hash, deciding_libraries
+from robolearn.operations.compose_options import ComposeOptions, Operator
+from robolearn.operations.suites import open_suite
+from robolearn.spec import require_compatible
+from robolearn.training.run_directory import (
+    PARTS,
+    PROVENANCE,
+    WEIGHTS,
+    copy_run,
+    load_run,
+    policy_hash,
+    seal_run,
+    write_json,
+    write_run,
+    write_tensors,
+)
+from robolearn.types import Condition, TrialRecord
+
+
+@dataclass(frozen=True, slots=True)
+class ComposedBuilder:
+    """Builds a composed policy in a worker."""
+
+    runs: tuple[Path, ...]
+    operator: Operator
+    weights: tuple[float, ...]
+    steps: int
+
+    def __call__(self) -> Policy:
+        """Load the parts and combine them."""
+        config = ComposeConfig(self.operator, self.weights, self.steps)
+        return composed_policy([load_policy(r) for r in self.runs], config)
+
+
+@dataclass(frozen=True, slots=True)
+class Composed:
+    """What was chosen, and what it is worth where nothing was chosen."""
+
+    run: str
+    policy_hash: str
+    operator: str
+    weights: tuple[float, ...]
+    # Mean score on the choosing conditions, by candidate.
+    choosing: Mapping[str, float]
+    # The single policy that was best there.
+    best_part: str
+    # Mean score on the reported conditions, by policy.
+    reported: Mapping[str, float]
+    # Mean paired difference to the best part on the reported conditions, with its interval.
+    gain: float
+    gain_low: float
+    gain_high: float
+    pairs: int
+
+
+@dataclass(frozen=True, slots=True)
+class ComposeListener:
+    """Who wants to know how far it is."""
+
+    # So many trials are due: first to choose, then to report.
+    on_begin: Callable[[int], None] | None = None
+    on_trials: Callable[[Progress], None] | None = None
+
+
+USUAL = ComposeOptions()
+
+
+def compose(
+    runs: Sequence[Path],
+    out: Path,
+    options: ComposeOptions = USUAL,
+    listener: ComposeListener = ComposeListener(),
+) -> Composed:
+    """Combine ``runs`` with several weights, choose one, and write it as the run directory ``out``.
+
+    A composition that was stopped goes on: its trials are in ``out/trials``.
+
+    Errors: :class:`ConfigError`, :class:`SpecMismatchError` before anything runs.
+    """
+    if len(runs) < 2:
+        raise ConfigError("give at least two run directories to compose")
+    suite = open_suite(options.suite)
+    drawn = suite.select(options.report + options.choose)
+    report, choose = drawn[: options.report], drawn[options.report :]
+    parts, candidates = _entries(runs, options)
+    for _, builder in candidates:
+        builder()  # Whether they fit together is said before anything runs.
+    world = _world(runs, options.world, suite.config)
+    how = _options(options, suite)
+    composed = tuple(entry for entry, _ in candidates)
+    with TrialStore(out / "trials") as store:
+
+        def run(
+            policies: Sequence[PolicyEntry], conditions: Sequence[Condition]
+        ) -> Sequence[TrialRecord]:
+            if listener.on_begin is not None:
+                listener.on_begin(len(policies) * len(conditions))
+            placed = {world.name: tuple(conditions)}
+            return evaluate(tuple(policies), (world,), placed, store, how, listener.on_trials)
+
+        choosing = _means(run((*parts, *composed), choose))
+        best = max(parts, key=lambda p: choosing[p.name])
+        chosen, builder = max(candidates, key=lambda c: choosing[c[0].name])
+        records = run((*parts, chosen), report)
+    return _result(out, builder, choosing, best.name, chosen.name, records)
+
+
+def _entries(
+    runs: Sequence[Path], options: ComposeOptions
+) -> tuple[tuple[PolicyEntry, ...], tuple[tuple[PolicyEntry, ComposedBuilder], ...]]:
+    """The policies alone, and the candidates."""
+    builders = [policy_builder(run) for run in runs]
+    hashes = [policy_hash(run) for run in runs]
+    parts = tuple(
+        PolicyEntry(f"{i}-{run.resolve().name}", digest, builder)
+        for i, (run, digest, builder) in enumerate(zip(runs, hashes, builders, strict=True))
+    )
+    count = len(runs)
+    choice = (
+        [(w, 1 - w) for w in options.weights] if count == 2 and options.operator != "and" else []
+    )
+    candidates: list[tuple[PolicyEntry, ComposedBuilder]] = []
+    for weights in choice or [(1 / count,) * count]:
+        told = tuple(run.resolve() for run in runs)
+        builder = ComposedBuilder(told, options.operator, weights, options.steps)
+        digest = config_hash(hashes, options.operator, weights, options.steps)
+        name = f"{options.operator}-{'-'.join(f'{w:.2f}' for w in weights)}"
+        candidates.append((PolicyEntry(name, digest, builder), builder))
+    return parts, tuple(candidates)
+
+
+def _world(runs: Sequence[Path], name: str, suite: SuiteConfig) -> WorldEntry:
+    builder = env_builder(name)
+    env = builder()
+    try:
+        info = builder.info()
+        if info.task != suite.task:
+            raise ConfigError(f"the suite has the task '{suite.task}', '{name}' '{info.task}'")
+        for run in runs:
+            space = load_run(run).spec.task_space
+            require_compatible(space, env.spec)
+            require_understood(space, (suite.instruction,))
+    finally:
+        env.close()
+    return WorldEntry(info.name, info.hash, info.engine, builder, suite.instruction)
+
+
+def _options(options: ComposeOptions, suite: Suite) -> Options:
+    return Options(
+        suite=suite.label,
+        task=suite.config.task,
+        max_steps=suite.config.max_steps,
+        workers=options.workers,
+        batch=options.batch,
+        code=code_hash(),
+        libraries=deciding_libraries(),
+        commit=git_revision(),
+    )
+
+
+def _means(records: Sequence[TrialRecord]) -> dict[str, float]:
+    scores: dict[str, list[float]] = {}
+    for record in records:
+        scores.setdefault(record.policy, []).append(record.score)
+    return {name: sum(values) / len(values) for name, values in scores.items()}
+
+
+def _result(
+    out: Path,
+    builder: ComposedBuilder,
+    choosing: Mapping[str, float],
+    best: str,
+    chosen: str,
+    records: Sequence[TrialRecord],
+) -> Composed:
+    by_condition = {(r.policy, r.condition): r.score for r in records}
+    shared = [c for p, c in by_condition if p == chosen]
+    gain = paired_difference(
+        [by_condition[best, c] for c in shared],
+        [by_condition[chosen, c] for c in shared],
+        bounds=(-1.0, 1.0),
+    )
+    digest = write_composed(out, builder)
+    result = Composed(
+        run=str(out),
+        policy_hash=digest,
+        operator=builder.operator,
+        weights=builder.weights,
+        choosing=choosing,
+        best_part=best,
+        reported=_means(records),
+        gain=gain.value,
+        gain_low=gain.low,
+        gain_high=gain.high,
+        pairs=gain.n,
+    )
+    write_json(out / "composition.json", dataclasses.asdict(result))
+    return result
+
+
+def write_composed(out: Path, builder: ComposedBuilder) -> str:
+    """A run directory with its parts inside; the hash of the policy."""
+    runs = [load_run(path) for path in builder.runs]
+    config = ComposeConfig(builder.operator, builder.weights, builder.steps)
+    plain = dict(runs[0].config) | {"policy": "compose", "algorithm": to_dict(config)}
+    write_run(out, plain, runs[0].spec, runs[0].stats)
+    (out / PARTS).mkdir(exist_ok=True)
+    for i, run in enumerate(runs):
+        copy_run(run.path, out / PARTS / str(i))
+    # There is nothing else to keep: the weights, and whose they are.
+    tensors = {
+        "weights": torch.tensor(builder.weights, dtype=torch.float64),
+        "parts": torch.tensor([list(bytes.fromhex(r.policy_hash)) for r in runs]).byte(),
+    }
+    write_tensors(
+        out / WEIGHTS, tensors, {"operator": builder.operator, "steps": str(builder.steps)}
+    )
+    hashes = [run.policy_hash for run in runs]
+    write_json(out / PROVENANCE, {"complete": True, "parts": hashes})
+    seal_run(out)
+    return policy_hash(out)
