@@ -141,4 +141,4 @@ def _largest_refuted(d: Array, wall: float) -> float:
             high = middle
         middle = (low + high) / 2.0
     # What was refuted is outside of the interval, also when it is 0.
-    return low if low == -1.0 else math.nextafter(low, 1.0)
+    return low if low == -1.0 else low + 1e-12

@@ -253,10 +253,20 @@ def newcombe(k1: int, n1: int, k2: int, n2: int, level: float = 0.95) -> Estimat
     Source: Newcombe 1998, Statistics in Medicine 17:873, method 10 (square-and-add of Wilson).
     """
     first, second = wilson(k1, n1, level), wilson(k2, n2, level)
+    return square_and_add(first, second, "Newcombe")
+
+
+def square_and_add(first: Estimate, second: Estimate, method: str) -> Estimate:
+    """Interval of the difference ``first - second`` of two independent estimates.
+
+    The distances to the ends add up as standard errors do. Source: Newcombe 1998 for rates; Zou and
+    Donner 2008, "Construction of confidence limits about effect measures: a general approach",
+    Statistics in Medicine 27:1693, for any two intervals.
+    """
     d = first.value - second.value
     low = d - math.hypot(first.value - first.low, second.high - second.value)
     high = d + math.hypot(first.high - first.value, second.value - second.low)
-    return Estimate(d, low, high, n1 + n2, "Newcombe", level)
+    return Estimate(d, low, high, first.n + second.n, method, first.level)
 
 
 def newcombe_paired(a: Any, b: Any, level: float = 0.95) -> Estimate:
