@@ -14,25 +14,29 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float64
 from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
-if TYPE_CHECKING:
-    Vector = Rotation = Pose = Vectors = Quaternions = Rotations = SixD = Poses = Array
-else:
-    Vector = Float64[np.ndarray, "3"]
-    Rotation = Float64[np.ndarray, "3 3"]
-    Pose = Float64[np.ndarray, "4 4"]
-    Vectors = Float64[np.ndarray, "*batch 3"]
-    Quaternions = Float64[np.ndarray, "*batch 4"]
-    Rotations = Float64[np.ndarray, "*batch 3 3"]
-    SixD = Float64[np.ndarray, "*batch 6"]
-    # Position and quaternion.
-    Poses = Float64[np.ndarray, "*batch 7"]
+Vector = Float64[NDArray[np.float64], "3"]
+Rotation = Float64[NDArray[np.float64], "3 3"]
+Pose = Float64[NDArray[np.float64], "4 4"]
+PoseRows = Float64[NDArray[np.float64], "n 4 4"]
+# In a plane or a picture.
+XY = Float64[NDArray[np.float64], "2"]
+XYRows = Float64[NDArray[np.float64], "n 2"]
+Vectors = Float64[NDArray[np.float64], "*batch 3"]
+Quaternions = Float64[NDArray[np.float64], "*batch 4"]
+Rotations = Float64[NDArray[np.float64], "*batch 3 3"]
+SixD = Float64[NDArray[np.float64], "*batch 6"]
+# Position and quaternion.
+Poses = Float64[NDArray[np.float64], "*batch 7"]
+Angles = Float64[NDArray[np.float64], "*batch"]
+Directions = Float64[NDArray[np.float64], "*batch n"]
+# One for all of them, or one each.
+SpareDirections = Float64[NDArray[np.float64], "... n"]
 
 _SMALL = 1e-12
 
@@ -55,7 +59,9 @@ def rot_z(angle: float) -> Rotation:
     return np.array([[c, -s, 0.0], [s, c, 0.0], [0.0, 0.0, 1.0]])
 
 
-def pose(rotation: Array | None = None, position: Sequence[float] | Array | None = None) -> Pose:
+def pose(
+    rotation: Rotation | None = None, position: Sequence[float] | Vector | None = None
+) -> Pose:
     """A pose ``[4, 4]`` from a rotation ``[3, 3]`` and a position ``[3]`` [m] (default: none)."""
     T = np.eye(4)
     if rotation is not None:
@@ -77,13 +83,13 @@ def inverse(T: Pose) -> Pose:
     return pose(R.T, -(R.T @ T[:3, 3]))
 
 
-def skew(v: Array) -> Rotation:
+def skew(v: Vector) -> Rotation:
     """The matrix ``[3, 3]`` with ``skew(v) @ u == cross(v, u)``."""
     x, y, z = (float(c) for c in v)
     return np.array([[0.0, -z, y], [z, 0.0, -x], [-y, x, 0.0]])
 
 
-def rotation_from_rotvec(rotvec: Array) -> Rotation:
+def rotation_from_rotvec(rotvec: Vector) -> Rotation:
     """Rotation ``[3, 3]`` from axis times angle ``[3]`` [rad] (Rodrigues' formula)."""
     angle = float(np.linalg.norm(rotvec))
     K = skew(rotvec)
@@ -134,7 +140,7 @@ def quat_rotate(q: Quaternions, v: Vectors) -> Vectors:
     return v + w * t + np.cross(u, t)
 
 
-def quat_heading(q: Quaternions) -> Array:
+def quat_heading(q: Quaternions) -> Angles:
     """Heading [rad] ``[...]`` of the x axis in the xy plane, of unit quaternions ``[..., 4]``."""
     w, x, y, z = (q[..., i] for i in range(4))
     return np.arctan2(2 * (x * y + w * z), 1 - 2 * (y * y + z * z))
@@ -196,7 +202,7 @@ def rotation_from_six_d(values: SixD) -> Rotations:
     return np.stack([first, second, np.cross(first, second)], axis=-1)
 
 
-def unit(values: Array, otherwise: Array) -> Array:
+def unit(values: Directions, otherwise: SpareDirections) -> Directions:
     """Vectors ``[..., n]`` at length 1; ``otherwise`` where they have none to speak of."""
     length = np.sqrt((values * values).sum(axis=-1, keepdims=True))
     long_enough = length > 1e-9
@@ -211,17 +217,17 @@ def _two_columns(w: Any, x: Any, y: Any, z: Any) -> tuple[tuple[Any, ...], tuple
     )
 
 
-def _components(q: Array) -> Sequence[Any]:
+def _components(q: Quaternions) -> Sequence[Any]:
     """Four numbers, or four arrays of them."""
     return q.tolist() if q.ndim == 1 else [q[..., i] for i in range(4)]
 
 
-def _stacked(*parts: Any) -> Array:
+def _stacked(*parts: Any) -> NDArray[np.float64]:
     """Numbers or arrays as the last dimension of one array."""
     return np.array(parts) if isinstance(parts[0], float) else np.stack(parts, axis=-1)
 
 
-def _length(q: Array) -> Any:
+def _length(q: Quaternions) -> Any:
     return np.linalg.norm(q) if q.ndim == 1 else np.linalg.norm(q, axis=-1, keepdims=True)
 
 

@@ -13,17 +13,27 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float64, Int64, Shaped
 from numpy.typing import NDArray
 
 from robolearn.errors import DataError
+from robolearn.shapes import AnyArray, AnyFloats, Times
 from robolearn.spec import SignalSpec
+
+# n: samples, q: queries; every signal has samples of its own.
+SignalTimes = Int64[NDArray[np.int64], "_"]
+SignalRows = Shaped[NDArray[Any], "_ ..."]
+Queries = Int64[NDArray[np.int64], "*q"]
+QueryRow = Int64[NDArray[np.int64], " q"]
+Samples = Shaped[NDArray[Any], "n *shape"]
+Between = Float64[NDArray[np.float64], "q *shape"]
 
 
 def history_at(
-    samples: Mapping[str, tuple[NDArray[np.int64], NDArray[Any]]],
-    t_ns: NDArray[np.int64],
+    samples: Mapping[str, tuple[SignalTimes, SignalRows]],
+    t_ns: Queries,
     latencies_ns: Mapping[str, int] | None = None,
-) -> dict[str, NDArray[Any]]:
+) -> dict[str, AnyArray]:
     """Look up, per signal, the newest sample at or before ``t_ns - latency``.
 
     ``samples[name]`` is ``(t_ns [n] ascending, value [n, *shape])``; ``t_ns`` may have any shape;
@@ -36,9 +46,7 @@ def history_at(
     }
 
 
-def sample_index(
-    sample_t_ns: NDArray[np.int64], query_t_ns: NDArray[np.int64], name: str = "signal"
-) -> NDArray[np.int64]:
+def sample_index(sample_t_ns: Times, query_t_ns: Queries, name: str = "signal") -> Queries:
     """Index of the newest sample at or before each query time, at least 0."""
     if sample_t_ns.size == 0:
         raise DataError(f"{name}: no samples to look up")
@@ -47,11 +55,11 @@ def sample_index(
 
 
 def interpolate(
-    sample_t_ns: NDArray[np.int64],
-    value: NDArray[Any],
-    query_t_ns: NDArray[np.int64],
+    sample_t_ns: Times,
+    value: Samples,
+    query_t_ns: QueryRow,
     spec: SignalSpec,
-) -> NDArray[np.float64]:
+) -> Between:
     """Values at ``query_t_ns [q]`` between samples ``t_ns [n]`` (ascending), ``value [n, *shape]``.
 
     Linear; angles take the shorter way round, quaternions (components ``qw qx qy qz`` in a row) the
@@ -80,9 +88,7 @@ def interpolate(
     return out
 
 
-def _slerp(
-    a: NDArray[np.float64], b: NDArray[np.float64], share: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def _slerp(a: AnyFloats, b: AnyFloats, share: AnyFloats) -> AnyFloats:
     cosine = (a * b).sum(axis=1, keepdims=True)
     b = np.where(cosine < 0, -b, b)
     angle = np.arccos(np.clip(np.abs(cosine), 0.0, 1.0))

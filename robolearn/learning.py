@@ -1,5 +1,7 @@
 """Defines the two contracts that speak torch, and the batch types they share."""
 
+# Shapes in annotations follow jaxtyping's grammar, which ruff reads as a forward reference.
+# ruff: noqa: F722
 from __future__ import annotations
 
 from abc import abstractmethod
@@ -9,10 +11,20 @@ from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
 import torch
+from jaxtyping import Bool, Float, Float32, Shaped
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from robolearn.contracts import Policy
+from robolearn.types import RequestNumbers
+
+# Of any type and shape, and those by name: what a module keeps.
+AnyTensor = Shaped[Tensor, "..."]
+Weights = Mapping[str, AnyTensor]
+# By signal, ``[b, n_obs, *shape]``: of a batch b rows.
+RowTensor = Shaped[Tensor, "b ..."]
+Observed = Mapping[str, RowTensor]
+NoiseRows = Float32[NDArray[np.float32], "b ..."]
 
 BatchKind = Literal["windows", "chunked_transitions"]
 
@@ -52,14 +64,14 @@ class Batch:
     observed at a later tick of the episode, or at its last one.
     """
 
-    observations: Mapping[str, Tensor]
-    actions: Tensor
-    action_mask: Tensor
-    reward: Tensor | None = None
-    next_observations: Mapping[str, Tensor] | None = None
-    bootstrap: Tensor | None = None
-    intervention: Tensor | None = None
-    future: Mapping[str, Tensor] | None = None
+    observations: Observed
+    actions: Float[Tensor, "b h a"]
+    action_mask: Bool[Tensor, "b h"]
+    reward: Float[Tensor, " b"] | None = None
+    next_observations: Observed | None = None
+    bootstrap: Float[Tensor, " b"] | None = None
+    intervention: Bool[Tensor, "b h"] | None = None
+    future: Observed | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +88,7 @@ class ParamGroup:
 class Losses:
     """One scalar per parameter group (an absent group is not updated) and figures for the log."""
 
-    by_group: Mapping[str, Tensor]
+    by_group: Mapping[str, Float[Tensor, ""]]
     metrics: Mapping[str, float]
 
 
@@ -84,7 +96,9 @@ class Losses:
 class FieldPolicy(Policy, Protocol):
     """A policy whose sampler integrates a vector field."""
 
-    def field(self, x_t: Tensor, t: Tensor, context: Tensor) -> Tensor:
+    def field(
+        self, x_t: Float[Tensor, "b h a"], t: Float[Tensor, " b"], context: Float[Tensor, "b ..."]
+    ) -> Float[Tensor, "b h a"]:
         """Velocity or score ``[b, horizon, action]`` at ``x_t``, time ``t [b]``."""
         ...
 
@@ -111,11 +125,11 @@ class Algorithm(nn.Module):
         """The trained policy with its current (averaged) weights."""
 
     @abstractmethod
-    def policy_weights(self) -> Mapping[str, Tensor]:
+    def policy_weights(self) -> Weights:
         """What the run directory keeps of it; the policy's config loads it again."""
 
 
-def request_noise(seeds: NDArray[np.int64], shape: tuple[int, ...]) -> NDArray[np.float32]:
+def request_noise(seeds: RequestNumbers, shape: tuple[int, ...]) -> NoiseRows:
     """Standard normal noise ``[batch, *shape]`` float32, each row from its own seed alone."""
     rows = [_generator(seed).standard_normal(shape, dtype=np.float32) for seed in seeds.tolist()]
     return rows[0][None] if len(rows) == 1 else np.stack(rows)

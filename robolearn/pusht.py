@@ -14,12 +14,16 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float64
 from numpy.typing import NDArray
 
 from robolearn.errors import DataError
+from robolearn.geometry import XYRows
 from robolearn.spec import ActionSpec, SignalSpec
 
-Array = NDArray[np.float64]
+Positions = Float64[NDArray[np.float64], "*batch 2"]
+# x, y [m] and yaw [rad].
+PlanarPoses = Float64[NDArray[np.float64], "*batch 3"]
 Pose = tuple[float, float, float]
 """x, y [m] and yaw [rad] in the table frame."""
 _Polygon = list[tuple[float, float]]
@@ -74,26 +78,26 @@ def wrap_angle(angle: Any) -> Any:
     return -((-np.asarray(angle) + np.pi) % (2 * np.pi) - np.pi)
 
 
-def table_from_px(xy_px: Any) -> Array:
+def table_from_px(xy_px: Any) -> Positions:
     """Picture position(s) [px] ``[..., 2]`` to the table frame [m]."""
     xy = np.asarray(xy_px, dtype=np.float64)
     return np.stack([xy[..., 0] / 1000.0, TABLE_SIZE_M - xy[..., 1] / 1000.0], axis=-1)
 
 
-def px_from_table(xy_m: Any) -> Array:
+def px_from_table(xy_m: Any) -> Positions:
     """Inverse of :func:`table_from_px`."""
     xy = np.asarray(xy_m, dtype=np.float64)
     return np.stack([xy[..., 0] * 1000.0, (TABLE_SIZE_M - xy[..., 1]) * 1000.0], axis=-1)
 
 
-def pose_from_px(pose_px: Any) -> Array:
+def pose_from_px(pose_px: Any) -> PlanarPoses:
     """Picture pose(s) ``[..., 3]`` (px, px, rad clockwise) to table pose (m, m, rad)."""
     pose = np.asarray(pose_px, dtype=np.float64)
     yaw = wrap_angle(-pose[..., 2])
     return np.concatenate([table_from_px(pose[..., :2]), yaw[..., None]], axis=-1)
 
 
-def px_from_pose(pose: Any) -> Array:
+def px_from_pose(pose: Any) -> PlanarPoses:
     """Inverse of :func:`pose_from_px`, angle in [0, 2 pi) as in the recordings."""
     p = np.asarray(pose, dtype=np.float64)
     angle = (-p[..., 2]) % (2 * np.pi)
@@ -125,13 +129,13 @@ def recorded_goal(provenance: Mapping[str, Any]) -> Pose:
     return goal_pose(params["goal"], f"provenance.{TASK_PARAMS}.goal") if "goal" in params else GOAL
 
 
-def tee_polygons() -> tuple[Array, Array]:
+def tee_polygons() -> tuple[XYRows, XYRows]:
     """Bar and stem corners in the block's body frame [m], table handedness (y up)."""
     flip = np.array([1.0, -1.0]) / 1000.0
     return np.array(BAR_PX) * flip, np.array(STEM_PX) * flip
 
 
-def transform_points(points: Array, pose: Any) -> Array:
+def transform_points(points: XYRows, pose: Any) -> XYRows:
     """Body-frame points ``[n, 2]`` to the table frame at ``pose`` (x, y, yaw)."""
     x, y, yaw = (float(v) for v in pose)
     c, s = np.cos(yaw), np.sin(yaw)

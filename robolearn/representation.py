@@ -26,7 +26,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Float64, Num
@@ -46,19 +46,15 @@ from robolearn.geometry import (
     six_d_from_quat,
     unit,
 )
+from robolearn.shapes import AnyArray
 from robolearn.spec import ActionSpec, SignalSpec, TaskSpace
-from robolearn.types import PolicyInput, PolicyOutput
+from robolearn.types import PolicyInput, PolicyOutput, Signals
 
 Array = NDArray[np.float64]
-
-if TYPE_CHECKING:
-    Actions = Chunks = NDArray[Any]
-    PosesSixD = Array
-else:
-    # As commanded, and as the network has them.
-    Actions = Num[np.ndarray, "b h a"]
-    Chunks = Num[np.ndarray, "b h c"]
-    PosesSixD = Float64[np.ndarray, "*batch 9"]
+# As commanded, and as the network has them.
+Actions = Num[NDArray[Any], "b h a"]
+Chunks = Num[NDArray[Any], "b h c"]
+PosesSixD = Float64[NDArray[np.float64], "*batch 9"]
 
 ActionKind = Literal["absolute", "relative", "delta"]
 POSE, HEADING = 7, "xyz_yaw"
@@ -115,7 +111,7 @@ class Representation:
         """Observed signals that actions are relative to."""
         return tuple(sorted(set(self._anchors.values())))
 
-    def observe(self, observations: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    def observe(self, observations: Signals) -> dict[str, AnyArray]:
         """Observations ``[..., *shape]`` as the network sees them; pictures stay as they are."""
         turned = [name for name in observations if name in self._turned]
         if not turned:
@@ -125,14 +121,14 @@ class Representation:
         seen = dict(zip(turned, poses.astype(np.float32), strict=True))
         return {name: seen.get(name, values) for name, values in observations.items()}
 
-    def encode(self, actions: Actions, observations: Mapping[str, NDArray[Any]]) -> Chunks:
+    def encode(self, actions: Actions, observations: Signals) -> Chunks:
         """Actions ``[b, h, a]`` after observations ``[b, n_obs, *shape]``, for the network."""
         parts = self.space.split(_read(actions))
         return np.concatenate(
             [self._encoded(a, parts[a.name], observations) for a in self.space.actions], axis=-1
         )
 
-    def decode(self, chunk: Chunks, observations: Mapping[str, NDArray[Any]]) -> Actions:
+    def decode(self, chunk: Chunks, observations: Signals) -> Actions:
         """Inverse of :meth:`encode`, within the limits of the action signals."""
         parts = self.inner.split(np.asarray(chunk, dtype=np.float64))
         return np.concatenate(

@@ -8,14 +8,21 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
 import numpy as np
+from jaxtyping import Float64
 from numpy.typing import NDArray
 
 from robolearn.errors import DataError, SpecMismatchError, did_you_mean
+from robolearn.shapes import AnyFloats
+from robolearn.types import Signals
+
+# a: numbers of an action
+FlatAction = Float64[NDArray[np.float64], " a"]
+FlatActions = Float64[NDArray[np.float64], "... a"]
 
 ActionMode = Literal["absolute", "relative"]
 
@@ -91,11 +98,11 @@ class TaskSpace:
         """Length of the flat action vector, in the order of ``actions``."""
         return sum(a.size for a in self.actions)
 
-    def split(self, flat: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
+    def split(self, flat: FlatActions) -> dict[str, AnyFloats]:
         """Cut a flat action ``[..., action_size]`` into one array per action signal."""
         if flat.shape[-1] != self.action_size:
             raise DataError(f"expected {self.action_size} action values, got {flat.shape[-1]}")
-        out: dict[str, NDArray[np.float64]] = {}
+        out: dict[str, AnyFloats] = {}
         start = 0
         for action in self.actions:
             part = flat[..., start : start + action.size]
@@ -103,7 +110,7 @@ class TaskSpace:
             start += action.size
         return out
 
-    def join(self, parts: Mapping[str, NDArray[Any]]) -> NDArray[np.float64]:
+    def join(self, parts: Signals) -> FlatAction:
         """Inverse of :meth:`split` for one action (no leading dimensions)."""
         missing = [a.name for a in self.actions if a.name not in parts]
         if missing:

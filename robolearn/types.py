@@ -11,9 +11,18 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
+from jaxtyping import Float64, Int64
 from numpy.typing import NDArray
 
-Signals = Mapping[str, NDArray[Any]]
+from robolearn.shapes import AnyArray, AnyRows, Flags, FloatRows, Index, Times
+
+Signals = Mapping[str, AnyArray]
+# b: requests, n: candidates, h: horizon, k: actions to continue, a: numbers of an action
+RequestNumbers = Int64[NDArray[np.int64], " b"]
+Prefixes = Float64[NDArray[np.float64], "b k a"]
+PrefixWeights = Float64[NDArray[np.float64], "b k"]
+Candidates = Float64[NDArray[np.float64], "b n h a"]
+Scores = Float64[NDArray[np.float64], "b n"]
 
 
 def no_signals() -> Signals:
@@ -26,7 +35,7 @@ class Sample:
     """One value of one signal with its own capture time."""
 
     t_ns: int
-    value: NDArray[Any]
+    value: AnyArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +45,7 @@ class Observation:
     t_ns: int
     samples: Mapping[str, Sample]
 
-    def value(self, name: str) -> NDArray[Any]:
+    def value(self, name: str) -> AnyArray:
         """The newest value of a signal."""
         return self.samples[name].value
 
@@ -45,9 +54,9 @@ class Observation:
 class SampleBlock:
     """Consecutive samples of one signal: ``t_ns [n]``, ``value [n, *shape]``, ``valid [n]``."""
 
-    t_ns: NDArray[np.int64]
-    value: NDArray[Any]
-    valid: NDArray[np.bool_]
+    t_ns: Times
+    value: AnyRows
+    valid: Flags
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +65,8 @@ class SentBlock:
     each action signal, ``action[name] [n, *shape]``.
     """
 
-    seq: NDArray[np.int64]
-    t_ns: NDArray[np.int64]
+    seq: Index
+    t_ns: Times
     action: Signals
 
 
@@ -83,7 +92,7 @@ class Command:
     action: Signals
     due_ns: int
     source: str
-    plan: NDArray[np.float64] | None = None
+    plan: FloatRows | None = None
 
 
 Variant = Literal["", "moved", "noise"]
@@ -190,12 +199,12 @@ class PolicyInput:
     """
 
     observations: Signals
-    t_ns: NDArray[np.int64]
-    seed: NDArray[np.int64]
-    prefix: NDArray[np.float64] | None = None
+    t_ns: RequestNumbers
+    seed: RequestNumbers
+    prefix: Prefixes | None = None
     goal: Signals = field(default_factory=no_signals)
     task: tuple[str, ...] = ()
-    prefix_weight: NDArray[np.float64] | None = None
+    prefix_weight: PrefixWeights | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,9 +217,9 @@ class PolicyOutput:
     row, e.g. ``changed [batch]`` of a re-ranked policy.
     """
 
-    actions: NDArray[np.float64]
-    scores: NDArray[np.float64]
-    t_ns: NDArray[np.int64]
+    actions: Candidates
+    scores: Scores
+    t_ns: RequestNumbers
     latency_ns: int = 0
     extras: Signals = field(default_factory=no_signals)
 

@@ -15,6 +15,7 @@ import math
 from collections import deque
 
 import numpy as np
+from jaxtyping import Float64
 from numpy.typing import NDArray
 
 from robolearn.errors import ConfigError
@@ -22,6 +23,8 @@ from robolearn.spec import ActionSpec, TaskSpace
 from robolearn.timing.latencies import as_signal
 
 Array = NDArray[np.float64]
+# h: horizon, a: numbers of an action
+Chunk = Float64[NDArray[np.float64], "h a"]
 
 
 class TemporalEnsemble:
@@ -38,7 +41,7 @@ class TemporalEnsemble:
         """Forget the episode."""
         self._chunks.clear()
 
-    def add(self, t_ns: int, chunk: Array) -> Array:
+    def add(self, t_ns: int, chunk: Chunk) -> Chunk:
         """Remember ``chunk [h, action_size]``, asked at ``t_ns``; the means for its times."""
         self._chunks.append((t_ns, chunk))
         ages = [round((t_ns - asked) / self._period_ns) for asked, _ in self._chunks]

@@ -11,9 +11,13 @@ from __future__ import annotations
 from collections import deque
 
 import numpy as np
+from jaxtyping import Float64
 from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+# h: horizon, k: actions that are left over, a: numbers of an action
+Weights = Float64[NDArray[np.float64], " h"]
+Prefix = Float64[NDArray[np.float64], "h a"]
+Rest = Float64[NDArray[np.float64], "k a"]
 
 # Replies that the estimate of the delay looks back at: one slow start is soon forgotten.
 _REMEMBERED = 8
@@ -36,7 +40,7 @@ class DelayEstimate:
         return max(self._recent, default=self._expected)
 
 
-def soft_mask(horizon: int, committed: int, planned: int) -> Array:
+def soft_mask(horizon: int, committed: int, planned: int) -> Weights:
     """Weights ``[horizon]`` in [0, 1] of an earlier plan of ``planned`` actions.
 
     1 for the ``committed`` first, then ``c (e^c - 1) / (e - 1)`` with c falling linearly, 0 where
@@ -50,7 +54,7 @@ def soft_mask(horizon: int, committed: int, planned: int) -> Array:
     return weight
 
 
-def continuation(rest: Array, committed: int, horizon: int) -> tuple[Array, Array]:
+def continuation(rest: Rest, committed: int, horizon: int) -> tuple[Prefix, Weights]:
     """Prefix ``[horizon, action]`` and weights ``[horizon]`` from the actions that are left over,
     ``rest [k, action]``, the first of them due at the time of the request.
     """

@@ -11,12 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from robolearn.arms.kinematics import SerialArm
+from robolearn.arms.shapes import Joints
 from robolearn.errors import ConfigError, DataError
+from robolearn.geometry import Vectors
+from robolearn.shapes import Floats
 
-Array = NDArray[np.float64]
 Point = tuple[float, float, float]
 
 # Squared lengths below this count as zero (a capsule that is a sphere) [m^2].
@@ -101,7 +102,7 @@ class CollisionModel:
         last = self.arm.dof
         return abs(min(one, last) - min(two, last))
 
-    def distances(self, q: Array) -> Array:
+    def distances(self, q: Joints) -> Floats:
         """All distances [m] at joint positions ``q [dof]``: pairs, then the table."""
         if q.shape != (self.arm.dof,) or not np.all(np.isfinite(q)):
             raise DataError(f"expected {self.arm.dof} finite joint positions, got {q}")
@@ -116,11 +117,11 @@ class CollisionModel:
         height = np.minimum(starts @ self._normal, stops @ self._normal)[self._above]
         return np.concatenate([between, height - self._table.offset - self._radius[self._above]])
 
-    def distance(self, q: Array) -> float:
+    def distance(self, q: Joints) -> float:
         """The smallest of :meth:`distances` (infinite without anything to compare)."""
         return float(self.distances(q).min(initial=np.inf))
 
-    def clearance(self, q: Array) -> Clearance:
+    def clearance(self, q: Joints) -> Clearance:
         """The smallest distance and between what."""
         distances = self.distances(q)
         if not len(distances):
@@ -134,7 +135,7 @@ class CollisionModel:
         return Clearance(float(distances[at]), (near.name, "table"))
 
 
-def segment_distance(p1: Array, q1: Array, p2: Array, q2: Array) -> Array:
+def segment_distance(p1: Vectors, q1: Vectors, p2: Vectors, q2: Vectors) -> Floats:
     """Distances ``[n]`` of the segments p1-q1 and p2-q2, each ``[n, 3]``.
 
     The closest points of Ericson, "Real-Time Collision Detection" (2005), 5.1.9.
@@ -152,5 +153,5 @@ def segment_distance(p1: Array, q1: Array, p2: Array, q2: Array) -> Array:
     return np.sqrt(_dot(gap, gap))
 
 
-def _dot(a: Array, b: Array) -> Array:
+def _dot(a: Vectors, b: Vectors) -> Floats:
     return np.asarray((a * b).sum(axis=1), dtype=np.float64)

@@ -16,12 +16,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from robolearn.arms.moving_mean import MovingMean, window_for
+from robolearn.arms.shapes import JointRows, Joints
 from robolearn.errors import ConfigError, DataError
-
-Array = NDArray[np.float64]
 
 # Braking is planned with this share of the acceleration, so rounding cannot ask for more.
 _INSIDE = 0.98
@@ -91,17 +89,17 @@ class JointPath:
         self._sent = np.zeros(2 * len(limits.low))
 
     @property
-    def q(self) -> Array:
+    def q(self) -> Joints:
         """Position ``[n]`` now."""
         return np.array(self._q) if self._mean is None else self._sent[: len(self._q)].copy()
 
     @property
-    def qd(self) -> Array:
+    def qd(self) -> Joints:
         """Speed ``[n]`` now."""
         return np.array(self._v) if self._mean is None else self._sent[len(self._q) :].copy()
 
     @property
-    def rest(self) -> Array:
+    def rest(self) -> Joints:
         """Position ``[n]`` at which braking from now on would end."""
         v = np.array(self._v)
         return np.array(self._q) + 0.5 * v * np.abs(v) / np.array(self.limits.acceleration)
@@ -128,7 +126,7 @@ class JointPath:
 
     def advance(
         self, target: Sequence[float], weights: Sequence[float] = (), budget: float = math.inf
-    ) -> tuple[Array, Array]:
+    ) -> tuple[JointRows, JointRows]:
         """Set-points and their speeds ``[rows, n]`` for the next period; row k at its end.
 
         With ``weights [n]`` (how far a place on the arm moves per joint angle), the weighted sum of
@@ -160,11 +158,11 @@ class JointPath:
             return after
         return [b + (w - b) * left / more for b, w in zip(base, after, strict=True)]
 
-    def brake(self) -> tuple[Array, Array]:
+    def brake(self) -> tuple[JointRows, JointRows]:
         """As :meth:`advance`, every joint slowing down to rest as fast as it may."""
         return self._to([j.speed_braked(v) for j, v in zip(self._joints, self._v, strict=True)])
 
-    def _to(self, after: list[float]) -> tuple[Array, Array]:
+    def _to(self, after: list[float]) -> tuple[JointRows, JointRows]:
         table = self._basis.dot(np.array((self._q, self._v, after)))
         rows, speeds = table[: self._count], table[self._count :]
         self._q, self._v = rows[-1].tolist(), after

@@ -14,13 +14,12 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import get_lapack_funcs  # pyright: ignore[reportMissingTypeStubs, reportUnknownVariableType]
 
+from robolearn.arms.shapes import Jacobian, JointRows, Joints, LinkPoses, Twist
 from robolearn.errors import DataError
-from robolearn.geometry import pose_from_rpy, rotvec_from_rotation
-
-Array = NDArray[np.float64]
+from robolearn.geometry import Pose, PoseRows, pose_from_rpy, rotvec_from_rotation
+from robolearn.shapes import FloatRows, Floats
 
 # Below this |sin q5| the UR's axes 4 and 6 are parallel, and q6 is free.
 _WRIST_SINGULAR = 1e-7
@@ -31,9 +30,11 @@ _REACH_SLACK = 1e-9
 Convention = Literal["standard", "modified"]
 # LAPACK's Cholesky solver directly: numpy's checks take ten times as long at this size. For the
 # same reason the functions of one control tick use ``dot``, a third of the cost of ``@``.
-_posv: Callable[[Array, Array], tuple[Array, Array, int]] = cast("Any", get_lapack_funcs)("posv")
+_posv: Callable[[FloatRows, Floats], tuple[FloatRows, Floats, int]] = cast("Any", get_lapack_funcs)(
+    "posv"
+)
 # ``q [dof]`` to ``T_base_flange [4, 4]`` and the flange's Jacobian ``[6, dof]``.
-Evaluate = Callable[[Array], tuple[Array, Array]]
+Evaluate = Callable[[Joints], tuple[Pose, Jacobian]]
 Six = tuple[float, float, float, float, float, float]
 NOWHERE: Six = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
 
@@ -77,9 +78,9 @@ class SerialArm:
     convention: Convention = "standard"
     flange: Six = NOWHERE
     # A link's transform is ``C + cos(q) X + sin(q) Y``; the three ``[dof, 4, 4]`` are constants.
-    _terms: tuple[Array, Array, Array] = field(init=False, repr=False, compare=False)
-    _T_last_flange: Array = field(init=False, repr=False, compare=False)
-    bounds: tuple[Array, Array] = field(init=False, repr=False, compare=False)
+    _terms: tuple[PoseRows, PoseRows, PoseRows] = field(init=False, repr=False, compare=False)
+    _T_last_flange: Pose = field(init=False, repr=False, compare=False)
+    bounds: tuple[Joints, Joints] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         terms = np.array([_terms(link, self.convention) for link in self.links])
@@ -93,11 +94,11 @@ class SerialArm:
         return len(self.links)
 
     @property
-    def flange_in_last(self) -> Array:
+    def flange_in_last(self) -> Pose:
         """``T_last_flange [4, 4]``: the flange in the last link's frame."""
         return self._T_last_flange
 
-    def frames(self, q: Array) -> Array:
+    def frames(self, q: Joints) -> LinkPoses:
         """Poses ``[dof + 1, 4, 4]`` of the base and of every link's frame in the base frame."""
         angles = q.tolist()
         c = np.array([math.cos(v) for v in angles])[:, None, None]
@@ -110,11 +111,11 @@ class SerialArm:
             np.matmul(out[i], local[i], out=out[i + 1])
         return out
 
-    def fk(self, q: Array) -> Array:
+    def fk(self, q: Joints) -> Pose:
         """``T_base_flange [4, 4]`` at joint positions ``q [dof]``."""
         return self.frames(q)[-1] @ self._T_last_flange
 
-    def fk_rows(self, q: Array) -> Array:
+    def fk_rows(self, q: JointRows) -> PoseRows:
         """``T_base_flange [n, 4, 4]`` at many joint positions ``q [n, dof]`` at once."""
         fixed, along, across = self._terms
         c, s = np.cos(q)[:, :, None, None], np.sin(q)[:, :, None, None]
@@ -124,11 +125,11 @@ class SerialArm:
             out = out @ local[:, i]
         return out @ self._T_last_flange
 
-    def jacobian(self, q: Array) -> Array:
+    def jacobian(self, q: Joints) -> Jacobian:
         """Geometric Jacobian ``[6, dof]`` (linear [m], then angular [rad]) in the base frame."""
         return self.fk_jacobian(q)[1]
 
-    def fk_jacobian(self, q: Array) -> tuple[Array, Array]:
+    def fk_jacobian(self, q: Joints) -> tuple[Pose, Jacobian]:
         """``T_base_flange`` and the Jacobian ``[6, dof]`` of the flange, at the cost of one."""
         frames = self.frames(q)
         T = frames[-1] @ self._T_last_flange
@@ -142,7 +143,7 @@ class SerialArm:
         out[3:] = axes.T
         return T, out
 
-    def ik(self, T_base_flange: Array, q_near: Array) -> Array:
+    def ik(self, T_base_flange: Pose, q_near: Joints) -> Joints:
         """Joint positions ``[dof]`` that reach the pose, on the branch nearest to ``q_near``.
 
         Raises :class:`DataError` if the pose is out of reach or every solution breaks a limit.
@@ -151,14 +152,14 @@ class SerialArm:
             return _ik_ur(self, T_base_flange, q_near)
         return ik_dls(self, T_base_flange, q_near)
 
-    def within_limits(self, q: Array, margin: float = 0.0) -> bool:
+    def within_limits(self, q: Joints, margin: float = 0.0) -> bool:
         """True if every joint is at least ``margin`` [rad] inside its limits."""
         return bool(
             np.all(q >= np.array(self.low) + margin) and np.all(q <= np.array(self.high) - margin)
         )
 
 
-def dh_transform(a: float, d: float, alpha: float, q: float) -> Array:
+def dh_transform(a: float, d: float, alpha: float, q: float) -> Pose:
     """``A = Rz(q) Tz(d) Tx(a) Rx(alpha)`` as ``[4, 4]``."""
     c, s = math.cos(q), math.sin(q)
     ca, sa = math.cos(alpha), math.sin(alpha)
@@ -172,7 +173,7 @@ def dh_transform(a: float, d: float, alpha: float, q: float) -> Array:
     )
 
 
-def _terms(link: Link, convention: Convention) -> tuple[Array, Array, Array]:
+def _terms(link: Link, convention: Convention) -> tuple[Pose, Pose, Pose]:
     ca, sa = math.cos(link.alpha), math.sin(link.alpha)
     if convention == "standard":
         fixed = np.array([[0, 0, 0, 0], [0, 0, 0, 0], [0, sa, ca, link.d], [0, 0, 0, 1.0]])
@@ -191,13 +192,13 @@ def _terms(link: Link, convention: Convention) -> tuple[Array, Array, Array]:
 
 def ik_dls(
     arm: SerialArm,
-    T_base_flange: Array,
-    q_near: Array,
+    T_base_flange: Pose,
+    q_near: Joints,
     *,
     tolerance: float = 1e-9,
     iterations: int = 200,
-    posture: Array | None = None,
-) -> Array:
+    posture: Joints | None = None,
+) -> Joints:
     """Damped least squares from ``q_near`` until the pose error is below ``tolerance``.
 
     ``tolerance``: norm of the pose error (metres and radians together). ``posture [dof]`` pulls
@@ -222,16 +223,16 @@ def ik_dls(
 
 def track(
     arm: SerialArm,
-    T_base_flange: Array,
-    q_near: Array,
+    T_base_flange: Pose,
+    q_near: Joints,
     *,
     tolerance: float,
     iterations: int,
-    posture: Array | None = None,
+    posture: Joints | None = None,
     pull: float = 0.1,
     accept: float = 0.0,
     evaluate: Evaluate | None = None,
-) -> tuple[Array, float]:
+) -> tuple[Joints, float]:
     """The configuration nearest to the pose that damped least squares finds from ``q_near``.
 
     Levenberg-Marquardt after Sugihara (2011): damping by half the squared error, so it is fast
@@ -268,7 +269,7 @@ def track(
         q = moved
 
 
-def pose_difference(T_goal: Array, T_now: Array) -> Array:
+def pose_difference(T_goal: Pose, T_now: Pose) -> Twist:
     """Translation [m] and rotation vector [rad] ``[6]``, base axes, that lead from now to goal."""
     R = T_goal[:3, :3].dot(T_now[:3, :3].T)
     (a, b, c), (d, e, f), (g, h, i) = R.tolist()
@@ -293,7 +294,7 @@ def _inside(values: Sequence[float], low: Sequence[float], high: Sequence[float]
     return True
 
 
-def _dls_step(J: Array, error: Array, damping: float, wish: Array | None) -> Array:
+def _dls_step(J: Jacobian, error: Twist, damping: float, wish: Joints | None) -> Joints:
     """``J+ error`` plus the part of ``wish`` that the task does not see."""
     if J.shape[1] < J.shape[0]:
         # Fewer joints than directions: the normal equations of the joints are the regular ones.
@@ -304,13 +305,13 @@ def _dls_step(J: Array, error: Array, damping: float, wish: Array | None) -> Arr
     return wish + _posv(B, error - J.dot(wish))[1].dot(J)
 
 
-def _damped(square: Array, damping: float) -> Array:
+def _damped(square: FloatRows, damping: float) -> FloatRows:
     diagonal = square.ravel()[:: len(square) + 1]
     diagonal += damping
     return square
 
 
-def _ik_ur(arm: SerialArm, T_base_flange: Array, q_near: Array) -> Array:
+def _ik_ur(arm: SerialArm, T_base_flange: Pose, q_near: Joints) -> Joints:
     near = [float(v) for v in q_near]
     if not np.all(np.isfinite(T_base_flange)) or not all(map(math.isfinite, near)):
         raise DataError(f"{arm.name}: pose and q_near must be finite")
@@ -331,7 +332,7 @@ def _ik_ur(arm: SerialArm, T_base_flange: Array, q_near: Array) -> Array:
     return np.array(best)
 
 
-def _ur_branches(arm: SerialArm, T: Array, free_q6: float) -> list[tuple[float, ...]]:
+def _ur_branches(arm: SerialArm, T: Pose, free_q6: float) -> list[tuple[float, ...]]:
     """All (up to eight) closed-form solutions, angles not yet unwrapped."""
     (xx, yx, zx, px), (xy, yy, zy, py), (xz, yz, zz, pz), _ = T.tolist()
     links = arm.links
@@ -387,6 +388,6 @@ def _unwrap(
     return out
 
 
-def _where(T: Array) -> str:
+def _where(T: Pose) -> str:
     x, y, z = T[:3, 3].tolist()
     return f"flange at ({x:.3f}, {y:.3f}, {z:.3f}) m"

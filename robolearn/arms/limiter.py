@@ -21,15 +21,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from robolearn.arms.kinematics import SerialArm
 from robolearn.arms.moving_mean import MovingMean, window_for
+from robolearn.arms.shapes import Joints
 from robolearn.arms.table import TableMapping
 from robolearn.errors import ConfigError, DataError
-from robolearn.geometry import rot_x, rot_z, rotvec_from_rotation
-
-Array = NDArray[np.float64]
+from robolearn.geometry import XY, rot_x, rot_z, rotvec_from_rotation
+from robolearn.shapes import Floats
 
 # Period of the law in gym-pusht 0.1.8 (``PushTEnv.dt``).
 LAW_PERIOD_S = 0.01
@@ -114,7 +113,7 @@ def tool_limits(arm: SerialArm, mapping: TableMapping, limits: PathLimits) -> To
     """
     low = np.array(limits.workspace_low) - limits.workspace_margin
     high = np.array(limits.workspace_high) + limits.workspace_margin
-    axes: list[Array] = [np.linspace(low[i], high[i], _GRID) for i in range(2)]
+    axes: list[Floats] = [np.linspace(low[i], high[i], _GRID) for i in range(2)]
     q = np.empty((_GRID, _GRID, arm.dof))
     K = np.empty((_GRID, _GRID, arm.dof, 2))
     R = np.array(mapping.T_base_table)[:3, :2]
@@ -166,9 +165,9 @@ class Setpoint:
     ``acceleration``, ``speed``, ``workspace`` (braking before the border).
     """
 
-    q: Array
-    qd: Array
-    xy: Array
+    q: Joints
+    qd: Joints
+    xy: XY
     limited: tuple[str, ...]
     finite: bool
 
@@ -214,11 +213,11 @@ class SetpointGenerator:
         self._blend_t = _BLEND_S
 
     @property
-    def velocity(self) -> Array:
+    def velocity(self) -> XY:
         """Commanded tool velocity ``[2]`` [m/s] in the table frame."""
         return self._out[2:].copy()
 
-    def rest(self, deceleration: float) -> Array:
+    def rest(self, deceleration: float) -> Joints:
         """Joint positions ``[dof]`` [rad] at which :meth:`hold` would end, to first order, braking
         by ``deceleration`` [m/s^2].
         """
@@ -227,7 +226,7 @@ class SetpointGenerator:
         return self._sent_q + self._per_xy @ (end - self._out[:2])
 
     @property
-    def target(self) -> Array:
+    def target(self) -> XY:
         """The target that is followed ``[2]`` [m], inside the workspace."""
         return np.array(self._target)
 
@@ -249,7 +248,7 @@ class SetpointGenerator:
         braked_s = tool.speed / (0.7 * _INSIDE * tool.acceleration)
         return max(_BLEND_S, braked_s + window * self.dt_s) + 3.0 * self.dt_s
 
-    def reset(self, q: Array) -> None:
+    def reset(self, q: Joints) -> None:
         """Start at rest at measured joint positions ``q [dof]``, holding.
 
         Raises :class:`DataError` (and changes nothing) if the tool is not in the plane within
@@ -381,7 +380,7 @@ class SetpointGenerator:
                 by = vy + _shrink(by - vy, budget, bx - vx)
         return bx, by
 
-    def _start_xy(self, q: Array) -> Array:
+    def _start_xy(self, q: Joints) -> XY:
         tip = self.mapping.tip(self.arm, q)
         xy, height = tip[:2, 3], float(tip[2, 3])
         down = rot_z(self.mapping.tool_yaw) @ rot_x(math.pi)

@@ -11,11 +11,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from robolearn.errors import ConfigError
-
-Array = NDArray[np.float64]
+from robolearn.shapes import Floats
 
 # A longer window would make an arm late, not smooth [s].
 _LONGEST_S = 0.5
@@ -47,11 +45,11 @@ class MovingMean:
         self._rows = np.zeros((window, width))
         self._next = 0
 
-    def reset(self, row: Array) -> None:
+    def reset(self, row: Floats) -> None:
         """As if ``row [width]`` had been there for long."""
         self._rows[:] = row
 
-    def add(self, row: Array) -> Array:
+    def add(self, row: Floats) -> Floats:
         """The mean ``[width]`` with this one."""
         self._rows[self._next] = row
         self._next = (self._next + 1) % self.window

@@ -8,13 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from robolearn.arms.kinematics import SerialArm
+from robolearn.arms.shapes import Joints
 from robolearn.errors import ConfigError
-from robolearn.geometry import inverse, pose, rot_x, rot_z
-
-Array = NDArray[np.float64]
+from robolearn.geometry import XY, Pose, Rotation, inverse, pose, rot_x, rot_z
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,30 +59,30 @@ class TableMapping:
             home=home,
         )
 
-    def flange(self, xy: Any, lift_m: float = 0.0) -> Array:
+    def flange(self, xy: Any, lift_m: float = 0.0) -> Pose:
         """``T_base_flange [4, 4]`` with the tool at ``xy [2]`` [m] of the table, ``lift_m`` up."""
         over_origin, axes = _flange_over_table(self)
         T = over_origin.copy()
         T[:3, 3] += axes @ (float(xy[0]), float(xy[1]), lift_m)
         return T
 
-    def tip(self, arm: SerialArm, q: Array) -> Array:
+    def tip(self, arm: SerialArm, q: Joints) -> Pose:
         """Pose ``[4, 4]`` of the tool's tip in the table frame, axes as the flange."""
         T = inverse(np.array(self.T_base_table)) @ arm.fk(q)
         T[:3, 3] += T[:3, 2] * self.tool_length_m
         return T
 
-    def xy(self, arm: SerialArm, q: Array) -> Array:
+    def xy(self, arm: SerialArm, q: Joints) -> XY:
         """Tool position ``[2]`` [m] in the table frame at joint positions ``q``."""
         return self.tip(arm, q)[:2, 3]
 
-    def joints(self, arm: SerialArm, xy: Any, near: Array | None = None) -> Array:
+    def joints(self, arm: SerialArm, xy: Any, near: Joints | None = None) -> Joints:
         """Joint positions [rad] with the tool at ``xy``, on the branch of ``home`` (``near``)."""
         return arm.ik(self.flange(xy), np.array(self.home) if near is None else near)
 
 
 @functools.lru_cache(maxsize=16)
-def _flange_over_table(mapping: TableMapping) -> tuple[Array, Array]:
+def _flange_over_table(mapping: TableMapping) -> tuple[Pose, Rotation]:
     """``T_base_flange`` with the tool over the table's origin, and the table's axes ``[3, 3]``."""
     height = mapping.tip_height_m + mapping.tool_length_m
     T_table_flange = pose(rot_z(mapping.tool_yaw) @ rot_x(math.pi), (0.0, 0.0, height))

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.errors import DataError
-from robolearn.types import PolicyInput, PolicyOutput
+from robolearn.types import PolicyInput, PolicyOutput, Signals
 
 MAGIC = b"RLM1"
 _HEAD = struct.Struct("<4sI")
@@ -36,7 +36,7 @@ class Message:
     """
 
     meta: Mapping[str, Any]
-    arrays: Mapping[str, NDArray[Any]]
+    arrays: Signals
 
 
 def encode(message: Message) -> bytes:

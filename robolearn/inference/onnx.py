@@ -9,6 +9,8 @@ was made of give the same actions.
 
 # Neither torch.onnx nor onnx carries types.
 # pyright: reportUnknownMemberType=false, reportMissingTypeStubs=false
+# Shapes in annotations follow jaxtyping's grammar, which ruff reads as a forward reference.
+# ruff: noqa: F722
 from __future__ import annotations
 
 import contextlib
@@ -24,6 +26,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
+from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
@@ -38,7 +41,7 @@ from robolearn.errors import (
     SpecMismatchError,
 )
 from robolearn.files import replacing
-from robolearn.learning import request_noise
+from robolearn.learning import Observed, request_noise
 from robolearn.representation import Representation, RepresentationConfig, RepresentedPolicy
 from robolearn.spec import SignalSpec, to_json
 from robolearn.types import PolicyInput, PolicyOutput
@@ -60,11 +63,13 @@ class ChunkModel(Protocol):
     draws: int
     codec: Any
 
-    def context(self, observations: Mapping[str, Tensor]) -> Tensor:
+    def context(self, observations: Observed) -> Float[Tensor, "b ..."]:
         """What the network needs of the observations."""
         ...
 
-    def generate(self, noise: Tensor, context: Tensor) -> Tensor:
+    def generate(
+        self, noise: Float[Tensor, "b draws h a"], context: Float[Tensor, "b ..."]
+    ) -> Float[Tensor, "b h a"]:
         """Normalised chunks ``[b, h, a]``."""
         ...
 

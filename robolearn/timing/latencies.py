@@ -17,14 +17,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from robolearn.errors import DataError
-from robolearn.history import interpolate, sample_index
+from robolearn.history import Samples, interpolate, sample_index
 from robolearn.representation import HEADING, is_pose
-from robolearn.spec import ActionSpec, SignalSpec, TaskSpace
+from robolearn.shapes import Times
+from robolearn.spec import ActionSpec, FlatAction, SignalSpec, TaskSpace
 
-Array = NDArray[np.float64]
 KEY = "latencies"
 """Where they are in the provenance of episodes and runs."""
 TOLERANCE_S = 0.01
@@ -87,9 +86,7 @@ def differences(trained: Latencies, here: Latencies, names: Sequence[str]) -> li
     return lines
 
 
-def in_effect(
-    value: NDArray[Any], tick_t_ns: NDArray[np.int64], action: ActionSpec, latency_ns: int
-) -> NDArray[Any]:
+def in_effect(value: Samples, tick_t_ns: Times, action: ActionSpec, latency_ns: int) -> Samples:
     """The command ``[T, *shape]`` in effect at every tick, from those sent then.
 
     Evenly changing between ticks (turns as in :func:`robolearn.history.interpolate`); of relative
@@ -103,13 +100,13 @@ def in_effect(
     return interpolate(tick_t_ns, value, query, as_signal(action))
 
 
-def blend(space: TaskSpace, first: Array, second: Array, share: float) -> Array:
+def blend(space: TaskSpace, first: FlatAction, second: FlatAction, share: float) -> FlatAction:
     """The flat action ``share`` of the way from ``first`` to ``second [action_size]``; of relative
     actions the first.
     """
     times = np.array([0, 1_000_000], dtype=np.int64)
     at = np.array([round(share * 1e6)], dtype=np.int64)
-    parts: list[Array] = []
+    parts: list[FlatAction] = []
     for action, a, b in zip(
         space.actions, space.split(first).values(), space.split(second).values(), strict=True
     ):

@@ -1,0 +1,20 @@
+"""Names the shapes of an arm's arrays, checked when tests run.
+
+j: joints, n: rows
+"""
+
+# Shapes in annotations follow jaxtyping's grammar, which ruff reads as a forward reference.
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Float64
+from numpy.typing import NDArray
+
+# Positions [rad] or [m], speeds or torques of the joints.
+Joints = Float64[NDArray[np.float64], " j"]
+JointRows = Float64[NDArray[np.float64], "n j"]
+# Linear [m], then angular [rad].
+Jacobian = Float64[NDArray[np.float64], "6 j"]
+Twist = Float64[NDArray[np.float64], "6"]
+# Of the base and of every link.
+LinkPoses = Float64[NDArray[np.float64], "j+1 4 4"]

@@ -1,0 +1,31 @@
+"""Names the shapes of arrays that many modules hand to each other, checked when tests run.
+
+Geometry names its own (``robolearn/geometry.py``), and so do folders with shapes of their own
+(``robolearn/arms/shapes.py``). n: rows, ticks or samples; h, w: height and width of a picture
+"""
+
+# Shapes in annotations follow jaxtyping's grammar, which ruff reads as a forward reference.
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float64, Int64, Shaped, UInt8
+from numpy.typing import NDArray
+
+# A signal's value, and many of them; types and shapes stand in the signal's spec.
+AnyArray = Shaped[NDArray[Any], "..."]
+AnyRows = Shaped[NDArray[Any], "n ..."]
+# Any shape, where a function works on every number alone.
+AnyFloats = Float64[NDArray[np.float64], "..."]
+# One number per row.
+Floats = Float64[NDArray[np.float64], " n"]
+FloatRows = Float64[NDArray[np.float64], "n k"]
+Flags = Bool[NDArray[np.bool_], " n"]
+# Which rows.
+Index = Int64[NDArray[np.int64], " n"]
+# Ascending [ns].
+Times = Int64[NDArray[np.int64], " n"]
+# RGB.
+Picture = UInt8[NDArray[np.uint8], "h w 3"]
+Pictures = UInt8[NDArray[np.uint8], "n h w 3"]
