@@ -27,6 +27,7 @@ PoseRows = Float64[NDArray[np.float64], "n 4 4"]
 # In a plane or a picture.
 XY = Float64[NDArray[np.float64], "2"]
 XYRows = Float64[NDArray[np.float64], "n 2"]
+VectorRows = Float64[NDArray[np.float64], "n 3"]
 Vectors = Float64[NDArray[np.float64], "*batch 3"]
 Quaternions = Float64[NDArray[np.float64], "*batch 4"]
 Rotations = Float64[NDArray[np.float64], "*batch 3 3"]

@@ -17,12 +17,10 @@ from jaxtyping import Float64, Int64, Shaped
 from numpy.typing import NDArray
 
 from robolearn.errors import DataError
-from robolearn.shapes import AnyArray, AnyFloats, Times
+from robolearn.shapes import AnyArray, AnyFloats, OwnRows, OwnTimes, Times
 from robolearn.spec import SignalSpec
 
-# n: samples, q: queries; every signal has samples of its own.
-SignalTimes = Int64[NDArray[np.int64], "_"]
-SignalRows = Shaped[NDArray[Any], "_ ..."]
+# n: samples, q: queries
 Queries = Int64[NDArray[np.int64], "*q"]
 QueryRow = Int64[NDArray[np.int64], " q"]
 Samples = Shaped[NDArray[Any], "n *shape"]
@@ -30,7 +28,7 @@ Between = Float64[NDArray[np.float64], "q *shape"]
 
 
 def history_at(
-    samples: Mapping[str, tuple[SignalTimes, SignalRows]],
+    samples: Mapping[str, tuple[OwnTimes, OwnRows]],
     t_ns: Queries,
     latencies_ns: Mapping[str, int] | None = None,
 ) -> dict[str, AnyArray]:

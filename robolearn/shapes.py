@@ -26,6 +26,15 @@ Flags = Bool[NDArray[np.bool_], " n"]
 Index = Int64[NDArray[np.int64], " n"]
 # Ascending [ns].
 Times = Int64[NDArray[np.int64], " n"]
+# As many rows as they please: of one signal among others, or of data that is yet to be validated.
+OwnTimes = Int64[NDArray[np.int64], "_"]
+OwnRows = Shaped[NDArray[Any], "_ ..."]
+OwnFlags = Bool[NDArray[np.bool_], "_"]
+OwnFloats = Float64[NDArray[np.float64], "_"]
+OwnIndex = Int64[NDArray[np.int64], "_"]
 # RGB.
 Picture = UInt8[NDArray[np.uint8], "h w 3"]
 Pictures = UInt8[NDArray[np.uint8], "n h w 3"]
+# Of a camera with any number of channels.
+Frames = UInt8[NDArray[np.uint8], "n h w c"]
+Bytes = UInt8[NDArray[np.uint8], " n"]

@@ -14,13 +14,21 @@ import numpy as np
 from jaxtyping import Float64, Int64
 from numpy.typing import NDArray
 
-from robolearn.shapes import AnyArray, AnyRows, Flags, FloatRows, Index, Times
+from robolearn.shapes import (
+    AnyArray,
+    FloatRows,
+    OwnFlags,
+    OwnIndex,
+    OwnRows,
+    OwnTimes,
+)
 
 Signals = Mapping[str, AnyArray]
 # b: requests, n: candidates, h: horizon, k: actions to continue, a: numbers of an action
 RequestNumbers = Int64[NDArray[np.int64], " b"]
-Prefixes = Float64[NDArray[np.float64], "b k a"]
-PrefixWeights = Float64[NDArray[np.float64], "b k"]
+# The policy compares these sizes with the request's, and says what it expected.
+Prefixes = Float64[NDArray[np.float64], "_ _ a"]
+PrefixWeights = Float64[NDArray[np.float64], "_ _"]
 Candidates = Float64[NDArray[np.float64], "b n h a"]
 Scores = Float64[NDArray[np.float64], "b n"]
 
@@ -54,9 +62,11 @@ class Observation:
 class SampleBlock:
     """Consecutive samples of one signal: ``t_ns [n]``, ``value [n, *shape]``, ``valid [n]``."""
 
-    t_ns: Times
-    value: AnyRows
-    valid: Flags
+    # Lengths are compared when an episode is validated. Pictures that are written as they come have
+    # times here and no rows.
+    t_ns: OwnTimes
+    value: OwnRows
+    valid: OwnFlags
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +75,8 @@ class SentBlock:
     each action signal, ``action[name] [n, *shape]``.
     """
 
-    seq: Index
-    t_ns: Times
+    seq: OwnIndex
+    t_ns: OwnTimes
     action: Signals
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from robolearn.arms.kinematics import SerialArm
 from robolearn.arms.shapes import Joints
 from robolearn.errors import ConfigError, DataError
-from robolearn.geometry import Vectors
+from robolearn.geometry import VectorRows
 from robolearn.shapes import Floats
 
 Point = tuple[float, float, float]
@@ -135,7 +135,7 @@ class CollisionModel:
         return Clearance(float(distances[at]), (near.name, "table"))
 
 
-def segment_distance(p1: Vectors, q1: Vectors, p2: Vectors, q2: Vectors) -> Floats:
+def segment_distance(p1: VectorRows, q1: VectorRows, p2: VectorRows, q2: VectorRows) -> Floats:
     """Distances ``[n]`` of the segments p1-q1 and p2-q2, each ``[n, 3]``.
 
     The closest points of Ericson, "Real-Time Collision Detection" (2005), 5.1.9.
@@ -153,5 +153,5 @@ def segment_distance(p1: Vectors, q1: Vectors, p2: Vectors, q2: Vectors) -> Floa
     return np.sqrt(_dot(gap, gap))
 
 
-def _dot(a: Vectors, b: Vectors) -> Floats:
+def _dot(a: VectorRows, b: VectorRows) -> Floats:
     return np.asarray((a * b).sum(axis=1), dtype=np.float64)

@@ -13,15 +13,24 @@ from typing import Any, Literal
 
 import cv2
 import numpy as np
+from jaxtyping import UInt8
 from numpy.typing import NDArray
 
 from robolearn.calibration.fiducials import Tag, corners, dictionary, require_tags
 from robolearn.calibration.lens import LensConfig
 from robolearn.errors import ConfigError, DataError
-from robolearn.geometry import inverse, pose, quat_from_rotation, rot_z
+from robolearn.geometry import (
+    Rotation,
+    VectorRows,
+    XYRows,
+    inverse,
+    pose,
+    quat_from_rotation,
+    rot_z,
+)
+from robolearn.shapes import Floats, Picture
 
-Array = NDArray[np.float64]
-Image = NDArray[np.uint8]
+Grey = UInt8[NDArray[np.uint8], "h w"]
 
 LEAST_VIEWS, LEAST_POINTS = 8, 6
 # Between the two boards that are tilted most against each other; less and the focal length is only
@@ -74,8 +83,8 @@ class View:
     ``pixels [n, 2]``.
     """
 
-    points: Array
-    pixels: Array
+    points: VectorRows
+    pixels: XYRows
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +129,7 @@ class BoardFinder:
             self._tags = {t.id: corners(t) for t in board.tags}
             self._detector = cv2.aruco.ArucoDetector(dictionary(board.dictionary), settings)
 
-    def find(self, image: Image) -> View | None:
+    def find(self, image: Picture) -> View | None:
         """The board's corners in an RGB picture; None when too few are seen."""
         grey = np.asarray(cv2.cvtColor(image, cv2.COLOR_RGB2GRAY), dtype=np.uint8)
         if self.board.kind == "charuco":
@@ -132,7 +141,7 @@ class BoardFinder:
             return View(points, np.asarray(found, dtype=np.float64).reshape(-1, 2))
         return self._tags_in(grey) if self.board.kind == "tags" else self._chessboard(grey)
 
-    def _chessboard(self, grey: Image) -> View | None:
+    def _chessboard(self, grey: Grey) -> View | None:
         inner = (self.board.squares[0] - 1, self.board.squares[1] - 1)
         found, at = cv2.findChessboardCornersSB(grey, inner)
         if not found:
@@ -141,7 +150,7 @@ class BoardFinder:
         flat = np.stack([columns, rows, 0 * rows], axis=-1).reshape(-1, 3) * self.board.square_m
         return View(self._upright(flat), np.asarray(at, dtype=np.float64).reshape(-1, 2))
 
-    def _tags_in(self, grey: Image) -> View | None:
+    def _tags_in(self, grey: Grey) -> View | None:
         found, seen, _ = self._detector.detectMarkers(grey)
         ids: Any = seen  # None without a tag, whatever the stubs say
         pairs = [
@@ -155,7 +164,7 @@ class BoardFinder:
         points = np.column_stack([flat, np.zeros(len(flat))])
         return View(points, np.concatenate([at for _, at in pairs]))
 
-    def _upright(self, points: Array) -> Array:
+    def _upright(self, points: VectorRows) -> VectorRows:
         """OpenCV's boards have y down from the upper left corner."""
         height = self.board.squares[1] * self.board.square_m
         return np.column_stack([points[:, 0], height - points[:, 1], np.zeros(len(points))])
@@ -215,7 +224,7 @@ def intrinsics(views: Sequence[View], size: tuple[int, int]) -> Intrinsics:
 
 def on_table(
     view: View, at: tuple[float, float, float], height_m: float = 0.0
-) -> tuple[Array, Array]:
+) -> tuple[VectorRows, XYRows]:
     """Points of a board that lies at ``at`` (x [m], y [m], yaw [rad]) in the table's frame,
     ``height_m`` over it: ``[n, 3]`` [m], and their pixels.
     """
@@ -224,8 +233,8 @@ def on_table(
 
 
 def place(
-    points: Array,
-    pixels: Array,
+    points: VectorRows,
+    pixels: XYRows,
     focal_px: tuple[float, float],
     centre_px: tuple[float, float],
     distortion: tuple[float, ...],
@@ -272,11 +281,11 @@ def different(view: View, taken: Sequence[View], width_px: int, share: float = 0
     return all(float(np.abs(box - _box(other)).max()) > share * width_px for other in taken)
 
 
-def _box(view: View) -> Array:
+def _box(view: View) -> Floats:
     return np.concatenate([view.pixels.min(axis=0), view.pixels.max(axis=0)])
 
 
-def _largest_tilt(rotations: Sequence[Array]) -> float:
+def _largest_tilt(rotations: Sequence[Rotation]) -> float:
     """Largest angle between the normals of two boards [deg]."""
     normals = np.stack([R[:, 2] for R in rotations])
     return float(np.degrees(np.arccos(np.clip(normals @ normals.T, -1.0, 1.0).min())))

@@ -11,11 +11,13 @@ from dataclasses import dataclass
 
 import cv2
 import numpy as np
+from jaxtyping import Bool, Float64
 from numpy.typing import NDArray
 
 from robolearn.errors import ConfigError, did_you_mean
 
-Array = NDArray[np.float64]
+Corners = Float64[NDArray[np.float64], "4 2"]
+Cells = Bool[NDArray[np.bool_], "n n"]
 
 DICTIONARIES: dict[str, int] = {
     "4x4_50": cv2.aruco.DICT_4X4_50,
@@ -64,7 +66,7 @@ def require_tags(tags: Sequence[Tag], name: str) -> None:
         raise ConfigError(f"tags: expected different ids below {count} ('{name}'), got {ids}")
 
 
-def corners(tag: Tag) -> Array:
+def corners(tag: Tag) -> Corners:
     """Corners ``[4, 2]`` of the black square in the object's frame [m]."""
     half = tag.size_m / 2
     square = np.array([[-half, half], [half, half], [half, -half], [-half, -half]])
@@ -73,7 +75,7 @@ def corners(tag: Tag) -> Array:
     return np.asarray(turned + np.array(tag.at_m), dtype=np.float64)
 
 
-def black_cells(name: str, tag_id: int) -> NDArray[np.bool_]:
+def black_cells(name: str, tag_id: int) -> Cells:
     """Which cells of a tag are black ``[n, n]``, rows from the top, with the black frame."""
     marks = dictionary(name)
     side = marks.markerSize + 2

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.errors import DataError
+from robolearn.shapes import FloatRows, Floats, Pictures
 
 Array = NDArray[np.float64]
 _GRID_S = 0.002
@@ -32,8 +33,8 @@ class TimeSeries:
     next sample (a command at a low rate); otherwise it changes evenly in between.
     """
 
-    t_s: Array
-    value: Array
+    t_s: Floats
+    value: FloatRows
     held: bool = False
 
     def __post_init__(self) -> None:
@@ -102,7 +103,7 @@ def latency(
     return Latency(peak.shift_s, _error(motion, start, end, peak.shift_s, cover), peak.height)
 
 
-def principal_motion(images: NDArray[np.uint8]) -> Array:
+def principal_motion(images: Pictures) -> FloatRows:
     """One number per picture ``[n, 1]`` that changes with what moves in ``images
     [n, height, width, 3]``: the first principal component of the small grey pictures.
 

@@ -11,12 +11,14 @@ from typing import Literal
 
 import cv2
 import numpy as np
+from jaxtyping import Float64
 from numpy.typing import NDArray
 
 from robolearn.errors import ConfigError
-from robolearn.geometry import pose, rotation_from_quat
+from robolearn.geometry import Pose, VectorRows, XYRows, pose, rotation_from_quat
+from robolearn.shapes import Floats
 
-Array = NDArray[np.float64]
+CameraMatrix = Float64[NDArray[np.float64], "3 3"]
 # What a camera is fixed to: the table it looks at, or the arm's flange, with which it moves.
 LensFrame = Literal["table", "flange"]
 
@@ -54,19 +56,19 @@ class LensConfig:
             )
 
     @property
-    def K(self) -> Array:  # noqa: N802  (the field's name)
+    def K(self) -> CameraMatrix:  # noqa: N802  (the field's name)
         """The camera matrix ``[3, 3]`` [px]."""
         (fx, fy), (cx, cy) = self.focal_px, self.centre_px
         return np.array([[fx, 0.0, cx], [0.0, fy, cy], [0.0, 0.0, 1.0]])
 
     @property
-    def T_frame_camera(self) -> Array:  # noqa: N802  (the field's name)
+    def T_frame_camera(self) -> Pose:  # noqa: N802  (the field's name)
         """The camera's pose ``[4, 4]`` in the lens's frame."""
         q = np.array(self.quaternion)
         return pose(rotation_from_quat(q / np.linalg.norm(q)), self.position_m)
 
     @property
-    def T_table_camera(self) -> Array:  # noqa: N802  (the field's name)
+    def T_table_camera(self) -> Pose:  # noqa: N802  (the field's name)
         """The camera's pose ``[4, 4]`` in the table's frame; :class:`ConfigError` for a camera
         that moves with the arm.
         """
@@ -79,10 +81,10 @@ class LensConfig:
         return self.T_frame_camera
 
     @property
-    def _coefficients(self) -> Array:
+    def _coefficients(self) -> Floats:
         return np.array(self.distortion or (0.0,) * 4, dtype=np.float64)
 
-    def on_plane(self, pixels: Array, height_m: float) -> Array:
+    def on_plane(self, pixels: XYRows, height_m: float) -> XYRows:
         """Where the rays of ``pixels [n, 2]`` meet the plane ``height_m`` over the table:
         ``[n, 2]`` [m]. NaN for rays that never do.
         """
@@ -98,7 +100,7 @@ class LensConfig:
         far = np.where(np.isfinite(far) & (far > 0), far, np.nan)
         return T[:2, 3] + rays[:, :2] * far[:, None]
 
-    def pixels(self, points: Array) -> Array:
+    def pixels(self, points: VectorRows) -> XYRows:
         """Where points ``[n, 3]`` of the lens's frame [m] are in the picture, ``[n, 2]`` [px]."""
         T = self.T_frame_camera
         in_camera = (points - T[:3, 3]) @ T[:3, :3]

@@ -16,9 +16,18 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from robolearn.errors import DataError, did_you_mean
+from robolearn.shapes import (
+    AnyRows,
+    Flags,
+    Floats,
+    OwnFlags,
+    OwnFloats,
+    OwnIndex,
+    OwnTimes,
+    Times,
+)
 from robolearn.spec import EmbodimentSpec
 from robolearn.types import Condition, Outcome, SampleBlock, SentBlock, Signals
 
@@ -90,20 +99,21 @@ class Episode:
     """
 
     meta: EpisodeMeta
-    tick_t_ns: NDArray[np.int64]
+    # Lengths are compared by ``robolearn/data/store/validate.py``, which says what is wrong.
+    tick_t_ns: OwnTimes
     streams: Mapping[str, SampleBlock]
-    view: Mapping[str, NDArray[np.int64]]
+    view: Mapping[str, OwnIndex]
     action: Signals
-    seq: NDArray[np.int64]
-    due_ns: NDArray[np.int64]
+    seq: OwnIndex
+    due_ns: OwnTimes
     source: tuple[str, ...]
     sent: SentBlock
-    reward: NDArray[np.float64]
-    progress: NDArray[np.float64]
-    terminal: NDArray[np.bool_]
-    truncated: NDArray[np.bool_]
-    inference_ns: NDArray[np.int64]
-    overrun_ns: NDArray[np.int64]
+    reward: OwnFloats
+    progress: OwnFloats
+    terminal: OwnFlags
+    truncated: OwnFlags
+    inference_ns: OwnTimes
+    overrun_ns: OwnTimes
     id: str = ""
 
     @property
@@ -127,11 +137,11 @@ class Episode:
         return self.meta.outcome.success
 
     @property
-    def intervention(self) -> NDArray[np.bool_]:
+    def intervention(self) -> Flags:
         """``[T]``: ticks at which a person took over from a policy (:func:`taken_over`)."""
         return taken_over(self.source)
 
-    def observed(self, name: str) -> NDArray[Any]:
+    def observed(self, name: str) -> AnyRows:
         """What the observations showed: ``[T, *shape]``, one row per tick."""
         if name not in self.view:
             raise DataError(
@@ -140,12 +150,12 @@ class Episode:
             )
         return self.streams[name].value[self.view[name]]
 
-    def observed_t_ns(self, name: str) -> NDArray[np.int64]:
+    def observed_t_ns(self, name: str) -> Times:
         """Capture time ``[T]`` of what the observations showed."""
         return self.streams[name].t_ns[self.view[name]]
 
 
-def taken_over(source: Sequence[str]) -> NDArray[np.bool_]:
+def taken_over(source: Sequence[str]) -> Flags:
     """``[T]``: ticks that a person drove after a policy had driven one before.
 
     Sources are those of commands: ``human`` and ``human:<device>`` are people, ``policy`` and
@@ -171,8 +181,8 @@ def episode_from_arrays(
     observations: Signals,
     action: Signals,
     *,
-    progress: NDArray[np.float64],
-    reward: NDArray[np.float64] | None = None,
+    progress: Floats,
+    reward: Floats | None = None,
     source: str = "human",
 ) -> Episode:
     """An episode from plain arrays at the control rate: ``[T, *shape]`` each.

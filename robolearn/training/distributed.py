@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 import torch
-from torch import Tensor
 from torch import distributed as dist
 
 from robolearn.errors import ConfigError
+from robolearn.learning import AnyTensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Ranks:
         """Whether this process writes the run directory."""
         return self.rank == 0
 
-    def mean_(self, tensors: Sequence[Tensor]) -> None:
+    def mean_(self, tensors: Sequence[AnyTensor]) -> None:
         """Average ``tensors`` over the processes, in place, by one message."""
         if self.size == 1 or not tensors:
             return
@@ -49,7 +49,7 @@ class Ranks:
             tensor.copy_(flat[start:stop].view_as(tensor))
             start = stop
 
-    def share_(self, tensors: Sequence[Tensor]) -> None:
+    def share_(self, tensors: Sequence[AnyTensor]) -> None:
         """Overwrite ``tensors`` with those of the first process."""
         if self.size > 1:
             for tensor in tensors:

@@ -27,13 +27,14 @@ from typing import Any, cast
 import yaml
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save
-from torch import Tensor, nn
+from torch import nn
 
 from robolearn.config import from_dict, load_yaml
 from robolearn.contracts import PolicySpec
 from robolearn.data.store.stats import DatasetStats, stats_to_json
 from robolearn.errors import CheckpointError, RobolearnError
 from robolearn.files import write_atomic
+from robolearn.learning import AnyTensor, Weights
 from robolearn.spec import to_json
 from robolearn.training.renamed_keys import with_new_keys
 
@@ -55,7 +56,7 @@ class Run:
     spec: PolicySpec
     stats: DatasetStats
     provenance: Mapping[str, Any]
-    weights: Mapping[str, Tensor]
+    weights: Weights
     policy_hash: str
 
 
@@ -64,7 +65,7 @@ def write_json(path: Path, value: Any) -> None:
     write_atomic(path, json.dumps(value, indent=1, sort_keys=True) + "\n")
 
 
-def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
+def write_tensors(path: Path, tensors: Weights, metadata: Mapping[str, str]) -> None:
     """A safetensors file, atomically."""
     # Clones: safetensors refuses tensors that share storage.
     plain = {k: v.detach().clone().contiguous() for k, v in tensors.items()}
@@ -147,7 +148,7 @@ def _read(path: Path) -> tuple[Run, Mapping[str, str]]:
     return Run(path, config, spec, stats, provenance, weights, _policy_hash(digests)), digests
 
 
-def read_tensors(path: Path) -> dict[str, Tensor]:
+def read_tensors(path: Path) -> dict[str, AnyTensor]:
     """Read a safetensors file; a damaged one is a :class:`CheckpointError`."""
     try:
         return load_file(path)
@@ -155,7 +156,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
         raise CheckpointError(f"'{path}' cannot be read: {error}") from error
 
 
-def load_weights(module: nn.Module, weights: Mapping[str, Tensor], where: str) -> None:
+def load_weights(module: nn.Module, weights: Weights, where: str) -> None:
     """Copy ``weights`` into ``module``; every key and shape must match."""
     own = module.state_dict()
     problems = [f"missing {k}" for k in own if k not in weights]
@@ -286,7 +287,7 @@ def _copy(source: Path, target: Path) -> None:
         _copy(source / name, target / name)
 
 
-def save_state(path: Path, step: int, tensors: Mapping[str, Tensor], figures: Any) -> None:
+def save_state(path: Path, step: int, tensors: Weights, figures: Any) -> None:
     """Keep what resuming at ``step`` needs; older states go once the new one is complete."""
     folder = path / STATE
     folder.mkdir(exist_ok=True)
@@ -302,7 +303,7 @@ def save_state(path: Path, step: int, tensors: Mapping[str, Tensor], figures: An
             shutil.rmtree(old, ignore_errors=True)
 
 
-def load_state(path: Path) -> tuple[int, dict[str, Tensor], Any] | None:
+def load_state(path: Path) -> tuple[int, dict[str, AnyTensor], Any] | None:
     """The newest complete state, or None."""
     folder = path / STATE
     if not folder.is_dir():

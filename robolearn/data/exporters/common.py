@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from robolearn.data.episode import Episode
 from robolearn.data.store.layout import meta_to_json
 from robolearn.data.store.store import EpisodeStore
 from robolearn.errors import DataError
+from robolearn.shapes import AnyRows, FloatRows
 from robolearn.spec import EmbodimentSpec, SignalSpec
 
 NOT_HELD = (
@@ -81,7 +81,7 @@ def make_plan(store: EpisodeStore, ids: Sequence[str], options: ExportOptions) -
     return Plan(embodiment, states, tuple(pictures) if options.images else (), (*NOT_HELD, *said))
 
 
-def observed(episode: Episode, spec: SignalSpec) -> NDArray[Any]:
+def observed(episode: Episode, spec: SignalSpec) -> AnyRows:
     """Values ``[T, *shape]`` at the ticks; :class:`DataError` where a sample is missing."""
     valid = episode.streams[spec.name].valid[episode.view[spec.name]]
     if not valid.all():
@@ -97,7 +97,7 @@ def flat_key(name: str) -> str:
     return name.replace("/", ".")
 
 
-def actions_of(episode: Episode) -> NDArray[np.float64]:
+def actions_of(episode: Episode) -> FloatRows:
     """Commanded actions side by side ``[T, action_size]``, in the order of the embodiment."""
     parts = [
         np.asarray(episode.action[a.name], dtype=np.float64).reshape(episode.steps, -1)

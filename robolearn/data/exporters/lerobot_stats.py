@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from robolearn.shapes import AnyArray, AnyRows, Pictures
+
 QUANTILES = {"q01": 0.01, "q10": 0.10, "q50": 0.50, "q90": 0.90, "q99": 0.99}
-Stats = Mapping[str, NDArray[Any]]
+Stats = Mapping[str, AnyArray]
 EpisodeStats = Mapping[str, Stats]
 
 
-def array_stats(values: NDArray[Any]) -> Stats:
+def array_stats(values: AnyRows) -> Stats:
     """Of ``[T, ...]`` over the rows; quantiles are exact."""
     rows = values.reshape(len(values), -1).astype(np.float64)
     found: dict[str, NDArray[Any]] = {
@@ -26,7 +28,7 @@ def array_stats(values: NDArray[Any]) -> Stats:
     return found | {name: np.quantile(rows, q, axis=0) for name, q in QUANTILES.items()}
 
 
-def picture_stats(frames: NDArray[np.uint8]) -> Stats:
+def picture_stats(frames: Pictures) -> Stats:
     """Of ``[T, height, width, 3]`` per channel, in [0, 1], shaped ``[3, 1, 1]``."""
     per_channel = np.stack(
         [np.bincount(frames[..., c].reshape(-1), minlength=256) for c in range(frames.shape[-1])]

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from robolearn.data.episode import Episode
 from robolearn.data.exporters.common import Plan, actions_of, flat_key, observed
 from robolearn.pusht import BLOCK, TOOL, px_from_pose, px_from_table
+from robolearn.shapes import AnyRows
 from robolearn.spec import EmbodimentSpec
 
 CAMERA = "top/image"
@@ -42,7 +43,7 @@ def is_pusht(task: str, embodiment: EmbodimentSpec) -> bool:
     )
 
 
-def pusht_columns(episode: Episode, plan: Plan) -> dict[str, NDArray[Any]]:
+def pusht_columns(episode: Episode, plan: Plan) -> dict[str, AnyRows]:
     """The columns above, then all other signals under their own names."""
     specs = {s.name: s for s in (*plan.states, *plan.cameras)}
     tool, block = observed(episode, specs[TOOL]), observed(episode, specs[BLOCK])

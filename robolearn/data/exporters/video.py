@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from robolearn.data.importers.recording import optional_module
+from robolearn.shapes import Pictures
 
 CODEC, LOSSLESS_CODEC = "libx264", "libx264rgb"
 PIXELS, LOSSLESS_PIXELS = "yuv420p", "rgb24"
@@ -16,7 +16,7 @@ LOSSY = {"crf": "18", "g": "2", "preset": "fast"}
 LOSSLESS = {"qp": "0", "g": "2", "preset": "ultrafast"}
 
 
-def encode(path: Path, frames: NDArray[np.uint8], rate_hz: int, *, lossless: bool) -> None:
+def encode(path: Path, frames: Pictures, rate_hz: int, *, lossless: bool) -> None:
     """Write ``frames [T, height, width, 3]``; lossless ones are H.264 in RGB."""
     av: Any = optional_module("av", "av", "encoding a video")
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from robolearn.data.importers.foreign import require_plausible
 from robolearn.errors import DataError
+from robolearn.shapes import AnyRows
 
 BLOCK_BYTES = 4 * 2**20
 
@@ -49,7 +50,7 @@ class Column:
         """``(N, ...)``."""
         return tuple(int(n) for n in self.array.shape)
 
-    def read(self, start: int, end: int) -> NDArray[Any]:
+    def read(self, start: int, end: int) -> AnyRows:
         """Rows ``start`` to ``end``; :class:`DataError` if they cannot be decoded."""
         numbers = range(start // self._rows, -(-end // self._rows))
         parts = [

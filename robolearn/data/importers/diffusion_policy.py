@@ -41,6 +41,7 @@ from robolearn.data.importers.video import VideoInfo, video_blocks, video_info
 from robolearn.data.store.store import EpisodeStore
 from robolearn.errors import DataError, did_you_mean
 from robolearn.pusht import GOAL, Pose
+from robolearn.shapes import Index
 from robolearn.spec import SignalSpec
 
 DEFAULT_RATE_HZ = 10.0
@@ -57,7 +58,7 @@ class ReplayArrays:
     path: Path
     low_dim: dict[str, Column]
     frames: tuple[FrameSource, ...]
-    ends: NDArray[np.int64]
+    ends: Index
     left_out: tuple[str, ...]
     rate_hz: float
     videos: tuple[dict[str, Path], ...] = ()
@@ -74,7 +75,7 @@ class ReplayArrays:
         return _episode(self, index)
 
     @property
-    def starts(self) -> NDArray[np.int64]:
+    def starts(self) -> Index:
         """First row of each episode."""
         return np.concatenate([np.zeros(1, dtype=np.int64), self.ends[:-1]])
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.errors import DataError
+from robolearn.shapes import Frames
 from robolearn.spec import SignalSpec
 from robolearn.types import SampleBlock
 
@@ -30,7 +31,7 @@ class FrameSource:
         name = SIGNAL_OF.get(key, f"obs/{key}")
         return FrameSource(SignalSpec(name, shape, rate_hz=rate_hz, dtype="uint8"), array)
 
-    def no_rows(self) -> NDArray[np.uint8]:
+    def no_rows(self) -> Frames:
         """An empty array of this shape: the frames themselves are streamed."""
         return np.zeros((0, *self.spec.shape), dtype=np.uint8)
 

@@ -17,6 +17,7 @@ from robolearn.data.importers.foreign import refuse_pointer, require_plausible
 from robolearn.data.importers.recording import BLOCK_ROWS, FrameStream, optional_module
 from robolearn.data.store.confine import confined
 from robolearn.errors import DataError
+from robolearn.shapes import AnyRows
 from robolearn.spec import SignalSpec
 
 DEEPEST = 16
@@ -112,7 +113,7 @@ def is_picture(dataset: Any) -> bool:
     return len(dataset.shape) == 4 and str(dataset.dtype) == "uint8"
 
 
-def numbers(dataset: Any, where: str, start: int = 0, end: int | None = None) -> NDArray[Any]:
+def numbers(dataset: Any, where: str, start: int = 0, end: int | None = None) -> AnyRows:
     """Rows of a dataset of numbers; a size that the file cannot hold is a :class:`DataError`."""
     if dataset.dtype.kind not in "biuf" or not dataset.shape:
         raise DataError(

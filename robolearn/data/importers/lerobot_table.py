@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from robolearn.data.importers.foreign import refuse_pointer
 from robolearn.data.importers.recording import SourceEpisode, optional_module
 from robolearn.errors import DataError, did_you_mean
+from robolearn.shapes import AnyRows
 from robolearn.spec import SignalSpec
 
 BOOKKEEPING = ("timestamp", "frame_index", "episode_index", "index", "task_index")
@@ -204,7 +205,7 @@ def read_table(path: Path, episode: int | None = None, leave_out: Collection[str
         raise DataError(f"{path} cannot be read: {str(error).splitlines()[0]}") from error
 
 
-def column(table: Any, key: str, shape: tuple[int, ...], where: str) -> NDArray[Any]:
+def column(table: Any, key: str, shape: tuple[int, ...], where: str) -> AnyRows:
     """Column ``key`` as ``[rows, *shape]`` (scalars: ``[rows]`` for shape ``()``)."""
     if key not in table.column_names:
         raise DataError(f"{where}: expected column '{key}', found {table.column_names}")

@@ -34,7 +34,9 @@ from robolearn.data.importers.recording import (
     make_episode,
 )
 from robolearn.errors import DataError
+from robolearn.shapes import AnyRows, Flags, Index
 from robolearn.spec import SignalSpec
+from robolearn.types import Signals
 
 DEFAULT_RATE_HZ = 20.0
 FLAGS = ("rewards", "terminals", "timeouts", "masks")
@@ -62,10 +64,10 @@ class FlatRecording:
 
     path: Path
     columns: tuple[Column, ...]
-    read: Callable[[str, int, int], NDArray[Any]]
-    flags: Mapping[str, NDArray[Any]]
-    ends: NDArray[np.int64]
-    terminal: NDArray[np.bool_]
+    read: Callable[[str, int, int], AnyRows]
+    flags: Signals
+    ends: Index
+    terminal: Flags
     rate_hz: float
     kind: EpisodeKind
     said: Mapping[str, Any]
@@ -170,7 +172,7 @@ class D4RLImporter:
 def _flat(
     path: Path,
     columns: Mapping[str, Column],
-    read: Callable[[str, int, int], NDArray[Any]],
+    read: Callable[[str, int, int], AnyRows],
     lengths: Mapping[str, int],
     flags: Mapping[str, NDArray[Any]],
     options: ImportOptions,
@@ -242,7 +244,7 @@ class NpzRows:
         """Length of an array."""
         return self._rows[name]
 
-    def read(self, name: str, start: int, end: int) -> NDArray[Any]:
+    def read(self, name: str, start: int, end: int) -> AnyRows:
         """Rows ``start`` to ``end`` of an array."""
         column = self.columns[name]
         stored = self._archive.getinfo(f"{name}.npy").compress_size

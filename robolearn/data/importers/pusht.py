@@ -19,6 +19,7 @@ from robolearn.pusht import (
     SUCCESS_COVERAGE,
     TASK_PARAMS,
     TOOL,
+    PlanarPoses,
     Pose,
     block_signal,
     coverage,
@@ -28,8 +29,9 @@ from robolearn.pusht import (
     tool_signal,
     wrap_angle,
 )
+from robolearn.shapes import AnyFloats
 from robolearn.spec import EmbodimentSpec
-from robolearn.types import Condition, Outcome
+from robolearn.types import Condition, Outcome, Signals
 
 # When recordings agree on a goal: this many, this near to each other; and how much of the goal
 # they must cover to have meant it.
@@ -49,7 +51,7 @@ def is_pusht(low_dim: Mapping[str, Any]) -> bool:
     )
 
 
-def metric_rows(rows: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[np.float64]]:
+def metric_rows(rows: Signals) -> dict[str, AnyFloats]:
     """``state`` and ``action`` in pixels as the flat keys that an export of another task has."""
     state = rows["state"].astype(np.float64)
     return {
@@ -73,7 +75,7 @@ def pusht_embodiment(frames: tuple[FrameSource, ...] = ()) -> EmbodimentSpec:
     )
 
 
-def check_goal(ends_px: NDArray[np.float64], goal: Pose, where: object) -> None:
+def check_goal(ends_px: PlanarPoses, goal: Pose, where: object) -> None:
     """Raise :class:`DataError` where most recordings end with the T at one place, not at ``goal``.
 
     ``ends_px [E, 3]``: the block's last pose of every episode (px, px, rad). Recordings that end
@@ -103,7 +105,7 @@ def check_goal(ends_px: NDArray[np.float64], goal: Pose, where: object) -> None:
 
 
 def pusht_episode(
-    rows: Mapping[str, NDArray[Any]],
+    rows: Signals,
     index: int,
     provenance: Mapping[str, Any],
     frames: tuple[FrameSource, ...] = (),

@@ -29,8 +29,9 @@ from robolearn.data.store.store import EpisodeStore
 from robolearn.data.store.writer import PreparedEpisode, StoreWriter
 from robolearn.errors import DataError, MissingDependencyError
 from robolearn.pusht import Pose
+from robolearn.shapes import AnyArray, Floats, Frames, OwnFlags, OwnTimes, Times
 from robolearn.spec import ActionSpec, EmbodimentSpec, SignalSpec
-from robolearn.types import Condition, Outcome, SampleBlock
+from robolearn.types import Condition, Outcome, SampleBlock, Signals
 
 BLOCK_ROWS = 16
 """Frames in memory at once."""
@@ -61,7 +62,7 @@ class FrameStream:
     """Frames of one signal; ``blocks()`` gives ``uint8 [n, *shape]``, at most a few at a time."""
 
     spec: SignalSpec
-    blocks: Callable[[], Iterable[NDArray[np.uint8]]]
+    blocks: Callable[[], Iterable[Frames]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,17 +200,17 @@ class SourceEpisode:
     source: str
     index: int
     rate_hz: float
-    signals: Mapping[str, NDArray[Any]]
-    actions: Mapping[str, NDArray[Any]]
+    signals: Signals
+    actions: Signals
     provenance: Mapping[str, Any]
     frames: tuple[FrameStream, ...] = ()
     cameras: tuple[SignalSpec, ...] = ()
-    times: Mapping[str, NDArray[np.int64]] = field(default_factory=dict[str, NDArray[np.int64]])
-    valid: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict[str, NDArray[np.bool_]])
+    times: Mapping[str, OwnTimes] = field(default_factory=dict[str, OwnTimes])
+    valid: Mapping[str, OwnFlags] = field(default_factory=dict[str, OwnFlags])
     components: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
-    t_ns: NDArray[np.int64] | None = None
-    reward: NDArray[np.float64] | None = None
-    progress: NDArray[np.float64] | None = None
+    t_ns: Times | None = None
+    reward: Floats | None = None
+    progress: Floats | None = None
     terminal: bool = False
     success: bool = False
     kind: EpisodeKind = "demonstration"
@@ -358,7 +359,7 @@ def _meta(
     )
 
 
-def storable(name: str, values: NDArray[Any]) -> NDArray[Any]:
+def storable(name: str, values: AnyArray) -> AnyArray:
     """``values`` in a dtype that the store has, without loss; else :class:`DataError`."""
     dtype = values.dtype.name
     if dtype == "uint64" and values.size and int(values.max()) > np.iinfo(np.int64).max:

@@ -7,21 +7,22 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from robolearn.data.importers.recording import FrameStream, SourceEpisode
 from robolearn.data.store.layout import meta_from_json
 from robolearn.errors import DataError
+from robolearn.shapes import AnyArray
+from robolearn.types import Signals
 
 
 def restored(
     source: SourceEpisode,
     raw_meta: Any,
-    values: Mapping[str, NDArray[Any]],
+    values: Signals,
     frames: Mapping[str, FrameStream],
     *,
-    ticks: NDArray[Any],
-    progress: NDArray[Any],
+    ticks: AnyArray,
+    progress: AnyArray,
 ) -> SourceEpisode:
     """``source`` with metadata ``raw_meta``; ``values`` and ``frames`` by the true signal names.
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from robolearn.data.importers.foreign import refuse_pointer
 from robolearn.data.importers.recording import BLOCK_ROWS, optional_module
 from robolearn.errors import DataError
+from robolearn.shapes import Floats, Pictures
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +22,7 @@ class VideoInfo:
     """Presentation times ``t_s [n]`` in seconds, ascending, and the shape of a frame."""
 
     path: Path
-    t_s: NDArray[np.float64]
+    t_s: Floats
     shape: tuple[int, int, int]
 
     @property
@@ -62,7 +63,7 @@ def _video_info(path: Path, changed_ns: int, size: int) -> VideoInfo:
 
 def video_blocks(
     info: VideoInfo, start_s: float = 0.0, count: int | None = None
-) -> Generator[NDArray[np.uint8]]:
+) -> Generator[Pictures]:
     """``count`` RGB frames (None: all) from time ``start_s`` on, in blocks of at most 16.
 
     A video that ends early or does not decode is a :class:`DataError`.

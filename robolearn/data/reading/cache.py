@@ -13,6 +13,8 @@ build left is removed by the next one. Pictures that would need too much room ar
 and decoded on demand (:mod:`robolearn.data.store.decoded`).
 """
 
+# Shapes in annotations follow jaxtyping's grammar, which ruff reads as a forward reference.
+# ruff: noqa: F722
 from __future__ import annotations
 
 import contextlib
@@ -28,6 +30,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Literal, Protocol, runtime_checkable
 
 import numpy as np
+from jaxtyping import Bool, Float32, Int16, Int64, Num, Shaped
 from numpy.typing import NDArray
 
 from robolearn.config import config_hash, from_dict
@@ -36,6 +39,7 @@ from robolearn.data.store.chunks import fsync_path
 from robolearn.data.store.decoded import KEPT_BYTES, FramePart, FrameRows
 from robolearn.data.store.lock import StoreLock
 from robolearn.errors import DataError, StoreError, StoreLockedError
+from robolearn.shapes import Flags, OwnFlags
 from robolearn.spec import SignalSpec, TaskSpace, to_json
 
 log = logging.getLogger(__name__)
@@ -85,11 +89,12 @@ class EpisodeArrays:
 
     id: str
     observations: Mapping[str, Rows]
-    actions: NDArray[Any]
-    reward: NDArray[Any]
+    # Lengths are compared by ``flatten``, which says which episode is wrong.
+    actions: Num[NDArray[Any], "_ a"]
+    reward: Num[NDArray[Any], " _"]
     terminal: bool
     source: tuple[str, ...] = ()
-    seen: NDArray[np.bool_] | None = None
+    seen: OwnFlags | None = None
 
 
 @runtime_checkable
@@ -132,24 +137,24 @@ class FlatEpisodes:
 
     task_space: TaskSpace
     ids: tuple[str, ...]
-    starts: NDArray[np.int64]
+    starts: Int64[NDArray[np.int64], " edges"]
     observations: Mapping[str, Rows]
-    actions: NDArray[np.float32]
-    reward: NDArray[np.float32]
-    terminal: NDArray[np.bool_]
-    source: NDArray[np.int16]
-    intervention: NDArray[np.bool_]
+    actions: Float32[NDArray[np.float32], "n a"]
+    reward: Float32[NDArray[np.float32], " n"]
+    terminal: Bool[NDArray[np.bool_], " episodes"]
+    source: Int16[NDArray[np.int16], " n"]
+    intervention: Flags
     labels: tuple[str, ...]
-    seen: NDArray[np.bool_]
+    seen: Flags
     content_hash: str
     folder: Path | None = None
 
     @property
-    def lengths(self) -> NDArray[np.int64]:
+    def lengths(self) -> Int64[NDArray[np.int64], " episodes"]:
         """Steps per episode."""
         return np.diff(self.starts)
 
-    def per_row(self, values: NDArray[Any]) -> NDArray[Any]:
+    def per_row(self, values: Shaped[NDArray[Any], " episodes"]) -> Shaped[NDArray[Any], " n"]:
         """``values [episodes]`` repeated for every row ``[N]``, e.g. weights of episodes."""
         return np.repeat(values, self.lengths)
 

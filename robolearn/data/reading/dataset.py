@@ -25,6 +25,8 @@ workers give the same batches:
 
 # The stubs of torch leave some parameters untyped.
 # pyright: reportUnknownMemberType=false
+# Shapes in annotations follow jaxtyping's grammar, which ruff reads as a forward reference.
+# ruff: noqa: F722
 from __future__ import annotations
 
 import dataclasses
@@ -34,6 +36,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from jaxtyping import Bool, Float32, Int64, Num
 from numpy.typing import NDArray
 
 from robolearn.data.reading.cache import FlatEpisodes
@@ -42,8 +45,10 @@ from robolearn.errors import DataError
 from robolearn.instructions import TEXT
 from robolearn.learning import Batch, BatchSpec
 from robolearn.seeding import child_seed
+from robolearn.shapes import Flags, Index
 
-Index = NDArray[np.int64]
+# Episodes; what is trained on and what is held out differ in number.
+Chosen = Int64[NDArray[np.int64], "_"]
 
 STATS_ROWS = 1 << 16
 
@@ -54,13 +59,17 @@ class TdBatch:
     ``bootstrap [b]`` = discount ** steps, 0 after a terminal.
     """
 
-    reward: NDArray[np.float32]
+    reward: Float32[NDArray[np.float32], " n"]
     steps: Index
     next_index: Index
-    bootstrap: NDArray[np.float32]
+    bootstrap: Float32[NDArray[np.float32], " n"]
 
 
-def td_starts(starts: Index, terminal: NDArray[np.bool_], stride: int) -> Index:
+def td_starts(
+    starts: Int64[NDArray[np.int64], " edges"],
+    terminal: Bool[NDArray[np.bool_], " episodes"],
+    stride: int,
+) -> Index:
     """Rows from which ``stride`` steps can be taken.
 
     A chunk may run into a terminal end (nothing follows), but not across the end of a recording
@@ -74,10 +83,10 @@ def td_starts(starts: Index, terminal: NDArray[np.bool_], stride: int) -> Index:
 
 
 def td_batch(
-    reward: NDArray[Any],
+    reward: Num[NDArray[Any], " rows"],
     t: Index,
     last: Index,
-    terminal: NDArray[np.bool_],
+    terminal: Flags,
     stride: int,
     discount: float,
 ) -> TdBatch:
@@ -104,7 +113,7 @@ def td_batch(
     )
 
 
-def split_episodes(count: int, held_out: float, seed: int) -> tuple[Index, Index]:
+def split_episodes(count: int, held_out: float, seed: int) -> tuple[Chosen, Chosen]:
     """Training and held-out episode numbers, both ascending, by seed."""
     if not 0.0 <= held_out < 1.0:
         raise DataError(f"held_out must be in [0, 1), got {held_out}")

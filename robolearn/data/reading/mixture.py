@@ -1,11 +1,14 @@
 """A dataset out of several stores, each with its own filter and share of the batches."""
 
+# Shapes in annotations follow jaxtyping's grammar, which ruff reads as a forward reference.
+# ruff: noqa: F722
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
+from jaxtyping import Int64
 from numpy.typing import NDArray
 
 from robolearn.config import config_hash
@@ -16,6 +19,7 @@ from robolearn.data.store.decoded import FramePart
 from robolearn.data.store.store import EpisodeStore
 from robolearn.errors import DataError, SpecMismatchError
 from robolearn.pusht import Pose
+from robolearn.shapes import Floats
 from robolearn.spec import TaskSpace
 from robolearn.timing.latencies import Latencies, trained_with
 
@@ -96,8 +100,8 @@ class MixtureSource:
 
 
 def window_weights(
-    stores: Sequence[StoreChoice], flat: FlatEpisodes, windows: Index
-) -> NDArray[np.float64] | None:
+    stores: Sequence[StoreChoice], flat: FlatEpisodes, windows: Int64[NDArray[np.int64], " windows"]
+) -> Floats | None:
     """Weights of rows ``[N]`` that give each store its share of the batches; None: all alike.
 
     ``windows``: the rows that are drawn. Each store's weight is divided evenly among its windows.

@@ -24,6 +24,7 @@ from robolearn.errors import ConfigError, DataError, SpecMismatchError
 from robolearn.history import sample_index
 from robolearn.pusht import Pose, recorded_goal
 from robolearn.representation import RepresentationConfig
+from robolearn.shapes import Flags
 from robolearn.spec import TaskSpace, diff_task_spaces
 from robolearn.timing.latencies import Latencies, in_effect, trained_with
 
@@ -269,7 +270,7 @@ def episode_arrays(
     episode: Episode,
     space: TaskSpace,
     frames: Mapping[str, Rows] | None = None,
-    frames_seen: Sequence[NDArray[np.bool_]] = (),
+    frames_seen: Sequence[Flags] = (),
 ) -> EpisodeArrays:
     """The chosen signals of one episode at its ticks; pictures are those given in ``frames``
     (``frames_seen [T]``: whether they are there), or those that the episode holds.

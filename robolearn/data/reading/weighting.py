@@ -2,6 +2,8 @@
 whether anything moves at all.
 """
 
+# Shapes in annotations follow jaxtyping's grammar, which ruff reads as a forward reference.
+# ruff: noqa: F722
 from __future__ import annotations
 
 import math
@@ -9,13 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from jaxtyping import Int64
 from numpy.typing import NDArray
 
 from robolearn.data.reading.cache import FlatEpisodes
 from robolearn.errors import ConfigError, DataError
-
-Index = NDArray[np.int64]
-Weights = NDArray[np.float64]
+from robolearn.shapes import Flags, Floats
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +25,7 @@ class QualityConfig:
 
     # Weight of an episode that succeeded, relative to one that did not.
     success: float = 1.0
-    # Weights are multiplied by the episode's score to this power; 0: scores do not count.
+    # Floats are multiplied by the episode's score to this power; 0: scores do not count.
     score_power: float = 0.0
     # Weight of steps at which a person had taken over from a policy, relative to the others.
     intervention: float = 1.0
@@ -77,7 +78,7 @@ class EpisodeQuality:
     score: float
 
 
-def idle_rows(flat: FlatEpisodes, config: IdleConfig) -> NDArray[np.bool_]:
+def idle_rows(flat: FlatEpisodes, config: IdleConfig) -> Flags:
     """Rows ``[N]`` inside a stretch of at least ``config.steps`` steps without motion.
 
     A relative action stands if it is small itself, an absolute one if it repeats the one before.
@@ -104,7 +105,7 @@ def idle_rows(flat: FlatEpisodes, config: IdleConfig) -> NDArray[np.bool_]:
     return idle
 
 
-def episode_weights(config: QualityConfig, qualities: Sequence[EpisodeQuality]) -> Weights:
+def episode_weights(config: QualityConfig, qualities: Sequence[EpisodeQuality]) -> Floats:
     """One weight per episode from its outcome."""
     success = np.array([config.success if q.success else 1.0 for q in qualities])
     score = np.array([q.score for q in qualities])
@@ -113,14 +114,14 @@ def episode_weights(config: QualityConfig, qualities: Sequence[EpisodeQuality]) 
 
 def row_weights(
     flat: FlatEpisodes,
-    windows: Index,
+    windows: Int64[NDArray[np.int64], " windows"],
     *,
-    stores: Weights | None,
+    stores: Floats | None,
     quality: QualityConfig,
     qualities: Sequence[EpisodeQuality],
     idle: IdleConfig,
-) -> Weights | None:
-    """Weights of rows ``[N]`` for :class:`~robolearn.data.reading.dataset.EpisodeDataset`; None:
+) -> Floats | None:
+    """Floats of rows ``[N]`` for :class:`~robolearn.data.reading.dataset.EpisodeDataset`; None:
     all alike.
 
     ``stores``: weights that give each store its share (``mixture.window_weights``), which the rest
@@ -145,7 +146,12 @@ def row_weights(
     return _shares_kept(flat, windows, stores, weights)
 
 
-def _shares_kept(flat: FlatEpisodes, windows: Index, stores: Weights, weights: Weights) -> Weights:
+def _shares_kept(
+    flat: FlatEpisodes,
+    windows: Int64[NDArray[np.int64], " windows"],
+    stores: Floats,
+    weights: Floats,
+) -> Floats:
     """``weights`` within each store, whose sum stays what ``stores`` gives it."""
     number = flat.per_row(np.array([int(i.split("/", 1)[0]) for i in flat.ids], dtype=np.int64))
     combined = stores * weights

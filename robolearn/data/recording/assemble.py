@@ -12,6 +12,7 @@ from robolearn.data.store.layout import TICK_ARRAYS
 from robolearn.data.store.writer import EpisodeDraft, is_frames
 from robolearn.errors import DataError
 from robolearn.history import sample_index
+from robolearn.shapes import AnyArray
 from robolearn.spec import EmbodimentSpec, SignalSpec
 from robolearn.types import Command, Outcome, Sample, SampleBlock, SentBlock, Tick
 
@@ -39,7 +40,7 @@ class EpisodeAssembler:
         self._tick_t_ns.append(tick.observation.t_ns)
         self._ticks.append((tick.command, tick.outcome, tick.inference_ns, tick.overrun_ns))
 
-    def segment(self) -> dict[str, NDArray[Any]]:
+    def segment(self) -> dict[str, AnyArray]:
         """Everything but frames since the last call; empty when there was no tick.
 
         Named as in the store, with ``signals/<name>/shown`` (the time that the tick showed) and

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from robolearn.data.store.confine import confined
 from robolearn.data.store.storage import Place
 from robolearn.errors import DataError, StoreCorruptError
+from robolearn.shapes import AnyRows
 
 FRAME_ROWS = 16
 """Rows per chunk of frames (performance notes: best mix of random and sequential reads)."""
@@ -148,7 +149,7 @@ class ArrayWriter:
         self._pending: list[NDArray[Any]] = []
         self._chunks = 0
 
-    def append(self, rows: NDArray[Any]) -> None:
+    def append(self, rows: AnyRows) -> None:
         """Add ``[n, *item_shape]``; full chunks are written at once."""
         if rows.shape[1:] != self._item or rows.dtype != self._dtype:
             raise DataError(
@@ -213,7 +214,7 @@ def rows_per_chunk(item_shape: tuple[int, ...], dtype: np.dtype[Any], rows: int)
 
 
 def write_array(
-    sink: FileSink, path: str, values: NDArray[Any], attributes: Mapping[str, Any] | None = None
+    sink: FileSink, path: str, values: AnyRows, attributes: Mapping[str, Any] | None = None
 ) -> None:
     """Write a whole array ``[n, *shape]``."""
     item = values.shape[1:]
@@ -241,7 +242,7 @@ class StoredArray:
         """How many chunks hold its rows."""
         return -(-self.shape[0] // self.rows_per_chunk)
 
-    def chunk(self, index: int) -> NDArray[Any]:
+    def chunk(self, index: int) -> AnyRows:
         """Rows ``index * rows_per_chunk`` and following, without padding; read-only.
 
         A wrong size or crc32c is a :class:`StoreCorruptError`. Safe to call from many threads.
@@ -273,7 +274,7 @@ def open_array(root: Place, path: str, files: Mapping[str, FileEntry]) -> Stored
 
 def read_array(
     root: Place, path: str, files: Mapping[str, FileEntry]
-) -> tuple[NDArray[Any], dict[str, Any]]:
+) -> tuple[AnyRows, dict[str, Any]]:
     """Read an array written by :class:`ArrayWriter` and its attributes, as :func:`open_array`."""
     array = open_array(root, path, files)
     out = np.empty(array.shape, dtype=array.dtype)
@@ -286,7 +287,7 @@ def read_array(
 
 def decode_chunk(
     raw: bytes, dtype: np.dtype[Any], item_shape: tuple[int, ...], where: str
-) -> NDArray[Any]:
+) -> AnyRows:
     """The rows of one chunk, padding included; a wrong crc32c is a :class:`StoreCorruptError`."""
     if len(raw) < 4 or _crc32c(raw[:-4]) != int.from_bytes(raw[-4:], "little"):
         raise StoreCorruptError(f"{where} is damaged (crc32c); run 'robolearn data check'")

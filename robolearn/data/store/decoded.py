@@ -26,8 +26,7 @@ from robolearn.data.store.chunks import FileEntry
 from robolearn.data.store.picture_codec import StoredFrames, open_values
 from robolearn.data.store.storage import Place
 from robolearn.errors import DataError
-
-Index = NDArray[np.int64]
+from robolearn.shapes import Frames, Index
 
 KEPT_BYTES = 256 * 2**20
 THREADS = max(1, min(8, os.cpu_count() or 1))
@@ -59,7 +58,7 @@ class ChunkedFrames(Protocol):
         """How many chunks hold the frames."""
         ...
 
-    def chunk(self, index: int) -> NDArray[Any]:
+    def chunk(self, index: int) -> Frames:
         """Frames ``index * rows_per_chunk`` and following; called from many threads."""
         ...
 
@@ -90,7 +89,7 @@ class FrameByFrame:
         """As many as frames."""
         return self.stored.shape[0]
 
-    def chunk(self, index: int) -> NDArray[Any]:
+    def chunk(self, index: int) -> Frames:
         """Frame ``index`` ``[1, h, w, 3]``."""
         return self.stored.frame(index)[None]
 
@@ -152,7 +151,7 @@ class FrameRows:
     def __len__(self) -> int:
         return len(self._chunk)
 
-    def __getitem__(self, rows: Index) -> NDArray[Any]:
+    def __getitem__(self, rows: NDArray[np.int64]) -> NDArray[Any]:
         index = np.asarray(rows, dtype=np.int64)
         chunk, offset = self._chunk[index].ravel(), self._offset[index].ravel()
         wanted, which = np.unique(chunk, return_inverse=True)
@@ -167,7 +166,7 @@ class FrameRows:
                 out[mine] = values[offset[mine]]
         return out.reshape(*index.shape, *self.shape[1:])
 
-    def decode(self, number: int) -> NDArray[Any]:
+    def decode(self, number: int) -> Frames:
         """Chunk ``number``, counted through all episodes."""
         part = int(np.searchsorted(self._first_chunk, number, side="right")) - 1
         return self._arrays[part].chunk(number - int(self._first_chunk[part]))

@@ -27,6 +27,7 @@ from robolearn.data.episode import Episode
 from robolearn.data.store.decoded import ChunkedFrames
 from robolearn.data.store.stats import Moments, PixelStats, RunningStats
 from robolearn.errors import DataError
+from robolearn.shapes import AnyRows, Flags, OwnFlags
 from robolearn.spec import EmbodimentSpec, SignalSpec
 
 Key = tuple[str, str, str]
@@ -58,7 +59,7 @@ class EpisodeStatistics:
         """The next frame of a camera is ``row``; those between do not count."""
         self._frames[name] = row
 
-    def add_frames(self, spec: SignalSpec, frames: NDArray[Any], valid: NDArray[np.bool_]) -> None:
+    def add_frames(self, spec: SignalSpec, frames: AnyRows, valid: Flags) -> None:
         """The next frames ``[n, h, w, c]`` of a camera; other signals are ignored."""
         if not spec.is_image:
             return
@@ -88,7 +89,7 @@ class EpisodeStatistics:
 
 
 def episode_statistics(
-    episode: Episode, cameras: Mapping[str, tuple[ChunkedFrames, NDArray[np.bool_]]]
+    episode: Episode, cameras: Mapping[str, tuple[ChunkedFrames, OwnFlags]]
 ) -> dict[str, Any]:
     """The same from the data, of an episode that was read without ``cameras`` (frames, validity):
     only the frames that count are decoded, one after the other.

@@ -15,7 +15,6 @@ import io
 import json
 import shutil
 import zipfile
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,6 +28,8 @@ from robolearn.data.store.confine import confined
 from robolearn.data.store.layout import meta_from_json, meta_to_json
 from robolearn.data.store.manifest import parse_record, replace_file, sha256
 from robolearn.errors import StoreCorruptError
+from robolearn.shapes import AnyArray
+from robolearn.types import Signals
 
 HEADER = "header.json"
 
@@ -49,7 +50,7 @@ class Journal:
         """Whether there is something to recover."""
         return self.draft.is_dir() and (self.folder / "000000.npz").exists()
 
-    def append(self, meta: EpisodeMeta, segment: Mapping[str, NDArray[Any]]) -> None:
+    def append(self, meta: EpisodeMeta, segment: Signals) -> None:
         """Add one flush, durably; the first one brings the header."""
         if not self.folder.exists():
             self.folder.mkdir()
@@ -62,7 +63,7 @@ class Journal:
         target = self.folder / f"{len(self._segments()):06d}.npz"
         replace_file(target, buffer.getvalue(), self.folder / "writing")
 
-    def read(self) -> tuple[EpisodeMeta, dict[str, NDArray[Any]]]:
+    def read(self) -> tuple[EpisodeMeta, dict[str, AnyArray]]:
         """The metadata and all arrays, up to the first segment that is missing or damaged.
 
         A damaged header or first segment raises :class:`StoreCorruptError`.

@@ -21,7 +21,6 @@ from typing import Any, Literal
 
 import cv2
 import numpy as np
-from numpy.typing import NDArray
 
 from robolearn.data.store.chunks import (
     FRAME_ROWS,
@@ -35,6 +34,7 @@ from robolearn.data.store.chunks import (
 )
 from robolearn.data.store.storage import Place
 from robolearn.errors import DataError, StoreCorruptError
+from robolearn.shapes import AnyRows, Bytes, Flags, Index, Picture, Pictures
 from robolearn.spec import EmbodimentSpec, SignalSpec
 
 LARGE_FRAME_BYTES = 256 * 2**10
@@ -64,7 +64,7 @@ class FrameCodec:
         """Whether each frame becomes a picture file; otherwise frames are compressed in chunks."""
         return self.name != "zstd"
 
-    def encode(self, frame: NDArray[np.uint8]) -> bytes:
+    def encode(self, frame: Picture) -> bytes:
         """One RGB frame ``[height, width, 3]`` as a picture file."""
         if self.name == "jpeg":
             suffix, options = ".jpg", [cv2.IMWRITE_JPEG_QUALITY, self.quality]
@@ -139,7 +139,7 @@ class EncodedWriter:
         """Frames so far."""
         return len(self.sizes)
 
-    def append(self, frames: NDArray[np.uint8], valid: NDArray[np.bool_]) -> None:
+    def append(self, frames: Pictures, valid: Flags) -> None:
         """Encode ``frames [n, height, width, 3]``; those that are not valid take no bytes."""
         for frame, good in zip(frames, valid, strict=True):
             self.append_encoded(self._codec.encode(frame) if good else b"")
@@ -163,7 +163,7 @@ class StoredFrames:
     """Encoded frames of a camera on disk, read as if they were a :class:`StoredArray`."""
 
     encoded: StoredArray
-    offset: NDArray[np.int64]
+    offset: Index
     shape: tuple[int, ...]
 
     @property
@@ -181,7 +181,7 @@ class StoredFrames:
         """How many times :meth:`chunk` can be called for new rows."""
         return -(-self.shape[0] // FRAME_ROWS)
 
-    def chunk(self, index: int) -> NDArray[np.uint8]:
+    def chunk(self, index: int) -> Pictures:
         """Rows ``index * rows_per_chunk`` and following, decoded; safe from many threads."""
         start = index * FRAME_ROWS
         stop = min(start + FRAME_ROWS, self.shape[0])
@@ -193,13 +193,13 @@ class StoredFrames:
             out[row - start] = decode_frame(data[begin:end], self.shape[1:], where)
         return out
 
-    def frame(self, row: int) -> NDArray[np.uint8]:
+    def frame(self, row: int) -> Picture:
         """One frame, decoded; safe from many threads."""
         data = self._bytes(int(self.offset[row]), int(self.offset[row + 1]))
         where = f"{self.encoded.root / self.encoded.path}: frame {row}"
         return decode_frame(data, self.shape[1:], where)
 
-    def _bytes(self, begin: int, end: int) -> NDArray[np.uint8]:
+    def _bytes(self, begin: int, end: int) -> Bytes:
         per_chunk = self.encoded.rows_per_chunk
         first = begin // per_chunk
         parts = [self.encoded.chunk(i) for i in range(first, -(-end // per_chunk))]
@@ -219,7 +219,7 @@ def open_values(
     return StoredFrames(encoded, offset, shape)
 
 
-def read_values(root: Place, base: str, files: Mapping[str, FileEntry]) -> NDArray[Any]:
+def read_values(root: Place, base: str, files: Mapping[str, FileEntry]) -> AnyRows:
     """All values ``[N, *shape]`` of the signal in ``base``; pictures decoded on a few threads.
 
     Damage is a :class:`StoreCorruptError`.
@@ -234,9 +234,7 @@ def read_values(root: Place, base: str, files: Mapping[str, FileEntry]) -> NDArr
     return out
 
 
-def decode_frame(
-    data: NDArray[np.uint8], shape: tuple[int, ...], where: str = "frame"
-) -> NDArray[np.uint8]:
+def decode_frame(data: Bytes, shape: tuple[int, ...], where: str = "frame") -> Picture:
     """One picture file as RGB ``[height, width, 3]``; zero bytes are a black, missing frame."""
     if not data.size:
         return np.zeros(shape, dtype=np.uint8)

@@ -16,13 +16,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from jaxtyping import Float64
 from numpy.typing import NDArray
 
 from robolearn.errors import DataError
 
 PROBABILITIES = (0.01, 0.1, 0.5, 0.9, 0.99)
 
-Values = NDArray[np.float64]
+# What levels keep; each has a number of its own.
+Values = Float64[NDArray[np.float64], "_ size"]
+Components = Float64[NDArray[np.float64], " size"]
 
 
 class QuantileSketch:
@@ -64,7 +67,7 @@ class QuantileSketch:
             self._add(level, values)
         self.rank_error += rank_error
 
-    def quantile(self, p: float) -> Values:
+    def quantile(self, p: float) -> Components:
         """``[size]``: the smallest value kept with at least a share ``p`` at or below it."""
         if not self.count:
             raise DataError("no values: a quantile needs at least one")

@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.contracts import Normalization
-from robolearn.data.store.quantiles import PROBABILITIES, QuantileSketch, Values
+from robolearn.data.store.quantiles import PROBABILITIES, Components, QuantileSketch, Values
 from robolearn.errors import DataError
+from robolearn.shapes import AnyRows, Frames
 
 QUANTILES = ("q01", "q10", "q50", "q90", "q99")
 """Fields of :class:`SignalStats`, by :data:`robolearn.data.store.quantiles.PROBABILITIES`."""
@@ -23,10 +24,10 @@ class Moments:
     """Of ``count`` values per component; ``m2``: sum of squared deviations from ``mean``."""
 
     count: int
-    minimum: Values
-    maximum: Values
-    mean: Values
-    m2: Values
+    minimum: Components
+    maximum: Components
+    mean: Components
+    m2: Components
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,7 @@ class RunningStats:
         self._mean = np.zeros(size)
         self._m2 = np.zeros(size)
 
-    def update(self, values: NDArray[Any]) -> None:
+    def update(self, values: AnyRows) -> None:
         """Add ``values [n, *shape]``; all must be finite."""
         size = int(np.prod(values.shape[1:], dtype=np.int64))
         flat = np.asarray(values, dtype=np.float64).reshape(len(values), size)
@@ -139,7 +140,7 @@ class PixelStats:
         """Pixels seen."""
         return int(self.counts[0].sum())
 
-    def update(self, frames: NDArray[np.uint8]) -> None:
+    def update(self, frames: Frames) -> None:
         """Add all pixels of ``frames [n, h, w, channels]``."""
         for channel in range(len(self.counts)):
             self.counts[channel] += np.bincount(frames[..., channel].ravel(), minlength=256)
@@ -189,7 +190,7 @@ class DatasetStats:
     scaling: Mapping[str, Normalization] = field(default_factory=dict[str, Normalization])
 
 
-def signal_stats(values: NDArray[Any]) -> SignalStats:
+def signal_stats(values: AnyRows) -> SignalStats:
     """Statistics of one array ``[n, *shape]``."""
     running = RunningStats(int(np.prod(values.shape[1:], dtype=np.int64)))
     running.update(values)

@@ -12,10 +12,8 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from robolearn.data.episode import Episode, EpisodeInfo, EpisodeMeta
 from robolearn.data.store.annotations import (
@@ -52,7 +50,7 @@ from robolearn.data.store.storage import ObjectPath
 from robolearn.data.store.validate import check_samples, validate_episode
 from robolearn.errors import CommitConflictError, DataError, StoreError, did_you_mean
 from robolearn.spec import SignalSpec
-from robolearn.types import SampleBlock
+from robolearn.types import SampleBlock, Signals
 
 _log = logging.getLogger(__name__)
 
@@ -114,7 +112,7 @@ class EpisodeDraft:
         """What a killed recording is recovered from, beside the draft."""
         return Journal(self.sink.root.with_suffix(".journal"))
 
-    def flush(self, meta: EpisodeMeta, segment: Mapping[str, NDArray[Any]]) -> None:
+    def flush(self, meta: EpisodeMeta, segment: Signals) -> None:
         """Make the frames so far durable, then ``segment``: recoverable up to here from now on."""
         self.sink.sync()
         self.journal.append(meta, segment)

@@ -1,18 +1,21 @@
 """The pictures of one camera in one episode, decoded when asked for."""
 
+# Shapes in annotations follow jaxtyping's grammar, which ruff reads as a forward reference.
+# ruff: noqa: F722
 from __future__ import annotations
 
 from collections.abc import Generator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+from jaxtyping import Int64
 from numpy.typing import NDArray
 
 from robolearn.data.store.chunks import StoredArray, read_array
 from robolearn.data.store.manifest import EPISODES
 from robolearn.data.store.picture_codec import StoredFrames, open_values
 from robolearn.data.store.store import EpisodeStore
+from robolearn.shapes import AnyArray, Flags, Index, Times
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,12 +25,12 @@ class Camera:
     """
 
     name: str
-    t_ns: NDArray[np.int64]
-    valid: NDArray[np.bool_]
-    view: NDArray[np.int64]
+    t_ns: Times
+    valid: Flags
+    view: Int64[NDArray[np.int64], " t"]
     frames: StoredArray | StoredFrames
 
-    def at(self, rows: NDArray[np.int64]) -> Generator[NDArray[Any]]:
+    def at(self, rows: Index) -> Generator[AnyArray]:
         """The frames ``rows``, ascending, one after the other; a chunk is decoded once."""
         index, chunk = -1, np.zeros(0, dtype=np.uint8)
         for row in rows.tolist():

@@ -21,6 +21,7 @@ from robolearn.data.episode import Episode, EpisodeInfo
 from robolearn.data.store.store import EpisodeStore
 from robolearn.data.view.cameras import open_camera
 from robolearn.errors import DataError
+from robolearn.shapes import Picture
 
 FRAMES = 8
 PANELS = 8
@@ -33,7 +34,7 @@ DPI = 100
 _GREY, _LOST, _COMMAND = "0.45", "#c00000", "black"
 
 # Figures and axes are untyped for the checker: matplotlib's keyword arguments are.
-Drawing = Callable[[int], NDArray[np.uint8]]
+Drawing = Callable[[int], Picture]
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from eval.trials.table import SCORED
 from robolearn.runtime import EpisodeResult
+from robolearn.shapes import Floats
 from robolearn.types import TrialRecord
 
 _KEPT = 2000
@@ -77,6 +77,6 @@ def lateness_ms(lateness_ns: Sequence[int]) -> list[float]:
     return [round(v * 1e-6, 4) for v in kept]
 
 
-def percentile(values: NDArray[np.float64], q: int) -> float:
+def percentile(values: Floats, q: int) -> float:
     """Percentile, 0 for no values (JSON has no NaN)."""
     return float(np.percentile(values, q)) if values.size else 0.0

@@ -23,11 +23,11 @@ from robolearn.pusht import (
     tee_polygons,
     transform_points,
 )
+from robolearn.shapes import Picture
 
 if TYPE_CHECKING:
     from sim.plants.scene import ScenePlantConfig
 
-Picture = NDArray[np.uint8]
 JOINTS = "arm/joint_position"
 _GOAL, _BLOCK = (144, 238, 144), (119, 136, 153)
 _TOOL, _TARGET, _INK = (65, 105, 225), (220, 60, 60), (60, 60, 60)
@@ -145,9 +145,7 @@ def _above(episode: Episode, k: int, size: int) -> Picture:
     return draw(block, tool, episode.action[TOOL][k], score, size, goal)
 
 
-def draw(
-    block: Any, tool: Any, target: Any, score: float, size: int, goal: Pose = GOAL
-) -> NDArray[np.uint8]:
+def draw(block: Any, tool: Any, target: Any, score: float, size: int, goal: Pose = GOAL) -> Picture:
     """One picture ``[size, size, 3]`` RGB from above, as in the recordings."""
     import cv2
 

@@ -18,13 +18,15 @@ from numpy.typing import NDArray
 from hardware.emulators.mjpeg import CameraEmulator, CameraEmulatorConfig
 from hardware.supervisor.shared_memory import Ring, RingHandle
 from robolearn.arms.models import UR5E
+from robolearn.arms.shapes import Joints
 from robolearn.errors import RobolearnError, RobotConnectionError
+from robolearn.geometry import Pose
+from robolearn.pusht import PlanarPoses
 from robolearn.seeding import child_seed
 from sim.plants.pusht import BLOCK
 from sim.plants.table_view import TableView, TableViewConfig
 
 log = logging.getLogger(__name__)
-Array = NDArray[np.float64]
 _SLOTS, _START_S = 16, 60.0
 
 
@@ -41,7 +43,7 @@ class Workcell:
     """What every picture shows, and how it stands before the first step."""
 
     # The table's frame in the arm's base frame ``[4, 4]``.
-    T_base_table: Array
+    T_base_table: Pose
     # From the flange to the tool's tip [m].
     tool_length_m: float
     # Joint angles [rad].
@@ -89,7 +91,7 @@ class CameraProcess:
             raise RobotConnectionError(told)
         self.port = int(told)
 
-    def see(self, t_ns: int, q: Array, poses: Sequence[Array]) -> None:
+    def see(self, t_ns: int, q: Joints, poses: Sequence[PlanarPoses]) -> None:
         """Leave the state for the camera."""
         self._ring.put(t_ns, np.concatenate([q, *poses]))
 

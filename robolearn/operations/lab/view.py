@@ -9,12 +9,11 @@ from collections.abc import Callable, Mapping
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from hardware.emulators.lab.workcell import Rendered
+from robolearn.arms.shapes import Joints
 from robolearn.errors import RobolearnError
 from robolearn.operations.lab.workcell import LabConfig
+from robolearn.shapes import AnyFloats, Picture
 from sim.plants.pusht import PyBulletPlant
 from sim.plants.scene import ScenePlant
 
@@ -48,9 +47,9 @@ class ViewProcess:
         view: str,
         width: int,
         height: int,
-        q: NDArray[np.float64],
-        poses: Mapping[str, NDArray[np.float64]],
-        done: Callable[[NDArray[np.uint8] | str], None],
+        q: Joints,
+        poses: Mapping[str, AnyFloats],
+        done: Callable[[Picture | str], None],
     ) -> None:
         """Ask for a picture; ``done`` is called from the loop."""
         if self._pipe is None or len(self._waiting) >= 16:
