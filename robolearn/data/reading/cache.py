@@ -13,8 +13,7 @@ build left is removed by the next one. Pictures that would need too much room ar
 and decoded on demand (:mod:`robolearn.data.store.decoded`).
 """
 
-# Shapes in annotations follow jaxtyping's grammar, which ruff reads as a forward reference.
-# ruff: noqa: F722
+# ruff: noqa: F722 (shapes in annotations follow jaxtyping's grammar)
 from __future__ import annotations
 
 import contextlib
@@ -131,8 +130,7 @@ class FlatEpisodes:
     float32 (uint8 for images), ``reward [N]``, ``terminal [episodes]``; episode ``e`` is rows
     ``starts[e]:starts[e + 1]``. ``source [N]``: who decided, a number of ``labels``;
     ``intervention [N]``: a person took over from a policy. ``seen [N]``: no observation of the tick
-    was missing (values that are are 0). ``folder``: the cache that it is mapped
-    from, None in memory.
+    was missing (values that are are 0). ``folder``: the cache it is mapped from, None in memory.
     """
 
     task_space: TaskSpace
