@@ -13,15 +13,20 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from eval.trials.executors import ONE_THREAD, Done, WorkerFailedError, answer
+from eval.trials.executors import MAX_STILLBORN, ONE_THREAD, Done, WorkerFailedError, answer
 from robolearn.errors import ConfigError, MissingDependencyError, RobolearnError
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 R = TypeVar("R")
+# So many actors may die under one task before it counts as lost: machines come and go.
+DEATHS = 5
+# How often it is said that no actor can start.
+WAIT_TOLD_S = 60.0
 
 
 def run_on_ray(
@@ -36,45 +41,128 @@ def run_on_ray(
     """Run the tasks in ``workers`` actors; yields results as they finish, in any order.
 
     ``address``: a running cluster (``auto``, ``ray://host:10001``); empty: start Ray here and stop
-    it at the end. An actor that dies or is busy for longer than ``timeout_s`` is replaced, its task
-    is handed out again, and reported as lost after the last attempt.
+    it at the end. Actors that the cluster has no room for yet wait, however long: the others work
+    on, and the time of a task begins when its actor runs. An actor that is busy for longer than
+    ``timeout_s`` is replaced, its task is run again, at most ``attempts`` times in all; an actor
+    that dies (its machine may have gone) takes its task along at most :data:`DEATHS` times. Then
+    the task is reported as lost.
     """
     if workers < 1:
         raise ConfigError(f"workers must be at least 1, got {workers}")
     ray = _connect(workers, address)
-    actor: Any = ray.remote(num_cpus=1, max_restarts=0, max_task_retries=0)(_Actor)
-    queue: deque[tuple[T, int]] = deque((task, 1) for task in tasks)
-    idle = [actor.remote(build) for _ in range(min(workers, len(queue)))]
-    busy: dict[Any, tuple[Any, T, int, float]] = {}
     try:
-        while queue or busy:
-            while idle and queue:
-                worker, (task, attempt) = idle.pop(), queue.popleft()
-                busy[worker.run.remote(task)] = (worker, task, attempt, time.monotonic())
-            ready, _ = ray.wait(list(busy), num_returns=1, timeout=1.0)
-            late = [r for r, b in busy.items() if time.monotonic() - b[3] > timeout_s]
-            for reference in [*ready, *(r for r in late if r not in ready)]:
-                worker, task, attempt, _ = busy.pop(reference)
-                if reference in ready:
-                    why, reply = _reply(ray, reference)
-                else:
-                    why, reply = f"the actor hangs for {timeout_s:g} s", None
-                if reply is not None:
-                    idle.append(worker)
-                    yield Done(task, _result(reply))
-                    continue
-                ray.kill(worker)
-                idle.append(actor.remote(build))
-                if attempt < attempts:
-                    log.warning("%s; its task is run again", why)
-                    queue.append((task, attempt + 1))
-                else:
-                    log.error("%s; its task is given up after %d attempts", why, attempts)
-                    yield Done(task, None, why)
+        yield from _Pool(ray, build, deque(tasks), workers, attempts, timeout_s).run()
     finally:
-        for worker in [*idle, *(b[0] for b in busy.values())]:
-            ray.kill(worker)
         ray.shutdown()
+
+
+class _Pool:
+    """The actors of one call: starting, idle, or busy with a task."""
+
+    def __init__(
+        self,
+        ray: Any,
+        build: Callable[[], Callable[[Any], Any]],
+        queue: deque[Any],
+        workers: int,
+        attempts: int,
+        timeout_s: float,
+    ) -> None:
+        self._ray, self._build, self._queue = ray, build, deque(_Try(task) for task in queue)
+        self._attempts, self._timeout_s = attempts, timeout_s
+        self._actor = ray.remote(num_cpus=1, max_restarts=0, max_task_retries=0)(_Actor)
+        self._starting: dict[Any, Any] = {}
+        self._idle: list[Any] = []
+        self._busy: dict[Any, tuple[Any, _Try, float]] = {}
+        self._stillborn = 0
+        self._told_s = time.monotonic()
+        for _ in range(min(workers, len(self._queue))):
+            self._start()
+
+    def run(self) -> Iterator[Done[Any, Any]]:
+        """Results as they come."""
+        try:
+            while self._queue or self._busy:
+                while self._idle and self._queue:
+                    actor, task = self._idle.pop(), self._queue.popleft()
+                    reference = actor.run.remote(task.task)
+                    self._busy[reference] = (actor, task, time.monotonic())
+                waiting = [*self._busy, *(self._starting if self._queue else ())]
+                ready, _ = self._ray.wait(waiting, num_returns=1, timeout=1.0)
+                for reference in ready:
+                    if reference in self._starting:
+                        self._started(reference)
+                    else:
+                        yield from self._settle(reference)
+                yield from self._end_late()
+                self._tell()
+        finally:
+            for actor in self._actors():
+                self._ray.kill(actor)
+
+    def _actors(self) -> list[Any]:
+        return [*self._starting.values(), *self._idle, *(b[0] for b in self._busy.values())]
+
+    def _start(self) -> None:
+        actor = self._actor.remote(self._build)
+        self._starting[actor.here.remote()] = actor
+
+    def _started(self, reference: Any) -> None:
+        actor = self._starting.pop(reference)
+        why, there = _reply(self._ray, reference)
+        if there is not None:
+            self._idle.append(actor)
+            return
+        # It never saw a task: that is no fault of one, and no result.
+        self._stillborn += 1
+        if self._stillborn >= MAX_STILLBORN:
+            raise WorkerFailedError(f"{self._stillborn} actors died before they had started: {why}")
+        self._start()
+
+    def _settle(self, reference: Any) -> Iterator[Done[Any, Any]]:
+        actor, task, _ = self._busy.pop(reference)
+        why, reply = _reply(self._ray, reference)
+        if reply is not None:
+            self._idle.append(actor)
+            yield Done(task.task, _result(reply))
+            return
+        self._ray.kill(actor)
+        self._start()
+        task.deaths += 1
+        yield from self._again(task, why, task.deaths < DEATHS)
+
+    def _end_late(self) -> Iterator[Done[Any, Any]]:
+        now = time.monotonic()
+        for reference in [r for r, b in self._busy.items() if now - b[2] > self._timeout_s]:
+            actor, task, _ = self._busy.pop(reference)
+            self._ray.kill(actor)
+            self._start()
+            task.hangs += 1
+            why = f"the actor hangs for {self._timeout_s:g} s"
+            yield from self._again(task, why, task.hangs < self._attempts)
+
+    def _again(self, task: _Try, why: str, again: bool) -> Iterator[Done[Any, Any]]:
+        if again:
+            log.warning("%s; its task is run again", why)
+            self._queue.append(task)
+        else:
+            log.error("%s; its task is given up after %d attempts", why, task.deaths + task.hangs)
+            yield Done(task.task, None, why)
+
+    def _tell(self) -> None:
+        if self._busy or time.monotonic() - self._told_s < WAIT_TOLD_S:
+            return
+        self._told_s = time.monotonic()
+        log.warning("the cluster has no free core for %d actors; waiting", len(self._starting))
+
+
+@dataclass(slots=True)
+class _Try:
+    """A task and how often it was lost."""
+
+    task: Any
+    deaths: int = 0
+    hangs: int = 0
 
 
 class _Actor:
@@ -83,6 +171,10 @@ class _Actor:
     def __init__(self, build: Callable[[], Callable[[Any], Any]]) -> None:
         self._build = build
         self._handle: Callable[[Any], Any] | None = None
+
+    def here(self) -> tuple[str, Any]:
+        """Answers once the actor runs."""
+        return "done", None
 
     def run(self, task: Any) -> tuple[str, Any]:
         self._handle, reply = answer(self._build, self._handle, task)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -20,7 +21,7 @@ from typing import Literal, cast
 
 import numpy as np
 
-from eval.trials.executors import Done, run_in_process, run_in_workers
+from eval.trials.executors import Done, WorkerFailedError, run_in_process, run_in_workers
 from eval.trials.instruments import (
     CountingInference,
     Frame,
@@ -32,6 +33,7 @@ from eval.trials.instruments import (
     RenderingEnv,
 )
 from eval.trials.judge import Judge, judged
+from eval.trials.progress import Progress, Tally
 from eval.trials.ray_executor import run_on_ray
 from eval.trials.table import TrialKey, TrialStore, key_of
 from robolearn.agents.execution import Execution
@@ -342,16 +344,6 @@ def blank_record(plan: Plan, chunk: Chunk, lane: int, reason: str) -> TrialRecor
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """Told after every chunk: the trials of one policy in one world so far."""
-
-    policy: str
-    world: str
-    records: tuple[TrialRecord, ...]
-    added: int
-
-
 def evaluate(
     policies: Sequence[PolicyEntry],
     worlds: Sequence[WorldEntry],
@@ -363,8 +355,10 @@ def evaluate(
     """Roll every policy out in every world over ``conditions[world]``; skip what is there.
 
     Returns the trials of this evaluation (earlier and new ones), ordered by world, policy and
-    condition. Physics that diverge and workers that die twice are trials with a reason of their
-    own, so the number of trials is always policies x conditions.
+    condition. Physics that diverge and worker processes that die twice are trials with a reason of
+    their own, so the number of trials is always policies x conditions. On Ray, whose machines come
+    and go, a trial that is lost again and again is none: :class:`WorkerFailedError` names it once
+    all others are stored, and the next call runs it.
     """
     _check_names(policies, worlds, conditions)
     plan = Plan(tuple(policies), tuple(worlds), options)
@@ -375,22 +369,33 @@ def evaluate(
         for chunk in every_chunk(plan, conditions)
         if any(key not in known for key in chunk_keys(plan, chunk))
     ]
-    groups: dict[tuple[str, str], list[TrialRecord]] = {}
-    for key in wanted:
-        if key in known:
-            record = known[key]
-            groups.setdefault((record.policy, record.env), []).append(record)
+    tallies: defaultdict[tuple[str, str], Tally] = defaultdict(Tally)
+    for record in (known[key] for key in wanted if key in known):
+        tallies[record.policy, record.env].add([record])
+    unrun: list[Done[Chunk, tuple[TrialRecord, ...]]] = []
     for done in run_chunks(plan, chunks):
+        if done.result is None and options.executor == "ray":
+            unrun.append(done)
+            continue
         records = done.result or _lost(plan, done)
         policy, world = policies[done.task.policy].name, worlds[done.task.world].name
-        group = groups.setdefault((policy, world), [])
-        fresh = [r for r in records if key_of(r) not in known]
-        store.add(fresh)
-        known.update({key_of(r): r for r in fresh})
-        group += fresh
+        fresh = {key_of(r): r for r in records if key_of(r) not in known}
+        store.add(tuple(fresh.values()))
+        known.update(fresh)
+        tallies[policy, world].add(fresh.values())
         if on_progress is not None:
-            on_progress(Progress(policy, world, tuple(group), len(fresh)))
+            on_progress(tallies[policy, world].progress(policy, world, len(fresh)))
+    _require_run(unrun)
     return tuple(known[key] for key in wanted)
+
+
+def _require_run(unrun: Sequence[Done[Chunk, tuple[TrialRecord, ...]]]) -> None:
+    if unrun:
+        names = [c.id for done in unrun for c in done.task.conditions]
+        raise WorkerFailedError(
+            f"{len(names)} trials were lost with their workers again and again ({unrun[0].lost}):"
+            f" {names[:3]}; nothing is stored for them, all others are. Evaluate again to run them"
+        )
 
 
 def wanted_keys(plan: Plan, conditions: Mapping[str, Sequence[Condition]]) -> list[TrialKey]:

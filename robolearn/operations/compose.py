@@ -10,7 +10,8 @@ from pathlib import Path
 import torch
 
 from eval.statistics.intervals import paired_difference
-from eval.trials.rollouts import Options, PolicyEntry, Progress, WorldEntry, evaluate
+from eval.trials.progress import Progress
+from eval.trials.rollouts import Options, PolicyEntry, WorldEntry, evaluate
 from eval.trials.suites import Suite, SuiteConfig
 from eval.trials.table import TrialStore
 from policies.imitation.compose import ComposeConfig, composed_policy

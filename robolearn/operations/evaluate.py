@@ -18,7 +18,8 @@ from eval.report.data import SUMMARY_FILE, EvaluationData, evaluation_data
 from eval.report.markdown import evaluation_document
 from eval.trials import rollouts
 from eval.trials.export import to_csv, write_parquet
-from eval.trials.rollouts import Options, Plan, PolicyEntry, Progress, VideoPlan, WorldEntry
+from eval.trials.progress import Progress
+from eval.trials.rollouts import Options, Plan, PolicyEntry, VideoPlan, WorldEntry
 from eval.trials.suites import Suite, moved, repeated
 from eval.trials.table import TrialStore, key_of
 from robolearn.agents.execution import Execution

@@ -16,7 +16,8 @@ from pathlib import Path
 
 import numpy as np
 
-from eval.trials.rollouts import Chunk, Options, Plan, PolicyEntry, Progress, WorldEntry, evaluate
+from eval.trials.progress import Progress
+from eval.trials.rollouts import Chunk, Options, Plan, PolicyEntry, WorldEntry, evaluate
 from eval.trials.suites import load_suite
 from eval.trials.table import TrialStore, read_trials
 from robolearn.operations.builders import env_builder

@@ -20,7 +20,7 @@ from robolearn.cli.shared.parse import parse, print_json, progress, say
 from robolearn.operations.evaluate_options import EvaluateOptions
 
 if TYPE_CHECKING:
-    from eval.trials.rollouts import Progress
+    from eval.trials.progress import Progress
     from robolearn.operations.evaluate import EvaluateBegin
 
 
@@ -48,7 +48,6 @@ def main(argv: list[str]) -> int:
     output_folder(args.out, "--out", "results of 'robolearn evaluate'")
     from eval.report.lines import evaluation_lines
     from eval.report.markdown import evaluation_document
-    from eval.statistics.intervals import mean_t
     from robolearn.operations.evaluate import EvaluateListener, evaluate
 
     quiet = args.json
@@ -62,8 +61,8 @@ def main(argv: list[str]) -> int:
             bars.append(stack.enter_context(progress("evaluate", left, quiet=quiet)))
 
         def show(p: Progress) -> None:
-            mean = mean_t([r.score for r in p.records])
-            bars[0](p.added, f"{p.policy} in {p.world}: {mean.text(2)}")
+            said = f"mean score {p.score:.2f} of {p.n} trials"
+            bars[0](p.added, f"{p.policy} in {p.world}: {said}")
 
         def filming() -> None:
             stack.close()

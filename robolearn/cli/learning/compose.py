@@ -17,7 +17,7 @@ from robolearn.errors import ConfigError
 from robolearn.operations.compose_options import ComposeOptions
 
 if TYPE_CHECKING:
-    from eval.trials.rollouts import Progress
+    from eval.trials.progress import Progress
     from robolearn.operations.compose import Composed
 
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from pathlib import Path
 
 import pytest
 
+from eval.trials import ray_executor
 from eval.trials.executors import WorkerFailedError
 from eval.trials.ray_executor import run_on_ray
-from eval.trials.rollouts import Options
+from eval.trials.rollouts import Options, WorldEntry
+from eval.trials.table import read_trials
 from robolearn.errors import ConfigError
-from tests.eval.mocks import without_times
+from tests.eval.mocks import BuildEnv, without_times
 from tests.eval.trials.test_rollouts import run
 
 pytest.importorskip("ray", reason="Ray is an optional extra: pip install 'robolearn[ray]'")
@@ -50,6 +53,51 @@ def test_results_are_those_of_this_process(tmp_path: Path):
     here = run(tmp_path / "here", workers=0)
     there = run(tmp_path / "there", workers=2, executor="ray")
     assert without_times(here) == without_times(there)
+
+
+class Counting:
+    """Answers after a moment; a task that ends in 3 kills its actor the first ``deaths`` times."""
+
+    def __init__(self, folder: Path, deaths: int) -> None:
+        self.folder, self.deaths = folder, deaths
+
+    def __call__(self):
+        def handle(task: int) -> int:
+            if task % 10 == 3:
+                marks = len(list(self.folder.glob(f"{task}-*")))
+                (self.folder / f"{task}-{marks}").touch()
+                if marks < self.deaths:
+                    os._exit(3)
+            time.sleep(0.05)
+            return task * 10
+
+        return handle
+
+
+def test_four_actors_on_two_cores_queue_and_lose_nothing(tmp_path, monkeypatch, caplog):
+    """Two actors never start while the others work, for longer than a task may take."""
+    caplog.set_level(logging.CRITICAL)
+    connect = ray_executor._connect
+    monkeypatch.setattr(ray_executor, "_connect", lambda workers, address: connect(2, address))
+    tasks = list(range(60))
+    done = list(run_on_ray(Counting(tmp_path, 2), tasks, workers=4, timeout_s=1.0))
+    assert {d.task: d.result for d in done} == {t: t * 10 for t in tasks}
+    assert len(done) == 60
+
+
+def test_a_trial_lost_with_its_worker_is_run_again_and_never_stored_as_a_failure(
+    tmp_path, caplog, monkeypatch
+):
+    caplog.set_level(logging.CRITICAL)
+    monkeypatch.setattr(ray_executor, "DEATHS", 2)
+    trouble = WorldEntry("a", "w-a", "mock 1", BuildEnv("a", "crash"))
+    with pytest.raises(WorkerFailedError, match=r"1 trials were lost .*'c007'.*nothing is stored"):
+        run(tmp_path, worlds=(trouble,), workers=1, executor="ray", batch=10)
+    stored = read_trials(tmp_path)
+    assert len(stored) == 9
+    assert "worker_crashed" not in {r.reason for r in stored}
+    # Another day, on machines that stay: what was missing is run.
+    assert len(run(tmp_path, batch=10)) == 10
 
 
 @pytest.mark.slow

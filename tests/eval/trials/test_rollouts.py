@@ -33,7 +33,13 @@ def test_every_policy_world_and_condition_gets_one_trial(tmp_path):
     records = run(tmp_path, (FLOW, CRITIC), (A, B), on_progress=seen.append)
     assert len(records) == 40
     assert sum(p.added for p in seen) == 40
-    assert max(len(p.records) for p in seen) == 10
+    assert {(p.policy, p.world, p.n) for p in seen} >= {
+        (p, w, 10) for p in ("flow", "iql") for w in ("a", "b")
+    }
+    for p in seen:
+        if p.n == 10:
+            mine = [r.score for r in records if (r.policy, r.env) == (p.policy, p.world)]
+            assert p.score == pytest.approx(sum(mine) / 10)
     first = [r for r in records if (r.policy, r.env) == ("flow", "a")]
     assert [r.condition for r in first] == [c.id for c in conditions(10)]
     assert all(r.metrics["max_coverage"] >= r.score * 0.95 - 1e-9 for r in records)
