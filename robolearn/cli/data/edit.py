@@ -325,7 +325,7 @@ def _repair(argv: list[str]) -> int:
     if args.discard:
         gone = repair.discard(store, args.names)
         return _done(f"discarded: {', '.join(gone) or 'nothing'}", args.json, discarded=gone)
-    damage = rebuild.find_damage(store.path) if isinstance(store.path, Path) else ()
+    damage = rebuild.find_damage(store.path)
     found = repair.find_recoverable(store)
     if args.json:
         print_json({"damage": damage, "recoverable": [dataclasses.asdict(r) for r in found]})

@@ -13,6 +13,7 @@ from typing import Any
 from robolearn.data.store.chunks import fsync_path, json_bytes
 from robolearn.data.store.lock import StoreLock
 from robolearn.data.store.manifest import (
+    COMMITS,
     EPISODES,
     LOG_FILE,
     MANIFESTS,
@@ -20,10 +21,10 @@ from robolearn.data.store.manifest import (
     TEMPORARY,
     VERSION,
     LogEntry,
+    commit_key,
     next_entry,
     sha256,
 )
-from robolearn.data.store.object_commit import COMMITS, commit_key
 from robolearn.data.store.storage import ObjectPath
 from robolearn.errors import StoreCorruptError, StoreError, StoreLockedError
 

@@ -36,6 +36,8 @@ VERSION = 2
 """The newest format that this code reads; new stores have it (see ``docs/data_format.md``)."""
 STORE_FILE = "store.json"
 LOG_FILE = "commits.jsonl"
+COMMITS = "commits"
+"""The log of an object store: an object per line, which repeats its segment up to there."""
 PENDING_FILE = "pending.json"
 MANIFESTS = "manifests"
 EPISODES = "episodes"
@@ -135,6 +137,11 @@ def near_episode(wanted: str, ids: Sequence[str]) -> str:
 def record_name(record_id: str) -> str:
     """The file of a record, relative to the store."""
     return f"{MANIFESTS if is_episode(record_id) else ANNOTATIONS}/{record_id}.json"
+
+
+def commit_key(number: int) -> str:
+    """The object of an object store that holds line ``number``."""
+    return f"{COMMITS}/{number:06d}.jsonl"
 
 
 def trashed(entries: Sequence[LogEntry]) -> frozenset[str]:

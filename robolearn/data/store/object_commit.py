@@ -18,15 +18,19 @@ from __future__ import annotations
 import logging
 import time
 import uuid
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from robolearn.data.store.chunks import json_bytes, read_checked
+from robolearn.data.store.commit import ADVICE
 from robolearn.data.store.manifest import (
+    COMMITS,
     EPISODES,
     MANIFESTS,
     LogEntry,
     Manifest,
+    commit_key,
     needed_version,
     next_entry,
     parse_entry,
@@ -35,10 +39,10 @@ from robolearn.data.store.manifest import (
     record_name,
     sha256,
 )
+from robolearn.data.store.reconstruct import reconstruct_log
 from robolearn.data.store.storage import THREADS, Listed, ObjectPath, fetch
 from robolearn.errors import CommitConflictError, StoreCorruptError, StoreError
 
-COMMITS = "commits"
 PENDINGS = "pending"
 SEGMENT = 256
 SWEEP_AGE_S = 24 * 3600.0
@@ -48,9 +52,10 @@ REFRESH_S = 1.0
 _log = logging.getLogger(__name__)
 
 
-def commit_key(number: int) -> str:
-    """The object that holds line ``number``."""
-    return f"{COMMITS}/{number:06d}.jsonl"
+def segment(entries: Sequence[LogEntry], number: int) -> bytes:
+    """What the object of line ``number`` holds."""
+    start = number - number % SEGMENT
+    return b"".join(e.line() for e in entries[start : number + 1])
 
 
 def read_lines(store: ObjectPath) -> tuple[LogEntry, ...]:
@@ -84,11 +89,13 @@ def read_pendings(store: ObjectPath) -> dict[str, LogEntry]:
 
 
 class ObjectLog:
-    """The commit log on an object store, as every reader sees it; a damaged one raises."""
+    """The commit log on an object store, as every reader sees it.
 
-    damage = ""
+    ``damage`` says what is wrong with it, as far as :meth:`entries` has looked; empty: nothing.
+    """
 
     def __init__(self, store: ObjectPath) -> None:
+        self.damage = ""
         self._store = store
         self._entries: tuple[LogEntry, ...] = ()
         self._seen = (-1, 0.0)
@@ -96,12 +103,27 @@ class ObjectLog:
     def entries(self) -> tuple[LogEntry, ...]:
         """All lines; other machines' commits are seen after at most :data:`REFRESH_S`.
 
-        A record that is in place counts although its line may still be missing.
+        A record that is in place counts although its line may still be missing. Where the log is
+        damaged, it is put together from what is whole, with a warning: readers go on.
         """
         bucket, now = self._store.bucket, time.monotonic()
         if self._seen[0] == bucket.writes and now - self._seen[1] < REFRESH_S:
             return self._entries
         self._seen = (bucket.writes, now)
+        try:
+            self._entries = self._read()
+            self.damage = ""
+        except StoreCorruptError as error:
+            found = reconstruct_log(self._store)
+            if len(found.entries) == 1:
+                raise  # of a store that was never complete, nothing can be read
+            self._entries = found.entries
+            if self.damage != str(error):
+                self.damage = str(error)
+                _log.warning("%s; read from manifests and annotations instead. %s", error, ADVICE)
+        return self._entries
+
+    def _read(self) -> tuple[LogEntry, ...]:
         pendings = read_pendings(self._store)
         entries = read_lines(self._store)
         known = {e.id for e in entries}
@@ -110,7 +132,6 @@ class ObjectLog:
             if planned.id not in known and _holds(self._store, name, planned.files[name]):
                 entries = (*entries, _after(entries[-1], planned))
                 known.add(planned.id)
-        self._entries = entries
         return entries
 
 
@@ -135,8 +156,11 @@ class ObjectCommits:
 
     def refresh(self) -> None:
         """Learn of other writers' commits, and finish those that ended between record and line."""
-        pendings = read_pendings(self._store)
-        self._entries = read_lines(self._store)
+        try:
+            pendings = read_pendings(self._store)
+            self._entries = read_lines(self._store)
+        except StoreCorruptError as error:
+            raise StoreCorruptError(f"{error}. {ADVICE}") from error
         for key, planned in pendings.items():
             name = record_name(planned.id)
             if _holds(self._store, name, planned.files[name]):
@@ -180,9 +204,8 @@ class ObjectCommits:
         """Put the line at the first free number; another writer may put it for us meanwhile."""
         while planned.id not in {e.id for e in self._entries}:
             entry = _after(self._entries[-1], planned)
-            start = entry.number - entry.number % SEGMENT
-            lines = [e.line() for e in self._entries[start:]] + [entry.line()]
-            if self._bucket.put_new(commit_key(entry.number), b"".join(lines), self._mark):
+            lines = segment((*self._entries, entry), entry.number)
+            if self._bucket.put_new(commit_key(entry.number), lines, self._mark):
                 self._entries = (*self._entries, entry)
             else:
                 self._entries = read_lines(self._store)

@@ -7,13 +7,17 @@ is whole, the result is the log as it was, byte for byte:
     damaged log           0  1  x  3  4 …          lines whose hash holds
     manifests, annotations   ep_000001             a record that no line names
     reconstructed         0  1  2' 3  4            2' = next_entry(1, ep_000001, its SHA-256)
+
+On an object store a line is in many objects, so that most damage takes none away.
 """
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,12 +26,14 @@ from robolearn.data.store.annotations import parse_annotation
 from robolearn.data.store.identity import EPISODES_META, FORMAT
 from robolearn.data.store.manifest import (
     ANNOTATIONS,
+    COMMITS,
     LOG_FILE,
     MANIFESTS,
     STORE_FILE,
     TRASH,
     VERSION,
     LogEntry,
+    commit_key,
     is_episode,
     is_whole,
     needed_version,
@@ -38,6 +44,7 @@ from robolearn.data.store.manifest import (
     refuse_newer,
     sha256,
 )
+from robolearn.data.store.storage import ObjectPath, fetch
 from robolearn.errors import StoreCorruptError
 
 FIRST_LINE_BYTES = 1 << 16
@@ -69,17 +76,13 @@ class _Record:
     needs: int
 
 
-def reconstruct_log(store: Path) -> Reconstruction:
-    """The log of ``store`` from its whole lines and its records; nothing changes on disk.
+def reconstruct_log(store: Path | ObjectPath) -> Reconstruction:
+    """The log of ``store`` from its whole lines and its records; nothing is changed.
 
     Records that cannot be read are as if they were not there. A store of which neither a first
     line nor ``store.json`` and ``episodes/zarr.json`` are there is a :class:`StoreCorruptError`.
     """
-    try:
-        data = (store / LOG_FILE).read_bytes()
-    except OSError:
-        data = b""
-    lines = data.splitlines(keepends=True)
+    lines = _lines(store)
     whole = [_whole(line) for line in lines]
     trusted = {e.id: e for e in whole if e is not None}
     records = _records(store)
@@ -98,8 +101,22 @@ def reconstruct_log(store: Path) -> Reconstruction:
     first = next((k for k, e in enumerate(whole) if e is None), len(whole))
     rest = b"".join(lines[first:])
     prefix = [e for e in whole[:first] if e is not None] == entries[:first]
-    tail_only = first > 0 and prefix and (b"\n" not in rest or not rest.strip(b"\0"))
+    in_order = isinstance(store, Path) and first > 0 and prefix
+    tail_only = in_order and (b"\n" not in rest or not rest.strip(b"\0"))
     return Reconstruction(tuple(entries), tuple(made), tail_only)
+
+
+def _lines(store: Path | ObjectPath) -> list[bytes]:
+    """What the log holds, damaged or not: in the order of a file, or of all objects together."""
+    if isinstance(store, Path):
+        try:
+            return (store / LOG_FILE).read_bytes().splitlines(keepends=True)
+        except OSError:
+            return []
+    names = [f"{COMMITS}/{m.key}" for m in store.bucket.under(COMMITS)]
+    got = fetch(store, names)
+    data = [(got / n).read_bytes() for n in names if (got / n).exists()]
+    return list(dict.fromkeys(line for part in data for line in part.splitlines(keepends=True)))
 
 
 def _whole(line: bytes) -> LogEntry | None:
@@ -112,27 +129,40 @@ def _whole(line: bytes) -> LogEntry | None:
     return entry if is_whole(entry, line) else None
 
 
-def _records(store: Path) -> dict[str, _Record]:
-    """Every record on disk that can be read, trash included, by id."""
+def _records(store: Path | ObjectPath) -> dict[str, _Record]:
+    """Every record that can be read, trash included, by id."""
     found: dict[str, _Record] = {}
-    for folder in (MANIFESTS, f"{TRASH}/{MANIFESTS}", ANNOTATIONS):
-        for path in sorted((store / folder).glob("*.json")):
-            if not re.fullmatch(r"(ep|an|rm|rs|pg)_\d+", path.stem):
-                continue
-            try:
-                data = path.read_bytes()
-                if is_episode(path.stem):
-                    same = parse_manifest(data, path).info.id == path.stem
-                    episodes: tuple[str, ...] = ()
-                else:
-                    said = parse_annotation(data, path)
-                    same, episodes = said.id == path.stem, said.episodes
-                if same and not path.is_symlink():
-                    needs = needed_version(path.stem, data)
-                    found[path.stem] = _Record(sha256(data), episodes, needs)
-            except (OSError, StoreCorruptError):
-                continue
+    for name, data in _record_files(store):
+        record_id, where = name.rsplit("/", 1)[1].removesuffix(".json"), store / name
+        if not re.fullmatch(r"(ep|an|rm|rs|pg)_\d+", record_id):
+            continue
+        try:
+            if is_episode(record_id):
+                same = parse_manifest(data, where).info.id == record_id
+                episodes: tuple[str, ...] = ()
+            else:
+                said = parse_annotation(data, where)
+                same, episodes = said.id == record_id, said.episodes
+            if same:
+                needs = needed_version(record_id, data)
+                found[record_id] = _Record(sha256(data), episodes, needs)
+        except StoreCorruptError:
+            continue
     return found
+
+
+def _record_files(store: Path | ObjectPath) -> Iterator[tuple[str, bytes]]:
+    """Names below the store, and contents, of what may be records; none that is a link."""
+    folders = (MANIFESTS, f"{TRASH}/{MANIFESTS}", ANNOTATIONS)
+    if isinstance(store, Path):
+        for path in (p for folder in folders for p in sorted((store / folder).glob("*.json"))):
+            with contextlib.suppress(OSError):
+                if not path.is_symlink():
+                    yield path.relative_to(store).as_posix(), path.read_bytes()
+        return
+    names = [f"{folder}/{m.key}" for folder in folders for m in store.bucket.under(folder)]
+    got = fetch(store, names)
+    yield from ((n, (got / n).read_bytes()) for n in names if (got / n).exists())
 
 
 def _order(trusted: dict[str, LogEntry], records: dict[str, _Record]) -> list[str]:
@@ -160,32 +190,32 @@ def _digits(record_id: str) -> int:
     return int(record_id.split("_")[1])
 
 
-def _first_line(store: Path) -> LogEntry:
-    try:
-        files = {n: sha256((store / n).read_bytes()) for n in (STORE_FILE, EPISODES_META)}
-    except OSError as error:
-        raise StoreCorruptError(
-            f"{store}: neither the first line of {LOG_FILE} nor {error.filename} is whole;"
-            " bring the store back from a copy ('robolearn data pull')"
-        ) from error
+def _first_line(store: Path | ObjectPath) -> LogEntry:
+    files: dict[str, str] = {}
+    for name in (STORE_FILE, EPISODES_META):
+        try:
+            files[name] = sha256((store / name).read_bytes())
+        except OSError as error:
+            raise StoreCorruptError(
+                f"{store}: neither the first line of the log nor {store / name} is whole;"
+                " bring the store back from a copy ('robolearn data pull')"
+            ) from error
     return next_entry(None, "", files)
 
 
-def reconstruct_identity(store: Path) -> dict[str, Any] | None:
+def reconstruct_identity(store: Path | ObjectPath) -> dict[str, Any] | None:
     """What ``store.json`` said, if the log knows that it was damaged; else None.
 
     A single flipped bit is found by the hash in the log's first line. Otherwise what is still
     readable counts, and a lost id is made from that line, the same one for every reader.
     """
-    try:
-        with (store / LOG_FILE).open("rb") as file:
-            first = _whole(file.readline(FIRST_LINE_BYTES))
-    except OSError:
-        return None
+    first = _whole(_own_line(store))
     if first is None or first.id or STORE_FILE not in first.files:
         return None
-    path = store / STORE_FILE
-    data = path.read_bytes() if path.is_file() else b""
+    try:
+        data = (store / STORE_FILE).read_bytes()
+    except OSError:
+        data = b""
     if sha256(data) == first.files[STORE_FILE]:
         return None
     for bit in range(8 * len(data)):
@@ -194,6 +224,21 @@ def reconstruct_identity(store: Path) -> dict[str, Any] | None:
         if sha256(bytes(fixed)) == first.files[STORE_FILE]:
             return dict(json.loads(fixed))
     return readable_identity(data, first.hash[:32])
+
+
+def _own_line(store: Path | ObjectPath) -> bytes:
+    """The first line of the log, about the store's own files; empty where there is none."""
+    try:
+        if isinstance(store, Path):
+            with (store / LOG_FILE).open("rb") as file:
+                return file.readline(FIRST_LINE_BYTES)
+        first = (store / commit_key(0)).read_bytes()
+    except OSError:
+        first = b""
+    if isinstance(store, ObjectPath) and _whole(first) is None:
+        # The first object is damaged or lost; those after it repeat its line.
+        return next((n for n in _lines(store) if (e := _whole(n)) is not None and not e.id), b"")
+    return first
 
 
 def readable_identity(data: bytes, store_id: str) -> dict[str, Any]:

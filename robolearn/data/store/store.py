@@ -133,7 +133,7 @@ class EpisodeStore:
                 f"no episode store at {target}: the folder does not exist; make one with"
                 " 'robolearn data import' or 'robolearn collect'"
             )
-        found = reconstruct_identity(target) if isinstance(target, Path) else None
+        found = reconstruct_identity(target)
         damage = "" if found is None else f"{target / STORE_FILE} was altered or lost"
         if damage:
             _log.warning("%s; read all the same. %s", damage, ADVICE)
@@ -314,7 +314,7 @@ class EpisodeStore:
         return sha256(json_bytes(rows))
 
     def log(self) -> tuple[LogEntry, ...]:
-        """The commit log, the store's own line first; a damaged one is put together (folders only).
+        """The commit log, the store's own line first; a damaged one is put together.
 
         A record that is in place counts although its line may still be missing.
         """

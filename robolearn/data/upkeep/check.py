@@ -18,6 +18,7 @@ from robolearn.data.store.layout import read_episode
 from robolearn.data.store.lock import StoreLock
 from robolearn.data.store.manifest import (
     ANNOTATIONS,
+    COMMITS,
     EPISODES,
     LOG_FILE,
     MANIFESTS,
@@ -28,6 +29,7 @@ from robolearn.data.store.manifest import (
     LogEntry,
     Manifest,
     Pending,
+    commit_key,
     confined_place,
     is_episode,
     parse_entry,
@@ -39,12 +41,10 @@ from robolearn.data.store.manifest import (
     trashed,
 )
 from robolearn.data.store.object_commit import (
-    COMMITS,
     PENDINGS,
-    SEGMENT,
-    commit_key,
     read_lines,
     read_pendings,
+    segment,
 )
 from robolearn.data.store.storage import ObjectPath, Place, fetch, locate
 from robolearn.data.store.store import EpisodeStore
@@ -458,8 +458,7 @@ def check_lines(
     keys = [commit_key(e.number) for e in entries]
     got = fetch(store, keys)
     for entry, key in zip(entries, keys, strict=True):
-        start = entry.number - entry.number % SEGMENT
-        wanted = b"".join(e.line() for e in entries[start : entry.number + 1])
+        wanted = segment(entries, entry.number)
         if not (got / key).exists() or (got / key).read_bytes() != wanted:
             error("log", key, "is not what the later lines of the log say")
     return entries

@@ -1,8 +1,13 @@
-"""Rebuilds the commit log and ``store.json`` of a damaged store; the damaged ones are kept."""
+"""Rebuilds the commit log and ``store.json`` of a damaged store; the damaged ones are kept.
+
+On an object store the objects that differ from what they should be are put again. Machines that
+write at the same time would not be told: nobody else may write meanwhile.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import shutil
 import uuid
 from dataclasses import dataclass
@@ -13,17 +18,21 @@ from robolearn.data.store.commit import replace_log
 from robolearn.data.store.identity import empty_contents, read_identity
 from robolearn.data.store.lock import StoreLock
 from robolearn.data.store.manifest import (
+    COMMITS,
     EPISODES,
     LOG_FILE,
     MANIFESTS,
     PENDING_FILE,
     STORE_FILE,
     TEMPORARY,
+    commit_key,
+    parse_entry,
     parse_log,
     read_pending,
     replace_file,
     sha256,
 )
+from robolearn.data.store.object_commit import PENDINGS, read_lines, read_pendings, segment
 from robolearn.data.store.reconstruct import (
     Reconstruction,
     readable_identity,
@@ -31,7 +40,10 @@ from robolearn.data.store.reconstruct import (
     reconstruct_log,
     with_own_files,
 )
-from robolearn.data.store.storage import ObjectPath, locate
+from robolearn.data.store.storage import ObjectPath, fetch, locate
+from robolearn.data.store.store import EpisodeStore
+from robolearn.data.upkeep.check import check_lines
+from robolearn.data.upkeep.findings import Kind
 from robolearn.errors import StoreCorruptError, StoreError
 
 ASIDE = "damaged"
@@ -42,8 +54,8 @@ class Rebuilt:
     """What :func:`rebuild_log` found and did.
 
     ``problems``: what was wrong, empty where nothing was; ``commits``: lines of the log now;
-    ``made``: records whose lines were made from their contents; ``aside``: files and folders that
-    were kept, relative to the store.
+    ``made``: records whose lines were made from their contents; ``aside``: files and folders (of
+    an object store: objects) that were kept, relative to the store.
     """
 
     store: str
@@ -53,9 +65,11 @@ class Rebuilt:
     aside: tuple[str, ...]
 
 
-def find_damage(store: Path) -> tuple[str, ...]:
-    """What is wrong with the log, ``store.json`` and ``pending.json``; nothing changes on disk."""
+def find_damage(store: Path | ObjectPath) -> tuple[str, ...]:
+    """What is wrong with the log, ``store.json`` and pending commits; nothing is changed."""
     problems: list[str] = []
+    if isinstance(store, ObjectPath):
+        return _damaged_objects(store)
     for look in (_look_at_log, _look_at_own_files, read_pending):
         try:
             look(store)
@@ -72,10 +86,7 @@ def rebuild_log(path: str | Path | ObjectPath) -> Rebuilt:
     """
     store = locate(path)
     if isinstance(store, ObjectPath):
-        raise StoreError(
-            f"{store}: the log of an object store is written once per line and not rebuilt;"
-            " 'robolearn data merge' or 'data pull' bring episodes back from a copy"
-        )
+        return _rebuild_objects(store)
     if not (store / MANIFESTS).is_dir() or not (store / EPISODES).is_dir():
         raise StoreError(f"{store} is not an episode store: it has no {MANIFESTS} and {EPISODES}")
     lock = StoreLock(store)
@@ -100,21 +111,89 @@ def _rebuild(store: Path) -> Rebuilt:
     (store / TEMPORARY).mkdir(exist_ok=True)
     for name, data in own.items():
         replace_file(store / name, data, store / TEMPORARY / "own.json")
-    found = reconstruct_log(store)
-    if found.entries[0].files != digests:
-        found = Reconstruction(with_own_files(found.entries, digests), found.made, tail_only=False)
+    found = _found(store, digests)
     replace_log(store, found, None if found.tail_only else aside)
     kept = tuple(sorted(p.relative_to(store).as_posix() for p in aside.iterdir()))
     return Rebuilt(str(store), problems, len(found.entries), found.made, kept)
 
 
-def _own_contents(store: Path) -> dict[str, bytes]:
+def _found(store: Path | ObjectPath, digests: dict[str, str]) -> Reconstruction:
+    """The log of a store whose own files have these digests."""
+    found = reconstruct_log(store)
+    if found.entries[0].files == digests:
+        return found
+    return Reconstruction(with_own_files(found.entries, digests), found.made, tail_only=False)
+
+
+def _rebuild_objects(store: ObjectPath) -> Rebuilt:
+    bucket = store.bucket
+    if not bucket.under(MANIFESTS) and not bucket.under(COMMITS):
+        raise StoreError(f"{store} is not an episode store: it has no {MANIFESTS} and {COMMITS}")
+    own = _own_contents(store)
+    lock = EpisodeStore(store, str(json.loads(own[STORE_FILE])["uuid"])).lock()
+    try:
+        problems = find_damage(store)
+        if not problems:
+            return Rebuilt(str(store), (), len(read_lines(store)), (), ())
+        names = [f"{f}/{m.key}" for f in (COMMITS, PENDINGS) for m in bucket.under(f)]
+        got = fetch(store, [*names, *own])
+        there = {n: (got / n).read_bytes() for n in (*names, *own) if (got / n).exists()}
+        # The first line needs them where it is lost itself.
+        for name, data in own.items():
+            bucket.put(name, data)
+        found = _found(store, {name: sha256(data) for name, data in own.items()})
+        log, made = found.entries, found.made
+        wanted = own | {commit_key(e.number): segment(log, e.number) for e in log}
+        wanted |= {n: data for n, data in there.items() if _is_pending(n, data)}
+        aside = f"{ASIDE}/{uuid.uuid4().hex[:8]}"
+        kept = sorted(n for n, data in there.items() if wanted.get(n) != data)
+        for name in kept:
+            bucket.put(f"{aside}/{name}", there[name])
+        for name, data in wanted.items():
+            if there.get(name) != data:
+                bucket.put(name, data)
+        bucket.delete(n for n in kept if n not in wanted)
+        return Rebuilt(str(store), problems, len(log), made, tuple(f"{aside}/{n}" for n in kept))
+    finally:
+        lock.release()
+
+
+def _is_pending(name: str, data: bytes) -> bool:
+    """Whether this object says what is being committed, so that the next writer finishes it."""
+    with contextlib.suppress(StoreCorruptError):
+        return name.startswith(f"{PENDINGS}/") and bool(parse_entry(data.rstrip(b"\n"), name).id)
+    return False
+
+
+def _damaged_objects(store: ObjectPath) -> tuple[str, ...]:
+    problems: list[str] = []
+
+    def told(kind: Kind, path: str, message: str) -> None:
+        del kind
+        problems.append(f"{store / path}: {message}")
+
+    entries = check_lines(store, told)
+    try:
+        read_identity(store)
+        read_pendings(store)
+    except StoreError as error:
+        problems.append(str(error))
+    for name, digest in entries[0].files.items() if entries else ():
+        if not (store / name).exists() or sha256((store / name).read_bytes()) != digest:
+            problems.append(f"{store / name} was altered or lost")
+    return tuple(dict.fromkeys(problems))
+
+
+def _own_contents(store: Path | ObjectPath) -> dict[str, bytes]:
     """``store.json`` and ``episodes/zarr.json`` as they were, as far as that can be told."""
     try:
         raw = reconstruct_identity(store) or read_identity(store)
     except StoreCorruptError:
-        file = store / STORE_FILE
-        raw = readable_identity(file.read_bytes() if file.is_file() else b"", uuid.uuid4().hex)
+        try:
+            data = (store / STORE_FILE).read_bytes()
+        except OSError:
+            data = b""
+        raw = readable_identity(data, uuid.uuid4().hex)
     contents, _ = empty_contents(json_bytes(raw))
     return contents
 

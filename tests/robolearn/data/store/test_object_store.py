@@ -22,6 +22,7 @@ from robolearn.data.store.storage import Bucket, ObjectPath
 from robolearn.data.store.store import EpisodeStore
 from robolearn.data.upkeep import repair
 from robolearn.data.upkeep.check import check_store
+from robolearn.data.upkeep.rebuild import rebuild_log
 from robolearn.errors import StoreCorruptError, StoreError
 from tests.contracts import StoreContract
 from tests.episodes import TOOL, assert_same, small_episode
@@ -290,6 +291,71 @@ def test_every_damaged_object_is_found(every: bool) -> None:
             assert_same(EpisodeStore.open(made.path).read("ep_000001"), small_episode(1, steps=4))
         held.put(key, original)
     assert check_store(made.path).findings == ()
+
+
+@pytest.mark.parametrize(
+    "count", [28, pytest.param(500, marks=[pytest.mark.slow, pytest.mark.timeout(600)])]
+)
+def test_a_flipped_bit_in_the_log_or_the_identity_costs_no_episode(
+    count: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As in a folder: flips in every object of the log and in ``store.json``."""
+    made = EpisodeStore.create(f"memory://flips{next(_count)}")
+    with made.writer() as writer:
+        for k in range(3):
+            writer.append(small_episode(k, steps=4))
+        writer.annotate(Annotation(("ep_000000",), "me", note="slow"))
+        writer.remove(("ep_000002",), "me")
+    held, rng = objects(made), np.random.default_rng(5)
+    own = [m.key for m in held.under("") if m.key.startswith(("commits/", "store.json"))]
+    before = {m.key: held.get(m.key) for m in held.under("")}
+    assert len(own) == 7
+    for k in range(count):
+        key = own[k % len(own)]
+        data = bytearray(before[key])
+        data[int(rng.integers(len(data)))] ^= 1 << int(rng.integers(8))
+        held.put(key, bytes(data))
+        assert not check_store(made.path).sound
+        store = EpisodeStore.open(str(made.path))
+        assert (store.ids(), store.trash(), store.uuid) == (made.ids(), made.trash(), made.uuid)
+        assert store.content_hash() == made.content_hash()
+        report = rebuild_log(str(made.path))
+        assert report.problems
+        assert [held.get(name) for name in report.aside] == [bytes(data)]
+        held.delete(report.aside)
+        assert {m.key: held.get(m.key) for m in held.under("")} == before
+    assert check_store(made.path).findings == ()
+    assert "--rebuild-log" in caplog.text
+
+
+def test_a_lost_or_damaged_log_comes_back_and_can_be_written() -> None:
+    made = EpisodeStore.create(f"memory://lost{next(_count)}")
+    with made.writer() as writer:
+        for k in range(2):
+            writer.append(small_episode(k, steps=4))
+    held = objects(made)
+    before = {m.key: held.get(m.key) for m in held.under("")}
+    for lost in (["commits/000001.jsonl"], [k for k in before if k.startswith("commits/")]):
+        held.delete(lost)
+        held.put("pending/ep_000009.00.json", b"\0" * 40)
+        store = EpisodeStore.open(made.path)
+        assert store.ids() == ("ep_000000", "ep_000001")
+        assert store.damage
+        with pytest.raises(StoreCorruptError, match="--rebuild-log"), store.writer():
+            pass
+        report = rebuild_log(made.path)
+        assert (report.commits, len(report.aside)) == (3, 1)
+        held.delete(report.aside)
+        assert {m.key: held.get(m.key) for m in held.under("")} == before
+    assert rebuild_log(made.path).problems == ()
+    with EpisodeStore.open(made.path).writer() as writer:
+        assert writer.append(small_episode(2, steps=4)) == "ep_000002"
+    assert check_store(made.path).findings == ()
+
+
+def test_what_is_no_object_store_is_not_rebuilt() -> None:
+    with pytest.raises(StoreError, match="not an episode store"):
+        rebuild_log(f"memory://nothing{next(_count)}")
 
 
 def test_damage_is_noticed_when_reading(store: EpisodeStore) -> None:
