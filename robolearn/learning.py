@@ -26,22 +26,26 @@ RowTensor = Shaped[Tensor, "b ..."]
 Observed = Mapping[str, RowTensor]
 NoiseRows = Float32[NDArray[np.float32], "b ..."]
 
-BatchKind = Literal["windows", "chunked_transitions"]
+BatchPart = Literal["transition", "step_rewards", "next_actions", "returns", "cost"]
 
 
 @dataclass(frozen=True, slots=True)
 class BatchSpec:
-    """What an algorithm is fed with.
+    """What an algorithm is fed with: windows (observation history, action chunk, padding mask),
+    and the ``parts`` it asks for besides.
 
-    ``windows``: observation history, action chunk, padding mask. ``chunked_transitions``: in
-    addition discounted reward over the chunk, next observation history, and the bootstrap mask
-    (0 after a terminal).
+    ``transition``: reward over ``stride`` steps, next observation history, bootstrap mask;
+    ``step_rewards``: the reward of each of those steps; ``next_actions``: the chunk that follows
+    them in the same recording; ``returns``: the sum of rewards to the end; ``cost``: like the
+    reward. Every part but ``returns`` needs what comes after the chunk, so windows at the cut-off
+    end of a recording are left out; with ``stride`` 1 that is its last row, however long the
+    chunks are.
     """
 
-    kind: BatchKind
     n_obs: int
     horizon: int
     batch_size: int
+    parts: tuple[BatchPart, ...] = ()
     discount: float = 1.0
     stride: int = 1
     # Ticks ahead, least and most, at which a later observation of the episode is shown as well.
@@ -51,6 +55,11 @@ class BatchSpec:
     # hold the likelier.
     events: str = ""
 
+    @property
+    def looks_ahead(self) -> bool:
+        """Something that comes after the chunk is asked for."""
+        return any(part != "returns" for part in self.parts)
+
 
 @dataclass(frozen=True, slots=True)
 class Batch:
@@ -58,10 +67,17 @@ class Batch:
 
     ``observations[name] [b, n_obs, *shape]``; ``actions [b, horizon, action]``; ``action_mask
     [b, horizon]`` (False: past the end of the episode, repeated); ``intervention [b, horizon]``: at
-    that action a person had taken over from a policy. Only for chunked transitions:
-    ``reward [b]`` (discounted sum over ``stride`` steps), ``next_observations``, ``bootstrap [b]``
-    (discount ** steps, 0 after a terminal). ``future[name] [b, *shape]``, where asked for: what is
-    observed at a later tick of the episode, or at its last one.
+    that action a person had taken over from a policy. Only where asked for:
+
+    * ``transition``: ``reward [b]`` (discounted sum over ``stride`` steps, or fewer up to the end
+      of the task), ``next_observations``, ``bootstrap [b]`` (discount ** steps, 0 after the end);
+    * ``step_rewards [b, stride]``: 0 behind the end of the task;
+    * ``next_actions [b, horizon, action]`` with ``next_action_mask [b, horizon]``: what was done
+      at ``next_observations``, of no meaning where ``bootstrap`` is 0;
+    * ``returns [b]``: discounted sum to the end; ``returns_whole [b]``: the task ended there, the
+      recording was not merely cut off;
+    * ``cost [b]``: discounted sum over ``stride`` steps;
+    * ``future[name] [b, *shape]``: what is observed at a later tick of the episode, or at its last.
     """
 
     observations: Observed
@@ -72,6 +88,12 @@ class Batch:
     bootstrap: Float[Tensor, " b"] | None = None
     intervention: Bool[Tensor, "b h"] | None = None
     future: Observed | None = None
+    step_rewards: Float[Tensor, "b stride"] | None = None
+    next_actions: Float[Tensor, "b h a"] | None = None
+    next_action_mask: Bool[Tensor, "b h"] | None = None
+    returns: Float[Tensor, " b"] | None = None
+    returns_whole: Bool[Tensor, " b"] | None = None
+    cost: Float[Tensor, " b"] | None = None
 
 
 @dataclass(frozen=True, slots=True)

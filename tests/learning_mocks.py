@@ -63,7 +63,7 @@ def random_episode(name: str, steps: int, seed: int, terminal: bool = False) -> 
         observations={TOOL: tool[:-1], BLOCK: block},
         actions=tool[1:],
         reward=np.linspace(0, 1, steps),
-        terminal=terminal,
+        done=np.arange(steps) == (steps - 1 if terminal else -1),
     )
 
 

@@ -121,7 +121,7 @@ class ChunkConfig:
 
     def batches(self) -> BatchSpec:
         """Windows of observations and actions."""
-        return BatchSpec("windows", self.n_obs, self.horizon, self.batch_size)
+        return BatchSpec(self.n_obs, self.horizon, self.batch_size)
 
     def policy_spec(self, space: TaskSpace) -> PolicySpec:
         """What the trained policy reads and writes."""

@@ -81,27 +81,26 @@ class Mirror:
 
     def __call__(self, batch: Batch, rows: Tensor) -> Batch:
         """The batch with ``rows [b]`` (bool) reflected."""
-        actions = batch.actions
-        parts = actions.split([a.size for a in self.space.actions], dim=-1)
-        reflected = torch.cat(
-            [
-                self._reflect(a.name, part)
-                for a, part in zip(self.space.actions, parts, strict=True)
-            ],
-            dim=-1,
-        )
-        follow = batch.next_observations
+        follow, then, future = batch.next_observations, batch.next_actions, batch.future
         return dataclasses.replace(
             batch,
             observations=self._signals(batch.observations, rows),
-            actions=torch.where(rows[:, None, None], reflected, actions),
+            actions=self._actions(batch.actions, rows),
             next_observations=None if follow is None else self._signals(follow, rows),
+            next_actions=None if then is None else self._actions(then, rows),
+            future=None if future is None else self._signals(future, rows),
         )
 
     def draw(self, batch: Batch, rng: torch.Generator) -> Batch:
         """Reflect a random share of the rows."""
         rows = torch.rand(len(batch.actions), generator=rng) < self.config.probability
         return self(batch, rows.to(batch.actions.device))
+
+    def _actions(self, actions: Tensor, rows: Tensor) -> Tensor:
+        parts = actions.split([a.size for a in self.space.actions], dim=-1)
+        named = zip(self.space.actions, parts, strict=True)
+        reflected = torch.cat([self._reflect(a.name, part) for a, part in named], dim=-1)
+        return torch.where(rows[:, None, None], reflected, actions)
 
     def _signals(self, signals: Mapping[str, Tensor], rows: Tensor) -> dict[str, Tensor]:
         return {

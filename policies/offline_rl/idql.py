@@ -94,10 +94,10 @@ class IqlRerankConfig:
     def batches(self) -> BatchSpec:
         """Chunked transitions."""
         return BatchSpec(
-            "chunked_transitions",
             self.n_obs,
             self.horizon,
             self.batch_size,
+            ("transition",),
             self.discount,
             self.stride,
         )

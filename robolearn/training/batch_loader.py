@@ -107,8 +107,15 @@ class Represented:
 
 def represented(batch: Batch, representation: Representation) -> Batch:
     """One batch as the network sees it."""
-    seen = {name: value.numpy() for name, value in batch.observations.items()}
-    actions = representation.encode(batch.actions.numpy(), seen)
+
+    def encoded(actions: Tensor, at: Mapping[str, Tensor]) -> Tensor:
+        seen = {name: value.numpy() for name, value in at.items()}
+        return torch.from_numpy(representation.encode(actions.numpy(), seen).astype(np.float32))
+
+    following, after = batch.next_actions, batch.next_observations
+    if following is not None and after is None:
+        raise ConfigError("actions that follow are meant relative to what is observed then: ask"
+                          " for the part 'transition' as well")  # fmt: skip
     # Whatever shows signals: histories before and after, observations to come.
     shown: dict[str, Any] = {}
     for field in dataclasses.fields(batch):
@@ -117,7 +124,12 @@ def represented(batch: Batch, representation: Representation) -> Batch:
             signals = cast("Mapping[str, Tensor]", value)
             arrays = representation.observe({k: v.numpy() for k, v in signals.items()})
             shown[field.name] = {k: torch.from_numpy(v) for k, v in arrays.items()}
-    return dataclasses.replace(batch, actions=torch.from_numpy(actions.astype(np.float32)), **shown)
+    return dataclasses.replace(
+        batch,
+        actions=encoded(batch.actions, batch.observations),
+        next_actions=None if following is None or after is None else encoded(following, after),
+        **shown,
+    )
 
 
 def represented_stats(dataset: EpisodeDataset, representation: Representation) -> DatasetStats:
@@ -128,7 +140,7 @@ def represented_stats(dataset: EpisodeDataset, representation: Representation) -
     # Pictures have no part in it, and would have to be decoded.
     vectors = {k: v for k, v in dataset.flat.observations.items() if k in names}
     flat = dataclasses.replace(dataset.flat, observations=vectors)
-    spec = dataclasses.replace(dataset.spec, kind="windows")
+    spec = dataclasses.replace(dataset.spec, parts=())
     reader = EpisodeDataset(flat, spec, dataset.seed, dataset.episodes)
     windows = reader.windows[:: -(-len(reader.windows) // STATS_WINDOWS)]
     observations = {s.name: RunningStats(int(np.prod(s.shape))) for s in signals}

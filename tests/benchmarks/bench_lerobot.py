@@ -158,7 +158,7 @@ def _compare(base: Path, python: str, rounds: int, images: bool) -> list[dict[st
             writer.append(make_episode(k, images))
     export_store(store, base / "export", "lerobot", ExportOptions())
     source = StoreSource(store, DataConfig((TOOL, IMAGE) if images else (TOOL,)))
-    spec = BatchSpec("windows", 2, 16, BATCH)
+    spec = BatchSpec(2, 16, BATCH)
     mapped = EpisodeDataset(cached(source, base / "cache", images="cache"), spec, 0)
     direct = EpisodeDataset(cached(source, base / "cache", images="store"), spec, 0)
     step, fresh = 0, 0

@@ -278,7 +278,7 @@ def _train_step(config: FlowConfig, repeats: int) -> dict[str, object]:
 
 def _windows(repeats: int) -> dict[str, object]:
     flat = random_flat((STEPS,) * EPISODES)
-    dataset = EpisodeDataset(flat, BatchSpec("windows", 2, 16, 256), 0)
+    dataset = EpisodeDataset(flat, BatchSpec(2, 16, 256), 0)
     rng = np.random.default_rng(0)
     total = len(flat.actions)
     observed = np.concatenate([flat.observations[TOOL], flat.observations[BLOCK]], axis=1)

@@ -52,7 +52,7 @@ key, limit = {"data": ("VmData", resource.RLIMIT_DATA), "as": ("VmSize", resourc
 start = memory(key)
 resource.setrlimit(limit, (start + int(room),) * 2)
 flat = cached(source, Path(cache), images=mode, kept_bytes=int(room) // 4)
-data = EpisodeDataset(flat, BatchSpec("windows", 2, 16, 32), 0)
+data = EpisodeDataset(flat, BatchSpec(2, 16, 32), 0)
 own = []
 for step in range(len(data) // 32):
     data.batch(step)
@@ -85,7 +85,7 @@ def _windows(base: Path, episodes: int, repeats: int, images: bool) -> dict[str,
             writer.append(make_episode(k, images))
     names = (TOOL, IMAGE) if images else (TOOL,)
     flat = cached(StoreSource(store, DataConfig(names)), base / "cache", images="cache")
-    dataset = EpisodeDataset(flat, BatchSpec("windows", 2, 16, BATCH), 0)
+    dataset = EpisodeDataset(flat, BatchSpec(2, 16, BATCH), 0)
     rng = np.random.default_rng(0)
     memory = {name: np.array(flat.observations[name][:]) for name in names}
     actions, total, step = np.array(flat.actions), len(flat.actions), 0

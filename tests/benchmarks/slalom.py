@@ -203,7 +203,8 @@ class Drives:
         del images
         for k in range(self.count):
             seen, asked = demonstration(k, self.rate_hz)
-            yield EpisodeArrays(str(k), {TOOL: seen}, asked, np.zeros(len(seen)), terminal=True)
+            last = np.arange(len(seen)) == len(seen) - 1
+            yield EpisodeArrays(str(k), {TOOL: seen}, asked, np.zeros(len(seen)), last)
 
     def frames(self, name: str) -> Sequence[FramePart]:
         """None."""

@@ -7,17 +7,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from robolearn.data.reading.dataset import EpisodeDataset, split_episodes, td_batch, td_starts
+from robolearn.data.reading.dataset import EpisodeDataset, split_episodes
+from robolearn.data.reading.transitions import done_at, td_batch, td_starts
 from robolearn.learning import BatchSpec
 from tests.golden.golden import Golden
 from tests.learning_mocks import random_flat
 
 # Gathering and adding up a few numbers: other platforms differ in the last bits of float32.
 RTOL = 1e-6
-WINDOWS = BatchSpec("windows", n_obs=2, horizon=4, batch_size=16)
-FUTURE = BatchSpec("windows", n_obs=2, horizon=4, batch_size=16, future=(2, 6))
+WINDOWS = BatchSpec(n_obs=2, horizon=4, batch_size=16)
+FUTURE = BatchSpec(n_obs=2, horizon=4, batch_size=16, future=(2, 6))
 TRANSITIONS = BatchSpec(
-    "chunked_transitions", n_obs=2, horizon=4, batch_size=16, discount=0.9, stride=3
+    n_obs=2, horizon=4, batch_size=16, parts=("transition",), discount=0.9, stride=3
 )
 
 
@@ -41,9 +42,9 @@ def test_weighted_windows_of_some_episodes(golden: Golden) -> None:
 
 def test_transitions_by_hand(golden: Golden) -> None:
     starts = np.array([0, 5, 9])
-    terminal = np.array([False, True])
-    t = td_starts(starts, terminal, 2)
+    done = np.arange(9) == 8
+    t = td_starts(starts, done, 2)
     episode = np.searchsorted(starts, t, side="right") - 1
     reward = np.random.default_rng(2).normal(size=9)
-    td: Any = td_batch(reward, t, starts[episode + 1] - 1, terminal[episode], 2, 0.9)
+    td: Any = td_batch(reward, t, starts[episode + 1] - 1, done_at(starts, done)[t], 2, 0.9)
     golden.check("batches/td", {"t": t, "td": td}, rtol=RTOL, rests_on=())

@@ -45,7 +45,7 @@ def blocks(episodes: int = 8, steps: int = 20) -> ArraySource:
         at = 0.1 + 0.02 * place
         values = {TOOL: rng.uniform(0.1, 0.4, (steps, 2)), CAMERA: pictures}
         values[BLOCK] = np.concatenate([at, yaw[:, None]], axis=1)
-        items.append(EpisodeArrays(f"e{k}", values, at, np.zeros(steps), False))
+        items.append(EpisodeArrays(f"e{k}", values, at, np.zeros(steps)))
     return ArraySource(tuple(items), task_space=SPACE3)
 
 

@@ -17,7 +17,7 @@ CONFIG = FitConfig(steps=12, warmup=2, log_every=1, checkpoint_every=12)
 
 def train(out: Path, ranks, noise: float) -> None:
     out.mkdir(exist_ok=True)
-    dataset = EpisodeDataset(random_flat(), BatchSpec("windows", 1, 2, 4), seed=0)
+    dataset = EpisodeDataset(random_flat(), BatchSpec(1, 2, 4), seed=0)
     fit(TwoHeads(noise=noise), dataset, CONFIG, out, seed=3, ranks=ranks)
 
 

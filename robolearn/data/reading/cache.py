@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Literal, Protocol, runtime_checkable
 
 import numpy as np
-from jaxtyping import Bool, Float32, Int16, Int64, Num, Shaped
+from jaxtyping import Float32, Int16, Int64, Num, Shaped
 from numpy.typing import NDArray
 
 from robolearn.config import config_hash, from_dict
@@ -45,7 +45,7 @@ log = logging.getLogger(__name__)
 # Its functions carry no types.
 _npy: Any = np.lib.format
 
-FORMAT = 4
+FORMAT = 5
 BLOCK_BYTES = 4 * 2**20
 """Read and written at a time: what building a cache needs of memory for pictures."""
 LIMIT_BYTES = 16 * 2**30
@@ -81,9 +81,10 @@ class Rows(Protocol):
 @dataclass(frozen=True, slots=True)
 class EpisodeArrays:
     """One episode as training sees it: ``observations[name] [T, *shape]``, ``actions [T, a]``,
-    ``reward [T]`` (of the step that starts at the tick), ``terminal`` (the last step ended the
-    task, do not bootstrap; otherwise only the recording stopped), ``source [T]`` (who decided each
-    step; empty: unknown), ``seen [T]`` (everything shown at the tick was there; None: always).
+    ``reward [T]`` (of the step that starts at the tick), ``done [T]`` (that step ended the task: no
+    value follows it, whether or not the recording goes on; None: none did), ``source [T]`` (who
+    decided each step; empty: unknown), ``seen [T]`` (everything shown at the tick was there; None:
+    always), ``cost [T]`` (like the reward, of what must not happen; None: nothing is said of it).
     """
 
     id: str
@@ -91,9 +92,10 @@ class EpisodeArrays:
     # Lengths are compared by ``flatten``, which says which episode is wrong.
     actions: Num[NDArray[Any], "_ a"]
     reward: Num[NDArray[Any], " _"]
-    terminal: bool
+    done: OwnFlags | None = None
     source: tuple[str, ...] = ()
     seen: OwnFlags | None = None
+    cost: Num[NDArray[Any], " _"] | None = None
 
 
 @runtime_checkable
@@ -127,10 +129,11 @@ class EpisodeSource(Protocol):
 @dataclass(frozen=True, slots=True)
 class FlatEpisodes:
     """All episodes concatenated: ``observations[name] [N, *shape]`` and ``actions [N, a]`` as
-    float32 (uint8 for images), ``reward [N]``, ``terminal [episodes]``; episode ``e`` is rows
-    ``starts[e]:starts[e + 1]``. ``source [N]``: who decided, a number of ``labels``;
-    ``intervention [N]``: a person took over from a policy. ``seen [N]``: no observation of the tick
-    was missing (values that are are 0). ``folder``: the cache it is mapped from, None in memory.
+    float32 (uint8 for images), ``reward [N]``, ``done [N]``, ``cost [N]`` (0 where nothing is said
+    of it); episode ``e`` is rows ``starts[e]:starts[e + 1]``. ``source [N]``: who decided, a number
+    of ``labels``; ``intervention [N]``: a person took over from a policy. ``seen [N]``: no
+    observation of the tick was missing (values that are are 0). ``folder``: the cache that it is
+    mapped from, None in memory.
     """
 
     task_space: TaskSpace
@@ -139,7 +142,8 @@ class FlatEpisodes:
     observations: Mapping[str, Rows]
     actions: Float32[NDArray[np.float32], "n a"]
     reward: Float32[NDArray[np.float32], " n"]
-    terminal: Bool[NDArray[np.bool_], " episodes"]
+    done: Flags
+    cost: Float32[NDArray[np.float32], " n"]
     source: Int16[NDArray[np.int16], " n"]
     intervention: Flags
     labels: tuple[str, ...]
@@ -163,7 +167,7 @@ class FlatEpisodes:
             return (_open, (self.folder, direct))
         fields = (self.task_space, self.ids, self.starts, dict(self.observations), self.actions)
         who = (self.source, self.intervention, self.labels, self.seen)
-        return (FlatEpisodes, (*fields, self.reward, self.terminal, *who, self.content_hash))
+        return (FlatEpisodes, (*fields, self.reward, self.done, self.cost, *who, self.content_hash))
 
 
 def user_cache_dir() -> Path:
@@ -187,7 +191,7 @@ def flatten(source: EpisodeSource) -> FlatEpisodes:
     def put(name: str, first: int, values: NDArray[Any]) -> None:
         arrays[name][first : first + len(values)] = values
 
-    ids, terminal, labels = _fill(source, space.observations, put, None)
+    ids, labels = _fill(source, space.observations, put, None)
     return FlatEpisodes(
         task_space=space,
         ids=ids,
@@ -195,7 +199,8 @@ def flatten(source: EpisodeSource) -> FlatEpisodes:
         observations={s.name: arrays[f"observation{i}"] for i, s in enumerate(space.observations)},
         actions=arrays["actions"],
         reward=arrays["reward"],
-        terminal=terminal,
+        done=arrays["done"],
+        cost=arrays["cost"],
         source=arrays["source"],
         intervention=arrays["intervention"],
         labels=labels,
@@ -279,6 +284,8 @@ def _layout(
     return found | {
         "actions": ((space.action_size,), single),
         "reward": ((), single),
+        "done": ((), np.dtype(np.bool_)),
+        "cost": ((), single),
         "source": ((), np.dtype(np.int16)),
         "intervention": ((), np.dtype(np.bool_)),
         "seen": ((), np.dtype(np.bool_)),
@@ -295,12 +302,11 @@ def _fill(
     kept: Sequence[SignalSpec],
     put: Callable[[str, int, NDArray[Any]], None],
     on_episode: OnEpisode | None,
-) -> tuple[tuple[str, ...], NDArray[np.bool_], tuple[str, ...]]:
-    """Read every episode once, hand its rows over in blocks; ids, terminal flags, source labels."""
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Read every episode once, hand its rows over in blocks; ids and source labels."""
     space, steps = source.task_space, _steps(source)
     with_images = any(s.is_image for s in kept)
     ids: list[str] = []
-    terminal: list[bool] = []
     labels: dict[str, int] = {}
     first = 0
     for episode in source.episodes(with_images):
@@ -313,7 +319,8 @@ def _fill(
         codes = [labels.setdefault(name, len(labels)) for name in who]
         seen = np.ones(count, dtype=np.bool_) if episode.seen is None else episode.seen
         named |= {"source": np.array(codes, dtype=np.int16), "intervention": taken_over(who)}
-        named["seen"] = seen
+        named |= {"seen": seen, "done": _or_zero(episode.done, count, np.bool_)}
+        named["cost"] = _or_zero(episode.cost, count, np.float32)
         named |= {f"observation{i}": episode.observations[s.name] for i, s in
                   enumerate(space.observations) if s in kept}  # fmt: skip
         for name, values in named.items():
@@ -323,13 +330,12 @@ def _fill(
                 _finite(episode.id, _said(name, space), block, at, count)
                 put(name, first + at, block)
         ids.append(episode.id)
-        terminal.append(episode.terminal)
         first += count
         if on_episode is not None:
             on_episode(len(ids), len(steps))
     if len(ids) != len(steps):
         raise DataError(f"{len(steps)} episodes are listed, {len(ids)} were read")
-    return tuple(ids), np.array(terminal, dtype=np.bool_), tuple(labels)
+    return tuple(ids), tuple(labels)
 
 
 def _blocks(values: Rows, count: int) -> Iterable[tuple[int, NDArray[Any]]]:
@@ -401,8 +407,7 @@ def _write(
             del first  # Episodes come in order.
             np.ascontiguousarray(values, dtype=layout[name][1]).tofile(files[name])
 
-        ids, terminal, labels = _fill(source, kept, put, on_episode)
-    np.save(folder / "terminal.npy", terminal, allow_pickle=False)
+        ids, labels = _fill(source, kept, put, on_episode)
     np.save(folder / "starts.npy", _starts(source), allow_pickle=False)
     index = {
         "task_space": to_json(space),
@@ -435,7 +440,8 @@ def _open(path: Path, direct: Mapping[str, FrameRows]) -> FlatEpisodes:
         },
         actions=load("actions"),
         reward=load("reward"),
-        terminal=np.array(load("terminal")),
+        done=load("done"),
+        cost=load("cost"),
         source=load("source"),
         intervention=load("intervention"),
         labels=tuple(index["labels"]),
@@ -443,6 +449,10 @@ def _open(path: Path, direct: Mapping[str, FrameRows]) -> FlatEpisodes:
         content_hash=index["content_hash"],
         folder=path,
     )
+
+
+def _or_zero(values: NDArray[Any] | None, count: int, dtype: Any) -> NDArray[Any]:
+    return np.zeros(count, dtype=dtype) if values is None else values
 
 
 def _said(name: str, space: TaskSpace) -> str:
@@ -477,12 +487,11 @@ def _check(episode: EpisodeArrays, kept: Sequence[SignalSpec], space: TaskSpace)
         raise DataError(
             f"episode {episode.id}: expected {steps} sources, got {len(episode.source)}"
         )
-    if episode.seen is not None and episode.seen.shape != (steps,):
-        raise DataError(f"episode {episode.id}: expected seen ({steps},), got {episode.seen.shape}")
-    if episode.reward.shape != (steps,):
-        raise DataError(
-            f"episode {episode.id}: expected reward ({steps},), got {episode.reward.shape}"
-        )
+    rows = (("seen", episode.seen), ("reward", episode.reward), ("done", episode.done),
+            ("cost", episode.cost))  # fmt: skip
+    for name, values in rows:
+        if values is not None and values.shape != (steps,):
+            raise DataError(f"episode {episode.id}: expected {name} ({steps},), got {values.shape}")
     for signal in kept:
         if signal.name not in episode.observations:
             raise DataError(

@@ -8,8 +8,8 @@ A window at tick ``t`` (n_obs 2, horizon 4) of an episode with ticks 0..5:
             (the last action is repeated past the end, masked)
 
 Where an observation is missing (not valid in the store), no window shows it. Index 0 of the actions
-is the action at the time of the newest observation. A chunked transition
-adds what happened over ``stride`` steps (see :func:`td_batch`).
+is the action at the time of the newest observation. What comes after a window, where an algorithm
+asks for it, is added up in :mod:`robolearn.data.reading.transitions`.
 
 The order of windows is a pure function of (seed, epoch), and batch ``k`` is a pure function of
 ``k``: training resumes anywhere, also in the middle of an epoch, without any stored state. With
@@ -26,91 +26,36 @@ workers give the same batches:
 # The stubs of torch leave some parameters untyped.
 # pyright: reportUnknownMemberType=false
 # Shapes in annotations follow jaxtyping's grammar, which ruff reads as a forward reference.
-# ruff: noqa: F722
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float32, Int64, Num
+from jaxtyping import Int64
 from numpy.typing import NDArray
 
 from robolearn.data.reading.cache import FlatEpisodes
+from robolearn.data.reading.transitions import (
+    done_at,
+    returns_to_go,
+    step_values,
+    td_batch,
+    td_starts,
+)
 from robolearn.data.store.stats import DatasetStats, RunningStats
 from robolearn.errors import DataError
 from robolearn.instructions import TEXT
 from robolearn.learning import Batch, BatchSpec
 from robolearn.seeding import child_seed
-from robolearn.shapes import Flags, Index
+from robolearn.shapes import Index
 
 # Episodes; what is trained on and what is held out differ in number.
 Chosen = Int64[NDArray[np.int64], "_"]
 
 STATS_ROWS = 1 << 16
-
-
-@dataclass(frozen=True, slots=True)
-class TdBatch:
-    """``reward [b]`` discounted over ``steps [b]``; ``next_index [b]`` the row to bootstrap from;
-    ``bootstrap [b]`` = discount ** steps, 0 after a terminal.
-    """
-
-    reward: Float32[NDArray[np.float32], " n"]
-    steps: Index
-    next_index: Index
-    bootstrap: Float32[NDArray[np.float32], " n"]
-
-
-def td_starts(
-    starts: Int64[NDArray[np.int64], " edges"],
-    terminal: Bool[NDArray[np.bool_], " episodes"],
-    stride: int,
-) -> Index:
-    """Rows from which ``stride`` steps can be taken.
-
-    A chunk may run into a terminal end (nothing follows), but not across the end of a recording
-    that was only cut off there: what would have followed is unknown.
-    """
-    parts = [
-        np.arange(begin, end if done else end - stride, dtype=np.int64)
-        for begin, end, done in zip(starts[:-1], starts[1:], terminal, strict=True)
-    ]
-    return np.concatenate(parts) if parts else np.zeros(0, dtype=np.int64)
-
-
-def td_batch(
-    reward: Num[NDArray[Any], " rows"],
-    t: Index,
-    last: Index,
-    terminal: Flags,
-    stride: int,
-    discount: float,
-) -> TdBatch:
-    """Chunked TD quantities from rows ``t [b]``; ``last [b]`` is the last row of each episode.
-
-    ``terminal [b]`` says whether that last step ended the task. With ``n = min(stride, last - t +
-    1)``: reward = sum over i < n of discount^i r[t + i]; if the chunk reaches past a terminal last
-    step, bootstrap is 0 and ``next_index`` is ``last`` (unused), else ``next_index = t + n`` and
-    bootstrap = discount^n. Source: Q-chunking (Li, Zhou, Levine 2025), with two separate end flags.
-    """
-    remaining = last - t + 1
-    crosses = stride >= remaining
-    if bool((crosses & ~terminal).any()):
-        raise DataError("a chunk crosses the end of a recording; take rows from td_starts")
-    steps = np.minimum(stride, remaining)
-    offsets = np.arange(stride, dtype=np.int64)
-    rows = np.minimum(t[:, None] + offsets, last[:, None])
-    weights = np.where(offsets < steps[:, None], discount**offsets, 0.0)
-    return TdBatch(
-        reward=(reward[rows] * weights).sum(axis=1).astype(np.float32),
-        steps=steps,
-        next_index=np.minimum(t + steps, last),
-        bootstrap=np.where(crosses, 0.0, discount**steps).astype(np.float32),
-    )
 
 
 def split_episodes(count: int, held_out: float, seed: int) -> tuple[Chosen, Chosen]:
@@ -149,6 +94,12 @@ class EpisodeDataset:
         if self.episodes.size == 0:
             raise DataError("the chosen split has no episodes")
         self._episode_of = np.repeat(np.arange(count), flat.lengths)
+        # What follows is looked up by row: once for all batches.
+        ends, asked = done_at(flat.starts, flat.done), "returns" in spec.parts
+        self._done_at = ends if spec.looks_ahead else None
+        self._returns = (
+            returns_to_go(flat.starts, flat.done, flat.reward, spec.discount) if asked else None
+        )
         self._windows = self._valid_windows()
         self._event = self._next_events() if spec.events else None
         self._shares = None if weights is None else self._cumulative(weights)
@@ -178,26 +129,15 @@ class EpisodeDataset:
     def gather(self, t: Index) -> Batch:
         """The batch whose newest observations are the rows ``t [b]``."""
         first, last = self._bounds(t)
-        rows = np.minimum(t[:, None] + np.arange(self.spec.horizon), last[:, None])
-        mask = t[:, None] + np.arange(self.spec.horizon) <= last[:, None]
-        observations = dict(self._history(t, first))
-        if self._texts is not None:
-            observations[TEXT] = torch.from_numpy(self._texts[self._episode_of[t]])
-        actions = torch.from_numpy(self.flat.actions[rows])
+        observations = self._observed(t, t, first)
+        actions, mask, rows = self._chunks(t, last)
         intervention = torch.from_numpy(self.flat.intervention[rows])
-        if self.spec.kind == "windows":
-            return Batch(observations, actions, torch.from_numpy(mask), intervention=intervention)
-        terminal = self.flat.terminal[self._episode_of[t]]
-        td = td_batch(self.flat.reward, t, last, terminal, self.spec.stride, self.spec.discount)
-        return Batch(
-            observations,
-            actions,
-            torch.from_numpy(mask),
-            reward=torch.from_numpy(td.reward),
-            next_observations=self._history(td.next_index, first),
-            bootstrap=torch.from_numpy(td.bootstrap),
-            intervention=intervention,
-        )
+        window = Batch(observations, actions, mask, intervention=intervention)
+        ahead = {} if self._done_at is None else self._ahead(t, first, last, self._done_at[t])
+        if self._returns is not None:
+            ahead["returns"] = torch.from_numpy(self._returns.value[t])
+            ahead["returns_whole"] = torch.from_numpy(self._returns.whole[t])
+        return dataclasses.replace(window, **ahead)
 
     def stats(self) -> DatasetStats:
         """Statistics over the rows of the chosen episodes."""
@@ -219,6 +159,40 @@ class EpisodeDataset:
             {k: v.finish() for k, v in observations.items()},
             {k: v.finish() for k, v in actions.items()},
         )
+
+    def _chunks(self, t: Index, last: Index) -> tuple[torch.Tensor, torch.Tensor, Index]:
+        """Actions from rows ``t``, which of them are meant, and their rows."""
+        rows = t[:, None] + np.arange(self.spec.horizon)
+        mask = torch.from_numpy(rows <= last[:, None])
+        rows = np.minimum(rows, last[:, None])
+        return torch.from_numpy(self.flat.actions[rows]), mask, rows
+
+    def _ahead(self, t: Index, first: Index, last: Index, end: Index) -> dict[str, Any]:
+        """The parts of a batch that lie after its windows."""
+        flat, spec = self.flat, self.spec
+        td = td_batch(flat.reward, t, last, end, spec.stride, spec.discount)
+        found: dict[str, Any] = {}
+        if "transition" in spec.parts:
+            found["reward"] = torch.from_numpy(td.reward)
+            found["next_observations"] = self._observed(td.next_index, t, first)
+            found["bootstrap"] = torch.from_numpy(td.bootstrap)
+        if "step_rewards" in spec.parts:
+            rewards = step_values(flat.reward, t, last, td.steps, spec.stride)
+            found["step_rewards"] = torch.from_numpy(rewards)
+        if "next_actions" in spec.parts:
+            actions, mask, _ = self._chunks(td.next_index, last)
+            found |= {"next_actions": actions, "next_action_mask": mask}
+        if "cost" in spec.parts:
+            cost = td_batch(flat.cost, t, last, end, spec.stride, spec.discount)
+            found["cost"] = torch.from_numpy(cost.reward)
+        return found
+
+    def _observed(self, newest: Index, t: Index, first: Index) -> Mapping[str, torch.Tensor]:
+        """The histories up to rows ``newest``, and what the instruction of the episode says."""
+        observations = dict(self._history(newest, first))
+        if self._texts is not None:
+            observations[TEXT] = torch.from_numpy(self._texts[self._episode_of[t]])
+        return observations
 
     def _history(self, t: Index, first: Index) -> Mapping[str, torch.Tensor]:
         rows = np.maximum(t[:, None] + np.arange(1 - self.spec.n_obs, 1), first[:, None])
@@ -261,7 +235,7 @@ class EpisodeDataset:
         if not missing[-1]:
             return windows
         rows = [windows]
-        if self.spec.kind != "windows":
+        if self.spec.looks_ahead:
             rows.append(np.minimum(windows + self.spec.stride, self._bounds(windows)[1]))
         whole = np.ones(len(windows), dtype=np.bool_)
         for newest in rows:
@@ -273,11 +247,11 @@ class EpisodeDataset:
 
     def _all_windows(self) -> Index:
         starts = self.flat.starts
-        if self.spec.kind == "windows":
+        if not self.spec.looks_ahead:
             return self._chosen_rows()
         chosen = np.zeros(len(self.flat.ids), dtype=np.bool_)
         chosen[self.episodes] = True
-        windows = td_starts(starts, self.flat.terminal, self.spec.stride)
+        windows = td_starts(starts, self.flat.done, self.spec.stride)
         windows = windows[chosen[self._episode_of[windows]]]
         if windows.size == 0:
             raise DataError(

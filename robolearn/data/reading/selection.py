@@ -287,7 +287,7 @@ def episode_arrays(
             [episode.action[a.name].reshape(episode.steps, -1) for a in space.actions], axis=1
         ),
         reward=episode.reward,
-        terminal=bool(episode.terminal[-1:].any()),
+        done=episode.terminal,
         source=episode.source,
         seen=np.logical_and.reduce([np.ones(episode.steps, np.bool_), *seen, *frames_seen]),
     )

@@ -104,7 +104,7 @@ def test_a_recorded_grasp_reads_back_what_the_policy_saw_and_what_was_sent(env, 
     assert sent.action[WIDTH].min() == pytest.approx(commanded.min())
     names = DataConfig((WIDTH, JOINTS), (WIDTH, JOINTS), kinds=("deployment",))
     source = StoreSource(store, names)
-    dataset = EpisodeDataset(flatten(source), BatchSpec("windows", 2, 8, 4), seed=0)
+    dataset = EpisodeDataset(flatten(source), BatchSpec(2, 8, 4), seed=0)
     assert len(policy.requests) >= 4
     for request in policy.requests:
         row = int(np.flatnonzero(episode.tick_t_ns == request.t_ns[0])[0])

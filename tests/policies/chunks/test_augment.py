@@ -22,7 +22,7 @@ CONFIG = MirrorConfig((0.256, 0.256), 45.0, -90.0, (TOOL,), (BLOCK,))
 
 
 def batch() -> Batch:
-    spec = BatchSpec("chunked_transitions", 2, 3, 6, 0.9, 2)
+    spec = BatchSpec(2, 3, 6, ("transition",), 0.9, 2)
     return EpisodeDataset(random_flat(), spec, 0).batch(0)
 
 

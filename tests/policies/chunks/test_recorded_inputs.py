@@ -58,7 +58,7 @@ def test_the_dataset_repeats_what_the_agent_saw(tmp_path: Path) -> None:
         recorder.close()
         env.close()
     source = StoreSource(store, DataConfig((TOOL, BLOCK), kinds=("deployment",)))
-    dataset = EpisodeDataset(flatten(source), BatchSpec("windows", 3, 8, 1), 0)
+    dataset = EpisodeDataset(flatten(source), BatchSpec(3, 8, 1), 0)
     episode = store.read(source.ids[0])
     assert len(policy.requests) == 6
     moved = 0

@@ -164,7 +164,7 @@ def test_the_goal_is_what_is_reached_next() -> None:
     held = (rng.random((60, 2)) < 0.08).astype(np.float32)
     held[30] = 1.0  # Held at the start of the second episode: not reached in it.
     flat = dataclasses.replace(flat, observations=dict(flat.observations) | {BLOCK: held})
-    spec = BatchSpec("windows", 1, 4, 16, future=(2, 6), events=BLOCK)
+    spec = BatchSpec(1, 4, 16, future=(2, 6), events=BLOCK)
     dataset = EpisodeDataset(flat, spec, 0)
     met: dict[int, list[bool]] = {k: [] for k in range(1, 8)}
     for step in range(60):

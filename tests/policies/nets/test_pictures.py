@@ -57,7 +57,7 @@ def dots(space=SEEN, episodes: int = 6, steps: int = 20) -> ArraySource:
             pictures[t, y : y + 4, x : x + 4] = 255
         values = {TOOL: rng.uniform(0.1, 0.4, (steps, 2)), CAMERA: pictures}
         observed = {s.name: values[s.name] for s in space.observations}
-        items.append(EpisodeArrays(f"e{k}", observed, 0.1 + 0.02 * place, np.zeros(steps), False))
+        items.append(EpisodeArrays(f"e{k}", observed, 0.1 + 0.02 * place, np.zeros(steps)))
     return ArraySource(tuple(items), task_space=space)
 
 

@@ -122,7 +122,7 @@ def test_training_reads_commands_when_they_took_effect_and_inputs_bit_for_bit(tm
     )
     source = StoreSource(store, DataConfig((TOOL,), kinds=("deployment",)))
     assert source.latencies == told
-    dataset = EpisodeDataset(flatten(source), BatchSpec("windows", 2, 16, 4), seed=0)
+    dataset = EpisodeDataset(flatten(source), BatchSpec(2, 16, 4), seed=0)
     assert len(requests) > 10
     for request in requests:
         row = int(np.flatnonzero(episode.tick_t_ns == request.t_ns[0])[0])

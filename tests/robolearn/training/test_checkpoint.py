@@ -46,7 +46,7 @@ SPEC = PolicySpec(SPACE, n_obs=2, horizon=16, execute=8)
 
 
 def make_run(path: Path) -> Path:
-    stats = EpisodeDataset(random_flat(), BatchSpec("windows", 1, 1, 1), 0).stats()
+    stats = EpisodeDataset(random_flat(), BatchSpec(1, 1, 1), 0).stats()
     write_run(path, CONFIG, SPEC, stats)
     write_json(path / "provenance.json", {"seed": 0})
     write_tensors(path / WEIGHTS, {"a": torch.arange(3.0), "b": torch.zeros(2)}, {"step": "1"})

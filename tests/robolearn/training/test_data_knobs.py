@@ -106,7 +106,7 @@ class Recorded:
 @pytest.mark.parametrize("kind", ["relative", "delta"])
 def test_a_network_that_repeats_its_lesson_repeats_the_recording(kind: str) -> None:
     flat = random_flat()
-    dataset = EpisodeDataset(flat, BatchSpec("windows", 2, 4, 8), seed=0)
+    dataset = EpisodeDataset(flat, BatchSpec(2, 4, 8), seed=0)
     representation = Representation(RepresentationConfig({TOOL: kind}), SPACE)  # type: ignore[dict-item]
     plain = dataset.batch(0)
     lesson = represented(plain, representation)
@@ -167,7 +167,7 @@ def test_windows_of_good_episodes_are_drawn_more_often() -> None:
     )
     assert weights is not None
     assert weights[[0, 10, 20]].tolist() == [4.0, 0.5, 0.0]
-    dataset = EpisodeDataset(flat, BatchSpec("windows", 1, 2, 30), 0, None, weights)
+    dataset = EpisodeDataset(flat, BatchSpec(1, 2, 30), 0, None, weights)
     drawn = dataset.batch(0).observations[TOOL].numpy()[:, 0]
     assert not (drawn[:, None] == flat.observations[TOOL][20:]).all(-1).any()
     with pytest.raises(DataError, match="does not say how its episodes ended"):

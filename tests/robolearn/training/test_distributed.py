@@ -29,7 +29,7 @@ ROOT = Path(__file__).parents[3]
 
 def single(out: Path, batch: int, noise: float, config: FitConfig) -> Path:
     out.mkdir()
-    dataset = EpisodeDataset(random_flat(), BatchSpec("windows", 1, 2, batch), seed=0)
+    dataset = EpisodeDataset(random_flat(), BatchSpec(1, 2, batch), seed=0)
     fit(TwoHeads(noise=noise), dataset, config, out, seed=3)
     return out
 

@@ -18,7 +18,7 @@ from robolearn.learning import Algorithm, Batch, BatchSpec, Losses, ParamGroup
 from robolearn.training.loop import FitConfig, Hooks, Progress, fit, learning_rate
 from tests.learning_mocks import random_flat
 
-SPEC = BatchSpec("windows", 1, 2, 4)
+SPEC = BatchSpec(1, 2, 4)
 
 
 class TwoHeads(Algorithm):

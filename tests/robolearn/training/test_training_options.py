@@ -20,7 +20,7 @@ CONFIG = FitConfig(steps=12, warmup=2, log_every=4, checkpoint_every=12)
 
 
 def dataset(batch: int = 4, seed: int = 0) -> EpisodeDataset:
-    return EpisodeDataset(random_flat(seed=seed), BatchSpec("windows", 1, 2, batch), seed=0)
+    return EpisodeDataset(random_flat(seed=seed), BatchSpec(1, 2, batch), seed=0)
 
 
 def run(

@@ -193,7 +193,7 @@ def test_the_dataset_shows_what_was_recorded(place: Path) -> None:
     """Windows of a stored episode are the observations at its ticks, in float32."""
     store = EpisodeStore.open(place / "store")
     source = StoreSource(store, DataConfig((TOOL, BLOCK)))
-    dataset = EpisodeDataset(flatten(source), BatchSpec("windows", 2, 3, 4), 0)
+    dataset = EpisodeDataset(flatten(source), BatchSpec(2, 3, 4), 0)
     episode = store.read(source.ids[1])
     batch = dataset.gather(np.array([15, 20]))
     seen = episode.observed(BLOCK).astype(np.float32)

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from robolearn.data.episode import taken_over
 from robolearn.data.reading.cache import FlatEpisodes, cached, flatten
-from robolearn.data.reading.dataset import EpisodeDataset, split_episodes, td_batch, td_starts
+from robolearn.data.reading.dataset import EpisodeDataset, split_episodes
 from robolearn.errors import DataError
 from robolearn.learning import BatchSpec
 from tests.learning_mocks import BLOCK, TOOL, random_flat, random_source
 
-WINDOWS = BatchSpec("windows", n_obs=3, horizon=5, batch_size=8)
+WINDOWS = BatchSpec(n_obs=3, horizon=5, batch_size=8)
 
 
 def rows_of(flat: FlatEpisodes, episode: int) -> range:
@@ -29,7 +29,7 @@ def rows_of(flat: FlatEpisodes, episode: int) -> range:
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=4), st.integers(1, 4), st.integers(1, 6))
 def test_windows_equal_a_plain_loop(lengths: list[int], n_obs: int, horizon: int) -> None:
     flat = random_flat(tuple(lengths))
-    dataset = EpisodeDataset(flat, BatchSpec("windows", n_obs, horizon, 4), 0)
+    dataset = EpisodeDataset(flat, BatchSpec(n_obs, horizon, 4), 0)
     t = np.arange(len(dataset))
     batch = dataset.gather(t)
     for e in range(len(lengths)):
@@ -46,7 +46,7 @@ def test_windows_equal_a_plain_loop(lengths: list[int], n_obs: int, horizon: int
 
 def test_every_window_comes_once_per_epoch_and_epochs_differ() -> None:
     flat = random_flat((5, 7))
-    dataset = EpisodeDataset(flat, BatchSpec("windows", 1, 2, 6), 3)
+    dataset = EpisodeDataset(flat, BatchSpec(1, 2, 6), 3)
     rows = np.concatenate([dataset._rows(k) for k in range(4)])
     first, second = rows[:12], rows[12:]
     assert sorted(first) == sorted(second) == list(range(12))
@@ -65,56 +65,13 @@ def test_a_batch_depends_on_seed_and_step_alone() -> None:
 
 
 def test_a_batch_larger_than_the_data_goes_round() -> None:
-    dataset = EpisodeDataset(random_flat((3,)), BatchSpec("windows", 1, 2, 8), 0)
+    dataset = EpisodeDataset(random_flat((3,)), BatchSpec(1, 2, 8), 0)
     assert sorted(dataset._rows(0)) == [0, 0, 0, 1, 1, 1, 2, 2] or len(dataset._rows(0)) == 8
-
-
-@settings(max_examples=60)
-@given(
-    st.lists(st.tuples(st.integers(1, 12), st.booleans()), min_size=1, max_size=4),
-    st.integers(1, 6),
-    st.floats(0.5, 1.0),
-)
-def test_td_batch_equals_a_plain_loop(
-    episodes: list[tuple[int, bool]], stride: int, discount: float
-) -> None:
-    lengths = [n for n, _ in episodes]
-    ends = np.cumsum(lengths)
-    starts = np.concatenate([[0], ends]).astype(np.int64)
-    terminal = np.array([d for _, d in episodes])
-    reward = np.random.default_rng(0).normal(size=int(ends[-1])).astype(np.float32)
-    t = td_starts(starts, terminal, stride)
-    e = np.searchsorted(starts, t, side="right") - 1
-    got = td_batch(reward, t, starts[e + 1] - 1, terminal[e], stride, discount)
-    expected_rows = []
-    for episode, (n, done) in enumerate(episodes):
-        for i in range(n):
-            follows = i + stride < n  # The observation after the chunk was recorded.
-            if not follows and not done:
-                continue  # Unknown future: neither a reward nor a value can be given.
-            expected_rows.append(starts[episode] + i)
-            k = len(expected_rows) - 1
-            ahead = reward[starts[episode] + i : starts[episode] + min(n, i + stride)]
-            total = sum(discount**j * float(r) for j, r in enumerate(ahead))
-            assert got.reward[k] == pytest.approx(total, abs=1e-5)
-            assert got.steps[k] == len(ahead)
-            assert got.bootstrap[k] == pytest.approx(discount**stride if follows else 0.0)
-            if follows:
-                assert got.next_index[k] == starts[episode] + i + stride
-    assert t.tolist() == expected_rows
-
-
-def test_td_batch_refuses_to_cross_the_end_of_a_recording() -> None:
-    one = np.array([3])
-    with pytest.raises(DataError, match="crosses the end"):
-        td_batch(np.zeros(5), one, np.array([4]), np.array([False]), 2, 0.9)
 
 
 def test_transitions_by_hand() -> None:
     flat = random_flat((5, 6))  # The second episode ends the task.
-    dataset = EpisodeDataset(
-        flat, BatchSpec("chunked_transitions", 2, 4, 4, discount=0.5, stride=3), 0
-    )
+    dataset = EpisodeDataset(flat, BatchSpec(2, 4, 4, ("transition",), discount=0.5, stride=3), 0)
     assert len(dataset) == 2 + 6
     batch = dataset.gather(np.array([1, 9]))
     assert batch.reward is not None
@@ -133,7 +90,7 @@ def test_transitions_by_hand() -> None:
 def test_chunks_longer_than_every_episode_are_explained() -> None:
     flat = random_flat((4,))
     with pytest.raises(DataError, match="longer than the stride of 9 steps"):
-        EpisodeDataset(flat, BatchSpec("chunked_transitions", 1, 9, 4, 0.9, 9), 0)
+        EpisodeDataset(flat, BatchSpec(1, 9, 4, ("transition",), 0.9, 9), 0)
 
 
 def test_split_is_disjoint_complete_and_seeded() -> None:
@@ -216,7 +173,7 @@ def test_who_drove_each_step_is_in_the_batch(tmp_path: Path) -> None:
         assert flat.intervention.astype(int).tolist() == taken
         names = [flat.labels[code] for code in flat.source]
         assert names == [*driven["e0"], *driven["e1"], "", "", ""]
-        spec = BatchSpec("windows", 1, 3, 2)
+        spec = BatchSpec(1, 3, 2)
         batch = EpisodeDataset(flat, spec, 0).gather(np.array([2, 5]))
         assert batch.intervention is not None
         assert batch.intervention.tolist() == [[False, True, True], [False, True, True]]
@@ -244,10 +201,10 @@ def test_no_window_shows_a_missing_observation(tmp_path: Path) -> None:
     source = dataclasses.replace(source, items=(source.items[0], second))
     for flat in (flatten(source), cached(source, tmp_path)):
         assert flat.seen.tolist() == [True] * 6 + gap.tolist()
-        dataset = EpisodeDataset(flat, BatchSpec("windows", 2, 3, 4), 0)
+        dataset = EpisodeDataset(flat, BatchSpec(2, 3, 4), 0)
         assert sorted(dataset._windows) == [0, 1, 2, 3, 4, 5, 6, 7, 8, 11, 12]
         assert dataset.stats().observations[TOOL].count == 12
-        chunks = EpisodeDataset(flat, BatchSpec("chunked_transitions", 1, 2, 4, 0.9, 2), 0)
+        chunks = EpisodeDataset(flat, BatchSpec(1, 2, 4, ("transition",), 0.9, 2), 0)
         # Row 7 would bootstrap from row 9, which is the missing one.
         assert sorted(chunks._windows) == [0, 1, 2, 3, 6, 8, 10, 11, 12]
     nothing = dataclasses.replace(second, seen=np.zeros(7, dtype=np.bool_))

@@ -79,12 +79,10 @@ def test_shares_are_those_of_the_weights_and_a_function_of_seed_and_step(
 ) -> None:
     data = config(*choices(two, 1.0, 3.0))
     flat = flatten(MixtureSource(data))
-    plain = EpisodeDataset(flat, BatchSpec("windows", 1, 1, 24), 5)
+    plain = EpisodeDataset(flat, BatchSpec(1, 1, 24), 5)
     weights = window_weights(data.stores, flat, plain.windows)
     assert weights is not None
-    datasets = [
-        EpisodeDataset(flat, BatchSpec("windows", 1, 1, 24), 5, None, weights) for _ in range(2)
-    ]
+    datasets = [EpisodeDataset(flat, BatchSpec(1, 1, 24), 5, None, weights) for _ in range(2)]
     second = flat.observations[TOOL][60:]
     steps = range(12)  # four epochs
     drawn = [datasets[0].batch(step).observations[TOOL][:, -1].numpy() for step in steps]

@@ -65,7 +65,7 @@ def test_the_dataset_gives_what_the_policy_saw(tmp_path, env):
             task="walk",
         )
     source = StoreSource(store, DataConfig((TOOL,), kinds=("deployment",)))
-    dataset = EpisodeDataset(flatten(source), BatchSpec("windows", 2, 16, 4), seed=0)
+    dataset = EpisodeDataset(flatten(source), BatchSpec(2, 16, 4), seed=0)
     ticks = store.read(recorder.saved[0]).tick_t_ns
     assert len(policy.requests) >= 5
     for request in policy.requests:

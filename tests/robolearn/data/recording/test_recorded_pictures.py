@@ -95,7 +95,7 @@ def test_the_dataset_gives_the_pictures_and_rotations_that_the_policy_saw(tmp_pa
             task="walk",
         )
     source = StoreSource(store, DataConfig((TOOL, POSE, CAMERA), kinds=("deployment",)))
-    dataset = EpisodeDataset(flatten(source), BatchSpec("windows", 2, 16, 4), seed=0)
+    dataset = EpisodeDataset(flatten(source), BatchSpec(2, 16, 4), seed=0)
     ticks = store.read(recorder.saved[0]).tick_t_ns
     assert len(inner.requests) >= 5
     for request in inner.requests:

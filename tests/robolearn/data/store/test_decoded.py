@@ -21,7 +21,7 @@ from robolearn.errors import DataError, StoreCorruptError
 from robolearn.learning import Batch, BatchSpec
 from tests.episodes import IMAGE, IMAGE_SPEC, TOOL, small_episode
 
-SPEC = BatchSpec("windows", n_obs=2, horizon=4, batch_size=6)
+SPEC = BatchSpec(n_obs=2, horizon=4, batch_size=6)
 
 
 def make_source(place: Path | str, codec: str) -> StoreSource:
