@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float, Float32, Int64
@@ -26,16 +27,16 @@ from numpy.typing import NDArray
 from robolearn.errors import DataError
 
 # Rows of all episodes, one after the other.
-RowIndex = Int64[NDArray, " rows"]
-RowFlags = Bool[NDArray, " rows"]
-RowValues = Float[NDArray, " rows"]
+RowIndex = Int64[NDArray[np.int64], " rows"]
+RowFlags = Bool[NDArray[np.bool_], " rows"]
+RowValues = Float[NDArray[Any], " rows"]
 # First row of each episode, and the number of rows behind the last one.
-Starts = Int64[NDArray, " episodes_and_one"]
+Starts = Int64[NDArray[np.int64], " episodes_and_one"]
 # Rows that a batch begins at.
-Drawn = Int64[NDArray, " b"]
-DrawnValues = Float32[NDArray, " b"]
-StepValues = Float[NDArray, "b stride"]
-StepFlags = Bool[NDArray, "b stride"]
+Drawn = Int64[NDArray[np.int64], " b"]
+DrawnValues = Float32[NDArray[np.float32], " b"]
+StepValues = Float[NDArray[Any], "b stride"]
+StepFlags = Bool[NDArray[np.bool_], "b stride"]
 
 # A row behind all others: nothing is done from there on.
 NEVER = np.iinfo(np.int64).max
