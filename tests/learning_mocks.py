@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from robolearn.data.reading.cache import EpisodeArrays, FlatEpisodes, flatten
+from robolearn.data.reading.cache import FlatEpisodes, flatten
+from robolearn.data.reading.episode_arrays import EpisodeArrays
 from robolearn.data.reading.weighting import EpisodeQuality
 from robolearn.data.store.decoded import FramePart
 from robolearn.spec import ActionSpec, SignalSpec, TaskSpace

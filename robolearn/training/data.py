@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.contracts import PolicySpec
-from robolearn.data.reading.cache import EpisodeSource, FlatEpisodes
+from robolearn.data.reading.cache import FlatEpisodes
 from robolearn.data.reading.dataset import EpisodeDataset, split_episodes
+from robolearn.data.reading.episode_arrays import EpisodeSource
 from robolearn.data.reading.mixture import window_weights
 from robolearn.data.reading.selection import DataConfig
 from robolearn.data.reading.weighting import EpisodeQuality, row_weights

@@ -28,7 +28,7 @@ from policies.chunks.policy import FieldChunkPolicy
 from policies.imitation.flow import FlowConfig
 from policies.registry import load_policy
 from robolearn.contracts import Env
-from robolearn.data.reading.cache import EpisodeArrays
+from robolearn.data.reading.episode_arrays import EpisodeArrays
 from robolearn.data.reading.selection import DataConfig
 from robolearn.data.store.decoded import FramePart
 from robolearn.errors import DataError

@@ -17,8 +17,9 @@ from policies.nets.encoder import decoded, encoded
 from policies.nets.estimator import EstimateConfig
 from policies.nets.pictures import PictureConfig, PictureEncoder, spatial_softmax
 from policies.nets.transforms import fit_transform
-from robolearn.data.reading.cache import EpisodeArrays, flatten
+from robolearn.data.reading.cache import flatten
 from robolearn.data.reading.dataset import EpisodeDataset
+from robolearn.data.reading.episode_arrays import EpisodeArrays
 from robolearn.data.store.stats import SignalStats
 from robolearn.errors import ConfigError, SpecMismatchError
 from robolearn.spec import SignalSpec

@@ -26,19 +26,25 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, Protocol, runtime_checkable
+from typing import Any, BinaryIO, Literal
 
 import numpy as np
-from jaxtyping import Float32, Int16, Int64, Num, Shaped
+from jaxtyping import Float32, Int16, Int64, Shaped
 from numpy.typing import NDArray
 
 from robolearn.config import config_hash, from_dict
 from robolearn.data.episode import taken_over
+from robolearn.data.reading.episode_arrays import (
+    EpisodeSource,
+    Rows,
+    check_arrays,
+    check_finite,
+)
 from robolearn.data.store.chunks import fsync_path
-from robolearn.data.store.decoded import KEPT_BYTES, FramePart, FrameRows
+from robolearn.data.store.decoded import KEPT_BYTES, FrameRows
 from robolearn.data.store.lock import StoreLock
 from robolearn.errors import DataError, StoreError, StoreLockedError
-from robolearn.shapes import Flags, OwnFlags
+from robolearn.shapes import Flags
 from robolearn.spec import SignalSpec, TaskSpace, to_json
 
 log = logging.getLogger(__name__)
@@ -55,75 +61,6 @@ SWEEP_AGE_S = 10.0
 ImageMode = Literal["auto", "cache", "store"]
 OnEpisode = Callable[[int, int], None]
 """Called with the number of episodes done and their total."""
-
-
-@runtime_checkable
-class Rows(Protocol):
-    """Rows ``[N, *shape]`` that a whole batch is gathered from: an array, a memory map, or
-    pictures that are decoded when asked for.
-    """
-
-    @property
-    def shape(self) -> Any:
-        """``(N, *shape)``."""
-        ...
-
-    @property
-    def dtype(self) -> Any:
-        """Of the elements."""
-        ...
-
-    def __getitem__(self, rows: Any, /) -> Any:
-        """``[*rows.shape, *shape]`` for an integer array of row numbers."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class EpisodeArrays:
-    """One episode as training sees it: ``observations[name] [T, *shape]``, ``actions [T, a]``,
-    ``reward [T]`` (of the step that starts at the tick), ``done [T]`` (that step ended the task: no
-    value follows it, whether or not the recording goes on; None: none did), ``source [T]`` (who
-    decided each step; empty: unknown), ``seen [T]`` (everything shown at the tick was there; None:
-    always), ``cost [T]`` (like the reward, of what must not happen; None: nothing is said of it).
-    """
-
-    id: str
-    observations: Mapping[str, Rows]
-    # Lengths are compared by ``flatten``, which says which episode is wrong.
-    actions: Num[NDArray[Any], "_ a"]
-    reward: Num[NDArray[Any], " _"]
-    done: OwnFlags | None = None
-    source: tuple[str, ...] = ()
-    seen: OwnFlags | None = None
-    cost: Num[NDArray[Any], " _"] | None = None
-
-
-@runtime_checkable
-class EpisodeSource(Protocol):
-    """Where episodes come from: a store, or arrays in memory."""
-
-    @property
-    def content_hash(self) -> str:
-        """Changes when any episode, or the choice of episodes, changes."""
-        ...
-
-    @property
-    def task_space(self) -> TaskSpace:
-        """The signals that :meth:`episodes` delivers."""
-        ...
-
-    @property
-    def steps(self) -> tuple[int, ...]:
-        """Ticks of every episode, in order, without reading them."""
-        ...
-
-    def episodes(self, images: bool = True) -> Iterable[EpisodeArrays]:
-        """All episodes in a fixed order, one at a time; without ``images`` no pictures."""
-        ...
-
-    def frames(self, name: str) -> Sequence[FramePart]:
-        """The pictures of signal ``name``, per episode, for decoding on demand."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,7 +251,7 @@ def _fill(
         if len(ids) == len(steps) or count not in (0, steps[len(ids)]):
             raise DataError(f"episode {episode.id} has {count} steps, its listing says otherwise")
         named: dict[str, Rows] = {"actions": episode.actions, "reward": episode.reward}
-        _check(episode, kept, space)
+        check_arrays(episode, kept, space)
         who = episode.source or ("",) * count
         codes = [labels.setdefault(name, len(labels)) for name in who]
         seen = np.ones(count, dtype=np.bool_) if episode.seen is None else episode.seen
@@ -327,7 +264,7 @@ def _fill(
             for at, block in _blocks(values, count):
                 if name.startswith("observation") and block.dtype.kind == "f" and not seen.all():
                     block[~seen[at : at + len(block)]] = 0
-                _finite(episode.id, _said(name, space), block, at, count)
+                check_finite(episode.id, _said(name, space), block, at, count)
                 put(name, first + at, block)
         ids.append(episode.id)
         first += count
@@ -460,50 +397,3 @@ def _said(name: str, space: TaskSpace) -> str:
     if not name.startswith("observation"):
         return name
     return space.observations[int(name.removeprefix("observation"))].name
-
-
-def _finite(episode: str, name: str, block: NDArray[Any], at: int, steps: int) -> None:
-    if block.dtype.kind != "f":
-        return
-    finite = np.isfinite(block)
-    if not finite.all():
-        bad = at + int(np.argwhere(~finite)[0][0])
-        raise DataError(
-            f"episode {episode}: '{name}' is not finite at step {bad} of {steps};"
-            " leave the episode out or repair it"
-        )
-
-
-def _check(episode: EpisodeArrays, kept: Sequence[SignalSpec], space: TaskSpace) -> None:
-    steps = len(episode.actions)
-    if steps == 0:
-        raise DataError(f"episode {episode.id} has no steps")
-    if episode.actions.shape != (steps, space.action_size):
-        raise DataError(
-            f"episode {episode.id}: expected actions ({steps}, {space.action_size}),"
-            f" got {episode.actions.shape}"
-        )
-    if len(episode.source) not in (0, steps):
-        raise DataError(
-            f"episode {episode.id}: expected {steps} sources, got {len(episode.source)}"
-        )
-    rows = (("seen", episode.seen), ("reward", episode.reward), ("done", episode.done),
-            ("cost", episode.cost))  # fmt: skip
-    for name, values in rows:
-        if values is not None and values.shape != (steps,):
-            raise DataError(f"episode {episode.id}: expected {name} ({steps},), got {values.shape}")
-    for signal in kept:
-        if signal.name not in episode.observations:
-            raise DataError(
-                f"episode {episode.id} lacks '{signal.name}'; it has {sorted(episode.observations)}"
-            )
-        values = episode.observations[signal.name]
-        if tuple(values.shape) != (steps, *signal.shape):
-            raise DataError(
-                f"episode {episode.id}: '{signal.name}' should be {(steps, *signal.shape)},"
-                f" is {tuple(values.shape)}"
-            )
-        if (values.dtype == np.uint8) != (signal.dtype == "uint8"):
-            raise DataError(
-                f"episode {episode.id}: '{signal.name}' should be {signal.dtype}, is {values.dtype}"
-            )

@@ -160,7 +160,9 @@ class EpisodeDataset:
             {k: v.finish() for k, v in actions.items()},
         )
 
-    def _chunks(self, t: Index, last: Index) -> tuple[torch.Tensor, torch.Tensor, Index]:
+    def _chunks(
+        self, t: Index, last: Index
+    ) -> tuple[torch.Tensor, torch.Tensor, NDArray[np.int64]]:
         """Actions from rows ``t``, which of them are meant, and their rows."""
         rows = t[:, None] + np.arange(self.spec.horizon)
         mask = torch.from_numpy(rows <= last[:, None])

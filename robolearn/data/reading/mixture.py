@@ -12,7 +12,8 @@ from jaxtyping import Int64
 from numpy.typing import NDArray
 
 from robolearn.config import config_hash
-from robolearn.data.reading.cache import EpisodeArrays, FlatEpisodes
+from robolearn.data.reading.cache import FlatEpisodes
+from robolearn.data.reading.episode_arrays import EpisodeArrays
 from robolearn.data.reading.selection import DataConfig, StoreChoice, StoreSource
 from robolearn.data.reading.weighting import EpisodeQuality
 from robolearn.data.store.decoded import FramePart

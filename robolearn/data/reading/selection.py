@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from robolearn.config import config_hash
 from robolearn.contracts import Normalization
 from robolearn.data.episode import Episode, EpisodeInfo, EpisodeKind
-from robolearn.data.reading.cache import EpisodeArrays, Rows
+from robolearn.data.reading.episode_arrays import EpisodeArrays, Rows
 from robolearn.data.reading.pictures import PictureConfig
 from robolearn.data.reading.weighting import EpisodeQuality, IdleConfig, QualityConfig
 from robolearn.data.store.chunks import read_array

@@ -16,8 +16,9 @@ from policies.imitation.bc_rnn import BcRnnConfig
 from policies.imitation.flow import FlowConfig
 from policies.nets.pictures import PictureConfig
 from policies.registry import PolicyConfig
-from robolearn.data.reading.cache import EpisodeArrays, flatten
+from robolearn.data.reading.cache import flatten
 from robolearn.data.reading.dataset import EpisodeDataset
+from robolearn.data.reading.episode_arrays import EpisodeArrays
 from robolearn.data.reading.selection import DataConfig
 from robolearn.errors import SpecMismatchError
 from robolearn.seeding import child_seed

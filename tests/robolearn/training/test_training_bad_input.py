@@ -12,7 +12,7 @@ import torch
 
 from policies.imitation.flow import FlowConfig
 from policies.registry import load_policy
-from robolearn.data.reading.cache import EpisodeArrays
+from robolearn.data.reading.episode_arrays import EpisodeArrays
 from robolearn.data.reading.selection import DataConfig
 from robolearn.errors import CheckpointError, RobolearnError
 from robolearn.representation import RepresentationConfig

@@ -12,7 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from robolearn.data.reading.cache import EpisodeArrays, cached, flatten, user_cache_dir
+from robolearn.data.reading.cache import cached, flatten, user_cache_dir
+from robolearn.data.reading.episode_arrays import EpisodeArrays
 from robolearn.data.store.decoded import FramePart
 from robolearn.data.store.lock import StoreLock
 from robolearn.errors import DataError, StoreError

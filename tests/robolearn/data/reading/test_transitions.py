@@ -10,8 +10,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from robolearn.data.reading.cache import EpisodeArrays, flatten
+from robolearn.data.reading.cache import flatten
 from robolearn.data.reading.dataset import EpisodeDataset
+from robolearn.data.reading.episode_arrays import EpisodeArrays
 from robolearn.data.reading.transitions import (
     NEVER,
     done_at,

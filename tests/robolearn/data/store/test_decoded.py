@@ -11,8 +11,9 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from robolearn.data.reading.cache import EpisodeSource, cached, flatten
+from robolearn.data.reading.cache import cached, flatten
 from robolearn.data.reading.dataset import EpisodeDataset
+from robolearn.data.reading.episode_arrays import EpisodeSource
 from robolearn.data.reading.selection import DataConfig, StoreSource
 from robolearn.data.store.decoded import FrameByFrame, FrameRows
 from robolearn.data.store.picture_codec import parse_codec
