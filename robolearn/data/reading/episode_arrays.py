@@ -87,10 +87,8 @@ class EpisodeSource(Protocol):
         ...
 
 
-def check_finite(
-    episode: str, name: str, block: Shaped[NDArray[Any], ...], at: int, steps: int
-) -> None:
-    """Errors: :class:`DataError` for what is no number in ``block``, at step ``at`` of ``steps``."""
+def check_finite(episode: str, name: str, block: AnyArray, at: int, steps: int) -> None:
+    """Errors: :class:`DataError` for no number in ``block``, which begins at step ``at``."""
     if block.dtype.kind != "f":
         return
     finite = np.isfinite(block)
