@@ -31,6 +31,8 @@ class WorldIdentity:
     name: str
     hash: str
     engine: str
+    # What it is, for readers.
+    words: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,8 @@ class PolicyIdentity:
     name: str
     hash: str
     run: str = ""
+    # What it is, for readers.
+    words: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from eval.compare import Comparison, Rule, WorldComparison
 from eval.report.data import RULE, Clip, ReportData
 from eval.report.page import clip, note, paragraph, picture, table, text, tiles
 from eval.report.plots import DifferenceBar, difference_plot, seeds_plot
-from eval.report.text import estimate_text, number, p_text, reason_words, sentence
+from eval.report.text import estimate_text, number, p_text, reached, reason_words, sentence
 from eval.report.training import loss_curves, run_families
 
 # A page that can still be mailed: what is beyond is left beside the page. Base64 adds a third.
@@ -146,7 +146,7 @@ def failures_section(data: ReportData) -> str:
             ["world", "reason", "for example", "count", "share [95 %, Wilson]", "mean score"],
             [
                 [f.world, reason_words(f.reason), ", ".join(f.examples), f"{f.count} of {f.n}",
-                 estimate_text(f.share, 2), number(f.score, 2)]
+                 estimate_text(f.share, 2), reached(f.score)]
                 for f in rows if f.policy == policy
             ],
             numeric_from=3,
@@ -193,8 +193,7 @@ def clips_section(data: ReportData) -> str:
 def _clip_words(one: Clip) -> tuple[str, str]:
     mark = "Solved" if one.success else f"Failed: {reason_words(one.reason or 'not said')}"
     return mark, (
-        f"{one.why}; start {one.condition}, best score {number(one.score, 2)},"
-        f" {one.duration_s:.1f} s"
+        f"{one.why}; start {one.condition}, best score {reached(one.score)}, {one.duration_s:.1f} s"
     )
 
 

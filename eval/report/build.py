@@ -45,7 +45,7 @@ SECTIONS: tuple[tuple[str, str, Callable[[ReportData], str]], ...] = (
 
 
 # Their absence says nothing: not every evaluation has variants or several training runs.
-OPTIONAL = ("videos", "comparison", "variants", "failures", "seeds")
+OPTIONAL = ("videos", "comparison", "variants", "failures", "seeds", "agreement")
 
 
 def build_report(data: ReportData, title: str = "From demonstrations to a robot") -> str:
@@ -62,9 +62,12 @@ def build_report(data: ReportData, title: str = "From demonstrations to a robot"
 
 def summary_points(data: ReportData) -> list[str]:
     """The conclusions, one sentence each, every figure with its interval and n."""
-    points = [_physics_point(data), *_result_points(data)]
-    if data.evaluation is not None:
-        points += [_paired_point(data.evaluation), _agreement_point(data.evaluation.agreement)]
+    # The verdict first: on a telephone it is what stands without scrolling.
+    evaluation = data.evaluation
+    points = [] if evaluation is None else [_paired_point(evaluation)]
+    points += [*_result_points(data), _physics_point(data)]
+    if evaluation is not None:
+        points.append(_agreement_point(evaluation.agreement))
     points.append(_deploy_point(data))
     return [p for p in points if p] or [
         "Nothing was measured yet; the sections below show what is there."

@@ -9,7 +9,7 @@ from typing import Any
 from eval.plain import plain_values
 from eval.report.data import EvaluationData, ReportData
 from eval.report.results import score_text
-from eval.report.text import estimate_text, number, p_text, rate, reason_words
+from eval.report.text import estimate_text, p_text, rate, reached, reason_words
 from eval.statistics.intervals import Estimate
 
 VERSION = 2
@@ -116,7 +116,7 @@ def _variants(evaluation: EvaluationData) -> list[str]:
 def _failures(evaluation: EvaluationData) -> list[str]:
     rows = [
         [f.policy, f.world, reason_words(f.reason), f"{f.count}/{f.n}", _two(f.share),
-         number(f.score, 2), ", ".join(f.examples)]
+         reached(f.score), ", ".join(f.examples)]
         for f in evaluation.failures
     ]  # fmt: skip
     header = ["policy", "world", "reason", "count", "share", "mean score", "for example"]

@@ -70,8 +70,9 @@ def table(
     body = "".join(f"<tr>{cells(row, 'td')}</tr>" for row in rows)
     foot = f"<figcaption>{text(caption)}</figcaption>" if caption else ""
     return (
-        f'<figure class="wide"><div class="scroll"><table><thead><tr>{cells(header, "th")}</tr>'
-        f"</thead><tbody>{body}</tbody></table></div>{foot}</figure>"
+        '<figure class="wide"><div class="scroll" tabindex="0"><table>'
+        f"<thead><tr>{cells(header, 'th')}</tr></thead><tbody>{body}</tbody></table></div>{foot}"
+        "</figure>"
     )
 
 
@@ -159,7 +160,8 @@ def page(
         f'{text(t.value)}</div><div class="detail">{text(t.detail)}</div></div>'
         for t in tiles
     )
-    points = "".join(f"<li>{text(s)}</li>" for s in summary)
+    verdict = f'<p class="verdict">{text(summary[0])}</p>' if summary else ""
+    points = "".join(f"<li>{text(s)}</li>" for s in summary[1:])
     body = "".join(
         f'<section id="{s.id}"><h2><span class="number">{i}</span>{text(s.title)}</h2>{s.body}'
         "</section>"
@@ -170,8 +172,9 @@ def page(
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f'<link rel="icon" href="data:,"><title>{text(title)}</title><style>{STYLE}</style></head>'
         f"<body><header><h1>{text(title)}</h1><p class='subtitle'>{text(subtitle)}</p></header>"
-        f'<main><div class="summary" id="summary"><h2>In short</h2><div class="tiles">{boxes}</div>'
-        f"<ul>{points}</ul></div><nav aria-label='Contents'><ol>{links}</ol></nav>{body}</main>"
+        f'<main><div class="summary" id="summary"><h2>In short</h2>{verdict}'
+        f'<div class="tiles">{boxes}</div><ul>{points}</ul></div>'
+        f"<nav aria-label='Contents'><ol>{links}</ol></nav>{body}</main>"
         "</body></html>\n"
     )
 
@@ -213,7 +216,14 @@ figure img{display:block;width:100%;height:auto;background:#fff}
 figcaption{font-size:.86rem;color:var(--soft);margin-top:.45rem;max-width:46rem}
 .columns{display:grid;grid-template-columns:repeat(auto-fit,minmax(17rem,1fr));gap:0 1.6rem;
 align-items:start}
-.scroll{overflow-x:auto}
+/* Shadows at the edges of what scrolls, hidden by covers that move along where it ends. */
+.scroll{overflow-x:auto;background:linear-gradient(to right,#fff 40%,#fff0) 0 0/3rem 100%,
+linear-gradient(to left,#fff 40%,#fff0) 100% 0/3rem 100%,
+linear-gradient(to right,#1b233055,#1b233000) 0 0/.9rem 100%,
+linear-gradient(to left,#1b233055,#1b233000) 100% 0/.9rem 100%;background-repeat:no-repeat;
+background-attachment:local,local,scroll,scroll}
+.scroll img{mix-blend-mode:multiply}
+.verdict{font-size:1.06rem;font-weight:600;line-height:1.45;max-width:none;margin:0 0 1rem}
 table{border-collapse:collapse;font-size:.88rem;width:100%;font-variant-numeric:tabular-nums}
 th{text-align:left;font-weight:600;border-bottom:2px solid var(--ink);padding:.35rem .7rem .35rem 0;
 vertical-align:bottom}
@@ -236,7 +246,10 @@ font-size:.92rem}
 dt{font-weight:600}dd{margin:0;max-width:40rem}
 footer{color:var(--soft);font-size:.85rem;margin:3rem 0 2rem}
 @media(max-width:40rem){html{font-size:16px}header,main{padding-left:1rem;padding-right:1rem}
-h1{font-size:1.6rem}nav ol{columns:1}dl{grid-template-columns:1fr}.summary{padding:1rem}
+header{padding-top:1rem}h1{font-size:1.4rem}.subtitle{margin-bottom:.8rem;font-size:.92rem}
+nav ol{columns:1}dl{grid-template-columns:1fr}.summary{padding:.8rem 1rem 1rem}
+.summary h2{font-size:1.1rem;margin-bottom:.4rem}.verdict{font-size:1rem}
+table{width:max-content;min-width:100%}td{max-width:15rem}
 th.num,td.num{white-space:normal}figure img{min-width:38rem}}
 @media print{html{font-size:11pt}nav{display:none}header{padding-top:0}
 section,.summary{break-inside:auto}h2,h3{break-after:avoid}a{color:inherit}

@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class ReplayErrors:
-    """Where the block ended in the scene against the recording: medians and 90th percentiles."""
+    """Where the object ended in the scene against the recording: medians and 90th percentiles."""
 
     episodes: int
     position_p50_mm: float

@@ -183,8 +183,12 @@ def results_plot(rows: Sequence[ResultBar]) -> Plot:
             label = r.policy if r.world == worlds[0] else None
             _whisker(left, r.score, y, i, label)
             _whisker(right, r.success, y, i, label)
-        for axes, label in ((left, "mean score"), (right, "success rate")):
-            axes.set(xlim=(-0.02, 1.02), xlabel=f"{label}, 95 % interval")
+        for axes, label, shown in (
+            (left, "mean score", [r.score for r in rows]),
+            (right, "success rate", [r.success for r in rows]),
+        ):
+            ends = [v for e in shown for v in (e.low, e.value, e.high)]
+            axes.set(xlim=_share_limits(ends), xlabel=f"{label}, 95 % interval")
             axes.set_yticks(range(len(worlds)), worlds[::-1])
             axes.set_ylim(-0.6, len(worlds) - 0.4)
             axes.grid(axis="x", alpha=0.25)
@@ -219,6 +223,7 @@ def agreement_plot(rows: Sequence[Agreement], threshold: float | None) -> Plot:
     panels = list(dict.fromkeys((r.world, r.kind) for r in rows))
     titles = {"moved": "{} itself, moved", "noise": "{} itself, other noise"}
     policies = list(dict.fromkeys(r.policy for r in rows))
+    limits = _share_limits([v for r in rows for point in r.points for v in point])
 
     def draw(figure: Figure) -> None:
         axes_row = figure.subplots(1, len(panels), squeeze=False, sharey=True)[0]
@@ -232,14 +237,14 @@ def agreement_plot(rows: Sequence[Agreement], threshold: float | None) -> Plot:
                     marker=MARKERS[i % 6], label=r.policy, linewidths=0,
                 )  # fmt: skip
             axes.plot([0, 1], [0, 1], color=SOFT, lw=0.8)
-            if threshold is not None:
+            if threshold is not None and limits[0] <= threshold <= limits[1]:
                 axes.axvline(threshold, color=SOFT, lw=0.6, ls=":")
                 axes.axhline(threshold, color=SOFT, lw=0.6, ls=":")
             axes.set(
                 title=titles.get(kind, "{}").format(world),
                 xlabel=f"in {chosen[0].source}",
-                xlim=(-0.02, 1.02),
-                ylim=(-0.02, 1.02),
+                xlim=limits,
+                ylim=limits,
                 aspect="equal",
             )
         axes_row[0].set_ylabel(rows[0].measure)
@@ -261,6 +266,14 @@ def histogram_plot(series: Mapping[str, Sequence[float]], limits: Mapping[str, f
         panels[0].set_ylabel("count")
 
     return _plot(draw, FULL * min(1.0, max(2, len(series)) / 3), 2.5)
+
+
+def _share_limits(values: Sequence[float]) -> tuple[float, float]:
+    """Of an axis of shares in [0, 1]: as wide as the data with some room, at least 0.1."""
+    finite = [v for v in values if math.isfinite(v)] or [0.0, 1.0]
+    low, high = min(finite), max(finite)
+    room = max(0.08 * (high - low), (0.1 - (high - low)) / 2, 0.01)
+    return max(-0.02, low - room), min(1.02, high + room)
 
 
 def _whisker(axes: Axes, e: Estimate, y: float, i: int, label: str | None) -> None:

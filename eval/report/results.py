@@ -44,7 +44,21 @@ def results_section(data: ReportData) -> str:
         "Mean score and success rate per policy and world with intervals",
         "The same figures. Intervals cover the choice of starts, not the luck of training.",
     )
-    return body + _failures(rows) + _changed(rows)
+    return body + _failures(rows) + _changed(rows) + _itself(data.evaluation.agreement)
+
+
+def _itself(rows: Sequence[Agreement]) -> str:
+    """How far one world agrees with itself; beside other worlds it has a section of its own."""
+    measure = next((r.measure for r in rows), "")
+    if not measure or any(r.kind == "world" for r in rows):
+        return ""
+    return table(
+        ["policy", "compared", f"Pearson of {measure} [95 %]", "phi of success [95 %]",
+         "n"],
+        _agreement_rows(rows),
+        "The same starts once more: how far single outcomes repeat themselves.",
+        numeric_from=2,
+    )  # fmt: skip
 
 
 def score_text(result: Result) -> str:
@@ -125,9 +139,9 @@ def _changed(rows: Sequence[Result]) -> str:
 def agreement_section(data: ReportData) -> str:
     """Per-condition agreement of worlds, beside the ceiling."""
     rows = data.evaluation.agreement if data.evaluation is not None else ()
-    if not rows:
+    measure = next((r.measure for r in rows if r.kind == "world"), "")
+    if not measure:
         return ""
-    measure = rows[0].measure
     body = paragraph(
         "A simulator is useful for evaluation if its verdict under a start is the verdict of the"
         " world it stands for.",
@@ -140,16 +154,7 @@ def agreement_section(data: ReportData) -> str:
     )
     body += table(
         ["policy", "compared", f"Pearson of {measure} [95 %]", "phi of success [95 %]", "n"],
-        [
-            [
-                r.policy,
-                f"{r.source} {AGREEMENT_WORDS[r.kind]}" if r.kind in AGREEMENT_WORDS else r.world,
-                estimate_text(r.pearson, 2),
-                estimate_text(r.phi, 2),
-                str(r.n),
-            ]
-            for r in rows
-        ],
+        _agreement_rows(rows),
         "Agreement with the source world, start by start, from one rollout each. Phi is not"
         " defined where one side always or never succeeds. A few dozen starts give wide"
         " intervals.",
@@ -158,6 +163,19 @@ def agreement_section(data: ReportData) -> str:
     body += _scatter(rows, measure, data.words.threshold)
     items = "".join(f"<li>{text(r.policy)}: {text(r.words)}.</li>" for r in rows)
     return body + details("In words", f"<ul>{items}</ul>")
+
+
+def _agreement_rows(rows: Sequence[Agreement]) -> list[list[str]]:
+    return [
+        [
+            r.policy,
+            f"{r.source} {AGREEMENT_WORDS[r.kind]}" if r.kind in AGREEMENT_WORDS else r.world,
+            estimate_text(r.pearson, 2),
+            estimate_text(r.phi, 2),
+            str(r.n),
+        ]
+        for r in rows
+    ]
 
 
 def _scatter(rows: Sequence[Agreement], measure: str, threshold: float | None) -> str:

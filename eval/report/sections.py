@@ -11,6 +11,7 @@ import numpy as np
 
 from eval.report.data import ReportData
 from eval.report.deployment import DeployFacts, TickTimes
+from eval.report.glossary import glossary
 from eval.report.page import code, columns, details, note, paragraph, picture, table, text, video
 from eval.report.physics import HeldOut, Identification, Replay, ReplayErrors
 from eval.report.plots import histogram_plot, replay_plot, training_plot
@@ -82,7 +83,7 @@ def physics_section(data: ReportData) -> str:
         return ""
     body = paragraph(
         "A simulated scene was fitted to the recordings: the recorded actions are played into it,"
-        " and its parameters are changed until the block moves as it did for the person. The"
+        " and its parameters are changed until the object moves as it did for the person. The"
         " fit never sees the hand-made reference scene; the reference only serves to compare."
     )
     if data.identification is not None:
@@ -113,7 +114,7 @@ def _identified(found: Identification, words: TaskPage) -> str:
     ) + table(
         ["held-out replay error", "naive start", "found", "episodes"],
         _held_out(found.before, found.after),
-        "Median / 90th percentile of the distance between where the block ended in the scene and"
+        "Median / 90th percentile of the distance between where the object ended in the scene and"
         " in the recording, over episodes that the fit did not use.",
     )
 
@@ -297,15 +298,7 @@ def _timing(times: TickTimes) -> str:
 
 def words_section(data: ReportData) -> str:
     """What the words mean."""
-    words = dict(data.words.glossary) | {
-        "95 % interval": "a range made so that 95 of 100 such ranges contain the true value, over"
-        " repetitions of the whole experiment with other starts",
-        "n": "number of trials (or pairs of trials) behind a figure",
-        "paired": "both policies started from the same conditions; their difference start by start"
-        " is less noisy than the difference of two separate averages",
-        "open loop": "the recorded actions are played without looking at what happens",
-        "chunk": "a run of future actions that a policy decides at once",
-    }
+    words = glossary(data)
     items = "".join(f"<dt>{text(k)}</dt><dd>{text(v)}</dd>" for k, v in words.items())
     return f"<dl>{items}</dl>"
 

@@ -33,6 +33,12 @@ def number(value: float | None, digits: int = 3) -> str:
     return "–" if value is None or not math.isfinite(value) else f"{value:.{digits}f}"
 
 
+def reached(value: float, digits: int = 2) -> str:
+    """A score of a trial that is not solved: below 1, and never rounded to it."""
+    shown = f"{value:.{digits}f}"
+    return shown if value >= 1 or float(shown) < 1 else f"> {1 - 10**-digits:.{digits}f}"
+
+
 def reason_words(reason: str) -> str:
     """A reason why an episode ended, in words for people."""
     return REASON_WORDS.get(reason, reason.replace("_", " "))

@@ -184,7 +184,7 @@ def _evaluate(ctx: Context) -> None:
         *("evaluate", ctx.path("train", "flow"), ctx.path("train", "iql")),
         *("--suite", _config("eval/pusht.yaml")),
         *("--worlds", "gym_pusht", "pusht_reference", "pusht_ur5e"),
-        *("--out", ctx.path("evaluate"), "--workers", "2", "--batch", "10"),
+        *("--out", ctx.path("evaluate"), "--workers", "2", "--batch", "10", "--repeat"),
     )
 
 

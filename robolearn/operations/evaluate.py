@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,7 +42,7 @@ from robolearn.operations.suites import open_suite
 from robolearn.spec import TaskSpace, require_compatible
 from robolearn.types import Condition, TrialRecord
 from sim.world_name import WorldName
-from sim.worlds import is_scene, make_world
+from sim.worlds import described_worlds, is_scene, make_world
 
 USUAL = EvaluateOptions()
 # Chunks as the policy says, one after the other.
@@ -53,7 +54,8 @@ class EvaluateBegin:
     """What is about to run: ``there`` of ``wanted`` trials are kept from an earlier call.
 
     ``unplaced``: the starts follow from their seeds alone, so none can be moved or repeated.
-    ``apart``: trials in the results folder that do not count here, and why.
+    ``apart``: trials in the results folder that do not count here, and why; ``again``: how many of
+    the wanted trials are moved or repeated starts.
     """
 
     suite: Suite
@@ -61,6 +63,7 @@ class EvaluateBegin:
     wanted: int
     unplaced: bool
     apart: tuple[str, ...]
+    again: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,9 +128,10 @@ def evaluate(
         wanted = rollouts.wanted_keys(plan, conditions)
         if listener.on_begin is not None:
             unplaced = options.repeat and suite.config.source_world in first and not again
+            more = len(policies) * sum(map(len, again.values()))
             there = sum(key in known for key in wanted)
             apart = asked.pool.kept_apart(tuple(known.values()))
-            listener.on_begin(EvaluateBegin(suite, there, len(wanted), unplaced, apart))
+            listener.on_begin(EvaluateBegin(suite, there, len(wanted), unplaced, apart, more))
         rollouts.evaluate(policies, worlds, conditions, store, plan.options, listener.on_trials)
         if options.videos and listener.on_film is not None:
             listener.on_film()
@@ -289,6 +293,26 @@ def _rollout_options(options: EvaluateOptions, out: Path, suite: Suite) -> Optio
     )
 
 
+def _world_words(name: str) -> str:
+    """What a world is: a sentence about it as it is, and how this one is changed."""
+    base, changed, how = name.partition("~")
+    words = described_worlds().get(WorldName.parse(base).base, "")
+    how = how.replace("~", ", ")
+    return f"{words.rstrip('.') or base}, changed: {how}" if changed else words
+
+
+def _policy_words(run: str | Path) -> str:
+    """What a policy is: the first line about its algorithm."""
+    noise = expert_noise(str(run))
+    if noise is not None:
+        return "the scripted expert of the task" + (f" with noise {noise:g}" if noise else "")
+    from policies.registry import policy_config
+    from robolearn.training.run_directory import load_run
+
+    kind = policy_config(str(load_run(Path(run)).config["policy"]))
+    return (inspect.getdoc(inspect.getmodule(kind)) or "").partition("\n")[0]
+
+
 def _asked(
     runs: Sequence[str | Path],
     command: str,
@@ -309,9 +333,11 @@ def _asked(
         source_world=suite.config.source_world,
         starts={c.id: c.seed for c in longest},
         conditions={w.name: len(first[w.name]) for w in plan.worlds},
-        worlds=tuple(WorldIdentity(w.name, w.hash, w.engine) for w in plan.worlds),
+        worlds=tuple(
+            WorldIdentity(w.name, w.hash, w.engine, _world_words(w.name)) for w in plan.worlds
+        ),
         policies=tuple(
-            PolicyIdentity(p.name, p.hash, str(run))
+            PolicyIdentity(p.name, p.hash, str(run), _policy_words(run))
             for p, run in zip(plan.policies, runs, strict=True)
         ),
         placed=_placed(longest),

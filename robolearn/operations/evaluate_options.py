@@ -44,8 +44,9 @@ class EvaluateOptions:
     # of each kind, the median, longest and shortest success, the worst and the nearest miss.
     videos: int = 4
     # Run the source world again with starts moved by 0.3 mm, and with other noise of the policy,
-    # to know how far a world agrees with itself.
-    repeat: bool = True
+    # to know how far a world agrees with itself: two trials more for each of the suite's subset of
+    # starts and each policy.
+    repeat: bool = False
     # Folder of 'robolearn success': its classifier decides on success, not the world; the worlds
     # need the camera (WORLD,camera=top). Results are corrected by its held-out errors.
     judge: Path | None = None

@@ -91,6 +91,10 @@ def main(argv: list[str]) -> int:
 
 def _beginning(what: EvaluateBegin) -> list[str]:
     lines = [f"{what.suite.label}: {what.suite.config.protocol}"]
+    if what.again:
+        lines.append(
+            f"{what.wanted} trials, {what.again} of them moved and repeated starts (--repeat)"
+        )
     if what.unplaced:
         lines.append(
             "starts of this suite follow from their seeds alone: policies are paired, but no start"

@@ -22,8 +22,11 @@ from eval.evaluation import (
 from eval.report.benchmark_page import load_benchmark, tables
 from eval.report.build import SECTIONS, build_report
 from eval.report.data import ReportData, load_evaluation, load_report_data
+from eval.report.glossary import glossary
+from eval.report.plots import _share_limits
 from eval.report.recordings import StoreFacts
 from eval.report.sections import words_section
+from eval.report.text import reached
 from eval.trials.table import TrialStore, read_trials
 from robolearn.cli.evaluation import report as command
 from robolearn.errors import ConfigError, DataError, StoreCorruptError
@@ -123,6 +126,78 @@ def test_the_command_writes_the_same_page_again(folder, made, tmp_path, capsys):
     assert out.with_suffix(".md").read_text() == made.markdown
     assert json.loads(out.with_suffix(".json").read_text()) == made.document
     assert "mean score of" in capsys.readouterr().out
+
+
+def test_on_a_telephone_the_verdict_stands_without_scrolling_and_tables_show_that_they_scroll(
+    made, tmp_path
+):
+    file = tmp_path / "report.html"
+    file.write_text(made.page)
+    with chromium(390, 844) as tab:
+        tab.open(file.as_uri())
+        tab.wait_for("[...document.images].every(i => i.complete && i.naturalWidth > 0)")
+        verdict = "document.querySelector('.verdict')"
+        assert tab.evaluate(f"{verdict}.textContent").replace("\u00a0", " ") == made.points[0]
+        assert tab.evaluate(f"{verdict}.getBoundingClientRect().bottom") < 664  # with its bars
+        wide = (
+            "[...document.querySelectorAll('.scroll')].filter(e => e.scrollWidth > e.clientWidth)"
+        )
+        assert tab.evaluate(f"{wide}.length") >= 3
+        shadow = "getComputedStyle(e).backgroundImage.split('linear-gradient').length === 5"
+        assert tab.evaluate(f"{wide}.every(e => {shadow})")
+
+
+def test_the_page_explains_the_words_that_it_uses(folder, page):
+    words = glossary(load_report_data(folder))
+    assert {"flow (policy)", "iql (policy)", "gym_pusht (world)", "pusht_ur5e (world)"} <= set(
+        words
+    )
+    assert {"Wilson", "Holm", "Pearson", "phi", "letters", "paired", "n"} <= set(words)
+    assert all(meaning for meaning in words.values())
+    assert "<dt>flow (policy)</dt>" in page.replace("\u00a0", " ")
+    alone = load_report_data(folder / "identify" / "..")
+    assert "open loop" in glossary(alone)
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(0.9949, "0.99"), (0.9951, "> 0.99"), (0.99999, "> 0.99"), (1.0, "1.00"), (0.2, "0.20")],
+)
+def test_a_failure_is_never_shown_with_the_score_of_a_success(value, shown):
+    assert reached(value) == shown
+
+
+def test_what_took_how_long_is_no_learning_curve(tmp_path):
+    run = tmp_path / "train" / "flow"
+    run.mkdir(parents=True)
+    lines = [{"step": s, "loss/flow": 1.0 / s, "data_seconds": s, "seconds": s} for s in (1, 2, 3)]
+    (run / "metrics.jsonl").write_text("\n".join(map(json.dumps, lines)) + "\n")
+    (facts,) = load_report_data(tmp_path).runs
+    assert facts.figures() == ["loss/flow"]
+
+
+def test_axes_fit_the_data():
+    assert _share_limits([0.93, 0.99, float("nan")]) == pytest.approx((0.91, 1.01))
+    assert _share_limits([0.0, 1.0]) == (-0.02, 1.02)
+    assert _share_limits([]) == (-0.02, 1.02)
+
+
+def test_one_world_alone_has_no_section_about_worlds_that_agree(folder, tmp_path):
+    copied = tmp_path / "evaluate"
+    shutil.copytree(folder / "evaluate", copied)
+    records = read_trials(copied)
+    asked = read_evaluation(copied, records)
+    alone = dataclasses.replace(
+        asked,
+        worlds=tuple(w for w in asked.worlds if w.name == "gym_pusht"),
+        conditions={"gym_pusht": asked.conditions["gym_pusht"]},
+    )
+    write_evaluation(copied, alone)
+    page = report(copied).page.replace("\u00a0", " ")
+    assert '<section id="agreement">' not in page
+    assert "Does the simulator agree" not in page
+    # What was repeated is told all the same.
+    assert "how far single outcomes repeat themselves" in page
 
 
 @pytest.mark.parametrize("width", [1200, 390])
@@ -322,7 +397,7 @@ def test_what_was_asked_is_checked_when_it_is_read(folder, tmp_path):
         load_report_data(copied)
 
 
-DRAWER = ("coverage", "covered", "push", "t-shaped", "tool", "stem")
+DRAWER = ("coverage", "covered", "push", "t-shaped", "tool", "stem", "block")
 
 
 def test_a_page_about_drawers_says_nothing_about_push_t(tmp_path):

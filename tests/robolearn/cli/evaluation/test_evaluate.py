@@ -47,7 +47,16 @@ def arguments(folder: Path, out: str, *more: str) -> list[str]:
 
 
 def test_paired_results_in_two_worlds(setting, capsys):
-    worlds = ("--worlds", "gym_pusht", "pusht_reference", "--conditions", "4", "--videos", "2")
+    worlds = (
+        "--worlds",
+        "gym_pusht",
+        "pusht_reference",
+        "--conditions",
+        "4",
+        "--videos",
+        "2",
+        "--repeat",
+    )
     assert command.main(arguments(setting, "r", *worlds, "--json")) == 0
     document = json.loads(capsys.readouterr().out)
     assert document == json.loads((setting / "r" / "summary.json").read_text())
@@ -77,6 +86,7 @@ def test_paired_results_in_two_worlds(setting, capsys):
     # The same again: nothing is run twice, the summary is the same.
     assert command.main(arguments(setting, "r", *worlds)) == 0
     output = capsys.readouterr().out
+    assert "24 trials, 8 of them moved and repeated starts (--repeat)" in output
     assert "24 of 24 trials are there already" in output
     assert "rule: McNemar's exact test of success, Holm over all pairs" in output
     assert "two - one in gym_pusht: success" in output
