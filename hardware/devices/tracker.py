@@ -58,6 +58,11 @@ class Tracker(Protocol):
         """The signal, ``<object>/pose``."""
         ...
 
+    @property
+    def counts(self) -> TrackerCounts:
+        """What was taken and what was not, since the stream began."""
+        ...
+
     def latest(self) -> TrackedPose:
         """The newest measurement; raises StaleSignalError when it is older than the age limit
         (or there never was one), ClockError when that is because the sender's clock was set.

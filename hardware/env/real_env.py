@@ -112,6 +112,7 @@ class RealEnv:
         self._state_times = StateTimes(config.name, config.state_clock, config.state_latency_s)
         self._state_index = self._sent_index = 0
         self._outcome: Outcome | None = None
+        self._implausible = 0
         self.interventions: list[Event] = []
         self.tick_lateness_ns: list[int] = []
 
@@ -131,6 +132,11 @@ class RealEnv:
     def overruns(self) -> int:
         """Control ticks that were skipped since the reset because the loop was late."""
         return self._rate.missed
+
+    @property
+    def implausible_poses(self) -> int:
+        """Measurements of trackers that were not believed since the reset."""
+        return self.trackers.implausible - self._implausible
 
     @property
     def standing(self) -> Signals:
@@ -348,6 +354,7 @@ class RealEnv:
         self._state_index, self._sent_index = max(0, states - 1), sent
         self._take_events()
         self.interventions, self.tick_lateness_ns = [], []
+        self._implausible = self.trackers.implausible
         self._buffers[EVENT].add(time.monotonic_ns(), np.zeros(4))
         for name, value in goals.items():
             self._buffers[name].add(time.monotonic_ns(), value)

@@ -105,6 +105,11 @@ class TrackedStreams:
         """The trackers, in the config's order."""
         return iter(self._trackers.values())
 
+    @property
+    def implausible(self) -> int:
+        """How many measurements of all objects were not believed so far."""
+        return sum(tracker.counts.implausible for tracker in self)
+
     def require_fresh(self) -> None:
         """Raise the typed error of the first object that is missing or stale; it names it."""
         for tracker in self:

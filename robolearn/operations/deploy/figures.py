@@ -28,12 +28,23 @@ class Figures:
     setpoint_late_ms_p99: float
     overruns: int
     interventions: int
+    implausible_poses: int
+
+
+def safety_metrics(interventions: int, implausible_poses: int) -> dict[str, float]:
+    """Of any trial, also one that was cut short: how often the supervisor intervened, and how many
+    measurements of its trackers were not believed.
+    """
+    return {
+        "interventions": float(interventions),
+        "implausible_poses": float(implausible_poses),
+    }
 
 
 def trial_metrics(
-    result: EpisodeResult, lateness_ns: Sequence[int], skipped: int, interventions: int
+    result: EpisodeResult, lateness_ns: Sequence[int], skipped: int
 ) -> dict[str, float]:
-    """Numbers of one trial for its record."""
+    """Numbers of one trial that ended, for its record."""
     inference = np.array(result.inference_ns, dtype=np.float64) * 1e-6
     late = np.array(lateness_ns, dtype=np.float64) * 1e-6
     return {
@@ -45,7 +56,6 @@ def trial_metrics(
         "setpoint_late_ms_p50": percentile(late, 50),
         "setpoint_late_ms_p99": percentile(late, 99),
         "setpoint_late_ms_max": percentile(late, 100),
-        "interventions": float(interventions),
     }
 
 
@@ -65,6 +75,7 @@ def figures(
         setpoint_late_ms_p99=percentile(late, 99),
         overruns=int(sum(t.metrics.get("overruns", 0) for t in trials)),
         interventions=int(sum(t.metrics.get("interventions", 0) for t in trials)),
+        implausible_poses=int(sum(t.metrics.get("implausible_poses", 0) for t in trials)),
     )
 
 

@@ -132,12 +132,17 @@ class DeployResult:
         }
 
     def text(self) -> str:
-        """One line for a person."""
+        """One line for a person, two where a tracker said what cannot be."""
         f = self.figures
+        doubts = (
+            f"\n{f.implausible_poses} implausible measurement(s) of trackers were not believed:"
+            " look at what they see (reflections, two objects of one name, a bumped camera)"
+        )
         return (
             f"{f.episodes} trial(s), mean score {f.mean_score:.3f}, {f.successes} success(es);"
             f" policy latency p50 {f.inference_ms_p50:.1f} ms, p99 {f.inference_ms_p99:.1f} ms;"
             f" {f.overruns} late tick(s), {f.interventions} intervention(s)"
+            + (doubts if f.implausible_poses else "")
         )
 
 

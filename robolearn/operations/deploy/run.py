@@ -35,7 +35,12 @@ from robolearn.operations.deploy.cell import (
     WholeCommand,
     require_starts,
 )
-from robolearn.operations.deploy.figures import figures, lateness_ms, trial_metrics
+from robolearn.operations.deploy.figures import (
+    figures,
+    lateness_ms,
+    safety_metrics,
+    trial_metrics,
+)
 from robolearn.operations.deploy.operator import Operator
 from robolearn.operations.deploy.options import DeployOptions
 from robolearn.operations.deploy.policy import Source, open_policy
@@ -242,7 +247,7 @@ class _Deployment:
                     break
                 except BaseException as error:
                     self._details.append(TrialDetail(condition.id, aborted=str(error) or "stopped"))
-                    writer.abort(error, len(env.interventions))
+                    writer.abort(error, _counted(env))
                     again = isinstance(error, StartError) and self._operator.places
                     if not again or placing == _PLACINGS:
                         raise
@@ -287,7 +292,7 @@ class _Deployment:
         events = tuple(
             Intervention(e.t_ns, e.cause.name.lower(), e.value, e.seq) for e in env.interventions
         )
-        metrics = trial_metrics(result, env.tick_lateness_ns, env.overruns, len(events))
+        metrics = trial_metrics(result, env.tick_lateness_ns, env.overruns) | _counted(env)
         video = f"videos/{episode}.mp4" if self._film is not None else ""
         record = writer.finish(result, episode, video, metrics)
         self._trials.append(record)
@@ -366,3 +371,7 @@ class _Deployment:
         text = json.dumps(result.document(), indent=1, default=float)
         write_atomic(path, text + "\n")
         return result
+
+
+def _counted(env: RealEnv) -> dict[str, float]:
+    return safety_metrics(len(env.interventions), env.implausible_poses)

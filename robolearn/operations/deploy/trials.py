@@ -85,17 +85,15 @@ class TrialWriter:
         self._store.end(self._row, record)
         return record
 
-    def abort(self, error: BaseException, interventions: int = 0) -> TrialRecord:
-        """Write that the trial was cut short, by what, and after how many of the supervisor's
-        interventions.
-        """
+    def abort(self, error: BaseException, metrics: Mapping[str, float]) -> TrialRecord:
+        """Write that the trial was cut short, by what, and what was counted until then."""
         told = f"{type(error).__name__}: {error}".removesuffix(": ")
         record = dataclasses.replace(
             self._record,
             status="voided" if self._episode is None else "aborted",
             reason=reason_of(error),
             duration_s=time.monotonic() - self._begin_s,
-            metrics={"interventions": float(interventions)},
+            metrics=metrics,
             note="; ".join(part for part in (told, self._record.note) if part),
         )
         self._store.end(self._row, record)

@@ -1,14 +1,21 @@
 """``robolearn deploy`` with a tiny policy on the emulated arm: from the checks to the scores."""
 
 import json
+import os
+import socket
+import threading
+import time
 
+import numpy as np
 import pytest
 import yaml
 
 from eval.trials.suites import load_suite
 from eval.trials.table import read_trials
 from hardware.emulators.lab.launch import LabProcess
+from hardware.emulators.tracker import TrackerPacket, encode_packet
 from robolearn.cli.deploy import command as deploy
+from robolearn.cli.deploy.terminal import TerminalOperator
 from robolearn.cli.evaluation import evaluate
 from robolearn.cli.main import main as robolearn
 from robolearn.cli.shared.parse import parse
@@ -220,6 +227,68 @@ def test_a_labs_trials_are_a_labs_also_when_it_was_started_apart(config, tmp_pat
         ("finished", "lab", "virtual lab"),
     ]
     assert trials[0].reason == "start"
+
+
+def test_poses_that_cannot_be_are_counted_and_told(config, tmp_path, monkeypatch, capsys):
+    """In the middle of a trial the tracking system sees the block half a metre away, twice."""
+    jump = (0.45, 0.45, 0.0)
+
+    def on_tick(self, tick):
+        if tick.index in (2, 4):
+            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+                packet = TrackerPacket(tick.index, time.monotonic_ns(), "block", jump)
+                sender.sendto(encode_packet(packet), (address(25), 30120))
+
+    monkeypatch.setattr(deploy_run.HoldAtEnd, "on_tick", on_tick)
+    more = ("--start-lab", "--episodes", "1", "--no-video")
+    assert deploy.main(arguments(config, tmp_path, *more)) == 0
+    assert "2 implausible measurement(s) of trackers were not believed" in capsys.readouterr().out
+    out = tmp_path / "out"
+    (trial,) = read_trials(out)
+    assert (trial.status, trial.metrics["implausible_poses"]) == ("finished", 2.0)
+    assert json.loads((out / "deploy.json").read_text())["implausible_poses"] == 2
+    poses = EpisodeStore.open(out / "store").read(trial.episode).observed("block/pose")
+    assert np.abs(poses - poses[0]).max() < 0.05, "no jump is in what the policy saw"
+
+
+def test_a_start_that_is_too_far_off_is_asked_for_again(config, tmp_path, monkeypatch, capsys):
+    """Somebody puts the block elsewhere and presses Enter: three times at most, measured anew."""
+    operator, terminal = os.openpty()
+    x, y, yaw = load_suite(suite(tmp_path)).select(1)[0].poses["block/pose"]
+    right, near = (x, y, yaw), (x + 0.03, y, yaw)
+    asked, places = [], []
+
+    def place(self, text):
+        asked.append(text)
+        with lab.where.connect() as door:
+            door.place("block", places.pop(0))
+        threading.Timer(0.2, os.write, (operator, b"\n")).start()
+        waited(self, text)
+
+    waited = TerminalOperator.place
+    monkeypatch.setattr(TerminalOperator, "place", place)
+    given = [a for a in arguments(config, tmp_path) if a != "--yes"]
+    more = ("--episodes", "1", "--no-video")
+    with (
+        os.fdopen(terminal, "r") as stdin,
+        LabProcess(config, address=address(25), seed=0) as lab,
+    ):
+        monkeypatch.setattr("sys.stdin", stdin)
+        places += [near, near, near]
+        os.write(operator, b"y\n")
+        with pytest.raises(StartError, match=r"block/pose off by 30\.. mm"):
+            deploy.main([*given, *more])
+        assert len(asked) == 3
+        assert "place the block at x" in asked[0]
+        places += [near, right]
+        os.write(operator, b"y\n")
+        assert deploy.main([*given, *more]) == 0
+    os.close(operator)
+    assert capsys.readouterr().out.count("block/pose off by 30") == 3
+    trials = read_trials(tmp_path / "out")
+    assert [(t.status, t.reason) for t in trials[:4]] == [("voided", "start")] * 4
+    assert [t.status for t in trials[4:]] == ["finished"]
+    np.testing.assert_allclose(trials[4].achieved["block/pose"][:2], right[:2], atol=0.01)
 
 
 @pytest.mark.parametrize("option", ["--dry-run", "--shadow"])
