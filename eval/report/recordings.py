@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from eval.report.tasks.base import Path2
 from eval.report.tasks.table import task_page
 from robolearn.data.store.store import EpisodeStore
 
@@ -31,7 +32,7 @@ class StoreFacts:
     lengths_s: tuple[float, ...]
     final: tuple[float, ...]
     successes: int
-    paths: tuple[NDArray[np.float64], ...]
+    paths: tuple[Path2, ...]
     sources: tuple[str, ...] = ()
     # Where the task's goal was in all of the recordings, as their page draws it.
     goal: tuple[float, ...] | None = None

@@ -11,10 +11,10 @@ from typing import Any, cast
 
 import numpy as np
 import yaml
-from numpy.typing import NDArray
 
 from eval.plain import read_mapping
 from robolearn.errors import DataError
+from robolearn.shapes import Floats
 
 log = logging.getLogger(__name__)
 
@@ -30,8 +30,8 @@ CLOCK = frozenset(("step", "total", "seconds", "cpu_seconds", "data_seconds", "l
 class Curve:
     """A figure of the log over training: ``steps`` and ``values`` ``[k]``."""
 
-    steps: NDArray[np.float64]
-    values: NDArray[np.float64]
+    steps: Floats
+    values: Floats
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,11 @@ import logging
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from robolearn.agents.replay import WrappedAgent
 from robolearn.contracts import Agent, Env, Inference
 from robolearn.errors import ConfigError, PhysicsDivergedError
+from robolearn.shapes import Picture
 from robolearn.spec import EmbodimentSpec
 from robolearn.types import (
     Capabilities,
@@ -32,14 +32,13 @@ log = logging.getLogger(__name__)
 
 PHYSICS_DIVERGED = "physics_diverged"
 NOT_FINITE = "not_finite"
-Frame = NDArray[np.uint8]
 
 
 @runtime_checkable
 class RenderingEnv(Env, Protocol):
     """An env that can draw itself from above."""
 
-    def render(self, width: int, height: int) -> Frame:
+    def render(self, width: int, height: int) -> Picture:
         """Picture ``[height, width, 3]``."""
         ...
 
@@ -198,7 +197,7 @@ class LastPicture:
 
     def __init__(self, signal: str) -> None:
         self._signal = signal
-        self.picture: Frame = np.zeros((1, 1, 3), dtype=np.uint8)
+        self.picture: Picture = np.zeros((1, 1, 3), dtype=np.uint8)
 
     def on_start(self, episode: EpisodeHeader) -> None:
         """Nothing to do."""
@@ -224,7 +223,7 @@ class FrameCollector:
 
     def __init__(self, env: RenderingEnv, size: int, every: int) -> None:
         self._env, self._size, self._every = env, size, every
-        self.frames: list[Frame] = []
+        self.frames: list[Picture] = []
 
     def on_start(self, episode: EpisodeHeader) -> None:
         """The first picture shows the start."""
@@ -244,6 +243,6 @@ class FrameCollector:
     def on_abort(self, error: BaseException) -> None:
         """Nothing to do."""
 
-    def _draw(self) -> Frame:
+    def _draw(self) -> Picture:
         picture: Any = self._env.render(self._size, self._size)
         return np.array(picture, dtype=np.uint8)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from eval.statistics.clusters import corrected_rate
 from eval.statistics.intervals import Estimate
-from eval.trials.instruments import Frame
+from robolearn.shapes import Picture
 from robolearn.types import TrialRecord
 
 
@@ -49,7 +49,7 @@ class Judge:
 
     hash: str
     signal: str
-    build: Callable[[], Callable[[Sequence[Frame]], Sequence[bool]]]
+    build: Callable[[], Callable[[Sequence[Picture]], Sequence[bool]]]
     counts: JudgeCounts
 
 

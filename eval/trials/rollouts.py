@@ -24,7 +24,6 @@ import numpy as np
 from eval.trials.executors import Done, WorkerFailedError, run_in_process, run_in_workers
 from eval.trials.instruments import (
     CountingInference,
-    Frame,
     FrameCollector,
     GuardedEnv,
     InstructedAgent,
@@ -43,6 +42,7 @@ from robolearn.errors import ConfigError
 from robolearn.files import replacing
 from robolearn.inference.local import BatchedInference
 from robolearn.runtime import EpisodeResult, EpisodeRun, run_lockstep
+from robolearn.shapes import Picture
 from robolearn.spec import EmbodimentSpec
 from robolearn.types import Condition, ResetReport, TrialRecord
 
@@ -88,7 +88,7 @@ class WorldEntry:
 
 
 # Writes the clip of an episode; the last number is frames per second. Picklable.
-VideoWriter = Callable[[Path, Sequence[Frame], float], None]
+VideoWriter = Callable[[Path, Sequence[Picture], float], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +167,7 @@ class ChunkRunner:
     _policies: dict[int, Policy] = field(default_factory=dict[int, Policy])
     _world: int = -1
     _envs: list[Env] = field(default_factory=list[Env])
-    _verdicts: Callable[[Sequence[Frame]], Sequence[bool]] | None = None
+    _verdicts: Callable[[Sequence[Picture]], Sequence[bool]] | None = None
 
     def run(self, chunk: Chunk) -> tuple[TrialRecord, ...]:
         """Roll the chunk's conditions out in lockstep."""

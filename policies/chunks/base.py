@@ -29,6 +29,7 @@ from policies.nets.pictures import PictureConfig, PictureEncoder
 from policies.nets.residual_mlp import time_features
 from policies.nets.shapes import (
     AnyShape,
+    ChunkMask,
     Chunks,
     Context,
     Features,
@@ -42,7 +43,7 @@ from robolearn.contracts import Normalization, Policy, PolicySpec
 from robolearn.data.store.stats import DatasetStats
 from robolearn.errors import ConfigError
 from robolearn.instructions import TEXT, text_encoder
-from robolearn.learning import Algorithm, Batch, BatchSpec, Losses, ParamGroup
+from robolearn.learning import Algorithm, Batch, BatchSpec, Losses, Observed, ParamGroup, Weights
 from robolearn.spec import TaskSpace
 from robolearn.training.run_directory import Run, load_weights
 
@@ -198,9 +199,7 @@ class ChunkModel(ChunkSampler):
             nn.Linear(config.width, config.width),
         )
 
-    def context(
-        self, observations: Mapping[str, Tensor], rng: torch.Generator | None = None
-    ) -> Context:
+    def context(self, observations: Observed, rng: torch.Generator | None = None) -> Context:
         """What the rest needs of observations ``[b, n_obs, *shape]``, once per chunk: ``[b, c]``.
 
         ``rng``: in training, for noise on vectors and crops of pictures. Estimated signals that are
@@ -218,9 +217,7 @@ class ChunkModel(ChunkSampler):
         told = torch.cat([flat, observations[TEXT]], dim=-1) if self.reads else flat
         return torch.cat([flat, self.observe(told)], dim=-1)
 
-    def camera_features(
-        self, observations: Mapping[str, Tensor], rng: torch.Generator | None
-    ) -> Tokens:
+    def camera_features(self, observations: Observed, rng: torch.Generator | None) -> Tokens:
         """Features of all cameras, one row per observation ``[b, n_obs, f]``."""
         if self.pictures is None:
             raise ConfigError("no cameras are observed")
@@ -306,9 +303,9 @@ class EncodedBatch:
     ``[b, h, 1]`` (bool); beside it the batch in SI units that it comes from.
     """
 
-    actions: Tensor
-    context: Tensor
-    weight: Tensor
+    actions: Chunks
+    context: Context
+    weight: ChunkMask
     source: Batch
 
     def mean(self, values: Chunks) -> Scalar:
@@ -381,7 +378,7 @@ class ChunkAlgorithm(Algorithm, Generic[ConfigT, ModelT]):
         decay = min(self.config.ema, (1 + step) / (10 + step))
         move_towards(self.ema, self.model, 1 - decay)
 
-    def policy_weights(self) -> Mapping[str, Tensor]:
+    def policy_weights(self) -> Weights:
         """The averaged weights."""
         return self.ema.state_dict()
 

@@ -23,9 +23,8 @@ from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
 import torch
-from torch import Tensor
 
-from policies.nets.shapes import AnyContext, Chunks, ChunkWeights, StepTimes, Variants
+from policies.nets.shapes import AnyContext, Chunks, ChunkWeights, Rows, StepTimes, Variants
 from robolearn.contracts import PolicySpec
 from robolearn.errors import ConfigError, SpecMismatchError
 from robolearn.types import PolicyInput
@@ -94,7 +93,7 @@ class Guided(Protocol):
 class Field(Protocol):
     """The velocity of a :class:`robolearn.learning.FieldPolicy`."""
 
-    def __call__(self, x_t: Tensor, t: Tensor, context: Tensor) -> Tensor:
+    def __call__(self, x_t: Chunks, t: Rows, context: AnyContext) -> Chunks:
         """``[b, horizon, action]`` at ``x_t``, ``t [b]``."""
         ...
 
@@ -103,8 +102,8 @@ class Field(Protocol):
 class Prefix:
     """Normalised actions to continue ``[b, horizon, action]`` and weights ``[b, horizon, 1]``."""
 
-    actions: Tensor
-    weight: Tensor
+    actions: Chunks
+    weight: ChunkWeights
 
 
 def guided(

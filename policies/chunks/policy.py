@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from policies.chunks.guidance import AUTO, GuidanceConfig, Prefix, guided, request_prefix, ways
 from policies.chunks.request import request_tensors
@@ -21,7 +21,7 @@ from policies.chunks.sampler_steps import equal_times
 from policies.nets.encoder import ActionCodec
 from policies.nets.shapes import Chunks, Context, Noise, Rows, StepTimes
 from robolearn.contracts import PolicySpec
-from robolearn.learning import request_noise
+from robolearn.learning import Observed, RowTensor, request_noise
 from robolearn.types import PolicyInput, PolicyOutput
 
 
@@ -43,9 +43,7 @@ class ChunkSampler(nn.Module):
         return self.codec.high.device
 
     @abstractmethod
-    def context(
-        self, observations: Mapping[str, Tensor], rng: torch.Generator | None = None
-    ) -> Context:
+    def context(self, observations: Observed, rng: torch.Generator | None = None) -> Context:
         """What the rest needs of observations ``[b, n_obs, *shape]``, once per chunk: ``[b, c]``.
 
         ``rng``: in training, for what is drawn at random.
@@ -138,7 +136,7 @@ class FieldChunkPolicy:
         return answer(self.model, self._spec, request, n, continued)
 
 
-def on(device: torch.device, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def on(device: torch.device, tensors: Observed) -> dict[str, RowTensor]:
     """The same tensors on ``device``, from the CPU."""
     if device.type == "cpu":
         return dict(tensors)
@@ -164,7 +162,7 @@ def answer(
     spec: PolicySpec,
     request: PolicyInput,
     n: int,
-    generate: Callable[[Tensor, Tensor], Tensor] | None = None,
+    generate: Callable[[Noise, Context], Chunks] | None = None,
 ) -> PolicyOutput:
     """``n`` chunks per row, each from noise of its row's seed; ``generate``: instead of the model's
     own way, and free to differentiate.

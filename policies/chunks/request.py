@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from robolearn.contracts import PolicySpec
 from robolearn.errors import SpecMismatchError, did_you_mean
 from robolearn.instructions import TEXT, text_encoder
+from robolearn.learning import RowTensor
 from robolearn.types import PolicyInput
 
 
-def request_tensors(request: PolicyInput, spec: PolicySpec) -> dict[str, Tensor]:
+def request_tensors(request: PolicyInput, spec: PolicySpec) -> dict[str, RowTensor]:
     """``[batch, n_obs, *shape]`` per signal: float32, the precision that training reads as well,
     and uint8 for pictures.
     """
-    out: dict[str, Tensor] = {}
+    out: dict[str, RowTensor] = {}
     batch = len(request.seed)
     for signal in spec.task_space.observations:
         if signal.name not in request.observations:

@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn import functional
 
 from policies.chunks.base import (
@@ -21,7 +21,15 @@ from policies.chunks.base import (
     ChunkModel,
     EncodedBatch,
 )
-from policies.nets.shapes import ChunkMask, Chunks, Context, Noise, Rows
+from policies.nets.shapes import (
+    ChunkMask,
+    Chunks,
+    ComponentChunks,
+    ComponentRows,
+    Context,
+    Noise,
+    Rows,
+)
 from robolearn.contracts import PolicySpec
 from robolearn.data.store.stats import DatasetStats
 from robolearn.errors import ConfigError
@@ -57,9 +65,9 @@ class BcRnnConfig(ChunkConfig):
 class Mixture:
     """``log_weight [b, k]``, ``mean`` and ``std`` ``[b, k, h, a]``."""
 
-    log_weight: Tensor
-    mean: Tensor
-    std: Tensor
+    log_weight: ComponentRows
+    mean: ComponentChunks
+    std: ComponentChunks
 
     def log_density(self, actions: Chunks, weight: ChunkMask) -> Rows:
         """Log density ``[b]`` of the actions ``[b, h, a]`` that count ``[b, h, 1]``."""

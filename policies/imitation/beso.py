@@ -43,7 +43,7 @@ from policies.nets.shapes import (
 from robolearn.contracts import PolicySpec
 from robolearn.data.store.stats import DatasetStats
 from robolearn.errors import ConfigError, SpecMismatchError, did_you_mean
-from robolearn.learning import Batch, BatchSpec, Losses
+from robolearn.learning import Batch, BatchSpec, Losses, Observed
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,9 +130,7 @@ class BesoModel(FieldModel):
             self.nothing = nn.Parameter(torch.zeros(config.width))
             self.context_size += config.width
 
-    def context(
-        self, observations: Mapping[str, Tensor], rng: torch.Generator | None = None
-    ) -> Context:
+    def context(self, observations: Observed, rng: torch.Generator | None = None) -> Context:
         """What was seen, and the newest goal; in training some goals are left out."""
         context = super().context(observations, rng)
         if not self.aims:
@@ -147,7 +145,7 @@ class BesoModel(FieldModel):
             goal = torch.where(out, self.nothing, goal)
         return torch.cat([context, goal], dim=-1)
 
-    def _next(self, observations: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+    def _next(self, observations: Observed) -> Mapping[str, Tensor]:
         """The observations with the next sub-goal alone where several are wanted."""
         if not self.config.order:
             return observations

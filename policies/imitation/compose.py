@@ -16,7 +16,7 @@ conditions that are not those reported.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, cast
 
@@ -31,7 +31,7 @@ from policies.registry import policy_of
 from robolearn.contracts import Policy
 from robolearn.data.store.stats import DatasetStats
 from robolearn.errors import CheckpointError, ConfigError, SpecMismatchError
-from robolearn.learning import Algorithm, BatchSpec
+from robolearn.learning import Algorithm, BatchSpec, Observed
 from robolearn.representation import RepresentationConfig, RepresentedPolicy
 from robolearn.spec import TaskSpace
 from robolearn.training.run_directory import PARTS, Run, nested_run
@@ -153,9 +153,7 @@ class ComposedModel(FieldSampler):
         """The models that are combined."""
         return tuple(cast("FieldSampler", part) for part in self.fields)
 
-    def context(
-        self, observations: Mapping[str, Tensor], rng: torch.Generator | None = None
-    ) -> Context:
+    def context(self, observations: Observed, rng: torch.Generator | None = None) -> Context:
         """The contexts of all parts side by side ``[b, c]``."""
         return torch.cat([part.context(observations, rng) for part in self.parts], dim=-1)
 

@@ -19,7 +19,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor, nn
@@ -29,8 +28,8 @@ from robolearn.data.reading.dataset import split_episodes
 from robolearn.errors import CheckpointError, ConfigError, DataError
 from robolearn.files import write_atomic
 from robolearn.seeding import child_seed
+from robolearn.shapes import Floats, Picture
 
-Picture = NDArray[np.uint8]
 FILE, WEIGHTS = "success.json", "success.safetensors"
 
 
@@ -95,7 +94,7 @@ class SuccessClassifier:
         digest.update(json.dumps(self._plain(), sort_keys=True).encode())
         return digest.hexdigest()[:16]
 
-    def probability(self, pictures: Sequence[Picture]) -> NDArray[np.float64]:
+    def probability(self, pictures: Sequence[Picture]) -> Floats:
         """Probability of success ``[n]``, not calibrated; above a half is a yes."""
         with torch.no_grad():
             logits = self._net(_small(pictures, self.config.side))[:, 0]

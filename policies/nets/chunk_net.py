@@ -1,15 +1,19 @@
 """The networks over chunks by name: what denoisers are built from."""
 
+# Shapes in annotations follow jaxtyping's grammar, which ruff reads as a forward reference.
+# ruff: noqa: F722
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal, Protocol, cast, runtime_checkable
 
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from policies.nets.dit import ChunkTransformer
 from policies.nets.mixer import ChunkMixer
 from policies.nets.residual_mlp import ChunkMLP
+from policies.nets.shapes import Chunks, Features, MarkedChunks
 from policies.nets.unet import UNet1D
 from robolearn.errors import ConfigError
 
@@ -20,11 +24,11 @@ NetKind = Literal["mlp", "unet", "dit", "mixer"]
 class ChunkNet(Protocol):
     """A network over chunks, in two parts: what the condition decides, and the rest."""
 
-    def modulation(self, c: Tensor) -> Tensor:
+    def modulation(self, c: Float[Tensor, "*b c"]) -> Float[Tensor, "*b m"]:
         """Condition ``[*b, c]`` to the scales, shifts and gates of all layers ``[*b, m]``."""
         ...
 
-    def trunk(self, x: Tensor, flat: Tensor, modulation: Tensor) -> Tensor:
+    def trunk(self, x: MarkedChunks, flat: Features, modulation: Float[Tensor, "b m"]) -> Chunks:
         """``x [b, h, i]``, features ``flat [b, f]``, ``modulation [b, m]`` to ``[b, h, a]``."""
         ...
 

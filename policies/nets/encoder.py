@@ -1,5 +1,7 @@
 """Signals in SI units to network features and actions back, as torch modules with buffers."""
 
+# Shapes in annotations follow jaxtyping's grammar, which ruff reads as a forward reference.
+# ruff: noqa: F722
 from __future__ import annotations
 
 import math
@@ -8,12 +10,15 @@ from dataclasses import dataclass
 from typing import Literal, cast
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
+from policies.nets.shapes import Chunks, LastFeatures, Scales, Tokens
 from policies.nets.transforms import SignalTransform, fit_transform
 from robolearn.contracts import PolicySpec
 from robolearn.data.store.stats import DatasetStats
 from robolearn.errors import ConfigError, SpecMismatchError
+from robolearn.learning import AnyTensor, Observed
 from robolearn.spec import SignalSpec
 
 SPATIAL = 9
@@ -97,7 +102,7 @@ class SignalEncoder(nn.Module):
         self.octaves = octaves
         self.lifted_size = self.size * (1 + 2 * octaves)
 
-    def forward(self, observations: Mapping[str, Tensor]) -> Tensor:
+    def forward(self, observations: Observed) -> Tokens:
         """Features of all signals, then the relative ones."""
         own = {
             n: encoded_parts(
@@ -119,7 +124,7 @@ class SignalEncoder(nn.Module):
             return torch.zeros(*some.shape[:2], 0, device=some.device)
         return torch.cat(parts, dim=-1) if len(parts) > 1 else parts[0]
 
-    def lift(self, features: Tensor) -> Tensor:
+    def lift(self, features: Tokens) -> Float[Tensor, "b tokens lifted"]:
         """Add sines and cosines of the features, one octave after the other.
 
         A small network resolves millimetres in a workspace of half a metre only slowly without
@@ -166,7 +171,7 @@ class SignalEncoder(nn.Module):
         return local * _buffer(self, f"planar{self.names.index(name)}")
 
 
-def pose_in_pose(one: Tensor, other: Tensor) -> Tensor:
+def pose_in_pose(one: Float[Tensor, "*b 9"], other: Float[Tensor, "*b 9"]) -> Float[Tensor, "*b f"]:
     """Features of the pose ``one`` seen from ``other``, both ``[..., 9]`` (x y z [m], the first two
     columns of the rotation): tanh of the step to it times :data:`GAINS`, along the common axes and
     along those of ``other``, and its columns in them, as they are and tanh of :data:`TURN_GAIN`
@@ -241,13 +246,13 @@ class ActionCodec(nn.Module):
         self.register_buffer("high", torch.tensor(high))
         self.high: Tensor
 
-    def encode(self, actions: Tensor, observations: Mapping[str, Tensor]) -> Tensor:
+    def encode(self, actions: Chunks, observations: Observed) -> Chunks:
         """To the range that networks work in."""
         if self.gain > 0:
             return (actions - self._anchor(observations)) * _buffer(self, "unit")
         return actions * _buffer(self, "scale") + _buffer(self, "offset")
 
-    def decode(self, normalised: Tensor, observations: Mapping[str, Tensor]) -> Tensor:
+    def decode(self, normalised: Chunks, observations: Observed) -> Chunks:
         """Back to SI units, within the limits of the action signals."""
         if self.gain > 0:
             actions = normalised / _buffer(self, "unit") + self._anchor(observations)
@@ -276,14 +281,16 @@ def register_transform(module: nn.Module, index: int, transform: SignalTransform
     module.register_buffer(f"offset{index}", torch.tensor(transform.offset))
 
 
-def encoded(values: Tensor, transform: SignalTransform, scale: Tensor, offset: Tensor) -> Tensor:
+def encoded(
+    values: AnyTensor, transform: SignalTransform, scale: Scales, offset: Scales
+) -> LastFeatures:
     """:meth:`SignalTransform.forward` on tensors."""
     return torch.cat(encoded_parts(values, transform, scale, offset), dim=-1)
 
 
 def encoded_parts(
-    values: Tensor, transform: SignalTransform, scale: Tensor, offset: Tensor
-) -> tuple[Tensor, ...]:
+    values: AnyTensor, transform: SignalTransform, scale: Scales, offset: Scales
+) -> tuple[Float[Tensor, "... _"], ...]:
     """:func:`encoded` in parts: what is linear; and of angles, if any, cosines and sines."""
     flat = values.float()
     if len(transform.shape) != 1:  # A graph would work the shape out at every call.
@@ -295,7 +302,9 @@ def encoded_parts(
     return linear, angles.cos(), angles.sin()
 
 
-def decoded(features: Tensor, transform: SignalTransform, scale: Tensor, offset: Tensor) -> Tensor:
+def decoded(
+    features: LastFeatures, transform: SignalTransform, scale: Scales, offset: Scales
+) -> Float[Tensor, "... size"]:
     """:meth:`SignalTransform.inverse` on tensors, for vectors."""
     n, a = len(transform.scale), len(transform.angular)
     linear = (features[..., :n] - offset) / scale

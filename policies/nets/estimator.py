@@ -8,21 +8,25 @@ The pictures' encoder learns from this error alone, which is a much stronger tea
 actions; the rest of the policy sees estimates in training as well and gets used to them.
 """
 
+# Shapes in annotations follow jaxtyping's grammar, which ruff reads as a forward reference.
+# ruff: noqa: F722
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
 from policies.nets.encoder import decoded, encoded, register_transform
+from policies.nets.shapes import Scalar, Tokens
 from policies.nets.transforms import fit_transform
 from robolearn.contracts import PolicySpec
 from robolearn.data.store.stats import DatasetStats
 from robolearn.errors import ConfigError, SpecMismatchError
+from robolearn.learning import Observed, RowTensor
 from robolearn.spec import SignalSpec, TaskSpace
 
 # Errors above this, in normalised units, count linearly, so that pictures in which the object is
@@ -111,11 +115,11 @@ class Estimator(nn.Module):
             nn.Linear(inputs, width), nn.SiLU(), nn.Linear(width, sum(self.sizes))
         )
 
-    def forward(self, seen: Tensor) -> Tensor:
+    def forward(self, seen: Tokens) -> Float[Tensor, "b tokens size"]:
         """Estimates in normalised units ``[b, n_obs, size]``; angles as points of the plane."""
         return self.net(seen)
 
-    def signals(self, estimates: Tensor) -> dict[str, Tensor]:
+    def signals(self, estimates: Float[Tensor, "b tokens size"]) -> dict[str, RowTensor]:
         """The same in SI units, by name."""
         parts = estimates.split(self.sizes, dim=-1)
         return {
@@ -125,7 +129,7 @@ class Estimator(nn.Module):
             )
         }
 
-    def loss(self, estimates: Tensor, recorded: Mapping[str, Tensor]) -> Tensor:
+    def loss(self, estimates: Float[Tensor, "b tokens size"], recorded: Observed) -> Scalar:
         """Error against the recorded signals."""
         wanted = [
             encoded(recorded[name], transform, self.get_buffer(f"scale{i}"), self._offset(i))

@@ -49,7 +49,10 @@ class ChunkMixer(nn.Module):
         return self.modulate(c)
 
     def trunk(
-        self, x: Float[Tensor, "b h i"], flat: Tensor, modulation: Float[Tensor, "b m"]
+        self,
+        x: Float[Tensor, "b h i"],
+        flat: Float[Tensor, "b f"],
+        modulation: Float[Tensor, "b m"],
     ) -> Float[Tensor, "b h a"]:
         """The rest of the network; ``flat`` is seen through the modulation alone."""
         del flat

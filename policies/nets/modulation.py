@@ -9,6 +9,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
+from policies.nets.shapes import LayerInput
+
 
 class Modulation(nn.Linear):
     """Condition ``[*b, c]`` to the shifts, scales and gates of all layers ``[*b, rows * width]``:
@@ -51,7 +53,7 @@ class Modulation(nn.Linear):
         self.narrow.weight.copy_(s[:rank, None].sqrt() * v[:rank])
 
 
-def modulated(x: Tensor, shift: Tensor, scale: Tensor, width: int) -> Tensor:
+def modulated(x: LayerInput, shift: LayerInput, scale: LayerInput, width: int) -> LayerInput:
     """``norm(x) * scale + shift`` over the last dimension, of ``width`` numbers (told, because a
     graph needs it as a constant).
     """

@@ -4,7 +4,6 @@
 # ruff: noqa: F722
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from robolearn.errors import CheckpointError, ConfigError
+from robolearn.learning import Observed
 from robolearn.spec import SignalSpec
 from robolearn.training.run_directory import load_weights, read_tensors
 
@@ -66,7 +66,7 @@ class ResidualBlock(nn.Module):
         same = inputs == outputs and stride == 1
         self.skip = nn.Identity() if same else nn.Conv2d(inputs, outputs, 1, stride, bias=False)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Float[Tensor, "b i h w"]) -> Float[Tensor, "b o down across"]:
         """``[b, c, h, w]``."""
         y = functional.relu(self.norm(self.first(x)))
         return functional.relu(self.after(self.second(y)) + self.skip(x))
@@ -120,9 +120,7 @@ class PictureEncoder(nn.Module):
         self.nets = nn.ModuleList(SmallResNet(config) for _ in cameras)
         self.size = len(cameras) * n_obs * 2 * config.points
 
-    def forward(
-        self, observations: Mapping[str, Tensor], rng: torch.Generator | None
-    ) -> Float[Tensor, "b f"]:
+    def forward(self, observations: Observed, rng: torch.Generator | None) -> Float[Tensor, "b f"]:
         """With ``rng``: random crops and jitter, the same for all pictures of a row and camera.
 
         Places are told in the whole picture, so that a crop does not move what is seen.

@@ -50,7 +50,9 @@ class ResidualMLP(nn.Module):
         """Shifts, scales and gates of all layers; half of the weights, and independent of ``x``."""
         return self.modulate(c)
 
-    def layers(self, x: Float[Tensor, "b i"], modulation: Float[Tensor, "b m"]) -> Tensor:
+    def layers(
+        self, x: Float[Tensor, "b i"], modulation: Float[Tensor, "b m"]
+    ) -> Float[Tensor, "b o"]:
         """The rest of the network."""
         parts = modulation.split(self.width, dim=-1)
         x = self.inner(x)

@@ -39,5 +39,13 @@ Marks = Float[Tensor, "b m"]
 MarksHistory = Float[Tensor, "b n_obs m"]
 StepFeatures = Float[Tensor, "steps f"]
 PartRows = Float[Tensor, "b parts"]
+# Of the components of a mixture.
+ComponentRows = Float[Tensor, "b k"]
+ComponentChunks = Float[Tensor, "b k h a"]
+# Numbers of a signal or its features, whatever comes before; scale and offset of each.
+LastFeatures = Float[Tensor, "... f"]
+Scales = Float[Tensor, " s"]
+# A layer's input, and what is one for all of it.
+LayerInput = Float[Tensor, "... w"]
 TwinRows = Float[Tensor, "2 b"]
 AnyShape = Float[Tensor, "*shape"]

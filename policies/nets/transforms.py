@@ -6,6 +6,8 @@ Linear components come first in their own order, then the cosines, then the sine
 ones. Angles need no statistics: cosine and sine are in [-1, 1] already.
 """
 
+# Shapes in annotations follow jaxtyping's grammar, which ruff reads as a forward reference.
+# ruff: noqa: F722
 from __future__ import annotations
 
 import functools
@@ -14,13 +16,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float64, Shaped
 from numpy.typing import NDArray
 
 from robolearn.contracts import Normalization
 from robolearn.data.store.stats import SignalStats
 from robolearn.errors import DataError
+from robolearn.shapes import AnyArray, AnyFloats
 
 Array = NDArray[np.float64]
+FeatureRows = Float64[NDArray[np.float64], "... f"]
 
 # Below this range (SI units) a component counts as constant: it is centred, not blown up.
 MIN_RANGE = 1e-4
@@ -53,14 +58,14 @@ class SignalTransform:
         """Number of features."""
         return len(self.scale) + 2 * len(self.angular)
 
-    def forward(self, values: NDArray[Any]) -> Array:
+    def forward(self, values: AnyArray) -> FeatureRows:
         """``[..., *shape]`` in SI units to features ``[..., size]``."""
         flat = self._flat(values)
         angles = flat[..., list(self.angular)]
         scaled = flat[..., list(self.linear)] * np.array(self.scale) + np.array(self.offset)
         return np.concatenate([scaled, np.cos(angles), np.sin(angles)], axis=-1)
 
-    def inverse(self, features: NDArray[Any]) -> Array:
+    def inverse(self, features: Shaped[NDArray[Any], "... f"]) -> AnyFloats:
         """Inverse of :meth:`forward`; angles come back in (-pi, pi]."""
         data = np.asarray(features, dtype=np.float64)
         if data.shape[-1] != self.size:

@@ -26,7 +26,9 @@ class FilmBlock(nn.Module):
         self.after = nn.GroupNorm(groups, outputs)
         self.skip = nn.Conv1d(inputs, outputs, 1) if inputs != outputs else nn.Identity()
 
-    def forward(self, x: Tensor, scale: Tensor, bias: Tensor) -> Tensor:
+    def forward(
+        self, x: Float[Tensor, "b i h"], scale: Float[Tensor, "b o"], bias: Float[Tensor, "b o"]
+    ) -> Float[Tensor, "b o h"]:
         """``x [b, c, h]``; ``scale`` and ``bias`` ``[b, outputs]``."""
         y = functional.mish(self.norm(self.first(x)))
         y = y * (1 + scale[..., None]) + bias[..., None]
@@ -85,7 +87,10 @@ class UNet1D(nn.Module):
         return self.modulate(functional.mish(c))
 
     def trunk(
-        self, x: Float[Tensor, "b h i"], flat: Tensor, modulation: Float[Tensor, "b m"]
+        self,
+        x: Float[Tensor, "b h i"],
+        flat: Float[Tensor, "b f"],
+        modulation: Float[Tensor, "b m"],
     ) -> Float[Tensor, "b h a"]:
         """The rest of the network; ``flat`` is seen through the modulation alone."""
         del flat

@@ -30,7 +30,7 @@ from policies.registry import policy_of
 from robolearn.contracts import Policy, PolicySpec
 from robolearn.data.store.stats import DatasetStats
 from robolearn.errors import CheckpointError, ConfigError, SpecMismatchError
-from robolearn.learning import Algorithm, Batch, BatchSpec, Losses, ParamGroup
+from robolearn.learning import Algorithm, Batch, BatchSpec, Losses, Observed, ParamGroup, Weights
 from robolearn.spec import TaskSpace
 from robolearn.training.run_directory import PARENT, Run, load_weights, nested_run
 from robolearn.types import PolicyInput, PolicyOutput
@@ -150,11 +150,11 @@ class Critics(nn.Module):
         self.q = nn.ModuleList(_mlp(features + chunk, config.width) for _ in range(2))
         self.v = _mlp(features, config.width)
 
-    def features(self, observations: Mapping[str, Tensor]) -> Features:
+    def features(self, observations: Observed) -> Features:
         """Flat features ``[b, f]``."""
         return self.encoder(observations).flatten(1)
 
-    def chunk(self, actions: Chunks, observations: Mapping[str, Tensor]) -> ChunkFeatures:
+    def chunk(self, actions: Chunks, observations: Observed) -> ChunkFeatures:
         """The part of the chunks ``[b, h, a]`` (SI units) that is judged, normalised and flat."""
         return self.codec.encode(actions[:, : self.stride], observations).flatten(1)
 
@@ -228,7 +228,7 @@ class IqlRerank(Algorithm):
         """The parent, re-ranked by the critics as they are."""
         return RerankedPolicy(self.critics, self._parent, self.config)
 
-    def policy_weights(self) -> Mapping[str, Tensor]:
+    def policy_weights(self) -> Weights:
         """The critics; the parent is kept beside them as a run of its own."""
         return self.critics.state_dict()
 

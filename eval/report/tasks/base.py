@@ -10,13 +10,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from jaxtyping import Float64
 from numpy.typing import NDArray
 
 from eval.report.page import Plot
 from eval.report.plots import recordings_plot
 from robolearn.data.episode import Episode
 
-Path2 = NDArray[np.float64]
+# Each as long as its episode.
+Path2 = Float64[NDArray[np.float64], "_ 2"]
 
 
 def _final_progress(episode: Episode) -> float | None:

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
-from numpy.typing import NDArray
 
 from eval.report.page import Plot
 from eval.report.plots import recordings_plot
-from eval.report.tasks.base import TaskPage
+from eval.report.tasks.base import Path2, TaskPage
 from robolearn.data.episode import Episode
 from robolearn.pusht import (
     BLOCK,
@@ -35,7 +34,7 @@ def final_coverage(episode: Episode) -> float | None:
     return float(episode.meta.outcome.metrics.get("coverage", seen))
 
 
-def tool_path(episode: Episode) -> NDArray[np.float64] | None:
+def tool_path(episode: Episode) -> Path2 | None:
     """Where the tool went, in the table frame [m] ``[k, 2]``."""
     if TOOL not in episode.streams:
         return None
@@ -53,7 +52,7 @@ def draw_goal(axes: Axes, goal: Sequence[float] | None = GOAL) -> None:
 def _draw(
     lengths_s: Sequence[float],
     final: Sequence[float],
-    paths: Sequence[NDArray[np.float64]],
+    paths: Sequence[Path2],
     goal: tuple[float, ...] | None,
 ) -> Plot:
     return recordings_plot(
