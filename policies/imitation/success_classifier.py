@@ -19,6 +19,8 @@ from typing import Any
 
 import numpy as np
 import torch
+from jaxtyping import UInt8
+from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor, nn
@@ -28,9 +30,12 @@ from robolearn.data.reading.dataset import split_episodes
 from robolearn.errors import CheckpointError, ConfigError, DataError
 from robolearn.files import write_atomic
 from robolearn.seeding import child_seed
-from robolearn.shapes import Floats, Picture
+from robolearn.shapes import Floats
 
 FILE, WEIGHTS = "success.json", "success.safetensors"
+
+# What is no picture ``[h, w, 3]`` is refused in words.
+Given = UInt8[NDArray[np.uint8], "..."]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +99,7 @@ class SuccessClassifier:
         digest.update(json.dumps(self._plain(), sort_keys=True).encode())
         return digest.hexdigest()[:16]
 
-    def probability(self, pictures: Sequence[Picture]) -> Floats:
+    def probability(self, pictures: Sequence[Given]) -> Floats:
         """Probability of success ``[n]``, not calibrated; above a half is a yes."""
         with torch.no_grad():
             logits = self._net(_small(pictures, self.config.side))[:, 0]
@@ -131,7 +136,7 @@ def load_success(folder: Path) -> SuccessClassifier:
 
 
 def train_success(
-    pictures: Sequence[Picture], labels: Sequence[bool], config: SuccessConfig
+    pictures: Sequence[Given], labels: Sequence[bool], config: SuccessConfig
 ) -> SuccessClassifier:
     """Train on one picture and label per episode; the held-out ones only measure the error.
 
@@ -200,7 +205,7 @@ def _shifted(x: Tensor, most: int) -> Tensor:
     return padded[:, :, dy : dy + x.shape[2], dx : dx + x.shape[3]]
 
 
-def _small(pictures: Sequence[Picture], side: int) -> Tensor:
+def _small(pictures: Sequence[Given], side: int) -> Tensor:
     """``[n, 3, side, side]`` in [-1, 1]; every picture may have a size of its own."""
     rows: list[Tensor] = []
     for picture in pictures:
