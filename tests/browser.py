@@ -13,13 +13,14 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import time
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from websockets.sync.client import ClientConnection, connect
+
+from tests.waiting import wait_until
 
 FLAGS = (
     "--headless",
@@ -89,13 +90,10 @@ class Tab:
 
     def wait_for(self, condition: str, timeout_s: float = 20.0) -> Any:
         """Poll a JavaScript expression until it is true; returns its value."""
-        deadline = time.monotonic() + timeout_s
-        while time.monotonic() < deadline:
-            value = self.evaluate(condition)
-            if value:
-                return value
-            time.sleep(0.02)
-        raise AssertionError(f"not within {timeout_s} s: {condition}; page errors: {self.errors}")
+        try:
+            return wait_until(lambda: self.evaluate(condition), timeout_s, what=condition)
+        except AssertionError as late:
+            raise AssertionError(f"{late}; page errors: {self.errors}") from None
 
     def pointer(self, x: float, y: float) -> None:
         """Move the mouse to ``x, y`` [CSS px]."""
@@ -164,13 +162,14 @@ def chromium(width: int = 1280, height: int = 800) -> Generator[Tab]:
 def _address(process: subprocess.Popen[bytes], profile: Path) -> str:
     # Chromium writes the chosen port and path into its profile when it listens.
     file = profile / "DevToolsActivePort"
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline and process.poll() is None:
+
+    def told() -> list[str]:
+        assert process.poll() is None, f"Chromium did not start (exit code {process.poll()})"
         lines = file.read_text().split("\n") if file.exists() else []
-        if len(lines) >= 2:
-            return f"ws://127.0.0.1:{lines[0]}{lines[1]}"
-        time.sleep(0.02)
-    raise AssertionError(f"Chromium did not start (exit code {process.poll()})")
+        return lines if len(lines) >= 2 else []
+
+    port, path, *_ = wait_until(told, 30.0, what="Chromium's port")
+    return f"ws://127.0.0.1:{port}{path}"
 
 
 def _first_tab(socket: ClientConnection, width: int, height: int) -> Tab:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import time
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +23,7 @@ from robolearn.types import (
 from tests.episodes import assert_same, small_episode
 from tests.learning_mocks import random_request
 from tests.mocks import CONDITION, PointEnv, request_at
+from tests.waiting import wait_until
 
 
 class InferenceContract:
@@ -37,13 +37,11 @@ class InferenceContract:
         raise AssertionError("a subclass makes the inference")
 
     def reply(self, inference: Inference, env_id: int, now_ns: int) -> PolicyOutput:
-        deadline = time.monotonic() + 30
-        while time.monotonic() < deadline:
-            output = inference.poll(env_id, now_ns)
-            if output is not None:
-                return output
-            time.sleep(0.001)
-        raise AssertionError(f"no reply for env {env_id}")
+        output = wait_until(
+            lambda: inference.poll(env_id, now_ns), 30.0, what=f"a reply for env {env_id}"
+        )
+        assert output is not None
+        return output
 
     def test_nothing_is_answered_before_it_was_asked(self) -> None:
         assert self.make().poll(77, 0) is None

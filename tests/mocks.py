@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -29,6 +28,7 @@ from robolearn.types import (
     SentBlock,
     Tick,
 )
+from tests.waiting import pass_time
 
 TOOL = "tool/xy_table"
 PERIOD_NS = 100_000_000
@@ -132,7 +132,7 @@ class FaultyPolicy:
         if self.fault == "raise":
             raise ZeroDivisionError("no gradient today")
         if self.fault == "stall":
-            time.sleep(60)
+            pass_time(60, "a policy that hangs")
         if self.fault == "nan":
             actions[0, 0, 3, 1] = np.nan
         if self.fault == "shape":

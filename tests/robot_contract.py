@@ -10,6 +10,7 @@ import pytest
 
 from hardware.devices.robot import Robot, RobotMode, require_healthy
 from robolearn.errors import DataError, RobotConnectionError, RobotError
+from tests.waiting import paced, pass_time, wait_until
 
 
 class RobotContract:
@@ -31,9 +32,8 @@ class RobotContract:
     def stream(self, robot: Robot, target: np.ndarray, seconds: float = 0.3) -> None:
         """A straight, slow line of set-points from the measured position."""
         start, ticks = robot.state().joint_position, round(seconds * robot.rate_hz)
-        for k in range(1, ticks + 1):
-            robot.servo(start + (target - start) * min(1.0, 1.25 * k / ticks))
-            time.sleep(1.0 / robot.rate_hz)
+        for k in paced(robot.rate_hz, ticks):
+            robot.servo(start + (target - start) * min(1.0, 1.25 * (k + 1) / ticks))
 
     def test_nothing_works_before_connect(self) -> None:
         robot = self.make()
@@ -49,10 +49,7 @@ class RobotContract:
         assert state.joint_position.shape == state.joint_velocity.shape == (robot.joints,)
         assert np.isfinite(state.joint_position).all()
         first = state.device_t_s
-        deadline = time.monotonic() + 2.0
-        while robot.state().device_t_s <= first:
-            assert time.monotonic() < deadline, "the device clock stands still"
-            time.sleep(0.002)
+        wait_until(lambda: robot.state().device_t_s > first, what="the device clock goes on")
         assert robot.state().changed_ns > state.changed_ns
         require_healthy(robot.state(), robot.state().changed_ns, 0.02)
 
@@ -62,7 +59,8 @@ class RobotContract:
         target = robot.state().joint_position + 0.03
         self.stream(robot, target)
         assert robot.stop()
-        time.sleep(0.05)
+        wait_until(lambda: np.abs(robot.state().joint_velocity).max() < 0.05, what="rest")
+        pass_time(0.05, "it stays where it came to rest")
         assert np.abs(robot.state().joint_position - target).max() < 0.005
         assert np.abs(robot.state().joint_velocity).max() < 0.05
 
@@ -73,7 +71,7 @@ class RobotContract:
         for bad in (np.zeros(robot.joints + 1), np.full(robot.joints, np.nan)):
             with pytest.raises(DataError):
                 robot.servo(bad)
-        time.sleep(0.02)
+        pass_time(0.02, "nothing may move")
         assert np.abs(robot.state().joint_position - before).max() < 1e-3
 
     def test_a_fault_is_told_in_the_devices_own_words(self) -> None:

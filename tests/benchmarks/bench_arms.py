@@ -24,6 +24,7 @@ from hardware.drivers.serial_bus.feetech import FeetechConfig
 from hardware.drivers.serial_bus.robot import BusConfig
 from hardware.drivers.serial_bus.sdk import LostPacketError, SdkLine, import_sdk
 from hardware.emulators.lab.launch import LabProcess
+from tests.waiting import paced
 
 CONFIGS = Path(__file__).parents[2] / "configs" / "hardware"
 IDS = [1, 2, 3, 4, 5, 6]
@@ -162,9 +163,8 @@ def _cycles(config: BusConfig, seconds: float) -> tuple[float, float, float]:
         q = robot.state().joint_position
         loop = robot._cycle
         cpu, start, before = time.process_time(), time.monotonic(), loop.cycles
-        while time.monotonic() - start < seconds:
+        for _ in paced(500.0, round(500.0 * seconds)):
             robot.servo(q)
-            time.sleep(0.002)
         wall = time.monotonic() - start
         rate = (loop.cycles - before) / wall
         return rate, 1e3 / max(rate, 1e-9), (time.process_time() - cpu) / wall

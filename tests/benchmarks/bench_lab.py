@@ -15,6 +15,7 @@ from hardware.emulators.lab.launch import LabProcess
 from robolearn.pusht import TOOL
 from robolearn.types import Command
 from sim.adapters.pusht.bullet import PyBulletEnv
+from tests.waiting import pass_time, wait_until
 
 CONFIG = Path(__file__).parents[2] / "configs" / "hardware" / "lab_ur5e.yaml"
 ADDRESS = "127.0.7.1"
@@ -101,10 +102,12 @@ def _latencies(receive: Any, control: Any, repeats: int) -> list[float]:
         rest = _settle(receive)
         start = time.perf_counter()
         control.servoJ(target.tolist(), 0.0, 0.0, 0.002, 0.03, 500.0)
-        while abs(receive.getActualQ()[0] - rest) < MOVED_RAD:
-            if time.perf_counter() - start > 1.0:
-                raise RuntimeError("the arm did not move within 1 s of a servoJ command")
-            time.sleep(5e-5)
+        wait_until(
+            lambda rest=rest: abs(receive.getActualQ()[0] - rest) >= MOVED_RAD,
+            timeout_s=1.0,
+            poll_s=5e-5,
+            what="a motion after a servoJ command",
+        )
         out.append((time.perf_counter() - start) * 1e3)
     return out
 
@@ -113,7 +116,7 @@ def _settle(receive: Any) -> float:
     """Joint 0 [rad] once it has been still for 10 ms."""
     while True:
         before = receive.getActualQ()[0]
-        time.sleep(0.01)
+        pass_time(0.01, "still for so long")
         if abs(receive.getActualQ()[0] - before) < 0.1 * MOVED_RAD:
             return float(receive.getActualQ()[0])
 

@@ -19,6 +19,7 @@ from robolearn.data.store.store import EpisodeStore
 from robolearn.spec import ActionSpec, EmbodimentSpec, SignalSpec
 from robolearn.types import Condition, EpisodeHeader, Outcome, ResetReport, Tick
 from tests.recording import block, tick_of
+from tests.waiting import pass_time
 
 PERIOD_NS = 100_000_000
 CAMERAS = ("left/image", "right/image")
@@ -111,7 +112,7 @@ def _loop(recorder: EpisodeRecorder | None, frames: np.ndarray, seconds: int) ->
     start = time.monotonic()
     for k in range(seconds * 10):
         deadline = start + k * 0.1
-        time.sleep(max(0.0, deadline - time.monotonic()))
+        pass_time(deadline - time.monotonic(), "until the tick is due")
         late.append((time.monotonic() - deadline) * 1e3)
         tick = _tick(k, frames)
         if recorder is not None:

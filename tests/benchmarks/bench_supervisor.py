@@ -18,6 +18,7 @@ import numpy as np
 from hardware.drivers.fakes.robot import FakeConfig
 from hardware.supervisor.client import SupervisorClient
 from hardware.supervisor.link import SupervisorConfig, Target
+from robolearn.timing.clocks import Rate
 from tests.hardware.workcell import FOLLOWER, joints_at
 
 PERIOD_S = 0.1
@@ -76,10 +77,11 @@ def measure(seconds: float, *, real_time: bool) -> Lateness:
         client.request("follow")
         begin, (_, index) = client.status(), client.counts()
         late: list[float] = []
+        rate = Rate(1.0 / PERIOD_S)
         for k in range(round(seconds / PERIOD_S)):
             xy = np.array([0.256 + 0.1 * np.sin(0.4 * k), 0.3 + 0.1 * np.cos(0.4 * k)])
             client.command(Target(k, time.monotonic_ns(), xy, np.zeros((0, 2))))
-            time.sleep(PERIOD_S)
+            rate.wait()
             sent = client.sent(index)
             index = sent.next_index
             late += (1e-6 * sent.value[:, 1]).tolist()

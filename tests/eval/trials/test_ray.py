@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import time
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,7 @@ from eval.trials.table import read_trials
 from robolearn.errors import ConfigError
 from tests.eval.mocks import BuildEnv, without_times
 from tests.eval.trials.test_rollouts import run
+from tests.waiting import pass_time
 
 pytest.importorskip("ray", reason="Ray is an optional extra: pip install 'robolearn[ray]'")
 
@@ -35,7 +35,7 @@ class Troubled:
             if task == 2 or (task == 1 and first):
                 os._exit(3)
             if task == 3:
-                time.sleep(60)
+                pass_time(60, "a task that hangs")
             return task * 10
 
         return handle

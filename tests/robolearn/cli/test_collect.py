@@ -6,7 +6,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +20,7 @@ from robolearn.operations.collect import CollectConfig, choose_operator
 from robolearn.pusht import BLOCK, TOOL
 from robolearn.seeding import child_seed
 from sim.worlds import build_operator, make_world
+from tests.waiting import paced
 
 CONFIG = Path(__file__).parents[3] / "configs" / "collect" / "pusht.yaml"
 
@@ -297,9 +297,8 @@ def test_keys_record_a_demonstration(tmp_path):
             wait_for(run.stderr, "ready")
             os.write(master, b" ")
             wait_for(run.stderr, "running")
-            for _ in range(3):
+            for _ in paced(10, 3):
                 os.write(master, b"d")
-                time.sleep(0.1)
             os.write(master, b"\r")
             out, _ = run.communicate(timeout=30)
     finally:

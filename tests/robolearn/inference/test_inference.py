@@ -2,7 +2,6 @@ import functools
 import multiprocessing
 import os
 import signal
-import time
 
 import numpy as np
 import psutil
@@ -33,6 +32,7 @@ from tests.mocks import (
     WalkPolicy,
     request_at,
 )
+from tests.waiting import pass_time, wait_until
 
 
 class TestInProcess(InferenceContract):
@@ -135,11 +135,7 @@ def test_bad_answers_are_refused(fault, text):
 
 def wait_for_failure(worker):
     worker.submit(0, request_at(0))
-    deadline = time.monotonic() + 20
-    while time.monotonic() < deadline:
-        worker.poll(0, 0)
-        time.sleep(0.002)
-    raise AssertionError("the worker's failure was not noticed")
+    wait_until(lambda: worker.poll(0, 0) and False, 20.0, what="the worker's failure")
 
 
 @pytest.mark.parametrize(
@@ -184,13 +180,7 @@ def test_worker_knows_its_spec_and_answers_as_in_process():
 
 def answer(inference, request):
     inference.submit(0, request)
-    deadline = time.monotonic() + 20
-    while time.monotonic() < deadline:
-        reply = inference.poll(0, int(request.t_ns[0]))
-        if reply is not None:
-            return reply
-        time.sleep(0.001)
-    raise AssertionError("no reply")
+    return wait_until(lambda: inference.poll(0, int(request.t_ns[0])), 20.0, what="a reply")
 
 
 def test_waiting_requests_are_replaced_by_newer_ones():
@@ -205,7 +195,7 @@ def run_until_killed(pipe):
     worker = WorkerInference(BuildFaulty("stall"), timeout_s=60)
     worker.submit(0, request_at(0))
     pipe.send_bytes(str(worker.pid).encode())
-    time.sleep(60)
+    pass_time(60, "until it is killed")
 
 
 def test_no_orphan_when_the_parent_is_killed():
@@ -229,7 +219,7 @@ def test_episode_with_a_dying_worker_is_aborted():
     class PacedEnv(PointEnv):
         def advance(self):
             super().advance()
-            time.sleep(0.005)
+            pass_time(0.005, "a world in real time")
 
     with pytest.raises(InferenceError, match="died"):
         run_episode(PacedEnv(), agent, worker, [listener], CONDITION, max_steps=2000)

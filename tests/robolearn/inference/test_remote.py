@@ -5,7 +5,6 @@ import os
 import random
 import signal
 import threading
-import time
 
 import numpy as np
 import pytest
@@ -23,6 +22,7 @@ from robolearn.inference.server import PolicyServer, ServeConfig
 from robolearn.runtime import run_episode
 from tests.contracts import InferenceContract
 from tests.mocks import CONDITION, POLICY_SPEC, FaultyPolicy, PointEnv, WalkPolicy, request_at
+from tests.waiting import paced, pass_time, wait_until
 
 TOKEN = "a-token-for-tests-only"
 
@@ -57,20 +57,15 @@ class TestRemote(InferenceContract):
 
 
 def poll_on(inference, *, ask=False):
-    deadline = time.monotonic() + 10
-    while time.monotonic() < deadline:
+    for _ in paced(200, 2000):
         if ask:
             inference.submit(0, request_at(1))
         inference.poll(0, 0)
-        time.sleep(0.005)
 
 
 def answered(inference):
     inference.submit(0, request_at(1))
-    deadline = time.monotonic() + 10
-    while inference.poll(0, 0) is None:
-        assert time.monotonic() < deadline, "no answer"
-        time.sleep(0.002)
+    wait_until(lambda: inference.poll(0, 0), what="an answer")
 
 
 def send_nonsense(link):
@@ -92,7 +87,7 @@ def test_the_client_knows_what_is_served():
 
 def test_an_episode_runs_over_the_network():
     env, inference = PointEnv(), client()
-    env.advance = lambda: (time.sleep(0.01), PointEnv.advance(env))
+    env.advance = lambda: (pass_time(0.01, "a world in real time"), PointEnv.advance(env))
     agent = ChunkAgent(inference.spec, env.spec, name="walk", lead_ticks=1, realtime=True)
     result = run_episode(env, agent, inference, [], CONDITION, max_steps=20)
     inference.close()
@@ -135,7 +130,12 @@ def test_a_policy_that_fails_is_a_typed_error_that_stays(fault, text):
     policy = FaultyPolicy(fault)
     if fault == "hang":
         policy = WalkPolicy()
-        policy.sample = lambda request, n=1: time.sleep(1.0) or WalkPolicy().sample(request)
+
+        def hangs(request, n=1):
+            pass_time(1.0, "longer than the client waits")
+            return WalkPolicy().sample(request)
+
+        policy.sample = hangs
     server = serving(policy)
     inference = RemoteInference(server.url, TOKEN, timeout_s=0.3)
     inference.submit(0, request_at(1))
@@ -165,7 +165,7 @@ def test_who_is_idle_makes_room_when_all_places_are_taken():
     config = ServeConfig(token=TOKEN, clients=2, idle_s=0.05)
     server = PolicyServer(WalkPolicy(), config, "walk", "hash")
     idle = [RemoteInference(server.url, TOKEN) for _ in range(2)]
-    time.sleep(0.06)
+    pass_time(0.06, "both are idle for longer than idle_s")
     answered(idle[1])
     fresh = RemoteInference(server.url, TOKEN)
     answered(fresh)

@@ -2,7 +2,6 @@
 
 import json
 import os
-import time
 
 import pytest
 
@@ -39,7 +38,7 @@ def test_calibrating_writes_servos_and_file(arm, tmp_path, monkeypatch, capsys):
             return True
         away = moves.pop(0)
         arm.do(lambda: arm.plant.set_joints(START + away))
-        time.sleep(0.05)
+        arm.do(lambda: None)  # a tick later the servos tell it
         return False
 
     monkeypatch.setattr(servos, "_wait", lambda _: None)

@@ -6,7 +6,6 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +14,7 @@ import pytest
 from robolearn.data.store.store import EpisodeStore
 from robolearn.data.upkeep.check import check_store
 from tests.episodes import assert_same, small_episode
+from tests.waiting import pass_time
 
 ROOT = Path(__file__).resolve().parents[4]
 
@@ -161,7 +161,7 @@ def run_killed(store: Path, delay_s: float) -> list[str]:
     with process:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
-        time.sleep(delay_s)
+        pass_time(delay_s, "it is killed at any moment")
         process.send_signal(signal.SIGKILL)
         lines = process.stdout.read().split("\n")
     assert process.returncode == -signal.SIGKILL
