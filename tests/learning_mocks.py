@@ -11,6 +11,7 @@ from robolearn.data.reading.cache import FlatEpisodes, flatten
 from robolearn.data.reading.episode_arrays import EpisodeArrays
 from robolearn.data.reading.weighting import EpisodeQuality
 from robolearn.data.store.decoded import FramePart
+from robolearn.learning import Batch
 from robolearn.spec import ActionSpec, SignalSpec, TaskSpace
 from robolearn.timing.latencies import Latencies
 from robolearn.types import PolicyInput
@@ -79,6 +80,14 @@ def random_source(lengths: tuple[int, ...] = (7, 12, 9, 20), seed: int = 0) -> A
 
 def random_flat(lengths: tuple[int, ...] = (7, 12, 9, 20), seed: int = 0) -> FlatEpisodes:
     return flatten(random_source(lengths, seed))
+
+
+def rows_shown(flat: FlatEpisodes, batch: Batch) -> list[int]:
+    """Where each window of a batch begins, by its first action (all are different)."""
+    firsts = batch.actions[:, :1].numpy()
+    same = (flat.actions[None] == firsts).all(axis=2)
+    assert (same.sum(axis=1) == 1).all()
+    return same.argmax(axis=1).tolist()
 
 
 def random_request(batch: int, n_obs: int = 2, seed: int = 0) -> PolicyInput:

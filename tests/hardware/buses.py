@@ -84,6 +84,10 @@ class BusArm:
         self._orders.append((order, done))
         assert done.wait(5.0)
 
+    def whole_tick(self) -> None:
+        """Until the servos tell what was done before."""
+        self.do(lambda: None)
+
     def __enter__(self):
         self._thread.start()
         return self

@@ -53,8 +53,9 @@ from tests.hardware.fault_verdict import (
     still_after,
 )
 from tests.hardware.lab import CONFIG
-from tests.hardware.real_cell import cell_at, prompt_lab, until
+from tests.hardware.real_cell import cell_at, prompt_lab
 from tests.hardware.workcell import FOLLOWER, joints_at
+from tests.waiting import paced, pass_time, wait_until
 
 KILLING = ("killed", "group killed", "hung")
 COMMANDS = ("nan", "infinite", "stale", "ahead", "disordered", "far", "shape", "silent")
@@ -79,14 +80,14 @@ def misbehave(client: SupervisorClient, fault: str, seq: int, rng: random.Random
         elif fault != "silent":
             plan = np.full((3, 2), np.nan if fault == "nan" and rng.random() < 0.5 else 0.3)
             client.command(Target(number, due, value, plan))
-        time.sleep(_BAD_S / BAD_COMMANDS)
+        pass_time(_BAD_S / BAD_COMMANDS, "the rate of a broken agent")
 
 
 def wander(client: SupervisorClient, rng: random.Random, seq: int, seconds: float) -> int:
     """One more command of a drive across the table, and a pause; returns the next number."""
     xy = np.array([rng.uniform(0.05, 0.46), rng.uniform(0.05, 0.46)])
     client.command(Target(seq, time.monotonic_ns(), xy, np.zeros((0, 2))))
-    time.sleep(seconds)
+    pass_time(seconds, "until the next command")
     return seq + 1
 
 
@@ -180,7 +181,7 @@ def agent_trials(
                 pids = pids or _started(ours)
                 if pids is None:
                     return [*trials, _no_agent(lab, begin_ns)]
-                time.sleep(rng.uniform(0.3, 0.6))
+                pass_time(rng.uniform(0.3, 0.6), "a fault comes at any moment of the drive")
                 watch = _Watched(door, cell, ours, *pids, begin_ns, patience_s)
                 trials.append(watch.trial(fault))
                 if trials[-1].fault == STALLED or math.isinf(trials[-1].rest_s):
@@ -232,7 +233,7 @@ class _Watched:
         if fault == "hung":
             os.kill(self.pid, signal.SIGKILL)
         if fault in KILLING:
-            until(lambda: not Path(f"/proc/{self.supervisor}").exists(), 15.0)
+            wait_until(lambda: not Path(f"/proc/{self.supervisor}").exists(), 15.0)
         return self._judged(fault, at_ns, rest_ns)
 
     def _ending(self, fault: str, end: Ending) -> str:
@@ -291,14 +292,17 @@ def _no_agent(lab: LabProcess, begin_ns: int) -> Trial:
 
 def _wait_rest(door: LabClient, at_ns: int, timeout_s: float = 5.0) -> float:
     """When the arm came to rest for good (it is watched for 0.6 s); infinite if it did not."""
-    time.sleep(max(0.0, _WATCHED_S - (time.monotonic_ns() - at_ns) * 1e-9))
-    deadline = time.monotonic() + timeout_s
-    while time.monotonic() < deadline:
+    _watch(at_ns)
+    for _ in paced(50, round(50 * timeout_s)):
         log = door.log(at_ns)
         if not log.moving:
             return max([at_ns, *log.times("rest")])
-        time.sleep(0.02)
     return math.inf
+
+
+def _watch(since_ns: int) -> None:
+    left_s = _WATCHED_S - (time.monotonic_ns() - since_ns) * 1e-9
+    pass_time(left_s, "an arm may come to rest and move again")
 
 
 class _Break:
@@ -318,7 +322,7 @@ class _Break:
         if self._timer.ident is None:
             return
         self._timer.join()
-        time.sleep(max(0.0, _WATCHED_S - (time.monotonic_ns() - self.begin_ns) * 1e-9))
+        _watch(self.begin_ns)
         self.end_ns = self.begin_ns
         if self._fault == "hang":
             self._door.fault("hang", seconds=0.0)
@@ -389,10 +393,9 @@ def _drive_on(cell: CellConfig, broken: _Break, moving: bool) -> tuple[int, str]
         if moving:
             broken.start()
         client.request("goto", [joints_at((0.4, 0.4), 0.1), joints_at((0.1, 0.1), 0.1)])
-        for _ in range(600):
+        for _ in paced(100, 600):
             client.require_running()
             client.state()
-            time.sleep(0.01)
     except RobolearnError as problem:
         return time.monotonic_ns(), f"{type(problem).__name__}: {problem}"[:120]
     finally:

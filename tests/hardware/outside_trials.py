@@ -35,8 +35,9 @@ from robolearn.errors import RobolearnError, RobotConnectionError
 from robolearn.pusht import TOOL
 from tests.hardware.fault_trials import as_deployed, trial_cell
 from tests.hardware.fault_verdict import gaps, out_of_limits
-from tests.hardware.real_cell import prompt_lab, until
+from tests.hardware.real_cell import prompt_lab
 from tests.hardware.workcell import FOLLOWER, WORKCELL, joints_at
+from tests.waiting import pass_time, wait_until
 
 KINDS = ("pause", "far", "rival")
 # Set-points of a busy machine come a tick late now and then; what queued up in a link that paused
@@ -80,7 +81,7 @@ class Drive:
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0 and self.mode is not Mode.STOPPED:
             self.command(xy)
-            time.sleep(min(left, _COMMAND_S))
+            pass_time(min(left, _COMMAND_S), "until the next command")
 
     @property
     def mode(self) -> Mode:
@@ -115,8 +116,8 @@ def pause_trial(lab: LabProcess, rng: random.Random) -> Outcome:
             door.fault("hang", seconds=seconds)
             drive.go(_RIGHT, seconds + 0.5)
             # A stop that is latched in the pause ends the drive before the link is back.
-            until(lambda: any(t > at_ns for t in door.log(at_ns).times("resumed")))
-            time.sleep(0.5 * (drive.mode is Mode.STOPPED))
+            wait_until(lambda: any(t > at_ns for t in door.log(at_ns).times("resumed")))
+            pass_time(0.5 * (drive.mode is Mode.STOPPED), "a path that still comes is judged")
             ended = drive.mode.name.lower()
             if drive.mode is Mode.STOPPED:
                 ended = f"latched: {drive.cause.name.lower()}"
@@ -149,7 +150,7 @@ def far_trial(lab: LabProcess, rng: random.Random) -> Outcome:
             drive.go(clip_slight(cell_spec(cell).actions[:1], asked)[TOOL], 1.5)
             ended = f"{drive.mode.name.lower()}: {drive.cause.name.lower()}"
             told = [e.cause for e in drive.client.events()]
-            until(lambda: not door.log(at_ns).moving)
+            wait_until(lambda: not door.log(at_ns).moving)
             log, (_, q) = door.log(begin_ns), door.reference(at_ns)
     finally:
         drive.client.close()

@@ -19,6 +19,7 @@ from robolearn.pusht import BLOCK, TOOL
 from robolearn.types import Condition, Outcome
 from tests.hardware.lab import CONFIG, kinematic_lab
 from tests.hardware.workcell import FOLLOWER, joints_at
+from tests.waiting import paced
 
 # On a busy test machine processes sleep for longer than a robot's own machine would let them.
 PATIENT = SupervisorConfig(
@@ -58,10 +59,17 @@ def drive_forever(cell: CellConfig, pipe) -> None:
     # A program started by the agent that outlives it and keeps its end of the pipe open.
     sleeper = subprocess.Popen(["sleep", "60"], pass_fds=[client._pipe.fileno()])
     pipe.send((os.getpid(), client.pid, sleeper.pid))
-    for k in range(10_000):
+    for k in paced(20):
         xy = np.array([0.256 + 0.15 * np.sin(0.3 * k), 0.3])
         client.command(Target(k, time.monotonic_ns(), xy, np.zeros((0, 2))))
-        time.sleep(0.05)
+
+
+def follow(client, steps=4, dx=0.02):
+    """That many commands at 20 Hz, each ``dx`` [m] further; the arm follows them."""
+    client.request("follow")
+    for k in paced(20, steps):
+        xy = np.array([0.256 + dx * k, 0.3])
+        client.command(Target(k, time.monotonic_ns(), xy, np.zeros((0, 2))))
 
 
 class StillScorer:
@@ -73,14 +81,6 @@ class StillScorer:
     def judge(self, values):
         assert set(values) >= {TOOL, BLOCK}
         return Outcome(False, 0.25, 0.25)
-
-
-def until(condition, timeout_s=5.0):
-    """Wait for something that must happen."""
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.005)
 
 
 def alive(pid: int) -> bool:

@@ -6,7 +6,6 @@ import dataclasses
 import json
 import multiprocessing
 import sqlite3
-import time
 from contextlib import closing
 
 import pytest
@@ -18,6 +17,7 @@ from robolearn.errors import DataError, StoreCorruptError, StoreLockedError
 from tests.eval.mocks import without_times
 from tests.eval.trials.test_rollouts import CRITIC, FLOW, A, B, run
 from tests.eval.trials.test_trials import record
+from tests.waiting import wait_until
 
 FORK = multiprocessing.get_context("fork")
 N = 60
@@ -36,8 +36,11 @@ def test_twelve_kills_and_a_second_writer_change_no_bit(tmp_path):
     for kill in range(12):
         process = FORK.Process(target=everything, args=(folder,))
         process.start()
-        while process.is_alive() and count(folder) <= before:
-            time.sleep(0.001)
+        wait_until(
+            lambda process=process, before=before: not process.is_alive() or count(folder) > before,
+            timeout_s=60.0,
+            poll_s=0.001,
+        )
         if kill == 0 and process.is_alive():
             with pytest.raises(StoreLockedError, match=f"process {process.pid}"):
                 run(folder, on_progress=lambda p: pytest.fail("it computed"))

@@ -68,7 +68,7 @@ class Counting:
                 (self.folder / f"{task}-{marks}").touch()
                 if marks < self.deaths:
                     os._exit(3)
-            time.sleep(0.05)
+            pass_time(0.05, "a task that takes a moment")
             return task * 10
 
         return handle

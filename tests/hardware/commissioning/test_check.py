@@ -20,6 +20,7 @@ from robolearn.cli.main import main
 from robolearn.errors import ConfigError, RobotConnectionError
 from robolearn.machine import doctor
 from tests.hardware.toy_arm import ToyArm, ToyConfig
+from tests.waiting import pass_time
 
 EXPECTED = Expected(3, max_age_s=0.5, hold_s=0.1, silence_s=0.4)
 GUIDE = (Path(__file__).parents[3] / "docs" / "new_robot.md").read_text()
@@ -89,7 +90,7 @@ class Fatherless(ToyArm):
 
 class Slow(ToyArm):
     def state(self):
-        time.sleep(0.025)
+        pass_time(0.025, "a slow device")
         return super().state()
 
 

@@ -36,6 +36,7 @@ from tests.hardware.camera_contract import (
     pattern,
     with_clock,
 )
+from tests.waiting import wait_for_error, wait_until
 
 
 class TestFakeCamera(CameraContract):
@@ -81,9 +82,12 @@ class TestMjpegCamera(_Emulated):
 
     def test_times_are_the_senders(self, camera):
         self.emulated.device.fault("slow", 5.0, 0.2)
-        time.sleep(0.3)
-        frame = camera.wait(camera.latest().index, 3.0)
-        assert frame.received_ns - frame.t_ns > 0.19e9
+
+        def delayed():
+            frame = camera.latest()
+            return frame if frame.received_ns - frame.t_ns > 0.19e9 else None
+
+        frame = wait_until(delayed)
         assert frame.t_ns == pytest.approx(frame.device_t_s * 1e9, abs=1000)
 
     @pytest.mark.parametrize(("seconds", "told"), [(-5.0, "backwards"), (5.0, "future")])
@@ -102,9 +106,7 @@ class TestOpenCVCamera(_Emulated):
     def test_a_camera_of_another_size_says_both_sizes(self, camera):
         # FFmpeg scales a size that changes on the way; at the start it is seen.
         self.fault("size")
-        time.sleep(0.1)
-        with pytest.raises(SpecMismatchError, match=r"32 x 24.*64 x 48"):
-            camera.connect()
+        wait_for_error(camera.connect, SpecMismatchError, r"32 x 24.*64 x 48")
 
 
 def taken(config, frames):

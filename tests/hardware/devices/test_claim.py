@@ -4,13 +4,13 @@ import multiprocessing
 import os
 import signal
 import stat
-import time
 
 import pytest
 
 from hardware.devices import claim as claim_module
 from hardware.devices.claim import DeviceClaim, lock_folder
 from robolearn.errors import RobotConnectionError
+from tests.waiting import pass_time
 
 
 @pytest.fixture(autouse=True)
@@ -23,7 +23,7 @@ def hold(folder, name, pipe):
     claim_module._PLACES = (folder,)
     DeviceClaim(name).take()
     pipe.send(os.getpid())
-    time.sleep(60)
+    pass_time(60, "until it is killed")
 
 
 def owner(folder, name):
@@ -61,7 +61,9 @@ def test_another_program_is_named_and_its_death_frees_the_device(folder):
 def test_what_was_released_is_free_although_a_child_has_the_descriptor():
     claim, other = DeviceClaim("Franka at 192.0.2.11"), DeviceClaim("Franka at 192.0.2.11")
     claim.take()
-    child = multiprocessing.get_context("fork").Process(target=time.sleep, args=(60,))
+    child = multiprocessing.get_context("fork").Process(
+        target=pass_time, args=(60, "until it is killed")
+    )
     child.start()
     try:
         claim.release()

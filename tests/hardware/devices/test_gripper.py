@@ -27,32 +27,15 @@ from sim.plants.grip import GripPlant, GripPlantConfig
 from sim.plants.scene import ScenePlant, ScenePlantConfig
 from tests.hardware.buses import BusArm
 from tests.hardware.lab import CONFIG
+from tests.waiting import wait_for_error, wait_until
 
 # What lies between the fingers in some tests [m].
 OBJECT_M = 0.0408
 
 
-def until(condition, timeout_s=3.0):
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.005)
-
-
 def refusal(gripper: Gripper) -> str:
     """The error that a request is answered with, sooner or later."""
-    error = ""
-
-    def told():
-        nonlocal error
-        try:
-            gripper.move(0.05)
-        except RobotError as raised:
-            error = str(raised)
-        return error
-
-    until(told)
-    return error
+    return str(wait_for_error(lambda: gripper.move(0.05), RobotError))
 
 
 class GripperContract:
@@ -76,7 +59,7 @@ class GripperContract:
         gripper.connect()
         for width in (gripper.stroke_m, 0.4 * gripper.stroke_m):
             gripper.move(width)
-            until(lambda width=width: self.reached(gripper, width))
+            wait_until(lambda width=width: self.reached(gripper, width))
             assert not gripper.state().holding
         assert gripper.stop()
         require_fresh(gripper.state(), time.monotonic_ns(), 1.0)
@@ -203,7 +186,7 @@ def test_the_servo_of_an_arm_keeps_gripping_through_a_stop_of_the_arm(tmp_path):
         gripper = ServoGripperConfig(0.06).build(robot)
         gripper.connect()
         gripper.move(0.06)
-        until(lambda: robot.keep_alive() or gripper.state().width_m > 0.055)
+        wait_until(lambda: robot.keep_alive() or gripper.state().width_m > 0.055)
         cycle = robot._cycle
         # Something is between the jaws: they are far from their goal and do not move.
         with cycle.lock:
@@ -217,11 +200,11 @@ def test_a_squeeze_is_kept_through_a_stop_and_a_motion_is_not(served):
     gripper = served.make()
     gripper.connect()
     gripper.move(0.0)
-    until(lambda: gripper.state().holding)
+    wait_until(lambda: gripper.state().holding)
     assert gripper.stop()
     assert served.emulator.values["POS"] == 228
     gripper.move(0.085, speed=0.01)
-    until(lambda: gripper.state().moving)
+    wait_until(lambda: gripper.state().moving)
     assert gripper.stop()
     assert 3 < served.emulator.values["POS"] < 228
 
@@ -274,7 +257,7 @@ def test_it_says_when_it_holds_something(served):
     gripper = served.make()
     gripper.connect()
     gripper.move(0.0, force=0.3)
-    until(lambda: gripper.state().holding)
+    wait_until(lambda: gripper.state().holding)
     assert gripper.state().width_m == pytest.approx(OBJECT_M, abs=1e-3)
     assert served.emulator.values["FOR"] == round(0.3 * 255)
 

@@ -20,6 +20,7 @@ from robolearn.calibration.fiducials import Tag
 from robolearn.errors import ClockError, ConfigError, StaleSignalError
 from robolearn.pusht import block_signal
 from tests.hardware.lab import CONFIG
+from tests.waiting import paced, pass_time
 
 
 class Stream:
@@ -114,7 +115,7 @@ def test_a_clock_that_was_set_is_told_once_the_last_good_pose_is_old(stream, age
     stream.send(0.1, age_s=0.0)
     assert stream.tracker.latest().pose[0] == 0.1
     stream.send(0.2, age_s=age_s)
-    time.sleep(0.03)
+    pass_time(0.03, "the last good pose becomes old")
     with pytest.raises(ClockError, match=told):
         stream.tracker.wait(1.0)
     stream.send(0.3, age_s=0.0)
@@ -232,10 +233,8 @@ def test_a_jump_is_not_believed_and_ends_as_a_stale_signal(stream):
     assert measured(stream, tracker, 0.206)
 
     def stay_elsewhere():
-        deadline = time.monotonic() + 2.0
-        while time.monotonic() < deadline:
+        for _ in paced(100, 200):
             measured(stream, tracker, 0.5)
-            time.sleep(0.01)
 
     with pytest.raises(StaleSignalError, match=r"cannot be: a jump of 0\.29\d m"):
         stay_elsewhere()

@@ -30,6 +30,7 @@ from robolearn.calibration.lens import LensConfig
 from robolearn.errors import ConfigError, StaleSignalError
 from robolearn.geometry import quat_from_rotation
 from robolearn.pusht import transform_points, wrap_angle
+from tests.waiting import pass_time, wait_for_error, wait_until
 
 TAGS = (Tag(3, (0.02, 0.0), 0.05, 0.7), Tag(8, (-0.04, 0.03), 0.04))
 DETECTOR = TagDetector("4x4_50")
@@ -148,7 +149,7 @@ class OnePicture:
 
     def wait(self, index, timeout_s):
         if self.frame is None or self.frame.index <= index:
-            time.sleep(0.005)
+            pass_time(0.005, "a camera without a new picture")
             raise StaleSignalError("nothing new")
         return self.frame
 
@@ -169,16 +170,12 @@ def test_times_are_the_pictures_and_bad_fits_are_refused():
     loose = (TAGS[0], Tag(8, (-0.09, 0.03), 0.04))
     camera.show(picture((0.25, 0.3, 0.0), tags=loose), time.monotonic_ns())
     camera_blank = np.full((480, 640, 3), 128, np.uint8)
-    deadline = time.monotonic() + 3
-    while tracker.counts.refused < 1 and time.monotonic() < deadline:
-        time.sleep(0.005)
+    wait_until(lambda: tracker.counts.refused)
     camera.show(camera_blank, time.monotonic_ns())
-    while tracker.counts.lost < 1 and time.monotonic() < deadline:
-        time.sleep(0.005)
+    wait_until(lambda: tracker.counts.lost)
     assert (tracker.counts.taken, tracker.counts.refused, tracker.counts.lost) == (1, 1, 1)
-    time.sleep(0.31)
-    with pytest.raises(StaleSignalError, match=r"1 with a bad fit, 1 without .*\[3, 8\]"):
-        tracker.latest()
+    told = r"1 with a bad fit, 1 without .*\[3, 8\]"
+    wait_for_error(tracker.latest, StaleSignalError, told)
     tracker.close()
 
 
@@ -199,9 +196,7 @@ def test_several_objects_in_one_picture_each_by_its_own_tags():
     assert len(detected) == 1, "a picture is searched once"
     block.close()
     camera.show(picture((0.21, 0.3, 0.5), tags=TAGS[:1]), time.monotonic_ns())
-    deadline = time.monotonic() + 3.0
-    while hole.counts.lost < 1 and time.monotonic() < deadline:
-        time.sleep(0.005)
+    wait_until(lambda: hole.counts.lost)
     assert (hole.counts.lost, block.counts.taken) == (1, 1)
     hole.close()
     assert not watch._thread.is_alive()

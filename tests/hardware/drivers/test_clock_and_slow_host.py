@@ -7,10 +7,11 @@ import pytest
 
 from hardware.drivers.ur.robot import URConfig
 from hardware.supervisor.client import SupervisorClient
-from hardware.supervisor.link import Cause, Mode, Target
+from hardware.supervisor.link import Cause, Mode
 from robolearn.errors import ClockError, SafetyStopError
-from tests.hardware.real_cell import cell_at, prompt_lab, until
+from tests.hardware.real_cell import cell_at, follow, prompt_lab
 from tests.hardware.workcell import FOLLOWER, Cell, joints_at
+from tests.waiting import pass_time, wait_for_error, wait_until
 
 
 @pytest.fixture(scope="module")
@@ -59,19 +60,15 @@ def test_a_fault_of_the_controllers_host_stops_the_arm_for_good(lab, fault):
     )
     with lab.where.connect() as door:
         client.request("goto", [joints_at((0.256, 0.3))])
-        client.request("follow")
-        for k in range(3):
-            xy = np.array([0.256 + 0.03 * k, 0.3])
-            client.command(Target(k, time.monotonic_ns(), xy, np.zeros((0, 2))))
-            time.sleep(0.05)
+        follow(client, steps=3, dx=0.03)
         door.fault(kind, **arguments)
-        until(lambda: client.status().mode is Mode.STOPPED)
+        wait_until(lambda: client.status().mode is Mode.STOPPED)
         assert client.status().cause is cause
         with pytest.raises(SafetyStopError, match=cause.name.lower()):
             client.require_running()
-        until(lambda: not door.log(start_ns).moving)
-        time.sleep(0.1)
-        assert client.status().mode is Mode.STOPPED, "a fault that went away is no recovery"
+        wait_until(lambda: not door.log(start_ns).moving)
+        pass_time(0.1, "a fault that went away is no recovery")
+        assert client.status().mode is Mode.STOPPED
         client.clear()
         assert client.require_running().mode is Mode.HOLD
         client.request("goto", [joints_at((0.256, 0.3))])
@@ -83,10 +80,8 @@ def test_the_driver_tells_until_it_connects_again(lab):
     robot.connect()
     with lab.where.connect() as door:
         door.fault("clock_jump", seconds=-0.5)
-        time.sleep(0.1)
-        with pytest.raises(ClockError, match="its clock went backwards"):
-            robot.state()
-    time.sleep(0.6)  # until the clock has passed its last time
+        wait_for_error(robot.state, ClockError, "its clock went backwards")
+    pass_time(0.6, "the clock passes its last time")
     for call in (robot.state, lambda: robot.servo(np.zeros(6))):
         with pytest.raises(ClockError, match="its clock went backwards"):
             call()

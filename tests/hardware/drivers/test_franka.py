@@ -24,7 +24,8 @@ from robolearn.errors import (
     RobotError,
     StaleSignalError,
 )
-from tests.robot_contract import RobotContract
+from tests.robot_contract import RobotContract, wait_for_fault
+from tests.waiting import wait_for_error
 
 START = [0.0, -0.7, 0.0, -2.2, 0.0, 1.6, 0.8]
 
@@ -147,14 +148,6 @@ class TestFranka(RobotContract):
         self.device.mode = Mode.Idle
 
 
-def wait_until_not_running(robot):
-    deadline = time.monotonic() + 2.0
-    while robot.state().mode is RobotMode.RUNNING:
-        robot.keep_alive()
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-
-
 @pytest.mark.parametrize(
     ("mode", "ours"),
     [(Mode.Reflex, RobotMode.PROTECTIVE_STOP), (Mode.UserStopped, RobotMode.EMERGENCY_STOP)],
@@ -163,7 +156,7 @@ def test_a_stop_of_the_arm_is_latched_until_a_reconnect(device, make, mode, ours
     robot = make()
     robot.connect()
     device.mode = mode
-    wait_until_not_running(robot)
+    wait_for_fault(robot)
     assert robot.state().mode is ours
     assert device.stops >= 1
     device.mode = Mode.Idle
@@ -178,7 +171,7 @@ def test_a_clock_that_was_set_is_latched_until_a_reconnect(device, make, seconds
     robot = make()
     robot.connect()
     device.ahead_s = seconds
-    wait_until_not_running(robot)
+    wait_for_fault(robot)
     assert robot.state().mode is RobotMode.FAULT
     with pytest.raises(ClockError, match=told):
         robot.servo(np.array(START))
@@ -191,9 +184,11 @@ def test_a_frozen_clock_is_stale_although_the_library_answers(device, make):
     robot = make()
     robot.connect()
     device.frozen = time.monotonic()
-    time.sleep(0.1)
-    with pytest.raises(StaleSignalError, match="device clock stands"):
-        require_healthy(robot.state(), time.monotonic_ns(), 0.05)
+    wait_for_error(
+        lambda: require_healthy(robot.state(), time.monotonic_ns(), 0.05),
+        StaleSignalError,
+        "device clock stands",
+    )
     assert robot.state().tool_force_n == 5.0
 
 
@@ -205,20 +200,8 @@ def test_whatever_the_library_raises_is_one_typed_error(device, make, monkeypatc
     robot.connect()
     monkeypatch.setattr(Arm, "move", broken)
     robot.servo(np.array(START))
-    wait_until_raises(robot.keep_alive, "motion aborted")
+    wait_for_error(robot.keep_alive, RobotError, "motion aborted")
     assert robot.state().mode is RobotMode.FAULT
-
-
-def wait_until_raises(call, words):
-    deadline = time.monotonic() + 2.0
-    error = ""
-    while words not in error:
-        assert time.monotonic() < deadline
-        try:
-            call()
-        except RobotError as raised:
-            error = str(raised)
-        time.sleep(0.005)
 
 
 def test_problems_of_connecting_say_what_to_do(device, make, monkeypatch):

@@ -36,10 +36,10 @@ from tests.hardware.real_cell import (
     cell_at,
     largest_speed,
     prompt_lab,
-    until,
 )
 from tests.hardware.workcell import WORKCELL, joints_at
 from tests.mocks import POLICY_SPEC, BuildWalk, Listener, WalkPolicy
+from tests.waiting import wait_until
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +114,7 @@ def test_a_killed_policy_is_a_typed_error_and_the_arm_rests(env, lab):
         run_episode(env, agent, inference, [Killer()], CONDITION, max_steps=40)
     inference.close()
     with lab.where.connect() as door:
-        until(lambda: not door.log(start_ns).moving)
+        wait_until(lambda: not door.log(start_ns).moving)
         assert largest_speed(door.log(start_ns)) < 1.02 * env.config.limits.max_joint_speed
     assert env.status().mode is Mode.FOLLOW
     assert env.status().cause is Cause.NONE
@@ -160,7 +160,7 @@ def test_a_policy_that_aims_two_metres_away_moves_nothing_and_is_stopped(env, la
     assert causes.count(Cause.FAR_OUTSIDE) >= 2
     assert causes[-1] is Cause.FAR_AGENT
     with lab.where.connect() as door:
-        until(lambda: not door.log(start_ns).moving)
+        wait_until(lambda: not door.log(start_ns).moving)
         last = door.log(start_ns).setpoint_q[-1]
     np.testing.assert_allclose(WORKCELL.xy(UR5E, last), CONDITION.poses[TOOL], atol=2e-3)
     env.clear_stop()

@@ -26,6 +26,7 @@ from robolearn.runtime import run_episode
 from robolearn.types import Command, Condition, PolicyOutput
 from tests.hardware.buses import START, BusArm
 from tests.hardware.env.test_real_env_joints import HOME, Nothing, cell
+from tests.waiting import paced
 
 JOINTS = "arm/joint_position"
 OBJECT_M = 0.04
@@ -159,10 +160,8 @@ def test_wrong_shapes_are_refused_and_a_policy_of_the_arm_alone_leaves_the_gripp
 
 
 def watch(env, seconds):
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
+    for _ in paced(100, round(100 * seconds)):
         env.observe()
-        time.sleep(0.01)
 
 
 def test_a_fault_of_the_gripper_is_one_typed_error_until_the_operator_clears(env, rings):

@@ -14,7 +14,8 @@ from hardware.env.real_env import RealEnv, cell_spec
 from robolearn.config import from_dict
 from robolearn.errors import ConfigError, DataError
 from robolearn.runtime import run_episode
-from robolearn.types import Command, Condition, Outcome
+from robolearn.types import Command, Condition
+from tests.hardware.joint_wave import NoTask, Wave
 from tests.hardware.lab import CONFIG
 from tests.mocks import Listener
 
@@ -47,41 +48,13 @@ def turned(angle: float) -> np.ndarray:
     return np.array([angle, *HOME[1:]])
 
 
-class Nothing:
-    """No task."""
-
-    def reset(self):
-        pass
-
-    def judge(self, values):
-        assert JOINT_POSITION in values
-        return Outcome(False, 0.0, 0.0)
-
-
-class Wave:
-    """Moves one joint by 10 mrad per tick."""
-
-    name = "wave"
-
-    def reset(self, seed):
-        self.seq = -1
-
-    def request(self, observation):
-        return None
-
-    def decide(self, observation, reply):
-        self.seq += 1
-        q = turned(0.1 + 0.01 * self.seq)
-        return Command(self.seq, {JOINT_POSITION: q}, observation.t_ns, "scripted")
-
-
 def test_an_episode_in_joint_space_is_run_and_reported():
-    env = RealEnv(cell(), place=lambda _: "nothing to place", scorer=Nothing())
+    env = RealEnv(cell(), place=lambda _: "nothing to place", scorer=NoTask())
     listener = Listener()
     start = tuple(turned(0.1))
     try:
         condition = Condition("c", 1, {JOINT_POSITION: start})
-        result = run_episode(env, Wave(), None, [listener], condition, max_steps=12)
+        result = run_episode(env, Wave(start), None, [listener], condition, max_steps=12)
         assert "off by 0.000" in result.reset.note
         np.testing.assert_allclose(result.reset.achieved[JOINT_POSITION], start, atol=1e-3)
         sent = [t.drained.sent for t in listener.ticks]

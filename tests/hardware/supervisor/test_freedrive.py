@@ -11,7 +11,7 @@ from hardware.supervisor.client import SupervisorClient
 from hardware.supervisor.link import Cause, Mode
 from robolearn.arms.models import UR5E
 from tests.hardware.lab import HOME
-from tests.hardware.real_cell import cell_at, prompt_lab, until
+from tests.hardware.real_cell import cell_at, prompt_lab
 from tests.hardware.workcell import (
     CONFIG,
     FOLLOWER,
@@ -21,6 +21,7 @@ from tests.hardware.workcell import (
     in_joint_space,
     joints_at,
 )
+from tests.waiting import wait_until
 
 JOINTS = in_joint_space("ur5e")
 ASIDE = np.array([0.4, 0.0, 0.0, 0.0, 0.0, 0.0])
@@ -205,7 +206,7 @@ def test_a_hand_guides_the_emulated_ur_through_the_unmodified_client(tmp_path):
         def off():
             return np.linalg.norm(UR5E.fk(client.state().joint_position)[:3, 3] - place)
 
-        until(lambda: off() < 0.003, 10.0)
+        wait_until(lambda: off() < 0.003, 10.0)
         client.request("hold")
         door.call("hand")
         assert client.status().mode is Mode.HOLD

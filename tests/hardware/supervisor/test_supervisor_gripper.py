@@ -13,6 +13,7 @@ from hardware.supervisor.link import GRIP_WIDTH, Cause, Mode, Target
 from hardware.supervisor.shared_memory import Ring
 from robolearn.errors import ConfigError, RobotConnectionError
 from tests.hardware.workcell import Cell
+from tests.waiting import wait_until
 
 GRIPPER = {
     "driver": {"kind": "fake", "speed_m_s": 0.6},
@@ -219,10 +220,7 @@ def test_nobody_waits_for_a_slow_gripper_and_the_newest_command_wins():
             assert keeper.goals == (width,)
             assert keeper.trouble(time.monotonic_ns()) is None
         slow.gate.set()
-        deadline = time.monotonic() + 5.0
-        while len(slow.moves) < 2:
-            assert time.monotonic() < deadline
-            time.sleep(0.005)
+        wait_until(lambda: len(slow.moves) == 2)
         assert slow.moves == [0.05, 0.02]
     finally:
         keeper.close()
@@ -240,8 +238,8 @@ def test_a_driver_that_hangs_for_good_is_told(monkeypatch):
     try:
         keeper.aim(np.array([0.05]))
         assert slow.entered.wait(5.0)
-        time.sleep(0.06)
-        assert keeper.trouble(time.monotonic_ns()).cause is Cause.GRIPPER_STALE
+        trouble = wait_until(lambda: keeper.trouble(time.monotonic_ns()))
+        assert trouble.cause is Cause.GRIPPER_STALE
         with pytest.raises(RobotConnectionError, match="hangs in a call"):
             keeper.recover(mounted=False)
     finally:

@@ -18,7 +18,7 @@ from hardware.drivers.ur.robot import URConfig
 from hardware.emulators.ur.controller import DASHBOARD_PORT
 from hardware.supervisor import process as supervisor_process
 from hardware.supervisor.client import SupervisorClient
-from hardware.supervisor.link import Cause, Mode, Target
+from hardware.supervisor.link import Cause, Mode
 from hardware.supervisor.shared_memory import Ring
 from robolearn.errors import (
     ConfigError,
@@ -32,11 +32,12 @@ from tests.hardware.real_cell import (
     alive,
     cell_at,
     drive_forever,
+    follow,
     largest_speed,
     prompt_lab,
-    until,
 )
 from tests.hardware.workcell import FOLLOWER, joints_at
+from tests.waiting import pass_time, wait_until
 
 
 @pytest.fixture
@@ -51,14 +52,6 @@ def fake():
     for ring in (trace, faults):
         ring.unlink()
         ring.close()
-
-
-def follow(client, steps=4, dx=0.02):
-    client.request("follow")
-    for k in range(steps):
-        xy = np.array([0.256 + dx * k, 0.3])
-        client.command(Target(k, time.monotonic_ns(), xy, np.zeros((0, 2))))
-        time.sleep(0.05)
 
 
 def test_the_supervisor_is_a_process_and_session_of_its_own(fake):
@@ -79,8 +72,8 @@ def test_estop_latches_until_cleared(fake):
     with pytest.raises(SafetyStopError, match="estop"):
         client.request("follow")
     count = trace.count
-    time.sleep(0.03)
-    assert trace.count == count, "a stopped arm gets no set-points"
+    pass_time(0.03, "a stopped arm gets no set-points")
+    assert trace.count == count
     client.clear()
     assert client.status().mode is Mode.HOLD
     assert [e.cause for e in client.events()] == [Cause.ESTOP, Cause.OPERATOR_CLEAR]
@@ -91,7 +84,7 @@ def test_a_robot_fault_is_latched_and_named(fake):
     client, _, faults = fake
     follow(client)
     faults.put(time.monotonic_ns(), [FakeFault.PROTECTIVE_STOP])
-    until(lambda: client.status().mode is Mode.STOPPED)
+    wait_until(lambda: client.status().mode is Mode.STOPPED)
     assert client.status().cause is Cause.ROBOT_FAULT
     with pytest.raises(RobotError, match="refused 'clear'"):
         client.clear()
@@ -104,7 +97,7 @@ def test_an_emergency_stop_from_another_thread_fails_the_move_that_waits(fake):
     client, _, _ = fake
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         move = pool.submit(client.request, "goto", [joints_at((0.1, 0.4))])
-        until(lambda: client.status().mode is Mode.GOTO)
+        wait_until(lambda: client.status().mode is Mode.GOTO)
         client.estop()
         with pytest.raises(SafetyStopError, match="estop"):
             move.result(5.0)
@@ -115,7 +108,7 @@ def test_a_move_that_nobody_waits_for_any_more_pauses(fake):
     far = joints_at((0.1, 0.4))
     with pytest.raises(RobotError, match="did not finish 'goto'"):
         client.request("goto", [far], timeout_s=0.15)
-    until(lambda: client.status().mode is Mode.HOLD)
+    wait_until(lambda: client.status().mode is Mode.HOLD)
     assert np.abs(trace.latest().value[1:] - far).max() > 0.05
     client.request("goto", [far])
     np.testing.assert_allclose(trace.latest().value[1:], far, atol=1e-9)
@@ -126,7 +119,7 @@ def test_a_signal_to_the_supervisor_brakes_first(fake, number):
     client, trace, _ = fake
     follow(client)
     os.kill(client.pid, number)
-    until(lambda: not alive(client.pid))
+    wait_until(lambda: not alive(client.pid))
     rows = trace.since(0).value[:, 1:]
     assert np.abs(np.diff(rows[-20:], axis=0)).max() * 500 < 1.0
     with pytest.raises(RobotConnectionError, match="exit code 0"):
@@ -136,7 +129,7 @@ def test_a_signal_to_the_supervisor_brakes_first(fake, number):
 def test_a_log_that_nobody_reads_does_not_keep_the_process():
     class Stuck(logging.handlers.QueueListener):
         def stop(self):
-            time.sleep(1.0)
+            pass_time(1.0, "nobody reads the log")
 
     start = time.monotonic()
     supervisor_process._end_log(Stuck(queue.SimpleQueue()), timeout_s=0.02)
@@ -187,15 +180,16 @@ def test_a_killed_agent_leaves_an_arm_at_rest(lab, whole_group):
         agent.kill()
         raise
     with lab.where.connect() as door:
-        time.sleep(0.4)
+        start = door.truth().q
+        wait_until(lambda: np.abs(door.truth().q - start).max() > 0.1, what="a drive")
         assert door.log(start_ns).moving
         killed_ns = time.monotonic_ns()
         if whole_group:
             os.killpg(pid, signal.SIGKILL)
         else:
             os.kill(pid, signal.SIGKILL)
-        until(lambda: not alive(supervisor), 10.0)
-        until(lambda: not door.log(start_ns).moving)
+        wait_until(lambda: not alive(supervisor), 10.0)
+        wait_until(lambda: not door.log(start_ns).moving)
         log = door.log(start_ns)
     agent.join(10)
     with contextlib.suppress(ProcessLookupError):
@@ -213,15 +207,15 @@ def test_a_killed_supervisor_leaves_the_arm_to_the_devices_watchdog(lab):
     cell = cell_at(lab.where.address)
     client = SupervisorClient(cell.robot_builder(), FOLLOWER, cell.supervisor)
     client.request("goto", [joints_at((0.256, 0.3))])
-    until(lambda: client.status().mode is Mode.HOLD)
+    wait_until(lambda: client.status().mode is Mode.HOLD)
     follow(client, steps=6, dx=0.03)
     killed_ns = time.monotonic_ns()
     os.kill(client.pid, signal.SIGKILL)
     with pytest.raises(RobotConnectionError, match="exit code -9"):
-        until(lambda: client.status() is None)
+        wait_until(lambda: client.status() is None)
     with lab.where.connect() as door:
-        until(lambda: door.log(killed_ns).times("program_stopped"))
-        until(lambda: not door.log(start_ns).moving)
+        wait_until(lambda: door.log(killed_ns).times("program_stopped"))
+        wait_until(lambda: not door.log(start_ns).moving)
         stops = [e for e in door.log(killed_ns).events if e.kind == "program_stopped"]
     assert "watchdog" in stops[0].detail
     client.close()
@@ -237,11 +231,11 @@ def test_an_overloaded_joint_stops_the_arm_for_good(lab):
         client.request("goto", [joints_at((0.256, 0.3))])
         follow(client, steps=3, dx=0.03)
         door.fault("overload", amount=3.0)
-        until(lambda: client.status().mode is Mode.STOPPED)
+        wait_until(lambda: client.status().mode is Mode.STOPPED)
         assert client.status().cause is Cause.OVERLOAD
         with pytest.raises(SafetyStopError, match="overload"):
             client.require_running()
-        until(lambda: not door.log(start_ns).moving)
+        wait_until(lambda: not door.log(start_ns).moving)
         door.fault("overload", amount=0.0)
         client.clear()
         assert client.require_running().mode is Mode.HOLD
@@ -270,12 +264,12 @@ def test_stops_at_the_robot_itself_latch(lab, button):
         client.request("goto", [joints_at((0.256, 0.3))])
         follow(client, steps=3, dx=0.03)
         press(lab, door, button)
-        until(lambda: client.status().mode is Mode.STOPPED)
+        wait_until(lambda: client.status().mode is Mode.STOPPED)
         assert client.status().cause is Cause.ROBOT_FAULT
         words = "program STOPPED" if button == "dashboard" else "safety mode ROBOT_EMERGENCY_STOP"
         with pytest.raises(SafetyStopError, match=rf"robot_fault \(.*{words}.*\)\. Find"):
             client.require_running()
-        until(lambda: not door.log(start_ns).moving)
+        wait_until(lambda: not door.log(start_ns).moving)
         if button != "dashboard":
             with pytest.raises(RobotError, match="refused 'clear'"):
                 client.clear()

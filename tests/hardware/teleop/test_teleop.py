@@ -1,5 +1,8 @@
 import dataclasses
+import fcntl
 import os
+import sys
+import termios
 import time
 from collections import deque
 
@@ -16,6 +19,7 @@ from robolearn.spec import SignalSpec
 from robolearn.types import Condition, Observation, Outcome, Sample
 from tests.contracts import AgentContract
 from tests.mocks import ACTION, CONDITION, SPEC, TOOL, Listener, PointEnv, observation
+from tests.waiting import wait_until
 
 FAST = dataclasses.replace(SPEC, rate_hz=1000.0)
 
@@ -175,6 +179,12 @@ def test_attended_env_keeps_the_outcome_of_the_task():
     env.close()
 
 
+def _typed(terminal):
+    """How many bytes can be read from it."""
+    told = fcntl.ioctl(terminal, termios.FIONREAD, bytes(4))
+    return int.from_bytes(told, sys.byteorder)
+
+
 @pytest.fixture
 def terminal():
     master, slave = os.openpty()
@@ -184,7 +194,7 @@ def terminal():
 
     def type_keys(data):
         os.write(master, data)
-        time.sleep(0.01)
+        wait_until(lambda: _typed(slave) == len(data))
 
     yield device, type_keys, written
     device.close()

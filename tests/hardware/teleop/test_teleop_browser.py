@@ -1,6 +1,5 @@
 import json
 import threading
-import time
 import urllib.error
 import urllib.request
 from urllib.parse import urlsplit
@@ -19,6 +18,7 @@ from robolearn.types import Condition
 from sim.worlds import make_world
 from tests.browser import chromium
 from tests.mocks import Listener
+from tests.waiting import paced, wait_until
 
 VIEW = View("ready", (0.1, 0.2), (0.2, 0.3, 0.5), wanted=2)
 
@@ -33,13 +33,6 @@ def device():
 
 def ws_url(device):
     return device.url.replace("http://", "ws://").replace("/?", "/ws?")
-
-
-def wait_until(condition):
-    deadline = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.002)
 
 
 def test_page_needs_the_token_and_is_the_only_one(device):
@@ -126,9 +119,9 @@ def test_a_drawn_pointer_path_becomes_an_episode(device, tmp_path):
             tab.wait_for("document.title.startsWith('Recording')")
             # Far from the tool nothing is taken.
             tab.wait_for("$('hint').textContent.includes('blue disc')")
-            for xy in np.linspace([0.1, 0.1], [0.3, 0.34], 25):
-                move(*xy)
-                time.sleep(0.04)
+            path = np.linspace([0.1, 0.1], [0.3, 0.34], 25)
+            for k in paced(25, len(path)):
+                move(*path[k])
             tab.wait_for("view.engaged")
             tab.screenshot(tmp_path / "running.png")
             tab.pointer(5, 5)

@@ -29,6 +29,7 @@ from tests.learning_mocks import (
     random_flat,
     random_request,
     random_source,
+    rows_shown,
 )
 from tests.policies.family import a_batch, learn, mode_shares, two_modes, untrained
 
@@ -168,9 +169,10 @@ def test_the_goal_is_what_is_reached_next() -> None:
     dataset = EpisodeDataset(flat, spec, 0)
     met: dict[int, list[bool]] = {k: [] for k in range(1, 8)}
     for step in range(60):
-        future, rows = dataset.batch(step).future, dataset._rows(step)
+        batch = dataset.batch(step)
+        future, rows = batch.future, rows_shown(flat, batch)
         assert future is not None
-        for row, shown in zip(rows.tolist(), future[BLOCK].numpy(), strict=True):
+        for row, shown in zip(rows, future[BLOCK].numpy(), strict=True):
             end = 29 if row < 30 else 59
             ahead = range(row + 1, min(row + 7, end) + 1)
             due = [k for k in ahead if bool(((held[k] > 0.5) & (held[k - 1] < 0.5)).any())]

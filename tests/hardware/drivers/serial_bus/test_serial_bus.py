@@ -25,7 +25,8 @@ from robolearn.errors import (
     RobotError,
 )
 from tests.hardware.buses import DIRECTIONS, JOINTS, OFFSETS, START, BusArm
-from tests.robot_contract import RobotContract
+from tests.robot_contract import RobotContract, wait_for_fault
+from tests.waiting import paced, pass_time, wait_for_error, wait_until
 
 
 class OnABus(RobotContract):
@@ -103,12 +104,8 @@ def test_a_fault_is_one_typed_error_a_stop_and_needs_a_reconnect(arm, fault):
     robot = arm.make()
     robot.connect()
     robot.servo(robot.state().joint_position)
-    start = time.monotonic()
     arm.do(lambda: cause(arm))
-    while robot.state().mode is RobotMode.RUNNING:
-        robot.keep_alive()
-        assert time.monotonic() - start < 2.0, "not noticed"
-        time.sleep(0.005)
+    wait_for_fault(robot)
     assert robot.state().mode is mode
     age_ns = robot.state().changed_ns
     for _ in range(2):
@@ -120,8 +117,8 @@ def test_a_fault_is_one_typed_error_a_stop_and_needs_a_reconnect(arm, fault):
     robot.stop()
     assert time.monotonic() - start < 1.0
     arm.do(lambda: CURES[fault](arm))
-    time.sleep(0.05)
-    assert robot.state().mode is mode, "a fault that went away is no recovery"
+    pass_time(0.05, "a fault that went away is no recovery")
+    assert robot.state().mode is mode
     assert robot.state().changed_ns == age_ns
     robot.connect()
     assert robot.state().mode is RobotMode.RUNNING
@@ -134,12 +131,10 @@ def test_the_joints_that_listen_are_held_when_one_is_cut_off(arm):
     robot.connect()
     goal = robot.state().joint_position + 1.6
     robot.servo(goal)
-    time.sleep(0.03)
+    wait_until(lambda: np.abs(arm.plant.joint_positions()[:5] - START[:5]).max() > 0.01)
     arm.do(lambda: arm.bus.set_absent(6))
-    deadline = time.monotonic() + 3.0
-    while not robot._cycle.ended or arm.bus.log.moving:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_for_fault(robot)
+    wait_until(lambda: not arm.bus.log.moving)
     stop = arm.bus.log.setpoints()[1][-1][:5]
     assert np.all(stop < goal - 0.1), "stopped on the way"
     assert np.abs(arm.plant.joint_positions()[:5] - stop).max() < 0.01
@@ -161,19 +156,15 @@ def test_a_single_lost_answer_is_no_fault(arm):
     robot = arm.make()
     robot.connect()
     arm.do(lambda: setattr(arm.bus, "corrupt_replies", 1))
-    for _ in range(20):
+    for _ in paced(100, 20):
         robot.keep_alive()
-        time.sleep(0.01)
     assert robot.state().mode is RobotMode.RUNNING
 
 
 def test_a_silent_owner_leaves_the_arm_held(arm):
     robot = arm.make(silence_s=0.05)
     robot.connect()
-    deadline = time.monotonic() + 2.0
-    while robot.state().mode is RobotMode.RUNNING:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_until(lambda: robot.state().mode is not RobotMode.RUNNING)
     with pytest.raises(RobotError, match="said nothing"):
         robot.keep_alive()
 
@@ -184,10 +175,7 @@ def test_dynamixels_hold_when_the_line_falls_silent(tmp_path):
         assert robot.has_watchdog
         robot.connect()
         robot._cycle._leaving = True  # as if the process had died
-        deadline = time.monotonic() + 2.0
-        while not any(e.kind == "watchdog" for e in arm.bus.log.events):
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        wait_until(lambda: any(e.kind == "watchdog" for e in arm.bus.log.events))
         robot.connect()
         assert robot.state().mode is RobotMode.RUNNING
 
@@ -197,29 +185,17 @@ def test_feetech_says_that_it_has_no_watchdog(tmp_path):
         assert not arm.make().has_watchdog
 
 
-def until_it_raises(call, words):
-    deadline = time.monotonic() + 2.0
-    error = ""
-    while words not in error:
-        assert time.monotonic() < deadline
-        try:
-            call()
-        except RobotError as raised:
-            error = str(raised)
-        time.sleep(0.01)
-
-
 def test_closing_keeps_the_torque_and_releasing_asks(arm):
     robot = arm.make()
     robot.connect()
     arm.plant.joint_torques = lambda: np.full(6, 0.4)
-    time.sleep(0.05)
+    arm.whole_tick()
     with pytest.raises(RobotError, match=r"carries 40 %.*would drop"):
         robot.release_torque()
     assert robot.state().mode is RobotMode.RUNNING
     robot.release_torque(confirmed=True)
     assert sum(e.kind == "torque_off" for e in arm.bus.log.events) == 6
-    until_it_raises(robot.keep_alive, "no torque")
+    wait_for_error(robot.keep_alive, RobotError, "no torque")
     robot.connect()
     robot.close()
     assert sum(e.kind == "torque_off" for e in arm.bus.log.events) == 6
@@ -241,7 +217,7 @@ def test_the_arm_does_not_move_when_it_is_connected(arm):
         servo.put(arm.bus._table.goal_position, 1000)
     robot = arm.make()
     robot.connect()
-    time.sleep(0.1)
+    pass_time(0.1, "nothing may move")
     assert np.abs(arm.plant.joint_positions() - START).max() < 0.003
 
 
@@ -249,11 +225,7 @@ def test_the_gripper_moves_within_its_range(arm):
     robot = arm.make()
     robot.connect()
     robot.set_gripper(1.0)
-    deadline = time.monotonic() + 3.0
-    while robot.gripper_state()[1] < 0.99:
-        robot.keep_alive()
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_until(lambda: robot.keep_alive() or robot.gripper_state()[1] >= 0.99)
     with pytest.raises(DataError, match="gripper goal"):
         robot.set_gripper(1.2)
     assert np.abs(arm.plant.joint_positions() - START)[:5].max() < 0.003
@@ -330,13 +302,13 @@ def test_calibrating_by_hand(arm, tmp_path):
     line = arm.config.line(list(arm.bus.ids))
     homing = ServoHoming(line, JOINTS)
     homing.center()
-    time.sleep(0.05)
+    arm.whole_tick()
     assert {v[1] for v in homing.watch().values()} == {2048}
     with pytest.raises(RobotError, match="only; move every joint"):
         homing.finish("mine")
     for away in (-0.5, 0.7):
         arm.do(lambda away=away: arm.plant.set_joints(START + away))
-        time.sleep(0.03)
+        arm.whole_tick()
         homing.watch()
     made = homing.finish("mine", "S1")
     save_calibration(made, tmp_path / "mine.yaml")

@@ -7,6 +7,7 @@ import gc
 import os
 import signal
 import sys
+import threading
 import time
 from concurrent.futures import Future
 from typing import ClassVar
@@ -33,6 +34,7 @@ from robolearn.geometry import rotation_from_rotvec, rotvec_from_rotation
 from tests.hardware.lab import HOME, address
 from tests.hardware.real_cell import in_child, prompt_lab
 from tests.robot_contract import RobotContract
+from tests.waiting import paced, pass_time, wait_for_error, wait_until
 
 
 @pytest.fixture(scope="module")
@@ -128,27 +130,20 @@ def test_a_program_without_our_lock_is_refused_by_the_controller(robot, lab, mon
     assert "program_stopped" not in kinds
 
 
-def until(condition, timeout_s=3.0):
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-
-
 def servo_until_stale(robot, q):
     """As the supervisor does, set-points and states in turn, until the device clock has stood for
     0.15 s; the state and the slowest round [s].
     """
-    state, slowest, deadline = robot.state(), 0.0, time.monotonic() + 5.0
-    while time.monotonic_ns() - state.changed_ns < 0.15e9:
+    state, slowest = robot.state(), 0.0
+    for _ in paced(500, 2500):
         start = time.monotonic()
-        assert start < deadline, "the device still lives"
         with contextlib.suppress(RobotError):
             robot.servo(q)
         state = robot.state()
         slowest = max(slowest, time.monotonic() - start)
-        time.sleep(0.002)
-    return state, slowest
+        if time.monotonic_ns() - state.changed_ns >= 0.15e9:
+            return state, slowest
+    raise AssertionError("the device still lives")
 
 
 def hang(address_, pid):
@@ -179,7 +174,7 @@ def test_a_hang_shows_in_the_age_of_the_state_and_never_blocks(lab):
 def test_a_protective_stop_is_a_mode_and_needs_the_operator(robot, lab):
     with lab.where.connect() as door:
         door.fault("protective_stop")
-        until(lambda: robot.state().mode is RobotMode.PROTECTIVE_STOP)
+        wait_until(lambda: robot.state().mode is RobotMode.PROTECTIVE_STOP)
         with pytest.raises(RobotError, match="PROTECTIVE_STOP"):
             require_healthy(robot.state(), robot.state().changed_ns, 0.02)
         with pytest.raises(RobotConnectionError, match="PROTECTIVE_STOP"):
@@ -192,7 +187,7 @@ def test_a_protective_stop_is_a_mode_and_needs_the_operator(robot, lab):
 def test_silence_trips_the_controllers_own_watchdog(robot, lab):
     start_ns = time.monotonic_ns()
     robot.servo(robot.state().joint_position)
-    until(lambda: robot.state().mode is RobotMode.IDLE)
+    wait_until(lambda: robot.state().mode is RobotMode.IDLE)
     with lab.where.connect() as door:
         stops = [e for e in door.log(start_ns).events if e.kind == "program_stopped"]
     assert "watchdog" in stops[0].detail
@@ -201,9 +196,8 @@ def test_silence_trips_the_controllers_own_watchdog(robot, lab):
 
 
 def test_keep_alive_feeds_the_watchdog(robot):
-    for _ in range(40):
+    for _ in paced(200, 40):
         robot.keep_alive()
-        time.sleep(0.005)
     assert robot.state().mode is RobotMode.RUNNING
 
 
@@ -311,35 +305,42 @@ def test_values_that_the_client_would_refuse_are_refused_in_the_config():
 
 def test_vendor_thread_keeps_the_newest_set_point_and_abandons_a_hung_call():
     thread, seen = VendorThread("test", post_limit_s=0.02), []
-    gate = np.zeros(1)
+    gate, entered = threading.Event(), threading.Event()
 
     def block():
-        while not gate[0]:
-            time.sleep(0.002)
+        entered.set()
+        gate.wait(60)
+
+    def accepted():
+        with contextlib.suppress(RobotConnectionError):
+            thread.post(lambda: seen.append(1))
+            return True
 
     thread.post(block)
-    time.sleep(0.03)
+    assert entered.wait(5.0)
+    pass_time(0.03, "the call takes longer than post_limit_s")
     with pytest.raises(RobotConnectionError, match="hanging"):
         thread.post(lambda: seen.append(0))
-    gate[0] = 1
-    time.sleep(0.02)
-    thread.post(lambda: seen.append(1))
+    gate.set()
+    wait_until(accepted)
+    wait_until(lambda: seen)
+    assert seen == [1], "what was refused is not sent later"
     assert thread.call(lambda: 7, 1.0, "answering") == 7
-    gate[0] = 0
+    gate.clear()
     with pytest.raises(RobotConnectionError, match="did not return within"):
         thread.call(block, 0.02, "blocking")
     with pytest.raises(RobotConnectionError, match="abandoned"):
         thread.call(lambda: 7, 1.0, "answering")
-    gate[0] = 1
+    gate.set()
     thread.close()
 
 
 def test_an_error_of_a_posted_call_is_raised_by_the_next():
-    thread = VendorThread("test")
-    thread.post(lambda: 1 / 0)
-    time.sleep(0.02)
-    with pytest.raises(RobotError, match="division by zero"):
-        thread.post(lambda: None)
+    thread, begun = VendorThread("test"), threading.Event()
+    # A newer call would replace one that has not begun.
+    thread.post(lambda: begun.set() or 1 / 0)
+    assert begun.wait(5.0)
+    wait_for_error(lambda: thread.post(lambda: None), RobotError, "division by zero")
     thread.close()
 
 
@@ -364,7 +365,7 @@ class Link(Vendor):
         return Link.connected
 
     def servoJ(self, q, *_):  # noqa: N802
-        time.sleep(Link.pause_s)
+        pass_time(Link.pause_s, "a call that blocks")
         self.asked.append("servoJ")
         self.sent.append(list(q))
         return True
@@ -384,9 +385,8 @@ def linked(monkeypatch):
 
 
 def insist(robot, q):
-    for _ in range(200):
+    for _ in paced(200, 200):
         robot.servo(q)
-        time.sleep(0.005)
 
 
 def refused(robot, q, match):
@@ -396,7 +396,7 @@ def refused(robot, q, match):
 
 def test_a_broken_link_is_never_asked_to_connect_again(linked):
     linked.servo(np.zeros(6))
-    time.sleep(0.05)
+    wait_until(lambda: Link.sent)
     count = len(Link.sent)
     Link.connected = False
     refused(linked, np.full(6, 0.01), "an operator connects again")
@@ -413,7 +413,7 @@ def test_a_call_in_which_the_client_connected_again_is_the_last(linked):
 
 def test_a_set_point_far_from_the_last_one_is_not_sent(linked):
     linked.servo(np.zeros(6))
-    time.sleep(0.05)
+    wait_until(lambda: Link.sent)
     refused(linked, np.full(6, 0.2), "not sent")
     assert np.array(Link.sent).max() == 0.0
 
@@ -421,9 +421,9 @@ def test_a_set_point_far_from_the_last_one_is_not_sent(linked):
 def test_the_watchdog_is_armed_with_the_first_set_point_and_not_while_the_owner_is_busy(linked):
     assert not Link.asked, "between connecting and the first set-point the owner may take his time"
     linked.servo(np.zeros(6))
-    until(lambda: Link.sent)
+    wait_until(lambda: Link.sent)
     linked.servo(np.zeros(6))
-    until(lambda: len(Link.sent) == 2)
+    wait_until(lambda: len(Link.sent) == 2)
     assert Link.asked == ["setWatchdog", "servoJ", "servoJ"]
 
 
@@ -437,7 +437,7 @@ def test_freedrive_ends_the_servo_thread_first_and_refuses_set_points(linked):
     linked.freedrive.begin()
     linked.freedrive.end()
     linked.servo(np.zeros(6))
-    until(lambda: Link.sent)
+    wait_until(lambda: Link.sent)
 
 
 def test_an_earlier_connection_that_still_closes_is_waited_for(linked, monkeypatch):
@@ -456,7 +456,7 @@ def test_motors_that_draw_too_much_are_a_load_above_one(lab):
     assert robot.state().load == 0.0
     with lab.where.connect() as door:
         door.fault("overload", amount=3.5)
-        until(lambda: robot.state().load == pytest.approx(3.5 / 2.8))
+        wait_until(lambda: robot.state().load == pytest.approx(3.5 / 2.8))
         door.fault("overload", amount=0.0)
     robot.close()
     for wrong in ((1.0,) * 5, (0.0,) * 6):
@@ -470,10 +470,9 @@ def path_of(lab, **config):
     robot.connect()
     with lab.where.connect() as door:
         start_ns, q = time.monotonic_ns(), robot.state().joint_position
-        for k in range(1, 41):
-            robot.servo(q + 0.001 * k)
-            time.sleep(0.004)
-        until(lambda: np.allclose(robot.state().joint_position, q + 0.04, atol=1e-3))
+        for k in paced(250, 40):
+            robot.servo(q + 0.001 * (k + 1))
+        wait_until(lambda: np.allclose(robot.state().joint_position, q + 0.04, atol=1e-3))
         assert robot.stop()
         sent = door.log(start_ns).setpoint_q
     robot.close()

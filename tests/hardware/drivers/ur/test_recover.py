@@ -1,7 +1,5 @@
 """A UR brought back from its dashboard: the unmodified client and the emulated controller."""
 
-import time
-
 import pytest
 
 from hardware.drivers.ur.dashboard import URRecovery
@@ -9,6 +7,7 @@ from hardware.drivers.ur.robot import URConfig
 from robolearn.cli.main import main
 from robolearn.errors import RobotConnectionError, RobotError
 from tests.hardware.lab import CONFIG, address, kinematic_lab
+from tests.waiting import pass_time
 
 HERE = 77
 
@@ -35,7 +34,7 @@ def test_a_protective_stop_is_unlocked_and_the_arm_runs_again(lab, config, capsy
         door.fault("protective_stop")
         with pytest.raises(RobotConnectionError, match="PROTECTIVE_STOP"):
             robot.connect()
-        time.sleep(0.3)  # the controller keeps it locked (0.2 s here)
+        pass_time(0.3, "the controller keeps it locked for 0.2 s")
         assert main(["hardware", "recover", "--config", str(config), "--yes"]) == 0
     told = capsys.readouterr()
     assert "safety PROTECTIVE_STOP" in told.out + told.err

@@ -12,7 +12,9 @@ from hardware.devices.robot import ConnectWatch
 from hardware.drivers.ur.watch import RTDE_PORT, URWatch
 from hardware.wire import rtde
 from robolearn.errors import RobotConnectionError
+from robolearn.timing.clocks import Rate
 from tests.hardware.lab import address
+from tests.waiting import pass_time, wait_until
 
 LIMIT_S = 0.1
 REPLIES = (
@@ -42,9 +44,10 @@ class Controller:
             for reply in replies:
                 client.recv(4096)
                 client.sendall(reply)
+            rate = Rate(100.0)
             for stamp in stamps:
                 client.sendall(rtde.frame(rtde.DATA, struct.pack(">Bd", 1, stamp)))
-                time.sleep(0.01)
+                rate.wait()
             client.sendall(last)
             if not closes:
                 self.told.wait(5.0)
@@ -60,9 +63,7 @@ def told_by(controller):
     watch, start = URWatch(controller.address, LIMIT_S), time.monotonic()
     assert isinstance(watch, ConnectWatch)
     try:
-        while not (problem := watch.problem()):
-            assert time.monotonic() - start < 5.0
-            time.sleep(0.002)
+        problem = wait_until(watch.problem)
         assert not watch.alive
         return problem, time.monotonic() - start
     finally:
@@ -107,8 +108,8 @@ def test_a_living_controller_is_seen_and_a_slow_connection_is_no_fault():
     watch = URWatch(controller.address, LIMIT_S)
     watch.wait()
     assert watch.alive
-    # Twice the limit without anybody looking: what has arrived meanwhile counts.
-    time.sleep(2.0 * LIMIT_S)
+    # What has arrived meanwhile counts.
+    pass_time(2.0 * LIMIT_S, "nobody looks for twice the limit")
     assert watch.problem() == ""
     watch.close()
     controller.end()

@@ -19,7 +19,8 @@ from robolearn.errors import (
 )
 from tests.hardware.lab import address
 from tests.hardware.xarms import START, XArm
-from tests.robot_contract import RobotContract
+from tests.robot_contract import RobotContract, wait_for_fault
+from tests.waiting import pass_time, wait_until
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="the SDK's port 502 is open to root only")
 
@@ -48,20 +49,28 @@ class TestXArm(RobotContract):
 
 
 FAULTS = {
-    "hang": (lambda c: setattr(c, "mute", True), RobotMode.DISCONNECTED, "no answer"),
-    "links dropped": (lambda c: c.drop_links(), RobotMode.DISCONNECTED, "xArm"),
-    "garbage": (lambda c: setattr(c, "garbage_replies", 10_000), RobotMode.DISCONNECTED, "xArm"),
-    "slow host": (lambda c: c._loop.slow(0.5, 1.5), RobotMode.DISCONNECTED, "xArm"),
-    "collision": (lambda c: c.fail(31), RobotMode.PROTECTIVE_STOP, "error 31"),
-    "emergency stop": (lambda c: c.fail(2), RobotMode.EMERGENCY_STOP, "error 2"),
-    "another error": (lambda c: c.fail(24), RobotMode.FAULT, "error 24"),
-    "paused by somebody": (lambda c: c._set_state(3), RobotMode.IDLE, "state 3"),
+    "hang": (
+        lambda arm: setattr(arm.controller, "mute", True),
+        RobotMode.DISCONNECTED,
+        "no answer",
+    ),
+    "links dropped": (lambda arm: arm.controller.drop_links(), RobotMode.DISCONNECTED, "xArm"),
+    "garbage": (
+        lambda arm: setattr(arm.controller, "garbage_replies", 10_000),
+        RobotMode.DISCONNECTED,
+        "xArm",
+    ),
+    "slow host": (lambda arm: arm.loop.slow(0.5, 1.5), RobotMode.DISCONNECTED, "xArm"),
+    "collision": (lambda arm: arm.controller.fail(31), RobotMode.PROTECTIVE_STOP, "error 31"),
+    "emergency stop": (lambda arm: arm.controller.fail(2), RobotMode.EMERGENCY_STOP, "error 2"),
+    "another error": (lambda arm: arm.controller.fail(24), RobotMode.FAULT, "error 24"),
+    "paused by somebody": (lambda arm: arm.controller._set_state(3), RobotMode.IDLE, "state 3"),
 }
 
 
-def cure(controller):
-    controller.mute, controller.garbage_replies, controller.error = False, 0, 0
-    controller._loop.slow(0.0, 0.0)
+def cure(arm):
+    arm.controller.mute, arm.controller.garbage_replies, arm.controller.error = False, 0, 0
+    arm.loop.slow(0.0, 0.0)
 
 
 @pytest.mark.parametrize("fault", list(FAULTS))
@@ -71,12 +80,8 @@ def test_a_fault_is_one_typed_error_a_stop_and_needs_a_reconnect(arm, fault):
     robot.connect()
     goal = robot.state().joint_position + 0.05
     robot.servo(goal)
-    start = time.monotonic()
-    arm.do(lambda: cause(arm.controller))
-    while robot.state().mode is RobotMode.RUNNING:
-        robot.keep_alive()
-        assert time.monotonic() - start < 3.0, "not noticed"
-        time.sleep(0.005)
+    arm.do(lambda: cause(arm))
+    wait_for_fault(robot, timeout_s=3.0)
     stuck = robot.state()
     if fault != "garbage":  # noise may also look like an answer with a code
         assert stuck.mode is mode
@@ -86,9 +91,9 @@ def test_a_fault_is_one_typed_error_a_stop_and_needs_a_reconnect(arm, fault):
     start = time.monotonic()
     robot.stop()
     assert time.monotonic() - start < 1.5
-    arm.do(lambda: cure(arm.controller))
-    time.sleep(0.05)
-    assert robot.state().mode is stuck.mode, "a fault that went away is no recovery"
+    arm.do(lambda: cure(arm))
+    pass_time(0.05, "a fault that went away is no recovery")
+    assert robot.state().mode is stuck.mode
     assert robot.state().changed_ns == stuck.changed_ns
     robot.connect()
     assert robot.state().mode is RobotMode.RUNNING
@@ -110,21 +115,16 @@ def test_a_stop_is_the_controllers_own_and_the_next_set_point_goes_on(arm):
     assert robot.state().mode is RobotMode.RUNNING
     target = robot.state().joint_position + 0.01
     robot.servo(target)
-    deadline = time.monotonic() + 2.0
-    while np.abs(robot.state().joint_position - target).max() > 1e-3:
-        assert time.monotonic() < deadline
-        robot.keep_alive()
-        time.sleep(0.01)
+    wait_until(
+        lambda: robot.keep_alive() or np.abs(robot.state().joint_position - target).max() <= 1e-3
+    )
 
 
 def test_a_jump_stops_the_arm_at_the_controller(arm):
     robot = arm.make()
     robot.connect()
     robot.servo(robot.state().joint_position + 0.4)
-    deadline = time.monotonic() + 2.0
-    while robot.state().mode is RobotMode.RUNNING:
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
+    wait_until(lambda: robot.state().mode is not RobotMode.RUNNING)
     assert robot.state().mode is RobotMode.FAULT
 
 
@@ -172,12 +172,9 @@ def test_the_vendors_client_reads_the_report_stream(arm, capsys):
     arm.make().connect()
     api = XArmAPI(arm.address, is_radian=True, forbid_uds=True)
     socket.setdefaulttimeout(None)
-    deadline = time.monotonic() + 3.0
-    while not np.allclose(api.angles, START, atol=1e-5) or api.mode != 1:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_until(lambda: np.allclose(api.angles, START, atol=1e-5) and api.mode == 1)
     assert api.state == 2
     assert not api.has_error
     api.disconnect()
-    time.sleep(0.05)
+    pass_time(0.05, "the vendor's threads print")
     capsys.readouterr()

@@ -2,7 +2,6 @@
 
 import os
 import struct
-import time
 
 import pytest
 
@@ -19,9 +18,10 @@ from hardware.emulators.xarm.gripper import (
 from robolearn.errors import ConfigError, RobotConnectionError, RobotError
 from sim.plants.fingers import SceneFingers
 from sim.plants.scene import ScenePlant, ScenePlantConfig
-from tests.hardware.devices.test_gripper import OBJECT_M, GripperContract, refusal, until
+from tests.hardware.devices.test_gripper import OBJECT_M, GripperContract, refusal
 from tests.hardware.lab import address
 from tests.hardware.xarms import XArm
+from tests.waiting import pass_time, wait_until
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="the SDK's port 502 is open to root only")
 
@@ -44,7 +44,7 @@ def test_connecting_moves_neither_the_fingers_nor_the_arm(arm):
     arm.gripper.fingers.width_m = 0.03
     gripper = arm.make_gripper()
     gripper.connect()
-    time.sleep(0.1)
+    pass_time(0.1, "nothing may move")
     assert gripper.state().width_m == pytest.approx(0.03, abs=2e-4)
     assert arm.gripper.requests == []
     assert not arm.controller.enabled
@@ -55,7 +55,7 @@ def test_a_squeeze_is_kept_through_a_stop_and_a_reconnect_and_a_motion_is_not(ar
     gripper = arm.make_gripper()
     gripper.connect()
     gripper.move(0.0)
-    until(lambda: gripper.state().holding)
+    wait_until(lambda: gripper.state().holding)
     assert gripper.state().width_m == pytest.approx(OBJECT_M, abs=1e-3)
     assert gripper.stop()
     gripper.connect()
@@ -64,9 +64,9 @@ def test_a_squeeze_is_kept_through_a_stop_and_a_reconnect_and_a_motion_is_not(ar
     assert gripper.state().holding
     gripper.move(0.085, speed=0.02)
     assert arm.gripper.fingers.width_m < 0.06
-    until(lambda: gripper.state().moving)
+    wait_until(lambda: gripper.state().moving)
     assert gripper.stop()
-    until(lambda: not gripper.state().moving)
+    wait_until(lambda: not gripper.state().moving)
     assert OBJECT_M - 1e-3 < gripper.state().width_m < 0.08
     assert arm.gripper.speed == 100
 
@@ -76,14 +76,14 @@ def test_arm_and_gripper_have_a_connection_each_and_a_plug_that_falls_out_stops_
     robot.connect()
     gripper.connect()
     gripper.move(0.02)
-    until(lambda: robot.keep_alive() or abs(gripper.state().width_m - 0.02) < 1e-3)
+    wait_until(lambda: robot.keep_alive() or abs(gripper.state().width_m - 0.02) < 1e-3)
     assert robot.state().mode is RobotMode.RUNNING
     arm.do(lambda: setattr(arm.gripper, "unplugged", True))
-    until(lambda: robot.state().mode is RobotMode.FAULT)
+    wait_until(lambda: robot.state().mode is RobotMode.FAULT)
     with pytest.raises(RobotError, match="reports error 19"):
         robot.keep_alive()
     with pytest.raises(RobotConnectionError, match="is it plugged in"):
-        until(lambda: gripper.state() and False)
+        wait_until(lambda: gripper.state() and False)
 
 
 def test_an_error_of_the_arm_is_not_the_grippers(arm):
@@ -91,7 +91,7 @@ def test_an_error_of_the_arm_is_not_the_grippers(arm):
     gripper.connect()
     arm.do(lambda: arm.controller.fail(31))
     gripper.move(0.05)
-    until(lambda: abs(gripper.state().width_m - 0.05) < 1e-3)
+    wait_until(lambda: abs(gripper.state().width_m - 0.05) < 1e-3)
 
 
 FAULTS = {
@@ -121,7 +121,7 @@ def test_a_fault_is_one_typed_error_until_a_reconnect(arm, fault):
     gripper.stop()
     gripper.connect()
     gripper.move(0.05)
-    until(lambda: abs(gripper.state().width_m - 0.05) < 1e-3)
+    wait_until(lambda: abs(gripper.state().width_m - 0.05) < 1e-3)
 
 
 def test_old_firmware_an_error_and_nobody_there_are_refused():

@@ -20,10 +20,13 @@ from hardware.env.real_env import RealEnv
 from robolearn.config import load_yaml
 from robolearn.errors import RobotConnectionError, RobotError
 from robolearn.runtime import run_episode
-from robolearn.types import Command, Condition, Outcome
+from robolearn.types import Condition
+from tests.hardware.joint_wave import NoTask, Wave
 from tests.hardware.lab import address
 from tests.hardware.real_cell import PATIENT
 from tests.mocks import Listener
+from tests.robot_contract import wait_for_fault
+from tests.waiting import paced, pass_time, wait_until
 
 CONFIGS = Path(__file__).parents[4] / "configs" / "hardware"
 JOINTS = ("shoulder_pan", "shoulder_lift", "elbow_flex", "wrist_flex", "wrist_roll")
@@ -59,11 +62,10 @@ def test_the_so101_carries_its_weight_and_follows(tmp_path):
         robot.connect()
         start = robot.state().joint_position
         target = start + np.array([0.3, 0.2, -0.2, 0.1, 0.2])
-        for k in range(60):
+        for k in paced(100, 60):
             robot.servo(start + (target - start) * min(1.0, k / 40))
-            time.sleep(0.01)
         assert robot.stop()
-        time.sleep(0.3)
+        pass_time(0.3, "its weight pulls it down")
         truth = door.truth().q
         assert np.abs(truth[:5] - target).max() < 0.05
         assert np.abs(robot.state().joint_position - truth[:5]).max() < 0.01
@@ -91,44 +93,11 @@ def test_a_hung_and_a_killed_bus_end_in_typed_errors(tmp_path):
 
 
 def lost(robot):
-    start = time.monotonic()
-    while robot.state().mode is RobotMode.RUNNING:
-        with contextlib.suppress(RobotError):
-            robot.keep_alive()
-        assert time.monotonic() - start < 2.0
-        time.sleep(0.005)
+    wait_for_fault(robot)
     assert robot.state().mode is RobotMode.DISCONNECTED
     start = time.monotonic()
     robot.stop()
     assert time.monotonic() - start < 1.0
-
-
-class Still:
-    """No task."""
-
-    def reset(self):
-        pass
-
-    def judge(self, values):
-        assert JOINT_POSITION in values
-        return Outcome(False, 0.0, 0.0)
-
-
-class Wave:
-    """Moves the first joint by 10 mrad per tick."""
-
-    name = "wave"
-
-    def reset(self, seed):
-        self.seq = -1
-
-    def request(self, observation):
-        return None
-
-    def decide(self, observation, reply):
-        self.seq += 1
-        q = np.array([0.1 + 0.01 * self.seq, *START[1:]])
-        return Command(self.seq, {JOINT_POSITION: q}, observation.t_ns, "scripted")
 
 
 START = (0.1, -0.9, 0.9, 0.6, 0.0)
@@ -144,10 +113,10 @@ def test_an_episode_with_the_so101_through_the_supervisor(tmp_path):
         ),
     )
     with served("so101", tmp_path) as (lab, _), lab.where.connect() as door:
-        env = RealEnv(cell, place=lambda _: "nothing to place", scorer=Still())
+        env = RealEnv(cell, place=lambda _: "nothing to place", scorer=NoTask())
         try:
             condition = Condition("c", 1, {JOINT_POSITION: START})
-            result = run_episode(env, Wave(), None, [Listener()], condition, max_steps=15)
+            result = run_episode(env, Wave(START), None, [Listener()], condition, max_steps=15)
             achieved = result.reset.achieved[JOINT_POSITION]
             assert np.abs(np.array(achieved) - START).max() < 0.05
             assert door.truth().q[0] > 0.15
@@ -179,18 +148,15 @@ def test_the_xarm_is_driven_in_its_physics(tmp_path):
             gripper.move(0.03)
             robot.connect()
             start = robot.state().joint_position
-            for k in range(40):
+            for k in paced(100, 40):
                 robot.servo(start + 0.01 * min(k, 30))
-                time.sleep(0.01)
-            time.sleep(0.2)
             with lab.where.connect() as door:
-                assert np.abs(door.truth().q - start - 0.3).max() < 0.03
-                assert gripper.state().width_m < 0.06
+                wait_until(
+                    lambda: robot.keep_alive() or np.abs(door.truth().q - start - 0.3).max() < 0.03
+                )
+                wait_until(lambda: robot.keep_alive() or gripper.state().width_m < 0.06)
                 door.fault("error", code=31.0)
-                deadline = time.monotonic() + 2.0
-                while robot.state().mode is RobotMode.RUNNING:
-                    assert time.monotonic() < deadline
-                    time.sleep(0.005)
+                wait_for_fault(robot)
             assert robot.state().mode is RobotMode.PROTECTIVE_STOP
             assert gripper.state().changed_ns > 0
         finally:

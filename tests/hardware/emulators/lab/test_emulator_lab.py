@@ -15,6 +15,8 @@ from robolearn.cli.main import main
 from robolearn.errors import ConfigError, RobotConnectionError
 from robolearn.operations.lab.workcell import load_lab
 from tests.hardware.lab import CONFIG, address, kinematic_lab
+from tests.hardware.real_cell import alive
+from tests.waiting import wait_until
 
 
 @pytest.mark.parametrize("world", ["pybullet", "mujoco"])
@@ -57,7 +59,7 @@ def test_the_lab_ends_with_the_process_that_started_it(tmp_path):
 def test_a_lab_that_crashed_is_told_where_it_was_used(tmp_path):
     lab = kinematic_lab(tmp_path, 13)
     os.kill(lab.pid, signal.SIGABRT)
-    lab._process.wait(5.0)
+    wait_until(lambda: not alive(lab.pid))
     with pytest.raises(RobotConnectionError, match=r"ended by itself \(exit code -6\)"):
         lab.__exit__(None, None, None)
 

@@ -14,7 +14,8 @@ from robolearn.geometry import (
     rotvec_from_rotation,
 )
 from tests.hardware.lab import HOME
-from tests.hardware.real_cell import prompt_lab, until
+from tests.hardware.real_cell import prompt_lab
+from tests.waiting import wait_until
 
 rtde_control = pytest.importorskip("rtde_control")
 rtde_receive = pytest.importorskip("rtde_receive")
@@ -39,7 +40,7 @@ class Both:
             door.fault("unlock")
         self.receive = rtde_receive.RTDEReceiveInterface(address)
         self.control = rtde_control.RTDEControlInterface(address)
-        until(self.control.isProgramRunning)
+        wait_until(self.control.isProgramRunning)
         assert self.control.setTcp([0.0] * 6)
         assert self.control.moveJ(list(HOME), 3.0, 10.0)
 
@@ -70,7 +71,7 @@ def test_the_example_of_asynchronous_moves(arm):
     start = target[2]
     target[2] += 0.10
     assert arm.control.moveL(target, 0.25, 0.5, True)
-    until(lambda: arm.pose()[2] > start + 0.02)
+    wait_until(lambda: arm.pose()[2] > start + 0.02)
     arm.control.stopL(0.5)
     assert start + 0.02 < arm.pose()[2] < start + 0.099
     target[2] -= 0.10
@@ -81,7 +82,7 @@ def test_the_example_of_asynchronous_moves(arm):
     q = arm.receive.getActualQ()
     wanted = [q[0] + 0.2, *q[1:]]
     assert arm.control.moveJ(wanted, 1.05, 1.4, True)
-    time.sleep(0.1)
+    wait_until(lambda: arm.receive.getActualQ()[0] > q[0] + 0.01)
     arm.control.stopJ(2.0)
     assert 0.0 < arm.receive.getActualQ()[0] - q[0] < 0.2
 
@@ -110,7 +111,7 @@ def test_kinematics_and_the_tool_centre_point(arm):
     assert arm.control.getTCPOffset() == pytest.approx(tcp)
     here = arm.control.getForwardKinematics()
     np.testing.assert_allclose(matrix(here), matrix(flange) @ matrix(tcp), atol=1e-9)
-    until(lambda: apart(arm.pose(), here)[0] < 1e-6)
+    wait_until(lambda: apart(arm.pose(), here)[0] < 1e-6)
     np.testing.assert_allclose(matrix(here), UR5E.fk(np.array(q)) @ matrix(tcp), atol=1e-6)
     up = [*here[:2], here[2] + 0.05, *here[3:]]
     found = arm.control.getInverseKinematics(up)
@@ -131,13 +132,13 @@ def test_limits_steadiness_and_payload(arm):
     assert not arm.control.isPoseWithinSafetyLimits([5.0, 0.0, 0.0, 0.0, 0.0, 0.0])
     assert arm.control.isSteady()
     assert arm.control.setPayload(1.5, [0.0, 0.0, 0.04])
-    until(lambda: arm.receive.getPayload() == pytest.approx(1.5))
+    wait_until(lambda: arm.receive.getPayload() == pytest.approx(1.5))
     assert arm.receive.getPayloadCog() == pytest.approx([0.0, 0.0, 0.04])
 
 
 def test_a_way_that_the_tool_cannot_go_ends_the_program(arm):
     assert not arm.control.moveL([5.0, 0.0, 0.5, 0.0, 0.0, 0.0], 0.2, 0.5)
-    until(lambda: not arm.control.isProgramRunning())
+    wait_until(lambda: not arm.control.isProgramRunning())
 
 
 def test_force_mode_is_refused_as_a_run_time_error(arm):
@@ -145,7 +146,7 @@ def test_force_mode_is_refused_as_a_run_time_error(arm):
     arm.control.forceMode(
         [0.0] * 6, [0, 0, 1, 0, 0, 0], [0.0, 0.0, -10.0, 0.0, 0.0, 0.0], 2, [2.0] * 3 + [0.3] * 3
     )
-    until(lambda: not arm.control.isProgramRunning())
+    wait_until(lambda: not arm.control.isProgramRunning())
     np.testing.assert_allclose(arm.receive.getActualQ(), before, atol=1e-6)
 
 
@@ -153,13 +154,13 @@ def test_the_dashboard_loads_plays_pauses_and_restarts_safety(arm):
     board = dashboard_client.DashboardClient(arm.lab.where.address)
     board.connect()
     arm.control.stopScript()
-    until(lambda: not board.running())
+    wait_until(lambda: not board.running())
     with pytest.raises(RuntimeError, match="play"):
         board.play()
     board.loadURP("cell.urp")
     assert "cell.urp" in board.getLoadedProgram()
     board.play()
-    until(board.running)
+    wait_until(board.running)
     board.pause()
     assert "PAUSED" in board.programState()
     board.play()
@@ -169,5 +170,5 @@ def test_the_dashboard_loads_plays_pauses_and_restarts_safety(arm):
     assert "POWER_OFF" in board.robotmode()
     board.powerOn()
     board.brakeRelease()
-    until(lambda: "RUNNING" in board.robotmode())
+    wait_until(lambda: "RUNNING" in board.robotmode())
     board.disconnect()

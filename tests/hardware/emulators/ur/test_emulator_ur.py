@@ -17,6 +17,7 @@ from robolearn.errors import RobotError
 from robolearn.geometry import rotvec_from_rotation
 from tests.hardware.lab import HOME, joint_offset, kinematic_lab
 from tests.hardware.real_cell import in_child
+from tests.waiting import paced, pass_time, wait_until
 
 rtde_control = pytest.importorskip("rtde_control")
 rtde_receive = pytest.importorskip("rtde_receive")
@@ -42,16 +43,15 @@ class Arm:
         """A smooth move of joint 0 to home + ``angle`` and what was sent."""
         start = self.q()
         sent = []
-        for i in range(1, ticks + 1):
-            s = i / ticks
+        for i in paced(500, ticks):
+            s = (i + 1) / ticks
             q = start + (3 * s**2 - 2 * s**3) * (joint_offset(0, angle) - start)
             sent.append(q)
             assert self.servo(q)
-            time.sleep(0.002)
         return np.array(sent)
 
-    def running(self, wanted, timeout_s=2.0):
-        return wait(lambda: self.control.isProgramRunning() == wanted, timeout_s)
+    def running(self, wanted):
+        return wait_until(lambda: self.control.isProgramRunning() == wanted)
 
     def recover(self):
         """As an operator: unlock, load the program again, go home."""
@@ -67,15 +67,6 @@ class Arm:
         self.door.close()
         leave(self.control)
         leave(self.receive)
-
-
-def wait(condition, timeout_s=2.0):
-    end = time.monotonic() + timeout_s
-    while time.monotonic() < end:
-        if condition():
-            return True
-        time.sleep(0.005)
-    return False
 
 
 @pytest.fixture(scope="module")
@@ -107,34 +98,35 @@ def test_healthy_arm_reads_as_such(arm):
     assert (arm.receive.getRobotMode(), arm.receive.getSafetyMode()) == (7, 1)
     assert arm.control.isProgramRunning()
     assert not arm.receive.isProtectiveStopped()
-    assert wait(lambda: arm.receive.getTimestamp() > before)
+    wait_until(lambda: arm.receive.getTimestamp() > before)
 
 
 def test_servo_moves_the_plant_and_every_setpoint_is_logged_exactly(arm):
     sent = arm.stream(0.05, 60)
-    assert wait(lambda: np.allclose(arm.q(), sent[-1], atol=1e-4))
+    wait_until(lambda: np.allclose(arm.q(), sent[-1], atol=1e-4))
     log = arm.door.log(arm.start_ns)
     np.testing.assert_array_equal(log.setpoint_q, sent)
     assert np.all(np.diff(log.setpoint_t_ns) >= 0)
     assert arm.control.servoStop()
-    assert wait(lambda: not arm.door.log().moving)
+    wait_until(lambda: not arm.door.log().moving)
     assert [e.kind for e in arm.door.log(arm.start_ns).events] == ["moving", "rest"]
 
 
 def test_speed_moves_and_stops(arm):
     assert arm.control.speedJ([0.5, 0, 0, 0, 0, 0], 5.0, 0.0)
-    assert wait(lambda: arm.q()[0] > HOME[0] + 0.02)
+    wait_until(lambda: arm.q()[0] > HOME[0] + 0.02)
     assert arm.control.speedStop(5.0)
-    time.sleep(0.02)  # states come by another link, maybe a packet behind the stop's answer
+    # States come by another link, maybe a packet behind the stop's answer.
+    wait_until(lambda: not np.any(arm.receive.getActualQd()), what="rest")
     at_rest = arm.q()
-    time.sleep(0.02)
+    pass_time(0.02, "it stays at rest")
     np.testing.assert_allclose(arm.q(), at_rest, atol=1e-9)
 
 
 def test_move_reaches_the_target_and_stop_returns(arm):
     target = joint_offset(1, 0.1)
     assert arm.control.moveJ(list(target), 3.0, 10.0)
-    assert wait(lambda: np.allclose(arm.q(), target, atol=1e-12))
+    wait_until(lambda: np.allclose(arm.q(), target, atol=1e-12))
     arm.control.stopJ(2.0)
     assert arm.control.isProgramRunning()
 
@@ -144,7 +136,7 @@ def test_silence_trips_the_watchdog_and_the_arm_comes_to_rest(arm):
     sent = arm.stream(0.05, 30)
     assert arm.running(False)
     assert not arm.servo(sent[-1])
-    assert wait(lambda: not arm.door.log().moving)
+    wait_until(lambda: not arm.door.log().moving)
     [stop] = arm.events("program_stopped")
     assert "watchdog" in stop.detail
     last = arm.door.log(arm.start_ns).setpoint_t_ns.max()
@@ -153,7 +145,7 @@ def test_silence_trips_the_watchdog_and_the_arm_comes_to_rest(arm):
 
 def test_a_jump_is_a_protective_stop_and_does_not_move_the_arm(arm):
     arm.servo(joint_offset(1, 0.5))
-    assert wait(arm.receive.isProtectiveStopped)
+    wait_until(arm.receive.isProtectiveStopped)
     assert arm.receive.getSafetyMode() == 3
     np.testing.assert_allclose(arm.q(), HOME, atol=1e-9)
     assert "sudden change" in arm.events("protective_stop")[0].detail
@@ -162,10 +154,10 @@ def test_a_jump_is_a_protective_stop_and_does_not_move_the_arm(arm):
 
 def test_protective_stop_on_command_stops_a_moving_arm_until_unlocked(arm):
     arm.control.speedJ([0.5, 0, 0, 0, 0, 0], 5.0, 0.0)
-    assert wait(lambda: arm.q()[0] > HOME[0] + 0.02)
+    wait_until(lambda: arm.q()[0] > HOME[0] + 0.02)
     arm.door.fault("protective_stop")
-    assert wait(arm.receive.isProtectiveStopped)
-    assert wait(lambda: not arm.door.log().moving)
+    wait_until(arm.receive.isProtectiveStopped)
+    wait_until(lambda: not arm.door.log().moving)
     arm.recover()
     assert not arm.receive.isProtectiveStopped()
     np.testing.assert_allclose(arm.q(), HOME, atol=1e-6)
@@ -182,10 +174,10 @@ def test_a_hand_guides_the_arm_in_freedrive_and_only_there(arm, way):
     stiff = {"TeachMode": control.endTeachMode, "FreedriveMode": control.endFreedriveMode}[way]
     place = UR5E.fk(joint_offset(0, 0.1))[:3, 3]
     arm.door.call("hand", to=place.tolist(), force=40.0)
-    assert wait(lambda: np.linalg.norm(arm.receive.getActualTCPForce()[:3]) > 39.0)
+    wait_until(lambda: np.linalg.norm(arm.receive.getActualTCPForce()[:3]) > 39.0)
     np.testing.assert_allclose(arm.q(), HOME, atol=1e-9)
     assert free()
-    assert wait(lambda: np.linalg.norm(flange(arm) - place) < 0.002, 6.0)
+    wait_until(lambda: np.linalg.norm(flange(arm) - place) < 0.002, 6.0)
     assert stiff()
     arm.door.call("hand")
     here = arm.q()
@@ -212,16 +204,15 @@ def test_freedrive_and_set_points_together_end_the_program(arm):
 def test_servo_in_tool_space_takes_the_same_path(arm):
     ends = []
     for tool in (False, True):
-        for i in range(1, 61):
-            q = HOME + np.array([0.05, 0.02, -0.03, 0.0, 0.04, 0.1]) * (i / 60)
+        for i in paced(500, 60):
+            q = HOME + np.array([0.05, 0.02, -0.03, 0.0, 0.04, 0.1]) * ((i + 1) / 60)
             if tool:
                 T = UR5E.fk(q)
                 pose = [*T[:3, 3], *rotvec_from_rotation(T[:3, :3])]
                 assert arm.control.servoL(pose, 0.0, 0.0, 0.002, 0.03, 300.0)
             else:
                 assert arm.servo(q)
-            time.sleep(0.002)
-        assert wait(lambda: abs(arm.q()[0] - HOME[0] - 0.05) < 1e-4)
+        wait_until(lambda: abs(arm.q()[0] - HOME[0] - 0.05) < 1e-4)
         assert arm.control.servoStop()
         log = arm.door.log(arm.start_ns)
         ends.append(log.setpoint_q)
@@ -244,11 +235,11 @@ def ask_dashboard(lab, *lines):
 
 def test_power_and_brakes_at_the_dashboard(lab, arm):
     assert ask_dashboard(lab, "power off", "robotmode") == ["Powering off", "Robotmode: POWER_OFF"]
-    assert wait(lambda: arm.receive.getRobotMode() == 3)
+    wait_until(lambda: arm.receive.getRobotMode() == 3)
     assert not arm.control.isProgramRunning()
     assert ask_dashboard(lab, "power on", "robotmode")[1] == "Robotmode: IDLE"
     ask_dashboard(lab, "brake release")
-    assert wait(lambda: arm.receive.getRobotMode() == 7)
+    wait_until(lambda: arm.receive.getRobotMode() == 7)
 
 
 def test_side_door_refuses_what_a_person_could_not_do(arm):
@@ -263,11 +254,11 @@ def test_side_door_refuses_what_a_person_could_not_do(arm):
     with pytest.raises(RobotError, match="Known"):
         arm.door.fault("earthquake")
     arm.control.speedJ([0.3, 0, 0, 0, 0, 0], 5.0, 0.0)
-    assert wait(lambda: arm.door.log().moving)
+    wait_until(lambda: arm.door.log().moving)
     with pytest.raises(RobotError, match="the arm moves"):
         arm.door.place("block", (0.1, 0.1, 0.0))
     arm.control.speedStop(10.0)
-    assert wait(lambda: not arm.door.log().moving)
+    wait_until(lambda: not arm.door.log().moving)
     arm.door.place("block", (0.1, 0.2, 0.3))
     np.testing.assert_allclose(arm.door.truth().poses["block"], (0.1, 0.2, 0.3))
 
@@ -329,7 +320,7 @@ def test_garbage_on_every_port_does_not_disturb_the_controller(lab, arm):
     arm.control.disconnect()
     with socket.create_connection((lab.where.address, 30003), timeout=2) as script:
         script.sendall(b"def program():\nend\n")
-        assert wait(lambda: arm.receive.getRuntimeState() == 2)
+        wait_until(lambda: arm.receive.getRuntimeState() == 2)
     with socket.create_connection((lab.where.address, 30004), timeout=2) as raw:
         raw.sendall(rtde.frame(rtde.INPUTS, recipe))
         assert b"INT32,DOUBLE" in raw.recv(4096)
@@ -338,7 +329,7 @@ def test_garbage_on_every_port_does_not_disturb_the_controller(lab, arm):
         raw.sendall(rtde.frame(rtde.INPUTS, ",".join(names).encode()))
         raw.recv(4096)
         raw.sendall(rtde.frame(rtde.DATA, struct.pack(">Bi11d", 2, 11, *[np.nan] * 11)))
-        assert wait(arm.receive.isProtectiveStopped)
+        wait_until(arm.receive.isProtectiveStopped)
     assert np.isfinite(arm.q()).all()
 
 
@@ -349,24 +340,24 @@ def broken_links(folder):
     with kinematic_lab(folder, 2) as lab, lab.where.connect() as door:
         receive = rtde_receive.RTDEReceiveInterface(lab.where.address)
         os.kill(lab.pid, signal.SIGSTOP)
-        time.sleep(0.03)
+        pass_time(0.03, "what is on its way arrives")
         frozen = receive.getTimestamp()
-        time.sleep(0.05)
+        pass_time(0.05, "its clock stands")
         assert receive.getTimestamp() == frozen
         os.kill(lab.pid, signal.SIGCONT)
-        assert wait(lambda: receive.getTimestamp() > frozen), "the world goes on"
+        wait_until(lambda: receive.getTimestamp() > frozen)
         door.fault("drop_links")
-        assert wait(lambda: not receive.isConnected())
+        wait_until(lambda: not receive.isConnected())
         assert receive.reconnect()
-        assert wait(lambda: np.allclose(receive.getActualQ(), HOME))
+        wait_until(lambda: np.allclose(receive.getActualQ(), HOME))
         control = rtde_control.RTDEControlInterface(lab.where.address)
         assert control.isProgramRunning()
         control.disconnect()
         os.kill(lab.pid, signal.SIGKILL)
-        assert wait(lambda: not receive.isConnected())
+        wait_until(lambda: not receive.isConnected())
     with kinematic_lab(folder, 2):
         assert receive.reconnect()
-        assert wait(lambda: receive.getTimestamp() > 0)
+        wait_until(lambda: receive.getTimestamp() > 0)
         receive.disconnect()
 
 

@@ -11,7 +11,7 @@ from robolearn.cli.deploy.terminal import TerminalOperator
 from robolearn.operations.deploy.cell import KeyScorer, PromptPlacement
 from robolearn.pusht import BLOCK
 from robolearn.types import Condition, Outcome
-from tests.hardware.real_cell import until
+from tests.waiting import wait_until
 
 
 @pytest.fixture
@@ -44,9 +44,9 @@ def test_space_and_escape_stop_at_once_and_again(desk):
 
     keys.start(stop)
     os.write(operator, b"x ")
-    until(lambda: len(stops) == 1)
+    wait_until(lambda: len(stops) == 1)
     os.write(operator, b"\x1b")
-    until(lambda: len(stops) == 2)
+    wait_until(lambda: len(stops) == 2)
     assert set(stops) == {"keys"}
 
 
@@ -70,7 +70,7 @@ def test_keys_score_over_the_task(desk, key, success, terminal, reason):
     scorer = KeyScorer(Half(), keys)
     assert scorer.judge({}).reason == ""
     os.write(operator, key.encode())
-    until(keys.verdict)
+    wait_until(keys.verdict)
     outcome = scorer.judge({})
     assert (outcome.success, outcome.terminal, outcome.reason) == (success, terminal, reason)
     assert outcome.terminal or outcome.truncated

@@ -38,7 +38,7 @@ def test_calibrating_writes_servos_and_file(arm, tmp_path, monkeypatch, capsys):
             return True
         away = moves.pop(0)
         arm.do(lambda: arm.plant.set_joints(START + away))
-        arm.do(lambda: None)  # a tick later the servos tell it
+        arm.whole_tick()
         return False
 
     monkeypatch.setattr(servos, "_wait", lambda _: None)

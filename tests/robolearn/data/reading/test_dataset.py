@@ -16,7 +16,7 @@ from robolearn.data.reading.cache import FlatEpisodes, cached, flatten
 from robolearn.data.reading.dataset import EpisodeDataset, split_episodes
 from robolearn.errors import DataError
 from robolearn.learning import BatchSpec
-from tests.learning_mocks import BLOCK, TOOL, random_flat, random_source
+from tests.learning_mocks import BLOCK, TOOL, random_flat, random_source, rows_shown
 
 WINDOWS = BatchSpec(n_obs=3, horizon=5, batch_size=8)
 
@@ -47,7 +47,7 @@ def test_windows_equal_a_plain_loop(lengths: list[int], n_obs: int, horizon: int
 def test_every_window_comes_once_per_epoch_and_epochs_differ() -> None:
     flat = random_flat((5, 7))
     dataset = EpisodeDataset(flat, BatchSpec(1, 2, 6), 3)
-    rows = np.concatenate([dataset._rows(k) for k in range(4)])
+    rows = np.concatenate([rows_shown(flat, dataset.batch(k)) for k in range(4)])
     first, second = rows[:12], rows[12:]
     assert sorted(first) == sorted(second) == list(range(12))
     assert list(first) != list(second)
@@ -65,8 +65,9 @@ def test_a_batch_depends_on_seed_and_step_alone() -> None:
 
 
 def test_a_batch_larger_than_the_data_goes_round() -> None:
-    dataset = EpisodeDataset(random_flat((3,)), BatchSpec(1, 2, 8), 0)
-    assert sorted(dataset._rows(0)) == [0, 0, 0, 1, 1, 1, 2, 2] or len(dataset._rows(0)) == 8
+    flat = random_flat((3,))
+    rows = rows_shown(flat, EpisodeDataset(flat, BatchSpec(1, 2, 8), 0).batch(0))
+    assert sorted(np.bincount(rows)) == [2, 3, 3]
 
 
 def test_transitions_by_hand() -> None:
@@ -128,8 +129,10 @@ def test_stats_are_of_the_chosen_episodes() -> None:
 def test_weights_decide_how_often_a_window_comes(weights: list[float], seed: int) -> None:
     w = np.array(weights)
     w[seed % 12] = 1.0
-    dataset = EpisodeDataset(random_flat((5, 7)), WINDOWS, seed, weights=w)
-    rows = np.concatenate([dataset._rows(k) for k in range(3)])  # two epochs of 12
+    flat = random_flat((5, 7))
+    dataset = EpisodeDataset(flat, WINDOWS, seed, weights=w)
+    # Two epochs of 12.
+    rows = np.concatenate([rows_shown(flat, dataset.batch(k)) for k in range(3)])
     for epoch in (rows[:12], rows[12:]):
         counts = np.bincount(epoch, minlength=12)
         assert np.abs(counts - 12 * w / w.sum()).max() < 1 + 1e-9
@@ -140,7 +143,8 @@ def test_equal_weights_change_nothing_and_weighted_batches_resume() -> None:
     flat = random_flat((5, 7))
     plain = EpisodeDataset(flat, WINDOWS, 1)
     equal = EpisodeDataset(flat, WINDOWS, 1, weights=np.full(12, 0.3))
-    assert all(plain._rows(k).tolist() == equal._rows(k).tolist() for k in range(5))
+    for k in range(5):
+        assert rows_shown(flat, plain.batch(k)) == rows_shown(flat, equal.batch(k))
     per_episode = flat.per_row(np.array([1.0, 4.0]))
     weighted = EpisodeDataset(flat, WINDOWS, 1, weights=per_episode)
     later = weighted.batch(7)
@@ -178,7 +182,7 @@ def test_who_drove_each_step_is_in_the_batch(tmp_path: Path) -> None:
         assert batch.intervention is not None
         assert batch.intervention.tolist() == [[False, True, True], [False, True, True]]
         often = np.where(flat.intervention, 5.0, 0.0)
-        rows = EpisodeDataset(flat, spec, 0, weights=often)._rows(0)
+        rows = rows_shown(flat, EpisodeDataset(flat, spec, 0, weights=often).batch(0))
         assert set(rows) <= {3, 4, 6}
 
 
@@ -202,11 +206,11 @@ def test_no_window_shows_a_missing_observation(tmp_path: Path) -> None:
     for flat in (flatten(source), cached(source, tmp_path)):
         assert flat.seen.tolist() == [True] * 6 + gap.tolist()
         dataset = EpisodeDataset(flat, BatchSpec(2, 3, 4), 0)
-        assert sorted(dataset._windows) == [0, 1, 2, 3, 4, 5, 6, 7, 8, 11, 12]
+        assert sorted(dataset.windows) == [0, 1, 2, 3, 4, 5, 6, 7, 8, 11, 12]
         assert dataset.stats().observations[TOOL].count == 12
         chunks = EpisodeDataset(flat, BatchSpec(1, 2, 4, ("transition",), 0.9, 2), 0)
         # Row 7 would bootstrap from row 9, which is the missing one.
-        assert sorted(chunks._windows) == [0, 1, 2, 3, 6, 8, 10, 11, 12]
+        assert sorted(chunks.windows) == [0, 1, 2, 3, 6, 8, 10, 11, 12]
     nothing = dataclasses.replace(second, seen=np.zeros(7, dtype=np.bool_))
     with pytest.raises(DataError, match="missing in every window"):
         EpisodeDataset(flatten(dataclasses.replace(source, items=(nothing,))), WINDOWS, 0)

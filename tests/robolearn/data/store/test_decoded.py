@@ -68,7 +68,8 @@ def test_pictures_from_the_store_equal_those_of_the_cache(
     assert batch.observations[IMAGE].shape == (6, 2, *IMAGE_SPEC.shape)
     assert batch.observations[IMAGE].dtype == torch.uint8
     # The oracle: what the episodes themselves show.
-    shown = np.concatenate([e.observed(IMAGE) for e in map(source._store.read, source.ids)])
+    store = EpisodeStore.open(tmp_path / "store")
+    shown = np.concatenate([e.observed(IMAGE) for e in map(store.read, source.ids)])
     np.testing.assert_array_equal(mapped.observations[IMAGE][:], shown)
 
 
@@ -187,6 +188,6 @@ def test_windows_leave_missing_pictures_out(tmp_path: Path) -> None:
     source = StoreSource(store, DataConfig((TOOL, IMAGE)))
     for mode in ("cache", "store"):
         flat = cached(source, tmp_path / "cache", images=mode)
-        assert sorted(EpisodeDataset(flat, SPEC, 0)._windows) == [0, 1, 2, 3, 6, 7, 8]
+        assert sorted(EpisodeDataset(flat, SPEC, 0).windows) == [0, 1, 2, 3, 6, 7, 8]
     blind = StoreSource(store, DataConfig((TOOL,)))
     assert len(EpisodeDataset(cached(blind, tmp_path / "cache"), SPEC, 0)) == 9

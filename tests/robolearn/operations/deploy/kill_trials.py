@@ -39,8 +39,9 @@ from robolearn.operations.deploy import run as deploy_run
 from robolearn.types import TrialRecord
 from tests.hardware.fault_verdict import gaps, out_of_limits
 from tests.hardware.lab import CONFIG
-from tests.hardware.real_cell import alive, prompt_lab, until
+from tests.hardware.real_cell import alive, prompt_lab
 from tests.mocks import BuildWalk
+from tests.waiting import pass_time, wait_until
 
 MODULE = "tests.robolearn.operations.deploy.kill_trials"
 TRIALS, STEPS, BLOCK = 2, 10, (0.3, 0.12, 0.5)
@@ -107,7 +108,7 @@ def die(witness: Witness, delay_s: float) -> None:
     """By SIGKILL, a little later, whatever the process does then."""
 
     def kill() -> None:
-        time.sleep(delay_s)
+        pass_time(delay_s, "it dies at any moment")
         witness.say("dies")
         os.kill(os.getpid(), signal.SIGKILL)
 
@@ -265,8 +266,8 @@ def kill_trial(folder: Folder, door: LabClient, place: str, rng: random.Random) 
     number = 1 if place in ("connecting", "home") else rng.randint(1, TRIALS)
     death = folder.deploy(place, number, rng.uniform(0.0, PLACES[place]))
     for pid in [w["pid"] for w in death.witness if w["what"] == "supervisor"]:
-        until(lambda pid=pid: not alive(pid), 10.0)
-    until(lambda: not door.log(begin_ns).moving, 10.0)
+        wait_until(lambda pid=pid: not alive(pid), 10.0)
+    wait_until(lambda: not door.log(begin_ns).moving, 10.0)
     log, after = door.log(begin_ns), folder.trials()
     if death.code != -signal.SIGKILL:
         # A stop on a busy machine: an aborted trial, which the next deployment must keep.

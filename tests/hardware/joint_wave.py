@@ -1,0 +1,38 @@
+"""An agent that moves one joint, and a scorer without a task: for cells in joint space."""
+
+import numpy as np
+
+from hardware.cell.motion import JOINT_POSITION
+from robolearn.types import Command, Outcome
+
+
+class NoTask:
+    """Nothing is ever achieved."""
+
+    def reset(self):
+        pass
+
+    def judge(self, values):
+        assert JOINT_POSITION in values
+        return Outcome(False, 0.0, 0.0)
+
+
+class Wave:
+    """Moves the first joint by 10 mrad per tick, from a start [rad]."""
+
+    name = "wave"
+
+    def __init__(self, start):
+        self.start = np.array(start)
+
+    def reset(self, seed):
+        self.seq = -1
+
+    def request(self, observation):
+        return None
+
+    def decide(self, observation, reply):
+        self.seq += 1
+        q = self.start.copy()
+        q[0] += 0.01 * self.seq
+        return Command(self.seq, {JOINT_POSITION: q}, observation.t_ns, "scripted")
