@@ -25,7 +25,8 @@ from robolearn.learning import BatchSpec
 from robolearn.runtime import run_episode
 from robolearn.types import Command, Condition, PolicyOutput
 from tests.hardware.buses import START, BusArm
-from tests.hardware.env.test_real_env_joints import HOME, Nothing, cell
+from tests.hardware.env.test_real_env_joints import HOME, cell
+from tests.hardware.joint_wave import NoTask
 from tests.waiting import paced
 
 JOINTS = "arm/joint_position"
@@ -51,7 +52,7 @@ def env(rings):
         driver, high_m=0.08, max_age_s=1.0, rate_hz=50.0, release_on_reset=True
     )
     config = dataclasses.replace(cell(), gripper=gripper)
-    made = RealEnv(config, place=lambda _: "", scorer=Nothing())
+    made = RealEnv(config, place=lambda _: "", scorer=NoTask())
     yield made
     made.close()
 
@@ -204,7 +205,7 @@ def test_the_servo_on_the_bus_of_an_arm_is_a_gripper_of_the_cell(tmp_path):
                 {"kind": "servo", "stroke_m": 0.06}, high_m=0.06, max_age_s=2.0
             ),
         )
-        env = RealEnv(config, place=lambda _: "", scorer=Nothing())
+        env = RealEnv(config, place=lambda _: "", scorer=NoTask())
         try:
             env.reset(Condition("c", 0, {}), np.random.default_rng(0))
             assert env.observe().value(WIDTH)[0] == pytest.approx(0.06, abs=0.004)

@@ -24,7 +24,7 @@ from robolearn.operations.lab.workcell import build_fingers, load_lab
 from robolearn.runtime import run_episode
 from robolearn.types import Command, Condition
 from tests.hardware.env.test_real_env_gripper import watch
-from tests.hardware.env.test_real_env_joints import Nothing
+from tests.hardware.joint_wave import NoTask
 from tests.hardware.lab import CONFIG, address
 from tests.hardware.real_cell import PATIENT
 from tests.mocks import Listener
@@ -95,7 +95,7 @@ def env(lab, client):
             supervisor=dataclasses.replace(PATIENT, goto_speed=1.4, goto_acceleration=6.0),
         ),
         place=lambda _: client.place("cube", CUBE) or "placed by the lab",
-        scorer=Nothing(),
+        scorer=NoTask(),
     )
     yield made
     made.close()
