@@ -19,6 +19,7 @@ from tests import rooms, shapes
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("robolearn", "sim", "hardware", "policies", "eval")
 SOURCES = sorted(p for name in PACKAGES for p in (ROOT / name).rglob("*.py"))
+TESTS = sorted((ROOT / "tests").rglob("*.py"))
 
 
 def _tree(path: Path) -> ast.Module:
@@ -219,3 +220,25 @@ def test_public_arrays_say_their_shapes() -> None:
         if path.parent.relative_to(ROOT).as_posix() not in UNSHAPED
     }
     assert not found, "say the shape with jaxtyping: " + ", ".join(sorted(found))
+
+
+# Where tests sleep themselves; everything else waits with tests/waiting.py.
+SLEEPS = {
+    "tests/hardware/commissioning/test_check.py": "makes the product's own sleep longer",
+    "tests/hardware/drivers/ur/test_driver.py": "a C call that keeps the interpreter's lock",
+    "tests/waiting.py": "the one place",
+}
+
+
+def test_tests_wait_in_one_place() -> None:
+    """Conditions, paced streams, and time that passes for a reason; scripts of children and fake
+    clocks are not calls.
+    """
+    found = {
+        path.relative_to(ROOT).as_posix()
+        for path in TESTS
+        for node in ast.walk(_tree(path))
+        if (isinstance(node, ast.Attribute) and node.attr == "sleep")
+        or (isinstance(node, ast.alias) and node.name == "sleep")
+    }
+    assert found == set(SLEEPS), "wait with tests/waiting.py: wait_until, paced or pass_time"
