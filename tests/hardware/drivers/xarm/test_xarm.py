@@ -45,7 +45,7 @@ class TestXArm(RobotContract):
         return "error 31 (Collision Caused Abnormal Current)"
 
     def mend(self, robot):
-        self.arm.do(lambda: cure(self.arm.controller))
+        self.arm.do(lambda: cure(self.arm))
 
 
 FAULTS = {
