@@ -1,12 +1,19 @@
 """More than two policies, compared after every block of trials, with one family-wise level.
 
-A group-sequential permutation test in the manner of AdaStop (Mathieu et al. 2023, "AdaStop:
+A group-sequential randomisation test in the manner of AdaStop (Mathieu et al. 2023, "AdaStop:
 adaptive statistical testing for sound comparisons of deep RL agents"): after block ``k`` each
 undecided pair of policies has the statistic ``|sum over blocks of the difference of block means|``;
-the boundary is a quantile of the *maximum of its absolute value* over the undecided pairs when
-outcomes are permuted within blocks, among the permutations that did not cross an earlier boundary.
-(The released AdaStop 0.1.3 takes the quantile of the signed statistic and so runs at twice its
-level; a test here shows both.)
+the boundary is a quantile of the *maximum of its absolute value* over the undecided pairs when the
+signs of all differences of a condition are turned at random, among the draws that did not cross an
+earlier boundary. (The released AdaStop 0.1.3 takes the quantile of the signed statistic and so runs
+at twice its level; a test here shows both. It exchanges outcomes between policies, which is only
+right if equal means imply equal distributions: one policy that scatters more gives .08 to .17
+for .05.)
+
+Turned signs assume that the difference of two equally good policies is symmetric about 0: exactly
+so for successes, and for scores unless rare disasters of the one make up for small gains of the
+other. Where they may, compare pairs by ``eval/statistics/betting.py`` at ``alpha`` over their
+number.
 """
 
 from __future__ import annotations
@@ -38,8 +45,8 @@ class PairDecision:
 class GroupSequential:
     """``blocks`` looks, fixed beforehand; family-wise error over all pairs at most ``alpha``.
 
-    With ``paired`` the columns of a block are the same conditions for every policy, and outcomes
-    are permuted between policies within a condition; otherwise over the whole block.
+    The columns of a block are the same conditions for every policy. Trials under conditions of
+    their own may stand in any order: independent trials can be paired at will.
     """
 
     def __init__(
@@ -48,7 +55,6 @@ class GroupSequential:
         blocks: int,
         *,
         alpha: float = 0.05,
-        paired: bool = True,
         permutations: int = 10_000,
         seed: int = 0,
     ) -> None:
@@ -59,12 +65,12 @@ class GroupSequential:
                 f"expected blocks >= 1, alpha in (0, 1), at least 1/alpha permutations; got"
                 f" {blocks}, {alpha}, {permutations}"
             )
-        self.policies, self.blocks, self.alpha, self.paired = tuple(policies), blocks, alpha, paired
+        self.policies, self.blocks, self.alpha = tuple(policies), blocks, alpha
         self._pairs = list(itertools.combinations(range(len(policies)), 2))
         self._undecided = list(range(len(self._pairs)))
         self._rng = np.random.default_rng(child_seed(seed, "group_sequential"))
         self._observed = np.zeros(len(self._pairs))
-        self._permuted = np.zeros((permutations, len(self._pairs)))
+        self._turned = np.zeros((permutations, len(self._pairs)))
         self._alive = np.ones(permutations, dtype=np.bool_)
         self._block = 0
         self.decisions: list[PairDecision] = []
@@ -80,10 +86,9 @@ class GroupSequential:
             raise DataError(f"all {self.blocks} looks that were planned are used up")
         self._block += 1
         first, second = np.array(self._pairs).T
-        means = x.mean(axis=1)
-        self._observed += means[second] - means[first]
-        shuffled = self._shuffle(x)
-        self._permuted += shuffled[:, second] - shuffled[:, first]
+        differences = x[second] - x[first]
+        self._observed += differences.mean(axis=1)
+        self._turned += self._turn(differences)
         return self._look()
 
     @property
@@ -97,26 +102,25 @@ class GroupSequential:
         """No further look is needed or planned."""
         return not self._undecided or self._block == self.blocks
 
-    def _shuffle(self, x: Array) -> Array:
-        """Block means per policy ``[permutations, policies]`` under exchange of outcomes."""
-        count, (rows, n) = self._permuted.shape[0], x.shape
-        out = np.empty((count, rows))
+    def _turn(self, differences: Array) -> Array:
+        """Block means per pair ``[draws, pairs]`` of ``differences [pairs, n]``, a sign per column.
+
+        All pairs share it, so that what they have in common stays.
+        """
+        count, n = self._turned.shape[0], differences.shape[1]
+        out = np.empty_like(self._turned)
         for begin in range(0, count, 1000):
             size = min(1000, count - begin)
-            copies = np.broadcast_to(x, (size, rows, n))
-            if self.paired:
-                mixed = self._rng.permuted(copies, axis=1)
-            else:
-                mixed = self._rng.permuted(copies.reshape(size, -1), axis=1).reshape(size, rows, n)
-            out[begin : begin + size] = mixed.mean(axis=2)
+            signs = self._rng.integers(0, 2, (size, n)) * 2.0 - 1.0
+            out[begin : begin + size] = signs @ differences.T / n
         return out
 
     def _look(self) -> tuple[PairDecision, ...]:
         found: list[PairDecision] = []
-        size = self._permuted.shape[0]
+        size = self._turned.shape[0]
         while self._undecided:
-            largest = np.abs(self._permuted[:, self._undecided]).max(axis=1)
-            # So many permutations may have crossed a boundary by this look, earlier ones included;
+            largest = np.abs(self._turned[:, self._undecided]).max(axis=1)
+            # So many draws may have crossed a boundary by this look, earlier ones included;
             # the observed order is one of them.
             allowed = math.floor(self.alpha * self._block / self.blocks * (size + 1)) - 1
             spent = int((~self._alive).sum())

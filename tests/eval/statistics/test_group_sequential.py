@@ -11,26 +11,29 @@ from eval.statistics.group_sequential import GroupSequential
 from robolearn.errors import DataError
 
 
-def family_wise_error(agents: int, *, paired: bool, runs: int) -> float:
+def family_wise_error(draw, agents: int, runs: int) -> float:
     wrong = 0
     for seed in range(runs):
         rng = np.random.default_rng(seed)
-        test = GroupSequential(
-            [str(i) for i in range(agents)], 4, permutations=300, seed=seed, paired=paired
-        )
+        test = GroupSequential([str(i) for i in range(agents)], 4, permutations=300, seed=seed)
         while not test.finished:
-            difficulty = rng.random(5) if paired else 0.5
-            test.add(rng.random((agents, 5)) < difficulty)
+            test.add(draw(rng, (agents, 5)))
         wrong += bool(test.decisions)
     return wrong / runs
 
 
-@pytest.mark.parametrize(("agents", "paired"), [(2, False), (3, True)])
-def test_equal_policies_are_rarely_separated(agents, paired):
+SPREADS = np.array([[0.02], [0.02], [0.02], [0.3]])
+EQUAL = {
+    "successes": (lambda rng, shape: rng.random(shape) < 0.5, 2),
+    "successes, same conditions": (lambda rng, shape: rng.random(shape) < rng.random(shape[1]), 3),
+    "unequal spread": (lambda rng, shape: 0.5 + SPREADS * rng.standard_normal(shape), 4),
+}
+
+
+@pytest.mark.parametrize("kind", list(EQUAL))
+def test_equal_policies_are_rarely_separated(kind):
     runs = 250
-    assert family_wise_error(agents, paired=paired, runs=runs) <= 0.05 + 3 * math.sqrt(
-        0.05 * 0.95 / runs
-    )
+    assert family_wise_error(*EQUAL[kind], runs) <= 0.05 + 2 * math.sqrt(0.05 * 0.95 / runs)
 
 
 def test_the_quantile_of_the_signed_statistic_runs_at_twice_the_level():
