@@ -109,13 +109,13 @@ def difference_over_runs(
         raise DataError(f"both methods need the same conditions, got {x.shape} and {y.shape}")
     value = float(y.mean() - x.mean())
     means = x.mean(axis=1), y.mean(axis=1)
-    far = tuple(collapsed_runs(m) for m in means)
-    warnings = (*_warnings("a", means[0], far[0]), *_warnings("b", means[1], far[1]))
+    far_a, far_b = collapsed_runs(means[0]), collapsed_runs(means[1])
+    warnings = (*_warnings("a", means[0], far_a), *_warnings("b", means[1], far_b))
     runs = min(x.shape[0], y.shape[0])
     several = [v for v in (x, y) if v.shape[0] > 1]
     if not several or x.shape[1] == 1:
         unknown = Estimate(value, -1.0, 1.0, runs, "no spread of runs", level)
-        return DifferenceOverRuns(unknown, 1.0, *far, warnings)
+        return DifferenceOverRuns(unknown, 1.0, far_a, far_b, warnings)
     parts = [(_of_runs(v), v.shape[0]) for v in several]
     excess = _excess_of_conditions(y.mean(axis=0) - x.mean(axis=0), _sum(parts), several)
     parts.append((excess, x.shape[1]))
@@ -126,10 +126,10 @@ def difference_over_runs(
         low, high = max(-1.0, min(estimate.low, 0.0)), min(1.0, max(estimate.high, 0.0))
         estimate = replace(estimate, low=low, high=high)
         warnings += ("two training runs of a method do not show its spread; train three or more",)
-    elif any(far):
+    elif far_a or far_b:
         p = max(p, _relabelled(*means, child_seed(seed, "difference_over_runs")))
         estimate = _wider(estimate, x, y, p, level)
-    return DifferenceOverRuns(estimate, p, *far, warnings)
+    return DifferenceOverRuns(estimate, p, far_a, far_b, warnings)
 
 
 def collapsed_runs(means: Array) -> tuple[int, ...]:
@@ -201,7 +201,7 @@ def _root(excess: Any) -> float:
     least = 1e-15
     if excess(least) < 0:
         return least
-    found: float = optimize.brentq(excess, least, 1.0, xtol=1e-15, rtol=1e-12)  # pyright: ignore[reportAssignmentType]
+    found: float = optimize.brentq(excess, least, 1.0, xtol=1e-15)  # pyright: ignore[reportAssignmentType]
     return found
 
 
