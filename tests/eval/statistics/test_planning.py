@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.stats import binom
 
-from eval.statistics.exact_tests import boschloo, mcnemar_exact
+from eval.statistics.betting import paired_sequence
+from eval.statistics.exact_tests import boschloo, bounded_mean_p, mcnemar_exact
 from eval.statistics.planning import (
     plan_paired,
     plan_precision,
+    plan_scores,
+    plan_sequence,
     plan_two_rates,
     power_paired,
     power_two_rates,
@@ -17,31 +21,58 @@ from eval.statistics.planning import (
 from robolearn.errors import DataError
 
 
-def test_the_exact_power_is_that_of_a_simulation():
-    rng = np.random.default_rng(0)
-    n, runs = 40, 4000
-    a, b = rng.binomial(n, 0.5, runs), rng.binomial(n, 0.8, runs)
-    pooled = (a + b) / (2 * n)
-    z = np.abs(a - b) / n / np.sqrt(pooled * (1 - pooled) * 2 / n)
-    assert power_two_rates(0.5, 0.8, n) == pytest.approx((z > 1.959964).mean(), abs=0.025)
+def rejected_by_boschloo(n, alpha):
+    return {
+        (k1, k2) for k1 in range(n + 1) for k2 in range(n + 1) if boschloo(k1, n, k2, n) <= alpha
+    }
 
 
-def test_the_planned_test_and_boschloos_decide_alike():
-    n = 20
-    different = 0
-    for k1 in range(0, n + 1, 3):
-        for k2 in range(0, n + 1, 3):
-            pooled = (k1 + k2) / (2 * n)
-            spread = np.sqrt(pooled * (1 - pooled) * 2 / n)
-            score = bool(spread > 0 and abs(k1 - k2) / n > 1.959964 * spread)
-            different += score != (boschloo(k1, n, k2, n) <= 0.05)
-    assert different <= 3  # of 49
+@pytest.mark.parametrize(("n", "alpha"), [(5, 0.05), (8, 0.05), (8, 0.3)])
+def test_the_exact_power_is_that_of_boschloos_test_table_by_table(n, alpha):
+    k = np.arange(n + 1)
+    mass = binom.pmf(k, n, 0.15)[:, None] * binom.pmf(k, n, 0.8)[None]
+    by_hand = sum(mass[table] for table in rejected_by_boschloo(n, alpha))
+    assert power_two_rates(0.15, 0.8, n, alpha) == pytest.approx(by_hand, rel=1e-9)
 
 
 def test_the_plan_is_the_smallest_that_suffices():
     plan = plan_two_rates(0.7, 0.8)
-    assert plan.trials == 292
+    # The score test would promise as much with 292, where Boschloo's has .79.
+    assert plan.trials == 299
+    assert plan.method == "Boschloo, exact power"
     assert plan.power >= 0.8 > power_two_rates(0.7, 0.8, plan.trials - 5)
+
+
+def test_the_power_of_the_bets_is_that_of_a_simulation():
+    plan = plan_sequence(0.5, 0.8, 0.4)
+    rng = np.random.default_rng(3)
+    both = 0.4 + 0.4 * 0.5 * 0.4
+    decided, trials = [], []
+    for _ in range(250):
+        u = rng.random(plan.n_max)
+        found = paired_sequence(u < 0.5, (u < both) | ((u >= 0.5) & (u < 1.3 - both)))
+        decided.append(found.decision == "b")
+        trials.append(found.trials)
+    assert plan.power == pytest.approx(np.mean(decided), abs=0.08)
+    assert plan.expected == pytest.approx(np.mean(trials), abs=3)
+    assert 0.8 <= plan.power < 0.85
+    swapped = plan_sequence(0.8, 0.5, 0.4)
+    assert (swapped.n_max, swapped.power) == (plan.n_max, pytest.approx(plan.power))
+
+
+def test_scores_are_planned_by_the_test_that_decides_them():
+    rng = np.random.default_rng(4)
+    pilot = np.clip(rng.normal(0.3, 0.3, 30), -1, 1)
+    plan = plan_scores(pilot, draws=120)
+    assert plan == plan_scores(pilot, draws=120)
+    found = np.mean(
+        [bounded_mean_p(rng.choice(pilot, plan.trials), 0.0, -1.0, 1.0) <= 0.05 for _ in range(200)]
+    )
+    assert plan.power == pytest.approx(found, abs=0.12)
+    with pytest.raises(DataError, match="ten or more"):
+        plan_scores([0.1] * 3)
+    with pytest.raises(DataError, match="mean difference is 0"):
+        plan_scores([0.0] * 12)
 
 
 def test_pairing_saves_trials_when_successes_correlate():
