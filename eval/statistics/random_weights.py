@@ -31,7 +31,7 @@ def probability_below(values: Array, point: float) -> float:
     # The mean is below only on a null set, unless a value is.
     if not below.size or below[0] == 0:
         return 0.0
-    return _share_below(below, above) if v.size <= EXACT else _saddlepoint(v)
+    return float(share_below(below, above)) if v.size <= EXACT else _saddlepoint(v)
 
 
 def quantile(values: Array, probability: float) -> float:
@@ -47,21 +47,23 @@ def quantile(values: Array, probability: float) -> float:
     return found
 
 
-def _share_below(below: Array, above: Array) -> float:
-    """``share[h, k]``, of the simplex over the first ``h`` vertices above and ``k`` below:
+def share_below(below: Array, above: Array) -> Array:
+    """Share of simplices ``[...]`` on which the weighted mean is at most 0.
 
-    ``(-y_k share[h-1, k] + x_h share[h, k-1]) / (x_h - y_k)``, with 1 where no vertex is above and
-    0 where none is below. Diagonal by diagonal, since ``h + k`` of both sources is one less.
+    Their vertices are ``below [..., K]``, at most 0, and ``above [..., J]``, all positive.
+    ``share[h, k]``, of the first ``h`` vertices above and ``k`` below, is ``(-y_k share[h-1, k] +
+    x_h share[h, k-1]) / (x_h - y_k)``, with 1 where no vertex is above and 0 where none is below.
+    Diagonal by diagonal, since ``h + k`` of both sources is one less.
     """
     x, y = above, below
-    rows = np.arange(x.size + 1)
-    share = np.zeros(x.size + 1)
-    share[0] = 1.0
-    for diagonal in range(2, x.size + y.size + 1):
-        h = rows[max(1, diagonal - y.size) : min(x.size, diagonal - 1) + 1]
-        gap, step = x[h - 1], -y[diagonal - h - 1]
-        share[h] = (step * share[h - 1] + gap * share[h]) / (gap + step)
-    return float(share[-1])
+    rows = np.arange(x.shape[-1] + 1)
+    share = np.zeros((*x.shape[:-1], rows.size))
+    share[..., 0] = 1.0
+    for diagonal in range(2, x.shape[-1] + y.shape[-1] + 1):
+        h = rows[max(1, diagonal - y.shape[-1]) : min(x.shape[-1], diagonal - 1) + 1]
+        gap, step = x[..., h - 1], -y[..., diagonal - h - 1]
+        share[..., h] = (step * share[..., h - 1] + gap * share[..., h]) / (gap + step)
+    return np.asarray(share[..., -1])
 
 
 def _saddlepoint(v: Array) -> float:

@@ -42,6 +42,6 @@ def test_pairs_of_successes_have_a_test_and_pairs_of_progress_have_none() -> Non
 
 def test_plans_stay_among_rates() -> None:
     assert plan_rates(0.95, 0.1).other == 0.85
-    assert plan_rates(0.7, 0.1).plan.trials == 292
+    assert plan_rates(0.7, 0.1).plan.trials == 299
     with pytest.raises(ConfigError, match="must be rates"):
         plan_rates(1.7, 0.1)

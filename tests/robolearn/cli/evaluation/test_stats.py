@@ -62,7 +62,7 @@ def test_compare_pairs(capsys, tmp_path: Path):
 def test_plan(capsys):
     code, out, _ = run(capsys, "plan", "--p", "0.7", "--delta", "0.1", "--power", "0.8", "--json")
     assert code == 0
-    assert json.loads(out)["trials"] == 292
+    assert json.loads(out)["trials"] == 299
     code, out, _ = run(capsys, "plan", "--p", "0.95", "--delta", "0.1", "--correlation", "0.3")
     assert code == 0
     assert "telling 0.95 from 0.85" in out
