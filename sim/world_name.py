@@ -3,6 +3,7 @@
     pick_place,camera=agent+wrist,size=84     a scene, its pictures observed
     scenes/mine                               a folder with scene.yaml
     robosuite/Lift,robot=Sawyer               a thing of a family, with that family's options
+    gym_pusht,goal=0.15:0.3:1.0               Push-T with its goal elsewhere: x, y [m], yaw [rad]
     pusht_reference~mass=1~seed=3             perturbed (``sim.perturbations.kinds``)
 
 The options of scenes and of Push-T's other engines are ``camera`` and ``size``
@@ -12,11 +13,13 @@ engines none.
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from robolearn.errors import SceneError, did_you_mean
+from robolearn.pusht import Pose, goal_pose
 from sim.perturbations.kinds import Perturbations, split_perturbations
 from sim.rendering.renderer import LARGEST
 
@@ -91,7 +94,7 @@ class WorldName:
 
     def pictures(self) -> Pictures:
         """The options as pictures; :class:`SceneError` for others and for bad values."""
-        only(self, ("camera", "size"))
+        only(self, ("camera", "size", "goal"))
         size = self.options.get("size")
         if size is not None and not (size.isdecimal() and 1 <= int(size) <= LARGEST):
             raise SceneError(f"'{self}': size is 1 to {LARGEST} pixels, got '{size}'")
@@ -100,6 +103,23 @@ class WorldName:
         if chosen is not None and (not chosen or len(set(chosen)) < len(chosen)):
             raise SceneError(f"'{self}': camera names cameras, each once, like camera=top+wrist")
         return Pictures(chosen, int(size) if size is not None else None)
+
+    def goal(self) -> Pose | None:
+        """Push-T's goal, if the name says one; :class:`SceneError` for what is no pose."""
+        said = self.options.get("goal")
+        if said is None:
+            return None
+        try:
+            return goal_pose([float(v) for v in said.split(":")], f"'{self}': goal")
+        except ValueError as error:
+            raise SceneError(
+                f"'{self}': expected goal=X:Y:YAW in metres and radians, on the table ({error})"
+            ) from error
+
+    def with_goal(self, goal: Pose) -> WorldName:
+        """The same world with Push-T's goal there."""
+        told = ":".join(repr(float(v)) for v in goal)
+        return dataclasses.replace(self, options={**self.options, "goal": told})
 
 
 def only_top(name: WorldName) -> int:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Collection
 from typing import Literal
 
-from robolearn.config import load_yaml
+from robolearn.config import config_hash, load_yaml
 from robolearn.contracts import Agent
 from robolearn.errors import SceneError
+from robolearn.pusht import Pose, goal_pose
 from robolearn.table import Table
 from sim.contract import World
 from sim.env.scene_env import SceneEnv
 from sim.experts.registry import build_expert, build_player
 from sim.perturbations.env import PerturbedEnv, perturbed_scene
+from sim.scene.config import Scene
 from sim.scene.load import PLUGIN_SCENES, load_scene, packaged_scenes, scene_folder, scene_names
+from sim.tasks.pusht import PushT
 from sim.world_name import WorldName
 
 # family -> what builds a world from its parsed name: an engine (``gym_pusht``) or a family of
@@ -88,7 +92,7 @@ def make_world(name: str) -> World:
     if not perturbations.magnitudes:
         return _nominal(parsed)
     if is_scene(parsed):
-        return perturbed_scene(load_scene(parsed.base), perturbations, parsed.pictures())
+        return perturbed_scene(_scene(parsed), perturbations, parsed.pictures())
     perturbations.require_scene(parsed.base)
     return PerturbedEnv(_nominal(parsed), perturbations)
 
@@ -99,12 +103,36 @@ def _nominal(name: WorldName) -> World:
         return WORLDS.find(name.family)(name)
     pictures = name.pictures()
     try:
-        return SceneEnv(load_scene(name.base), cameras=pictures.cameras, size=pictures.size)
+        return SceneEnv(_scene(name), cameras=pictures.cameras, size=pictures.size)
     except SceneError as error:
         if str(error).startswith("no scene"):
             others = sorted(f"{n}/..." if n in (*THINGS, *OPEN_FAMILIES) else n for n in WORLDS)
             raise SceneError(f"{error}; other worlds: {others}") from error
         raise
+
+
+def _scene(name: WorldName) -> Scene:
+    """A scene, with Push-T's goal where the name says."""
+    scene, goal = load_scene(name.base), name.goal()
+    if goal is None:
+        return scene
+    task = scene.config.task
+    if task.name != PushT.name:
+        raise SceneError(f"'{name}': only Push-T has a goal=X:Y:YAW, this task is '{task.name}'")
+    task = dataclasses.replace(task, params={**task.params, "goal": list(goal)})
+    config = dataclasses.replace(scene.config, task=task)
+    digest = config_hash(scene.content_hash, list(goal))
+    return dataclasses.replace(scene, config=config, content_hash=digest)
+
+
+def said_goal(world: str) -> Pose | None:
+    """Where a Push-T world itself says that the T should be; None where it says nothing."""
+    name = WorldName.parse(world)
+    goal = name.goal()
+    if goal is not None or not is_scene(name):
+        return goal
+    params = load_scene(name.base).config.task.params
+    return goal_pose(params["goal"], f"{name.base}: task.params.goal") if "goal" in params else None
 
 
 def build_operator(env: World, kind: Literal["scripted", "play"], noise: float) -> Agent:

@@ -7,8 +7,8 @@ modules stand behind a name.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -128,12 +128,14 @@ class ExpertBuilder:
 
     task: str
     noise: float = 0.0
+    # Parameters of the task, Push-T's goal.
+    params: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     def __call__(self, spec: EmbodimentSpec) -> Agent:
         """The agent for this embodiment."""
         from sim.experts.registry import build_expert
 
-        return build_expert(self.task, spec, self.noise)
+        return build_expert(self.task, spec, self.noise, self.params)
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,10 +54,12 @@ class CheckpointEvaluation:
         from eval.trials.table import TrialStore
         from robolearn.operations.builders import env_builder, policy_builder
         from robolearn.operations.code_hash import code_hash, deciding_libraries
+        from robolearn.operations.goals import world_for
         from robolearn.operations.suites import open_suite
         from robolearn.training.run_directory import policy_hash
 
-        suite, builder = open_suite(self.suite), env_builder(self.world)
+        suite = open_suite(self.suite)
+        builder = env_builder(world_for(self.world, suite.config.task, [self.run_dir]))
         info = builder.info()
         told: Any = suite.config.instruction
         world = WorldEntry(info.name, info.hash, info.engine, builder, told)

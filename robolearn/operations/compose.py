@@ -24,7 +24,9 @@ from robolearn.instructions import require_understood
 from robolearn.operations.builders import env_builder, policy_builder
 from robolearn.operations.code_hash import code_hash, deciding_libraries
 from robolearn.operations.compose_options import ComposeOptions, Operator
+from robolearn.operations.goals import common_goal, world_for
 from robolearn.operations.suites import open_suite
+from robolearn.pusht import TASK_PARAMS
 from robolearn.spec import require_compatible
 from robolearn.training.run_directory import (
     PARTS,
@@ -154,7 +156,7 @@ def _entries(
 
 
 def _world(runs: Sequence[Path], name: str, suite: SuiteConfig) -> WorldEntry:
-    builder = env_builder(name)
+    builder = env_builder(world_for(name, suite.task, runs))
     env = builder()
     try:
         info = builder.info()
@@ -240,6 +242,8 @@ def write_composed(out: Path, builder: ComposedBuilder) -> str:
         out / WEIGHTS, tensors, {"operator": builder.operator, "steps": str(builder.steps)}
     )
     hashes = [run.policy_hash for run in runs]
-    write_json(out / PROVENANCE, {"complete": True, "parts": hashes})
+    goal = common_goal(builder.runs)
+    params = {} if goal is None else {TASK_PARAMS: {"goal": list(goal)}}
+    write_json(out / PROVENANCE, {"complete": True, "parts": hashes} | params)
     seal_run(out)
     return policy_hash(out)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from eval.evaluation import (
     Evaluation,
@@ -38,11 +40,13 @@ from robolearn.operations.builders import (
 )
 from robolearn.operations.code_hash import code_hash, deciding_libraries
 from robolearn.operations.evaluate_options import EvaluateOptions
+from robolearn.operations.goals import world_for
 from robolearn.operations.suites import open_suite
 from robolearn.spec import TaskSpace, require_compatible
 from robolearn.types import Condition, TrialRecord
+from sim.tasks.pusht import PushT
 from sim.world_name import WorldName
-from sim.worlds import described_worlds, is_scene, make_world
+from sim.worlds import described_worlds, is_scene, make_world, said_goal
 
 USUAL = EvaluateOptions()
 # Chunks as the policy says, one after the other.
@@ -111,8 +115,9 @@ def evaluate(
     suite = open_suite(options.suite or _suite_of(options.worlds))
     env_builder(suite.config.source_world)
     names = options.worlds or (suite.config.source_world,)
-    policies = _policies(runs, options, execution, suite)
-    worlds = _worlds(runs, names, suite)
+    at_goal = _at_goal(runs, names, suite)
+    policies = _policies(runs, options, execution, suite, at_goal)
+    worlds = _worlds(runs, at_goal, suite)
     counts = {w.name: suite.count_for(w.name) for w in worlds}
     if options.conditions is not None:
         counts = dict.fromkeys(counts, options.conditions)
@@ -205,17 +210,45 @@ def _placed(conditions: Sequence[Condition]) -> bool:
     return all(c.poses for c in conditions)
 
 
+def _at_goal(runs: Sequence[str | Path], names: Sequence[str], suite: Suite) -> Mapping[str, str]:
+    """Every world, by the name that was asked for, with the goal that the policies learned."""
+    trained = [Path(run) for run in runs if expert_noise(str(run)) is None]
+    for name in names:
+        env_builder(name)  # Which worlds there are is said first.
+    return {name: world_for(name, suite.config.task, trained) for name in names}
+
+
+def _expert_params(worlds: Sequence[str], task: str) -> dict[str, Any]:
+    """What an expert must know of the task: Push-T's goal, where it is not the usual one."""
+    if task != PushT.name:
+        return {}
+    goals = {said_goal(world) for world in worlds}
+    if len(goals) > 1:
+        raise ConfigError(
+            f"the expert pushes to one goal, the worlds {list(worlds)} have several; evaluate it"
+            " in them one after the other"
+        )
+    goal = next(iter(goals), None)
+    return {} if goal is None else {"goal": list(goal)}
+
+
 def _policies(
-    runs: Sequence[str | Path], options: EvaluateOptions, execution: Execution, suite: Suite
+    runs: Sequence[str | Path],
+    options: EvaluateOptions,
+    execution: Execution,
+    suite: Suite,
+    worlds: Mapping[str, str],
 ) -> tuple[PolicyEntry, ...]:
+    task = suite.config.task
     names = [Path(run).resolve().name for run in runs]
     entries: list[PolicyEntry] = []
     for run, name in zip(runs, names, strict=True):
         noise = expert_noise(str(run))
         if noise is not None:
-            expert = ExpertBuilder(suite.config.task, noise)
+            params = _expert_params(list(worlds.values()), task)
+            expert = ExpertBuilder(task, noise, params)
             label = f"scripted-{noise:g}" if noise else "scripted"
-            digest = config_hash("scripted", suite.config.task, noise)
+            digest = config_hash("scripted", task, noise, *([params] if params else []))
             entries.append(PolicyEntry(label, digest, None, expert))
             continue
         folder = Path(run)
@@ -231,7 +264,7 @@ def _task_space(run: Path) -> TaskSpace:
 
 
 def _worlds(
-    runs: Sequence[str | Path], names: Sequence[str], suite: Suite
+    runs: Sequence[str | Path], names: Mapping[str, str], suite: Suite
 ) -> tuple[WorldEntry, ...]:
     """Every world as it is, perturbed, and told in other words, checked to fit all policies."""
     entries: list[WorldEntry] = []
@@ -241,8 +274,8 @@ def _worlds(
     told = suite.config.instruction
     for space in spaces:
         require_understood(space, (told, *suite.config.instructions.values()))
-    for world in (world + variant for world in names for variant in variants):
-        builder = env_builder(world)
+    for asked, variant in itertools.product(names, variants):
+        world, builder = asked + variant, env_builder(names[asked] + variant)
         env = make_world(builder.world)
         try:
             if env.task != suite.config.task:
@@ -256,9 +289,9 @@ def _worlds(
                 ExpertBuilder(suite.config.task, noise)(env.spec)
             # A scene's folder is not part of its name; a family is (robosuite/Lift).
             scene = is_scene(WorldName.parse(builder.world))
-            name = Path(builder.world).name if scene else builder.world
+            name = Path(world).name if scene else world
             entries.append(WorldEntry(name, env.scene_hash, env.engine, builder, told))
-            if world in names:
+            if not variant:
                 entries += [
                     WorldEntry(
                         name + said, config_hash(env.scene_hash, text), env.engine, builder, text

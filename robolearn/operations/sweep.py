@@ -35,6 +35,7 @@ from robolearn.errors import ConfigError, did_you_mean
 from robolearn.files import write_atomic
 from robolearn.operations.builders import env_builder, policy_builder
 from robolearn.operations.code_hash import code_hash, deciding_libraries
+from robolearn.operations.goals import world_for
 from robolearn.operations.suites import open_suite
 from robolearn.operations.train import load_experiment, train
 from robolearn.training.run_directory import policy_hash
@@ -168,8 +169,7 @@ class TrainAndTry:
         return run
 
     def _try(self, run: Path, name: str, label: str, conditions: tuple[Condition, ...]) -> Scores:
-
-        builder = env_builder(self.config.world)
+        builder = env_builder(world_for(self.config.world, self.suite.config.task, [run]))
         info = builder.info()
         world = WorldEntry(
             self.config.world, info.hash, info.engine, builder, self.suite.config.instruction

@@ -55,7 +55,7 @@ from robolearn.operations.deploy.result import (
     Watched,
     earlier_details,
 )
-from robolearn.operations.deploy.task import task_of
+from robolearn.operations.deploy.task import recorded_params, task_of
 from robolearn.operations.deploy.trials import TrialWriter
 from robolearn.operations.deploy.video import Film, film_of
 from robolearn.operations.deploy.watch import first_action, shadow
@@ -88,7 +88,7 @@ class _Deployment:
         self._options, self._operator = options, operator
         self._cell: CellConfig = options.limits.on(load_cell(options.robot))
         self._suite: Suite = open_suite(options.suite)
-        self._task = task_of(self._suite, self._cell, options.robot, options.suite)
+        self._task = task_of(self._suite, self._cell, options.robot, options.suite, options.run)
         self._conditions = self._suite.select(options.first + options.episodes)[options.first :]
         if options.score == "operator" and not operator.judges:
             raise ConfigError("score: the operator needs a terminal whose keys can be read")
@@ -329,6 +329,7 @@ class _Deployment:
             LATENCIES: self._cell.latencies.to_json(),
             "devices": {name: dict(ids) for name, ids in preflight.devices.items()},
             "lab_seed": self._lab_seed,
+            **recorded_params(self._task),
         }
 
     @property

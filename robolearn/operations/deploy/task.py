@@ -9,19 +9,26 @@ from typing import Any
 from eval.trials.suites import Suite
 from hardware.cell.config import CellConfig
 from robolearn.errors import ConfigError, SceneError
+from robolearn.operations.goals import params_for
+from robolearn.pusht import GOAL, TASK_PARAMS
 from sim.scene.load import load_scene, packaged_scenes
 from sim.tasks.contract import Task
+from sim.tasks.pusht import PushT
 from sim.tasks.registry import build_task
 
 
-def task_of(suite: Suite, cell: CellConfig, robot: Path, where: Path) -> Task:
+def task_of(
+    suite: Suite, cell: CellConfig, robot: Path, where: Path, run: Path | None = None
+) -> Task:
     """The task of a suite, with the parameters of the cell (``robot.task_params``), else those of
-    the scene that the suite's data comes from.
+    the scene that the suite's data comes from; Push-T's goal, where neither says it, is that of
+    the recordings of ``run``.
 
     ConfigError says which are missing and where they belong; ``robot``, ``where``: the files.
     """
     name = suite.config.task
-    params = dict(cell.task_params) or _of_scene(suite)
+    told = f"'task_params' of {robot}" if cell.task_params else f"'source_world' of {where}"
+    params = params_for(cell.task_params or _of_scene(suite), name, run, told)
     try:
         return build_task(name, params, where=str(where))
     except SceneError as error:
@@ -30,6 +37,13 @@ def task_of(suite: Suite, cell: CellConfig, robot: Path, where: Path) -> Task:
             f" 'source_world' of {where} the scene whose task has them (now:"
             f" '{suite.config.source_world}')"
         ) from error
+
+
+def recorded_params(task: Task) -> dict[str, Any]:
+    """What recordings say of the task, where it is not the usual one: Push-T's goal."""
+    if not isinstance(task, PushT) or task.goal == GOAL:
+        return {}
+    return {TASK_PARAMS: {"goal": list(task.goal)}}
 
 
 def _of_scene(suite: Suite) -> Mapping[str, Any]:

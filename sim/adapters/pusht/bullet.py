@@ -70,7 +70,7 @@ class PyBulletEnv(PushTEnv):
     @classmethod
     def named(cls, name: WorldName) -> PyBulletEnv:
         """From a parsed world name."""
-        return cls(image_size=only_top(name))
+        return cls(image_size=only_top(name), goal=name.goal() or GOAL)
 
     @property
     def engine(self) -> str:

@@ -62,7 +62,7 @@ class GymPushTEnv(PushTEnv):
     @classmethod
     def named(cls, name: WorldName) -> GymPushTEnv:
         """From a parsed world name."""
-        return cls(only_top(name))
+        return cls(only_top(name), name.goal() or GOAL)
 
     @property
     def engine(self) -> str:
