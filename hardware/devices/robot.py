@@ -36,7 +36,8 @@ class RobotState:
     ``device_t_s`` is the device's own clock [s]; ``changed_ns`` the monotonic time at which this
     process saw that clock change (its age is the liveness of the link). ``tool_force_n``: norm of
     the force at the tool [N]; ``load``: largest joint load as a share of what that joint is rated
-    for; both NaN where the device does not tell.
+    for; both NaN where the device does not tell. ``reference_velocity``: what the device's own
+    servo loop is told, ``[joints]`` [rad/s]; None where it does not tell.
     """
 
     device_t_s: float
@@ -46,6 +47,7 @@ class RobotState:
     mode: RobotMode
     tool_force_n: float = math.nan
     load: float = math.nan
+    reference_velocity: NDArray[np.float64] | None = None
 
 
 @dataclass(frozen=True, slots=True)

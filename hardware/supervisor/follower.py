@@ -62,6 +62,11 @@ class Follower(Protocol):
         ...
 
     @property
+    def acceleration(self) -> float:
+        """Limit of the norm of the action's acceleration [m/s^2 or rad/s^2]."""
+        ...
+
+    @property
     def tool_speed(self) -> float:
         """Limit of the tool's speed [m/s]; infinite where there is none."""
         ...

@@ -193,6 +193,11 @@ class JointFollower:
         return [float(v) for v in np.sqrt((moved * moved).sum(axis=0))]
 
     @property
+    def acceleration(self) -> float:
+        """All joints at their limits [rad/s^2]."""
+        return float(np.linalg.norm(self.config.space.limits.acceleration))
+
+    @property
     def tool_speed(self) -> float:
         """Limit of the speed of the tool's tip [m/s]; infinite without one."""
         limit = self.config.space.max_tool_speed

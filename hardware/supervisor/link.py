@@ -77,6 +77,7 @@ class Cause(enum.IntEnum):
     COLLISION = 22  # the arm would have come too near to itself, the table or an obstacle
     CLOCK_JUMP = 23  # the device's clock ran backwards or jumped ahead
     FAR_AGENT = 24  # one command after the other was far outside
+    LINK_PAUSE = 25  # after a pause of its link the controller was led on beyond the limits
     GRIPPER_FAULT = 40  # the gripper or its link reports a fault
     GRIPPER_STALE = 41  # the gripper does not answer any more
     OBJECT_LOST = 42  # what the gripper held is gone; latches where the cell says so

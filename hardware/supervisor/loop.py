@@ -82,7 +82,7 @@ class Supervisor:
         self._action = follower.action(self._q)
         self._follow_ns = 0
         self._guard = guard
-        self._measured = MotionCheck(config, self._q, robot.rate_hz)
+        self._measured = MotionCheck(config, self._q, robot.rate_hz, follower)
         self._hand = HandGuiding(robot, follower, guard, config)
         self._check_robot(clock())
         self._publish(clock())
@@ -366,7 +366,7 @@ class Supervisor:
             self._latch(self.cause, now_ns)
             return
         self._q, self._action = q, self.follower.action(q)
-        self._measured.stands(q)
+        self._measured.resumes(q, now_ns)
         if self._pausing:
             self._rest()
             return

@@ -1,4 +1,4 @@
-"""Judges the measured motion: where the arm is, and what it feels."""
+"""Judges the motion that a device reports: where the arm is, what it feels, what it is led to."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 from hardware.devices.robot import RobotState
 from hardware.supervisor.checks import FollowingCheck, LoadCheck, Overrun
 from hardware.supervisor.command_check import Defect
+from hardware.supervisor.follower import Follower
 from hardware.supervisor.link import Cause, SupervisorConfig
+from hardware.supervisor.resume_check import ResumeCheck
 
 log = logging.getLogger(__name__)
 
@@ -18,21 +20,34 @@ log = logging.getLogger(__name__)
 class MotionCheck:
     """Following error, tool force and joint load, from an arm that stands at ``q [joints]``."""
 
-    def __init__(self, config: SupervisorConfig, q: NDArray[np.float64], rate_hz: float) -> None:
+    def __init__(
+        self,
+        config: SupervisorConfig,
+        q: NDArray[np.float64],
+        rate_hz: float,
+        follower: Follower,
+    ) -> None:
         window_s = config.late_s + config.state_stale_s + 0.1
         self._following = FollowingCheck(len(q), rate_hz, window_s)
         self._following.reset(q)
         self._astray = Overrun(config.following_rad, config.following_s)
         self._load = LoadCheck(config.max_tool_force_n, config.max_load, config.overload_s)
+        self._resumed = ResumeCheck(rate_hz, follower)
 
     def stands(self, q: NDArray[np.float64]) -> None:
         """The arm stands at ``q [joints]``, whoever brought it there."""
         self._following.reset(q)
         self._astray.reset()
 
+    def resumes(self, q: NDArray[np.float64], now_ns: int) -> None:
+        """The arm stands at ``q [joints]`` after a pause of its link, and goes on from there."""
+        self.stands(q)
+        self._resumed.begin(q, now_ns)
+
     def sent(self, q: NDArray[np.float64]) -> None:
         """A set-point ``[joints]`` went out."""
         self._following.sent(q)
+        self._resumed.sent(q)
 
     def clear(self) -> None:
         """Load and force begin anew after a stop."""
@@ -43,6 +58,8 @@ class MotionCheck:
         error = 0.0 if free else self._following.error(state.joint_position)
         if self._astray.over(error, now_ns):
             return Defect(Cause.FOLLOWING_ERROR, error, self._astray.limit)
+        if (excess := self._resumed.excess(state, now_ns)) is not None:
+            return Defect(Cause.LINK_PAUSE, *excess)
         strain = self._load.strain(state, now_ns)
         if strain is None:
             return None

@@ -199,6 +199,11 @@ class TableFollower:
         return self._generator.rest(self._deceleration)
 
     @property
+    def acceleration(self) -> float:
+        """Limit of the tool's acceleration [m/s^2]."""
+        return self.config.limits.max_tool_acceleration
+
+    @property
     def tool_speed(self) -> float:
         """Limit of the tool's speed [m/s]."""
         return self.config.limits.max_tool_speed

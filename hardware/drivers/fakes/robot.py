@@ -69,6 +69,8 @@ class FakeRobot:
         self._held_back: list[Array | None] = []
         self.tool_force_n = self.load = math.nan
         self.push: Array | None = None
+        # What a controller would lead its servos with; tests that model one set it.
+        self.reference_velocity: Array | None = None
         self._mode = RobotMode.DISCONNECTED
         self._heard_ns = self._moved_ns = self._device_ns = self._changed_ns = 0
         self._trace: Ring | None = None if link is None else link.trace.attach()
@@ -129,7 +131,7 @@ class FakeRobot:
         q = self._q.copy() if self.push is None else self._q + self.push
         return RobotState(
             *(self._device_ns * 1e-9, self._changed_ns, q, self._qd.copy(), self._mode),
-            *(self.tool_force_n, self.load),
+            *(self.tool_force_n, self.load, self.reference_velocity),
         )
 
     def fault_text(self) -> str:

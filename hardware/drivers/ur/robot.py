@@ -245,7 +245,9 @@ class URRobot:
             self._check_clock()
         self._require_true_clock()
         load = load_of(receive, self.config.rated_current_a)
-        return RobotState(stamp, self._changed_ns, np.array(q), np.array(qd), mode, force, load)
+        reference = np.array(receive.getTargetQd())
+        measured = (np.array(q), np.array(qd), mode, force, load, reference)
+        return RobotState(stamp, self._changed_ns, *measured)
 
     def fault_text(self) -> str:
         """Safety mode, robot mode, program and joints, as RTDE has them."""

@@ -7,10 +7,9 @@ from tests.hardware.outside_trials import run, text
 
 @pytest.mark.parametrize(("kind", "last"), [("pause", 34), ("far", 35), ("rival", 36)])
 def test_what_comes_from_outside_moves_no_arm_beyond_its_limits(kind, last):
-    # On a machine that is late itself 1 of 18 pauses was wrong (docs/safety.md), and one that is
-    # busy spoils a trial: a pair is tried twice. The slow test counts every trial.
     outcomes = run(kind, 2, seed=1, last=last)
-    if any(o.wrong for o in outcomes) or all(o.kind == "spoiled" for o in outcomes):
+    if all(o.kind == "spoiled" for o in outcomes):
+        # Two drives that a busy machine stopped before anything reached them: no trial yet.
         outcomes = run(kind, 2, seed=2, last=last)
     assert [o.wrong for o in outcomes if o.wrong] == [], text(outcomes)
     assert any(o.kind != "spoiled" for o in outcomes), text(outcomes)

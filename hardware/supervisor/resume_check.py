@@ -1,0 +1,73 @@
+"""Watches what a controller makes of a path that begins anew after a pause of its link.
+
+The supervisor's path keeps the limits, and the device is told to void what was under way; whether
+that is what reached the controller only the controller knows. Its own reference (what its servo
+loop is told, by its own clock) is therefore watched. What queued up in a link makes seven times
+the limit. Where the path accelerates with all it may, a set-point that is one period late makes 1.2
+times the limit and goes on; one that is two late makes more than 1.5 times and is a stop.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardware.devices.robot import RobotState
+from hardware.supervisor.follower import Follower
+
+Array = NDArray[np.float64]
+
+# For so long after the path began anew.
+WATCHED_NS = 400_000_000
+# More than this many times the limit was not smoothed.
+FACTOR = 1.5
+# Of a numerical derivative [s].
+_STEP_S = 1e-4
+
+
+class ResumeCheck:
+    """Accelerations of path and reference, as norms in the unit of the action: of the tool on the
+    table [m/s^2], of the joints [rad/s^2]. A guided move has limits of its own: the largest of the
+    path counts where it is above the follower's.
+    """
+
+    def __init__(self, rate_hz: float, follower: Follower) -> None:
+        self._rate_hz, self._follower = rate_hz, follower
+        self._path: deque[Array] = deque(maxlen=3)
+        self._until_ns, self._largest = 0, 0.0
+        self._last: tuple[float, Array] | None = None
+
+    def begin(self, q: Array, now_ns: int) -> None:
+        """A path begins anew from rest at ``q [joints]``."""
+        at = self._follower.action(q)
+        self._path.extend((at, at, at))
+        self._until_ns, self._last = now_ns + WATCHED_NS, None
+        self._largest = self._follower.acceleration
+
+    def sent(self, q: Array) -> None:
+        """The next set-point ``[joints]`` of the path."""
+        if not self._until_ns:
+            return
+        self._path.append(self._follower.action(q))
+        one, two, three = self._path
+        bend = float(np.linalg.norm(three - 2.0 * two + one)) * self._rate_hz**2
+        self._largest = max(self._largest, bend)
+
+    def excess(self, state: RobotState, now_ns: int) -> tuple[float, float] | None:
+        """The reference's acceleration and its limit where a fresh state breaks it."""
+        if not self._until_ns or state.reference_velocity is None:
+            return None
+        if now_ns > self._until_ns:
+            self._until_ns = 0
+            return None
+        q, step = state.joint_position, _STEP_S * state.reference_velocity
+        action = self._follower.action
+        velocity = (action(q + step) - action(q - step)) / (2.0 * _STEP_S)
+        last, self._last = self._last, (state.device_t_s, velocity)
+        if last is None or state.device_t_s <= last[0]:
+            return None
+        bend = float(np.linalg.norm(velocity - last[1])) / (state.device_t_s - last[0])
+        limit = FACTOR * self._largest
+        return (bend, limit) if bend > limit else None
