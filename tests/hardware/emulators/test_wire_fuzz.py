@@ -100,11 +100,15 @@ made: list[Peer] = []
 
 
 @pytest.fixture
-def lab(monkeypatch):
+def plant():
+    return KinematicPlant(np.array(HOME), {"block": np.zeros(3)})
+
+
+@pytest.fixture
+def lab(monkeypatch, plant):
     """A lab without a thread, whose connections are peers."""
     for module in (ur_module, admin_module):
         monkeypatch.setattr(module, "Connection", Peer)
-    plant = KinematicPlant(np.array(HOME), {"block": np.zeros(3)})
     lab = VirtualLab(plant, DevicesConfig(), address=address(45), token=TOKEN, seed=0)
     yield lab
     lab.close()
@@ -119,11 +123,11 @@ def peer(accept):
     return made[-1]
 
 
-def turn(lab, k):
+def turn(lab, plant, k):
     """One tick."""
     now_ns = time.monotonic_ns()
     lab.robot.control(now_ns, 1)
-    lab._plant.step(0.002)
+    plant.step(0.002)
     lab.robot.publish(now_ns)
     if lab.robot.status.protective and k % 500 == 0:
         lab.robot.unlock(force=True)
@@ -168,7 +172,7 @@ def rtde_messages(rng):
 
 @COUNT
 @pytest.mark.parametrize("server", ["rtde", "dashboard", "script"])
-def test_the_ur_controller_survives_what_its_ports_may_carry(lab, server, count, memory):
+def test_the_ur_controller_survives_what_its_ports_may_carry(lab, plant, server, count, memory):
     rng = random.Random(1)
     robot = lab.robot
     accept = getattr(robot, f"_accept_{server}")
@@ -187,11 +191,11 @@ def test_the_ur_controller_survives_what_its_ports_may_carry(lab, server, count,
         sent += client.sent
         assert len(client.inbox) <= ur_module.SCRIPT_LIMIT
         if k % 20 == 0:
-            turn(lab, k)
+            turn(lab, plant, k)
             assert len(robot.log.events) <= 10_000
             assert len(robot._clients) + len(robot._others) <= 3 * robot.config.max_clients
     assert (sent > count) is (server != "script")
-    assert np.isfinite(lab._plant.joint_positions()).all()
+    assert np.isfinite(plant.joint_positions()).all()
 
 
 def request_line(rng, operations):
@@ -205,7 +209,7 @@ def request_line(rng, operations):
 
 
 @COUNT
-def test_the_labs_side_door_answers_or_closes(lab, count, memory):
+def test_the_labs_side_door_answers_or_closes(lab, plant, count, memory):
     rng = random.Random(2)
     room = {"fault": lab._op_fault, "stats": lab._op_stats, "picture": lab._op_picture}
     door = AdminServer(TOKEN, {**lab._room.operations, **room})
@@ -219,9 +223,9 @@ def test_the_labs_side_door_answers_or_closes(lab, count, memory):
         client.last = b""
         assert len(client.inbox) <= admin_module.LINE_LIMIT or not client.open
         if k % 20 == 0:
-            turn(lab, k)
+            turn(lab, plant, k)
     assert answered > count / 50
-    assert np.isfinite(lab._plant.joint_positions()).all()
+    assert np.isfinite(plant.joint_positions()).all()
     made.clear()
     client = peer(door._accept)
     client.feed(b"x" * (2 * admin_module.LINE_LIMIT))

@@ -5,6 +5,7 @@ import pytest
 
 from hardware.drivers.fakes.robot import FakeFault
 from hardware.supervisor.link import Cause, Mode
+from tests.hardware.fault_tally import Tally
 from tests.hardware.fault_trials import agent_trials, link_trial, run
 from tests.hardware.real_cell import prompt_lab
 from tests.hardware.supervisor.test_supervisor_joints import READY, UR, within
@@ -31,9 +32,14 @@ def test_a_broken_agent_leaves_the_arm_at_rest_within_its_limits(lab, faults):
 
 @pytest.mark.parametrize("fault", ["drop", "garbage", "hang"])
 def test_a_broken_link_leaves_the_arm_at_rest(tmp_path, fault):
+    tally = Tally()
     with prompt_lab(tmp_path, 33, 30133) as lab:
-        trial = link_trial(lab, fault, 0.2, moving=True, patience_s=PATIENCE_S)
-    assert trial.wrong == ""
+        # As in a long run: a trial that a busy machine ended before its fault is made again.
+        while not tally.real and len(tally.trials) < 3:
+            trial = link_trial(lab, fault, 0.2, moving=True, patience_s=PATIENCE_S)
+            tally.trials.append(trial)
+    assert [t.wrong for t in tally.trials if t.wrong] == []
+    assert tally.real, tally.text()
     assert 0.02 < trial.rest_s < trial.allowed_s + PATIENCE_S
     assert trial.error
 

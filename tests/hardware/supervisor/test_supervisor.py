@@ -55,10 +55,10 @@ def test_a_plan_bridges_a_command_that_is_a_little_late(cell):
     cell.follow()
     cell.command((0.3, 0.3), plan=[(0.35, 0.3), (0.4, 0.3)])
     cell.run(0.1)
-    without = cell.follower._generator._target
+    without = cell.generator.target.tolist()
     cell.run(0.03)
-    assert without == (0.3, 0.3)
-    assert cell.follower._generator._target == (0.35, 0.3)
+    assert without == [0.3, 0.3]
+    assert cell.generator.target.tolist() == [0.35, 0.3]
     assert cell.causes == []
 
 
@@ -72,8 +72,8 @@ def test_after_a_pause_the_plan_goes_on_where_it_was(cell):
     cell.robot.fault = FakeFault.NONE
     # The arm was halted; three states show that it stands, then its way goes on.
     cell.run(0.01)
-    assert cell.follower._generator._target == (0.35, 0.3)
-    assert not cell.follower._generator._holding
+    assert cell.generator.target.tolist() == [0.35, 0.3]
+    assert not cell.generator._holding
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), 0.0, -1.0])
@@ -318,7 +318,7 @@ def test_a_guided_move_pauses_when_the_agent_dies(cell):
 def test_the_last_gate_refuses_what_the_generator_should_never_make(cell):
     cell.follow()
     cell.drive([(0.3, 0.3)])
-    jump = cell.supervisor._q + 0.5
+    jump = cell.robot.sent[-1][1] + 0.5
     cell.follower.step = lambda *_, **__: jump
     sent = len(cell.robot.sent)
     cell.run(0.01)
@@ -378,13 +378,13 @@ def tip_speeds(cell):
 def test_the_last_gate_stops_a_tool_that_is_too_fast(cell, monkeypatch):
     cell.follow()
     cell.drive([(0.3, 0.3)])
-    step = cell.follower._generator.step
+    step = cell.generator.step
 
     def hasty():
         point = step()
         return dataclasses.replace(point, q=joints_at((point.xy[0] + 0.0014, point.xy[1])))
 
-    monkeypatch.setattr(cell.follower._generator, "step", hasty)
+    monkeypatch.setattr(cell.generator, "step", hasty)
     monkeypatch.setattr(cell.follower, "rough", lambda _: "")
     sent = len(cell.robot.sent)
     cell.run(0.01)
@@ -400,8 +400,8 @@ def test_the_last_gate_stops_a_jerk(offset):
     cell.follow()
     cell.drive([(0.3, 0.3)] * 2)
     assert cell.causes == []
-    before = cell.follower._generator._out[:2].copy()
-    cell.follower._generator._mean._rows[:, :2] += offset
+    before = cell.generator._out[:2].copy()
+    cell.generator._mean._rows[:, :2] += offset
     cell.run(0.01)
     assert cell.mode is Mode.STOPPED
     np.testing.assert_allclose(cell.xy, before, atol=1e-9)
