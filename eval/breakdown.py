@@ -1,4 +1,4 @@
-"""Where success is lost: by variant of the world, by reason of failure."""
+"""Says where success is lost: by variant of the world, by reason of failure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sweeps: settings are proposed, tried on tuning conditions, and dropped early when they do badly.
+"""Proposes settings, tries them on tuning conditions, and drops them early when they do badly.
 
 Candidates go in waves whose size does not depend on the number of workers, so a sweep gives the
 same candidates and values on one worker or many; every finished task is kept in ``sweep.jsonl``, so

@@ -1,4 +1,4 @@
-"""The policies by name, resolved lazily, and how a run directory becomes a policy again."""
+"""Lists the policies by name, resolves them lazily, and makes a policy of a run directory again."""
 
 from __future__ import annotations
 

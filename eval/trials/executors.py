@@ -1,4 +1,4 @@
-"""Where chunks of trials run: in this process, or in worker processes that may die.
+"""Runs chunks of trials in this process, or in worker processes that may die.
 
 A worker is built by a picklable callable in a fresh (spawned) process and handles one task at a
 time. A task whose worker dies or hangs is handed out once more; a second loss is reported to the

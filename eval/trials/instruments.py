@@ -1,4 +1,4 @@
-"""Small wrappers around an episode of an evaluation: divergence as an outcome, tallies, frames."""
+"""Wraps an episode of an evaluation: divergence as an outcome, tallies, frames."""
 
 from __future__ import annotations
 

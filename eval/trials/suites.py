@@ -1,4 +1,4 @@
-"""A suite: a named, hashed list of explicit conditions that every policy and world shares.
+"""Defines a suite: a named, hashed list of explicit conditions that every policy and world shares.
 
 A suite's file lists its conditions in full. ``select(n)`` takes the first ``n``; beyond the listed
 ones it goes on with the task's starts and the suite's seed, so that 500 conditions begin with

@@ -1,4 +1,4 @@
-"""The table of trials: one SQLite file per results folder, the same schema for sim and real.
+"""Keeps the trials: one SQLite file per results folder, the same schema for sim and real.
 
 A simulated trial is identified by policy, world and its engine, suite, condition and its variant,
 seed, judge, code, libraries and batch size; the database refuses a second one. A real trial cannot

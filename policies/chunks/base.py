@@ -1,4 +1,4 @@
-"""What policies that imitate chunks share: configuration, encoding, training and averaging.
+"""Gives policies that imitate chunks what they share: configuration, encoding, training, averaging.
 
     observations --encoder, pictures--> flat --observe--> context = [flat | seen]
     actions [b, h, a] <--codec--> normalised chunk <--the algorithm-- noise [b, draws, h, a]

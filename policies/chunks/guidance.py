@@ -1,4 +1,4 @@
-"""Guided sampling of a flow policy towards a prefix: the network's part of real-time chunking.
+"""Guides a flow policy's samples towards a prefix: the network's part of real-time chunking.
 
     a_hat(x) = x + (1 - t) v(x, t)          e = W (prefix - a_hat)
     x       += dt (v + k J^T e),            J = d a_hat / d x

@@ -1,4 +1,4 @@
-"""Training-time real-time chunking: a network that was shown clean first actions and continues them
+"""Trains a network to continue clean first actions: training-time real-time chunking
 (arXiv 2512.05964).
 
     training: the first k actions are clean and marked, k drawn anew; the loss is that of the rest

@@ -1,4 +1,4 @@
-"""Sampling along times that are known beforehand: everything that depends on them alone is worked
+"""Samples along times that are known beforehand: everything that depends on them alone is worked
 out once, because on a chunk of one robot small operations cost as much as the network.
 
     x <- keep x + add net(scale x; clocks)

@@ -1,4 +1,4 @@
-"""ACT: a conditional variational auto-encoder over chunks, with transformers (Zhao et al. 2023).
+"""Learns a conditional variational auto-encoder of chunks by transformers (ACT, Zhao et al. 2023).
 
     q(z | o, a) = N(m, s),   a_hat = decoder(o, z),   loss = |a_hat - a| + beta KL(q || N(0, 1))
 

@@ -1,4 +1,4 @@
-"""Behaviour cloning by regression: a residual MLP from observations to one chunk.
+"""Clones behaviour by regression: a residual MLP from observations to one chunk.
 
     loss = |net(o) - a|^2   or   |net(o) - a|
 

@@ -1,4 +1,4 @@
-"""Behaviour cloning by a recurrent network with a mixture of Gaussians (Mandlekar et al. 2021).
+"""Clones behaviour by a recurrent network with a mixture of Gaussians (Mandlekar et al. 2021).
 
     h = LSTM(o_{t-n+1} .. o_t),   p(a | h) = sum_k w_k(h) N(a; m_k(h), s_k(h)),   loss = -log p(a)
 

@@ -1,4 +1,4 @@
-"""A policy made of trained ones: their fields are combined at every step (GPC, Cao et al. 2025).
+"""Combines the fields of trained policies at every step into a new one (GPC, Cao et al. 2025).
 
     convex:  v = sum_i w_i v_i
     or:      v = sum_i p_i v_i,   p = softmax(log w_i + log q_i(x_t)):   what some policy would do

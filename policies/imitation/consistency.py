@@ -1,4 +1,4 @@
-"""Consistency distillation: one call from noise to a chunk, learned from a trained policy's field.
+"""Distils a trained policy's field into one call from noise to a chunk: consistency distillation.
 
     f(x_t, t) = x_t + (1 - t) u(x_t, t),   f(x_t, t) ~ f_ema(x_s, s),   x_s: teacher's step t -> s
 

@@ -1,4 +1,4 @@
-"""Diffusion over action chunks (Chi et al. 2023) with the schedulers of ``diffusers``.
+"""Learns diffusion over action chunks (Chi et al. 2023) with the schedulers of ``diffusers``.
 
     x_k = alpha_k a + sigma_k eps,   alpha_k^2 + sigma_k^2 = 1,   k = 0 (nearly data) .. K-1 (noise)
     epsilon:      loss = |net(x_k, k, o) - eps|^2

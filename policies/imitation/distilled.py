@@ -1,4 +1,4 @@
-"""Distillation: what a trained policy's sampler makes of noise, learned as one call.
+"""Learns as one call what a trained policy's sampler makes of noise: distillation.
 
     g(eps, o) ~ sampler(eps, o),   loss = |g - sampler|^2     (Luhman and Luhman 2021)
 

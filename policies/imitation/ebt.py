@@ -1,4 +1,4 @@
-"""A policy that descends a learned energy (energy-based transformers, Gladstone et al. 2025).
+"""Descends a learned energy (energy-based transformers, Gladstone et al. 2025).
 
     E(x, o) = |x - net(x, o)|^2 / 2,      x <- x - rate grad_x E      (a few steps from noise)
     loss = mean over the steps of |x_k - a|^2, through the descent (second derivatives)

@@ -1,4 +1,4 @@
-"""Conditional flow matching over action chunks.
+"""Learns conditional flow matching over action chunks.
 
     x_t = (1 - t) eps + t a,   v = a - eps,   loss = |v_net(x_t, t, o) - v|^2
 

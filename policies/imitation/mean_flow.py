@@ -1,4 +1,4 @@
-"""Mean flow: one network call from noise to a chunk (Geng et al. 2025, arXiv 2505.13447).
+"""Learns one call from noise to a chunk: mean flow (Geng et al. 2025, arXiv 2505.13447).
 
     u(x_t, t, r) = 1 / (r - t)  integral of v from t to r,      x_r = x_t + (r - t) u(x_t, t, r)
     u = v + (r - t) (v . grad_x u + d u / d t)

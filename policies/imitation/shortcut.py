@@ -1,4 +1,4 @@
-"""Shortcut models: flow matching that also learns large steps (Frans et al. 2024).
+"""Learns flow matching that also takes large steps: shortcut models (Frans et al. 2024).
 
     s(x_t, t, 0) = v,    s(x_t, t, 2 d) = ( s(x_t, t, d) + s(x_t + d s(x_t, t, d), t + d, d) ) / 2
 

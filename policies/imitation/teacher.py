@@ -1,4 +1,4 @@
-"""The trained policy that another one learns from (``--parent``), and what both must share."""
+"""Loads the trained policy that another learns from (``--parent``), and checks what both share."""
 
 from __future__ import annotations
 

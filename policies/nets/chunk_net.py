@@ -1,4 +1,4 @@
-"""The networks over chunks by name: what denoisers are built from."""
+"""Builds the networks over chunks by name: what denoisers are made of."""
 
 # Shapes in annotations follow jaxtyping's grammar, which ruff reads as a forward reference.
 # ruff: noqa: F722

@@ -1,4 +1,4 @@
-"""Transformer over the actions of a chunk, conditioned by adaLN-Zero (Peebles and Xie 2023).
+"""Transforms the actions of a chunk by attention, conditioned by adaLN-Zero (Peebles and Xie 2023).
 
 Attention is written as plain products, because forward-mode derivatives (mean-flow) do not pass
 through the fused kernels.

@@ -1,4 +1,4 @@
-"""MLP-mixer over the actions of a chunk (Tolstikhin et al. 2021), conditioned by adaLN-Zero.
+"""Mixes the actions of a chunk by MLPs (Tolstikhin et al. 2021), conditioned by adaLN-Zero.
 
 The network of the real-time-chunking experiments (Black, Galliker, Levine 2025) has this form.
 """

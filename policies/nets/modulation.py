@@ -1,4 +1,4 @@
-"""Layer norms that a condition scales and shifts, and gates (adaLN-Zero, Peebles and Xie 2023)."""
+"""Scales, shifts and gates layer norms by a condition (adaLN-Zero, Peebles and Xie 2023)."""
 
 # Shapes in annotations follow jaxtyping's grammar, which ruff reads as a forward reference.
 # ruff: noqa: F722

@@ -1,4 +1,4 @@
-"""Camera pictures to features: random crop, a small ResNet with group norm, spatial softmax."""
+"""Turns camera pictures into features: crop, a small ResNet with group norm, spatial softmax."""
 
 # Shapes in annotations follow jaxtyping's grammar, which ruff reads as a forward reference.
 # ruff: noqa: F722

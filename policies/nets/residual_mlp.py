@@ -1,4 +1,4 @@
-"""Residual MLP whose layer norms are conditioned (adaLN-Zero, Peebles and Xie 2023)."""
+"""Stacks residual layers whose norms are conditioned (adaLN-Zero, Peebles and Xie 2023)."""
 
 # Shapes in annotations follow jaxtyping's grammar, which ruff reads as a forward reference.
 # ruff: noqa: F722

@@ -1,4 +1,4 @@
-"""UNet over the time axis of a chunk, conditioned by FiLM (Chi et al. 2023, Perez et al. 2018)."""
+"""Convolves over the time of a chunk, conditioned by FiLM (Chi et al. 2023, Perez et al. 2018)."""
 
 # Shapes in annotations follow jaxtyping's grammar, which ruff reads as a forward reference.
 # ruff: noqa: F722

@@ -1,4 +1,4 @@
-"""Small operations on action signals that every agent needs."""
+"""Holds an arm where it is and clips actions to their limits, which every agent needs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Running a policy that answers with chunks of actions: when to ask, and which action is due.
+"""Runs a policy that answers with chunks of actions: when to ask, and which action is due.
 
     ticks         0  1  2  3  4  5  6  7  8  9 10 11        execute = 4, lead_ticks = 2
     request       ^           ^           ^

@@ -1,5 +1,4 @@
-"""Temporal ensembling: what is done at a time is a mean of all chunks that cover it (ACT, Zhao et
-al. 2023).
+"""Averages what all chunks that cover a time say: temporal ensembling (ACT, Zhao et al. 2023).
 
     chunk asked at 0    a0 a1 a2 a3
     chunk asked at 1       b1 b2 b3 b4          done at 2:  (w0 a2 + w1 b2 + w2 c2) / (w0 + w1 + w2)

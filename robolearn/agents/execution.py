@@ -1,4 +1,4 @@
-"""How chunks become commands: one set of choices for evaluation and deployment."""
+"""Chooses how chunks become commands: the same for evaluation and deployment."""
 
 from __future__ import annotations
 

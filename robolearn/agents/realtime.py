@@ -1,4 +1,4 @@
-"""Real-time chunking: what the next chunk must agree with (Black, Galliker, Levine 2025).
+"""Says what the next chunk must agree with: real-time chunking (Black, Galliker, Levine 2025).
 
 While a policy computes, the robot executes the rest of the chunk before. The next chunk is asked to
 continue it: its first ``committed`` actions will have been executed when it arrives and are fixed,

@@ -1,4 +1,4 @@
-"""One recorded run of the loop, in memory.
+"""Holds one recorded run of the loop in memory.
 
     ticks (control rate)   t0          t1          t2
     stream "tool/xy"      s0   s1   s2   s3   s4   s5     own capture times, own rate

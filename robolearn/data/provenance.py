@@ -1,4 +1,4 @@
-"""Which code and which libraries made something."""
+"""Says which code and which libraries made something."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Run a policy and refuse an answer that does not fit."""
+"""Runs a policy and refuses an answer that does not fit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A policy on a server, as :class:`robolearn.contracts.Inference`."""
+"""Asks a policy on a server, as :class:`robolearn.contracts.Inference`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a policy runs: in this process, as one batch over many envs, or in a worker process.
+"""Runs a policy in this process, as one batch over many envs, or in a worker process.
 
 All satisfy :class:`robolearn.contracts.Inference`.
 """

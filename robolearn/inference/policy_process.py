@@ -1,4 +1,4 @@
-"""One policy in one spawned process, reached through a pipe that carries
+"""Runs one policy in one spawned process, reached through a pipe that carries
 :mod:`robolearn.inference.codec`.
 """
 

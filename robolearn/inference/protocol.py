@@ -1,4 +1,4 @@
-"""What client and server of a remote policy agree on.
+"""Fixes what client and server of a remote policy agree on.
 
     client                                   server
     GET / (Authorization: Bearer TOKEN)  ->  101, or 401 without the token

@@ -1,4 +1,4 @@
-"""Ctrl-C that cannot get lost.
+"""Catches Ctrl-C so that it cannot get lost.
 
 Python raises ``KeyboardInterrupt`` wherever the main thread happens to be, and drops it when that
 is a callback whose exceptions are ignored (a weak reference, a finaliser). The key is therefore

@@ -1,4 +1,4 @@
-"""Processes: children that never outlive their parent, and real-time priority."""
+"""Starts children that never outlive their parent, and asks for real-time priority."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Evaluating checkpoints in simulation while they are trained."""
+"""Evaluates checkpoints in simulation while they are trained."""
 
 from __future__ import annotations
 

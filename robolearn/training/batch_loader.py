@@ -1,4 +1,4 @@
-"""How batches reach the optimiser: which ones a process takes, ahead of time, on the device."""
+"""Brings batches to the optimiser: which ones a process takes, ahead of time, on the device."""
 
 # The stubs of torch leave some parameters untyped.
 # pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false

@@ -1,4 +1,4 @@
-"""Several processes train one policy: gradients are averaged, everything else is the same in each.
+"""Trains one policy in several processes: gradients are averaged, all else is the same in each.
 
     torchrun --nproc-per-node 2 -m robolearn.cli.main train ...      (accelerate launch --multi_gpu)
 

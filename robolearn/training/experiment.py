@@ -1,4 +1,4 @@
-"""One file, one complete experiment: data, policy and how to fit it; and how it is carried out."""
+"""Describes a complete experiment in one file (data, policy, how to fit it); carries it out."""
 
 # The stubs of torch leave some parameters untyped.
 # pyright: reportUnknownMemberType=false

@@ -1,4 +1,4 @@
-"""What training writes down: means between two lines, and metrics.jsonl."""
+"""Writes down what training says: means between two lines, and metrics.jsonl."""
 
 from __future__ import annotations
 

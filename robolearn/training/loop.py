@@ -1,4 +1,4 @@
-"""The one training loop: ``fit(algorithm, dataset, config, run directory)``.
+"""Trains, by the one loop: ``fit(algorithm, dataset, config, run directory)``.
 
 Everything random comes from the seed, the step and the number of the batch within the step, so a
 run that was interrupted and resumed ends with the same bits as one that was not, and it does not

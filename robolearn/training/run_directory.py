@@ -1,4 +1,4 @@
-"""Run directories: everything that a policy needs, nothing executable.
+"""Writes and reads run directories: everything that a policy needs, nothing executable.
 
     run/ config.yaml  spec.json  stats.json  provenance.json  metrics.jsonl  weights.safetensors
          parent/        the run this one builds on, complete (only for multi-stage methods)

@@ -1,4 +1,4 @@
-"""Where the lines of ``metrics.jsonl`` go besides: TensorBoard, Weights & Biases (optional)."""
+"""Sends the lines of ``metrics.jsonl`` elsewhere, too: TensorBoard, Weights & Biases (optional)."""
 
 from __future__ import annotations
 

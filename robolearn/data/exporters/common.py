@@ -1,4 +1,4 @@
-"""What exporters share: the rows of an episode at its ticks, and writing aside."""
+"""Gives exporters what they share: the rows of an episode at its ticks, and writing aside."""
 
 from __future__ import annotations
 

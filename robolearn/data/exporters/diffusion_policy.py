@@ -1,4 +1,4 @@
-"""Diffusion Policy's zarr v2: ``data/<part.name>``, ``data/action`` and ``meta/episode_ends``.
+"""Writes Diffusion Policy's zarr v2: ``data/<part.name>``, ``data/action``, ``meta/episode_ends``.
 
 Push-T becomes pixels under the names of the original recording (``pusht_px.py``).
 ``data/reward``, ``data/progress`` and ``data/tick_t_ns`` are added; the metadata of the

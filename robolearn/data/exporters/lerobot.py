@@ -1,4 +1,4 @@
-"""LeRobot v3.0: parquet tables and an mp4 per camera and episode.
+"""Writes LeRobot v3.0: parquet tables and an mp4 per camera and episode.
 
     meta/info.json, stats.json, tasks.parquet, episodes/chunk-000/file-000.parquet
     meta/robolearn.json                names and metadata that the format has no place for

@@ -1,4 +1,4 @@
-"""The ``meta`` folder of a LeRobot v3.0 dataset."""
+"""Writes the ``meta`` folder of a LeRobot v3.0 dataset."""
 
 from __future__ import annotations
 

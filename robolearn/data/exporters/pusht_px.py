@@ -1,4 +1,4 @@
-"""Push-T as Diffusion Policy records it: pixels, float32, ``state``, ``keypoint``, ``img``.
+"""Writes Push-T as Diffusion Policy does: pixels, float32, ``state``, ``keypoint``, ``img``.
 
     state    [N, 5]           tool x, y, block x, y [px], block angle [rad], 0 to 2 pi
     action   [N, 2]           target x, y [px]

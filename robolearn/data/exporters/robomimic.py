@@ -1,4 +1,4 @@
-"""robomimic HDF5: ``data/demo_N`` with actions, rewards, dones and ``obs/<part.name>``.
+"""Writes robomimic HDF5: ``data/demo_N`` with actions, rewards, dones and ``obs/<part.name>``.
 
 Names, metadata, tick times and progress go to ``robolearn`` attributes and arrays, which robomimic
 ignores, so that an import gives the same episodes back. Actions keep their units: robomimic expects

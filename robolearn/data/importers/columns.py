@@ -1,4 +1,4 @@
-"""Low-dimensional arrays of a zarr recording, read block by block: they may exceed memory."""
+"""Reads low-dimensional arrays of a zarr recording block by block: they may exceed memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A folder of CSV files, one per episode, with pictures beside them.
+"""Imports a folder of CSV files, one per episode, with pictures beside them.
 
     run_1.csv        t,state.x,state.y,action.x,action.y,reward,camera:top
                      0.0,0.1,0.2,0.1,0.2,0,run_1/000.png

@@ -1,4 +1,4 @@
-"""Import of the Diffusion Policy layout: zarr v2 with all episodes end to end.
+"""Imports the Diffusion Policy layout: zarr v2 with all episodes end to end.
 
     data/<key>         [N, ...]   state, action, img, ... of all episodes, one after the other
     meta/episode_ends  [E]        row after the last of each episode, ascending, last = N

@@ -1,4 +1,4 @@
-"""Reading HDF5 files: typed errors, natural order of groups, JSON attributes."""
+"""Reads HDF5 files: typed errors, natural order of groups, JSON attributes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""LeRobot features of dtype ``image``: a picture file in every row, as bytes or as a path."""
+"""Reads LeRobot features of dtype ``image``: a picture file in every row, as bytes or as a path."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What LeRobot v2.1 and v3.0 share: features, columns of a parquet file, and their meaning.
+"""Reads what LeRobot v2.1 and v3.0 share: features, columns of a parquet file, and their meaning.
 
 Formats: LeRobot ``docs/source/lerobot-dataset-v3.mdx`` and datasets written by LeRobot 0.6.1.
 """

@@ -1,4 +1,4 @@
-"""LeRobot v2.1: a parquet file and a video per camera for every episode.
+"""Imports LeRobot v2.1: a parquet file and a video per camera for every episode.
 
 meta/info.json, episodes.jsonl, tasks.jsonl
 data/chunk-000/episode_000000.parquet

@@ -1,4 +1,4 @@
-"""LeRobot v3.0: many episodes in one parquet file and in one video per camera.
+"""Imports LeRobot v3.0: many episodes in one parquet file and in one video per camera.
 
 meta/info.json, tasks.parquet, episodes/chunk-000/file-000.parquet
 data/chunk-000/file-000.parquet

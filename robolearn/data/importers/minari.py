@@ -1,4 +1,4 @@
-"""Minari datasets as they lie on disk (read without the ``minari`` package).
+"""Imports Minari datasets as they lie on disk (read without the ``minari`` package).
 
     <dataset>/data/main_data.hdf5    attributes of the file or data/metadata.json
       episode_0/                     observations [T + 1, ...] (or groups of them)

@@ -1,4 +1,4 @@
-"""Flat offline-RL files, all transitions end to end: D4RL-style HDF5 and OGBench npz.
+"""Imports flat offline-RL files, all transitions end to end: D4RL-style HDF5 and OGBench npz.
 
     D4RL     observations, actions, rewards, terminals (bootstrap no further), timeouts (cut)
     OGBench  observations, actions, terminals (end of a trajectory), masks = 1 - terminal;

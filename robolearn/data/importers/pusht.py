@@ -1,4 +1,4 @@
-"""Push-T recordings in pixels (Diffusion Policy) to the metric table frame."""
+"""Brings Push-T recordings in pixels (Diffusion Policy) to the metric table frame."""
 
 from __future__ import annotations
 

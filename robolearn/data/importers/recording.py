@@ -1,4 +1,4 @@
-"""What every importer produces, and the one loop that writes it into a store.
+"""Defines what every importer produces, and writes it into a store by the one loop.
 
 An importer opens and checks a source, then makes its episodes one at a time; pictures are made
 block by block while they are written. No episode is committed before all are written aside, so

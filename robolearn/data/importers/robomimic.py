@@ -1,4 +1,4 @@
-"""robosuite and robomimic HDF5: one group per demonstration.
+"""Imports robosuite and robomimic HDF5: one group per demonstration.
 
     data                 attributes: env_args (robomimic) or env, env_info (robosuite), date, ...
     data/demo_N          attributes: model_file (MuJoCo XML, or the name of a file beside)

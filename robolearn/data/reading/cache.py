@@ -1,4 +1,4 @@
-"""A flat, memory-mapped copy of the signals that training reads, outside the store.
+"""Keeps a flat, memory-mapped copy of the signals that training reads, outside the store.
 
     STORE/episodes/ep_000000, ep_000001, ...
             |  read one by one, at most one block of pictures in memory

@@ -1,4 +1,4 @@
-"""What lies in the cache folder, and how to get the room back.
+"""Says what lies in the cache folder, and gets the room back.
 
 Copies that training reads are keyed by content, so a store that grows leaves older ones behind.
 Nothing here is needed: what is removed is built again when somebody reads it.

@@ -1,4 +1,4 @@
-"""A dataset out of several stores, each with its own filter and share of the batches."""
+"""Makes a dataset out of several stores, each with its own filter and share of the batches."""
 
 # Shapes in annotations follow jaxtyping's grammar, which ruff reads as a forward reference.
 # ruff: noqa: F722

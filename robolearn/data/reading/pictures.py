@@ -1,4 +1,4 @@
-"""How much pictures are varied in training (``robolearn/training/pictures.py`` does it)."""
+"""Says how much pictures are varied in training (``robolearn/training/pictures.py`` does it)."""
 
 from __future__ import annotations
 

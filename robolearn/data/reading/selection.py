@@ -1,4 +1,4 @@
-"""Which episodes and signals of a store enter training."""
+"""Chooses which episodes and signals of a store enter training."""
 
 from __future__ import annotations
 

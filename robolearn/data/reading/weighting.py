@@ -1,5 +1,5 @@
-"""How often a window is drawn: by the store it comes from, how good its episode was, who acted, and
-whether anything moves at all.
+"""Weighs windows: by the store they come from, how good their episode was, who acted, and whether
+anything moves at all.
 """
 
 # Shapes in annotations follow jaxtyping's grammar, which ruff reads as a forward reference.

@@ -1,4 +1,4 @@
-"""From ticks to an episode: streams at their own rates, and which row each tick showed."""
+"""Makes an episode of ticks: streams at their own rates, and which row each tick showed."""
 
 from __future__ import annotations
 

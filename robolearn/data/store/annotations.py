@@ -1,4 +1,4 @@
-"""What people say about episodes afterwards: outcome, labels, notes, splits by hand.
+"""Keeps what people say about episodes afterwards: outcome, labels, notes, splits by hand.
 
 Episodes never change. An annotation is one more record with author and time, committed like an
 episode; taking one back is another record:

@@ -1,4 +1,4 @@
-"""Writing and reading Zarr v3 arrays directly, file by file.
+"""Writes and reads Zarr v3 arrays directly, file by file.
 
 The ``zarr`` library costs about 2 ms per array written and 1 ms per array read whatever its size,
 never fsyncs, and reads a missing chunk as zeros without a word (``docs/data_format.md``). A store

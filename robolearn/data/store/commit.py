@@ -1,4 +1,4 @@
-"""The commit of one record, and what to do with a commit that a kill interrupted.
+"""Commits one record, and settles a commit that a kill interrupted.
 
 The record (a manifest or an annotation) renamed into its place is the commit. What has to happen
 around it is written down before in ``pending.json``: a commit found pending is finished when its

@@ -1,4 +1,4 @@
-"""What makes a folder, or a prefix of a bucket, an episode store; and an empty one."""
+"""Says what makes a folder, or a prefix of a bucket, an episode store; makes an empty one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a recording leaves beside its draft, so that it can be recovered when it is killed.
+"""Keeps beside the draft what a recording is recovered from when it is killed.
 
     tmp/3f2a.tmp/signals/top/image/value/c.0.0.0.0    frames in chunks, durable at each flush
     tmp/3f2a.journal/header.json                      metadata, with its own checksum

@@ -1,4 +1,4 @@
-"""An episode as a Zarr v3 group, and back (drawn in ``docs/data_format.md``)."""
+"""Lays an episode out as a Zarr v3 group, and reads it back (drawn in ``docs/data_format.md``)."""
 
 from __future__ import annotations
 

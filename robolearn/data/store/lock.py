@@ -1,4 +1,4 @@
-"""One writer per store: an advisory lock on the store's folder itself.
+"""Lets one writer into a store: an advisory lock on the store's folder itself.
 
 ``flock`` belongs to the open file description: the kernel drops it when the process dies, so a
 killed writer's lock needs no clean-up, and nothing is written into the store.

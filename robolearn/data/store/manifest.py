@@ -1,4 +1,4 @@
-"""What makes an episode exist: its manifest, and the chained log of all commits.
+"""Says what makes an episode exist: its manifest, and the chained log of all commits.
 
     pending.json     "I am about to commit ep_000206 with this manifest, after this log"
     manifests/ep_000206.json      renamed into place: from here on the episode exists

@@ -1,4 +1,4 @@
-"""Where the files of a store lie: a folder, or objects under a prefix of a bucket.
+"""Knows where the files of a store lie: a folder, or objects under a prefix of a bucket.
 
 A :class:`Place` is what both have in common for reading; a ``pathlib.Path`` is one as it is.
 Writing differs in kind (``commit.py`` renames, ``object_commit.py`` puts conditionally).

@@ -1,4 +1,4 @@
-"""The episode store: committed, immutable episodes in a folder or on an object store.
+"""Keeps committed, immutable episodes in a folder or on an object store.
 
 An episode exists exactly when its manifest does. In a folder, writing goes aside first, is made
 durable, and is committed by one atomic rename; on an object store the manifest is put last, if it

@@ -1,4 +1,4 @@
-"""What an episode must satisfy before it may be committed."""
+"""Checks what an episode must satisfy before it may be committed."""
 
 from __future__ import annotations
 

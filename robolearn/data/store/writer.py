@@ -1,4 +1,4 @@
-"""Appending to a store: drafts, the commit, and what to do with a killed writer's leftovers."""
+"""Appends to a store: drafts, the commit, and what to do with a killed writer's leftovers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""New stores out of old ones: filter, merge, split. The sources are only read.
+"""Makes new stores out of old ones: filter, merge, split. The sources are only read.
 
 Episodes are copied file by file as committed, every hash verified, and get new ids; their
 provenance gains an ``origin`` (store and id), and what people said about them comes along. A new

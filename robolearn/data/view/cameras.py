@@ -1,4 +1,4 @@
-"""The pictures of one camera in one episode, decoded when asked for."""
+"""Decodes the pictures of one camera in one episode when they are asked for."""
 
 # Shapes in annotations follow jaxtyping's grammar, which ruff reads as a forward reference.
 # ruff: noqa: F722

@@ -1,4 +1,4 @@
-r"""An episode as one picture: frames of each camera, evenly spaced, above its curves.
+r"""Draws an episode as one picture: frames of each camera, evenly spaced, above its curves.
 
 | wrist/image |  [ ]  [ ]  [ ]  [ ]  [ ]  [ ]  [ ]  |   frames at the grey lines below
 | tool/xy [m] |  ____/----\____  - - commanded      |   one panel for each signal

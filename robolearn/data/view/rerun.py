@@ -1,4 +1,4 @@
-"""An episode in rerun (https://rerun.io): every signal, command and picture at its own times."""
+"""Shows an episode in rerun (https://rerun.io): signals, commands, pictures at their own times."""
 
 from __future__ import annotations
 

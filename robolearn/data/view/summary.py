@@ -1,4 +1,4 @@
-"""What ``robolearn data show`` tells about a store and about one episode."""
+"""Says what ``robolearn data show`` tells about a store and about one episode."""
 
 from __future__ import annotations
 

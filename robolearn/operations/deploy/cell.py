@@ -1,4 +1,4 @@
-"""What a deployment adds to a cell: who places the objects, who scores, the hold at the end."""
+"""Adds to a cell what a deployment needs: who places objects, who scores, the hold at the end."""
 
 from __future__ import annotations
 

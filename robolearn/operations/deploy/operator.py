@@ -1,4 +1,4 @@
-"""The person who supervises a deployment, as far as a deployment must know."""
+"""Describes the person who supervises a deployment, as far as a deployment must know."""
 
 from __future__ import annotations
 

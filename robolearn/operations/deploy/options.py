@@ -1,4 +1,4 @@
-"""What a deployment is told: which policy, on which cell, over which starts, and how."""
+"""Holds what a deployment is told: which policy, on which cell, over which starts, and how."""
 
 from __future__ import annotations
 

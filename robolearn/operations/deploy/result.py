@@ -1,4 +1,4 @@
-"""What a deployment came to, and ``deploy.json`` made of it."""
+"""Holds what a deployment came to, and makes ``deploy.json`` of it."""
 
 from __future__ import annotations
 

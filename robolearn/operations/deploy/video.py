@@ -1,4 +1,4 @@
-"""A video of an episode: drawn from its recorded poses, or what a camera saw."""
+"""Films an episode: drawn from its recorded poses, or what a camera saw."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The virtual lab of a bare arm: a servo bus on a pseudo-terminal, or an xArm controller.
+"""Serves the virtual lab of a bare arm: a servo bus on a pseudo-terminal, or an xArm controller.
 
 Built by ``serve.py`` when the section ``lab`` names an ``arm``.
 """

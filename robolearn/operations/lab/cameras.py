@@ -1,4 +1,4 @@
-"""The lab's cameras: one process each, which draws (MuJoCo) and serves (MJPEG over HTTP).
+"""Runs the lab's cameras: a process each, which draws (MuJoCo) and serves (MJPEG over HTTP).
 
 The lab's thread leaves the state of the world in shared memory and never waits for a picture.
 """

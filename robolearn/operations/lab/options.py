@@ -1,4 +1,4 @@
-"""How a virtual lab is served."""
+"""Says how a virtual lab is served."""
 
 from __future__ import annotations
 
