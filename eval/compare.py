@@ -218,8 +218,8 @@ def _world(
     keys, dropped = _shared(world, by_policy, common)
     notes += dropped
     tables: list[_Table] = []
-    there = {methods[p] for p in by_policy}
-    for method in (m for m in dict.fromkeys(methods.values()) if m in there):
+    names = {methods[p] for p in by_policy}
+    for method in (m for m in dict.fromkeys(methods.values()) if m in names):
         runs = tuple(p for p in by_policy if methods[p] == method)
         rows = [[by_policy[p][k] for k in keys] for p in runs]
         tables.append(
@@ -308,13 +308,13 @@ def _shared(
         return keys, []
     missing = {name: len(every - s) for name, s in sets.items() if every - s}
     seeds = _other_seeds(sets, shared)
-    said = f"missing per policy: {missing}, for example {min(every - shared)}{seeds}"
+    detail = f"missing per policy: {missing}, for example {min(every - shared)}{seeds}"
     if not common or not keys:
         raise DataError(
-            f"{world}: the policies were not tried under the same conditions; {said}. Evaluate what"
-            f" is missing, or use --common to compare on the {len(keys)} shared ones"
+            f"{world}: the policies were not tried under the same conditions; {detail}. Evaluate"
+            f" what is missing, or use --common to compare on the {len(keys)} shared ones"
         )
-    return keys, [f"compared on {len(keys)} shared conditions of {len(every)}; {said}"]
+    return keys, [f"compared on {len(keys)} shared conditions of {len(every)}; {detail}"]
 
 
 def _other_seeds(sets: Mapping[str, set[tuple[str, int]]], shared: set[tuple[str, int]]) -> str:

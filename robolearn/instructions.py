@@ -55,10 +55,11 @@ class TaskTable:
         for row, text in zip(out, texts, strict=True):
             known = self._rows.get(_plain(text))
             if known is None:
-                said = f"not told to do '{text}'" if text.strip() else "told nothing"
+                instruction = f"not told to do '{text}'" if text.strip() else "told nothing"
                 raise SpecMismatchError(
-                    f"the policy was {said} in training.{did_you_mean(text, self._texts)} It knows"
-                    f" the instructions {list(self._texts)}"
+                    f"the policy was {instruction} in training."
+                    f"{did_you_mean(text, self._texts)} It knows the instructions"
+                    f" {list(self._texts)}"
                 )
             row[known] = 1.0
         return out

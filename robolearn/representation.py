@@ -118,8 +118,8 @@ class Representation:
             return dict(observations)
         # All poses at once: a dozen small operations on each would take longer than the network's.
         poses = to_six_d(np.stack([_read(observations[name]) for name in turned]))
-        seen = dict(zip(turned, poses.astype(np.float32), strict=True))
-        return {name: seen.get(name, values) for name, values in observations.items()}
+        represented = dict(zip(turned, poses.astype(np.float32), strict=True))
+        return {name: represented.get(name, values) for name, values in observations.items()}
 
     def encode(self, actions: Actions, observations: Signals) -> Chunks:
         """Actions ``[b, h, a]`` after observations ``[b, n_obs, *shape]``, for the network."""
@@ -231,15 +231,15 @@ class RepresentedPolicy:
             raise SpecMismatchError(
                 f"the policy needs {missing}. The request has: {sorted(request.observations)}"
             )
-        seen = request.observations
+        observations = request.observations
         prefix = request.prefix
         if prefix is not None:
-            prefix = self.representation.encode(prefix, seen)
+            prefix = self.representation.encode(prefix, observations)
         inner = dataclasses.replace(
-            request, observations=self.representation.observe(seen), prefix=prefix
+            request, observations=self.representation.observe(observations), prefix=prefix
         )
         output = self.inner.sample(inner, n)
-        repeated = {k: np.repeat(seen[k], n, axis=0) for k in self.representation.anchors}
+        repeated = {k: np.repeat(observations[k], n, axis=0) for k in self.representation.anchors}
         chunks = output.actions.reshape(-1, *output.actions.shape[2:])
         decoded = self.representation.decode(chunks, repeated)
         actions = decoded.reshape(*output.actions.shape[:2], *decoded.shape[1:])

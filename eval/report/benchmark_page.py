@@ -77,15 +77,15 @@ def load_benchmark(folders: Sequence[Path]) -> Benchmark:
 def _renamed(runs: tuple[RunFacts, ...]) -> tuple[RunFacts, ...]:
     """The same name twice becomes ``name (2)``; the same run given twice stays one."""
     seen: dict[str, int] = {}
-    there: dict[str, RunFacts] = {}
+    unique: dict[str, RunFacts] = {}
     for run in runs:
         identity = json.dumps([run.config, run.seed, len(run.log), run.log[-1:]])
-        if identity in there:
+        if identity in unique:
             continue
         seen[run.name] = seen.get(run.name, 0) + 1
         name = run.name if seen[run.name] == 1 else f"{run.name} ({seen[run.name]})"
-        there[identity] = dataclasses.replace(run, name=name)
-    return tuple(there.values())
+        unique[identity] = dataclasses.replace(run, name=name)
+    return tuple(unique.values())
 
 
 def _entries(folder: Path, evaluation: EvaluationData) -> list[Entry]:

@@ -107,7 +107,7 @@ def variants_section(data: ReportData) -> str:
 
 def _variants(rows: Sequence[VariantEffect]) -> str:
     clear = [e.words for e in rows if e.p <= RULE.alpha]
-    said = "; ".join(clear) if clear else "no variant was shown to change success"
+    findings = "; ".join(clear) if clear else "no variant was shown to change success"
     bars = [
         DifferenceBar(f"{e.variant} − nominal", e.score_difference, e.success_difference)
         for e in rows
@@ -121,7 +121,7 @@ def _variants(rows: Sequence[VariantEffect]) -> str:
                  estimate_text(e.score_difference, 2, sign=True), f"{e.p:.3f}", str(e.n)]
                 for e in rows
             ],
-            sentence(said[:1].upper() + said[1:]),
+            sentence(findings[:1].upper() + findings[1:]),
         )
         + picture(
             difference_plot(bars),

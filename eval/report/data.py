@@ -290,8 +290,8 @@ def _runs(folder: Path, evaluation: EvaluationData | None) -> tuple[RunFacts, ..
     """Those of the folder, else those that the evaluation names and that are (still) there."""
     here = sorted(path.parent for path in (folder / "train").glob(f"*/{METRICS_FILE}"))
     named = [Path(p.run) for p in evaluation.asked.policies if p.run] if evaluation else []
-    there = [run for run in named if (run / METRICS_FILE).is_file()]
-    return tuple(run_facts(run) for run in here or there)
+    runs = [run for run in named if (run / METRICS_FILE).is_file()]
+    return tuple(run_facts(run) for run in here or runs)
 
 
 def _task(stores: Sequence[StoreFacts], evaluation: EvaluationData | None) -> str:

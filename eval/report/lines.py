@@ -61,10 +61,10 @@ def comparison_lines(comparison: Comparison) -> list[str]:
         lines += ["", f"{world.world}, suite {world.suite}", *_entries(world)]
         for f in world.effects:
             p = p_text(f, rule)
-            said = p if p.endswith("decided") else f"p {p}" if p[0] == "<" else f"p = {p}"
+            verdict = p if p.endswith("decided") else f"p {p}" if p[0] == "<" else f"p = {p}"
             lines.append(
                 f"  {f.b} - {f.a}: success {_interval(f.success)}, score {_interval(f.score)},"
-                f" {said}"
+                f" {verdict}"
             )
             lines.append(f"    {f.words}.")
         lines += [f"  note: {n}" for n in world.notes]

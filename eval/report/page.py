@@ -115,8 +115,8 @@ def _poster(path: Path) -> str:
     reader = cv2.VideoCapture(str(path))
     last = None
     while True:
-        there, frame = reader.read()
-        if not there:
+        complete, frame = reader.read()
+        if not complete:
             break
         last = frame
     reader.release()

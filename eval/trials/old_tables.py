@@ -58,9 +58,9 @@ def mapping_of(text: str, name: str, number: int, path: Path) -> dict[str, Any]:
     except ValueError as error:
         found = error
     if not isinstance(found, dict):
-        said = f"{found}" if isinstance(found, ValueError) else f"got {text[:60]!r}"
+        reason = f"{found}" if isinstance(found, ValueError) else f"got {text[:60]!r}"
         raise StoreCorruptError(
-            f"'{path}': '{name}' of trial {number} is no JSON mapping: {said}. Restore the file"
+            f"'{path}': '{name}' of trial {number} is no JSON mapping: {reason}. Restore the file"
             " from a copy, or evaluate again"
         )
     return cast("dict[str, Any]", found)

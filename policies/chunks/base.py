@@ -190,11 +190,11 @@ class ChunkModel(ChunkSampler):
             self.flat_size += self.pictures.size
         encoder = text_encoder(spec.task_space)
         self.reads = encoder is not None
-        said = 0 if encoder is None else encoder.size
+        text_size = 0 if encoder is None else encoder.size
         self.seen_size = config.width
         self.context_size = self.flat_size + self.seen_size
         self.observe = nn.Sequential(
-            nn.Linear(self.flat_size + said, config.width),
+            nn.Linear(self.flat_size + text_size, config.width),
             nn.SiLU(),
             nn.Linear(config.width, config.width),
         )
@@ -214,8 +214,8 @@ class ChunkModel(ChunkSampler):
         flat = self.encoder.lift(features).flatten(1)
         if self.pictures is not None and self.estimator is None:
             flat = torch.cat([flat, self.pictures(observations, rng)], dim=-1)
-        told = torch.cat([flat, observations[TEXT]], dim=-1) if self.reads else flat
-        return torch.cat([flat, self.observe(told)], dim=-1)
+        features_and_text = torch.cat([flat, observations[TEXT]], dim=-1) if self.reads else flat
+        return torch.cat([flat, self.observe(features_and_text)], dim=-1)
 
     def camera_features(self, observations: Observed, rng: torch.Generator | None) -> Tokens:
         """Features of all cameras, one row per observation ``[b, n_obs, f]``."""
@@ -231,8 +231,8 @@ class ChunkModel(ChunkSampler):
     def split_context(self, context: Context) -> tuple[Features, Hidden]:
         """A context's features ``[b, flat]`` and what a layer made of them ``[b, width]``."""
         sizes = [int(context.shape[1]) - self.seen_size, self.seen_size]
-        flat, seen = context.split(sizes, dim=1)
-        return flat, seen
+        flat, hidden = context.split(sizes, dim=1)
+        return flat, hidden
 
     def sequence(self, flat: Hidden) -> Tokens:
         """A context's features as one token per observation, oldest first ``[b, n_obs, f]``."""
@@ -264,17 +264,17 @@ class FieldModel(ChunkModel, FieldSampler):
 
     def raw(self, x: MarkedChunks, clocks: tuple[Rows, ...], context: Context) -> Chunks:
         """The network's answer ``[b, h, a]`` to ``x [b, h, i]`` and ``clocks``, each ``[b]``."""
-        flat, seen = self.split_context(context)
-        told = self.clock(
+        flat, hidden = self.split_context(context)
+        clock = self.clock(
             torch.cat([time_features(c, TIME_FEATURES, self.fastest) for c in clocks], dim=-1)
         )
-        return self.net.trunk(x, flat, self.net.modulation(seen + told))
+        return self.net.trunk(x, flat, self.net.modulation(hidden + clock))
 
     def integrate(self, x: Chunks, steps: tuple[Step, ...], context: Context) -> Chunks:
         """``x [b, h, a]`` after ``steps``; the modulations of all of them are one product."""
-        flat, seen = self.split_context(context)
+        flat, hidden = self.split_context(context)
         features = clock_features(steps, TIME_FEATURES, self.fastest, x.device)
-        modulations = self.net.modulation(seen + self.clock(features)[:, None])
+        modulations = self.net.modulation(hidden + self.clock(features)[:, None])
         for step, modulation in zip(steps, modulations, strict=True):
             answer = self.net.trunk(self.net_input(step.scale * x), flat, modulation)
             x = torch.add(step.keep * x, answer, alpha=step.add)
@@ -370,8 +370,8 @@ class ChunkAlgorithm(Algorithm, Generic[ConfigT, ModelT]):
         estimates = estimator(self.model.camera_features(batch.observations, rng))
         error = estimator.loss(estimates, batch.observations)
         believed = estimator.signals(estimates.detach())
-        seen = {**batch.observations, **believed}
-        return dataclasses.replace(batch, observations=seen), {ESTIMATE: error}
+        observations = {**batch.observations, **believed}
+        return dataclasses.replace(batch, observations=observations), {ESTIMATE: error}
 
     def after_update(self, step: int, updated: frozenset[str]) -> None:  # noqa: ARG002
         """Move the average; its decay warms up so that early weights are soon forgotten."""

@@ -150,10 +150,10 @@ def encoded_prefix(
     wanted = request_prefix(request, spec)
     if wanted is None:
         return None
-    seen = on(model.device, request_tensors(request, spec))
+    observations = on(model.device, request_tensors(request, spec))
     before, weight = (v.to(model.device) for v in wanted)
     with torch.no_grad():
-        encoded = model.codec.encode(before, seen)
+        encoded = model.codec.encode(before, observations)
     return Prefix(encoded.repeat_interleave(n, dim=0), weight.repeat_interleave(n, dim=0))
 
 
@@ -171,14 +171,14 @@ def answer(
     begin = time.perf_counter_ns()
     shape, device = (n, model.draws, model.horizon, model.action_size), model.device
     with torch.no_grad() if gradients else torch.inference_mode():
-        seen = on(device, request_tensors(request, spec))
-        context = model.context(seen)
+        observations = on(device, request_tensors(request, spec))
+        context = model.context(observations)
         if n > 1:
             context = context.repeat_interleave(n, dim=0)
-            seen = {k: v.repeat_interleave(n, dim=0) for k, v in seen.items()}
+            observations = {k: v.repeat_interleave(n, dim=0) for k, v in observations.items()}
         noise = torch.from_numpy(request_noise(request.seed, shape)).flatten(0, 1)
         x = (generate or model.generate)(noise.to(device), context)
-        chunk = model.codec.decode(x, seen).cpu()
+        chunk = model.codec.decode(x, observations).cpu()
         actions = chunk.view(-1, n, *shape[2:]).double().numpy()
     return PolicyOutput(
         actions=actions,

@@ -37,8 +37,8 @@ def request_tensors(request: PolicyInput, spec: PolicySpec) -> dict[str, RowTens
         out[signal.name] = torch.from_numpy(values.astype(np.uint8 if picture else np.float32))
     encoder = text_encoder(spec.task_space)
     if encoder is not None:
-        said = request.task or ("",) * batch
-        if len(said) != batch:
-            raise SpecMismatchError(f"expected {batch} instructions, got {len(said)}")
-        out[TEXT] = torch.from_numpy(encoder(said))
+        instructions = request.task or ("",) * batch
+        if len(instructions) != batch:
+            raise SpecMismatchError(f"expected {batch} instructions, got {len(instructions)}")
+        out[TEXT] = torch.from_numpy(encoder(instructions))
     return out

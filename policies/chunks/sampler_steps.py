@@ -37,11 +37,11 @@ def euler_steps(
     ``std``; see ``policies.imitation.flow.preconditioning``.
     """
     found: list[Step] = []
-    for t, after, told in zip(times[:-1], times[1:], clocks, strict=True):
+    for t, after, step_clocks in zip(times[:-1], times[1:], clocks, strict=True):
         variance = (1 - t) ** 2 + (t * std) ** 2
         skip, out = (t * std**2 - (1 - t)) / variance, std / math.sqrt(variance)
         dt = after - t
-        found.append(Step(1 / math.sqrt(variance), 1 + dt * skip, dt * out, told))
+        found.append(Step(1 / math.sqrt(variance), 1 + dt * skip, dt * out, step_clocks))
     return tuple(found)
 
 
@@ -60,6 +60,6 @@ def clock_features(
     """Features of the clocks of every step ``[steps, clocks * size]``."""
     # An ordinary tensor, whoever asks first: those of inference mode cannot be trained through.
     with torch.inference_mode(mode=False), torch.no_grad():
-        told = [torch.tensor(values) for values in zip(*(s.clocks for s in steps), strict=True)]
-        parts = [time_features(t, size, fastest) for t in told]
+        clocks = [torch.tensor(values) for values in zip(*(s.clocks for s in steps), strict=True)]
+        parts = [time_features(t, size, fastest) for t in clocks]
         return torch.cat(parts, dim=-1).to(device)

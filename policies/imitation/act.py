@@ -90,8 +90,8 @@ class ActModel(ChunkModel):
 
     def tokens(self, context: Context) -> Tokens:
         """One token per observation, and one for all of them ``[b, n_obs + 1, width]``."""
-        flat, seen = self.split_context(context)
-        return torch.cat([self.see(self.sequence(flat)) + self.seen_place, seen[:, None]], dim=1)
+        flat, hidden = self.split_context(context)
+        return torch.cat([self.see(self.sequence(flat)) + self.seen_place, hidden[:, None]], dim=1)
 
     def posterior(
         self, actions: Chunks, context: Context, weight: ChunkMask

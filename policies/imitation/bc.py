@@ -49,8 +49,8 @@ class BcModel(ChunkModel):
 
     def chunk(self, context: Context) -> Chunks:
         """Normalised chunks ``[b, h, a]``."""
-        flat, seen = self.split_context(context)
-        return self.net(flat, seen).view(-1, self.horizon, self.action_size)
+        flat, hidden = self.split_context(context)
+        return self.net(flat, hidden).view(-1, self.horizon, self.action_size)
 
     def generate(self, noise: Noise, context: Context) -> Chunks:
         """The same chunk whatever the noise."""

@@ -218,8 +218,10 @@ class BesoAlgorithm(FieldAlgorithm[BesoConfig, BesoModel]):
 
     def forward(self, batch: Batch, step: int, rng: torch.Generator) -> Losses:
         """As every policy; goals may be what is observed later."""
-        told = relabelled(batch, self.config.hindsight, rng if self.config.order else None)
-        return super().forward(told, step, rng)
+        relabelled_batch = relabelled(
+            batch, self.config.hindsight, rng if self.config.order else None
+        )
+        return super().forward(relabelled_batch, step, rng)
 
     def losses(self, encoded: EncodedBatch, step: int, rng: torch.Generator) -> Losses:  # noqa: ARG002
         """The squared error of the scaled estimate."""
@@ -242,13 +244,15 @@ def relabelled(
     """
     if not hindsight or batch.future is None:
         return batch
-    seen = dict(batch.observations)
+    observations = dict(batch.observations)
     for goal, source in hindsight:
         later = batch.future[source]
         if marks is not None:
             later = reached(batch.observations[source], later, marks)
-        seen[goal] = later[:, None].expand(-1, seen[goal].shape[1], *later.shape[1:])
-    return dataclasses.replace(batch, observations=seen)
+        observations[goal] = later[:, None].expand(
+            -1, observations[goal].shape[1], *later.shape[1:]
+        )
+    return dataclasses.replace(batch, observations=observations)
 
 
 def reached(now: MarksHistory, later: Marks, rng: torch.Generator) -> Marks:

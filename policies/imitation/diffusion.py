@@ -138,8 +138,8 @@ class DiffusionModel(PrefixModel):
         sampler.set_timesteps(self.config.sampler_steps, device=self.device)
         x = noise[:, 0] if mask is None else torch.where(mask, prefix, noise[:, 0])
         for i, level in enumerate(sampler.timesteps):
-            told = level.to(x.dtype).expand(x.shape[0])
-            answer = self.predict(x, told, context, mask)
+            levels = level.to(x.dtype).expand(x.shape[0])
+            answer = self.predict(x, levels, context, mask)
             more: dict[str, Any] = {}
             if self.config.sampler == "ddpm":
                 more = {

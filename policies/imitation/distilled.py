@@ -121,8 +121,8 @@ class DistilledModel(ChunkModel):
 
     def generate(self, noise: Noise, context: Context) -> Chunks:
         """One call."""
-        flat, seen = self.split_context(context)
-        return self.net.trunk(noise.squeeze(1), flat, self.net.modulation(seen))
+        flat, hidden = self.split_context(context)
+        return self.net.trunk(noise.squeeze(1), flat, self.net.modulation(hidden))
 
 
 @torch.no_grad()
@@ -173,13 +173,13 @@ class DistilledAlgorithm(ChunkAlgorithm[DistilledConfig, DistilledModel]):
 
     def _shifted(self, batch: Batch, rng: torch.Generator) -> dict[str, Tensor]:
         """Observations, each vector moved alike at all times of its history."""
-        seen = dict(batch.observations)
+        observations = dict(batch.observations)
         share = torch.rand(len(batch.actions), 1, 1, generator=rng)
         for name, values in self.config.shifts.items():
             drawn = torch.randn(len(share), 1, len(values), generator=rng)
             moved = share * drawn * torch.tensor(values)
-            seen[name] = seen[name] + moved.to(seen[name].device)
-        return seen
+            observations[name] = observations[name] + moved.to(observations[name].device)
+        return observations
 
     def losses(self, encoded: EncodedBatch, step: int, rng: torch.Generator) -> Losses:  # noqa: ARG002
         """Difference of the answers to the same noise, past the end of an episode too: what the

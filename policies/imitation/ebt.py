@@ -118,11 +118,11 @@ class EbtPolicy:
         begin = time.perf_counter_ns()
         drawn = answer(self.model, self._spec, request, n)
         with torch.no_grad():
-            seen = on(self.model.device, request_tensors(request, self._spec))
-            context = self.model.context(seen).repeat_interleave(n, dim=0)
-            seen = {k: v.repeat_interleave(n, dim=0) for k, v in seen.items()}
+            observations = on(self.model.device, request_tensors(request, self._spec))
+            context = self.model.context(observations).repeat_interleave(n, dim=0)
+            observations = {k: v.repeat_interleave(n, dim=0) for k, v in observations.items()}
             flat = torch.from_numpy(drawn.actions.astype(np.float32)).flatten(0, 1)
-            x = self.model.codec.encode(flat.to(self.model.device), seen)
+            x = self.model.codec.encode(flat.to(self.model.device), observations)
             energy = self.model.energy(x, context).view(-1, n).cpu().double().numpy()
         order = np.argsort(energy, axis=1, kind="stable")
         return dataclasses.replace(

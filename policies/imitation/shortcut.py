@@ -68,9 +68,9 @@ class ShortcutModel(FieldModel):
 
     def step(self, x_t: Chunks, t: Rows, d: Rows, context: Context) -> Chunks:
         """Velocity of a step of length ``d [b]`` from ``t [b]``; the smallest is told as 0."""
-        told = torch.where(d > self.smallest, d, torch.zeros_like(d))
+        clock = torch.where(d > self.smallest, d, torch.zeros_like(d))
         c_in, c_skip, c_out = (c[:, :, None] for c in preconditioning(t, self.std))
-        return c_skip * x_t + c_out * self.raw(c_in * x_t, (t, told), context)
+        return c_skip * x_t + c_out * self.raw(c_in * x_t, (t, clock), context)
 
     def velocity(self, x_t: Chunks, t: Rows, context: Context) -> Chunks:
         """A step of no length."""
@@ -90,8 +90,8 @@ class ShortcutModel(FieldModel):
 def sampling(count: int, smallest: float, std: float) -> tuple[Step, ...]:
     """The steps of the sampler; the smallest is told as 0."""
     times, length = equal_times(count), 1 / count
-    told = length if length > smallest else 0.0
-    return euler_steps(times, [(t, told) for t in times[:-1]], std)
+    clock = length if length > smallest else 0.0
+    return euler_steps(times, [(t, clock) for t in times[:-1]], std)
 
 
 class ShortcutAlgorithm(FieldAlgorithm[ShortcutConfig, ShortcutModel]):

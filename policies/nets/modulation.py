@@ -35,10 +35,10 @@ class Modulation(nn.Linear):
 
     def forward(self, input: Float[Tensor, "*b c"]) -> Float[Tensor, "*b m"]:  # noqa: A002
         """See the class."""
-        told = functional.silu(input)
+        condition = functional.silu(input)
         if self.narrow is not None:
-            told = self.narrow(told)
-        return functional.linear(told, self.weight, self.bias + self.unit)
+            condition = self.narrow(condition)
+        return functional.linear(condition, self.weight, self.bias + self.unit)
 
     @torch.no_grad()
     def start_from(self, other: Modulation) -> None:

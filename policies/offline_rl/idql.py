@@ -263,10 +263,12 @@ class RerankedPolicy:
         drawn = self.parent.sample(request, count)
         batch = len(request.seed)
         with torch.inference_mode():
-            seen = request_tensors(request, self.spec)
-            seen = {k: v.repeat_interleave(count, dim=0) for k, v in seen.items()}
+            observations = request_tensors(request, self.spec)
+            observations = {k: v.repeat_interleave(count, dim=0) for k, v in observations.items()}
             chunks = torch.from_numpy(drawn.actions.astype(np.float32)).flatten(0, 1)
-            q = self.critics.q_values(self.critics.features(seen), self.critics.chunk(chunks, seen))
+            q = self.critics.q_values(
+                self.critics.features(observations), self.critics.chunk(chunks, observations)
+            )
             scores = q.amin(dim=0).view(batch, count).double().numpy().copy()
         scores[:, 0] += self.config.margin
         order = np.argsort(-scores, axis=1, kind="stable")

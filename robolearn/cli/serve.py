@@ -71,6 +71,6 @@ def main(argv: list[str]) -> int:
     for number, handler in before.items():
         signal.signal(number, handler)
     server.close()
-    told = f"{server.answered} request(s) answered, {server.refused} refused"
-    say(f"stopped: {told}", quiet=args.json)
+    summary = f"{server.answered} request(s) answered, {server.refused} refused"
+    say(f"stopped: {summary}", quiet=args.json)
     return 0

@@ -216,10 +216,10 @@ def slice_output(output: PolicyOutput, start: int, stop: int) -> PolicyOutput:
 
 
 def _optional(parts: Sequence[NDArray[np.float64] | None]) -> NDArray[np.float64] | None:
-    there = [p for p in parts if p is not None]
-    if there and len(there) < len(parts):
+    given = [p for p in parts if p is not None]
+    if given and len(given) < len(parts):
         raise InferenceError("requests with and without a prefix cannot share a batch")
-    return np.concatenate(there) if there else None
+    return np.concatenate(given) if given else None
 
 
 def _stack(groups: Sequence[Signals]) -> Mapping[str, Any]:

@@ -199,15 +199,17 @@ class OnnxPolicy:
         that takes gradients, which a graph has none of.
         """
         begin = time.perf_counter_ns()
-        seen = {s.name: _values(request, s, self._spec) for s in self._spec.task_space.observations}
+        observations = {
+            s.name: _values(request, s, self._spec) for s in self._spec.task_space.observations
+        }
         plain = self._seen.config.plain
-        fed = seen if plain else self._seen.observe(seen)
+        fed = observations if plain else self._seen.observe(observations)
         fed = {k: v if n == 1 else np.repeat(v, n, axis=0) for k, v in fed.items()}
         fed["noise"] = request_noise(request.seed, (n, *self._chunk)).reshape(-1, *self._chunk)
         answer = self._session.run(None, {k: v for k, v in fed.items() if k in self._inputs})[0]
         chunks: NDArray[np.float64] = np.asarray(answer, dtype=np.float64)
         if not plain:
-            repeated = {k: np.repeat(v, n, axis=0) for k, v in seen.items()}
+            repeated = {k: np.repeat(v, n, axis=0) for k, v in observations.items()}
             chunks = self._seen.decode(chunks, repeated)
         actions = chunks.reshape(len(request.seed), n, *chunks.shape[1:])
         return PolicyOutput(

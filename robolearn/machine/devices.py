@@ -38,14 +38,14 @@ def check_serial_ports(dev: Path = DEV, sys: Path = SYS, proc: Path = PROC) -> C
     advice: list[str] = []
     holders = _holders(ports, proc)
     for port in ports:
-        told = f"{port}{_by_id(port, dev)}"
+        line = f"{port}{_by_id(port, dev)}"
         if not os.access(port, os.R_OK | os.W_OK):
-            told += " (no permission)"
+            line += " (no permission)"
             advice.append(permission_advice(port, _usb_ids(sys / "class" / "tty" / port.name)))
         if port in holders:
-            told += f" (in use by {holders[port]})"
+            line += f" (in use by {holders[port]})"
             advice.append(f"stop {holders[port]}: two programs on one port garble each other")
-        found.append(told)
+        found.append(line)
     return Check("serial ports", "WARN" if advice else "OK", ", ".join(found), "; ".join(advice))
 
 
@@ -73,12 +73,12 @@ def check_video_devices(dev: Path = DEV, sys: Path = SYS) -> Check:
     advice: list[str] = []
     for device in devices:
         label = _text(sys / "class" / "video4linux" / device.name / "name")
-        told = f"{device} {label}".strip()
+        line = f"{device} {label}".strip()
         if not os.access(device, os.R_OK | os.W_OK):
-            told += " (no permission)"
+            line += " (no permission)"
             ids = _usb_ids(sys / "class" / "video4linux" / device.name)
             advice.append(permission_advice(device, ids))
-        found.append(told)
+        found.append(line)
     return Check("cameras", "WARN" if advice else "OK", ", ".join(found), "; ".join(advice))
 
 

@@ -147,18 +147,18 @@ class _CellCheck:
     def _follows(self, env: RealEnv) -> Check:
         moved = swing(env, middle(self.cell), seconds=3.0, amplitude=self.amplitude)
         asked, seen = float(np.ptp(moved.sent)), float(np.ptp(moved.measured))
-        told = f"asked for {asked:.4f}, measured {seen:.4f} (peak to peak)"
+        detail = f"asked for {asked:.4f}, measured {seen:.4f} (peak to peak)"
         if 0.7 * asked <= seen <= 1.3 * asked:
-            return Check("follows a small motion", "OK", told)
+            return Check("follows a small motion", "OK", detail)
         advice = "check gains, units and the joints' signs"
-        return Check("follows a small motion", "FAIL", told, advice)
+        return Check("follows a small motion", "FAIL", detail, advice)
 
 
 def _latches(env: RealEnv) -> Check:
     try:
         env.observe()
     except SafetyStopError as error:
-        told = f"the next step is refused ({type(error).__name__})"
-        return Check("emergency stop latches", "OK", told)
+        detail = f"the next step is refused ({type(error).__name__})"
+        return Check("emergency stop latches", "OK", detail)
     advice = "see docs/safety.md; do not use this cell"
     return Check("emergency stop latches", "FAIL", "it did not latch", advice)

@@ -61,8 +61,8 @@ class CheckpointEvaluation:
         suite = open_suite(self.suite)
         builder = env_builder(world_for(self.world, suite.config.task, [self.run_dir]))
         info = builder.info()
-        told: Any = suite.config.instruction
-        world = WorldEntry(info.name, info.hash, info.engine, builder, told)
+        instruction: Any = suite.config.instruction
+        world = WorldEntry(info.name, info.hash, info.engine, builder, instruction)
         policy = PolicyEntry(
             self.run_dir.name,
             policy_hash(self.run_dir),

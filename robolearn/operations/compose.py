@@ -147,8 +147,8 @@ def _entries(
     )
     candidates: list[tuple[PolicyEntry, ComposedBuilder]] = []
     for weights in choice or [(1 / count,) * count]:
-        told = tuple(run.resolve() for run in runs)
-        builder = ComposedBuilder(told, options.operator, weights, options.steps)
+        folders = tuple(run.resolve() for run in runs)
+        builder = ComposedBuilder(folders, options.operator, weights, options.steps)
         digest = config_hash(hashes, options.operator, weights, options.steps)
         name = f"{options.operator}-{'-'.join(f'{w:.2f}' for w in weights)}"
         candidates.append((PolicyEntry(name, digest, builder), builder))

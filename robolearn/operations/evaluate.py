@@ -134,9 +134,11 @@ def evaluate(
         if listener.on_begin is not None:
             unplaced = options.repeat and suite.config.source_world in first and not again
             more = len(policies) * sum(map(len, again.values()))
-            there = sum(key in known for key in wanted)
+            known_trials = sum(key in known for key in wanted)
             apart = asked.pool.kept_apart(tuple(known.values()))
-            listener.on_begin(EvaluateBegin(suite, there, len(wanted), unplaced, apart, more))
+            listener.on_begin(
+                EvaluateBegin(suite, known_trials, len(wanted), unplaced, apart, more)
+            )
         rollouts.evaluate(policies, worlds, conditions, store, plan.options, listener.on_trials)
         if options.videos and listener.on_film is not None:
             listener.on_film()
@@ -271,9 +273,9 @@ def _worlds(
     dials = [expert_noise(str(run)) for run in runs]
     spaces = [_task_space(Path(run)) for run, dial in zip(runs, dials, strict=True) if dial is None]
     variants = suite.config.perturbations.variants()
-    told = suite.config.instruction
+    instruction = suite.config.instruction
     for space in spaces:
-        require_understood(space, (told, *suite.config.instructions.values()))
+        require_understood(space, (instruction, *suite.config.instructions.values()))
     for asked, variant in itertools.product(names, variants):
         world, builder = asked + variant, env_builder(names[asked] + variant)
         env = make_world(builder.world)
@@ -290,13 +292,13 @@ def _worlds(
             # A scene's folder is not part of its name; a family is (robosuite/Lift).
             scene = is_scene(WorldName.parse(builder.world))
             name = Path(world).name if scene else world
-            entries.append(WorldEntry(name, env.scene_hash, env.engine, builder, told))
+            entries.append(WorldEntry(name, env.scene_hash, env.engine, builder, instruction))
             if not variant:
                 entries += [
                     WorldEntry(
-                        name + said, config_hash(env.scene_hash, text), env.engine, builder, text
+                        name + suffix, config_hash(env.scene_hash, text), env.engine, builder, text
                     )
-                    for said, text in suite.spoken()
+                    for suffix, text in suite.spoken()
                 ]
         finally:
             env.close()
@@ -356,11 +358,11 @@ def _asked(
     """What is about to be evaluated, as ``evaluation.json`` says it."""
     options = plan.options
     judge = options.judge
-    said = "" if judge is None else f"; {judge.counts.words(judge.hash)}"
+    judgement = "" if judge is None else f"; {judge.counts.words(judge.hash)}"
     longest = max(first.values(), key=len)
     return Evaluation(
         suite=options.suite,
-        protocol=suite.config.protocol + said,
+        protocol=suite.config.protocol + judgement,
         task=suite.config.task,
         max_steps=suite.config.max_steps,
         source_world=suite.config.source_world,

@@ -216,8 +216,8 @@ def _markdown(swept: Swept) -> str:
 
 
 def _settings(candidate: Candidate, words: str, number: str = "") -> str:
-    told: list[str] = []
+    settings: list[str] = []
     for name, value in candidate.params.items():
         text = format(value, number) if isinstance(value, float) else value
-        told.append(words.format(name, text))
-    return ", ".join(told)
+        settings.append(words.format(name, text))
+    return ", ".join(settings)

@@ -56,8 +56,8 @@ class Latencies:
         if raw is None:
             return cls()
         try:
-            seen = {str(k): float(v) for k, v in raw["observations_s"].items()}
-            return cls(float(raw["command_s"]), seen)
+            observations_s = {str(k): float(v) for k, v in raw["observations_s"].items()}
+            return cls(float(raw["command_s"]), observations_s)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise DataError(f"provenance: '{KEY}' is not what was written there: {raw}") from error
 
@@ -66,12 +66,12 @@ def trained_with(episodes: Iterable[Latencies], at_least_s: Mapping[str, float])
     """What a run is trained with: of every signal the largest of its episodes', and at least
     ``at_least_s`` (``data.latency_s``). Commands: the largest, which training has taken out.
     """
-    command_s, seen = 0.0, dict(at_least_s)
+    command_s, observations_s = 0.0, dict(at_least_s)
     for one in episodes:
         command_s = max(command_s, one.command_s)
         for name, value in one.observations_s.items():
-            seen[name] = max(seen.get(name, 0.0), value)
-    return Latencies(command_s, seen)
+            observations_s[name] = max(observations_s.get(name, 0.0), value)
+    return Latencies(command_s, observations_s)
 
 
 def differences(trained: Latencies, here: Latencies, names: Sequence[str]) -> list[str]:

@@ -109,8 +109,10 @@ def represented(batch: Batch, representation: Representation) -> Batch:
     """One batch as the network sees it."""
 
     def encoded(actions: Tensor, at: Mapping[str, Tensor]) -> Tensor:
-        seen = {name: value.numpy() for name, value in at.items()}
-        return torch.from_numpy(representation.encode(actions.numpy(), seen).astype(np.float32))
+        observations = {name: value.numpy() for name, value in at.items()}
+        return torch.from_numpy(
+            representation.encode(actions.numpy(), observations).astype(np.float32)
+        )
 
     following, after = batch.next_actions, batch.next_observations
     if following is not None and after is None:

@@ -60,9 +60,9 @@ class Ranks:
         """The first process's ``value``."""
         if self.size == 1:
             return value
-        told = torch.tensor([value], device="cuda" if dist.get_backend() == "nccl" else "cpu")
-        dist.broadcast(told, 0)
-        return int(told.item())
+        message = torch.tensor([value], device="cuda" if dist.get_backend() == "nccl" else "cpu")
+        dist.broadcast(message, 0)
+        return int(message.item())
 
     def wait(self) -> None:
         """Until all processes are here."""

@@ -254,12 +254,13 @@ def _refuse_edited(path: Path, found: Mapping[str, str]) -> None:
         "is absent": [name for name in sealed if name not in found],
         "was added": [name for name in found if name not in sealed],
     }
-    told = [f"{name} {change}" for change, names in changes.items() for name in names]
-    if told:
-        more = f" and {len(told) - 8} more" if len(told) > 8 else ""
+    differences = [f"{name} {change}" for change, names in changes.items() for name in names]
+    if differences:
+        more = f" and {len(differences) - 8} more" if len(differences) > 8 else ""
         raise CheckpointError(
-            f"'{path}' was edited after it was written: {', '.join(told[:8])}{more}; copy the run"
-            " again or train it anew, or load it as it is now with accept_edited (--accept-edited)"
+            f"'{path}' was edited after it was written: {', '.join(differences[:8])}{more};"
+            " copy the run again or train it anew, or load it as it is now with accept_edited"
+            " (--accept-edited)"
         )
 
 

@@ -24,13 +24,13 @@ def tracked(
     """
     makers = {"tensorboard": _tensorboard, "wandb": _wandb}
     with contextlib.ExitStack() as stack:
-        told = [stack.enter_context(makers[name](run_dir, config)) for name in names]
+        trackers = [stack.enter_context(makers[name](run_dir, config)) for name in names]
 
         def on_log(step: int, figures: Mapping[str, float]) -> None:
-            for each in told:
+            for each in trackers:
                 each(step, figures)
 
-        yield on_log if told else None
+        yield on_log if trackers else None
 
 
 @contextlib.contextmanager

@@ -160,8 +160,8 @@ def _import(argv: list[str]) -> int:
             store = EpisodeStore.open_or_create(target)
             fill(store)
     steps = sum(store.info(i).steps for i in ids)
-    said = store.meta(ids[0]).provenance.get("left_out", ()) if ids else ()
-    left_out = list(dict.fromkeys([*(str(n) for n in said), *source.left_out]))
+    missing = store.meta(ids[0]).provenance.get("left_out", ()) if ids else ()
+    left_out = list(dict.fromkeys([*(str(n) for n in missing), *source.left_out]))
     result = {
         "store": str(store.path),
         "source": str(source.path),

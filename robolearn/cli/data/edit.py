@@ -240,7 +240,7 @@ def _log(argv: list[str]) -> int:
         return 0
     for r in records:
         when = datetime.fromtimestamp(r.wall_ns / 1e9, UTC).isoformat(timespec="seconds")
-        said = [
+        parts = [
             {"rm": "removed", "rs": "restored", "pg": "deleted for good"}.get(r.id[:2], ""),
             f"undoes {r.undoes}" if r.undoes else "",
             "" if r.success is None else ("success" if r.success else "failure"),
@@ -250,7 +250,7 @@ def _log(argv: list[str]) -> int:
             "" if r.split is None else f"split '{r.split}'",
             f'"{r.note}"' if r.note else "",
         ]
-        what = " ".join(part for part in said if part)
+        what = " ".join(part for part in parts if part)
         say(f"{r.id}  {when}  {r.author}  {','.join(r.episodes)}  {what}")
     say(f"{len(records)} records")
     return 0

@@ -47,10 +47,10 @@ def output_folder(path: Path, option: str, kind: str) -> Path:
 
 
 def _writable(folder: Path, option: str) -> None:
-    there = folder.absolute()
-    while not there.exists():
-        there = there.parent
-    if not there.is_dir():
-        raise ConfigError(f"{option}: '{there}' is a file, not a folder; choose another place")
-    if not os.access(there, os.W_OK | os.X_OK):
-        raise ConfigError(f"{option}: '{there}' is read-only for you; choose another place")
+    existing = folder.absolute()
+    while not existing.exists():
+        existing = existing.parent
+    if not existing.is_dir():
+        raise ConfigError(f"{option}: '{existing}' is a file, not a folder; choose another place")
+    if not os.access(existing, os.W_OK | os.X_OK):
+        raise ConfigError(f"{option}: '{existing}' is read-only for you; choose another place")

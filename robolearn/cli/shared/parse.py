@@ -33,17 +33,17 @@ def parse(
         stream=sys.stderr,
     )
     given: dict[str, Any] = {} if default is None else {"default": default}
-    said, page = io.StringIO(), io.StringIO()
+    complaint, page = io.StringIO(), io.StringIO()
     try:
-        with contextlib.redirect_stderr(said), contextlib.redirect_stdout(page):
+        with contextlib.redirect_stderr(complaint), contextlib.redirect_stdout(page):
             run: Any = tyro.cli
             args: T = run(
                 kind, args=argv, prog=f"robolearn {prog}", description=description, **given
             )
     except SystemExit as error:
         if error.code:
-            near = _near_options(said.getvalue(), kind, argv)
-            text = f"robolearn {prog}: {one_line(said.getvalue())}.{near}"
+            near = _near_options(complaint.getvalue(), kind, argv)
+            text = f"robolearn {prog}: {one_line(complaint.getvalue())}.{near}"
             report_error(text, 2, as_json="--json" in argv)
         else:
             print(plain_help(page.getvalue()), end="", flush=True)

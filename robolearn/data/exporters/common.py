@@ -74,11 +74,13 @@ def make_plan(store: EpisodeStore, ids: Sequence[str], options: ExportOptions) -
     absent = [s.name for s in embodiment.signals if s.name not in present]
     used = [s for s in embodiment.signals if s.name in present]
     pictures = [s for s in used if s.is_image]
-    said = [f"{name}: not in every episode" for name in absent]
+    reasons = [f"{name}: not in every episode" for name in absent]
     if not options.images:
-        said += [f"{s.name} (pictures were not asked for)" for s in pictures]
+        reasons += [f"{s.name} (pictures were not asked for)" for s in pictures]
     states = tuple(s for s in used if not s.is_image)
-    return Plan(embodiment, states, tuple(pictures) if options.images else (), (*NOT_HELD, *said))
+    return Plan(
+        embodiment, states, tuple(pictures) if options.images else (), (*NOT_HELD, *reasons)
+    )
 
 
 def observed(episode: Episode, spec: SignalSpec) -> AnyRows:

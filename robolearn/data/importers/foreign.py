@@ -50,10 +50,10 @@ def reading(where: object) -> Generator[None]:
     except RobolearnError:
         raise
     except UNREADABLE as error:
-        said = " ".join(str(error).split())[:300] or "no reason given"
+        reason = " ".join(str(error).split())[:300] or "no reason given"
         raise DataError(
             f"{where} cannot be read: its contents are not what the format promises"
-            f" ({type(error).__name__}: {said})"
+            f" ({type(error).__name__}: {reason})"
         ) from error
 
 

@@ -141,14 +141,14 @@ class LeRobotV21Importer:
 
 def _left_out(recording: LeRobotV21Recording) -> tuple[str, ...]:
     info = recording.info
-    said = list(info.not_read)
+    reasons = list(info.not_read)
     for camera in info.cameras:
         if not recording.images:
-            said.append(f"{camera.key} (pictures: give --images)")
+            reasons.append(f"{camera.key} (pictures: give --images)")
         gone = [r.index for r in recording.rows if not recording.has_pictures(r.index, camera)]
         if gone:
-            said.append(
+            reasons.append(
                 f"{camera.key} of episodes {episode_ranges(gone)}: no video file"
                 f" ({len(gone)} of {recording.count} missing)"
             )
-    return tuple(said)
+    return tuple(reasons)

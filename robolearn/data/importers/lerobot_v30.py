@@ -128,11 +128,11 @@ class LeRobotV30Recording:
         mine = info.t_s[first : first + length]
         last = start + (length - 1) * frame_s
         fits = len(mine) == length and abs(mine[-1] - last) < 0.5 * frame_s
-        said = round((end - start) / frame_s)
-        if not fits or said not in (length - 1, length) or info.shape != spec.shape:
+        count = round((end - start) / frame_s)
+        if not fits or count not in (length - 1, length) or info.shape != spec.shape:
             raise DataError(
                 f"{file}: expected {length} frames of {spec.shape} from {start:g} to {end:g} s,"
-                f" got {min(len(mine), said)} of {info.shape}; frames and rows would not belong"
+                f" got {min(len(mine), count)} of {info.shape}; frames and rows would not belong"
                 " together"
             )
         return FrameStream(spec, lambda: video_blocks(info, start, length))
@@ -202,18 +202,18 @@ def _sidecar(path: Path) -> dict[str, Any]:
 
 
 def _left_out(recording: LeRobotV30Recording) -> tuple[str, ...]:
-    said = list(recording.info.not_read)
+    reasons = list(recording.info.not_read)
     for camera in recording.info.cameras:
         if not recording.images:
-            said.append(f"{camera.key} (pictures: give --images)")
+            reasons.append(f"{camera.key} (pictures: give --images)")
         gone = [
             int(row["episode_index"])
             for row in recording.rows
             if not recording.has_pictures(row, camera)
         ]
         if gone:
-            said.append(
+            reasons.append(
                 f"{camera.key} of episodes {episode_ranges(gone)}: no video file"
                 f" ({len(gone)} of {recording.count} missing)"
             )
-    return tuple(said)
+    return tuple(reasons)

@@ -140,11 +140,11 @@ class MinariImporter:
                 metadata |= json.loads(beside.read_bytes())
         except (ValueError, TypeError, RecursionError) as error:
             raise DataError(f"{beside} is damaged: {error}") from error
-        said = [] if options.images else [f"{p} (pictures: give --images)" for p in pictures]
+        reasons = [] if options.images else [f"{p} (pictures: give --images)" for p in pictures]
         rate = DEFAULT_RATE_HZ if options.rate_hz is None else options.rate_hz
         if options.rate_hz is None:
             metadata["rate"] = f"{rate:g} Hz assumed: the format does not say it (--rate-hz)"
-        return MinariRecording(source, episodes, metadata, rate, (*other, *said), options.images)
+        return MinariRecording(source, episodes, metadata, rate, (*other, *reasons), options.images)
 
 
 def _file(path: Path) -> Path:

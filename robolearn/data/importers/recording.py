@@ -124,7 +124,7 @@ def write_recording(
     import that was killed goes on where it ended, and one that is repeated adds nothing.
     """
     total = recording.count if options.limit is None else min(options.limit, recording.count)
-    there = Counter(_contents(store.manifest(i.id)) for i in store.list(strict=False))
+    contents = Counter(_contents(store.manifest(i.id)) for i in store.list(strict=False))
     with store.writer() as writer:
         prepared: list[PreparedEpisode] = []
         bad = 0
@@ -138,8 +138,8 @@ def write_recording(
                 options.on_bad(index, str(error))
             else:
                 key = _contents(episode.manifest)
-                if there[key]:
-                    there[key] -= 1
+                if contents[key]:
+                    contents[key] -= 1
                     shutil.rmtree(episode.folder, ignore_errors=True)
                 else:
                     prepared.append(episode)
@@ -322,20 +322,20 @@ def _meta(
         actions=tuple(ActionSpec(n, v.shape[1:], rate_hz=rate) for n, v in actions.items()),
         rate_hz=rate,
     )
-    said = {
+    notes = {
         "source": source.source,
         "source_episode": source.index,
         "wall_clock": "unknown",
         "sent": "unknown: the source has commanded actions only",
     }
     if source.t_ns is None:
-        said["times"] = f"times synthesised from {rate:g} Hz"
+        notes["times"] = f"times synthesised from {rate:g} Hz"
     if source.reward is None:
-        said["reward"] = "unknown: zero"
+        notes["reward"] = "unknown: zero"
     if source.progress is None:
-        said["progress"] = "unknown: zero"
+        notes["progress"] = "unknown: zero"
     if source.start_wall_ns:
-        del said["wall_clock"]
+        del notes["wall_clock"]
     return EpisodeMeta(
         kind=source.kind,
         task=source.task,
@@ -353,7 +353,7 @@ def _meta(
         env=source.env,
         task_text=source.task_text,
         start_wall_ns=source.start_wall_ns,
-        provenance=said | dict(source.provenance),
+        provenance=notes | dict(source.provenance),
         git_revision=git_revision(),
         versions=library_versions(),
     )

@@ -180,14 +180,14 @@ class RobomimicImporter:
             pictures = [path for path, d in found.items() if is_picture(d)]
             has_next = any(path.startswith(f"{NEXT}/") for path in found)
             has_obs = any(path.startswith("obs/") for path in found)
-        said = [] if options.images else [f"{p} (pictures: give --images)" for p in pictures]
-        said += [f"{NEXT} (the observations of the following row)"] if has_next else []
-        said += [] if has_obs else ["observations: the file has none (simulator states only)"]
-        said += sorted(
+        reasons = [] if options.images else [f"{p} (pictures: give --images)" for p in pictures]
+        reasons += [f"{NEXT} (the observations of the following row)"] if has_next else []
+        reasons += [] if has_obs else ["observations: the file has none (simulator states only)"]
+        reasons += sorted(
             {f"model file {m}: not beside the recording" for m in _absent(source, models)}
         )
         rate = options.rate_hz if options.rate_hz is not None else _rate(attributes)
-        return RobomimicRecording(source, demos, rate, attributes, tuple(said), options.images)
+        return RobomimicRecording(source, demos, rate, attributes, tuple(reasons), options.images)
 
 
 def _file(path: Path) -> Path:

@@ -173,15 +173,15 @@ class StoreSource:
     @property
     def latencies(self) -> Latencies:
         """What a run on these episodes is trained with (reads the metadata of all)."""
-        said = (Latencies.of(self._store.meta(i).provenance) for i in self.ids)
-        return trained_with(said, self._config.latency_s)
+        recorded = (Latencies.of(self._store.meta(i).provenance) for i in self.ids)
+        return trained_with(recorded, self._config.latency_s)
 
     @property
     def goals(self) -> tuple[Pose, ...]:
         """Where the goal of Push-T was in the chosen episodes, each pose once."""
         pusht = [i.id for i in self._infos if i.task == "pusht"]
-        said = (recorded_goal(self._store.meta(i).provenance) for i in pusht)
-        return tuple(dict.fromkeys(said))
+        recorded = (recorded_goal(self._store.meta(i).provenance) for i in pusht)
+        return tuple(dict.fromkeys(recorded))
 
     @property
     def content_hash(self) -> str:

@@ -178,8 +178,8 @@ class EpisodeRecorder:
         return self._take
 
     def _said(self) -> dict[str, dict[str, str]]:
-        said = {name: str(codec) for name, codec in self.codecs.items()}
-        return {FRAME_CODECS: said} if said else {}
+        names = {name: str(codec) for name, codec in self.codecs.items()}
+        return {FRAME_CODECS: names} if names else {}
 
     def _meta(self, header: EpisodeHeader, outcome: Outcome) -> EpisodeMeta:
         return EpisodeMeta(

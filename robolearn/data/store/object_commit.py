@@ -220,12 +220,12 @@ class ObjectCommits:
         with ThreadPoolExecutor(THREADS) as pool:
             for _ in pool.map(one, files):
                 pass
-        there = {m.key: m.size for m in self._bucket.under(base)}
+        sizes = {m.key: m.size for m in self._bucket.under(base)}
         for file in manifest.files:
-            if there.get(file.path) != file.size:
+            if sizes.get(file.path) != file.size:
                 raise StoreError(
                     f"{self._store / base / file.path}: put {file.size} bytes, the object store"
-                    f" lists {there.get(file.path)}; nothing was committed"
+                    f" lists {sizes.get(file.path)}; nothing was committed"
                 )
 
     def _withdraw(self, name: str, base: str) -> None:

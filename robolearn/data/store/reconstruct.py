@@ -141,8 +141,8 @@ def _records(store: Path | ObjectPath) -> dict[str, _Record]:
                 same = parse_manifest(data, where).info.id == record_id
                 episodes: tuple[str, ...] = ()
             else:
-                said = parse_annotation(data, where)
-                same, episodes = said.id == record_id, said.episodes
+                annotation = parse_annotation(data, where)
+                same, episodes = annotation.id == record_id, annotation.episodes
             if same:
                 needs = needed_version(record_id, data)
                 found[record_id] = _Record(sha256(data), episodes, needs)

@@ -157,7 +157,7 @@ class PixelStats:
         values = np.arange(256.0)
         mean = self.counts @ values / total
         variance = self.counts @ values**2 / total - mean**2
-        there = self.counts > 0
+        present = self.counts > 0
         below = np.cumsum(self.counts, axis=1)
 
         def said(row: NDArray[Any]) -> tuple[float, ...]:
@@ -167,8 +167,8 @@ class PixelStats:
 
         return SignalStats(
             count=total,
-            minimum=said(there.argmax(axis=1)),
-            maximum=said(255 - there[:, ::-1].argmax(axis=1)),
+            minimum=said(present.argmax(axis=1)),
+            maximum=said(255 - present[:, ::-1].argmax(axis=1)),
             mean=said(mean),
             std=said(np.sqrt(np.maximum(variance, 0))),
             q01=q01,

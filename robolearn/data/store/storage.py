@@ -170,7 +170,7 @@ class Bucket:
         except (FileNotFoundError, AlreadyExistsError, PreconditionError):
             raise
         except (BaseError, OSError) as error:
-            said = " ".join(str(error).split("Debug source:")[0].split())[:300]
+            reason = " ".join(str(error).split("Debug source:")[0].split())[:300]
             missing = [name for name in _CREDENTIALS if not os.environ.get(name)]
             advice = (
                 f"check the bucket's name, the network, and the environment ({', '.join(missing)}"
@@ -179,7 +179,7 @@ class Bucket:
                 else "check the bucket's name, the network, and the environment (AWS_ENDPOINT_URL,"
                 " AWS_REGION, AWS_ACCESS_KEY_ID, ...)"
             )
-            raise StoreError(f"{self.url}/{key}: {said}; {advice}") from error
+            raise StoreError(f"{self.url}/{key}: {reason}; {advice}") from error
 
 
 def _connect(url: str) -> Any:

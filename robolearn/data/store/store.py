@@ -192,11 +192,11 @@ class EpisodeStore:
         if self._said[0] != len(log):
             entries = [e for e in log if e.id.startswith("an_")]
             try:
-                said = combine(self._record(e) for e in entries)
+                combined = combine(self._record(e) for e in entries)
             except StoreCorruptError:
                 mine = [e for e in entries if episode_id in e.episodes]
                 return combine(self._record(e) for e in mine).get(episode_id, Annotated())
-            self._said = (len(log), said)
+            self._said = (len(log), combined)
         return self._said[1].get(episode_id, Annotated())
 
     def _record(self, entry: LogEntry) -> Annotation:
@@ -308,9 +308,9 @@ class EpisodeStore:
         ids = self.ids()
         rows: list[list[Any]] = [[i, self._hashes[i]] for i in ids]
         for row in rows:
-            said = self.annotated(str(row[0]))
-            if said != Annotated():
-                row.append(dataclasses.asdict(said))
+            annotated = self.annotated(str(row[0]))
+            if annotated != Annotated():
+                row.append(dataclasses.asdict(annotated))
         return sha256(json_bytes(rows))
 
     def log(self) -> tuple[LogEntry, ...]:

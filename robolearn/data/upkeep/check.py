@@ -242,8 +242,8 @@ class _Check:
 
     def _place(self, episode_id: str, part: str, name: str) -> str:
         """Where a manifest or folder should be; either place while its removal is pending."""
-        there, aside = f"{part}/{name}", f"{TRASH}/{part}/{name}"
-        wanted, other = (aside, there) if episode_id in self.gone else (there, aside)
+        place, aside = f"{part}/{name}", f"{TRASH}/{part}/{name}"
+        wanted, other = (aside, place) if episode_id in self.gone else (place, aside)
         movable = self.live or episode_id in self.moving
         if movable and not (self.store / wanted).exists() and (self.store / other).exists():
             return other
@@ -330,9 +330,9 @@ class _Check:
         base = self._place(episode_id, EPISODES, folder)
         if self._linked(base, whole=True):
             return folder
-        there = _files(self.store / base)
+        files = _files(self.store / base)
         listed = manifest.by_path()
-        for path in sorted(there - set(listed)):
+        for path in sorted(files - set(listed)):
             self.error("extra", f"{base}/{path}", "not part of the episode as committed")
         before = len(self.findings)
         root = fetch(self.store / base, [entry.path for entry in manifest.files])

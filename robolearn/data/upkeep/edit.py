@@ -284,22 +284,22 @@ def _copy_annotations(
     groups: dict[tuple[str, Annotated], list[str]] = {}
     history = active(source.annotations())
     for old, new in renamed.items():
-        said = source.annotated(old)
-        if said != Annotated():
+        annotated = source.annotated(old)
+        if annotated != Annotated():
             author = next(r.author for r in reversed(history) if old in r.episodes)
-            groups.setdefault((author, said), []).append(new)
-    for (author, said), ids in groups.items():
+            groups.setdefault((author, annotated), []).append(new)
+    for (author, annotated), ids in groups.items():
         episodes = tuple(ids)
-        first, *others = said.notes or ("",)
+        first, *others = annotated.notes or ("",)
         writer.annotate(
             Annotation(
                 episodes,
                 author,
-                success=said.success,
-                reason=said.reason,
-                add_labels=said.labels,
+                success=annotated.success,
+                reason=annotated.reason,
+                add_labels=annotated.labels,
                 note=first,
-                split=said.split or None,
+                split=annotated.split or None,
             )
         )
         for note in others:

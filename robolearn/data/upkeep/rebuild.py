@@ -137,20 +137,20 @@ def _rebuild_objects(store: ObjectPath) -> Rebuilt:
             return Rebuilt(str(store), (), len(read_lines(store)), (), ())
         names = [f"{f}/{m.key}" for f in (COMMITS, PENDINGS) for m in bucket.under(f)]
         got = fetch(store, [*names, *own])
-        there = {n: (got / n).read_bytes() for n in (*names, *own) if (got / n).exists()}
+        copied = {n: (got / n).read_bytes() for n in (*names, *own) if (got / n).exists()}
         # The first line needs them where it is lost itself.
         for name, data in own.items():
             bucket.put(name, data)
         found = _found(store, {name: sha256(data) for name, data in own.items()})
         log, made = found.entries, found.made
         wanted = own | {commit_key(e.number): segment(log, e.number) for e in log}
-        wanted |= {n: data for n, data in there.items() if _is_pending(n, data)}
+        wanted |= {n: data for n, data in copied.items() if _is_pending(n, data)}
         aside = f"{ASIDE}/{uuid.uuid4().hex[:8]}"
-        kept = sorted(n for n, data in there.items() if wanted.get(n) != data)
+        kept = sorted(n for n, data in copied.items() if wanted.get(n) != data)
         for name in kept:
-            bucket.put(f"{aside}/{name}", there[name])
+            bucket.put(f"{aside}/{name}", copied[name])
         for name, data in wanted.items():
-            if there.get(name) != data:
+            if copied.get(name) != data:
                 bucket.put(name, data)
         bucket.delete(n for n in kept if n not in wanted)
         return Rebuilt(str(store), problems, len(log), made, tuple(f"{aside}/{n}" for n in kept))

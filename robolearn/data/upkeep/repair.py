@@ -263,11 +263,11 @@ def _frame_counts(journal: Journal, meta: EpisodeMeta, arrays: Arrays) -> dict[s
             times = arrays[f"signals/{spec.name}/t_ns"]
             sizes = arrays.get(f"signals/{spec.name}/encoded_size")
             if sizes is None:
-                there = sum(len(chunk) for chunk in _chunks(journal, spec))
+                written_frames = sum(len(chunk) for chunk in _chunks(journal, spec))
             else:
                 written = sum(len(chunk) for chunk in _encoded_chunks(journal, spec))
-                there = int(np.searchsorted(np.cumsum(sizes), written, side="right"))
-            counts[spec.name] = min(there, len(times))
+                written_frames = int(np.searchsorted(np.cumsum(sizes), written, side="right"))
+            counts[spec.name] = min(written_frames, len(times))
     return counts
 
 

@@ -134,8 +134,8 @@ def _many(value: NDArray[np.float64]) -> bool:
 
 def _unknown(episode: Episode) -> bool:
     """An imported episode whose source says nothing about its outcome."""
-    said = str(episode.meta.provenance.get("progress", ""))
-    return said.startswith("unknown") and not episode.success and not episode.progress.any()
+    progress = str(episode.meta.provenance.get("progress", ""))
+    return progress.startswith("unknown") and not episode.success and not episode.progress.any()
 
 
 def _by_unit(panel: _Panel) -> list[_Panel]:
@@ -290,11 +290,11 @@ def _mark_sources(axes: Any, episode: Episode, ticks: NDArray[np.float64], *, la
     usual = max(set(episode.source), key=episode.source.count)
     others = [k for k, source in enumerate(episode.source) if source != usual]
     step = 1.0 / episode.meta.embodiment.rate_hz
-    said: set[str] = set()
+    labelled: set[str] = set()
     for k in others:
         source = episode.source[k]
-        label = f"shaded: {source}" if last and source not in said else None
-        said.add(source)
+        label = f"shaded: {source}" if last and source not in labelled else None
+        labelled.add(source)
         axes.axvspan(
             ticks[k], ticks[k] + step, color="#f2a900", alpha=0.25, linewidth=0, label=label
         )

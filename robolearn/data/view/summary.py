@@ -129,7 +129,7 @@ def store_summary(store: EpisodeStore) -> StoreSummary:
 def episode_summary(store: EpisodeStore, episode_id: str) -> EpisodeSummary:
     """One episode, read in full."""
     episode = store.read(episode_id)
-    meta, said = episode.meta, store.annotated(episode_id)
+    meta, annotated = episode.meta, store.annotated(episode_id)
     started = datetime.fromtimestamp(meta.start_wall_ns / 1e9, UTC).isoformat(timespec="seconds")
     return EpisodeSummary(
         id=episode.id,
@@ -144,9 +144,9 @@ def episode_summary(store: EpisodeStore, episode_id: str) -> EpisodeSummary:
         env=meta.env,
         operator=meta.operator,
         started=started if meta.start_wall_ns else "unknown",
-        split=said.split,
-        labels=said.labels,
-        notes=said.notes,
+        split=annotated.split,
+        labels=annotated.labels,
+        notes=annotated.notes,
         sent=len(episode.sent.seq),
         overruns=int((episode.overrun_ns > 0).sum()),
         interventions=int(episode.intervention.sum()),

@@ -87,14 +87,14 @@ class TrialWriter:
 
     def abort(self, error: BaseException, metrics: Mapping[str, float]) -> TrialRecord:
         """Write that the trial was cut short, by what, and what was counted until then."""
-        told = f"{type(error).__name__}: {error}".removesuffix(": ")
+        reason = f"{type(error).__name__}: {error}".removesuffix(": ")
         record = dataclasses.replace(
             self._record,
             status="voided" if self._episode is None else "aborted",
             reason=reason_of(error),
             duration_s=time.monotonic() - self._begin_s,
             metrics=metrics,
-            note="; ".join(part for part in (told, self._record.note) if part),
+            note="; ".join(part for part in (reason, self._record.note) if part),
         )
         self._store.end(self._row, record)
         return record

@@ -79,17 +79,19 @@ class CameraProcess:
 
     def wait(self) -> None:
         """Until it serves; raises what hindered it."""
-        told: Any = f"camera '{self.name}' did not start within {_START_S:g} s"
+        answer: Any = f"camera '{self.name}' did not start within {_START_S:g} s"
         try:
             if self._pipe.poll(_START_S):
-                told = self._pipe.recv()
+                answer = self._pipe.recv()
         except EOFError:
-            told = f"the process of camera '{self.name}' ended (exit code {self._process.exitcode})"
+            answer = (
+                f"the process of camera '{self.name}' ended (exit code {self._process.exitcode})"
+            )
         # Attached or gone: the name is needed no more, and nothing is left behind on a kill.
         self._forget_name()
-        if isinstance(told, str):
-            raise RobotConnectionError(told)
-        self.port = int(told)
+        if isinstance(answer, str):
+            raise RobotConnectionError(answer)
+        self.port = int(answer)
 
     def see(self, t_ns: int, q: Joints, poses: Sequence[PlanarPoses]) -> None:
         """Leave the state for the camera."""

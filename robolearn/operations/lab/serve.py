@@ -128,11 +128,11 @@ def _serve_arm(
             token=token,
             world=built.world,
         )
-        told = (
+        description = (
             f"{built.arm} behind {devices.kind}: {place}",
             f"admin: {address}:{lab.admin_port}",
         )
-        ready(Serving(where, told))
+        ready(Serving(where, description))
         gc.freeze()
         lab.run(ended)
     finally:
