@@ -60,6 +60,8 @@ class RobotContract:
         assert state.mode is RobotMode.RUNNING
         assert state.joint_position.shape == state.joint_velocity.shape == (robot.joints,)
         assert np.isfinite(state.joint_position).all()
+        reference = state.reference_velocity
+        assert reference is None or reference.shape == (robot.joints,)
         first = state.device_t_s
         wait_until(lambda: robot.state().device_t_s > first, what="the device clock goes on")
         assert robot.state().changed_ns > state.changed_ns

@@ -58,7 +58,8 @@ class MotionCheck:
         error = 0.0 if free else self._following.error(state.joint_position)
         if self._astray.over(error, now_ns):
             return Defect(Cause.FOLLOWING_ERROR, error, self._astray.limit)
-        if (excess := self._resumed.excess(state, now_ns)) is not None:
+        excess = None if free else self._resumed.excess(state, now_ns)
+        if excess is not None:
             return Defect(Cause.LINK_PAUSE, *excess)
         strain = self._load.strain(state, now_ns)
         if strain is None:
