@@ -27,6 +27,9 @@ PoseRows = Float64[NDArray[np.float64], "n 4 4"]
 # In a plane or a picture.
 XY = Float64[NDArray[np.float64], "2"]
 XYRows = Float64[NDArray[np.float64], "n 2"]
+# x, y [m] and yaw [rad], as objects lie on a table.
+PlanarPose = Float64[NDArray[np.float64], "3"]
+PlanarPoses = Float64[NDArray[np.float64], "n 3"]
 VectorRows = Float64[NDArray[np.float64], "n 3"]
 Vectors = Float64[NDArray[np.float64], "*batch 3"]
 Quaternions = Float64[NDArray[np.float64], "*batch 4"]
@@ -34,6 +37,8 @@ Rotations = Float64[NDArray[np.float64], "*batch 3 3"]
 SixD = Float64[NDArray[np.float64], "*batch 6"]
 # Position and quaternion.
 Poses = Float64[NDArray[np.float64], "*batch 7"]
+# Position [m] and rotation vector [rad].
+RotvecPose = Float64[NDArray[np.float64], "6"]
 Angles = Float64[NDArray[np.float64], "*batch"]
 Directions = Float64[NDArray[np.float64], "*batch n"]
 # One for all of them, or one each.

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Protocol, runtime_checkable
 
-import numpy as np
-from numpy.typing import NDArray
-
 from robolearn.contracts import Env
+from robolearn.shapes import Picture
 from robolearn.types import Condition
 from sim.rendering.cameras import Calibration
 
@@ -49,6 +47,6 @@ class World(Env, Protocol):
         """A start from the reset distribution; a pure function of ``seed``."""
         ...
 
-    def render(self, width: int, height: int) -> NDArray[np.uint8]:
+    def render(self, width: int, height: int) -> Picture:
         """Picture from above ``[height, width, 3]``."""
         ...

@@ -1,4 +1,4 @@
-"""The section ``robot`` of a hardware config: one file describes one cell completely."""
+"""Describes one cell completely: the section ``robot`` of a hardware config, one file per cell."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hardware.cell.motion import (
     JOINT_POSITION,
@@ -18,9 +17,11 @@ from hardware.cell.motion import (
     TableMotion,
 )
 from hardware.cell.start import StartTolerance
-from hardware.devices.camera_config import CameraConfig
+from hardware.devices.camera_config import CameraConfig, require_camera
+from hardware.devices.driver_config import make_driver_config
 from hardware.devices.gripper_config import GripperCellConfig
 from hardware.devices.robot import ConnectWatch, RecoverableConfig, Recovery, Robot, WatchedConfig
+from hardware.shapes import Components
 from hardware.streams.state_timestamps import StateClock
 from hardware.streams.tracker_streams import TrackedConfig, require_trackers
 from hardware.supervisor.checks import CollisionConfig
@@ -29,8 +30,7 @@ from hardware.supervisor.link import SupervisorConfig
 from hardware.supervisor.process import FollowerRecipe
 from hardware.supervisor.table_follower import FollowerConfig
 from robolearn.arms.limiter import PathLimits, TableMapping
-from robolearn.config import from_dict
-from robolearn.errors import ConfigError, DataError, did_you_mean
+from robolearn.errors import ConfigError, DataError
 from robolearn.spec import SignalSpec
 from robolearn.table import Table, resolve
 from robolearn.timing.latencies import Latencies
@@ -106,7 +106,7 @@ class GoalConfig:
         """One sample per episode."""
         return SignalSpec(self.name, (self.size,), self.unit, 0.0)
 
-    def value(self, condition: Condition) -> NDArray[np.float64]:
+    def value(self, condition: Condition) -> Components:
         """What a condition names ``[size]``, zeros if it names nothing (as in a scene)."""
         given = condition.poses.get(self.name, (0.0,) * self.size)
         if len(given) != self.size:
@@ -171,12 +171,7 @@ class CellConfig:
 
     def driver_config(self) -> DriverConfig:
         """The driver's config; raises ConfigError for an unknown kind or key."""
-        rest = {k: v for k, v in self.driver.items() if k != "kind"}
-        kind = str(self.driver.get("kind", ""))
-        config_class = (
-            _own_driver(kind) if ":" in kind else DRIVERS.find(kind, where="robot.driver")
-        )
-        return from_dict(config_class, rest, where="robot.driver")
+        return make_driver_config(self.driver, _driver_class, where="robot.driver")
 
     def __post_init__(self) -> None:
         if not (0.0 <= self.command_latency_s < 1.0 and 0.0 <= self.state_latency_s < 1.0):
@@ -189,15 +184,10 @@ class CellConfig:
                 f"cell '{self.name}': expected either 'table' (tool on a table) or 'joints' (joint"
                 " space), and only one of them"
             )
-        seen = [c.stream.name for c in self.cameras if c.signal]
-        every = [c.stream.name for c in self.cameras]
         require_trackers(self.trackers)
-        by_tags = [(f"trackers.{n}.tags.camera", t.camera, every) for n, t in self.trackers.items()]
-        for key, name, names in (("align", self.align, seen), *by_tags):
-            if name and name not in names:
-                raise ConfigError(
-                    f"{key}: no camera '{name}'.{did_you_mean(name, names)} There are: {names}"
-                )
+        require_camera(self.align, [c for c in self.cameras if c.signal], key="align")
+        for name, tracked in self.trackers.items():
+            require_camera(tracked.camera, self.cameras, key=f"trackers.{name}.tags.camera")
 
     @property
     def latencies(self) -> Latencies:
@@ -285,7 +275,12 @@ class CellConfig:
         return str(self.driver.get("address", ""))
 
 
-def _own_driver(place: str) -> type[DriverConfig]:
+def _driver_class(kind: str, *, where: str) -> type[DriverConfig]:
+    """What a kind names: an entry of the table, or a person's own ``module:Name``."""
+    return _own_driver(kind, where) if ":" in kind else DRIVERS.find(kind, where=where)
+
+
+def _own_driver(place: str, where: str) -> type[DriverConfig]:
     """The class ``module:Name``; modules in the working directory are found, too, and those beside
     a config that was loaded.
     """
@@ -294,7 +289,7 @@ def _own_driver(place: str) -> type[DriverConfig]:
         found: type[DriverConfig] = resolve(place)
     except (ImportError, AttributeError) as error:
         raise ConfigError(
-            f"robot.driver: '{place}' cannot be imported ({error}); expected 'module:ConfigClass'"
+            f"{where}: '{place}' cannot be imported ({error}); expected 'module:ConfigClass'"
             " of a Python file in this folder, beside the config, or of an installed package"
         ) from error
     return found

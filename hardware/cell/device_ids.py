@@ -1,4 +1,4 @@
-"""What the devices of a cell are: the ids that travel with every episode recorded on it.
+"""Names what the devices of a cell are: ids that travel with every episode recorded on it.
 
     {"robot":      {"kind": "ur", "address": "192.168.1.20", "serial_number": "20235500001", ...},
      "tracker block/pose": {"kind": "udp", "address": "0.0.0.0:30120", "object": "block"},

@@ -1,4 +1,4 @@
-"""What one run may tighten of a cell's limits; the cell's config alone says how far they go."""
+"""Tightens a cell's limits for one run; the cell's config alone says how far they go."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a cell's arm is commanded and moved between episodes: over a table, or in joint space."""
+"""Moves a cell's arm between episodes and says how it is commanded: on a table, or by joints."""
 
 from __future__ import annotations
 
@@ -6,18 +6,17 @@ from collections.abc import Mapping
 from typing import Protocol, runtime_checkable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from robolearn.arms.joint_path import JointLimits
 from robolearn.arms.kinematics import SerialArm
 from robolearn.arms.limiter import PathLimits, TableMapping
+from robolearn.arms.shapes import JointRows, Joints
 from robolearn.errors import DataError
-from robolearn.geometry import inverse
+from robolearn.geometry import XY, XYRows, inverse
 from robolearn.pusht import TABLE_SIZE_M, TOOL, target_action, tool_signal
+from robolearn.shapes import AnyFloats
 from robolearn.spec import ActionSpec, SignalSpec
 from robolearn.types import Condition
-
-Array = NDArray[np.float64]
 
 JOINT_POSITION = "arm/joint_position"
 JOINT_VELOCITY = "arm/joint_velocity"
@@ -40,19 +39,19 @@ class CellMotion(Protocol):
         """Signals besides the joints', which :meth:`derived` fills."""
         ...
 
-    def derived(self, q: Array) -> Mapping[str, Array]:
+    def derived(self, q: JointRows) -> Mapping[str, AnyFloats]:
         """Their values ``[n, ...]`` at joint positions ``q [n, joints]``."""
         ...
 
-    def clear(self, condition: Condition, q: Array) -> list[Array]:
+    def clear(self, condition: Condition, q: Joints) -> list[Joints]:
         """From ``q`` to where the arm is out of the way while objects are placed."""
         ...
 
-    def start(self, condition: Condition) -> list[Array]:
+    def start(self, condition: Condition) -> list[Joints]:
         """From there to the start of the condition. DataError when it does not say one."""
         ...
 
-    def home(self, q: Array) -> list[Array]:
+    def home(self, q: Joints) -> list[Joints]:
         """From ``q`` to where the arm rests."""
         ...
 
@@ -81,25 +80,25 @@ class TableMotion:
         """The tool on the table."""
         return (tool_signal(rate_hz),)
 
-    def derived(self, q: Array) -> Mapping[str, Array]:
+    def derived(self, q: JointRows) -> Mapping[str, AnyFloats]:
         """Tool positions."""
         return {TOOL: tool_xy_rows(self._arm, self._mapping, q)}
 
-    def clear(self, condition: Condition, q: Array) -> list[Array]:
+    def clear(self, condition: Condition, q: Joints) -> list[Joints]:
         """Up, and over the start."""
         return [*self._lift(q), self._joints(self._start_xy(condition), self._lift_m)]
 
-    def start(self, condition: Condition) -> list[Array]:
+    def start(self, condition: Condition) -> list[Joints]:
         """Down."""
         xy = self._start_xy(condition)
         return [self._joints(xy, _FIRST_LIFT_M), self._joints(xy, 0.0)]
 
-    def home(self, q: Array) -> list[Array]:
+    def home(self, q: Joints) -> list[Joints]:
         """Up, and over the middle of the table."""
         middle = np.full(2, 0.5 * TABLE_SIZE_M)
         return [*self._lift(q), self._joints(middle, self._lift_m)]
 
-    def _start_xy(self, condition: Condition) -> Array:
+    def _start_xy(self, condition: Condition) -> XY:
         if TOOL not in condition.poses:
             raise DataError(
                 f"condition '{condition.id}' has no start of '{TOOL}'; it has"
@@ -107,10 +106,10 @@ class TableMotion:
             )
         return np.array(condition.poses[TOOL], dtype=np.float64)
 
-    def _joints(self, xy: Array, lift_m: float) -> Array:
+    def _joints(self, xy: XY, lift_m: float) -> Joints:
         return self._arm.ik(self._mapping.flange(xy, lift_m), np.array(self._mapping.home))
 
-    def _lift(self, q: Array) -> list[Array]:
+    def _lift(self, q: Joints) -> list[Joints]:
         """Straight up if the tool is in its plane over the table, nothing if it is high already."""
         tip = self._mapping.tip(self._arm, q)[:3, 3]
         height = float(tip[2]) - self._mapping.tip_height_m
@@ -144,17 +143,17 @@ class JointMotion:
         del rate_hz
         return ()
 
-    def derived(self, q: Array) -> Mapping[str, Array]:
+    def derived(self, q: JointRows) -> Mapping[str, AnyFloats]:
         """Nothing."""
         del q
         return {}
 
-    def clear(self, condition: Condition, q: Array) -> list[Array]:
+    def clear(self, condition: Condition, q: Joints) -> list[Joints]:
         """Home."""
         del condition, q
         return [self._home]
 
-    def start(self, condition: Condition) -> list[Array]:
+    def start(self, condition: Condition) -> list[Joints]:
         """The condition's joint positions, or home if it does not name any."""
         wanted = condition.poses.get(JOINT_POSITION)
         if wanted is None:
@@ -166,13 +165,13 @@ class JointMotion:
             )
         return [np.array(wanted, dtype=np.float64)]
 
-    def home(self, q: Array) -> list[Array]:
+    def home(self, q: Joints) -> list[Joints]:
         """Home."""
         del q
         return [self._home]
 
 
-def tool_xy_rows(arm: SerialArm, mapping: TableMapping, q: Array) -> Array:
+def tool_xy_rows(arm: SerialArm, mapping: TableMapping, q: JointRows) -> XYRows:
     """Tool positions ``[n, 2]`` [m] on the table for many joint positions ``q [n, joints]``.
 
     ``mapping.xy`` for all rows at once: states come at 500 Hz.

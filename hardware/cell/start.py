@@ -6,13 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hardware.cell.motion import JOINT_POSITION
+from hardware.shapes import Components
 from robolearn.errors import StartError
 from robolearn.pusht import wrap_angle
-
-Array = NDArray[np.float64]
+from robolearn.shapes import AnyFloats
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +33,7 @@ class StartOffset:
     angle_rad: float | None
 
     @classmethod
-    def of(cls, signal: str, wanted: Sequence[float], achieved: Array) -> StartOffset:
+    def of(cls, signal: str, wanted: Sequence[float], achieved: Components) -> StartOffset:
         """Of joint positions [rad], of a width [m], or of a place on a table with or without a
         heading (x, y [m], yaw [rad]).
         """
@@ -58,7 +57,7 @@ class StartOffset:
 
 
 def start_offsets(
-    wanted: Mapping[str, Sequence[float]], achieved: Mapping[str, Array]
+    wanted: Mapping[str, Sequence[float]], achieved: Mapping[str, AnyFloats]
 ) -> tuple[StartOffset, ...]:
     """One per signal of ``wanted``."""
     return tuple(StartOffset.of(name, value, achieved[name]) for name, value in wanted.items())

@@ -71,23 +71,23 @@ def _moves(
     for width in (config.high_m, half):
         gripper.move(width, config.speed, config.force)
         state = _wait(gripper, alive, lambda s, w=width: abs(s.width_m - w) < _REACHED_M)
-        told = f"asked for {1e3 * width:.1f} mm, {_told(state)}"
+        note = f"asked for {1e3 * width:.1f} mm, {_told(state)}"
         fine = abs(state.width_m - width) < _REACHED_M
         advice = "" if fine else "check stroke_m, open and closed ends, and what is in the way"
-        yield Check(f"gripper goes to {1e3 * width:.0f} mm", "OK" if fine else "FAIL", told, advice)
+        yield Check(f"gripper goes to {1e3 * width:.0f} mm", "OK" if fine else "FAIL", note, advice)
     gripper.move(config.high_m, config.speed, config.force)
     stopped = gripper.stop()
     state = _wait(gripper, alive, lambda s: not s.moving, 1.0)
-    told = f"confirmed: {stopped}, then {_told(state)}"
+    note = f"confirmed: {stopped}, then {_told(state)}"
     status = "OK" if stopped and not state.moving else "FAIL"
     advice = "" if status == "OK" else "stop() keeps the fingers where they are and says True"
-    yield Check("gripper stops", status, told, advice)
+    yield Check("gripper stops", status, note, advice)
 
 
 def _wait(
     gripper: Gripper,
     alive: Callable[[], object],
-    there: Callable[[GripperState], bool],
+    reached: Callable[[GripperState], bool],
     timeout_s: float = _MOVE_S,
 ) -> GripperState:
     """The first state that is ``there`` and rests, or the last one."""
@@ -95,6 +95,6 @@ def _wait(
     while True:
         alive()
         state = gripper.state()
-        if (there(state) and not state.moving) or time.monotonic() > deadline:
+        if (reached(state) and not state.moving) or time.monotonic() > deadline:
             return state
         time.sleep(0.01)

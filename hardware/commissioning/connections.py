@@ -64,9 +64,9 @@ class _Missing:
         try:
             socket.create_connection((address, port), timeout=_CONNECT_S).close()
         except OSError as error:
-            told = f"nobody answers at {place} ({error.strerror or error})"
+            problem = f"nobody answers at {place} ({error.strerror or error})"
             real = self.status == "FAIL" and advice
-            return Check(name, self.status, told, advice if real else self.advice)
+            return Check(name, self.status, problem, advice if real else self.advice)
         return Check(name, "OK", f"{place} answers in {1e3 * (time.monotonic() - start):.1f} ms")
 
 
@@ -137,12 +137,12 @@ def _gripper(config: GripperCellConfig, missing: _Missing) -> Check:
     kind, address = str(driver["kind"]), str(driver.get("address", ""))
     mounted = config.driver_config().mounted
     place = "on the arm's own line" if mounted else address or "in memory"
-    told = f"{kind}, {place}, {1e3 * config.low_m:g} to {1e3 * config.high_m:g} mm"
+    summary = f"{kind}, {place}, {1e3 * config.low_m:g} to {1e3 * config.high_m:g} mm"
     port = int(driver.get("port", GRIPPERS.get(kind, 0)))
     if address and port:
         answer = missing.port("gripper", address, port)
-        return Check("gripper", answer.status, f"{told}; {answer.found}", answer.advice)
-    return Check("gripper", "OK", f"{told} (not asked: 'robolearn hardware check' does)")
+        return Check("gripper", answer.status, f"{summary}; {answer.found}", answer.advice)
+    return Check("gripper", "OK", f"{summary} (not asked: 'robolearn hardware check' does)")
 
 
 def _watchdog(cell: CellConfig) -> Check:
@@ -153,6 +153,6 @@ def _watchdog(cell: CellConfig) -> Check:
         return Check("driver", "FAIL", str(error), "install what it names")
     if own:
         return Check("watchdog", "OK", f"{driver}: stops by itself when we fall silent")
-    told = f"{driver}: has none, the arm stays powered when this machine dies"
+    text = f"{driver}: has none, the arm stays powered when this machine dies"
     advice = "keep a switch for its power within reach (docs/safety.md)"
-    return Check("watchdog", "WARN", told, advice)
+    return Check("watchdog", "WARN", text, advice)

@@ -6,12 +6,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
+from jaxtyping import Float64, UInt8
 from numpy.typing import NDArray
 
 from hardware.env.real_env import RealEnv
+from robolearn.shapes import Floats
 from robolearn.types import Command, Condition
 
-Array = NDArray[np.float64]
+Sent = Float64[NDArray[np.float64], " sent"]
+Measured = Float64[NDArray[np.float64], " measured"]
+# Of every camera as many as it took.
+AnyTimes = Float64[NDArray[np.float64], "_"]
+AnyPictures = UInt8[NDArray[np.uint8], "_ _ _ 3"]
+
 _THUMB_PX = 64
 # Incommensurable, so that the motion does not repeat and only one shift fits it [Hz].
 _FREQUENCIES = (0.31, 0.53, 0.83)
@@ -23,12 +30,12 @@ class Swing:
     that moved, and small pictures ``[n, h, w, 3]`` by camera signal.
     """
 
-    sent_t_s: Array
-    sent: Array
-    measured_t_s: Array
-    measured: Array
-    picture_t_s: Mapping[str, Array]
-    pictures: Mapping[str, NDArray[np.uint8]]
+    sent_t_s: Sent
+    sent: Sent
+    measured_t_s: Measured
+    measured: Measured
+    picture_t_s: Mapping[str, AnyTimes]
+    pictures: Mapping[str, AnyPictures]
 
 
 def swing(
@@ -38,18 +45,18 @@ def swing(
     seconds: float,
     amplitude: float,
     component: int = 0,
-    told: Callable[[], object] = lambda: None,
+    progress: Callable[[], object] = lambda: None,
 ) -> Swing:
     """Move one component of the action around its start by at most ``amplitude`` ([m] or [rad])
-    under the supervisor, record, and hold; ``told()`` is called every tick.
+    under the supervisor, record, and hold; ``progress()`` is called every tick.
     """
     env.reset(condition, np.random.default_rng(0))
     action = env.spec.actions[0]
     start = env.observe().value(action.name).copy()
     images = [s.name for s in env.spec.signals if s.is_image]
-    rows: dict[str, list[Array]] = {k: [] for k in ("sent_t", "sent", "measured_t", "measured")}
-    times: dict[str, list[Array]] = {n: [] for n in images}
-    pictures: dict[str, list[NDArray[np.uint8]]] = {n: [] for n in images}
+    rows: dict[str, list[Floats]] = {k: [] for k in ("sent_t", "sent", "measured_t", "measured")}
+    times: dict[str, list[Floats]] = {n: [] for n in images}
+    pictures: dict[str, list[AnyPictures]] = {n: [] for n in images}
     ticks = round(seconds * env.spec.rate_hz)
     for seq in range(ticks):
         observation = env.observe()
@@ -65,11 +72,11 @@ def swing(
         rows["measured_t"].append(block.t_ns * 1e-9)
         rows["measured"].append(block.value[:, component])
         for name in images:
-            seen = drained.signals[name]
-            step = max(1, min(seen.value.shape[1:3]) // _THUMB_PX)
-            times[name].append(seen.t_ns * 1e-9)
-            pictures[name].append(seen.value[:, ::step, ::step].copy())
-        told()
+            frames = drained.signals[name]
+            step = max(1, min(frames.value.shape[1:3]) // _THUMB_PX)
+            times[name].append(frames.t_ns * 1e-9)
+            pictures[name].append(frames.value[:, ::step, ::step].copy())
+        progress()
     env.hold()
     joined = {k: np.concatenate(v) for k, v in rows.items()}
     return Swing(

@@ -27,7 +27,6 @@ from dataclasses import dataclass
 from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from robolearn.errors import (
     CameraError,
@@ -39,9 +38,9 @@ from robolearn.errors import (
     SpecMismatchError,
     StaleSignalError,
 )
+from robolearn.shapes import Picture
 from robolearn.timing.clocks import ClockAnchor
 
-Image = NDArray[np.uint8]
 log = logging.getLogger(__name__)
 _KEPT = 64
 # A sender's stamp may lead our clock by its rounding and by the reading of two clocks.
@@ -52,7 +51,7 @@ _LEAD_S = 0.005
 class RawFrame:
     """What a source reads: RGB ``[height, width, 3]``, the sender's time [s] (NaN: it has none)."""
 
-    image: Image
+    image: Picture
     device_t_s: float = math.nan
 
 
@@ -68,7 +67,7 @@ class Frame:
     t_ns: int
     received_ns: int
     device_t_s: float
-    image: Image
+    image: Picture
 
 
 @runtime_checkable

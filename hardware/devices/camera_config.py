@@ -1,4 +1,4 @@
-"""Cameras in a cell's config: the driver, what it must deliver, how it sees, what is recorded."""
+"""Configures the cameras of a cell: driver, what it must deliver, how it sees, what is recorded."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from typing import Any, Protocol, runtime_checkable
 import cv2
 import numpy as np
 
-from hardware.devices.camera import FrameSource, Image, StreamConfig, StreamedCamera
+from hardware.devices.camera import FrameSource, StreamConfig, StreamedCamera
+from hardware.devices.driver_config import make_driver_config
+from hardware.shapes import ResizedPicture
 from robolearn.calibration.lens import LensConfig
-from robolearn.config import from_dict
 from robolearn.errors import ConfigError, did_you_mean
+from robolearn.shapes import Picture
 from robolearn.spec import SignalSpec
 from robolearn.table import Table
 
@@ -74,10 +76,7 @@ class CameraConfig:
     def driver_config(self) -> CameraDriverConfig:
         """The driver's config; raises ConfigError for an unknown kind or key."""
         where = f"camera '{self.stream.name}', driver"
-        rest = {k: v for k, v in self.driver.items() if k != "kind"}
-        kind = str(self.driver.get("kind", ""))
-        config_class = CAMERAS.find(kind, where=where)
-        return from_dict(config_class, rest, where=where)
+        return make_driver_config(self.driver, CAMERAS.find, where=where)
 
     def build(self) -> StreamedCamera:
         """A camera that is not connected yet."""
@@ -85,7 +84,7 @@ class CameraConfig:
         open_source: Callable[[], FrameSource] = lambda: driver.build(self.stream)  # noqa: E731
         return StreamedCamera(self.stream, open_source)
 
-    def shown(self, image: Image) -> Image:
+    def shown(self, image: Picture) -> ResizedPicture:
         """The picture as the signal has it."""
         if self.recorded is None or self.recorded == (self.stream.width, self.stream.height):
             return image
@@ -93,17 +92,18 @@ class CameraConfig:
         return np.asarray(small, dtype=np.uint8)
 
 
-def require_cameras(cameras: Sequence[CameraConfig], *, align: str = "", tags: str = "") -> None:
-    """Raise ConfigError when two cameras share a name, or ``align`` (which must be a signal) or
-    ``tags`` name none.
-    """
-    every = [c.stream.name for c in cameras]
-    twice = sorted({n for n in every if every.count(n) > 1})
+def require_cameras(cameras: Sequence[CameraConfig]) -> None:
+    """Raise ConfigError when two cameras share a name."""
+    names = [c.stream.name for c in cameras]
+    twice = sorted({n for n in names if names.count(n) > 1})
     if twice:
         raise ConfigError(f"cameras need different names; {twice} occur(s) more than once")
-    seen = [c.stream.name for c in cameras if c.signal]
-    for key, name, names in (("align", align, seen), ("tags.camera", tags, every)):
-        if name and name not in names:
-            raise ConfigError(
-                f"{key}: no camera '{name}'.{did_you_mean(name, names)} There are: {names}"
-            )
+
+
+def require_camera(name: str, cameras: Sequence[CameraConfig], *, key: str) -> None:
+    """Raise ConfigError when ``key`` names a camera (not "") that is none of ``cameras``."""
+    names = [c.stream.name for c in cameras]
+    if name and name not in names:
+        raise ConfigError(
+            f"{key}: no camera '{name}'.{did_you_mean(name, names)} There are: {names}"
+        )

@@ -51,10 +51,10 @@ class DeviceClaim:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            told = os.pread(fd, 400, 0).decode("utf-8", "replace").strip() or "another program"
+            owner = os.pread(fd, 400, 0).decode("utf-8", "replace").strip() or "another program"
             os.close(fd)
             raise RobotConnectionError(
-                f"{self.name} is in use by {told}; a device has one owner at a time. End that"
+                f"{self.name} is in use by {owner}; a device has one owner at a time. End that"
                 f" program, or wait for it (lock: {path})"
             ) from error
         with contextlib.suppress(OSError):

@@ -7,9 +7,9 @@ import math
 from dataclasses import dataclass
 from typing import Any, Protocol, cast, runtime_checkable
 
+from hardware.devices.driver_config import make_driver_config
 from hardware.devices.gripper import Gripper
 from hardware.devices.robot import Robot
-from robolearn.config import from_dict
 from robolearn.errors import ConfigError
 from robolearn.spec import ActionSpec, SignalSpec
 from robolearn.table import Table
@@ -110,11 +110,7 @@ class GripperCellConfig:
 
     def driver_config(self) -> GripperDriverConfig:
         """The driver's config; raises ConfigError for an unknown kind or key."""
-        rest = {k: v for k, v in self.driver.items() if k != "kind"}
-        kind = str(self.driver.get("kind", ""))
-        config_class = GRIPPERS.find(kind, where="robot.gripper.driver")
-        made: GripperDriverConfig = from_dict(config_class, rest, where="robot.gripper.driver")
-        return made
+        return make_driver_config(self.driver, GRIPPERS.find, where="robot.gripper.driver")
 
     def activating(self, *, allowed: bool) -> GripperCellConfig:
         """The same, allowed or not to move its fingers when it connects (a person was asked)."""

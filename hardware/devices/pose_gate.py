@@ -8,10 +8,9 @@ from collections import deque
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float
-from numpy.typing import NDArray
 
 from robolearn.errors import ConfigError
+from robolearn.geometry import PlanarPose
 from robolearn.pusht import wrap_angle
 
 log = logging.getLogger(__name__)
@@ -62,18 +61,18 @@ class PoseGate:
             self._settle_ns = round(1e9 * max(motion.settle_s, max_age_s + 0.5))
         self.refused = 0
         # The last refusal, in words; "" while all is well.
-        self.told = ""
+        self.refusal = ""
         self.forget()
 
     def forget(self) -> None:
         """The object may have been moved: the next measurement is believed."""
-        self._good: deque[tuple[int, NDArray[np.float64]]] = deque(maxlen=_REMEMBERED)
-        self._elsewhere: tuple[int, NDArray[np.float64]] | None = None
+        self._good: deque[tuple[int, PlanarPose]] = deque(maxlen=_REMEMBERED)
+        self._elsewhere: tuple[int, PlanarPose] | None = None
         # Since when measurements have been refused, and have agreed with each other.
         self._refusing_ns = self._elsewhere_since_ns = 0
-        self.told = ""
+        self.refusal = ""
 
-    def accepts(self, t_ns: int, pose: Float[NDArray[np.float64], 3]) -> bool:
+    def accepts(self, t_ns: int, pose: PlanarPose) -> bool:
         """Whether ``pose`` (x [m], y [m], yaw [rad]), measured at ``t_ns``, is believed."""
         motion = self._motion
         if motion is None or not self._good:
@@ -81,10 +80,10 @@ class PoseGate:
             return True
         problem = self._implausible(motion, t_ns, pose)
         if problem and not self._settled(motion, t_ns, pose):
-            if not self.told:
+            if not self.refusal:
                 self._refusing_ns = t_ns
                 log.warning("tracker of '%s': %s; the last good pose is kept", self._name, problem)
-            self.refused, self.told = self.refused + 1, problem
+            self.refused, self.refusal = self.refused + 1, problem
             return False
         if problem:
             log.warning("tracker of '%s': believed at its new place", self._name)
@@ -92,15 +91,15 @@ class PoseGate:
         self._believe(t_ns, pose)
         return True
 
-    def _believe(self, t_ns: int, pose: NDArray[np.float64]) -> None:
+    def _believe(self, t_ns: int, pose: PlanarPose) -> None:
         self._good.append((t_ns, pose))
-        self._elsewhere, self.told = None, ""
+        self._elsewhere, self.refusal = None, ""
 
-    def _implausible(self, motion: PlausibleMotion, t_ns: int, pose: NDArray[np.float64]) -> str:
+    def _implausible(self, motion: PlausibleMotion, t_ns: int, pose: PlanarPose) -> str:
         """Why the object cannot have come here from where it was, or ""."""
         last_ns, last = self._good[-1]
         dt_s = 1e-9 * (t_ns - last_ns)
-        if self.told:
+        if self.refusal:
             # Time spent on measurements that are refused makes them no better.
             dt_s = min(dt_s, 1e-9 * (self._refusing_ns - last_ns) + _GROWS_S)
         if problem := _too_far(motion, last, pose, dt_s):
@@ -119,7 +118,7 @@ class PoseGate:
             )
         return ""
 
-    def _settled(self, motion: PlausibleMotion, t_ns: int, pose: NDArray[np.float64]) -> bool:
+    def _settled(self, motion: PlausibleMotion, t_ns: int, pose: PlanarPose) -> bool:
         """True when refused measurements have agreed with each other for long enough."""
         before, self._elsewhere = self._elsewhere, (t_ns, pose)
         if before is None or _too_far(motion, before[1], pose, 1e-9 * (t_ns - before[0])):
@@ -127,9 +126,7 @@ class PoseGate:
         return t_ns - self._elsewhere_since_ns >= self._settle_ns
 
 
-def _too_far(
-    motion: PlausibleMotion, last: NDArray[np.float64], pose: NDArray[np.float64], dt_s: float
-) -> str:
+def _too_far(motion: PlausibleMotion, last: PlanarPose, pose: PlanarPose, dt_s: float) -> str:
     """What in a step of ``dt_s`` is faster than the object can move, or ""."""
     moved_m = float(np.linalg.norm(pose[:2] - last[:2]))
     turned = abs(float(wrap_angle(pose[2] - last[2])))

@@ -12,9 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-import numpy as np
-from numpy.typing import NDArray
-
+from robolearn.arms.shapes import Joints
 from robolearn.errors import RobotError, StaleSignalError
 
 
@@ -42,12 +40,12 @@ class RobotState:
 
     device_t_s: float
     changed_ns: int
-    joint_position: NDArray[np.float64]
-    joint_velocity: NDArray[np.float64]
+    joint_position: Joints
+    joint_velocity: Joints
     mode: RobotMode
     tool_force_n: float = math.nan
     load: float = math.nan
-    reference_velocity: NDArray[np.float64] | None = None
+    reference_velocity: Joints | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +122,7 @@ class Robot(Protocol):
         """
         ...
 
-    def servo(self, q: NDArray[np.float64]) -> None:
+    def servo(self, q: Joints) -> None:
         """Hand the next joint set-point ``[joints]`` [rad] to the device; never blocks.
 
         Raises DataError for a wrong shape or non-finite values (nothing is sent then), RobotError

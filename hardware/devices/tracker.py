@@ -16,11 +16,11 @@ from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hardware.devices.pose_gate import PlausibleMotion, PoseGate
 from hardware.emulators.tracker import PACKET_SIZE, TrackerPacket, decode_packet
 from robolearn.errors import ClockError, ConfigError, DataError, StaleSignalError
+from robolearn.geometry import PlanarPose
 
 log = logging.getLogger(__name__)
 _QUEUE, _RESTART, _NAMES, _CLOCK_SET_S = 4096, 1 << 20, 64, 0.25
@@ -34,7 +34,7 @@ class TrackedPose:
 
     t_ns: int
     received_ns: int
-    pose: NDArray[np.float64]
+    pose: PlanarPose
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,11 +218,11 @@ class UdpTracker:
                     f"tracker of '{self.name}': {self._clock_fault}; find out what sets the clock"
                     " of the tracking system (NTP, a restart), then start again"
                 )
-            told = "no measurement yet" if newest is None else f"newest is {age_s:.3f} s old"
-            if self._gate.told:
-                told += f", for what came since cannot be: {self._gate.told}"
+            state = "no measurement yet" if newest is None else f"newest is {age_s:.3f} s old"
+            if self._gate.refusal:
+                state += f", for what came since cannot be: {self._gate.refusal}"
             raise StaleSignalError(
-                f"tracker of '{self.name}', object '{self.object}' on {self._stream.where}: {told}"
+                f"tracker of '{self.name}', object '{self.object}' on {self._stream.where}: {state}"
                 f" (limit {limit_s:g} s); taken {self._taken}, refused {self.counts.refused}; the"
                 f" stream has carried {list(self._stream.seen)}. Check that the tracking system"
                 " runs, sees the object, and calls it so"

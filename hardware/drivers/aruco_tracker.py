@@ -1,4 +1,4 @@
-"""Object poses from printed tags in a camera's picture (ArUco, AprilTag; OpenCV's detector).
+"""Finds object poses by printed tags in a camera's picture (ArUco, AprilTag; OpenCV's detector).
 
 The object lies flat, so its tags lie in a known plane: corners are taken along their rays to that
 plane and the pose is the rigid fit of all corners of all tags (Kabsch). A plane has no ambiguity;
@@ -16,16 +16,17 @@ from dataclasses import dataclass, field
 
 import cv2
 import numpy as np
-from numpy.typing import NDArray
 
-from hardware.devices.camera import Camera, Frame, Image
+from hardware.devices.camera import Camera, Frame
 from hardware.devices.pose_gate import PlausibleMotion, PoseGate
 from hardware.devices.tracker import TrackedPose, TrackerCounts
+from hardware.shapes import TagCorners
 from robolearn.calibration.fiducials import Tag, corners, dictionary, require_tags
 from robolearn.calibration.lens import LensConfig
 from robolearn.errors import ConfigError, RobotError, StaleSignalError
+from robolearn.geometry import PlanarPose, XYRows
+from robolearn.shapes import Picture
 
-Array = NDArray[np.float64]
 log = logging.getLogger(__name__)
 _QUEUE = 4096
 
@@ -62,12 +63,12 @@ class TagTrackerConfig:
 class TagFit:
     """Pose ``[3]`` (x, y, yaw), mean distance of the fitted corners [m], number of tags seen."""
 
-    pose: Array
+    pose: PlanarPose
     residual_m: float
     tags: int
 
 
-Seen = dict[int, Array]
+Seen = dict[int, TagCorners]
 """Corners ``[4, 2]`` [px] of the tags in a picture, by id."""
 
 
@@ -80,7 +81,7 @@ class TagDetector:
         settings.cornerRefinementWinSize = 3
         self._detector = cv2.aruco.ArucoDetector(dictionary(name), settings)
 
-    def detect(self, image: Image) -> Seen:
+    def detect(self, image: Picture) -> Seen:
         """The tags in an RGB picture."""
         grey = cv2.cvtColor(image, cv2.COLOR_RGB2GRAY)
         found, ids, _ = self._detector.detectMarkers(grey)
@@ -99,12 +100,12 @@ class TagFinder:
         _ = lens.T_table_camera  # refuses a camera that moves with the arm, before anything starts
         self._corners = {t.id: corners(t) for t in config.tags}
 
-    def find(self, seen: Seen) -> TagFit | None:
+    def find(self, corners: Seen) -> TagFit | None:
         """The fit to all of the object's tags; None when none is seen."""
-        mine = [i for i in seen if i in self._corners]
+        mine = [i for i in corners if i in self._corners]
         if not mine:
             return None
-        pixels = np.concatenate([seen[i] for i in mine])
+        pixels = np.concatenate([corners[i] for i in mine])
         on_table = self._lens.on_plane(pixels, self._config.height_m)
         known = np.concatenate([self._corners[i] for i in mine])
         pose, residual_m = fit_planar(known, on_table)
@@ -166,9 +167,9 @@ class TagWatch:
 
     def _look(self, frame: Frame) -> None:
         followers, detectors = self._followers, self._detectors
-        seen = {name: detector.detect(frame.image) for name, detector in detectors.items()}
+        corners = {name: detector.detect(frame.image) for name, detector in detectors.items()}
         for follower in followers:
-            follower.take(seen[follower.config.dictionary], frame.t_ns)
+            follower.take(corners[follower.config.dictionary], frame.t_ns)
 
 
 class TagTracker:
@@ -205,15 +206,15 @@ class TagTracker:
             raise RobotError(f"tracker of '{self.name}': {failed}") from failed
         with self._lock:
             newest, counts = self._newest, (self._taken, self._refused, self._lost)
-            jumped = self._gate.told
+            jumped = self._gate.refusal
         limit_s = self.config.max_age_s
         age_s = float("inf") if newest is None else (time.monotonic_ns() - newest.t_ns) * 1e-9
         if newest is None or age_s > limit_s:
-            told = "no measurement yet" if newest is None else f"newest is {age_s:.3f} s old"
+            state = "no measurement yet" if newest is None else f"newest is {age_s:.3f} s old"
             if jumped:
-                told += f", for what came since cannot be: {jumped}"
+                state += f", for what came since cannot be: {jumped}"
             raise StaleSignalError(
-                f"tracker of '{self.name}' by camera '{self.config.camera}': {told} (limit"
+                f"tracker of '{self.name}' by camera '{self.config.camera}': {state} (limit"
                 f" {limit_s:g} s); {counts[0]} pictures with a pose, {counts[1]} with a bad fit,"
                 f" {counts[2]} without one of the tags {[t.id for t in self.config.tags]}. Check"
                 " that the camera sees a tag, that they are sharp, and the dictionary"
@@ -250,9 +251,9 @@ class TagTracker:
         """Leave the camera's watch."""
         self._watch.leave(self)
 
-    def take(self, seen: Seen, t_ns: int) -> None:
+    def take(self, corners: Seen, t_ns: int) -> None:
         """The tags of a picture that was taken at ``t_ns``."""
-        fit = self._finder.find(seen)
+        fit = self._finder.find(corners)
         with self._lock:
             if fit is None:
                 self._lost += 1
@@ -266,14 +267,14 @@ class TagTracker:
                 self._new.append(self._newest)
 
 
-def fit_planar(points: Array, seen: Array) -> tuple[Array, float]:
-    """The pose (x, y, yaw) that moves ``points [n, 2]`` onto ``seen [n, 2]`` in the least-squares
-    sense, and the mean distance that is left [m] (Kabsch 1976, in two dimensions).
+def fit_planar(points: XYRows, measured: XYRows) -> tuple[PlanarPose, float]:
+    """The pose (x, y, yaw) that moves ``points [n, 2]`` onto ``measured [n, 2]`` in the sense of
+    least squares, and the mean distance that is left [m] (Kabsch 1976, in two dimensions).
     """
-    p, s = points - points.mean(axis=0), seen - seen.mean(axis=0)
+    p, s = points - points.mean(axis=0), measured - measured.mean(axis=0)
     yaw = np.arctan2(float((p[:, 0] * s[:, 1] - p[:, 1] * s[:, 0]).sum()), float((p * s).sum()))
     c, si = np.cos(yaw), np.sin(yaw)
     R = np.array([[c, -si], [si, c]])
-    at = seen.mean(axis=0) - R @ points.mean(axis=0)
-    left = points @ R.T + at - seen
+    at = measured.mean(axis=0) - R @ points.mean(axis=0)
+    left = points @ R.T + at - measured
     return np.array([at[0], at[1], yaw]), float(np.linalg.norm(left, axis=1).mean())

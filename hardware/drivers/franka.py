@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hardware.devices.robot import RobotMode, RobotState
 from hardware.drivers.polling.arm import ArmLoop, PolledArm
@@ -32,7 +31,6 @@ from robolearn.errors import (
 )
 from robolearn.timing.clocks import ClockAnchor
 
-Array = NDArray[np.float64]
 log = logging.getLogger(__name__)
 
 JOINTS = 7

@@ -1,4 +1,4 @@
-"""What is between a controller and the arm that it believes to move: delays, backlash, encoders.
+"""Puts delays, backlash and encoders between a controller and the arm that it believes to move.
 
 A controller's emulator gets a :class:`Drivetrain` in place of the plant; tracker, cameras and the
 side door go on looking at the plant itself, which is the truth. Any engine may be behind it.
@@ -10,10 +10,11 @@ from collections import deque
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from hardware.emulators.plant import Array, Plant, ServoPlant
+from hardware.emulators.plant import Plant, ServoPlant
+from robolearn.arms.shapes import JointFlags, Joints
 from robolearn.errors import ConfigError
+from robolearn.geometry import PlanarPose, RotvecPose, Vector
 from robolearn.seeding import child_seed
 
 _LONGEST_S, _WIDEST_RAD = 0.5, 0.2
@@ -87,7 +88,7 @@ class DrivetrainConfig:
 class Imperfections:
     """The truth of one lab: backlash ``[n]`` [rad], the others as in :class:`DrivetrainConfig`."""
 
-    backlash: Array
+    backlash: Joints
     command_delay_s: float
     state_delay_s: float
     position_noise_rad: float
@@ -101,11 +102,11 @@ class Play:
     is; ``width [n]`` [rad] is what the motor turns between the two flanks.
     """
 
-    def __init__(self, width: Array, motor: Array) -> None:
+    def __init__(self, width: Joints, motor: Joints) -> None:
         self._half = 0.5 * np.asarray(width, dtype=np.float64)
         self.link = np.array(motor, dtype=np.float64)
 
-    def follow(self, motor: Array) -> Array:
+    def follow(self, motor: Joints) -> Joints:
         """Where the links ``[n]`` are [rad] when the motors are at ``motor``."""
         self.link = np.minimum(np.maximum(self.link, motor - self._half), motor + self._half)
         return self.link
@@ -114,11 +115,11 @@ class Play:
 @dataclass(frozen=True, slots=True)
 class _Measured:
     t_s: float
-    q: Array
-    qd: Array
-    torque: Array
-    tool_pose: Array
-    tool_force: Array
+    q: Joints
+    qd: Joints
+    torque: Joints
+    tool_pose: RotvecPose
+    tool_force: Vector
 
 
 class Drivetrain:
@@ -135,10 +136,10 @@ class Drivetrain:
         self._rng = np.random.default_rng(child_seed(seed, "encoders"))
         self._rest(q)
 
-    def _rest(self, q: Array) -> None:
+    def _rest(self, q: Joints) -> None:
         self._play = Play(self.truth.backlash, q)
         self._gap = self._shown = self._gap_speed = np.zeros(len(q))
-        self._waiting: deque[tuple[float, Array, Array]] = deque()
+        self._waiting: deque[tuple[float, Joints, Joints]] = deque()
         self._line = deque([self._measure()])
 
     @property
@@ -151,27 +152,27 @@ class Drivetrain:
         """As the plant's."""
         return self._plant.object_names
 
-    def joint_positions(self) -> Array:
+    def joint_positions(self) -> Joints:
         """What the encoders told [rad]."""
         return self._line[0].q.copy()
 
-    def joint_velocities(self) -> Array:
+    def joint_velocities(self) -> Joints:
         """What the encoders told [rad/s]."""
         return self._line[0].qd.copy()
 
-    def joint_torques(self) -> Array:
+    def joint_torques(self) -> Joints:
         """Motor torques [N m]."""
         return self._line[0].torque.copy()
 
-    def tool_pose(self) -> Array:
+    def tool_pose(self) -> RotvecPose:
         """Tool of the links in the arm's base frame: [m], rotation vector."""
         return self._line[0].tool_pose.copy()
 
-    def tool_force(self) -> Array:
+    def tool_force(self) -> Vector:
         """Contact force on the tool [N]."""
         return self._line[0].tool_force.copy()
 
-    def set_joint_targets(self, q: Array, qd: Array) -> None:
+    def set_joint_targets(self, q: Joints, qd: Joints) -> None:
         """Targets of the motors [rad], [rad/s], which reach them after the delay."""
         now_s = self.time_s
         self._waiting.append((now_s + self.truth.command_delay_s, q.copy(), qd.copy()))
@@ -184,7 +185,7 @@ class Drivetrain:
             carried = (link != before) | (self.truth.backlash == 0.0)
             self._plant.set_joint_targets(link, np.where(carried, speed, 0.0))
 
-    def set_joints(self, q: Array) -> None:
+    def set_joints(self, q: Joints) -> None:
         """Put the arm at ``q`` at rest, in the middle of its backlash."""
         self._plant.set_joints(q)
         self._rest(q)
@@ -198,11 +199,11 @@ class Drivetrain:
         while len(self._line) > 1 and self._line[1].t_s <= due_s:
             self._line.popleft()
 
-    def place_object(self, name: str, pose: Array) -> None:
+    def place_object(self, name: str, pose: PlanarPose) -> None:
         """As the plant's."""
         self._plant.place_object(name, pose)
 
-    def true_pose(self, name: str) -> Array:
+    def true_pose(self, name: str) -> PlanarPose:
         """As the plant's."""
         return self._plant.true_pose(name)
 
@@ -230,11 +231,11 @@ class ServoDrivetrain(Drivetrain):
         super().__init__(plant, config, seed)
         self._servos = plant
 
-    def set_powered(self, powered: NDArray[np.bool_]) -> None:
+    def set_powered(self, powered: JointFlags) -> None:
         """Which motors hold their joint; the others are limp."""
         self._servos.set_powered(powered)
 
-    def full_torque(self) -> Array:
+    def full_torque(self) -> Joints:
         """Largest motor torques [N m]."""
         return self._servos.full_torque()
 

@@ -1,4 +1,4 @@
-"""Two fingers that an emulated gripper's controller pulls to a distance."""
+"""Moves two fingers that an emulated gripper's controller pulls to a distance."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The one thread of a virtual lab: sockets and fixed-rate ticks under absolute deadlines.
+"""Runs the one thread of a virtual lab: sockets and fixed-rate ticks under absolute deadlines.
 
 ``select`` is used on purpose: ``epoll`` and ``poll`` round their timeout up to a millisecond, half
 a tick of a 500 Hz controller.

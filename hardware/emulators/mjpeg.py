@@ -20,13 +20,13 @@ from dataclasses import dataclass
 
 import cv2
 import numpy as np
-from numpy.typing import NDArray
 
+from hardware.shapes import ResizedPicture
 from robolearn.errors import ConfigError, DataError, RobotConnectionError, did_you_mean
+from robolearn.shapes import Picture
 
-Image = NDArray[np.uint8]
 # draw() -> (time of exposure [ns, monotonic], picture [height, width, 3] RGB)
-Draw = Callable[[], tuple[int, Image]]
+Draw = Callable[[], tuple[int, Picture]]
 log = logging.getLogger(__name__)
 BOUNDARY = "frame"
 FAULTS = ("frozen", "black", "stall", "drop", "size", "clock_jump", "slow")
@@ -95,7 +95,7 @@ class CameraEmulator:
         self.sent = self.skipped = 0
         self._draw, self._rng = draw, rng
         self._faults: dict[str, tuple[float, float]] = {}
-        self._frozen: Image | None = None
+        self._frozen: Picture | None = None
         self._queue: deque[tuple[int, bytes]] = deque()
         self._part, self._index = b"", 0
         self._news = threading.Condition()
@@ -187,7 +187,7 @@ class CameraEmulator:
     def _amount(self, kind: str) -> float:
         return self._faults[kind][1] if self._active(kind) else 0.0
 
-    def _with_faults(self, drawn: Image) -> Image:
+    def _with_faults(self, drawn: Picture) -> ResizedPicture:
         image = respond(drawn, self.config, self._rng)
         if self._active("frozen"):
             self._frozen = image if self._frozen is None else self._frozen
@@ -242,17 +242,17 @@ class CameraEmulator:
             client.close()
 
     def _stream(self, client: socket.socket) -> None:
-        seen = self._index
+        sent_index = self._index
         while not self._stopped:
             with self._news:
-                if self._index == seen:
+                if self._index == sent_index:
                     self._news.wait(0.5)
                     continue
-                part, seen = self._part, self._index
+                part, sent_index = self._part, self._index
             client.sendall(part)
 
 
-def respond(image: Image, config: CameraEmulatorConfig, rng: np.random.Generator) -> Image:
+def respond(image: Picture, config: CameraEmulatorConfig, rng: np.random.Generator) -> Picture:
     """What the sensor makes of the light: gain, gamma, noise."""
     if config.gain == (1.0, 1.0, 1.0) and config.gamma == 1.0:
         light = image

@@ -1,4 +1,4 @@
-"""What an emulator needs of the physics behind it.
+"""Defines what an emulator needs of the physics behind it.
 
 Emulators speak wire protocols and know nothing of an engine; ``robolearn.operations.lab`` hands
 them an object that satisfies :class:`Plant` (``sim.plants.pusht.PyBulletPlant``, or
@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import Protocol, runtime_checkable
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from robolearn.arms.shapes import JointFlags, Joints
+from robolearn.geometry import PlanarPose, RotvecPose, Vector
 
 
 @runtime_checkable
@@ -32,31 +32,31 @@ class Plant(Protocol):
         """Names that :meth:`place_object` and :meth:`true_pose` accept."""
         ...
 
-    def joint_positions(self) -> Array:
+    def joint_positions(self) -> Joints:
         """Joint angles ``[6]`` [rad]."""
         ...
 
-    def joint_velocities(self) -> Array:
+    def joint_velocities(self) -> Joints:
         """Joint velocities ``[6]`` [rad/s]."""
         ...
 
-    def joint_torques(self) -> Array:
+    def joint_torques(self) -> Joints:
         """Motor torques ``[6]`` [N m] of the last step."""
         ...
 
-    def tool_pose(self) -> Array:
+    def tool_pose(self) -> RotvecPose:
         """Tool centre in the arm's base frame: ``[x, y, z, rx, ry, rz]`` [m, rotation vector]."""
         ...
 
-    def tool_force(self) -> Array:
+    def tool_force(self) -> Vector:
         """Contact force on the tool in the arm's base frame ``[3]`` [N] of the last step."""
         ...
 
-    def set_joint_targets(self, q: Array, qd: Array) -> None:
+    def set_joint_targets(self, q: Joints, qd: Joints) -> None:
         """Targets of the joint servos: angles ``[6]`` [rad] and feed-forward speed [rad/s]."""
         ...
 
-    def set_joints(self, q: Array) -> None:
+    def set_joints(self, q: Joints) -> None:
         """Put the arm at ``q`` at rest (only before serving)."""
         ...
 
@@ -64,11 +64,11 @@ class Plant(Protocol):
         """Advance the physics by ``dt_s`` [s]."""
         ...
 
-    def place_object(self, name: str, pose: Array) -> None:
+    def place_object(self, name: str, pose: PlanarPose) -> None:
         """Put an object at rest at ``[x, y, yaw]``, as a person's hand would."""
         ...
 
-    def true_pose(self, name: str) -> Array:
+    def true_pose(self, name: str) -> PlanarPose:
         """Where the object really is, ``[x, y, yaw]``; for scoring, never for a policy."""
         ...
 
@@ -81,11 +81,11 @@ class Plant(Protocol):
 class ServoPlant(Plant, Protocol):
     """A plant whose motors can be switched off one by one: an arm of serial servos."""
 
-    def set_powered(self, powered: NDArray[np.bool_]) -> None:
+    def set_powered(self, powered: JointFlags) -> None:
         """Which motors ``[n]`` hold their joint; the others are limp."""
         ...
 
-    def full_torque(self) -> Array:
+    def full_torque(self) -> Joints:
         """Largest motor torques ``[n]`` [N m]."""
         ...
 
@@ -118,7 +118,7 @@ class KinematicPlant:
     For tests of a protocol without an engine. ``tool_pose`` and ``tool_force`` are zero.
     """
 
-    def __init__(self, q: Array, objects: dict[str, Array] | None = None) -> None:
+    def __init__(self, q: Joints, objects: dict[str, PlanarPose] | None = None) -> None:
         self._q = np.array(q, dtype=np.float64)
         self._qd = np.zeros_like(self._q)
         self._target = self._q.copy()
@@ -135,38 +135,38 @@ class KinematicPlant:
         """Names of the objects."""
         return tuple(self._objects)
 
-    def joint_positions(self) -> Array:
+    def joint_positions(self) -> Joints:
         """Joint angles [rad]."""
         return self._q.copy()
 
-    def joint_velocities(self) -> Array:
+    def joint_velocities(self) -> Joints:
         """Joint velocities [rad/s]."""
         return self._qd.copy()
 
-    def joint_torques(self) -> Array:
+    def joint_torques(self) -> Joints:
         """Zero."""
         return np.zeros_like(self._q)
 
-    def tool_pose(self) -> Array:
+    def tool_pose(self) -> RotvecPose:
         """Zero: this plant has no geometry."""
         return np.zeros(6)
 
-    def tool_force(self) -> Array:
+    def tool_force(self) -> Vector:
         """Zero: this plant has no contacts."""
         return np.zeros(3)
 
-    def set_joint_targets(self, q: Array, qd: Array) -> None:  # noqa: ARG002  (exact tracking)
+    def set_joint_targets(self, q: Joints, qd: Joints) -> None:  # noqa: ARG002  (exact tracking)
         """The angles that the next step reaches."""
         self._target = np.array(q, dtype=np.float64)
 
-    def set_powered(self, powered: NDArray[np.bool_]) -> None:
+    def set_powered(self, powered: JointFlags) -> None:
         """Nothing: without weight a limp joint stays where it is."""
 
-    def full_torque(self) -> Array:
+    def full_torque(self) -> Joints:
         """One, of motors that never need any."""
         return np.ones_like(self._q)
 
-    def set_joints(self, q: Array) -> None:
+    def set_joints(self, q: Joints) -> None:
         """Put the arm at ``q`` at rest."""
         self._q = np.array(q, dtype=np.float64)
         self._target = self._q.copy()
@@ -178,11 +178,11 @@ class KinematicPlant:
         self._q = self._target.copy()
         self._time_s += dt_s
 
-    def place_object(self, name: str, pose: Array) -> None:
+    def place_object(self, name: str, pose: PlanarPose) -> None:
         """Put an object somewhere."""
         self._objects[name] = np.array(pose, dtype=np.float64)
 
-    def true_pose(self, name: str) -> Array:
+    def true_pose(self, name: str) -> PlanarPose:
         """Where the object is."""
         return self._objects[name].copy()
 

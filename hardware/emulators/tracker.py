@@ -22,10 +22,10 @@ from collections import deque
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hardware.emulators.plant import Plant
 from robolearn.errors import ConfigError, DataError
+from robolearn.geometry import PlanarPose
 from robolearn.pusht import wrap_angle
 
 MAGIC = b"RLT1"
@@ -156,7 +156,7 @@ class TrackerEmulator:
 
 
 def _noisy(
-    pose: NDArray[np.float64], config: TrackerEmulatorConfig, rng: np.random.Generator
+    pose: PlanarPose, config: TrackerEmulatorConfig, rng: np.random.Generator
 ) -> tuple[float, float, float]:
     scale = (config.noise_xy_m, config.noise_xy_m, config.noise_yaw_rad)
     x, y, yaw = pose + rng.normal(size=3) * scale

@@ -1,19 +1,17 @@
-"""The gripper of a :class:`~hardware.env.real_env.RealEnv`: its signal, its action, its start."""
+"""Adds the gripper to a :class:`~hardware.env.real_env.RealEnv`: its signal, action and start."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hardware.devices.gripper_config import WIDTH, GripperCellConfig
+from hardware.shapes import Widths
 from hardware.streams.signal_buffer import SignalBuffer
 from hardware.supervisor.client import SupervisorClient, require_width
 from robolearn.errors import RobotError
 from robolearn.types import Condition, Signals
-
-Array = NDArray[np.float64]
 
 
 class GripperStream:
@@ -55,7 +53,7 @@ class GripperStream:
         """The width that is in force, by its action's name; nothing without a gripper."""
         return {WIDTH: self._wanted.copy()} if self.count else {}
 
-    def command(self, action: Signals) -> Array:
+    def command(self, action: Signals) -> Widths:
         """The commanded width ``[count]`` [m]; an action without one leaves it as it was."""
         if self.count and WIDTH in action:
             self._wanted = require_width(np.asarray(action[WIDTH], dtype=np.float64), 1)

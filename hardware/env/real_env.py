@@ -15,7 +15,6 @@ from contextlib import ExitStack
 from typing import Protocol, runtime_checkable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hardware.cell.config import CellConfig
 from hardware.cell.motion import JOINT_POSITION, JOINT_VELOCITY
@@ -28,6 +27,7 @@ from hardware.streams.state_timestamps import StateTimes
 from hardware.streams.tracker_streams import TrackedStreams
 from hardware.supervisor.client import SupervisorClient, require_width
 from hardware.supervisor.link import STATE_HEAD, Event, Mode, Status, Target
+from robolearn.arms.shapes import Joints
 from robolearn.errors import DataError, RobotError, StartError
 from robolearn.spec import EmbodimentSpec, SignalSpec
 from robolearn.timing.clocks import Rate
@@ -44,7 +44,6 @@ from robolearn.types import (
     Signals,
 )
 
-Array = NDArray[np.float64]
 log = logging.getLogger(__name__)
 
 EVENT = "supervisor/event"
@@ -104,9 +103,9 @@ class RealEnv:
         self._gripper = GripperStream(config.gripper, self.supervisor)
         self._buffers = {s.name: SignalBuffer(s) for s in self._spec.signals}
         # What happened is told when it happened, whenever that was.
-        told = [EVENT, *(goal.name for goal in config.goals)]
+        names = [EVENT, *(goal.name for goal in config.goals)]
         self._aligned = [
-            s.name for s in self._spec.signals if not s.is_image and s.name not in told
+            s.name for s in self._spec.signals if not s.is_image and s.name not in names
         ]
         self._rate = Rate(config.rate_hz)
         self._state_times = StateTimes(config.name, config.state_clock, config.state_latency_s)
@@ -273,7 +272,7 @@ class RealEnv:
             self.supervisor.request("hold", timeout_s=5.0)
         self._take_events()
 
-    def goto(self, waypoints: Sequence[Array]) -> None:
+    def goto(self, waypoints: Sequence[Joints]) -> None:
         """A slow guided move through joint waypoints [rad]; returns at rest at the last."""
         q = self.supervisor.state().joint_position
         moves = [w for w in waypoints if float(np.abs(w - q).max()) > 1e-6]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hardware.env.real_env import RealEnv
+from hardware.shapes import Components
 from robolearn.spec import EmbodimentSpec
 from robolearn.types import (
     Capabilities,
@@ -30,7 +30,7 @@ class ShadowEnv:
     def __init__(self, env: RealEnv) -> None:
         self._env = env
         self._last: Observation | None = None
-        self.deviations: list[NDArray[np.float64]] = []
+        self.deviations: list[Components] = []
 
     @property
     def spec(self) -> EmbodimentSpec:

@@ -1,14 +1,14 @@
-"""Samples of one signal between two drains, at their own rate."""
+"""Keeps the samples of one signal between two drains, at their own rate."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from robolearn.errors import StaleSignalError
 from robolearn.history import interpolate
+from robolearn.shapes import AnyRows, Times
 from robolearn.spec import SignalSpec
 from robolearn.types import Sample, SampleBlock
 
@@ -40,7 +40,7 @@ class SignalBuffer:
             np.array([t_ns], dtype=np.int64), np.asarray(value, dtype=self._spec.dtype)[None]
         )
 
-    def extend(self, t_ns: NDArray[np.int64], value: NDArray[Any]) -> None:
+    def extend(self, t_ns: Times, value: AnyRows) -> None:
         """Samples ``t_ns [n]`` ascending, ``value [n, *shape]``; old ones are ignored."""
         if self._last is not None:
             new = t_ns > self._last.t_ns

@@ -1,15 +1,14 @@
-"""When an arm measured what it says about itself."""
+"""Tells when an arm measured what it says about itself."""
 
 from __future__ import annotations
 
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from robolearn.shapes import Floats, Times
 from robolearn.timing.clocks import ClockAnchor
 
-Times = NDArray[np.int64]
 StateClock = Literal["arrival", "device"]
 
 
@@ -26,7 +25,7 @@ class StateTimes:
         """The controller may have been switched off and on."""
         self._anchor.restart()
 
-    def measured_ns(self, device_t_s: NDArray[np.float64], received_ns: Times) -> Times:
+    def measured_ns(self, device_t_s: Floats, received_ns: Times) -> Times:
         """Capture times ``[n]`` of states with the controller's stamps [s], ascending.
 
         Raises ClockError when the controller's clock ran backwards or jumped ahead.

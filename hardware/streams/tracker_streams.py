@@ -1,4 +1,4 @@
-"""What a cell tracks: by signal, how its object is found, and the streams while it runs."""
+"""Streams what a cell tracks: by signal, how its object is found, and the tracker while it runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks of the supervisor on what the arm does and where it is going.
+"""Checks what the arm does and where it is going.
 
 :class:`FollowingCheck` and :class:`LoadCheck` look at measured states, :class:`CollisionGuard` at
 set-points and at where the arm would come to rest if it braked now.
@@ -11,15 +11,15 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hardware.devices.robot import RobotState
+from hardware.shapes import Components, Limits
 from robolearn.arms.collision import Capsule, CollisionModel, Plane
 from robolearn.arms.kinematics import SerialArm
 from robolearn.arms.models import APART, CAPSULES
+from robolearn.arms.shapes import Joints
 from robolearn.errors import ConfigError
 
-Array = NDArray[np.float64]
 log = logging.getLogger(__name__)
 
 # Rounding must not keep an arm that rests near something from moving away.
@@ -39,16 +39,16 @@ class FollowingCheck:
         self._sent = np.zeros((max(1, round(window_s * rate_hz)), joints))
         self._next = 0
 
-    def reset(self, q: Array) -> None:
+    def reset(self, q: Joints) -> None:
         """The arm stands at ``q [joints]``."""
         self._sent[:] = q
 
-    def sent(self, q: Array) -> None:
+    def sent(self, q: Joints) -> None:
         """A set-point went out."""
         self._sent[self._next] = q
         self._next = (self._next + 1) % len(self._sent)
 
-    def error(self, q: Array) -> float:
+    def error(self, q: Joints) -> float:
         """Largest joint error [rad] to the nearest of the set-points."""
         return float(np.abs(self._sent - q).max(axis=1).min())
 
@@ -59,18 +59,18 @@ class RateGate:
     ``acceleration`` and ``jerk`` are limits per component, or of the norm for a single number.
     """
 
-    def __init__(self, acceleration: Array, jerk: Array | None, rate_hz: float) -> None:
+    def __init__(self, acceleration: Limits, jerk: Limits | None, rate_hz: float) -> None:
         # Limits of the second and third differences of set-points.
         self._second = np.atleast_1d(_RATE_SLACK * acceleration / rate_hz**2)
         self._third = None if jerk is None else np.atleast_1d(_RATE_SLACK * jerk / rate_hz**3)
         self._rate_hz = rate_hz
         self._x, self._step, self._bend = np.zeros(0), np.zeros(0), np.zeros(0)
 
-    def reset(self, x: Array) -> None:
+    def reset(self, x: Components) -> None:
         """At rest at ``x [n]``."""
         self._x, self._step, self._bend = x, np.zeros_like(x), np.zeros_like(x)
 
-    def broken(self, x: Array) -> str:
+    def broken(self, x: Components) -> str:
         """What ``x [n]``, the next one, breaks; "" for nothing."""
         step = x - self._x
         bend = step - self._step
@@ -82,12 +82,12 @@ class RateGate:
             return self._told("jerk", twist, self._third, 3)
         return ""
 
-    def _told(self, name: str, value: Array, limit: Array, order: int) -> str:
+    def _told(self, name: str, value: Components, limit: Limits, order: int) -> str:
         scale = self._rate_hz**order
         return f"{name} {np.round(scale * value, 1)} beyond {np.round(scale * limit, 1)}"
 
 
-def _beyond(value: Array, limit: Array) -> bool:
+def _beyond(value: Components, limit: Limits) -> bool:
     if limit.size == 1:
         return not math.hypot(*value.tolist()) <= float(limit[0])
     return not bool((np.abs(value) <= limit).all())
@@ -216,7 +216,7 @@ class CollisionGuard:
         self._margin, self._gate = config.margin_m, config.gate_m
         self._tick = 0
 
-    def begin(self, q: Array) -> None:
+    def begin(self, q: Joints) -> None:
         """A motion starts from rest at ``q [dof]``."""
         near = self.model.distance(q) - _SLACK_M
         self._margin, self._gate = min(self._config.margin_m, near), min(self._config.gate_m, near)
@@ -228,15 +228,15 @@ class CollisionGuard:
         self._tick += 1
         return self._tick % self._every == 1 or self._every == 1
 
-    def ahead(self, rest: Array) -> Strain | None:
+    def ahead(self, rest: Joints) -> Strain | None:
         """What the arm would come too near to when it comes to rest at ``rest [dof]``."""
         return self._nearer(rest, self._margin)
 
-    def gate(self, q: Array) -> Strain | None:
+    def gate(self, q: Joints) -> Strain | None:
         """The same for a set-point, with the smaller limit."""
         return self._nearer(q, self._gate)
 
-    def _nearer(self, q: Array, limit: float) -> Strain | None:
+    def _nearer(self, q: Joints, limit: float) -> Strain | None:
         if self.model.distance(q) >= limit:
             return None
         found = self.model.clearance(q)

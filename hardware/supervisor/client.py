@@ -1,4 +1,4 @@
-"""The agent's side of the supervisor: starts the process, sends commands, reads what happened."""
+"""Starts the supervisor's process, sends it commands, reads what happened: the agent's side."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hardware.devices.gripper import GripperState
 from hardware.devices.gripper_config import GripperCellConfig
 from hardware.devices.robot import ConnectWatch, Robot, RobotState
+from hardware.shapes import Action
 from hardware.supervisor.link import (
     GRIPPER_CAUSES,
     Cause,
@@ -35,6 +35,7 @@ from hardware.supervisor.link import (
 from hardware.supervisor.process import FollowerRecipe, run_supervisor
 from hardware.supervisor.shared_memory import Rows
 from robolearn import errors
+from robolearn.arms.shapes import Joints
 from robolearn.errors import (
     DataError,
     GripperError,
@@ -44,8 +45,8 @@ from robolearn.errors import (
     SafetyStopError,
     StaleSignalError,
 )
+from robolearn.shapes import AnyFloats
 
-Array = NDArray[np.float64]
 log = logging.getLogger(__name__)
 
 _HEARTBEAT_S = 0.02
@@ -142,7 +143,7 @@ class SupervisorClient:
     def request(
         self,
         kind: RequestKind,
-        waypoints: Sequence[Array] = (),
+        waypoints: Sequence[Joints] = (),
         *,
         timeout_s: float = 30.0,
         looking: ConnectWatch | None = None,
@@ -207,9 +208,9 @@ class SupervisorClient:
         if status.mode in (Mode.STOPPING, Mode.STOPPED):
             kind = GripperError if status.cause in GRIPPER_CAUSES else SafetyStopError
             reason = unpack_text(self._link.reason.latest())
-            told = status.cause.name.lower() + (f" ({reason})" if reason else "")
+            cause = status.cause.name.lower() + (f" ({reason})" if reason else "")
             raise kind(
-                f"the supervisor stopped the arm: {told}. Find the cause, make the cell safe,"
+                f"the supervisor stopped the arm: {cause}. Find the cause, make the cell safe,"
                 " then clear the stop (RealEnv.clear_stop, or start again)"
             )
         return status
@@ -285,7 +286,7 @@ class SupervisorClient:
 
     # -- inside ----------------------------------------------------------------------------------
 
-    def _send(self, kind: RequestKind, waypoints: Sequence[Array] = ()) -> int:
+    def _send(self, kind: RequestKind, waypoints: Sequence[Joints] = ()) -> int:
         """The request's number. An emergency stop may come from another thread."""
         rows = tuple(tuple(float(v) for v in w) for w in waypoints)
         with self._sending:
@@ -301,11 +302,11 @@ class SupervisorClient:
     ) -> Status:
         deadline = time.monotonic() + timeout_s
         while True:
-            if looking is not None and (told := looking.problem()):
+            if looking is not None and (problem := looking.problem()):
                 # It hangs in the vendor's library and could not even be asked to end; the arm
                 # stands already.
                 self._process.kill()
-                raise RobotConnectionError(told)
+                raise RobotConnectionError(problem)
             status = self.status(limit_s=15.0 if kind == "clear" else _STATUS_LIMIT_S)
             if status.answered >= number:
                 return status
@@ -322,8 +323,8 @@ class SupervisorClient:
         deadline = time.monotonic() + timeout_s
         try:
             while not self._pipe.poll(0.01):
-                if looking is not None and (told := looking.problem()):
-                    raise RobotConnectionError(told)
+                if looking is not None and (problem := looking.problem()):
+                    raise RobotConnectionError(problem)
                 if time.monotonic() > deadline:
                     raise RobotConnectionError(
                         f"the supervisor was not ready within {timeout_s:g} s"
@@ -339,9 +340,9 @@ class SupervisorClient:
 
     def _gone(self) -> RobotConnectionError:
         alive = self._process.is_alive()
-        told = "is silent" if alive else f"ended with exit code {self._process.exitcode}"
+        state = "is silent" if alive else f"ended with exit code {self._process.exitcode}"
         return RobotConnectionError(
-            f"the supervisor process {told}; the device's watchdog stops the arm. Look at its log"
+            f"the supervisor process {state}; the device's watchdog stops the arm. Look at its log"
             " above, make the cell safe, and start again"
         )
 
@@ -381,7 +382,7 @@ def _single_threaded_numerics() -> Generator[None]:
                 os.environ[name] = value
 
 
-def require_width(action: Array, width: int) -> Array:
+def require_width(action: AnyFloats, width: int) -> Action:
     """The action as a flat float array; raises DataError for another shape."""
     value = np.asarray(action, dtype=np.float64)
     if value.shape != (width,):

@@ -1,16 +1,13 @@
-"""What decides set-points inside the supervisor: targets in, joint set-points out."""
+"""Defines what decides set-points inside the supervisor: targets in, joint set-points out."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-import numpy as np
-from numpy.typing import NDArray
-
+from hardware.shapes import Action
 from hardware.supervisor.link import Target
-
-Array = NDArray[np.float64]
+from robolearn.arms.shapes import Joints
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +24,7 @@ class Leeway:
 class Follower(Protocol):
     """Turns targets (on the table, in joint space) into joint set-points within the limits."""
 
-    def start(self, q: Array) -> None:
+    def start(self, q: Joints) -> None:
         """At rest at joint positions ``q`` [rad]."""
         ...
 
@@ -36,7 +33,7 @@ class Follower(Protocol):
         """Targets further outside than this are no rounding: whoever sends them is out of order."""
         ...
 
-    def outside(self, value: Array) -> float:
+    def outside(self, value: Action) -> float:
         """How far a target ``[w]`` lies outside workspace or limits, per component; 0 inside."""
         ...
 
@@ -44,7 +41,7 @@ class Follower(Protocol):
         """Follow this from now on; False when it had to be clipped to workspace or limits."""
         ...
 
-    def step(self, dt_s: float, now_ns: int, *, moving: bool) -> Array:
+    def step(self, dt_s: float, now_ns: int, *, moving: bool) -> Joints:
         """The next set-point [rad]; ``moving=False`` decelerates along the plan, then holds."""
         ...
 
@@ -53,11 +50,11 @@ class Follower(Protocol):
         """True when the set-point stands still."""
         ...
 
-    def action(self, q: Array) -> Array:
+    def action(self, q: Joints) -> Action:
         """The action ``[w]`` that joint positions ``q`` carry out (tool on the table, or ``q``)."""
         ...
 
-    def rest(self, q: Array, qd: Array) -> Array:
+    def rest(self, q: Joints, qd: Joints) -> Joints:
         """Where braking from ``q`` [rad] at ``qd`` [rad/s] would end ``[joints]`` [rad]."""
         ...
 
@@ -71,18 +68,18 @@ class Follower(Protocol):
         """Limit of the tool's speed [m/s]; infinite where there is none."""
         ...
 
-    def travel(self, one: Array, two: Array) -> float:
+    def travel(self, one: Joints, two: Joints) -> float:
         """How far the tool moves between two set-points [m]."""
         ...
 
-    def violation(self, q: Array, before: Array | None, dt_s: float) -> str:
+    def violation(self, q: Joints, before: Joints | None, dt_s: float) -> str:
         """Why ``q``, ``dt_s`` after ``before``, must not be sent ("" when it may)."""
         ...
 
-    def leeway(self, q: Array) -> Leeway:
+    def leeway(self, q: Joints) -> Leeway:
         """How far ``q`` [rad] is from what :meth:`violation` says of it alone."""
         ...
 
-    def rough(self, q: Array) -> str:
+    def rough(self, q: Joints) -> str:
         """The same for acceleration and jerk of what :meth:`step` gave since the start."""
         ...

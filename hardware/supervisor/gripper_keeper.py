@@ -1,4 +1,4 @@
-"""The gripper inside the supervisor: its only owner, on a thread of its own.
+"""Owns the gripper inside the supervisor, on a thread of its own.
 
 The supervisor's tick leaves the newest width here and asks for trouble; neither ever waits. The
 thread sends the newest order, reads the state and publishes it. An order that was not sent when a
@@ -16,17 +16,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-import numpy as np
-from numpy.typing import NDArray
-
 from hardware.devices.gripper import Gripper, GripperState
 from hardware.devices.gripper_config import GripperCellConfig
 from hardware.devices.robot import Robot
+from hardware.shapes import Widths
 from hardware.supervisor.link import Cause
 from hardware.supervisor.shared_memory import Ring
 from robolearn.errors import DataError, RobotConnectionError, RobotError
 
-Array = NDArray[np.float64]
 log = logging.getLogger(__name__)
 
 # Newer commands that differ less than this are the same one: a new order restarts a grasp.
@@ -62,11 +59,11 @@ class Keeper(Protocol):
         """True when the newest order was carried out, as far as what is between allows."""
         ...
 
-    def outside(self, widths: Array) -> float:
+    def outside(self, widths: Widths) -> float:
         """How far a command is outside the range [m]; infinite for another number of widths."""
         ...
 
-    def aim(self, widths: Array) -> bool:
+    def aim(self, widths: Widths) -> bool:
         """Go there; False when a width had to be clipped to the range."""
         ...
 
@@ -101,11 +98,11 @@ class NoGripper:
     goals: tuple[float, ...] = ()
     settled = True
 
-    def outside(self, widths: Array) -> float:
+    def outside(self, widths: Widths) -> float:
         """0 for no width."""
         return math.inf if len(widths) else 0.0
 
-    def aim(self, widths: Array) -> bool:
+    def aim(self, widths: Widths) -> bool:
         """True for no width."""
         return len(widths) == 0
 
@@ -176,14 +173,14 @@ class GripperKeeper:
         near = abs(state.width_m - self._goal_m) < AT_GOAL_M
         return near or (state.holding and since_ns > _SETTLE_NS)
 
-    def outside(self, widths: Array) -> float:
+    def outside(self, widths: Widths) -> float:
         """How far a width is outside the range [m]; infinite for another number of widths."""
         if len(widths) != 1:
             return math.inf
         low_m, high_m, width_m = self.config.low_m, self.config.high_m, float(widths[0])
         return max(low_m - width_m, width_m - high_m, 0.0)
 
-    def aim(self, widths: Array) -> bool:
+    def aim(self, widths: Widths) -> bool:
         """Go to a width [m]; False when it had to be clipped to the range."""
         width_m = float(widths[0])
         wanted = min(max(width_m, self.config.low_m), self.config.high_m)

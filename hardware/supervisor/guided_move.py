@@ -1,4 +1,4 @@
-"""A slow move along joint waypoints that can be paused at any time.
+"""Moves slowly along joint waypoints, and can be paused at any time.
 
 Each segment is a minimum-jerk polynomial (Flash and Hogan, 1985) with speed and acceleration under
 the given limits; pausing slows the *time* of the move down, so the path never changes (with a limit
@@ -12,11 +12,9 @@ import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from robolearn.arms.moving_mean import MovingMean, window_for
-
-Array = NDArray[np.float64]
+from robolearn.arms.shapes import Joints
 
 # Peaks of the minimum-jerk polynomial over a unit segment: speed 15/8, acceleration 10/sqrt(3).
 _PEAK_SPEED = 1.875
@@ -34,8 +32,8 @@ class GuidedMove:
 
     def __init__(
         self,
-        start: Array,
-        waypoints: Sequence[Array],
+        start: Joints,
+        waypoints: Sequence[Joints],
         speed: float,
         acceleration: float,
         jerk: float | None = None,
@@ -61,7 +59,7 @@ class GuidedMove:
         return sum(self._durations)
 
     @property
-    def ahead(self) -> list[Array]:
+    def ahead(self) -> list[Joints]:
         """The waypoints that were not reached yet, the last one at least."""
         ends = itertools.accumulate(self._durations)
         passed = sum(self._time_s >= end for end in ends)
@@ -77,7 +75,7 @@ class GuidedMove:
         """True when paused completely, or done."""
         return self.done or (self._rate == 0.0 and self._still >= self._window)
 
-    def slow_to(self, tool_speed: float, travel: Callable[[Array, Array], float]) -> None:
+    def slow_to(self, tool_speed: float, travel: Callable[[Joints, Joints], float]) -> None:
         """Keep the tool below a speed [m/s] in every segment; ``travel`` is how far it moves
         between two set-points [m].
         """
@@ -90,7 +88,7 @@ class GuidedMove:
             fastest = 1.02 * max(gaps) * 40.0 / self._durations[k]
             self._durations[k] *= max(1.0, fastest / tool_speed)
 
-    def step(self, dt_s: float, *, moving: bool) -> Array:
+    def step(self, dt_s: float, *, moving: bool) -> Joints:
         """The next set-point ``[joints]`` [rad]; ``moving=False`` slows down to a pause."""
         change = dt_s / RAMP_S
         goal = 1.0 if moving else 0.0
@@ -101,11 +99,11 @@ class GuidedMove:
         q = self.at(self._time_s)
         return q if self._window == 1 else self._mean.add(q)
 
-    def rest(self, q: Array, qd: Array) -> Array:
+    def rest(self, q: Joints, qd: Joints) -> Joints:
         """Where a pause from ``q`` [rad] at ``qd`` [rad/s] ends, to first order ``[joints]``."""
         return q + (0.5 * RAMP_S * self._rate + self._lag_s) * qd
 
-    def at(self, time_s: float) -> Array:
+    def at(self, time_s: float) -> Joints:
         """Set-point at a time of the move [s]."""
         left = time_s
         for a, b, duration in zip(
@@ -116,7 +114,7 @@ class GuidedMove:
             left -= duration
         return self._points[-1].copy()
 
-    def path(self, points: int = 40) -> list[Array]:
+    def path(self, points: int = 40) -> list[Joints]:
         """Set-points along the whole move, for checking it before it starts."""
         return [self.at(t) for t in np.linspace(0.0, self.duration_s, points).tolist()]
 
@@ -130,7 +128,7 @@ def _share(s: float) -> float:
     return s * s * s * (10.0 + s * (6.0 * s - 15.0))
 
 
-def _duration(step: Array, speed: float, acceleration: float, jerk: float | None) -> float:
+def _duration(step: Joints, speed: float, acceleration: float, jerk: float | None) -> float:
     distance = float(np.max(np.abs(step)))
     return max(
         _PEAK_SPEED * distance / speed,

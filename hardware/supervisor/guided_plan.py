@@ -4,23 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-from numpy.typing import NDArray
-
 from hardware.supervisor.checks import CollisionGuard
 from hardware.supervisor.follower import Follower
 from hardware.supervisor.guided_move import GuidedMove
 from hardware.supervisor.link import SupervisorConfig
-
-Array = NDArray[np.float64]
+from robolearn.arms.shapes import Joints
 
 # Set-points per waypoint that are looked at.
 _POINTS = 20
 
 
 def plan_move(
-    q: Array,
-    points: Sequence[Array],
+    q: Joints,
+    points: Sequence[Joints],
     config: SupervisorConfig,
     follower: Follower,
     guard: CollisionGuard | None,

@@ -1,4 +1,4 @@
-"""Freedrive under the supervisor: a hand moves the arm, and the limits are still watched.
+"""Lets a hand move the arm (freedrive) under the supervisor, which still watches the limits.
 
 It ends when somebody asks, when a limit comes near or the hand is too fast. Then the device makes
 the arm stiff, and once it rests the supervisor takes it over where it is measured.
@@ -9,14 +9,13 @@ from __future__ import annotations
 import logging
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hardware.devices.robot import Robot, RobotState
 from hardware.supervisor.checks import CollisionGuard, Overrun, Strain
 from hardware.supervisor.follower import Follower, Leeway
 from hardware.supervisor.link import SupervisorConfig
+from robolearn.arms.shapes import Joints
 
-Array = NDArray[np.float64]
 log = logging.getLogger(__name__)
 
 # Who starts outside may move this much further out [rad], [m]: a measured place is not exact.
@@ -45,7 +44,7 @@ class HandGuiding:
         self._ended_ns: int | None = None
         self.done = False
 
-    def begin(self, q: Array) -> None:
+    def begin(self, q: Joints) -> None:
         """Let go of the arm, which stands at ``q``. Raises RobotError when the device refuses."""
         device = self._robot.freedrive
         if device is not None:

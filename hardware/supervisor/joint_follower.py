@@ -1,4 +1,4 @@
-"""The supervisor's :class:`~hardware.supervisor.follower.Follower` for targets in joint space.
+"""Follows targets in joint space: a :class:`~hardware.supervisor.follower.Follower`.
 
 Set-points come from ``robolearn.arms.joint_path.JointPath``, the code that also runs in simulation;
 the check of every set-point is independent of it.
@@ -10,7 +10,6 @@ import math
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hardware.supervisor.checks import CollisionConfig, CollisionGuard, RateGate
 from hardware.supervisor.follower import Leeway
@@ -19,9 +18,8 @@ from robolearn.arms.collision import Plane
 from robolearn.arms.joint_path import JointLimits, JointPath
 from robolearn.arms.kinematics import SerialArm
 from robolearn.arms.models import ARMS
+from robolearn.arms.shapes import Joints
 from robolearn.errors import ConfigError
-
-Array = NDArray[np.float64]
 
 # [m/s] of the tool's tip, where a cell says nothing else: "reduced speed", the fastest that ISO
 # 10218-1 and ISO/TS 15066 allow beside people without a measured separation (250 mm/s).
@@ -148,7 +146,7 @@ class JointFollower:
         self._period_ns = round(config.command_period_s * 1e9)
         self._moving = False
 
-    def start(self, q: Array) -> None:
+    def start(self, q: Joints) -> None:
         """At rest at ``q``; raises DataError outside the limits."""
         self._path.reset(q)
         self._gate.reset(q.copy())
@@ -159,7 +157,7 @@ class JointFollower:
         """``far_rad`` [rad]."""
         return self.config.far
 
-    def outside(self, value: Array) -> float:
+    def outside(self, value: Joints) -> float:
         """How far ``value [joints]`` is outside the limits [rad], of the worst joint."""
         return float(np.abs(value - np.clip(value, self._low, self._high)).max())
 
@@ -169,7 +167,7 @@ class JointFollower:
         self._target, self._moving = target, True
         return self.outside(target.value) == 0.0
 
-    def step(self, dt_s: float, now_ns: int, *, moving: bool) -> Array:
+    def step(self, dt_s: float, now_ns: int, *, moving: bool) -> Joints:
         """The next set-point ``[joints]`` [rad] (``dt_s`` is the path's own period)."""
         del dt_s
         target = self._target
@@ -203,7 +201,7 @@ class JointFollower:
         limit = self.config.space.max_tool_speed
         return math.inf if limit is None else limit
 
-    def travel(self, one: Array, two: Array) -> float:
+    def travel(self, one: Joints, two: Joints) -> float:
         """How far the tip moves between two set-points [m]; 0 for an arm that is not known."""
         if self._arm is None:
             return 0.0
@@ -211,11 +209,11 @@ class JointFollower:
         length = self.config.space.tool_length_m
         return float(np.linalg.norm(b[:3, 3] - a[:3, 3] + length * (b[:3, 2] - a[:3, 2])))
 
-    def leeway(self, q: Array) -> Leeway:
+    def leeway(self, q: Joints) -> Leeway:
         """To the joints' limits; the tool has none."""
         return Leeway(float(np.minimum(q - self._low, self._high - q).min()), math.inf)
 
-    def rough(self, q: Array) -> str:
+    def rough(self, q: Joints) -> str:
         """What ``q``, the next set-point, breaks of the limits on acceleration and jerk."""
         broken = self._gate.broken(q)
         return f"joint {broken}" if broken else ""
@@ -225,16 +223,16 @@ class JointFollower:
         """True when braked to a stop."""
         return not self._moving and self._path.still
 
-    def action(self, q: Array) -> Array:
+    def action(self, q: Joints) -> Joints:
         """The joints themselves."""
         return q.copy()
 
-    def rest(self, q: Array, qd: Array) -> Array:
+    def rest(self, q: Joints, qd: Joints) -> Joints:
         """Where braking from the newest set-point ends ``[joints]``."""
         del q, qd
         return self._path.rest
 
-    def violation(self, q: Array, before: Array | None, dt_s: float) -> str:
+    def violation(self, q: Joints, before: Joints | None, dt_s: float) -> str:
         """Why ``q`` must not be sent, or ""."""
         if q.shape != self._low.shape or not np.all(np.isfinite(q)):
             return f"not {len(self._low)} finite angles: {q}"

@@ -1,4 +1,4 @@
-"""What crosses the border between the agent's process and the supervisor: rings and requests.
+"""Carries rings and requests over the border between the agent's process and the supervisor.
 
     agent -> supervisor   commands (ring), heartbeat (ring), requests (pipe, JSON)
     supervisor -> agent   robot states, what was sent, events, status (rings)
@@ -17,15 +17,13 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hardware.devices.robot import RobotMode, RobotState
+from hardware.shapes import Action, Plan, RowValues, Widths
 from hardware.supervisor.guided_move import pause_acceleration
 from hardware.supervisor.shared_memory import Ring, RingHandle, Row
 from robolearn.arms.moving_mean import window_for
 from robolearn.errors import ConfigError, DataError
-
-Array = NDArray[np.float64]
 
 PLAN_STEPS = 16
 STATUS_WIDTH = 10
@@ -174,11 +172,11 @@ class Target:
 
     seq: int
     due_ns: int
-    value: Array
-    plan: Array
-    gripper: Array = field(default_factory=lambda: np.zeros(0))
+    value: Action
+    plan: Plan
+    gripper: Widths = field(default_factory=lambda: np.zeros(0))
 
-    def pack(self) -> Array:
+    def pack(self) -> RowValues:
         """As a ring row (``due_ns`` split in two, exact for any uptime)."""
         width = len(self.value)
         row = np.full(command_width(width, len(self.gripper)), np.inf)
@@ -190,7 +188,7 @@ class Target:
         return row
 
     @classmethod
-    def unpack(cls, value: Array) -> Target:
+    def unpack(cls, value: RowValues) -> Target:
         """Inverse of :meth:`pack`; entries that are not finite stay what they are."""
         width = (len(value) - 3) // (1 + PLAN_STEPS)
         end = command_width(width)
@@ -224,7 +222,7 @@ class Status:
     max_late_ns: int
     real_time: bool
 
-    def pack(self) -> Array:
+    def pack(self) -> RowValues:
         """As a ring row."""
         return np.array(
             [
@@ -386,7 +384,7 @@ class Link:
             ring.unlink()
 
 
-def pack_text(text: str) -> Array:
+def pack_text(text: str) -> RowValues:
     """A text as a ring row: its characters' code points, zeros after the last."""
     row = np.zeros(REASON_WIDTH)
     kept = text[:REASON_WIDTH]
@@ -399,7 +397,7 @@ def unpack_text(row: Row | None) -> str:
     return "" if row is None else "".join(chr(int(v)) for v in row.value if v)
 
 
-def robot_state_of(t_ns: int, value: Array) -> RobotState:
+def robot_state_of(t_ns: int, value: RowValues) -> RobotState:
     """Inverse of a row of the ``states`` ring."""
     joints = (len(value) - STATE_HEAD) // 2
     q, qd = value[STATE_HEAD : STATE_HEAD + joints], value[STATE_HEAD + joints :]

@@ -1,9 +1,9 @@
-"""The safety supervisor: the only owner of the motion handle, between agent and driver.
+"""Supervises the arm: the only owner of the motion handle, between agent and driver.
 
-:class:`Supervisor` is the logic of one tick, deterministic and testable without time; ``hardware/
-supervisor_process.py`` runs it at the robot's rate in a process of its own. Per tick it reads
-requests and the newest command, checks the robot and the agent, makes one set-point, checks that,
-sends it, and publishes what happened. It never waits for the agent.
+:class:`Supervisor` is the logic of one tick, deterministic and testable without time;
+``hardware/supervisor/process.py`` runs it at the robot's rate in a process of its own. Per tick it
+reads requests and the newest command, checks the robot and the agent, makes one set-point, checks
+that, sends it, and publishes what happened. It never waits for the agent.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import logging
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hardware.devices.robot import Robot, RobotMode, RobotState
 from hardware.supervisor.checks import CollisionGuard
@@ -36,9 +35,9 @@ from hardware.supervisor.link import (
 from hardware.supervisor.link_pause import LinkPause
 from hardware.supervisor.motion_check import MotionCheck
 from hardware.supervisor.reports import Reports
+from robolearn.arms.shapes import Joints
 from robolearn.errors import ClockError, DataError, RobotError
 
-Array = NDArray[np.float64]
 log = logging.getLogger(__name__)
 
 
@@ -78,7 +77,7 @@ class Supervisor:
         self._device_t_s = -1.0
         self._stop_confirmed = True
         self._seen = robot.state()
-        self._q: Array = self._seen.joint_position.copy()
+        self._q: Joints = self._seen.joint_position.copy()
         self._action = follower.action(self._q)
         self._follow_ns = 0
         self._guard = guard
@@ -173,7 +172,7 @@ class Supervisor:
             self._event(Cause.UNREACHABLE, now_ns)
             self._answer(refused=True)
 
-    def _guide(self, points: Sequence[Array]) -> str:
+    def _guide(self, points: Sequence[Joints]) -> str:
         """Begin a guided move from here; why not, or ""."""
         planned = plan_move(self._q, points, self.config, self.follower, self._guard, self._dt_s)
         if isinstance(planned, str):
@@ -199,7 +198,7 @@ class Supervisor:
         self.cause = Cause.NONE
         self._take_over(self.robot.state().joint_position)
 
-    def _take_over(self, q: Array) -> None:
+    def _take_over(self, q: Joints) -> None:
         """Hold the arm at ``q``, where it is."""
         self._q = q.copy()
         self._action = self.follower.action(self._q)
@@ -358,7 +357,7 @@ class Supervisor:
         except (RobotError, DataError) as error:
             self._driver_failed("after a pause of the link", error, now_ns)
 
-    def _go_on_from(self, q: Array, now_ns: int) -> None:
+    def _go_on_from(self, q: Joints, now_ns: int) -> None:
         """The way goes on from where the arm stands now; DataError when there is none."""
         self._pause.end()
         guided, target = self._guided, self._target
@@ -394,7 +393,7 @@ class Supervisor:
         if self._hand.done:
             self._take_over(self._q)
 
-    def _too_near(self, q: Array, now_ns: int) -> str:
+    def _too_near(self, q: Joints, now_ns: int) -> str:
         """Why ``q`` must not be sent, or "". Begins to brake when its way ahead is not clear."""
         if self._guard is None or not self._guard.due or np.array_equal(q, self._q):
             return ""
@@ -408,7 +407,7 @@ class Supervisor:
             self._stop(Cause.COLLISION, now_ns, near.value, near.limit)
         return ""
 
-    def _send(self, q: Array, now_ns: int, late_ns: int) -> bool:
+    def _send(self, q: Joints, now_ns: int, late_ns: int) -> bool:
         try:
             self.robot.servo(q)
         except (RobotError, DataError) as error:

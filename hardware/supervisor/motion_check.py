@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import logging
 
-import numpy as np
-from numpy.typing import NDArray
-
 from hardware.devices.robot import RobotState
 from hardware.supervisor.checks import FollowingCheck, LoadCheck, Overrun
 from hardware.supervisor.command_check import Defect
 from hardware.supervisor.follower import Follower
 from hardware.supervisor.link import Cause, SupervisorConfig
 from hardware.supervisor.resume_check import ResumeCheck
+from robolearn.arms.shapes import Joints
 
 log = logging.getLogger(__name__)
 
@@ -23,7 +21,7 @@ class MotionCheck:
     def __init__(
         self,
         config: SupervisorConfig,
-        q: NDArray[np.float64],
+        q: Joints,
         rate_hz: float,
         follower: Follower,
     ) -> None:
@@ -34,17 +32,17 @@ class MotionCheck:
         self._load = LoadCheck(config.max_tool_force_n, config.max_load, config.overload_s)
         self._resumed = ResumeCheck(rate_hz, follower)
 
-    def stands(self, q: NDArray[np.float64]) -> None:
+    def stands(self, q: Joints) -> None:
         """The arm stands at ``q [joints]``, whoever brought it there."""
         self._following.reset(q)
         self._astray.reset()
 
-    def resumes(self, q: NDArray[np.float64], now_ns: int) -> None:
+    def resumes(self, q: Joints, now_ns: int) -> None:
         """The arm stands at ``q [joints]`` after a pause of its link, and goes on from there."""
         self.stands(q)
         self._resumed.begin(q, now_ns)
 
-    def sent(self, q: NDArray[np.float64]) -> None:
+    def sent(self, q: Joints) -> None:
         """A set-point ``[joints]`` went out."""
         self._following.sent(q)
         self._resumed.sent(q)

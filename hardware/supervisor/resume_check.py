@@ -12,12 +12,11 @@ from __future__ import annotations
 from collections import deque
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hardware.devices.robot import RobotState
+from hardware.shapes import Action
 from hardware.supervisor.follower import Follower
-
-Array = NDArray[np.float64]
+from robolearn.arms.shapes import Joints
 
 # For so long after the path began anew.
 WATCHED_NS = 400_000_000
@@ -35,18 +34,18 @@ class ResumeCheck:
 
     def __init__(self, rate_hz: float, follower: Follower) -> None:
         self._rate_hz, self._follower = rate_hz, follower
-        self._path: deque[Array] = deque(maxlen=3)
+        self._path: deque[Action] = deque(maxlen=3)
         self._until_ns, self._largest = 0, 0.0
-        self._last: tuple[float, Array] | None = None
+        self._last: tuple[float, Action] | None = None
 
-    def begin(self, q: Array, now_ns: int) -> None:
+    def begin(self, q: Joints, now_ns: int) -> None:
         """A path begins anew from rest at ``q [joints]``."""
         at = self._follower.action(q)
         self._path.extend((at, at, at))
         self._until_ns, self._last = now_ns + WATCHED_NS, None
         self._largest = self._follower.acceleration
 
-    def sent(self, q: Array) -> None:
+    def sent(self, q: Joints) -> None:
         """The next set-point ``[joints]`` of the path."""
         if not self._until_ns:
             return

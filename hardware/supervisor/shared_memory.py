@@ -1,4 +1,4 @@
-"""A seqlock ring in shared memory: one writer that never blocks, any number of readers.
+"""Shares rows between processes by a seqlock ring: one writer that never blocks, many readers.
 
     header: count | slot 0: seq, t_ns, width x float64 | slot 1 | ...
 
@@ -19,7 +19,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hardware.shapes import RowsValues, RowValues
 from robolearn.errors import DataError
+from robolearn.shapes import Index, Times
 
 _RETRIES = 64
 
@@ -31,9 +33,9 @@ class Rows:
     ``next_index`` continues the reading; ``dropped`` rows were overwritten before they were read.
     """
 
-    index: NDArray[np.int64]
-    t_ns: NDArray[np.int64]
-    value: NDArray[np.float64]
+    index: Index
+    t_ns: Times
+    value: RowsValues
     next_index: int
     dropped: int
 
@@ -44,7 +46,7 @@ class Row:
 
     index: int
     t_ns: int
-    value: NDArray[np.float64]
+    value: RowValues
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The supervisor's :class:`~hardware.supervisor.follower.Follower` for a tool on a table.
+"""Follows targets of a tool on a table: a :class:`~hardware.supervisor.follower.Follower`.
 
 Set-points come from ``robolearn.arms.limiter.SetpointGenerator``, the code that also runs in
 simulation; the check of every set-point is independent of it.
@@ -11,7 +11,6 @@ from collections import deque
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hardware.supervisor.checks import CollisionConfig, CollisionGuard, RateGate
 from hardware.supervisor.follower import Leeway
@@ -20,9 +19,9 @@ from robolearn.arms.collision import Plane
 from robolearn.arms.kinematics import SerialArm
 from robolearn.arms.limiter import PathLimits, SetpointGenerator, TableMapping
 from robolearn.arms.models import ARMS
+from robolearn.arms.shapes import Joints
 from robolearn.errors import ConfigError
-
-Array = NDArray[np.float64]
+from robolearn.geometry import XY, Pose
 
 # Rounding and the blend of a start that is slightly off may exceed a limit by this share.
 _SLACK = 1.02
@@ -121,7 +120,7 @@ class TableFollower:
         self._period_ns = round(config.command_period_s * 1e9)
         self._coasting = self._moving = False
         # The newest two tips that were asked for: a set-point and the one before, several times.
-        self._tips: deque[tuple[Array, Array]] = deque(maxlen=2)
+        self._tips: deque[tuple[Joints, Pose]] = deque(maxlen=2)
         self._joint_gate = RateGate(
             np.full(self._arm.dof, limits.max_joint_acceleration), None, rate_hz
         )
@@ -132,7 +131,7 @@ class TableFollower:
             rate_hz,
         )
 
-    def start(self, q: Array) -> None:
+    def start(self, q: Joints) -> None:
         """At rest at ``q``; raises DataError when the tool is not in its plane over the table."""
         self._generator.reset(q)
         self._joint_gate.reset(q.copy())
@@ -144,7 +143,7 @@ class TableFollower:
         """``far_m`` [m]."""
         return self.config.far
 
-    def outside(self, value: Array) -> float:
+    def outside(self, value: XY) -> float:
         """How far ``value [2]`` is outside the workspace [m], along the worse axis."""
         limits = self.config.limits
         inside = np.clip(value, limits.workspace_low, limits.workspace_high)
@@ -156,7 +155,7 @@ class TableFollower:
         self._generator.set_target(target.value, now_ns * 1e-9)
         return self.outside(target.value) == 0.0
 
-    def step(self, dt_s: float, now_ns: int, *, moving: bool) -> Array:
+    def step(self, dt_s: float, now_ns: int, *, moving: bool) -> Joints:
         """The next set-point ``[joints]`` [rad] (``dt_s`` is the generator's own period)."""
         del dt_s
         target = self._target
@@ -172,7 +171,7 @@ class TableFollower:
         self._moving = moving and target is not None
         return self._generator.step().q
 
-    def _tip_of(self, q: Array) -> Array:
+    def _tip_of(self, q: Joints) -> Pose:
         for at, tip in self._tips:
             if q is at or np.array_equal(q, at):
                 return tip
@@ -189,11 +188,11 @@ class TableFollower:
         """True when braked to a stop (the blend of a start that was slightly off included)."""
         return not self._moving and self._generator.still
 
-    def action(self, q: Array) -> Array:
+    def action(self, q: Joints) -> XY:
         """Tool position on the table ``[2]`` [m]."""
         return self._tip_of(q)[:2, 3].copy()
 
-    def rest(self, q: Array, qd: Array) -> Array:
+    def rest(self, q: Joints, qd: Joints) -> Joints:
         """Where braking from the newest set-point ends, to first order ``[joints]``."""
         del q, qd
         return self._generator.rest(self._deceleration)
@@ -208,13 +207,13 @@ class TableFollower:
         """Limit of the tool's speed [m/s]."""
         return self.config.limits.max_tool_speed
 
-    def travel(self, one: Array, two: Array) -> float:
+    def travel(self, one: Joints, two: Joints) -> float:
         """How far the tip moves between two set-points [m]."""
         # In the order of time: the older one is still known.
         start = self._tip_of(one)[:3, 3]
         return math.hypot(*(self._tip_of(two)[:3, 3] - start).tolist())
 
-    def leeway(self, q: Array) -> Leeway:
+    def leeway(self, q: Joints) -> Leeway:
         """To the joints' limits, and of the tip to the workspace, wider for a raised tip."""
         c, tip = self.config, self._tip_of(q)[:3, 3]
         z = float(tip[2]) - c.mapping.tip_height_m
@@ -223,7 +222,7 @@ class TableFollower:
         joint = float(np.minimum(q - self._low, self._high - q).min())
         return Leeway(joint, min(up_and_down, max(sideways, z - c.raised_m)))
 
-    def rough(self, q: Array) -> str:
+    def rough(self, q: Joints) -> str:
         """What ``q``, the next set-point, breaks of the limits on acceleration and jerk."""
         if not np.all(np.isfinite(q)):
             return "not finite"
@@ -233,7 +232,7 @@ class TableFollower:
         pushing = self._tool_gate.broken(self._tip_of(q)[:2, 3])
         return f"tool {pushing} m/s^2 or m/s^3" if pushing else ""
 
-    def violation(self, q: Array, before: Array | None, dt_s: float) -> str:
+    def violation(self, q: Joints, before: Joints | None, dt_s: float) -> str:
         """Why ``q`` must not be sent, or ""."""
         if q.shape != self._low.shape or not np.all(np.isfinite(q)):
             return f"not {len(self._low)} finite angles: {q}"

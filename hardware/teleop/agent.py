@@ -1,4 +1,4 @@
-"""A person as an agent.
+"""Turns a person into an agent.
 
     released --(target within reach of the tool)--> engaged --(let go or stale)--> released
 
@@ -11,11 +11,11 @@ from __future__ import annotations
 import time
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hardware.teleop.device import TeleopDevice
 from robolearn.agents.actions import clip_action, hold_action
 from robolearn.errors import SpecMismatchError
+from robolearn.geometry import XY
 from robolearn.spec import EmbodimentSpec
 from robolearn.types import Command, Observation, PolicyInput, PolicyOutput, Signals
 
@@ -88,7 +88,7 @@ class TeleopAgent:
             source=self.name if target is not None else "hold",
         )
 
-    def _target(self, tool: NDArray[np.float64]) -> NDArray[np.float64] | None:
+    def _target(self, tool: XY) -> XY | None:
         reading = self._device.poll()
         target = reading.target
         stale = time.monotonic_ns() - reading.t_ns > MAX_AGE_NS

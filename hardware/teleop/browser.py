@@ -1,4 +1,4 @@
-"""A local page as a device: it draws the workcell from above, and the pointer is the target.
+"""Serves a local page as a device: it draws the workcell from above, the pointer is the target.
 
     browser                                  this process
     GET /?token=...        ------------->    the page (one file, nothing from the network)
@@ -26,7 +26,6 @@ from typing import Any, get_args
 from urllib.parse import parse_qs, urlsplit
 
 import numpy as np
-from numpy.typing import NDArray
 from websockets.datastructures import Headers
 from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
@@ -35,6 +34,7 @@ from websockets.sync.server import Server, ServerConnection, serve
 from hardware.teleop.device import Key, Reading, View
 from robolearn import pusht
 from robolearn.errors import ConfigError
+from robolearn.geometry import XY
 
 KEYS: tuple[Key, ...] = get_args(Key)
 # The page repeats the pointer this often while it is inside, so that silence means a lost tab.
@@ -85,7 +85,7 @@ class BrowserDevice:
         with self._changed:
             return bool(self._connections)
 
-    def begin(self, tool: NDArray[np.float64]) -> None:
+    def begin(self, tool: XY) -> None:
         """The pointer is absolute: nothing to prepare."""
         del tool
 

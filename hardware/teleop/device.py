@@ -1,4 +1,4 @@
-"""What a teleoperation device is, and what it shows to the person who holds it.
+"""Defines what a teleoperation device is, and what it shows to the person who holds it.
 
 A device knows no robot: it is polled for a target and for the keys that were pressed, and it is
 told what to show. :class:`hardware.teleop.agent.TeleopAgent` makes an agent of it.
@@ -9,8 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, Protocol, runtime_checkable
 
-import numpy as np
-from numpy.typing import NDArray
+from robolearn.geometry import XY
 
 Key = Literal["start", "keep", "discard", "quit"]
 Phase = Literal["ready", "running", "review", "done"]
@@ -23,7 +22,7 @@ class Reading:
     """
 
     t_ns: int
-    target: NDArray[np.float64] | None
+    target: XY | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +57,7 @@ class TeleopDevice(Protocol):
         """``browser``, ``keyboard``, ...: commands carry ``human:<name>``."""
         ...
 
-    def begin(self, tool: NDArray[np.float64]) -> None:
+    def begin(self, tool: XY) -> None:
         """An episode starts with the tool at ``tool`` [2] in the table frame [m]."""
         ...
 

@@ -1,4 +1,4 @@
-"""The terminal as a device: arrow keys or w a s d move the target, raw and unbuffered.
+"""Reads the terminal as a device: arrow keys or w a s d move the target, raw and unbuffered.
 
 A terminal reports no key releases, so every key press is one step of the target: letting go holds
 the tool where it was sent.
@@ -16,10 +16,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hardware.teleop.device import Key, Reading, View
 from robolearn.errors import ConfigError
+from robolearn.geometry import XY
 from robolearn.pusht import TABLE_SIZE_M
 
 STEP_M = 0.006
@@ -50,14 +50,14 @@ class KeyboardDevice:
                 " run it from an interactive shell, or use --agent browser"
             )
         self._write = write
-        self._target: NDArray[np.float64] | None = None
+        self._target: XY | None = None
         self._pressed: list[Key] = []
         self._rest = b""
         self._settings: list[Any] | None = termios.tcgetattr(self._fd)
         tty.setcbreak(self._fd)
         self._write(HELP + "\n")
 
-    def begin(self, tool: NDArray[np.float64]) -> None:
+    def begin(self, tool: XY) -> None:
         """The target starts where the tool is."""
         self._target = np.array(tool, dtype=np.float64)
 

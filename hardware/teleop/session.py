@@ -1,4 +1,4 @@
-"""A person records episodes: start, watch, keep or discard, again.
+"""Lets a person record episodes: start, watch, keep or discard, again.
 
 ready --start--> running --(end | keep | discard)--> [review] --keep--> saved --> ready
   |                                                     +------discard--> ready
@@ -239,8 +239,8 @@ class TeleopSession:
         self._best = max(self._best, outcome.progress)
 
     def _show(self, phase: Phase, message: str = "") -> None:
-        seen = self._env.observe()
-        tool, block = seen.value(TOOL), seen.value(BLOCK)
+        observation = self._env.observe()
+        tool, block = observation.value(TOOL), observation.value(BLOCK)
         self._device.show(
             View(
                 phase=phase,

@@ -1,4 +1,4 @@
-"""Control tables of the serial servos, the part that drivers and emulators use.
+"""Lists the control tables of the serial servos, the part that drivers and emulators use.
 
 Feetech STS3215: the manufacturer's memory table "STS3215 control table" (little-endian, signed
 values as sign and magnitude). Dynamixel X (XL330, XL430, XM430): e-manual of ROBOTIS, "Control

@@ -7,12 +7,13 @@ j: joints, n: rows
 from __future__ import annotations
 
 import numpy as np
-from jaxtyping import Float64
+from jaxtyping import Bool, Float64
 from numpy.typing import NDArray
 
 # Positions [rad] or [m], speeds or torques of the joints.
 Joints = Float64[NDArray[np.float64], " j"]
 JointRows = Float64[NDArray[np.float64], "n j"]
+JointFlags = Bool[NDArray[np.bool_], " j"]
 # Linear [m], then angular [rad].
 Jacobian = Float64[NDArray[np.float64], "6 j"]
 Twist = Float64[NDArray[np.float64], "6"]

@@ -1,1 +1,1 @@
-"""Other people's worlds behind the Env contract."""
+"""Puts other people's worlds behind the Env contract."""

@@ -13,9 +13,9 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from robolearn.errors import DataError
+from robolearn.shapes import OwnFloats, Picture
 from robolearn.spec import EmbodimentSpec
 from robolearn.types import (
     Capabilities,
@@ -32,7 +32,7 @@ from sim.env.action_check import check_action
 from sim.rendering.cameras import Calibration
 from sim.scene.samples import SampleLog, SentLog, check_poses
 
-Poses = Mapping[str, NDArray[np.float64]]
+Poses = Mapping[str, OwnFloats]
 NOTHING_YET = Outcome(success=False, progress=0.0, reward=0.0)
 
 
@@ -97,7 +97,7 @@ class SteppedEnv(ABC):
         """How the task stands now; asked once per tick."""
 
     @abstractmethod
-    def render(self, width: int, height: int) -> NDArray[np.uint8]:
+    def render(self, width: int, height: int) -> Picture:
         """Picture ``[height, width, 3]``."""
 
     @abstractmethod

@@ -18,17 +18,19 @@ from numpy.typing import NDArray
 from robolearn.arms.joint_path import JointLimits, JointPath
 from robolearn.arms.kinematics import ik_dls, track
 from robolearn.arms.models import ARMS
+from robolearn.arms.shapes import Joints
 from robolearn.config import from_dict
 from robolearn.errors import SceneError, did_you_mean
-from robolearn.geometry import inverse, pose
+from robolearn.geometry import Pose, inverse, pose
+from robolearn.shapes import OwnFloats
 from robolearn.types import Command, SentBlock
 from sim.control.fast_kinematics import FastKinematics
 from sim.control.servos import Gains, apply_gains, servo_lead, setpoint_steps
 from sim.control.tool_commands import TOOL_COMMANDS, pose_from_values
 from sim.scene.config import ActionConfig, SceneConfig, require_name, world_pose
 from sim.scene.samples import SentLog
+from sim.shapes import Values
 
-Array = NDArray[np.float64]
 WHERE = "scene.yaml: control"
 # One step of inverse kinematics per tick follows a moving target to a fraction of a millimetre and
 # converges when it rests; after a larger jump there are more.
@@ -152,7 +154,7 @@ class _Arm:
                 f" scene.yaml says {self.action.mode}"
             )
 
-    def _check_tool(self, model: mujoco.MjModel, data: mujoco.MjData, T_world_base: Array) -> None:
+    def _check_tool(self, model: mujoco.MjModel, data: mujoco.MjData, T_world_base: Pose) -> None:
         q = np.clip(self.home + 0.3, self.arm.low, self.arm.high)
         data.qpos[self.qpos] = q
         mujoco.mj_kinematics(model, data)
@@ -182,11 +184,11 @@ class _Arm:
             inverse(self._T_base_frame) @ self.arm.fk(self.q) @ inverse(self._T_tool_flange)
         )
 
-    def _solve(self, T_frame_tool: Array) -> Array:
+    def _solve(self, T_frame_tool: Pose) -> Joints:
         goal = self._T_base_frame @ T_frame_tool @ self._T_tool_flange
         return ik_dls(self.arm, goal, self.home, tolerance=1e-7, posture=self.home)
 
-    def _track(self, goal: Array) -> float:
+    def _track(self, goal: Pose) -> float:
         self.q, error = track(
             self.arm,
             goal,
@@ -200,7 +202,7 @@ class _Arm:
         )
         return error
 
-    def follow(self, value: Array) -> Array:
+    def follow(self, value: Values) -> Values:
         """Take an action; returns what is really followed."""
         if self._command is None:
             low, high = self.arm.low, self.arm.high
@@ -250,7 +252,7 @@ class _Gripper:
         if self.cfg.action in poses:
             self.q = self._slide(poses[self.cfg.action][0])
 
-    def follow(self, value: Array) -> Array:
+    def follow(self, value: Values) -> Values:
         """Take an opening [m]."""
         self.q = self._slide(float(value[0]))
         return value
@@ -322,7 +324,7 @@ class ArmsController:
 
     def set_target(self, command: Command, t_ns: int) -> None:
         """Inverse kinematics, once; followed until the next command."""
-        sent: dict[str, Array] = {}
+        sent: dict[str, OwnFloats] = {}
         for part in self._parts:
             value = np.asarray(command.action[part.action.name], dtype=np.float64)
             sent[part.action.name] = part.follow(value)
@@ -378,5 +380,5 @@ def _addresses(model: mujoco.MjModel, joints: tuple[str, ...]) -> NDArray[np.int
     return np.array([int(model.jnt_qposadr[j]) for j in ids])
 
 
-def _pose_of(view: object) -> Array:
+def _pose_of(view: object) -> Pose:
     return pose(view.xmat.reshape(3, 3), view.xpos)  # type: ignore[attr-defined]

@@ -8,10 +8,10 @@ from math import gcd
 
 import mujoco
 import numpy as np
-from numpy.typing import NDArray
 
 from robolearn.types import Command, SentBlock
 from sim.control.planar import Controller
+from sim.shapes import Values
 
 
 class DelayedController:
@@ -24,7 +24,7 @@ class DelayedController:
         self._inner, self._delay = inner, steps
         self._every = gcd(inner.every, steps)
         self._step = 0
-        self._waiting: deque[tuple[int, NDArray[np.float64]]] = deque()
+        self._waiting: deque[tuple[int, Values]] = deque()
         self._now = np.zeros(0)
 
     @property

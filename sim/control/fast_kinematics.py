@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import mujoco
 import numpy as np
-from numpy.typing import NDArray
 
 from robolearn.arms.kinematics import SerialArm
-from robolearn.geometry import inverse, quat_from_rotation
-
-Array = NDArray[np.float64]
+from robolearn.arms.shapes import Jacobian, Joints
+from robolearn.geometry import Pose, inverse, quat_from_rotation
 
 
 class FastKinematics:
@@ -24,7 +22,7 @@ class FastKinematics:
         self._qpos = self._data.qpos
         self._xpos, self._xmat = self._data.site_xpos[0], self._data.site_xmat[0].reshape(3, 3)
 
-    def __call__(self, q: Array) -> tuple[Array, Array]:
+    def __call__(self, q: Joints) -> tuple[Pose, Jacobian]:
         """Pose and Jacobian of the flange in the base frame; valid until the next call."""
         self._qpos[:] = q
         mujoco.mj_kinematics(self._model, self._data)

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 
 import mujoco
 import numpy as np
-from numpy.typing import NDArray
 
 from robolearn.errors import SceneError
+from robolearn.shapes import Floats
 from sim.scene.config import SceneConfig
+from sim.shapes import Indices
 
 WHERE = "scene.yaml: control"
 
@@ -38,7 +39,7 @@ class Gains:
             raise ValueError(f"gains: kp > 0 and kv >= 0, one each per servo; got {self}")
 
 
-def apply_gains(model: mujoco.MjModel, actuators: NDArray[np.int64], gains: Gains) -> None:
+def apply_gains(model: mujoco.MjModel, actuators: Indices, gains: Gains) -> None:
     """Replace the gains that scene.xml gives these servos."""
     if len(gains.kp) != len(actuators):
         raise SceneError(f"{WHERE}.gains: {len(gains.kp)} values for {len(actuators)} servos")
@@ -47,7 +48,7 @@ def apply_gains(model: mujoco.MjModel, actuators: NDArray[np.int64], gains: Gain
     model.actuator_biasprm[actuators, 2] = -np.array(gains.kv)
 
 
-def servo_lead(model: mujoco.MjModel, actuators: NDArray[np.int64]) -> NDArray[np.float64]:
+def servo_lead(model: mujoco.MjModel, actuators: Indices) -> Floats:
     """Damping over stiffness [s] of each servo: ``q + lead * qd`` as set-point has no speed lag."""
     stiffness = model.actuator_gainprm[actuators, 0]
     if np.any(stiffness <= 0.0) or np.any(-model.actuator_biasprm[actuators, 1] != stiffness):

@@ -13,10 +13,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from robolearn.errors import DataError
 from robolearn.geometry import (
+    Pose,
     pose,
     quat_from_rotation,
     rot_x,
@@ -24,14 +24,14 @@ from robolearn.geometry import (
     rotation_from_rotvec,
     yaw_of,
 )
+from sim.shapes import PoseValues, Values
 
-Array = NDArray[np.float64]
 _DOWN = rot_x(math.pi)
 # A quaternion's norm may be off by this much (it is normalised).
 _NORM_SLACK = 0.05
 
 
-def pose_from_values(values: Array, name: str) -> Array:
+def pose_from_values(values: PoseValues, name: str) -> Pose:
     """``[4, 4]`` from x, y, z, qw, qx, qy, qz; :class:`DataError` unless the norm is about 1."""
     norm = float(np.linalg.norm(values[3:]))
     if abs(norm - 1.0) > _NORM_SLACK:
@@ -42,24 +42,24 @@ def pose_from_values(values: Array, name: str) -> Array:
     return pose(rotation_from_quat(values[3:]), values[:3])
 
 
-def values_from_pose(T: Array) -> Array:
+def values_from_pose(T: Pose) -> PoseValues:
     """Inverse of :func:`pose_from_values`, ``qw >= 0``."""
     return np.concatenate([T[:3, 3], quat_from_rotation(T[:3, :3])])
 
 
-def _absolute(value: Array, last: Array) -> Array:
+def _absolute(value: PoseValues, last: Pose) -> Pose:
     del last
     return pose_from_values(value, "pose")
 
 
-def _down(value: Array, last: Array) -> Array:
+def _down(value: Values, last: Pose) -> Pose:
     del last
     x, y, z, yaw = value.tolist()
     c, s = math.cos(yaw), math.sin(yaw)
     return np.array(((c, s, 0.0, x), (s, -c, 0.0, y), (0.0, 0.0, -1.0, z), (0.0, 0.0, 0.0, 1.0)))
 
 
-def _delta(value: Array, last: Array) -> Array:
+def _delta(value: Values, last: Pose) -> Pose:
     return pose(rotation_from_rotvec(value[3:]) @ last[:3, :3], last[:3, 3] + value[:3])
 
 
@@ -70,11 +70,11 @@ class ToolCommand:
     """
 
     size: int
-    target: Callable[[Array, Array], Array]
-    report: Callable[[Array], Array] | None
+    target: Callable[[Values, Pose], Pose]
+    report: Callable[[Pose], Values] | None
 
 
-def _xyz_yaw(T: Array) -> Array:
+def _xyz_yaw(T: Pose) -> Values:
     return np.array([*T[:3, 3], yaw_of(T[:3, :3] @ _DOWN)])
 
 

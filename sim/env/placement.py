@@ -6,14 +6,15 @@ from collections.abc import Callable
 
 import mujoco
 import numpy as np
-from numpy.typing import NDArray
 
 from robolearn.errors import DataError, SceneError
+from robolearn.geometry import PlanarPose, Pose
 from sim.control.tool_commands import pose_from_values, values_from_pose
 from sim.scene.config import Frame, SceneConfig, SignalConfig, frame_of, require_name, world_pose
 from sim.scene.signals import given_at
+from sim.shapes import PoseValues, Values
 
-Placer = Callable[[mujoco.MjModel, mujoco.MjData, NDArray[np.float64]], None]
+Placer = Callable[[mujoco.MjModel, mujoco.MjData, Values], None]
 
 
 def placer(model: mujoco.MjModel, config: SceneConfig, signal: SignalConfig) -> Placer:
@@ -55,7 +56,7 @@ def placer(model: mujoco.MjModel, config: SceneConfig, signal: SignalConfig) -> 
 
 
 def _given_placer(at: slice) -> Placer:
-    def place(model: mujoco.MjModel, data: mujoco.MjData, values: NDArray[np.float64]) -> None:
+    def place(model: mujoco.MjModel, data: mujoco.MjData, values: Values) -> None:
         del model
         data.userdata[at] = values
 
@@ -71,7 +72,7 @@ def _joint_placer(model: mujoco.MjModel, signal: SignalConfig) -> Placer:
         raise SceneError(f"{where}: only slides and hinges can be placed by their position")
     share = len(joints) if signal.kind == "joint_sum" else 1
 
-    def place(model: mujoco.MjModel, data: mujoco.MjData, values: NDArray[np.float64]) -> None:
+    def place(model: mujoco.MjModel, data: mujoco.MjData, values: Values) -> None:
         low, high = model.jnt_range[joints].T
         limited = model.jnt_limited[joints].astype(bool)
         at = (values - signal.offset) / (signal.scale * share) + np.zeros(len(joints))
@@ -85,16 +86,16 @@ def _joint_placer(model: mujoco.MjModel, signal: SignalConfig) -> Placer:
     return place
 
 
-def _pose_placer(adr: int, T: NDArray[np.float64], name: str) -> Placer:
-    def place(model: mujoco.MjModel, data: mujoco.MjData, values: NDArray[np.float64]) -> None:
+def _pose_placer(adr: int, T: Pose, name: str) -> Placer:
+    def place(model: mujoco.MjModel, data: mujoco.MjData, values: PoseValues) -> None:
         del model
         data.qpos[adr : adr + 7] = _in_world(T, values, name)
 
     return place
 
 
-def _mocap_placer(mocap: int, T: NDArray[np.float64], name: str) -> Placer:
-    def place(model: mujoco.MjModel, data: mujoco.MjData, values: NDArray[np.float64]) -> None:
+def _mocap_placer(mocap: int, T: Pose, name: str) -> Placer:
+    def place(model: mujoco.MjModel, data: mujoco.MjData, values: PoseValues) -> None:
         del model
         pose = _in_world(T, values, name)
         data.mocap_pos[mocap], data.mocap_quat[mocap] = pose[:3], pose[3:]
@@ -102,14 +103,12 @@ def _mocap_placer(mocap: int, T: NDArray[np.float64], name: str) -> Placer:
     return place
 
 
-def _in_world(
-    T_world_frame: NDArray[np.float64], values: NDArray[np.float64], name: str
-) -> NDArray[np.float64]:
+def _in_world(T_world_frame: Pose, values: PoseValues, name: str) -> PoseValues:
     return values_from_pose(T_world_frame @ pose_from_values(values, name))
 
 
 def _planar_placer(body: int, adr: int, frame: Frame) -> Placer:
-    def place(model: mujoco.MjModel, data: mujoco.MjData, pose: NDArray[np.float64]) -> None:
+    def place(model: mujoco.MjModel, data: mujoco.MjData, pose: PlanarPose) -> None:
         # The hinge need not be at the body's origin: turn first, then shift what is missing.
         data.qpos[adr : adr + 3] = 0.0
         mujoco.mj_kinematics(model, data)
@@ -123,7 +122,7 @@ def _planar_placer(body: int, adr: int, frame: Frame) -> Placer:
 
 
 def _free_placer(adr: int, frame: Frame) -> Placer:
-    def place(model: mujoco.MjModel, data: mujoco.MjData, pose: NDArray[np.float64]) -> None:
+    def place(model: mujoco.MjModel, data: mujoco.MjData, pose: PlanarPose) -> None:
         half = 0.5 * (pose[2] + frame.yaw)
         data.qpos[adr : adr + 2] = frame.to_world(pose[:2])
         data.qpos[adr + 2] = model.qpos0[adr + 2]

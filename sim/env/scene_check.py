@@ -9,17 +9,15 @@ from dataclasses import dataclass
 
 import mujoco
 import numpy as np
-from numpy.typing import NDArray
 
 from robolearn.agents.actions import hold_action
 from robolearn.errors import DataError, SceneError
+from robolearn.geometry import Vector, VectorRows
 from robolearn.types import Command, Condition
 from sim.env.scene_env import SceneEnv
 from sim.rendering.cameras import camera_pose, intrinsics
 from sim.rendering.renderer import View, is_orthographic
 from sim.scene.config import CameraConfig, Scene
-
-Array = NDArray[np.float64]
 
 # Things may lie this deep in each other at the nominal start [m]: soft contacts rest deeper than
 # hard ones.
@@ -158,10 +156,10 @@ def _check_camera(env: SceneEnv, camera: CameraConfig) -> CameraReport:
     view = View(camera.name, camera.width, camera.height)
     pixels = project(model, data, view, np.array(list(things.values())).reshape(-1, 3))
     size = np.array([camera.width, camera.height])
-    seen = (
+    visible = (
         (pixels[:, 2] > 0) & (pixels[:, :2] >= 0).all(axis=1) & (pixels[:, :2] < size).all(axis=1)
     )
-    sees = tuple(name for name, ok in zip(things, seen.tolist(), strict=True) if ok)
+    sees = tuple(name for name, ok in zip(things, visible.tolist(), strict=True) if ok)
     if things and not sees:
         raise SceneError(
             f"{at} at {np.round(position, 3).tolist()} m sees nothing of the workspace"
@@ -175,7 +173,9 @@ def _check_camera(env: SceneEnv, camera: CameraConfig) -> CameraReport:
     return CameraReport(camera.name, camera.width, camera.height, text, (x, y, z), body, sees)
 
 
-def project(model: mujoco.MjModel, data: mujoco.MjData, view: View, points: Array) -> Array:
+def project(
+    model: mujoco.MjModel, data: mujoco.MjData, view: View, points: VectorRows
+) -> VectorRows:
     """Pixels ``[n, 2]`` and depth [m] of world points ``[n, 3]`` as ``[n, 3]``."""
     T = np.linalg.inv(camera_pose(model, data, view.camera))
     local = points @ T[:3, :3].T + T[:3, 3]
@@ -187,10 +187,10 @@ def project(model: mujoco.MjModel, data: mujoco.MjData, view: View, points: Arra
     return np.column_stack([(rays @ K.T)[:, :2], depth])
 
 
-def _things(env: SceneEnv) -> dict[str, Array]:
+def _things(env: SceneEnv) -> dict[str, Vector]:
     """World positions of what the signals place in space, and of the frames."""
     data, config = env.data, env.scene.config
-    out: dict[str, Array] = {}
+    out: dict[str, Vector] = {}
     for signal in config.signals:
         if signal.kind in ("site_pose", "site_xy"):
             out[signal.name] = data.site(signal.of[0]).xpos.copy()
@@ -199,7 +199,7 @@ def _things(env: SceneEnv) -> dict[str, Array]:
     return out or {name: data.site(site).xpos.copy() for name, site in config.frames.items()}
 
 
-def _inside(model: mujoco.MjModel, data: mujoco.MjData, point: Array) -> str:
+def _inside(model: mujoco.MjModel, data: mujoco.MjData, point: Vector) -> str:
     """Name of a drawn geom around a point: rays to all sides end at its surface."""
     directions = np.array([*np.eye(3), *-np.eye(3), [0.58, 0.57, 0.58], [-0.58, -0.57, -0.58]])
     hit = np.full(1, -1, dtype=np.int32)

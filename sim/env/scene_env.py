@@ -17,9 +17,9 @@ from typing import Any
 
 import mujoco
 import numpy as np
-from numpy.typing import NDArray
 
 from robolearn.pusht import goal_pose
+from robolearn.shapes import AnyArray, Picture
 from robolearn.spec import ActionSpec, EmbodimentSpec, SignalSpec
 from robolearn.types import (
     Capabilities,
@@ -130,7 +130,7 @@ class SceneEnv:
             self._controller = DelayedController(self._controller, late)
         self._sensors = Sensors(config)
         # The newest values as they are; samples may be noisy or late.
-        self._true: dict[str, NDArray[Any]] = {}
+        self._true: dict[str, AnyArray] = {}
         self._placers = {
             s.name: placer(self.model, config, s)
             for s in config.signals
@@ -269,7 +269,7 @@ class SceneEnv:
             self._outcome = _diverged(judged) if self._diverged else judged
         return self._outcome
 
-    def render(self, width: int, height: int) -> NDArray[np.uint8]:
+    def render(self, width: int, height: int) -> Picture:
         """Picture ``[height, width, 3]`` of the camera ``top``, or of the first one without it;
         :class:`RenderError` without OpenGL.
         """
@@ -313,7 +313,7 @@ class SceneEnv:
             return
         data = self.data
         mujoco.mj_kinematics(self.model, data)
-        values: dict[str, NDArray[Any]] = dict(due.read())
+        values: dict[str, AnyArray] = dict(due.read())
         if due.pictures:
             values |= self._cameras.draw(data, due.pictures)
         self._true.update(values)

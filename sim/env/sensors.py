@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from robolearn.errors import SceneError
 from robolearn.geometry import quat_from_rotation, rotation_from_quat, rotation_from_rotvec
+from robolearn.shapes import AnyArray
 from sim.scene.config import SceneConfig, SignalConfig
 from sim.scene.signals import POSE, signal_size
-
-Array = NDArray[Any]
 
 
 class Sensors:
@@ -23,7 +20,7 @@ class Sensors:
     def __init__(self, config: SceneConfig) -> None:
         self._noise = {s.name: _Noise(s) for s in config.signals if s.noise}
         self._delay_ns = {s.name: round(s.delay_s * 1e9) for s in config.signals if s.delay_s > 0}
-        self._waiting: dict[str, deque[tuple[int, Array]]] = {n: deque() for n in self._delay_ns}
+        self._waiting: dict[str, deque[tuple[int, AnyArray]]] = {n: deque() for n in self._delay_ns}
         self._rng = np.random.default_rng(0)
         self.ideal = not (self._noise or self._delay_ns)
 
@@ -33,12 +30,12 @@ class Sensors:
         for queue in self._waiting.values():
             queue.clear()
 
-    def measure(self, t_ns: int, values: Mapping[str, Array]) -> list[tuple[str, int, Array]]:
+    def measure(self, t_ns: int, values: Mapping[str, AnyArray]) -> list[tuple[str, int, AnyArray]]:
         """Samples ``(name, capture time, value)`` that arrive at ``t_ns``, oldest first.
 
         The first sample of an episode is there at once: the world stood still before.
         """
-        out: list[tuple[str, int, Array]] = []
+        out: list[tuple[str, int, AnyArray]] = []
         for name, true in values.items():
             value = self._noise[name].added(true, self._rng) if name in self._noise else true
             queue = self._waiting.get(name)
@@ -71,7 +68,7 @@ class _Noise:
         self._sigma = np.array(signal.noise)
         self._sign = POSE.index(signal.positive)
 
-    def added(self, value: Array, rng: np.random.Generator) -> Array:
+    def added(self, value: AnyArray, rng: np.random.Generator) -> AnyArray:
         """``value`` with fresh noise."""
         if not self._pose:
             return value + self._sigma * rng.standard_normal(value.shape)

@@ -1,1 +1,1 @@
-"""Scripted experts of tasks: agents that read signals and nothing else."""
+"""Solves tasks by scripts: agents that read signals and nothing else."""

@@ -5,16 +5,15 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
+from robolearn.geometry import Vector
 from robolearn.spec import EmbodimentSpec
 from sim.experts.noise import NoiseScale
 from sim.experts.script import Hand, Script, ScriptedExpert
 from sim.experts.skills import above_by, nearest_turn
+from sim.shapes import PoseValues
 from sim.tasks.drawer import CABINET, HANDLE_X_M, HANDLE_Z_M, OPENING
 from sim.tasks.manipulation import heading
-
-Array = NDArray[np.float64]
 
 # The handle is large and the drawer light: a hand that only trembles still opens it.
 _NOISE = NoiseScale(miss_m=(0.06, 0.10))
@@ -57,13 +56,13 @@ def opening(hand: Hand) -> float:
     return float(hand.view.value(OPENING)[0])
 
 
-def out_of(cabinet: Array) -> Array:
+def out_of(cabinet: PoseValues) -> Vector:
     """Unit vector ``[3]`` out of the cabinet's front."""
     yaw = heading(cabinet)
     return -np.array([math.cos(yaw), math.sin(yaw), 0.0])
 
 
-def grip_point(hand: Hand) -> Array:
+def grip_point(hand: Hand) -> Vector:
     """Where the fingers take the handle ``[3]`` [m]."""
     cabinet = hand.view.value(CABINET)
     middle = cabinet[:3] + (HANDLE_X_M + opening(hand)) * out_of(cabinet)

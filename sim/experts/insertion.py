@@ -6,15 +6,13 @@ import math
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from robolearn.geometry import XY
 from robolearn.spec import EmbodimentSpec
 from sim.experts.noise import NoiseScale
 from sim.experts.script import TOOL, Hand, Script, ScriptedExpert, tool_yaw
 from sim.experts.skills import QUARTER, Skill, above_by, carry, holds, level_heading, pick, release
 from sim.tasks.insertion import BLOCK_HEIGHT_M, CHAMFER_M, HOLE, PEG, PEG_LENGTH_M, PEG_SIDE_M
-
-Array = NDArray[np.float64]
 
 # The peg is held this far above its middle [m]: the fingers stay clear of the block.
 _GRIP_M = 0.032
@@ -72,7 +70,7 @@ def lower(hand: Hand) -> Skill:
     return False
 
 
-def descent(hand: Hand, shift: Array, turn: float) -> float:
+def descent(hand: Hand, shift: XY, turn: float) -> float:
     """How far below the hand its target is [m]: a funnel over the hole, narrow at its mouth."""
     height = float(hand.view.value(PEG)[2]) - PEG_LENGTH_M / 2 - BLOCK_HEIGHT_M
     if height < -CHAMFER_M:
@@ -82,7 +80,7 @@ def descent(hand: Hand, shift: Array, turn: float) -> float:
     return _DOWN_M * float(np.clip(margin / 0.001, 0.0, 1.0))
 
 
-def errors(hand: Hand) -> tuple[Array, float]:
+def errors(hand: Hand) -> tuple[XY, float]:
     """What the peg is off: ``[2]`` [m] sideways, and heading [rad]."""
     peg, hole = hand.view.value(PEG), hand.view.value(HOLE)
     turn = math.remainder(level_heading(hole) - level_heading(peg), QUARTER)

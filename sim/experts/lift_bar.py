@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from robolearn.agents.actions import clip_action
+from robolearn.geometry import Vector
 from robolearn.seeding import child_seed
+from robolearn.shapes import OwnFloats
 from robolearn.spec import EmbodimentSpec
 from robolearn.types import Command, Observation, PolicyInput, PolicyOutput
 from sim.tasks.lift_bar import BAR, LIFT_M, grasps
 
-Array = NDArray[np.float64]
 SIDES = ("left", "right")
 # Where along the bar the hands hold it [m]; hands over it, hands at it, and the final height [m].
 _HALF_M, _OVER_M, _AT_M, _UP_M = 0.15, 0.12, 0.02, LIFT_M + 0.06
@@ -44,8 +44,8 @@ class LiftBarExpert:
         self._rng = np.random.default_rng(child_seed(seed, "expert"))
         self._tick = 0
         self._yaw = 0.0
-        self._ends: tuple[Array, Array] = (np.zeros(3), np.zeros(3))
-        self._from: tuple[Array, Array] = (np.zeros(3), np.zeros(3))
+        self._ends: tuple[Vector, Vector] = (np.zeros(3), np.zeros(3))
+        self._from: tuple[Vector, Vector] = (np.zeros(3), np.zeros(3))
 
     def request(self, observation: Observation) -> PolicyInput | None:
         """Nothing is inferred."""
@@ -61,7 +61,7 @@ class LiftBarExpert:
             self._yaw = 2.0 * math.atan2(float(bar[6]), float(bar[3]))
             left, right = (observation.value(f"{s}_tool/pose")[:3] for s in SIDES)
             self._from = (left, right)
-        action: dict[str, Array] = {}
+        action: dict[str, OwnFloats] = {}
         for side, start, end in zip(SIDES, self._from, self._ends, strict=True):
             point, width = self._plan(start, end)
             point = point + 0.03 * self._noise * self._rng.standard_normal(3)
@@ -71,7 +71,7 @@ class LiftBarExpert:
         seq, self._tick = self._tick, self._tick + 1
         return Command(seq, clip_action(self._actions, action), observation.t_ns, "scripted")
 
-    def _plan(self, start: Array, end: Array) -> tuple[Array, float]:
+    def _plan(self, start: Vector, end: Vector) -> tuple[Vector, float]:
         above, down, close, up = _PHASES
         k = self._tick
         over, at = end + np.array([0.0, 0.0, _OVER_M]), end + np.array([0.0, 0.0, _AT_M - 0.015])

@@ -14,9 +14,12 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from jaxtyping import Float64
 from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from robolearn.geometry import Vector
+
+NoiseValues = Float64[NDArray[np.float64], "5"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +59,7 @@ class Noise:
         self._state = np.zeros(5)
         self._pause = 0
 
-    def wander(self) -> Array:
+    def wander(self) -> NoiseValues:
         """The correlated noise ``[5]`` of this tick: x, y, z [m], yaw [rad], width [m]."""
         fresh = math.sqrt(1.0 - self._keep * self._keep)
         step = self._rng.standard_normal(5)
@@ -73,7 +76,7 @@ class Noise:
             self._pause = round(self._rng.uniform(low, high) * self._rate)
         return False
 
-    def miss(self) -> Array:
+    def miss(self) -> Vector:
         """Where a grasp goes wrong ``[3]`` [m]: zero, or beside and above the object."""
         if self._rng.random() >= self._dial:
             return np.zeros(3)

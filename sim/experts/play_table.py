@@ -12,8 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from robolearn.geometry import XY, Vector
 from robolearn.spec import EmbodimentSpec
 from sim.experts.drawer import slide_drawer
 from sim.experts.script import Hand, Script, ScriptedExpert
@@ -36,8 +36,6 @@ from sim.tasks.play_table import (
     TRAY,
     WANTED,
 )
-
-Array = NDArray[np.float64]
 
 SLIDER_POSE, BUTTON_POSE = "slider/pose", "button/pose"
 # Heights [m] over the table: where to take the slider's knob; the button's top at rest.
@@ -101,7 +99,7 @@ def slide_knob(hand: Hand, to: float, grasp: bool = True) -> Script:
     yaw = nearest_turn(heading(rail), hand.home_yaw, math.pi)
     right = np.array([math.sin(heading(rail)), -math.cos(heading(rail)), 0.0])
 
-    def knob(opening: float) -> Array:
+    def knob(opening: float) -> Vector:
         return rail[:3] + opening * right + above_by(KNOB_Z_M)
 
     now = float(hand.view.value(SLIDER)[0])
@@ -133,7 +131,7 @@ def press_button(hand: Hand, hold_s: float = 0.1) -> Script:
     yield from hand.move(top + above_by(0.08), speed=0.2, patience_s=0.1)
 
 
-def put(hand: Hand, name: str, xy: Array, over: float = _OVER_M) -> Script:
+def put(hand: Hand, name: str, xy: XY, over: float = _OVER_M) -> Script:
     """One attempt to pick a cube and put it down at ``xy [2]`` [m]."""
     if not (yield from pick(hand, name)):
         return

@@ -9,15 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from robolearn.geometry import rot_x, rot_z, rotation_from_quat, rotvec_from_rotation
 from robolearn.spec import EmbodimentSpec
 from robolearn.types import Observation
 from sim.experts.script import TOOL, Hand, Script, ScriptedExpert, Target
 from sim.experts.skills import above_by, pick, release
-
-Array = NDArray[np.float64]
+from sim.shapes import Values
 
 DELTA, GRIPPER = "tool/delta_pose", "gripper/command"
 CUBE, CAN = "cube/pose", "can/pose"
@@ -42,7 +40,7 @@ class Steps:
     gain: float = 4.0
     names: tuple[str, ...] = (DELTA, GRIPPER)
 
-    def action(self, target: Target, view: Observation) -> dict[str, Array]:
+    def action(self, target: Target, view: Observation) -> dict[str, Values]:
         """See the class."""
         pose = view.value(TOOL)
         R_world_target = rot_z(target.yaw) @ rot_x(np.pi)

@@ -16,17 +16,15 @@ from dataclasses import dataclass, replace
 from typing import Protocol, runtime_checkable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from robolearn.agents.actions import clip_action
 from robolearn.errors import SpecMismatchError
-from robolearn.geometry import rotation_from_quat, yaw_of
+from robolearn.geometry import Vector, rotation_from_quat, yaw_of
 from robolearn.seeding import child_seed
 from robolearn.spec import EmbodimentSpec
 from robolearn.types import Command, Observation, PolicyInput, PolicyOutput
 from sim.experts.noise import Noise, NoiseScale
-
-Array = NDArray[np.float64]
+from sim.shapes import PoseValues, Values
 
 TOOL, WIDTH, XYZ_YAW = "tool/pose", "gripper/width", "tool/xyz_yaw"
 # The servo of the fingers presses by its stiffness times this [m].
@@ -69,7 +67,7 @@ class Hand:
         self.speed, self.bow, self.eased = 0.30, 0.0, True
 
     @property
-    def tool(self) -> Array:
+    def tool(self) -> Vector:
         """Measured point between the fingertips ``[3]`` [m]."""
         return self.view.value(TOOL)[:3]
 
@@ -90,7 +88,7 @@ class Hand:
 
     def move(
         self,
-        xyz: Array,
+        xyz: Vector,
         yaw: float | None = None,
         *,
         width: float | None = None,
@@ -162,7 +160,7 @@ class Commanding(Protocol):
         """The action signals."""
         ...
 
-    def action(self, target: Target, view: Observation) -> dict[str, Array]:
+    def action(self, target: Target, view: Observation) -> dict[str, Values]:
         """Their values (the agent clips them to their ranges)."""
         ...
 
@@ -173,7 +171,7 @@ class Absolute:
 
     names: tuple[str, ...] = (XYZ_YAW, WIDTH)
 
-    def action(self, target: Target, view: Observation) -> dict[str, Array]:
+    def action(self, target: Target, view: Observation) -> dict[str, Values]:
         """See the class."""
         del view
         return {
@@ -258,7 +256,7 @@ class ScriptedExpert:
         return self._script.send(observation)
 
 
-def tool_yaw(pose: Array) -> float:
+def tool_yaw(pose: PoseValues) -> float:
     """Heading [rad] of the tool's x axis, as ``tool/xyz_yaw`` counts it (the tool points down)."""
     return yaw_of(rotation_from_quat(pose[3:7]))
 
@@ -274,5 +272,5 @@ def _smooth(s: float) -> float:
     return s * s * (3.0 - 2.0 * s)
 
 
-def _xyz(point: Array) -> tuple[float, float, float]:
+def _xyz(point: Vector) -> tuple[float, float, float]:
     return (float(point[0]), float(point[1]), float(point[2]))

@@ -9,13 +9,12 @@ import math
 from collections.abc import Generator
 
 import numpy as np
-from numpy.typing import NDArray
 
-from robolearn.geometry import rotation_from_quat
+from robolearn.geometry import Vector, rotation_from_quat
 from robolearn.types import Observation
 from sim.experts.script import Hand, Script, Target
+from sim.shapes import PoseValues
 
-Array = NDArray[np.float64]
 Skill = Generator[Target, Observation, bool]
 
 OPEN_M = 0.08
@@ -24,12 +23,12 @@ EMPTY_M = 0.008
 QUARTER = math.pi / 2
 
 
-def above_by(z: float) -> Array:
+def above_by(z: float) -> Vector:
     """The step straight up by ``z`` [m]."""
     return np.array([0.0, 0.0, z])
 
 
-def level_heading(pose: Array, quarter: bool = True) -> float:
+def level_heading(pose: PoseValues, quarter: bool = True) -> float:
     """Heading [rad] of a box that lies on any of its sides: of whichever axis is most level.
 
     With ``quarter`` the box has four-fold symmetry and the choice does not matter.
@@ -74,7 +73,7 @@ def pick(
 
 
 def carry(
-    hand: Hand, name: str, goal: Array, *, heading: float | None = None, reach: float = 0.035
+    hand: Hand, name: str, goal: Vector, *, heading: float | None = None, reach: float = 0.035
 ) -> Skill:
     """Bring the held box's middle to ``goal [3]`` [m] (and its heading to ``heading``), in a
     straight line; False if it was lost on the way.

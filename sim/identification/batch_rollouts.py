@@ -13,12 +13,19 @@ from types import TracebackType
 
 import mujoco
 import numpy as np
+from jaxtyping import Float64
 from mujoco import rollout
 from numpy.typing import NDArray
 
 from robolearn.errors import DataError
+from robolearn.shapes import AnyFloats, Flags
+from sim.shapes import Values
 
-Array = NDArray[np.float64]
+RolledStates = Float64[NDArray[np.float64], "n ticks nstate"]
+RolledPositions = Float64[NDArray[np.float64], "n ticks nq"]
+RolledSpeeds = Float64[NDArray[np.float64], "n ticks nv"]
+RolledSensors = Float64[NDArray[np.float64], "n ticks nsensordata"]
+
 
 _log = logging.getLogger(__name__)
 # As in ``sim.env.scene_env``: otherwise unstable rollouts write into the user's folder.
@@ -35,11 +42,11 @@ class Rolled:
     became not finite or too fast; what follows in that rollout means nothing.
     """
 
-    state: Array
-    qpos: Array
-    qvel: Array
-    sensors: Array
-    diverged: NDArray[np.bool_]
+    state: RolledStates
+    qpos: RolledPositions
+    qvel: RolledSpeeds
+    sensors: RolledSensors
+    diverged: Flags
 
 
 class Rollouts:
@@ -88,13 +95,13 @@ class Rollouts:
         """Numbers in a state: time, positions, velocities, activations."""
         return int(mujoco.mj_stateSize(self.model, _STATE))
 
-    def state(self, data: mujoco.MjData) -> Array:
+    def state(self, data: mujoco.MjData) -> Values:
         """The state ``[nstate]`` of a simulation, from which rollouts can start."""
         out = np.empty(self.state_size)
         mujoco.mj_getState(self.model, data, out, _STATE)
         return out
 
-    def roll(self, states: Array, controls: Array) -> Rolled:
+    def roll(self, states: AnyFloats, controls: AnyFloats) -> Rolled:
         """From ``states [n or 1, nstate]`` under ``controls [n or 1, ticks, nu]``, each held for a
         tick. Raises :class:`DataError` for other shapes and values that are not finite.
         """
@@ -119,7 +126,7 @@ class Rollouts:
         sane &= np.abs(np.nan_to_num(qvel)).max(axis=(1, 2), initial=0.0) < self._max_speed
         return Rolled(state, qpos, qvel, np.ascontiguousarray(sensors[:, last]), ~sane)
 
-    def _check(self, states: Array, controls: Array) -> None:
+    def _check(self, states: AnyFloats, controls: AnyFloats) -> None:
         wanted = f"states [n or 1, {self.state_size}] and controls [n or 1, ticks, {self.model.nu}]"
         shapes = (
             states.ndim == 2

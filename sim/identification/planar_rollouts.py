@@ -12,14 +12,13 @@ from dataclasses import dataclass
 
 import mujoco
 import numpy as np
-from numpy.typing import NDArray
 
 from robolearn.data.episode import Episode
 from robolearn.errors import SceneError
+from robolearn.geometry import PlanarPose
 from robolearn.pusht import BLOCK, TOOL, wrap_angle
 from sim.scene.config import Scene, require_name
-
-Array = NDArray[np.float64]
+from sim.shapes import TickPoints, TickPoses
 
 # A block that moves less than this in a tick rests [m]; recordings have float32 pixels.
 REST_M = 2e-5
@@ -50,10 +49,10 @@ class Track:
     """
 
     episode: str
-    tool: Array
-    block: Array
-    action: Array
-    velocity: Array
+    tool: TickPoints
+    block: TickPoses
+    action: TickPoints
+    velocity: TickPoints
 
 
 class PlanarRollouts:
@@ -128,7 +127,7 @@ class PlanarRollouts:
         block = np.asarray(episode.observed(BLOCK), dtype=np.float64)
         return Track(episode.id, tool, block, action, velocity)
 
-    def roll(self, track: Track, start: int, ticks: int) -> Array:
+    def roll(self, track: Track, start: int, ticks: int) -> TickPoses:
         """Block poses ``[ticks + 1, 3]`` from the recorded state at ``start``, open loop.
 
         A diverged rollout repeats its last finite pose.
@@ -183,14 +182,14 @@ def pushes(tracks: Sequence[Track], ticks: int, least_m: float) -> list[tuple[in
     return found
 
 
-def _to_joints(pose: Array, com_m: float) -> Array:
+def _to_joints(pose: PlanarPose, com_m: float) -> PlanarPose:
     # The hinge sits at the centre of mass (0, -com) of the body frame.
     x, y, yaw = (float(v) for v in pose)
     c, s = math.cos(yaw), math.sin(yaw)
     return np.array([x + s * com_m, y - c * com_m + com_m, yaw])
 
 
-def _from_joints(joints: Array, com_m: float) -> Array:
+def _from_joints(joints: TickPoses, com_m: float) -> TickPoses:
     yaw = joints[:, 2]
     return np.stack(
         [

@@ -10,15 +10,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from jaxtyping import Float64
 from numpy.typing import NDArray
 
 from robolearn.contracts import Env
 from robolearn.data.episode import Episode
 from robolearn.errors import DataError
 from robolearn.pusht import BLOCK, TOOL, wrap_angle
+from robolearn.shapes import Floats
 from robolearn.types import Command, Condition
+from sim.shapes import Ticks
 
-Array = NDArray[np.float64]
+Path = Float64[NDArray[np.float64], "t numbers"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +35,10 @@ class ReplayError:
 
     episode: str
     rate_hz: float
-    position_m: Array
-    rotation_rad: Array
-    path: Array
-    recorded: Array
+    position_m: Ticks
+    rotation_rad: Ticks
+    path: Path
+    recorded: Path
     reason: str = ""
 
 
@@ -122,12 +125,12 @@ def _start(episode: Episode, block: str, tool: str) -> Condition:
     return Condition(id=f"replay-{episode.id}", seed=0, poses=poses)
 
 
-def _distance(path: Array, recorded: Array) -> Array:
+def _distance(path: Path, recorded: Path) -> Ticks:
     axes = 2 if recorded.shape[1] == 3 else 3
     return np.linalg.norm(path[:, :axes] - recorded[:, :axes], axis=1)
 
 
-def _turned(path: Array, recorded: Array) -> Array:
+def _turned(path: Path, recorded: Path) -> Ticks:
     if recorded.shape[1] == 3:
         return np.abs(wrap_angle(path[:, 2] - recorded[:, 2]))
     # Twice the angle between the quaternions; the chord is accurate near zero, where the cosine is
@@ -154,7 +157,7 @@ def summarize_after(errors: Sequence[ReplayError], after_s: float) -> ErrorSumma
     )
 
 
-def _summary(position_m: Array, rotation_rad: Array) -> ErrorSummary:
+def _summary(position_m: Floats, rotation_rad: Floats) -> ErrorSummary:
     if position_m.size == 0:
         return ErrorSummary(0, float("nan"), float("nan"), float("nan"), float("nan"))
     position, rotation = position_m * 1e3, np.degrees(rotation_rad)

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from robolearn.errors import ConfigError
+from robolearn.shapes import OwnFloats
 from sim.identification.replay import ReplayError
+from sim.shapes import Ticks
 
 # Smallest error drawn [mm, deg].
 LEAST = 1e-4
@@ -44,9 +45,7 @@ def plot_replay(errors: Sequence[ReplayError], scene: str, path: Path) -> None:
         raise ConfigError(f"cannot write '{path}': {error}") from error
 
 
-def _bands(
-    curves: Sequence[NDArray[np.float64]], rate_hz: float
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+def _bands(curves: Sequence[OwnFloats], rate_hz: float) -> tuple[Ticks, Ticks, Ticks]:
     # Times that fewer than a quarter of the episodes reach say little about all of them.
     lengths = sorted(len(c) for c in curves)
     steps = lengths[-max(1, len(lengths) // 4)]

@@ -17,17 +17,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import least_squares, minimize
 
 from robolearn.data.episode import Episode
 from robolearn.errors import DataError
 from robolearn.pusht import wrap_angle
+from robolearn.shapes import AnyFloats, Floats
 from sim.identification.planar_rollouts import Physics, PlanarRollouts, Track, pushes
 from sim.identification.replay import ErrorSummary, ReplayError, summarize_after, summarize_final
 from sim.scene.config import Scene
 
-Array = NDArray[np.float64]
 Note = Callable[[str], None]
 
 
@@ -173,7 +172,7 @@ def rounded(physics: Physics) -> Physics:
     return Physics(*(float(f"{v:.6g}") for v in dataclasses.astuple(physics)))
 
 
-def _physics(logs: Array) -> Physics:
+def _physics(logs: Floats) -> Physics:
     return Physics(*(float(v) for v in np.exp(logs)))
 
 
@@ -202,23 +201,23 @@ class _Fit:
         """Number of one-second windows."""
         return len(self._first)
 
-    def clip(self, logs: Array) -> Array:
+    def clip(self, logs: Floats) -> Floats:
         """Strictly inside the bounds, as least squares needs its start."""
         return np.clip(logs, self._low + 1e-6, self._high - 1e-6)
 
-    def median_mm(self, logs: Array) -> float:
+    def median_mm(self, logs: Floats) -> float:
         """Median distance [mm] at the end of the one-second windows, rotation included."""
         rows = self._residuals(logs, self._first, self._config.first_s).reshape(-1, 2, 3)
         return float(np.median(np.linalg.norm(rows[:, 1], axis=1)))
 
-    def least_squares(self, start: Array) -> Array:
+    def least_squares(self, start: Floats) -> Floats:
         """Stage 1."""
         config = self._config
 
-        def residuals(logs: Array) -> Array:
+        def residuals(logs: Floats) -> AnyFloats:
             return self._residuals(logs, self._first, config.first_s)
 
-        def jacobian(logs: Array) -> Array:
+        def jacobian(logs: Floats) -> AnyFloats:
             here = residuals(logs)
             steps = np.where(logs + FIRST_STEP < self._high, FIRST_STEP, -FIRST_STEP)
             columns = [(residuals(logs + d) - here) / d[k] for k, d in enumerate(np.diag(steps))]
@@ -238,13 +237,13 @@ class _Fit:
         )
         return self.clip(found.x)
 
-    def polish(self, start: Array) -> Array:
+    def polish(self, start: Floats) -> Floats:
         """Stage 2; without long windows the start is the answer."""
         if not self._polish or self._config.polish_evaluations < 1:
             return start
         scale = self._config.polish_scale_mm
 
-        def cost(logs: Array) -> float:
+        def cost(logs: Floats) -> float:
             inside = np.clip(logs, self._low, self._high)
             z = self._residuals(inside, self._polish, self._config.polish_s) / scale
             return float(np.sum(np.sqrt(1.0 + z * z) - 1.0))
@@ -272,8 +271,8 @@ class _Fit:
         return [found[i] for i in sorted(order)]
 
     def _residuals(
-        self, logs: Array, windows: Sequence[tuple[int, int]], at_s: tuple[float, float]
-    ) -> Array:
+        self, logs: Floats, windows: Sequence[tuple[int, int]], at_s: tuple[float, float]
+    ) -> AnyFloats:
         self.evaluations += 1
         rollouts, lever_m = self._rollouts, self._config.lever_m
         rollouts.set_physics(_physics(logs))

@@ -8,10 +8,10 @@ from typing import Any
 
 import mujoco
 import numpy as np
-from numpy.typing import NDArray
 
 from robolearn.errors import DataError
 from robolearn.seeding import child_seed
+from robolearn.shapes import Picture
 from robolearn.spec import EmbodimentSpec
 from robolearn.types import (
     Capabilities,
@@ -153,10 +153,12 @@ class PerturbedEnv:
 
     def observe(self) -> Observation:
         """What the sensors say."""
-        seen, noise = self._inner.observe(), self._noise
+        observation, noise = self._inner.observe(), self._noise
         if noise is None:
-            return seen
-        return Observation(seen.t_ns, {n: noise.sample(n, s) for n, s in seen.samples.items()})
+            return observation
+        return Observation(
+            observation.t_ns, {n: noise.sample(n, s) for n, s in observation.samples.items()}
+        )
 
     def apply(self, command: Command) -> None:
         """Pass on the command of ``delay`` ticks ago; before that, the world keeps still."""
@@ -182,7 +184,7 @@ class PerturbedEnv:
         """The verdict on the true state."""
         return self._inner.outcome()
 
-    def render(self, width: int, height: int) -> NDArray[np.uint8]:
+    def render(self, width: int, height: int) -> Picture:
         """As the world inside, without sensors' noise."""
         return self._inner.render(width, height)
 
@@ -234,5 +236,5 @@ def perturbed_scene(
         dataclasses.replace(s, rate_hz=nominal) if s.rate_hz == slow else s
         for s in env.spec.signals[len(state.signals) :]
     )
-    told = dataclasses.replace(state, signals=state.signals + cameras)
-    return PerturbedEnv(env, perturbations, told, ModelEdits(env, perturbations))
+    spec = dataclasses.replace(state, signals=state.signals + cameras)
+    return PerturbedEnv(env, perturbations, spec, ModelEdits(env, perturbations))

@@ -7,12 +7,16 @@ from typing import Any
 
 import mujoco
 import numpy as np
+from jaxtyping import Int
 from numpy.typing import NDArray
 
 from robolearn.errors import ConfigError
+from robolearn.geometry import XY
 from sim.scene.config import Scene, SignalConfig, require_name
 
-Array = NDArray[np.float64]
+# Of every object as many as it has.
+AnyIndices = Int[NDArray[np.intp], "_"]
+
 
 # Names of what the perturbation ``distractors`` adds begin so.
 DISTRACTOR = "distractor_"
@@ -121,7 +125,7 @@ def place_distractors(
         model.geom_rgba[geom, :3] = rng.uniform(0.05, 0.95, 3)
 
 
-def object_bodies(model: mujoco.MjModel, scene: Scene) -> dict[str, NDArray[np.intp]]:
+def object_bodies(model: mujoco.MjModel, scene: Scene) -> dict[str, AnyIndices]:
     """The bodies of each object: by signal, the body it reads and all that hang on it."""
     found: dict[str, NDArray[np.intp]] = {}
     for signal in object_signals(scene):
@@ -137,7 +141,7 @@ def object_signals(scene: Scene) -> list[SignalConfig]:
     return [s for s in scene.config.signals if s.kind in BODY_KINDS and s.name in settable]
 
 
-def _plane(model: mujoco.MjModel, scene: Scene) -> tuple[Array, float]:
+def _plane(model: mujoco.MjModel, scene: Scene) -> tuple[XY, float]:
     """Height of the plane in which the objects are, and the point (world x, y) of it at which the
     camera ``top`` looks.
     """

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from robolearn.agents.actions import clip_action
 from robolearn.geometry import quat_from_rotation, quat_multiply, rot_z, rotation_from_rotvec
 from robolearn.pusht import wrap_angle
 from robolearn.seeding import child_seed
+from robolearn.shapes import AnyArray, OwnFloats
 from robolearn.spec import ActionSpec, EmbodimentSpec, SignalSpec
 from robolearn.types import Command, Condition, Sample, SampleBlock
-
-Array = NDArray[np.float64]
+from sim.shapes import Values
 
 # Magnitude 1: start poses, each way.
 START_M, START_RAD = 0.03, float(np.radians(30.0))
@@ -87,12 +85,12 @@ class SensorNoise:
         value = np.array(rows, dtype=block.value.dtype).reshape(block.value.shape)
         return dataclasses.replace(block, value=value)
 
-    def _noisy(self, name: str, t_ns: int, value: NDArray[Any]) -> NDArray[Any]:
+    def _noisy(self, name: str, t_ns: int, value: AnyArray) -> AnyArray:
         size = self._size[name]
         if not size.any():
             return value
         rng = np.random.default_rng(child_seed(self._seed, "sensor_noise", name, t_ns))
-        out: NDArray[Any]
+        out: AnyArray
         if value.dtype == np.uint8:
             noise = rng.normal(0.0, float(size.max()), value.shape)
             out = np.clip(np.rint(value + noise), 0, 255).astype(np.uint8)
@@ -131,7 +129,7 @@ class ActionNoise:
 
     def disturbed(self, command: Command) -> Command:
         """The command that is carried out instead, within the ranges of the actions."""
-        action: dict[str, Array] = {}
+        action: dict[str, OwnFloats] = {}
         fresh = self._share * math.sqrt(1.0 - self._keep * self._keep)
         for spec in self._actions:
             name, before = spec.name, self._state[spec.name]
@@ -143,7 +141,7 @@ class ActionNoise:
         return dataclasses.replace(command, action=clip_action(self._actions, action))
 
 
-def _action_deviation(action: ActionSpec) -> Array:
+def _action_deviation(action: ActionSpec) -> Values:
     """Largest standard deviation of every value at magnitude 1."""
     units = [u.strip() for u in action.unit.split(",")]
     if QUATERNION in units and action.shape == (7,):
@@ -154,7 +152,7 @@ def _action_deviation(action: ActionSpec) -> Array:
     return np.broadcast_to(sizes, (action.size,)).reshape(action.shape).copy()
 
 
-def _deviation(signal: SignalSpec) -> Array:
+def _deviation(signal: SignalSpec) -> Values:
     """Standard deviation of every value at magnitude 1."""
     if signal.is_image:
         return np.full(1, PICTURE)

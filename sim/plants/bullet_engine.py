@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from robolearn.arms.shapes import Joints
 from robolearn.errors import ConfigError, PhysicsDivergedError
+from robolearn.geometry import Vector
 from sim.plants.urdf import bullet
-
-Array = NDArray[np.float64]
 
 
 def engine_steps(dt_s: float, step_s: float) -> int:
@@ -58,12 +57,12 @@ class BulletEngine:
         """Measure these joints of ``body`` from now on."""
         self._body, self._joints = body, joints
 
-    def put(self, q: Array) -> None:
+    def put(self, q: Joints) -> None:
         """Put the joints at ``q`` at rest."""
         for joint, angle in zip(self._joints, q.tolist(), strict=True):
             self.p.resetJointState(self._body, joint, angle, 0.0, **self.id)
 
-    def servo(self, q: Array, qd: Array, gain: float, max_torque: Sequence[float]) -> None:
+    def servo(self, q: Joints, qd: Joints, gain: float, max_torque: Sequence[float]) -> None:
         """Targets of the joints [rad], [rad/s]; ``gain``: share of the position error that is
         corrected per engine step; torques [N m].
         """
@@ -77,7 +76,7 @@ class BulletEngine:
             **self.id,
         )
 
-    def contact_force(self, links: Sequence[int]) -> Array:
+    def contact_force(self, links: Sequence[int]) -> Vector:
         """Sum of the contact forces ``[3]`` [N] on these links of the measured body, base frame."""
         force = np.zeros(3)
         for link in links:

@@ -12,17 +12,25 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from robolearn.arms.kinematics import Link, SerialArm
 from robolearn.arms.models import ARMS
+from robolearn.arms.shapes import JointFlags, Joints
 from robolearn.errors import ConfigError, DataError
-from robolearn.geometry import pose, pose_from_rpy, rot_x, rotvec_from_rotation
+from robolearn.geometry import (
+    PlanarPose,
+    Rotation,
+    RotvecPose,
+    Vector,
+    pose,
+    pose_from_rpy,
+    rot_x,
+    rotvec_from_rotation,
+)
 from robolearn.seeding import child_seed
 from sim.plants.bullet_engine import BulletEngine
 from sim.robots.so101 import JAW_CLOSED, JAW_OPEN
 
-Array = NDArray[np.float64]
 # The jaw of the SO-101 (TheRobotStudio/SO-ARM100, Simulation/SO101/so101_new_calib.urdf), as a
 # link behind the last one.
 _JAWS: dict[str, Link] = {
@@ -103,36 +111,36 @@ class ChainPlant:
         """None: the table is empty."""
         return ()
 
-    def joint_positions(self) -> Array:
+    def joint_positions(self) -> Joints:
         """Joint angles [rad]."""
         return self._engine.q.copy()
 
-    def joint_velocities(self) -> Array:
+    def joint_velocities(self) -> Joints:
         """Joint velocities [rad/s]."""
         return self._engine.qd.copy()
 
-    def joint_torques(self) -> Array:
+    def joint_torques(self) -> Joints:
         """Motor torques [N m] of the last step."""
         return self._engine.torque.copy()
 
-    def full_torque(self) -> Array:
+    def full_torque(self) -> Joints:
         """Largest motor torques [N m]."""
         return self._full_torque.copy()
 
-    def tool_pose(self) -> Array:
+    def tool_pose(self) -> RotvecPose:
         """Flange in the base frame: position [m] and rotation vector."""
         T = self.arm.fk(self._engine.q[: self.arm.dof])
         return np.concatenate([T[:3, 3], rotvec_from_rotation(T[:3, :3])])
 
-    def tool_force(self) -> Array:
+    def tool_force(self) -> Vector:
         """Zero: there is nothing to touch."""
         return np.zeros(3)
 
-    def set_powered(self, powered: NDArray[np.bool_]) -> None:
+    def set_powered(self, powered: JointFlags) -> None:
         """Which motors hold; the others are limp but for their friction."""
         self._powered = powered.copy()
 
-    def set_joint_targets(self, q: Array, qd: Array) -> None:
+    def set_joint_targets(self, q: Joints, qd: Joints) -> None:
         """Targets of the joint servos [rad], [rad/s]."""
         gain = self.config.servo_gain
         for joint in self._joints:
@@ -154,7 +162,7 @@ class ChainPlant:
                     **self._id,
                 )
 
-    def set_joints(self, q: Array) -> None:
+    def set_joints(self, q: Joints) -> None:
         """Put the arm at ``q`` at rest."""
         self._engine.put(q)
         self.set_joint_targets(q, np.zeros(len(q)))
@@ -164,11 +172,11 @@ class ChainPlant:
         """Advance by ``dt_s`` [s], a whole number of engine steps."""
         self._engine.step(dt_s)
 
-    def place_object(self, name: str, pose: Array) -> None:  # noqa: ARG002  (there is none)
+    def place_object(self, name: str, pose: PlanarPose) -> None:  # noqa: ARG002  (there is none)
         """Raises DataError: the table is empty."""
         raise DataError(f"no object '{name}'; this lab has an arm only")
 
-    def true_pose(self, name: str) -> Array:
+    def true_pose(self, name: str) -> PlanarPose:
         """Raises DataError: the table is empty."""
         raise DataError(f"no object '{name}'; this lab has an arm only")
 
@@ -235,7 +243,7 @@ def chain_urdf(arm: SerialArm, jaw: Link | None = None) -> str:
     return f'<robot name="{arm.name}">\n' + "\n".join(parts) + "\n</robot>\n"
 
 
-def _rpy(R: Array) -> tuple[float, float, float]:
+def _rpy(R: Rotation) -> tuple[float, float, float]:
     """Roll, pitch, yaw of ``Rz(yaw) Ry(pitch) Rx(roll)``, as URDF has them."""
     pitch = math.atan2(-R[2, 0], math.hypot(R[0, 0], R[1, 0]))
     if abs(math.cos(pitch)) < 1e-9:
@@ -243,7 +251,7 @@ def _rpy(R: Array) -> tuple[float, float, float]:
     return math.atan2(R[2, 1], R[2, 2]), pitch, math.atan2(R[1, 0], R[0, 0])
 
 
-def _words(values: Array | tuple[float, ...]) -> str:
+def _words(values: Vector | tuple[float, ...]) -> str:
     return " ".join(f"{float(v):.12g}" for v in values)
 
 

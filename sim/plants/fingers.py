@@ -1,5 +1,6 @@
-"""The gripper of a scene's arm in the lab: satisfies ``hardware.emulators.plant.FingerPlant`` by
-shape.
+"""Moves the gripper of a scene's arm in the lab.
+
+It satisfies ``hardware.emulators.plant.FingerPlant`` by shape.
 """
 
 from __future__ import annotations

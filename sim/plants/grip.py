@@ -14,17 +14,26 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from robolearn.arms.models import UR5E
+from robolearn.arms.shapes import Joints
 from robolearn.errors import ConfigError, DataError
-from robolearn.geometry import inverse, pose, rot_z, rotvec_from_rotation, yaw_of
+from robolearn.geometry import (
+    PlanarPose,
+    Pose,
+    RotvecPose,
+    Vector,
+    inverse,
+    pose,
+    rot_z,
+    rotvec_from_rotation,
+    yaw_of,
+)
 from robolearn.seeding import child_seed
 from sim.plants.bullet_engine import BulletEngine
 from sim.plants.urdf import arm_urdf
 from sim.robots.grippers import WIDE_GRIPPER as GRIPPER
 
-Array = NDArray[np.float64]
 CUBE = "cube"
 
 
@@ -96,37 +105,37 @@ class GripPlant:
         return (CUBE,)
 
     @property
-    def T_base_table(self) -> Array:  # noqa: N802  (a transform)
+    def T_base_table(self) -> Pose:  # noqa: N802  (a transform)
         """The table's frame in the arm's base frame."""
         return self._T_base_table.copy()
 
-    def joint_positions(self) -> Array:
+    def joint_positions(self) -> Joints:
         """Joint angles [rad]."""
         return self._engine.q.copy()
 
-    def joint_velocities(self) -> Array:
+    def joint_velocities(self) -> Joints:
         """Joint velocities [rad/s]."""
         return self._engine.qd.copy()
 
-    def joint_torques(self) -> Array:
+    def joint_torques(self) -> Joints:
         """Motor torques [N m] of the last step."""
         return self._engine.torque.copy()
 
-    def tool_pose(self) -> Array:
+    def tool_pose(self) -> RotvecPose:
         """Between the finger tips, in the base frame: position [m] and rotation vector."""
         T = UR5E.fk(self._engine.q)
         tip = T[:3, 3] + T[:3, 2] * GRIPPER.reach_m
         return np.concatenate([tip, rotvec_from_rotation(T[:3, :3])])
 
-    def tool_force(self) -> Array:
+    def tool_force(self) -> Vector:
         """Sum of the contact forces on hand and fingers [N] in the base frame."""
         return self._engine.contact_force((self._hand, *self._fingers))
 
-    def set_joint_targets(self, q: Array, qd: Array) -> None:
+    def set_joint_targets(self, q: Joints, qd: Joints) -> None:
         """Targets of the joint servos [rad], [rad/s]."""
         self._engine.servo(q, qd, self.config.servo_gain, UR5E.max_torque)
 
-    def set_joints(self, q: Array) -> None:
+    def set_joints(self, q: Joints) -> None:
         """Put the arm at ``q`` at rest."""
         self._engine.put(q)
         self.set_joint_targets(q, np.zeros(UR5E.dof))
@@ -136,7 +145,7 @@ class GripPlant:
         """Advance by ``dt_s`` [s], a whole number of engine steps."""
         self._engine.step(dt_s)
 
-    def place_object(self, name: str, pose: Array) -> None:
+    def place_object(self, name: str, pose: PlanarPose) -> None:
         """Put the cube at rest on the table at ``[x, y, yaw]``."""
         self._require(name)
         x, y, yaw = pose.tolist()
@@ -145,7 +154,7 @@ class GripPlant:
         self._p.resetBasePositionAndOrientation(self._cube, at[:3].tolist(), turn, **self._id)
         self._p.resetBaseVelocity(self._cube, [0.0] * 3, [0.0] * 3, **self._id)
 
-    def true_pose(self, name: str) -> Array:
+    def true_pose(self, name: str) -> PlanarPose:
         """Where the cube is: ``[x, y, yaw]`` in the table frame."""
         T = self._cube_on_table(name)
         return np.array([T[0, 3], T[1, 3], yaw_of(T[:3, :3])])
@@ -187,7 +196,7 @@ class GripPlant:
         if name != CUBE:
             raise DataError(f"no object '{name}'; the workcell has: {list(self.object_names)}")
 
-    def _cube_on_table(self, name: str) -> Array:
+    def _cube_on_table(self, name: str) -> Pose:
         self._require(name)
         at, turn = self._p.getBasePositionAndOrientation(self._cube, **self._id)
         R = np.array(self._p.getMatrixFromQuaternion(turn)).reshape(3, 3)

@@ -5,23 +5,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol, runtime_checkable
 
-import numpy as np
-from numpy.typing import NDArray
+from robolearn.arms.shapes import Joints
+from robolearn.geometry import PlanarPose
+from robolearn.shapes import Picture
 
 
 @runtime_checkable
 class Drawable(Protocol):
     """A plant of the lab that can draw itself."""
 
-    def set_joints(self, q: NDArray[np.float64]) -> None:
+    def set_joints(self, q: Joints) -> None:
         """Put the arm at ``q`` at rest."""
         ...
 
-    def place_object(self, name: str, pose: NDArray[np.float64]) -> None:
+    def place_object(self, name: str, pose: PlanarPose) -> None:
         """Put an object at rest at ``[x, y, yaw]``."""
         ...
 
-    def picture(self, view: str, width: int, height: int) -> NDArray[np.uint8]:
+    def picture(self, view: str, width: int, height: int) -> Picture:
         """A picture ``[height, width, 3]``."""
         ...
 
@@ -44,9 +45,9 @@ class PlantView:
         view: str,
         width: int,
         height: int,
-        q: NDArray[np.float64],
-        poses: Mapping[str, NDArray[np.float64]],
-    ) -> NDArray[np.uint8]:
+        q: Joints,
+        poses: Mapping[str, PlanarPose],
+    ) -> Picture:
         """A picture ``[height, width, 3]`` with joints at ``q [6]`` and objects at ``[x, y, yaw]``.
 
         ``view`` is ``top`` (the table square, y up; the arm above its flange is cut away) or

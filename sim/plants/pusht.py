@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from robolearn.arms.models import UR5E
+from robolearn.arms.shapes import Joints
 from robolearn.errors import ConfigError, DataError
-from robolearn.geometry import pose, rot_z, rotvec_from_rotation
+from robolearn.geometry import XY, PlanarPose, RotvecPose, Vector, pose, rot_z, rotvec_from_rotation
 from robolearn.pusht import (
     BAR_PX,
     GOAL,
@@ -30,6 +30,7 @@ from robolearn.pusht import (
     wrap_angle,
 )
 from robolearn.seeding import child_seed
+from robolearn.shapes import Picture
 from sim.plants.bullet_engine import BulletEngine
 from sim.plants.urdf import (
     BLOCK_HEIGHT_M,
@@ -41,8 +42,6 @@ from sim.plants.urdf import (
     block_urdf,
     rim_boxes,
 )
-
-Array = NDArray[np.float64]
 
 BLOCK = "block"
 
@@ -112,33 +111,33 @@ class PyBulletPlant:
         """The T."""
         return (BLOCK,)
 
-    def joint_positions(self) -> Array:
+    def joint_positions(self) -> Joints:
         """Joint angles [rad]."""
         return self._engine.q.copy()
 
-    def joint_velocities(self) -> Array:
+    def joint_velocities(self) -> Joints:
         """Joint velocities [rad/s]."""
         return self._engine.qd.copy()
 
-    def joint_torques(self) -> Array:
+    def joint_torques(self) -> Joints:
         """Motor torques [N m] of the last step."""
         return self._engine.torque.copy()
 
-    def tool_pose(self) -> Array:
+    def tool_pose(self) -> RotvecPose:
         """Tip of the tool in the base frame: position [m] and rotation vector."""
         T = UR5E.fk(self._engine.q)
         tip = T[:3, 3] + T[:3, 2] * self.config.tool_length_m
         return np.concatenate([tip, rotvec_from_rotation(T[:3, :3])])
 
-    def tool_force(self) -> Array:
+    def tool_force(self) -> Vector:
         """Sum of the contact forces on the tool [N] in the base frame."""
         return self._engine.contact_force((self._tool,))
 
-    def set_joint_targets(self, q: Array, qd: Array) -> None:
+    def set_joint_targets(self, q: Joints, qd: Joints) -> None:
         """Targets of the joint servos [rad], [rad/s]."""
         self._engine.servo(q, qd, self.config.servo_gain, UR5E.max_torque)
 
-    def set_joints(self, q: Array) -> None:
+    def set_joints(self, q: Joints) -> None:
         """Put the arm at ``q`` at rest."""
         self._engine.put(q)
         self.set_joint_targets(q, np.zeros(UR5E.dof))
@@ -157,7 +156,7 @@ class PyBulletPlant:
         self.set_joints(np.array(self.config.home))
         self.place_object(BLOCK, np.array(self.config.block_pose))
 
-    def place_object(self, name: str, pose: Array) -> None:
+    def place_object(self, name: str, pose: PlanarPose) -> None:
         """Put the T at rest at ``[x, y, yaw]`` of the table frame."""
         self._require(name)
         x, y, yaw = pose.tolist()
@@ -169,7 +168,7 @@ class PyBulletPlant:
         self._p.resetBasePositionAndOrientation(self._block, com.tolist(), quaternion, **self._id)
         self._p.resetBaseVelocity(self._block, [0.0] * 3, [0.0] * 3, **self._id)
 
-    def true_pose(self, name: str) -> Array:
+    def true_pose(self, name: str) -> PlanarPose:
         """Where the T is: ``[x, y, yaw]`` in the table frame."""
         self._require(name)
         position, orientation = self._p.getBasePositionAndOrientation(self._block, **self._id)
@@ -180,7 +179,7 @@ class PyBulletPlant:
         along = R_table.T @ R[:, 0]
         return np.array([xy[0], xy[1], float(wrap_angle(np.arctan2(along[1], along[0])))])
 
-    def picture(self, view: str, width: int, height: int) -> NDArray[np.uint8]:
+    def picture(self, view: str, width: int, height: int) -> Picture:
         """Software-rendered picture ``[height, width, 3]``: ``top`` (the table square, x right,
         y up) or ``perspective``.
         """
@@ -293,7 +292,7 @@ class PyBulletPlant:
         p.changeDynamics(lid, -1, lateralFriction=0.0, **self._id)
         p.setCollisionFilterPair(lid, self._arm, -1, self._tool, 0, **self._id)
 
-    def _on_table(self, at: Array, yaw: float, height: float) -> tuple[list[float], list[float]]:
+    def _on_table(self, at: XY, yaw: float, height: float) -> tuple[list[float], list[float]]:
         """Position and quaternion in the base frame of what is at ``at [2]`` [m] of the table."""
         centre = self._T_base_table @ np.array([at[0], at[1], height, 1.0])
         heading = self.config.heading_rad + yaw
@@ -311,7 +310,7 @@ class PyBulletPlant:
             at = transform_points(np.array([[x, y]]), self._goal)[0]
             self._print(at, size, self._goal[2], [0.56, 0.83, 0.56, 1.0])
 
-    def _print(self, at: Array, size: tuple[float, ...], yaw: float, colour: list[float]) -> None:
+    def _print(self, at: XY, size: tuple[float, ...], yaw: float, colour: list[float]) -> None:
         half = [size[0] / 2, size[1] / 2, 0.0005]
         look = self._p.createVisualShape(
             self._p.GEOM_BOX, halfExtents=half, rgbaColor=colour, **self._id

@@ -15,22 +15,33 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.arms.models import ARMS
+from robolearn.arms.shapes import JointFlags, Joints
 from robolearn.config import from_dict
 from robolearn.errors import ConfigError, DataError, PhysicsDivergedError, did_you_mean
-from robolearn.geometry import inverse, pose, rotation_from_quat, rotvec_from_rotation, yaw_of
+from robolearn.geometry import (
+    PlanarPose,
+    Pose,
+    RotvecPose,
+    Vector,
+    inverse,
+    pose,
+    rotation_from_quat,
+    rotvec_from_rotation,
+    yaw_of,
+)
 from robolearn.seeding import child_seed
+from robolearn.shapes import Picture
 from sim.control.arm_xy import arm_xy_config
 from sim.control.arms import ArmConfig, ArmsConfig
 from sim.control.servos import Gains, apply_gains, servo_lead
 from sim.env.placement import placer
 from sim.perturbations.model import object_bodies, object_signals
 from sim.plants.bullet_engine import engine_steps
-from sim.rendering.renderer import Image, Renderer, View, update_poses
+from sim.rendering.renderer import Renderer, View, update_poses
 from sim.scene.config import Scene, SceneConfig, SignalConfig, require_name, world_pose
 from sim.scene.load import load_scene
 from sim.scene.signals import reader
 
-Array = NDArray[np.float64]
 _KINDS = ("arm_xy", "arms")
 
 
@@ -115,29 +126,29 @@ class ScenePlant:
         """What can be placed: the objects whose poses are settable signals of the scene."""
         return tuple(self._signals)
 
-    def joint_positions(self) -> Array:
+    def joint_positions(self) -> Joints:
         """Joint angles [rad]."""
         return self.data.qpos[self._mount.qpos]
 
-    def joint_velocities(self) -> Array:
+    def joint_velocities(self) -> Joints:
         """Joint velocities [rad/s]."""
         return self.data.qvel[self._mount.dofs]
 
-    def joint_torques(self) -> Array:
+    def joint_torques(self) -> Joints:
         """Motor torques [N m] of the last step."""
         return self.data.actuator_force[self._mount.actuators]
 
-    def full_torque(self) -> Array:
+    def full_torque(self) -> Joints:
         """Largest motor torques [N m]."""
         return self.model.actuator_forcerange[self._mount.actuators, 1].copy()
 
-    def tool_pose(self) -> Array:
+    def tool_pose(self) -> RotvecPose:
         """Tip of the tool (flange, without a tool) in the base frame: [m], rotation vector."""
         T = self.arm.fk(self.joint_positions()[: self.arm.dof])
         tip = T[:3, 3] + T[:3, 2] * self._mount.tool_length_m
         return np.concatenate([tip, rotvec_from_rotation(T[:3, :3])])
 
-    def tool_force(self) -> Array:
+    def tool_force(self) -> Vector:
         """Sum of the contact forces on everything behind the last joint [N], in the base frame."""
         model, data = self.model, self.data
         force, wrench = np.zeros(3), np.zeros(6)
@@ -152,17 +163,17 @@ class ScenePlant:
             force += acting if second else -acting
         return self._mount.T_world_base[:3, :3].T @ force
 
-    def set_joint_targets(self, q: Array, qd: Array) -> None:
+    def set_joint_targets(self, q: Joints, qd: Joints) -> None:
         """Targets of the joint servos [rad], [rad/s]."""
         self.data.ctrl[self._mount.actuators] = q + self._lead * qd
 
-    def set_powered(self, powered: NDArray[np.bool_]) -> None:
+    def set_powered(self, powered: JointFlags) -> None:
         """Which motors hold; the others are limp but for their friction."""
         on, at = powered[:, None], self._mount.actuators
         self.model.actuator_gainprm[at] = np.where(on, self._gains, 0.0)
         self.model.actuator_biasprm[at] = np.where(on, self._bias, 0.0)
 
-    def set_joints(self, q: Array) -> None:
+    def set_joints(self, q: Joints) -> None:
         """Put the arm at ``q`` at rest."""
         self.data.qpos[self._mount.qpos] = q
         self.data.qvel[self._mount.dofs] = 0.0
@@ -176,7 +187,7 @@ class ScenePlant:
         if not np.isfinite(self.data.qpos).all():
             raise PhysicsDivergedError(f"the state of scene '{self.scene.name}' is not finite")
 
-    def place_object(self, name: str, pose: Array) -> None:
+    def place_object(self, name: str, pose: PlanarPose) -> None:
         """Put an object at rest at ``[x, y, yaw]`` of the table frame, at its own height."""
         signal = self._require(name)
         x, y, yaw = pose.tolist()
@@ -190,7 +201,7 @@ class ScenePlant:
         self.data.qvel[first : first + count] = 0.0
         mujoco.mj_forward(self.model, self.data)
 
-    def true_pose(self, name: str) -> Array:
+    def true_pose(self, name: str) -> PlanarPose:
         """Where an object is: ``[x, y, yaw]`` in the table frame."""
         self._require(name)
         mujoco.mj_kinematics(self.model, self.data)
@@ -208,7 +219,7 @@ class ScenePlant:
     # -- for who builds the lab ------------------------------------------------------------------
 
     @property
-    def T_base_table(self) -> Array:  # noqa: N802  (a transform)
+    def T_base_table(self) -> Pose:  # noqa: N802  (a transform)
         """The table's frame in the arm's base frame."""
         frames = self.scene.config.frames
         table = world_pose(self.model, frames[next(iter(frames))])
@@ -219,7 +230,7 @@ class ScenePlant:
         """From the flange to the tool's tip [m]; 0 without a tool."""
         return self._mount.tool_length_m
 
-    def picture(self, view: str, width: int, height: int) -> Image:
+    def picture(self, view: str, width: int, height: int) -> Picture:
         """A picture ``[height, width, 3]`` by the scene's camera ``top``, or (``perspective``) by
         its first other one.
         """
@@ -285,7 +296,7 @@ class _Mount:
     arm: str
     home: tuple[float, ...]
     tool_length_m: float
-    T_world_base: Array
+    T_world_base: Pose
     qpos: NDArray[np.int64]
     dofs: NDArray[np.int64]
     actuators: NDArray[np.int64]

@@ -14,15 +14,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.arms.models import UR5E
+from robolearn.arms.shapes import Joints
 from robolearn.calibration.fiducials import Tag, black_cells, require_tags
 from robolearn.errors import ConfigError
-from robolearn.geometry import inverse, pose, quat_from_rotation, rot_x, rot_z
+from robolearn.geometry import (
+    PlanarPose,
+    Pose,
+    Vector,
+    inverse,
+    pose,
+    quat_from_rotation,
+    rot_x,
+    rot_z,
+)
 from robolearn.pusht import BAR_PX, GOAL, STEM_PX, TABLE_SIZE_M, TOOL_RADIUS_M, transform_points
+from robolearn.shapes import Picture
 from sim.plants.urdf import BLOCK_HEIGHT_M, RIM_HEIGHT_M, block_box, rim_boxes
 from sim.rendering.cameras import Calibration, calibration
-from sim.rendering.renderer import Image, Renderer, View, update_poses
-
-Array = NDArray[np.float64]
+from sim.rendering.renderer import Renderer, View, update_poses
 
 CAMERA = "view"
 _TUBES = (0.06, 0.055, 0.045, 0.04, 0.04, 0.036)
@@ -77,7 +86,7 @@ class TableView:
         self,
         config: TableViewConfig,
         *,
-        T_base_table: Array,
+        T_base_table: Pose,
         tool_length_m: float,
         width: int,
         height: int,
@@ -94,7 +103,7 @@ class TableView:
         """Intrinsics, and the camera's pose in the table's frame (``T_body_camera``)."""
         return calibration(self._model, self._view)
 
-    def draw(self, q: Array, poses: Mapping[str, Array]) -> Image:
+    def draw(self, q: Joints, poses: Mapping[str, PlanarPose]) -> Picture:
         """A picture with joints at ``q [6]`` and the block at ``poses[block]`` (x, y, yaw)."""
         frames = UR5E.frames(q)
         for i in range(UR5E.dof):
@@ -109,7 +118,7 @@ class TableView:
         """Free the context; safe to call twice."""
         self._renderer.close()
 
-    def _place(self, body: str, T: Array) -> None:
+    def _place(self, body: str, T: Pose) -> None:
         index = self._model.body(body).mocapid[0]
         self._data.mocap_pos[index] = T[:3, 3]
         self._data.mocap_quat[index] = quat_from_rotation(T[:3, :3])
@@ -150,7 +159,7 @@ def _mjcf(config: TableViewConfig, tool_length_m: float) -> str:
 </mujoco>"""
 
 
-def _camera_axes(config: TableViewConfig) -> tuple[Array, Array]:
+def _camera_axes(config: TableViewConfig) -> tuple[Vector, Vector]:
     """The picture's right and up in the table's frame."""
     forward = np.array(config.target_m) - np.array(config.eye_m)
     right = np.cross(forward, np.array(config.up))

@@ -14,13 +14,15 @@ from typing import Any, Literal
 import cv2
 import mujoco
 import numpy as np
+from jaxtyping import Bool
 from numpy.typing import NDArray
 
 from robolearn.errors import SceneError, did_you_mean
+from robolearn.geometry import Pose, Rotation
+from robolearn.shapes import Picture
 from robolearn.spec import SignalSpec
 from sim.rendering.renderer import (
     LARGEST,
-    Image,
     Quality,
     Renderer,
     View,
@@ -29,8 +31,10 @@ from sim.rendering.renderer import (
     update_poses,
 )
 from sim.scene.config import CameraConfig, Scene, SceneConfig, require_name
+from sim.shapes import GeomPicture
 
-Matrix = NDArray[np.float64]
+GeomFlags = Bool[NDArray[np.bool_], " geoms"]
+
 Projection = Literal["perspective", "orthographic"]
 
 # From MuJoCo's camera axes (y up, looking along -z) to those of vision.
@@ -52,9 +56,9 @@ class Calibration:
     width: int
     height: int
     projection: Projection
-    K: Matrix
+    K: Rotation
     body: str
-    T_body_camera: Matrix
+    T_body_camera: Pose
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for a provenance."""
@@ -115,12 +119,12 @@ class Cameras:
         """Physics steps between two pictures of each signal."""
         return {name: round(1.0 / (rate * self._step_s)) for name, rate in self._rates.items()}
 
-    def draw(self, data: mujoco.MjData, names: Iterable[str]) -> dict[str, Image]:
+    def draw(self, data: mujoco.MjData, names: Iterable[str]) -> dict[str, Picture]:
         """Pictures of the state in ``data`` by signal; one update of the scene per quality."""
         wanted = [n for n in names if n in self._views]
         if wanted:
             update_poses(self._model, data)
-        out: dict[str, Image] = {}
+        out: dict[str, Picture] = {}
         for quality, renderer in self._renderers.items():
             signals = [n for n in wanted if self._cameras[n].quality == quality]
             pictures = renderer.images(data, [self._views[n] for n in signals])
@@ -147,10 +151,10 @@ class Overlay:
     (id -1, nothing drawn) is false.
     """
 
-    photo: Image
-    foreground: NDArray[np.bool_]
+    photo: Picture
+    foreground: GeomFlags
 
-    def compose(self, drawn: Image, ids: NDArray[np.int32]) -> Image:
+    def compose(self, drawn: Picture, ids: GeomPicture) -> Picture:
         """The drawn foreground over the photograph."""
         return np.where(self.foreground[ids][..., None], drawn, self.photo)
 
@@ -179,7 +183,7 @@ def calibration(model: mujoco.MjModel, view: View, signal: str = "") -> Calibrat
     )
 
 
-def intrinsics(model: mujoco.MjModel, view: View) -> Matrix:
+def intrinsics(model: mujoco.MjModel, view: View) -> Rotation:
     """``K [3, 3]`` of a camera for pictures of this size [px]."""
     camera = camera_id(model, view.camera)
     width, height = view.width, view.height
@@ -199,7 +203,7 @@ def intrinsics(model: mujoco.MjModel, view: View) -> Matrix:
     return np.array([[focal[0], 0.0, centre[0]], [0.0, focal[1], centre[1]], [0.0, 0.0, 1.0]])
 
 
-def camera_pose(model: mujoco.MjModel, data: mujoco.MjData, camera: str) -> Matrix:
+def camera_pose(model: mujoco.MjModel, data: mujoco.MjData, camera: str) -> Pose:
     """``T_world_camera [4, 4]`` [m] in the state of ``data``."""
     update_poses(model, data)
     index, T = camera_id(model, camera), np.eye(4)
@@ -289,7 +293,7 @@ def _overlay(scene: Scene, model: mujoco.MjModel, camera: CameraConfig, view: Vi
     return Overlay(np.asarray(resized, dtype=np.uint8), front)
 
 
-def foreground(model: mujoco.MjModel, bodies: Sequence[str] = ()) -> NDArray[np.bool_]:
+def foreground(model: mujoco.MjModel, bodies: Sequence[str] = ()) -> GeomFlags:
     """Which geoms ``[ngeom]`` belong to ``bodies`` and what hangs on them.
 
     Without names: everything that hangs on a child of the world of which any part can move, so
@@ -310,12 +314,13 @@ def foreground(model: mujoco.MjModel, bodies: Sequence[str] = ()) -> NDArray[np.
     return inside[model.geom_bodyid]
 
 
-def _photo(folder: Path, camera: CameraConfig, at: str) -> Image:
+def _photo(folder: Path, camera: CameraConfig, at: str) -> Picture:
     path = folder / camera.background
     if not path.resolve().is_relative_to(folder.resolve()) or not path.is_file():
-        there = sorted(p.name for p in folder.iterdir() if p.suffix in (".png", ".jpg"))
+        pictures = sorted(p.name for p in folder.iterdir() if p.suffix in (".png", ".jpg"))
         raise SceneError(
-            f"{at}: background '{camera.background}' is not a file of the package; it has: {there}"
+            f"{at}: background '{camera.background}' is not a file of the package; it has:"
+            f" {pictures}"
         )
     picture = cv2.imread(str(path), cv2.IMREAD_COLOR)
     if picture is None:

@@ -9,13 +9,17 @@ import copy
 
 import mujoco
 import numpy as np
+from jaxtyping import Float64, Int64
 from numpy.typing import NDArray
 from scipy import sparse
 
 from robolearn.errors import MissingDependencyError, RenderError
 
-Vertices = NDArray[np.float64]
-Faces = NDArray[np.int64]
+Vertices = Float64[NDArray[np.float64], "vertices 3"]
+Faces = Int64[NDArray[np.int64], "faces 3"]
+KeptVertices = Float64[NDArray[np.float64], "kept_vertices 3"]
+KeptFaces = Int64[NDArray[np.int64], "kept_faces 3"]
+Normals = Float64[NDArray[np.float64], "corners 3"]
 
 # Smaller meshes are left alone: they cost nothing and have no faces to spare.
 LEAST_FACES = 200
@@ -51,7 +55,7 @@ def face_count(model: mujoco.MjModel) -> int:
     return int(model.mesh_facenum.sum())
 
 
-def simplify(vertices: Vertices, faces: Faces, keep: int) -> tuple[Vertices, Faces]:
+def simplify(vertices: Vertices, faces: Faces, keep: int) -> tuple[KeptVertices, KeptFaces]:
     """About ``keep`` faces of a mesh; vertices at one place count as one, so seams stay closed."""
     try:
         import fast_simplification
@@ -75,7 +79,7 @@ def simplify(vertices: Vertices, faces: Faces, keep: int) -> tuple[Vertices, Fac
     return points.astype(np.float64), kept.astype(np.int64)
 
 
-def corner_normals(vertices: Vertices, faces: Faces) -> Vertices:
+def corner_normals(vertices: Vertices, faces: Faces) -> Normals:
     """Unit normals of the faces' corners ``[3 n, 3]``, in the order of ``faces.reshape(-1)``.
 
     Each is the mean, weighted by area, of the faces around the vertex that differ by less than

@@ -17,10 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.errors import RenderError, did_you_mean
+from robolearn.shapes import Picture
 from sim.rendering.decimation import decimated
 from sim.rendering.gl import INSTALL, backend, off_screen
+from sim.shapes import AnyPicture, DepthPicture, GeomPicture
 
-Image = NDArray[np.uint8]
 Quality = Literal["fast", "plain", "full"]
 
 LARGEST = 4096
@@ -94,7 +95,7 @@ class Renderer:
         scene.flags[mujoco.mjtRndFlag.mjRND_REFLECTION] = full
         self._scene, self._context, self._size = scene, context, (width, height)
 
-    def images(self, data: mujoco.MjData, views: Sequence[View]) -> tuple[Image, ...]:
+    def images(self, data: mujoco.MjData, views: Sequence[View]) -> tuple[AnyPicture, ...]:
         """Pictures ``[height, width, 3]`` of the state in ``data``, one per view.
 
         Positions must be current (:func:`update_poses`).
@@ -102,11 +103,11 @@ class Renderer:
         scene, context = self._update(data, views)
         return tuple(self._colours(data, view, scene, context) for view in views)
 
-    def image(self, data: mujoco.MjData, view: View) -> Image:
+    def image(self, data: mujoco.MjData, view: View) -> Picture:
         """One picture ``[height, width, 3]``."""
         return self.images(data, [view])[0]
 
-    def depth(self, data: mujoco.MjData, view: View) -> NDArray[np.float32]:
+    def depth(self, data: mujoco.MjData, view: View) -> DepthPicture:
         """Distance along the optical axis [m], ``[height, width]``; ``inf`` where nothing is."""
         scene, context = self._update(data, [view])
         rectangle = self._render(data, view, scene, context)
@@ -122,7 +123,7 @@ class Renderer:
             metres = 1.0 / (1.0 / far + share * (1.0 / near - 1.0 / far))
         return np.where(share > 0, metres, np.inf).astype(np.float32)
 
-    def segmentation(self, data: mujoco.MjData, view: View) -> NDArray[np.int32]:
+    def segmentation(self, data: mujoco.MjData, view: View) -> GeomPicture:
         """Id of the geom at every pixel ``[height, width]``; -1 where no geom is."""
         scene, context = self._update(data, [view])
         ids = self._numbers(data, view, scene, context)
@@ -169,7 +170,7 @@ class Renderer:
 
     def _colours(
         self, data: mujoco.MjData, view: View, scene: mujoco.MjvScene, context: mujoco.MjrContext
-    ) -> Image:
+    ) -> Picture:
         rectangle = self._render(data, view, scene, context)
         image = np.empty((view.height, view.width, 3), dtype=np.uint8)
         mujoco.mjr_readPixels(image, None, rectangle, context)

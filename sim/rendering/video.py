@@ -6,22 +6,20 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 import cv2
 import numpy as np
-from numpy.typing import NDArray
 
 from robolearn.data.episode import Episode
 from robolearn.errors import DataError, MissingDependencyError
 from robolearn.files import replacing
+from robolearn.shapes import AnyArray
 from robolearn.spec import EmbodimentSpec
 from robolearn.types import EpisodeHeader, Outcome, Tick
+from sim.shapes import AnyPicture
 
-Image = NDArray[np.uint8]
 
-
-def write_mp4(path: Path, frames: Iterable[NDArray[Any]], fps: float, *, crf: int = 23) -> int:
+def write_mp4(path: Path, frames: Iterable[AnyArray], fps: float, *, crf: int = 23) -> int:
     """Write ``frames`` (``[h, w, 3]`` RGB, one size) and return how many; yuv420p, fast start.
 
     Odd sizes lose their last row or column, as H.264 needs even ones. The file appears only when
@@ -57,7 +55,7 @@ def write_mp4(path: Path, frames: Iterable[NDArray[Any]], fps: float, *, crf: in
     return count
 
 
-def grid(frames: Sequence[Image], columns: int | None = None, gap: int = 2) -> Image:
+def grid(frames: Sequence[AnyPicture], columns: int | None = None, gap: int = 2) -> AnyPicture:
     """Put pictures of one size beside each other on white, row by row."""
     if not frames:
         raise DataError("a grid needs at least one picture")
@@ -76,13 +74,15 @@ def grid(frames: Sequence[Image], columns: int | None = None, gap: int = 2) -> I
     return canvas
 
 
-def grid_video(videos: Sequence[Sequence[Image]], columns: int | None = None) -> Iterable[Image]:
+def grid_video(
+    videos: Sequence[Sequence[AnyPicture]], columns: int | None = None
+) -> Iterable[AnyPicture]:
     """Frames of a grid of videos; one that is over shows its last frame."""
     for k in range(max((len(v) for v in videos), default=0)):
         yield grid([v[min(k, len(v) - 1)] for v in videos], columns)
 
 
-def _even(frame: NDArray[Any]) -> Image:
+def _even(frame: AnyArray) -> AnyPicture:
     if frame.ndim != 3 or frame.shape[2] != 3 or frame.dtype != np.uint8 or 0 in frame.shape:
         raise DataError(f"a frame is uint8 [h, w, 3], got {frame.dtype} {frame.shape}")
     if min(frame.shape[:2]) < 2:
@@ -90,14 +90,16 @@ def _even(frame: NDArray[Any]) -> Image:
     return np.ascontiguousarray(frame[: frame.shape[0] // 2 * 2, : frame.shape[1] // 2 * 2])
 
 
-def side_by_side(pictures: Sequence[Image], height: int | None = None, gap: int = 2) -> Image:
+def side_by_side(
+    pictures: Sequence[AnyPicture], height: int | None = None, gap: int = 2
+) -> AnyPicture:
     """Pictures of any sizes in one row on white, all ``height`` [px] high (the tallest's)."""
     if not pictures:
         raise DataError("side by side needs at least one picture")
     tall = height or max(p.shape[0] for p in pictures)
     if len(pictures) == 1 and pictures[0].shape[0] == tall:
         return pictures[0]
-    row: list[Image] = []
+    row: list[AnyPicture] = []
     for picture in pictures:
         width = max(1, round(picture.shape[1] * tall / picture.shape[0]))
         kind = cv2.INTER_AREA if tall < picture.shape[0] else cv2.INTER_NEAREST
@@ -113,7 +115,7 @@ def image_signals(spec: EmbodimentSpec) -> tuple[str, ...]:
 
 def episode_frames(
     episode: Episode, cameras: Sequence[str] = (), height: int | None = None
-) -> Iterator[Image]:
+) -> Iterator[AnyPicture]:
     """What the cameras of a stored episode showed at each tick, side by side; default: all of them.
 
     Raises :class:`DataError` for an episode without pictures.
@@ -137,7 +139,7 @@ class Film:
 
     def __init__(self, cameras: Sequence[str] = (), height: int | None = None) -> None:
         self._cameras, self._height = tuple(cameras), height
-        self.frames: list[Image] = []
+        self.frames: list[AnyPicture] = []
 
     def on_start(self, episode: EpisodeHeader) -> None:
         """Forget the last episode."""

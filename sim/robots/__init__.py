@@ -1,1 +1,1 @@
-"""Machines as MJCF, generated from the published kinematics in ``robolearn.arms.models``."""
+"""Writes machines as MJCF, from the published kinematics in ``robolearn.arms.models``."""

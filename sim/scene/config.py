@@ -18,11 +18,14 @@ from typing import Any, Literal
 
 import mujoco
 import numpy as np
+from jaxtyping import Float64
 from numpy.typing import NDArray
 
 from robolearn.errors import SceneError, did_you_mean
-from robolearn.geometry import pose
+from robolearn.geometry import XY, Pose, pose
 from robolearn.spec import ActionMode
+
+PlaneRotation = Float64[NDArray[np.float64], "2 2"]
 
 SignalKind = Literal[
     "site_xy",
@@ -216,21 +219,21 @@ class Frame:
     height ``z`` [m] of its plane.
     """
 
-    rotation: NDArray[np.float64]
-    origin: NDArray[np.float64]
+    rotation: PlaneRotation
+    origin: XY
     yaw: float
     z: float
 
-    def to_world(self, xy: NDArray[np.float64]) -> NDArray[np.float64]:
+    def to_world(self, xy: XY) -> XY:
         """Frame coordinates ``[2]`` to world ``[2]`` [m]."""
         return self.rotation @ xy + self.origin
 
-    def from_world(self, xy: NDArray[np.float64]) -> NDArray[np.float64]:
+    def from_world(self, xy: XY) -> XY:
         """Inverse of :meth:`to_world`."""
         return (xy - self.origin) @ self.rotation
 
 
-def world_pose(model: mujoco.MjModel, site: str) -> NDArray[np.float64]:
+def world_pose(model: mujoco.MjModel, site: str) -> Pose:
     """``T_world_site [4, 4]`` in the initial state (frames do not move)."""
     data = mujoco.MjData(model)
     mujoco.mj_kinematics(model, data)

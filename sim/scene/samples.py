@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.errors import DataError
+from robolearn.shapes import AnyArray, OwnFloats
 from robolearn.spec import EmbodimentSpec, SignalSpec
 from robolearn.types import Condition, Sample, SampleBlock, SentBlock
 
@@ -49,7 +50,7 @@ class SampleLog:
             newest[name] = sample = Sample(t_ns, array)
             rows[name].append(sample)
 
-    def arrive(self, now_ns: int, samples: Iterable[tuple[str, int, NDArray[Any]]]) -> None:
+    def arrive(self, now_ns: int, samples: Iterable[tuple[str, int, AnyArray]]) -> None:
         """Keep samples ``(name, capture time, value)`` that arrive now, some of them late."""
         for name, t_ns, value in samples:
             self.add(t_ns, {name: value})
@@ -64,7 +65,7 @@ class SampleLog:
         if not self.newest:
             raise DataError(f"{self._owner}: call reset() before the first tick")
 
-    def values(self) -> dict[str, NDArray[Any]]:
+    def values(self) -> dict[str, AnyArray]:
         """The newest value of every signal."""
         return {name: sample.value for name, sample in self.newest.items()}
 
@@ -119,10 +120,10 @@ class SentLog:
 
 def check_poses(
     condition: Condition, settable: Iterable[str], spec: EmbodimentSpec
-) -> dict[str, NDArray[np.float64]]:
+) -> dict[str, OwnFloats]:
     """The poses of a condition as arrays; :class:`DataError` for what cannot be set here."""
     allowed = list(settable)
-    poses: dict[str, NDArray[np.float64]] = {}
+    poses: dict[str, OwnFloats] = {}
     for name, value in condition.poses.items():
         if name not in allowed:
             raise DataError(

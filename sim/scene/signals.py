@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 
 import mujoco
 import numpy as np
-from numpy.typing import NDArray
 
 from robolearn.errors import SceneError
-from robolearn.geometry import quat_conjugate, quat_from_rotation
+from robolearn.geometry import Pose, Vector, quat_conjugate, quat_from_rotation
+from robolearn.shapes import AnyFloats, OwnFloats
 from sim.scene.config import (
     UNPHYSICAL,
     SceneConfig,
@@ -18,11 +18,11 @@ from sim.scene.config import (
     require_name,
     world_pose,
 )
+from sim.shapes import Values
 from sim.tasks.registry import derived_signal
 
-Array = NDArray[np.float64]
 # The values by name, read-only; positions need ``mj_kinematics`` to be current.
-Reader = Callable[[], dict[str, Array]]
+Reader = Callable[[], dict[str, OwnFloats]]
 
 # Components, unit and angles by kind, where scene.yaml leaves them out.
 SHAPES = {"site_xy": 2, "body_pose_xy": 3, "site_pose": 7, "body_pose": 7, "joint_sum": 1}
@@ -62,14 +62,14 @@ def reader(
         for signal, (_, place) in zip(signals, slices, strict=True)
     ]
 
-    def read() -> dict[str, Array]:
+    def read() -> dict[str, OwnFloats]:
         for copy in copies:
             copy()
         flat = scratch.copy()
         flat.setflags(write=False)
         return {name: flat[place] for name, place in slices}
 
-    def read_all() -> dict[str, Array]:
+    def read_all() -> dict[str, OwnFloats]:
         values = read()
         for name, function in derived:
             values[name] = function(values)
@@ -97,7 +97,7 @@ def _positions(
     data: mujoco.MjData,
     config: SceneConfig,
     signal: SignalConfig,
-    out: Array,
+    out: Values,
 ) -> _Copy:
     del config
     return _gather(data.qpos, [int(model.jnt_qposadr[j]) for j in _joints(model, signal)], out)
@@ -108,7 +108,7 @@ def _velocities(
     data: mujoco.MjData,
     config: SceneConfig,
     signal: SignalConfig,
-    out: Array,
+    out: Values,
 ) -> _Copy:
     del config
     return _gather(data.qvel, [int(model.jnt_dofadr[j]) for j in _joints(model, signal)], out)
@@ -119,7 +119,7 @@ def _given(
     data: mujoco.MjData,
     config: SceneConfig,
     signal: SignalConfig,
-    out: Array,
+    out: Values,
 ) -> _Copy:
     del model
     place = given_at(config, signal.name)
@@ -131,7 +131,7 @@ def _sum(
     data: mujoco.MjData,
     config: SceneConfig,
     signal: SignalConfig,
-    out: Array,
+    out: Values,
 ) -> _Copy:
     del config
     qpos, at = data.qpos, [int(model.jnt_qposadr[j]) for j in _joints(model, signal)]
@@ -144,7 +144,7 @@ def _sum(
     return copy
 
 
-def _gather(source: Array, at: list[int], out: Array) -> _Copy:
+def _gather(source: AnyFloats, at: list[int], out: Values) -> _Copy:
     """Copies elements; neighbours as one slice, which is several times faster."""
     if at == list(range(at[0], at[0] + len(at))):
         view = source[at[0] : at[0] + len(at)]
@@ -170,7 +170,7 @@ def _body_pose(
     data: mujoco.MjData,
     config: SceneConfig,
     signal: SignalConfig,
-    out: Array,
+    out: Values,
 ) -> _Copy:
     body = require_name(model, mujoco.mjtObj.mjOBJ_BODY, signal.of[0], f"signal {signal.name}")
     position, quat = data.xpos[body], data.xquat[body]
@@ -189,7 +189,7 @@ def _site_pose(
     data: mujoco.MjData,
     config: SceneConfig,
     signal: SignalConfig,
-    out: Array,
+    out: Values,
 ) -> _Copy:
     site = require_name(model, mujoco.mjtObj.mjOBJ_SITE, signal.of[0], f"signal {signal.name}")
     position, matrix = data.site_xpos[site], data.site_xmat[site]
@@ -203,7 +203,7 @@ def _site_pose(
     return copy
 
 
-def _in_frame(T: Array, position: Array, signal: SignalConfig, out: Array) -> _Copy:
+def _in_frame(T: Pose, position: Vector, signal: SignalConfig, out: Values) -> _Copy:
     """Completes ``out``: the position in the frame, and a quaternion that is still the world's."""
     origin, rotation = T[:3, 3].copy(), T[:3, :3]
     turned = bool(np.abs(rotation - np.eye(3)).max() > 1e-12)
@@ -226,7 +226,7 @@ def _site_xy(
     data: mujoco.MjData,
     config: SceneConfig,
     signal: SignalConfig,
-    out: Array,
+    out: Values,
 ) -> _Copy:
     site = require_name(model, mujoco.mjtObj.mjOBJ_SITE, signal.of[0], f"signal {signal.name}")
     frame, position = frame_of(model, config, signal.frame), data.site_xpos[site]
@@ -242,7 +242,7 @@ def _body_pose_xy(
     data: mujoco.MjData,
     config: SceneConfig,
     signal: SignalConfig,
-    out: Array,
+    out: Values,
 ) -> _Copy:
     body = require_name(model, mujoco.mjtObj.mjOBJ_BODY, signal.of[0], f"signal {signal.name}")
     frame, position, matrix = (
@@ -259,7 +259,7 @@ def _body_pose_xy(
     return copy
 
 
-_Build = Callable[[mujoco.MjModel, mujoco.MjData, SceneConfig, SignalConfig, Array], _Copy]
+_Build = Callable[[mujoco.MjModel, mujoco.MjData, SceneConfig, SignalConfig, Values], _Copy]
 _READERS: dict[str, _Build] = {
     "joint_position": _positions,
     "joint_velocity": _velocities,

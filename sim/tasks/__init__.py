@@ -1,1 +1,1 @@
-"""Tasks: what counts as progress and success, and where episodes start."""
+"""Judges tasks: what counts as progress and success, and where episodes start."""

@@ -12,19 +12,19 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from robolearn.errors import DataError
+from robolearn.shapes import OwnFloats
 from robolearn.types import Condition, Outcome, Signals
 from sim.tasks.contract import Task
 
 MARK = "#"
-Goal = Mapping[str, NDArray[np.float64]]
+Goal = Mapping[str, OwnFloats]
 
 
 def split_goals(condition: Condition) -> tuple[Condition, tuple[Goal, ...]]:
     """The condition as it is placed, and the other goals in the order of their numbers."""
-    others: dict[str, dict[str, NDArray[np.float64]]] = {}
+    others: dict[str, dict[str, OwnFloats]] = {}
     placed: dict[str, tuple[float, ...]] = {}
     for name, value in condition.poses.items():
         signal, mark, number = name.partition(MARK)

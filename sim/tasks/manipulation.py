@@ -12,11 +12,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from jaxtyping import Num
 from numpy.typing import NDArray
 
 from robolearn.errors import DataError
-from robolearn.geometry import rotation_from_quat
+from robolearn.geometry import Vector, rotation_from_quat
 from robolearn.types import Signals
+from sim.shapes import PoseValues, TableCorners, Values
 
 TOOL = "tool/pose"
 WIDTH = "gripper/width"
@@ -24,8 +26,8 @@ GOAL = "goal/pose"
 
 Pose = tuple[float, ...]
 Area = tuple[tuple[float, float], tuple[float, float]]
-# A pose as an array, or its numbers.
-Values = NDArray[Any] | Sequence[Any]
+# A pose (or a point) as an array, or its numbers.
+PoseLike = Num[NDArray[Any], " values"] | Sequence[Any]
 
 # Below this width [m] the gripper holds nothing: the thinnest part of any scene has 15 mm.
 CLOSED_M = 0.008
@@ -42,19 +44,19 @@ def level_pose(x: float, y: float, z: float, yaw: float) -> Pose:
     return (x, y, z, math.cos(half), 0.0, 0.0, math.sin(half))
 
 
-def heading(pose: NDArray[Any] | Sequence[float]) -> float:
+def heading(pose: PoseLike) -> float:
     """Yaw [rad] of the object's x axis."""
     qw, qx, qy, qz = (float(v) for v in pose[3:7])
     return math.atan2(2.0 * (qx * qy + qw * qz), 1.0 - 2.0 * (qy * qy + qz * qz))
 
 
-def tilt(pose: NDArray[Any] | Sequence[float]) -> float:
+def tilt(pose: PoseLike) -> float:
     """Angle [rad] between the object's z axis and the vertical."""
     _, qx, qy, _ = (float(v) for v in pose[3:7])
     return math.acos(max(-1.0, min(1.0, 1.0 - 2.0 * (qx * qx + qy * qy))))
 
 
-def within(parent: NDArray[Any], point: NDArray[Any]) -> NDArray[np.float64]:
+def within(parent: PoseValues, point: Values) -> Vector:
     """A point ``[3]`` of the table frame in the frame of ``parent`` (a pose)."""
     R = rotation_from_quat(np.asarray(parent[3:7], dtype=np.float64))
     return R.T @ (np.asarray(point[:3], dtype=np.float64) - parent[:3])
@@ -71,7 +73,7 @@ class Footprint:
     cx: float = 0.0
     cy: float = 0.0
 
-    def corners(self, pose: Pose, margin: float = 0.0) -> NDArray[np.float64]:
+    def corners(self, pose: Pose, margin: float = 0.0) -> TableCorners:
         """The four corners ``[4, 2]`` [m] at a pose, ``margin`` further out."""
         yaw = heading(pose)
         c, s = math.cos(yaw), math.sin(yaw)
@@ -83,7 +85,7 @@ class Footprint:
         return np.array(rows)
 
 
-def overlap(a: NDArray[np.float64], b: NDArray[np.float64]) -> bool:
+def overlap(a: TableCorners, b: TableCorners) -> bool:
     """True if two rectangles (corners ``[4, 2]``) share area: no side of either separates them."""
     for corners in (a, b):
         for side in (corners[1] - corners[0], corners[2] - corners[1]):
@@ -154,14 +156,14 @@ def as_area(raw: Sequence[Sequence[float]]) -> Area:
     return ((x0, x1), (y0, y1))
 
 
-def outside(pose: Values, bounds: Area, below: float = -0.02) -> bool:
+def outside(pose: PoseLike, bounds: Area, below: float = -0.02) -> bool:
     """True if an object has left the workspace or fallen off the table."""
     (x0, x1), (y0, y1) = bounds
     x, y, z = point_of(pose)
     return not (x0 <= x <= x1 and y0 <= y <= y1) or z < below
 
 
-def point_of(pose: Values) -> tuple[float, float, float]:
+def point_of(pose: PoseLike) -> tuple[float, float, float]:
     """x, y, z as plain numbers: several times faster than arrays at this size."""
     x, y, z = pose[:3]
     return float(x), float(y), float(z)
@@ -173,7 +175,7 @@ class Still:
     def __init__(self) -> None:
         self._last: tuple[float, float, float] | None = None
 
-    def update(self, pose: Values) -> bool:
+    def update(self, pose: PoseLike) -> bool:
         """Tell this tick's pose."""
         last, self._last = self._last, point_of(pose)
         return last is not None and math.dist(self._last, last) < REST_M
@@ -192,7 +194,7 @@ class Grasp:
         self.held, self.trouble = False, ""
         self._height = 0.0
 
-    def update(self, values: Signals, pose: Values, height: float) -> None:
+    def update(self, values: Signals, pose: PoseLike, height: float) -> None:
         """Tell this tick's signals, the object's pose, and its height [m] above its support."""
         width = values[WIDTH].item(0)
         near = math.dist(values[TOOL].tolist()[:3], point_of(pose)) < self._reach

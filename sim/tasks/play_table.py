@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float64
 from numpy.typing import NDArray
 
 from robolearn.agents.sub_goals import ACHIEVED, WANTED
@@ -26,6 +27,8 @@ from sim.tasks.manipulation import (
     outside,
 )
 
+SubGoalFlags = Float64[NDArray[np.float64], "5"]
+
 SUBGOALS = ("drawer_open", "slider_right", "button_pressed", "red_in_tray", "green_on_blue")
 RED, GREEN, BLUE = "red/pose", "green/pose", "blue/pose"
 DRAWER, SLIDER, BUTTON, TRAY = "drawer/opening", "slider/opening", "button/depth", "tray/pose"
@@ -35,7 +38,7 @@ OPEN_M, RIGHT_M, PRESSED_M, TRAY_M, STACK_M = 0.12, 0.12, 0.006, 0.035, 0.018
 CUBES = {name: Footprint(SIDE_M / 2, SIDE_M / 2) for name in (RED, GREEN, BLUE)}
 
 
-def achieved(values: Signals) -> NDArray[np.float64]:
+def achieved(values: Signals) -> SubGoalFlags:
     """Which sub-goals hold now ``[5]``: 1 or 0 each, in the order of :data:`SUBGOALS`."""
     red, tray = values[RED], values[TRAY]
     step = values[GREEN][:3] - values[BLUE][:3]

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from robolearn.errors import SceneError, did_you_mean
 from robolearn.table import Table
 from robolearn.types import Signals
+from sim.shapes import Values
 from sim.tasks.contract import Task
 
 TASKS = Table[Callable[..., Task]](
@@ -37,7 +38,7 @@ DERIVED = Table[Callable[[Signals], NDArray[np.float64]]](
 )
 
 
-def derived_signal(task: str, signal: str, where: str) -> Callable[[Signals], NDArray[np.float64]]:
+def derived_signal(task: str, signal: str, where: str) -> Callable[[Signals], Values]:
     """The function behind a derived signal; the error lists what the task derives."""
     known = [n.removeprefix(f"{task}/") for n in DERIVED if n.startswith(f"{task}/")]
     if signal not in known:

@@ -15,10 +15,10 @@ from typing import Protocol, runtime_checkable
 
 import cv2
 import numpy as np
-from numpy.typing import NDArray
 
 from hardware.devices.camera import FrameSource, RawFrame, StreamConfig
 from robolearn.errors import ConfigError, RobotConnectionError, StaleSignalError
+from robolearn.shapes import Picture
 
 _LINE, _LINES, _BYTES, _SIDE = 1024, 64, 16 << 20, 4096
 
@@ -121,8 +121,8 @@ def read_part(stream: ByteStream, stamp_header: str, name: str) -> tuple[bytes, 
         key, _, value = line.partition(b":")
         key = key.strip().lower()
         if key == b"content-length":
-            told = _number(value, name)
-            length = int(told) if 0 <= told <= _BYTES else -1
+            number = _number(value, name)
+            length = int(number) if 0 <= number <= _BYTES else -1
         elif key == stamp_header.lower().encode():
             stamp = _number(value, name)
         elif not line and length >= 0:
@@ -137,7 +137,7 @@ def read_part(stream: ByteStream, stamp_header: str, name: str) -> tuple[bytes, 
     return data, stamp
 
 
-def decode(data: bytes, name: str) -> NDArray[np.uint8]:
+def decode(data: bytes, name: str) -> Picture:
     """An RGB picture ``[height, width, 3]`` of a JPEG; raises RobotConnectionError for anything
     else, and for one that claims more than 4096 px a side (before memory is taken for it).
     """

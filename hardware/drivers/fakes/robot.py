@@ -13,13 +13,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hardware.devices.robot import Freedrive, RobotMode, RobotState
 from hardware.supervisor.shared_memory import Ring, RingHandle
+from robolearn.arms.shapes import Joints
 from robolearn.errors import DataError, RobotConnectionError, RobotError
-
-Array = NDArray[np.float64]
 
 
 class FakeFault(enum.IntEnum):
@@ -51,7 +49,7 @@ class FakeRobot:
 
     def __init__(
         self,
-        q: Array,
+        q: Joints,
         rate_hz: float = 500.0,
         watchdog_s: float = 0.1,
         clock: Callable[[], int] = time.monotonic_ns,
@@ -61,16 +59,16 @@ class FakeRobot:
         self._qd = np.zeros_like(self._q)
         self._rate_hz, self._watchdog_s, self._clock = rate_hz, watchdog_s, clock
         self.fault = FakeFault.NONE
-        self.sent: list[tuple[int, Array]] = []
+        self.sent: list[tuple[int, Joints]] = []
         self.stops, self.halts, self.free = 0, 0, False
         # Until then a halt is not confirmed, as by a client that is late itself.
         self.ready_ns = 0
         # What a paused link holds back: set-points, or None for a halt.
-        self._held_back: list[Array | None] = []
+        self._held_back: list[Joints | None] = []
         self.tool_force_n = self.load = math.nan
-        self.push: Array | None = None
+        self.push: Joints | None = None
         # What a controller would lead its servos with; tests that model one set it.
-        self.reference_velocity: Array | None = None
+        self.reference_velocity: Joints | None = None
         self._mode = RobotMode.DISCONNECTED
         self._heard_ns = self._moved_ns = self._device_ns = self._changed_ns = 0
         self._trace: Ring | None = None if link is None else link.trace.attach()
@@ -96,7 +94,7 @@ class FakeRobot:
         """Gives way to whoever calls :meth:`guide`."""
         return Freedrive(lambda: self._let_go(free=True), lambda: self._let_go(free=False))
 
-    def guide(self, qd: Array, dt_s: float) -> None:
+    def guide(self, qd: Joints, dt_s: float) -> None:
         """A hand moves the free arm at ``qd`` [rad/s] for ``dt_s``; a stiff one stays."""
         self._qd = np.array(qd) if self.free else np.zeros_like(self._q)
         self._q = self._q + dt_s * self._qd
@@ -140,7 +138,7 @@ class FakeRobot:
             return ""
         return f"fake robot: {self._mode.name}, fault {self.fault.name}"
 
-    def servo(self, q: Array) -> None:
+    def servo(self, q: Joints) -> None:
         """Reach ``q`` at once."""
         if q.shape != self._q.shape or not np.all(np.isfinite(q)):
             raise DataError(f"fake robot: expected {self._q.shape} finite angles, got {q}")
@@ -155,7 +153,7 @@ class FakeRobot:
             return
         self._reach(q)
 
-    def _reach(self, q: Array) -> None:
+    def _reach(self, q: Joints) -> None:
         now = self._clock()
         dt = max((now - self._moved_ns) * 1e-9, 1e-4)
         self._qd = (q - self._q) / dt

@@ -1,5 +1,4 @@
-"""Drivers over a :class:`~hardware.drivers.polling.loop.PollLoop`: what they all do with their
-loop.
+"""Shares what all drivers over a :class:`~hardware.drivers.polling.loop.PollLoop` do with it.
 
 A driver is then the device's calls only: how to open it, and one exchange.
 """
@@ -12,14 +11,13 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hardware.devices.claim import DeviceClaim
 from hardware.devices.robot import RobotMode, RobotState
 from hardware.drivers.polling.loop import PollLoop
+from robolearn.arms.shapes import Joints
 from robolearn.errors import DataError, RobotConnectionError, RobotError
 
-Array = NDArray[np.float64]
 L = TypeVar("L", bound=PollLoop)
 log = logging.getLogger(__name__)
 
@@ -115,19 +113,19 @@ class ArmLoop(PollLoop):
         self, name: str, joints: int, *, rate_hz: float, silence_s: float, max_lost: int
     ) -> None:
         super().__init__(name, rate_hz=rate_hz, silence_s=silence_s, max_lost=max_lost)
-        self._goal: Array | None = None
+        self._goal: Joints | None = None
         # What the arm itself named as the cause of its stop.
         self._stop_mode = RobotMode.RUNNING
         zeros = np.zeros(joints)
         self.state = RobotState(-1.0, 0, zeros, zeros, RobotMode.IDLE)
 
-    def set_goal(self, q: Array) -> None:
+    def set_goal(self, q: Joints) -> None:
         """The newest set-point; an unsent older one is replaced."""
         with self.lock:
             self._goal = q.copy()
         self.heard()
 
-    def take_goal(self) -> Array | None:
+    def take_goal(self) -> Joints | None:
         """The set-point that was not sent yet, which is then none any more."""
         with self.lock:
             goal, self._goal = self._goal, None
@@ -169,7 +167,7 @@ class PolledArm(Polled[ArmLoop]):
         """Newest state."""
         return self._connected().state
 
-    def servo(self, q: Array) -> None:
+    def servo(self, q: Joints) -> None:
         """Leave the next set-point for the next exchange ``[joints]`` [rad]."""
         if q.shape != (self.joints,) or not np.all(np.isfinite(q)):
             raise DataError(f"{self.name}: expected {self.joints} finite angles, got {q}")

@@ -1,6 +1,4 @@
-"""Grippers over a :class:`~hardware.drivers.polling.loop.PollLoop`, and what every gripper
-refuses.
-"""
+"""Polls grippers by a :class:`~hardware.drivers.polling.loop.PollLoop`; refuses what all refuse."""
 
 from __future__ import annotations
 

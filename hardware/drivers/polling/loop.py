@@ -1,4 +1,4 @@
-"""The thread that owns a polled device: one exchange per period, faults latched.
+"""Owns a polled device on one thread: one exchange per period, faults latched.
 
 Vendors' clients of serial buses and of the xArm answer calls and nothing else. A loop asks for
 the state in every period, so the age of the last answer is the liveness of the device, and no

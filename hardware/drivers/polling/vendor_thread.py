@@ -1,4 +1,4 @@
-"""One owner thread for a vendor's interface, so that a call that never returns can be abandoned.
+"""Owns a vendor's interface on one thread, so that a call that never returns can be abandoned.
 
 Vendor control interfaces are not thread safe and may block for minutes when the device dies in the
 middle of a call (ur_rtde: 300 s). The caller here never waits longer than it asked for.

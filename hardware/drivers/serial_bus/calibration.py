@@ -1,4 +1,4 @@
-"""Calibration of an arm of serial servos: which servo is which joint, zero, direction, range.
+"""Calibrates an arm of serial servos: which servo is which joint, zero, direction, range.
 
 The file belongs to one arm. What a person's hands decided when the arm was put together (the
 homing offset and the limits) is also in the servos' own memory, so a file of another arm is
@@ -123,11 +123,11 @@ def require_same_arm(calibration: ArmCalibration, line: SdkLine, serial: str) ->
             # Once more: a late answer to another request looks the same.
             line.settle()
             found = line.read_all(register)
-        for servo, there, known in zip(line.ids, found, expected, strict=True):
-            if there != known:
+        for servo, value, known in zip(line.ids, found, expected, strict=True):
+            if value != known:
                 raise ConfigError(
                     f"this is the calibration of another arm: servo {servo} ({by_id[servo].name})"
-                    f" has {what} {there}, the calibration of '{calibration.arm}' says {known}."
+                    f" has {what} {value}, the calibration of '{calibration.arm}' says {known}."
                     " Choose this arm's file, or calibrate it: 'robolearn servos calibrate'"
                 )
 

@@ -1,4 +1,4 @@
-"""Arms of Dynamixel X servos (Koch, ViperX class) on the manufacturer's ``dynamixel-sdk``.
+"""Speaks to Dynamixel X servos (Koch, ViperX class) by the manufacturer's ``dynamixel-sdk``.
 
 Protocol 2.0. The servos' bus watchdog is armed at every connect: when the line is silent for
 ``watchdog_s`` they hold still and refuse goals until the operator connects again.

@@ -1,4 +1,4 @@
-"""Arms of Feetech STS servos (SO-100, SO-101) on the manufacturer's ``feetech-servo-sdk``.
+"""Speaks to Feetech STS servos (SO-100, SO-101) by the manufacturer's ``feetech-servo-sdk``.
 
 The servos have no watchdog: a silent line leaves them at their last goal, with torque. The SDK
 keeps the byte order in a global of its module, so STS and SCS servos cannot mix in one process;

@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hardware.devices.robot import RobotMode, RobotState
 from hardware.drivers.polling.arm import Polled
@@ -38,9 +37,9 @@ from hardware.drivers.serial_bus.sdk import (
     port_serial,
 )
 from hardware.wire.servo_registers import COUNTS_PER_TURN, TURN_RAD, named_bits
+from robolearn.arms.shapes import Joints
 from robolearn.errors import ConfigError, DataError, RobotConnectionError, RobotError
 
-Array = NDArray[np.float64]
 T = TypeVar("T")
 
 # A joint that is slower than this and nearer to its goal than that keeps its goal in a stop:
@@ -164,7 +163,7 @@ class BusRobot(Polled["BusCycle"]):
         self._low, self._high = ranges[:, 0], ranges[:, 1]
         return cycle
 
-    def limits(self) -> tuple[Array, Array]:
+    def limits(self) -> tuple[Joints, Joints]:
         """Lowest and highest joint angles of the calibration, each ``[joints]`` [rad]."""
         self._connected()
         return self._low.copy(), self._high.copy()
@@ -186,7 +185,7 @@ class BusRobot(Polled["BusCycle"]):
             load=max(abs(r.load) for _, r in pairs) / table.full_load,
         )
 
-    def servo(self, q: Array) -> None:
+    def servo(self, q: Joints) -> None:
         """Leave the next set-point for the next cycle ``[joints]`` [rad]."""
         if q.shape != (self.joints,) or not np.all(np.isfinite(q)):
             raise DataError(f"{self.config.port}: expected {self.joints} finite angles, got {q}")

@@ -1,4 +1,4 @@
-"""The vendors' SDKs of serial servos, with what their clients lack.
+"""Wraps the vendors' SDKs of serial servos, and adds what their clients lack.
 
 ``feetech-servo-sdk`` and ``dynamixel-sdk`` share their shape. Both busy-poll the port (80 % of a
 core, holding the interpreter's lock), wait 34 ms for a lost packet, open a port that somebody else
@@ -331,8 +331,8 @@ def _open_problem(name: str, error: Exception) -> str:
     code = getattr(error, "errno", None)
     path = Path(name)
     if not path.exists():
-        there = ports()
-        return f"there is no serial port {name}; there are: {there or 'none'}"
+        existing = ports()
+        return f"there is no serial port {name}; there are: {existing or 'none'}"
     if code in (errno.EACCES, errno.EPERM):
         return (
             f"no permission to open {name}; add yourself to its group with 'sudo usermod -aG"

@@ -1,4 +1,4 @@
-"""Bringing a UR back after a stop: the controller's dashboard server, one consented step at a time.
+"""Brings a UR back after a stop: the controller's dashboard server, one consented step at a time.
 
 Words are those of the vendor's "Dashboard Server e-Series" guide. The client is ``ur_rtde``'s.
 """

@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hardware.devices.claim import DeviceClaim
 from hardware.devices.robot import Freedrive, RobotMode, RobotState
@@ -31,6 +30,7 @@ from hardware.drivers.ur.threads import leave, without_real_time
 from hardware.drivers.ur.tool import ToolServo
 from hardware.drivers.ur.watch import URWatch
 from robolearn.arms.models import ARMS
+from robolearn.arms.shapes import Joints
 from robolearn.errors import (
     ClockError,
     ConfigError,
@@ -41,7 +41,6 @@ from robolearn.errors import (
 )
 from robolearn.timing.clocks import ClockAnchor
 
-Array = NDArray[np.float64]
 log = logging.getLogger(__name__)
 
 # On a link that broke, servoJ connects again, uploads its program (without the watchdog) and sends:
@@ -132,7 +131,7 @@ class URRobot:
         self._changed_ns = 0
         self._clock, self._clock_fault = ClockAnchor(f"UR at {config.address}"), ""
         self._broken = self._armed = self._free = False
-        self._last_sent: Array | None = None
+        self._last_sent: Joints | None = None
         self._tool: ToolServo | None = None
 
     @property
@@ -264,7 +263,7 @@ class URRobot:
         if self._clock_fault:
             raise ClockError(self._clock_fault)
 
-    def servo(self, q: Array) -> None:
+    def servo(self, q: Joints) -> None:
         """Post one set-point ``[6]`` [rad]; RobotError where ``servo: tool`` must not follow."""
         if q.shape != (6,) or not np.all(np.isfinite(q)):
             raise DataError(f"UR: expected 6 finite angles, got {q}")
@@ -356,7 +355,7 @@ class URRobot:
         self._armed = True
         self._stand()
 
-    def _stand(self) -> Array:
+    def _stand(self) -> Joints:
         """The next set-point begins where the arm is: here."""
         self._last_sent = q = np.array(self._receive.getActualQ())
         if self._tool is not None:

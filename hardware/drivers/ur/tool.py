@@ -12,14 +12,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hardware.supervisor.checks import FollowingCheck
 from robolearn.arms.kinematics import SerialArm
+from robolearn.arms.shapes import Joints
 from robolearn.errors import RobotConnectionError, RobotError
-from robolearn.geometry import pose, pose_error, rotation_from_rotvec, rotvec_from_rotation
-
-Array = NDArray[np.float64]
+from robolearn.geometry import Pose, pose, pose_error, rotation_from_rotvec, rotvec_from_rotation
 
 # A calibrated arm differs from its data sheet by some millimetres; another model by centimetres.
 _OTHER_ARM_M, _OTHER_ARM_RAD = 0.015, 0.03
@@ -34,12 +32,12 @@ class ToolServo:
     ``T_flange_tool``, in the base frame.
     """
 
-    def __init__(self, arm: SerialArm, T_flange_tool: Array, rate_hz: float) -> None:
+    def __init__(self, arm: SerialArm, T_flange_tool: Pose, rate_hz: float) -> None:
         self._arm, self._T_flange_tool = arm, T_flange_tool
         self._check = FollowingCheck(arm.dof, rate_hz, _WINDOW_S)
 
     @classmethod
-    def of(cls, control: Any, arm: SerialArm, q: Array, rate_hz: float) -> ToolServo:
+    def of(cls, control: Any, arm: SerialArm, q: Joints, rate_hz: float) -> ToolServo:
         """Ask the controller, whose arm stands at ``q [n]``, for its tool and its kinematics.
 
         Raises RobotConnectionError when the arm is another one.
@@ -57,11 +55,11 @@ class ToolServo:
         made.reset(q)
         return made
 
-    def reset(self, q: Array) -> None:
+    def reset(self, q: Joints) -> None:
         """The arm stands at ``q``, whoever brought it there."""
         self._check.reset(q)
 
-    def pose(self, q: Array) -> list[float]:
+    def pose(self, q: Joints) -> list[float]:
         """What ``servoL`` gets for checked joints ``q``. Raises RobotError near a singularity."""
         T, jacobian = self._arm.fk_jacobian(q)
         least = float(np.linalg.svd(jacobian, compute_uv=False)[-1])
@@ -74,7 +72,7 @@ class ToolServo:
         T = T @ self._T_flange_tool
         return [*T[:3, 3].tolist(), *rotvec_from_rotation(T[:3, :3]).tolist()]
 
-    def astray(self, q_controller: Array) -> str:
+    def astray(self, q_controller: Joints) -> str:
         """What is wrong with the joints that the controller aims at, "" when nothing is."""
         error = self._check.error(q_controller)
         if error <= _ASTRAY_RAD:
@@ -82,6 +80,6 @@ class ToolServo:
         return f"the controller aims at joints {error:.3f} rad from those that were checked"
 
 
-def _matrix(vector: Any) -> Array:
+def _matrix(vector: Any) -> Pose:
     values = np.array(vector, dtype=np.float64)
     return pose(rotation_from_rotvec(values[3:]), values[:3])

@@ -76,8 +76,8 @@ class URWatch:
     def wait(self) -> None:
         """Until the clock was seen; raises RobotConnectionError for a :meth:`problem`."""
         while not self.alive:
-            if told := self.problem():
-                raise RobotConnectionError(told)
+            if problem := self.problem():
+                raise RobotConnectionError(problem)
             time.sleep(0.002)
 
     def close(self) -> None:
@@ -85,12 +85,12 @@ class URWatch:
         self._socket.close()
 
     def _silent(self, silent_s: float) -> str:
-        told = f"for {1e3 * silent_s:.0f} ms while connecting"
+        duration = f"for {1e3 * silent_s:.0f} ms while connecting"
         if not self._connected:
-            return self._unreachable(f"no answer {told}")
+            return self._unreachable(f"no answer {duration}")
         return (
-            f"UR at {self.address}: the controller's clock stood still {told}; it hangs or the link"
-            " is down. Check both, then connect again"
+            f"UR at {self.address}: the controller's clock stood still {duration}; it hangs or the"
+            " link is down. Check both, then connect again"
         )
 
     def _unreachable(self, why: str) -> str:

@@ -1,4 +1,4 @@
-"""The vendor's client of an xArm's controller, without its side effects.
+"""Wraps the vendor's client of an xArm's controller, without its side effects.
 
 ``xarm-python-sdk`` opens fixed ports (502), sets a time-out for all sockets of the process,
 prefers a unix socket that anybody may have left in the temporary folder, and prints; here it does
@@ -76,12 +76,12 @@ def _open(
         client = api(address, is_radian=True, enable_report=False, forbid_uds=True, max_cmdnum=512)
     except Exception as error:
         raise RobotConnectionError(f"xArm at {address}: {error}") from error
-    told = "answered too late" if given_up.is_set() else problem(client)
+    reason = "answered too late" if given_up.is_set() else problem(client)
     if given_up.is_set():
-        log.warning("xArm at %s %s", address, told)
-    if told:
+        log.warning("xArm at %s %s", address, reason)
+    if reason:
         client.disconnect()
-        raise ConfigError(f"xArm at {address} {told}")
+        raise ConfigError(f"xArm at {address} {reason}")
     client.set_timeout(answer_s)
     return client
 

@@ -198,9 +198,9 @@ class XArmGripperLoop(GripperLoop):
         if code not in _ANSWERED:
             raise RobotError(f"{self.name}: {what} was answered with code {code}")
 
-    def _lose(self, told: str) -> None:
+    def _lose(self, reason: str) -> None:
         raise LostPacketError(
-            f"{self.name}: {told}; is it plugged in, and is the tool's line at 2,000,000 baud?"
+            f"{self.name}: {reason}; is it plugged in, and is the tool's line at 2,000,000 baud?"
         )
 
     def _pulses(self, width_m: float) -> int:

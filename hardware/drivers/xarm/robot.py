@@ -15,15 +15,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hardware.devices.robot import RobotMode, RobotState
 from hardware.drivers.polling.arm import ArmLoop, PolledArm
 from hardware.drivers.polling.loop import LostPacketError
 from hardware.drivers.xarm.client import GONE, LOST, error_text, open_client
+from robolearn.arms.shapes import Joints
 from robolearn.errors import ConfigError, RobotConnectionError, RobotError
-
-Array = NDArray[np.float64]
 
 SERVO_MODE = 1
 _READY_STATES = (1, 2)  # in motion, standby
@@ -212,7 +210,7 @@ class XArmLoop(ArmLoop):
         raise RobotError(f"{self.name}: {what} was answered with code {code}")
 
 
-def _ranges(arm: Any, joints: int) -> tuple[Array, Array]:
+def _ranges(arm: Any, joints: int) -> tuple[Joints, Joints]:
     """Joint ranges of this model by the SDK's table, each ``[joints]`` [rad]; a turn if unknown."""
     from xarm.core.config.x_config import XCONF
 

@@ -21,10 +21,12 @@ from types import TracebackType
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hardware.emulators.loop import Connection, EmulatorLoop
+from robolearn.arms.shapes import JointRows, Joints
 from robolearn.errors import DataError, RobotConnectionError, RobotError, did_you_mean
+from robolearn.geometry import PlanarPose
+from robolearn.shapes import Picture, Times
 
 log = logging.getLogger(__name__)
 
@@ -117,7 +119,7 @@ def number(request: Mapping[str, Any], key: str, low: float, high: float) -> flo
     return float(value)
 
 
-def pose3(request: Mapping[str, Any], key: str) -> NDArray[np.float64]:
+def pose3(request: Mapping[str, Any], key: str) -> PlanarPose:
     """A pose ``[x, y, yaw]`` of a request; raises :class:`DataError`."""
     value = request.get(key)
     if not (
@@ -149,8 +151,8 @@ class LabLog:
 
     count: int
     moving: bool
-    setpoint_t_ns: NDArray[np.int64]
-    setpoint_q: NDArray[np.float64]
+    setpoint_t_ns: Times
+    setpoint_q: JointRows
     events: tuple[LabEvent, ...]
 
     def times(self, kind: str) -> list[int]:
@@ -163,8 +165,8 @@ class LabState:
     """The truth at ``t_ns``: joint angles ``q [6]``, and poses of objects ``[x, y, yaw]``."""
 
     t_ns: int
-    q: NDArray[np.float64]
-    poses: Mapping[str, NDArray[np.float64]]
+    q: Joints
+    poses: Mapping[str, PlanarPose]
 
 
 class LabClient:
@@ -221,7 +223,7 @@ class LabClient:
         poses = {k: np.array(v) for k, v in reply["poses"].items()}
         return LabState(reply["t_ns"], np.array(reply["q"]), poses)
 
-    def picture(self, view: str = "top", width: int = 480, height: int = 480) -> NDArray[np.uint8]:
+    def picture(self, view: str = "top", width: int = 480, height: int = 480) -> Picture:
         """A rendered picture ``[height, width, 3]``; ``view`` is ``top`` or ``perspective``."""
         reply = self.call("picture", view=view, width=width, height=height)
         shape = reply["shape"]
@@ -239,7 +241,7 @@ class LabClient:
             events=tuple(LabEvent(*e) for e in reply["events"]),
         )
 
-    def reference(self, since_ns: int = 0) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    def reference(self, since_ns: int = 0) -> tuple[Times, JointRows]:
         """What the servos followed after ``since_ns``: times ``[n]`` and joint angles
         ``[n, joints]`` of the controller's ticks, which are one period apart.
         """
@@ -255,7 +257,7 @@ class LabClient:
         self.call("fault", kind=kind, **arguments)
 
 
-def _unpacked(reply: Mapping[str, Any]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+def _unpacked(reply: Mapping[str, Any]) -> tuple[Times, JointRows]:
     t_ns = np.frombuffer(base64.b64decode(reply["t_ns"]), dtype=np.int64)
     q = np.frombuffer(base64.b64decode(reply["q"]), dtype=np.float64)
     return t_ns, q.reshape(len(t_ns), q.size // max(1, len(t_ns)))

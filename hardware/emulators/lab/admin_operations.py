@@ -1,4 +1,4 @@
-"""What a person in the room of a virtual lab does and sees: the side door's common operations."""
+"""Carries out what a person in the room of a virtual lab does and sees: the common operations."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hardware.emulators.lab.admin import Operation, Reply, number, pose3
 from hardware.emulators.loop import EmulatorLoop
 from hardware.emulators.plant import Plant
 from hardware.emulators.ur.log import ControllerLog
+from robolearn.arms.shapes import JointRows
 from robolearn.errors import DataError, RobotError, did_you_mean
+from robolearn.shapes import Times
 
 REACH_M = 2.0
 
@@ -87,7 +88,7 @@ class Room:
         )
 
 
-def _packed(t_ns: NDArray[np.int64], q: NDArray[np.float64]) -> dict[str, str]:
+def _packed(t_ns: Times, q: JointRows) -> dict[str, str]:
     return {
         "t_ns": base64.b64encode(t_ns.tobytes()).decode(),
         "q": base64.b64encode(q.tobytes()).decode(),

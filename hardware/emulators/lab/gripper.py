@@ -1,4 +1,4 @@
-"""The gripper of a virtual lab: emulated socket, faults, and the truth by the side door."""
+"""Serves the gripper of a virtual lab: emulated socket, faults, and the truth by the side door."""
 
 from __future__ import annotations
 

@@ -135,6 +135,6 @@ class LabProcess:
     def _said(self) -> str:
         """Its last words: of a bug, what it was stands one line above."""
         self._errors.seek(0)
-        said = self._errors.read().decode("utf-8", "replace").strip().splitlines()
-        bug = len(said) > 1 and said[-1].startswith("This is a bug")
-        return " ".join(said[-2 if bug else -1 :]) or "no message"
+        lines = self._errors.read().decode("utf-8", "replace").strip().splitlines()
+        bug = len(lines) > 1 and lines[-1].startswith("This is a bug")
+        return " ".join(lines[-2 if bug else -1 :]) or "no message"

@@ -1,4 +1,4 @@
-"""A virtual workcell: one plant behind an emulated controller and tracker, and the side door.
+"""Serves a virtual workcell: one plant behind an emulated controller, tracker, and side door.
 
 One thread at the controller's rate. The composition root hands in the plant and, if pictures are
 wanted, a renderer that works elsewhere (a picture takes many control periods).
@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hardware.emulators.lab.admin import AdminServer, Reply, number
 from hardware.emulators.lab.admin_operations import Room, cause_fault, slowness
@@ -24,14 +23,15 @@ from hardware.emulators.plant import FingerPlant, Plant
 from hardware.emulators.robotiq import RobotiqEmulatorConfig
 from hardware.emulators.tracker import TrackerEmulator, TrackerEmulatorConfig
 from hardware.emulators.ur.controller import UrEmulator, UrEmulatorConfig
+from robolearn.arms.shapes import Joints
 from robolearn.errors import ConfigError, DataError, RobotError, did_you_mean
+from robolearn.geometry import PlanarPose
 from robolearn.seeding import child_seed
+from robolearn.shapes import Picture
 
 # render(view, width, height, q, poses, done): calls done(rgb or a problem) later, never blocks.
-Rendered = Callable[[NDArray[np.uint8] | str], None]
-Render = Callable[
-    [str, int, int, NDArray[np.float64], Mapping[str, NDArray[np.float64]], Rendered], None
-]
+Rendered = Callable[[Picture | str], None]
+Render = Callable[[str, int, int, Joints, Mapping[str, PlanarPose], Rendered], None]
 VIEWS = ("top", "perspective")
 # Time of a state that cameras may expose [ns]: often enough for any camera.
 _SEEN_NS = 4_000_000
@@ -62,7 +62,7 @@ class LabCamera(Protocol):
         """Its name."""
         ...
 
-    def see(self, t_ns: int, q: NDArray[np.float64], poses: Sequence[NDArray[np.float64]]) -> None:
+    def see(self, t_ns: int, q: Joints, poses: Sequence[PlanarPose]) -> None:
         """The state at ``t_ns``: joints ``[6]`` and the objects' poses; never blocks."""
         ...
 
@@ -149,7 +149,7 @@ class VirtualLab:
         if self._render is None:
             raise RobotError("this lab has no renderer")
 
-        def done(rgb: NDArray[np.uint8] | str) -> None:
+        def done(rgb: Picture | str) -> None:
             if isinstance(rgb, str):
                 reply.refuse(f"no picture: {rgb}")
                 return

@@ -1,4 +1,4 @@
-"""Wire format of Feetech STS servos: ``FF FF | id | length | instruction | params | checksum``.
+"""Speaks Feetech STS's format: ``FF FF | id | length | instruction | params | checksum``.
 
 ``length`` counts params + 2; the checksum is ``~sum(id .. params) & 0xFF``. A status packet has
 an error byte in place of the instruction.

@@ -1,4 +1,4 @@
-"""A serial line on a pseudo-terminal: wire time, wrong speed, silence, garbage, unplugging.
+"""Emulates a serial line on a pseudo-terminal: wire time, wrong speed, garbage, unplugging.
 
 A pty carries bytes at once and takes any speed without effect. Here an answer arrives when its
 last byte would have, and a client that set another speed than the line's hears nothing.

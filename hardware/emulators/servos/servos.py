@@ -1,7 +1,7 @@
-"""Emulated serial servos: control tables, instructions, and the joints of a plant behind them.
+"""Emulates serial servos: control tables, instructions, and the joints of a plant behind them.
 
 The wire format is a :class:`Dialect` (``feetech.py``, ``dynamixel.py``); the line that carries the
-bytes is ``pty_line.py``. A model of the servo: the goal is approached at no more than the no-load
+bytes is ``line.py``. A model of the servo: the goal is approached at no more than the no-load
 speed; what the joint then does is the plant's physics.
 """
 
@@ -13,14 +13,13 @@ from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hardware.emulators.plant import ServoPlant
 from hardware.emulators.ur.log import ControllerLog
 from hardware.wire.servo_registers import COUNTS_PER_TURN, MIDDLE, TURN_RAD, Register, ServoTable
+from robolearn.arms.shapes import Joints
 from robolearn.errors import ConfigError
 
-Array = NDArray[np.float64]
 BROADCAST = 0xFE
 PING, READ, WRITE, SYNC_READ, SYNC_WRITE = 1, 2, 3, 0x82, 0x83
 # Protocol 2.0, "Status Packet", error numbers; Feetech servos answer with no error instead.
@@ -130,7 +129,7 @@ class ServoBus:
         for servo in self._servos.values():
             servo.put(self._table.torque_enable, int(powered))
 
-    def _made(self, config: ServoConfig, q: Array) -> _Servo:
+    def _made(self, config: ServoConfig, q: Joints) -> _Servo:
         t = self._table
         servo = _Servo(config, bytearray(t.space))
         if not 0 <= config.joint < len(q):

@@ -1,4 +1,4 @@
-"""The commands of the client's uploaded script that an emulated controller carries out once each.
+"""Carries out the commands of the client's uploaded script, once each, as a controller does.
 
 Numbers and registers are those of ``ur_rtde``'s script (``rtde_control.script``): arguments in the
 double registers, results in the output registers. A command that is not emulated stops the program,
@@ -11,14 +11,14 @@ import logging
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
-from hardware.emulators.plant import Array, Plant
+from hardware.emulators.plant import Plant
 from hardware.emulators.ur.hand import Freedrive
 from hardware.emulators.ur.log import ControllerLog
 from hardware.emulators.ur.motion import JointMotion
 from hardware.emulators.ur.state import RobotStatus
 from hardware.emulators.ur.tool import ToolSpace
+from hardware.shapes import Integers, Numbers
 from robolearn.errors import DataError
 
 log = logging.getLogger(__name__)
@@ -55,7 +55,7 @@ class Commands:
         self._freedrive, self._status, self._log = freedrive, status, events
         self._protect, self._stop = protect, stop
 
-    def begin(self, command: int, d: Array, whole: NDArray[np.int64]) -> None:
+    def begin(self, command: int, d: Numbers, whole: Integers) -> None:
         """``d`` and ``whole``: the input registers of numbers and of integers."""
         del whole
         try:
@@ -64,7 +64,7 @@ class Commands:
             # The real script ends with a run-time error of get_inverse_kin.
             self._stop(f"command {command}: {error}")
 
-    def finished(self, command: int, whole: NDArray[np.int64]) -> bool:
+    def finished(self, command: int, whole: Integers) -> bool:
         """Whether the program is ready for the next one; an asynchronous move is at once."""
         if command in _MOVES and whole[1]:
             return True
@@ -75,7 +75,7 @@ class Commands:
         log.warning("command %d of ur_rtde is not emulated; the program stops", command)
         self._stop(f"command {command} is not emulated")
 
-    def _begin(self, command: int, d: Array) -> None:
+    def _begin(self, command: int, d: Numbers) -> None:
         if command in _MOVES:
             self._move(command, d)
         elif command in (SPEED_STOP, SERVO_STOP, STOP_L, STOP_J):
@@ -98,7 +98,7 @@ class Commands:
         elif not self._answered(command, d):
             self.not_emulated(command)
 
-    def _answered(self, command: int, d: Array) -> bool:
+    def _answered(self, command: int, d: Numbers) -> bool:
         """Kinematics: results in the output registers; False for another command."""
         q, tool = self._plant.joint_positions(), self._tool
         out = self._status.double_out
@@ -123,7 +123,7 @@ class Commands:
             return False
         return True
 
-    def _move(self, command: int, d: Array) -> None:
+    def _move(self, command: int, d: Numbers) -> None:
         """To joints, or with the tool to a pose; straight (``moveL``) or not."""
         speed, accel, here = float(d[6]), float(d[7]), self._plant.joint_positions()
         if command in (MOVE_J, MOVE_J_IK):
@@ -139,7 +139,7 @@ class Commands:
         if problem:
             self._protect(problem)
 
-    def _payload(self, d: Array) -> None:
+    def _payload(self, d: Numbers) -> None:
         mass, cog = float(d[0]), d[1:4].tolist()
         if not (np.isfinite(d[:4]).all() and 0.0 <= mass <= self._status.max_payload_kg):
             self._protect(f"payload of {mass} kg; the arm carries {self._status.max_payload_kg} kg")

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from hardware.emulators.loop import Connection, EmulatorLoop
-from hardware.emulators.plant import Array, Plant
+from hardware.emulators.plant import Plant
 from hardware.emulators.ur.commands import (
     MOVE_J,
     REALTIME,
@@ -41,8 +41,10 @@ from hardware.emulators.ur.log import ControllerLog
 from hardware.emulators.ur.motion import JointMotion
 from hardware.emulators.ur.state import RobotStatus, pack_state, state_values
 from hardware.emulators.ur.tool import ToolSpace
+from hardware.shapes import Numbers
 from hardware.wire import rtde
 from robolearn.arms.models import UR5E
+from robolearn.arms.shapes import Joints
 from robolearn.errors import DataError
 
 log = logging.getLogger(__name__)
@@ -90,7 +92,7 @@ class UrEmulator:
         self._last_setpoint_tick = 0
         self._new_input = False
         # Set-points of servoJ since the last tick: registers 0 to 10 of each.
-        self._setpoints: deque[tuple[int, Array]] = deque(maxlen=256)
+        self._setpoints: deque[tuple[int, Joints]] = deque(maxlen=256)
         self._last_setpoint_ns = 0
         self._executing = 0
         self._stopped_ns = 0
@@ -285,7 +287,7 @@ class UrEmulator:
             if self.int_in[0] in (SERVO_J, SERVO_L):
                 self._setpoint(self.double_in[:11].copy())
 
-    def _setpoint(self, d: Array) -> None:
+    def _setpoint(self, d: Numbers) -> None:
         """Of servoJ, or of servoL, for which the script takes the joints that reach the pose."""
         if self.int_in[0] == SERVO_L:
             try:
@@ -455,7 +457,7 @@ class UrEmulator:
         else:
             connection.send(data)
 
-    def _watch_motion(self, now_ns: int, velocities: Array) -> None:
+    def _watch_motion(self, now_ns: int, velocities: Joints) -> None:
         speed = float(np.abs(velocities).max())
         if speed >= 0.01:
             self._quiet_ns.clear()

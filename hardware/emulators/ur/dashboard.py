@@ -1,4 +1,4 @@
-"""The dashboard server of an emulated UR controller (port 29999): one line in, one line out.
+"""Serves the dashboard of an emulated UR controller (port 29999): one line in, one line out.
 
 Words and order follow the vendor's "Dashboard Server e-Series" guide; ``robotmode`` goes from
 POWER_OFF over IDLE (powered, brakes on) to RUNNING.

@@ -7,14 +7,12 @@ gives way to the torque of what touches the arm against a constant damping.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hardware.emulators.plant import Plant
 from hardware.emulators.ur.motion import JointMotion
 from robolearn.arms.kinematics import SerialArm
-from robolearn.geometry import rotvec_from_rotation
-
-Array = NDArray[np.float64]
+from robolearn.arms.shapes import Joints
+from robolearn.geometry import Pose, Vector, rotvec_from_rotation
 
 # Per joint: torque of damping [N m s/rad] and inertia [kg m^2]; a hand of 20 N at half a metre
 # moves the arm at a tenth of a metre per second.
@@ -30,11 +28,11 @@ class Hand:
 
     def __init__(self, arm: SerialArm) -> None:
         self._arm = arm
-        self._goal: Array | None = None
+        self._goal: Pose | None = None
         self._limit_n = 0.0
         self.force = np.zeros(3)
 
-    def pull(self, point: Array, limit_n: float, q: Array) -> None:
+    def pull(self, point: Vector, limit_n: float, q: Joints) -> None:
         """Towards ``point [3]`` [m] of the base frame, with at most ``limit_n`` [N], from now on;
         ``q [n]`` [rad] is how the arm is gripped.
         """
@@ -51,7 +49,7 @@ class Hand:
         """No force any more."""
         self._goal, self.force = None, np.zeros(3)
 
-    def torque(self, q: Array, contact: Array) -> Array:
+    def torque(self, q: Joints, contact: Vector) -> Joints:
         """Of this hand and of a contact force ``[3]`` [N] at the flange ``[n]`` [N m]."""
         T, jacobian = self._arm.fk_jacobian(q)
         turn = np.zeros(3)
@@ -61,7 +59,7 @@ class Hand:
             turn = _bounded(_TURNING * turn, _TURN_LIMIT)
         return jacobian.T @ np.concatenate([self.force + contact, turn])
 
-    def strain(self, q: Array) -> None:
+    def strain(self, q: Joints) -> None:
         """Update :attr:`force` on an arm that does not give way."""
         if self._goal is not None:
             pull = self._goal[:3, 3] - self._arm.fk(q)[:3, 3]
@@ -97,6 +95,6 @@ class Freedrive:
             self._hand.strain(q)
 
 
-def _bounded(vector: Array, limit: float) -> Array:
+def _bounded(vector: Vector, limit: float) -> Vector:
     length = float(np.linalg.norm(vector))
     return vector if length <= limit else vector * (limit / length)

@@ -11,7 +11,9 @@ from collections import deque
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+
+from robolearn.arms.shapes import JointRows, Joints
+from robolearn.shapes import Times
 
 RING = 120_000  # four minutes at 500 Hz
 EVENTS = 10_000
@@ -36,14 +38,14 @@ class JointRing:
         self._t_ns = np.zeros(RING, dtype=np.int64)
         self._q = np.zeros((RING, joints))
 
-    def put(self, t_ns: int, q: NDArray[np.float64]) -> None:
+    def put(self, t_ns: int, q: Joints) -> None:
         """One more row ``[joints]``."""
         at = self.count % RING
         self._t_ns[at] = t_ns
         self._q[at] = q
         self.count += 1
 
-    def since(self, t_ns: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    def since(self, t_ns: int) -> tuple[Times, JointRows]:
         """Times ``[n]`` and angles ``[n, joints]`` after a time, oldest first."""
         n = min(self.count, RING)
         order = (np.arange(self.count - n, self.count)) % RING
@@ -67,11 +69,11 @@ class ControllerLog:
         """Set-points since the start."""
         return self._setpoints.count
 
-    def setpoint(self, t_ns: int, q: NDArray[np.float64]) -> None:
+    def setpoint(self, t_ns: int, q: Joints) -> None:
         """A servoJ set-point arrived."""
         self._setpoints.put(t_ns, q)
 
-    def reference(self, t_ns: int, q: NDArray[np.float64]) -> None:
+    def reference(self, t_ns: int, q: Joints) -> None:
         """What the servos follow from this tick on; rows are one period apart, whenever a loop that
         was held up came to them.
         """
@@ -101,10 +103,10 @@ class ControllerLog:
         self.moving = False
         self.event("rest", "", t_ns)
 
-    def setpoints(self, since_ns: int = 0) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    def setpoints(self, since_ns: int = 0) -> tuple[Times, JointRows]:
         """Arrival times ``[n]`` and joint targets ``[n, joints]``, oldest first, after a time."""
         return self._setpoints.since(since_ns)
 
-    def references(self, since_ns: int = 0) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    def references(self, since_ns: int = 0) -> tuple[Times, JointRows]:
         """The same of what the servos followed, tick by tick."""
         return self._references.since(since_ns)

@@ -13,17 +13,16 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from robolearn.arms.shapes import Joints
 from robolearn.errors import DataError
 
-Array = NDArray[np.float64]
 Mode = Literal["hold", "servo", "speed", "move", "line", "stop", "free"]
 
 # Joint angles at a time [s] since the beginning; DataError where there are none.
-Path = Callable[[float], Array]
+Path = Callable[[float], Joints]
 # From the joints where an arm rests: the path from there, and how long it takes [s].
-Planned = Callable[[Array], tuple[Path, float]]
+Planned = Callable[[Joints], tuple[Path, float]]
 
 REFERENCE_GAIN = 300.0  # default gain of servoJ in URScript
 
@@ -46,7 +45,7 @@ class MotionLimits:
 class JointMotion:
     """The controller's reference ``q``, ``qd`` [6], advanced by :meth:`step`."""
 
-    def __init__(self, q: Array, limits: MotionLimits) -> None:
+    def __init__(self, q: Joints, limits: MotionLimits) -> None:
         self.q = np.array(q, dtype=np.float64)
         self.qd = np.zeros_like(self.q)
         self.mode: Mode = "hold"
@@ -68,7 +67,7 @@ class JointMotion:
         return self.mode == "hold"
 
     def servo(
-        self, target: Array, time_s: float, lookahead_s: float, gain: float, since_s: float
+        self, target: Joints, time_s: float, lookahead_s: float, gain: float, since_s: float
     ) -> str:
         """A servoJ set-point; returns why it is refused, or ``""``.
 
@@ -94,7 +93,7 @@ class JointMotion:
         self._bandwidth = 2.0 / float(lag)
         return ""
 
-    def speed(self, qd: Array, accel: float) -> str:
+    def speed(self, qd: Joints, accel: float) -> str:
         """A speedJ target; returns why it is refused, or ``""``."""
         if not np.isfinite([*qd, accel]).all() or np.abs(qd).max() > self.limits.joint_speed_rad_s:
             return f"speedJ with {np.round(qd, 3).tolist()} rad/s, acceleration {accel}"
@@ -103,7 +102,7 @@ class JointMotion:
         self._accel = max(accel, 1e-3)
         return ""
 
-    def move(self, q: Array, speed: float, accel: float) -> str:
+    def move(self, q: Joints, speed: float, accel: float) -> str:
         """A moveJ target; from motion, the arm stops first. Returns why it is refused."""
         problem = self.check_position(q)
         if problem:
@@ -131,16 +130,16 @@ class JointMotion:
         self._accel = max(decel, 0.1) if np.isfinite(decel) else 10.0
         self.mode = "stop"
 
-    def give_way(self, q: Array, qd: Array) -> None:
+    def give_way(self, q: Joints, qd: Joints) -> None:
         """Freedrive: where whoever guides the arm has brought it."""
         self.mode, self.q, self.qd = "free", q, qd
 
-    def hold_here(self, q: Array) -> None:
+    def hold_here(self, q: Joints) -> None:
         """Take over a measured position at rest (power-up, unlock)."""
         self.q, self.qd = np.array(q, dtype=np.float64), np.zeros_like(self.q)
         self.mode = "hold"
 
-    def check_position(self, q: Array) -> str:
+    def check_position(self, q: Joints) -> str:
         """Why a joint position is refused, or ``""``."""
         if not np.isfinite(q).all():
             return f"joint target is not finite: {q.tolist()}"
@@ -219,7 +218,7 @@ class JointMotion:
             self.qd, self.mode = np.zeros_like(qd), "hold"
         return ""
 
-    def _begin_move(self, q: Array, speed: float, accel: float) -> None:
+    def _begin_move(self, q: Joints, speed: float, accel: float) -> None:
         self._start, self._target = self.q.copy(), q.copy()
         distance = float(np.abs(q - self.q).max())
         peak = min(speed, float(np.sqrt(distance * accel)))

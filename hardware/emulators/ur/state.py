@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from hardware.emulators.plant import Array, Plant
+from hardware.emulators.plant import Plant
 from hardware.emulators.ur.motion import JointMotion
 from hardware.emulators.ur.tool import ToolSpace
 from hardware.wire import rtde
+from robolearn.geometry import Vector
 
 # Values of a healthy arm (RTDE guide): RUNNING, NORMAL.
 ROBOT_MODE_POWER_OFF, ROBOT_MODE_IDLE, ROBOT_MODE_RUNNING = 3, 5, 7
@@ -75,7 +76,7 @@ def state_values(
     motion: JointMotion,
     status: RobotStatus,
     time_s: float,
-    hand: Array,
+    hand: Vector,
     tool: ToolSpace,
 ) -> dict[str, Sequence[Any]]:
     """RTDE variables by name, each a sequence (scalars have length 1); the rest pack as zero.

@@ -16,16 +16,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hardware.emulators.lab.admin import number
 from hardware.emulators.loop import Connection, EmulatorLoop
 from hardware.emulators.plant import Plant
 from hardware.emulators.ur.log import ControllerLog
 from hardware.emulators.xarm.gripper import HOST, XArmGripperEmulator
+from robolearn.arms.shapes import Joints
 from robolearn.errors import ConfigError, DataError
 
-Array = NDArray[np.float64]
 COMMAND_PORT, REPORT_PORT = 502, 30002
 LENGTH_LIMIT = 1024
 MAX_CLIENTS = 8
@@ -252,7 +251,7 @@ class XArmController:
             self._target = self._reference.copy()
             self.log.event("stopped", f"state {state}")
 
-    def _servo(self, angles: Array) -> bool:
+    def _servo(self, angles: Joints) -> bool:
         target = angles[: len(self._target)]
         if self.mode != SERVO_MODE or not self.ready or not np.isfinite(target).all():
             return False
@@ -308,7 +307,7 @@ class XArmController:
         rows = (plant.joint_positions(), plant.joint_velocities(), plant.joint_torques())
         return b"".join(struct.pack("<7f", *self._seven(row)) for row in rows[: max(1, count)])
 
-    def _seven(self, values: Array) -> list[float]:
+    def _seven(self, values: Joints) -> list[float]:
         return [*values.tolist(), *[0.0] * (7 - len(values))]
 
     def _pose(self) -> list[float]:

@@ -165,7 +165,7 @@ def _record(args: Latency, config: Path, cell: CellConfig) -> Swing:
                 middle(cell),
                 seconds=args.seconds,
                 amplitude=args.amplitude,
-                told=bar,
+                progress=bar,
             )
         env.home()
     return recorded

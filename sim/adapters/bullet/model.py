@@ -14,12 +14,11 @@ from typing import Any
 
 import mujoco
 import numpy as np
-from numpy.typing import NDArray
 
 from robolearn.errors import SceneError
-from robolearn.geometry import rotation_from_quat
+from robolearn.geometry import Vector, rotation_from_quat
+from sim.shapes import Wxyz, Xyzw
 
-Array = NDArray[np.float64]
 _FREE, _HINGE = int(mujoco.mjtJoint.mjJNT_FREE), int(mujoco.mjtJoint.mjJNT_HINGE)
 _G = mujoco.mjtGeom
 _SHAPES = {
@@ -152,7 +151,7 @@ def static_geoms(model: mujoco.MjModel) -> list[int]:
     return [g for g in _colliding(model) if model.body_weldid[model.geom_bodyid[g]] == 0]
 
 
-def load(bullet: Any, client: int, urdf: str, position: Array, xyzw: Array, *, fixed: bool) -> int:
+def load(bullet: Any, client: int, urdf: str, position: Vector, xyzw: Xyzw, *, fixed: bool) -> int:
     """Load URDF text; Bullet reads files only."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.urdf"
@@ -236,7 +235,7 @@ def _shape(model: mujoco.MjModel, geom: int) -> str:
     return f"<geometry>{inner}</geometry>"
 
 
-def _origin(position: Array, quaternion: Array) -> str:
+def _origin(position: Vector, quaternion: Wxyz) -> str:
     x, y, z = position.tolist()
     R = rotation_from_quat(quaternion)
     # URDF: R = Rz(yaw) Ry(pitch) Rx(roll).

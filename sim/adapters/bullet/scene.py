@@ -15,9 +15,8 @@ from typing import Any
 
 import mujoco
 import numpy as np
-from numpy.typing import NDArray
 
-from robolearn.geometry import quat_from_rotation, rotation_from_quat
+from robolearn.geometry import Rotation, Vector, quat_from_rotation, rotation_from_quat
 from robolearn.types import Condition, ResetReport
 from sim.adapters.bullet import model as bm
 from sim.env.scene_env import SceneEnv
@@ -26,7 +25,6 @@ from sim.scene.config import Scene
 from sim.scene.load import load_scene, scene_names
 from sim.world_name import WorldName, choose, only
 
-Array = NDArray[np.float64]
 # Share of the position error that a motor removes per step, as in the lab.
 MOTOR_GAIN = 0.35
 
@@ -70,7 +68,7 @@ class BulletSceneEnv(SceneEnv):
         self._push_state()
         return report
 
-    def link_pose(self, body: int) -> tuple[Array, Array]:
+    def link_pose(self, body: int) -> tuple[Vector, Rotation]:
         """Where Bullet has the frame of a MuJoCo body that moves: position, rotation ``[3, 3]``."""
         p, (unit, link) = self._p, self._bodies[body]
         if link < 0:
@@ -166,7 +164,7 @@ class BulletSceneEnv(SceneEnv):
         dry = float(model.dof_frictionloss[dof])
         p.setJointMotorControl2(unit, link, p.VELOCITY_CONTROL, force=dry, **self._id)
 
-    def _load(self, urdf: str, position: Array, R: Array, *, fixed: bool) -> int:
+    def _load(self, urdf: str, position: Vector, R: Rotation, *, fixed: bool) -> int:
         xyzw = np.roll(quat_from_rotation(np.asarray(R)), -1)
         client = self._id["physicsClientId"]
         return bm.load(self._p, client, urdf, np.asarray(position), xyzw, fixed=fixed)
@@ -209,7 +207,7 @@ class BulletSceneEnv(SceneEnv):
             p.resetBasePositionAndOrientation(unit, com.tolist(), xyzw.tolist(), **self._id)
             p.resetBaseVelocity(unit, [0.0] * 3, [0.0] * 3, **self._id)
 
-    def _free_pose(self, body: int) -> tuple[Array, Array]:
+    def _free_pose(self, body: int) -> tuple[Vector, Rotation]:
         model = self.model
         com, xyzw = self._p.getBasePositionAndOrientation(self._free[body], **self._id)
         R_inertia = rotation_from_quat(np.roll(np.array(xyzw), 1))

@@ -20,6 +20,7 @@ import yaml
 from numpy.typing import NDArray
 
 from robolearn.errors import ConfigError, MissingDependencyError, RenderError, SceneError
+from robolearn.shapes import Picture
 from robolearn.spec import ActionSpec, EmbodimentSpec, SignalSpec
 from robolearn.types import Condition, Outcome, Signals
 from sim.adapters.stepped import NOTHING_YET, Poses, SteppedEnv
@@ -105,7 +106,7 @@ class GymnasiumEnv(SteppedEnv):
         """The environment draws the start itself, from the seed alone."""
         return Condition(id=f"{self.task}-{seed}", seed=seed, poses={})
 
-    def render(self, width: int, height: int) -> NDArray[np.uint8]:
+    def render(self, width: int, height: int) -> Picture:
         """Picture ``[height, width, 3]``; :class:`RenderError` for one that cannot draw."""
         self._samples.require()
         import cv2

@@ -1,5 +1,6 @@
-"""Any of our worlds as a Gymnasium environment (``sim/adapters/gymnasium/register.py`` registers
-them).
+"""Makes a Gymnasium environment of any of our worlds.
+
+``sim/adapters/gymnasium/register.py`` registers them.
 
 Observations are a ``Dict`` of the world's signals in SI units, or with ``flat=True`` one vector of
 all but pictures. Actions are one vector in [-1, 1] that spans the range of every action, in the
@@ -14,17 +15,17 @@ from typing import Any
 import gymnasium
 import numpy as np
 from gymnasium import spaces
-from numpy.typing import NDArray
 
 from robolearn.errors import ConfigError, DataError
+from robolearn.shapes import AnyArray, Picture
 from robolearn.types import Command, Condition, Observation
 
-Obs = dict[str, NDArray[Any]] | NDArray[Any]
+Obs = dict[str, AnyArray] | AnyArray
 # Bounds of signals: larger than any value in SI units that a workcell has.
 BOUND = 1e6
 
 
-class WorldGym(gymnasium.Env[Obs, NDArray[Any]]):
+class WorldGym(gymnasium.Env[Obs, AnyArray]):
     """``reset(options={"condition": ...})`` takes a :class:`Condition`, or a mapping of poses that
     are set on top of what the seed draws. ``info`` has ``progress``, ``success``, ``condition`` and
     ``reason``. Episodes are truncated after ``max_steps`` (default: the world's protocol).
@@ -88,7 +89,7 @@ class WorldGym(gymnasium.Env[Obs, NDArray[Any]]):
         self._seq, self._condition = 0, condition.id
         return self._observed(self.world.observe()), self._info()
 
-    def step(self, action: NDArray[Any]) -> tuple[Obs, float, bool, bool, dict[str, Any]]:
+    def step(self, action: AnyArray) -> tuple[Obs, float, bool, bool, dict[str, Any]]:
         """One control tick; :class:`DataError` for NaN or a wrong shape."""
         value = np.asarray(action, dtype=np.float64)
         if value.shape != self._middle.shape:
@@ -104,7 +105,7 @@ class WorldGym(gymnasium.Env[Obs, NDArray[Any]]):
         observed = self._observed(world.observe())
         return observed, float(outcome.reward), outcome.terminal, truncated, self._info()
 
-    def render(self) -> NDArray[np.uint8] | None:
+    def render(self) -> Picture | None:
         """Picture ``[height, width, 3]`` when the render mode asks for it."""
         return self.world.render(*self._size) if self.render_mode == "rgb_array" else None
 

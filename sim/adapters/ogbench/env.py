@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from robolearn.errors import MissingDependencyError, SceneError
 from robolearn.geometry import quat_from_rotation
+from robolearn.shapes import Picture
 from robolearn.spec import ActionSpec, EmbodimentSpec, SignalSpec
 from robolearn.types import Condition, Outcome, Signals
 from sim.adapters.ogbench.names import MODES, WORLDS
@@ -126,7 +127,7 @@ class OGBenchEnv(SteppedEnv):
         """OGBench draws the start itself, from the seed alone."""
         return Condition(id=f"{self.task}-{seed}", seed=seed, poses={})
 
-    def render(self, width: int, height: int) -> NDArray[np.uint8]:
+    def render(self, width: int, height: int) -> Picture:
         """What OGBench's camera ``front`` sees ``[height, width, 3]``."""
         self._samples.require()
         update_poses(self.model, self.data)

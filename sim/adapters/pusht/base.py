@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.pusht import BLOCK, GOAL, TOOL
+from robolearn.shapes import Picture
 from robolearn.spec import EmbodimentSpec, SignalSpec
 from robolearn.types import Condition, Outcome, Signals
 from sim.adapters.stepped import Poses, SteppedEnv
@@ -70,7 +71,7 @@ class PushTEnv(SteppedEnv):
         """The start that gym-pusht draws for the same seed."""
         return self._task.sample_condition(seed)
 
-    def render(self, width: int, height: int) -> NDArray[np.uint8]:
+    def render(self, width: int, height: int) -> Picture:
         """Picture from above ``[height, width, 3]``."""
         self._samples.require()
         return self._picture(width, height)

@@ -72,8 +72,8 @@ class GymPushTEnv(PushTEnv):
     @property
     def scene_hash(self) -> str:
         """Digest of the versions and of another goal, which describe this world completely."""
-        said = f"{self._engine} {self.task_params}" if self.task_params else self._engine
-        return hashlib.sha256(said.encode()).hexdigest()[:16]
+        text = f"{self._engine} {self.task_params}" if self.task_params else self._engine
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def _place(self, poses: Poses) -> None:
         agent = px_from_table(poses[TOOL]) if TOOL in poses else np.array(DEFAULT_PX[TOOL])

@@ -22,11 +22,13 @@ from numpy.typing import NDArray
 
 from robolearn.errors import DataError, SceneError, did_you_mean
 from robolearn.geometry import quat_from_rotation
+from robolearn.shapes import Picture
 from robolearn.spec import ActionSpec, EmbodimentSpec, SignalSpec
 from robolearn.types import Condition, Outcome, Signals
 from sim.adapters.robosuite.build import RATE_HZ, RobosuiteConfig, build, robosuite_config
 from sim.adapters.stepped import NOTHING_YET, Poses, SteppedEnv
 from sim.rendering.renderer import Renderer, View, update_poses
+from sim.shapes import Values
 from sim.world_name import WorldName
 
 POSE = ("x", "y", "z", "qw", "qx", "qy", "qz")
@@ -116,11 +118,11 @@ class RobosuiteEnv(SteppedEnv):
         """Robosuite draws the start itself, from the seed alone."""
         return Condition(id=f"{self.task}-{seed}", seed=seed, poses={})
 
-    def state(self) -> NDArray[np.float64]:
+    def state(self) -> Values:
         """Robosuite's flat state: time, positions, velocities."""
         return np.array(self._env.sim.get_state().flatten(), dtype=np.float64)
 
-    def set_state(self, state: NDArray[np.float64]) -> None:
+    def set_state(self, state: Values) -> None:
         """Continue from a flat state (the clock goes on); :class:`DataError` for a wrong size.
 
         What the gripper's drives were told last is not part of it and stays as it is.
@@ -148,7 +150,7 @@ class RobosuiteEnv(SteppedEnv):
         """Whether the engine's present state is a success (not sticky)."""
         return bool(self._env._check_success())  # noqa: SLF001
 
-    def render(self, width: int, height: int) -> NDArray[np.uint8]:
+    def render(self, width: int, height: int) -> Picture:
         """What the camera ``agentview`` sees ``[height, width, 3]``."""
         self._samples.require()
         update_poses(self.model, self.data)
@@ -246,8 +248,8 @@ class RobosuiteEnv(SteppedEnv):
         """
         low, high = self.model.actuator_ctrlrange[self._drives].T
         # Between -1 and 1 (robosuite 1.5: SimpleGripController maps it to the drives' range).
-        told = np.asarray(self._robot.gripper["right"].current_action, dtype=np.float64)
-        return (low + high) / 2 + told * (high - low) / 2
+        targets = np.asarray(self._robot.gripper["right"].current_action, dtype=np.float64)
+        return (low + high) / 2 + targets * (high - low) / 2
 
     @property
     def _has_width(self) -> bool:

@@ -10,15 +10,27 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from jaxtyping import Float64
 from numpy.typing import NDArray
 
 from robolearn.data.episode import Episode
 from robolearn.errors import DataError
-from robolearn.geometry import rotation_from_quat, rotation_from_rotvec, rotvec_from_rotation
+from robolearn.geometry import (
+    VectorRows,
+    rotation_from_quat,
+    rotation_from_rotvec,
+    rotvec_from_rotation,
+)
 from robolearn.types import Command
 from sim.adapters.robosuite.env import TOOL_DELTA, RobosuiteEnv
+from sim.shapes import Ticks, Values
 
-Array = NDArray[np.float64]
+# Between the ticks of a recording.
+Steps = Float64[NDArray[np.float64], " steps"]
+# As recorded: the engine's states, and the actions between them.
+States = Float64[NDArray[np.float64], "n state"]
+Actions = Float64[NDArray[np.float64], "_ action"]
+
 STATES, ACTIONS = "sim/states", "obs/action"
 
 
@@ -36,8 +48,8 @@ class StateReplay:
     rate_hz: float
     state_error: float
     states_succeed: bool
-    one_step_m: Array
-    tool_m: Array
+    one_step_m: Steps
+    tool_m: Ticks
     actions_succeed: bool
 
     def tool_after(self, seconds: float) -> float:
@@ -84,12 +96,12 @@ def replay_recording(
     )
 
 
-def _restart(env: RobosuiteEnv, state: Array) -> None:
+def _restart(env: RobosuiteEnv, state: Values) -> None:
     env.reset(env.sample_condition(0), np.random.default_rng(0))
     env.set_state(state)
 
 
-def _by_states(env: RobosuiteEnv, states: Array) -> tuple[Array, float, bool]:
+def _by_states(env: RobosuiteEnv, states: States) -> tuple[VectorRows, float, bool]:
     _restart(env, states[0])
     reference, error = np.empty((len(states), 3)), 0.0
     for k, state in enumerate(states):
@@ -99,7 +111,7 @@ def _by_states(env: RobosuiteEnv, states: Array) -> tuple[Array, float, bool]:
     return reference, error, env.solved()
 
 
-def _one_step(env: RobosuiteEnv, states: Array, actions: Array, reference: Array) -> Array:
+def _one_step(env: RobosuiteEnv, states: States, actions: Actions, reference: VectorRows) -> Steps:
     distances = np.empty(len(states) - 1)
     for k, state in enumerate(states[:-1]):
         _restart(env, state)
@@ -109,8 +121,13 @@ def _one_step(env: RobosuiteEnv, states: Array, actions: Array, reference: Array
 
 
 def _by_actions(
-    env: RobosuiteEnv, start: Array, actions: Array, reference: Array, *, hold_orientation: bool
-) -> tuple[Array, bool]:
+    env: RobosuiteEnv,
+    start: Values,
+    actions: Actions,
+    reference: VectorRows,
+    *,
+    hold_orientation: bool,
+) -> tuple[Ticks, bool]:
     _restart(env, start)
     turn = env.turn_limit_rad
     goal = rotation_from_quat(env.signals()["tool/pose"][3:])
@@ -130,7 +147,7 @@ def _by_actions(
     return distances, solved
 
 
-def _act(env: RobosuiteEnv, seq: int, normalised: Array) -> None:
+def _act(env: RobosuiteEnv, seq: int, normalised: Values) -> None:
     """Carry out a recorded action (each number in [-1, 1])."""
     values, start = {}, 0
     for spec in env.spec.actions:

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from robolearn.geometry import XY, PlanarPose
 from robolearn.pusht import (
     BLOCK,
     GOAL,
@@ -28,8 +28,6 @@ from robolearn.types import Command, Observation, PolicyInput, PolicyOutput
 from sim.experts.pusht import model
 from sim.experts.pusht.follow import STEP_S, Follower
 from sim.experts.pusht.plan import PlanConfig, Planner, Push, way_round
-
-Array = NDArray[np.float64]
 
 # Plans that are slower by about this much are chosen as well, by the seed [s].
 SPREAD_S = 0.5
@@ -92,7 +90,7 @@ class PushTExpert:
         self._wobble = np.zeros(2)
         self.aim(np.array(self._goal))
 
-    def aim(self, goal: Array) -> None:
+    def aim(self, goal: PlanarPose) -> None:
         """From the next push on, push the block to ``goal`` ``[3]`` (as in ``block/pose``)."""
         self._planner.goal = model.to_centre(goal)
 
@@ -124,7 +122,7 @@ class PushTExpert:
             source="scripted",
         )
 
-    def _expert(self, tool: Array, pose: Array) -> Array:
+    def _expert(self, tool: XY, pose: PlanarPose) -> XY:
         push = self._push
         if push is None or self._follower.left < 1e-4:
             # One tick for the tool to come to rest; what is planned starts from where it is.
@@ -135,7 +133,7 @@ class PushTExpert:
             self._correct(push, tool, pose)
         return self._follower.step()
 
-    def _clumsy(self, tool: Array, pose: Array) -> Array:
+    def _clumsy(self, tool: XY, pose: PlanarPose) -> XY:
         how, rng, dt = self._how, self._rng, self._tick_s
         if self._pause > 0:
             self._pause -= 1
@@ -147,7 +145,7 @@ class PushTExpert:
         self._wobble = keep * self._wobble + size * rng.normal(size=2)
         return self._expert(tool, pose) + self._wobble
 
-    def _start(self, tool: Array, pose: Array) -> None:
+    def _start(self, tool: XY, pose: PlanarPose) -> None:
         """Choose the next push and the way to it."""
         self._waited = 0
         self._blind = bool(self._rng.uniform() < self._noise * self._how.blind)
@@ -164,7 +162,7 @@ class PushTExpert:
         self._push = None
         self._follower.go([self._follower.anywhere(self._rng)], self._plan.way_speed)
 
-    def _choose(self, tool: Array, pose: Array) -> Push | None:
+    def _choose(self, tool: XY, pose: PlanarPose) -> Push | None:
         if self._noise and self._rng.uniform() < self._noise * self._how.wrong:
             return self._planner.any_push(pose, self._rng, self._how.wrong_m)
         pushes = self._planner.plan(pose, tool, self._rng, SPREAD_S)
@@ -176,7 +174,7 @@ class PushTExpert:
         factor = 1.0 + self._noise * self._how.length * float(self._rng.normal())
         return Push(push.start, push.direction, push.length * max(0.1, factor), push.result)
 
-    def _correct(self, push: Push, tool: Array, pose: Array) -> None:
+    def _correct(self, push: Push, tool: XY, pose: PlanarPose) -> None:
         """Turn the rest of a push so that the block ends where it was meant to."""
         left = self._follower.left
         angle = np.concatenate([[0.0], self._rng.normal(0.0, TURN_RAD, TRIED - 1)])

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from functools import cache
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from robolearn.geometry import XY
+from robolearn.shapes import AnyFloats
 
 STIFFNESS, DAMPING, STEP_S = 100.0, 20.0, 0.01
 HORIZON = 8
@@ -25,7 +25,7 @@ SURPRISE = 0.3
 
 
 @cache
-def _law(tick_s: float) -> tuple[Array, Array]:
+def _law(tick_s: float) -> tuple[AnyFloats, AnyFloats]:
     """State ``[x, v]`` after a tick: ``A @ state + B * target``."""
     step = np.array([[1.0, STEP_S], [0.0, 1.0]]) @ np.array(
         [[1.0, 0.0], [-STIFFNESS * STEP_S, 1.0 - DAMPING * STEP_S]]
@@ -38,7 +38,7 @@ def _law(tick_s: float) -> tuple[Array, Array]:
 
 
 @cache
-def _gains(tick_s: float) -> tuple[Array, Array]:
+def _gains(tick_s: float) -> tuple[AnyFloats, AnyFloats]:
     """``target = on_path @ positions [HORIZON] + on_state @ [x, v]``, by least squares."""
     A, B = _law(tick_s)
     free, forced = np.zeros((HORIZON, 2)), np.zeros((HORIZON, HORIZON))
@@ -73,16 +73,16 @@ class Follower:
         return float(self._at[-1] - self._s)
 
     @property
-    def tool(self) -> Array:
+    def tool(self) -> XY:
         """Where the tool is ``[2]`` [m]."""
         return self._state[0]
 
-    def reset(self, tool: Array) -> None:
+    def reset(self, tool: XY) -> None:
         """The tool rests at ``tool``."""
         self._state = np.stack([tool, np.zeros(2)])
         self.go([tool], 0.1)
 
-    def see(self, tool: Array, tick_s: float) -> None:
+    def see(self, tool: XY, tick_s: float) -> None:
         """Compare the expected position with the observed one, and believe the latter.
 
         ``tick_s``: how long the last tick took, which need not be what was promised.
@@ -91,7 +91,7 @@ class Follower:
         surprise = tool - self._state[0]
         self._state = np.stack([tool, self._state[1] + SURPRISE * surprise / self._tick])
 
-    def go(self, points: list[Array], *speeds: float) -> None:
+    def go(self, points: list[XY], *speeds: float) -> None:
         """Follow a new path from here: ``speeds`` [m/s] of its parts, the last for the rest."""
         ahead = [self._state[0], *points]
         keep = [ahead[0]]
@@ -108,7 +108,7 @@ class Follower:
         heading = parts[0] / lengths[0] if len(lengths) else np.zeros(2)
         self._speed = max(0.0, float(self._state[1] @ heading))
 
-    def step(self) -> Array:
+    def step(self) -> XY:
         """The target of this tick ``[2]`` [m]."""
         s, speed = self._s, self._speed
         wanted = np.empty((HORIZON, 2))
@@ -120,20 +120,20 @@ class Follower:
         on_path, on_state = _gains(self._tick)
         return self.clip(on_path @ wanted + on_state @ self._state)
 
-    def stay(self) -> Array:
+    def stay(self) -> XY:
         """The target that keeps the tool where it is."""
         return self.tool.copy()
 
-    def clip(self, target: Array) -> Array:
+    def clip(self, target: XY) -> XY:
         """The nearest target that the env accepts."""
         return np.clip(target, self._low, self._high)
 
-    def anywhere(self, rng: np.random.Generator) -> Array:
+    def anywhere(self, rng: np.random.Generator) -> XY:
         """A random place of the table, not at its edge."""
         margin = 0.04 * (self._high - self._low)
         return rng.uniform(self._low + margin, self._high - margin)
 
-    def sent(self, target: Array) -> None:
+    def sent(self, target: XY) -> None:
         """Expect the tool where this target brings it within the tick."""
         A, B = _law(self._tick)
         self._state = A @ self._state + B[:, None] * target
@@ -164,5 +164,5 @@ class Follower:
         slow = min(float(self._limits[k]), float(self._limits[k + 1]))
         return slow * max(0.15, cosine) ** 1.5
 
-    def _point(self, s: float) -> Array:
+    def _point(self, s: float) -> XY:
         return np.array([np.interp(s, self._at, self._points[:, i]) for i in range(2)])

@@ -13,11 +13,15 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float64
 from numpy.typing import NDArray
 
+from robolearn.geometry import XY, PlanarPose, VectorRows, XYRows
 from robolearn.pusht import GOAL, TOOL_RADIUS_M, tee_polygons
+from sim.shapes import AnyAngles, AnyPoints, AnyPoses
 
-Array = NDArray[np.float64]
+PushedPoses = Float64[NDArray[np.float64], "count n 3"]
+
 
 # Centre of resistance [m] in the block's frame, and squared ratio of turning to sliding
 # resistance [m^2]: gym-pusht's centre of gravity and its inertia over mass.
@@ -35,25 +39,25 @@ RECTS = [
 CORNERS = np.concatenate([*_PARTS])
 
 
-def rotate(vector: Array, angle: Any) -> Array:
+def rotate(vector: AnyPoints, angle: Any) -> AnyPoints:
     """Vectors ``[..., 2]`` turned by ``angle [...]`` [rad]."""
     c, s = np.cos(angle), np.sin(angle)
     x, y = vector[..., 0], vector[..., 1]
     return np.stack([c * x - s * y, s * x + c * y], axis=-1)
 
 
-def _shift(pose: Array, by: Array) -> Array:
+def _shift(pose: AnyPoses, by: XY) -> AnyPoses:
     out = np.array(pose, dtype=np.float64)
     out[..., :2] += rotate(np.broadcast_to(by, out[..., :2].shape), out[..., 2])
     return out
 
 
-def to_centre(pose: Array) -> Array:
+def to_centre(pose: AnyPoses) -> AnyPoses:
     """Poses ``[..., 3]`` of the block's origin to those of its centre of resistance."""
     return _shift(pose, CENTRE)
 
 
-def from_centre(pose: Array) -> Array:
+def from_centre(pose: AnyPoses) -> AnyPoses:
     """Inverse of :func:`to_centre`."""
     return _shift(pose, -CENTRE)
 
@@ -61,22 +65,22 @@ def from_centre(pose: Array) -> Array:
 GOAL_CENTRE = to_centre(np.array(GOAL))
 
 
-def to_body(point: Array, pose: Array) -> Array:
+def to_body(point: AnyPoints, pose: AnyPoses) -> AnyPoints:
     """World points ``[..., 2]`` in the frame of the centre pose ``[..., 3]``."""
     d = point - pose[..., :2]
     c, s = np.cos(pose[..., 2]), np.sin(pose[..., 2])
     return np.stack([c * d[..., 0] + s * d[..., 1], c * d[..., 1] - s * d[..., 0]], axis=-1)
 
 
-def to_world(point: Array, pose: Array) -> Array:
+def to_world(point: AnyPoints, pose: AnyPoses) -> AnyPoints:
     """Inverse of :func:`to_body`."""
     return rotate(point, pose[..., 2]) + pose[..., :2]
 
 
-def distance_to_block(point: Array) -> Any:
+def distance_to_block(point: AnyPoints) -> Any:
     """Distance ``[...]`` [m] of body-frame points ``[..., 2]`` to the T; 0 inside."""
     x, y = point[..., 0], point[..., 1]
-    best: Array | None = None
+    best: AnyAngles | None = None
     for cx, cy, hx, hy in RECTS:
         ex = np.maximum(np.abs(x - cx) - hx, 0.0)
         ey = np.maximum(np.abs(y - cy) - hy, 0.0)
@@ -85,7 +89,7 @@ def distance_to_block(point: Array) -> Any:
     return np.sqrt(best) if best is not None else np.zeros_like(x)
 
 
-def pose_error(pose: Array, goal: Array = GOAL_CENTRE) -> Any:
+def pose_error(pose: AnyPoses, goal: PlanarPose = GOAL_CENTRE) -> Any:
     """How far the block is from ``goal`` [m]: shift and turn, the turn times the T's radius of
     gyration, so that 3 mm and 3 degrees weigh the same.
     """
@@ -94,7 +98,7 @@ def pose_error(pose: Array, goal: Array = GOAL_CENTRE) -> Any:
     return np.sqrt(d[..., 0] ** 2 + d[..., 1] ** 2 + GYRATION_M2 * turn**2)
 
 
-def outside(pose: Array, margin: float = 0.0) -> Any:
+def outside(pose: AnyPoses, margin: float = 0.0) -> Any:
     """How far [m] the block at ``pose [n, 3]`` reaches beyond the walls (0: not at all)."""
     c, s = np.cos(pose[..., 2]), np.sin(pose[..., 2])
     worst = np.zeros(pose.shape[:-1])
@@ -105,7 +109,7 @@ def outside(pose: Array, margin: float = 0.0) -> Any:
     return worst
 
 
-def push(pose: Array, tool: Array, step: Array, count: int) -> Array:
+def push(pose: VectorRows, tool: XYRows, step: XYRows, count: int) -> PushedPoses:
     """Poses ``[count, n, 3]`` of the block while the tool moves on by ``step [n, 2]`` each time.
 
     ``pose [n, 3]`` is the centre's pose, ``tool [n, 2]`` where the tool starts, in the world.

@@ -12,12 +12,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float64
 from numpy.typing import NDArray
 
+from robolearn.geometry import XY, PlanarPose, PlanarPoses, XYRows
 from robolearn.pusht import TABLE_SIZE_M, TOOL_RADIUS_M
+from robolearn.shapes import AnyFloats, Flags, Floats
 from sim.experts.pusht import model
+from sim.shapes import AnyAngles, AnyPoints, AnyPoses, Indices
 
-Array = NDArray[np.float64]
+# What is sharpened of a push: place, angle, length; of a sequence, many at once.
+PushValues = Float64[NDArray[np.float64], "3"]
+PushesValues = Float64[NDArray[np.float64], "n pushes 3"]
 
 # The T's outline, counter-clockwise, from gym-pusht's bar and stem, relative to the centre [m].
 OUTLINE = (
@@ -66,20 +72,20 @@ class PlanConfig:
 class Pushes:
     """``n`` pushes: edge ``[n]``, place along it [m], direction from the inward normal [rad]."""
 
-    edge: NDArray[np.intp]
-    place: Array
-    angle: Array
+    edge: Indices
+    place: Floats
+    angle: Floats
 
-    def take(self, rows: NDArray[np.intp]) -> Pushes:
+    def take(self, rows: Indices) -> Pushes:
         """Some of them, possibly repeated."""
         return Pushes(self.edge[rows], self.place[rows], self.angle[rows])
 
-    def starts(self) -> Array:
+    def starts(self) -> XYRows:
         """Where the tool begins ``[n, 2]``, body frame."""
         at = OUTLINE[self.edge] + ALONG[self.edge] * self.place[:, None]
         return at + OUTWARD[self.edge] * (TOOL_RADIUS_M + START_GAP_M)
 
-    def directions(self) -> Array:
+    def directions(self) -> XYRows:
         """Unit vectors ``[n, 2]``, body frame."""
         return model.rotate(-OUTWARD[self.edge], self.angle)
 
@@ -90,10 +96,10 @@ class Push:
     then expected at ``result`` (its centre's pose).
     """
 
-    start: Array
-    direction: Array
+    start: XY
+    direction: XY
     length: float
-    result: Array
+    result: PlanarPose
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,13 +108,13 @@ class _Node:
     came about (row of the parent, push, length).
     """
 
-    pose: Array
-    tool: Array
-    time: Array
-    parent: NDArray[np.intp]
+    pose: PlanarPoses
+    tool: XYRows
+    time: Floats
+    parent: Indices
     pushes: Pushes
-    length: Array
-    cost: Array = field(default_factory=lambda: np.zeros(0))
+    length: Floats
+    cost: AnyFloats = field(default_factory=lambda: np.zeros(0))
 
 
 def draw(rng: np.random.Generator, n: int) -> Pushes:
@@ -123,11 +129,11 @@ def draw(rng: np.random.Generator, n: int) -> Pushes:
 class Planner:
     """Plans pushes towards ``goal`` (the pose of the block's centre)."""
 
-    def __init__(self, config: PlanConfig, goal: Array = model.GOAL_CENTRE) -> None:
+    def __init__(self, config: PlanConfig, goal: PlanarPose = model.GOAL_CENTRE) -> None:
         self.config, self.goal = config, goal
 
     def plan(
-        self, pose: Array, tool: Array, rng: np.random.Generator, spread: float = 0.0
+        self, pose: PlanarPose, tool: XY, rng: np.random.Generator, spread: float = 0.0
     ) -> list[Push]:
         """The pushes that lead to the goal from here, best first push first; empty if none can.
 
@@ -161,7 +167,7 @@ class Planner:
             found.append(self._refine(levels, depth, row, pose, tool, rng))
         return min(found, key=lambda f: f[0])[1]
 
-    def any_push(self, pose: Array, rng: np.random.Generator, longest: float) -> Push | None:
+    def any_push(self, pose: PlanarPose, rng: np.random.Generator, longest: float) -> Push | None:
         """A push of any length on any face that the tool can reach, for no good reason."""
         pushes = draw(rng, 32)
         start = model.to_world(pushes.starts(), pose)
@@ -175,7 +181,7 @@ class Planner:
         track = model.push(pose[None], start[i][None], direction[None] * (length / count), count)
         return Push(start[i], direction, length, track[-1, 0])
 
-    def cost_to_go(self, pose: Array) -> Any:
+    def cost_to_go(self, pose: AnyPoses) -> Any:
         """Time that is likely still needed [s]."""
         error = model.pose_error(pose, self.goal)
         return self.config.scale_s * np.log1p(error / self.config.error_m)
@@ -214,7 +220,7 @@ class Planner:
             cost[k, i],
         )
 
-    def _choose(self, cost: Array, track: Array) -> NDArray[np.intp]:
+    def _choose(self, cost: AnyFloats, track: AnyFloats) -> Indices:
         """Flat indices of good and different states: the best lengths of the best pushes."""
         flat = cost.ravel()
         some = np.argpartition(flat, min(CONSIDERED, flat.size - 1))[:CONSIDERED]
@@ -229,7 +235,7 @@ class Planner:
             order, poses = order[other], poses[other]
         return np.array(chosen, dtype=np.intp)
 
-    def _way_s(self, tool: Array, start: Array, pose: Array) -> Array:
+    def _way_s(self, tool: AnyPoints, start: AnyPoints, pose: AnyPoses) -> AnyAngles:
         """Time to get round the block to the start of a push, estimated."""
         t = np.linspace(0.0, 1.0, 8)[1:-1, None, None]
         between = model.to_body(tool + t * (start - tool), pose)
@@ -243,13 +249,13 @@ class Planner:
         levels: list[_Node],
         depth: int,
         row: int,
-        pose: Array,
-        tool: Array,
+        pose: PlanarPose,
+        tool: XY,
         rng: np.random.Generator,
     ) -> tuple[float, list[Push]]:
         """Sharpen all numbers of a sequence together (cross-entropy method)."""
         cfg = self.config
-        chain: list[tuple[int, Array]] = []
+        chain: list[tuple[int, PushValues]] = []
         for level in reversed(levels[: depth + 1]):
             p = level.pushes
             chain.append(
@@ -277,8 +283,8 @@ class Planner:
         return best[0], pushes
 
     def _sequence(
-        self, edges: list[int], values: Array, pose: Array, tool: Array
-    ) -> tuple[Array, list[Push]]:
+        self, edges: list[int], values: PushesValues, pose: PlanarPose, tool: XY
+    ) -> tuple[Floats, list[Push]]:
         """Cost ``[n]`` of sequences ``values [n, pushes, 3]``; the pushes of the first."""
         cfg, n = self.config, len(values)
         poses, tools = np.tile(pose, (n, 1)), np.tile(tool, (n, 1))
@@ -301,13 +307,13 @@ class Planner:
         return time + self.cost_to_go(poses) + np.where(bad, 1e3, 0.0), pushes
 
 
-def allowed(pushes: Pushes, start: Array) -> NDArray[np.bool_]:
+def allowed(pushes: Pushes, start: XYRows) -> Flags:
     """Whether the tool fits between block and table's edge where each push starts."""
     clear = model.distance_to_block(pushes.starts()) > TOOL_RADIUS_M + MIN_GAP_M
     return clear & ((start > 0.004) & (start < TABLE_SIZE_M - 0.004)).all(axis=-1)
 
 
-def way_round(tool: Array, start: Array, pose: Array) -> list[Array]:
+def way_round(tool: XY, start: XY, pose: PlanarPose) -> list[XY]:
     """The shortest way of the tool's centre to ``start`` that keeps clear of the block.
 
     Points in the world, ``start`` last; empty when there is none. A visibility graph over the
@@ -343,9 +349,9 @@ def way_round(tool: Array, start: Array, pose: Array) -> list[Array]:
     return [start if i == 1 else world[i] for i in reversed(route)]
 
 
-def _waypoints() -> list[Array]:
+def _waypoints() -> list[XY]:
     """Three points around every convex corner of the T, body frame."""
-    found: list[Array] = []
+    found: list[XY] = []
     gap = 1.05 * (TOOL_RADIUS_M + WAY_GAP_M)
     for i, corner in enumerate(OUTLINE):
         before, after = OUTWARD[i - 1], OUTWARD[i]

@@ -7,8 +7,8 @@ non-Markov; between two goals the tool sometimes wanders off.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from robolearn.geometry import PlanarPose
 from robolearn.pusht import BLOCK
 from robolearn.seeding import child_seed
 from robolearn.spec import EmbodimentSpec
@@ -16,8 +16,6 @@ from robolearn.types import Command, Observation, PolicyInput, PolicyOutput
 from sim.experts.pusht import model
 from sim.experts.pusht.expert import PushTExpert
 from sim.experts.pusht.plan import PlanConfig
-
-Array = NDArray[np.float64]
 
 # A goal is given up after this time [s], and reached when the block is this near [m].
 PATIENCE_S, NEAR_M = 8.0, 0.02
@@ -44,11 +42,11 @@ class PushTPlay:
         """A new episode; goals and routes come from ``seed``."""
         self._expert.reset(seed)
         self._rng = np.random.default_rng(child_seed(seed, "play"))
-        self._goal: Array | None = None
+        self._goal: PlanarPose | None = None
         self._until_ns = 0
 
     @property
-    def goal(self) -> Array | None:
+    def goal(self) -> PlanarPose | None:
         """The pose ``[3]`` that the block is being pushed to."""
         return self._goal
 

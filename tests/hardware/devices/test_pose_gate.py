@@ -31,10 +31,10 @@ def test_a_jump_between_two_frames_is_refused_and_told(jump, caplog):
     for k in range(5):
         assert not made.accepts(t_ns + k * FRAME_NS, elsewhere)
     assert made.refused == 5
-    assert ("turn" if jump[2] else "m") in made.told
+    assert ("turn" if jump[2] else "m") in made.refusal
     assert len(caplog.records) == 1, "told once, not at every frame"
     assert made.accepts(t_ns + 5 * FRAME_NS, np.array((0.2, 0.2, 0.3)))
-    assert made.told == ""
+    assert made.refusal == ""
 
 
 def test_the_time_spent_on_refused_measurements_makes_them_no_better():
@@ -93,4 +93,4 @@ def test_a_pushed_object_is_believed_at_every_frame(seed, noise):
         seen = pose + np.array((*rng.normal(0, noise, 2), rng.normal(0, 5 * noise)))
         if rng.random() < 0.2:
             continue
-        assert made.accepts(k * FRAME_NS, seen), made.told
+        assert made.accepts(k * FRAME_NS, seen), made.refusal
