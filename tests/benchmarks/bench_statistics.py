@@ -6,12 +6,13 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import sys
 from collections.abc import Callable, Iterator
 
 import numpy as np
-from scipy import stats
+from scipy import special, stats
 
 from eval.statistics.betting import SHARES
 from eval.statistics.group_sequential import GroupSequential
@@ -95,6 +96,31 @@ def means_of_scores(draws: int) -> Rows:
             cells.append(f"{bounded:.3f} ({t_covers(x, mean).mean():.3f})")
         found.append(tuple(cells))
     return found
+
+
+def searched(draws: int) -> Rows:
+    """Largest exact error of the lower end over .025 found by climbing over three-valued scores."""
+    sizes = (2, 3, 5, 8, 12)
+    found: list[str] = ["error / .025"]
+    for n in sizes:
+        rng = np.random.default_rng(n)
+        counts = np.array([(i, j, n - i - j) for i in range(n + 1) for j in range(n + 1 - i)])
+        ways = special.gammaln(n + 1) - special.gammaln(counts + 1).sum(axis=1)
+        best = 0.0
+        for _ in range(20):
+            at, error = rng.normal(0, 3, 6), -1.0
+            for step in range(max(1, draws // 50)):
+                near = at + rng.normal(0, 2.0 / (1 + step / 20), 6)
+                values, shares = special.expit(near[:3]), special.softmax(near[3:])
+                scores = np.array([np.repeat(values, row) for row in counts])
+                ends = np.concatenate([scores, np.zeros((len(counts), 1))], axis=1)
+                misses = _below(ends - values @ shares) <= 0.025
+                mass = np.exp(ways + counts @ np.log(shares))
+                if (here := float(mass[misses].sum())) >= error:
+                    at, error = near, here
+            best = max(best, error / 0.025)
+        found.append(f"{best:.4f}")
+    return [("", *(f"n = {n}" for n in sizes)), tuple(found)]
 
 
 def widths_of_scores(draws: int) -> Rows:
@@ -206,6 +232,63 @@ def sequential_power(draws: int) -> Rows:
             )
         )
     return found
+
+
+FAMILIES: dict[str, tuple[Draw, tuple[float, ...]]] = {
+    "equal: 95 % near .95, 5 % zeros": (_rare_failures, (0.0,) * 4),
+    "equal: successes, p = .7": (lambda rng, s: (rng.random(s) < 0.7) * 1.0, (0.0,) * 4),
+    "two of .4 and two of .95": (lambda rng, s: rng.random(s), (0.4, 0.4, 0.95, 0.95)),
+}
+
+
+def one_family(draws: int) -> Rows:
+    """Pages on 4 policies in 3 worlds (30 conditions) that say something false, nominal .05."""
+    found: Rows = [
+        (
+            "policies",
+            "some uncorrected t",
+            "some decision (Holm)",
+            "some decision or interval (Holm)",
+            "some decision or interval (Bonferroni)",
+        )
+    ]
+    pairs = np.array(list(itertools.combinations(range(4), 2)))
+    for name, (draw, rates) in FAMILIES.items():
+        rng = np.random.default_rng(6)
+        x = draw(rng, (draws * 12, 30)).reshape(draws, 3, 4, 30)
+        if any(rates):
+            x = (x < np.array(rates)[:, None]) * 1.0
+        d = (x[:, :, pairs[:, 1]] - x[:, :, pairs[:, 0]]).reshape(-1, 30)
+        truth = np.tile(np.array(rates)[pairs[:, 1]] - np.array(rates)[pairs[:, 0]], draws * 3)
+        p = bounded_p(d, 0.0, -1.0, 1.0)
+        p_of_truth = p.copy()
+        for value in np.unique(truth[truth != 0]):
+            p_of_truth[truth == value] = bounded_p(d[truth == value], float(value), -1.0, 1.0)
+        missed = (p_of_truth <= 0.05 / 18).reshape(draws, 18)
+        wrong = (np.sign(d.mean(axis=1)) != np.sign(truth)).reshape(draws, 18)
+        ordered = np.sort(p.reshape(draws, 18), axis=1)
+        steps = np.logical_and.accumulate(ordered <= 0.05 / np.arange(18, 0, -1), axis=1)
+        limit = np.where(steps, ordered, -1.0).max(axis=1, keepdims=True)
+        holm = (p.reshape(draws, 18) <= limit) & wrong
+        single = (p.reshape(draws, 18) <= 0.05 / 18) & wrong
+        alone = ~t_covers_differences(d, truth).reshape(draws, 18)
+        found.append(
+            (
+                name,
+                *(
+                    f"{v.any(axis=1).mean():.3f}"
+                    for v in (alone, holm, holm | missed, single | missed)
+                ),
+            )
+        )
+    return found
+
+
+def t_covers_differences(d: np.ndarray, mean: np.ndarray) -> np.ndarray:
+    """Whether Student's interval of each row holds its mean; rows without spread count as right."""
+    spread = d.std(axis=1, ddof=1)
+    half = stats.t.ppf(0.975, d.shape[1] - 1) * spread / math.sqrt(d.shape[1])
+    return (np.abs(d.mean(axis=1) - mean) <= half) | (spread == 0)
 
 
 def _runs(
@@ -338,9 +421,11 @@ def tables(draws: int) -> Iterator[tuple[str, Rows]]:
     """Every table with its title, cheap ones first."""
     for simulate in (
         means_of_scores,
+        searched,
         differences_of_scores,
         sequential_levels,
         sequential_power,
+        one_family,
         widths_of_scores,
         means_over_runs,
         levels_over_runs,
