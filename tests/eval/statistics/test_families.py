@@ -132,14 +132,14 @@ def test_the_words_of_a_margin_follow_the_interval():
 @pytest.mark.parametrize("n", [20, 60])
 def test_policies_that_differ_by_the_margin_are_rarely_called_equivalent(n):
     rng = np.random.default_rng(1)
-    runs, margin, shown = 400, 0.25, {"exact": 0, "t": 0}
+    runs, margin, shown = 150, 0.25, {"exact": 0, "t": 0}
     for _ in range(runs):
         # The difference is the margin, but comes from rare disasters.
         d = np.where(rng.random(n) < margin / 1.0, -1.0, 0.0)
         shown["exact"] += equivalence(bounded_mean(d, -1.0, 1.0, 0.9), margin).answer == "shown"
         shown["t"] += equivalence(mean_t(d, 0.9, bounds=DIFFERENCE), margin).answer == "shown"
     assert shown["exact"] / runs <= 0.05
-    assert n > 20 or shown["t"] / runs > shown["exact"] / runs
+    assert n > 20 or shown["t"] > shown["exact"]
 
 
 def _rollouts(rng, conditions, each, spread=0.4):
