@@ -67,7 +67,7 @@ class Journal:
         with self._path.open("a", encoding="utf-8") as stream:
             stream.write(json.dumps({"step": step, **figures}) + "\n")
         if self._on_log is not None:
-            self._on_log(step, figures)
+            self._on_log(step, {name: float(value) for name, value in figures.items()})
 
     def continue_at(self, step: int) -> None:
         """Drop lines past ``step``: the steps after the checkpoint will be done again."""
