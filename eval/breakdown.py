@@ -6,14 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from eval.statistics.exact_tests import mcnemar_exact
-from eval.statistics.intervals import (
-    DIFFERENCE,
-    Estimate,
-    newcombe_paired,
-    paired_difference,
-    wilson,
-)
-from eval.statistics.multiplicity import holm
+from eval.statistics.intervals import Estimate, bounded_difference, wilson
+from eval.statistics.multiplicity import Direction, FamilyMember, IntervalAt, family
 from eval.summary import own_trials
 from robolearn.errors import DataError
 from robolearn.types import TrialRecord
@@ -25,8 +19,9 @@ EXAMPLES = 2
 class VariantEffect:
     """A policy in a variant of a world, against the world as it is, start by start.
 
-    Differences are variant less nominal over the ``n`` starts that both have; ``p``: McNemar's,
-    Holm over the variants of this policy and world.
+    Differences are variant less nominal over the ``n`` starts that both have; ``p`` and
+    ``direction``: McNemar's, Holm over the variants of this policy and world. The interval of
+    success leaves out 0 exactly where there is a direction; that of the score is Bonferroni's.
     """
 
     policy: str
@@ -38,6 +33,7 @@ class VariantEffect:
     success_difference: Estimate
     score_difference: Estimate
     p: float
+    direction: Direction
     words: str
 
 
@@ -67,9 +63,19 @@ def variant_effects(
     for policy, nominal in ((p, w) for p, w in cells if "~" not in w):
         variants = [w for p, w in cells if p == policy and w.partition("~")[0] == nominal != w]
         rows = [_pairs(cells[policy, nominal], cells[policy, w]) for w in variants]
-        p_values = [mcnemar_exact(*_successes(pairs)) for pairs in rows]
-        for world, pairs, p in zip(variants, rows, holm(p_values), strict=True):
-            found.append(_effect(policy, nominal, world, pairs, p, alpha))
+        # A variant that shares no start with the nominal world is in no family.
+        shared = [pairs for pairs in rows if pairs]
+        members = iter(
+            family(
+                [mcnemar_exact(*_successes(pairs)) for pairs in shared],
+                [_interval(pairs) for pairs in shared],
+                alpha=alpha,
+            )
+        )
+        for world, pairs in zip(variants, rows, strict=True):
+            if pairs:
+                level = 1.0 - alpha / len(shared)
+                found.append(_effect(policy, nominal, world, pairs, next(members), level))
     return tuple(found)
 
 
@@ -109,14 +115,16 @@ def _successes(pairs: _Pairs) -> tuple[list[bool], list[bool]]:
     return [a.success for a, _ in pairs], [b.success for _, b in pairs]
 
 
-def _effect(
-    policy: str, nominal: str, world: str, pairs: _Pairs, p: float, alpha: float
-) -> VariantEffect:
+def _interval(pairs: _Pairs) -> IntervalAt:
     before, after = _successes(pairs)
-    difference = newcombe_paired(before, after)
-    score = paired_difference(
-        [a.score for a, _ in pairs], [b.score for _, b in pairs], bounds=DIFFERENCE
-    )
+    return lambda level: bounded_difference(before, after, level)
+
+
+def _effect(
+    policy: str, nominal: str, world: str, pairs: _Pairs, member: FamilyMember, level: float
+) -> VariantEffect:
+    _, after = _successes(pairs)
+    score = bounded_difference([a.score for a, _ in pairs], [b.score for _, b in pairs], level)
     variant = world.removeprefix(nominal).removeprefix("~").replace("~", ", ")
     return VariantEffect(
         policy=policy,
@@ -125,18 +133,18 @@ def _effect(
         n=len(pairs),
         successes=sum(after),
         success=wilson(sum(after), len(pairs)),
-        success_difference=difference,
+        success_difference=member.difference,
         score_difference=score,
-        p=p,
-        words=_words(variant, difference, p, alpha),
+        p=member.p,
+        direction=member.direction,
+        words=_words(variant, member),
     )
 
 
-def _words(variant: str, difference: Estimate, p: float, alpha: float) -> str:
-    if difference.n == 0:
-        return f"{variant} has no start in common with the nominal world"
-    if p <= alpha:
-        change = "costs" if difference.value < 0 else "adds"
+def _words(variant: str, member: FamilyMember) -> str:
+    difference = member.difference
+    if member.direction != "undecided":
+        change = "costs" if member.direction == "negative" else "adds"
         return f"{variant} {change} success ({difference.value:+.2f})"
     return (
         f"{variant}: no change can be concluded; anything between {difference.low:+.2f} and"

@@ -1,9 +1,7 @@
 """Policies side by side: paired by condition, decided by a rule declared beforehand, in words.
 
-``fixed``: the number of trials was chosen before the first one; McNemar's exact test (success) or
-the sign-flip test (score), Holm over all pairs of a world. ``sequential``: one looked after every
-trial; the sequential Barnard test up to ``n_max`` pairs (success) or paired betting (score), each
-pair at ``alpha`` over the number of pairs.
+All pairs in all worlds, by success and by score, are one family (:mod:`eval.decisions`); perturbed
+worlds are another. Letters, plans and margins are about the declared measure.
 """
 
 from __future__ import annotations
@@ -13,27 +11,19 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
+from eval.decisions import Outcomes, Settled, settle, within_margin
+from eval.rule import Measure, Rule
 from eval.statistics.aggregate import Spread, spread_over_runs
-from eval.statistics.clusters import MethodDifference, difference_of_methods, mean_two_way
-from eval.statistics.exact_tests import mcnemar_exact, sign_flip
-from eval.statistics.intervals import (
-    DIFFERENCE,
-    OUTCOME,
-    Estimate,
-    mean_t,
-    newcombe_paired,
-    paired_difference,
-    wilson,
-)
-from eval.statistics.multiplicity import holm, letters
+from eval.statistics.clusters import mean_two_way
+from eval.statistics.equivalence import Equivalence
+from eval.statistics.intervals import OUTCOME, Estimate, bounded_mean, wilson
+from eval.statistics.multiplicity import letters
 from eval.statistics.planning import plan_paired
-from eval.statistics.sequential import SequentialBarnard, paired_betting
 from eval.summary import TECHNICAL, own_trials
 from eval.trials.identity import SLIGHT, require_poolable
 from eval.trials.table import SCORED
@@ -41,41 +31,10 @@ from robolearn.errors import ConfigError, DataError, did_you_mean
 from robolearn.types import TrialRecord
 
 Array = NDArray[np.float64]
-Measure = Literal["success", "score"]
-RuleKind = Literal["fixed", "sequential"]
-
-
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """How pairs are decided. ``n_max``: pairs planned for the sequential test of success."""
-
-    by: Measure = "success"
-    kind: RuleKind = "fixed"
-    alpha: float = 0.05
-    n_max: int | None = None
-    power: float = 0.8
-
-    def __post_init__(self) -> None:
-        if not 0 < self.alpha < 1 or not self.alpha < self.power < 1:
-            raise ConfigError(
-                f"expected 0 < alpha < power < 1, got alpha {self.alpha}, power {self.power}"
-            )
-        if self.kind == "sequential" and self.by == "success" and self.n_max is None:
-            raise ConfigError(
-                "the sequential test of success needs the number of trials that was planned"
-                " as the maximum (--n-max)"
-            )
-
-    def words(self) -> str:
-        """The rule as a sentence."""
-        if self.kind == "fixed":
-            test = "McNemar's exact test" if self.by == "success" else "the sign-flip test"
-            return f"{test} of {self.by}, Holm over all pairs, alpha {self.alpha:g}"
-        if self.by == "success":
-            test = f"sequential Barnard test of success, at most {self.n_max} pairs"
-        else:
-            test = "paired betting on score, any stopping rule"
-        return f"{test}, alpha {self.alpha:g} over the pairs of policies"
+STOPPED = (
+    "differences have intervals that hold whenever one stopped; those of single policies are for a"
+    " number of trials that was fixed beforehand"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +55,15 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """``b - a`` over the same conditions. ``p``: adjusted over the pairs of the world.
+    """``b - a`` over the same conditions. ``success``, ``score``: with simultaneous intervals,
+    which leave out 0 exactly where there is a decision.
 
-    ``only_a``, ``only_b``: conditions under which only one of the two succeeded, on which
-    McNemar's test rests; None with several training runs. ``more``: pairs of trials, these
-    included, after which a difference as large as the observed one would be found with the rule's
-    power; None when it is settled or nothing was observed.
+    ``p``, ``decision``: by the declared measure, adjusted over the family; ``other_p``,
+    ``other_decision``: by the other one. ``only_a``, ``only_b``: conditions under which only one of
+    the two succeeded, on which McNemar's test rests; None with several training runs. ``more``:
+    pairs of trials, these included, after which a difference as large as the observed one would be
+    found with the rule's power; None when it is settled or nothing was observed. ``margin``: the
+    answer to the question about the declared margin.
     """
 
     a: str
@@ -113,7 +75,10 @@ class Effect:
     only_b: int | None
     p: float
     decision: str
+    other_p: float
+    other_decision: str
     more: int | None
+    margin: Equivalence | None
     words: str
 
 
@@ -166,11 +131,12 @@ def compare_policies(
         raise DataError("no trials to compare; run 'robolearn evaluate' first")
     methods = _methods(records, groups or {})
     worlds = list(dict.fromkeys(r.env for r in records))
-    found = [
-        _world(world, [r for r in records if r.env == world], methods, rule, common, mixed)
+    laid = [
+        _laid_out(world, [r for r in records if r.env == world], methods, common, mixed)
         for world in worlds
         if len({methods[r.policy] for r in records if r.env == world}) >= least
     ]
+    found = _compared(laid, rule)
     if not found:
         seen = sorted({(r.policy, r.env) for r in records})
         raise DataError(f"a comparison needs two policies in one world; there are {seen}")
@@ -196,69 +162,77 @@ def _methods(records: Sequence[TrialRecord], groups: Mapping[str, Sequence[str]]
 
 
 @dataclass(frozen=True, slots=True)
-class _Table:
-    """Outcomes of one method: ``success`` and ``score [runs, conditions]``."""
+class _World:
+    """The trials of one world, laid out by method; ``outcomes`` in the order they were given."""
 
-    name: str
-    runs: tuple[str, ...]
-    success: Array
-    score: Array
+    world: str
+    suite: str
+    outcomes: tuple[Outcomes, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def pairs(self) -> list[tuple[Outcomes, Outcomes]]:
+        """In that order, so that a difference means the same in every world."""
+        return list(itertools.combinations(self.outcomes, 2))
 
 
-def _world(
+def _laid_out(
     world: str,
     records: Sequence[TrialRecord],
     methods: Mapping[str, str],
-    rule: Rule,
     common: bool,
     mixed: bool,
-) -> WorldComparison:
+) -> _World:
     notes = _check_mixture(records, mixed)
     by_policy = _once_per_condition(records, notes)
     keys, dropped = _shared(world, by_policy, common)
     notes += dropped
-    tables: list[_Table] = []
+    outcomes: list[Outcomes] = []
     names = {methods[p] for p in by_policy}
     for method in (m for m in dict.fromkeys(methods.values()) if m in names):
         runs = tuple(p for p in by_policy if methods[p] == method)
         rows = [[by_policy[p][k] for k in keys] for p in runs]
-        tables.append(
-            _Table(
+        outcomes.append(
+            Outcomes(
                 method,
                 runs,
                 np.array([[float(r.success) for r in row] for row in rows]),
                 np.array([[r.score for r in row] for row in rows]),
             )
         )
-    # Pairs in the order in which the policies are given, so that a difference means the same in
-    # every world; entries by what was measured.
-    pairs = list(itertools.combinations(tables, 2))
-    values = {t.name: float((t.success if rule.by == "success" else t.score).mean())
-              for t in tables}  # fmt: skip
-    tables.sort(key=lambda t: -values[t.name])
-    p_values = [_p_value(a, b, rule, len(pairs)) for a, b in pairs]
-    adjusted = holm(p_values) if rule.kind == "fixed" else tuple(p_values)
-    effects = tuple(
-        _effect(a, b, p, rule, len(pairs)) for (a, b), p in zip(pairs, adjusted, strict=True)
-    )
     notes += [
         f"'{t.name}' is one training run: what is said about it holds for that run only"
-        for t in tables
-        if len(t.runs) == 1 and any(len(o.runs) > 1 for o in tables)
+        for t in outcomes
+        if len(t.runs) == 1 and any(len(o.runs) > 1 for o in outcomes)
     ]
+    return _World(world, records[0].suite, tuple(outcomes), tuple(notes))
+
+
+def _compared(laid: Sequence[_World], rule: Rule) -> list[WorldComparison]:
+    """Worlds as they are make one family, perturbed ones another: they answer other questions."""
+    found: dict[str, WorldComparison] = {}
+    for perturbed in (False, True):
+        worlds = [w for w in laid if ("~" in w.world) is perturbed]
+        pairs = [pair for w in worlds for pair in w.pairs]
+        settled = iter(settle(pairs, rule))
+        for w in worlds:
+            effects = tuple(_effect(a, b, rule, len(pairs), next(settled)) for a, b in w.pairs)
+            found[w.world] = _comparison(w, effects, rule)
+    return [found[w.world] for w in laid]
+
+
+def _comparison(w: _World, effects: tuple[Effect, ...], rule: Rule) -> WorldComparison:
+    ordered = sorted(w.outcomes, key=lambda t: -float(t.of(rule.by).mean()))
+    marks = letters([t.name for t in ordered], [(e.a, e.b) for e in effects if e.decision])
+    notes = w.notes
     if rule.kind == "sequential":
-        notes.append(
-            "intervals are those of a number of trials fixed beforehand; where looking decided when"
-            " to stop they are too narrow, and only the rule's decisions hold"
-        )
-    separated = [(e.a, e.b) for e in effects if e.decision]
-    marks = letters([t.name for t in tables], separated)
+        notes = (*notes, STOPPED)
     return WorldComparison(
-        world=world,
-        suite=records[0].suite,
-        entries=tuple(_entry(t, marks[t.name]) for t in tables),
+        world=w.world,
+        suite=w.suite,
+        entries=tuple(_entry(t, marks[t.name]) for t in ordered),
         effects=effects,
-        notes=tuple(notes),
+        notes=notes,
     )
 
 
@@ -333,59 +307,44 @@ def _other_seeds(sets: Mapping[str, set[tuple[str, int]]], shared: set[tuple[str
     )
 
 
-def _values(table: _Table, by: Measure) -> Array:
-    return (table.success if by == "success" else table.score).mean(axis=0)
-
-
-def _p_value(a: _Table, b: _Table, rule: Rule, pairs: int) -> float:
-    """Unadjusted for the fixed rule; for the sequential one already on the scale of ``alpha``."""
-    x, y = _values(a, rule.by), _values(b, rule.by)
-    if len(a.runs) > 1 or len(b.runs) > 1:
-        if rule.kind == "sequential":
-            raise DataError(
-                "the sequential rule compares single policies; methods of several training runs"
-                " (--group) are compared by the fixed rule"
-            )
-        return _methods_differ(a, b, rule.by).p
-    if rule.kind == "fixed":
-        return mcnemar_exact(x, y) if rule.by == "success" else sign_flip(x, y)
-    alpha = rule.alpha / pairs
-    if rule.by == "score":
-        return min(1.0, paired_betting(x, y, alpha).evidence * pairs)
-    planned = rule.n_max or 0
-    if x.size > planned:
-        raise DataError(f"{x.size} pairs were tried, more than the planned maximum of {planned}")
-    result = SequentialBarnard(planned, alpha).run(x, y)
-    return rule.alpha if result.decision != "undecided" else 1.0
-
-
-def _methods_differ(a: _Table, b: _Table, by: Measure) -> MethodDifference:
-    first, second = (a.success, b.success) if by == "success" else (a.score, b.score)
-    return difference_of_methods(first, second)
-
-
-def _effect(a: _Table, b: _Table, p: float, rule: Rule, pairs: int) -> Effect:
+def _effect(
+    a: Outcomes, b: Outcomes, rule: Rule, pairs: int, settled: Mapping[Measure, Settled]
+) -> Effect:
     only_a = only_b = None
-    if len(a.runs) > 1 or len(b.runs) > 1:
-        success = _methods_differ(a, b, "success").estimate
-        score = _methods_differ(a, b, "score").estimate
-    else:
+    if len(a.runs) == len(b.runs) == 1:
         only_a = int(np.sum(a.success[0] > b.success[0]))
         only_b = int(np.sum(b.success[0] > a.success[0]))
-        success = newcombe_paired(a.success[0], b.success[0])
-        score = paired_difference(a.score[0], b.score[0], bounds=DIFFERENCE)
-    estimate = success if rule.by == "success" else score
-    settled = p <= rule.alpha
-    decision = (b.name if estimate.value > 0 else a.name) if settled else ""
-    more = None if settled else _more(a, b, rule, rule.alpha / pairs)
+    other: Measure = "score" if rule.by == "success" else "success"
+    mine, also = settled[rule.by], settled[other]
+    # One measure of one pair among several, at worst.
+    more = None if mine.better else _more(a, b, rule, rule.alpha / (2 * pairs))
+    margin = within_margin(a, b, rule, pairs)
     n = a.success.shape[1]
-    words = _words(a.name, b.name, n, estimate, decision, more, rule)
-    return Effect(a.name, b.name, n, success, score, only_a, only_b, p, decision, more, words)
+    words = _words(a.name, b.name, n, mine, more, rule)
+    if also.better:
+        words += f". {_better(a.name, b.name, also, other)}"
+    if margin is not None:
+        words += f". {margin.words[:1].upper()}{margin.words[1:]}"
+    return Effect(
+        a=a.name,
+        b=b.name,
+        n=n,
+        success=settled["success"].difference,
+        score=settled["score"].difference,
+        only_a=only_a,
+        only_b=only_b,
+        p=mine.p,
+        decision=mine.better,
+        other_p=also.p,
+        other_decision=also.better,
+        more=more,
+        margin=margin,
+        words=words,
+    )
 
 
-def _more(a: _Table, b: _Table, rule: Rule, alpha: float) -> int | None:
-    """``alpha``: that of one pair among several, at worst."""
-    x, y = _values(a, rule.by), _values(b, rule.by)
+def _more(a: Outcomes, b: Outcomes, rule: Rule, alpha: float) -> int | None:
+    x, y = a.of(rule.by).mean(axis=0), b.of(rule.by).mean(axis=0)
     difference = float(y.mean() - x.mean())
     if difference == 0 or x.size < 3:
         return None
@@ -400,18 +359,23 @@ def _more(a: _Table, b: _Table, rule: Rule, alpha: float) -> int | None:
     return math.ceil((z * float(np.std(y - x, ddof=1)) / difference) ** 2)
 
 
-def _words(a: str, b: str, n: int, e: Estimate, decision: str, more: int | None, rule: Rule) -> str:
-    if decision:
-        other = a if decision == b else b
-        return f"{decision} is better than {other} under the declared rule"
+def _better(a: str, b: str, settled: Settled, measure: Measure) -> str:
+    other = a if settled.better == b else b
+    e = settled.difference
+    return (
+        f"{settled.better} is better than {other} by {measure} ({b} minus {a}:"
+        f" {e.value:+.3f} [{e.low:+.3f}, {e.high:+.3f}])"
+    )
+
+
+def _words(a: str, b: str, n: int, settled: Settled, more: int | None, rule: Rule) -> str:
+    if settled.better:
+        return _better(a, b, settled, rule.by)
+    e = settled.difference
     text = (
-        f"{a} and {b} are not separated: with {n} conditions a difference in {rule.by} anywhere"
+        f"{a} and {b} are not separated by {rule.by}: with {n} conditions a difference anywhere"
         f" between {e.low:+.3f} and {e.high:+.3f} fits. This does not show that they are equal"
     )
-    if e.low > 0 or e.high < 0:
-        text += (
-            f" (the {e.method} interval leaves out 0, but is not what decides: see the rule and p)"
-        )
     if more is None:
         return text
     if more <= n:
@@ -423,7 +387,7 @@ def _words(a: str, b: str, n: int, e: Estimate, decision: str, more: int | None,
     )
 
 
-def _entry(table: _Table, marks: str) -> Entry:
+def _entry(table: Outcomes, marks: str) -> Entry:
     n = int(table.success.size)
     several = len(table.runs) > 1
     spread = spread_over_runs(list(table.score)) if several else None
@@ -434,5 +398,5 @@ def _entry(table: _Table, marks: str) -> Entry:
         score = mean_two_way(table.score.ravel(), runs, conditions, bounds=OUTCOME)
     else:
         success = wilson(int(table.success.sum()), n)
-        score = mean_t(table.score.ravel(), bounds=OUTCOME)
+        score = bounded_mean(table.score.ravel())
     return Entry(table.name, table.runs, n, success, score, marks, spread)

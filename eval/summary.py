@@ -15,8 +15,8 @@ from typing import Literal
 from eval.statistics.intervals import (
     OUTCOME,
     Estimate,
+    bounded_mean,
     mean_bootstrap,
-    mean_t,
     pearson,
     phi_coefficient,
     wilson,
@@ -104,10 +104,10 @@ def summarize(records: Sequence[TrialRecord]) -> Result:
         n=len(records),
         successes=successes,
         success=wilson(successes, len(records)),
-        score=mean_t(scores, bounds=OUTCOME),
+        score=bounded_mean(scores),
         score_bootstrap=mean_bootstrap(scores, bounds=OUTCOME),
         measures={
-            name: mean_t([r.metrics[name] for r in records], bounds=OUTCOME)
+            name: bounded_mean([r.metrics[name] for r in records])
             for name in MEASURES
             if all(name in r.metrics for r in records)
         },

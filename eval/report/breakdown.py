@@ -6,12 +6,13 @@ import math
 from collections.abc import Sequence
 
 from eval.breakdown import VariantEffect
-from eval.compare import Comparison, Rule, WorldComparison
-from eval.report.data import RULE, Clip, ReportData
+from eval.compare import Comparison, WorldComparison
+from eval.report.data import Clip, ReportData
 from eval.report.page import clip, note, paragraph, picture, table, text, tiles
 from eval.report.plots import DifferenceBar, difference_plot, seeds_plot
 from eval.report.text import estimate_text, number, p_text, reached, reason_words, sentence
 from eval.report.training import loss_curves, run_families
+from eval.rule import Rule
 
 # A page that can still be mailed: what is beyond is left beside the page. Base64 adds a third.
 BUDGET_BYTES = 9_000_000
@@ -24,8 +25,13 @@ def comparison_section(data: ReportData) -> str:
         return ""
     body = paragraph(
         f"Declared rule: {comparison.rule.words()}.",
-        "Policies that share a letter were not separated by these trials, which does not make them"
-        " equal.",
+        f"Letters are about the declared measure, {comparison.rule.by}: policies that share one"
+        " were not separated by these trials, which does not make them equal.",
+        "All differences of this section were decided together: an interval leaves out 0 exactly"
+        " where its difference is decided.",
+        "Perturbed worlds are a family of their own."
+        if any("~" in w.world for w in comparison.worlds)
+        else "",
     )
     body += "".join(_world(w, comparison.rule) for w in comparison.worlds)
     return body + _differences(comparison)
@@ -55,15 +61,14 @@ def _world(w: WorldComparison, rule: Rule) -> str:
         )  # fmt: skip
     if w.effects:
         body += table(
-            ["difference", "success [95 %]", "score [95 %]", "p (Holm)"
-             if rule.kind == "fixed" else "p", "n"],
+            ["difference", "success [95 %, family]", "score [95 %, family]",
+             f"p of {rule.by}", "n"],
             [
                 [f"{f.b} − {f.a}", estimate_text(f.success, 2, sign=True),
-                 estimate_text(f.score, sign=True), p_text(f, rule), str(f.n)]
+                 estimate_text(f.score, sign=True), p_text(f.p), str(f.n)]
                 for f in w.effects
             ],
-            "Paired by start and seed. The rule and its p decide; the intervals show how large a"
-            " difference fits.",
+            "Paired by start and seed. p is adjusted for the family; the intervals hold together.",
         )  # fmt: skip
     items = "".join(f"<li>{text(sentence(f.words))}</li>" for f in w.effects)
     notes = "".join(note(sentence(n)) for n in w.notes)
@@ -83,8 +88,7 @@ def _differences(comparison: Comparison) -> str:
     return picture(
         difference_plot(bars),
         "Paired differences with intervals",
-        "Differences with their intervals, each for itself. The rule decides, which corrects for"
-        " the number of pairs; an interval that crosses the dashed line leaves open who is better.",
+        "The same differences: an interval that reaches the dashed line leaves open who is better.",
     )
 
 
@@ -106,7 +110,7 @@ def variants_section(data: ReportData) -> str:
 
 
 def _variants(rows: Sequence[VariantEffect]) -> str:
-    clear = [e.words for e in rows if e.p <= RULE.alpha]
+    clear = [e.words for e in rows if e.direction != "undecided"]
     findings = "; ".join(clear) if clear else "no variant was shown to change success"
     bars = [
         DifferenceBar(f"{e.variant} − nominal", e.score_difference, e.success_difference)
@@ -126,7 +130,7 @@ def _variants(rows: Sequence[VariantEffect]) -> str:
         + picture(
             difference_plot(bars),
             "Change of score and of success under each variant",
-            "Left of the dashed line: worse than in the nominal world. An interval that crosses it"
+            "Left of the dashed line: worse than in the nominal world. An interval that reaches it"
             " leaves open whether anything changed.",
         )
     )  # fmt: skip

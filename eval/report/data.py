@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from eval.breakdown import Failure, VariantEffect, failures, variant_effects
-from eval.compare import Comparison, Rule, compare_policies
+from eval.compare import Comparison, compare_policies
 from eval.evaluation import Evaluation, read_evaluation
 from eval.filming import choose
 from eval.plain import read_mapping
@@ -30,6 +30,7 @@ from eval.report.recordings import StoreFacts, store_facts
 from eval.report.tasks.base import TaskPage
 from eval.report.tasks.table import task_page
 from eval.report.training import METRICS_FILE, RunFacts, run_facts
+from eval.rule import Rule
 from eval.statistics.intervals import Estimate
 from eval.summary import Agreement, AgreementKind, Result, agree, summarize
 from eval.trials.table import FILE_NAME as TRIALS_FILE

@@ -30,6 +30,17 @@ VARIED = {
     "nominal": "a world as it is, without a perturbation",
     "variant": "the same world with one thing (or several) changed",
 }
+BOUNDED = {
+    "bounded mean": "an interval (and test) of a mean score that assumes nothing but that scores"
+    " lie between 0 and 1"
+}
+FAMILY = {
+    "family": "comparisons that are decided together: the chance of any false statement among them"
+    " is at most alpha"
+}
+BETTING = {
+    "betting": "a sequential test: capital that a fair game would not let grow; valid at any stop"
+}
 WILSON = {"Wilson": "the interval of a success rate (Wilson 1927)"}
 REPLAYED = {"open loop": "the recorded actions are played without looking at what happens"}
 CHUNK = {"chunk": "a run of future actions that a policy decides at once"}
@@ -64,12 +75,12 @@ def _joined(*parts: str) -> str:
 
 
 def _statistics(evaluation: EvaluationData) -> dict[str, str]:
-    words = dict(WILSON)
+    words = WILSON | BOUNDED
     comparison = evaluation.comparison
     if comparison is not None and any(w.effects for w in comparison.worlds):
-        words |= COMPARED
+        words |= COMPARED | FAMILY
         rule = comparison.rule.words()
-        words |= {k: v for terms in (HOLM, MCNEMAR) for k, v in terms.items() if k in rule}
+        words |= {k: v for terms in (HOLM, MCNEMAR, BETTING) for k, v in terms.items() if k in rule}
     if evaluation.variants:
         words |= VARIED | HOLM | MCNEMAR
     if evaluation.agreement:

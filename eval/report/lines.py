@@ -31,7 +31,7 @@ def evaluation_lines(evaluation: EvaluationData) -> list[str]:
                     f"{f.b} - {f.a} in {world.world}:"
                     f" success {estimate_text(f.success, sign=True)},"
                     f" score {estimate_text(f.score, sign=True)}, n = {f.n},"
-                    f" p {p_text(f, comparison.rule)}; {sentence(f.words)}"
+                    f" p {p_text(f.p)}; {sentence(f.words)}"
                 )
     lines += evaluation.apart
     return lines + [f"{a.policy}: {a.words}" for a in evaluation.agreement]
@@ -60,8 +60,8 @@ def comparison_lines(comparison: Comparison) -> list[str]:
     for world in comparison.worlds:
         lines += ["", f"{world.world}, suite {world.suite}", *_entries(world)]
         for f in world.effects:
-            p = p_text(f, rule)
-            verdict = p if p.endswith("decided") else f"p {p}" if p[0] == "<" else f"p = {p}"
+            p = p_text(f.p)
+            verdict = f"p {p}" if p[0] == "<" else f"p = {p}"
             lines.append(
                 f"  {f.b} - {f.a}: success {_interval(f.success)}, score {_interval(f.score)},"
                 f" {verdict}"
@@ -93,7 +93,7 @@ def comparison_markdown(comparison: Comparison) -> str:
         lines += markdown_table(
             ["pair", "success", "score", "adjusted p", "conclusion"],
             [
-                [f"{f.b} - {f.a}", _interval(f.success), _interval(f.score), p_text(f, rule),
+                [f"{f.b} - {f.a}", _interval(f.success), _interval(f.score), p_text(f.p),
                  f.words]
                 for f in w.effects
             ],

@@ -92,7 +92,7 @@ def _comparison(evaluation: EvaluationData) -> list[str]:
         entries = [[e.name, e.letters, _two(e.success), _two(e.score), str(e.n)] for e in w.entries]
         effects = [
             [f"{f.b} − {f.a}", estimate_text(f.success, 2, sign=True),
-             estimate_text(f.score, sign=True), p_text(f, rule), str(f.n)]
+             estimate_text(f.score, sign=True), p_text(f.p), str(f.n)]
             for f in w.effects
         ]  # fmt: skip
         lines += [f"### {w.world}", ""]

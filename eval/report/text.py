@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from eval.compare import Effect, Rule
 from eval.statistics.intervals import Estimate
 from eval.summary import AgreementKind, Result
 
@@ -77,13 +76,9 @@ def rate(result: Result) -> str:
     return f"{result.successes}/{result.n} = {e.value:.2f} {interval(e, 2)}"
 
 
-def p_text(effect: Effect, rule: Rule) -> str:
-    """The adjusted p value, never rounded to zero; the sequential test of success has only
-    decisions.
-    """
-    if rule.kind == "sequential" and rule.by == "success":
-        return "decided" if effect.decision else "undecided"
-    return "< 0.0001" if effect.p < 0.0001 else f"{effect.p:.4f}"
+def p_text(p: float) -> str:
+    """A p value, never rounded to zero."""
+    return "< 0.0001" if p < 0.0001 else f"{p:.4f}"
 
 
 def percent(share: float) -> str:

@@ -6,9 +6,10 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from eval.compare import Comparison, Rule, compare_policies
+from eval.compare import Comparison, compare_policies
 from eval.evaluation import FILE_NAME as EVALUATION_FILE
 from eval.evaluation import read_evaluation
+from eval.rule import Rule
 from eval.trials.identity import Made, made, newest
 from eval.trials.table import read_trials
 from robolearn.errors import ConfigError, DataError

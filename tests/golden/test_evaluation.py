@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from eval.compare import Rule, compare_policies
+from eval.compare import compare_policies
+from eval.rule import Rule
 from eval.statistics.aggregate import aggregate, performance_profile, probability_of_improvement
 from eval.statistics.clusters import corrected_rate, difference_of_methods, mean_clustered
 from eval.statistics.exact_tests import barnard, boschloo, fisher, mcnemar_exact

@@ -62,7 +62,7 @@ class TaskPage:
     reached: str = "succeeded"
     # What score and success are, under the table of results.
     results: str = (
-        "Score: highest progress during the episode; interval of the mean by Student's t."
+        "Score: highest progress during the episode; its interval assumes nothing but its bounds."
     )
     # A recorded episode's final measure in [0, 1], if it has one, and where its tool went [k, 2].
     final: Callable[[Episode], float | None] = _final_progress

@@ -80,8 +80,8 @@ PAGE = TaskPage(
     solved=" (more than 95 % covered)",
     reached="reached more than 95 % coverage",
     results=(
-        "Score: best share of 95 % coverage during the episode, at most 1; interval of the mean by"
-        " Student's t. Success: more than 95 % covered at any time."
+        "Score: best share of 95 % coverage during the episode, at most 1; its interval assumes"
+        " nothing but its bounds. Success: more than 95 % covered at any time."
     ),
     final=final_coverage,
     path=tool_path,

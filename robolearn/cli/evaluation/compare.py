@@ -22,10 +22,14 @@ class Args:
     by: Literal["success", "score"] = "success"
     # fixed: the number of trials was chosen beforehand; sequential: one looked while trying.
     rule: Literal["fixed", "sequential"] = "fixed"
-    # Probability of calling equal policies different, over all pairs of a world.
+    # Probability of calling equal policies different, over all pairs, worlds and measures.
     alpha: float = 0.05
-    # Largest number of conditions that was planned (sequential rule, by success).
+    # Largest number of conditions that was planned; more are refused.
     n_max: int | None = None
+    # Largest difference in the measure that does not matter, declared before the trials.
+    margin: float | None = None
+    # What is asked of the margin.
+    question: Literal["equivalence", "non-inferiority"] = "equivalence"
     # Training runs of one method: NAME=POLICY,POLICY,... (may be given several times).
     group: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
     # Compare on the conditions that all policies have, instead of refusing different ones.
@@ -41,15 +45,22 @@ class Args:
 def main(argv: list[str]) -> int:
     """Read the trials, compare, print."""
     args = parse(Args, argv, "compare", Args.__doc__ or "")
-    from eval.compare import Rule
     from eval.plain import plain_values
     from eval.report.lines import alone_lines, comparison_lines, comparison_markdown
+    from eval.rule import Rule
     from robolearn.cli.shared.output_path import output_file
     from robolearn.operations.compare import compare
 
     if args.out is not None:
         output_file(args.out, "--out")
-    rule = Rule(by=args.by, kind=args.rule, alpha=args.alpha, n_max=args.n_max)
+    rule = Rule(
+        by=args.by,
+        kind=args.rule,
+        alpha=args.alpha,
+        n_max=args.n_max,
+        margin=args.margin,
+        question=args.question,
+    )
     groups = dict(group_of(g) for g in args.group)
     comparison = compare(args.results, rule, groups=groups, common=args.common, mixed=args.mixed)
     if args.out is not None:

@@ -471,7 +471,7 @@ def test_one_page_holds_one_comparison(folder, made):
     assert compared is not None
     (effect,) = compared.effects
     assert any(effect.words in point for point in made.points)
-    assert page.count('<th class="num">p (Holm)</th>') == len(comparison.worlds)
+    assert page.count('<th class="num">p of success</th>') == len(comparison.worlds)
 
 
 RENDERERS = (

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from scipy.stats import norm, t
 
-from eval.compare import Rule, compare_policies
+from eval.compare import compare_policies
+from eval.rule import Rule
 from eval.statistics.aggregate import aggregate, probability_of_improvement, spread_over_runs
 from eval.statistics.clusters import corrected_rate, difference_of_methods, mean_two_way
 from eval.statistics.intervals import (

@@ -7,8 +7,9 @@ import dataclasses
 import pytest
 
 import robolearn.operations.evaluate as operation
-from eval.compare import Rule, compare_policies
+from eval.compare import compare_policies
 from eval.report.data import load_evaluation
+from eval.rule import Rule
 from eval.summary import summarize
 from eval.trials.identity import newest, require_poolable
 from eval.trials.table import TrialStore, read_trials
