@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
+from robolearn.cli.evaluation import stats_tables as tables
 from robolearn.cli.shared.parse import parse, print_json, say
 from robolearn.cli.shared.verbs import run_verb
 from robolearn.errors import ConfigError
@@ -259,4 +260,8 @@ VERBS = {
     "interval": (Interval, _interval),
     "compare": (Compare, _compare),
     "plan": (Plan, _plan),
+    "sequence": (tables.Sequential, tables.sequence),
+    "blocks": (tables.Blocks, tables.blocks),
+    "preferences": (tables.Preferences, tables.preferences),
+    "profile": (tables.Profile, tables.profile),
 }
