@@ -325,6 +325,7 @@ def _effect(
         words += f". {_better(a.name, b.name, also, other)}"
     if margin is not None:
         words += f". {margin.words[:1].upper()}{margin.words[1:]}"
+    words += "".join(f". Mind: {warning}" for warning in mine.warnings)
     return Effect(
         a=a.name,
         b=b.name,

@@ -3,7 +3,8 @@
 Every interval leaves out 0 exactly when its pair is decided, so that no two sentences of a page
 disagree. Single runs with a fixed number of trials: McNemar's exact test of success, which is the
 bounded-mean test of the differences, and that test of scores, with the intervals that invert them;
-Holm. Methods of several runs: Welch's t over runs and conditions; Holm. Sequential: bets on the
+Holm. Methods of several runs: a test over runs and conditions
+that names runs that collapsed and decides nothing from two; Holm. Sequential: bets on the
 pairs that differ, each at its share of the error.
 """
 
@@ -19,11 +20,11 @@ from numpy.typing import NDArray
 
 from eval.rule import MEASURES, Measure, Rule
 from eval.statistics.betting import paired_sequence
-from eval.statistics.clusters import difference_of_methods
 from eval.statistics.equivalence import Equivalence, equivalence, non_inferiority
 from eval.statistics.exact_tests import bounded_difference_p, mcnemar_exact
 from eval.statistics.intervals import Estimate, bounded_difference
 from eval.statistics.multiplicity import family
+from eval.statistics.runs import DifferenceOverRuns, difference_over_runs
 from robolearn.errors import DataError
 
 Array = NDArray[np.float64]
@@ -46,11 +47,14 @@ class Outcomes:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """``b - a`` in one measure: ``better`` is a name, or empty; ``p`` adjusted for the family."""
+    """``b - a`` in one measure: ``better`` is a name, or empty; ``p`` adjusted for the family;
+    ``warnings``: what of the training runs must be known to read it.
+    """
 
     difference: Estimate
     p: float
     better: str
+    warnings: tuple[str, ...] = ()
 
 
 Pair = tuple[Outcomes, Outcomes]
@@ -67,9 +71,10 @@ def settle(pairs: Sequence[Pair], rule: Rule) -> tuple[Mapping[Measure, Settled]
         p_values = [_p_value(a, b, m) for a, b, m in cells]
         members = family(p_values, [_interval(*cell) for cell in cells], alpha=rule.alpha)
         found: list[Settled] = []
-        for (a, b, _), m in zip(cells, members, strict=True):
+        for (a, b, measure), m in zip(cells, members, strict=True):
             better = {"negative": a.name, "positive": b.name}.get(m.direction, "")
-            found.append(Settled(m.difference, m.p, better))
+            warnings = _over_runs(a, b, measure).warnings if _several(a, b) else ()
+            found.append(Settled(m.difference, m.p, better, warnings))
     return tuple(
         dict(zip(MEASURES, found[i : i + len(MEASURES)], strict=True))
         for i in range(0, len(found), len(MEASURES))
@@ -113,9 +118,15 @@ def _several(a: Outcomes, b: Outcomes) -> bool:
     return len(a.runs) > 1 or len(b.runs) > 1
 
 
+def _over_runs(
+    a: Outcomes, b: Outcomes, measure: Measure, level: float = 0.95
+) -> DifferenceOverRuns:
+    return difference_over_runs(a.of(measure), b.of(measure), level, names=(a.name, b.name))
+
+
 def _p_value(a: Outcomes, b: Outcomes, measure: Measure) -> float:
     if _several(a, b):
-        return difference_of_methods(a.of(measure), b.of(measure)).p
+        return _over_runs(a, b, measure).p
     test = mcnemar_exact if measure == "success" else bounded_difference_p
     return test(a.of(measure)[0], b.of(measure)[0])
 
@@ -123,7 +134,7 @@ def _p_value(a: Outcomes, b: Outcomes, measure: Measure) -> float:
 def _interval(a: Outcomes, b: Outcomes, measure: Measure) -> Callable[[float], Estimate]:
     def at(level: float) -> Estimate:
         if _several(a, b):
-            return difference_of_methods(a.of(measure), b.of(measure), level).estimate
+            return _over_runs(a, b, measure, level).estimate
         return bounded_difference(a.of(measure)[0], b.of(measure)[0], level)
 
     return at

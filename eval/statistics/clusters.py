@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from eval.statistics.intervals import DIFFERENCE, Bounds, Estimate, mean_of_equals
+from eval.statistics.intervals import Bounds, Estimate, mean_of_equals
 from robolearn.errors import DataError
 
 Array = NDArray[np.float64]
@@ -75,57 +74,6 @@ def mean_two_way(
     least, most = bounds or (-math.inf, math.inf)
     low, high = max(least, mean - half), min(most, mean + half)
     return Estimate(mean, low, high, smallest, method, level)
-
-
-@dataclass(frozen=True, slots=True)
-class MethodDifference:
-    """Mean of method b less that of method a, with the two-sided p value that it is zero."""
-
-    estimate: Estimate
-    p: float
-
-
-def difference_of_methods(a: Any, b: Any, level: float = 0.95) -> MethodDifference:
-    """Two methods of several training runs each, over the same conditions.
-
-    ``a [runs, conditions]``, ``b [other runs, conditions]``, outcomes in [0, 1]. Variance: that of
-    the means of the runs (of each method by itself: runs are not paired) and that of the difference
-    over conditions, less the noise of single trials, which both contain; not below the larger of
-    the two. Degrees of freedom: Welch's for the runs (Satterthwaite 1946), at most those of the
-    conditions. A method with one run adds nothing to the first part: what follows then holds for
-    that run, not for the method.
-    """
-    x, y = (np.asarray(v, dtype=np.float64) for v in (a, b))
-    if x.ndim != 2 or y.ndim != 2 or x.shape[1] != y.shape[1] or min(x.size, y.size) == 0:
-        raise DataError(f"expected [runs, conditions] twice, got {x.shape} and {y.shape}")
-    conditions, runs = x.shape[1], max(x.shape[0], y.shape[0])
-    several = [v for v in (x, y) if v.shape[0] > 1]
-    value = float(y.mean() - x.mean())
-    method = "runs and conditions, Welch t"
-    if not several or conditions == 1:
-        return MethodDifference(Estimate(value, -math.inf, math.inf, 1, method, level), 1.0)
-    parts = [float(v.mean(axis=1).var(ddof=1)) / v.shape[0] for v in several]
-    noise = sum(_interaction(v) / v.size for v in several)
-    by_run = sum(parts)
-    by_condition = float((y.mean(axis=0) - x.mean(axis=0)).var(ddof=1)) / conditions
-    variance = max(by_run + by_condition - noise, by_run, by_condition)
-    n = min(conditions, *(v.shape[0] for v in several))
-    if variance == 0:
-        # Under equality either sign of a cluster's difference is as likely as the other.
-        p = 1.0 if value == 0 else 2.0 ** (1 - n)
-        return MethodDifference(mean_of_equals(value, n, DIFFERENCE, level), p)
-    welch = sum(p**2 / (v.shape[0] - 1) for p, v in zip(parts, several, strict=True))
-    freedom = min(by_run**2 / welch if welch > 0 else n - 1, conditions - 1)
-    half = float(stats.t.ppf((1 + level) / 2, freedom)) * math.sqrt(variance)
-    p = float(2 * stats.t.sf(abs(value) / math.sqrt(variance), freedom))
-    low, high = max(-1.0, value - half), min(1.0, value + half)
-    return MethodDifference(Estimate(value, low, high, min(runs, conditions), method, level), p)
-
-
-def _interaction(x: Array) -> float:
-    """Variance of single trials ``x [runs, conditions]`` around their run and condition."""
-    rest = x - x.mean(axis=0) - x.mean(axis=1)[:, None] + x.mean()
-    return float((rest**2).sum()) / ((x.shape[0] - 1) * (x.shape[1] - 1))
 
 
 def corrected_rate(

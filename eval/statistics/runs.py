@@ -87,11 +87,11 @@ def mean_over_runs(scores: Any, level: float = 0.95) -> MeanOverRuns:
 
 
 def difference_over_runs(
-    a: Any, b: Any, level: float = 0.95, *, seed: int = 0
+    a: Any, b: Any, level: float = 0.95, *, names: tuple[str, str] = ("a", "b"), seed: int = 0
 ) -> DifferenceOverRuns:
     """Two methods of several runs each over the same conditions, scores in [0, 1].
 
-    ``a [runs, conditions]``, ``b [other runs, conditions]``.
+    ``a [runs, conditions]``, ``b [other runs, conditions]``; ``names``: what warnings call them.
 
     Variance: that of the mean over each method's runs, and what the difference varies over
     conditions beyond the noise of single trials. The critical value weighs Student's quantiles of
@@ -110,7 +110,7 @@ def difference_over_runs(
     value = float(y.mean() - x.mean())
     means = x.mean(axis=1), y.mean(axis=1)
     far_a, far_b = collapsed_runs(means[0]), collapsed_runs(means[1])
-    warnings = (*_warnings("a", means[0], far_a), *_warnings("b", means[1], far_b))
+    warnings = (*_warnings(names[0], means[0], far_a), *_warnings(names[1], means[1], far_b))
     runs = min(x.shape[0], y.shape[0])
     several = [v for v in (x, y) if v.shape[0] > 1]
     if not several or x.shape[1] == 1:

@@ -201,8 +201,8 @@ def _suite_of(worlds: Sequence[str]) -> Path:
     if len(fitting) != 1:
         raise ConfigError(
             f"no suite comes with the task '{task}' of '{worlds[0]}'; there are suites for"
-            f" {[p.stem for p in files]}. Draw one from"
-            f" '{worlds[0]}' (robolearn suite draw), and give it"
+            f" {[p.stem for p in files]}. Draw one (robolearn suite draw {worlds[0]} ...) and"
+            " give it"
         )
     return shown / fitting[0]
 

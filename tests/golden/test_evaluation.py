@@ -11,7 +11,7 @@ import numpy as np
 from eval.compare import compare_policies
 from eval.rule import Rule
 from eval.statistics.aggregate import aggregate, performance_profile, probability_of_improvement
-from eval.statistics.clusters import corrected_rate, difference_of_methods, mean_clustered
+from eval.statistics.clusters import corrected_rate, mean_clustered
 from eval.statistics.exact_tests import barnard, boschloo, fisher, mcnemar_exact
 from eval.statistics.group_sequential import GroupSequential
 from eval.statistics.intervals import (
@@ -30,6 +30,7 @@ from eval.statistics.intervals import (
 )
 from eval.statistics.multiplicity import holm, letters
 from eval.statistics.planning import plan_paired, plan_precision, plan_two_rates, stopping_bias
+from eval.statistics.runs import difference_over_runs
 from eval.statistics.sequential import SequentialBarnard, betting_sequence, paired_betting
 from eval.summary import agree, summarize
 from eval.trials.rollouts import Options, PolicyEntry, WorldEntry, evaluate
@@ -131,7 +132,7 @@ def test_statistics(golden: Golden) -> None:
         "successes": [f(a, b) for f in (newcombe_paired, mcnemar_exact, phi_coefficient)],
         "clustered": mean_clustered(x, [i % 6 for i in range(30)]),
         "corrected": corrected_rate(20, 30, **judge),
-        "methods": difference_of_methods(runs, others),
+        "methods": difference_over_runs(runs, others),
         "runs": [aggregate(runs), probability_of_improvement(runs, others)],
         "profile": performance_profile(runs, (0.2, 0.4, 0.6)),
         "plans": [plan_paired(0.6, 0.8, 0.3), plan_two_rates(0.5, 0.8), plan_precision(0.7, 0.1)],

@@ -12,7 +12,7 @@ from scipy.stats import norm, t
 from eval.compare import compare_policies
 from eval.rule import Rule
 from eval.statistics.aggregate import aggregate, probability_of_improvement, spread_over_runs
-from eval.statistics.clusters import corrected_rate, difference_of_methods, mean_two_way
+from eval.statistics.clusters import corrected_rate, mean_two_way
 from eval.statistics.intervals import (
     DIFFERENCE,
     OUTCOME,
@@ -22,6 +22,7 @@ from eval.statistics.intervals import (
     mean_t,
     paired_difference,
 )
+from eval.statistics.runs import difference_over_runs
 from eval.summary import summarize
 from eval.trials.instruments import NOT_FINITE, GuardedEnv
 from robolearn.errors import DataError
@@ -90,51 +91,18 @@ def test_the_value_of_a_corrected_rate_lies_in_its_interval():
         assert e.low <= e.value <= e.high
 
 
-def _methods(rng, runs_a, runs_b, *, conditions=30, luck=0.15, effect=0.0):
-    difficulty = rng.normal(0, 0.15, conditions)
-    taste = rng.normal(0, 0.05, (2, conditions))
-
-    def outcomes(runs, level, own):
-        mean = level + rng.normal(0, luck, runs)[:, None] + difficulty + own
-        return np.clip(mean + rng.normal(0, 0.15, (runs, conditions)), 0, 1)
-
-    return outcomes(runs_a, 0.5, taste[0]), outcomes(runs_b, 0.5 + effect, taste[1])
-
-
-@pytest.mark.parametrize(("runs_a", "runs_b"), [(3, 3), (5, 3), (8, 8), (2, 2)])
-def test_methods_are_compared_at_the_level_whatever_the_numbers_of_runs(runs_a, runs_b):
-    rng = np.random.default_rng(5)
-    n = 400
-    wrong = covered = 0
-    for _ in range(n):
-        found = difference_of_methods(*_methods(rng, runs_a, runs_b))
-        wrong += found.p <= 0.05
-        covered += found.estimate.low <= 0 <= found.estimate.high
-    slack = 3 * math.sqrt(0.05 * 0.95 / n)
-    assert wrong / n <= 0.05 + slack
-    assert covered / n >= 0.95 - slack
-
-
-def test_the_luck_of_both_methods_counts():
-    rng = np.random.default_rng(6)
-    steady, lucky = _methods(rng, 3, 2, luck=0.0)[0], _methods(rng, 3, 3, luck=0.2)[0]
-    one_way = difference_of_methods(lucky, steady[:2]).estimate
-    other = difference_of_methods(steady[:2], lucky).estimate
-    assert one_way.high - one_way.low == pytest.approx(other.high - other.low)
-    found = difference_of_methods(*_methods(rng, 5, 5, luck=0.02, effect=0.3))
-    assert found.p < 0.01
-
-
-def test_certainty_from_two_clusters_is_refused():
-    """All of b succeed and none of a: with two runs and conditions that is no proof."""
-    found = difference_of_methods(np.zeros((2, 4)), np.ones((2, 4)))
-    assert found.p == 0.5
-    assert found.estimate.low < 0.0
-    assert difference_of_methods(np.ones((2, 4)), np.ones((2, 4))).p == 1.0
-    alone = difference_of_methods(np.ones((1, 4)), np.ones((1, 4)))
-    assert alone.estimate.low == -math.inf
-    with pytest.raises(DataError, match="runs, conditions"):
-        difference_of_methods(np.ones((2, 4)), np.ones((2, 3)))
+def test_certainty_from_two_runs_is_refused():
+    """All of b succeed and none of a: with two runs that is no proof."""
+    found = difference_over_runs(np.zeros((2, 4)), np.ones((2, 4)), names=("old", "new"))
+    assert found.p == 1.0
+    assert found.estimate.low <= 0.0
+    assert "train three or more" in found.warnings[-1]
+    assert difference_over_runs(np.ones((2, 4)), np.ones((2, 4))).p == 1.0
+    alone = difference_over_runs(np.ones((1, 4)), np.ones((1, 4)), names=("old", "new"))
+    assert (alone.estimate.low, alone.p) == (-1.0, 1.0)
+    assert alone.warnings[0].startswith("old is one training run")
+    with pytest.raises(DataError, match="same conditions"):
+        difference_over_runs(np.ones((2, 4)), np.ones((2, 3)))
 
 
 def test_the_sequential_rule_refuses_training_runs_and_one_run_is_named():

@@ -59,7 +59,7 @@ def test_starts_that_only_a_seed_names_are_paired_but_never_moved(tmp_path, caps
     suite = load_suite(path)
     assert repeats(suite, {world: suite.select(3)}) == {}
     few = ("--workers", "0", "--videos", "0", "--out", str(tmp_path / "r"))
-    assert main(["evaluate", "scripted", "--suite", str(path), *few]) == 0
+    assert main(["evaluate", "scripted", "--suite", str(path), "--repeat", *few]) == 0
     assert "follow from their seeds alone" in capsys.readouterr().out
     placed = load_suite(shipped_configs() / "eval" / "drawer.yaml")
     again = repeats(placed, {"drawer": placed.select(3)})
