@@ -179,17 +179,11 @@ def test_a_module_begins_with_what_it_does(package: str) -> None:
         assert re.match(r"[A-Z][a-z]+s\b", text), f"{path}: '{text[:40]}' begins with no verb"
 
 
-# Folders whose public functions and fields still hold arrays of no said shape; a folder leaves the
-# list when it says them all, a new one is never on it.
-UNSHAPED = ("eval/statistics",)
-
-
 def test_public_arrays_say_their_shapes() -> None:
     found = {
         f"{path.relative_to(ROOT).as_posix()}:{name}"
         for path, names in shapes.unshaped(ROOT, SOURCES).items()
         for name in names
-        if path.parent.relative_to(ROOT).as_posix() not in UNSHAPED
     }
     assert not found, "say the shape with jaxtyping: " + ", ".join(sorted(found))
 

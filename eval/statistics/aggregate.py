@@ -19,27 +19,28 @@ from scipy import stats
 
 from eval.statistics.intervals import BOOTSTRAP_SEED, RESAMPLES, Estimate, mean_t
 from robolearn.errors import DataError
+from robolearn.shapes import AnyFloats, Floats
 
 Array = NDArray[np.float64]
-Statistic = Callable[[Array], float]
+Statistic = Callable[[AnyFloats], float]
 
 
-def iqm(scores: Array) -> float:
+def iqm(scores: AnyFloats) -> float:
     """Interquartile mean over all runs and tasks: the mean of the middle half."""
     return float(stats.trim_mean(scores.ravel(), 0.25))
 
 
-def optimality_gap(scores: Array, gamma: float = 1.0) -> float:
+def optimality_gap(scores: AnyFloats, gamma: float = 1.0) -> float:
     """How far the scores fall short of ``gamma`` on average; what exceeds it does not count."""
     return float(gamma - np.minimum(scores, gamma).mean())
 
 
-def mean(scores: Array) -> float:
+def mean(scores: AnyFloats) -> float:
     """Mean over tasks of the mean over runs."""
     return float(scores.mean())
 
 
-def median(scores: Array) -> float:
+def median(scores: AnyFloats) -> float:
     """Median over tasks of the mean over runs."""
     return float(np.median(scores.mean(axis=0)))
 
@@ -92,10 +93,10 @@ def probability_of_improvement(
 class Profile:
     """Share of runs with a score above ``tau [k]``: ``value``, ``low``, ``high [k]``."""
 
-    tau: Array
-    value: Array
-    low: Array
-    high: Array
+    tau: Floats
+    value: Floats
+    low: Floats
+    high: Floats
     level: float
 
 

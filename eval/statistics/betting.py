@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from eval.statistics.intervals import Estimate, paired_values
 from robolearn.errors import DataError
+from robolearn.shapes import AnyFloats, Floats
 
 Array = NDArray[np.float64]
 Decision = Literal["a", "b", "undecided"]
@@ -84,7 +85,7 @@ def paired_sequence(a: Any, b: Any, alpha: float = 0.05) -> PairedSequence:
     )
 
 
-def log_capital(d: Array, mean: float) -> Array:
+def log_capital(d: Floats, mean: float) -> Floats:
     """Logarithm of the capital ``[n]`` after each difference ``d [n]`` of those who bet that the
     mean is above ``mean``; it starts at 0 and does not grow on average if the mean is at most that.
 
@@ -95,7 +96,7 @@ def log_capital(d: Array, mean: float) -> Array:
     return _log_mean(np.cumsum(gains, axis=0))
 
 
-def log_capital_of_counts(better: Any, worse: Any) -> Array:
+def log_capital_of_counts(better: Any, worse: Any) -> AnyFloats:
     """:func:`log_capital` against equality after so many discordant pairs of either kind."""
     better, worse = (np.asarray(v, dtype=np.float64)[..., None] for v in (better, worse))
     return _log_mean(better * np.log1p(SHARES) + worse * np.log1p(-SHARES))

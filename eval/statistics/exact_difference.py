@@ -9,15 +9,20 @@ worst nuisance rate taken.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
+from jaxtyping import Num
 from numpy.typing import NDArray
 from scipy import stats
 
 from eval.statistics.intervals import Estimate, check_counts
 from robolearn.errors import DataError
+from robolearn.shapes import AnyFloats
 
 Array = NDArray[np.float64]
+# Successes, whole or not, of any shape.
+Counts = Num[NDArray[Any], "..."]
 
 # Nuisance rates tried, and differences scanned from outside before the end is refined.
 _RATES = 128
@@ -71,7 +76,7 @@ def _largest_p(k1: int, n1: int, k2: int, n2: int, difference: float) -> float:
     return float(((mass_1 @ extreme) * mass_2).sum(axis=1).max())
 
 
-def score(k1: Array, n1: int, k2: Array, n2: int, difference: float) -> Array:
+def score(k1: Counts, n1: int, k2: Counts, n2: int, difference: float) -> AnyFloats:
     """Score statistic of ``p1 - p2 = difference``; the variance is that of the rates which are most
     likely under it (a cubic equation with one root in range).
     """

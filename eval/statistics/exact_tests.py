@@ -10,12 +10,17 @@ import itertools
 from typing import Any
 
 import numpy as np
+from jaxtyping import Num
+from numpy.typing import NDArray
 from scipy import stats
 
-from eval.statistics.intervals import DIFFERENCE, Array, check_counts, paired_values
+from eval.statistics.intervals import DIFFERENCE, check_counts, paired_values
 from eval.statistics.random_weights import probability_below
 from robolearn.errors import DataError
 from robolearn.seeding import child_seed
+
+# Of paired trials; successes may be whole numbers.
+Scores = Num[NDArray[Any], " n"]
 
 
 def mcnemar_exact(a: Any, b: Any) -> float:
@@ -95,7 +100,7 @@ def bounded_difference_p(a: Any, b: Any) -> float:
     return bounded_mean_p(y - x, 0.0, *DIFFERENCE) if x.size else 1.0
 
 
-def sign_flip(a: Array, b: Array, *, flips: int = 20_000, seed: int = 0) -> float:
+def sign_flip(a: Scores, b: Scores, *, flips: int = 20_000, seed: int = 0) -> float:
     """Two-sided p value that ``b - a`` is symmetric about 0 (Fisher 1935's paired randomisation).
 
     Assumes more than equal means: where differences are skewed (one policy rarely fails, but then

@@ -18,6 +18,7 @@ from scipy import stats
 
 from eval.statistics.random_weights import quantile
 from robolearn.errors import DataError
+from robolearn.shapes import Floats
 
 Array = NDArray[np.float64]
 Bounds = tuple[float, float]
@@ -375,7 +376,7 @@ def _percentiles(draws: Array, level: float) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def paired_values(a: Any, b: Any) -> tuple[Array, Array]:
+def paired_values(a: Any, b: Any) -> tuple[Floats, Floats]:
     """Two vectors of finite numbers, equally long; :class:`DataError` otherwise."""
     x, y = _finite(a, "first"), _finite(b, "second")
     if x.shape != y.shape:

@@ -15,6 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize, stats
 
+from robolearn.shapes import AnyFloats, Floats
+
 Array = NDArray[np.float64]
 
 # Beyond so many values the recursion (quadratic) gives way to the saddlepoint approximation, whose
@@ -22,7 +24,7 @@ Array = NDArray[np.float64]
 EXACT = 500
 
 
-def probability_below(values: Array, point: float) -> float:
+def probability_below(values: Floats, point: float) -> float:
     """Probability that the randomly weighted mean of ``values [n]`` is at most ``point``."""
     v = np.sort(values - point)
     below, above = v[v <= 0], v[v > 0]
@@ -34,7 +36,7 @@ def probability_below(values: Array, point: float) -> float:
     return float(share_below(below, above)) if v.size <= EXACT else _saddlepoint(v)
 
 
-def quantile(values: Array, probability: float) -> float:
+def quantile(values: Floats, probability: float) -> float:
     """The point below which the randomly weighted mean of ``values [n]`` lies with
     ``probability``.
     """
@@ -47,7 +49,7 @@ def quantile(values: Array, probability: float) -> float:
     return found
 
 
-def share_below(below: Array, above: Array) -> Array:
+def share_below(below: AnyFloats, above: AnyFloats) -> AnyFloats:
     """Share of simplices ``[...]`` on which the weighted mean is at most 0.
 
     Their vertices are ``below [..., K]``, at most 0, and ``above [..., J]``, all positive.

@@ -24,6 +24,7 @@ from eval.statistics.intervals import (
 )
 from robolearn.errors import DataError
 from robolearn.seeding import child_seed
+from robolearn.shapes import Floats
 
 Array = NDArray[np.float64]
 
@@ -132,7 +133,7 @@ def difference_over_runs(
     return DifferenceOverRuns(estimate, p, far_a, far_b, warnings)
 
 
-def collapsed_runs(means: Array) -> tuple[int, ...]:
+def collapsed_runs(means: Floats) -> tuple[int, ...]:
     """Indices of the runs that lie far from the median run, on either side; none of two runs."""
     if means.size < 3:
         return ()

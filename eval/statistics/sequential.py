@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from eval.statistics.intervals import Estimate
 from robolearn.errors import DataError
+from robolearn.shapes import Floats
 
 Array = NDArray[np.float64]
 Decision = Literal["a", "b", "undecided"]
@@ -45,9 +46,9 @@ class ConfidenceSequence:
     all ``i`` at once with probability ``level``.
     """
 
-    mean: Array
-    low: Array
-    high: Array
+    mean: Floats
+    low: Floats
+    high: Floats
     level: float
 
     @property
