@@ -255,6 +255,8 @@ class Vendor:
     def getActualQd(self):  # noqa: N802
         return [0.0] * 6
 
+    getTargetQd = getActualQd  # noqa: N815
+
     def getActualTCPForce(self):  # noqa: N802
         return [0.0] * 6
 
@@ -265,9 +267,19 @@ class Vendor:
         return False
 
 
+class Answering:
+    """A controller that sends states as soon as it is asked."""
+
+    def wait(self):
+        pass
+
+    def close(self):
+        pass
+
+
 def test_without_an_armed_watchdog_nothing_moves(monkeypatch):
     monkeypatch.setattr(ur, "_import_ur_rtde", lambda: (Vendor, Vendor))
-    monkeypatch.setattr(ur, "_probe", lambda _: None)
+    monkeypatch.setattr(URConfig, "watch", lambda _: Answering())
     robot = URConfig("127.0.0.1").build()
     robot.connect()
     refused(robot, np.zeros(6), "watchdog could not be armed|an operator connects again")
@@ -374,7 +386,7 @@ class Link(Vendor):
 @pytest.fixture
 def linked(monkeypatch):
     monkeypatch.setattr(ur, "_import_ur_rtde", lambda: (Link, Link))
-    monkeypatch.setattr(ur, "_probe", lambda _: None)
+    monkeypatch.setattr(URConfig, "watch", lambda _: Answering())
     Link.connected, Link.pause_s = True, 0.0
     Link.sent.clear()
     Link.asked.clear()

@@ -70,7 +70,8 @@ def test_the_example_of_asynchronous_moves(arm):
     target = list(arm.pose())
     start = target[2]
     target[2] += 0.10
-    assert arm.control.moveL(target, 0.25, 0.5, True)
+    # Slower than the example's: on a late machine the stop must still come on the way.
+    assert arm.control.moveL(target, 0.05, 0.5, True)
     wait_until(lambda: arm.pose()[2] > start + 0.02)
     arm.control.stopL(0.5)
     assert start + 0.02 < arm.pose()[2] < start + 0.099
