@@ -190,12 +190,12 @@ def test_trouble_ends_only_when_every_goal_is_lost():
             self.seen = 0
 
         def judge(self, values):
-            lost = float(values["g"]) < self.seen
+            lost = float(values["g"][0]) < self.seen
             self.seen += 1
             return Outcome(False, 0.1, 0.0, terminal=lost, reason="lost" if lost else "")
 
-    task = AnyGoal(Scripted, [{"g": np.array(2.0)}])
-    endings = [task.judge({"g": np.array(0.0)}) for _ in range(4)]
+    task = AnyGoal(Scripted, [{"g": np.array([2.0])}])
+    endings = [task.judge({"g": np.array([0.0])}) for _ in range(4)]
     assert [e.terminal for e in endings] == [False, False, False, True]
     assert [e.reason for e in endings] == ["", "", "", "lost"]
 

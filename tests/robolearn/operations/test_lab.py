@@ -15,11 +15,11 @@ from tests.hardware.lab import CONFIG, address
 
 @pytest.mark.parametrize("reachable", ["0.0.0.0", "192.168.7.9", "8.8.8.8"])
 def test_an_address_that_others_reach_needs_a_word(reachable, capsys):
-    with pytest.raises(ConfigError, match=r"without a password.*--expose"):
+    with pytest.raises(ConfigError, match=r"without a password.*'expose'"):
         LabOptions(address=reachable)
     assert LabOptions(address=reachable, expose=True).address == reachable
     assert main(["lab", "--config", str(CONFIG), "--address", reachable]) == 2
-    assert "--expose" in capsys.readouterr().err
+    assert "'expose'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("own", ["127.0.0.1", "127.1.2.3", "localhost"])

@@ -209,7 +209,7 @@ class Pictured:
         return Batch(
             {"top/image": pictures, TOOL: torch.zeros(6, 2, 2)},
             torch.zeros(6, 4, 2),
-            torch.ones(6, 4),
+            torch.ones(6, 4, dtype=torch.bool),
         )
 
 

@@ -148,7 +148,7 @@ def test_a_way_to_continue_needs_something_to_continue(setting, capsys):
         assert main(["evaluate", *arguments(setting, out, *options)]) == 2
         assert words in capsys.readouterr().err
         assert not (setting / out).exists()
-    with pytest.raises(ConfigError, match="robolearn serve --guidance"):
+    with pytest.raises(ConfigError, match="tell the server"):
         open_policy(None, "ws://127.0.0.1:1", guidance="hard")
     cell = str(ROOT / "configs" / "hardware" / "lab_ur5e.yaml")
     told = ["deploy", str(setting / "one"), "--robot", cell, "--out", str(setting / "d"), "--yes"]
