@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import socket
 import threading
 import time
@@ -251,6 +252,10 @@ def test_poses_that_cannot_be_are_counted_and_told(config, tmp_path, monkeypatch
     assert np.abs(poses - poses[0]).max() < 0.05, "no jump is in what the policy saw"
 
 
+# 30 mm, as the tracking system measures them.
+FAR_OFF = r"block/pose off by (29|30|31)\.\d mm"
+
+
 def test_a_start_that_is_too_far_off_is_asked_for_again(config, tmp_path, monkeypatch, capsys):
     """Somebody puts the block elsewhere and presses Enter: three times at most, measured anew."""
     operator, terminal = os.openpty()
@@ -276,7 +281,7 @@ def test_a_start_that_is_too_far_off_is_asked_for_again(config, tmp_path, monkey
         monkeypatch.setattr("sys.stdin", stdin)
         places += [near, near, near]
         os.write(operator, b"y\n")
-        with pytest.raises(StartError, match=r"block/pose off by 30\.. mm"):
+        with pytest.raises(StartError, match=FAR_OFF):
             deploy.main([*given, *more])
         assert len(asked) == 3
         assert "place the block at x" in asked[0]
@@ -284,7 +289,7 @@ def test_a_start_that_is_too_far_off_is_asked_for_again(config, tmp_path, monkey
         os.write(operator, b"y\n")
         assert deploy.main([*given, *more]) == 0
     os.close(operator)
-    assert capsys.readouterr().out.count("block/pose off by 30") == 3
+    assert len(re.findall(FAR_OFF, capsys.readouterr().out)) == 3
     trials = read_trials(tmp_path / "out")
     assert [(t.status, t.reason) for t in trials[:4]] == [("voided", "start")] * 4
     assert [t.status for t in trials[4:]] == ["finished"]
