@@ -316,14 +316,28 @@ def _read(
     db: sqlite3.Connection, path: Path, without: Sequence[str] = ()
 ) -> tuple[TrialRecord, ...]:
     names = tuple(name for name in _COLUMNS if name not in without)
-    rows = db.execute(f"{_select(names)} ORDER BY id").fetchall()
-    last = db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'trials'").fetchone()
+    with _one_view(db):
+        rows = db.execute(f"{_select(names)} ORDER BY id").fetchall()
+        last = db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'trials'").fetchone()
     if [row[0] for row in rows] != list(range(1, (last[0] if last else 0) + 1)):
         raise StoreCorruptError(
             f"'{path}' lacks trials that were in it ({len(rows)} of {last[0] if last else 0} are"
             " there): rows were taken away. Restore the file from a copy, or evaluate again"
         )
     return tuple(_record(row, path, names) for row in rows)
+
+
+@contextlib.contextmanager
+def _one_view(db: sqlite3.Connection) -> Generator[None]:
+    """All reads see the table at one moment: a writer beside them may add rows in between."""
+    if db.in_transaction:
+        yield
+        return
+    db.execute("BEGIN")
+    try:
+        yield
+    finally:
+        db.execute("ROLLBACK")
 
 
 def _insert(db: sqlite3.Connection, records: Iterable[TrialRecord]) -> int:

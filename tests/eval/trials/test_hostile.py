@@ -53,6 +53,27 @@ def test_twelve_kills_and_a_second_writer_change_no_bit(tmp_path):
     assert count(folder) == 4 * N
 
 
+def test_a_reader_beside_a_writer_sees_one_moment(tmp_path, monkeypatch):
+    """A row that is added between the reader's two looks is in neither of them."""
+    connect = sqlite3.connect
+
+    def traced(*args, **options):
+        db = connect(*args, **options)
+        db.set_trace_callback(on_statement)
+        return db
+
+    def on_statement(statement):
+        if "sqlite_sequence" in statement and len(store.all()) == 1:
+            store.add([record("b")])
+
+    with TrialStore(tmp_path) as store:
+        store.add([record("a")])
+        monkeypatch.setattr(sqlite3, "connect", traced)
+        assert len(read_trials(tmp_path)) == 1
+        assert len(store.all()) == 2, "the row was added in between"
+        assert len(read_trials(tmp_path)) == 2
+
+
 def forge(folder, statement):
     """Edit rows and give them the digests that they would have."""
     with closing(sqlite3.connect(folder / FILE_NAME, isolation_level=None)) as db:
