@@ -20,7 +20,8 @@ from pathlib import Path
 
 from robolearn.errors import RobotConnectionError
 
-_PLACES = (Path("/run/lock"), Path("/tmp"))  # noqa: S108  (shared by all users on purpose)
+# Folders of the lock files, by preference: of this boot, of all users.
+PLACES = (Path("/run/lock"), Path("/tmp"))  # noqa: S108  (shared by all users on purpose)
 _LONGEST = 200
 
 
@@ -76,8 +77,8 @@ class DeviceClaim:
 
 def lock_folder() -> Path:
     """Where the lock files of this computer are; made for all users when it is not there yet."""
-    parent = next((p for p in _PLACES if os.access(p, os.W_OK | os.X_OK)), _PLACES[-1])
-    folder = parent / ("robolearn" if parent == _PLACES[0] else "robolearn-locks")
+    parent = next((p for p in PLACES if os.access(p, os.W_OK | os.X_OK)), PLACES[-1])
+    folder = parent / ("robolearn" if parent == PLACES[0] else "robolearn-locks")
     with contextlib.suppress(FileExistsError):
         folder.mkdir()
         folder.chmod(0o1777)

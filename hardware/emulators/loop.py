@@ -47,6 +47,11 @@ class Connection:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         loop.selector.register(sock, selectors.EVENT_READ, self._ready)
 
+    @property
+    def unsent(self) -> int:
+        """How much waits for a peer that does not read [bytes]."""
+        return len(self._outbox)
+
     def send(self, data: bytes) -> bool:
         """Send or buffer; False when it was dropped: the peer does not read, or it is paused."""
         if not self.open or self.paused:

@@ -1,5 +1,7 @@
 """Augmentations that use a symmetry of the task; applied to raw SI batches in training only."""
 
+# Shapes in annotations follow jaxtyping's grammar, which ruff reads as a forward reference.
+# ruff: noqa: F722
 from __future__ import annotations
 
 import dataclasses
@@ -9,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
+from jaxtyping import Shaped
 from torch import Tensor
 
 from robolearn.errors import ConfigError, SpecMismatchError
@@ -99,7 +102,7 @@ class Mirror:
     def _actions(self, actions: Tensor, rows: Tensor) -> Tensor:
         parts = actions.split([a.size for a in self.space.actions], dim=-1)
         named = zip(self.space.actions, parts, strict=True)
-        reflected = torch.cat([self._reflect(a.name, part) for a, part in named], dim=-1)
+        reflected = torch.cat([self.reflect(a.name, part) for a, part in named], dim=-1)
         return torch.where(rows[:, None, None], reflected, actions)
 
     def _signals(self, signals: Mapping[str, Tensor], rows: Tensor) -> dict[str, Tensor]:
@@ -108,15 +111,16 @@ class Mirror:
             name: value
             if name == TEXT
             else torch.where(
-                rows.view(-1, *(1,) * (value.ndim - 1)), self._reflect(name, value), value
+                rows.view(-1, *(1,) * (value.ndim - 1)), self.reflect(name, value), value
             )
             for name, value in signals.items()
         }
 
-    def _reflect(self, name: str, value: Tensor) -> Tensor:
+    def reflect(self, name: str, value: Shaped[Tensor, "... n"]) -> Shaped[Tensor, "... n"]:
+        """A signal ``[..., 2]``, ``[..., 3]`` or picture ``[..., h, w, 3]``, reflected."""
         if name in self.config.pictures:
             return _reflected(value, round(self._axis_deg / 45) % 4)
-        point, matrix = self._point.to(value.device), self._matrix.to(value.device)
+        point, matrix = self._point.to(value), self._matrix.to(value)
         xy = (value[..., :2] - point) @ matrix + point
         if name in self.config.positions:
             return xy

@@ -127,11 +127,11 @@ class PictureEncoder(nn.Module):
         """
         parts: list[Tensor] = []
         for name, net in zip(self.cameras, self.nets, strict=True):
-            cut, corners = self._crop(observations[name], rng)
+            cut, corners = self.crop(observations[name], rng)
             # Stored as [h, w, 3], which is channels_last: the fast layout, without a copy.
             x = cut.flatten(0, 1).permute(0, 3, 1, 2).float() / 127.5 - 1.0
             if rng is not None and self.config.jitter > 0:
-                x = self._jitter(x, len(cut), rng)
+                x = self.jitter(x, len(cut), rng)
             points = net(x).view(*cut.shape[:2], 2, -1)
             share, middle = _placed(cut, observations[name], corners)
             parts.append((points * share + middle).flatten(1))
@@ -150,10 +150,12 @@ class PictureEncoder(nn.Module):
         for net in self.nets:
             load_weights(net, read_tensors(path), str(path))
 
-    def _crop(
+    def crop(
         self, pictures: UInt8[Tensor, "b n h w 3"], rng: torch.Generator | None
-    ) -> tuple[UInt8[Tensor, "b n ch cw 3"], Tensor]:
-        """The crops, and their left and upper edges ``[b or 1, 2]`` [px]."""
+    ) -> tuple[UInt8[Tensor, "b n ch cw 3"], Float[Tensor, "_ 2"]]:
+        """The crops, and their left and upper edges ``[b or 1, 2]`` [px]; central without ``rng``,
+        and with one the same for all pictures of a row.
+        """
         # Numbers, which they are not while a graph is traced.
         height, width = (int(v) for v in pictures.shape[2:4])
         tall, wide = round(height * self.config.crop), round(width * self.config.crop)
@@ -171,7 +173,10 @@ class PictureEncoder(nn.Module):
         edges = torch.tensor([(x, y) for y, x in corners], dtype=torch.float32)
         return cut, edges.to(pictures.device)
 
-    def _jitter(self, x: Tensor, rows: int, rng: torch.Generator) -> Tensor:
+    def jitter(
+        self, x: Float[Tensor, "n 3 h w"], rows: int, rng: torch.Generator
+    ) -> Float[Tensor, "n 3 h w"]:
+        """Brightness and contrast, changed alike in all pictures of each of ``rows`` rows."""
         draw = 2 * torch.rand(2, rows, generator=rng) - 1
         gain, shift = (self.config.jitter * draw).repeat_interleave(len(x) // rows, dim=1)
         gain, shift = gain.to(x.device), shift.to(x.device)

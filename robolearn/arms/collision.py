@@ -97,6 +97,11 @@ class CollisionModel:
         self._above = np.array(above if table is not None else [], dtype=np.int64)
         self._normal = np.array((0.0, 0.0, 1.0) if table is None else table.normal)
 
+    @property
+    def pairs(self) -> tuple[tuple[int, int], ...]:
+        """The capsules whose distance is measured, by their indices."""
+        return tuple(zip(self._one.tolist(), self._two.tolist(), strict=True))
+
     def _steps(self, one: int, two: int) -> int:
         # The flange (dof + 1) is a place on the last link.
         last = self.arm.dof

@@ -25,14 +25,16 @@ def engine_steps(dt_s: float, step_s: float) -> int:
 class BulletEngine:
     """One physics client at a fixed rate, and the arm in it whose joints are measured.
 
-    ``q``, ``qd``, ``torque``: joint angles [rad], velocities [rad/s] and motor torques [N m] after
-    the last step.
+    ``p``: the engine, whose calls take :attr:`id`; ``body``: the arm's number in it. ``q``,
+    ``qd``, ``torque``: joint angles [rad], velocities [rad/s] and motor torques [N m] after the
+    last step.
     """
 
     def __init__(self, step_hz: float) -> None:
         self.p = bullet()
         self._dt_s = 1.0 / step_hz
         self._client: int | None = None
+        self.body = -1
         self.time_s = 0.0
         self.q = self.qd = self.torque = np.zeros(0)
 
@@ -55,19 +57,19 @@ class BulletEngine:
 
     def mount(self, body: int, joints: list[int]) -> None:
         """Measure these joints of ``body`` from now on."""
-        self._body, self._joints = body, joints
+        self.body, self._joints = body, joints
 
     def put(self, q: Joints) -> None:
         """Put the joints at ``q`` at rest."""
         for joint, angle in zip(self._joints, q.tolist(), strict=True):
-            self.p.resetJointState(self._body, joint, angle, 0.0, **self.id)
+            self.p.resetJointState(self.body, joint, angle, 0.0, **self.id)
 
     def servo(self, q: Joints, qd: Joints, gain: float, max_torque: Sequence[float]) -> None:
         """Targets of the joints [rad], [rad/s]; ``gain``: share of the position error that is
         corrected per engine step; torques [N m].
         """
         self.p.setJointMotorControlArray(
-            *(self._body, self._joints, self.p.POSITION_CONTROL),
+            *(self.body, self._joints, self.p.POSITION_CONTROL),
             targetPositions=q.tolist(),
             targetVelocities=qd.tolist(),
             positionGains=[gain] * len(self._joints),
@@ -80,7 +82,7 @@ class BulletEngine:
         """Sum of the contact forces ``[3]`` [N] on these links of the measured body, base frame."""
         force = np.zeros(3)
         for link in links:
-            for c in self.p.getContactPoints(bodyA=self._body, linkIndexA=link, **self.id):
+            for c in self.p.getContactPoints(bodyA=self.body, linkIndexA=link, **self.id):
                 force += np.array(c[7]) * c[9]
                 force += np.array(c[11]) * c[10] + np.array(c[13]) * c[12]
         return force
@@ -94,7 +96,7 @@ class BulletEngine:
 
     def read(self) -> None:
         """Measure; raises :class:`PhysicsDivergedError` for what is not finite."""
-        states = self.p.getJointStates(self._body, self._joints, **self.id)
+        states = self.p.getJointStates(self.body, self._joints, **self.id)
         self.q = np.array([s[0] for s in states])
         self.qd = np.array([s[1] for s in states])
         self.torque = np.array([s[3] for s in states])

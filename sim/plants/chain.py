@@ -89,22 +89,22 @@ class ChainPlant:
         torque = [*self.arm.max_torque, *self.arm.max_torque[-1:]][:dof]
         self._full_torque = np.array(torque)
         self._powered = np.ones(dof, dtype=np.bool_)
-        self._engine = BulletEngine(config.step_hz)
-        self._p = self._engine.p
+        self.engine = BulletEngine(config.step_hz)
+        self._p = self.engine.p
         self._hidden = _drawn(config, seed)
         self._joints = list(range(dof))
-        self._engine.restart()
+        self.engine.restart()
         self._build()
         self.set_joints(np.array(config.home))
 
     @property
     def _id(self) -> dict[str, int]:
-        return self._engine.id
+        return self.engine.id
 
     @property
     def time_s(self) -> float:
         """Simulated time [s]."""
-        return self._engine.time_s
+        return self.engine.time_s
 
     @property
     def object_names(self) -> tuple[str, ...]:
@@ -113,15 +113,15 @@ class ChainPlant:
 
     def joint_positions(self) -> Joints:
         """Joint angles [rad]."""
-        return self._engine.q.copy()
+        return self.engine.q.copy()
 
     def joint_velocities(self) -> Joints:
         """Joint velocities [rad/s]."""
-        return self._engine.qd.copy()
+        return self.engine.qd.copy()
 
     def joint_torques(self) -> Joints:
         """Motor torques [N m] of the last step."""
-        return self._engine.torque.copy()
+        return self.engine.torque.copy()
 
     def full_torque(self) -> Joints:
         """Largest motor torques [N m]."""
@@ -129,7 +129,7 @@ class ChainPlant:
 
     def tool_pose(self) -> RotvecPose:
         """Flange in the base frame: position [m] and rotation vector."""
-        T = self.arm.fk(self._engine.q[: self.arm.dof])
+        T = self.arm.fk(self.engine.q[: self.arm.dof])
         return np.concatenate([T[:3, 3], rotvec_from_rotation(T[:3, :3])])
 
     def tool_force(self) -> Vector:
@@ -164,13 +164,13 @@ class ChainPlant:
 
     def set_joints(self, q: Joints) -> None:
         """Put the arm at ``q`` at rest."""
-        self._engine.put(q)
+        self.engine.put(q)
         self.set_joint_targets(q, np.zeros(len(q)))
-        self._engine.read()
+        self.engine.read()
 
     def step(self, dt_s: float) -> None:
         """Advance by ``dt_s`` [s], a whole number of engine steps."""
-        self._engine.step(dt_s)
+        self.engine.step(dt_s)
 
     def place_object(self, name: str, pose: PlanarPose) -> None:  # noqa: ARG002  (there is none)
         """Raises DataError: the table is empty."""
@@ -182,7 +182,7 @@ class ChainPlant:
 
     def close(self) -> None:
         """Disconnect; safe to call twice."""
-        self._engine.close()
+        self.engine.close()
 
     def _build(self) -> None:
         p = self._p
@@ -191,7 +191,7 @@ class ChainPlant:
             file.write_text(chain_urdf(self.arm, self._jaw))
             flags = p.URDF_USE_INERTIA_FROM_FILE
             self._body = p.loadURDF(str(file), useFixedBase=True, flags=flags, **self._id)
-        self._engine.mount(self._body, self._joints)
+        self.engine.mount(self._body, self._joints)
         for joint in self._joints:
             p.changeDynamics(self._body, joint, jointDamping=self._hidden.joint_damping, **self._id)
 

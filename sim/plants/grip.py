@@ -79,10 +79,10 @@ class GripPlant:
 
     def __init__(self, config: GripPlantConfig, seed: int = 0) -> None:
         self.config = config
-        self._engine = BulletEngine(config.step_hz)
-        self._p = self._engine.p
+        self.engine = BulletEngine(config.step_hz)
+        self._p = self.engine.p
         self._T_base_table = pose(rot_z(0.0), config.origin_m)
-        self._engine.restart()
+        self.engine.restart()
         self._build(_drawn(config, seed))
         self.set_joints(np.array(config.home))
         for finger in self._fingers:
@@ -92,12 +92,12 @@ class GripPlant:
 
     @property
     def _id(self) -> dict[str, int]:
-        return self._engine.id
+        return self.engine.id
 
     @property
     def time_s(self) -> float:
         """Simulated time [s]."""
-        return self._engine.time_s
+        return self.engine.time_s
 
     @property
     def object_names(self) -> tuple[str, ...]:
@@ -111,39 +111,39 @@ class GripPlant:
 
     def joint_positions(self) -> Joints:
         """Joint angles [rad]."""
-        return self._engine.q.copy()
+        return self.engine.q.copy()
 
     def joint_velocities(self) -> Joints:
         """Joint velocities [rad/s]."""
-        return self._engine.qd.copy()
+        return self.engine.qd.copy()
 
     def joint_torques(self) -> Joints:
         """Motor torques [N m] of the last step."""
-        return self._engine.torque.copy()
+        return self.engine.torque.copy()
 
     def tool_pose(self) -> RotvecPose:
         """Between the finger tips, in the base frame: position [m] and rotation vector."""
-        T = UR5E.fk(self._engine.q)
+        T = UR5E.fk(self.engine.q)
         tip = T[:3, 3] + T[:3, 2] * GRIPPER.reach_m
         return np.concatenate([tip, rotvec_from_rotation(T[:3, :3])])
 
     def tool_force(self) -> Vector:
         """Sum of the contact forces on hand and fingers [N] in the base frame."""
-        return self._engine.contact_force((self._hand, *self._fingers))
+        return self.engine.contact_force((self._hand, *self._fingers))
 
     def set_joint_targets(self, q: Joints, qd: Joints) -> None:
         """Targets of the joint servos [rad], [rad/s]."""
-        self._engine.servo(q, qd, self.config.servo_gain, UR5E.max_torque)
+        self.engine.servo(q, qd, self.config.servo_gain, UR5E.max_torque)
 
     def set_joints(self, q: Joints) -> None:
         """Put the arm at ``q`` at rest."""
-        self._engine.put(q)
+        self.engine.put(q)
         self.set_joint_targets(q, np.zeros(UR5E.dof))
-        self._engine.read()
+        self.engine.read()
 
     def step(self, dt_s: float) -> None:
         """Advance by ``dt_s`` [s], a whole number of engine steps."""
-        self._engine.step(dt_s)
+        self.engine.step(dt_s)
 
     def place_object(self, name: str, pose: PlanarPose) -> None:
         """Put the cube at rest on the table at ``[x, y, yaw]``."""
@@ -161,7 +161,7 @@ class GripPlant:
 
     def close(self) -> None:
         """Disconnect; safe to call twice."""
-        self._engine.close()
+        self.engine.close()
 
     # -- fingers ---------------------------------------------------------------------------------
 
@@ -215,7 +215,7 @@ class GripPlant:
             flags = p.URDF_USE_INERTIA_FROM_FILE
             self._arm = p.loadURDF(str(file), useFixedBase=True, flags=flags, **self._id)
         joints = list(range(UR5E.dof))
-        self._engine.mount(self._arm, joints)
+        self.engine.mount(self._arm, joints)
         self._hand = UR5E.dof
         self._fingers = [UR5E.dof + 1, UR5E.dof + 2]
         # Bullet multiplies the two frictions of a contact: the cube carries 1.

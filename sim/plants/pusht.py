@@ -91,20 +91,20 @@ class PyBulletPlant:
         self.config = config
         # Printed on the table, for people and cameras.
         self._goal = goal
-        self._engine = BulletEngine(config.step_hz)
-        self._p = self._engine.p
+        self.engine = BulletEngine(config.step_hz)
+        self._p = self.engine.p
         self._T_base_table = pose(rot_z(config.heading_rad), config.origin_m)
         self._hidden = _drawn(config, seed)
         self.reset()
 
     @property
     def _id(self) -> dict[str, int]:
-        return self._engine.id
+        return self.engine.id
 
     @property
     def time_s(self) -> float:
         """Simulated time [s]."""
-        return self._engine.time_s
+        return self.engine.time_s
 
     @property
     def object_names(self) -> tuple[str, ...]:
@@ -113,45 +113,45 @@ class PyBulletPlant:
 
     def joint_positions(self) -> Joints:
         """Joint angles [rad]."""
-        return self._engine.q.copy()
+        return self.engine.q.copy()
 
     def joint_velocities(self) -> Joints:
         """Joint velocities [rad/s]."""
-        return self._engine.qd.copy()
+        return self.engine.qd.copy()
 
     def joint_torques(self) -> Joints:
         """Motor torques [N m] of the last step."""
-        return self._engine.torque.copy()
+        return self.engine.torque.copy()
 
     def tool_pose(self) -> RotvecPose:
         """Tip of the tool in the base frame: position [m] and rotation vector."""
-        T = UR5E.fk(self._engine.q)
+        T = UR5E.fk(self.engine.q)
         tip = T[:3, 3] + T[:3, 2] * self.config.tool_length_m
         return np.concatenate([tip, rotvec_from_rotation(T[:3, :3])])
 
     def tool_force(self) -> Vector:
         """Sum of the contact forces on the tool [N] in the base frame."""
-        return self._engine.contact_force((self._tool,))
+        return self.engine.contact_force((self._tool,))
 
     def set_joint_targets(self, q: Joints, qd: Joints) -> None:
         """Targets of the joint servos [rad], [rad/s]."""
-        self._engine.servo(q, qd, self.config.servo_gain, UR5E.max_torque)
+        self.engine.servo(q, qd, self.config.servo_gain, UR5E.max_torque)
 
     def set_joints(self, q: Joints) -> None:
         """Put the arm at ``q`` at rest."""
-        self._engine.put(q)
+        self.engine.put(q)
         self.set_joint_targets(q, np.zeros(UR5E.dof))
-        self._engine.read()
+        self.engine.read()
 
     def step(self, dt_s: float) -> None:
         """Advance by ``dt_s`` [s], a whole number of engine steps."""
-        self._engine.step(dt_s)
+        self.engine.step(dt_s)
 
     def reset(self) -> None:
         """Back to the start, in a new engine: a used one keeps impulses, and what follows shall
         repeat bit for bit.
         """
-        self._engine.restart()
+        self.engine.restart()
         self._build(self._hidden)
         self.set_joints(np.array(self.config.home))
         self.place_object(BLOCK, np.array(self.config.block_pose))
@@ -211,7 +211,7 @@ class PyBulletPlant:
 
     def close(self) -> None:
         """Disconnect; safe to call twice."""
-        self._engine.close()
+        self.engine.close()
 
     def _require(self, name: str) -> None:
         if name != BLOCK:
@@ -238,7 +238,7 @@ class PyBulletPlant:
             self._block = p.loadURDF(str(block_file), flags=flags, **self._id)
         self._joints = list(range(UR5E.dof))
         self._tool = UR5E.dof
-        self._engine.mount(self._arm, self._joints)
+        self.engine.mount(self._arm, self._joints)
         self._com = np.array(p.getDynamicsInfo(self._block, -1, **self._id)[3])
         # Bullet multiplies the two frictions of a contact: the block carries 1.
         p.changeDynamics(table, -1, lateralFriction=hidden.table_friction, **self._id)

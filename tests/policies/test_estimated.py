@@ -154,9 +154,9 @@ def test_a_mirrored_picture_is_a_picture_of_the_mirrored_world(pose) -> None:
         env.reset(Condition("x", 0, {TOOL: tool, BLOCK: pose}), np.random.default_rng(0))
         return torch.from_numpy(env.observe().value(image).copy())
 
-    there = mirror._reflect(TOOL, torch.tensor(tool)).tolist()
-    turned = mirror._reflect(BLOCK, torch.tensor(pose)).tolist()
-    reflected = mirror._reflect(image, seen(tool, pose)).float()
+    there = mirror.reflect(TOOL, torch.tensor(tool)).tolist()
+    turned = mirror.reflect(BLOCK, torch.tensor(pose)).tolist()
+    reflected = mirror.reflect(image, seen(tool, pose)).float()
     drawn, plain = seen(tuple(there), tuple(turned)).float(), seen(tool, pose).float()
     env.close()
     # Edges differ: pixels are not drawn symmetrically.
@@ -173,7 +173,7 @@ def test_pictures_are_reflected_pixel_by_pixel() -> None:
     where = {0.0: (1, 1), 45.0: (0, 1), 90.0: (0, 0), 135.0: (1, 0)}
     for axis, place in where.items():
         config = MirrorConfig((0.0, 0.0), axis, 0.0, (TOOL,), (), (CAMERA,))
-        seen = Mirror(config, space)._reflect(CAMERA, picture)
+        seen = Mirror(config, space).reflect(CAMERA, picture)
         assert seen[place].tolist() == [255] * 3
         assert int(seen.sum()) == 3 * 255
     with pytest.raises(ConfigError, match="multiple of 45"):

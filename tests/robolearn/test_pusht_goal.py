@@ -145,8 +145,8 @@ def test_the_expert_pushes_to_the_goal_of_its_world(tmp_path: Path) -> None:
     there.reset(0)
     usual: Any = build_expert("pusht", env.spec)
     usual.reset(0)
-    assert np.array_equal(agent._planner.goal, there._planner.goal)
-    assert not np.array_equal(agent._planner.goal, usual._planner.goal)
+    assert np.array_equal(agent.goal, there.goal)
+    assert not np.array_equal(agent.goal, usual.goal)
     env.close()
 
 

@@ -77,7 +77,7 @@ class Args:
 def main(argv: list[str]) -> int:
     """Run the command; Ctrl-C stops the arm and keeps every finished trial (exit code 130)."""
     args = parse(Args, argv, "deploy", Args.__doc__ or "")
-    options = _options(args)
+    options = options_of(args)
     output_folder(args.out, "--out", "")
     if not args.yes and options.mode == "run":
         # Told before a robot is connected, not after.
@@ -109,7 +109,8 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def _options(args: Args) -> DeployOptions:
+def options_of(args: Args) -> DeployOptions:
+    """What the operation is asked for; ConfigError for flags that exclude each other."""
     if args.dry_run and args.shadow:
         raise ConfigError("--dry-run and --shadow exclude each other; leave one out")
     return DeployOptions(

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from robolearn.training.experiment import Experiment, TrainResult
     from robolearn.training.loop import Progress
 
-_EVERY_S = 15.0
+LINE_EVERY_S = 15.0
 """Between two lines without a terminal [s]."""
 
 
@@ -177,7 +177,7 @@ class _Shown:
         """An episode is in the cache."""
         self._to(done, self._bar("cache", of), "", of)
         self._line(
-            f"cache {done}/{of} episodes", time.monotonic() - self._begin_s, first_s=_EVERY_S
+            f"cache {done}/{of} episodes", time.monotonic() - self._begin_s, first_s=LINE_EVERY_S
         )
         if done == of:
             self._next()
@@ -212,7 +212,7 @@ class _Shown:
 
     def _line(self, text: str, seconds: float, first_s: float = 0.0) -> None:
         if self._lines and seconds >= max(first_s, self._next_line_s):
-            self._next_line_s = seconds + _EVERY_S
+            self._next_line_s = seconds + LINE_EVERY_S
             say(f"  {text}")
 
     def _next(self) -> None:

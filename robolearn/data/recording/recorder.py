@@ -113,6 +113,12 @@ class EpisodeRecorder:
         """Hand the tick over; returns at once. Raises what the writer thread ran into."""
         self._running().put(tick)
 
+    def flush(self) -> None:
+        """Wait until all ticks of the running episode would survive a kill; frames do so by whole
+        chunks. Raises what the writer thread ran into.
+        """
+        self._running().settle()
+
     def on_end(self, outcome: Outcome) -> None:
         """Finish writing; commit, or wait for :meth:`keep` or :meth:`discard`."""
         take = self._running()
@@ -219,7 +225,9 @@ class _Take:
         self.assembler = EpisodeAssembler(spec, draft)
         self._frames = frozenset(s.name for s in spec.signals if is_frames(s))
         self._limit, self._flush_s = limit, flush_s
-        self._queue: queue.SimpleQueue[tuple[Tick, int] | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[tuple[Tick, int] | threading.Event | None] = (
+            queue.SimpleQueue()
+        )
         self._lock = threading.Lock()
         self._waiting_bytes = self._max_waiting = self._lost = 0
         self._error: Exception | None = None
@@ -252,6 +260,13 @@ class _Take:
             self._flush()
         return RecorderLoad(self._max_waiting, self._lost)
 
+    def settle(self) -> None:
+        """Wait until everything queued is written and flushed; the thread goes on."""
+        done = threading.Event()
+        self._queue.put(done)
+        done.wait()
+        self._raise()
+
     def cancel(self) -> None:
         """Write nothing more and end the thread."""
         self._cancelled = True
@@ -282,6 +297,11 @@ class _Take:
                 continue
             if item is None:
                 return
+            if isinstance(item, threading.Event):
+                self._guarded(self._flush)
+                flushed = time.monotonic()
+                item.set()
+                continue
             tick, size = item
             self._guarded(functools.partial(self.assembler.add, tick))
             with self._lock:

@@ -148,6 +148,11 @@ class FrameRows:
         """Of the pixels."""
         return self._arrays[0].dtype
 
+    @property
+    def held_bytes(self) -> int:
+        """Size of the decoded chunks that this process keeps now."""
+        return self._here().held_bytes
+
     def __len__(self) -> int:
         return len(self._chunk)
 
@@ -193,7 +198,8 @@ class _Own:
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="frames")
         self._lock = Lock()
         self._kept: OrderedDict[int, NDArray[Any]] = OrderedDict()
-        self._room = kept_bytes
+        self._limit = kept_bytes
+        self.held_bytes = 0
 
     def get(self, source: FrameRows, wanted: Index) -> list[NDArray[Any]]:
         """The chunks ``wanted``, decoding in parallel those that are not kept."""
@@ -213,6 +219,6 @@ class _Own:
         with self._lock:
             if number not in self._kept:
                 self._kept[number] = values
-                self._room -= values.nbytes
-            while self._room < 0 and len(self._kept) > 1:
-                self._room += self._kept.popitem(last=False)[1].nbytes
+                self.held_bytes += values.nbytes
+            while self.held_bytes > self._limit and len(self._kept) > 1:
+                self.held_bytes -= self._kept.popitem(last=False)[1].nbytes

@@ -54,7 +54,8 @@ class GymPushTEnv(PushTEnv):
 
     def __init__(self, image_size: int = 0, goal: Sequence[float] = GOAL) -> None:
         super().__init__(SPEC, image_size, goal)
-        self._gym = _build()
+        # The wrapped world, for what this one has no word for (its own random starts).
+        self.gym = _build()
         versions = {n: importlib.metadata.version(n) for n in ("gym-pusht", "pymunk")}
         self._engine = f"gym-pusht {versions['gym-pusht']} (pymunk {versions['pymunk']})"
         self._target: NDArray[np.float64] = np.zeros(2)
@@ -81,42 +82,42 @@ class GymPushTEnv(PushTEnv):
         # The public reset sets the position before the angle, which shifts the block; otherwise
         # this is what it does. The one step moves nothing (all velocities are zero) but finds the
         # contacts of an overlapping start, as in the recordings.
-        self._gym._setup()  # noqa: SLF001
+        self.gym._setup()  # noqa: SLF001
         if self.task_params:
-            self._gym.goal_pose = px_from_pose(self._task.goal)
-        self._gym.agent.position = tuple(agent.tolist())
-        self._gym.block.angle = float(block[2])
-        self._gym.block.position = tuple(block[:2].tolist())
-        self._gym.space.step(self._gym.dt)
-        self._gym._last_action = None  # noqa: SLF001
-        self._target = np.array(self._gym.agent.position)
+            self.gym.goal_pose = px_from_pose(self._task.goal)
+        self.gym.agent.position = tuple(agent.tolist())
+        self.gym.block.angle = float(block[2])
+        self.gym.block.position = tuple(block[:2].tolist())
+        self.gym.space.step(self.gym.dt)
+        self.gym._last_action = None  # noqa: SLF001
+        self._target = np.array(self.gym.agent.position)
 
     def _move_to(self, target: NDArray[np.float64]) -> None:
         self._target = px_from_table(target)
 
     def _step(self) -> None:
         # Ten physics steps of 10 ms.
-        self._gym.step(self._target)
+        self.gym.step(self._target)
 
     def _poses(self) -> Poses:
-        block = self._gym.block
+        block = self.gym.block
         return {
-            TOOL: table_from_px(np.array(self._gym.agent.position)),
+            TOOL: table_from_px(np.array(self.gym.agent.position)),
             BLOCK: pose_from_px(np.array([*block.position, block.angle])),
         }
 
     def _picture(self, width: int, height: int) -> NDArray[np.uint8]:
-        self._gym.visualization_width, self._gym.visualization_height = width, height
-        return np.asarray(self._gym.render(), dtype=np.uint8)
+        self.gym.visualization_width, self.gym.visualization_height = width, height
+        return np.asarray(self.gym.render(), dtype=np.uint8)
 
     def _observed_picture(self, size: int) -> NDArray[np.uint8]:
         # As in the recordings: the other picture shows the command as a cross.
-        self._gym.observation_width, self._gym.observation_height = size, size
-        return np.asarray(self._gym._render(visualize=False), dtype=np.uint8)  # noqa: SLF001
+        self.gym.observation_width, self.gym.observation_height = size, size
+        return np.asarray(self.gym._render(visualize=False), dtype=np.uint8)  # noqa: SLF001
 
     def close(self) -> None:
         """Nothing is held; safe to call twice."""
-        self._gym.close()
+        self.gym.close()
 
 
 def _build() -> Any:

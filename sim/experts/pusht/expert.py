@@ -90,8 +90,14 @@ class PushTExpert:
         self._wobble = np.zeros(2)
         self.aim(np.array(self._goal))
 
+    @property
+    def goal(self) -> PlanarPose:
+        """Where the block is pushed to ``[3]`` (as in ``block/pose``)."""
+        return self._aim.copy()
+
     def aim(self, goal: PlanarPose) -> None:
         """From the next push on, push the block to ``goal`` ``[3]`` (as in ``block/pose``)."""
+        self._aim = goal
         self._planner.goal = model.to_centre(goal)
 
     def request(self, observation: Observation) -> PolicyInput | None:

@@ -15,12 +15,12 @@ from tests.waiting import pass_time
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
-    monkeypatch.setattr(claim_module, "_PLACES", (tmp_path,))
+    monkeypatch.setattr(claim_module, "PLACES", (tmp_path,))
     return tmp_path
 
 
 def hold(folder, name, pipe):
-    claim_module._PLACES = (folder,)
+    claim_module.PLACES = (folder,)
     DeviceClaim(name).take()
     pipe.send(os.getpid())
     pass_time(60, "until it is killed")

@@ -1,6 +1,7 @@
 """Finding tags: against pictures warped by their exact projection, and the geometry by itself."""
 
 import dataclasses
+import threading
 import time
 
 import cv2
@@ -199,4 +200,4 @@ def test_several_objects_in_one_picture_each_by_its_own_tags():
     wait_until(lambda: hole.counts.lost)
     assert (hole.counts.lost, block.counts.taken) == (1, 1)
     hole.close()
-    assert not watch._thread.is_alive()
+    assert "tags top" not in [thread.name for thread in threading.enumerate()]

@@ -117,7 +117,7 @@ class Arm:
 def device(monkeypatch, tmp_path):
     made = Device()
     # An arm of this process alone: another worker's has the same address and is another arm.
-    monkeypatch.setattr(claim_module, "_PLACES", (tmp_path,))
+    monkeypatch.setattr(claim_module, "PLACES", (tmp_path,))
     monkeypatch.setitem(sys.modules, "franky", Franky(made))
     return made
 

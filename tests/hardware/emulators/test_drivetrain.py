@@ -21,16 +21,16 @@ HOME = np.array(PlantConfig().home)
 SO101 = (0.0, -0.9, 0.9, 0.6, 0.0, 0.5)
 
 
-def driven(plant, targets, joint=0):
-    """Truth and measurement of a joint while its motor gets ``targets`` beyond the start."""
-    start, truth, told = plant._plant.joint_positions(), [], []
+def driven(plant, inside, targets, joint=0):
+    """Truth (``inside``) and measurement of a joint whose motor gets ``targets`` from the start."""
+    start, truth, told = inside.joint_positions(), [], []
     for i, target in enumerate(targets):
         q, qd = start.copy(), np.zeros(len(start))
         q[joint] += target
         qd[joint] = (target - targets[max(0, i - 1)]) / DT
         plant.set_joint_targets(q, qd)
         plant.step(DT)
-        truth.append(plant._plant.joint_positions()[joint] - start[joint])
+        truth.append(inside.joint_positions()[joint] - start[joint])
         told.append(plant.joint_positions()[joint] - start[joint])
     return np.array(truth), np.array(told)
 
@@ -81,7 +81,7 @@ def test_a_joint_goes_through_a_loop_as_wide_as_its_backlash(name):
     # Of one joint only: the others have none.
     play = DrivetrainConfig((width, *[0.0] * (joints - 1)))
     targets = there_and_back(0.1, 600)
-    truth, told = driven(Drivetrain(plant, play, 0), targets)
+    truth, told = driven(Drivetrain(plant, play, 0), plant, targets)
     # The motor shows what it was told; the link is half a width behind it, on either side.
     up, down = slice(430, 600), slice(180, 330)
     assert np.abs(truth[up] - (told[up] - width / 2)).max() < tolerance
@@ -104,7 +104,7 @@ def test_a_step_is_answered_as_much_later_as_the_delays_say(name):
     for delays in ((0.0, 0.0), (0.06, 0.0), (0.06, 0.03)):
         plant = make()
         arm = Drivetrain(plant, DrivetrainConfig((), *delays), 0)
-        responses[delays] = driven(arm, np.full(150, 0.02))
+        responses[delays] = driven(arm, plant, np.full(150, 0.02))
         plant.close()
     truth, told = responses[0.0, 0.0]
     np.testing.assert_array_equal(truth, told)
@@ -121,14 +121,15 @@ def test_noise_is_on_what_is_told_only_and_repeats_with_the_seed():
     config = DrivetrainConfig(position_noise_rad=0.001, velocity_noise_rad_s=0.002)
     runs = []
     for seed in (0, 0, 1):
-        arm = ServoDrivetrain(KinematicPlant(HOME), config, seed)
+        plant = KinematicPlant(HOME)
+        arm = ServoDrivetrain(plant, config, seed)
         rows = []
         for _ in range(500):
             arm.step(DT)
             assert np.array_equal(arm.joint_positions(), arm.joint_positions())
             rows.append(np.r_[arm.joint_positions() - HOME, arm.joint_velocities()])
         runs.append(np.array(rows))
-        assert np.array_equal(arm._plant.joint_positions(), HOME)
+        assert np.array_equal(plant.joint_positions(), HOME)
     np.testing.assert_array_equal(runs[0], runs[1])
     assert not np.array_equal(runs[0], runs[2])
     np.testing.assert_allclose(runs[0].std(axis=0), [0.001] * 6 + [0.002] * 6, rtol=0.15)

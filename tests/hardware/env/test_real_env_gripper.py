@@ -8,6 +8,7 @@ import pytest
 
 from hardware.devices.gripper_config import WIDTH, GripperCellConfig
 from hardware.drivers.fakes.gripper import FakeGripperFault
+from hardware.env.gripper_stream import GripperStream
 from hardware.env.real_env import RealEnv, cell_spec
 from hardware.env.shadow_env import ShadowEnv
 from hardware.supervisor.shared_memory import Ring
@@ -119,16 +120,14 @@ def test_a_recorded_grasp_reads_back_what_the_policy_saw_and_what_was_sent(env, 
 def test_what_is_held_is_not_let_go_by_a_reset_unless_the_cell_allows_it(env):
     assert env.supervisor.gripper_state().holding
     careful = dataclasses.replace(env.config.gripper, release_on_reset=False)
-    env._gripper._config, allowed = careful, env._gripper._config
-    try:
-        with pytest.raises(RobotError, match="the gripper holds something"):
-            env.reset(BEGIN, np.random.default_rng(0))
-        assert env.supervisor.gripper_state().holding
-        env.release()
-        assert env.supervisor.gripper_state().width_m == pytest.approx(0.08, abs=0.003)
-        env.reset(BEGIN, np.random.default_rng(0))
-    finally:
-        env._gripper._config = allowed
+    resets = GripperStream(careful, env.supervisor)
+    with pytest.raises(RobotError, match="the gripper holds something"):
+        resets.make_ready(BEGIN)
+    assert env.supervisor.gripper_state().holding
+    env.release()
+    assert env.supervisor.gripper_state().width_m == pytest.approx(0.08, abs=0.003)
+    resets.make_ready(BEGIN)
+    env.reset(BEGIN, np.random.default_rng(0))
 
 
 def test_a_shadow_compares_the_width_too_and_sends_nothing(env, rings):

@@ -52,8 +52,7 @@ def test_only_the_chosen_rows_change() -> None:
 def test_coverage_and_goal_are_kept(x: float, y: float, yaw: float) -> None:
     mirror = Mirror(CONFIG, SPACE)
     pose = torch.tensor([[x, y, yaw], list(GOAL)], dtype=torch.float64)
-    mirror._matrix, mirror._point = mirror._matrix.double(), mirror._point.double()
-    image = mirror._reflect(BLOCK, pose).numpy()
+    image = mirror.reflect(BLOCK, pose).numpy()
     assert coverage(image[0]) == pytest.approx(coverage(pose[0].numpy()), abs=1e-6)
     np.testing.assert_allclose(image[1], GOAL, atol=1e-6)
 

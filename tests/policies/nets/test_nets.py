@@ -84,11 +84,11 @@ def test_crops_are_central_without_a_generator_and_random_with_one() -> None:
     encoder = PictureEncoder((CAMERA,), 2, PictureConfig((8, 16), stride=2, points=4, crop=0.5))
     rows = np.random.default_rng(0).integers(0, 255, (3, 2, 20, 24, 3), dtype=np.uint8)
     pictures = torch.from_numpy(rows)
-    cut, middle = encoder._crop(pictures, None)
+    cut, middle = encoder.crop(pictures, None)
     torch.testing.assert_close(cut, pictures[:, :, 5:15, 6:18])
     assert middle.tolist() == [[6.0, 5.0]]
-    drawn, edges = encoder._crop(pictures, torch.Generator().manual_seed(0))
-    again, _ = encoder._crop(pictures, torch.Generator().manual_seed(0))
+    drawn, edges = encoder.crop(pictures, torch.Generator().manual_seed(0))
+    again, _ = encoder.crop(pictures, torch.Generator().manual_seed(0))
     assert drawn.shape == cut.shape
     assert torch.equal(drawn, again)
     for row, (x, y) in enumerate(edges.int().tolist()):
@@ -104,7 +104,7 @@ def test_jitter_changes_brightness_in_training_alone() -> None:
     config = PictureConfig((8,), stride=2, points=4, crop=1.0, jitter=0.3)
     encoder = PictureEncoder((CAMERA,), 1, config)
     x = torch.linspace(-1, 1, 4 * 3 * 2 * 2).view(4, 3, 2, 2)
-    changed = encoder._jitter(x, 2, torch.Generator().manual_seed(0))
+    changed = encoder.jitter(x, 2, torch.Generator().manual_seed(0))
     gain = (changed[0, 2, 1, 1] - changed[0, 0, 0, 0]) / (x[0, 2, 1, 1] - x[0, 0, 0, 0])
     assert 0.7 <= gain.item() <= 1.3
     # The pictures of one row change alike.

@@ -60,12 +60,7 @@ def mujoco_distances(model: CollisionModel, q: np.ndarray) -> np.ndarray:
     world = mujoco.MjModel.from_xml_string(f"<mujoco><worldbody>{geoms}</worldbody></mujoco>")
     data = mujoco.MjData(world)
     mujoco.mj_forward(world, data)
-    return np.array(
-        [
-            mujoco.mj_geomDistance(world, data, int(i), int(j), 5.0, None)
-            for i, j in zip(model._one, model._two, strict=True)
-        ]
-    )
+    return np.array([mujoco.mj_geomDistance(world, data, i, j, 5.0, None) for i, j in model.pairs])
 
 
 @pytest.mark.parametrize("name", sorted(CAPSULES))

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from robolearn.operations import code_hash as module
 from robolearn.operations.code_hash import PACKAGES, ROOT, code_hash, deciding_files
 
 
@@ -49,15 +48,14 @@ def test_what_decides_is_covered_and_what_only_shows_is_not() -> None:
     assert not [name for name in names if name.startswith(shown)]
 
 
-def test_imports_in_functions_and_lazy_names_count(tree: Path) -> None:
-    extra = tree / "sim" / "extra.py"
-    extra.write_text("VALUE = 1\n")
-    assert extra not in deciding_files(tree)
-    worlds = tree / "sim" / "worlds.py"
+def test_imports_in_functions_and_lazy_names_count(
+    tree: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    (tree / "sim" / "extra.py").write_text("VALUE = 1\n")
+    assert tree / "sim" / "extra.py" not in deciding_files(tree)
     for line in ("def f():\n    from sim import extra\n", "T = {'a': 'sim.extra:VALUE'}\n"):
-        source = worlds.read_text()
-        worlds.write_text(source + line)
-        module._reached.cache_clear()
-        assert extra in deciding_files(tree), line
-        worlds.write_text(source)
-    module._reached.cache_clear()
+        # A copy: what a folder's files reach is looked up once.
+        copy = Path(shutil.copytree(tree, tmp_path_factory.mktemp("copy") / "tree"))
+        worlds = copy / "sim" / "worlds.py"
+        worlds.write_text(worlds.read_text() + line)
+        assert copy / "sim" / "extra.py" in deciding_files(copy), line

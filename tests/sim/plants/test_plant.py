@@ -58,12 +58,14 @@ def sweep(plant, ticks=300):
 
 def test_the_engine_agrees_with_the_published_kinematics():
     plant = PyBulletPlant(CONFIG)
-    p = plant._p
+    p = plant.engine.p
     rng = np.random.default_rng(0)
     for _ in range(5):
         q = rng.uniform(-2, 2, 6)
         plant.set_joints(q)
-        state = p.getLinkState(plant._arm, plant._tool, computeForwardKinematics=1, **plant._id)
+        state = p.getLinkState(
+            plant.engine.body, UR5E.dof, computeForwardKinematics=1, **plant.engine.id
+        )
         T = UR5E.fk(q)
         np.testing.assert_allclose(state[4], T[:3, 3], atol=1e-6)
         R = np.array(p.getMatrixFromQuaternion(state[5])).reshape(3, 3)
@@ -135,7 +137,7 @@ def test_the_seed_decides_what_is_hidden_and_all_that_follows(world):
 def test_the_hidden_mass_is_near_the_given_one():
     for seed in (0, 1):
         plant = PyBulletPlant(CONFIG, seed)
-        mass = plant._p.getDynamicsInfo(plant._block, -1, **plant._id)[0]
+        mass = plant.engine.p.getDynamicsInfo(plant._block, -1, **plant.engine.id)[0]
         assert 0.9 <= mass / CONFIG.block_mass_kg <= 1.1
         plant.close()
 

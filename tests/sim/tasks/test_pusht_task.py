@@ -21,7 +21,7 @@ def test_coverage_is_gym_pushts_on_random_poses() -> None:
         pose_px = np.array([*rng.normal(256, 40, 2), rng.uniform(0, 2 * np.pi)])
         pose = pose_from_px(pose_px)
         env.reset(Condition("a", 0, {BLOCK: tuple(pose), TOOL: (0.01, 0.01)}), rng)
-        theirs = env._gym._get_coverage()
+        theirs = env.gym._get_coverage()
         assert coverage(pose) == pytest.approx(theirs, abs=1e-9)
         compared += theirs > 0.05
     assert compared > 50
@@ -31,7 +31,7 @@ def test_coverage_is_gym_pushts_on_random_poses() -> None:
 def test_starts_are_those_that_gym_pusht_draws(seed: int) -> None:
     condition = PushT().sample_condition(seed)
     env = GymPushTEnv()
-    state, _ = env._gym.reset(seed=seed)
+    state, _ = env.gym.reset(seed=seed)
     # gym-pusht then steps once, which moves nothing: every velocity is zero.
     assert np.allclose(px_from_table(np.array(condition.poses[TOOL])), state[:2], atol=1e-9)
     block = px_from_pose(np.array(condition.poses[BLOCK]))
@@ -71,8 +71,8 @@ def test_nothing_is_drawn_unless_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_args: object, **_kwargs: object) -> None:
         raise AssertionError("drawn")
 
-    monkeypatch.setattr(env._gym, "_render", refuse)
-    monkeypatch.setattr(env._gym, "_draw", refuse)
+    monkeypatch.setattr(env.gym, "_render", refuse)
+    monkeypatch.setattr(env.gym, "_draw", refuse)
     env.reset(PushT().sample_condition(0), np.random.default_rng(0))
     env.apply(Command(0, {TOOL: np.array([0.2, 0.2])}, 0, "test"))
     env.advance()

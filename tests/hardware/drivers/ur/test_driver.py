@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from concurrent.futures import Future
+from types import SimpleNamespace
 from typing import ClassVar
 
 import numpy as np
@@ -267,6 +268,13 @@ class Vendor:
         return False
 
 
+def vendor_is(monkeypatch, client):
+    """ur_rtde with ``client`` as its two classes."""
+    for way in ("Control", "Receive"):
+        module = SimpleNamespace(**{f"RTDE{way}Interface": client})
+        monkeypatch.setitem(sys.modules, f"rtde_{way.lower()}", module)
+
+
 class Answering:
     """A controller that sends states as soon as it is asked."""
 
@@ -278,7 +286,7 @@ class Answering:
 
 
 def test_without_an_armed_watchdog_nothing_moves(monkeypatch):
-    monkeypatch.setattr(ur, "_import_ur_rtde", lambda: (Vendor, Vendor))
+    vendor_is(monkeypatch, Vendor)
     monkeypatch.setattr(URConfig, "watch", lambda _: Answering())
     robot = URConfig("127.0.0.1").build()
     robot.connect()
@@ -385,7 +393,7 @@ class Link(Vendor):
 
 @pytest.fixture
 def linked(monkeypatch):
-    monkeypatch.setattr(ur, "_import_ur_rtde", lambda: (Link, Link))
+    vendor_is(monkeypatch, Link)
     monkeypatch.setattr(URConfig, "watch", lambda _: Answering())
     Link.connected, Link.pause_s = True, 0.0
     Link.sent.clear()

@@ -350,12 +350,12 @@ def test_what_was_evaluated_can_be_deployed():
     how = ("--execute", "2", "--lead-ticks", "3", "--goal-s", "4", "--goal-order", "1", "0")
     deployed = parse(deploy.Args, ["walk", "--robot", "r", "--out", "o", *how], "deploy", "")
     evaluated = parse(evaluate.Args, ["walk", "--realtime-chunking", *how], "evaluate", "")
-    assert deploy._options(deployed).executed == evaluated.execution
-    assert deploy._options(deployed).executed.goal_order == (1, 0)
+    assert deploy.options_of(deployed).executed == evaluated.execution
+    assert deploy.options_of(deployed).executed.goal_order == (1, 0)
     for more in (("--ensemble", "0.01"), ("--runtime", "onnx"), ("--no-realtime-chunking",)):
         plain = parse(deploy.Args, ["walk", "--robot", "r", "--out", "o", *more], "deploy", "")
-        assert not deploy._options(plain).executed.realtime_chunking
-        deploy._options(plain).executed.check()
+        assert not deploy.options_of(plain).executed.realtime_chunking
+        deploy.options_of(plain).executed.check()
 
 
 def test_a_policy_of_another_task_space_is_refused_with_a_diff(config, tmp_path):

@@ -8,6 +8,7 @@ import weakref
 from collections.abc import Iterable, Sequence
 from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -169,7 +170,8 @@ def test_a_listing_that_does_not_fit_is_explained(tmp_path: Path) -> None:
 def test_a_full_disk_is_noticed_before_anything_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("robolearn.data.reading.cache._free", lambda root: 100)
+    full = SimpleNamespace(free=100)
+    monkeypatch.setattr("robolearn.data.reading.cache.shutil.disk_usage", lambda _: full)
     source = CountingSource(random_source())
     with pytest.raises(StoreError, match=r"needs .* GB, .* has .* free; set ROBOLEARN_CACHE"):
         cached(source, tmp_path)

@@ -241,8 +241,7 @@ def test_frames_are_durable_before_the_end(
         recorder.on_start(HEADER)
         for k in range(40):
             recorder.on_tick(make_tick(k, last=k == 39))
-        assert recorder._take is not None
-        recorder._take.stop()
+        recorder.flush()
         before = [p for p in synced if "top/image/value/c." in p]
         synced.clear()
         recorder.on_end(END)

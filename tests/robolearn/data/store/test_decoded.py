@@ -20,6 +20,7 @@ from robolearn.data.store.picture_codec import parse_codec
 from robolearn.data.store.store import EpisodeStore
 from robolearn.errors import DataError, StoreCorruptError
 from robolearn.learning import Batch, BatchSpec
+from robolearn.shapes import Frames
 from tests.episodes import IMAGE, IMAGE_SPEC, TOOL, small_episode
 
 SPEC = BatchSpec(n_obs=2, horizon=4, batch_size=6)
@@ -94,7 +95,21 @@ def test_large_pictures_stay_in_the_store(
     assert isinstance(cached(source, tmp_path / "b").observations[IMAGE], FrameRows)
 
 
-def test_kept_chunks_are_bounded_and_used_again(source: StoreSource) -> None:
+@pytest.fixture
+def decoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The chunks that were decoded."""
+    numbers: list[int] = []
+    decode = FrameRows.decode
+
+    def counted(rows: FrameRows, number: int) -> Frames:
+        numbers.append(number)
+        return decode(rows, number)
+
+    monkeypatch.setattr(FrameRows, "decode", counted)
+    return numbers
+
+
+def test_kept_chunks_are_bounded_and_used_again(source: StoreSource, decoded: list[int]) -> None:
     parts = source.frames(IMAGE)
     frame = int(np.prod(IMAGE_SPEC.shape))
     small = FrameRows(parts, kept_bytes=3 * parts[0].array.rows_per_chunk * frame, threads=2)
@@ -102,22 +117,29 @@ def test_kept_chunks_are_bounded_and_used_again(source: StoreSource) -> None:
     rows = np.random.default_rng(0).integers(0, len(small), (40, 2))
     for _ in range(2):
         np.testing.assert_array_equal(small[rows], large[rows])
-        kept = small._here()._kept
-        assert sum(v.nbytes for v in kept.values()) <= 3 * parts[0].array.rows_per_chunk * frame
-    before = {k: id(v) for k, v in large._here()._kept.items()}
+        assert 0 < small.held_bytes <= 3 * parts[0].array.rows_per_chunk * frame
+    decoded.clear()
     large[rows[:5]]
-    assert {k: id(v) for k, v in large._here()._kept.items()} == before
+    assert decoded == []
+    small[rows]
+    assert decoded, "what went is decoded again"
 
 
-def test_threads_and_chunks_belong_to_one_process(source: StoreSource) -> None:
+def test_threads_and_chunks_belong_to_one_process(
+    source: StoreSource, decoded: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     rows = FrameRows(source.frames(IMAGE))
     first = rows[np.array([3, 4])]
-    mine = rows._here()
     copy = ForkingPickler.loads(ForkingPickler.dumps(rows))
-    assert copy._own is None
+    assert copy.held_bytes == 0 < rows.held_bytes
     np.testing.assert_array_equal(copy[np.array([3, 4])], first)
-    mine.pid = -1  # What a forked child finds.
-    assert rows._here() is not mine
+    decoded.clear()
+    rows[np.array([3, 4])]
+    assert decoded == []
+    monkeypatch.setattr("robolearn.data.store.decoded.os.getpid", lambda: -1)  # A forked child.
+    assert rows.held_bytes == 0
+    np.testing.assert_array_equal(rows[np.array([3, 4])], first)
+    assert decoded
 
 
 def test_damage_is_reported(source: StoreSource) -> None:

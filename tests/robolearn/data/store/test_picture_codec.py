@@ -117,21 +117,19 @@ def test_frames_are_read_a_chunk_or_one_at_a_time(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("codec", ["png", "jpeg:80"])
-def test_a_killed_recording_is_recovered_without_encoding_again(tmp_path: Path, codec: str) -> None:
+def test_a_killed_recording_is_recovered_without_encoding_again(
+    tmp_path: Path, codec: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     whole = recorded(tmp_path / "whole", codec).read("ep_000000").streams[IMAGE].value
     store = EpisodeStore.create(tmp_path / "killed")
+    # Small chunks, as if the pictures were large.
+    monkeypatch.setattr("robolearn.data.store.picture_codec.ENCODED_CHUNK", 1000)
     options = {"codecs": {IMAGE: codec}, "flush_s": 0.0}
     recorder = EpisodeRecorder(store, spec=SPEC, kind="rollout", **options)
     recorder.on_start(HEADER)
-    # Small chunks, as if the pictures were large.
-    assert recorder._take is not None
     for k in range(20):
         recorder.on_tick(tick(k))
-        if k == 0:
-            while not recorder._take.draft.encoded_sizes(IMAGE):
-                recorder._take._thread.join(0.001)
-            recorder._take.draft._encoded[IMAGE]._bytes._per_chunk = 1000
-    recorder._take.stop()
+    recorder.flush()
     recorder.on_abort(RuntimeError("the power went"))
     recorder.close()
     (found,) = find_recoverable(store)

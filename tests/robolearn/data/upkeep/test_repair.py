@@ -67,9 +67,7 @@ def record(store: EpisodeStore, ticks: int, *, last: bool = False) -> EpisodeRec
     recorder.on_start(HEADER)
     for k in range(ticks):
         recorder.on_tick(make_tick(k, last=last and k == ticks - 1))
-    assert recorder._take is not None
-    recorder._take.stop()
-    recorder._take._flush()
+    recorder.flush()
     return recorder
 
 
