@@ -60,6 +60,11 @@ class BatchSpec:
         """Something that comes after the chunk is asked for."""
         return any(part != "returns" for part in self.parts)
 
+    @property
+    def learns_from_rewards(self) -> bool:
+        """Rewards of the recording are asked for."""
+        return any(part in ("transition", "step_rewards", "returns") for part in self.parts)
+
 
 @dataclass(frozen=True, slots=True)
 class Batch:

@@ -48,11 +48,6 @@ class IqlRerankConfig:
     stride: int = 8
     # Discount per control step.
     discount: float = 0.99
-    # Added to every reward. -1 with a reward in [0, 1]: reaching the goal early is better, and the
-    # value after the end of the task is 0.
-    reward_shift: float = -1.0
-    # Factor on every shifted reward; keeps values around 1, where the networks learn fast.
-    reward_scale: float = 0.02
     # Expectile of V: 0.5 is the behaviour's mean, towards 1 its best.
     expectile: float = 0.9
     # Hidden units of the critics' two layers.
@@ -207,8 +202,7 @@ class IqlRerank(Algorithm):
             x = torch.cat([now, chunk], dim=-1)
             judged = torch.stack([q(x).squeeze(-1) for q in self.target]).amin(dim=0)
             follow = critics.features(batch.next_observations)
-            reward = self.config.reward_scale * (batch.reward + self._shift(batch))
-            target = reward + batch.bootstrap * critics.value(follow)
+            target = batch.reward + batch.bootstrap * critics.value(follow)
         value = critics.value(now)
         value_loss = expectile_loss(judged - value, self.config.expectile).mean()
         q = critics.q_values(now, chunk)
@@ -231,12 +225,6 @@ class IqlRerank(Algorithm):
     def policy_weights(self) -> Weights:
         """The critics; the parent is kept beside them as a run of its own."""
         return self.critics.state_dict()
-
-    def _shift(self, batch: Batch) -> Tensor:
-        # The constant is added to each of the discounted rewards that really happened.
-        mask = batch.action_mask[:, : self.config.stride].float()
-        powers = self.config.discount ** torch.arange(mask.shape[1], dtype=torch.float32)
-        return self.config.reward_shift * (mask * powers).sum(dim=1)
 
     def _noisy(self, features: Tensor, rng: torch.Generator) -> Tensor:
         noise = torch.randn(features.shape, generator=rng)

@@ -157,4 +157,5 @@ def represented_stats(dataset: EpisodeDataset, representation: Representation) -
     return DatasetStats(
         {k: v.finish() for k, v in observations.items()},
         {k: v.finish() for k, v in actions.items()},
+        reward=dataset.reward_stats(),
     )

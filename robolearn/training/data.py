@@ -14,6 +14,7 @@ from robolearn.data.reading.cache import FlatEpisodes
 from robolearn.data.reading.dataset import EpisodeDataset, split_episodes
 from robolearn.data.reading.episode_arrays import EpisodeSource
 from robolearn.data.reading.mixture import window_weights
+from robolearn.data.reading.rewards import require_informative
 from robolearn.data.reading.selection import DataConfig
 from robolearn.data.reading.weighting import EpisodeQuality, row_weights
 from robolearn.data.store.stats import DatasetStats
@@ -86,6 +87,9 @@ class TrainingData:
             )
         self._require_long_enough(chosen)
         self.dataset = self._windows(chosen)
+        if batches.learns_from_rewards:
+            rows = np.isin(flat.per_row(np.arange(len(flat.ids))), chosen)
+            require_informative(flat.reward[rows], flat.done[rows], config.reward)
         self.stats = self._statistics()
 
     @property

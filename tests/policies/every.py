@@ -83,6 +83,12 @@ def pictured(lengths: tuple[int, ...] = (12, 9), seed: int = 0) -> ArraySource:
     return ArraySource(items, "pictured", SEEN)
 
 
+def costly(source: ArraySource) -> ArraySource:
+    """Rewards as ``data.reward`` makes them of a recording: -1 added, times .02."""
+    items = tuple(dataclasses.replace(e, reward=0.02 * (e.reward - 1.0)) for e in source.items)
+    return dataclasses.replace(source, items=items, content_hash=f"{source.content_hash}-costly")
+
+
 class StoppedError(Exception):
     """Training is killed."""
 
@@ -125,9 +131,12 @@ class Family:
                 raise StoppedError
 
         config = FitConfig(steps=2, warmup=1, log_every=1) if fit is None else fit
+        experiment = Experiment(name, self.data, tiny(name, **more), config)
+        rewarded = experiment.algorithm.batches().learns_from_rewards
+        source = costly(self.source) if rewarded else self.source
         return train(
-            Experiment(name, self.data, tiny(name, **more), config),
-            dataclasses.replace(self.source, texts=(LEFT, RIGHT) if self.told else ()),
+            experiment,
+            dataclasses.replace(source, texts=(LEFT, RIGHT) if self.told else ()),
             self.folder / (out or name),
             parent=found,
             resume=resume,

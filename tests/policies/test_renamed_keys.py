@@ -66,3 +66,29 @@ def test_a_file_with_an_old_name_is_told_the_new_one(name: str, tmp_path: Path) 
         (tmp_path / "x.yaml").write_text(f"{text}algorithm: {{{old}: 2}}\n")
         with pytest.raises(ConfigError, match=f"x.yaml: algorithm: '{old}' is called '{new}' now"):
             load_experiment(tmp_path / "x.yaml", policy_config)
+
+
+def test_rewards_of_an_earlier_version_are_those_of_the_data_now(tmp_path: Path) -> None:
+    family = Family(tmp_path)
+    run = family.run("iql_rerank")
+    request = family.request(2)
+    answer = load_policy(run).sample(request)
+    config = yaml.safe_load((run / "config.yaml").read_text())
+    config["algorithm"] |= {"reward_shift": -0.5, "reward_scale": 2.0}
+    del config["data"]["reward"]
+    (run / "config.yaml").write_text(yaml.safe_dump(config))
+    (run / DIGESTS).unlink()
+    np.testing.assert_array_equal(load_policy(run).sample(request).scores, answer.scores)
+    read = with_new_keys(config)
+    assert not {"reward_shift", "reward_scale"} & set(read["algorithm"])
+    wanted = {"task": "recorded", "params": {"shift": -0.5, "scale": 2.0}}
+    assert read["data"]["reward"] == wanted
+    assert with_new_keys(read) == read
+
+
+def test_a_file_with_the_reward_of_an_algorithm_is_told_its_new_place(tmp_path: Path) -> None:
+    text = "policy: iql_rerank\ndata: {observations: [a/b]}\nfit: {steps: 9}\n"
+    (tmp_path / "x.yaml").write_text(f"{text}algorithm: {{reward_shift: -0.5}}\n")
+    told = r"\['reward_shift'\] write 'data: {reward: {task: recorded, params: {shift: -0.5, scale"
+    with pytest.raises(ConfigError, match=told):
+        load_experiment(tmp_path / "x.yaml", policy_config)

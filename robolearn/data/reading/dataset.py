@@ -45,7 +45,7 @@ from robolearn.data.reading.transitions import (
     td_batch,
     td_starts,
 )
-from robolearn.data.store.stats import DatasetStats, RunningStats
+from robolearn.data.store.stats import DatasetStats, RunningStats, SignalStats
 from robolearn.errors import DataError
 from robolearn.instructions import TEXT
 from robolearn.learning import Batch, BatchSpec
@@ -158,7 +158,17 @@ class EpisodeDataset:
         return DatasetStats(
             {k: v.finish() for k, v in observations.items()},
             {k: v.finish() for k, v in actions.items()},
+            reward=self.reward_stats(),
         )
+
+    def reward_stats(self) -> SignalStats | None:
+        """Of every step of the chosen episodes; None where the algorithm asks for no rewards."""
+        if not self.spec.learns_from_rewards:
+            return None
+        running, rows = RunningStats(1), self._chosen_rows()
+        for begin in range(0, len(rows), STATS_ROWS):
+            running.update(self.flat.reward[rows[begin : begin + STATS_ROWS], None])
+        return running.finish()
 
     def _chunks(
         self, t: Index, last: Index

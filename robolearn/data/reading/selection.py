@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robolearn.config import config_hash
+from robolearn.config import config_hash, to_dict
 from robolearn.contracts import Normalization
 from robolearn.data.episode import Episode, EpisodeInfo, EpisodeKind
 from robolearn.data.reading.episode_arrays import EpisodeArrays, Rows
 from robolearn.data.reading.pictures import PictureConfig
+from robolearn.data.reading.rewards import RewardConfig, Rewarded, require_signals, rewarded
 from robolearn.data.reading.weighting import EpisodeQuality, IdleConfig, QualityConfig
 from robolearn.data.store.chunks import read_array
 from robolearn.data.store.decoded import FramePart, FrameRows, open_frames
@@ -111,6 +112,8 @@ class DataConfig:
     text: bool = False
     # How pictures are varied in training.
     pictures: PictureConfig = field(default_factory=PictureConfig)
+    # What steps are worth and where the task ends; for algorithms that learn from rewards.
+    reward: RewardConfig = field(default_factory=RewardConfig)
 
     def __post_init__(self) -> None:
         if not self.observations:
@@ -147,8 +150,10 @@ class StoreSource:
         manifests = [self._store.manifest(i) for i in self.ids]
         content = [sorted((f.path, f.sha256) for f in m.files) for m in manifests]
         late = {k: v for k, v in sorted(config.latency_s.items()) if v}
-        self._hash = config_hash(content, late) if late else config_hash(content)
+        self._hash = config_hash(content, *([late] if late else []), *self._reward_identity())
         self._space = embodiment.task_space(config.observations, config.actions or None)
+        known = tuple(s.name for s in embodiment.signals if not s.is_image)
+        self._judged = require_signals(config.reward, known, embodiment.name)
 
     @property
     def ids(self) -> tuple[str, ...]:
@@ -197,6 +202,7 @@ class StoreSource:
         """Read the chosen episodes one by one; pictures are decoded in blocks, when asked for."""
         pictures = [s.name for s in self._space.observations if s.is_image]
         small = [n for n in self._config.observations if n not in pictures]
+        small += [n for n in self._judged if n not in small]
         for info in self._infos:
             episode = self._store.read(info.id, small)
             lines = diff_task_spaces(self._space, episode.meta.embodiment)
@@ -205,6 +211,10 @@ class StoreSource:
                     f"episode {info.id} ('{episode.meta.embodiment.name}') does not fit the"
                     " others:\n" + "\n".join(lines)
                 )
+            # By what was seen when it was recorded, whatever a policy will see late.
+            reward, worth = self._config.reward, None
+            if not reward.plain:
+                worth = rewarded(episode, reward, info.success)
             episode = dataclasses.replace(
                 episode,
                 action=dict(episode.action) | self._in_effect(episode),
@@ -219,11 +229,19 @@ class StoreSource:
                 parts = {n: [self._part(info.id, n)] for n in pictures}
                 frames = {n: FrameRows(p, kept_bytes=BUILD_BYTES) for n, p in parts.items()}
             seen = [self._seen(info.id, n) for n in pictures]
-            yield episode_arrays(episode, self._space, frames, seen)
+            yield episode_arrays(episode, self._space, frames, seen, worth)
 
     def frames(self, name: str) -> Sequence[FramePart]:
         """The pictures of signal ``name`` in every chosen episode, still in the store."""
         return tuple(self._part(i.id, name) for i in self._infos)
+
+    def _reward_identity(self) -> list[Any]:
+        """What decides rewards besides the recordings; nothing where they are read as recorded."""
+        reward = self._config.reward
+        if reward.plain:
+            return []
+        judged = [i.success for i in self._infos] if reward.relabelling().judges else []
+        return [{"reward": to_dict(reward), "success": judged}]
 
     def _in_effect(self, episode: Episode) -> dict[str, NDArray[Any]]:
         """Commands when they took effect: sending them ahead is the cell's affair."""
@@ -271,9 +289,11 @@ def episode_arrays(
     space: TaskSpace,
     frames: Mapping[str, Rows] | None = None,
     frames_seen: Sequence[Flags] = (),
+    worth: Rewarded | None = None,
 ) -> EpisodeArrays:
     """The chosen signals of one episode at its ticks; pictures are those given in ``frames``
-    (``frames_seen [T]``: whether they are there), or those that the episode holds.
+    (``frames_seen [T]``: whether they are there), or those that the episode holds. ``worth``: what
+    its steps are worth; None: what was recorded.
     """
     lazy = frames or {}
     here = [s.name for s in space.observations if s.name in episode.view]
@@ -286,8 +306,8 @@ def episode_arrays(
         actions=np.concatenate(
             [episode.action[a.name].reshape(episode.steps, -1) for a in space.actions], axis=1
         ),
-        reward=episode.reward,
-        done=episode.terminal,
+        reward=episode.reward if worth is None else worth.reward,
+        done=episode.terminal if worth is None else worth.done,
         source=episode.source,
         seen=np.logical_and.reduce([np.ones(episode.steps, np.bool_), *seen, *frames_seen]),
     )

@@ -182,12 +182,14 @@ class PixelStats:
 @dataclass(frozen=True, slots=True)
 class DatasetStats:
     """Statistics by signal name, of the training episodes only; ``scaling``: how signals are scaled
-    that are not to be scaled as the policy's configuration says.
+    that are not to be scaled as the policy's configuration says; ``reward``: of every step, where
+    the algorithm learns from rewards (None: it does not, or the file is of an earlier version).
     """
 
     observations: Mapping[str, SignalStats]
     actions: Mapping[str, SignalStats]
     scaling: Mapping[str, Normalization] = field(default_factory=dict[str, Normalization])
+    reward: SignalStats | None = None
 
 
 def signal_stats(values: AnyRows) -> SignalStats:
@@ -199,8 +201,10 @@ def signal_stats(values: AnyRows) -> SignalStats:
 
 def stats_to_json(stats: DatasetStats) -> dict[str, Any]:
     """Plain JSON values, which ``from_dict`` reads."""
-    return {
+    plain: dict[str, Any] = {
         "observations": {k: dataclasses.asdict(v) for k, v in stats.observations.items()},
         "actions": {k: dataclasses.asdict(v) for k, v in stats.actions.items()},
         "scaling": dict(stats.scaling),
     }
+    # Left out where there are none: files of policies that imitate stay what they were.
+    return plain if stats.reward is None else plain | {"reward": dataclasses.asdict(stats.reward)}

@@ -70,9 +70,7 @@ def test_a_high_expectile_tends_to_the_maximum() -> None:
 
 def test_losses_by_hand() -> None:
     """With constant critics the losses are plain arithmetic."""
-    config = dataclasses.replace(
-        SMALL, discount=0.5, expectile=0.8, observation_noise=0.0, reward_scale=2.0
-    )
+    config = dataclasses.replace(SMALL, discount=0.5, expectile=0.8, observation_noise=0.0)
     built, dataset = parts(config)
     for module in (built.critics, built.target):
         for parameter in module.parameters():
@@ -86,7 +84,7 @@ def test_losses_by_hand() -> None:
     losses = built(batch, 0, torch.Generator().manual_seed(0)).by_group
     assert losses["value"].item() == pytest.approx(0.2 * (2.0 - 3.0) ** 2)
     r = dataset.flat.reward
-    targets = [2 * (r[1] - 1 + 0.5 * (r[2] - 1)) + 0.25 * 3.0, 2 * (r[18] - 1)]
+    targets = [r[1] + 0.5 * r[2] + 0.25 * 3.0, r[18]]
     expected = np.mean([(1.0 - t) ** 2 + (0.0 - t) ** 2 for t in targets])
     assert losses["critic"].item() == pytest.approx(expected, rel=1e-5)
 

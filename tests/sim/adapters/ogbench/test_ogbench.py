@@ -11,6 +11,8 @@ import pytest
 
 from robolearn.cli.main import main
 from robolearn.contracts import Env
+from robolearn.data.episode import EpisodeMeta, episode_from_arrays
+from robolearn.data.reading.rewards import RewardConfig, rewarded
 from robolearn.data.store.store import EpisodeStore
 from robolearn.errors import ConfigError, SceneError
 from robolearn.runtime import run_episode
@@ -156,3 +158,26 @@ def test_collect_regenerates_play_data(tmp_path: Path, agent: str) -> None:
         assert episode.truncated.tolist() == [False] * 39 + [True]
         assert not episode.terminal.any()
         assert episode.observed("obs/state").shape == (40, 28)
+
+
+@pytest.mark.parametrize("away_m", [0.0, 0.2])
+def test_rewards_of_a_single_task_are_a_relabelling_of_what_is_seen(
+    cube: Any, away_m: float
+) -> None:
+    target = cube.ogbench.task_infos[0]["goal_xyzs"][0]
+    x, y, z = target
+    start = (x, y + away_m, z, 1.0, 0.0, 0.0, 0.0)
+    cube.reset(Condition("c", 0, {BLOCK: start}), np.random.default_rng(0))
+    seen, rewards = [], []
+    for k in range(6):
+        seen.append(cube.observe().value(BLOCK))
+        send(cube, k, [0.0, 0.0, 0.0, 0.0])
+        rewards.append(cube.outcome().reward)
+    meta = EpisodeMeta("scripted", cube.task, cube.spec, Condition("c", 0, {}), cube.outcome())
+    episode = episode_from_arrays(
+        meta, {BLOCK: np.stack(seen)}, {}, progress=np.zeros(6), reward=np.array(rewards)
+    )
+    part = {"signal": BLOCK, "index": [0, 1, 2], "value": target.tolist(), "tolerance": 0.04}
+    found = rewarded(episode, RewardConfig("reached", {"parts": [part]}), success=False)
+    np.testing.assert_array_equal(found.reward, rewards)
+    assert found.done.tolist() == [away_m == 0.0] * 6
