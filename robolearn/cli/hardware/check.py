@@ -45,20 +45,22 @@ def main(argv: list[str]) -> int:
 
 def _check(argv: list[str]) -> int:
     args = parse(Args, argv, "hardware check", Args.__doc__ or "")
-    from robolearn.operations.check_cell import CellOperator, check_cell
+    from robolearn.operations.cell.check import check_cell
+    from robolearn.operations.cell.operator import CellOperator
 
     def show(check: Check) -> None:
         say(f"{check.status:<4}  {check.name:<26}  {check.found}", quiet=args.json)
         if check.advice:
             say(f"      {'':<26}  -> {check.advice}", quiet=args.json)
 
-    operator = CellOperator(partial(ask, yes=args.yes), None if args.yes else wait_for_enter, show)
+    operator = CellOperator(partial(ask, yes=args.yes), None if args.yes else wait_for_enter)
     done = check_cell(
         args.config,
         operator,
         motion=args.motion,
         amplitude=args.amplitude,
         start_lab=args.start_lab,
+        on_check=show,
     )
     if args.json:
         checks = [dataclasses.asdict(c) for c in done.checks]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,18 +21,8 @@ from hardware.emulators.lab.launch import LabProcess
 from hardware.env.real_env import RealEnv
 from robolearn.errors import RobolearnError, SafetyStopError
 from robolearn.machine.doctor import Check
-
-
-@dataclass(frozen=True, slots=True)
-class CellOperator:
-    """Who stands beside the cell while it is checked."""
-
-    # Agrees to what is about to happen, or raises ConfigError.
-    consent: Callable[[str], None]
-    # Clears the table as the text says before it returns; None: that has been seen to.
-    place: Callable[[str], None] | None = None
-    # Told after every check, before the next one is asked for.
-    on_check: Callable[[Check], None] | None = None
+from robolearn.operations.cell.lab import cell_lab
+from robolearn.operations.cell.operator import CellOperator
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,26 +44,25 @@ def check_cell(
     motion: bool = True,
     amplitude: float = 0.01,
     start_lab: bool = False,
+    on_check: Callable[[Check], None] | None = None,
 ) -> CellChecked:
     """Check the cell of a file of ``configs/hardware/``.
 
     ``motion``: also what powers the arm, moves it a little and stops it, by ``amplitude`` to either
-    side [m, or rad in joint space]; ``start_lab``: start the virtual lab of the config meanwhile.
+    side [m, or rad in joint space]; ``start_lab``: start the virtual lab of the config meanwhile;
+    ``on_check``: told every check before the operator is asked anything more.
 
     Errors: :class:`ConfigError` when the operator does not agree; a device that cannot be used is
     a failed check.
     """
     cell = load_cell(config)
     found: list[Check] = []
-    with ExitStack() as stack:
-        lab = None
-        if start_lab:
-            lab = stack.enter_context(LabProcess(config, address=cell.address or "127.0.0.1"))
+    with cell_lab(config, cell, start=start_lab) as lab:
         checks = _CellCheck(cell, operator, found, motion, amplitude)
         for check in checks.run(lab):
             found.append(check)
-            if operator.on_check is not None:
-                operator.on_check(check)
+            if on_check is not None:
+                on_check(check)
     return CellChecked(tuple(found))
 
 
