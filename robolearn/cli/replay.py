@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from robolearn.cli.shared.output_path import output_file
-from robolearn.cli.shared.parse import parse, print_json, progress, say
+from robolearn.cli.shared.parse import counting, parse, print_json, say
 from robolearn.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -54,19 +53,11 @@ def main(argv: list[str]) -> int:
         raise ConfigError("--plot draws Push-T replays only; leave it out here")
     if args.plot is not None:
         output_file(args.plot, "--plot", (".png", ".pdf", ".svg"))
-    with ExitStack() as stack:
-        bars: list[Callable[[], None]] = []
-
-        def show(done: int, of: int) -> None:
-            if done:
-                bars[0]()
-            else:
-                bars.append(stack.enter_context(progress("replay", of, quiet=args.json)))
-
-        if by_states:
+    if by_states:
+        with counting("replay", quiet=args.json) as show:
             states = replay_states(args.store, args.scene, episodes=args.episodes, on_replayed=show)
-            stack.close()
-            return _report_states(states, as_json=args.json)
+        return _report_states(states, as_json=args.json)
+    with counting("replay", quiet=args.json) as show:
         result = replay(args.store, args.scene, episodes=args.episodes, on_replayed=show)
     if args.plot is not None:
         _plot(result, args.plot)

@@ -5,7 +5,6 @@ The verbs that change something are in ``data_edit.py``.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import sys
 from collections.abc import Callable
@@ -19,7 +18,7 @@ from robolearn.cli.data.cache import CACHE_VERBS
 from robolearn.cli.data.edit import EDIT_VERBS
 from robolearn.cli.data.export import EXPORT_VERBS
 from robolearn.cli.data.view import VIEW_VERBS
-from robolearn.cli.shared.parse import parse, print_json, progress, say
+from robolearn.cli.shared.parse import counting, parse, print_json, progress, say
 from robolearn.cli.shared.verbs import run_verb
 from robolearn.errors import ConfigError
 
@@ -277,17 +276,8 @@ def _check(argv: list[str]) -> int:
     args = parse(Check, argv, "data check", Check.__doc__ or "")
     from robolearn.data.upkeep.check import check_store
 
-    with contextlib.ExitStack() as stack:
-        advance: Any = None
-
-        def on_episode(done: int, of: int) -> None:
-            nonlocal advance
-            if advance is None:
-                advance = stack.enter_context(progress("check", of, quiet=args.json))
-            del done
-            advance(1)
-
-        report = check_store(args.store, deep=args.deep, on_episode=on_episode)
+    with counting("check", quiet=args.json) as show:
+        report = check_store(args.store, deep=args.deep, on_episode=show)
     if args.json:
         print_json(dataclasses.asdict(report) | {"sound": report.sound})
     else:

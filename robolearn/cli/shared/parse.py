@@ -11,7 +11,7 @@ import os
 import re
 import sys
 import unicodedata
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import Any, TypeVar, get_type_hints
 
 import tyro
@@ -171,3 +171,22 @@ def progress(description: str, total: int | None, *, quiet: bool = False) -> Gen
             bar.update(task, advance=n, note=note, total=total)
 
         yield advance
+
+
+@contextlib.contextmanager
+def counting(description: str, *, quiet: bool = False) -> Generator[Callable[[int, int], None]]:
+    """A progress bar that is drawn when the yielded ``show(done, of)`` is first called: only then
+    is it known of how many, and questions to the operator are answered.
+    """
+    with contextlib.ExitStack() as stack:
+        advances: list[Any] = []
+        shown = 0
+
+        def show(done: int, of: int) -> None:
+            nonlocal shown
+            if not advances:
+                advances.append(stack.enter_context(progress(description, of, quiet=quiet)))
+            advances[0](done - shown)
+            shown = done
+
+        yield show

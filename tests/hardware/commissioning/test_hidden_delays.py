@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from hardware.cell.load import load_cell
+from hardware.commissioning.latencies import measured, store_latencies
 from hardware.commissioning.latency_motions import Swing, _wave
 from hardware.drivers.fakes.robot import FakeRobot
 from hardware.emulators.drivetrain import Drivetrain, DrivetrainConfig
@@ -19,11 +20,10 @@ from hardware.emulators.ur.motion import JointMotion, MotionLimits
 from hardware.env.real_env import cell_spec
 from robolearn.agents.chunk import ChunkAgent
 from robolearn.arms.models import UR5E
-from robolearn.cli.calibrate.latency import _write, measured
 from robolearn.contracts import PolicySpec
 from robolearn.pusht import TOOL
 from robolearn.types import Observation, PolicyOutput, Sample
-from tests.hardware.commissioning.test_calibrate import cell_with
+from tests.hardware.commissioning.test_latencies import cell_with
 from tests.hardware.lab import CONFIG
 from tests.hardware.workcell import RATE_HZ, WORKCELL, Cell
 
@@ -133,20 +133,19 @@ def swung(seconds=6.0):
 @pytest.mark.slow
 def test_calibration_finds_the_hidden_delays_within_its_error(tmp_path):
     swing, cell = swung(), cell_with("monotonic")
-    rows = measured(swing, cell, "top")
-    for name, true_s in (("command", COMMAND_S), ("state", HIDDEN.state_delay_s)):
-        error_s = abs(rows[name]["latency_s"] - true_s)
-        assert error_s < max(2 * rows[name]["error_s"], 2e-3)
+    found = measured(swing, cell, "top")
+    for row, true_s in ((found.command, COMMAND_S), (found.state, HIDDEN.state_delay_s)):
+        assert abs(row.latency_s - true_s) < max(2 * row.error_s, 2e-3)
     # Without a reference the sum of both is the command's.
-    alone = measured(swing, cell)["command"]
+    alone = measured(swing, cell).command
     whole_s = COMMAND_S + HIDDEN.state_delay_s
-    assert abs(alone["latency_s"] - whole_s) < max(2 * alone["error_s"], 2e-3)
+    assert abs(alone.latency_s - whole_s) < max(2 * alone.error_s, 2e-3)
     path = tmp_path / "cell.yaml"
     path.write_text(CONFIG.read_text())
-    _write(path, load_cell(path), rows)
+    store_latencies(path, found)
     stored = load_cell(path)
-    assert stored.command_latency_s == pytest.approx(rows["command"]["latency_s"], abs=1e-5)
-    assert stored.state_latency_s == pytest.approx(rows["state"]["latency_s"], abs=1e-5)
+    assert stored.command_latency_s == pytest.approx(found.command.latency_s, abs=1e-5)
+    assert stored.state_latency_s == pytest.approx(found.state.latency_s, abs=1e-5)
 
 
 def meant(t_s):

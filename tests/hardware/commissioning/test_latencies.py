@@ -1,23 +1,22 @@
-"""The command that measures latencies: on a made-up swing with known delays, and its bad input."""
+"""Latencies of a cell from a made-up swing with known delays, and into its file."""
 
 import dataclasses
-import json
 
 import numpy as np
 import pytest
 
 from hardware.cell.load import load_cell
+from hardware.commissioning.latencies import (
+    CellLatencies,
+    FoundLatency,
+    measured,
+    store_latencies,
+)
 from hardware.commissioning.latency_motions import Swing
 from hardware.devices.camera import StreamConfig
 from hardware.devices.camera_config import CameraConfig
-from robolearn.cli.calibrate import latency as calibrate
-from robolearn.cli.calibrate.latency import measured
-from robolearn.cli.main import main
 from robolearn.config import load_yaml
-from robolearn.data.episode import episode_from_arrays
-from robolearn.data.store.store import EpisodeStore
 from robolearn.errors import ConfigError
-from tests.episodes import TOOL, small_episode
 from tests.hardware.lab import CONFIG
 from tests.robolearn.calibration.test_calibration import motion
 
@@ -49,10 +48,12 @@ def cell_with(clock):
 
 @pytest.mark.parametrize(("clock", "wanted"), [("none", 0.085), ("monotonic", 0.065)])
 def test_delays_of_commands_and_cameras_are_found(clock, wanted):
-    rows = measured(small_swing(np.random.default_rng(0)), cell_with(clock))
-    assert rows["command"]["latency_s"] == pytest.approx(COMMAND_S, abs=1e-3)
-    assert rows["camera top"]["latency_s"] == pytest.approx(wanted, abs=4e-3)
-    assert rows["camera top"]["correlation"] > 0.8
+    found = measured(small_swing(np.random.default_rng(0)), cell_with(clock))
+    assert found.command.latency_s == pytest.approx(COMMAND_S, abs=1e-3)
+    assert found.cameras["top"].latency_s == pytest.approx(wanted, abs=4e-3)
+    assert found.cameras["top"].configured_s == CONFIGURED_S
+    assert found.cameras["top"].correlation > 0.8
+    assert list(found.rows()) == ["command", "camera top"]
 
 
 def test_a_camera_with_right_times_tells_how_late_the_arm_itself_is():
@@ -65,14 +66,15 @@ def test_a_camera_with_right_times_tells_how_late_the_arm_itself_is():
         picture_t_s={"top/image": swing.picture_t_s["top/image"] - (CAMERA_S - CONFIGURED_S)},
     )
     cell = dataclasses.replace(cell_with("monotonic"), state_latency_s=0.003)
-    rows = measured(told, cell, "top")
-    assert rows["state"]["latency_s"] == pytest.approx(late_s + 0.003, abs=4e-3)
-    assert rows["command"]["latency_s"] == pytest.approx(COMMAND_S, abs=4e-3)
+    found = measured(told, cell, "top")
+    assert found.state.latency_s == pytest.approx(late_s + 0.003, abs=4e-3)
+    assert found.command.latency_s == pytest.approx(COMMAND_S, abs=4e-3)
+    assert list(found.rows()) == ["command", "state"]
     alone = measured(told, cell)
     # Its share of the sum is no surer than the camera that split it.
-    assert rows["command"]["error_s"] > rows["state"]["error_s"] > alone["command"]["error_s"]
-    assert alone["command"]["latency_s"] == pytest.approx(COMMAND_S + late_s, abs=1e-3)
-    assert "state" not in alone
+    assert found.command.error_s > found.state.error_s > alone.command.error_s
+    assert alone.command.latency_s == pytest.approx(COMMAND_S + late_s, abs=1e-3)
+    assert alone.state is None
     with pytest.raises(ConfigError, match="clock: monotonic"):
         measured(told, cell_with("none"), "top")
 
@@ -84,43 +86,11 @@ def test_results_go_into_the_config_and_comments_stay(tmp_path):
     )
     path = tmp_path / "cell.yaml"
     path.write_text(text)
-    found = {
-        "command": {"latency_s": 0.031},
-        "state": {"latency_s": -0.001},
-        "camera top": {"latency_s": 0.0854321},
-    }
-    calibrate._write(path, load_cell(path), found)
+    command, state, camera = (FoundLatency(s, 0.0, 1.0, 0.0) for s in (0.031, -0.001, 0.0854321))
+    store_latencies(path, CellLatencies(command, state, {"top": camera}))
     cell = load_cell(path)
     assert cell.command_latency_s == 0.031
     assert cell.state_latency_s == 0.0
     assert cell.cameras[0].stream.latency_s == 0.08543
     assert "# mine" in path.read_text()
     assert load_yaml(path)["lab"] == load_yaml(CONFIG)["lab"]
-
-
-def test_a_recording_tells_how_late_its_robot_follows(capsys, tmp_path):
-    t = np.arange(0.0, 15.0, 0.1)
-    path = np.stack([motion(t, 1), motion(t, 2)], axis=1)
-    late = np.stack([motion(t - 0.14, 1), motion(t - 0.14, 2)], axis=1)
-    template = small_episode()
-    made = episode_from_arrays(template.meta, {TOOL: late}, {TOOL: path}, progress=np.zeros(150))
-    store = EpisodeStore.create(tmp_path / "store")
-    with store.writer() as writer:
-        writer.append(made)
-    names = ["--command", TOOL, "--response", TOOL, "--json"]
-    assert main(["calibrate", "latency", "--store", str(tmp_path / "store"), *names]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["median_s"] == pytest.approx(0.14, abs=5e-3)
-    names[1] = "tool/xz"
-    assert main(["calibrate", "latency", "--store", str(tmp_path / "store"), *names]) == 2
-    assert "tool/xy_table" in capsys.readouterr().err
-
-
-def test_bad_input_is_one_line(capsys, tmp_path):
-    assert main(["calibrate", "latency"]) == 2
-    assert "either --config" in capsys.readouterr().err
-    assert main(["calibrate", "latency", "--config", str(CONFIG), "--seconds", "0"]) == 2
-    assert main(["calibrate", "latency", "--store", str(tmp_path)]) == 2
-    assert "--command" in capsys.readouterr().err
-    assert main(["calibrate", "latenzy"]) == 2
-    assert "Did you mean 'latency'" in capsys.readouterr().err

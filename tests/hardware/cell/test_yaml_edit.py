@@ -3,7 +3,7 @@
 import pytest
 import yaml
 
-from robolearn.cli.shared.yaml_edit import set_number, set_value
+from hardware.cell.yaml_edit import set_number, set_value
 from robolearn.errors import ConfigError
 
 TEXT = """# my cell

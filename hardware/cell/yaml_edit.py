@@ -1,4 +1,4 @@
-"""Set one value in a YAML file and leave every other character, comments included, as it is."""
+"""Sets one value in a YAML file and leaves every other character, comments included, as it is."""
 
 from __future__ import annotations
 
