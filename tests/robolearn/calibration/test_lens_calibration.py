@@ -1,14 +1,11 @@
 """A camera's lens and place from rendered pictures of a board, against what drew them."""
 
 import dataclasses
-import json
 
 import cv2
-import mujoco
 import numpy as np
 import pytest
 
-from hardware.cell.load import load_cell
 from robolearn.calibration.boards import (
     Board,
     BoardFinder,
@@ -19,65 +16,9 @@ from robolearn.calibration.boards import (
     place,
 )
 from robolearn.calibration.fiducials import Tag
-from robolearn.cli.main import main
 from robolearn.errors import ConfigError, DataError
-from robolearn.geometry import pose, pose_error, rot_x, rot_y, rot_z
-from sim.rendering.cameras import camera_pose
-from sim.rendering.cameras import intrinsics as drawn_with
-from sim.rendering.renderer import Renderer
-from sim.rendering.renderer import View as Drawing
-from tests.hardware.lab import CONFIG
-
-BOARD = Board("charuco", (8, 6), 0.03, 0.022)
-SIZE = (640, 480)
-WORLD = """<mujoco><visual><map znear="0.02"/>
-<headlight ambient="0.9 0.9 0.9" diffuse="0 0 0" specular="0 0 0"/></visual>
-<asset><texture name="t" type="2d" file="{}"/><material name="m" texture="t" texuniform="false"
- specular="0"/></asset>
-<worldbody><body name="b" mocap="true"><geom type="plane" size="0.12 0.09 0.01" material="m"/>
-</body>
-<camera name="c" pos="0.25 0.05 0.6" xyaxes="1 0 0.05 0 0.9 0.35" fovy="42"/>
-</worldbody></mujoco>"""
-# Where the lying board's lower left corner is.
-AT = (0.14, 0.2, 0.3)
-
-
-class Studio:
-    """A board that is held in front of a camera; ``T`` are poses of the board's frame."""
-
-    def __init__(self, folder):
-        made = cv2.aruco.CharucoBoard(
-            BOARD.squares,
-            BOARD.square_m,
-            BOARD.marker_m,
-            cv2.aruco.getPredefinedDictionary(cv2.aruco.DICT_4X4_50),
-        )
-        cv2.imwrite(str(folder / "board.png"), made.generateImage((1280, 960)))
-        model = mujoco.MjModel.from_xml_string(WORLD.format(folder / "board.png"))
-        self.data, self.drawing = mujoco.MjData(model), Drawing("c", *SIZE)
-        mujoco.mj_forward(model, self.data)
-        self.K = drawn_with(model, self.drawing)
-        self.T_table_camera = camera_pose(model, self.data, "c")
-        self._model, self._renderer = model, Renderer(model)
-
-    def picture(self, T_table_board):
-        middle = T_table_board @ pose(None, (0.12, 0.09, 0.0))
-        self.data.mocap_pos[0] = middle[:3, 3]
-        mujoco.mju_mat2Quat(self.data.mocap_quat[0], middle[:3, :3].ravel())
-        mujoco.mj_forward(self._model, self.data)
-        return self._renderer.image(self.data, self.drawing)
-
-    def held(self, x, y, z, tilt):
-        """In front of the camera, ``z`` away, its middle ``x, y`` to the side."""
-        turn = rot_x(np.pi + tilt[0]) @ rot_y(tilt[1]) @ rot_z(tilt[2])
-        T = self.T_table_camera @ pose(turn, (x, y, z)) @ pose(None, (-0.12, -0.09, 0.0))
-        return self.picture(T)
-
-    def lying(self):
-        return self.picture(pose(rot_z(AT[2]), (AT[0], AT[1], 0.0)))
-
-    def close(self):
-        self._renderer.close()
+from robolearn.geometry import pose_error, rot_x, rot_y
+from tests.robolearn.calibration.studio import AT, BOARD, SIZE, Studio
 
 
 @pytest.fixture(scope="module")
@@ -89,11 +30,7 @@ def studio(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def shown(studio):
-    rng = np.random.default_rng(5)
-    places = [(x, y) for x in (-0.09, 0.0, 0.09) for y in (-0.06, 0.0, 0.06)]
-    return [
-        studio.held(x, y, 0.42 + 0.1 * rng.random(), rng.uniform(-0.55, 0.55, 3)) for x, y in places
-    ]
+    return studio.shown()
 
 
 def test_the_lens_is_that_of_the_camera_that_drew(studio, shown):
@@ -116,47 +53,6 @@ def test_the_lens_is_that_of_the_camera_that_drew(studio, shown):
     fx, fy, centre = studio.K[0, 0], studio.K[1, 1], tuple(studio.K[:2, 2])
     exact = place(*on_table(seen, AT), (fx, fy), centre, ())
     assert max(pose_error(exact.lens.T_table_camera, studio.T_table_camera)) < 0.002
-
-
-def test_the_command_writes_the_lens_and_refuses_what_is_too_little(
-    studio, shown, tmp_path, capsys
-):
-    config = tmp_path / "cell.yaml"
-    config.write_text(
-        CONFIG.read_text()
-        + "  cameras:\n    - driver: {kind: fake} # mine\n"
-        + "      stream: {name: top, width: 640, height: 480}\n"
-    )
-    pictures, alike = tmp_path / "pictures", tmp_path / "alike"
-    for folder, images in ((pictures, shown), (alike, [studio.lying()] * 8)):
-        folder.mkdir()
-        for k, image in enumerate(images):
-            cv2.imwrite(str(folder / f"{k:02d}.png"), image[..., ::-1])
-    lying = tmp_path / "lying.png"
-    cv2.imwrite(str(lying), studio.lying()[..., ::-1])
-    words = ["calibrate", "camera", "--config", str(config), "--table-picture", str(lying)]
-    words += ["--at", *map(str, AT), "--json"]
-    assert main([*words, "--pictures", str(pictures), "--write"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["views"] == 9
-    lens = load_cell(config).cameras[0].lens
-    assert max(pose_error(lens.T_table_camera, studio.T_table_camera)) < 0.006
-    np.testing.assert_allclose(told["position_m"], lens.position_m, atol=1e-5)
-    assert np.array(told["T_base_camera"]).shape == (4, 4)
-    assert "# mine" in config.read_text()
-    # The lens that is there, and only the place.
-    assert main([*words, "--keep-lens"]) == 0
-    kept = json.loads(capsys.readouterr().out)
-    np.testing.assert_allclose(kept["position_m"], told["position_m"], atol=1e-4)
-    for wrong, why in (
-        (["--pictures", str(alike)], "at least"),
-        (["--pictures", str(tmp_path)], "1 picture(s)"),
-        (["--pictures", str(pictures), "--squares", "7", "5"], "picture(s)"),
-        (["--pictures", str(pictures), "--camera", "topp"], "Did you mean 'top'"),
-        (["--board", "tags"], "found by tags: []"),
-    ):
-        assert main([*words, *wrong]) == 2
-        assert why in capsys.readouterr().err
 
 
 def synthetic(count, tilt_rad, spread=1.0, distortion=(0.0, 0.0, 0.0, 0.0)):
