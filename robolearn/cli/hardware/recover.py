@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
+from robolearn.cli.shared.consent import ask
 from robolearn.cli.shared.parse import parse, say
-
-# A protective stop, the power and the brakes: whoever needs more should be at the pendant.
-_MOST_STEPS = 6
 
 
 @dataclass(frozen=True)
@@ -25,23 +23,13 @@ class RecoverArgs:
 def recover(argv: list[str]) -> int:
     """Run the verb."""
     args = parse(RecoverArgs, argv, "hardware recover", RecoverArgs.__doc__ or "")
-    from hardware.cell.load import load_cell
-    from robolearn.cli.shared.consent import ask
-    from robolearn.errors import RobotError
+    from robolearn.operations.cell.operator import CellOperator
+    from robolearn.operations.cell.recover import RecoverListener, recover_cell
 
-    cell = load_cell(args.config)
-    with closing(cell.recovery()) as recovery:
-        say(f"{cell.name}: {recovery.told()}")
-        for _ in range(_MOST_STEPS):
-            step = recovery.next_step()
-            if not step:
-                say("ready: programs may connect again")
-                return 0
-            ask(step, yes=args.yes)
-            recovery.take()
-            say(f"  done: {step}")
-            say(f"{cell.name}: {recovery.told()}")
-        raise RobotError(
-            f"{cell.name} is not ready after {_MOST_STEPS} steps ({recovery.told()}); look at its"
-            " own panel"
-        )
+    listener = RecoverListener(
+        on_state=lambda cell, state: say(f"{cell}: {state}"),
+        on_step=lambda step: say(f"  done: {step}"),
+    )
+    recover_cell(args.config, CellOperator(partial(ask, yes=args.yes)), listener)
+    say("ready: programs may connect again")
+    return 0

@@ -2,31 +2,16 @@
 
 from __future__ import annotations
 
-import select
-import sys
-import time
+import dataclasses
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
 
-from robolearn.cli.shared.consent import ask
+from robolearn.cli.shared.consent import ask, entered
 from robolearn.cli.shared.parse import parse, print_json, say
 from robolearn.cli.shared.verbs import run_verb
-from robolearn.errors import ConfigError, RobotConnectionError
-
-if TYPE_CHECKING:
-    from hardware.drivers.serial_bus.sdk import SdkLine
-
-Kind = Literal["feetech", "dynamixel"]
-SO101_JOINTS = (
-    "shoulder_pan",
-    "shoulder_lift",
-    "elbow_flex",
-    "wrist_flex",
-    "wrist_roll",
-    "gripper",
-)
-_RELEASED = "the motors are switched off now, and the arm falls unless you hold it"
+from robolearn.errors import ConfigError
+from robolearn.operations.cell.servo_port import SO101_JOINTS, Kind, ServoPort
 
 
 @dataclass(frozen=True)
@@ -88,48 +73,34 @@ def main(argv: list[str]) -> int:
 
 def _scan(argv: list[str]) -> int:
     args = parse(Scan, argv, "servos scan", Scan.__doc__ or "")
-    line = _line(args.kind, args.port, args.baud, ())
-    found: list[dict[str, object]] = []
-    try:
-        for servo in range(1, args.last + 1):
-            row = _asked(line, servo)
-            if row is not None:
-                found.append(row)
-    finally:
-        line.close()
+    from robolearn.operations.cell.servos import scan_servos
+
+    found = scan_servos(ServoPort(args.port, args.kind, args.baud), args.last)
     if args.json:
-        print_json({"port": args.port, "servos": found})
+        print_json({"port": args.port, "servos": [dataclasses.asdict(s) for s in found]})
         return 0
-    for row in found:
-        torque = "holds torque" if row["torque"] else "no torque"
-        say(
-            f"servo {row['id']}: {row['model']}, position {row['position']}, {torque}{row['fault']}"
-        )
+    for servo in found:
+        torque = "holds torque" if servo.torque else "no torque"
+        fault = f", reports {servo.fault}" if servo.fault else ""
+        say(f"servo {servo.id}: {servo.model}, position {servo.position}, {torque}{fault}")
     if not found:
         say(f"no servo answers at {args.port}: check its supply, --kind and --baud")
     return 0
 
 
 def _calibrate(argv: list[str]) -> int:
-    from hardware.drivers.serial_bus.calibration import ServoHoming, save_calibration
-    from hardware.drivers.serial_bus.sdk import port_serial
-
     args = parse(Calibrate, argv, "servos calibrate", Calibrate.__doc__ or "")
-    ids = tuple(range(1, len(args.joints) + 1))
-    line = _line(args.kind, args.port, args.baud, ids)
-    try:
-        ask(_RELEASED, yes=args.yes)
-        _switch_off(line)
-        homing = ServoHoming(line, args.joints)
-        _wait("1. Move every joint to the middle of its range, then press Enter.")
-        homing.center()
-        say("2. Move every joint slowly from end to end, then press Enter.")
-        while not _pressed(0.02):
-            homing.watch()
-        calibration = homing.finish(args.name, port_serial(args.port))
-        save_calibration(calibration, args.out)
-    finally:
-        line.close()
+    from robolearn.operations.cell.operator import CellOperator
+    from robolearn.operations.cell.servos import calibrate_servos
+
+    calibration = calibrate_servos(
+        ServoPort(args.port, args.kind, args.baud),
+        args.out,
+        CellOperator(partial(ask, yes=args.yes), _place, _enter),
+        name=args.name,
+        joints=args.joints,
+        on_ranges=lambda: say("2. Move every joint slowly from end to end, then press Enter."),
+    )
     for servo in calibration.servos:
         low, high = servo.range_rad()
         say(f"  {servo.name}: {low:.2f} to {high:.2f} rad")
@@ -139,61 +110,26 @@ def _calibrate(argv: list[str]) -> int:
 
 def _release(argv: list[str]) -> int:
     args = parse(Release, argv, "servos release", Release.__doc__ or "")
-    line = _line(args.kind, args.port, args.baud, args.ids)
-    try:
-        ask(_RELEASED, yes=args.yes)
-        _switch_off(line)
-    finally:
-        line.close()
+    from robolearn.operations.cell.operator import CellOperator
+    from robolearn.operations.cell.servos import release_servos
+
+    port = ServoPort(args.port, args.kind, args.baud)
+    release_servos(port, args.ids, CellOperator(partial(ask, yes=args.yes)))
     say("released")
     return 0
 
 
-def _line(kind: Kind, port: str, baud: int, ids: tuple[int, ...]) -> SdkLine:
-    from hardware.drivers.serial_bus.dynamixel import DynamixelConfig
-    from hardware.drivers.serial_bus.feetech import FeetechConfig
-
-    config_class = FeetechConfig if kind == "feetech" else DynamixelConfig
-    # What a scan needs to know of an arm: nothing but its line.
-    config = config_class(
-        port=port, calibration=Path(), joints=("any",), baud=baud, reply_slack_s=0.02
-    )
-    return config.line(list(ids))
+def _place(text: str) -> None:
+    say(f"1. {text}, then press Enter.")
+    while not _enter(0.5):
+        pass
 
 
-def _asked(line: SdkLine, servo: int) -> dict[str, object] | None:
-    table = line.table
-    try:
-        model = line.read(servo, table.model_number, attempts=1)
-    except RobotConnectionError:
-        return None
-    health = line.health(servo)
-    return {
-        "id": servo,
-        "model": table.models.get(model, f"unknown model {model}"),
-        "position": line.read(servo, table.present_position),
-        "torque": health.torque_on,
-        "fault": f", reports {health.fault}" if health.fault else "",
-    }
-
-
-def _switch_off(line: SdkLine) -> None:
-    for servo in line.ids:
-        line.write(servo, line.table.torque_enable, 0)
-
-
-def _wait(text: str) -> None:
-    say(text)
-    while not _pressed(0.5):
-        time.sleep(0.0)
-
-
-def _pressed(timeout_s: float) -> bool:
-    if not select.select([sys.stdin], [], [], timeout_s)[0]:
-        return False
-    if not sys.stdin.readline():
+def _enter(wait_s: float) -> bool:
+    line = entered(wait_s)
+    if line == "":
         raise ConfigError("the input ended before the calibration did; nothing was saved")
-    return True
+    return line is not None
 
 
 VERBS = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import sys
 from collections.abc import Callable
 
@@ -33,3 +34,8 @@ def wait_for_enter(text: str, pressed: Callable[[], bool] | None = None) -> None
     print(f"{text}, then press Enter: ", end="", file=sys.stderr, flush=True)
     if not (sys.stdin.readline() if pressed is None else pressed()):
         raise ConfigError("there is no terminal to answer from; pass --yes")
+
+
+def entered(wait_s: float) -> str | None:
+    """The line that was entered within ``wait_s`` [s]; None for none, "" when the input ended."""
+    return sys.stdin.readline() if select.select([sys.stdin], [], [], wait_s)[0] else None
