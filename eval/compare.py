@@ -13,24 +13,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import stats
 
 from eval.decisions import Outcomes, Settled, settle, within_margin
 from eval.rule import Measure, Rule
 from eval.statistics.aggregate import Spread, spread_over_runs
-from eval.statistics.clusters import mean_two_way
 from eval.statistics.equivalence import Equivalence
-from eval.statistics.intervals import OUTCOME, Estimate, bounded_mean, wilson
+from eval.statistics.intervals import Estimate, bounded_mean, wilson
 from eval.statistics.multiplicity import letters
 from eval.statistics.planning import plan_paired
+from eval.statistics.runs import mean_over_runs
 from eval.summary import TECHNICAL, own_trials
 from eval.trials.identity import SLIGHT, require_poolable
 from eval.trials.table import SCORED
 from robolearn.errors import ConfigError, DataError, did_you_mean
 from robolearn.types import TrialRecord
 
-Array = NDArray[np.float64]
 STOPPED = (
     "differences have intervals that hold whenever one stopped; those of single policies are for a"
     " number of trials that was fixed beforehand"
@@ -227,6 +225,9 @@ def _comparison(w: _World, effects: tuple[Effect, ...], rule: Rule) -> WorldComp
     notes = w.notes
     if rule.kind == "sequential":
         notes = (*notes, STOPPED)
+    if not effects:
+        # Else the words of a pair warn of runs that collapsed.
+        notes = (*notes, *(v for t in ordered for v in _collapsed(t, rule.by)))
     return WorldComparison(
         world=w.world,
         suite=w.suite,
@@ -388,15 +389,19 @@ def _words(a: str, b: str, n: int, settled: Settled, more: int | None, rule: Rul
     )
 
 
+def _collapsed(table: Outcomes, measure: Measure) -> tuple[str, ...]:
+    if len(table.runs) == 1:
+        return ()
+    return mean_over_runs(table.of(measure), name=table.name).warnings
+
+
 def _entry(table: Outcomes, marks: str) -> Entry:
     n = int(table.success.size)
     several = len(table.runs) > 1
     spread = spread_over_runs(list(table.score)) if several else None
     if several:
-        conditions = list(range(table.success.shape[1])) * len(table.runs)
-        runs = [r for r in table.runs for _ in range(table.success.shape[1])]
-        success = mean_two_way(table.success.ravel(), runs, conditions, bounds=OUTCOME)
-        score = mean_two_way(table.score.ravel(), runs, conditions, bounds=OUTCOME)
+        success = mean_over_runs(table.success).estimate
+        score = mean_over_runs(table.score).estimate
     else:
         success = wilson(int(table.success.sum()), n)
         score = bounded_mean(table.score.ravel())

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from eval.statistics.intervals import BOOTSTRAP_SEED, RESAMPLES, Estimate, mean_t
+from eval.statistics.variance import components
 from robolearn.errors import DataError
 from robolearn.shapes import AnyFloats, Floats
 
@@ -161,25 +162,18 @@ class Spread:
 
 
 def spread_over_runs(values: Sequence[Any], level: float = 0.95) -> Spread:
-    """One-way random-effects analysis of variance; ``values[run]`` are that run's episodes.
-
-    Source: Searle, Casella and McCulloch 1992, "Variance components", section 3.6 (unbalanced).
-    """
+    """One-way random-effects analysis of variance; ``values[run]`` are that run's episodes."""
     groups = [np.asarray(v, dtype=np.float64).reshape(-1) for v in values]
     if not groups or any(g.size == 0 or not np.isfinite(g).all() for g in groups):
         raise DataError("every run needs at least one finite episode score")
-    sizes = np.array([g.size for g in groups])
-    means = np.array([g.mean() for g in groups])
-    total, k = int(sizes.sum()), len(groups)
-    residual = sum(float(((g - m) ** 2).sum()) for g, m in zip(groups, means, strict=True))
-    within = residual / (total - k) if total > k else math.nan
-    between = math.nan
-    if k > 1 and total > k:
-        grand = float((sizes * means).sum() / total)
-        square = float((sizes * (means - grand) ** 2).sum() / (k - 1))
-        n0 = (total - float((sizes**2).sum()) / total) / (k - 1)
-        between = max(0.0, (square - within) / n0)
-    variance = between + within
-    share = between / variance if variance != 0 else 0.0  # Not a number with one run.
-    return Spread(mean_t(means, level), math.sqrt(between) if between >= 0 else math.nan,
-                  math.sqrt(within) if within >= 0 else math.nan, share, k, total)  # fmt: skip
+    found = components(groups)
+    variance = found.between + found.within
+    return Spread(
+        mean=mean_t([g.mean() for g in groups], level),
+        between=math.sqrt(found.between),
+        within=math.sqrt(found.within),
+        # Not a number with one run.
+        share=found.between / variance if variance != 0 else 0.0,
+        runs=len(groups),
+        episodes=sum(g.size for g in groups),
+    )

@@ -13,6 +13,7 @@ JRSS-B 86:1 (capital process, section 4); the mixture over bets is Robbins' (197
 from __future__ import annotations
 
 import bisect
+import functools
 import math
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -118,6 +119,7 @@ def _first(for_b: Array, for_a: Array, wall: float) -> tuple[Decision, int]:
 def _ends(d: Array, wall: float) -> tuple[float, float]:
     """What no bet has refuted at any time; if that is nothing, what was left just before."""
 
+    @functools.cache
     def ends(n: int) -> tuple[float, float]:
         return _largest_refuted(d[:n], wall), -_largest_refuted(-d[:n], wall)
 

@@ -79,9 +79,11 @@ def family(
     adjusted = holm(p_values) if procedure == "holm" else single
     found: list[FamilyMember] = []
     for p, at in zip(adjusted, intervals, strict=True):
-        direction = _direction(at(1.0 - alpha)) if p <= alpha else "undecided"
         wide = at(1.0 - alpha / m)
         low, high = wide.low, wide.high
+        direction: Direction = "undecided"
+        if p <= alpha:
+            direction = "positive" if wide.value > 0 else "negative"
         if direction == "positive":
             low = max(low, _BEYOND)
         elif direction == "negative":
@@ -93,13 +95,6 @@ def family(
         )
         found.append(FamilyMember(direction, p, of_family))
     return tuple(found)
-
-
-def _direction(alone: Estimate) -> Direction:
-    """Where the interval by itself lies, else the difference."""
-    if alone.low > 0 or (alone.high >= 0 and alone.value > 0):
-        return "positive"
-    return "negative"
 
 
 def letters(names: Sequence[str], different: Collection[tuple[str, str]]) -> dict[str, str]:

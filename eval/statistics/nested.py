@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eval.statistics.intervals import OUTCOME, Bounds, Estimate, bounded_mean, square_and_add
+from eval.statistics.variance import components
 from robolearn.errors import DataError
 
 Array = NDArray[np.float64]
@@ -56,29 +57,15 @@ def mean_of_rollouts(
 
     Interval: that of :func:`~eval.statistics.intervals.bounded_mean` over the means of the
     conditions, which are independent however alike the rollouts of one are; conditions count alike.
-    Variances by analysis of variance with unequal numbers (Searle, Casella and McCulloch 1992,
-    "Variance components", section 3.6), not below 0. Two policies: give differences over the same
-    conditions and ``bounds=(-1, 1)``.
+    Two policies: give differences over the same conditions and ``bounds=(-1, 1)``.
     """
     groups = [np.asarray(r, dtype=np.float64).reshape(-1) for r in rollouts]
     if not groups or min(g.size for g in groups) == 0:
         raise DataError("every condition needs at least one rollout, and there must be conditions")
     means = np.array([g.mean() for g in groups])
-    sizes = np.array([g.size for g in groups], dtype=np.float64)
-    estimate = bounded_mean(means, *bounds, level)
-    between, within = _components(groups, means, sizes)
-    return NestedMean(estimate, float(sizes.mean()), int(sizes.sum()), between, within)
-
-
-def _components(groups: Sequence[Array], means: Array, sizes: Array) -> tuple[float, float]:
-    total, count = float(sizes.sum()), sizes.size
-    if total == count or count == 1:
-        return math.nan, math.nan
-    within = sum(float(((g - g.mean()) ** 2).sum()) for g in groups) / (total - count)
-    grand = float((sizes * means).sum()) / total
-    between_square = float((sizes * (means - grand) ** 2).sum()) / (count - 1)
-    usual_size = (total - float((sizes**2).sum()) / total) / (count - 1)
-    return max(0.0, (between_square - within) / usual_size), within
+    estimate, spread = bounded_mean(means, *bounds, level), components(groups)
+    trials = sum(g.size for g in groups)
+    return NestedMean(estimate, trials / len(groups), trials, spread.between, spread.within)
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,14 +57,17 @@ def share_below(below: AnyFloats, above: AnyFloats) -> AnyFloats:
     x_h share[h, k-1]) / (x_h - y_k)``, with 1 where no vertex is above and 0 where none is below.
     Diagonal by diagonal, since ``h + k`` of both sources is one less.
     """
-    x, y = above, below
-    rows = np.arange(x.shape[-1] + 1)
-    share = np.zeros((*x.shape[:-1], rows.size))
+    up, down = above.shape[-1], below.shape[-1]
+    # The last vertex first, so that a diagonal is a slice of either side and nothing is copied.
+    drop = -below[..., ::-1]
+    share = np.zeros((*above.shape[:-1], up + 1))
     share[..., 0] = 1.0
-    for diagonal in range(2, x.shape[-1] + y.shape[-1] + 1):
-        h = rows[max(1, diagonal - y.shape[-1]) : min(x.shape[-1], diagonal - 1) + 1]
-        gap, step = x[..., h - 1], -y[..., diagonal - h - 1]
-        share[..., h] = (step * share[..., h - 1] + gap * share[..., h]) / (gap + step)
+    for diagonal in range(2, up + down + 1):
+        first, last = max(1, diagonal - down), min(up, diagonal - 1)
+        gap = above[..., first - 1 : last]
+        step = drop[..., down - diagonal + first : down - diagonal + last + 1]
+        before, same = share[..., first - 1 : last], share[..., first : last + 1]
+        share[..., first : last + 1] = (step * before + gap * same) / (gap + step)
     return np.asarray(share[..., -1])
 
 

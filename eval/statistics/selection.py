@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import integrate, stats
 
+from eval.statistics.variance import interaction
 from robolearn.errors import DataError
 from robolearn.seeding import child_seed
 
@@ -106,5 +107,4 @@ def _noise(x: Array) -> float:
         return 0.0
     if n == 1:
         return float(x.var(ddof=1))  # Nothing tells noise from merit: call all of it noise.
-    rest = x - x.mean(axis=0) - x.mean(axis=1)[:, None] + x.mean()
-    return float((rest**2).sum()) / ((k - 1) * (n - 1)) / n
+    return interaction(x) / n

@@ -1,17 +1,13 @@
 """Statistics that stay valid when one looks after every trial.
 
-Two policies on the same conditions are compared by ``eval/statistics/betting.py``. Three more
-tools, by what they assume:
+Two policies on the same conditions are compared by ``eval/statistics/betting.py``, more than two by
+``eval/statistics/group_sequential.py``. Two more tools, by what they assume:
 
 * :func:`betting_sequence`: a confidence sequence for the mean of outcomes in [0, 1] (partial
   credit too); valid at every trial at once, whatever the stopping rule, no maximum needed.
-* :class:`PairedBetting`: a test of two policies by the difference of paired outcomes; the same
-  guarantee.
 * :class:`SequentialBarnard`: a test of two success rates over *independent* trials (other
   conditions for either policy) with a maximum fixed beforehand; exact level over the unknown common
   rate. Paired trials correlate: its level is then not kept, and its power is wasted.
-
-``eval/statistics/group_sequential.py`` compares more than two policies.
 """
 
 from __future__ import annotations
@@ -19,17 +15,17 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from eval.statistics.betting import Decision
 from eval.statistics.intervals import Estimate
 from robolearn.errors import DataError
 from robolearn.shapes import Floats
 
 Array = NDArray[np.float64]
-Decision = Literal["a", "b", "undecided"]
 
 # Bets never exceed this share of what could be lost at once (Waudby-Smith and Ramdas use 1/2 to
 # 3/4), so that the capital stays positive.
@@ -114,65 +110,6 @@ class SequentialResult:
     alpha: float
 
 
-class PairedBetting:
-    """Is the mean of ``b - a`` zero? Outcomes in [0, 1], paired by condition, any stopping rule.
-
-    Two bettors start with half of the capital each, one on ``b``, one on ``a``; a capital of
-    ``1 / alpha`` or more has probability at most ``alpha`` under equality, whenever one looks
-    (Ville's inequality). Bets follow the past mean and variance of the differences (Waudby-Smith
-    and Ramdas 2024, section 5, approximate growth-rate optimal).
-    """
-
-    def __init__(self, alpha: float = 0.05) -> None:
-        if not 0 < alpha < 1:
-            raise DataError(f"alpha lies between 0 and 1, got {alpha}")
-        self.alpha = alpha
-        self._sum, self._square, self._n = 0.0, 0.0, 0
-        self._log_b, self._log_a = math.log(0.5), math.log(0.5)
-        self._best_b, self._best_a = self._log_b, self._log_a
-
-    def add(self, a: float, b: float) -> Decision:
-        """One more pair; the decision, which stays once it is made."""
-        if not (0 <= a <= 1 and 0 <= b <= 1):
-            raise DataError(f"outcomes lie in [0, 1], got {a} and {b}")
-        d = b - a
-        # A prior of one positive and one negative half keeps the first bets small.
-        mean = self._sum / (self._n + 1)
-        square = (0.25 + self._square) / (self._n + 1)
-        bet = min(_SHARE, max(-_SHARE, mean / square))
-        self._log_b += math.log1p(max(0.0, bet) * d)
-        self._log_a += math.log1p(-max(0.0, -bet) * d)
-        self._best_b = max(self._best_b, self._log_b)
-        self._best_a = max(self._best_a, self._log_a)
-        self._sum, self._square, self._n = self._sum + d, self._square + d * d, self._n + 1
-        return self.decision
-
-    @property
-    def decision(self) -> Decision:
-        """The better policy as soon as the evidence suffices."""
-        wall = -math.log(self.alpha)
-        if self._best_b >= wall:
-            return "b"
-        return "a" if self._best_a >= wall else "undecided"
-
-    @property
-    def p_value(self) -> float:
-        """Anytime-valid p value of equality: 1 over the largest capital so far."""
-        return min(1.0, math.exp(-max(self._best_a, self._best_b)))
-
-
-def paired_betting(a: Any, b: Any, alpha: float = 0.05) -> SequentialResult:
-    """:class:`PairedBetting` over whole vectors, in the order of the trials."""
-    x, y = _bounded(a), _bounded(b)
-    if x.shape != y.shape:
-        raise DataError(f"pairs need as many trials on both sides, got {x.size} and {y.size}")
-    test = PairedBetting(alpha)
-    for i, (first, second) in enumerate(zip(x.tolist(), y.tolist(), strict=True)):
-        if test.add(first, second) != "undecided":
-            return SequentialResult(test.decision, i + 1, test.p_value, "paired betting", alpha)
-    return SequentialResult("undecided", int(x.size), test.p_value, "paired betting", alpha)
-
-
 class SequentialBarnard:
     """Two success rates, one trial of each per step, at most ``n_max`` steps; exact level.
 
@@ -216,15 +153,17 @@ class SequentialBarnard:
         steps = min(self.n_max, int(x.size))
         ka, kb = np.cumsum(x), np.cumsum(y)
         method = f"sequential Barnard, n_max {self.n_max}"
-        for t in range(1, steps + 1):
-            found = self.decide(t, int(ka[t - 1]), int(kb[t - 1]))
-            if found != "undecided":
-                return SequentialResult(found, t, self.alpha * t / self.n_max, method, self.alpha)
-        return SequentialResult("undecided", steps, 1.0, method, self.alpha)
+        z = np.abs(score_statistic(ka[:steps], kb[:steps], np.arange(1, steps + 1)))
+        settled = np.flatnonzero(z >= self.boundary[:steps])
+        if not settled.size:
+            return SequentialResult("undecided", steps, 1.0, method, self.alpha)
+        t = int(settled[0]) + 1
+        found = self.decide(t, int(ka[t - 1]), int(kb[t - 1]))
+        return SequentialResult(found, t, self.alpha * t / self.n_max, method, self.alpha)
 
 
-def score_statistic(k_a: Any, k_b: Any, t: int) -> Any:
-    """Pooled z statistic of ``k_b/t - k_a/t`` (0 where both are all or nothing)."""
+def score_statistic(k_a: Any, k_b: Any, t: Any) -> Any:
+    """Pooled z statistic of ``k_b/t - k_a/t`` (0 where both are all or nothing), elementwise."""
     pooled = (np.asarray(k_a, dtype=np.float64) + k_b) / (2 * t)
     spread = np.sqrt(pooled * (1 - pooled) * 2 / t)
     difference = (np.asarray(k_b, dtype=np.float64) - k_a) / t

@@ -12,8 +12,8 @@ from typing import Any
 
 from eval.plain import plain_values
 from eval.report.benchmark_page import flat
-from eval.statistics.clusters import mean_two_way
-from eval.statistics.intervals import OUTCOME, Estimate
+from eval.statistics.intervals import Estimate
+from eval.statistics.runs import mean_over_runs
 from eval.sweep import (
     Candidate,
     Scores,
@@ -63,11 +63,7 @@ class Swept:
     @property
     def reported(self) -> Estimate:
         """Mean score of the choice, over fresh training runs and the suite's conditions."""
-        report = self.result.report
-        runs = [i for i, scores in enumerate(report) for _ in scores]
-        conditions = [j for scores in report for j in range(len(scores))]
-        values = [value for scores in report for value in scores]
-        return mean_two_way(values, runs, conditions, bounds=OUTCOME)
+        return mean_over_runs(self.result.report).estimate
 
     @property
     def tuning_less_reported(self) -> float:

@@ -13,6 +13,7 @@ import pytest
 from eval.compare import compare_policies
 from eval.rule import Rule
 from eval.statistics.exact_tests import mcnemar_exact, sign_flip
+from eval.statistics.runs import mean_over_runs
 from eval.trials.table import TrialStore
 from robolearn.cli.main import main
 from robolearn.errors import ConfigError, DataError
@@ -95,6 +96,17 @@ def test_no_difference_is_not_called_equality_and_a_plan_is_given():
     assert effect.more > 40
     assert "does not show that they are equal" in effect.words
     assert {e.letters for e in world.entries} == {"a"}
+
+
+def test_a_method_alone_has_the_interval_that_holds_for_runs_that_collapse():
+    names = [f"x-{i}" for i in range(5)]
+    records = [r for n in names for r in trials(n, np.full(20, n != "x-3"))]
+    (world,) = compare_policies(records, Rule(), groups={"x": names}, least=1).worlds
+    (entry,) = world.entries
+    by_run = np.array([[float(n != "x-3")] * 20 for n in names])
+    assert entry.success == mean_over_runs(by_run).estimate
+    assert entry.success.high - entry.success.low > 0.5
+    assert any("1 of the 5 runs of x lie far from the others" in note for note in world.notes)
 
 
 def test_three_policies_are_corrected_for_each_other():

@@ -31,7 +31,7 @@ from eval.statistics.intervals import (
 from eval.statistics.multiplicity import holm, letters
 from eval.statistics.planning import plan_paired, plan_precision, plan_two_rates, stopping_bias
 from eval.statistics.runs import difference_over_runs
-from eval.statistics.sequential import SequentialBarnard, betting_sequence, paired_betting
+from eval.statistics.sequential import SequentialBarnard, betting_sequence
 from eval.summary import agree, summarize
 from eval.trials.rollouts import Options, PolicyEntry, WorldEntry, evaluate
 from eval.trials.table import TrialStore
@@ -128,7 +128,7 @@ def test_statistics(golden: Golden) -> None:
         "two rates": [newcombe(7, 20, 13, 18), probability_better(7, 20, 13, 18)],
         "tests": [f(7, 20, 13, 18) for f in (boschloo, barnard, fisher)],
         "means": [f(x) for f in (mean_t, mean_bootstrap, percentiles)],
-        "scores": [f(x, y) for f in (paired_difference, pearson, paired_betting)],
+        "scores": [f(x, y) for f in (paired_difference, pearson)],
         "successes": [f(a, b) for f in (newcombe_paired, mcnemar_exact, phi_coefficient)],
         "clustered": mean_clustered(x, [i % 6 for i in range(30)]),
         "corrected": corrected_rate(20, 30, **judge),
@@ -152,7 +152,6 @@ def test_sequential_statistics(golden: Golden) -> None:
         groups.add([x[block], y[block], z[block]])
     found = {
         "sequence": betting_sequence(x),
-        "betting": paired_betting(x, y),
         "boundary": barnard_test.boundary,
         "barnard": barnard_test.run(x > 0.3, y > 0.3),
         "groups": {"decided": groups.decisions, "undecided": groups.undecided},

@@ -51,19 +51,38 @@ def test_the_level_is_exact_whatever_the_correlation():
     assert 0.025 < for_a + for_b <= 0.05
 
 
-@pytest.mark.parametrize("phi", [-1.0, -0.5, 0.0, 0.6, 0.9])
-def test_equal_policies_are_rarely_separated_at_any_correlation(phi):
+@pytest.mark.parametrize(
+    ("p", "phi"),
+    [(0.5, -1.0), (0.5, -0.5), (0.5, 0.0), (0.5, 0.6), (0.5, 0.9), (0.1, 0.0), (0.8, 0.0)],
+)
+def test_equal_policies_are_rarely_separated_at_any_correlation(p, phi):
     rng = np.random.default_rng(1)
     runs = 300
     wrong = barnard = 0
     test = SequentialBarnard(100)
     for _ in range(runs):
-        a, b = correlated(rng, 100, 0.5, 0.5, phi)
+        a, b = correlated(rng, 100, p, p, phi)
         wrong += max(log_capital(b - a, 0.0).max(), log_capital(a - b, 0.0).max()) >= WALL
         barnard += test.run(a, b).decision != "undecided"
     assert wrong / runs <= 0.05
     if phi == -1.0:
         assert barnard / runs > 0.2  # Why that one is for independent trials.
+
+
+def test_correlated_pairs_need_fewer_trials_than_independent_ones():
+    rng = np.random.default_rng(5)
+    u = rng.random(400)
+    together = paired_sequence(u < 0.5, u < 0.65)
+    apart = paired_sequence(rng.random(400) < 0.5, rng.random(400) < 0.65)
+    assert together.decision == "b"
+    assert together.trials < apart.trials
+
+
+def test_partial_credit_counts():
+    a = np.random.default_rng(6).random(300) * 0.8
+    found = paired_sequence(a, np.minimum(1.0, a + 0.1))
+    assert found.decision == "b"
+    assert found.p_value <= 0.05
 
 
 def test_correlated_pairs_decide_with_fewer_trials():

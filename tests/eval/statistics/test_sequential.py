@@ -9,13 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eval.statistics.sequential import (
-    PairedBetting,
-    SequentialBarnard,
-    betting_sequence,
-    paired_betting,
-    score_statistic,
-)
+from eval.statistics.sequential import SequentialBarnard, betting_sequence, score_statistic
 from robolearn.errors import DataError
 
 
@@ -69,44 +63,6 @@ def test_the_verdict_is_antisymmetric_and_follows_the_order_of_trials():
     assert test.decide(40, 20, 20) == "undecided"
 
 
-@pytest.mark.parametrize("p", [0.1, 0.5, 0.8])
-def test_betting_on_pairs_keeps_its_level_when_one_looks_after_every_pair(p):
-    rng = np.random.default_rng(11)
-    runs = 300
-    wrong = sum(
-        paired_betting(rng.random(100) < p, rng.random(100) < p).decision != "undecided"
-        for _ in range(runs)
-    )
-    assert wrong / runs <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / runs)
-
-
-def test_betting_on_correlated_pairs_needs_fewer_trials():
-    rng = np.random.default_rng(5)
-    u = rng.random(400)
-    together = paired_betting(u < 0.5, u < 0.65)
-    apart = paired_betting(rng.random(400) < 0.5, rng.random(400) < 0.65)
-    assert together.decision == "b"
-    assert together.trials < apart.trials
-
-
-def test_partial_credit_counts():
-    rng = np.random.default_rng(6)
-    a = rng.random(300) * 0.8
-    result = paired_betting(a, np.minimum(1.0, a + 0.1))
-    assert result.decision == "b"
-    assert result.evidence <= 0.05
-
-
-def test_a_decision_stays():
-    test = PairedBetting()
-    for _ in range(40):
-        test.add(0.0, 1.0)
-    assert test.decision == "b"
-    for _ in range(60):
-        test.add(1.0, 0.0)
-    assert test.decision == "b"
-
-
 @pytest.mark.parametrize("p", [0.05, 0.3, 0.5, 0.95])
 def test_the_confidence_sequence_covers_at_all_times_at_once(p):
     rng = np.random.default_rng(7)
@@ -146,6 +102,6 @@ def test_bad_input_is_refused():
     with pytest.raises(DataError, match="counts up to t"):
         SequentialBarnard(5).decide(3, 4, 0)
     with pytest.raises(DataError, match="both sides"):
-        paired_betting([1, 0], [1])
+        SequentialBarnard(5).run([1, 0], [1])
     with pytest.raises(DataError, match="alpha"):
-        PairedBetting(0.0)
+        SequentialBarnard(5, 0.0)
