@@ -60,11 +60,12 @@ class PairTest:
 
 
 Pair = tuple[Outcomes, Outcomes]
+Cell = tuple[Outcomes, Outcomes, Measure]
 
 
 def settle(pairs: Sequence[Pair], rule: Rule) -> tuple[Mapping[Measure, Settled], ...]:
     """Both measures of every pair, decided together."""
-    cells = [(a, b, m) for a, b in pairs for m in MEASURES]
+    cells: list[Cell] = [(a, b, m) for a, b in pairs for m in MEASURES]
     if rule.kind == "sequential":
         found = [_in_sequence(a, b, m, rule, len(cells)) for a, b, m in cells]
     else:
@@ -104,7 +105,7 @@ def within_margin(a: Outcomes, b: Outcomes, rule: Rule, pairs: int) -> Equivalen
     return ask(difference, rule.margin, (a.name, b.name))
 
 
-def _as_family(cells: Sequence[tuple[Outcomes, Outcomes, Measure]], rule: Rule) -> list[Settled]:
+def _as_family(cells: Sequence[Cell], rule: Rule) -> list[Settled]:
     alone = [pair_test(*cell) for cell in cells]
     members = family([t.p for t in alone], [t.interval for t in alone], alpha=rule.alpha)
     names = [{"negative": a.name, "positive": b.name} for a, b, _ in cells]
