@@ -6,7 +6,7 @@ leaves its results in a folder of its own:
     runs/demo/
       demo.json                 stages, keys, times
       import/store/             the 206 human demonstrations       import/import.json
-      collect/store/            scripted episodes                  collect/log.txt
+      collect/store/            scripted episodes
       identify/pusht_identified/  the scene package that was found identify/identify.json
       identify/replay_<scene>.json  open-loop replay errors        identify/replay_<scene>.png
       train/flow/  train/iql/   run directories
@@ -20,10 +20,7 @@ training and evaluation go on where they stopped, the other stages start over.
 
 from __future__ import annotations
 
-import dataclasses
-import hashlib
 import json
-import shutil
 import signal
 import subprocess
 import sys
@@ -31,14 +28,13 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from robolearn.cli.shared.output_path import output_folder
 from robolearn.cli.shared.parse import parse, say
-from robolearn.errors import ConfigError, RobolearnError, did_you_mean
-from robolearn.files import replacing, write_atomic
+from robolearn.errors import ConfigError, RobolearnError
+from robolearn.files import replacing
+from robolearn.operations.stages import Stage, StageListener, StageRun, finished, run_stages
 
-PACKAGES = ("robolearn", "sim", "hardware", "policies", "eval")
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -63,21 +59,20 @@ class Context:
     """Where a stage works and how it runs commands."""
 
     out: Path
-    folder: Path
+    stage: str
 
     def path(self, *parts: str) -> str:
         """A path inside the demo folder."""
         return str(self.out.joinpath(*parts))
 
-    def run(self, *arguments: str, json_to: str = "", log_to: str = "") -> None:
+    def run(self, *arguments: str, json_to: str = "") -> None:
         """Run one ``robolearn`` command; its standard output may go to a file of this stage."""
         say("  $ robolearn " + " ".join(arguments))
         command = [sys.executable, "-m", "robolearn.cli.main", *arguments]
-        target = self.folder / (json_to or log_to) if (json_to or log_to) else None
-        if target is None:
+        if not json_to:
             _require_done(arguments, _wait(subprocess.Popen(command)))
             return
-        with replacing(target) as fresh:
+        with replacing(self.out / self.stage / json_to) as fresh:
             with fresh.open("wb") as stream:
                 code = _wait(subprocess.Popen(command, stdout=stream))
             _require_done(arguments, code)
@@ -105,18 +100,6 @@ def _wait(process: subprocess.Popen[bytes]) -> int:
                 process.send_signal(signal.SIGTERM)
                 process.wait()
             return 130
-
-
-@dataclass(frozen=True, slots=True)
-class Stage:
-    """One step of the chain. ``resumable``: its commands go on where they stopped."""
-
-    name: str
-    title: str
-    needs: tuple[str, ...]
-    configs: tuple[str, ...]
-    run: Callable[[Context], None]
-    resumable: bool = False
 
 
 def _import(ctx: Context) -> None:
@@ -189,8 +172,10 @@ def _evaluate(ctx: Context) -> None:
 
 
 def _deploy(ctx: Context) -> None:
+    from robolearn.operations.report import best_run
+
     ctx.run(
-        *("deploy", better_policy(ctx.out / "evaluate")),
+        *("deploy", str(best_run(ctx.out / "evaluate", "gym_pusht"))),
         *("--robot", _config("hardware/lab_ur5e.yaml"), "--start-lab", "--episodes", "2"),
         *("--out", ctx.path("deploy"), "--yes"),
     )
@@ -200,107 +185,99 @@ def _report(ctx: Context) -> None:
     ctx.run("report", "--demo", str(ctx.out), "--out", ctx.path("report", "report.html"))
 
 
-STAGES: tuple[Stage, ...] = (
-    Stage("import", "206 human Push-T demonstrations into an episode store", (), (), _import),
-    Stage(
-        "collect",
-        "a few scripted episodes in the simulated workcell",
-        (),
-        ("collect/pusht.yaml",),
-        _collect,
-    ),
-    Stage("identify", "the physics, from the recordings alone", ("import",), (), _identify),
-    Stage(
-        "train",
-        "a flow-matching policy, and critics that re-rank it (offline RL)",
-        ("import",),
-        ("train/pusht_flow_demo.yaml", "train/pusht_iql_demo.yaml"),
-        _train,
-        resumable=True,
-    ),
-    Stage(
-        "evaluate",
-        "both, paired, in gym-pusht and two MuJoCo workcells",
-        ("train",),
-        ("eval/pusht.yaml",),
-        _evaluate,
-        resumable=True,
-    ),
-    Stage(
-        "deploy",
-        "the better one, on an emulated UR5e in real time",
-        ("evaluate",),
-        ("hardware/lab_ur5e.yaml",),
-        _deploy,
-    ),
-    Stage(
-        "report",
-        "one self-contained page",
-        ("collect", "identify", "evaluate", "deploy"),
-        (),
-        _report,
-    ),
-)
+def _stage(
+    name: str,
+    title: str,
+    run: Callable[[Context], None],
+    *,
+    needs: tuple[str, ...] = (),
+    configs: tuple[str, ...] = (),
+    resumable: bool = False,
+) -> Stage:
+    return Stage(
+        name,
+        title,
+        lambda out: run(Context(out, name)),
+        needs,
+        tuple(Path(_config(config)) for config in configs),
+        resumable,
+    )
 
 
-def better_policy(results: Path) -> str:
-    """The run directory with the higher mean score in gym-pusht; ties go to the first."""
-    from eval.report.data import load_evaluation
-
-    evaluation = load_evaluation(results)
-    best = max(evaluation.in_world("gym_pusht"), key=lambda r: r.score.value)
-    return evaluation.asked.run_of(best.policy)
-
-
-def source_hash() -> str:
-    """SHA-256 (16 digits) over the sources of the five packages."""
-    digest = hashlib.sha256()
-    for package in PACKAGES:
-        for path in sorted((ROOT / package).rglob("*")):
-            if path.suffix in (".py", ".xml", ".yaml", ".html", ".js") and path.is_file():
-                digest.update(str(path.relative_to(ROOT)).encode())
-                digest.update(path.read_bytes())
-    return digest.hexdigest()[:16]
-
-
-def stage_keys() -> dict[str, str]:
-    """One key per stage from code, its configs and the keys of the stages it needs."""
-    code = source_hash()
-    keys: dict[str, str] = {}
-    for stage in STAGES:
-        digest = hashlib.sha256(f"{stage.name} {code}".encode())
-        for config in stage.configs:
-            digest.update(Path(_config(config)).read_bytes())
-        for need in stage.needs:
-            digest.update(keys[need].encode())
-        keys[stage.name] = digest.hexdigest()[:16]
-    return keys
+def stages() -> tuple[Stage, ...]:
+    """The chain."""
+    return (
+        _stage("import", "206 human Push-T demonstrations into an episode store", _import),
+        _stage(
+            "collect",
+            "a few scripted episodes in the simulated workcell",
+            _collect,
+            configs=("collect/pusht.yaml",),
+        ),
+        _stage("identify", "the physics, from the recordings alone", _identify, needs=("import",)),
+        _stage(
+            "train",
+            "a flow-matching policy, and critics that re-rank it (offline RL)",
+            _train,
+            needs=("import",),
+            configs=("train/pusht_flow_demo.yaml", "train/pusht_iql_demo.yaml"),
+            resumable=True,
+        ),
+        _stage(
+            "evaluate",
+            "both, paired, in gym-pusht and two MuJoCo workcells",
+            _evaluate,
+            needs=("train",),
+            configs=("eval/pusht.yaml",),
+            resumable=True,
+        ),
+        _stage(
+            "deploy",
+            "the better one, on an emulated UR5e in real time",
+            _deploy,
+            needs=("evaluate",),
+            configs=("hardware/lab_ur5e.yaml",),
+        ),
+        _stage(
+            "report",
+            "one self-contained page",
+            _report,
+            needs=("collect", "identify", "evaluate", "deploy"),
+        ),
+    )
 
 
 def main(argv: list[str]) -> int:
     """Run the stages; exit code 0 done, 2 fixable, 130 on Ctrl-C."""
     args = parse(Args, argv, "demo", "The whole chain on real human data.")
-    names = [s.name for s in STAGES]
-    if args.stage and args.stage not in names:
-        raise ConfigError(
-            f"no stage '{args.stage}'.{did_you_mean(args.stage, names)} Stages: {', '.join(names)}"
-        )
+    chain = stages()
     output_folder(args.out, "--out", "a demo")
-    if args.fresh and not args.stage:
-        _start_over(args.out)
-    args.out.mkdir(parents=True, exist_ok=True)
     say(f"robolearn demo -> {args.out}")
-    for number, stage in enumerate(STAGES, 1):
+    labels = {stage.name: f"[{n}/{len(chain)}] {stage.name}" for n, stage in enumerate(chain, 1)}
+    for number, stage in enumerate(chain, 1):
         say(f"  {number} {stage.name:<9} {stage.title}")
+
+    def begin(stage: Stage, going_on: bool) -> None:
+        say(f"{labels[stage.name]}: {stage.title}" + (" (going on)" if going_on else ""))
+
+    def done(run: StageRun) -> None:
+        how = f"done in {run.seconds:.0f} s"
+        if run.reused:
+            how = f"reused (same code, configuration and data; {run.seconds:.0f} s then)"
+        say(f"{labels[run.stage.name]}: {how}")
+
     start = time.monotonic()
-    record = _Record.load(args.out)
     try:
-        for number, stage in enumerate(STAGES, 1):
-            if not args.stage or stage.name == args.stage:
-                _run_stage(stage, number, args, record)
+        run_stages(
+            chain,
+            args.out,
+            only=args.stage,
+            fresh=args.fresh,
+            listener=StageListener(begin, done),
+        )
     except KeyboardInterrupt:
-        done = [n for n in names if record.stages.get(n, {}).get("status") == "done"]
-        say(f"\nstopped by Ctrl-C; finished stages: {', '.join(done) or 'none'}")
+        names = ", ".join(finished(chain, args.out)) or "none"
+        say(f"\nstopped by Ctrl-C; finished stages: {names}")
         say(f"everything is kept in {args.out}")
         say("run the same command to go on")
         return 130
@@ -310,76 +287,11 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def _start_over(out: Path) -> None:
-    """Delete what an earlier demo left, and nothing else."""
-    (out / "demo.json").unlink(missing_ok=True)
-    for stage in STAGES:
-        shutil.rmtree(out / stage.name, ignore_errors=True)
-
-
-def _run_stage(stage: Stage, number: int, args: Args, record: _Record) -> None:
-    keys = stage_keys()
-    key, folder = keys[stage.name], args.out / stage.name
-    before = record.stages.get(stage.name, {})
-    label = f"[{number}/{len(STAGES)}] {stage.name}"
-    same = before.get("key") == key and folder.is_dir()
-    if same and before.get("status") == "done" and not args.fresh:
-        say(f"{label}: reused (same code, configuration and data; {before['seconds']:.0f} s then)")
-        return
-    for need in stage.needs:
-        if record.stages.get(need, {}).get("key") != keys[need] or (
-            record.stages[need].get("status") != "done"
-        ):
-            raise ConfigError(
-                f"stage '{stage.name}' needs '{need}', which is not done with this code and"
-                f" configuration; run 'robolearn demo --out {args.out}' or --stage {need} first"
-            )
-    if not (same and stage.resumable):
-        shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True, exist_ok=True)
-    say(f"{label}: {stage.title}" + (" (going on)" if same and stage.resumable else ""))
-    start = time.monotonic()
-    record.set(stage.name, {"key": key, "status": "running"})
-    stage.run(Context(out=args.out, folder=folder))
-    seconds = time.monotonic() - start
-    record.set(stage.name, {"key": key, "status": "done", "seconds": round(seconds, 1)})
-    say(f"{label}: done in {seconds:.0f} s")
-
-
-@dataclasses.dataclass(slots=True)
-class _Record:
-    """``demo.json``, replaced atomically at every change."""
-
-    file: Path
-    stages: dict[str, dict[str, Any]]
-
-    @classmethod
-    def load(cls, out: Path) -> _Record:
-        file = out / "demo.json"
-        try:
-            return cls(file, dict(json.loads(file.read_text())["stages"]))
-        except FileNotFoundError:
-            return cls(file, {})
-        except (ValueError, KeyError, TypeError) as error:
-            raise ConfigError(
-                f"'{file}' does not read as a demo record ({error}); delete it to start over"
-            ) from error
-
-    def set(self, stage: str, entry: dict[str, Any]) -> None:
-        self.stages[stage] = entry
-        write_atomic(self.file, json.dumps({"stages": self.stages}, indent=2) + "\n")
-
-
 def _config(name: str) -> str:
     for base in (ROOT / "configs", ROOT / "robolearn" / "configs"):
         if (base / name).is_file():
             return str(base / name)
     raise ConfigError(f"config '{name}' is missing from {ROOT / 'configs'}")
-
-
-def stage_names() -> Sequence[str]:
-    """Names in order."""
-    return [s.name for s in STAGES]
 
 
 if __name__ == "__main__":

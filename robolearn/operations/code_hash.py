@@ -52,6 +52,17 @@ def code_hash(root: Path = ROOT) -> str:
     return digest.hexdigest()[:16]
 
 
+def source_hash(root: Path = ROOT) -> str:
+    """SHA-256 (16 digits) over all sources of the packages, also those that decide no trial."""
+    digest = hashlib.sha256()
+    for package in PACKAGES:
+        for path in sorted((root / package).rglob("*")):
+            if path.suffix in (".py", ".xml", ".yaml", ".html", ".js") and path.is_file():
+                digest.update(str(path.relative_to(root)).encode())
+                digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
 @functools.cache
 def deciding_libraries() -> str:
     """Versions of what is installed of :data:`LIBRARIES`: ``gymnasium 1.4.0, mujoco 3.8.1, ...``,

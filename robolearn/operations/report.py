@@ -16,7 +16,7 @@ from eval.report.benchmark_page import (
     load_benchmark,
 )
 from eval.report.build import build_report, summary_points
-from eval.report.data import load_report_data
+from eval.report.data import load_evaluation, load_report_data
 from eval.report.markdown import report_document, report_markdown
 
 
@@ -66,3 +66,12 @@ def benchmark(folders: Sequence[Path], *, title: str = "Benchmark record") -> Re
         benchmark_document(found, title),
         (f"{len(found.entries)} results, {len(found.runs)} training runs",),
     )
+
+
+def best_run(results: Path, world: str) -> Path:
+    """The run directory of the policy with the highest mean score in ``world``, in a results folder
+    of ``robolearn evaluate``; ties go to the first.
+    """
+    evaluation = load_evaluation(results)
+    best = max(evaluation.in_world(world), key=lambda result: result.score.value)
+    return Path(evaluation.asked.run_of(best.policy))

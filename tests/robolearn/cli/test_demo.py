@@ -1,59 +1,53 @@
-"""The demo's bookkeeping: stages, keys, reuse, messages (`make demo` runs the stages)."""
+"""What ``robolearn demo`` says of its stages (`make demo` runs them)."""
 
 from __future__ import annotations
 
-import dataclasses
-import json
 from pathlib import Path
 
 import pytest
 
-from eval.evaluation import read_evaluation, write_evaluation
-from eval.trials.table import TrialStore, read_trials
 from robolearn.cli import demo
 from robolearn.cli.demo import updates
 from robolearn.cli.main import main
-from tests.eval.report_folder import trial
+from robolearn.operations.stages import Stage, stage_keys
 
 
-def _stages(monkeypatch: pytest.MonkeyPatch, log: list[str]) -> None:
-    def step(name: str, *, fail: bool = False):
-        def run(ctx: demo.Context) -> None:
+def _stages(monkeypatch: pytest.MonkeyPatch, log: list[str], stopped: tuple[str, ...] = ()) -> None:
+    def step(name: str):
+        def run(out: Path) -> None:
             log.append(name)
-            (ctx.folder / "result").write_text(name)
-            if fail:
+            (out / name / "result").write_text(name)
+            if name in stopped:
                 raise KeyboardInterrupt
 
         return run
 
-    monkeypatch.setattr(
-        demo,
-        "STAGES",
-        (
-            demo.Stage("one", "first", (), (), step("one")),
-            demo.Stage("two", "second", ("one",), (), step("two")),
-        ),
+    chain = (
+        Stage("one", "first", step("one")),
+        Stage("two", "second", step("two"), needs=("one",), resumable=True),
     )
+    monkeypatch.setattr(demo, "stages", lambda: chain)
 
 
-def test_second_run_reuses(
+def test_it_says_what_is_done_and_what_is_reused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     log: list[str] = []
     _stages(monkeypatch, log)
     assert main(["demo", "--out", str(tmp_path / "d")]) == 0
+    out = capsys.readouterr().out
+    assert out.splitlines()[:5] == [
+        f"robolearn demo -> {tmp_path / 'd'}",
+        "  1 one       first",
+        "  2 two       second",
+        "[1/2] one: first",
+        "[1/2] one: done in 0 s",
+    ]
+    assert f"report: {tmp_path / 'd' / 'report' / 'report.html'}" in out
     assert main(["demo", "--out", str(tmp_path / "d")]) == 0
     assert log == ["one", "two"]
-    assert "reused (same code, configuration and data" in capsys.readouterr().out
-
-
-def test_changed_code_invalidates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    log: list[str] = []
-    _stages(monkeypatch, log)
-    main(["demo", "--out", str(tmp_path)])
-    monkeypatch.setattr(demo, "source_hash", lambda: "other")
-    main(["demo", "--out", str(tmp_path)])
-    assert log == ["one", "two"] * 2
+    told = "[2/2] two: reused (same code, configuration and data; 0 s then)"
+    assert told in capsys.readouterr().out
 
 
 def test_single_stage_needs_the_ones_before(
@@ -66,23 +60,20 @@ def test_single_stage_needs_the_ones_before(
     assert main(["demo", "--out", str(tmp_path), "--stage", "one"]) == 0
     assert main(["demo", "--out", str(tmp_path), "--stage", "two"]) == 0
     assert log == ["one", "two"]
+    assert main(["demo", "--out", str(tmp_path), "--fresh"]) == 0
+    assert log == ["one", "two"] * 2
 
 
-def test_stop_leaves_a_readable_state(
+def test_stop_says_what_is_finished_and_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def stop(ctx: demo.Context) -> None:
-        raise KeyboardInterrupt
-
     log: list[str] = []
-    _stages(monkeypatch, log)
-    first = demo.STAGES[0]
-    monkeypatch.setattr(demo, "STAGES", (first, demo.Stage("two", "second", ("one",), (), stop)))
+    _stages(monkeypatch, log, stopped=("two",))
     assert main(["demo", "--out", str(tmp_path)]) == 130
-    assert "finished stages: one" in capsys.readouterr().out
-    stages = json.loads((tmp_path / "demo.json").read_text())["stages"]
-    assert stages["one"]["status"] == "done"
-    assert stages["two"]["status"] == "running"
+    assert "finished stages: one\n" in capsys.readouterr().out
+    _stages(monkeypatch, log)
+    assert main(["demo", "--out", str(tmp_path)]) == 0
+    assert "[2/2] two: second (going on)" in capsys.readouterr().out
 
 
 def test_half_written_record_is_explained(
@@ -100,32 +91,11 @@ def test_unknown_stage_suggests(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert "Did you mean 'train'" in capsys.readouterr().err
 
 
-def test_better_policy_picks_by_source_world(tmp_path: Path) -> None:
-    scores = {("a", "gym_pusht"): 0.8, ("b", "gym_pusht"): 0.9, ("a", "pusht_ur5e"): 0.99}
-    with TrialStore(tmp_path) as store:
-        store.add([trial(p, w, i, s, False) for (p, w), s in scores.items() for i in range(3)])
-    asked = read_evaluation(tmp_path, read_trials(tmp_path))
-    runs = tuple(dataclasses.replace(p, run=f"train/{p.name}") for p in asked.policies)
-    write_evaluation(tmp_path, dataclasses.replace(asked, policies=runs, inferred=False))
-    assert demo.better_policy(tmp_path) == "train/b"
-
-
 def test_keys_depend_on_the_stages_before() -> None:
-    keys = demo.stage_keys()
-    assert len(set(keys.values())) == len(keys)
-    assert set(keys) == set(demo.stage_names())
-
-
-def test_fresh_deletes_only_what_a_demo_made(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    log: list[str] = []
-    _stages(monkeypatch, log)
-    (tmp_path / "thesis.txt").write_text("three years of work")
-    assert main(["demo", "--out", str(tmp_path)]) == 0
-    assert main(["demo", "--out", str(tmp_path), "--fresh"]) == 0
-    assert log == ["one", "two"] * 2
-    assert (tmp_path / "thesis.txt").read_text() == "three years of work"
+    chain = demo.stages()
+    keys = stage_keys(chain)
+    assert len(set(keys.values())) == len(keys) == 7
+    assert list(keys) == [stage.name for stage in chain]
 
 
 def test_other_folders_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,12 +11,12 @@ import pytest
 from eval.trials.suites import load_suite, suite_yaml
 from eval.trials.table import read_trials
 from policies.imitation.flow import FlowConfig
-from robolearn.cli.demo import better_policy
 from robolearn.cli.evaluation import evaluate as command
 from robolearn.cli.main import main
 from robolearn.data.reading.selection import DataConfig
 from robolearn.errors import ConfigError
 from robolearn.operations.deploy.policy import open_policy
+from robolearn.operations.report import best_run
 from robolearn.training.experiment import Experiment, train
 from robolearn.training.loop import FitConfig
 from tests.learning_mocks import BLOCK, TOOL, random_source
@@ -73,10 +73,7 @@ def test_paired_results_in_two_worlds(setting, capsys):
     assert [c["world"] for c in compared] == ["gym_pusht", "pusht_reference"]
     assert [(e["a"], e["b"]) for c in compared for e in c["effects"]] == [("one", "two")] * 2
     assert [a["kind"] for a in document["agreement"]] == ["moved", "world", "noise"] * 2
-    assert better_policy(setting / "r") in {
-        str(setting / "one"),
-        str(setting / "two"),
-    }
+    assert best_run(setting / "r", "gym_pusht") in {setting / "one", setting / "two"}
     records = read_trials(setting / "r")
     # Four conditions in two worlds and two times two repeats in the source world, twice.
     assert len(records) == 2 * (4 + 4 + 2 + 2)
