@@ -4,6 +4,7 @@
 # ruff: noqa: F722
 from __future__ import annotations
 
+import dataclasses
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from robolearn.contracts import Policy
+from robolearn.errors import ConfigError
 from robolearn.types import RequestNumbers
 
 # Of any type and shape, and those by name: what a module keeps.
@@ -27,6 +29,42 @@ Observed = Mapping[str, RowTensor]
 NoiseRows = Float32[NDArray[np.float32], "b ..."]
 
 BatchPart = Literal["transition", "step_rewards", "next_actions", "returns", "cost"]
+
+
+@dataclass(frozen=True, slots=True)
+class FutureSpec:
+    """Which row of the recordings is shown beside a window: a mixture of four kinds by their
+    shares, which count relative to each other (``robolearn/data/reading/goals.py``).
+    """
+
+    # Share of rows so many ticks ahead as ``ahead`` says, least and most, all alike likely.
+    uniform: float = 0.0
+    ahead: tuple[int, int] = (1, 1)
+    # Share of rows that come the less often the later they are: by ``discount`` per tick.
+    geometric: float = 0.0
+    discount: float = 0.99
+    # Share of the windows' own newest rows.
+    current: float = 0.0
+    # Share of rows of any episode.
+    random: float = 0.0
+    # A signal of marks (0 or 1): where one of them newly holds before the tick that was drawn, the
+    # first such tick is shown instead. Marks that hold for a moment are met so, the sooner they
+    # hold the likelier.
+    events: str = ""
+    # Pairs (goal signal, observed signal): the goal is what is observed in that row, and rewards
+    # and ends of the task are those of the goal.
+    goals: tuple[tuple[str, str], ...] = ()
+
+    def __post_init__(self) -> None:
+        shares = (self.uniform, self.geometric, self.current, self.random)
+        if not all(share >= 0 for share in shares) or not sum(shares) > 0:
+            raise ConfigError(f"shares of a future must be at least 0, one above it, got {shares}")
+        if not 0.0 <= self.discount < 1.0:
+            raise ConfigError(f"discount of a future must be in [0, 1), got {self.discount}")
+        if not 0 <= self.ahead[0] <= self.ahead[1]:
+            raise ConfigError(f"ahead must be two rising numbers of ticks, got {self.ahead}")
+        if self.events and (self.random or self.current):
+            raise ConfigError("events come after a tick: leave random and current at 0")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +86,17 @@ class BatchSpec:
     parts: tuple[BatchPart, ...] = ()
     discount: float = 1.0
     stride: int = 1
-    # Ticks ahead, least and most, at which a later observation of the episode is shown as well.
-    future: tuple[int, int] | None = None
-    # A signal of marks (0 or 1): where one of them newly holds before the tick that was drawn, the
-    # first such tick is shown instead. Marks that hold for a moment are met so, the sooner they
-    # hold the likelier.
-    events: str = ""
+    # A later observation that is shown as well, or becomes the goal.
+    future: FutureSpec | None = None
+
+    def __post_init__(self) -> None:
+        if self.aims and "returns" in self.parts:
+            raise ConfigError("returns to the end are those of the recording, not of another goal")
+
+    @property
+    def aims(self) -> bool:
+        """Goals are put in the recordings, with rewards of their own."""
+        return self.future is not None and bool(self.future.goals)
 
     @property
     def looks_ahead(self) -> bool:
@@ -63,7 +106,9 @@ class BatchSpec:
     @property
     def learns_from_rewards(self) -> bool:
         """Rewards of the recording are asked for."""
-        return any(part in ("transition", "step_rewards", "returns") for part in self.parts)
+        return not self.aims and any(
+            part in ("transition", "step_rewards", "returns") for part in self.parts
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +127,8 @@ class Batch:
     * ``returns [b]``: discounted sum to the end; ``returns_whole [b]``: the task ended there, the
       recording was not merely cut off;
     * ``cost [b]``: discounted sum over ``stride`` steps;
-    * ``future[name] [b, *shape]``: what is observed at a later tick of the episode, or at its last.
+    * ``future[name] [b, *shape]``: what is observed at the row that :class:`FutureSpec` drew, such
+      as a later tick of the episode.
     """
 
     observations: Observed
@@ -154,6 +200,24 @@ class Algorithm(nn.Module):
     @abstractmethod
     def policy_weights(self) -> Weights:
         """What the run directory keeps of it; the policy's config loads it again."""
+
+
+def with_goals(batch: Batch, later: Observed) -> Batch:
+    """The batch whose goals, by signal, are ``later[name] [b, *shape]``, at all of its times."""
+
+    def shown(observations: Observed) -> Observed:
+        goals = {
+            name: value[:, None].expand(-1, observations[name].shape[1], *value.shape[1:])
+            for name, value in later.items()
+        }
+        return {**observations, **goals}
+
+    follow = batch.next_observations
+    return dataclasses.replace(
+        batch,
+        observations=shown(batch.observations),
+        next_observations=None if follow is None else shown(follow),
+    )
 
 
 def request_noise(seeds: RequestNumbers, shape: tuple[int, ...]) -> NoiseRows:

@@ -43,7 +43,7 @@ from policies.nets.shapes import (
 from robolearn.contracts import PolicySpec
 from robolearn.data.store.stats import DatasetStats
 from robolearn.errors import ConfigError, SpecMismatchError, did_you_mean
-from robolearn.learning import Batch, BatchSpec, Losses, Observed
+from robolearn.learning import Batch, BatchSpec, FutureSpec, Losses, Observed, with_goals
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +94,10 @@ class BesoConfig(FieldConfig):
         windows = FieldConfig.batches(self)
         # Marks are taken where they are next reached: pressed buttons hold for a moment only.
         events = self.hindsight[0][1] if self.order else ""
-        future = self.ahead if self.hindsight else None
-        return dataclasses.replace(windows, future=future, events=events)
+        if not self.hindsight:
+            return windows
+        future = FutureSpec(uniform=1.0, ahead=self.ahead, events=events)
+        return dataclasses.replace(windows, future=future)
 
     def algorithm(self) -> type[BesoAlgorithm]:
         """What trains it."""
@@ -244,15 +246,13 @@ def relabelled(
     """
     if not hindsight or batch.future is None:
         return batch
-    observations = dict(batch.observations)
+    goals: dict[str, Tensor] = {}
     for goal, source in hindsight:
         later = batch.future[source]
         if marks is not None:
             later = reached(batch.observations[source], later, marks)
-        observations[goal] = later[:, None].expand(
-            -1, observations[goal].shape[1], *later.shape[1:]
-        )
-    return dataclasses.replace(batch, observations=observations)
+        goals[goal] = later
+    return with_goals(batch, goals)
 
 
 def reached(now: MarksHistory, later: Marks, rng: torch.Generator) -> Marks:

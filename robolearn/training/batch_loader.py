@@ -142,7 +142,7 @@ def represented_stats(dataset: EpisodeDataset, representation: Representation) -
     # Pictures have no part in it, and would have to be decoded.
     vectors = {k: v for k, v in dataset.flat.observations.items() if k in names}
     flat = dataclasses.replace(dataset.flat, observations=vectors)
-    spec = dataclasses.replace(dataset.spec, parts=())
+    spec = dataclasses.replace(dataset.spec, parts=(), future=None)
     reader = EpisodeDataset(flat, spec, dataset.seed, dataset.episodes)
     windows = reader.windows[:: -(-len(reader.windows) // STATS_WINDOWS)]
     observations = {s.name: RunningStats(int(np.prod(s.shape))) for s in signals}
@@ -154,8 +154,11 @@ def represented_stats(dataset: EpisodeDataset, representation: Representation) -
         there = batch.actions[batch.action_mask].double().numpy()
         for name, values in space.split(there).items():
             actions[name].update(values)
+    found = {k: v.finish() for k, v in observations.items()}
+    future = dataset.spec.future
+    found |= {goal: found[source] for goal, source in (() if future is None else future.goals)}
     return DatasetStats(
-        {k: v.finish() for k, v in observations.items()},
+        found,
         {k: v.finish() for k, v in actions.items()},
         reward=dataset.reward_stats(),
     )

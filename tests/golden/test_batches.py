@@ -9,14 +9,14 @@ import pytest
 
 from robolearn.data.reading.dataset import EpisodeDataset, split_episodes
 from robolearn.data.reading.transitions import done_at, td_batch, td_starts
-from robolearn.learning import BatchSpec
+from robolearn.learning import BatchSpec, FutureSpec
 from tests.golden.golden import Golden
 from tests.learning_mocks import random_flat
 
 # Gathering and adding up a few numbers: other platforms differ in the last bits of float32.
 RTOL = 1e-6
 WINDOWS = BatchSpec(n_obs=2, horizon=4, batch_size=16)
-FUTURE = BatchSpec(n_obs=2, horizon=4, batch_size=16, future=(2, 6))
+FUTURE = BatchSpec(n_obs=2, horizon=4, batch_size=16, future=FutureSpec(uniform=1.0, ahead=(2, 6)))
 TRANSITIONS = BatchSpec(
     n_obs=2, horizon=4, batch_size=16, parts=("transition",), discount=0.9, stride=3
 )

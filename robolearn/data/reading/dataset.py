@@ -38,6 +38,7 @@ from jaxtyping import Int64
 from numpy.typing import NDArray
 
 from robolearn.data.reading.cache import FlatEpisodes
+from robolearn.data.reading.goals import FutureRows, hindsight
 from robolearn.data.reading.transitions import (
     done_at,
     returns_to_go,
@@ -48,7 +49,7 @@ from robolearn.data.reading.transitions import (
 from robolearn.data.store.stats import DatasetStats, RunningStats, SignalStats
 from robolearn.errors import DataError
 from robolearn.instructions import TEXT
-from robolearn.learning import Batch, BatchSpec
+from robolearn.learning import Batch, BatchSpec, with_goals
 from robolearn.seeding import child_seed
 from robolearn.shapes import Index
 
@@ -95,13 +96,16 @@ class EpisodeDataset:
             raise DataError("the chosen split has no episodes")
         self._episode_of = np.repeat(np.arange(count), flat.lengths)
         # What follows is looked up by row: once for all batches.
-        ends, asked = done_at(flat.starts, flat.done), "returns" in spec.parts
+        self._done = np.zeros_like(flat.done) if spec.aims else flat.done
+        ends, asked = done_at(flat.starts, self._done), "returns" in spec.parts
         self._done_at = ends if spec.looks_ahead else None
         self._returns = (
             returns_to_go(flat.starts, flat.done, flat.reward, spec.discount) if asked else None
         )
         self._windows = self._valid_windows()
-        self._event = self._next_events() if spec.events else None
+        future = spec.future
+        rows = self._chosen_rows()
+        self._future = None if future is None else FutureRows(flat, future, rows)
         self._shares = None if weights is None else self._cumulative(weights)
         self._epoch = -1
         self._order: Index = np.zeros(0, dtype=np.int64)
@@ -117,10 +121,15 @@ class EpisodeDataset:
 
     def batch(self, step: int) -> Batch:
         """Batch ``step`` of the endless stream of shuffled epochs."""
-        batch = self.gather(self._rows(step))
-        if self.spec.future is None:
+        t = self._rows(step)
+        batch = self.gather(t)
+        if self._future is None or self.spec.future is None:
             return batch
-        return dataclasses.replace(batch, future=self._future(self._rows(step), step))
+        rng = np.random.default_rng(child_seed(self.seed, "future", step))
+        rows = self._future.draw(t, rng)
+        if not self.spec.aims:
+            return dataclasses.replace(batch, future=self._shown(rows))
+        return self._aimed(batch, t, rows, self.spec.future.goals)
 
     def span(self, start: int, stop: int) -> BatchSpan:
         """Batches ``start`` to ``stop - 1`` as a sequence, for a torch ``DataLoader``."""
@@ -155,8 +164,12 @@ class EpisodeDataset:
             split = space.split(np.asarray(self.flat.actions[rows], dtype=np.float64))
             for name, values in split.items():
                 actions[name].update(values)
+        found = {k: v.finish() for k, v in observations.items()}
+        # What a goal looks like is learned from what is observed, where that becomes the goal.
+        pairs = () if self.spec.future is None else self.spec.future.goals
+        found |= {goal: found[source] for goal, source in pairs if source in found}
         return DatasetStats(
-            {k: v.finish() for k, v in observations.items()},
+            found,
             {k: v.finish() for k, v in actions.items()},
             reward=self.reward_stats(),
         )
@@ -210,31 +223,23 @@ class EpisodeDataset:
         rows = np.maximum(t[:, None] + np.arange(1 - self.spec.n_obs, 1), first[:, None])
         return {name: torch.from_numpy(v[rows]) for name, v in self.flat.observations.items()}
 
-    def _future(self, t: Index, step: int) -> Mapping[str, torch.Tensor]:
-        low, high = self.spec.future or (0, 0)
-        rng = np.random.default_rng(child_seed(self.seed, "future", step))
-        rows = np.minimum(t + rng.integers(low, high + 1, len(t)), self._bounds(t)[1])
-        if self._event is not None:
-            rows = np.minimum(self._event[t], rows)
+    def _shown(self, rows: Index) -> Mapping[str, torch.Tensor]:
         return {name: torch.from_numpy(v[rows]) for name, v in self.flat.observations.items()}
 
-    def _next_events(self) -> Index:
-        """The row after each one at which a mark next newly holds; behind all rows: none does."""
-        marks = self.flat.observations.get(self.spec.events)
-        if marks is None:
-            raise DataError(
-                f"no observation '{self.spec.events}' to find events in; there are:"
-                f" {sorted(self.flat.observations)}"
-            )
-        held = np.asarray(marks) > 0.5
-        count = len(held)
-        fresh = np.zeros(count + 1, dtype=np.bool_)
-        fresh[1:count] = (held[1:] & ~held[:-1]).reshape(count - 1, -1).any(axis=1)
-        # What holds at the first tick of an episode was not reached in it.
-        fresh[self.flat.starts] = False
-        fresh[count] = True
-        after = np.flatnonzero(fresh)
-        return after[np.searchsorted(after, np.arange(count), side="right")]
+    def _aimed(
+        self, batch: Batch, t: Index, rows: Index, goals: tuple[tuple[str, str], ...]
+    ) -> Batch:
+        """The batch from rows ``t`` for what is observed at ``rows``, with rewards of that goal."""
+        spec, seen = self.spec, self.flat.observations
+        batch = with_goals(batch, {g: torch.from_numpy(seen[o][rows]) for g, o in goals})
+        worth = hindsight(t, rows, spec.stride, spec.discount)
+        found: dict[str, Any] = {}
+        if "transition" in spec.parts:
+            found["reward"] = torch.from_numpy(worth.reward)
+            found["bootstrap"] = torch.from_numpy(worth.bootstrap)
+        if "step_rewards" in spec.parts:
+            found["step_rewards"] = torch.from_numpy(worth.step_rewards)
+        return dataclasses.replace(batch, **found)
 
     def _bounds(self, t: Index) -> tuple[Index, Index]:
         episode = self._episode_of[t]
@@ -263,7 +268,7 @@ class EpisodeDataset:
             return self._chosen_rows()
         chosen = np.zeros(len(self.flat.ids), dtype=np.bool_)
         chosen[self.episodes] = True
-        windows = td_starts(starts, self.flat.done, self.spec.stride)
+        windows = td_starts(starts, self._done, self.spec.stride)
         windows = windows[chosen[self._episode_of[windows]]]
         if windows.size == 0:
             raise DataError(

@@ -3,7 +3,7 @@
 A UR5e with a two-finger gripper at 20 Hz. Actions are OGBench's, in SI units: a step of the
 downward gripper (metres, radians about the vertical) and of its closure (0 open, 1 closed), both
 relative to what is measured. ``obs/state`` is OGBench's own observation vector, ``goal/state`` the
-one of the goal.
+one of the goal; in play, which has none, the same as ``obs/state``.
 
 Option ``mode=task`` (default: reach the goal of task 1 to 5) or ``mode=play`` (no goal; where its
 oracles make data). Option ``task=3`` fixes the task, otherwise the seed chooses it.
@@ -184,8 +184,9 @@ class OGBenchEnv(SteppedEnv):
             "gripper/closure": closure,
             "obs/state": np.asarray(self.observation, dtype=np.float64),
         }
-        if not self.playing:
-            values["goal/state"] = np.asarray(self._ogb._cur_goal_ob, dtype=np.float64)  # noqa: SLF001
+        # Play wants nothing else than what is there; goals are put in when it is learned from.
+        wanted = self.observation if self.playing else self._ogb._cur_goal_ob  # noqa: SLF001
+        values["goal/state"] = np.asarray(wanted, dtype=np.float64)
         for name, joint in self._blocks.items():
             pose = data.qpos[model.jnt_qposadr[joint] :][:7].copy()
             pose[3:] *= -1.0 if pose[3] < 0 else 1.0
@@ -219,9 +220,8 @@ class OGBenchEnv(SteppedEnv):
             "tool/pose": (7, ""),
             "gripper/closure": (1, "1"),
             "obs/state": (len(self.observation), ""),
+            "goal/state": (len(self.observation), ""),
         }
-        if not self.playing:
-            sizes["goal/state"] = (len(self.observation), "")
         sizes |= dict.fromkeys(self._blocks, (7, "")) | dict.fromkeys(self._slides, (1, "m"))
         if self._buttons:
             sizes["button/state"] = (self._buttons, "")

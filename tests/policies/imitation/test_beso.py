@@ -20,7 +20,7 @@ from policies.imitation.beso import (
 from robolearn.contracts import Policy
 from robolearn.data.reading.dataset import EpisodeDataset
 from robolearn.errors import ConfigError, DataError, SpecMismatchError
-from robolearn.learning import BatchSpec
+from robolearn.learning import BatchSpec, FutureSpec
 from tests.contracts import PolicyContract
 from tests.learning_mocks import (
     BLOCK,
@@ -165,14 +165,15 @@ def test_the_goal_is_what_is_reached_next() -> None:
     held = (rng.random((60, 2)) < 0.08).astype(np.float32)
     held[30] = 1.0  # Held at the start of the second episode: not reached in it.
     flat = dataclasses.replace(flat, observations=dict(flat.observations) | {BLOCK: held})
-    spec = BatchSpec(1, 4, 16, future=(2, 6), events=BLOCK)
+    future = FutureSpec(uniform=1.0, ahead=(2, 6), events=BLOCK)
+    spec = BatchSpec(1, 4, 16, future=future)
     dataset = EpisodeDataset(flat, spec, 0)
     met: dict[int, list[bool]] = {k: [] for k in range(1, 8)}
     for step in range(60):
         batch = dataset.batch(step)
-        future, rows = batch.future, rows_shown(flat, batch)
-        assert future is not None
-        for row, shown in zip(rows, future[BLOCK].numpy(), strict=True):
+        later, rows = batch.future, rows_shown(flat, batch)
+        assert later is not None
+        for row, shown in zip(rows, later[BLOCK].numpy(), strict=True):
             end = 29 if row < 30 else 59
             ahead = range(row + 1, min(row + 7, end) + 1)
             due = [k for k in ahead if bool(((held[k] > 0.5) & (held[k - 1] < 0.5)).any())]
@@ -184,8 +185,9 @@ def test_the_goal_is_what_is_reached_next() -> None:
     assert not any(met[7])
     shares = [float(np.mean(met[k])) for k in range(3, 7)]
     assert shares == pytest.approx([0.8, 0.6, 0.4, 0.2], abs=0.12)
+    strange = dataclasses.replace(future, events="marks")
     with pytest.raises(DataError, match="no observation 'marks' to find events in"):
-        EpisodeDataset(flat, dataclasses.replace(spec, events="marks"), 0)
+        EpisodeDataset(flat, dataclasses.replace(spec, future=strange), 0)
 
 
 def test_marks_of_what_was_newly_reached() -> None:

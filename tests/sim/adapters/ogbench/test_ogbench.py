@@ -181,3 +181,13 @@ def test_rewards_of_a_single_task_are_a_relabelling_of_what_is_seen(
     found = rewarded(episode, RewardConfig("reached", {"parts": [part]}), success=False)
     np.testing.assert_array_equal(found.reward, rewards)
     assert found.done.tolist() == [away_m == 0.0] * 6
+
+
+def test_play_shows_where_goals_are_put_in(cube: Any, play: Any) -> None:
+    def shown(env: Any) -> set[tuple[str, tuple[int, ...]]]:
+        return {(s.name, s.shape) for s in env.spec.signals}
+
+    assert shown(cube) == shown(play)
+    play.reset(play.sample_condition(3), np.random.default_rng(0))
+    seen = play.observe()
+    np.testing.assert_array_equal(seen.value("goal/state"), seen.value("obs/state"))

@@ -1,0 +1,128 @@
+"""Draws later observations of a recording, and makes goals of them.
+
+A window at tick ``t`` of an episode with ticks 0..9, its goal ``g`` drawn by one of four kinds:
+
+    current     g = t                      it is there already
+    geometric   g = t + 1, t + 2, ...      chance (1 - discount) discount^(g - t - 1), at most 9
+    uniform     g = t + ahead              any number between two, at most 9
+    random      any row of any episode     mostly out of reach of the chunk
+
+With the goal the reward changes (hindsight): -1 for a step from any row but ``g``, 0 from ``g``,
+where the task is over and no value follows. A chunk of ``stride`` steps from ``t``:
+
+    g outside of t .. t + stride - 1     all of its steps cost; the value at t + stride follows
+    g = t + n, n < stride                n steps cost, nothing follows
+
+What the recording itself was done with says nothing about another goal, so chunks run through it.
+Sources: Andrychowicz et al. 2017 (hindsight), the mixture of OGBench (Park et al. 2025).
+"""
+
+# The stubs of numpy leave some overloads of its generator untyped.
+# pyright: reportUnknownMemberType=false
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from robolearn.data.reading.cache import FlatEpisodes
+from robolearn.data.reading.transitions import Drawn, DrawnValues, StepValues
+from robolearn.errors import DataError, did_you_mean
+from robolearn.learning import FutureSpec
+from robolearn.shapes import Index
+
+
+@dataclass(frozen=True, slots=True)
+class Hindsight:
+    """What a chunk is worth for a goal: ``steps [b]`` that cost, ``reward [b]`` (discounted, per
+    step ``step_rewards [b, stride]``), ``bootstrap [b]`` (0 where the goal is reached).
+    """
+
+    steps: Drawn
+    reward: DrawnValues
+    step_rewards: StepValues
+    bootstrap: DrawnValues
+
+
+def hindsight(t: Drawn, goal: Drawn, stride: int, discount: float) -> Hindsight:
+    """Of chunks of ``stride`` steps from rows ``t`` for the rows ``goal``, both ``[b]``."""
+    reached = (goal >= t) & (goal < t + stride)
+    steps = np.where(reached, goal - t, stride)
+    costs = np.where(np.arange(stride) < steps[:, None], -1.0, 0.0)
+    return Hindsight(
+        steps=steps,
+        reward=(costs * discount ** np.arange(stride)).sum(axis=1).astype(np.float32),
+        step_rewards=costs.astype(np.float32),
+        bootstrap=np.where(reached, 0.0, discount**stride).astype(np.float32),
+    )
+
+
+class FutureRows:
+    """Which later row is shown with each window, as ``spec`` says; ``rows`` of the chosen episodes
+    are what random goals are drawn from.
+    """
+
+    def __init__(self, flat: FlatEpisodes, spec: FutureSpec, rows: Index) -> None:
+        self._flat, self._spec = flat, spec
+        self._goals = rows[flat.seen[rows]]
+        self._last = np.repeat(flat.starts[1:] - 1, flat.lengths)
+        self._event = self._next_events() if spec.events else None
+        _require_goals(flat, spec)
+
+    def draw(self, t: Index, rng: np.random.Generator) -> Index:
+        """One row per row of ``t [b]``; that itself where what was drawn was not observed."""
+        spec, last = self._spec, self._last[t]
+        kinds: list[Index] = []
+        if spec.uniform:
+            low, high = spec.ahead
+            kinds.append(np.minimum(t + rng.integers(low, high + 1, len(t)), last))
+        if spec.geometric:
+            kinds.append(np.minimum(t + rng.geometric(1.0 - spec.discount, len(t)), last))
+        if spec.random:
+            kinds.append(rng.choice(self._goals, len(t)))
+        if spec.current:
+            kinds.append(t)
+        rows = kinds[0]
+        if len(kinds) > 1:
+            asked = (spec.uniform, spec.geometric, spec.random, spec.current)
+            shares = np.array([share for share in asked if share])
+            chosen = rng.choice(len(kinds), len(t), p=shares / shares.sum())
+            rows = np.stack(kinds)[chosen, np.arange(len(t))]
+        if self._event is not None:
+            rows = np.minimum(self._event[t], rows)
+        return np.where(self._flat.seen[rows], rows, t)
+
+    def _next_events(self) -> Index:
+        """The row after each one at which a mark next newly holds; behind all rows: none does."""
+        name = self._spec.events
+        marks = self._flat.observations.get(name)
+        if marks is None:
+            raise DataError(
+                f"no observation '{name}' to find events in; there are:"
+                f" {sorted(self._flat.observations)}"
+            )
+        held = np.asarray(marks) > 0.5
+        count = len(held)
+        fresh = np.zeros(count + 1, dtype=np.bool_)
+        fresh[1:count] = (held[1:] & ~held[:-1]).reshape(count - 1, -1).any(axis=1)
+        # What holds at the first tick of an episode was not reached in it.
+        fresh[self._flat.starts] = False
+        fresh[count] = True
+        after = np.flatnonzero(fresh)
+        return after[np.searchsorted(after, np.arange(count), side="right")]
+
+
+def _require_goals(flat: FlatEpisodes, spec: FutureSpec) -> None:
+    shapes = {s.name: s.shape for s in flat.task_space.observations}
+    for pair in spec.goals:
+        for name in pair:
+            if name not in shapes:
+                raise DataError(
+                    f"goals: no observed signal '{name}'.{did_you_mean(name, shapes)} Name it in"
+                    f" data.observations, where the recordings have it; observed: {sorted(shapes)}"
+                )
+        if shapes[pair[0]] != shapes[pair[1]]:
+            raise DataError(
+                f"goals: '{pair[0]}' {shapes[pair[0]]} cannot be what '{pair[1]}'"
+                f" {shapes[pair[1]]} is later; expected equal shapes"
+            )

@@ -1,0 +1,181 @@
+"""Goals that are put in recordings: which rows they are, and what chunks are worth for them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from robolearn.data.reading.cache import FlatEpisodes, flatten
+from robolearn.data.reading.dataset import EpisodeDataset
+from robolearn.data.reading.goals import FutureRows, hindsight
+from robolearn.data.reading.selection import DataConfig
+from robolearn.errors import ConfigError, DataError
+from robolearn.learning import BatchSpec, FutureSpec
+from robolearn.spec import SignalSpec
+from robolearn.training.batch_loader import Represented, represented_stats
+from robolearn.training.data import TrainingData
+from tests.learning_mocks import BLOCK, SPACE, TOOL, ArraySource, random_flat, random_source
+
+GOAL = "goal/block"
+AIMED = FutureSpec(geometric=0.5, random=0.3, current=0.2, discount=0.7, goals=((GOAL, BLOCK),))
+TD = BatchSpec(2, 4, 32, ("transition", "step_rewards", "next_actions"), 0.9, 3, AIMED)
+
+
+def aimed(lengths: tuple[int, ...] = (9, 14, 11)) -> ArraySource:
+    """Episodes with a signal for goals, which says nothing."""
+    items = random_source(lengths).items
+    space = dataclasses.replace(
+        SPACE, observations=(*SPACE.observations, SignalSpec(GOAL, (3,), "m, m, rad", 10.0))
+    )
+    told = [
+        dataclasses.replace(e, observations={**e.observations, GOAL: np.zeros((len(e.actions), 3))})
+        for e in items
+    ]
+    return ArraySource(tuple(told), "aimed", space)
+
+
+@given(
+    st.integers(0, 30),
+    st.integers(0, 40),
+    st.integers(1, 8),
+    st.sampled_from([0.5, 0.9, 0.99, 1.0]),
+)
+def test_what_a_chunk_is_worth_for_a_goal(t: int, goal: int, stride: int, discount: float) -> None:
+    found = hindsight(np.array([t]), np.array([goal]), stride, discount)
+    row, reward, weight, steps, bootstrap = t, 0.0, 1.0, 0, None
+    each = []
+    while steps < stride and bootstrap is None:
+        if row == goal:
+            bootstrap = 0.0
+            break
+        reward -= weight
+        each.append(-1.0)
+        weight *= discount
+        row, steps = row + 1, steps + 1
+    assert found.steps.tolist() == [steps]
+    assert found.reward[0] == pytest.approx(reward, rel=1e-6)
+    assert found.bootstrap[0] == pytest.approx(weight if bootstrap is None else 0.0, rel=1e-6)
+    assert found.step_rewards[0].tolist() == each + [0.0] * (stride - len(each))
+
+
+@given(
+    st.integers(0, 1000),
+    st.tuples(*[st.sampled_from([0.0, 0.5, 1.0])] * 4).filter(any),
+    st.lists(st.integers(1, 9), min_size=1, max_size=4),
+)
+def test_goals_are_where_their_kind_says(
+    seed: int, shares: tuple[float, float, float, float], lengths: list[int]
+) -> None:
+    uniform, geometric, current, random = shares
+    spec = FutureSpec(uniform, (2, 4), geometric, 0.8, current, random)
+    flat = random_flat(tuple(lengths))
+    total = sum(lengths)
+    chosen = np.arange(lengths[0])
+    rows = FutureRows(flat, spec, chosen)
+    t = np.arange(total)
+    goals = rows.draw(t, np.random.default_rng(seed))
+    again = FutureRows(flat, spec, chosen).draw(t, np.random.default_rng(seed))
+    np.testing.assert_array_equal(goals, again)
+    ends = np.repeat(np.cumsum(lengths) - 1, lengths)
+    for row, goal, end in zip(t, goals, ends, strict=True):
+        allowed: set[int] = set()
+        if uniform:
+            allowed |= {min(row + k, end) for k in (2, 3, 4)}
+        if geometric:
+            allowed |= set(range(min(row + 1, end), end + 1))
+        if current:
+            allowed.add(row)
+        if random:
+            allowed |= set(chosen.tolist())
+        assert int(goal) in {int(a) for a in allowed}
+
+
+def test_a_mixture_keeps_its_shares_and_a_geometric_future_its_law() -> None:
+    flat = random_flat((400,))
+    t = np.full(20_000, 100)
+    spec = FutureSpec(geometric=1.0, current=3.0, discount=0.5)
+    goals = FutureRows(flat, spec, np.arange(400)).draw(t, np.random.default_rng(0))
+    counts = Counter((goals - 100).tolist())
+    for ahead, share in ((0, 0.75), (1, 0.125), (2, 0.0625)):
+        assert counts[ahead] / 20_000 == pytest.approx(share, abs=0.01)
+
+
+def test_what_was_not_observed_is_no_goal() -> None:
+    flat = random_flat((6, 6))
+    seen = np.ones(12, dtype=np.bool_)
+    seen[3:6] = False
+    flat = dataclasses.replace(flat, seen=seen)
+    spec = FutureSpec(uniform=1.0, ahead=(2, 3), random=1.0)
+    goals = FutureRows(flat, spec, np.arange(12)).draw(np.arange(3), np.random.default_rng(0))
+    assert seen[goals].all()
+
+
+def test_a_batch_is_that_of_its_goals() -> None:
+    flat = flatten(aimed())
+    blocks = np.asarray(flat.observations[BLOCK])
+    data = EpisodeDataset(flat, TD, 0)
+    # The ends of the recordings' own task are no ends for another goal.
+    last = np.cumsum([9, 14, 11]) - 1
+    assert not set(last) & set(data.windows.tolist())
+    for step in range(4):
+        batch = data.batch(step)
+        assert batch.next_observations is not None
+        assert batch.reward is not None
+        assert batch.bootstrap is not None
+        assert batch.future is None
+        goal = batch.observations[GOAL]
+        assert torch.equal(goal[:, 0], goal[:, 1])
+        assert torch.equal(goal, batch.next_observations[GOAL])
+        rows = [row_of(blocks, v) for v in batch.observations[BLOCK][:, -1].numpy()]
+        goals = [row_of(blocks, v) for v in goal[:, -1].numpy()]
+        worth = hindsight(np.array(rows), np.array(goals), 3, 0.9)
+        np.testing.assert_array_equal(batch.reward, worth.reward)
+        np.testing.assert_array_equal(batch.bootstrap, worth.bootstrap)
+        np.testing.assert_array_equal(batch.step_rewards, worth.step_rewards)
+    again = EpisodeDataset(flat, TD, 0).batch(3)
+    assert again.reward is not None
+    assert torch.equal(again.reward, batch.reward)
+
+
+def row_of(blocks: np.ndarray, value: np.ndarray) -> int:
+    return int(np.flatnonzero((blocks == value).all(axis=1))[0])
+
+
+def test_statistics_of_a_goal_are_those_of_what_it_becomes() -> None:
+    source = aimed()
+    config = DataConfig(tuple(s.name for s in source.task_space.observations))
+    data = TrainingData(config, TD, 0, source, flatten(source))
+    assert data.stats.observations[GOAL] == data.stats.observations[BLOCK]
+    assert data.stats.reward is None
+    same = represented_stats(data.dataset, data.representation)
+    assert same.observations[GOAL] == same.observations[BLOCK]
+    seen: Any = Represented(data.dataset, data.representation).batch(0)
+    assert torch.equal(seen.observations[GOAL], data.dataset.batch(0).observations[GOAL])
+
+
+def test_what_cannot_be_a_goal_is_explained() -> None:
+    flat = flatten(aimed())
+
+    def made(flat: FlatEpisodes, *pairs: tuple[str, str]) -> EpisodeDataset:
+        future = dataclasses.replace(AIMED, goals=pairs)
+        return EpisodeDataset(flat, dataclasses.replace(TD, future=future), 0)
+
+    with pytest.raises(DataError, match=r"no observed signal 'goal/block'\..*data.observations"):
+        made(random_flat(), (GOAL, BLOCK))
+    with pytest.raises(
+        DataError, match=r"'goal/block' \(3,\) cannot be what 'tool/xy_table' \(2,\)"
+    ):
+        made(flat, (GOAL, TOOL))
+    with pytest.raises(ConfigError, match="returns to the end are those of the recording"):
+        dataclasses.replace(TD, parts=("returns",))
+    with pytest.raises(ConfigError, match="one above it"):
+        FutureSpec()
+    with pytest.raises(ConfigError, match="events come after a tick"):
+        FutureSpec(uniform=1.0, random=1.0, events="marks")
