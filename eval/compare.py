@@ -16,6 +16,7 @@ import numpy as np
 from scipy import stats
 
 from eval.decisions import Outcomes, Settled, settle, within_margin
+from eval.preregistration import Standing
 from eval.rule import Measure, Rule
 from eval.statistics.aggregate import Spread, spread_over_runs
 from eval.statistics.equivalence import Equivalence
@@ -94,13 +95,15 @@ class WorldComparison:
 @dataclass(frozen=True, slots=True)
 class Comparison:
     """All worlds. ``alone``: ``(world, policy)`` with nothing to compare with, left out; ``apart``:
-    trials that were left out because they were made otherwise, in words.
+    trials that were left out because they were made otherwise, in words; ``standings``: which
+    comparisons were planned (:mod:`eval.standing`).
     """
 
     rule: Rule
     worlds: tuple[WorldComparison, ...]
     alone: tuple[tuple[str, str], ...]
     apart: tuple[str, ...] = ()
+    standings: tuple[Standing, ...] = ()
 
     def in_world(self, world: str) -> WorldComparison | None:
         """All policies in one world; None where nothing was compared."""

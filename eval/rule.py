@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from eval.statistics.equivalence import Question
@@ -39,6 +39,10 @@ class Rule:
             raise ConfigError(f"a margin lies between 0 and 1, got {self.margin:g}")
         if self.n_max is not None and self.n_max < 1:
             raise ConfigError(f"the largest number of conditions is at least 1, got {self.n_max}")
+
+    def limited(self, n_max: int | None) -> Rule:
+        """The same with another largest number of conditions."""
+        return replace(self, n_max=n_max)
 
     def words(self) -> str:
         """The rule as a sentence."""

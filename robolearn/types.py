@@ -285,7 +285,7 @@ class TrialRecord:
     note: str = ""
     # When it began, UTC, ISO 8601. Not compared: the same trial run again is the same trial.
     started: str = field(default="", compare=False)
-    # The plan of trials that it belongs to, its number there, and what the policy is called while
+    # Hash of the plan that it was run under, its number there, and what the policy is called while
     # people must not know which one it is.
     plan: str = ""
     slot: int | None = None

@@ -12,7 +12,7 @@ from eval.report.page import clip, note, paragraph, picture, table, text, tiles
 from eval.report.plots import DifferenceBar, difference_plot, seeds_plot
 from eval.report.text import estimate_text, number, p_text, reached, reason_words, sentence
 from eval.report.training import loss_curves, run_families
-from eval.rule import Rule
+from eval.standing import standing_lines, standing_of
 
 # A page that can still be mailed: what is beyond is left beside the page. Base64 adds a third.
 BUDGET_BYTES = 9_000_000
@@ -33,11 +33,12 @@ def comparison_section(data: ReportData) -> str:
         if any("~" in w.world for w in comparison.worlds)
         else "",
     )
-    body += "".join(_world(w, comparison.rule) for w in comparison.worlds)
+    body += "".join(note(sentence(line)) for line in standing_lines(comparison))
+    body += "".join(_world(w, comparison) for w in comparison.worlds)
     return body + _differences(comparison)
 
 
-def _world(w: WorldComparison, rule: Rule) -> str:
+def _world(w: WorldComparison, comparison: Comparison) -> str:
     body = f"<h3>{text(w.world)}</h3>" + table(
         ["policy", "letters", "success [95 %]", "score [95 %]", "trials", "training runs"],
         [
@@ -62,10 +63,11 @@ def _world(w: WorldComparison, rule: Rule) -> str:
     if w.effects:
         body += table(
             ["difference", "success [95 %, family]", "score [95 %, family]",
-             f"p of {rule.by}", "n"],
+             f"p of {comparison.rule.by}", "n", "standing"],
             [
                 [f"{f.b} − {f.a}", estimate_text(f.success, 2, sign=True),
-                 estimate_text(f.score, sign=True), p_text(f.p), str(f.n)]
+                 estimate_text(f.score, sign=True), p_text(f.p), str(f.n),
+                 standing_of(comparison, w.world, f)]
                 for f in w.effects
             ],
             "Paired by start and seed. p is adjusted for the family; the intervals hold together.",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
+from eval.compare import Comparison, WorldComparison
 from eval.report.breakdown import (
     clips_section,
     comparison_section,
@@ -25,6 +26,7 @@ from eval.report.sections import (
     words_section,
 )
 from eval.report.text import counted, interval, number, rate, sentence
+from eval.standing import standing_of
 from eval.summary import Agreement
 
 SECTIONS: tuple[tuple[str, str, Callable[[ReportData], str]], ...] = (
@@ -167,14 +169,23 @@ def _paired_point(evaluation: EvaluationData) -> str:
         return (
             f"In {world}, by {by}, best first: {listed}. Policies that share a letter are not"
             f" separated by {compared.effects[0].n} starts, which does not make them equal"
-            f" ({comparison.rule.words()})."
+            f" ({comparison.rule.words()}). {_standing(comparison, compared)}"
         )
     effect = compared.effects[0]
     estimate = effect.success if by == "success" else effect.score
     return (
         f"Start by start, “{effect.b}” minus “{effect.a}” in {world} is"
         f" {counted(estimate, sign=True)} in {by}: {sentence(effect.words)}"
+        f" {_standing(comparison, compared)}"
     )
+
+
+def _standing(comparison: Comparison, compared: WorldComparison) -> str:
+    """Whether that was planned; the section says under which plan, or why not."""
+    said = [standing_of(comparison, compared.world, e) for e in compared.effects]
+    if len(set(said)) == 1:
+        return f"This is {said[0]}."
+    return f"{said.count('planned')} of {len(said)} of these comparisons were planned."
 
 
 def _agreement_point(rows: Sequence[Agreement]) -> str:

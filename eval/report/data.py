@@ -16,7 +16,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from eval.breakdown import Failure, VariantEffect, failures, variant_effects
@@ -24,6 +24,7 @@ from eval.compare import Comparison, compare_policies
 from eval.evaluation import Evaluation, read_evaluation
 from eval.filming import choose
 from eval.plain import read_mapping
+from eval.preregistration import Preregistration, declared, kept_plans
 from eval.report.deployment import DeployFacts, deploy_facts
 from eval.report.physics import Identification, Replay, identification, replay
 from eval.report.recordings import StoreFacts, store_facts
@@ -31,6 +32,7 @@ from eval.report.tasks.base import TaskPage
 from eval.report.tasks.table import task_page
 from eval.report.training import METRICS_FILE, RunFacts, run_facts
 from eval.rule import Rule
+from eval.standing import standings
 from eval.statistics.intervals import Estimate
 from eval.summary import Agreement, AgreementKind, Result, agree, summarize
 from eval.trials.table import FILE_NAME as TRIALS_FILE
@@ -39,7 +41,6 @@ from robolearn.errors import ConfigError, DataError
 from robolearn.types import TrialRecord
 
 SUMMARY_FILE = "summary.json"
-RULE = Rule()
 Groups = Mapping[str, Sequence[str]]
 
 
@@ -89,6 +90,8 @@ class EvaluationData:
     missing: int
     # Trials of these policies and worlds that do not count, and why.
     apart: tuple[str, ...]
+    # The plans that its trials name, by hash; of one that cannot be believed, why not.
+    plans: Mapping[str, Preregistration | str]
 
     def in_world(self, world: str) -> tuple[Result, ...]:
         """The results in one world, in the order of the policies."""
@@ -185,9 +188,12 @@ def evaluation_data(
     records: Sequence[TrialRecord],
     folder: Path,
     groups: Groups | None = None,
-    rule: Rule = RULE,
+    rule: Rule | None = None,
 ) -> EvaluationData:
-    """What ``records`` say about ``asked``; other trials among them are left out."""
+    """What ``records`` say about ``asked``; other trials among them are left out.
+
+    ``groups``, ``rule``: as the plan says under which the trials were run, if there is one.
+    """
     mine = asked.own(records)
     ranks = {name: i for i, name in enumerate(asked.starts)}
     cells: dict[tuple[str, str], list[TrialRecord]] = {
@@ -205,12 +211,14 @@ def evaluation_data(
         )
     main = [r for trials in cells.values() for r in trials]
     policies = {policy for _, policy in cells}
+    plans = _plans(folder, main)
+    rule = rule or declared(plans, frozenset(r.plan for r in main), max(map(len, cells.values())))
     return EvaluationData(
         asked=asked,
         folder=folder,
         results=tuple(summarize(trials) for trials in cells.values()),
         judged=_judged(asked, cells),
-        comparison=compare_policies(main, rule, groups=groups, common=True, least=1)
+        comparison=_compared(main, records, plans, rule, groups or _groups(plans, policies))
         if len(policies) > 1
         else None,
         agreement=_agreements(asked, cells, mine),
@@ -219,7 +227,32 @@ def evaluation_data(
         clips=_clips(folder, cells),
         missing=0 if asked.inferred else asked.missing(mine),
         apart=(*asked.pool.kept_apart(records), *asked.other_seeds(mine)),
+        plans=plans,
     )
+
+
+def _plans(folder: Path, records: Sequence[TrialRecord]) -> dict[str, Preregistration | str]:
+    named = {r.plan for r in records}
+    return {k: plan for k, plan in kept_plans([folder]).items() if k in named}
+
+
+def _groups(plans: Mapping[str, Preregistration | str], policies: set[str]) -> Groups:
+    """The groups of the one plan, as far as their runs are here."""
+    found = list(plans.values())
+    if len(found) != 1 or isinstance(found[0], str):
+        return {}
+    return {name: runs for name, runs in found[0].groups.items() if policies >= set(runs)}
+
+
+def _compared(
+    counted: Sequence[TrialRecord],
+    every: Sequence[TrialRecord],
+    plans: Mapping[str, Preregistration | str],
+    rule: Rule,
+    groups: Groups,
+) -> Comparison:
+    found = compare_policies(counted, rule, groups=groups, common=True, least=1)
+    return replace(found, standings=standings(found, counted, every, plans))
 
 
 _Cells = Mapping[tuple[str, str], Sequence[TrialRecord]]

@@ -11,6 +11,10 @@ ALWAYS = {
     "n": "number of trials (or pairs of trials) behind a figure",
 }
 COMPARED = {
+    "planned": "the comparison, its rule and its number of starts were written down before the"
+    " first trial, and nothing was left out",
+    "exploratory": "it was not: who looks first and then chooses what to say is wrong more often"
+    " than the level says",
     "paired": "both policies started from the same conditions; their difference start by start is"
     " less noisy than the difference of two separate averages",
     "p": "how often equal policies would show a difference at least as large by chance",

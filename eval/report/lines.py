@@ -8,6 +8,7 @@ from eval.compare import Comparison, WorldComparison
 from eval.report.data import EvaluationData
 from eval.report.markdown import markdown_table
 from eval.report.text import estimate_text, interval, number, p_text, rate, sentence
+from eval.standing import standing_lines
 from eval.statistics.intervals import Estimate
 from eval.summary import Result
 
@@ -33,6 +34,7 @@ def evaluation_lines(evaluation: EvaluationData) -> list[str]:
                     f" score {estimate_text(f.score, sign=True)}, n = {f.n},"
                     f" p {p_text(f.p)}; {sentence(f.words)}"
                 )
+        lines += standing_lines(comparison)
     lines += evaluation.apart
     return lines + [f"{a.policy}: {a.words}" for a in evaluation.agreement]
 
@@ -68,7 +70,7 @@ def comparison_lines(comparison: Comparison) -> list[str]:
             )
             lines.append(f"    {f.words}.")
         lines += [f"  note: {n}" for n in world.notes]
-    return lines + alone_lines(comparison)
+    return [*lines, "", *standing_lines(comparison), *alone_lines(comparison)]
 
 
 def alone_lines(comparison: Comparison) -> list[str]:
@@ -99,6 +101,7 @@ def comparison_markdown(comparison: Comparison) -> str:
             ],
         )  # fmt: skip
         lines += [f"* {n}" for n in w.notes]
+    lines += ["", *(f"* {line}" for line in standing_lines(comparison))]
     lines += [f"\n* {line}" for line in alone_lines(comparison)]
     return "\n".join(lines) + "\n"
 

@@ -9,7 +9,8 @@ from typing import Any
 from eval.plain import plain_values
 from eval.report.data import EvaluationData, ReportData
 from eval.report.results import score_text
-from eval.report.text import estimate_text, p_text, rate, reached, reason_words
+from eval.report.text import estimate_text, p_text, rate, reached, reason_words, sentence
+from eval.standing import standing_lines, standing_of
 from eval.statistics.intervals import Estimate
 
 VERSION = 2
@@ -92,15 +93,18 @@ def _comparison(evaluation: EvaluationData) -> list[str]:
         entries = [[e.name, e.letters, _two(e.success), _two(e.score), str(e.n)] for e in w.entries]
         effects = [
             [f"{f.b} − {f.a}", estimate_text(f.success, 2, sign=True),
-             estimate_text(f.score, sign=True), p_text(f.p), str(f.n)]
+             estimate_text(f.score, sign=True), p_text(f.p), str(f.n),
+             standing_of(comparison, w.world, f)]
             for f in w.effects
         ]  # fmt: skip
         lines += [f"### {w.world}", ""]
         lines += markdown_table(["policy", "letters", "success", "score", "trials"], entries)
         if effects:
-            lines += markdown_table(["difference", "success", "score", "p", "n"], effects)
+            lines += markdown_table(
+                ["difference", "success", "score", "p", "n", "standing"], effects
+            )
         lines += [*(f"* {f.words}." for f in w.effects), *(f"* {n}" for n in w.notes), ""]
-    return lines
+    return [*lines, *(f"* {sentence(line)}" for line in standing_lines(comparison)), ""]
 
 
 def _variants(evaluation: EvaluationData) -> list[str]:

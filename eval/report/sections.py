@@ -314,6 +314,10 @@ def provenance_section(data: ReportData) -> str:
         rows += [["code", f"commit {asked.commit or '–'}, sources {asked.code}"]]
         rows += [[f"world {w.name}", f"{w.engine}, hash {w.hash}"] for w in asked.worlds]
         rows += [[f"policy {p.name}", f"hash {p.hash}"] for p in asked.policies]
+        rows += [
+            [f"plan {k}", p if isinstance(p, str) else f"written {p.written}; {p.words()}"]
+            for k, p in data.evaluation.plans.items()
+        ]
         rows += [["libraries", asked.libraries]] if asked.libraries else []
         rows += [[name, version] for name, version in asked.versions.items()]
         rows += [["episodes per forward pass", str(asked.batch)]]

@@ -109,8 +109,8 @@ class VideoPlan:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How rollouts are run. ``workers`` 0: in this process, else so many worker processes, or
-    Ray actors (``executor``) on the cluster at ``address`` (empty: started here).
+    """How rollouts are run. ``workers`` 0: in this process, else so many worker processes, or Ray
+    actors (``executor``) at ``address`` (empty: started here). ``plan``: its hash.
     """
 
     suite: str
@@ -123,6 +123,7 @@ class Options:
     code: str = ""
     libraries: str = ""
     commit: str = ""
+    plan: str = ""
     timeout_s: float = 900.0
     video: VideoPlan | None = None
     judge: Judge | None = None
@@ -341,6 +342,7 @@ def blank_record(plan: Plan, chunk: Chunk, lane: int, reason: str) -> TrialRecor
         code=options.code,
         libraries=options.libraries,
         batch=options.batch,
+        plan=options.plan,
     )
 
 
@@ -474,10 +476,8 @@ def _spread(
 
 def _lost(plan: Plan, done: Done[Chunk, tuple[TrialRecord, ...]]) -> tuple[TrialRecord, ...]:
     log.error("trial(s) %s lost: %s", [c.id for c in done.task.conditions], done.lost)
-    return tuple(
-        blank_record(plan, done.task, lane, WORKER_CRASHED)
-        for lane in range(len(done.task.conditions))
-    )
+    lanes = range(len(done.task.conditions))
+    return tuple(blank_record(plan, done.task, lane, WORKER_CRASHED) for lane in lanes)
 
 
 def _check_names(

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from eval.compare import Comparison, compare_policies
 from eval.evaluation import FILE_NAME as EVALUATION_FILE
 from eval.evaluation import read_evaluation
+from eval.preregistration import declared, kept_plans
 from eval.rule import Rule
+from eval.standing import standings
 from eval.trials.identity import Made, made, newest
 from eval.trials.table import read_trials
 from robolearn.errors import ConfigError, DataError
@@ -18,7 +21,7 @@ from robolearn.types import TrialRecord
 
 def compare(
     results: Sequence[Path],
-    rule: Rule | None = None,
+    rule: Rule | Callable[[Rule], Rule] | None = None,
     *,
     groups: Mapping[str, Sequence[str]] | None = None,
     common: bool = False,
@@ -26,7 +29,8 @@ def compare(
 ) -> Comparison:
     """Compare all policies of some results folders in every world that has at least two.
 
-    ``rule``: what decides (default: success, a number of trials fixed beforehand); ``groups``:
+    ``rule``: what decides, or how that differs from the declared rule: that of the plan under which
+    all trials were run, else by success, a number of trials fixed beforehand; ``groups``:
     method -> the policies that are its training runs; ``common``: compare on the conditions that
     all have, instead of refusing different ones; ``mixed``: accept trials of different code,
     libraries or batch sizes. Of a folder that holds several kinds of trials count those of its last
@@ -46,12 +50,23 @@ def compare(
         mine = found if mixed else tuple(r for r in found if pool.holds(r))
         kept += mine
         apart += [] if mixed else [f"{folder}: {words}" for words in pool.kept_apart(found)]
+    plans = kept_plans(list(by_folder))
+    if not isinstance(rule, Rule):
+        usual = declared(plans, frozenset(r.plan for r in kept), _most(kept))
+        rule = usual if rule is None else rule(usual)
     try:
-        compared = compare_policies(kept, rule or Rule(), groups=groups, common=common, mixed=mixed)
+        compared = compare_policies(kept, rule, groups=groups, common=common, mixed=mixed)
     except DataError as error:
         # What was kept apart may be just what is missing.
         raise DataError("; ".join((str(error), *apart))) from error
-    return dataclasses.replace(compared, apart=tuple(apart))
+    every = [r for found in by_folder.values() for r in found]
+    found = standings(compared, kept, every, plans)
+    return dataclasses.replace(compared, apart=tuple(apart), standings=found)
+
+
+def _most(records: Sequence[TrialRecord]) -> int:
+    """The most starts under which one policy was tried in one world."""
+    return max(Counter((r.policy, r.env) for r in records if not r.variant).values(), default=0)
 
 
 def _how(folder: Path, found: Sequence[TrialRecord]) -> Made | None:

@@ -17,6 +17,7 @@ from eval.evaluation import (
 )
 from eval.filming import film
 from eval.plain import write_mapping, write_text
+from eval.preregistration import Registered, keep_plan, read_plan
 from eval.report.data import SUMMARY_FILE, EvaluationData, evaluation_data
 from eval.report.markdown import evaluation_document
 from eval.trials import rollouts
@@ -41,12 +42,18 @@ from robolearn.operations.builders import (
 from robolearn.operations.code_hash import code_hash, deciding_libraries
 from robolearn.operations.evaluate_options import EvaluateOptions
 from robolearn.operations.goals import world_for
+from robolearn.operations.plans import (
+    counts_by_plan,
+    require_one_plan,
+    require_planned,
+    world_label,
+)
 from robolearn.operations.suites import open_suite
 from robolearn.spec import TaskSpace, require_compatible
 from robolearn.types import Condition, TrialRecord
 from sim.tasks.pusht import PushT
 from sim.world_name import WorldName
-from sim.worlds import described_worlds, is_scene, make_world, said_goal
+from sim.worlds import described_worlds, make_world, said_goal
 
 USUAL = EvaluateOptions()
 # Chunks as the policy says, one after the other.
@@ -59,7 +66,7 @@ class EvaluateBegin:
 
     ``unplaced``: the starts follow from their seeds alone, so none can be moved or repeated.
     ``apart``: trials in the results folder that do not count here, and why; ``again``: how many of
-    the wanted trials are moved or repeated starts.
+    the wanted trials are moved or repeated starts; ``plan``: under which it runs.
     """
 
     suite: Suite
@@ -68,6 +75,7 @@ class EvaluateBegin:
     unplaced: bool
     apart: tuple[str, ...]
     again: int
+    plan: Registered | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,32 +120,37 @@ def evaluate(
     if not runs:
         raise ConfigError("give at least one run directory: robolearn evaluate RUN [RUN ...]")
     options.check(execution)
-    suite = open_suite(options.suite or _suite_of(options.worlds))
+    registered = None if options.plan is None else read_plan(options.plan)
+    planned = () if registered is None else registered.plan.worlds
+    suite = open_suite(options.suite or _suite_of(options.worlds or planned))
     env_builder(suite.config.source_world)
-    names = options.worlds or (suite.config.source_world,)
+    names = options.worlds or planned or (suite.config.source_world,)
     at_goal = _at_goal(runs, names, suite)
     policies = _policies(runs, options, execution, suite, at_goal)
+    require_planned(registered, suite, [p.name for p in policies])
     worlds = _worlds(runs, at_goal, suite)
-    counts = {w.name: suite.count_for(w.name) for w in worlds}
-    if options.conditions is not None:
-        counts = dict.fromkeys(counts, options.conditions)
+    counts = counts_by_plan(registered, suite, [w.name for w in worlds], options.conditions)
     first = {w.name: suite.select(counts[w.name]) for w in worlds}
     again = repeats(suite, first) if options.repeat else {}
     conditions = {name: (*first[name], *again.get(name, ())) for name in first}
-    plan = Plan(policies, worlds, _rollout_options(options, out, suite))
+    digest = "" if registered is None else registered.hash
+    plan = Plan(policies, worlds, _rollout_options(options, out, suite, digest))
     asked = _asked(runs, command, suite, first, plan)
     with TrialStore(out) as store:
-        # Before the first trial, so that what a killed evaluation left can be read, too.
-        write_evaluation(out, asked)
         known = {key_of(r): r for r in store.all()}
         wanted = rollouts.wanted_keys(plan, conditions)
+        require_one_plan(digest, wanted, known, out)
+        # Before the first trial, so that what a killed evaluation left can be read, too.
+        if options.plan is not None:
+            keep_plan(out, options.plan)
+        write_evaluation(out, asked)
         if listener.on_begin is not None:
             unplaced = options.repeat and suite.config.source_world in first and not again
             more = len(policies) * sum(map(len, again.values()))
             known_trials = sum(key in known for key in wanted)
             apart = asked.pool.kept_apart(tuple(known.values()))
             listener.on_begin(
-                EvaluateBegin(suite, known_trials, len(wanted), unplaced, apart, more)
+                EvaluateBegin(suite, known_trials, len(wanted), unplaced, apart, more, registered)
             )
         rollouts.evaluate(policies, worlds, conditions, store, plan.options, listener.on_trials)
         if options.videos and listener.on_film is not None:
@@ -289,9 +302,7 @@ def _worlds(
                 require_compatible(space, env.spec)
             for noise in (dial for dial in dials if dial is not None):
                 ExpertBuilder(suite.config.task, noise)(env.spec)
-            # A scene's folder is not part of its name; a family is (robosuite/Lift).
-            scene = is_scene(WorldName.parse(builder.world))
-            name = Path(world).name if scene else world
+            name = world_label(asked) + variant
             entries.append(WorldEntry(name, env.scene_hash, env.engine, builder, instruction))
             if not variant:
                 entries += [
@@ -305,7 +316,7 @@ def _worlds(
     return tuple(entries)
 
 
-def _rollout_options(options: EvaluateOptions, out: Path, suite: Suite) -> Options:
+def _rollout_options(options: EvaluateOptions, out: Path, suite: Suite, plan: str) -> Options:
     judge = None
     if options.judge is not None:
         # Imported here because it imports torch.
@@ -323,6 +334,7 @@ def _rollout_options(options: EvaluateOptions, out: Path, suite: Suite) -> Optio
         code=code_hash(),
         libraries=deciding_libraries(),
         commit=git_revision(),
+        plan=plan,
         video=VideoPlan(out / "videos", ClipWriter(), options.videos) if options.videos else None,
         judge=judge,
     )

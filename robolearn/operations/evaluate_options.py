@@ -17,6 +17,9 @@ class EvaluateOptions:
 
     # The conditions and the protocol; default: the suite that comes with the task of the worlds.
     suite: Path | None = None
+    # The plan that it keeps to (robolearn suite plan): its worlds and its number of conditions; the
+    # trials remember it, and what they say as planned is told apart from what is exploratory.
+    plan: Path | None = None
     # Worlds: gym_pusht, packaged scenes, or scene folders; perturbed ones as NAME~mass=1. The suite
     # may add variants to each. Default: the suite's own world (without a suite: gym_pusht).
     worlds: tuple[str, ...] = ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -18,18 +19,21 @@ class Args:
 
     # Results folders of 'robolearn evaluate' (or of deployments), one or more.
     results: Annotated[tuple[Path, ...], tyro.conf.Positional]
-    # What decides.
-    by: Literal["success", "score"] = "success"
+    # What decides; this and what follows by default as the plan says under which the trials were
+    # run (robolearn suite plan). Without a plan: success.
+    by: Literal["success", "score"] | None = None
     # fixed: the number of trials was chosen beforehand; sequential: one looked while trying.
-    rule: Literal["fixed", "sequential"] = "fixed"
-    # Probability of calling equal policies different, over all pairs, worlds and measures.
-    alpha: float = 0.05
+    # Without a plan: fixed.
+    rule: Literal["fixed", "sequential"] | None = None
+    # Probability of calling equal policies different, over all pairs, worlds and measures. Without
+    # a plan: 0.05.
+    alpha: float | None = None
     # Largest number of conditions that was planned; more are refused.
     n_max: int | None = None
     # Largest difference in the measure that does not matter, declared before the trials.
     margin: float | None = None
-    # What is asked of the margin.
-    question: Literal["equivalence", "non-inferiority"] = "equivalence"
+    # What is asked of the margin. Without a plan: equivalence.
+    question: Literal["equivalence", "non-inferiority"] | None = None
     # Training runs of one method: NAME=POLICY,POLICY,... (may be given several times).
     group: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
     # Compare on the conditions that all policies have, instead of refusing different ones.
@@ -47,22 +51,28 @@ def main(argv: list[str]) -> int:
     args = parse(Args, argv, "compare", Args.__doc__ or "")
     from eval.plain import plain_values
     from eval.report.lines import alone_lines, comparison_lines, comparison_markdown
-    from eval.rule import Rule
     from robolearn.cli.shared.output_path import output_file
     from robolearn.operations.compare import compare
 
     if args.out is not None:
         output_file(args.out, "--out")
-    rule = Rule(
-        by=args.by,
-        kind=args.rule,
-        alpha=args.alpha,
-        n_max=args.n_max,
-        margin=args.margin,
-        question=args.question,
+    given = {
+        "by": args.by,
+        "kind": args.rule,
+        "alpha": args.alpha,
+        "n_max": args.n_max,
+        "margin": args.margin,
+        "question": args.question,
+    }
+    changes = {name: value for name, value in given.items() if value is not None}
+    comparison = compare(
+        args.results,
+        lambda declared: dataclasses.replace(declared, **changes),
+        groups=dict(group_of(g) for g in args.group),
+        common=args.common,
+        mixed=args.mixed,
     )
-    groups = dict(group_of(g) for g in args.group)
-    comparison = compare(args.results, rule, groups=groups, common=args.common, mixed=args.mixed)
+    rule = comparison.rule
     if args.out is not None:
         args.out.write_text(comparison_markdown(comparison), encoding="utf-8")
     if args.json:
@@ -70,6 +80,7 @@ def main(argv: list[str]) -> int:
             {
                 "rule": {**plain_values(rule), "words": rule.words()},
                 "worlds": plain_values(comparison.worlds),
+                "standings": plain_values(comparison.standings),
                 "not_compared": alone_lines(comparison),
             }
         )

@@ -91,6 +91,8 @@ def main(argv: list[str]) -> int:
 
 def _beginning(what: EvaluateBegin) -> list[str]:
     lines = [f"{what.suite.label}: {what.suite.config.protocol}"]
+    if what.plan is not None:
+        lines.append(f"plan {what.plan.hash}: {what.plan.plan.words()}")
     if what.again:
         lines.append(
             f"{what.wanted} trials, {what.again} of them moved and repeated starts (--repeat)"

@@ -1,10 +1,10 @@
-"""``robolearn suite VERB``: draw, check and show suites of conditions."""
+"""``robolearn suite VERB``: draw and check suites of conditions, plan what they shall show."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import tyro
 
@@ -46,9 +46,45 @@ class CheckArgs:
     json: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class PlanArgs:
+    """Write down before the first trial what is compared, by which rule, over how many starts."""
+
+    # The suite.
+    suite: Annotated[Path, tyro.conf.Positional]
+    # The file to write; 'robolearn evaluate --plan FILE' keeps to it.
+    out: Path
+    # Worlds that it is about; default: the suite's own.
+    worlds: tuple[str, ...] = ()
+    # Policies that are compared (folders of their runs); default: whichever are tried under it.
+    policies: tuple[str, ...] = ()
+    # Training runs of one method: NAME=POLICY,POLICY,... (may be given several times).
+    group: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
+    # What decides.
+    by: Literal["success", "score"] = "success"
+    # fixed: over exactly --n-max starts; sequential: one may look and stop at any time.
+    rule: Literal["fixed", "sequential"] = "fixed"
+    # Starts per policy and world; default: the suite's list (fixed), no maximum (sequential).
+    n_max: int | None = None
+    # Probability of calling equal policies different, over all pairs, worlds and measures.
+    alpha: float = 0.05
+    # Largest difference in the measure that does not matter.
+    margin: float | None = None
+    # What is asked of the margin.
+    question: Literal["equivalence", "non-inferiority"] = "equivalence"
+    # Why, and what else should be known, in words.
+    note: str = ""
+    # Print one JSON document and nothing else.
+    json: bool = False
+
+
 def main(argv: list[str]) -> int:
     """Dispatch to a verb."""
-    verbs: Verbs = {"draw": (DrawArgs, _draw), "check": (CheckArgs, _check)}
+    verbs: Verbs = {
+        "draw": (DrawArgs, _draw),
+        "check": (CheckArgs, _check),
+        "plan": (PlanArgs, _plan),
+    }
     return run_verb("suite", "Suites: named, hashed lists of starting conditions.", verbs, argv)
 
 
@@ -71,6 +107,40 @@ def _draw(argv: list[str]) -> int:
         print_json({"suite": suite.label, "file": str(args.out), "conditions": args.n})
     else:
         say(f"{suite.label}: {args.n} conditions, each possible in {args.world}: {args.out}")
+    return 0
+
+
+def _plan(argv: list[str]) -> int:
+    args = parse(PlanArgs, argv, "suite plan", PlanArgs.__doc__ or "")
+    from eval.plain import plain_values
+    from eval.rule import Rule
+    from robolearn.cli.evaluation.compare import group_of
+    from robolearn.cli.shared.output_path import output_file
+    from robolearn.operations.plans import plan_suite
+
+    output_file(args.out, "--out", (".yaml", ".yml"))
+    found = plan_suite(
+        args.suite,
+        args.out,
+        Rule(
+            by=args.by,
+            kind=args.rule,
+            alpha=args.alpha,
+            n_max=args.n_max,
+            margin=args.margin,
+            question=args.question,
+        ),
+        worlds=args.worlds,
+        policies=args.policies,
+        groups=dict(group_of(g) for g in args.group),
+        note=args.note,
+    )
+    if args.json:
+        print_json({"plan": found.hash, "file": str(args.out), **plain_values(found.plan)})
+        return 0
+    say(f"plan {found.hash}, written {found.plan.written}: {args.out}")
+    say(f"  suite {found.plan.suite}: {found.plan.words()}")
+    say(f"  robolearn evaluate RUN RUN --suite {args.suite} --plan {args.out} --out RESULTS")
     return 0
 
 

@@ -45,6 +45,11 @@ def folder(path, made):
     with TrialStore(path) as store:
         store.add([_ended(r) for r in made])
     first = [r for r in made if (r.policy, r.env) == (POLICIES[0], WORLDS[0])]
+    return asked(path, first, POLICIES, WORLDS)
+
+
+def asked(path, first, policies, worlds):
+    """Write what was asked: the starts of ``first`` for all of them."""
     write_evaluation(
         path,
         Evaluation(
@@ -52,11 +57,11 @@ def folder(path, made):
             protocol="score = progress",
             task="drawer",
             max_steps=10,
-            source_world=WORLDS[0],
+            source_world=worlds[0],
             starts={r.condition: r.seed for r in first},
-            conditions=dict.fromkeys(WORLDS, len(first)),
-            worlds=tuple(WorldIdentity(w, f"hash-{w}", "engine 1") for w in WORLDS),
-            policies=tuple(PolicyIdentity(p, f"hash-{p}") for p in POLICIES),
+            conditions=dict.fromkeys(worlds, len(first)),
+            worlds=tuple(WorldIdentity(w, f"hash-{w}", "engine 1") for w in worlds),
+            policies=tuple(PolicyIdentity(p, f"hash-{p}") for p in policies),
             placed=True,
             batch=1,
             code="",
