@@ -17,14 +17,14 @@ from scipy import stats
 
 from eval.decisions import Outcomes, Settled, settle, within_margin
 from eval.preregistration import Standing
-from eval.rule import Measure, Rule
+from eval.rule import Measure, Rule, ScoreInterval
 from eval.statistics.aggregate import Spread, spread_over_runs
 from eval.statistics.equivalence import Equivalence
-from eval.statistics.intervals import Estimate, bounded_mean, wilson
+from eval.statistics.intervals import Estimate, wilson
 from eval.statistics.multiplicity import letters
 from eval.statistics.planning import plan_paired
 from eval.statistics.runs import mean_over_runs
-from eval.summary import TECHNICAL, own_trials
+from eval.summary import TECHNICAL, mean_score, own_trials
 from eval.trials.identity import SLIGHT, require_poolable
 from eval.trials.table import SCORED
 from robolearn.errors import ConfigError, DataError, did_you_mean
@@ -118,13 +118,15 @@ def compare_policies(
     common: bool = False,
     mixed: bool = False,
     least: int = 2,
+    interval: ScoreInterval = "bounded_mean",
 ) -> Comparison:
     """Compare every pair of policies in every world that has at least two (``least`` 1: describe
     a method of several runs, too, that has nothing to compare with).
 
     ``groups``: method -> names of its training runs; other policies stand for themselves.
     ``common``: compare on the conditions that all have, instead of refusing different ones.
-    ``mixed``: accept trials of different code, libraries or batch sizes, and say so. Raises
+    ``mixed``: accept trials of different code, libraries or batch sizes, and say so. ``interval``:
+    that of mean scores of single policies (differences keep those that match the decisions). Raises
     :class:`DataError` for trials that may not be pooled (:mod:`eval.trials.identity`), for trials
     that appear twice, and for unpaired conditions.
     """
@@ -137,7 +139,7 @@ def compare_policies(
         for world in worlds
         if len({methods[r.policy] for r in records if r.env == world}) >= least
     ]
-    found = _compared(laid, rule)
+    found = _compared(laid, rule, interval)
     if not found:
         seen = sorted({(r.policy, r.env) for r in records})
         raise DataError(f"a comparison needs two policies in one world; there are {seen}")
@@ -209,7 +211,7 @@ def _laid_out(
     return _World(world, records[0].suite, tuple(outcomes), tuple(notes))
 
 
-def _compared(laid: Sequence[_World], rule: Rule) -> list[WorldComparison]:
+def _compared(laid: Sequence[_World], rule: Rule, interval: ScoreInterval) -> list[WorldComparison]:
     """Worlds as they are make one family, perturbed ones another: they answer other questions."""
     found: dict[str, WorldComparison] = {}
     for perturbed in (False, True):
@@ -218,11 +220,13 @@ def _compared(laid: Sequence[_World], rule: Rule) -> list[WorldComparison]:
         settled = iter(settle(pairs, rule))
         for w in worlds:
             effects = tuple(_effect(a, b, rule, len(pairs), next(settled)) for a, b in w.pairs)
-            found[w.world] = _comparison(w, effects, rule)
+            found[w.world] = _comparison(w, effects, rule, interval)
     return [found[w.world] for w in laid]
 
 
-def _comparison(w: _World, effects: tuple[Effect, ...], rule: Rule) -> WorldComparison:
+def _comparison(
+    w: _World, effects: tuple[Effect, ...], rule: Rule, interval: ScoreInterval
+) -> WorldComparison:
     ordered = sorted(w.outcomes, key=lambda t: -float(t.of(rule.by).mean()))
     marks = letters([t.name for t in ordered], [(e.a, e.b) for e in effects if e.decision])
     notes = w.notes
@@ -234,7 +238,7 @@ def _comparison(w: _World, effects: tuple[Effect, ...], rule: Rule) -> WorldComp
     return WorldComparison(
         world=w.world,
         suite=w.suite,
-        entries=tuple(_entry(t, marks[t.name]) for t in ordered),
+        entries=tuple(_entry(t, marks[t.name], interval) for t in ordered),
         effects=effects,
         notes=notes,
     )
@@ -398,7 +402,7 @@ def _collapsed(table: Outcomes, measure: Measure) -> tuple[str, ...]:
     return mean_over_runs(table.of(measure), name=table.name).warnings
 
 
-def _entry(table: Outcomes, marks: str) -> Entry:
+def _entry(table: Outcomes, marks: str, interval: ScoreInterval) -> Entry:
     n = int(table.success.size)
     several = len(table.runs) > 1
     spread = spread_over_runs(list(table.score)) if several else None
@@ -407,5 +411,5 @@ def _entry(table: Outcomes, marks: str) -> Entry:
         score = mean_over_runs(table.score).estimate
     else:
         success = wilson(int(table.success.sum()), n)
-        score = bounded_mean(table.score.ravel())
+        score = mean_score(table.score.ravel(), interval)
     return Entry(table.name, table.runs, n, success, score, marks, spread)

@@ -10,6 +10,8 @@ from robolearn.errors import ConfigError
 
 Measure = Literal["success", "score"]
 RuleKind = Literal["fixed", "sequential"]
+# How the interval of a mean score is made: assuming nothing but its bounds, or by Student's t.
+ScoreInterval = Literal["bounded_mean", "t"]
 MEASURES: tuple[Measure, Measure] = ("success", "score")
 
 

@@ -10,13 +10,15 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
+from eval.rule import ScoreInterval
 from eval.statistics.intervals import (
     OUTCOME,
     Estimate,
     bounded_mean,
     mean_bootstrap,
+    mean_t,
     pearson,
     phi_coefficient,
     wilson,
@@ -79,9 +81,16 @@ class Agreement:
     words: str
 
 
-def summarize(records: Sequence[TrialRecord]) -> Result:
+def mean_score(scores: Any, interval: ScoreInterval = "bounded_mean") -> Estimate:
+    """Mean of outcomes in [0, 1]. Student's t, for those who ask for it, assumes that their mean is
+    nearly normal: with few trials or rare failures it covers far too little.
+    """
+    return mean_t(scores, bounds=OUTCOME) if interval == "t" else bounded_mean(scores)
+
+
+def summarize(records: Sequence[TrialRecord], interval: ScoreInterval = "bounded_mean") -> Result:
     """Figures of the trials of one policy in one world; aborted ones are failures, those that still
-    run or were voided are none.
+    run or were voided are none. ``interval``: that of mean scores.
     """
     records = [r for r in records if r.status in SCORED]
     if not records:
@@ -104,10 +113,10 @@ def summarize(records: Sequence[TrialRecord]) -> Result:
         n=len(records),
         successes=successes,
         success=wilson(successes, len(records)),
-        score=bounded_mean(scores),
+        score=mean_score(scores, interval),
         score_bootstrap=mean_bootstrap(scores, bounds=OUTCOME),
         measures={
-            name: bounded_mean([r.metrics[name] for r in records])
+            name: mean_score([r.metrics[name] for r in records], interval)
             for name in MEASURES
             if all(name in r.metrics for r in records)
         },

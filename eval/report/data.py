@@ -31,7 +31,7 @@ from eval.report.recordings import StoreFacts, store_facts
 from eval.report.tasks.base import TaskPage
 from eval.report.tasks.table import task_page
 from eval.report.training import METRICS_FILE, RunFacts, run_facts
-from eval.rule import Rule
+from eval.rule import Rule, ScoreInterval
 from eval.standing import standings
 from eval.statistics.intervals import Estimate
 from eval.summary import Agreement, AgreementKind, Result, agree, summarize
@@ -132,10 +132,12 @@ class ReportData:
         return task_page(self.task)
 
 
-def load_report_data(folder: Path, groups: Groups | None = None) -> ReportData:
+def load_report_data(
+    folder: Path, groups: Groups | None = None, interval: ScoreInterval = "bounded_mean"
+) -> ReportData:
     """Read what is there; a file that is there but does not read is an error that names it.
 
-    ``groups``: method -> the policies that are its training runs.
+    ``groups``: method -> the policies that are its training runs; ``interval``: of mean scores.
     """
     if not folder.is_dir():
         raise ConfigError(f"no folder '{folder}'; run 'robolearn demo' or 'robolearn evaluate'")
@@ -144,7 +146,7 @@ def load_report_data(folder: Path, groups: Groups | None = None) -> ReportData:
         for name in ("import", "collect")
         if (folder / name / "store").is_dir()
     )
-    evaluation = _evaluation(folder, groups or {})
+    evaluation = _evaluation(folder, groups or {}, interval)
     identify = folder / "identify"
     data = ReportData(
         folder=folder.name,
@@ -166,7 +168,9 @@ def load_report_data(folder: Path, groups: Groups | None = None) -> ReportData:
     return data
 
 
-def load_evaluation(folder: Path, groups: Groups | None = None) -> EvaluationData:
+def load_evaluation(
+    folder: Path, groups: Groups | None = None, interval: ScoreInterval = "bounded_mean"
+) -> EvaluationData:
     """The evaluation in a results folder, from its trials.
 
     Raises :class:`DataError` when there are none, whatever else the folder holds.
@@ -180,7 +184,8 @@ def load_evaluation(folder: Path, groups: Groups | None = None) -> EvaluationDat
             " evaluate' again"
         )
     records = read_trials(folder)
-    return evaluation_data(read_evaluation(folder, records), records, folder, groups)
+    asked = read_evaluation(folder, records)
+    return evaluation_data(asked, records, folder, groups, interval=interval)
 
 
 def evaluation_data(
@@ -189,10 +194,12 @@ def evaluation_data(
     folder: Path,
     groups: Groups | None = None,
     rule: Rule | None = None,
+    interval: ScoreInterval = "bounded_mean",
 ) -> EvaluationData:
     """What ``records`` say about ``asked``; other trials among them are left out.
 
-    ``groups``, ``rule``: as the plan says under which the trials were run, if there is one.
+    ``groups``, ``rule``: as the plan says under which the trials were run, if there is one;
+    ``interval``: that of mean scores.
     """
     mine = asked.own(records)
     ranks = {name: i for i, name in enumerate(asked.starts)}
@@ -216,9 +223,11 @@ def evaluation_data(
     return EvaluationData(
         asked=asked,
         folder=folder,
-        results=tuple(summarize(trials) for trials in cells.values()),
+        results=tuple(summarize(trials, interval) for trials in cells.values()),
         judged=_judged(asked, cells),
-        comparison=_compared(main, records, plans, rule, groups or _groups(plans, policies))
+        comparison=_compared(
+            main, records, plans, rule, groups or _groups(plans, policies), interval
+        )
         if len(policies) > 1
         else None,
         agreement=_agreements(asked, cells, mine),
@@ -250,8 +259,9 @@ def _compared(
     plans: Mapping[str, Preregistration | str],
     rule: Rule,
     groups: Groups,
+    interval: ScoreInterval,
 ) -> Comparison:
-    found = compare_policies(counted, rule, groups=groups, common=True, least=1)
+    found = compare_policies(counted, rule, groups=groups, common=True, least=1, interval=interval)
     return replace(found, standings=standings(found, counted, every, plans))
 
 
@@ -312,12 +322,12 @@ def _clips(folder: Path, cells: _Cells) -> tuple[Clip, ...]:
     )
 
 
-def _evaluation(folder: Path, groups: Groups) -> EvaluationData | None:
+def _evaluation(folder: Path, groups: Groups, interval: ScoreInterval) -> EvaluationData | None:
     """That of ``evaluate/`` or of the folder itself, if there was one."""
     place = folder / "evaluate" if (folder / "evaluate").is_dir() else folder
     if not any((place / name).is_file() for name in (TRIALS_FILE, SUMMARY_FILE)):
         return None
-    return load_evaluation(place, groups)
+    return load_evaluation(place, groups, interval)
 
 
 def _runs(folder: Path, evaluation: EvaluationData | None) -> tuple[RunFacts, ...]:

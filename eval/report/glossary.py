@@ -38,6 +38,10 @@ BOUNDED = {
     "bounded mean": "an interval (and test) of a mean score that assumes nothing but that scores"
     " lie between 0 and 1"
 }
+STUDENT = {
+    "Student's t": "an interval of a mean that assumes that the mean is nearly normal; it is too"
+    " narrow where trials are few or failures rare"
+}
 FAMILY = {
     "family": "comparisons that are decided together: the chance of any false statement among them"
     " is at most alpha"
@@ -80,6 +84,8 @@ def _joined(*parts: str) -> str:
 
 def _statistics(evaluation: EvaluationData) -> dict[str, str]:
     words = WILSON | BOUNDED
+    if any(r.score.method == "Student t" for r in evaluation.results):
+        words |= STUDENT
     comparison = evaluation.comparison
     if comparison is not None and any(w.effects for w in comparison.worlds):
         words |= COMPARED | FAMILY

@@ -7,6 +7,7 @@ import math
 from eval.compare import Comparison, WorldComparison
 from eval.report.data import EvaluationData
 from eval.report.markdown import markdown_table
+from eval.report.results import T_METHOD, T_WORDS, score_method
 from eval.report.text import estimate_text, interval, number, p_text, rate, sentence
 from eval.standing import standing_lines
 from eval.statistics.intervals import Estimate
@@ -20,9 +21,13 @@ def evaluation_lines(evaluation: EvaluationData) -> list[str]:
         batch = evaluation.asked.batch
         lines.append(f"batched inference: up to {batch} environments per forward pass")
     width = max(len(r.policy) + len(r.world) for r in evaluation.results) + 4
-    lines.append(f"{'':<{width}} {'mean score [95 %]':<24} success [95 %, Wilson]")
+    method = score_method(evaluation.results)
+    head = f"mean score [95 %, {method}]"
+    lines.append(f"{'':<{width}} {head:<32} success [95 %, Wilson]")
     for r in evaluation.results:
         lines += _result(evaluation, r, width)
+    if method == T_METHOD:
+        lines.append(T_WORDS)
     comparison = evaluation.comparison
     if comparison is not None:
         lines.append(f"rule: {comparison.rule.words()}")
@@ -41,7 +46,7 @@ def evaluation_lines(evaluation: EvaluationData) -> list[str]:
 
 def _result(evaluation: EvaluationData, r: Result, width: int) -> list[str]:
     label = f"{r.policy} in {r.world}"
-    lines = [f"{label:<{width}} {number(r.score.value)} {interval(r.score):<18} {rate(r)}"]
+    lines = [f"{label:<{width}} {number(r.score.value)} {interval(r.score):<26} {rate(r)}"]
     lines += [
         f"{'':<{width}} corrected for the classifier's errors: {estimate_text(j.success, 2)}"
         f" ({j.success.method})"

@@ -8,7 +8,7 @@ from typing import Any
 
 from eval.plain import plain_values
 from eval.report.data import EvaluationData, ReportData
-from eval.report.results import score_text
+from eval.report.results import T_METHOD, T_WORDS, score_method, score_text
 from eval.report.text import estimate_text, p_text, rate, reached, reason_words, sentence
 from eval.standing import standing_lines, standing_of
 from eval.statistics.intervals import Estimate
@@ -80,7 +80,10 @@ def report_markdown(data: ReportData, title: str, summary: Sequence[str]) -> str
 
 def _results(evaluation: EvaluationData) -> list[str]:
     rows = [[r.policy, r.world, score_text(r), rate(r)] for r in evaluation.results]
-    return ["## Results", "", *markdown_table(["policy", "world", "score", "success"], rows)]
+    method = score_method(evaluation.results)
+    header = ["policy", "world", f"score [95 %, {method}]", "success [95 %, Wilson]"]
+    lines = ["## Results", "", *markdown_table(header, rows)]
+    return [*lines, T_WORDS, ""] if method == T_METHOD else lines
 
 
 def _comparison(evaluation: EvaluationData) -> list[str]:

@@ -19,6 +19,13 @@ from eval.report.text import (
 )
 from eval.summary import Agreement, Result
 
+T_METHOD = "Student t"
+T_WORDS = (
+    "Intervals of mean scores are Student's t, as asked for: they assume that the mean of the"
+    " scores is nearly normal. With few trials, or failures that are rare, they are too narrow; the"
+    " bounded mean (the default) assumes nothing but that scores lie between 0 and 1."
+)
+
 
 def results_section(data: ReportData) -> str:
     """Scores and success rates in every world, failures, what a critic changed."""
@@ -32,8 +39,15 @@ def results_section(data: ReportData) -> str:
         "The others were given fewer of the starts." if any(r.n < most for r in rows) else "",
     )
     body += _limits(data.evaluation)
+    body += note(T_WORDS) if score_method(rows) == T_METHOD else ""
     body += table(
-        ["policy", "world", "mean score [95 %]", "success [95 %, Wilson]", "n"],
+        [
+            "policy",
+            "world",
+            f"mean score [95 %, {score_method(rows)}]",
+            "success [95 %, Wilson]",
+            "n",
+        ],
         [[r.policy, r.world, score_text(r), rate(r), str(r.n)] for r in rows],
         data.words.results,
         numeric_from=2,
@@ -59,6 +73,12 @@ def _itself(rows: Sequence[Agreement]) -> str:
         "The same starts once more: how far single outcomes repeat themselves.",
         numeric_from=2,
     )  # fmt: skip
+
+
+def score_method(rows: Sequence[Result]) -> str:
+    """How the intervals of mean scores were made."""
+    methods = {r.score.method for r in rows}
+    return T_METHOD if T_METHOD in methods else "bounded mean"
 
 
 def score_text(result: Result) -> str:

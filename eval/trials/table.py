@@ -17,6 +17,7 @@ import contextlib
 import dataclasses
 import hashlib
 import json
+import logging
 import math
 import os
 import sqlite3
@@ -27,9 +28,12 @@ from typing import Any
 
 from eval.trials import old_tables
 from eval.trials.checks import contradiction
+from eval.trials.refusals import leave_note, take_notes
 from robolearn.data.store.lock import StoreLock
 from robolearn.errors import DataError, StoreCorruptError, StoreError, StoreLockedError
 from robolearn.types import TrialRecord
+
+log = logging.getLogger(__name__)
 
 FILE_NAME = "trials.sqlite"
 SCHEMA_VERSION = 3
@@ -129,7 +133,8 @@ def key_of(record: TrialRecord) -> TrialKey:
 
 class TrialStore:
     """The trials of one results folder, opened for writing: one writer at a time (another gets
-    :class:`StoreLockedError` at once), readers at any time (:func:`read_trials`).
+    :class:`StoreLockedError` at once, and this one is told when it closes), readers at any time
+    (:func:`read_trials`).
 
     Tables of earlier versions, and the ``trials.jsonl`` of an older deployment, are taken over.
     Trials that a process left started when it died are aborted for the reason ``unknown``.
@@ -141,7 +146,13 @@ class TrialStore:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise StoreError(f"cannot make '{folder}': {error.strerror}") from error
-        self._lock = StoreLock(folder, f"the table of trials in '{folder}'")
+        try:
+            self._lock = StoreLock(folder, f"the table of trials in '{folder}'")
+        except StoreLockedError:
+            leave_note(folder)
+            raise
+        take_notes(folder)  # What was left to a writer that was killed is nobody's news any more.
+        self._closed = False
         try:
             self._db = sqlite3.connect(self.path, timeout=30.0, isolation_level=None)
             self._db.execute("PRAGMA journal_mode = WAL")
@@ -167,8 +178,13 @@ class TrialStore:
         self.close()
 
     def close(self) -> None:
-        """Release the file; safe to call twice."""
+        """Release the file and say who else wanted to write meanwhile; safe to call twice."""
+        if self._closed:
+            return
+        self._closed = True
         self._db.close()
+        for who in take_notes(self.folder):
+            log.warning("%s wanted to write into '%s', too, and was refused", who, self.folder)
         self._lock.release()
 
     def add(self, records: Sequence[TrialRecord]) -> None:

@@ -159,7 +159,7 @@ def evaluate(
         trials = store.all()
     write_text(out / "trials.csv", to_csv(trials))
     write_parquet(trials, out / "trials.parquet")
-    data = evaluation_data(asked, trials, out)
+    data = evaluation_data(asked, trials, out, interval=options.interval)
     write_mapping(out / SUMMARY_FILE, evaluation_document(data))
     others = sorted({r.policy for r in trials} - {p.name for p in policies})
     return EvaluateResult(data, trials, tuple(others))

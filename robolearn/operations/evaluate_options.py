@@ -50,6 +50,9 @@ class EvaluateOptions:
     # to know how far a world agrees with itself: two trials more for each of the suite's subset of
     # starts and each policy.
     repeat: bool = False
+    # The interval of mean scores: bounded_mean assumes nothing but that scores lie between 0 and 1;
+    # t (Student's) that their mean is nearly normal, which few trials and rare failures are not.
+    interval: Literal["bounded_mean", "t"] = "bounded_mean"
     # Folder of 'robolearn success': its classifier decides on success, not the world; the worlds
     # need the camera (WORLD,camera=top). Results are corrected by its held-out errors.
     judge: Path | None = None

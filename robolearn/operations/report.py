@@ -18,6 +18,7 @@ from eval.report.benchmark_page import (
 from eval.report.build import build_report, summary_points
 from eval.report.data import load_evaluation, load_report_data
 from eval.report.markdown import report_document, report_markdown
+from eval.rule import ScoreInterval
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,15 +39,20 @@ class Report:
 
 
 def report(
-    folder: Path, *, title: str = "", groups: Mapping[str, Sequence[str]] | None = None
+    folder: Path,
+    *,
+    title: str = "",
+    groups: Mapping[str, Sequence[str]] | None = None,
+    interval: ScoreInterval = "bounded_mean",
 ) -> Report:
     """Report a results folder of ``robolearn evaluate``, or the folder of ``robolearn demo``.
 
-    ``groups``: method -> the policies that are its training runs. Every figure about policies is
+    ``groups``: method -> the policies that are its training runs; ``interval``: of mean scores,
+    without an assumption or by Student's t. Every figure about policies is
     computed from the folder's trials. Raises :class:`DataError` for files that do not read and for
     results without trials.
     """
-    data = load_report_data(folder, groups)
+    data = load_report_data(folder, groups, interval)
     name = "From demonstrations to a robot" if data.stores else "Results of an evaluation"
     title, points = title or name, summary_points(data)
     return Report(

@@ -6,8 +6,14 @@ import json
 import numpy as np
 import pytest
 
+from eval.evaluation import inferred, write_evaluation
 from eval.plain import plain_values
+from eval.report.data import load_evaluation
+from eval.report.lines import evaluation_lines
+from eval.statistics.intervals import OUTCOME, mean_t
 from eval.summary import agree, summarize
+from eval.trials.table import TrialStore
+from robolearn.cli.main import main
 from robolearn.errors import DataError
 from robolearn.types import TrialRecord
 
@@ -99,3 +105,32 @@ def test_tasks_without_a_finer_measure_agree_in_their_scores():
     assert agree(plain, other).measure == "score"
     assert "coverage" not in agree(plain, other).words
     assert summarize(plain).measures == {}
+
+
+def test_students_t_is_there_for_whoever_asks_and_says_what_it_assumes(tmp_path):
+    """Named wherever it is used: no page mixes two intervals of one mean."""
+    rng = np.random.default_rng(0)
+    made = [r for policy in ("a", "b") for r in trials(0.9 * rng.random(6), policy, "world")]
+    usual, asked_for = summarize(made[:6]), summarize(made[:6], "t")
+    assert (usual.score.method, asked_for.score.method) == ("bounded mean", "Student t")
+    assert asked_for.score == mean_t([r.score for r in made[:6]], bounds=OUTCOME)
+    assert asked_for.success == usual.success
+    with TrialStore(tmp_path) as store:
+        store.add(made)
+    write_evaluation(tmp_path, inferred(made))
+    out = tmp_path / "page.html"
+    for interval, said in (("bounded_mean", False), ("t", True)):
+        page = ("report", "--results", str(tmp_path), "--out", str(out), "--interval", interval)
+        assert main([*page]) == 0
+        for text in (out.read_text(), out.with_suffix(".md").read_text()):
+            plain = text.replace("\u00a0", " ").replace("&#x27;", "'")
+            assert ("95 %, Student t" in plain) is said
+            assert ("95 %, bounded mean" in plain) is not said
+            assert ("Student's t, as asked for: they assume" in plain) is said
+        document = json.loads(out.with_suffix(".json").read_text())["evaluation"]
+        methods = {r["score"]["method"] for r in document["results"]}
+        (world,) = document["comparison"]["worlds"]
+        methods |= {e["score"]["method"] for e in world["entries"]}
+        assert methods == {"Student t" if said else "bounded mean"}
+        data = load_evaluation(tmp_path, interval=interval)
+        assert any("Student's t, as asked" in line for line in evaluation_lines(data)) is said

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import tyro
 
@@ -25,6 +26,9 @@ class Args:
     runs: tuple[Path, ...] = ()
     # Training runs of one method: NAME=POLICY,POLICY,... (may be given several times).
     group: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
+    # The interval of mean scores: bounded_mean assumes nothing but that scores lie between 0 and 1;
+    # t (Student's) that their mean is nearly normal, which few trials and rare failures are not.
+    interval: Literal["bounded_mean", "t"] = "bounded_mean"
     # The page to write; .md and .json go beside it.
     out: Path = Path("report.html")
     # The page's title.
@@ -46,7 +50,12 @@ def main(argv: list[str]) -> int:
     if args.runs:
         made = benchmark(args.runs, title=args.title or "Benchmark record")
     else:
-        made = report(args.demo or args.results or Path(), title=args.title, groups=groups)
+        made = report(
+            args.demo or args.results or Path(),
+            title=args.title,
+            groups=groups,
+            interval=args.interval,
+        )
     made.write(args.out)
     size = len(made.page.encode())
     if args.json:

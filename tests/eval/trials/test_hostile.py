@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import multiprocessing
@@ -10,7 +11,7 @@ from contextlib import closing
 
 import pytest
 
-from eval.trials import table
+from eval.trials import refusals, table
 from eval.trials.table import FILE_NAME, TrialStore, read_trials
 from robolearn.cli.main import main
 from robolearn.errors import DataError, StoreCorruptError, StoreLockedError
@@ -29,6 +30,32 @@ def count(folder):
 
 def everything(folder):
     return run(folder, (FLOW, CRITIC), (A, B), n=N, batch=2)
+
+
+def test_the_first_writer_hears_of_the_second(tmp_path, caplog):
+    def second() -> None:
+        with contextlib.suppress(StoreLockedError):
+            TrialStore(tmp_path)
+
+    def told() -> list[str]:
+        caplog.clear()
+        with TrialStore(tmp_path):
+            process = FORK.Process(target=second)
+            process.start()
+            process.join()
+        return [r.getMessage() for r in caplog.records if f"process {process.pid} at" in r.message]
+
+    (line,) = told()
+    assert line.endswith(f"wanted to write into '{tmp_path}', too, and was refused")
+    assert len(told()) == 1
+    # What was left to a writer that was killed is not told to the next one; nor are there files.
+    (tmp_path / refusals.FILE_NAME).write_text("process 1 at noon\n")
+    caplog.clear()
+    store = TrialStore(tmp_path)
+    store.close()
+    store.close()
+    assert not caplog.records
+    assert not (tmp_path / refusals.FILE_NAME).exists()
 
 
 def test_twelve_kills_and_a_second_writer_change_no_bit(tmp_path):
