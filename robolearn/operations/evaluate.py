@@ -22,6 +22,7 @@ from eval.report.data import SUMMARY_FILE, EvaluationData, evaluation_data
 from eval.report.markdown import evaluation_document
 from eval.trials import rollouts
 from eval.trials.export import to_csv, write_parquet
+from eval.trials.planned import counts_by_plan, require_one_plan, require_planned
 from eval.trials.progress import Progress
 from eval.trials.rollouts import Options, Plan, PolicyEntry, VideoPlan, WorldEntry
 from eval.trials.suites import Suite, moved, repeated
@@ -42,13 +43,7 @@ from robolearn.operations.builders import (
 from robolearn.operations.code_hash import code_hash, deciding_libraries
 from robolearn.operations.evaluate_options import EvaluateOptions
 from robolearn.operations.goals import world_for
-from robolearn.operations.plans import (
-    counts_by_plan,
-    require_one_plan,
-    require_planned,
-    world_label,
-)
-from robolearn.operations.suites import open_suite
+from robolearn.operations.suites import open_suite, world_label
 from robolearn.spec import TaskSpace, require_compatible
 from robolearn.types import Condition, TrialRecord
 from sim.tasks.pusht import PushT

@@ -1,4 +1,4 @@
-"""Opens, draws and checks suites, with what their tasks know of where episodes start."""
+"""Opens, draws, checks and plans suites, with what their tasks know of where episodes start."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
+from eval.preregistration import Preregistration, Registered, write_plan
+from eval.rule import Rule
+from eval.trials.rollouts import utc_now
 from eval.trials.suites import (
     ConditionConfig,
     Poses,
@@ -24,7 +27,8 @@ from robolearn.operations.builders import env_builder
 from robolearn.types import Condition
 from sim.tasks.pusht import PushT
 from sim.tasks.starts import draw_start, start_problem
-from sim.worlds import make_world
+from sim.world_name import WorldName
+from sim.worlds import is_scene, make_world
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +131,46 @@ def draw_suite(
     _place(suite, world)
     write_atomic(out, suite_yaml(config))
     return suite
+
+
+def world_label(world: str) -> str:
+    """What a world is called in results: a scene's folder is not part of its name, a family is
+    (``robosuite/Lift``).
+    """
+    return Path(world).name if is_scene(WorldName.parse(env_builder(world).world)) else world
+
+
+def plan_suite(
+    path: Path,
+    out: Path,
+    rule: Rule,
+    *,
+    worlds: Sequence[str] = (),
+    policies: Sequence[str] = (),
+    groups: Mapping[str, Sequence[str]] | None = None,
+    note: str = "",
+) -> Registered:
+    """Write the plan of a comparison over the suite ``path``.
+
+    ``rule``: without ``n_max`` the fixed rule takes the suite's list; ``worlds``: default the
+    suite's own; ``policies``, ``groups``: as they will be called in results (a run's folder).
+
+    Errors: :class:`ConfigError`, also for a file that exists; nothing written.
+    """
+    suite = open_suite(path)
+    if rule.kind == "fixed" and rule.n_max is None:
+        rule = rule.limited(len(suite.config.conditions))
+    members = [name for runs in (groups or {}).values() for name in runs]
+    plan = Preregistration(
+        suite=suite.label,
+        worlds=tuple(world_label(w) for w in worlds or (suite.config.source_world,)),
+        rule=rule,
+        written=utc_now(),
+        policies=tuple(dict.fromkeys((*policies, *members))),
+        groups={name: tuple(runs) for name, runs in (groups or {}).items()},
+        note=note,
+    )
+    return write_plan(out, plan)
 
 
 def check_suite(path: Path, worlds: Sequence[str] = ()) -> SuiteChecked:

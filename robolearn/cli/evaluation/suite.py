@@ -116,7 +116,7 @@ def _plan(argv: list[str]) -> int:
     from eval.rule import Rule
     from robolearn.cli.evaluation.compare import group_of
     from robolearn.cli.shared.output_path import output_file
-    from robolearn.operations.plans import plan_suite
+    from robolearn.operations.suites import plan_suite
 
     output_file(args.out, "--out", (".yaml", ".yml"))
     found = plan_suite(
