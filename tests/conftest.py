@@ -20,6 +20,10 @@ for name, value in {
 
 from hypothesis import settings  # noqa: E402 - the environment comes first
 
+from tests import checked_calls  # noqa: E402
+
+checked_calls.install()
+
 # A busy machine must not fail a property: examples have no time limit. The same examples in every
 # run, so that a change is judged by itself; HYPOTHESIS_PROFILE=search looks for new ones.
 settings.register_profile("house", deadline=None, derandomize=True)
@@ -82,6 +86,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--timed", choices=("only", "without"), help="tests that judge times of devices"
     )
+
+
+def pytest_runtest_setup() -> None:
+    """Every test has its own first calls."""
+    checked_calls.begin_test()
 
 
 @pytest.hookimpl(tryfirst=True)
