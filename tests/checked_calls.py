@@ -8,6 +8,7 @@ too otherwise).
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import inspect
 from collections.abc import Callable
@@ -16,12 +17,11 @@ from types import CodeType
 from typing import Any
 
 import jaxtyping
-from jaxtyping import _decorator
 
 # How many calls of a function a test has checked.
 CALLS = 8
 
-_jaxtyped = _decorator.jaxtyped
+_jaxtyped = jaxtyping.jaxtyped
 
 
 @dataclass(slots=True)
@@ -41,13 +41,24 @@ def begin_test() -> None:
     _running.test += 1
 
 
-def _first_calls(fn: Any = None, *, typechecker: Any) -> Any:
+def _first_calls(thing: Any = None, *, typechecker: Any) -> Any:
     """What jaxtyping's import hook puts on every function and class."""
-    if fn is None:
-        return functools.partial(_first_calls, typechecker=typechecker)
-    if not inspect.isfunction(fn):
-        # Classes and descriptors: it calls this function for the functions in them.
-        return _jaxtyped(fn, typechecker=typechecker)
+    wrap = functools.partial(_first_calls, typechecker=typechecker)
+    if thing is None:
+        return wrap
+    if inspect.isclass(thing):
+        if dataclasses.is_dataclass(thing) and "__init__" in vars(thing):
+            thing.__init__ = wrap(thing.__init__)
+        return thing
+    if isinstance(thing, classmethod | staticmethod):
+        return type(thing)(wrap(thing.__func__))
+    if isinstance(thing, property):
+        ways = (thing.fget, thing.fset, thing.fdel)
+        return property(*(way and wrap(way) for way in ways))
+    return _counted(thing, typechecker) if inspect.isfunction(thing) else thing
+
+
+def _counted(fn: Any, typechecker: Any) -> Any:
     # By code: a function that is defined anew in every call of another one shares its count.
     count = _counts.setdefault(fn.__code__, _Count())
     checked: Callable[..., Any] | None = None
@@ -70,4 +81,4 @@ def _first_calls(fn: Any = None, *, typechecker: Any) -> Any:
 
 def install() -> None:
     """Let the import hook use this; before anything of ours is imported."""
-    jaxtyping.jaxtyped = _decorator.jaxtyped = _first_calls
+    jaxtyping.jaxtyped = _first_calls

@@ -93,17 +93,12 @@ def pytest_runtest_setup() -> None:
     checked_calls.begin_test()
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Choose by ``--fast`` and ``--timed``."""
-    root = Path(str(config.rootpath))
-    timed = "without" if config.getoption("--fast") else config.getoption("--timed")
-    long = LONG if config.getoption("--fast") else ()
-    chosen: list[pytest.Item] = []
-    for item in items:
-        name = item.path.relative_to(root).as_posix()
-        if timed and name.startswith(TIMED) != (timed == "only"):
-            continue
-        if not long or not name.startswith(long):
-            chosen.append(item)
-    items[:] = chosen
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Choose by ``--fast`` and ``--timed``; what is not chosen is not imported either."""
+    if collection_path.suffix != ".py":
+        return None
+    name = collection_path.relative_to(config.rootpath).as_posix()
+    fast = bool(config.getoption("--fast"))
+    timed = "without" if fast else config.getoption("--timed")
+    left_out = timed and name.startswith(TIMED) != (timed == "only")
+    return True if left_out or (fast and name.startswith(LONG)) else None
