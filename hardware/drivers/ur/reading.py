@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Sequence
 from typing import Any
 
 from hardware.devices.robot import RobotMode
 
 _RUNNING_ROBOT, RUNNING_PROGRAM = 7, 2
+# How much later than a refusal the state may arrive that explains it [s]. The supervisor looks at
+# the state itself meanwhile, and no program moves the arm.
+_EXPLAINED_S = 0.05
 # By RTDE's safety_mode, whose words are below.
 _SAFETY = {
     1: RobotMode.RUNNING,
@@ -88,6 +92,14 @@ def fault_text(receive: Any) -> str:
         f" {_ROBOT_WORDS.get(robot, robot)}, program {_RUNTIME_WORDS.get(runtime, runtime)}"
     )
     return "; ".join([modes, *joints])
+
+
+def why_refused(receive: Any) -> str:
+    """Waits, on a vendor's thread, for the packet that says what ended the controller's program."""
+    until = time.monotonic() + _EXPLAINED_S
+    while not (words := fault_text(receive)) and time.monotonic() < until:
+        time.sleep(0.002)
+    return words or "no program runs on the controller"
 
 
 def load_of(receive: Any, rated_current_a: Sequence[float] | None) -> float:

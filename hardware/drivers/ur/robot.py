@@ -25,7 +25,7 @@ from hardware.devices.claim import DeviceClaim
 from hardware.devices.robot import Freedrive, RobotMode, RobotState
 from hardware.drivers.polling.vendor_thread import VendorThread
 from hardware.drivers.ur.dashboard import URRecovery
-from hardware.drivers.ur.reading import fault_text, load_of, mode_of, read
+from hardware.drivers.ur.reading import fault_text, load_of, mode_of, read, why_refused
 from hardware.drivers.ur.threads import leave, without_real_time
 from hardware.drivers.ur.tool import ToolServo
 from hardware.drivers.ur.watch import URWatch
@@ -295,7 +295,7 @@ class URRobot:
         c, start = self.config, time.monotonic()
         call = control.servoJ if self._tool is None else control.servoL
         if not call(target, 0.0, 0.0, 1.0 / c.rate_hz, c.lookahead_s, c.gain):
-            raise RobotError("the set-point was refused (no program runs on the controller)")
+            raise RobotError(f"the set-point was refused ({why_refused(self._receive)})")
         took_s = time.monotonic() - start
         if took_s > _LONGEST_CALL_S:
             self._broken = True

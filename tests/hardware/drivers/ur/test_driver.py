@@ -367,7 +367,7 @@ def test_an_error_of_a_posted_call_is_raised_by_the_next():
 class Link(Vendor):
     """A controller whose client may lose its link, and then connects again by itself."""
 
-    connected, pause_s = True, 0.0
+    connected, pause_s, stopped_ns = True, 0.0, 0
     sent: ClassVar[list[list[float]]] = []
     asked: ClassVar[list[str]] = []
 
@@ -388,14 +388,22 @@ class Link(Vendor):
         pass_time(Link.pause_s, "a call that blocks")
         self.asked.append("servoJ")
         self.sent.append(list(q))
-        return True
+        return not Link.stopped_ns
+
+    def getSafetyMode(self):  # noqa: N802
+        # A stop refuses at once what is sent, and shows in a packet 10 ms later.
+        shows = Link.stopped_ns and time.monotonic_ns() > Link.stopped_ns + 10_000_000
+        return 3 if shows else 1
+
+    def getJointMode(self):  # noqa: N802
+        return [253] * 6
 
 
 @pytest.fixture
 def linked(monkeypatch):
     vendor_is(monkeypatch, Link)
     monkeypatch.setattr(URConfig, "watch", lambda _: Answering())
-    Link.connected, Link.pause_s = True, 0.0
+    Link.connected, Link.pause_s, Link.stopped_ns = True, 0.0, 0
     Link.sent.clear()
     Link.asked.clear()
     robot = URConfig("127.0.0.1").build()
@@ -429,6 +437,13 @@ def test_a_call_in_which_the_client_connected_again_is_the_last(linked):
     Link.pause_s = 0.12
     refused(linked, np.zeros(6), "connected again by itself|an operator connects again")
     assert len(Link.sent) == 1
+
+
+def test_a_refusal_waits_for_the_packet_that_explains_it(linked):
+    linked.servo(np.zeros(6))
+    wait_until(lambda: Link.sent)
+    Link.stopped_ns = time.monotonic_ns()
+    refused(linked, np.zeros(6), "safety mode PROTECTIVE_STOP")
 
 
 def test_a_set_point_far_from_the_last_one_is_not_sent(linked):
