@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
+from robolearn.data.episode import Episode
 from robolearn.data.store.store import EpisodeStore
 from robolearn.errors import ConfigError, DataError
 from sim.adapters.robosuite.env import RobosuiteEnv
@@ -20,6 +23,7 @@ from sim.identification.replay import (
 )
 from sim.worlds import make_world
 
+T = TypeVar("T")
 # Told (0, of) before the first episode, then (done, of) after each.
 OnReplayed = Callable[[int, int], None]
 
@@ -75,13 +79,8 @@ def replay(
     """
     ids, opened = _episodes(store, episodes)
     with contextlib.closing(make_world(scene)) as env:
-        tell = on_replayed or _nobody
-        tell(0, len(ids))
-        errors: list[ReplayError] = []
-        for name in ids:
-            errors.append(replay_episode(env, opened.read(name)))
-            tell(len(errors), len(ids))
-        return Replayed(scene, env.scene_hash, env.engine, tuple(errors))
+        errors = _each(opened, ids, partial(replay_episode, env), on_replayed)
+        return Replayed(scene, env.scene_hash, env.engine, errors)
 
 
 def replay_states(
@@ -98,13 +97,8 @@ def replay_states(
     with contextlib.closing(make_world(scene)) as env:
         if not isinstance(env, RobosuiteEnv):
             raise ConfigError(f"'{scene}' is not a robosuite world")
-        tell = on_replayed or _nobody
-        tell(0, len(ids))
-        replays: list[StateReplay] = []
-        for name in ids:
-            replays.append(replay_recording(env, opened.read(name)))
-            tell(len(replays), len(ids))
-        return StatesReplayed(scene, env.engine, tuple(replays))
+        replays = _each(opened, ids, partial(replay_recording, env), on_replayed)
+        return StatesReplayed(scene, env.engine, replays)
 
 
 def _episodes(store: Path, count: int | None) -> tuple[list[str], EpisodeStore]:
@@ -117,5 +111,21 @@ def _episodes(store: Path, count: int | None) -> tuple[list[str], EpisodeStore]:
     return ids, opened
 
 
-def _nobody(done: int, of: int) -> None:
-    """Told where nobody wants to know."""
+def _each(
+    store: EpisodeStore,
+    ids: Sequence[str],
+    one: Callable[[Episode], T],
+    on_replayed: OnReplayed | None,
+) -> tuple[T, ...]:
+    """What ``one`` makes of every episode."""
+    found: list[T] = []
+
+    def tell() -> None:
+        if on_replayed is not None:
+            on_replayed(len(found), len(ids))
+
+    tell()
+    for name in ids:
+        found.append(one(store.read(name)))
+        tell()
+    return tuple(found)
