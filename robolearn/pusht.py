@@ -129,6 +129,11 @@ def recorded_goal(provenance: Mapping[str, Any]) -> Pose:
     return goal_pose(params["goal"], f"provenance.{TASK_PARAMS}.goal") if "goal" in params else GOAL
 
 
+def goal_params(goal: Pose | None) -> dict[str, Any]:
+    """What a provenance says of a goal, as :func:`recorded_goal` reads it; nothing for None."""
+    return {} if goal is None else {TASK_PARAMS: {"goal": list(goal)}}
+
+
 def tee_polygons() -> tuple[XYRows, XYRows]:
     """Bar and stem corners in the block's body frame [m], table handedness (y up)."""
     flip = np.array([1.0, -1.0]) / 1000.0

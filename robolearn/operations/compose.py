@@ -26,7 +26,7 @@ from robolearn.operations.code_hash import code_hash, deciding_libraries
 from robolearn.operations.compose_options import ComposeOptions, Operator
 from robolearn.operations.goals import common_goal, world_for
 from robolearn.operations.suites import open_suite
-from robolearn.pusht import TASK_PARAMS
+from robolearn.pusht import goal_params
 from robolearn.spec import require_compatible
 from robolearn.training.run_directory import (
     PARTS,
@@ -242,8 +242,7 @@ def write_composed(out: Path, builder: ComposedBuilder) -> str:
         out / WEIGHTS, tensors, {"operator": builder.operator, "steps": str(builder.steps)}
     )
     hashes = [run.policy_hash for run in runs]
-    goal = common_goal(builder.runs)
-    params = {} if goal is None else {TASK_PARAMS: {"goal": list(goal)}}
+    params = goal_params(common_goal(builder.runs))
     write_json(out / PROVENANCE, {"complete": True, "parts": hashes} | params)
     seal_run(out)
     return policy_hash(out)

@@ -24,7 +24,7 @@ from robolearn.data.store.lock import StoreLock
 from robolearn.data.store.stats import DatasetStats
 from robolearn.errors import CheckpointError, ConfigError, StoreError, StoreLockedError
 from robolearn.learning import Algorithm, BatchSpec
-from robolearn.pusht import TASK_PARAMS
+from robolearn.pusht import goal_params
 from robolearn.representation import RepresentationConfig
 from robolearn.seeding import child_seed
 from robolearn.spec import TaskSpace
@@ -170,7 +170,7 @@ def train(
     provenance = identity | {
         "seed": experiment.seed,
         LATENCIES: source.latencies.to_json(),
-        **({TASK_PARAMS: {"goal": list(source.goals[0])}} if len(source.goals) == 1 else {}),
+        **goal_params(source.goals[0] if len(source.goals) == 1 else None),
         "episodes": len(data.dataset.episodes),
         "held_out": list(data.held_out_ids),
         "git_revision": git_revision(),

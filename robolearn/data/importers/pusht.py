@@ -17,12 +17,12 @@ from robolearn.pusht import (
     GOAL,
     RATE_HZ,
     SUCCESS_COVERAGE,
-    TASK_PARAMS,
     TOOL,
     PlanarPoses,
     Pose,
     block_signal,
     coverage,
+    goal_params,
     pose_from_px,
     table_from_px,
     target_action,
@@ -149,7 +149,7 @@ def pusht_episode(
         task_text="Push the T-shaped block onto the T-shaped target.",
         provenance=dict(provenance)
         | {"reward": "progress of the state after the step"}
-        | ({} if goal == GOAL else {TASK_PARAMS: {"goal": list(goal)}}),
+        | goal_params(None if goal == GOAL else goal),
         git_revision=git_revision(),
         versions=library_versions(),
     )

@@ -10,7 +10,7 @@ from eval.trials.suites import Suite
 from hardware.cell.config import CellConfig
 from robolearn.errors import ConfigError, SceneError
 from robolearn.operations.goals import params_for
-from robolearn.pusht import GOAL, TASK_PARAMS
+from robolearn.pusht import GOAL, goal_params
 from sim.scene.load import load_scene, packaged_scenes
 from sim.tasks.contract import Task
 from sim.tasks.pusht import PushT
@@ -41,9 +41,7 @@ def task_of(
 
 def recorded_params(task: Task) -> dict[str, Any]:
     """What recordings say of the task, where it is not the usual one: Push-T's goal."""
-    if not isinstance(task, PushT) or task.goal == GOAL:
-        return {}
-    return {TASK_PARAMS: {"goal": list(task.goal)}}
+    return goal_params(task.goal if isinstance(task, PushT) and task.goal != GOAL else None)
 
 
 def _of_scene(suite: Suite) -> Mapping[str, Any]:
