@@ -41,6 +41,7 @@ from robolearn.training.run_directory import (
     write_tensors,
 )
 from robolearn.types import Condition, TrialRecord
+from sim.worlds import make_world
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,18 +158,17 @@ def _entries(
 
 def _world(runs: Sequence[Path], name: str, suite: SuiteConfig) -> WorldEntry:
     builder = env_builder(world_for(name, suite.task, runs))
-    env = builder()
+    env = make_world(builder.world)
     try:
-        info = builder.info()
-        if info.task != suite.task:
-            raise ConfigError(f"the suite has the task '{suite.task}', '{name}' '{info.task}'")
+        if env.task != suite.task:
+            raise ConfigError(f"the suite has the task '{suite.task}', '{name}' '{env.task}'")
         for run in runs:
             space = load_run(run).spec.task_space
             require_compatible(space, env.spec)
             require_understood(space, (suite.instruction,))
+        return WorldEntry(env.spec.name, env.scene_hash, env.engine, builder, suite.instruction)
     finally:
         env.close()
-    return WorldEntry(info.name, info.hash, info.engine, builder, suite.instruction)
 
 
 def _options(options: ComposeOptions, suite: Suite) -> Options:
