@@ -24,12 +24,15 @@ Vector = Float64[NDArray[np.float64], "3"]
 Rotation = Float64[NDArray[np.float64], "3 3"]
 Pose = Float64[NDArray[np.float64], "4 4"]
 PoseRows = Float64[NDArray[np.float64], "n 4 4"]
+# Of a camera [px].
+CameraMatrix = Float64[NDArray[np.float64], "3 3"]
 # In a plane or a picture.
 XY = Float64[NDArray[np.float64], "2"]
 XYRows = Float64[NDArray[np.float64], "n 2"]
 # x, y [m] and yaw [rad], as objects lie on a table.
 PlanarPose = Float64[NDArray[np.float64], "3"]
-PlanarPoses = Float64[NDArray[np.float64], "n 3"]
+PlanarPoseRows = Float64[NDArray[np.float64], "n 3"]
+PlanarPoses = Float64[NDArray[np.float64], "*batch 3"]
 VectorRows = Float64[NDArray[np.float64], "n 3"]
 Vectors = Float64[NDArray[np.float64], "*batch 3"]
 Quaternions = Float64[NDArray[np.float64], "*batch 4"]

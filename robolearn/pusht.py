@@ -18,12 +18,10 @@ from jaxtyping import Float64
 from numpy.typing import NDArray
 
 from robolearn.errors import DataError
-from robolearn.geometry import XYRows
+from robolearn.geometry import PlanarPoses, XYRows
 from robolearn.spec import ActionSpec, SignalSpec
 
 Positions = Float64[NDArray[np.float64], "*batch 2"]
-# x, y [m] and yaw [rad].
-PlanarPoses = Float64[NDArray[np.float64], "*batch 3"]
 Pose = tuple[float, float, float]
 """x, y [m] and yaw [rad] in the table frame."""
 _Polygon = list[tuple[float, float]]

@@ -4,7 +4,6 @@ Geometry names its own (``robolearn/geometry.py``), and so do folders with shape
 (``robolearn/arms/shapes.py``). n: rows, ticks or samples; h, w: height and width of a picture
 """
 
-# Shapes in annotations follow jaxtyping's grammar, which ruff reads as a forward reference.
 from __future__ import annotations
 
 from typing import Any

@@ -4,7 +4,6 @@ What is not of a world alone has its name in the core: ``robolearn.shapes``, ``r
 ``robolearn.arms.shapes``. t: ticks
 """
 
-# Shapes in annotations follow jaxtyping's grammar, which ruff reads as a forward reference.
 from __future__ import annotations
 
 from typing import Any

@@ -3,7 +3,6 @@
 j: joints, n: rows
 """
 
-# Shapes in annotations follow jaxtyping's grammar, which ruff reads as a forward reference.
 from __future__ import annotations
 
 import numpy as np

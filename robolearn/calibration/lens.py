@@ -11,14 +11,11 @@ from typing import Literal
 
 import cv2
 import numpy as np
-from jaxtyping import Float64
-from numpy.typing import NDArray
 
 from robolearn.errors import ConfigError
-from robolearn.geometry import Pose, VectorRows, XYRows, pose, rotation_from_quat
+from robolearn.geometry import CameraMatrix, Pose, VectorRows, XYRows, pose, rotation_from_quat
 from robolearn.shapes import Floats
 
-CameraMatrix = Float64[NDArray[np.float64], "3 3"]
 # What a camera is fixed to: the table it looks at, or the arm's flange, with which it moves.
 LensFrame = Literal["table", "flange"]
 

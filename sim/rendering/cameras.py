@@ -18,7 +18,7 @@ from jaxtyping import Bool
 from numpy.typing import NDArray
 
 from robolearn.errors import SceneError, did_you_mean
-from robolearn.geometry import Pose, Rotation
+from robolearn.geometry import CameraMatrix, Pose
 from robolearn.shapes import Picture
 from robolearn.spec import SignalSpec
 from sim.rendering.renderer import (
@@ -56,7 +56,7 @@ class Calibration:
     width: int
     height: int
     projection: Projection
-    K: Rotation
+    K: CameraMatrix
     body: str
     T_body_camera: Pose
 
@@ -183,7 +183,7 @@ def calibration(model: mujoco.MjModel, view: View, signal: str = "") -> Calibrat
     )
 
 
-def intrinsics(model: mujoco.MjModel, view: View) -> Rotation:
+def intrinsics(model: mujoco.MjModel, view: View) -> CameraMatrix:
     """``K [3, 3]`` of a camera for pictures of this size [px]."""
     camera = camera_id(model, view.camera)
     width, height = view.width, view.height

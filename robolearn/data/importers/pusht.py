@@ -12,13 +12,13 @@ from robolearn.data.episode import Episode, EpisodeMeta, episode_from_arrays
 from robolearn.data.importers.frames import FrameSource
 from robolearn.data.provenance import git_revision, library_versions
 from robolearn.errors import DataError
+from robolearn.geometry import PlanarPoses
 from robolearn.pusht import (
     BLOCK,
     GOAL,
     RATE_HZ,
     SUCCESS_COVERAGE,
     TOOL,
-    PlanarPoses,
     Pose,
     block_signal,
     coverage,

@@ -20,8 +20,7 @@ from hardware.supervisor.shared_memory import Ring, RingHandle
 from robolearn.arms.models import UR5E
 from robolearn.arms.shapes import Joints
 from robolearn.errors import RobolearnError, RobotConnectionError
-from robolearn.geometry import Pose
-from robolearn.pusht import PlanarPoses
+from robolearn.geometry import PlanarPose, Pose
 from robolearn.seeding import child_seed
 from sim.plants.pusht import BLOCK
 from sim.plants.table_view import TableView, TableViewConfig
@@ -93,7 +92,7 @@ class CameraProcess:
             raise RobotConnectionError(answer)
         self.port = int(answer)
 
-    def see(self, t_ns: int, q: Joints, poses: Sequence[PlanarPoses]) -> None:
+    def see(self, t_ns: int, q: Joints, poses: Sequence[PlanarPose]) -> None:
         """Leave the state for the camera."""
         self._ring.put(t_ns, np.concatenate([q, *poses]))
 

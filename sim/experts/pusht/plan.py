@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Float64
 from numpy.typing import NDArray
 
-from robolearn.geometry import XY, PlanarPose, PlanarPoses, XYRows
+from robolearn.geometry import XY, PlanarPose, PlanarPoseRows, XYRows
 from robolearn.pusht import TABLE_SIZE_M, TOOL_RADIUS_M
 from robolearn.shapes import AnyFloats, Flags, Floats
 from sim.experts.pusht import model
@@ -108,7 +108,7 @@ class _Node:
     came about (row of the parent, push, length).
     """
 
-    pose: PlanarPoses
+    pose: PlanarPoseRows
     tool: XYRows
     time: Floats
     parent: Indices
