@@ -116,8 +116,10 @@ def represented(batch: Batch, representation: Representation) -> Batch:
 
     following, after = batch.next_actions, batch.next_observations
     if following is not None and after is None:
-        raise ConfigError("actions that follow are meant relative to what is observed then: ask"
-                          " for the part 'transition' as well")  # fmt: skip
+        raise ConfigError(
+            "actions that follow are meant relative to what is observed then: ask for the part"
+            " 'transition' as well"
+        )
     # Whatever shows signals: histories before and after, observations to come.
     shown: dict[str, Any] = {}
     for field in dataclasses.fields(batch):

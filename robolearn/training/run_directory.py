@@ -224,7 +224,9 @@ def _digest(file: Path) -> str:
         elif file.suffix == ".json":
             data = json.dumps(json.loads(data), sort_keys=True).encode()
     except (yaml.YAMLError, ValueError, TypeError):
-        pass  # Damaged: whoever reads it says so.
+        # A damaged file counts by its bytes, which differ from every sound one's values; whoever
+        # reads it says what is wrong with it.
+        pass
     return hashlib.sha256(data).hexdigest()
 
 

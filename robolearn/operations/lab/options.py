@@ -32,7 +32,7 @@ class LabOptions:
             raise ConfigError(
                 f"{self.address} can be reached by other machines, and whoever reaches the emulated"
                 " devices commands them without a password; expected a loopback address (127.0.0.1,"
-                " 127.0.0.2, ...). 'expose' says that that is what you want"
+                " 127.0.0.2, ...); set 'expose' to serve there all the same"
             )
 
 
