@@ -27,14 +27,15 @@ Counts = Num[NDArray[Any], "..."]
 # Nuisance rates tried, and differences scanned from outside before the end is refined.
 _RATES = 128
 _STEPS = 40
-_MOST_TABLES = 100_000
+# Outcomes of both that it goes through.
+MOST_TABLES = 100_000
 
 
 def exact_difference(k1: int, n1: int, k2: int, n2: int, level: float = 0.95) -> Estimate:
     """Interval of ``k1/n1 - k2/n2``; wider than Newcombe's, which at the edges covers .86."""
     check_counts(k1, n1)
     check_counts(k2, n2)
-    if n1 == 0 or n2 == 0 or (n1 + 1) * (n2 + 1) > _MOST_TABLES:
+    if n1 == 0 or n2 == 0 or (n1 + 1) * (n2 + 1) > MOST_TABLES:
         raise DataError(
             f"the exact interval takes 1 to about 300 trials per policy, got {n1} and {n2}; use"
             " newcombe, which covers well with so many"

@@ -229,25 +229,6 @@ def mean_bootstrap(
     return Estimate(float(x.mean()), low, high, n, "expanded bootstrap", level)
 
 
-def paired_difference(
-    a: Any,
-    b: Any,
-    level: float = 0.95,
-    *,
-    resamples: int = RESAMPLES,
-    seed: int = BOOTSTRAP_SEED,
-    bounds: Bounds | None = None,
-) -> Estimate:
-    """Mean of ``b - a`` over pairs, interval by resampling the pairs (:func:`mean_bootstrap`).
-
-    ``bounds`` of the *difference*: (-1, 1) for scores and successes.
-    """
-    x, y = paired_values(a, b)
-    result = mean_bootstrap(y - x, level, resamples=resamples, seed=seed, bounds=bounds)
-    method = result.method.replace("expanded", "paired")
-    return Estimate(result.value, result.low, result.high, result.n, method, result.level)
-
-
 def newcombe(k1: int, n1: int, k2: int, n2: int, level: float = 0.95) -> Estimate:
     """Interval of ``k1/n1 - k2/n2``, independent samples.
 

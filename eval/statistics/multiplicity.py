@@ -90,9 +90,8 @@ def family(
             high = min(high, -_BEYOND)
         else:
             low, high = min(low, 0.0), max(high, 0.0)
-        of_family = replace(
-            wide, low=low, high=high, method=f"{wide.method}, family of {m}", level=1.0 - alpha
-        )
+        method = f"{wide.method}, family of {m}" if m > 1 else wide.method
+        of_family = replace(wide, low=low, high=high, method=method, level=1.0 - alpha)
         found.append(FamilyMember(direction, p, of_family))
     return tuple(found)
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import torch
 
-from eval.statistics.intervals import paired_difference
+from eval.compare import compare_policies
+from eval.rule import Rule
 from eval.trials.progress import Progress
 from eval.trials.rollouts import Options, PolicyEntry, WorldEntry, evaluate
 from eval.trials.suites import Suite, SuiteConfig
@@ -73,11 +74,14 @@ class Composed:
     best_part: str
     # Mean score on the reported conditions, by policy.
     reported: Mapping[str, float]
-    # Mean paired difference to the best part on the reported conditions, with its interval.
+    # Mean paired difference to the best part on the reported conditions, with the interval that
+    # ``robolearn compare`` gives it.
     gain: float
     gain_low: float
     gain_high: float
     pairs: int
+    # What can be concluded.
+    verdict: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,13 +203,9 @@ def _result(
     chosen: str,
     records: Sequence[TrialRecord],
 ) -> Composed:
-    by_condition = {(r.policy, r.condition): r.score for r in records}
-    shared = [c for p, c in by_condition if p == chosen]
-    gain = paired_difference(
-        [by_condition[best, c] for c in shared],
-        [by_condition[chosen, c] for c in shared],
-        bounds=(-1.0, 1.0),
-    )
+    both = [r for name in (best, chosen) for r in records if r.policy == name]
+    (effect,) = compare_policies(both, Rule(by="score")).worlds[0].effects
+    gain = effect.score
     digest = write_composed(out, builder)
     result = Composed(
         run=str(out),
@@ -219,6 +219,7 @@ def _result(
         gain_low=gain.low,
         gain_high=gain.high,
         pairs=gain.n,
+        verdict=effect.words,
     )
     write_json(out / "composition.json", dataclasses.asdict(result))
     return result

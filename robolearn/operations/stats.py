@@ -4,25 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
-from eval.statistics.exact_tests import barnard, boschloo, fisher, mcnemar_exact
+import numpy as np
+
+from eval.decisions import Outcomes, pair_test
+from eval.statistics.exact_difference import MOST_TABLES, exact_difference
+from eval.statistics.exact_tests import barnard, boschloo, fisher
 from eval.statistics.intervals import (
-    DIFFERENCE,
     Estimate,
     beta_posterior,
     clopper_pearson,
     jeffreys,
     newcombe,
     newcombe_paired,
-    paired_difference,
+    paired_values,
     probability_better,
     wilson,
 )
+from eval.statistics.multiplicity import Direction, family
 from eval.statistics.planning import Plan, plan_paired, plan_two_rates
 from robolearn.errors import ConfigError
 
-BOSCHLOO = "Boschloo, two-sided"
 MCNEMAR = "McNemar exact, two-sided"
+BOUNDED = "bounded mean of differences, two-sided"
+Interval = Literal["exact", "newcombe"]
+Better = Literal["a", "b", ""]
+_BETTER: dict[Direction, Better] = {"negative": "a", "positive": "b", "undecided": ""}
+# Tables of all outcomes of two policies that Boschloo's and Barnard's tests go through.
+_MOST_TABLES = 4_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +52,10 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class RateComparison:
-    """Two success rates from independent trials; the difference is ``b - a``."""
+    """Two success rates from independent trials; the difference is ``b - a``.
+
+    Its interval leaves out 0 exactly where there is a decision.
+    """
 
     a: Counts
     b: Counts
@@ -50,26 +63,38 @@ class RateComparison:
     a_intervals: tuple[Estimate, ...]
     b_intervals: tuple[Estimate, ...]
     difference: Estimate
-    # Two-sided p values by the name of the test; Boschloo's decides.
+    decision: Better
+    # Two-sided p values by the name of the test; the first decides.
     p_values: dict[str, float]
     probability_b_better: float
 
     @property
     def p_value(self) -> float:
         """The p value that decides."""
-        return self.p_values["Boschloo"]
+        return next(iter(self.p_values.values()))
+
+    @property
+    def method(self) -> str:
+        """The test that decides."""
+        return f"{next(iter(self.p_values))}, two-sided"
 
 
 @dataclass(frozen=True, slots=True)
 class PairComparison:
-    """Outcomes under the same conditions; the difference is ``b - a``."""
+    """Outcomes under the same conditions; the difference is ``b - a``.
+
+    Its interval leaves out 0 exactly where there is a decision.
+    """
 
     pairs: int
     mean_a: float
     mean_b: float
     difference: Estimate
-    # Outcomes that are not all 0 or 1 have an interval and no test.
-    p_value: float | None = None
+    decision: Better
+    p_value: float
+    # The test that decides.
+    method: str
+    # Of outcomes that are all 0 or 1.
     only_a: int | None = None
     only_b: int | None = None
 
@@ -91,39 +116,65 @@ def intervals(counts: Counts, level: float = 0.95) -> tuple[Estimate, ...]:
     return (*found, beta_posterior(k, n, level, method="Beta posterior, uniform prior"))
 
 
-def compare_rates(a: Counts, b: Counts, level: float = 0.95) -> RateComparison:
-    """Two success rates from independent trials, their number fixed beforehand."""
+def compare_rates(
+    a: Counts, b: Counts, level: float = 0.95, interval: Interval = "exact"
+) -> RateComparison:
+    """Two success rates from independent trials, their number fixed beforehand.
+
+    Boschloo's test and the exact unconditional interval; of more than about 300 trials each
+    Newcombe's interval, of more than about 2,000 each Fisher's test, which need no table of all
+    outcomes.
+    """
     first, second = (a.successes, a.trials), (b.successes, b.trials)
+    tables = (a.trials + 1) * (b.trials + 1)
+    tests = {"Boschloo": boschloo, "Barnard": barnard} if tables <= _MOST_TABLES else {}
+    p_values = {name: test(*first, *second) for name, test in {**tests, "Fisher": fisher}.items()}
+    use = exact_difference if interval == "exact" and tables <= MOST_TABLES else newcombe
+    (member,) = family(
+        p_values=[next(iter(p_values.values()))],
+        intervals=[lambda level: use(*second, *first, level)],
+        alpha=1.0 - level,
+    )
     return RateComparison(
         a=a,
         b=b,
         a_intervals=(clopper_pearson(*first, level), wilson(*first, level)),
         b_intervals=(clopper_pearson(*second, level), wilson(*second, level)),
-        difference=newcombe(*second, *first, level),
-        p_values={
-            name: test(*first, *second)
-            for name, test in (("Boschloo", boschloo), ("Barnard", barnard), ("Fisher", fisher))
-        },
+        difference=member.difference,
+        decision=_BETTER[member.direction],
+        p_values=p_values,
         probability_b_better=probability_better(*second, *first),
     )
 
 
-def compare_pairs(a: Sequence[float], b: Sequence[float], level: float = 0.95) -> PairComparison:
-    """Outcomes of two policies under the same conditions, in the same order: successes (all 0 or
-    1) by McNemar's exact test, progress by the interval of the mean difference.
+def compare_pairs(
+    a: Sequence[float], b: Sequence[float], level: float = 0.95, interval: Interval = "exact"
+) -> PairComparison:
+    """Outcomes in [0, 1] of two policies under the same conditions, in the same order, by the test
+    and the interval of ``robolearn compare``: McNemar's of successes (all 0 or 1), the bounded mean
+    of the differences of scores.
     """
-    means = (sum(a) / len(a), sum(b) / len(b))
-    if not set(a) | set(b) <= {0.0, 1.0}:
-        inside = all(0 <= v <= 1 for v in (*a, *b))
-        bounds = DIFFERENCE if inside else None
-        return PairComparison(len(a), *means, paired_difference(a, b, level, bounds=bounds))
+    x, y = (np.asarray(v, dtype=np.float64).reshape(-1) for v in (a, b))
+    if not (x.size and ((x >= 0) & (x <= 1)).all() and ((y >= 0) & (y <= 1)).all()):
+        raise ConfigError("expected outcomes in [0, 1] of both policies, one pair at least")
+    x, y = paired_values(x, y)
+    successes = bool(np.isin(x, (0.0, 1.0)).all() and np.isin(y, (0.0, 1.0)).all())
+    if interval == "newcombe" and not successes:
+        raise ConfigError("Newcombe's interval is of successes (all 0 or 1); scores have the exact")
+    first, second = (Outcomes("", ("",), v[None], v[None]) for v in (x, y))
+    tested = pair_test(first, second, "success" if successes else "score")
+    at = tested.interval if interval == "exact" else lambda level: newcombe_paired(x, y, level)
+    (member,) = family([tested.p], [at], alpha=1.0 - level)
     return PairComparison(
-        len(a),
-        *means,
-        newcombe_paired(a, b, level),
-        mcnemar_exact(a, b),
-        sum(x > y for x, y in zip(a, b, strict=True)),
-        sum(y > x for x, y in zip(a, b, strict=True)),
+        pairs=int(x.size),
+        mean_a=float(x.mean()),
+        mean_b=float(y.mean()),
+        difference=member.difference,
+        decision=_BETTER[member.direction],
+        p_value=tested.p,
+        method=MCNEMAR if successes else BOUNDED,
+        only_a=int((x > y).sum()) if successes else None,
+        only_b=int((y > x).sum()) if successes else None,
     )
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from eval.statistics.intervals import newcombe_paired, paired_difference
+from eval.statistics.intervals import DIFFERENCE, mean_bootstrap, newcombe_paired
 from eval.trials.rollouts import Options, PolicyEntry, WorldEntry, evaluate
 from eval.trials.suites import load_suite
 from eval.trials.table import FILE_NAME, TrialStore, read_trials
@@ -145,9 +145,8 @@ def test_batched_inference_is_recorded_and_agrees_statistically(tmp_path):
             found[batch] = evaluate([FLOW], [A], {"a": conditions(40)}, store, options)
     assert len(read_trials(tmp_path)) == 80  # The batch belongs to a trial's identity.
     assert {r.batch for r in found[10]} == {10}
-    difference = paired_difference(
-        [r.score for r in found[1]], [r.score for r in found[10]], bounds=(-1.0, 1.0)
-    )
+    pairs = zip(found[1], found[10], strict=True)
+    difference = mean_bootstrap([y.score - x.score for x, y in pairs], bounds=DIFFERENCE)
     assert difference.low <= 0 <= difference.high
     assert abs(difference.value) < 0.05
     wins = newcombe_paired(*([r.success for r in found[b]] for b in (1, 10)))

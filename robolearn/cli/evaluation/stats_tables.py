@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import tyro
 
+from robolearn.cli.evaluation.csv_tables import number, read_lines, read_numbers, share
 from robolearn.cli.shared.parse import parse, print_json, say
 from robolearn.errors import ConfigError
 
@@ -76,8 +75,8 @@ def sequence(argv: list[str]) -> int:
     from eval.plain import plain_values
     from eval.statistics.sequential import betting_sequence
 
-    _, rows = _numbers(args.table, columns=1)
-    found = betting_sequence([row[0] for row in rows], _share(args.level, "--level")).last
+    _, rows = read_numbers(args.table, columns=1)
+    found = betting_sequence([row[0] for row in rows], share(args.level, "--level")).last
     if args.json:
         print_json(plain_values(found))
     else:
@@ -91,7 +90,7 @@ def blocks(argv: list[str]) -> int:
     from eval.plain import plain_values
     from eval.statistics.group_sequential import GroupSequential
 
-    names, rows = _numbers(args.table)
+    names, rows = read_numbers(args.table)
     if not names:
         raise ConfigError(f"{args.table}: the first line must name the policies")
     if args.size < 1 or len(rows) % args.size or len(rows) > args.size * args.blocks:
@@ -99,7 +98,7 @@ def blocks(argv: list[str]) -> int:
             f"{args.table}: expected at most {args.blocks} whole blocks of {args.size} rows, got"
             f" {len(rows)} rows"
         )
-    test = GroupSequential(names, args.blocks, alpha=_share(args.alpha, "--alpha"))
+    test = GroupSequential(names, args.blocks, alpha=share(args.alpha, "--alpha"))
     for start in range(0, len(rows), args.size):
         if not test.finished:
             block = rows[start : start + args.size]
@@ -121,13 +120,13 @@ def preferences(argv: list[str]) -> int:
     from eval.statistics.preferences import Preference, bradley_terry
 
     judged: list[Preference] = []
-    for number, row in _lines(args.table):
-        if len(row) != 3 or (_number(row[2]) is None and number > 1):
-            raise ConfigError(f"{args.table}:{number}: expected first,second,score, got {row}")
-        score = _number(row[2])
+    for line, row in read_lines(args.table):
+        if len(row) != 3 or (number(row[2]) is None and line > 1):
+            raise ConfigError(f"{args.table}:{line}: expected first,second,score, got {row}")
+        score = number(row[2])
         if score is not None:
             judged.append(Preference(row[0].strip(), row[1].strip(), score))
-    found = bradley_terry(judged, _share(args.level, "--level"))
+    found = bradley_terry(judged, share(args.level, "--level"))
     if args.json:
         print_json(plain_values(found))
         return 0
@@ -144,52 +143,11 @@ def profile(argv: list[str]) -> int:
     from eval.plain import plain_values
     from eval.statistics.aggregate import performance_profile
 
-    _, rows = _numbers(args.table)
-    found = performance_profile(rows, args.at, _share(args.level, "--level"))
+    _, rows = read_numbers(args.table)
+    found = performance_profile(rows, args.at, share(args.level, "--level"))
     if args.json:
         print_json(plain_values(found))
         return 0
     for line in zip(found.tau, found.value, found.low, found.high, strict=True):
         say("above {:g}: {:.3f} [{:.3f}, {:.3f}]".format(*line))
     return 0
-
-
-def _numbers(path: Path, columns: int | None = None) -> tuple[list[str], list[list[float]]]:
-    """Names of the first line, if it has any, and rows of equal length in [0, 1]."""
-    names: list[str] = []
-    rows: list[list[float]] = []
-    for number, row in _lines(path):
-        values = [_number(cell) for cell in row]
-        if number == 1 and None in values:
-            names = [cell.strip() for cell in row]
-            continue
-        width = columns or len(names or (rows[0] if rows else row))
-        kept = [v for v in values if v is not None and 0 <= v <= 1]
-        if len(kept) != width or len(row) != width:
-            raise ConfigError(
-                f"{path}:{number}: expected {width} outcomes in [0, 1], got {','.join(row)!r}"
-            )
-        rows.append(kept)
-    if not rows:
-        raise ConfigError(f"{path} has no outcomes")
-    return names, rows
-
-
-def _lines(path: Path) -> Sequence[tuple[int, list[str]]]:
-    if not path.is_file():
-        raise ConfigError(f"no file '{path}'")
-    with path.open(newline="", encoding="utf-8") as stream:
-        return [(i, row) for i, row in enumerate(csv.reader(stream), 1) if row]
-
-
-def _number(text: str) -> float | None:
-    try:
-        return float(text)
-    except ValueError:
-        return None
-
-
-def _share(value: float, option: str) -> float:
-    if not 0 < value < 1:
-        raise ConfigError(f"{option} lies between 0 and 1, got {value:g}")
-    return value

@@ -73,4 +73,5 @@ def _show(result: Composed) -> None:
         f"gain over {result.best_part}: {result.gain:+.3f} [{result.gain_low:+.3f},"
         f" {result.gain_high:+.3f}], {result.pairs} pairs"
     )
+    say(result.verdict)
     say(f"run {result.run} policy {result.policy_hash}")

@@ -16,11 +16,11 @@ from eval.statistics.clusters import corrected_rate, mean_two_way
 from eval.statistics.intervals import (
     DIFFERENCE,
     OUTCOME,
+    bounded_difference,
     clopper_pearson,
     mean_bootstrap,
     mean_of_equals,
     mean_t,
-    paired_difference,
 )
 from eval.statistics.runs import difference_over_runs
 from eval.summary import summarize
@@ -42,7 +42,8 @@ def test_equal_outcomes_never_give_an_interval_without_width():
         mean_t([0.4] * 9, bounds=OUTCOME),
         mean_t([0.4], bounds=OUTCOME),
         mean_bootstrap([0.4] * 9, bounds=OUTCOME),
-        paired_difference([1.0] * 9, [1.0] * 9, bounds=DIFFERENCE),
+        mean_bootstrap([0.0] * 9, bounds=DIFFERENCE),
+        bounded_difference([1.0] * 9, [1.0] * 9),
         mean_two_way([1.0] * 6, list("aabbcc"), list("xyxyxy"), bounds=OUTCOME),
         summarize(trials("a", np.ones(20))).score,
     ):

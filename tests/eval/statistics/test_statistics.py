@@ -20,7 +20,6 @@ from eval.statistics.intervals import (
     mean_t,
     newcombe,
     newcombe_paired,
-    paired_difference,
     pearson,
     percentiles,
     phi_coefficient,
@@ -148,14 +147,6 @@ def test_mean_intervals():
     assert boot.low == pytest.approx(t.low, abs=0.02)
     assert boot.high == pytest.approx(t.high, abs=0.02)
     assert mean_bootstrap(big) == boot
-
-
-def test_paired_difference_uses_the_pairs():
-    a = np.linspace(0, 1, 30)
-    e = paired_difference(a, a + 0.25)
-    assert (e.value, e.low, e.high) == pytest.approx((0.25, 0.25, 0.25))
-    with pytest.raises(DataError, match="same conditions"):
-        paired_difference([1, 2], [1, 2, 3])
 
 
 @pytest.mark.parametrize(

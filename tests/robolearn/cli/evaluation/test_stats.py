@@ -53,10 +53,17 @@ def test_compare_pairs(capsys, tmp_path: Path):
     assert code == 0
     assert "p = 0.0215  McNemar" in out  # 2 (C(10,0) + C(10,1)) / 2^10
     assert "b is better" in out
+    code, narrow, _ = run(capsys, "compare", "--paired", str(pairs), "--interval", "newcombe")
+    assert "(bounded mean of differences)" in out
+    assert "(Newcombe paired)" in narrow
     pairs.write_text("0.2,0.4\n0.5,0.7\n0.1,0.2\n0.3,0.6\n")
     code, out, _ = run(capsys, "compare", "--paired", str(pairs))
     assert code == 0
-    assert "excludes 0" in out
+    assert "does not show that they are equal" in out
+    pairs.write_text("0.2,0.4\n0.5,0.7\n0.1,0.2\n0.3,0.6\n" * 8)
+    code, out, _ = run(capsys, "compare", "--paired", str(pairs))
+    assert code == 0
+    assert "b is better" in out
 
 
 def test_plan(capsys):

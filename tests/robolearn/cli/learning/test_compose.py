@@ -9,6 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from eval.compare import compare_policies
+from eval.rule import Rule
 from eval.trials.suites import load_suite, suite_yaml
 from eval.trials.table import read_trials
 from policies.imitation.compose import ComposeConfig, composed_policy
@@ -65,10 +67,18 @@ def test_choosing_and_reporting_are_apart(
     assert len(result["reported"]) == 3
     assert result["pairs"] == 2
     assert result["gain_low"] <= result["gain"] <= result["gain_high"]
+    # Two conditions say next to nothing, however alike.
+    assert result["gain_high"] - result["gain_low"] > 1.0
     best = result["reported"][result["best_part"]]
     chosen = next(v for k, v in result["reported"].items() if k.startswith("convex"))
     assert result["gain"] == pytest.approx(chosen - best, abs=1e-9)
     records = read_trials(setting / "both" / "trials")
+    reported = {c.id for c in load_suite(setting / "short.yaml").select(2)}
+    both = [r for name in (result["best_part"], "convex-0.40-0.60") for r in records
+            if r.policy == name and r.condition in reported]  # fmt: skip
+    (effect,) = compare_policies(both, Rule(by="score")).worlds[0].effects
+    assert (effect.score.low, effect.score.high) == (result["gain_low"], result["gain_high"])
+    assert result["verdict"] == effect.words
     where: dict[str, set[str]] = {}
     for r in records:
         where.setdefault(r.policy, set()).add(r.condition)
