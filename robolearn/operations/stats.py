@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -163,7 +164,7 @@ def compare_pairs(
         raise ConfigError("Newcombe's interval is of successes (all 0 or 1); scores have the exact")
     first, second = (Outcomes("", ("",), v[None], v[None]) for v in (x, y))
     tested = pair_test(first, second, "success" if successes else "score")
-    at = tested.interval if interval == "exact" else lambda level: newcombe_paired(x, y, level)
+    at = tested.interval if interval == "exact" else functools.partial(newcombe_paired, x, y)
     (member,) = family([tested.p], [at], alpha=1.0 - level)
     return PairComparison(
         pairs=int(x.size),
