@@ -16,7 +16,7 @@ from robolearn.errors import CheckpointError, ConfigError
 from robolearn.learning import Algorithm, BatchSpec
 from robolearn.representation import Representation, RepresentationConfig, RepresentedPolicy
 from robolearn.spec import TaskSpace
-from robolearn.table import Table
+from robolearn.table import CONFIG, Table
 from robolearn.training.run_directory import Run, load_run
 
 
@@ -55,6 +55,7 @@ POLICIES = Table[type[PolicyConfig]](
     },
     what="policy",
     group="robolearn.policies",
+    wanted=CONFIG,
 )
 
 

@@ -41,11 +41,27 @@ def find_config(path: Path) -> Path:
     return shipped if shipped.parent.is_dir() else path
 
 
+class _Loader(yaml.SafeLoader):
+    """Refuses what YAML takes silently: of a key that stands twice the last one would count."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen: set[tuple[str, str]] = set()
+        for key, _ in node.value:
+            name = (key.tag, key.value) if isinstance(key, yaml.ScalarNode) else None
+            if name in seen:
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"the key '{name[1]}' stands twice in one mapping", key.start_mark
+                )
+            if name is not None:
+                seen.add(name)
+        return typing.cast("dict[Any, Any]", super().construct_mapping(node, deep))
+
+
 def load_yaml(path: Path) -> dict[str, Any]:
     """Read one YAML mapping (see :func:`find_config`); errors name the file and line."""
     path = find_config(path)
     try:
-        raw = yaml.safe_load(path.read_text(encoding="utf-8"))
+        raw = yaml.load(path.read_text(encoding="utf-8"), _Loader)  # noqa: S506  (a safe one)
     except FileNotFoundError as error:
         near = sorted(p.name for p in path.parent.glob("*.yaml")) if path.parent.is_dir() else []
         raise ConfigError(
@@ -57,6 +73,11 @@ def load_yaml(path: Path) -> dict[str, Any]:
         raise ConfigError(f"'{path}' is not a text file (UTF-8); expected YAML") from error
     except yaml.YAMLError as error:
         raise ConfigError(f"'{path}' is not valid YAML: {' '.join(str(error).split())}") from error
+    except OSError as error:
+        raise ConfigError(f"'{path}' cannot be read: {error.strerror or error}") from error
+    except (ValueError, RecursionError) as error:
+        # A 30th of February, a number of 5000 digits, a thousand brackets.
+        raise ConfigError(f"'{path}' cannot be read as YAML: {error}") from error
     if not isinstance(raw, dict):
         got = "an empty file" if raw is None else type(raw).__name__
         raise ConfigError(f"'{path}' must hold a mapping, got {got}")
@@ -227,7 +248,10 @@ def _convert_scalar(hint: Any, value: Any, where: str) -> Any:
     if hint is Any:
         return value
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
+        try:
+            return float(value)
+        except OverflowError as error:
+            raise ConfigError(f"{where}: expected a number up to 1.8e308") from error
     if hint is float and isinstance(value, str):
         # YAML 1.1 reads 1e-4 (no dot) as text.
         try:

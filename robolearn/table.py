@@ -10,6 +10,7 @@ it cannot replace one. Nothing is imported before it is asked for.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import importlib
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -30,13 +31,27 @@ class Entry:
     owner: str
 
 
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a package of somebody else must offer: in words, and what tells whether it does."""
+
+    words: str
+    fits: Callable[[object], bool]
+
+
+ANYTHING = Wanted("anything", lambda _: True)
+CALLABLE = Wanted("a class or a function", callable)
+CONFIG = Wanted("a dataclass", lambda v: isinstance(v, type) and dataclasses.is_dataclass(v))
+
+
 class Table(Generic[T]):
     """Names to objects of one kind; iterating gives the names, built-in ones first.
 
     ``what`` says in errors what is looked up; ``group`` is that of the entry points which extend
     it. A group of several kinds (``robolearn.devices``) tells them apart by ``kind``, the part of
     an entry point's name before the first dot. ``taken`` lists further names that plug-ins must
-    leave alone; ``hint`` ends the message about an unknown name.
+    leave alone; ``hint`` ends the message about an unknown name; ``wanted`` is what a plug-in must
+    stand for.
     """
 
     def __init__(
@@ -48,10 +63,11 @@ class Table(Generic[T]):
         kind: str = "",
         taken: Callable[[], Collection[str]] = tuple,
         hint: str = "",
+        wanted: Wanted = ANYTHING,
     ) -> None:
         self.what, self.group = what, group
         self._own = {name: Entry(place, "robolearn") for name, place in places.items()}
-        self._kind, self._taken, self._hint = kind, taken, hint
+        self._kind, self._taken, self._hint, self._wanted = kind, taken, hint, wanted
         self._entries: dict[str, Entry] | None = None
         self._found: dict[str, T] = {}
 
@@ -77,8 +93,8 @@ class Table(Generic[T]):
     def find(self, name: str, *, error: type[RobolearnError] = ConfigError, where: str = "") -> T:
         """What ``name`` stands for; otherwise ``error`` says what exists.
 
-        ``where`` (a file and key) begins the message. A plug-in that cannot be imported is a
-        :class:`ConfigError` that names its package.
+        ``where`` (a file and key) begins the message. A plug-in that cannot be imported, or is
+        something else than what is wanted, is a :class:`ConfigError` that names its package.
         """
         if name not in self._found:
             entry = self._own.get(name) or self.entries().get(name)
@@ -98,13 +114,15 @@ class Table(Generic[T]):
     def _resolve(self, name: str, entry: Entry) -> T:
         if entry.owner == "robolearn":
             return cast("T", resolve(entry.place))
-        try:
-            return cast("T", resolve(entry.place))
-        except (ImportError, AttributeError) as error:
-            raise ConfigError(
-                f"{self.what} '{name}' of the package {entry.owner}: '{entry.place}' cannot be"
-                f" imported ({error}); repair or uninstall the package"
-            ) from error
+        return cast(
+            "T",
+            resolve_foreign(
+                entry.place,
+                self._wanted,
+                where=f"{self.what} '{name}' of the package {entry.owner}",
+                advice="repair or uninstall the package",
+            ),
+        )
 
     def _add(self, point: EntryPoint, found: dict[str, Entry]) -> None:
         owner = point.dist.name if point.dist is not None else "an unnamed package"
@@ -134,3 +152,21 @@ def resolve(place: str) -> Any:
     """The object at ``module:Name`` or ``module:Class.method``; ImportError, AttributeError."""
     module, _, names = place.partition(":")
     return functools.reduce(getattr, names.split("."), importlib.import_module(module))
+
+
+def resolve_foreign(place: str, wanted: Wanted, *, where: str, advice: str) -> Any:
+    """The object at ``place`` in somebody else's code, which may do anything while it is imported;
+    :class:`ConfigError` with ``where`` and ``advice`` when it fails, ends or is not what is wanted.
+    """
+    try:
+        found = resolve(place)
+    except (Exception, SystemExit) as error:
+        reason = (
+            str(error) if isinstance(error, ImportError) else f"{type(error).__name__}: {error}"
+        )
+        raise ConfigError(f"{where}: '{place}' cannot be imported ({reason}); {advice}") from error
+    if not wanted.fits(found):
+        raise ConfigError(
+            f"{where}: '{place}' is {str(found)[:80]!r}; expected {wanted.words}; {advice}"
+        )
+    return found

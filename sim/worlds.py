@@ -10,7 +10,7 @@ from robolearn.config import config_hash, load_yaml
 from robolearn.contracts import Agent
 from robolearn.errors import SceneError
 from robolearn.pusht import Pose, goal_pose
-from robolearn.table import Table
+from robolearn.table import CALLABLE, Table
 from sim.contract import World
 from sim.env.scene_env import SceneEnv
 from sim.experts.registry import build_expert, build_player
@@ -34,6 +34,7 @@ WORLDS = Table[Callable[[WorldName], World]](
     },
     what="world",
     group="robolearn.worlds",
+    wanted=CALLABLE,
     taken=packaged_scenes,
 )
 # Families whose things are known by name.

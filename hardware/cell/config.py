@@ -32,7 +32,7 @@ from hardware.supervisor.table_follower import FollowerConfig
 from robolearn.arms.limiter import PathLimits, TableMapping
 from robolearn.errors import ConfigError, DataError
 from robolearn.spec import SignalSpec
-from robolearn.table import Table, resolve
+from robolearn.table import CONFIG, Table, resolve_foreign
 from robolearn.timing.latencies import Latencies
 from robolearn.types import Condition
 
@@ -57,6 +57,7 @@ DRIVERS = Table[type[DriverConfig]](
     },
     what="driver",
     group="robolearn.drivers",
+    wanted=CONFIG,
     hint="; a driver of yours is 'module:ConfigClass'",
 )
 
@@ -285,13 +286,11 @@ def _own_driver(place: str, where: str) -> type[DriverConfig]:
     a config that was loaded.
     """
     look_for_drivers("")
-    try:
-        found: type[DriverConfig] = resolve(place)
-    except (ImportError, AttributeError) as error:
-        raise ConfigError(
-            f"{where}: '{place}' cannot be imported ({error}); expected 'module:ConfigClass'"
-            " of a Python file in this folder, beside the config, or of an installed package"
-        ) from error
+    advice = (
+        "expected 'module:ConfigClass' of a Python file in this folder, beside the config, or of an"
+        " installed package"
+    )
+    found: type[DriverConfig] = resolve_foreign(place, CONFIG, where=where, advice=advice)
     return found
 
 

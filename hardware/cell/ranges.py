@@ -296,7 +296,10 @@ def _inside(
     if isinstance(value, bool):
         return
     if isinstance(value, int | float):
-        yield place, kind, float(value)
+        try:
+            yield place, kind, float(value)
+        except OverflowError:
+            yield place, kind, math.inf if value > 0 else -math.inf
     elif dataclasses.is_dataclass(value):
         yield from _numbers(value, place)
     elif isinstance(value, tuple):

@@ -16,7 +16,7 @@ from robolearn.calibration.lens import LensConfig
 from robolearn.errors import ConfigError, did_you_mean
 from robolearn.shapes import Picture
 from robolearn.spec import SignalSpec
-from robolearn.table import Table
+from robolearn.table import CONFIG, Table
 
 
 @runtime_checkable
@@ -38,6 +38,7 @@ CAMERAS = Table[type[CameraDriverConfig]](
     what="camera driver",
     group="robolearn.devices",
     kind="camera",
+    wanted=CONFIG,
 )
 
 

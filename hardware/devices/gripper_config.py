@@ -12,7 +12,7 @@ from hardware.devices.gripper import Gripper
 from hardware.devices.robot import Robot
 from robolearn.errors import ConfigError
 from robolearn.spec import ActionSpec, SignalSpec
-from robolearn.table import Table
+from robolearn.table import CONFIG, Table
 
 WIDTH = "gripper/width"
 # Widths further outside the range are no rounding: whoever sends them is out of order [m].
@@ -43,6 +43,7 @@ GRIPPERS = Table[type[GripperDriverConfig]](
     what="gripper driver",
     group="robolearn.devices",
     kind="gripper",
+    wanted=CONFIG,
 )
 
 

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from robolearn.contracts import Agent
 from robolearn.errors import ConfigError
 from robolearn.spec import EmbodimentSpec
-from robolearn.table import Table
+from robolearn.table import CALLABLE, Table
 from robolearn.types import Condition
 
 NO_PARAMS: Mapping[str, Any] = MappingProxyType({})
@@ -41,6 +41,7 @@ EXPERTS = Table[ExpertMaker](
     },
     what="scripted expert for task",
     group="robolearn.experts",
+    wanted=CALLABLE,
 )
 
 # Task -> agents that play: many goals, none of them the task's. Built alike.
@@ -51,6 +52,7 @@ PLAYERS = Table[ExpertMaker](
     },
     what="play generator for task",
     group="robolearn.players",
+    wanted=CALLABLE,
 )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from robolearn.config import from_dict, load_yaml
 from robolearn.errors import ConfigError, SceneError, did_you_mean
-from robolearn.table import Table
+from robolearn.table import Table, Wanted
 from sim.scene.config import Scene, SceneConfig
 from sim.scene.validate import check_bodies, validate
 
@@ -23,7 +23,13 @@ def packaged_scenes() -> list[str]:
 
 
 # Folders of the scene packages that installed packages bring.
-PLUGIN_SCENES = Table[Path]({}, what="scene", group="robolearn.scenes", taken=packaged_scenes)
+PLUGIN_SCENES = Table[Path](
+    {},
+    what="scene",
+    group="robolearn.scenes",
+    taken=packaged_scenes,
+    wanted=Wanted("a Path", lambda v: isinstance(v, Path)),
+)
 
 
 def scene_names() -> list[str]:

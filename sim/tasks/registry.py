@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.errors import SceneError, did_you_mean
-from robolearn.table import Table
+from robolearn.table import CALLABLE, Table
 from robolearn.types import Signals
 from sim.shapes import Values
 from sim.tasks.contract import Task
@@ -29,12 +29,14 @@ TASKS = Table[Callable[..., Task]](
     },
     what="task",
     group="robolearn.tasks",
+    wanted=CALLABLE,
 )
 # ``task/signal`` of kind ``derived`` -> the function from the other signals to its values.
 DERIVED = Table[Callable[[Signals], NDArray[np.float64]]](
     {"play_table/goal/achieved": "sim.tasks.play_table:achieved"},
     what="derived signal",
     group="robolearn.derived_signals",
+    wanted=CALLABLE,
 )
 
 

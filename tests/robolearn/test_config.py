@@ -131,6 +131,31 @@ def test_files(tmp_path):
         load_yaml(path)
 
 
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("name: demo\nlr: 1e-3\nlr: 1.0\n", r"the key 'lr' stands twice.*line 3"),
+        ("name: demo\nnet: {width: 4, dropout: 0.1, width: 8}\n", "'width' stands twice"),
+        ("name: 2024-02-31\n", "day is out of range"),
+        (f"name: demo\nlr: {'1' * 400}\n", r"lr: expected a number up to"),
+        (f"name: demo\nlr: {'1' * 5000}\n", "4300 digits"),
+        ("name: " + "[" * 5000, "recursion"),
+    ],
+)
+def test_files_that_yaml_takes_and_a_person_does_not_mean(tmp_path, text, told):
+    path = tmp_path / "config.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=told):
+        load_config(Experiment, path)
+
+
+def test_a_file_that_the_system_does_not_open(tmp_path):
+    path = tmp_path / "loop.yaml"
+    path.symlink_to(path)
+    with pytest.raises(ConfigError, match=r"loop\.yaml' cannot be read"):
+        load_yaml(path)
+
+
 @given(
     st.builds(
         Experiment,

@@ -16,7 +16,7 @@ import pytest
 from robolearn import table as module
 from robolearn.errors import ConfigError, DataError
 from robolearn.operations.code_hash import code_hash
-from robolearn.table import Table
+from robolearn.table import CALLABLE, CONFIG, Table
 from tests.plugins import installed
 
 ROOT = Path(__file__).parents[2]
@@ -84,6 +84,35 @@ def test_plug_ins_add_names_and_replace_none(monkeypatch: pytest.MonkeyPatch) ->
     plugins(monkeypatch, right="math:trunc")
     with pytest.raises(ConfigError, match=r"offers the way 'right'.*has already"):
         table(taken=lambda: ("right",)).entries()
+
+
+@pytest.mark.parametrize(
+    ("source", "told"),
+    [
+        ("raise RuntimeError('no GPU')", r"RuntimeError: no GPU"),
+        ("import sys; sys.exit(0)", r"SystemExit: 0"),
+        ("def thing(:", r"SyntaxError"),
+        ("thing = 5", r"is '5'; expected a class or a function"),
+    ],
+)
+def test_a_plug_in_that_breaks_is_named_and_ends_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, told: str
+) -> None:
+    (tmp_path / "broken_plugin.py").write_text(source)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "broken_plugin", raising=False)
+    plugins(monkeypatch, up="broken_plugin:thing")
+    table = Table[object]({}, what="way", group="x", wanted=CALLABLE)
+    with pytest.raises(ConfigError, match=rf"way 'up' of the package.*{told}.*uninstall"):
+        table.find("up")
+
+
+def test_what_a_plug_in_is_must_be_what_the_table_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    plugins(monkeypatch, floor="math:floor", config="tests.robolearn.test_table:Table")
+    table = Table[object]({}, what="robot", group="x", wanted=CONFIG)
+    for name in table:
+        with pytest.raises(ConfigError, match="expected a dataclass"):
+            table.find(name)
 
 
 def test_a_group_of_several_kinds_tells_them_apart(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -89,6 +89,12 @@ class Polled(ABC, Generic[L]):
         loop.raise_fault()
         return loop
 
+    def _stop_and_leave(self) -> None:
+        try:
+            self.stop()
+        finally:
+            self._leave()
+
     def _leave(self) -> None:
         """Disconnect, and leave the device to others, whatever the line says to it."""
         try:
@@ -183,7 +189,4 @@ class PolledArm(Polled[ArmLoop]):
 
     def close(self) -> None:
         """Stop and disconnect; safe to call twice."""
-        try:
-            self.stop()
-        finally:
-            self._leave()
+        self._stop_and_leave()

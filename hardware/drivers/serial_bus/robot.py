@@ -244,8 +244,7 @@ class BusRobot(Polled["BusCycle"]):
 
     def close(self) -> None:
         """Hold the arm and close the port; the torque stays on. Safe to call twice."""
-        self.stop()
-        self._leave()
+        self._stop_and_leave()
 
 
 def _patiently(step: Callable[[], T]) -> T:

@@ -27,8 +27,12 @@ def parse(
     kind: type[T], argv: list[str], prog: str, description: str, default: T | None = None
 ) -> T:
     """Parse ``argv`` into the dataclass ``kind``; errors exit with 2, help with 0."""
+    level = os.environ.get("ROBOLEARN_LOG", "WARNING").upper()
+    levels = list(logging.getLevelNamesMapping())
+    if level not in levels:
+        raise ConfigError(f"ROBOLEARN_LOG is '{level}', which is no level of logging: {levels}")
     logging.basicConfig(
-        level=os.environ.get("ROBOLEARN_LOG", "WARNING").upper(),
+        level=level,
         format="%(levelname)s %(name)s: %(message)s",
         stream=sys.stderr,
     )

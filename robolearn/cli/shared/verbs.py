@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from robolearn.cli.shared.parse import report_error
 from robolearn.errors import did_you_mean
 
 # verb -> (arguments as a dataclass whose docstring is the help, what runs them)
@@ -24,10 +24,10 @@ def run_verb(group: str, title: str, verbs: Verbs, argv: list[str]) -> int:
         )
         return 0
     if argv[0] not in verbs:
-        print(
+        text = (
             f"robolearn {group}: no verb '{argv[0]}'.{did_you_mean(argv[0], verbs)}"
-            f" Verbs: {', '.join(verbs)}",
-            file=sys.stderr,
+            f" Verbs: {', '.join(verbs)}"
         )
+        report_error(text, 2, as_json="--json" in argv)
         return 2
     return verbs[argv[0]][1](argv[1:])

@@ -8,7 +8,7 @@ from pathlib import Path
 from robolearn.data.exporters.common import ExportOptions, ExportReport
 from robolearn.data.store.store import EpisodeStore
 from robolearn.errors import DataError
-from robolearn.table import Table
+from robolearn.table import CALLABLE, Table
 
 Exporter = Callable[[EpisodeStore, Sequence[str], Path, ExportOptions], ExportReport]
 EXPORTERS = Table[Exporter](
@@ -19,6 +19,7 @@ EXPORTERS = Table[Exporter](
     },
     what="format",
     group="robolearn.exporters",
+    wanted=CALLABLE,
 )
 
 

@@ -9,7 +9,7 @@ from robolearn.data.importers.foreign import reading, refuse_pointer
 from robolearn.data.importers.recording import Importer
 from robolearn.data.store.manifest import STORE_FILE
 from robolearn.errors import DataError
-from robolearn.table import Table
+from robolearn.table import CALLABLE, Table
 
 # In the order in which a source is tried.
 IMPORTERS = Table[Callable[[], Importer]](
@@ -25,6 +25,7 @@ IMPORTERS = Table[Callable[[], Importer]](
     },
     what="format",
     group="robolearn.importers",
+    wanted=CALLABLE,
 )
 
 

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.data.store.confine import confined
-from robolearn.data.store.storage import Place
+from robolearn.data.store.storage import Place, read_plain
 from robolearn.errors import DataError, StoreCorruptError
 from robolearn.shapes import AnyRows
 
@@ -299,13 +299,16 @@ def read_sized(root: Place, path: str, files: Mapping[str, FileEntry]) -> bytes:
     entry = files.get(path)
     if entry is None:
         raise StoreCorruptError(f"{root / path} is not in the episode's manifest")
+    where = root / path
     try:
-        data = (root / path).read_bytes()
+        # Before it is read: what is longer than it should be may be larger than the memory.
+        size = where.stat().st_size if isinstance(where, Path) else entry.size
+        data = read_plain(where) if size == entry.size else b""
     except FileNotFoundError as error:
-        raise StoreCorruptError(f"{root / path} is missing; run 'robolearn data check'") from error
+        raise StoreCorruptError(f"{where} is missing; run 'robolearn data check'") from error
     if len(data) != entry.size:
         raise StoreCorruptError(
-            f"{root / path}: expected {entry.size} bytes, got {len(data)};"
+            f"{where}: expected {entry.size} bytes, got {len(data) or size};"
             " run 'robolearn data check'"
         )
     return data

@@ -41,6 +41,7 @@ from robolearn.data.store.manifest import (
     trashed,
 )
 from robolearn.data.store.reconstruct import Reconstruction, reconstruct_log
+from robolearn.data.store.storage import read_plain
 from robolearn.errors import StoreCorruptError
 
 ADVICE = "'robolearn data repair STORE --rebuild-log' makes it anew from them"
@@ -117,7 +118,7 @@ class LogReader:
             stat = where.stat()
             stamp = (stat.st_mtime_ns, stat.st_size)
             if stamp != self._stamp:
-                data = where.read_bytes()
+                data = read_plain(where)
                 if pending is not None and not data[pending.log_size :].startswith(
                     pending.line.encode()
                 ):
@@ -214,13 +215,13 @@ class CommitLog:
             record = self._store / record_name(pending.id)
             entry = parse_entry(pending.line.encode(), str(self._store / PENDING_FILE))
             if record.exists():
-                if sha256(record.read_bytes()) != pending.sha256:
+                if sha256(read_plain(record)) != pending.sha256:
                     raise StoreCorruptError(f"{record} was altered; run 'robolearn data check'")
                 self._move(entry)
                 append_line(log, pending.line.encode(), pending.log_size)
                 _log.warning("finished the interrupted commit of %s", pending.id)
             else:
-                if log.read_bytes()[pending.log_size :].strip(b"\0"):
+                if read_plain(log)[pending.log_size :].strip(b"\0"):
                     raise StoreCorruptError(f"{record} is missing although the commit log names it")
                 append_line(log, b"", pending.log_size)
                 self._take_back(pending)
@@ -229,7 +230,7 @@ class CommitLog:
             fsync_path(self._store)
         if not log.exists():
             raise StoreCorruptError(f"{log} is missing: the commit log was lost. {ADVICE}")
-        data = log.read_bytes()
+        data = read_plain(log)
         try:
             self._entries = parse_log(data, log)
         except StoreCorruptError as error:
@@ -330,7 +331,7 @@ def _folder(store: Path, episode: str) -> str:
     for base in (store, store / TRASH):
         manifest = base / MANIFESTS / f"{episode}.json"
         if manifest.exists():
-            return parse_manifest(manifest.read_bytes(), manifest).folder or episode
+            return parse_manifest(read_plain(manifest), manifest).folder or episode
     return episode
 
 

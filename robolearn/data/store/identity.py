@@ -25,7 +25,7 @@ from robolearn.data.store.manifest import (
     next_entry,
     sha256,
 )
-from robolearn.data.store.storage import ObjectPath
+from robolearn.data.store.storage import ObjectPath, read_plain
 from robolearn.errors import StoreCorruptError, StoreError, StoreLockedError
 
 FORMAT = "robolearn-episode-store"
@@ -36,7 +36,7 @@ def read_identity(path: Path | ObjectPath) -> dict[str, Any]:
     """The contents of ``store.json``; another file or a newer format raises."""
     file = path / STORE_FILE
     try:
-        raw = json.loads(file.read_bytes())
+        raw = json.loads(read_plain(file))
         name, version = raw["format"], int(raw["version"])
     except FileNotFoundError as error:
         raise no_identity_error(path) from error

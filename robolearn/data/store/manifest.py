@@ -29,7 +29,7 @@ from typing import Any, TypeVar, cast
 from robolearn.data.episode import EpisodeInfo
 from robolearn.data.store.chunks import FileEntry, fsync_path, json_bytes
 from robolearn.data.store.confine import confined
-from robolearn.data.store.storage import ObjectPath, Place
+from robolearn.data.store.storage import ObjectPath, Place, read_plain
 from robolearn.errors import StoreCorruptError, StoreError, did_you_mean
 
 VERSION = 2
@@ -291,8 +291,12 @@ def parse_manifest(data: bytes, where: Place | str) -> Manifest:
         files = tuple(_typed(FileEntry, f) for f in raw["files"])
         for entry in files:
             confined(entry.path, where)
-        if len({entry.path for entry in files}) != len(files):
+        names = {entry.path for entry in files}
+        if len(names) != len(files):
             raise ValueError("a file is listed twice")
+        for name in names:
+            if any(name[:k] in names for k, c in enumerate(name) if c == "/"):
+                raise ValueError(f"'{name}' is listed below a file")
         if info.id:  # a draft has none yet
             confined(info.id, where, single=True)
         folder = str(raw.get("folder", ""))
@@ -331,7 +335,7 @@ def read_pending(store: Place) -> Pending | None:
     """The interrupted (or running) commit, if any."""
     path = store / PENDING_FILE
     try:
-        data = path.read_bytes()
+        data = read_plain(path)
     except FileNotFoundError:
         return None
 

@@ -44,7 +44,7 @@ from robolearn.data.store.manifest import (
     refuse_newer,
     sha256,
 )
-from robolearn.data.store.storage import ObjectPath, fetch
+from robolearn.data.store.storage import ObjectPath, fetch, read_plain, require_plain
 from robolearn.errors import StoreCorruptError
 
 FIRST_LINE_BYTES = 1 << 16
@@ -110,7 +110,7 @@ def _lines(store: Path | ObjectPath) -> list[bytes]:
     """What the log holds, damaged or not: in the order of a file, or of all objects together."""
     if isinstance(store, Path):
         try:
-            return (store / LOG_FILE).read_bytes().splitlines(keepends=True)
+            return read_plain(store / LOG_FILE).splitlines(keepends=True)
         except OSError:
             return []
     names = [f"{COMMITS}/{m.key}" for m in store.bucket.under(COMMITS)]
@@ -158,7 +158,7 @@ def _record_files(store: Path | ObjectPath) -> Iterator[tuple[str, bytes]]:
         for path in (p for folder in folders for p in sorted((store / folder).glob("*.json"))):
             with contextlib.suppress(OSError):
                 if not path.is_symlink():
-                    yield path.relative_to(store).as_posix(), path.read_bytes()
+                    yield path.relative_to(store).as_posix(), read_plain(path)
         return
     names = [f"{folder}/{m.key}" for folder in folders for m in store.bucket.under(folder)]
     got = fetch(store, names)
@@ -194,7 +194,7 @@ def _first_line(store: Path | ObjectPath) -> LogEntry:
     files: dict[str, str] = {}
     for name in (STORE_FILE, EPISODES_META):
         try:
-            files[name] = sha256((store / name).read_bytes())
+            files[name] = sha256(read_plain(store / name))
         except OSError as error:
             raise StoreCorruptError(
                 f"{store}: neither the first line of the log nor {store / name} is whole;"
@@ -213,7 +213,7 @@ def reconstruct_identity(store: Path | ObjectPath) -> dict[str, Any] | None:
     if first is None or first.id or STORE_FILE not in first.files:
         return None
     try:
-        data = (store / STORE_FILE).read_bytes()
+        data = read_plain(store / STORE_FILE)
     except OSError:
         data = b""
     if sha256(data) == first.files[STORE_FILE]:
@@ -230,6 +230,7 @@ def _own_line(store: Path | ObjectPath) -> bytes:
     """The first line of the log, about the store's own files; empty where there is none."""
     try:
         if isinstance(store, Path):
+            require_plain(store / LOG_FILE)
             with (store / LOG_FILE).open("rb") as file:
                 return file.readline(FIRST_LINE_BYTES)
         first = (store / commit_key(0)).read_bytes()

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar, cast, runtime_checkable
 
-from robolearn.errors import StoreError
+from robolearn.errors import StoreCorruptError, StoreError
 
 THREADS = 16
 """Requests in flight: an object store answers each after a while, but many at once."""
@@ -283,6 +283,20 @@ class Fetched:
     def iterdir(self) -> Iterable[Fetched]:
         """Nothing: only files are fetched."""
         return itertools.chain[Fetched]()
+
+
+def read_plain(path: Place) -> bytes:
+    """The contents of a file; :class:`StoreCorruptError` for what is none (a pipe would keep its
+    reader for ever), ``FileNotFoundError`` where nothing is.
+    """
+    require_plain(path)
+    return path.read_bytes()
+
+
+def require_plain(path: Place) -> None:
+    """:class:`StoreCorruptError` for what is there and is no file."""
+    if isinstance(path, Path) and not path.is_file() and path.exists():
+        raise StoreCorruptError(f"{path} is no plain file; run 'robolearn data check'")
 
 
 def fetch(root: Place, paths: Iterable[str]) -> Place:

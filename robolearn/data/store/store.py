@@ -51,7 +51,7 @@ from robolearn.data.store.manifest import (
 )
 from robolearn.data.store.object_commit import ObjectCommits, ObjectLog
 from robolearn.data.store.reconstruct import reconstruct_identity
-from robolearn.data.store.storage import ObjectPath, Place, fetch, locate
+from robolearn.data.store.storage import ObjectPath, Place, fetch, locate, read_plain
 from robolearn.data.store.writer import StoreWriter
 from robolearn.errors import StoreCorruptError, StoreError
 
@@ -205,7 +205,7 @@ class EpisodeStore:
             name = record_name(entry.id)
             where = self.path / name
             try:
-                data = self._fetched.get(name) or where.read_bytes()
+                data = self._fetched.get(name) or read_plain(where)
             except FileNotFoundError as error:
                 raise StoreCorruptError(f"{where} is missing: an annotation was lost") from error
             if sha256(data) != entry.files[name]:
@@ -249,7 +249,7 @@ class EpisodeStore:
         if episode_id in purged(log):
             raise StoreError(f"{episode_id} was deleted from the trash of {self.path} for good")
         try:
-            data = self._fetched.get(name) or where.read_bytes()
+            data = self._fetched.get(name) or read_plain(where)
         except FileNotFoundError as error:
             if expected is not None:
                 raise StoreCorruptError(

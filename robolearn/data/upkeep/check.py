@@ -46,7 +46,7 @@ from robolearn.data.store.object_commit import (
     read_pendings,
     segment,
 )
-from robolearn.data.store.storage import ObjectPath, Place, fetch, locate
+from robolearn.data.store.storage import ObjectPath, Place, fetch, locate, read_plain, require_plain
 from robolearn.data.store.store import EpisodeStore
 from robolearn.data.store.validate import validate_episode
 from robolearn.data.store.writer import episode_info
@@ -92,9 +92,9 @@ def check_store(
 def _identity_altered(store: Path | ObjectPath) -> bool:
     try:
         log = LOG_FILE if isinstance(store, Path) else commit_key(0)
-        first = (store / log).read_bytes().split(b"\n", 1)[0]
+        first = read_plain(store / log).split(b"\n", 1)[0]
         expected = parse_entry(first, LOG_FILE).files.get(STORE_FILE)
-        return hashlib.sha256((store / STORE_FILE).read_bytes()).hexdigest() != expected
+        return hashlib.sha256(read_plain(store / STORE_FILE)).hexdigest() != expected
     except (OSError, StoreCorruptError):
         return False
 
@@ -230,7 +230,7 @@ class _Check:
             name = record_name(record_id)
             if not self._linked(name) and self._digest(self.store / name, name, digest):
                 try:
-                    parse_annotation((self.store / name).read_bytes(), self.store / name)
+                    parse_annotation(read_plain(self.store / name), self.store / name)
                 except (StoreCorruptError, OSError) as error:
                     self.error("altered", name, str(error))
         for name in sorted(_names(self.store / ANNOTATIONS) - {f"{i}.json" for i in known}):
@@ -266,7 +266,7 @@ class _Check:
     def _log(self, pending: Pending | None) -> tuple[LogEntry, ...] | None:
         """The lines of the log; None when it cannot be trusted."""
         try:
-            data = (self.store / LOG_FILE).read_bytes()
+            data = read_plain(self.store / LOG_FILE)
         except OSError as error:
             self.error("missing", LOG_FILE, f"the commit log cannot be read: {error.strerror}")
             return None
@@ -319,7 +319,7 @@ class _Check:
         if self._linked(name) or (digest is not None and not self._digest(where, name, digest)):
             return episode_id
         try:
-            manifest = parse_manifest(where.read_bytes(), where)
+            manifest = parse_manifest(read_plain(where), where)
         except (StoreCorruptError, OSError) as error:
             self.error("altered", name, str(error))
             return episode_id
@@ -468,6 +468,7 @@ def _blocks(path: Place) -> Iterator[bytes]:
     if not isinstance(path, Path):
         yield path.read_bytes()
         return
+    require_plain(path)
     with path.open("rb") as file:
         while block := file.read(_BLOCK):
             yield block

@@ -23,7 +23,7 @@ from robolearn.data.store.manifest import (
     record_name,
     trashed,
 )
-from robolearn.data.store.storage import ObjectPath, Place, fetch, locate
+from robolearn.data.store.storage import ObjectPath, Place, fetch, locate, read_plain
 from robolearn.data.store.store import EpisodeStore
 from robolearn.data.store.writer import StoreWriter
 from robolearn.errors import StoreCorruptError, StoreError
@@ -66,7 +66,7 @@ def copy_store(
 
 
 def _open(source: EpisodeStore, target: Path | ObjectPath) -> EpisodeStore:
-    identity = (source.path / STORE_FILE).read_bytes()
+    identity = read_plain(source.path / STORE_FILE)
     if isinstance(target, ObjectPath):
         absent = not target.bucket.under("")
     else:
@@ -84,7 +84,7 @@ def _copy(source: EpisodeStore, entry: LogEntry, writer: StoreWriter, made: Epis
     name = record_name(entry.id)
     moved = isinstance(source.path, Path) and entry.id in trashed(source.log())
     base: Place = source.path / TRASH if moved else source.path
-    data = (base / name).read_bytes()
+    data = read_plain(base / name)
     if hashlib.sha256(data).hexdigest() != entry.files[name]:
         raise StoreCorruptError(f"{base / name} was altered; run 'robolearn data check'")
     if not is_episode(entry.id):

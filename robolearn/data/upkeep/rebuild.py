@@ -40,7 +40,7 @@ from robolearn.data.store.reconstruct import (
     reconstruct_log,
     with_own_files,
 )
-from robolearn.data.store.storage import ObjectPath, fetch, locate
+from robolearn.data.store.storage import ObjectPath, fetch, locate, read_plain
 from robolearn.data.store.store import EpisodeStore
 from robolearn.data.upkeep.check import check_lines
 from robolearn.data.upkeep.findings import Kind
@@ -99,7 +99,7 @@ def rebuild_log(path: str | Path | ObjectPath) -> Rebuilt:
 def _rebuild(store: Path) -> Rebuilt:
     problems = find_damage(store)
     if not problems:
-        entries = parse_log((store / LOG_FILE).read_bytes(), store / LOG_FILE)
+        entries = parse_log(read_plain(store / LOG_FILE), store / LOG_FILE)
         return Rebuilt(str(store), (), len(entries), (), ())
     own = _own_contents(store)
     digests = {name: sha256(data) for name, data in own.items()}
@@ -179,7 +179,7 @@ def _damaged_objects(store: ObjectPath) -> tuple[str, ...]:
     except StoreError as error:
         problems.append(str(error))
     for name, digest in entries[0].files.items() if entries else ():
-        if not (store / name).exists() or sha256((store / name).read_bytes()) != digest:
+        if not (store / name).exists() or sha256(read_plain(store / name)) != digest:
             problems.append(f"{store / name} was altered or lost")
     return tuple(dict.fromkeys(problems))
 
@@ -190,7 +190,7 @@ def _own_contents(store: Path | ObjectPath) -> dict[str, bytes]:
         raw = reconstruct_identity(store) or read_identity(store)
     except StoreCorruptError:
         try:
-            data = (store / STORE_FILE).read_bytes()
+            data = read_plain(store / STORE_FILE)
         except OSError:
             data = b""
         raw = readable_identity(data, uuid.uuid4().hex)
@@ -218,6 +218,6 @@ def _look_at_own_files(store: Path) -> None:
 
 def _log_data(store: Path) -> bytes:
     try:
-        return (store / LOG_FILE).read_bytes()
+        return read_plain(store / LOG_FILE)
     except OSError as error:
         raise StoreCorruptError(f"{store / LOG_FILE} cannot be read: {error.strerror}") from error

@@ -126,13 +126,14 @@ class _Deployment:
             if options.mode != "run":
                 watched = self._watch(env, policy)
                 return self._write(policy, preflight, name=f"{options.mode}.json", watched=watched)
+            store = EpisodeStore.open_or_create(options.out / "store")
+            # The store's lock is the folder's: from here on no other deployment writes into it.
+            recorder = stack.enter_context(self._recorder(store, env))
             self._details = list(earlier_details(options.out))
             table = stack.enter_context(TrialStore(options.out))
-            store = EpisodeStore.open_or_create(options.out / "store")
             operator.consent("the arm will move")
             stack.callback(operator.close)
             operator.told("keys", operator.listen(env.estop))
-            recorder = stack.enter_context(self._recorder(store, env))
             self._run_trials(env, policy, preflight, recorder, table)
             env.home()
             supervisor = env.status()

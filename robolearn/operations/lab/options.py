@@ -27,7 +27,12 @@ class LabOptions:
     expose: bool = False
 
     def __post_init__(self) -> None:
-        reachable = not all(ipaddress.ip_address(a).is_loopback for a in _found(self.address))
+        found = _found(self.address)
+        if not found:
+            raise ConfigError(
+                f"'{self.address}' is no address: expected one of this machine, such as 127.0.0.1"
+            )
+        reachable = not all(ipaddress.ip_address(a).is_loopback for a in found)
         if reachable and not self.expose:
             raise ConfigError(
                 f"{self.address} can be reached by other machines, and whoever reaches the emulated"
@@ -37,8 +42,8 @@ class LabOptions:
 
 
 def _found(name: str) -> list[str]:
-    """IP addresses of a name; those that nobody knows are told when the lab binds them."""
+    """IP addresses of a name, of any family. An empty one has none: a socket takes it for all."""
     try:
-        return [str(row[4][0]) for row in socket.getaddrinfo(name, None, socket.AF_INET)]
-    except OSError:
+        return [str(row[4][0]) for row in socket.getaddrinfo(name, None)] if name.strip() else []
+    except (OSError, UnicodeError):
         return []

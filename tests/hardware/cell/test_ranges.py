@@ -210,3 +210,11 @@ def test_ranges_say_themselves():
     assert Range(0.0, 1.0, "s", lab=2.0).of(lab=True).text() == "0 to 2 s"
     assert Range(1.0, 7.0).of(lab=True).text() == "1 to 7"
     assert not Range(-1e9, 1e9).holds(math.nan)
+
+
+def test_a_whole_number_beyond_floats_is_out_of_range(tmp_path):
+    raw = yaml.safe_load((CONFIG.parent / "lab_ur5e.yaml").read_text())
+    raw["robot"]["trackers"]["block/pose"]["udp"]["port"] = 10**400
+    (tmp_path / "cell.yaml").write_text(yaml.safe_dump(raw))
+    with pytest.raises(ConfigError, match=r"port"):
+        load_cell(tmp_path / "cell.yaml")

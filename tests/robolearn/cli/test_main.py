@@ -134,6 +134,7 @@ def test_json_takes_arrays_and_paths(capsys):
     ("words", "code", "text"),
     [
         (["trian"], 2, "no command 'trian'"),
+        (["data", "lsx"], 2, "no verb 'lsx'"),
         (["collect", "--out", "x", "--evn", "y"], 2, "Unrecognized"),
         (["collect", "--out", "x"], 2, "--config configs/collect/FILE.yaml or --env WORLD"),
     ],
@@ -169,3 +170,9 @@ def test_help_speaks_of_options_not_of_the_parser(capsys, command):
         assert odd not in page
     widths = {len(line) for line in page.splitlines() if line.startswith(("│", "╭", "╰"))}
     assert len(widths) <= 1, "boxes stay whole where they are drawn"
+
+
+def test_a_level_of_logging_that_is_none_is_no_bug(monkeypatch, capsys):
+    monkeypatch.setenv("ROBOLEARN_LOG", "loud")
+    assert main(["data", "ls", "nowhere"]) == 2
+    assert "ROBOLEARN_LOG is 'LOUD'" in capsys.readouterr().err

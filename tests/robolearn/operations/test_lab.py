@@ -13,13 +13,22 @@ from robolearn.operations.lab.serve import serve_lab
 from tests.hardware.lab import CONFIG, address
 
 
-@pytest.mark.parametrize("reachable", ["0.0.0.0", "192.168.7.9", "8.8.8.8"])
+@pytest.mark.parametrize(
+    "reachable", ["0.0.0.0", "192.168.7.9", "8.8.8.8", "::", "0", "::ffff:0.0.0.0"]
+)
 def test_an_address_that_others_reach_needs_a_word(reachable, capsys):
     with pytest.raises(ConfigError, match=r"without a password.*'expose'"):
         LabOptions(address=reachable)
     assert LabOptions(address=reachable, expose=True).address == reachable
     assert main(["lab", "--config", str(CONFIG), "--address", reachable]) == 2
     assert "'expose'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("none", ["", " ", "no.such.host.invalid", "a..b"])
+def test_what_is_no_address_is_refused_not_taken_for_all(none):
+    for expose in (False, True):
+        with pytest.raises(ConfigError, match="is no address"):
+            LabOptions(address=none, expose=expose)
 
 
 @pytest.mark.parametrize("own", ["127.0.0.1", "127.1.2.3", "localhost"])

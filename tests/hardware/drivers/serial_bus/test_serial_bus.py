@@ -341,3 +341,16 @@ def test_a_late_answer_to_another_request_is_not_taken_for_this_one(arm):
     late.append(arm.bus.dialect.status(1, 0, bytes(range(6))))
     assert line.read(1, line.table.homing_offset) == OFFSETS[0], "asked again"
     line.close()
+
+
+def test_a_stop_that_fails_does_not_keep_the_arm_from_others(arm, monkeypatch):
+    robot, other = arm.make(), arm.make()
+    robot.connect()
+
+    def fails():
+        raise OSError("the port went away")
+
+    monkeypatch.setattr(robot, "stop", fails)
+    with pytest.raises(OSError, match="went away"):
+        robot.close()
+    other.connect()

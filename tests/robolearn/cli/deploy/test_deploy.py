@@ -28,6 +28,7 @@ from robolearn.errors import (
     SafetyStopError,
     SpecMismatchError,
     StartError,
+    StoreLockedError,
 )
 from robolearn.inference.server import PolicyServer, ServeConfig
 from robolearn.operations.deploy import policy as deploy_policy
@@ -194,6 +195,22 @@ def test_a_folder_that_exists_gains_trials_and_loses_none(config, tmp_path, monk
     after = {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()}
     assert {name: after[name] for name in before} == before
     assert set(after) - set(before) == {"dry_run.json", "shadow.json"}
+
+
+def test_while_a_person_is_asked_nobody_else_writes_into_the_folder(config, tmp_path, monkeypatch):
+    """What is there was read by then, and is written again with the trials of this deployment."""
+    store = tmp_path / "out" / "store"
+
+    def asked(self, what):
+        with pytest.raises(StoreLockedError), EpisodeStore.open(store).writer():
+            pass
+        raise ConfigError(f"{what}: no")
+
+    monkeypatch.setattr(TerminalOperator, "consent", asked)
+    with pytest.raises(ConfigError, match="the arm will move: no"):
+        deploy.main(arguments(config, tmp_path, "--start-lab", "--episodes", "1"))
+    with EpisodeStore.open(store).writer():
+        pass
 
 
 def test_a_killed_deployment_leaves_the_trial_that_it_had_begun(config, tmp_path, monkeypatch):

@@ -237,3 +237,16 @@ def test_a_manifest_of_another_episode_is_damage(tmp_path: Path) -> None:
     assert [f.path for f in check_store(store.path).findings][:1] == ["manifests/ep_000000.json"]
     with pytest.raises(StoreCorruptError, match="manifest of 'ep_000001'"):
         EpisodeStore.open(store.path).read("ep_000000")
+
+
+def test_a_name_below_a_file_is_damage(tmp_path: Path) -> None:
+    store = store_of(tmp_path / "store")
+    craft(
+        store.path,
+        lambda raw: raw["files"].append(
+            raw["files"][0] | {"path": f"{raw['files'][0]['path']}/zarr.json"}
+        ),
+    )
+    with pytest.raises(StoreCorruptError, match="is listed below a file"):
+        copy_store(EpisodeStore.open(store.path), tmp_path / "copy")
+    assert not check_store(store.path).sound

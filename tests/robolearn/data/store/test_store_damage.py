@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -322,3 +323,36 @@ def test_a_deep_check_compares_what_is_listed_with_what_is_stored(
     messages = [f.message for f in check_store(copy, deep=True).findings]
     assert messages[0] == "the manifest says steps 7, its data 5"
     assert messages[1].startswith("the manifest says score 0.25")
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize(
+    "name",
+    [
+        "commits.jsonl",
+        "store.json",
+        "pending.json",
+        "manifests/ep_000001.json",
+        "episodes/ep_000001/zarr.json",
+    ],
+)
+def test_a_pipe_in_place_of_a_file_is_damage_and_keeps_no_reader(
+    sound: Path, tmp_path: Path, name: str
+) -> None:
+    store = Path(shutil.copytree(sound, tmp_path / "store"))
+    (store / name).unlink(missing_ok=True)
+    os.mkfifo(store / name)
+    assert not check_store(store).sound
+    opened = EpisodeStore.open(store)
+    assert_same(opened.read("ep_000000"), small_episode(0, steps=5))
+    if "ep_000001" in name:
+        with pytest.raises(StoreError, match="ep_000001"):
+            opened.read("ep_000001")
+
+
+def test_a_file_that_grew_beyond_the_memory_is_not_read(sound: Path, tmp_path: Path) -> None:
+    store = Path(shutil.copytree(sound, tmp_path / "store"))
+    for path in (store / "episodes/ep_000001").rglob("c.*"):
+        os.truncate(path, 2**42)  # 4 TiB of nothing: a sparse file
+    with pytest.raises(StoreError, match=r"expected \d+ bytes, got 4398046511104"):
+        EpisodeStore.open(store).read("ep_000001")
