@@ -15,8 +15,10 @@ import numpy as np
 from scipy import special, stats
 
 from eval.statistics.betting import SHARES
+from eval.statistics.exact_difference import exact_difference
 from eval.statistics.group_sequential import GroupSequential
-from eval.statistics.intervals import bounded_mean, mean_t, newcombe, wilson
+from eval.statistics.intervals import Estimate, bounded_mean, mean_t, newcombe, wilson
+from eval.statistics.nested import generalisation_gap
 from eval.statistics.planning import plan_paired, plan_sequence, plan_two_rates
 from eval.statistics.random_weights import share_below
 from eval.statistics.runs import difference_over_runs, mean_over_runs
@@ -222,7 +224,7 @@ def sequential_power(draws: int) -> Rows:
         a, b = _correlated(np.random.default_rng(2), (draws, 200), p, q, phi)
         for_b, for_a = _crossed(a, b)
         right = (for_b <= 200) & (for_b < for_a)
-        low, high = _crossed(a[:1000], b[:1000], q - p)
+        low, high = _crossed(a, b, q - p)
         before = _barnard(a[:300], b[:300], barnard)
         found.append(
             (
@@ -232,6 +234,105 @@ def sequential_power(draws: int) -> Rows:
                 f"{(np.minimum(low, high) > 200).mean():.3f}",
             )
         )
+    return found
+
+
+# Mean of the rates of conditions, and how much they scatter (1: a condition decides all).
+ROLLOUTS: dict[str, tuple[float, float]] = {
+    "half, scattered": (0.5, 0.4),
+    "half, all alike": (0.5, 0.0),
+    "half, all or nothing": (0.5, 1.0),
+    ".95, scattered": (0.95, 0.4),
+    ".02, scattered": (0.02, 0.4),
+}
+
+
+def rollout_means(
+    rng: np.random.Generator, shape: tuple[int, int], regime: str, each: int = 5
+) -> tuple[np.ndarray, np.ndarray]:
+    """Means of ``each`` rollouts per condition ``[draws, conditions]`` of two equal policies, half
+    of whose conditions are as hard for both.
+    """
+    mean, scatter = ROLLOUTS[regime]
+
+    def rates() -> np.ndarray:
+        if scatter in (0.0, 1.0):
+            return np.full(shape, mean) if scatter == 0.0 else (rng.random(shape) < mean) * 1.0
+        size = 1.0 / scatter - 1.0
+        return rng.beta(mean * size, (1.0 - mean) * size, shape)
+
+    first = rates()
+    second = np.where(rng.random(shape) < 0.5, first, rates())
+    return rng.binomial(each, first) / each, rng.binomial(each, second) / each
+
+
+def mixed_levels(draws: int) -> Rows:
+    """Several rollouts per condition: coverage of the mean and, second, level for two equal
+    policies (of Student's t over conditions, which is REML's in balanced data).
+    """
+    sizes = (3, 5, 10, 20)
+    found: Rows = [("rates of conditions, 5 rollouts each", *(f"{n} conditions" for n in sizes))]
+    for regime, (mean, _) in ROLLOUTS.items():
+        cells = [regime]
+        for n in sizes:
+            a, b = rollout_means(np.random.default_rng(n), (draws, n), regime)
+            covers = (bounded_p(a, mean, 0.0, 1.0) > 0.05).mean(), t_covers(a, mean).mean()
+            zero = np.zeros(draws)
+            levels = (
+                (bounded_p(b - a, 0.0, -1.0, 1.0) <= 0.05).mean(),
+                1.0 - t_covers_differences(b - a, zero).mean(),
+            )
+            cells.append(f"{covers[0]:.3f} ({covers[1]:.3f}); {levels[0]:.3f} ({levels[1]:.3f})")
+        found.append(tuple(cells))
+    return found
+
+
+def margins(draws: int) -> Rows:
+    """Share of pairs that differ by just the margin of .25 and are called non-inferior, nominal .05
+    (by Student's t).
+    """
+    sizes = (10, 20, 50, 100)
+    regimes: dict[str, Draw] = {
+        "a disaster in 1 of 4": lambda rng, s: np.where(rng.random(s) < 0.25, -1.0, 0.0),
+        "+.05, and -.95 in 30 %": lambda rng, s: np.where(rng.random(s) < 0.3, -0.95, 0.05),
+        "successes, 30 % and 55 % differ": lambda rng, s: rng.choice(
+            [1.0, -1.0, 0.0], s, p=(0.3, 0.55, 0.15)
+        ),
+        "bells around -.25": lambda rng, s: np.clip(rng.normal(-0.25, 0.1, s), -0.6, 0.1),
+    }
+    found: Rows = [("differences of mean -.25", *(f"n = {n}" for n in sizes))]
+    for name, draw in regimes.items():
+        cells = [name]
+        for n in sizes:
+            d = draw(np.random.default_rng(n), (draws, n))
+            ends = np.concatenate([d, np.full((draws, 1), -1.0)], axis=1)
+            ours = (_below(ends + 0.25) <= 0.05).mean()
+            spread = d.std(axis=1, ddof=1) / math.sqrt(n)
+            t = (d.mean(axis=1) - stats.t.ppf(0.95, n - 1) * spread > -0.25) & (spread > 0)
+            cells.append(f"{ours:.3f} ({t.mean():.3f})")
+        found.append(tuple(cells))
+    return found
+
+
+def gaps(draws: int) -> Rows:
+    """Coverage of the gap between trained and unseen variants, 20 trials in each, nominal .95."""
+    found: Rows = [("rates of seen and unseen variants", *(f"{n} and {n}" for n in (3, 5, 8)))]
+    for name, seen, unseen in (
+        ("Beta(12, 2), Beta(3, 3)", (12, 2), (3, 3)),
+        ("Beta(40, 1), Beta(.3, .3)", (40, 1), (0.3, 0.3)),
+    ):
+        cells, gap = [name], seen[0] / sum(seen) - unseen[0] / sum(unseen)
+        for n in (3, 5, 8):
+            rng, covered = np.random.default_rng(n), 0
+            for _ in range(draws):
+                a, b = (
+                    list(rng.binomial(20, rng.beta(*shape, (n, 1))) / 20)
+                    for shape in (seen, unseen)
+                )
+                e = generalisation_gap(a, b).gap
+                covered += e.low <= gap <= e.high
+            cells.append(f"{covered / draws:.3f}")
+        found.append(tuple(cells))
     return found
 
 
@@ -372,23 +473,28 @@ def group_sequential_levels(draws: int) -> Rows:
 
 
 def edges_of_rates() -> Rows:
-    """Least exact coverage of Wilson's and Newcombe's intervals, rates near 0 and 1 included."""
+    """Least exact coverage of intervals of rates and their differences, down to .0005 and .002."""
     found: Rows = [("interval", *(f"n = {n}" for n in (5, 10, 20, 50)))]
-    worst: dict[str, list[str]] = {"Wilson": [], "Newcombe, two samples": []}
+    worst: dict[str, list[str]] = {
+        "Wilson": [], "Newcombe, two samples": [], "exact unconditional, two samples": []
+    }  # fmt: skip
     for n in (5, 10, 20, 50):
         rates = np.concatenate([np.linspace(0.0005, 0.05, 100), np.linspace(0.05, 0.5, 181)])
         ends = [wilson(k, n) for k in range(n + 1)]
         covers = np.array([[e.low <= p <= e.high for e in ends] for p in rates])
         mass = stats.binom.pmf(np.arange(n + 1), n, rates[:, None])
         worst["Wilson"].append(f"{(mass * covers).sum(axis=1).min():.3f}")
-        worst["Newcombe, two samples"].append(f"{_worst_newcombe(n):.3f}")
+        worst["Newcombe, two samples"].append(f"{_least_of_two(newcombe, n):.3f}")
+        worst["exact unconditional, two samples"].append(
+            f"{_least_of_two(exact_difference, n):.3f}"
+        )
     return found + [(name, *cells) for name, cells in worst.items()]
 
 
-def _worst_newcombe(n: int) -> float:
+def _least_of_two(interval: Callable[[int, int, int, int], Estimate], n: int) -> float:
     rates = np.array([0.002, 0.005, 0.01, 0.02, 0.04, 0.08, 0.15, 0.3, 0.5])
     rates = np.concatenate([rates, 1 - rates[:-1]])
-    ends = [[newcombe(i, n, j, n) for j in range(n + 1)] for i in range(n + 1)]
+    ends = [[interval(i, n, j, n) for j in range(n + 1)] for i in range(n + 1)]
     low, high = (np.array([[getattr(e, k) for e in row] for row in ends]) for k in ("low", "high"))
     mass = stats.binom.pmf(np.arange(n + 1), n, rates[:, None])
     least = 1.0
@@ -426,6 +532,9 @@ def tables(draws: int) -> Iterator[tuple[str, Rows]]:
         differences_of_scores,
         sequential_levels,
         sequential_power,
+        mixed_levels,
+        margins,
+        gaps,
         one_family,
         widths_of_scores,
         means_over_runs,

@@ -226,6 +226,7 @@ VERBS = {
     "compare": (Compare, _compare),
     "plan": (Plan, _plan),
     "sequence": (tables.Sequential, tables.sequence),
+    "mixed": (tables.Mixed, tables.mixed),
     "blocks": (tables.Blocks, tables.blocks),
     "preferences": (tables.Preferences, tables.preferences),
     "profile": (tables.Profile, tables.profile),

@@ -1,7 +1,8 @@
-"""``robolearn stats sequence | blocks | preferences | profile``: what is read from a table."""
+"""``robolearn stats sequence | mixed | blocks | preferences | profile``: statistics of tables."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -15,12 +16,31 @@ from robolearn.errors import ConfigError
 
 @dataclass(frozen=True)
 class Sequential:
-    """A mean of outcomes in [0, 1] that holds whenever one stops: one outcome per row, in order."""
+    """What holds whenever one stops: a mean (one outcome per row, in order), or two policies."""
 
-    # CSV file with one column.
+    # CSV file of outcomes in [0, 1] with one column, or with two: those of a and b under one
+    # condition, which are compared by bets on the rows that differ.
     table: Annotated[Path, tyro.conf.Positional]
-    # Confidence level, over all times at once.
+    # The two columns are successes under conditions of their own, so many trials each planned at
+    # most: the sequential Barnard test, which then decides earlier.
+    independent: int | None = None
+    # Confidence level, over all times at once; decisions err with 1 - level.
     level: float = 0.95
+    # Print one JSON document.
+    json: bool = False
+
+
+@dataclass(frozen=True)
+class Mixed:
+    """Several rollouts per condition, of one policy or more: means over conditions, what varies
+    between conditions and between rollouts, and which policy is better.
+    """
+
+    # CSV file, a row per rollout; its first line names the columns: condition, outcome (in [0, 1])
+    # and, of several policies, policy.
+    table: Annotated[Path, tyro.conf.Positional]
+    # Probability of calling equal policies different, over all pairs.
+    alpha: float = 0.05
     # Print one JSON document.
     json: bool = False
 
@@ -70,18 +90,99 @@ class Profile:
 
 
 def sequence(argv: list[str]) -> int:
-    """The last interval of the betting sequence."""
+    """The last interval of the betting sequence, or what two policies came to."""
     args = parse(Sequential, argv, "stats sequence", Sequential.__doc__ or "")
     from eval.plain import plain_values
-    from eval.statistics.sequential import betting_sequence
+    from eval.statistics.betting import paired_sequence
+    from eval.statistics.sequential import SequentialBarnard, betting_sequence
 
-    _, rows = read_numbers(args.table, columns=1)
-    found = betting_sequence([row[0] for row in rows], share(args.level, "--level")).last
+    level = share(args.level, "--level")
+    _, rows = read_numbers(args.table)
+    columns = [list(column) for column in zip(*rows, strict=True)]
+    if len(columns) > 2 or (args.independent is not None and len(columns) != 2):
+        raise ConfigError(
+            f"{args.table}: expected one column, or those of two policies, got {len(columns)}"
+        )
+    if len(columns) == 1:
+        mean = betting_sequence(columns[0], level).last
+        document, line = (
+            mean,
+            f"mean {mean.text(4)} after {mean.n} outcomes, valid whenever one stops",
+        )
+    elif args.independent is None:
+        bets = paired_sequence(*columns, alpha=1.0 - level)
+        document = bets
+        line = f"b - a: {bets.estimate.text(4)}; {_settled(bets.decision, bets.trials)}"
+    else:
+        tried = SequentialBarnard(args.independent, 1.0 - level).run(*columns)
+        document, line = tried, _settled(tried.decision, tried.trials)
+    if args.json:
+        print_json(plain_values(document))
+    else:
+        say(line)
+    return 0
+
+
+def _settled(decision: str, rows: int) -> str:
+    if decision == "undecided":
+        return f"a and b are not separated after {rows} rows, which does not make them equal"
+    return f"{decision} is better, settled after {rows} rows"
+
+
+def mixed(argv: list[str]) -> int:
+    """Means over conditions, what varies, and pairs of policies."""
+    args = parse(Mixed, argv, "stats mixed", Mixed.__doc__ or "")
+    from eval.plain import plain_values
+    from eval.statistics.nested import mixed_model
+
+    found = mixed_model(_rollouts(args.table), share(args.alpha, "--alpha"))
     if args.json:
         print_json(plain_values(found))
-    else:
-        say(f"mean {found.text(4)} after {found.n} outcomes, valid whenever one stops")
+        return 0
+    say(f"{found.conditions} conditions, drawn anew in the next experiment")
+    for name, mean in found.means.items():
+        say(f"{name}: {mean.estimate.text(4)} conditions, {mean.trials} rollouts")
+    for what, variance in (
+        ("of conditions, alike for all", found.of_conditions),
+        ("of policies on conditions", found.of_policies_on_conditions),
+        ("of rollouts of one condition", found.of_rollouts),
+    ):
+        if not math.isnan(variance):
+            say(f"standard deviation {what}: {math.sqrt(variance):.4f}")
+    for e in found.effects:
+        verdict = f"{e.better} is better" if e.better else "not separated, which is not equality"
+        say(f"{e.b} - {e.a}: {e.difference.text(4)}, p = {e.p:.4f}: {verdict}")
     return 0
+
+
+def _rollouts(path: Path) -> dict[str, dict[str, list[float]]]:
+    """Outcomes by policy and condition; the first line names the columns, in any order."""
+    lines = read_lines(path)
+    names = [cell.strip() for cell in lines[0][1]] if lines else []
+    if sorted(names) not in (["condition", "outcome"], ["condition", "outcome", "policy"]):
+        raise ConfigError(
+            f"{path}: expected a first line of the names condition, outcome and, of several"
+            f" policies, policy; got {','.join(names)!r}"
+        )
+    found: dict[str, dict[str, list[float]]] = {}
+    for line, row in lines[1:]:
+        cells = dict(zip(names, (cell.strip() for cell in row), strict=False))
+        value = number(cells.get("outcome", ""))
+        if (
+            len(row) != len(names)
+            or not all(cells.values())
+            or value is None
+            or not 0 <= value <= 1
+        ):
+            raise ConfigError(
+                f"{path}:{line}: expected {','.join(names)} with an outcome in [0, 1], got"
+                f" {','.join(row)!r}"
+            )
+        of_policy = found.setdefault(cells.get("policy", "mean"), {})
+        of_policy.setdefault(cells["condition"], []).append(value)
+    if not found:
+        raise ConfigError(f"{path} has no outcomes")
+    return found
 
 
 def blocks(argv: list[str]) -> int:
