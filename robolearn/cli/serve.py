@@ -44,33 +44,33 @@ class Args:
 def main(argv: list[str]) -> int:
     """Run the command."""
     args = parse(Args, argv, "serve", Args.__doc__ or "")
-    from robolearn.inference.server import PolicyServer, ServeConfig
-    from robolearn.operations.builders import policy_builder
-    from robolearn.operations.deploy.policy import WarmBuilder
-    from robolearn.training.run_directory import policy_hash
+    from robolearn.inference.server import ServeConfig
+    from robolearn.operations.deploy.serve import serve_policy
 
     given = os.environ.get("ROBOLEARN_TOKEN", "")
     config = ServeConfig(args.host, args.port, given, args.clients)
-    accept, guidance = args.accept_edited, args.guidance
-    built = policy_builder(args.run, args.threads, guidance=guidance, accept_edited=accept)
-    builder = WarmBuilder(built)
     ended = threading.Event()
 
     def end(*_: object) -> None:
         ended.set()
 
-    server = PolicyServer(builder(), config, args.run.resolve().name, policy_hash(args.run))
-    before = {n: signal.signal(n, end) for n in (signal.SIGTERM, signal.SIGINT)}
-    shown = "" if given else server.token
-    if args.json:
-        print_json({"url": server.url, "token": shown})
-    say(f"serving {args.run} at {server.url}", quiet=args.json)
-    if shown:
-        say(f"token {shown} (set ROBOLEARN_TOKEN to it at the client)", quiet=args.json)
-    ended.wait()
-    for number, handler in before.items():
-        signal.signal(number, handler)
-    server.close()
+    with serve_policy(
+        args.run,
+        config,
+        guidance=args.guidance,
+        threads=args.threads,
+        accept_edited=args.accept_edited,
+    ) as server:
+        before = {n: signal.signal(n, end) for n in (signal.SIGTERM, signal.SIGINT)}
+        shown = "" if given else server.token
+        if args.json:
+            print_json({"url": server.url, "token": shown})
+        say(f"serving {args.run} at {server.url}", quiet=args.json)
+        if shown:
+            say(f"token {shown} (set ROBOLEARN_TOKEN to it at the client)", quiet=args.json)
+        ended.wait()
+        for number, handler in before.items():
+            signal.signal(number, handler)
     summary = f"{server.answered} request(s) answered, {server.refused} refused"
     say(f"stopped: {summary}", quiet=args.json)
     return 0
