@@ -12,7 +12,6 @@ import tyro
 from robolearn.cli.shared.output_path import output_file
 from robolearn.cli.shared.parse import parse, print_json, say
 from robolearn.cli.shared.verbs import run_verb
-from robolearn.errors import ConfigError, did_you_mean
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,62 +94,24 @@ def _check(argv: list[str]) -> int:
 
 def _view(argv: list[str]) -> int:
     args = parse(View, argv, "scene view", View.__doc__ or "")
-    import cv2
-    import numpy as np
-
-    from sim.worlds import make_world
+    from robolearn.operations.pictures.draw import ALL, draw_world
 
     output_file(args.out, "--out", (".png", ".jpg"))
-    env = make_world(args.scene)
-    try:
-        env.reset(env.sample_condition(args.seed), np.random.default_rng(args.seed))
-        if args.camera == "top":
-            pictures = {args.out: env.render(args.width, args.height)}
-        else:
-            pictures = _by_camera(args)
-    finally:
-        env.close()
-    args.out.parent.mkdir(parents=True, exist_ok=True)
-    for path, image in pictures.items():
-        if not cv2.imwrite(str(path), np.ascontiguousarray(image[..., ::-1])):
-            raise ConfigError(f"cannot write '{path}': check its permissions and the free space")
+    drawn = draw_world(
+        args.scene, camera=args.camera, width=args.width, height=args.height, seed=args.seed
+    )
+    paths: list[Path] = []
+    for picture in drawn:
+        several = args.camera == ALL
+        name = f"{args.out.stem}-{picture.camera}" if several else args.out.stem
+        paths.append(args.out.with_stem(name))
+        picture.write(paths[-1])
     if args.json:
-        print_json({"scene": args.scene, "pictures": [str(p) for p in pictures]})
+        print_json({"scene": args.scene, "pictures": [str(p) for p in paths]})
     else:
-        for path in pictures:
+        for path in paths:
             say(str(path))
     return 0
-
-
-def _by_camera(args: View) -> dict[Path, Any]:
-    """Pictures of one camera of a scene package, or of all, by file."""
-    import numpy as np
-
-    from sim.env.scene_env import SceneEnv
-    from sim.rendering.renderer import Renderer
-    from sim.rendering.renderer import View as Shot
-    from sim.scene.load import load_scene
-
-    env = SceneEnv(load_scene(args.scene), cameras=())
-    renderer = Renderer(env.model)
-    try:
-        names = [c.name for c in env.scene.config.cameras]
-        if args.camera != "all" and args.camera not in names:
-            raise ConfigError(
-                f"{args.scene} has no camera '{args.camera}'.{did_you_mean(args.camera, names)}"
-                f" It has: {', '.join(names)}; or 'all'"
-            )
-        env.reset(env.sample_condition(args.seed), np.random.default_rng(args.seed))
-        chosen = names if args.camera == "all" else [args.camera]
-        shots = [Shot(name, args.width, args.height) for name in chosen]
-        images = renderer.images(env.data, shots)
-    finally:
-        renderer.close()
-        env.close()
-    if args.camera != "all":
-        return {args.out: images[0]}
-    paths = [args.out.with_stem(f"{args.out.stem}-{name}") for name in chosen]
-    return dict(zip(paths, images, strict=True))
 
 
 def _list(argv: list[str]) -> int:

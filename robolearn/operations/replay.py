@@ -77,7 +77,7 @@ def replay(
     Errors: :class:`ConfigError` for a world that is not there, :class:`DataError` for a store
     without episodes and for episodes that the world cannot replay.
     """
-    ids, opened = _episodes(store, episodes)
+    ids, opened = first_episodes(store, episodes)
     with contextlib.closing(make_world(scene)) as env:
         errors = _each(opened, ids, partial(replay_episode, env), on_replayed)
         return Replayed(scene, env.scene_hash, env.engine, errors)
@@ -93,7 +93,7 @@ def replay_states(
     """Set the recorded states in the robosuite world ``scene``, and command the same recordings'
     actions. Arguments and errors are those of :func:`replay`.
     """
-    ids, opened = _episodes(store, episodes)
+    ids, opened = first_episodes(store, episodes)
     with contextlib.closing(make_world(scene)) as env:
         if not isinstance(env, RobosuiteEnv):
             raise ConfigError(f"'{scene}' is not a robosuite world")
@@ -101,7 +101,8 @@ def replay_states(
         return StatesReplayed(scene, env.engine, replays)
 
 
-def _episodes(store: Path, count: int | None) -> tuple[list[str], EpisodeStore]:
+def first_episodes(store: Path, count: int | None) -> tuple[list[str], EpisodeStore]:
+    """Ids of the first ``count`` episodes (all: None), and the store; DataError where none is."""
     if count is not None and count < 1:
         raise ConfigError(f"episodes must be at least 1, got {count}")
     opened = EpisodeStore.open(store)

@@ -1,0 +1,1 @@
+"""Pictures for people: worlds as they are, recordings as videos."""
