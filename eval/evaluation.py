@@ -44,6 +44,8 @@ class PolicyIdentity:
     run: str = ""
     # What it is, for readers.
     words: str = ""
+    # Hash of the starts that it was trained on; empty: not known.
+    trained_on: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,9 @@ class Evaluation:
     # Hash of the classifier that decided on success, and how it errs; empty: the world did.
     judge: str = ""
     judge_counts: JudgeCounts | None = None
+    # Condition -> whether the policies that were trained on one of ``trained_on`` have seen it.
+    seen: dict[str, bool] = field(default_factory=dict[str, bool])
+    trained_on: tuple[str, ...] = ()
     # Read off the trials themselves, because nothing was written down (an earlier release).
     inferred: bool = False
 

@@ -16,7 +16,7 @@ from eval.report.breakdown import (
 from eval.report.data import EvaluationData, ReportData
 from eval.report.page import Section, Tile, note, page, paragraph
 from eval.report.physics import Replay
-from eval.report.results import agreement_section, results_section
+from eval.report.results import agreement_section, generalisation_section, results_section
 from eval.report.sections import (
     data_section,
     deployment_section,
@@ -35,6 +35,7 @@ SECTIONS: tuple[tuple[str, str, Callable[[ReportData], str]], ...] = (
     ("training", "Training", training_section),
     ("results", "How well the policies do", results_section),
     ("comparison", "Which policy is better", comparison_section),
+    ("generalisation", "On starts that training has not seen", generalisation_section),
     ("variants", "When the world is a little different", variants_section),
     ("failures", "How episodes fail", failures_section),
     ("videos", "Failures and successes to look at", clips_section),
@@ -47,7 +48,7 @@ SECTIONS: tuple[tuple[str, str, Callable[[ReportData], str]], ...] = (
 
 
 # Their absence says nothing: not every evaluation has variants or several training runs.
-OPTIONAL = ("videos", "comparison", "variants", "failures", "seeds", "agreement")
+OPTIONAL = ("videos", "comparison", "generalisation", "variants", "failures", "seeds", "agreement")
 
 
 def build_report(data: ReportData, title: str = "From demonstrations to a robot") -> str:

@@ -23,6 +23,7 @@ from eval.breakdown import Failure, VariantEffect, failures, variant_effects
 from eval.compare import Comparison, compare_policies
 from eval.evaluation import Evaluation, read_evaluation
 from eval.filming import choose
+from eval.generalisation import Generalisation, generalisation
 from eval.plain import read_mapping
 from eval.preregistration import Preregistration, declared, kept_plans
 from eval.report.deployment import DeployFacts, deploy_facts
@@ -90,6 +91,9 @@ class EvaluationData:
     missing: int
     # Trials of these policies and worlds that do not count, and why.
     apart: tuple[str, ...]
+    # What is lost on starts that were not trained on, and of whom that cannot be said.
+    generalisation: tuple[Generalisation, ...]
+    not_generalised: tuple[str, ...]
     # The plans that its trials name, by hash; of one that cannot be believed, why not.
     plans: Mapping[str, Preregistration | str]
 
@@ -218,7 +222,7 @@ def evaluation_data(
         )
     main = [r for trials in cells.values() for r in trials]
     policies = {policy for _, policy in cells}
-    plans = _plans(folder, main)
+    plans, (gaps, without) = _plans(folder, main), generalisation(asked, cells)
     rule = rule or declared(plans, frozenset(r.plan for r in main), max(map(len, cells.values())))
     return EvaluationData(
         asked=asked,
@@ -236,6 +240,8 @@ def evaluation_data(
         clips=_clips(folder, cells),
         missing=0 if asked.inferred else asked.missing(mine),
         apart=(*asked.pool.kept_apart(records), *asked.other_seeds(mine)),
+        generalisation=gaps,
+        not_generalised=without,
         plans=plans,
     )
 

@@ -7,7 +7,7 @@ import math
 from eval.compare import Comparison, WorldComparison
 from eval.report.data import EvaluationData
 from eval.report.markdown import markdown_table
-from eval.report.results import T_METHOD, T_WORDS, score_method
+from eval.report.results import T_METHOD, T_WORDS, generalisation_rows, score_method
 from eval.report.text import estimate_text, interval, number, p_text, rate, sentence
 from eval.standing import standing_lines
 from eval.statistics.intervals import Estimate
@@ -40,6 +40,12 @@ def evaluation_lines(evaluation: EvaluationData) -> list[str]:
                     f" p {p_text(f.p)}; {sentence(f.words)}"
                 )
         lines += standing_lines(comparison)
+    for policy, world, measure, *figures, n in generalisation_rows(evaluation.generalisation):
+        seen, unseen, gap = figures
+        lines.append(
+            f"{policy} in {world}, {measure}: seen {seen}, unseen {unseen}, gap {gap}, starts {n}"
+        )
+    lines += evaluation.not_generalised
     lines += evaluation.apart
     return lines + [f"{a.policy}: {a.words}" for a in evaluation.agreement]
 

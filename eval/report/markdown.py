@@ -8,7 +8,14 @@ from typing import Any
 
 from eval.plain import plain_values
 from eval.report.data import EvaluationData, ReportData
-from eval.report.results import T_METHOD, T_WORDS, score_method, score_text
+from eval.report.results import (
+    GENERALISATION_HEADER,
+    T_METHOD,
+    T_WORDS,
+    generalisation_rows,
+    score_method,
+    score_text,
+)
 from eval.report.text import estimate_text, p_text, rate, reached, reason_words, sentence
 from eval.standing import standing_lines, standing_of
 from eval.statistics.intervals import Estimate
@@ -59,6 +66,7 @@ def report_markdown(data: ReportData, title: str, summary: Sequence[str]) -> str
     evaluation = data.evaluation
     if evaluation is not None:
         lines += _results(evaluation) + _comparison(evaluation)
+        lines += _generalisation(evaluation)
         lines += _variants(evaluation) + _failures(evaluation)
     if data.runs:
         lines += ["## Training", ""]
@@ -108,6 +116,15 @@ def _comparison(evaluation: EvaluationData) -> list[str]:
             )
         lines += [*(f"* {f.words}." for f in w.effects), *(f"* {n}" for n in w.notes), ""]
     return [*lines, *(f"* {sentence(line)}" for line in standing_lines(comparison)), ""]
+
+
+def _generalisation(evaluation: EvaluationData) -> list[str]:
+    notes = [f"* {words}." for words in evaluation.not_generalised]
+    if not evaluation.generalisation:
+        return [*notes, ""] if notes else []
+    rows = generalisation_rows(evaluation.generalisation)
+    lines = markdown_table(GENERALISATION_HEADER, rows)
+    return ["## On starts that training has not seen", "", *lines, *notes, ""]
 
 
 def _variants(evaluation: EvaluationData) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from eval.generalisation import Generalisation
 from eval.report.data import EvaluationData, JudgedResult, ReportData
 from eval.report.page import details, note, paragraph, picture, table, text
 from eval.report.plots import ResultBar, agreement_plot, results_plot
@@ -19,6 +20,10 @@ from eval.report.text import (
 )
 from eval.summary import Agreement, Result
 
+GENERALISATION_HEADER = (
+    *("policy", "world", "measure", "seen [95 %]", "unseen [95 %]", "gap [95 %]"),
+    "starts seen + unseen",
+)
 T_METHOD = "Student t"
 T_WORDS = (
     "Intervals of mean scores are Student's t, as asked for: they assume that the mean of the"
@@ -59,6 +64,41 @@ def results_section(data: ReportData) -> str:
         "The same figures. Intervals cover the choice of starts, not the luck of training.",
     )
     return body + _failures(rows) + _changed(rows) + _itself(data.evaluation.agreement)
+
+
+def generalisation_section(data: ReportData) -> str:
+    """Success and score on starts that were trained on, on others, and the gap."""
+    evaluation = data.evaluation
+    if evaluation is None or not (evaluation.generalisation or evaluation.not_generalised):
+        return ""
+    body = "".join(note(sentence(words)) for words in evaluation.not_generalised)
+    if not evaluation.generalisation:
+        return body
+    return (
+        paragraph(
+            "Half of the suite's starts are such that the policies were trained on, half are not."
+            " The gap is seen less unseen: what is lost where training has not been. An interval"
+            " that holds 0 leaves open whether anything is lost."
+        )
+        + table(
+            list(GENERALISATION_HEADER),
+            generalisation_rows(evaluation.generalisation),
+            "Bounded means; their gap by square-and-add. Every interval stands for itself, apart"
+            " from the family of comparisons.",
+            numeric_from=2,
+        )
+        + body
+    )
+
+
+def generalisation_rows(gaps: Sequence[Generalisation]) -> list[list[str]]:
+    """A row per policy, world and measure."""
+    return [
+        [g.policy, g.world, measure, estimate_text(gap.seen), estimate_text(gap.unseen),
+         estimate_text(gap.gap, sign=True), f"{gap.seen.n} + {gap.unseen.n}"]
+        for g in gaps
+        for measure, gap in (("success", g.success), ("score", g.score))
+    ]  # fmt: skip
 
 
 def _itself(rows: Sequence[Agreement]) -> str:

@@ -38,6 +38,8 @@ class ConditionConfig:
     id: str
     seed: int
     poses: dict[str, tuple[float, ...]]
+    # Whether the runs of ``trained_on`` were trained on it; None: nobody asked.
+    seen: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +97,8 @@ class SuiteConfig:
     instruction: str = ""
     # Name -> the same said in other words; each is a variant of every world as it is.
     instructions: dict[str, str] = field(default_factory=dict[str, str])
+    # Hashes of the starts that runs were trained on; which conditions are among them is ``seen``.
+    trained_on: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.max_steps < 1:
@@ -111,6 +115,12 @@ class SuiteConfig:
         if odd or not all(text.strip() for text in self.instructions.values()):
             raise ConfigError(
                 f"instructions have names of a-z, 0-9 and _, and a text each; got {odd or 'none'}"
+            )
+        marked = [c.id for c in self.conditions if c.seen is not None]
+        if bool(marked) != bool(self.trained_on):
+            raise ConfigError(
+                "conditions are marked 'seen' together with what was trained on ('trained_on'); got"
+                f" {len(marked)} marks and trained_on {list(self.trained_on)}"
             )
         if self.instructions and not self.instruction.strip():
             raise ConfigError("instructions in other words need the plain 'instruction', too")
@@ -167,6 +177,11 @@ class Suite:
     def spoken(self) -> tuple[tuple[str, str], ...]:
         """``(what a world's name gains, text)`` of every instruction in other words."""
         return tuple((f"{SAID}{name}", text) for name, text in self.config.instructions.items())
+
+    @property
+    def seen(self) -> dict[str, bool]:
+        """Condition -> whether it was trained on, of those that are marked."""
+        return {c.id: c.seen for c in self.config.conditions if c.seen is not None}
 
     def count_for(self, world: str) -> int:
         """How many conditions a world is given by default."""
@@ -234,7 +249,11 @@ def _hashed(config: SuiteConfig) -> dict[str, Any]:
         "perturbations": config.perturbations == PerturbationConfig(),
         "instruction": not config.instruction,
         "instructions": not config.instructions,
+        "trained_on": not config.trained_on,
     }
+    values["conditions"] = [
+        {k: v for k, v in c.items() if k != "seen" or v is not None} for c in values["conditions"]
+    ]
     return {name: value for name, value in values.items() if not unused.get(name)}
 
 
@@ -291,5 +310,6 @@ def suite_yaml(config: SuiteConfig) -> str:
     lines = [yaml.safe_dump(head, sort_keys=False, width=98).rstrip(), "conditions:"]
     for c in config.conditions:
         poses = ", ".join(f"{k}: [{', '.join(map(repr, v))}]" for k, v in c.poses.items())
-        lines.append(f"  - {{id: {c.id}, seed: {c.seed}, poses: {{{poses}}}}}")
+        seen = "" if c.seen is None else f", seen: {str(c.seen).lower()}"
+        lines.append(f"  - {{id: {c.id}, seed: {c.seed}, poses: {{{poses}}}{seen}}}")
     return "\n".join(lines) + "\n"

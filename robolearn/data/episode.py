@@ -61,6 +61,25 @@ class EpisodeMeta:
 
 
 @dataclass(frozen=True, slots=True)
+class EpisodeStart:
+    """Where an episode was asked to begin: seed and poses (signal -> values), and in which world as
+    it was named; empty: not recorded.
+    """
+
+    world: str
+    seed: int
+    poses: dict[str, tuple[float, ...]]
+
+    @staticmethod
+    def of(meta: EpisodeMeta) -> EpisodeStart:
+        """That of a recorded episode."""
+        config: Any = meta.provenance.get("config")
+        world = str(config["world"]) if isinstance(config, dict) and "world" in config else ""
+        poses = {k: tuple(float(x) for x in v) for k, v in meta.condition.poses.items()}
+        return EpisodeStart(world, meta.condition.seed, poses)
+
+
+@dataclass(frozen=True, slots=True)
 class EpisodeInfo:
     """What a listing shows, without reading arrays. ``score``: maximum progress in [0, 1].
 

@@ -355,6 +355,16 @@ def _policy_words(run: str | Path) -> str:
     return (inspect.getdoc(inspect.getmodule(kind)) or "").partition("\n")[0]
 
 
+def _trained_on(run: str | Path) -> str:
+    """Hash of the starts that a policy was trained on, as far as it says."""
+    if expert_noise(str(run)) is not None:
+        return ""
+    from robolearn.training.run_directory import run_provenance
+    from robolearn.training.trained_starts import starts_hash
+
+    return starts_hash(run_provenance(Path(run)))
+
+
 def _asked(
     runs: Sequence[str | Path],
     command: str,
@@ -379,7 +389,7 @@ def _asked(
             WorldIdentity(w.name, w.hash, w.engine, _world_words(w.name)) for w in plan.worlds
         ),
         policies=tuple(
-            PolicyIdentity(p.name, p.hash, str(run), _policy_words(run))
+            PolicyIdentity(p.name, p.hash, str(run), _policy_words(run), _trained_on(run))
             for p, run in zip(plan.policies, runs, strict=True)
         ),
         placed=_placed(longest),
@@ -391,4 +401,6 @@ def _asked(
         command=command,
         judge="" if judge is None else judge.hash,
         judge_counts=None if judge is None else judge.counts,
+        seen=suite.seen,
+        trained_on=suite.config.trained_on,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,8 @@ from eval.trials.suites import (
     make_suite,
     suite_yaml,
 )
+from eval.trials.unseen import seen_and_unseen
+from robolearn.data.episode import EpisodeStart
 from robolearn.errors import ConfigError, RobolearnError
 from robolearn.files import write_atomic
 from robolearn.operations.builders import env_builder
@@ -98,32 +101,46 @@ def draw_suite(
     seed: int = 20261121,
     name: str = "",
     protocol: str = "",
+    unseen: Sequence[Path] = (),
 ) -> Suite:
     """Draw ``n`` starts of ``world`` from its reset distribution and write them as a suite's file.
 
     ``subset``: how many of them other worlds are given (None: half); ``name``: else the file's;
-    ``protocol``: the rule by which results are scored, in words.
+    ``protocol``: the rule by which results are scored, in words; ``unseen``: run directories: half
+    of the starts are then such that all of them were trained on, the others such that none was, by
+    turns and marked.
 
-    Errors: :class:`ConfigError`, also for a file that exists; nothing written.
+    Errors: :class:`ConfigError`, also for a file that exists; :class:`DataError` for runs that do
+    not say what they were trained on; nothing written.
     """
-    if n < 1:
-        raise ConfigError(f"n must be at least 1, got {n}")
+    least = 2 if unseen else 1
+    if n < least:
+        raise ConfigError(f"n must be at least {least}, got {n}")
     if out.exists():
         raise ConfigError(f"out: '{out}' is there already; results refer to its hash")
     env = make_world(env_builder(world).world)
     try:
-        starts = [draw_start(env.task, env.sample_condition, seed, i) for i in range(n)]
+        draw = partial(draw_start, env.task, env.sample_condition, seed)
+        if unseen:
+            trained, trained_on = _trained(unseen)
+            problem = partial(start_problem, env.task)
+            starts = seen_and_unseen(draw, problem, n, seed, world, trained)
+        else:
+            drawn = (draw(i) for i in range(n))
+            starts = [ConditionConfig(c.id, c.seed, dict(c.poses)) for c in drawn]
+            trained_on = ()
         config = SuiteConfig(
             name=name or out.stem,
             task=env.task,
             max_steps=env.max_steps,
             seed=seed,
             source_world=world,
-            subset=subset or max(1, n // 2),
+            subset=subset or max(1, len(starts) // 2),
             protocol=protocol
             or f"score = highest progress; success as judged by the task; {env.max_steps} control"
             f" steps at {env.spec.rate_hz:g} Hz ({env.max_steps / env.spec.rate_hz:g} s)",
-            conditions=tuple(ConditionConfig(c.id, c.seed, dict(c.poses)) for c in starts),
+            conditions=tuple(starts),
+            trained_on=trained_on,
         )
     finally:
         env.close()
@@ -131,6 +148,19 @@ def draw_suite(
     _place(suite, world)
     write_atomic(out, suite_yaml(config))
     return suite
+
+
+def _trained(
+    runs: Sequence[Path],
+) -> tuple[dict[str, tuple[EpisodeStart, ...]], tuple[str, ...]]:
+    """The starts of every run, and their hashes."""
+    # Imported here because it imports torch, which other suites do not need.
+    from robolearn.training.run_directory import load_run
+    from robolearn.training.trained_starts import starts_hash, starts_of
+
+    found = {str(run): load_run(run).provenance for run in runs}
+    starts = {run: starts_of(provenance, run) for run, provenance in found.items()}
+    return starts, tuple(dict.fromkeys(starts_hash(p) for p in found.values()))
 
 
 def world_label(world: str) -> str:

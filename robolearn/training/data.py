@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.contracts import PolicySpec
+from robolearn.data.episode import EpisodeStart
 from robolearn.data.reading.cache import FlatEpisodes
 from robolearn.data.reading.dataset import EpisodeDataset, split_episodes
 from robolearn.data.reading.episode_arrays import EpisodeSource
@@ -49,6 +50,11 @@ class TrainingSource(EpisodeSource, Protocol):
     @property
     def goals(self) -> tuple[Pose, ...]:
         """Where the goal of Push-T was, each pose once, for a policy that refers to the goal."""
+        ...
+
+    @property
+    def starts(self) -> tuple[EpisodeStart, ...]:
+        """Where every episode began, for whoever tries the run on other starts."""
         ...
 
 

@@ -48,6 +48,7 @@ from robolearn.training.run_directory import (
     write_run,
 )
 from robolearn.training.task_goal import at_goal
+from robolearn.training.trained_starts import starts_entry
 
 log = logging.getLogger(__name__)
 
@@ -173,6 +174,12 @@ def train(
         **goal_params(source.goals[0] if len(source.goals) == 1 else None),
         "episodes": len(data.dataset.episodes),
         "held_out": list(data.held_out_ids),
+        **starts_entry(
+            source.ids,
+            source.starts,
+            data.held_out_ids,
+            None if parent is None else parent.provenance,
+        ),
         "git_revision": git_revision(),
         "versions": library_versions(),
         "threads": threads,

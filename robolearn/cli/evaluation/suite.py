@@ -26,6 +26,9 @@ class DrawArgs:
     subset: int | None = None
     # Every condition follows from this number alone.
     seed: int = 20261121
+    # Runs: one half of the conditions are starts that all of them were trained on, the other half
+    # such that none was, marked; the report then has a table of both and the gap between them.
+    unseen: tuple[Path, ...] = ()
     # Name of the suite; default: the file's.
     name: str = ""
     # The rule by which results are scored, in words.
@@ -102,11 +105,15 @@ def _draw(argv: list[str]) -> int:
         seed=args.seed,
         name=args.name,
         protocol=args.protocol,
+        unseen=args.unseen,
     )
+    n, seen = len(suite.config.conditions), suite.seen
     if args.json:
-        print_json({"suite": suite.label, "file": str(args.out), "conditions": args.n})
-    else:
-        say(f"{suite.label}: {args.n} conditions, each possible in {args.world}: {args.out}")
+        document = {"suite": suite.label, "file": str(args.out), "conditions": n}
+        print_json(document | ({"seen": sum(seen.values())} if seen else {}))
+        return 0
+    marks = f" ({sum(seen.values())} of them trained on)" if seen else ""
+    say(f"{suite.label}: {n} conditions{marks}, each possible in {args.world}: {args.out}")
     return 0
 
 

@@ -12,6 +12,7 @@ from jaxtyping import Int64
 from numpy.typing import NDArray
 
 from robolearn.config import config_hash
+from robolearn.data.episode import EpisodeStart
 from robolearn.data.reading.cache import FlatEpisodes
 from robolearn.data.reading.episode_arrays import EpisodeArrays
 from robolearn.data.reading.selection import DataConfig, StoreChoice, StoreSource
@@ -78,6 +79,11 @@ class MixtureSource:
     def goals(self) -> tuple[Pose, ...]:
         """Where the goal of Push-T was in the chosen episodes, each pose once."""
         return tuple(dict.fromkeys(goal for part in self.parts for goal in part.goals))
+
+    @property
+    def starts(self) -> tuple[EpisodeStart, ...]:
+        """Where every chosen episode began."""
+        return tuple(start for part in self.parts for start in part.starts)
 
     @property
     def content_hash(self) -> str:

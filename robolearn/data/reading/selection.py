@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from robolearn.config import config_hash, to_dict
 from robolearn.contracts import Normalization
-from robolearn.data.episode import Episode, EpisodeInfo, EpisodeKind
+from robolearn.data.episode import Episode, EpisodeInfo, EpisodeKind, EpisodeStart
 from robolearn.data.reading.episode_arrays import EpisodeArrays, Rows
 from robolearn.data.reading.pictures import PictureConfig
 from robolearn.data.reading.rewards import RewardConfig, Rewarded, require_signals, rewarded
@@ -187,6 +187,11 @@ class StoreSource:
         pusht = [i.id for i in self._infos if i.task == "pusht"]
         recorded = (recorded_goal(self._store.meta(i).provenance) for i in pusht)
         return tuple(dict.fromkeys(recorded))
+
+    @property
+    def starts(self) -> tuple[EpisodeStart, ...]:
+        """Where every chosen episode began."""
+        return tuple(EpisodeStart.of(self._store.meta(i)) for i in self.ids)
 
     @property
     def content_hash(self) -> str:
