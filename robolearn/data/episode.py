@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 
@@ -73,8 +73,9 @@ class EpisodeStart:
     @staticmethod
     def of(meta: EpisodeMeta) -> EpisodeStart:
         """That of a recorded episode."""
-        config: Any = meta.provenance.get("config")
-        world = str(config["world"]) if isinstance(config, dict) and "world" in config else ""
+        config = meta.provenance.get("config")
+        named = cast("Mapping[str, Any]", config) if isinstance(config, Mapping) else {}
+        world = str(named.get("world", ""))
         poses = {k: tuple(float(x) for x in v) for k, v in meta.condition.poses.items()}
         return EpisodeStart(world, meta.condition.seed, poses)
 

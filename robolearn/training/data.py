@@ -33,6 +33,11 @@ class TrainingSource(EpisodeSource, Protocol):
     """Episodes, and what is known about each of them besides its arrays."""
 
     @property
+    def ids(self) -> tuple[str, ...]:
+        """The name of every episode."""
+        ...
+
+    @property
     def qualities(self) -> tuple[EpisodeQuality, ...]:
         """How every episode ended, for ``data.quality``."""
         ...
