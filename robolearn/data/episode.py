@@ -73,9 +73,10 @@ class EpisodeStart:
     @staticmethod
     def of(meta: EpisodeMeta) -> EpisodeStart:
         """That of a recorded episode."""
-        config = meta.provenance.get("config")
-        named = cast("Mapping[str, Any]", config) if isinstance(config, Mapping) else {}
-        world = str(named.get("world", ""))
+        config: object = meta.provenance.get("config")
+        world = ""
+        if isinstance(config, Mapping):
+            world = str(cast("Mapping[str, Any]", config).get("world", ""))
         poses = {k: tuple(float(x) for x in v) for k, v in meta.condition.poses.items()}
         return EpisodeStart(world, meta.condition.seed, poses)
 
