@@ -209,7 +209,12 @@ def _evaluation(folder: Path) -> None:
             worlds=tuple(
                 WorldIdentity(w, f"h-{w.partition('~')[2] or w}", "mock 1.0") for w in worlds
             ),
-            policies=tuple(PolicyIdentity(p, f"h-{p}", f"runs/{p}") for p in ("flow", "iql")),
+            policies=(
+                PolicyIdentity("flow", "h-flow", "runs/flow", trained_on="starts"),
+                PolicyIdentity("iql", "h-iql", "runs/iql"),
+            ),
+            seen={r.condition: r.seed % 2 == 0 for r in first},
+            trained_on=("starts",),
             placed=True,
             batch=10,
             code="def",

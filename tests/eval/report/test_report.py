@@ -260,7 +260,7 @@ def test_training_runs_of_a_method_are_told_apart_from_episodes(folder, tmp_path
     document = json.loads(out.with_suffix(".json").read_text())
     (entry,) = document["evaluation"]["comparison"]["worlds"][0]["entries"]
     assert (entry["name"], entry["runs"], entry["n"]) == ("ours", ["flow", "iql"], 120)
-    assert entry["success"]["method"] == "two-way cluster-robust t"
+    assert entry["success"]["method"] == "bounded mean over runs and conditions"
     with pytest.raises(ConfigError, match=r"NAME=POLICY"):
         command.main(["--results", str(folder / "evaluate"), "--group", "ours=flow"])
 
