@@ -46,6 +46,8 @@ TIMED = (
 # What --fast leaves out besides: whole commands, trainings, pictures, processes that are killed.
 LONG = (
     "tests/eval/report",
+    "tests/eval/statistics/test_families",
+    "tests/eval/statistics/test_planning",
     "tests/eval/test_",
     "tests/eval/trials",
     "tests/golden/test_algorithms",

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 # What annotates an array and says nothing of its shape.
 ARRAYS = {"NDArray", "ndarray", "Tensor", "ArrayLike"}
 
 
-def unshaped(root: Path, sources: Iterable[Path]) -> dict[Path, list[str]]:
+def unshaped(root: Path, trees: Mapping[Path, ast.Module]) -> dict[Path, list[str]]:
     """Per module what lacks a shape, as ``line name``; an alias of a bare array is one too."""
-    trees = {path: ast.parse(path.read_text(encoding="utf-8"), str(path)) for path in sources}
     aliases: dict[str, set[str]] = {_module(root, path): set() for path in trees}
     # An alias may be of an imported alias: as often as something new is found.
     growing = True
