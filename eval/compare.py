@@ -1,4 +1,4 @@
-"""Policies side by side: paired by condition, decided by a rule declared beforehand, in words.
+"""Compares policies by condition, by a rule declared beforehand, in words.
 
 All pairs in all worlds, by success and by score, are one family (:mod:`eval.decisions`); perturbed
 worlds are another. Letters, plans and margins are about the declared measure.

@@ -1,3 +1,3 @@
-"""robolearn: robot learning from demonstration to deployment (core package)."""
+"""Learns robot skills, from demonstration to deployment (core package)."""
 
 __version__ = "0.1.0"

@@ -1,4 +1,4 @@
-"""Pieces of a self-contained HTML page: everything inline, readable on paper and on a phone."""
+"""Builds a self-contained HTML page: everything inline, readable on paper and on a phone."""
 
 from __future__ import annotations
 

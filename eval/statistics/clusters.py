@@ -1,4 +1,4 @@
-"""Means of trials that are not independent: several per condition, several per training seed."""
+"""Estimates means of trials that are not independent: several per condition or training seed."""
 
 from __future__ import annotations
 

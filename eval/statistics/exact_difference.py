@@ -1,4 +1,4 @@
-"""An interval of the difference of two independent success rates that never covers too little.
+"""Bounds the difference of two independent success rates and never covers too little.
 
 Source: Chan and Zhang 1999, "Test-based exact confidence intervals for the difference of two
 binomial proportions", Biometrics 55:1202: the two one-sided exact unconditional tests, tables

@@ -1,4 +1,4 @@
-"""Tests of equality whose level holds at every sample size: exact ones, and randomisation.
+"""Tests equality at a level that holds at every sample size: exactly, and by randomisation.
 
 Each returns a p value, two-sided unless told otherwise. None is valid under peeking (``sequential``
 is), nor for a family of comparisons (``multiplicity`` corrects).

@@ -1,4 +1,4 @@
-"""More than two policies, compared after every block of trials, with one family-wise level.
+"""Compares more than two policies after every block of trials, with one family-wise level.
 
 A group-sequential randomisation test in the manner of AdaStop (Mathieu et al. 2023, "AdaStop:
 adaptive statistical testing for sound comparisons of deep RL agents"): after block ``k`` each

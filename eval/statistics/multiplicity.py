@@ -1,4 +1,4 @@
-"""Many comparisons at once: Holm's correction, intervals that agree with it, compact letters."""
+"""Corrects many comparisons at once: Holm, intervals that agree with it, compact letters."""
 
 from __future__ import annotations
 

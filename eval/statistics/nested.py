@@ -1,4 +1,4 @@
-"""Means over two layers: rollouts within conditions, and variants that were or were not trained on.
+"""Estimates means over two layers: rollouts in conditions, variants trained on or not.
 
 What is drawn anew in the next experiment is the condition (or the variant), so that these are
 what the intervals count; more rollouts of one condition only tell its own mean better.

@@ -1,4 +1,4 @@
-"""How many trials: sample size, power and the bias of stopping early."""
+"""Plans how many trials: sample size, power and the bias of stopping early."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Strengths from A/B preferences with ties: Bradley and Terry with Davidson's ties.
+"""Estimates strengths from A/B preferences with ties: Bradley and Terry with Davidson's ties.
 
 ``P(i beats j) = pi_i / (pi_i + pi_j + nu sqrt(pi_i pi_j))``, ``P(tie)`` has the rest, with
 ``pi = exp(theta)``. Sources: Bradley and Terry 1952; Davidson 1970, "On extending the Bradley-Terry

@@ -1,4 +1,4 @@
-"""Means of methods over their training runs, few, unequal in number, and now and then collapsed.
+"""Estimates means of methods over training runs, few, unequal in number, now and then collapsed.
 
 A training run is what one would draw anew; the trials of one run share its luck, and all runs share
 the conditions. Three runs say little: what they leave open is told by the width of the interval.

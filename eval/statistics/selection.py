@@ -1,4 +1,4 @@
-"""How much choosing the best of several inflates its result."""
+"""Tells how much choosing the best of several inflates its result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Statistics that stay valid when one looks after every trial.
+"""Keeps statistics valid when one looks after every trial.
 
 Two policies on the same conditions are compared by ``eval/statistics/betting.py``, more than two by
 ``eval/statistics/group_sequential.py``. Two more tools, by what they assume:

@@ -1,4 +1,4 @@
-"""Success judged from pictures by a classifier that errs, and says how often."""
+"""Judges success from pictures by a classifier that errs, and says how often."""
 
 from __future__ import annotations
 

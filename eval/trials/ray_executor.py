@@ -1,4 +1,4 @@
-"""Chunks of trials on Ray: many machines, the same interface and rules as worker processes.
+"""Runs chunks of trials on Ray: many machines, the same interface and rules as worker processes.
 
 Optional: on one machine Ray adds nothing but seconds of start and some 600 MB of memory. Every
 machine of the cluster needs the same installation of robolearn; the trial table stays with the

@@ -1,4 +1,4 @@
-"""Rollouts of policies in worlds over a suite: paired, batched, resumable, same bits on N cores.
+"""Rolls policies out in worlds over a suite: paired, batched, resumable, same bits on N cores.
 
 Conditions are cut into chunks of ``batch``; a chunk runs in lockstep with one batched forward pass
 per request, for each policy over the same conditions and seeds. A chunk depends on nothing but

@@ -1,4 +1,4 @@
-"""Augmentations that use a symmetry of the task; applied to raw SI batches in training only."""
+"""Augments by a symmetry of the task; applied to raw SI batches in training only."""
 
 # Shapes in annotations follow jaxtyping's grammar, which ruff reads as a forward reference.
 # ruff: noqa: F722

@@ -1,4 +1,4 @@
-"""Requests (numpy, SI units) to tensors, checked against a policy's specification."""
+"""Turns requests (numpy, SI units) into tensors, checked against a policy's specification."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""BESO: few-step diffusion for goals, in the form of EDM (Reuss et al. 2023; Karras et al. 2022).
+"""Learns goals by few-step diffusion (BESO: Reuss et al. 2023; EDM: Karras et al. 2022).
 
     x = a + sigma eps,   D(x) = c_skip x + c_out net(c_in x, sigma, o, g)
     c_skip = s^2 / (sigma^2 + s^2),  c_out = sigma s / sqrt(sigma^2 + s^2),  c_in = 1 / sqrt(...)

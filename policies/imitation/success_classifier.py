@@ -1,4 +1,4 @@
-"""Success from a picture: a small classifier where no predicate can look at the true state.
+"""Classifies success from a picture: small, for where no predicate can look at the true state.
 
 It sees the last picture of an episode, made smaller, and is trained from labelled episodes. How
 often it errs is measured on episodes that it never saw, and these counts travel with it: a rate of

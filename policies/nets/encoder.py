@@ -1,4 +1,4 @@
-"""Signals in SI units to network features and actions back, as torch modules with buffers."""
+"""Turns signals in SI units into features and actions back, as torch modules with buffers."""
 
 # Shapes in annotations follow jaxtyping's grammar, which ruff reads as a forward reference.
 # ruff: noqa: F722

@@ -1,4 +1,4 @@
-"""Signals that the recordings have and the policy does not: told from pictures.
+"""Estimates from pictures the signals that the recordings have and the policy does not.
 
     pictures --encoder--> features --MLP--> estimates (SI) --> as if they were observed
                                      |

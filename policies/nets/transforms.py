@@ -1,4 +1,4 @@
-"""Signals to network features and back: angles as points on a circle, then an affine scaling.
+"""Turns signals into features and back: angles as points on a circle, then an affine scaling.
 
     values [..., *shape] --flatten--> [..., n] --circle--> [linear | cos | sin] --scale, offset-->
 

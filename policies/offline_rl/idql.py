@@ -1,4 +1,4 @@
-"""Re-ranks by offline RL: chunked IQL critics choose among chunks of a parent flow policy.
+"""Ranks anew by offline RL: chunked IQL critics choose among chunks of a parent flow policy.
 
     V:  E[ L_k( min_i Qbar_i(o, A) - V(o) ) ],    L_k(u) = |k - 1(u < 0)| u^2
     Q:  E[ sum_i ( Q_i(o, A) - (R + g^s m V(o')) )^2 ]

@@ -1,4 +1,4 @@
-"""Agents that need no policy: the replay of recorded actions."""
+"""Replays recorded actions: agents that need no policy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sub-goals one at a time: the memory that a policy which sees the last moments does not have.
+"""Pursues sub-goals one at a time: the memory of a policy that sees the last moments only.
 
 A condition says by the marks ``goal/wanted`` (1: wanted) what an episode is about;
 ``goal/achieved`` tells at every tick which of them hold.

@@ -1,1 +1,1 @@
-"""Data that comes with the package."""
+"""Holds data that comes with the package."""

@@ -1,4 +1,4 @@
-"""``robolearn collect``: record episodes with a person or with the task's scripted expert."""
+"""``robolearn collect`` records episodes with a person or with the task's scripted expert."""
 
 from __future__ import annotations
 

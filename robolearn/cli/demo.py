@@ -1,4 +1,4 @@
-"""``robolearn demo``: the whole chain on real human data.
+"""``robolearn demo`` runs the whole chain on real human data.
 
 Every stage runs the same commands that a person would type, each in a process of its own, and
 leaves its results in a folder of its own:

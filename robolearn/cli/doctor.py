@@ -1,4 +1,4 @@
-"""``robolearn doctor``: is this machine fit for the chain, and if not, what to do."""
+"""``robolearn doctor`` tells whether this machine is fit for the chain, and if not, what to do."""
 
 from __future__ import annotations
 

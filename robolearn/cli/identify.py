@@ -1,4 +1,4 @@
-"""``robolearn identify STORE --out SCENE``: find a scene's physics from recordings."""
+"""``robolearn identify STORE --out SCENE`` finds a scene's physics from recordings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``robolearn lab``: the virtual workcell (emulated robot and tracker; PyBullet or MuJoCo)."""
+"""``robolearn lab`` starts the virtual workcell (emulated robot, tracker; PyBullet or MuJoCo)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The console script ``robolearn``: a table of commands, each in a file of its own.
+"""Dispatches the console script ``robolearn``: a table of commands, each in a file of its own.
 
 Nothing heavy is imported here, so that ``--help`` answers at once.
 """

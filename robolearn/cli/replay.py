@@ -1,4 +1,4 @@
-"""``robolearn replay STORE --scene SCENE``: recorded actions, open loop, in a simulated world."""
+"""``robolearn replay STORE --scene SCENE`` repeats recorded actions in a simulated world."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``robolearn scene check|view SCENE``: validate and draw scene packages."""
+"""``robolearn scene check|view SCENE`` validates and draws scene packages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``robolearn serve RUN``: a policy over a websocket, for ``deploy --server``."""
+"""``robolearn serve RUN`` serves a policy over a websocket, for ``deploy --server``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``robolearn video STORE``: videos of stored episodes that browsers play."""
+"""``robolearn video STORE`` writes videos of stored episodes that browsers play."""
 
 from __future__ import annotations
 

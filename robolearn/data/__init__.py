@@ -1,1 +1,1 @@
-"""Episodes: what was recorded, how it is kept, and how training reads it."""
+"""Keeps episodes: what was recorded, how it is stored, and how training reads it."""

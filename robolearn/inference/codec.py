@@ -1,4 +1,4 @@
-"""Messages between processes: a JSON header and raw arrays, nothing executable.
+"""Encodes messages between processes: a JSON header and raw arrays, nothing executable.
 
     0   4 bytes   magic "RLM1"
     4   u32 LE    length of the header [bytes]

@@ -1,4 +1,4 @@
-"""Policies as ONNX graphs, and a policy that runs one with ONNX Runtime, without torch.
+"""Exports policies as ONNX graphs, and runs one with ONNX Runtime, without torch.
 
     noise [b, draws, h, a], observation [b, n_obs, *shape] ...  --graph-->  actions [b, h, a] in SI
 

@@ -1,1 +1,1 @@
-"""What each command does, as a function with a typed result; composes the packages."""
+"""Does what each command does, as a function with a typed result; composes the packages."""

@@ -1,4 +1,4 @@
-"""Builders that cross process boundaries: small picklable values that import late.
+"""Builds across process boundaries: small picklable values that import late.
 
 ``eval`` and the workers receive these instead of envs and policies; only this package knows which
 modules stand behind a name.

@@ -1,4 +1,4 @@
-"""Latencies of a robot cell: kept with every episode and every run, used alike by both.
+"""Keeps the latencies of a robot cell with every episode and every run, used alike by both.
 
     motion, exposure   ----- observation latency ---->   arrival     capture = arrival - latency
     set-point sent     ------- command latency ------>   motion      effect  = sending + latency

@@ -1,4 +1,4 @@
-"""Pictures are varied in training: moved by a few pixels, brighter or darker, paler or stronger."""
+"""Varies pictures in training: moved by a few pixels, brighter or darker, paler or stronger."""
 
 # The stubs of torch leave some parameters untyped.
 # pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false

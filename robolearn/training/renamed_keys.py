@@ -1,4 +1,4 @@
-"""Names and places that keys of ``algorithm`` had in earlier versions.
+"""Lists names and places that keys of ``algorithm`` had in earlier versions.
 
 Run directories of then are read by what the keys are called now; an experiment file with an old
 name is refused with the new one.

@@ -1,1 +1,1 @@
-"""What a report says about particular tasks: words, drawings, reference values."""
+"""Says what a report has about particular tasks: words, drawings, reference values."""

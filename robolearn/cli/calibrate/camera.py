@@ -1,4 +1,4 @@
-"""``robolearn calibrate camera``: a camera's lens from a board, and where the camera is."""
+"""``robolearn calibrate camera`` measures a camera's lens from a board, and where the camera is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``robolearn calibrate``: how late commands act and cameras see, how and from where they look."""
+"""``robolearn calibrate`` measures how late commands act and cameras see."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``robolearn data cache``: what training keeps outside the stores, and how to remove it."""
+"""``robolearn data cache`` shows what training keeps outside the stores, and removes it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``robolearn data``: import, list, show, describe and check episode stores.
+"""``robolearn data`` imports, lists, shows, describes and checks episode stores.
 
 The verbs that change something are in ``data_edit.py``.
 """

@@ -1,4 +1,4 @@
-"""``robolearn data``: what people say about episodes, the trash, repair, and new stores."""
+"""``robolearn data`` annotates episodes, empties the trash, repairs, and writes new stores."""
 
 from __future__ import annotations
 

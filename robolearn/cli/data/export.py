@@ -1,4 +1,4 @@
-"""``robolearn data export``: a store in another format."""
+"""``robolearn data export`` writes a store in another format."""
 
 from __future__ import annotations
 

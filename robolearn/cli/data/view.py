@@ -1,4 +1,4 @@
-"""``robolearn data view``: look at an episode, in the rerun viewer or as one picture."""
+"""``robolearn data view`` shows an episode, in the rerun viewer or as one picture."""
 
 from __future__ import annotations
 

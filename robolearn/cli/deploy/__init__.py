@@ -1,1 +1,1 @@
-"""The command that runs a policy on a robot."""
+"""Runs the command that deploys a policy on a robot."""

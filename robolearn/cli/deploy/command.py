@@ -1,4 +1,4 @@
-"""``robolearn deploy RUN --robot CONFIG``: run a policy on a robot under the safety supervisor."""
+"""``robolearn deploy RUN --robot CONFIG`` runs a policy on a robot under the safety supervisor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The operator's keys during a deployment: emergency stop, success, failure, end of the trial."""
+"""Reads the operator's keys in a deployment: emergency stop, success, failure, end of the trial."""
 
 from __future__ import annotations
 

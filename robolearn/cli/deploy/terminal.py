@@ -1,4 +1,4 @@
-"""The operator at the terminal: answers questions, presses keys, reads what happens."""
+"""Asks the operator at the terminal, who answers questions, presses keys, reads what happens."""
 
 from __future__ import annotations
 

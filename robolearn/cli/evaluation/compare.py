@@ -1,4 +1,4 @@
-"""``robolearn compare RESULTS ...``: policies side by side, decided by a declared rule."""
+"""``robolearn compare RESULTS ...`` puts policies side by side and decides by a declared rule."""
 
 from __future__ import annotations
 

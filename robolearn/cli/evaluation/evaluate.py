@@ -1,4 +1,4 @@
-"""``robolearn evaluate RUN [RUN ...]``: paired rollouts of policies over a suite's conditions.
+"""``robolearn evaluate RUN [RUN ...]`` runs paired rollouts of policies over a suite's conditions.
 
 Instead of a run directory, ``scripted`` (or ``scripted:NOISE``) is the expert of the suite's task.
 """

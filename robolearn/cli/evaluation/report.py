@@ -1,4 +1,4 @@
-"""``robolearn report``: one self-contained HTML page from results; Markdown and JSON beside it."""
+"""``robolearn report`` writes one self-contained HTML page, Markdown and JSON beside it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``robolearn stats``: intervals, comparisons and plans for people with a notebook."""
+"""``robolearn stats`` computes intervals, comparisons and plans for people with a notebook."""
 
 from __future__ import annotations
 

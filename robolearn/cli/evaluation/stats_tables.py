@@ -1,4 +1,4 @@
-"""``robolearn stats sequence | mixed | blocks | preferences | profile``: statistics of tables."""
+"""``robolearn stats sequence | mixed | blocks | preferences | profile`` computes from tables."""
 
 from __future__ import annotations
 

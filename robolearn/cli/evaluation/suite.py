@@ -1,4 +1,4 @@
-"""``robolearn suite VERB``: draw and check suites of conditions, plan what they shall show."""
+"""``robolearn suite VERB`` draws and checks suites, and plans what they shall show."""
 
 from __future__ import annotations
 

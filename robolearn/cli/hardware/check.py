@@ -1,5 +1,5 @@
-"""``robolearn hardware``: ``check`` (the contract tests on a device, with consent at each motion),
-``guide`` (the arm in your hand), ``recover`` (the device back after a stop).
+"""``robolearn hardware VERB`` checks a device by the contract's tests, with consent at each motion,
+guides the arm by hand, and recovers the device after a stop.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``robolearn hardware guide``: move the arm by hand, under the supervisor."""
+"""``robolearn hardware guide`` moves the arm by hand, under the supervisor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``robolearn hardware recover``: bring a device back after a stop, step by step."""
+"""``robolearn hardware recover`` brings a device back after a stop, step by step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``robolearn servos``: find, calibrate and release arms of serial servos."""
+"""``robolearn servos`` finds, calibrates and releases arms of serial servos."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``robolearn compose RUN RUN``: one policy of several, weighted on conditions held out."""
+"""``robolearn compose RUN RUN`` makes one policy of several, weighted on conditions held out."""
 
 from __future__ import annotations
 

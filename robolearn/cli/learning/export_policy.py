@@ -1,4 +1,4 @@
-"""``robolearn export-policy RUN``: the policy of a run as an ONNX graph, compared with it."""
+"""``robolearn export-policy RUN`` writes the policy of a run as an ONNX graph, compared with it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``robolearn success STORE --out RUN``: a classifier of success from labelled episodes."""
+"""``robolearn success STORE --out RUN`` trains a classifier of success from labelled episodes."""
 
 from __future__ import annotations
 

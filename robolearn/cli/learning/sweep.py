@@ -1,4 +1,4 @@
-"""``robolearn sweep CONFIG``: find settings by trying, and report the choice on fresh trials."""
+"""``robolearn sweep CONFIG`` finds settings by trying, and reports the choice on fresh trials."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``robolearn train``: train a policy from a store."""
+"""``robolearn train`` trains a policy from a store."""
 
 from __future__ import annotations
 

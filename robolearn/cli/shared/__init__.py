@@ -1,1 +1,1 @@
-"""What several commands share: parsing, printing, consent."""
+"""Holds what several commands share: parsing, printing, consent."""

@@ -1,4 +1,4 @@
-"""Where results go, checked before any work is done for them."""
+"""Checks where results go before any work is done for them."""
 
 from __future__ import annotations
 

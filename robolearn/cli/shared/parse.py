@@ -1,4 +1,4 @@
-"""What the commands share: argument parsing, JSON output, stage lines, logging."""
+"""Parses arguments, prints JSON and stage lines, and sets up logging for all commands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Statistics in LeRobot's form: of an episode, and of many together."""
+"""Computes statistics in LeRobot's form: of an episode, and of many together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pictures to mp4."""
+"""Encodes pictures as mp4."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Foreign recordings become episodes of a store."""
+"""Imports foreign recordings as episodes of a store."""

@@ -1,4 +1,4 @@
-"""Pictures of a zarr recording, read a chunk at a time and turned into uint8."""
+"""Reads the pictures of a zarr recording, a chunk at a time, and turns them into uint8."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Episodes that this package exported come back with their names, times and metadata."""
+"""Restores episodes that this package exported, with their names, times and metadata."""
 
 from __future__ import annotations
 

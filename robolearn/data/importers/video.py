@@ -1,4 +1,4 @@
-"""Frames of a video file, a few in memory at a time, with the times that the container gives."""
+"""Reads frames of a video file, a few in memory at a time, with the times of the container."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Windows and chunked transitions for training: one vectorised gather per batch.
+"""Gathers windows and chunked transitions for training, vectorised, once per batch.
 
 A window at tick ``t`` (n_obs 2, horizon 4) of an episode with ticks 0..5:
 

@@ -1,4 +1,4 @@
-"""Pictures read straight from a store: decoded in threads, the newest chunks kept.
+"""Decodes pictures straight from a store, in threads, and keeps the newest chunks.
 
     rows [b, n] --view--> frames --group by chunk--> c7 c7 c9 c12
                                                      |     |   '-- decoded, in parallel

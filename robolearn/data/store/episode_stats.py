@@ -1,4 +1,4 @@
-"""Statistics of one episode, written with it and merged when asked for those of a store.
+"""Writes statistics of one episode with it and merges them when asked for those of a store.
 
 They are the attributes of the group ``statistics`` of an episode, so they are committed, hashed,
 checked, copied and removed with it, and never go stale: an episode does not change.

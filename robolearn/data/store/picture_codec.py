@@ -1,4 +1,4 @@
-"""Cameras on disk: a codec for each, and decoding.
+"""Encodes and decodes cameras on disk, each with its codec.
 
     signals/top/image/value      [N, height, width, 3]   lossless, chunks of a few frames
 or

@@ -1,4 +1,4 @@
-"""Quantiles of streams: a mergeable summary of bounded size that states its own error.
+"""Summarises quantiles of streams: mergeable, of bounded size, with its own error stated.
 
     level 0   weight 1    [v v v v v v]      new values, sorted when a level is full
     level 1   weight 2    [v v v v]          every second one of a full level

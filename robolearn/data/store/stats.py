@@ -1,4 +1,4 @@
-"""Statistics of signals: streaming, mergeable, and what a checkpoint keeps of them."""
+"""Computes statistics of signals: streaming, mergeable, and what a checkpoint keeps of them."""
 
 from __future__ import annotations
 

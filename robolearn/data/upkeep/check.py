@@ -1,4 +1,4 @@
-"""Is every file of a store what was committed? Nothing is changed on disk."""
+"""Checks that every file of a store is what was committed; nothing is changed on disk."""
 
 from __future__ import annotations
 

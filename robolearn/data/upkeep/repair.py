@@ -1,4 +1,4 @@
-"""Recordings that were killed: what can be recovered, and recovering or discarding it.
+"""Repairs recordings that were killed: what can be recovered, and recovering or discarding it.
 
 A recording is recoverable up to its last flush; of the ticks in it, those whose frames all lie in
 complete chunks on disk. The episode gets ``truncated`` and the reason ``recovered``. Committed

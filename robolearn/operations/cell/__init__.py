@@ -1,1 +1,1 @@
-"""Work on a robot cell: checked, measured, guided by hand, brought back, its servos calibrated."""
+"""Works on a robot cell: checks, measures, guides by hand, brings back, calibrates its servos."""

@@ -1,1 +1,1 @@
-"""A policy on a robot: checks, trials, results."""
+"""Deploys a policy on a robot: checks, trials, results."""

@@ -1,4 +1,4 @@
-"""Figures of a deployment: latency, jitter, interventions."""
+"""Counts a deployment's figures: latency, jitter, interventions."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The virtual lab: emulated devices over simulated physics, as one process."""
+"""Serves the virtual lab: emulated devices over simulated physics, as one process."""

@@ -1,1 +1,1 @@
-"""Pictures for people: worlds as they are, recordings as videos."""
+"""Draws pictures for people: worlds as they are, recordings as videos."""
