@@ -1,4 +1,4 @@
-"""How much of a policy's success is lost on starts that it was not trained on."""
+"""Measures how much of a policy's success is lost on starts that it was not trained on."""
 
 from __future__ import annotations
 
