@@ -18,12 +18,13 @@ from robolearn.cli.data.cache import CACHE_VERBS
 from robolearn.cli.data.edit import EDIT_VERBS
 from robolearn.cli.data.export import EXPORT_VERBS
 from robolearn.cli.data.view import VIEW_VERBS
-from robolearn.cli.shared.parse import counting, parse, print_json, progress, say
+from robolearn.cli.shared.parse import counting, parse, print_json, say
 from robolearn.cli.shared.verbs import run_verb
 from robolearn.errors import ConfigError
 
 if TYPE_CHECKING:
     from robolearn.data.upkeep.findings import CheckReport
+    from robolearn.operations.stores.importing import Imported
 
 
 @dataclass(frozen=True)
@@ -107,82 +108,50 @@ def main(argv: list[str]) -> int:
 
 def _import(argv: list[str]) -> int:
     args = parse(Import, argv, "data import", Import.__doc__ or "")
-    from robolearn.assets.demonstrations import pusht_demonstrations_path
-    from robolearn.data.importers.foreign import reading
-    from robolearn.data.importers.recording import ImportOptions, write_recording
-    from robolearn.data.importers.registry import find_importer
+    from robolearn.data.importers.recording import ImportOptions
     from robolearn.data.store.picture_codec import parse_codec
-    from robolearn.data.store.storage import locate
-    from robolearn.data.store.store import EpisodeStore
+    from robolearn.operations.stores.importing import import_recording
     from robolearn.pusht import goal_pose
 
-    if args.limit is not None and args.limit < 1:
-        raise ConfigError(f"--limit must be at least 1, got {args.limit}")
-    src = args.src if args.src is not None else pusht_demonstrations_path()
-    name, importer = find_importer(src.expanduser(), args.format)
-    if args.rename and not name.startswith("lerobot"):
-        raise ConfigError(f"--rename is for LeRobot datasets, this one is {name}")
-    if args.goal is not None and name != "diffusion-policy":
-        raise ConfigError(f"--goal is for Push-T recordings in pixels, this one is {name}")
-    skipped: dict[int, str] = {}
-    options = ImportOptions(
-        images=args.images,
-        codec=parse_codec(args.codec),
-        rate_hz=args.rate_hz,
-        limit=args.limit,
-        rename=_renames(args.rename),
-        goal=None if args.goal is None else goal_pose(args.goal.split(","), "--goal"),
-        on_bad=skipped.__setitem__ if args.skip_bad else None,
-    )
-    with reading(src):
-        source = importer.open(src.expanduser(), options)
-    if args.images and not any(source.episode(i).frames for i in range(source.count)):
-        raise ConfigError(f"--images: '{source.path}' has no pictures; leave the option out")
-    total = source.count if args.limit is None else min(args.limit, source.count)
-    with progress("import", total, quiet=args.json) as advance:
-
-        def step(done: int, of: int) -> None:
-            del done, of
-            advance(1)
-
-        ids: tuple[str, ...] = ()
-
-        def fill(store: EpisodeStore) -> None:
-            nonlocal ids
-            ids = write_recording(source, store, dataclasses.replace(options, on_episode=step))
-
-        target = locate(args.out)
-        if isinstance(target, Path) and not (target.is_dir() and any(target.iterdir())):
-            # A new store appears when all is in it, so that a failed import leaves nothing.
-            store = EpisodeStore.create(target, fill)
-        else:
-            store = EpisodeStore.open_or_create(target)
-            fill(store)
-    steps = sum(store.info(i).steps for i in ids)
-    missing = store.meta(ids[0]).provenance.get("left_out", ()) if ids else ()
-    left_out = list(dict.fromkeys([*(str(n) for n in missing), *source.left_out]))
-    result = {
-        "store": str(store.path),
-        "source": str(source.path),
-        "format": name,
-        "imported": len(ids),
-        "there_before": total - len(ids) - len(skipped),
-        "skipped": {str(index): why for index, why in skipped.items()},
-        "steps": steps,
-        "first": ids[0] if ids else "",
-        "last": ids[-1] if ids else "",
-        "left_out": left_out,
-    }
+    with counting("import", quiet=args.json) as show:
+        options = ImportOptions(
+            images=args.images,
+            codec=parse_codec(args.codec),
+            rate_hz=args.rate_hz,
+            limit=args.limit,
+            rename=_renames(args.rename),
+            goal=None if args.goal is None else goal_pose(args.goal.split(","), "--goal"),
+            on_episode=show,
+        )
+        done = import_recording(
+            args.out, args.src, kind=args.format, options=options, skip_bad=args.skip_bad
+        )
     if args.json:
-        print_json(result)
-    else:
-        say(f"imported {len(ids)} episodes, {steps} steps, into {store.path}")
-        if result["there_before"]:
-            say(f"there before, bit for bit: {result['there_before']} of {total} episodes")
-        for index, why in skipped.items():
-            say(f"skipped: episode {index}: {why}")
-        say(f"left out: {', '.join(left_out) or 'nothing'}")
+        print_json(_imported(done))
+        return 0
+    say(f"imported {len(done.ids)} episodes, {done.steps} steps, into {done.store}")
+    if done.there_before:
+        total = len(done.ids) + done.there_before + len(done.skipped)
+        say(f"there before, bit for bit: {done.there_before} of {total} episodes")
+    for index, why in done.skipped.items():
+        say(f"skipped: episode {index}: {why}")
+    say(f"left out: {', '.join(done.left_out) or 'nothing'}")
     return 0
+
+
+def _imported(done: Imported) -> dict[str, Any]:
+    return {
+        "store": done.store,
+        "source": done.source,
+        "format": done.format,
+        "imported": len(done.ids),
+        "there_before": done.there_before,
+        "skipped": {str(index): why for index, why in done.skipped.items()},
+        "steps": done.steps,
+        "first": done.ids[0] if done.ids else "",
+        "last": done.ids[-1] if done.ids else "",
+        "left_out": list(done.left_out),
+    }
 
 
 def _renames(texts: tuple[str, ...]) -> dict[str, str]:

@@ -1,0 +1,1 @@
+"""Fills episode stores from recordings of others."""
