@@ -46,6 +46,8 @@ class PolicyIdentity:
     words: str = ""
     # Hash of the starts that it was trained on; empty: not known.
     trained_on: str = ""
+    # World -> whether it was trained in it; empty: not known.
+    worlds_seen: dict[str, bool] = field(default_factory=dict[str, bool])
 
 
 @dataclass(frozen=True, slots=True)

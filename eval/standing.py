@@ -8,6 +8,7 @@ whoever looks first and chooses then finds something by chance more often than t
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
 from eval.compare import Comparison, Effect, WorldComparison
@@ -30,11 +31,25 @@ def standings(
 
     ``every``: all trials of the folders, also those that are kept apart; ``plans``: by hash.
     """
+    trials = _Trials(
+        _by_cell(counted),
+        _by_cell(every),
+        {d: _first([r for r in every if r.plan == d]) for d in {r.plan for r in counted} - {""}},
+    )
     return tuple(
-        _standing(comparison, w, effect, counted, every, plans)
+        _standing(comparison, w, effect, trials, plans)
         for w in comparison.worlds
         for effect in w.effects
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Trials:
+    """Trials by (world, policy), and when the first one under each plan began."""
+
+    counted: Mapping[tuple[str, str], Sequence[TrialRecord]]
+    every: Mapping[tuple[str, str], Sequence[TrialRecord]]
+    first: Mapping[str, datetime | None]
 
 
 def standing_lines(comparison: Comparison) -> list[str]:
@@ -60,13 +75,12 @@ def _standing(
     comparison: Comparison,
     w: WorldComparison,
     effect: Effect,
-    counted: Sequence[TrialRecord],
-    every: Sequence[TrialRecord],
+    trials: _Trials,
     plans: Plans,
 ) -> Standing:
     runs = {e.name: e.runs for e in w.entries}
-    names = {*runs[effect.a], *runs[effect.b]}
-    mine = _own(counted, w.world, names)
+    cells = [(w.world, name) for name in {*runs[effect.a], *runs[effect.b]}]
+    mine = [r for cell in cells for r in trials.counted.get(cell, ())]
     digests = {r.plan for r in mine}
     if digests == {""}:
         return _exploratory(w, effect, [UNPLANNED])
@@ -77,9 +91,8 @@ def _standing(
     plan = plans.get(digest, f"the plan {digest} that its trials name is not in the results folder")
     if isinstance(plan, str):
         return _exploratory(w, effect, [plan])
-    under = [r for r in every if r.plan == digest]
-    left = len(_own(under, w.world, names)) - effect.n * len(names)
-    first = _first(under)
+    under = sum(r.plan == digest for cell in cells for r in trials.every.get(cell, ()))
+    left, first = under - effect.n * len(cells), trials.first[digest]
     why = [*_of_rule(comparison.rule, plan.rule), *_of_number(effect.n, plan.rule)]
     why += _of_what(comparison, w, effect, plan)
     if left:
@@ -103,12 +116,13 @@ def _exploratory(w: WorldComparison, effect: Effect, why: Sequence[str]) -> Stan
     return Standing(w.world, effect.a, effect.b, planned=False, words=words)
 
 
-def _own(records: Sequence[TrialRecord], world: str, policies: set[str]) -> tuple[TrialRecord, ...]:
-    return tuple(
-        r
-        for r in records
-        if r.env == world and r.policy in policies and not r.variant and r.status in SCORED
-    )
+def _by_cell(records: Sequence[TrialRecord]) -> dict[tuple[str, str], list[TrialRecord]]:
+    """The suite's own trials that are results, by (world, policy)."""
+    found: dict[tuple[str, str], list[TrialRecord]] = {}
+    for r in records:
+        if not r.variant and r.status in SCORED:
+            found.setdefault((r.env, r.policy), []).append(r)
+    return found
 
 
 def _of_rule(rule: Rule, plan: Rule) -> Iterator[str]:

@@ -35,7 +35,7 @@ SECTIONS: tuple[tuple[str, str, Callable[[ReportData], str]], ...] = (
     ("training", "Training", training_section),
     ("results", "How well the policies do", results_section),
     ("comparison", "Which policy is better", comparison_section),
-    ("generalisation", "On starts that training has not seen", generalisation_section),
+    ("generalisation", "Where training has not been", generalisation_section),
     ("variants", "When the world is a little different", variants_section),
     ("failures", "How episodes fail", failures_section),
     ("videos", "Failures and successes to look at", clips_section),

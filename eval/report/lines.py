@@ -40,10 +40,10 @@ def evaluation_lines(evaluation: EvaluationData) -> list[str]:
                     f" p {p_text(f.p)}; {sentence(f.words)}"
                 )
         lines += standing_lines(comparison)
-    for policy, world, measure, *figures, n in generalisation_rows(evaluation.generalisation):
+    for policy, world, over, measure, *figures, n in generalisation_rows(evaluation.generalisation):
         seen, unseen, gap = figures
         lines.append(
-            f"{policy} in {world}, {measure}: seen {seen}, unseen {unseen}, gap {gap}, starts {n}"
+            f"{policy} in {world}, {measure}: seen {seen}, unseen {unseen}, gap {gap}, {over} {n}"
         )
     lines += evaluation.not_generalised
     lines += evaluation.apart

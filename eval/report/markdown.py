@@ -124,7 +124,7 @@ def _generalisation(evaluation: EvaluationData) -> list[str]:
         return [*notes, ""] if notes else []
     rows = generalisation_rows(evaluation.generalisation)
     lines = markdown_table(GENERALISATION_HEADER, rows)
-    return ["## On starts that training has not seen", "", *lines, *notes, ""]
+    return ["## Where training has not been", "", *lines, *notes, ""]
 
 
 def _variants(evaluation: EvaluationData) -> list[str]:

@@ -21,8 +21,8 @@ from eval.report.text import (
 from eval.summary import Agreement, Result
 
 GENERALISATION_HEADER = (
-    *("policy", "world", "measure", "seen [95 %]", "unseen [95 %]", "gap [95 %]"),
-    "starts seen + unseen",
+    *("policy", "world", "over", "measure", "seen [95 %]", "unseen [95 %]", "gap [95 %]"),
+    "n seen + unseen",
 )
 T_METHOD = "Student t"
 T_WORDS = (
@@ -67,7 +67,7 @@ def results_section(data: ReportData) -> str:
 
 
 def generalisation_section(data: ReportData) -> str:
-    """Success and score on starts that were trained on, on others, and the gap."""
+    """Success and score on starts and variants that were trained on, on others, and the gap."""
     evaluation = data.evaluation
     if evaluation is None or not (evaluation.generalisation or evaluation.not_generalised):
         return ""
@@ -76,16 +76,17 @@ def generalisation_section(data: ReportData) -> str:
         return body
     return (
         paragraph(
-            "Half of the suite's starts are such that the policies were trained on, half are not."
-            " The gap is seen less unseen: what is lost where training has not been. An interval"
-            " that holds 0 leaves open whether anything is lost."
+            "Starts, or variants of a world, that a policy was trained on, and others. The gap is"
+            " seen less unseen: what is lost where training has not been. An interval that holds 0"
+            " leaves open whether anything is lost."
         )
         + table(
             list(GENERALISATION_HEADER),
             generalisation_rows(evaluation.generalisation),
-            "Bounded means; their gap by square-and-add. Every interval stands for itself, apart"
+            "Every start or variant counts once (n). Bounded means; their gap by square-and-add."
+            " Every interval stands for itself, apart"
             " from the family of comparisons.",
-            numeric_from=2,
+            numeric_from=4,
         )
         + body
     )
@@ -94,7 +95,7 @@ def generalisation_section(data: ReportData) -> str:
 def generalisation_rows(gaps: Sequence[Generalisation]) -> list[list[str]]:
     """A row per policy, world and measure."""
     return [
-        [g.policy, g.world, measure, estimate_text(gap.seen), estimate_text(gap.unseen),
+        [g.policy, g.world, g.over, measure, estimate_text(gap.seen), estimate_text(gap.unseen),
          estimate_text(gap.gap, sign=True), f"{gap.seen.n} + {gap.unseen.n}"]
         for g in gaps
         for measure, gap in (("success", g.success), ("score", g.score))

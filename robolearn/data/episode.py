@@ -63,12 +63,13 @@ class EpisodeMeta:
 @dataclass(frozen=True, slots=True)
 class EpisodeStart:
     """Where an episode was asked to begin: seed and poses (signal -> values), and in which world as
-    it was named; empty: not recorded.
+    it was named, with the hash of its scene; empty: not recorded.
     """
 
     world: str
     seed: int
     poses: dict[str, tuple[float, ...]]
+    scene: str = ""
 
     @staticmethod
     def of(meta: EpisodeMeta) -> EpisodeStart:
@@ -78,7 +79,8 @@ class EpisodeStart:
         if isinstance(config, Mapping):
             world = str(cast("Mapping[str, Any]", config).get("world", ""))
         poses = {k: tuple(float(x) for x in v) for k, v in meta.condition.poses.items()}
-        return EpisodeStart(world, meta.condition.seed, poses)
+        scene = str(meta.provenance.get("scene_hash", ""))
+        return EpisodeStart(world, meta.condition.seed, poses, scene)
 
 
 @dataclass(frozen=True, slots=True)

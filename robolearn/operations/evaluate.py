@@ -355,14 +355,17 @@ def _policy_words(run: str | Path) -> str:
     return (inspect.getdoc(inspect.getmodule(kind)) or "").partition("\n")[0]
 
 
-def _trained_on(run: str | Path) -> str:
-    """Hash of the starts that a policy was trained on, as far as it says."""
+def _trained_on(run: str | Path, plan: Plan) -> tuple[str, dict[str, bool]]:
+    """Hash of the starts that a policy was trained on, and which of the worlds it was trained in,
+    as far as it says.
+    """
     if expert_noise(str(run)) is not None:
-        return ""
+        return "", {}
     from robolearn.training.run_directory import run_provenance
-    from robolearn.training.trained_starts import starts_hash
+    from robolearn.training.trained_starts import starts_hash, worlds_seen
 
-    return starts_hash(run_provenance(Path(run)))
+    provenance = run_provenance(Path(run))
+    return starts_hash(provenance), worlds_seen(provenance, {w.name: w.hash for w in plan.worlds})
 
 
 def _asked(
@@ -389,7 +392,7 @@ def _asked(
             WorldIdentity(w.name, w.hash, w.engine, _world_words(w.name)) for w in plan.worlds
         ),
         policies=tuple(
-            PolicyIdentity(p.name, p.hash, str(run), _policy_words(run), _trained_on(run))
+            PolicyIdentity(p.name, p.hash, str(run), _policy_words(run), *_trained_on(run, plan))
             for p, run in zip(plan.policies, runs, strict=True)
         ),
         placed=_placed(longest),

@@ -40,6 +40,19 @@ def starts_of(provenance: Mapping[str, Any], run: str) -> tuple[EpisodeStart, ..
     return tuple(from_dict(EpisodeStart, s, where, error=DataError) for s in provenance[KEY])
 
 
+def worlds_seen(provenance: Mapping[str, Any], worlds: Mapping[str, str]) -> dict[str, bool]:
+    """Which of ``worlds`` (name -> hash of its scene) a run was trained in.
+
+    One of which another version was trained in is left out; nothing where it is not known in which
+    worlds all of the run's recordings were made.
+    """
+    starts = provenance.get(KEY, [])
+    scenes, names = {s.get("scene", "") for s in starts}, {s["world"] for s in starts}
+    if not scenes or "" in scenes:
+        return {}
+    return {w: h in scenes for w, h in worlds.items() if h in scenes or w not in names}
+
+
 def starts_hash(provenance: Mapping[str, Any]) -> str:
     """Of all starts that a run was trained on, in order; empty where it does not say them."""
     return config_hash(provenance[KEY]) if KEY in provenance else ""

@@ -23,7 +23,7 @@ from robolearn.operations.collect import CollectConfig, collect
 from robolearn.operations.suites import draw_suite
 from robolearn.operations.train import load_experiment, train
 from robolearn.training.run_directory import load_run, seal_run, unseal_run, write_json
-from robolearn.training.trained_starts import starts_entry, starts_hash, starts_of
+from robolearn.training.trained_starts import starts_entry, starts_hash, starts_of, worlds_seen
 from robolearn.types import Condition
 from tests.eval.test_compare import trials
 
@@ -144,6 +144,38 @@ def test_the_gap_is_that_of_the_starts_and_only_for_whoever_was_trained_on_them(
     assert generalisation(unmarked, cells) == ((), ())
 
 
+def test_variants_that_were_trained_in_are_told_from_others():
+    """Each variant counts once, however many trials it has; two of each kind at least."""
+    rng = np.random.default_rng(0)
+    worlds = {f"w~mass={k}": k < 3 for k in range(1, 6)}
+    cells = {
+        (name, "a"): trials("a", rng.random(8) < 0.5, rng.random(8), name)
+        for name in (*worlds, "w~say=short", "v~mass=1")
+    }
+    everything = [r for found in cells.values() for r in found]
+    policy = PolicyIdentity("a", "h", worlds_seen={**worlds, "v~mass=1": True})
+    asked = dataclasses.replace(inferred(everything), policies=(policy,))
+    ((found,), without) = generalisation(asked, cells)
+    assert (found.policy, found.world, found.over, without) == ("a", "w", "variants", ())
+    scores = {name: [r.score for r in cells[name, "a"]] for name in worlds}
+    seen, unseen = ([s for w, s in scores.items() if worlds[w] is kind] for kind in (True, False))
+    assert found.score == generalisation_gap(seen, unseen)
+    assert (found.score.seen.n, found.score.unseen.n) == (2, 3)
+    one = PolicyIdentity("a", "h", worlds_seen={w: w == "w~mass=1" for w in worlds})
+    assert generalisation(dataclasses.replace(asked, policies=(one,)), cells) == ((), ())
+
+
+def test_which_worlds_a_run_was_trained_in_follows_from_their_scenes():
+    starts = [start(1.0, "w~mass=1"), start(2.0, "w~mass=2")]
+    made = [dataclasses.replace(s, scene=f"scene-{s.world}") for s in starts]
+    provenance = starts_entry(("a", "b"), made, (), None)
+    worlds = {w: f"scene-{w}" for w in ("w~mass=1", "w~mass=3")} | {"w~mass=2": "edited since"}
+    assert worlds_seen(provenance, worlds) == {"w~mass=1": True, "w~mass=3": False}
+    # Recordings of which one does not say where it was made.
+    unknown = starts_entry(("a", "b"), [made[0], starts[1]], (), None)
+    assert worlds_seen(unknown, worlds) == worlds_seen({}, worlds) == {}
+
+
 def test_a_run_says_what_it_and_the_run_that_it_builds_on_were_trained_on():
     ids, starts = ("e0", "e1", "e2"), [start(float(i)) for i in range(3)]
     mine = starts_entry(ids, starts, ("e1",), None)
@@ -173,6 +205,7 @@ def test_from_recordings_to_the_table_of_the_report(tmp_path, capsys):
         repr(s) for i, s in all_starts.items() if i not in held_out
     }
     assert {s.world for s in all_starts.values()} == {world}
+    assert all(s.scene for s in all_starts.values())
 
     file = tmp_path / "suite.yaml"
     asked = ("suite", "draw", world, "--n", "4", "--out", str(file), "--unseen", str(run), "--json")
@@ -188,10 +221,12 @@ def test_from_recordings_to_the_table_of_the_report(tmp_path, capsys):
     page = tmp_path / "page.html"
     assert main(["report", "--results", str(out), "--out", str(page)]) == 0
     for text in (page.read_text(), page.with_suffix(".md").read_text()):
-        assert "On starts that training has not seen" in text
+        assert "Where training has not been" in text
     document = json.loads(page.with_suffix(".json").read_text())["evaluation"]
     (gap,) = document["generalisation"]
-    assert (gap["policy"], gap["score"]["gap"]["n"]) == ("bc", 4)
+    assert (gap["policy"], gap["over"], gap["score"]["gap"]["n"]) == ("bc", "starts", 4)
+    seen = {p["name"]: p["worlds_seen"] for p in document["policies"]}
+    assert seen == {"bc": {world: True}, "scripted": {}}
 
     # A run that does not say it is refused.
     unseal_run(run)
