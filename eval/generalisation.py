@@ -76,11 +76,15 @@ def _gap(
     seen: Sequence[Sequence[TrialRecord]],
     unseen: Sequence[Sequence[TrialRecord]],
 ) -> Generalisation:
-    success = [[[float(r.success) for r in group] for group in kind] for kind in (seen, unseen)]
-    score = [[[r.score for r in group] for group in kind] for kind in (seen, unseen)]
-    return Generalisation(
-        policy, world, over, generalisation_gap(*success), generalisation_gap(*score)
+    success = generalisation_gap(
+        [[float(r.success) for r in group] for group in seen],
+        [[float(r.success) for r in group] for group in unseen],
     )
+    score = generalisation_gap(
+        [[r.score for r in group] for group in seen],
+        [[r.score for r in group] for group in unseen],
+    )
+    return Generalisation(policy, world, over, success, score)
 
 
 def _why(policy: PolicyIdentity) -> str:
