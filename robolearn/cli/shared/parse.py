@@ -101,7 +101,8 @@ def _near_options(said: str, kind: type[Any], argv: list[str]) -> str:
         return ""
     known = [f"--{name.replace('_', '-')}" for name in _option_names(kind)]
     odd = [word.partition("=")[0] for word in argv if word.startswith("--")]
-    return "".join(did_you_mean(word, known) for word in odd if word not in known)
+    near = "".join(did_you_mean(word, known) for word in odd if word not in known)
+    return near or f" Options are {', '.join(known)}."
 
 
 def _option_names(kind: type[Any]) -> list[str]:

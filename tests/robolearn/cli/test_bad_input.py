@@ -43,6 +43,7 @@ def test_an_unknown_renderer_is_named(tmp_path):
     [
         (["replay", "x", "--scen", "y"], ["--scene STR", "Did you mean '--scene'?"]),
         (["doctor", "--jsn"], ["Unrecognized options: --jsn", "--json"]),
+        (["report", "runs/eval"], ["Unrecognized options: runs/eval", "--results, --runs"]),
         (["collect", "--config", "a", "--out", "b", "--agent", "scrpted"], ["'scripted'"]),
         (["collect", "--config", "a", "--out", "b", "--episodes", "x"], ["--episodes", "'x'"]),
         (["replay", "x", "--scene", "y", "--episodes", "z"], ["matching INT could", "['z']"]),
