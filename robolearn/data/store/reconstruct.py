@@ -44,7 +44,7 @@ from robolearn.data.store.manifest import (
     refuse_newer,
     sha256,
 )
-from robolearn.data.store.storage import ObjectPath, fetch, read_plain, require_plain
+from robolearn.data.store.storage import ObjectPath, objects, read_plain, require_plain
 from robolearn.errors import StoreCorruptError
 
 FIRST_LINE_BYTES = 1 << 16
@@ -114,9 +114,8 @@ def _lines(store: Path | ObjectPath) -> list[bytes]:
         except OSError:
             return []
     names = [f"{COMMITS}/{m.key}" for m in store.bucket.under(COMMITS)]
-    got = fetch(store, names)
-    data = [(got / n).read_bytes() for n in names if (got / n).exists()]
-    return list(dict.fromkeys(line for part in data for line in part.splitlines(keepends=True)))
+    parts = objects(store, names).values()
+    return list(dict.fromkeys(line for part in parts for line in part.splitlines(keepends=True)))
 
 
 def _whole(line: bytes) -> LogEntry | None:
@@ -161,8 +160,7 @@ def _record_files(store: Path | ObjectPath) -> Iterator[tuple[str, bytes]]:
                     yield path.relative_to(store).as_posix(), read_plain(path)
         return
     names = [f"{folder}/{m.key}" for folder in folders for m in store.bucket.under(folder)]
-    got = fetch(store, names)
-    yield from ((n, (got / n).read_bytes()) for n in names if (got / n).exists())
+    yield from objects(store, names).items()
 
 
 def _order(trusted: dict[str, LogEntry], records: dict[str, _Record]) -> list[str]:
@@ -212,10 +210,7 @@ def reconstruct_identity(store: Path | ObjectPath) -> dict[str, Any] | None:
     first = _whole(_own_line(store))
     if first is None or first.id or STORE_FILE not in first.files:
         return None
-    try:
-        data = read_plain(store / STORE_FILE)
-    except OSError:
-        data = b""
+    data = identity_bytes(store)
     if sha256(data) == first.files[STORE_FILE]:
         return None
     for bit in range(8 * len(data)):
@@ -224,6 +219,14 @@ def reconstruct_identity(store: Path | ObjectPath) -> dict[str, Any] | None:
         if sha256(bytes(fixed)) == first.files[STORE_FILE]:
             return dict(json.loads(fixed))
     return readable_identity(data, first.hash[:32])
+
+
+def identity_bytes(store: Path | ObjectPath) -> bytes:
+    """``store.json`` as it is, damaged or not; empty where there is none."""
+    try:
+        return read_plain(store / STORE_FILE)
+    except OSError:
+        return b""
 
 
 def _own_line(store: Path | ObjectPath) -> bytes:

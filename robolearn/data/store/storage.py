@@ -316,6 +316,13 @@ def fetch(root: Place, paths: Iterable[str]) -> Place:
     return Fetched(root, {p: data for p, data in found.items() if data is not None})
 
 
+def objects(root: ObjectPath, names: Iterable[str]) -> dict[str, bytes]:
+    """The contents of those of ``names`` that are there, fetched many at a time."""
+    wanted = list(names)
+    got = fetch(root, wanted)
+    return {name: (got / name).read_bytes() for name in wanted if (got / name).exists()}
+
+
 def locate(path: str | Path | ObjectPath) -> Path | ObjectPath:
     """A folder for a path or a ``file://`` URL, objects for any other URL.
 

@@ -46,7 +46,15 @@ from robolearn.data.store.object_commit import (
     read_pendings,
     segment,
 )
-from robolearn.data.store.storage import ObjectPath, Place, fetch, locate, read_plain, require_plain
+from robolearn.data.store.storage import (
+    ObjectPath,
+    Place,
+    fetch,
+    locate,
+    objects,
+    read_plain,
+    require_plain,
+)
 from robolearn.data.store.store import EpisodeStore
 from robolearn.data.store.validate import validate_episode
 from robolearn.data.store.writer import episode_info
@@ -456,10 +464,9 @@ def check_lines(
         error("log", COMMITS, str(problem))
         return None
     keys = [commit_key(e.number) for e in entries]
-    got = fetch(store, keys)
+    found = objects(store, keys)
     for entry, key in zip(entries, keys, strict=True):
-        wanted = segment(entries, entry.number)
-        if not (got / key).exists() or (got / key).read_bytes() != wanted:
+        if found.get(key) != segment(entries, entry.number):
             error("log", key, "is not what the later lines of the log say")
     return entries
 

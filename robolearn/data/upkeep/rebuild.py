@@ -35,12 +35,13 @@ from robolearn.data.store.manifest import (
 from robolearn.data.store.object_commit import PENDINGS, read_lines, read_pendings, segment
 from robolearn.data.store.reconstruct import (
     Reconstruction,
+    identity_bytes,
     readable_identity,
     reconstruct_identity,
     reconstruct_log,
     with_own_files,
 )
-from robolearn.data.store.storage import ObjectPath, fetch, locate, read_plain
+from robolearn.data.store.storage import ObjectPath, locate, objects, read_plain
 from robolearn.data.store.store import EpisodeStore
 from robolearn.data.upkeep.check import check_lines
 from robolearn.data.upkeep.findings import Kind
@@ -136,8 +137,7 @@ def _rebuild_objects(store: ObjectPath) -> Rebuilt:
         if not problems:
             return Rebuilt(str(store), (), len(read_lines(store)), (), ())
         names = [f"{f}/{m.key}" for f in (COMMITS, PENDINGS) for m in bucket.under(f)]
-        got = fetch(store, [*names, *own])
-        copied = {n: (got / n).read_bytes() for n in (*names, *own) if (got / n).exists()}
+        copied = objects(store, [*names, *own])
         # The first line needs them where it is lost itself.
         for name, data in own.items():
             bucket.put(name, data)
@@ -189,11 +189,7 @@ def _own_contents(store: Path | ObjectPath) -> dict[str, bytes]:
     try:
         raw = reconstruct_identity(store) or read_identity(store)
     except StoreCorruptError:
-        try:
-            data = read_plain(store / STORE_FILE)
-        except OSError:
-            data = b""
-        raw = readable_identity(data, uuid.uuid4().hex)
+        raw = readable_identity(identity_bytes(store), uuid.uuid4().hex)
     contents, _ = empty_contents(json_bytes(raw))
     return contents
 
