@@ -49,7 +49,7 @@ POLICIES = Table[type[PolicyConfig]](
         "distilled": "policies.imitation.distilled:DistilledConfig",
         "ebt": "policies.imitation.ebt:EbtConfig",
         "flow": "policies.imitation.flow:FlowConfig",
-        "iql_rerank": "policies.offline_rl.idql:IqlRerankConfig",
+        "idql": "policies.offline_rl.idql:IdqlConfig",
         "mean_flow": "policies.imitation.mean_flow:MeanFlowConfig",
         "shortcut": "policies.imitation.shortcut:ShortcutConfig",
     },

@@ -28,7 +28,10 @@ RowTensor = Shaped[Tensor, "b ..."]
 Observed = Mapping[str, RowTensor]
 NoiseRows = Float32[NDArray[np.float32], "b ..."]
 
-BatchPart = Literal["transition", "step_rewards", "next_actions", "returns", "cost"]
+BatchPart = Literal[
+    "transition", "step_rewards", "next_actions", "next_candidates", "returns", "cost"
+]
+Schedule = Literal["cosine", "linear", "constant"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +77,11 @@ class BatchSpec:
 
     ``transition``: reward over ``stride`` steps, next observation history, bootstrap mask;
     ``step_rewards``: the reward of each of those steps; ``next_actions``: the chunk that follows
-    them in the same recording; ``returns``: the sum of rewards to the end; ``cost``: like the
-    reward. Every part but ``returns`` needs what comes after the chunk, so windows at the cut-off
-    end of a recording are left out; with ``stride`` 1 that is its last row, however long the
-    chunks are.
+    them in the same recording; ``next_candidates``: what the algorithm proposes there
+    (:class:`Proposing`), drawn once for every row before training; ``returns``: the sum of rewards
+    to the end; ``cost``: like the reward. Every part but ``returns`` needs what comes after the
+    chunk, so windows at the cut-off end of a recording are left out; with ``stride`` 1 that is its
+    last row, however long the chunks are.
     """
 
     n_obs: int
@@ -124,6 +128,7 @@ class Batch:
     * ``step_rewards [b, stride]``: 0 behind the end of the task;
     * ``next_actions [b, horizon, action]`` with ``next_action_mask [b, horizon]``: what was done
       at ``next_observations``, of no meaning where ``bootstrap`` is 0;
+    * ``next_candidates [b, k, horizon, action]``: chunks to choose from at ``next_observations``;
     * ``returns [b]``: discounted sum to the end; ``returns_whole [b]``: the task ended there, the
       recording was not merely cut off;
     * ``cost [b]``: discounted sum over ``stride`` steps;
@@ -142,6 +147,7 @@ class Batch:
     step_rewards: Float[Tensor, "b stride"] | None = None
     next_actions: Float[Tensor, "b h a"] | None = None
     next_action_mask: Bool[Tensor, "b h"] | None = None
+    next_candidates: Float[Tensor, "b k h a"] | None = None
     returns: Float[Tensor, " b"] | None = None
     returns_whole: Bool[Tensor, " b"] | None = None
     cost: Float[Tensor, " b"] | None = None
@@ -155,14 +161,18 @@ class ParamGroup:
     lr: float
     weight_decay: float = 0.0
     betas: tuple[float, float] = (0.9, 0.95)
+    # How its learning rate goes down after the warm-up; None: as ``fit.schedule`` says.
+    schedule: Schedule | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Losses:
-    """One scalar per parameter group (an absent group is not updated) and figures for the log."""
+    """One scalar per parameter group (an absent group is not updated) and figures for the log,
+    which may stay tensors on the device: nobody waits for them before a line is written.
+    """
 
     by_group: Mapping[str, Float[Tensor, ""]]
-    metrics: Mapping[str, float]
+    metrics: Mapping[str, float | Float[Tensor, ""]]
 
 
 @runtime_checkable
@@ -200,6 +210,15 @@ class Algorithm(nn.Module):
     @abstractmethod
     def policy_weights(self) -> Weights:
         """What the run directory keeps of it; the policy's config loads it again."""
+
+
+@runtime_checkable
+class Proposing(Protocol):
+    """An algorithm that learns from chunks it does not have to draw anew in every update."""
+
+    def propose(self, observations: Observed, seeds: RequestNumbers) -> Float[Tensor, "b k h a"]:
+        """Chunks at ``observations [b, n_obs, *shape]``; row ``i`` from ``seeds[i]`` alone."""
+        ...
 
 
 def with_goals(batch: Batch, later: Observed) -> Batch:

@@ -85,12 +85,14 @@ class Mirror:
     def __call__(self, batch: Batch, rows: Tensor) -> Batch:
         """The batch with ``rows [b]`` (bool) reflected."""
         follow, then, future = batch.next_observations, batch.next_actions, batch.future
+        proposed = batch.next_candidates
         return dataclasses.replace(
             batch,
             observations=self._signals(batch.observations, rows),
             actions=self._actions(batch.actions, rows),
             next_observations=None if follow is None else self._signals(follow, rows),
             next_actions=None if then is None else self._actions(then, rows),
+            next_candidates=None if proposed is None else self._candidates(proposed, rows),
             future=None if future is None else self._signals(future, rows),
         )
 
@@ -104,6 +106,11 @@ class Mirror:
         named = zip(self.space.actions, parts, strict=True)
         reflected = torch.cat([self.reflect(a.name, part) for a, part in named], dim=-1)
         return torch.where(rows[:, None, None], reflected, actions)
+
+    def _candidates(self, chunks: Tensor, rows: Tensor) -> Tensor:
+        count = chunks.shape[1]
+        flat = self._actions(chunks.flatten(0, 1), rows.repeat_interleave(count))
+        return flat.unflatten(0, (-1, count))
 
     def _signals(self, signals: Mapping[str, Tensor], rows: Tensor) -> dict[str, Tensor]:
         return {

@@ -19,6 +19,9 @@ RowsOneOne = Float[Tensor, "b 1 1"]
 StepTimes = Float[Tensor, " steps"]
 # Actions of one row, in SI units or normalised.
 Chunks = Float[Tensor, "b h a"]
+# Several to choose from.
+Candidates = Float[Tensor, "b k h a"]
+CandidateRows = Float[Tensor, "b k"]
 # What a network is shown of a chunk, with marks or parts of its history.
 MarkedChunks = Float[Tensor, "b h i"]
 # Which actions of a chunk are meant.
@@ -47,5 +50,6 @@ LastFeatures = Float[Tensor, "... f"]
 Scales = Float[Tensor, " s"]
 # A layer's input, and what is one for all of it.
 LayerInput = Float[Tensor, "... w"]
-TwinRows = Float[Tensor, "2 b"]
+# What every member of an ensemble says of every row.
+MemberRows = Float[Tensor, "members b"]
 AnyShape = Float[Tensor, "*shape"]

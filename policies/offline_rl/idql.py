@@ -1,44 +1,67 @@
-"""Ranks anew by offline RL: chunked IQL critics choose among chunks of a parent flow policy.
+"""Chooses among the chunks of a trained policy by critics: IDQL (Hansen-Estruch et al. 2023).
 
-    V:  E[ L_k( min_i Qbar_i(o, A) - V(o) ) ],    L_k(u) = |k - 1(u < 0)| u^2
-    Q:  E[ sum_i ( Q_i(o, A) - (R + g^s m V(o')) )^2 ]
+    Q:  E[ sum_i ( Q_i(o, A) - y )^2 ],      A: the first ``stride`` actions of a chunk
+    y = clip( R + g^s m W(o') ),             R: their discounted reward, o': what follows them
 
-with ``A`` the first ``stride`` actions of a chunk, ``R`` their discounted reward and ``o'`` the
-observation after them. No action is ever sampled in training (Kostrikov et al. 2021), chunks as in
-Q-chunking (Li, Zhou, Levine 2025), extraction as in IDQL (Hansen-Estruch et al. 2023): of ``n``
-chunks of the behaviour policy the one with the highest min Q is executed.
+    backup candidates:  W = max over k chunks B of the parent at o' of min_i Qbar_i(o', B)
+    backup expectile:   W = V,  V: E[ L_k( min_i Qbar_i(o, A) - V(o) ) ],  L_k(u) = |k - 1(u<0)| u^2
+
+Acting: of ``candidates`` chunks of the parent, the one with the highest min Q. Chunked as in
+Q-chunking (Li, Zhou, Levine 2025, equation 5); the expectile is equation 4 of IQL (Kostrikov et al.
+2021). The chunks at o' are drawn once for every row before training, so that no update waits for
+the parent. Time limits bootstrap: m is 0 only where the task is over.
+
+With ``data.reward: {task: success, params: {discount: g}}`` a chunk costs 1 - g^s until success,
+and every value lies in [-1, 0], where the targets are held.
 """
 
 from __future__ import annotations
 
 import copy
-import dataclasses
-import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Literal
 
-import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from policies.chunks.base import move_towards
+from policies.chunks.base import move_towards, randn
 from policies.chunks.mirror import Mirror, MirrorConfig
-from policies.chunks.request import request_tensors
-from policies.nets.encoder import ActionCodec, FocusConfig, SignalEncoder, refuse_pictures
-from policies.nets.shapes import AnyShape, ChunkFeatures, Chunks, Features, Rows, TwinRows
-from policies.registry import policy_of
+from policies.critics.bounds import EVERY, largest_value, require_bounded_rewards, require_possible
+from policies.critics.candidates import draw_chunks
+from policies.critics.chunk_critic import (
+    ChunkCritic,
+    CriticConfig,
+    expectile_loss,
+    least_of_members,
+)
+from policies.critics.ensemble import from_sequential, prefixed
+from policies.critics.parent import inner_policy, judged_policy
+from policies.critics.reranked import RerankedPolicy
+from policies.nets.encoder import FocusConfig
+from policies.nets.pictures import PictureConfig
+from policies.nets.shapes import Candidates, Rows
 from robolearn.contracts import Policy, PolicySpec
 from robolearn.data.store.stats import DatasetStats
-from robolearn.errors import CheckpointError, ConfigError, SpecMismatchError
-from robolearn.learning import Algorithm, Batch, BatchSpec, Losses, Observed, ParamGroup, Weights
+from robolearn.errors import CheckpointError, ConfigError
+from robolearn.learning import (
+    Algorithm,
+    Batch,
+    BatchSpec,
+    Losses,
+    Observed,
+    ParamGroup,
+    Schedule,
+    Weights,
+)
 from robolearn.spec import TaskSpace
 from robolearn.training.run_directory import PARENT, Run, load_weights, nested_run
-from robolearn.types import PolicyInput, PolicyOutput
+from robolearn.types import RequestNumbers
 
 
 @dataclass(frozen=True, slots=True)
-class IqlRerankConfig:
-    """Chunked IQL critics over a parent policy."""
+class IdqlConfig:
+    """Critics over a parent policy."""
 
     # Observations that the critics see; must equal the parent's.
     n_obs: int = 2
@@ -46,33 +69,48 @@ class IqlRerankConfig:
     horizon: int = 16
     # Steps of a chunk that the critics judge; normally what is executed of it.
     stride: int = 8
-    # Discount per control step.
-    discount: float = 0.99
-    # Expectile of V: 0.5 is the behaviour's mean, towards 1 its best.
+    # Discount per control step: .98 per chunk of eight.
+    discount: float = 0.9975
+    # What follows a chunk is worth: the best of the parent's chunks there, or what the critics make
+    # of the behaviour that was recorded, an expectile of it.
+    backup: Literal["candidates", "expectile"] = "candidates"
+    # Chunks of the parent at every row, of which the best counts (backup candidates).
+    next_candidates: int = 4
+    # Expectile of V: 0.5 is the behaviour's mean, towards 1 its best (backup expectile).
     expectile: float = 0.9
-    # Hidden units of the critics' two layers.
+    # Targets are held in between; null: they are not.
+    bounds: tuple[float, float] | None = (-1.0, 0.0)
+    # Networks of the critic; the least of what they say counts.
+    members: int = 2
+    # Hidden units of a layer.
     width: int = 256
+    # Hidden layers.
+    depth: int = 2
     # Samples per update.
     batch_size: int = 256
-    # Learning rate of AdamW, both groups.
-    lr: float = 1e-3
+    # Learning rate of AdamW, all groups.
+    lr: float = 3e-4
+    # How it goes down; null: as fit.schedule says.
+    schedule: Schedule | None = None
     # Decoupled weight decay.
     weight_decay: float = 1e-4
     # Polyak rate of the target critics.
-    tau: float = 0.01
+    tau: float = 0.005
     # Noise added to normalised observations in training, standard deviation.
     observation_noise: float = 0.002
     # Pairs (position, pose), see the flow policy.
     relative: tuple[tuple[str, str], ...] = ()
     # A place where one observation is resolved finely, see the flow policy.
     focus: FocusConfig | None = None
+    # The encoder of cameras, where the task space has some.
+    picture: PictureConfig = field(default_factory=PictureConfig)
     # Gain on actions relative to the tool, see the flow policy.
     anchor: float = 0.0
-    # Chunks of the parent to choose from.
-    candidates: int = 4
+    # Chunks of the parent to choose from when acting.
+    candidates: int = 8
     # What another chunk's value must gain over the parent's own first one to be preferred. Below
     # the critics' error a difference means nothing, and the best of many picks their mistakes.
-    margin: float = 0.02
+    margin: float = 0.0
     # Reflection symmetry of the task, if it has one.
     mirror: MirrorConfig | None = None
 
@@ -83,136 +121,119 @@ class IqlRerankConfig:
             raise ConfigError("expectile must be in (0, 1), discount in (0, 1]")
         if not self.lr > 0:
             raise ConfigError(f"lr must be positive, got {self.lr}")
-        if min(self.n_obs, self.width, self.batch_size, self.candidates) < 1:
-            raise ConfigError("n_obs, width, batch_size and candidates must be at least 1")
+        counts = (self.n_obs, self.width, self.batch_size, self.candidates, self.members)
+        if min(*counts, self.next_candidates) < 1:
+            raise ConfigError("counts (n_obs, width, members, candidates ...) must be at least 1")
+        if self.bounds is not None and not self.bounds[0] < self.bounds[1]:
+            raise ConfigError(f"bounds must rise, got {self.bounds}")
 
     def batches(self) -> BatchSpec:
-        """Chunked transitions."""
+        """Chunked transitions, and what the parent would do after them."""
+        proposed = self.backup == "candidates"
         return BatchSpec(
             self.n_obs,
             self.horizon,
             self.batch_size,
-            ("transition",),
+            ("transition", "next_candidates") if proposed else ("transition",),
             self.discount,
             self.stride,
         )
 
-    def build(self, space: TaskSpace, stats: DatasetStats, parent: Run | None) -> IqlRerank:
+    def build(self, space: TaskSpace, stats: DatasetStats, parent: Run | None) -> Idql:
         """Untrained critics over the policy of ``parent``."""
-        if parent is None:
-            raise ConfigError("iql_rerank needs a parent run: --parent RUN (a trained flow policy)")
-        if space.texts:
-            raise ConfigError("iql_rerank: the critics read no instructions; leave data.text out")
-        if parent.config.get("policy") == "iql_rerank":
-            raise ConfigError(
-                f"the parent '{parent.path}' re-ranks another run itself; give the policy that it"
-                " builds on"
-            )
-        if parent.spec.task_space != space:
-            raise SpecMismatchError(
-                f"the parent '{parent.path}' reads and writes another task space than the data:"
-                f" {parent.spec.task_space} against {space}"
-            )
-        if (parent.spec.n_obs, parent.spec.horizon) != (self.n_obs, self.horizon):
-            raise ConfigError(
-                f"n_obs and horizon must be the parent's ({parent.spec.n_obs},"
-                f" {parent.spec.horizon}), got ({self.n_obs}, {self.horizon})"
-            )
-        return IqlRerank(self, parent.spec, stats, policy_of(parent))
+        policy = judged_policy(parent, "idql", space, self.n_obs, self.horizon)
+        if self.bounds is not None:
+            require_bounded_rewards(stats.reward, self.discount, self.bounds)
+        kind = ProposingIdql if self.backup == "candidates" else Idql
+        return kind(self, policy.spec, stats, policy)
+
+    def critic(self, spec: PolicySpec, stats: DatasetStats) -> ChunkCritic:
+        """Untrained critics."""
+        size = CriticConfig(
+            self.members,
+            self.width,
+            self.depth,
+            self.relative,
+            self.focus,
+            self.picture,
+            self.anchor,
+        )
+        expected = self.backup == "expectile"
+        return ChunkCritic(size, spec, stats, self.stride, values=expected)
 
     def load(self, run: Run) -> RerankedPolicy:
         """The trained critics over the parent kept inside the run directory."""
-        critics = Critics(self, run.spec, run.stats)
-        load_weights(critics, run.weights, str(run.path))
+        critics = self.critic(run.spec, run.stats)
+        load_weights(critics, _with_names_of_now(run.weights), str(run.path))
         if not (run.path / PARENT).is_dir():
             raise CheckpointError(
                 f"'{run.path}' lacks the folder 'parent' with the policy it re-ranks"
             )
-        return RerankedPolicy(critics.eval(), policy_of(nested_run(run, PARENT)), self)
+        parent = inner_policy(nested_run(run, PARENT))
+        return RerankedPolicy(critics.eval(), parent, self.candidates, self.margin)
 
 
-class Critics(nn.Module):
-    """Twin Q(o, A) and V(o) with layer norms after the activations, as in the OGBench family."""
-
-    def __init__(self, config: IqlRerankConfig, spec: PolicySpec, stats: DatasetStats) -> None:
-        super().__init__()
-        refuse_pictures(spec)
-        self.encoder = SignalEncoder(spec, stats, config.relative, 0, config.focus)
-        self.codec = ActionCodec(spec, stats, config.anchor)
-        self.stride = config.stride
-        features = spec.n_obs * self.encoder.size
-        chunk = config.stride * spec.task_space.action_size
-        self.q = nn.ModuleList(_mlp(features + chunk, config.width) for _ in range(2))
-        self.v = _mlp(features, config.width)
-
-    def features(self, observations: Observed) -> Features:
-        """Flat features ``[b, f]``."""
-        return self.encoder(observations).flatten(1)
-
-    def chunk(self, actions: Chunks, observations: Observed) -> ChunkFeatures:
-        """The part of the chunks ``[b, h, a]`` (SI units) that is judged, normalised and flat."""
-        return self.codec.encode(actions[:, : self.stride], observations).flatten(1)
-
-    def q_values(self, features: Features, chunk: ChunkFeatures) -> TwinRows:
-        """``[2, b]``."""
-        x = torch.cat([features, chunk], dim=-1)
-        return torch.stack([q(x).squeeze(-1) for q in self.q])
-
-    def value(self, features: Features) -> Rows:
-        """``[b]``."""
-        return self.v(features).squeeze(-1)
-
-
-def expectile_loss(difference: AnyShape, expectile: float) -> AnyShape:
-    """``|k - 1(u < 0)| u^2``, elementwise (Kostrikov et al. 2021, equation 4)."""
-    return (expectile - (difference < 0).float()).abs() * difference**2
-
-
-class IqlRerank(Algorithm):
+class Idql(Algorithm):
     """Trains the critics; the parent policy stays as it is."""
 
     def __init__(
-        self, config: IqlRerankConfig, spec: PolicySpec, stats: DatasetStats, parent: Policy
+        self, config: IdqlConfig, spec: PolicySpec, stats: DatasetStats, parent: Policy
     ) -> None:
         super().__init__()
         self.config, self.spec, self.batch_spec = config, spec, config.batches()
-        self.critics = Critics(config, spec, stats)
+        self.critics = config.critic(spec, stats)
         self.target = copy.deepcopy(self.critics.q).requires_grad_(requires_grad=False)
         self.mirror = None if config.mirror is None else Mirror(config.mirror, spec.task_space)
-        self._parent = parent
+        self._parent, self._largest = parent, largest_value(stats.reward, config.discount)
 
     def groups(self) -> Mapping[str, ParamGroup]:
-        """``value`` and ``critic``."""
-        c = self.config
-        return {
-            "value": ParamGroup(tuple(self.critics.v.parameters()), c.lr, c.weight_decay),
-            "critic": ParamGroup(tuple(self.critics.q.parameters()), c.lr, c.weight_decay),
-        }
+        """``critic``, with what it sees by; ``value`` for an expectile."""
+        c, critics = self.config, self.critics
+        seen = () if critics.observed.pictures is None else critics.observed.pictures.parameters()
+        judging = (*critics.q.parameters(), *seen)
+        groups = {"critic": ParamGroup(judging, c.lr, c.weight_decay, schedule=c.schedule)}
+        if critics.v is None:
+            return groups
+        value = ParamGroup(tuple(critics.v.parameters()), c.lr, c.weight_decay, schedule=c.schedule)
+        return {"value": value, **groups}
 
-    def forward(self, batch: Batch, step: int, rng: torch.Generator) -> Losses:  # noqa: ARG002
-        """Expectile loss of V and squared TD error of both Q."""
+    def forward(self, batch: Batch, step: int, rng: torch.Generator) -> Losses:
+        """Squared TD error of every member, and the expectile loss of V."""
         if self.mirror is not None:
             batch = self.mirror.draw(batch, rng)
         if batch.reward is None or batch.next_observations is None or batch.bootstrap is None:
-            raise ConfigError("iql_rerank is fed with chunked transitions")
-        critics = self.critics
-        now = self._noisy(critics.features(batch.observations), rng)
+            raise ConfigError("idql is fed with chunked transitions")
+        critics, config = self.critics, self.config
+        now = critics.observed(batch.observations, rng)
+        now = now + config.observation_noise * randn(now, rng)
         chunk = critics.chunk(batch.actions, batch.observations)
         with torch.no_grad():
-            x = torch.cat([now, chunk], dim=-1)
-            judged = torch.stack([q(x).squeeze(-1) for q in self.target]).amin(dim=0)
-            follow = critics.features(batch.next_observations)
-            target = batch.reward + batch.bootstrap * critics.value(follow)
-        value = critics.value(now)
-        value_loss = expectile_loss(judged - value, self.config.expectile).mean()
+            target = batch.reward + batch.bootstrap * self.follow(batch, batch.next_observations)
+            if config.bounds is not None:
+                target = target.clamp(*config.bounds)
         q = critics.q_values(now, chunk)
-        critic_loss = ((q - target) ** 2).sum(dim=0).mean()
-        metrics = {
-            "q_mean": q.mean().item(),
-            "v_mean": value.mean().item(),
-            "target_std": target.std().item(),
-        }
-        return Losses({"value": value_loss, "critic": critic_loss}, metrics)
+        losses = {"critic": ((q - target) ** 2).sum(dim=0).mean()}
+        metrics = {"q_mean": q.detach().mean(), "target_std": target.std()}
+        if critics.v is not None:
+            judged = self.target(torch.cat([now, chunk], dim=-1).detach()).amin(dim=0)
+            value = critics.v(now.detach()).squeeze(0)
+            losses = {"value": expectile_loss(judged - value, config.expectile).mean(), **losses}
+            metrics["v_mean"] = value.detach().mean()
+        if step % EVERY == 0:
+            require_possible(float(q.detach().abs().max()), self._largest, step)
+        return Losses(losses, metrics)
+
+    def follow(self, batch: Batch, observations: Observed) -> Rows:
+        """What follows a chunk is worth."""
+        critics = self.critics
+        features = critics.observed(observations)
+        if critics.v is not None:
+            return critics.v(features).squeeze(0)
+        chunks = batch.next_candidates
+        if chunks is None:
+            raise ConfigError("idql is fed with the parent's chunks after every transition")
+        worth = least_of_members(self.target, critics, features, chunks, observations)
+        return worth.amax(dim=1)
 
     def after_update(self, step: int, updated: frozenset[str]) -> None:  # noqa: ARG002
         """Move the target critics."""
@@ -220,63 +241,33 @@ class IqlRerank(Algorithm):
 
     def policy(self) -> RerankedPolicy:
         """The parent, re-ranked by the critics as they are."""
-        return RerankedPolicy(self.critics, self._parent, self.config)
+        c = self.config
+        return RerankedPolicy(self.critics, self._parent, c.candidates, c.margin)
 
     def policy_weights(self) -> Weights:
         """The critics; the parent is kept beside them as a run of its own."""
         return self.critics.state_dict()
 
-    def _noisy(self, features: Tensor, rng: torch.Generator) -> Tensor:
-        noise = torch.randn(features.shape, generator=rng)
-        return features + self.config.observation_noise * noise
+
+class ProposingIdql(Idql):
+    """Learns from what the parent would do next."""
+
+    def propose(self, observations: Observed, seeds: RequestNumbers) -> Candidates:
+        """Chunks of the parent."""
+        return draw_chunks(self._parent, observations, seeds, self.config.next_candidates)
 
 
-class RerankedPolicy:
-    """Candidates of the parent, best min Q first; ``extras['changed']`` where that is not the
-    chunk that the parent alone would have given.
-    """
-
-    def __init__(self, critics: Critics, parent: Policy, config: IqlRerankConfig) -> None:
-        self.critics, self.parent, self.config = critics, parent, config
-
-    @property
-    def spec(self) -> PolicySpec:
-        """The parent's."""
-        return self.parent.spec
-
-    def sample(self, request: PolicyInput, n: int = 1) -> PolicyOutput:
-        """The ``n`` best of the candidates per row."""
-        begin = time.perf_counter_ns()
-        count = max(n, self.config.candidates)
-        drawn = self.parent.sample(request, count)
-        batch = len(request.seed)
-        with torch.inference_mode():
-            observations = request_tensors(request, self.spec)
-            observations = {k: v.repeat_interleave(count, dim=0) for k, v in observations.items()}
-            chunks = torch.from_numpy(drawn.actions.astype(np.float32)).flatten(0, 1)
-            q = self.critics.q_values(
-                self.critics.features(observations), self.critics.chunk(chunks, observations)
-            )
-            scores = q.amin(dim=0).view(batch, count).double().numpy().copy()
-        scores[:, 0] += self.config.margin
-        order = np.argsort(-scores, axis=1, kind="stable")
-        best = order[:, :n]
-        return dataclasses.replace(
-            drawn,
-            actions=np.take_along_axis(drawn.actions, best[:, :, None, None], axis=1),
-            scores=np.take_along_axis(scores, best, axis=1),
-            latency_ns=time.perf_counter_ns() - begin,
-            extras={"changed": order[:, 0] != 0},
-        )
-
-
-def _mlp(inputs: int, width: int) -> nn.Sequential:
-    return nn.Sequential(
-        nn.Linear(inputs, width),
-        nn.GELU(),
-        nn.LayerNorm(width),
-        nn.Linear(width, width),
-        nn.GELU(),
-        nn.LayerNorm(width),
-        nn.Linear(width, 1),
-    )
+def _with_names_of_now(weights: Weights) -> Weights:
+    """Weights of a run of an earlier version, which kept two critics one after the other."""
+    if "q.0.0.weight" not in weights:
+        return weights
+    found: dict[str, Tensor] = {
+        **prefixed(from_sequential(weights, "q.", ("0.", "1.")), "q."),
+        **prefixed(from_sequential(weights, "v.", ("",)), "v."),
+    }
+    for name, value in weights.items():
+        if name.startswith("encoder."):
+            found[f"observed.{name}"] = value
+        elif not name.startswith(("q.", "v.")):
+            found[name] = value
+    return found

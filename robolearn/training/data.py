@@ -21,12 +21,16 @@ from robolearn.data.reading.weighting import EpisodeQuality, row_weights
 from robolearn.data.store.stats import DatasetStats
 from robolearn.errors import ConfigError, DataError, did_you_mean
 from robolearn.instructions import task_table, text_encoder
-from robolearn.learning import BatchSpec
+from robolearn.learning import BatchSpec, Proposing
 from robolearn.pusht import Pose
 from robolearn.representation import Representation
+from robolearn.seeding import child_seed
 from robolearn.timing.latencies import Latencies
-from robolearn.training.batch_loader import Batches, Represented, represented_stats
+from robolearn.training.batch_loader import Batches, Represented, represented, represented_stats
 from robolearn.training.pictures import Augmented
+
+PROPOSED_ROWS = 512
+"""Rows that chunks are proposed for at a time."""
 
 
 class TrainingSource(EpisodeSource, Protocol):
@@ -97,11 +101,32 @@ class TrainingData:
                 " or set it to 0"
             )
         self._require_long_enough(chosen)
+        self._candidates: NDArray[np.float32] | None = None
         self.dataset = self._windows(chosen)
         if batches.learns_from_rewards:
             rows = np.isin(flat.per_row(np.arange(len(flat.ids))), chosen)
             require_informative(flat.reward[rows], flat.done[rows], config.reward)
         self.stats = self._statistics()
+
+    def propose(self, algorithm: Proposing) -> None:
+        """Draw the chunks that ``algorithm`` learns to choose from, once for every row.
+
+        Always in the same blocks and from the same seeds: a run that goes on sees the same ones.
+        """
+        flat, parts = self._flat, ()
+        spec = dataclasses.replace(self._spec, parts=parts, future=None)
+        reader = EpisodeDataset(flat, spec, self._seed, texts=self._told)
+        drawn: list[NDArray[np.float32]] = []
+        for begin in range(0, len(flat.actions), PROPOSED_ROWS):
+            rows = np.arange(begin, min(begin + PROPOSED_ROWS, len(flat.actions)))
+            batch = reader.gather(rows)
+            if not self._config.representation.plain:
+                batch = represented(batch, self.representation)
+            seeds = np.array([child_seed(self._seed, "propose", int(row)) for row in rows])
+            chunks = algorithm.propose(batch.observations, seeds)
+            drawn.append(np.asarray(chunks.cpu(), dtype=np.float32))
+        self._candidates = np.concatenate(drawn)
+        self.dataset.candidates = self._candidates
 
     @property
     def held_out_ids(self) -> tuple[str, ...]:
@@ -122,6 +147,7 @@ class TrainingData:
         dataset = EpisodeDataset(
             self._flat, self._spec, self._seed, self._held_out, texts=self._told
         )
+        dataset.candidates = self._candidates
         return self._represented(cast("Batches", dataset))
 
     def observed_by(self, spec: PolicySpec) -> PolicySpec:

@@ -23,7 +23,7 @@ from robolearn.data.reading.selection import DataConfig
 from robolearn.data.store.lock import StoreLock
 from robolearn.data.store.stats import DatasetStats
 from robolearn.errors import CheckpointError, ConfigError, StoreError, StoreLockedError
-from robolearn.learning import Algorithm, BatchSpec
+from robolearn.learning import Algorithm, BatchSpec, Proposing
 from robolearn.pusht import goal_params
 from robolearn.representation import RepresentationConfig
 from robolearn.seeding import child_seed
@@ -122,8 +122,8 @@ def experiment_of(
 ) -> Experiment:
     """An experiment from its plain values; errors call them ``where``."""
     raw = from_dict(_Raw, dict(values), where=where)
-    kind = config_class(raw.policy)
     refuse_old_keys(raw.policy, raw.algorithm, where)
+    kind = config_class(raw.policy)
     algorithm = from_dict(kind, raw.algorithm, where=f"{where}: algorithm")
     return Experiment(raw.policy, raw.data, algorithm, raw.fit, raw.seed)
 
@@ -185,6 +185,8 @@ def train(
         "threads": threads,
         "started_wall_s": round(time.time()),
     }
+    if isinstance(algorithm, Proposing):
+        data.propose(algorithm)
     with _written(run_dir, ranks):
         if ranks.leads:
             spec = data.observed_by(algorithm.policy().spec)

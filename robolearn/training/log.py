@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 from robolearn.learning import Losses
 
 JOURNAL = "metrics.jsonl"
@@ -18,7 +20,8 @@ class Meter:
     """Means between two lines of the log."""
 
     def __init__(self) -> None:
-        self._sums: dict[str, float] = {}
+        # Tensors where figures come as such: they are waited for when somebody reads them.
+        self._sums: dict[str, float | Tensor] = {}
         self._counts: dict[str, int] = {}
         self.last: Mapping[str, float] = {}
 
@@ -29,14 +32,15 @@ class Meter:
 
     def add(self, losses: Losses) -> None:
         """The figures of one step."""
-        values = {f"loss/{k}": v.item() for k, v in losses.by_group.items()} | dict(losses.metrics)
-        for name, value in values.items():
-            self._sums[name] = self._sums.get(name, 0.0) + value
+        named = {f"loss/{k}": v for k, v in losses.by_group.items()} | dict(losses.metrics)
+        for name, value in named.items():
+            added = value.detach().double() if isinstance(value, Tensor) else value
+            self._sums[name] = self._sums.get(name, 0.0) + added
             self._counts[name] = self._counts.get(name, 0) + 1
 
     def now(self) -> Mapping[str, float]:
         """Means since the last line."""
-        return {k: v / self._counts[k] for k, v in self._sums.items()} or self.last
+        return {k: float(v) / self._counts[k] for k, v in self._sums.items()} or self.last
 
     def flush(self) -> Mapping[str, float]:
         """Means since the last line, which this begins anew."""
@@ -46,7 +50,7 @@ class Meter:
 
     def to_json(self) -> dict[str, Any]:
         """Sum and count of every figure since the last line, for a checkpoint between two lines."""
-        return {name: [value, self._counts[name]] for name, value in self._sums.items()}
+        return {name: [float(v), self._counts[name]] for name, v in self._sums.items()}
 
     def restore(self, raw: Mapping[str, Any]) -> None:
         """Go on from what :meth:`to_json` said."""

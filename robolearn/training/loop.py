@@ -27,7 +27,7 @@ import torch
 from torch import Tensor
 
 from robolearn.errors import ConfigError, TrainingError
-from robolearn.learning import Algorithm, Batch, Losses
+from robolearn.learning import Algorithm, Batch, Losses, Schedule
 from robolearn.machine.interrupt import held
 from robolearn.seeding import child_seed
 from robolearn.training.batch_loader import Batches, Feed, on_device
@@ -45,7 +45,6 @@ from robolearn.training.run_directory import (
 )
 
 FAILED_BATCH = "failed_batch.safetensors"
-Schedule = Literal["cosine", "linear", "constant"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,14 +167,17 @@ class _Clock:
     data_seconds: float = 0.0
 
 
-def learning_rate(step: int, total: int, config: FitConfig) -> float:
-    """Factor on the peak learning rate: linear warm-up, then the schedule."""
+def learning_rate(
+    step: int, total: int, config: FitConfig, schedule: Schedule | None = None
+) -> float:
+    """Factor on the peak learning rate: linear warm-up, then ``schedule`` (None: the config's)."""
     if step < config.warmup:
         return (step + 1) / config.warmup
-    if config.schedule == "constant":
+    kind = config.schedule if schedule is None else schedule
+    if kind == "constant":
         return 1.0
     done = min(1.0, (step - config.warmup) / max(1, total - config.warmup))
-    left = 1 - done if config.schedule == "linear" else 0.5 * (1 + math.cos(math.pi * done))
+    left = 1 - done if kind == "linear" else 0.5 * (1 + math.cos(math.pi * done))
     return config.final_lr + (1 - config.final_lr) * left
 
 
@@ -388,9 +390,9 @@ class _Trainer:
         return self.config.accumulate > 1 or self.ranks.size > 1
 
     def _apply(self, sums: Mapping[str, list[Tensor]], step: int) -> None:
-        factor = learning_rate(step, self.clock.total, self.config)
         for name in sums:
             group, optimizer = self.groups[name], self.optimizers[name]
+            factor = learning_rate(step, self.clock.total, self.config, group.schedule)
             if self.config.clip > 0:
                 torch.nn.utils.clip_grad_norm_(group.parameters, self.config.clip)
             optimizer.param_groups[0]["lr"] = group.lr * factor
@@ -468,7 +470,7 @@ def _mean_losses(losses: Sequence[Losses]) -> Losses:
     if len(losses) == 1:
         return losses[0]
     groups = {n: torch.stack([x.by_group[n] for x in losses]).mean() for n in losses[0].by_group}
-    metrics = {n: float(np.mean([x.metrics[n] for x in losses])) for n in losses[0].metrics}
+    metrics = {n: float(np.mean([float(x.metrics[n]) for x in losses])) for n in losses[0].metrics}
     return Losses(groups, metrics)
 
 

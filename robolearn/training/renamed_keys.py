@@ -24,6 +24,10 @@ RENAMED: Mapping[str, Mapping[str, str]] = {
     "shortcut": _SAMPLER,
 }
 """By policy: old name to new."""
+POLICIES = {"iql_rerank": "idql"}
+"""Old name to new."""
+RERANKED: dict[str, Any] = {"backup": "expectile", "bounds": None}
+"""What ``iql_rerank`` was, in the settings of ``idql``."""
 REWARD = {"reward_shift": ("shift", -1.0), "reward_scale": ("scale", 0.02)}
 """Rewards belong to the data now: key of ``iql_rerank`` to that of ``data.reward.params``, with the
 default of then."""
@@ -31,20 +35,27 @@ default of then."""
 
 def with_new_keys(experiment: Mapping[str, Any]) -> dict[str, Any]:
     """A resolved experiment as a run directory keeps it, with the names of now."""
-    names = RENAMED.get(str(experiment.get("policy")), {})
+    policy = str(experiment.get("policy"))
+    names = RENAMED.get(policy, {})
     algorithm = experiment.get("algorithm")
     if not isinstance(algorithm, dict):
         return dict(experiment)
     values = cast("dict[str, Any]", algorithm)
     renamed = {**experiment, "algorithm": {names.get(k, k): v for k, v in values.items()}}
-    return _with_reward_of_data(renamed) if REWARD.keys() & values.keys() else renamed
+    if policy not in POLICIES:
+        return renamed
+    return _as_idql(renamed)
 
 
-def _with_reward_of_data(experiment: dict[str, Any]) -> dict[str, Any]:
-    algorithm = {k: v for k, v in experiment["algorithm"].items() if k not in REWARD}
-    params = {new: experiment["algorithm"].get(k, d) for k, (new, d) in REWARD.items()}
-    data = {**experiment.get("data", {}), "reward": {"task": "recorded", "params": params}}
-    return {**experiment, "algorithm": algorithm, "data": data}
+def _as_idql(experiment: dict[str, Any]) -> dict[str, Any]:
+    settings: dict[str, Any] = experiment["algorithm"]
+    algorithm = {k: v for k, v in settings.items() if k not in REWARD} | RERANKED
+    found = {**experiment, "policy": POLICIES["iql_rerank"], "algorithm": algorithm}
+    if not REWARD.keys() & settings.keys():
+        return found
+    params = {new: settings.get(k, default) for k, (new, default) in REWARD.items()}
+    reward = {"task": "recorded", "params": params}
+    return {**found, "data": {**experiment.get("data", {}), "reward": reward}}
 
 
 def refuse_old_keys(policy: str, algorithm: Mapping[str, Any], where: str) -> None:
@@ -54,11 +65,12 @@ def refuse_old_keys(policy: str, algorithm: Mapping[str, Any], where: str) -> No
     if old_keys:
         texts = [f"'{old}' is called '{names[old]}' now" for old in old_keys]
         raise ConfigError(f"{where}: algorithm: {', '.join(texts)}; rename it in the file")
-    moved = {new: algorithm.get(old, d) for old, (new, d) in REWARD.items()}
-    if policy == "iql_rerank" and REWARD.keys() & algorithm.keys():
-        params = ", ".join(f"{name}: {value}" for name, value in moved.items())
+    if policy in POLICIES:
+        was = ", ".join(f"{k}: {'null' if v is None else v}" for k, v in RERANKED.items())
+        values = {new: algorithm.get(old, default) for old, (new, default) in REWARD.items()}
+        params = ", ".join(f"{name}: {value}" for name, value in values.items())
         raise ConfigError(
-            f"{where}: algorithm: rewards belong to the data now; instead of"
-            f" {sorted(REWARD.keys() & algorithm.keys())} write"
-            f" 'data: {{reward: {{task: recorded, params: {{{params}}}}}}}'"
+            f"{where}: '{policy}' is called '{POLICIES[policy]}' now; what it did is"
+            f" 'algorithm: {{{was}, ...}}' without {sorted(REWARD)}, for rewards belong to the"
+            f" data: 'data: {{reward: {{task: recorded, params: {{{params}}}}}}}'"
         )

@@ -21,6 +21,16 @@ RESTS_ON = ("torch", "diffusers")
 FIT = FitConfig(steps=3, warmup=1, log_every=1)
 # What metrics.jsonl says of the machine, not of the learning.
 TIMES = ("seconds", "cpu_seconds", "data_seconds")
+# As iql_rerank was.
+RECORDED: dict[str, Any] = {
+    "backup": "expectile",
+    "bounds": None,
+    "discount": 0.99,
+    "lr": 1e-3,
+    "tau": 0.01,
+    "candidates": 4,
+    "margin": 0.02,
+}
 GUIDANCE = ("jacobian", "identity", "hard")
 
 
@@ -34,6 +44,12 @@ def test_it_learns_and_answers_as_before(name: str, tmp_path: Path, golden: Gold
 def test_from_pictures_and_words_too(name: str, tmp_path: Path, golden: Golden) -> None:
     found = learned(Family(tmp_path, told=True), name)
     golden.check(f"algorithms_told/{name}", found, rtol=RTOL, rests_on=RESTS_ON)
+
+
+def test_critics_of_the_behaviour_that_was_recorded(tmp_path: Path, golden: Golden) -> None:
+    family = Family(tmp_path)
+    run = family.run("idql", fit=FIT, **RECORDED)
+    golden.check("algorithms/idql-expectile", told(run, family), rtol=RTOL, rests_on=RESTS_ON)
 
 
 def test_relative_actions(tmp_path: Path, golden: Golden) -> None:
@@ -52,10 +68,14 @@ def learned(family: Family, name: str) -> dict[str, Any]:
     """Three updates, then answers by weights that are moved away from zero."""
     if name == "compose":
         return answers(family.policy(name), family)
-    run = family.run(name, fit=FIT)
+    return told(family.run(name, fit=FIT), family)
+
+
+def told(run: Path, family: Family) -> dict[str, Any]:
+    """What the log says, and what the policy of a run answers."""
     lines = [json.loads(x) for x in (run / "metrics.jsonl").read_text().splitlines()]
     figures = {k: [x[k] for x in lines] for k in lines[0] if k not in TIMES}
-    return figures | answers(family.policy(name), family)
+    return figures | answers(load_policy(run), family)
 
 
 def answers(policy: Policy, family: Family) -> dict[str, Any]:

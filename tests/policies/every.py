@@ -15,7 +15,6 @@ from robolearn.contracts import Policy
 from robolearn.data.reading.cache import flatten
 from robolearn.data.reading.dataset import EpisodeDataset
 from robolearn.data.reading.selection import DataConfig
-from robolearn.errors import ConfigError
 from robolearn.learning import Algorithm
 from robolearn.operations.compose import ComposedBuilder, write_composed
 from robolearn.representation import RepresentationConfig
@@ -33,10 +32,10 @@ from robolearn.types import PolicyInput
 from tests.learning_mocks import BLOCK, SPACE, TOOL, ArraySource, random_request, random_source
 
 # Those that learn from a trained one.
-STUDENTS = ("consistency", "distilled", "iql_rerank")
+STUDENTS = ("consistency", "distilled", "idql")
 TRAINED = tuple(sorted(set(POLICIES) - {"compose"}))
-# Whose loss and network are the same for every observation there is (iql_rerank: vectors).
-SEEING = tuple(name for name in TRAINED if name != "iql_rerank")
+# Whose loss and network are the same for every observation there is.
+SEEING = TRAINED
 
 CAMERA, LEFT, RIGHT = "top/image", "Go left", "Go right"
 SEEN = dataclasses.replace(
@@ -55,6 +54,8 @@ SIZES: dict[str, Any] = {
     "spread": 1.0,
     "rank": 8,
     "stride": 2,
+    "discount": 0.9,
+    "next_candidates": 3,
     "picture": PictureConfig((8, 16), stride=2, points=4, crop=0.9),
 }
 
@@ -185,7 +186,11 @@ class Family:
 def batches_of(family: Family, name: str, size: int) -> EpisodeDataset:
     """What the policy ``name`` is fed with, ``size`` at a time."""
     spec = dataclasses.replace(tiny(name).batches(), batch_size=size)
-    return EpisodeDataset(flatten(family.source), spec, 0)
+    dataset = EpisodeDataset(flatten(costly(family.source)), spec, 0)
+    if "next_candidates" in spec.parts:
+        near = np.random.default_rng(0).normal(0, 0.01, (len(dataset.flat.actions), 3, 4, 2))
+        dataset.candidates = (dataset.flat.actions[:, None, None] + near).astype(np.float32)
+    return dataset
 
 
 def untrained(name: str, family: Family) -> Algorithm:
@@ -194,12 +199,3 @@ def untrained(name: str, family: Family) -> Algorithm:
     torch.manual_seed(0)
     config = tiny(name, observation_noise=0.0, imitate_padding=True)
     return config.build(family.space, batches_of(family, name, 8).stats(), parent)
-
-
-def refused(family: Family, name: str) -> str:
-    """What the policy says to data that it cannot use."""
-    try:
-        family.train(name)
-    except ConfigError as error:
-        return str(error)
-    raise AssertionError(f"{name} trains")

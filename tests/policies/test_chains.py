@@ -22,7 +22,7 @@ from tests.policies.every import Family
 def family(tmp_path_factory: pytest.TempPathFactory) -> Family:
     """Critics over a student of what is composed of flow and diffusion."""
     made = Family(tmp_path_factory.mktemp("chain"))
-    for name, parent in (("distilled", "compose"), ("iql_rerank", "distilled")):
+    for name, parent in (("distilled", "compose"), ("idql", "distilled")):
         made.train(name, parent=parent)
     return made
 
@@ -31,10 +31,10 @@ def test_a_chain_is_complete_without_the_runs_it_was_made_of(
     family: Family, tmp_path: Path
 ) -> None:
     moved = tmp_path / "critics"
-    shutil.copytree(family.folder / "iql_rerank", moved)
+    shutil.copytree(family.folder / "idql", moved)
     request = family.request(3)
     for inside, name in (
-        ("", "iql_rerank"),
+        ("", "idql"),
         ("parent", "distilled"),
         ("parent/parent", "compose"),
         ("parent/parent/parts/0", "flow"),
@@ -51,7 +51,7 @@ def test_a_chain_is_complete_without_the_runs_it_was_made_of(
 
 def test_an_edit_anywhere_in_a_chain_is_found(family: Family, tmp_path: Path) -> None:
     moved = tmp_path / "critics"
-    shutil.copytree(family.folder / "iql_rerank", moved)
+    shutil.copytree(family.folder / "idql", moved)
     name = "parent/parent/parts/1/weights.safetensors"
     weights = read_tensors(moved / name)
     write_tensors(moved / name, {k: v + 1e-3 for k, v in weights.items()}, {})
@@ -59,7 +59,7 @@ def test_an_edit_anywhere_in_a_chain_is_found(family: Family, tmp_path: Path) ->
         load_policy(moved)
     policy = load_policy(moved, accept_edited=True)
     assert np.isfinite(policy.sample(family.request(2)).actions).all()
-    assert policy_hash(moved) != policy_hash(family.folder / "iql_rerank")
+    assert policy_hash(moved) != policy_hash(family.folder / "idql")
 
 
 @pytest.mark.parametrize("student", ["consistency", "distilled"])

@@ -33,7 +33,6 @@ from tests.policies.every import (
     Family,
     StoppedError,
     batches_of,
-    refused,
     untrained,
 )
 
@@ -82,12 +81,6 @@ class TestEveryPolicySeesAndReads(PolicyContract):
 
     def test_it_is_warmed_up_before_a_robot_waits_for_it(self) -> None:
         assert WarmBuilder(self.make)() is self.policy
-
-
-def test_critics_read_vectors_alone(tmp_path: Path) -> None:
-    family = Family(tmp_path, told=True)
-    assert "leave data.text out" in refused(family, "iql_rerank")
-    assert not (tmp_path / "iql_rerank").exists()
 
 
 @pytest.fixture(scope="module")
@@ -169,8 +162,20 @@ def test_representations_that_differ_are_explained(relative: Family, tmp_path: P
             family.train("consistency", "student", parent="other")
         assert not (family.folder / "student").exists()
         (family.folder / "other").unlink()
-    with pytest.raises(SpecMismatchError, match="another task space"):
-        relative.train("iql_rerank", "critics")
+
+
+def test_critics_see_the_data_as_their_parent_does(relative: Family, tmp_path: Path) -> None:
+    policy = relative.policy("idql")
+    assert isinstance(policy, RepresentedPolicy)
+    request = relative.request(3)
+    drawn = relative.policy("flow").sample(request, 8).actions
+    chosen = policy.sample(request).actions[:, 0]
+    assert (np.abs(drawn - chosen[:, None]).max(axis=(2, 3)).min(axis=1) < 1e-6).all()
+    plain = Family(tmp_path)
+    (plain.folder / "other").symlink_to(relative.run("flow"))
+    with pytest.raises((ConfigError, SpecMismatchError)):
+        plain.train("idql", "critics", parent="other")
+    assert not (plain.folder / "critics").exists()
 
 
 @pytest.mark.parametrize("parent", RELATIVE_PARENTS)
@@ -184,7 +189,7 @@ def test_a_student_learns_from_every_policy_with_a_field(parent: str, family: Fa
     assert load_run(family.folder / f"student-of-{parent}").provenance["parent"] is not None
 
 
-@pytest.mark.parametrize("parent", ["bc", "act", "bc_rnn", "distilled", "iql_rerank"])
+@pytest.mark.parametrize("parent", ["bc", "act", "bc_rnn", "distilled", "idql"])
 def test_without_a_field_there_is_nothing_to_learn_from(parent: str, family: Family) -> None:
     family.run(parent)
     with pytest.raises(ConfigError, match="has no field to learn from"):

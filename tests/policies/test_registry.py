@@ -13,7 +13,7 @@ from policies.imitation.compose import ComposeConfig
 from policies.imitation.consistency import ConsistencyConfig, ConsistencyModel
 from policies.imitation.distilled import DistilledConfig, DistilledModel
 from policies.imitation.flow import FlowConfig
-from policies.offline_rl.idql import Critics, IqlRerankConfig
+from policies.offline_rl.idql import IdqlConfig
 from policies.registry import POLICIES, policy_config
 from robolearn.config import load_yaml
 from robolearn.data.reading.dataset import EpisodeDataset
@@ -58,7 +58,7 @@ def test_a_typo_in_an_experiment_is_explained(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", sorted(set(POLICIES) - {"compose", "consistency", "distilled", "iql_rerank"})
+    "name", sorted(set(POLICIES) - {"compose", "consistency", "distilled", "idql"})
 )
 def test_default_policies_are_small(name: str) -> None:
     """At most 5 M parameters, and 4 steps."""
@@ -76,9 +76,9 @@ def test_default_policies_are_small(name: str) -> None:
     [
         (ConsistencyConfig(), ConsistencyModel),
         (DistilledConfig(), DistilledModel),
-        (IqlRerankConfig(), Critics),
+        (IdqlConfig(), IdqlConfig.critic),
     ],
-    ids=("consistency", "distilled", "iql_rerank"),
+    ids=("consistency", "distilled", "idql"),
 )
 def test_default_students_are_small(config: Any, model: Any) -> None:
     flow = FlowConfig()

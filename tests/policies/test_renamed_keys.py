@@ -11,13 +11,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 import yaml
 
 from policies.registry import load_policy, policy_config
 from robolearn.errors import ConfigError
+from robolearn.learning import Weights
 from robolearn.training.experiment import load_experiment
 from robolearn.training.renamed_keys import RENAMED, with_new_keys
-from robolearn.training.run_directory import DIGESTS
+from robolearn.training.run_directory import DIGESTS, WEIGHTS, read_tensors, write_tensors
 from tests.policies.every import Family
 
 
@@ -68,27 +70,55 @@ def test_a_file_with_an_old_name_is_told_the_new_one(name: str, tmp_path: Path) 
             load_experiment(tmp_path / "x.yaml", policy_config)
 
 
-def test_rewards_of_an_earlier_version_are_those_of_the_data_now(tmp_path: Path) -> None:
+def test_critics_of_an_earlier_version_answer_as_they_did(tmp_path: Path) -> None:
+    """They were two networks one after the other, and their rewards the algorithm's."""
     family = Family(tmp_path)
-    run = family.run("iql_rerank")
+    run = family.run("idql", backup="expectile", bounds=None)
     request = family.request(2)
     answer = load_policy(run).sample(request)
     config = yaml.safe_load((run / "config.yaml").read_text())
-    config["algorithm"] |= {"reward_shift": -0.5, "reward_scale": 2.0}
-    del config["data"]["reward"]
-    (run / "config.yaml").write_text(yaml.safe_dump(config))
+    known = ("n_obs", "horizon", "stride", "discount", "expectile", "width", "candidates", "margin")
+    algorithm = {k: v for k, v in config["algorithm"].items() if k in known}
+    old = {**config, "policy": "iql_rerank"}
+    old["algorithm"] = {**algorithm, "reward_shift": -0.5, "reward_scale": 2.0}
+    old["data"] = {k: v for k, v in config["data"].items() if k != "reward"}
+    (run / "config.yaml").write_text(yaml.safe_dump(old))
     (run / DIGESTS).unlink()
-    np.testing.assert_array_equal(load_policy(run).sample(request).scores, answer.scores)
-    read = with_new_keys(config)
+    write_tensors(run / WEIGHTS, apart(read_tensors(run / WEIGHTS)), {})
+    again = load_policy(run).sample(request)
+    np.testing.assert_array_equal(again.scores, answer.scores)
+    np.testing.assert_array_equal(again.actions, answer.actions)
+    read = with_new_keys(old)
+    assert read["policy"] == "idql"
     assert not {"reward_shift", "reward_scale"} & set(read["algorithm"])
     wanted = {"task": "recorded", "params": {"shift": -0.5, "scale": 2.0}}
     assert read["data"]["reward"] == wanted
     assert with_new_keys(read) == read
 
 
-def test_a_file_with_the_reward_of_an_algorithm_is_told_its_new_place(tmp_path: Path) -> None:
+def apart(weights: Weights) -> dict[str, torch.Tensor]:
+    """Critics as an earlier version kept them."""
+    kinds = {"weights": "weight", "biases": "bias", "gains": "weight", "shifts": "bias"}
+    found: dict[str, torch.Tensor] = {}
+    for name, value in weights.items():
+        if not name.startswith(("q.", "v.")):
+            found[name.removeprefix("observed.")] = value
+            continue
+        net, kind, layer = name.split(".")
+        step = 3 * int(layer) + (2 if kind in ("gains", "shifts") else 0)
+        for member, one in enumerate(value):
+            place = f"q.{member}" if net == "q" else "v"
+            plain = one.T if kind == "weights" else one[0]
+            found[f"{place}.{step}.{kinds[kind]}"] = plain.contiguous()
+    return found
+
+
+def test_a_file_of_an_earlier_version_is_told_what_critics_are_called(tmp_path: Path) -> None:
     text = "policy: iql_rerank\ndata: {observations: [a/b]}\nfit: {steps: 9}\n"
     (tmp_path / "x.yaml").write_text(f"{text}algorithm: {{reward_shift: -0.5}}\n")
-    told = r"\['reward_shift'\] write 'data: {reward: {task: recorded, params: {shift: -0.5, scale"
+    told = (
+        r"'iql_rerank' is called 'idql' now; .*\{backup: expectile, bounds: null, .*"
+        r"'data: \{reward: \{task: recorded, params: \{shift: -0.5, scale: 0.02\}\}\}'"
+    )
     with pytest.raises(ConfigError, match=told):
         load_experiment(tmp_path / "x.yaml", policy_config)

@@ -33,7 +33,7 @@ class TrainArgs:
     store: Path | None = None
     # Run directory to write.
     out: Path | None = None
-    # Run to build on (iql_rerank: a trained flow policy).
+    # Run to build on (idql: the policy whose chunks it chooses among).
     parent: Path | None = None
     # Torch threads.
     threads: int = 1

@@ -26,6 +26,7 @@ workers give the same batches:
 # The stubs of torch leave some parameters untyped.
 # pyright: reportUnknownMemberType=false
 # Shapes in annotations follow jaxtyping's grammar, which ruff reads as a forward reference.
+# ruff: noqa: F722
 from __future__ import annotations
 
 import dataclasses
@@ -34,7 +35,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Int64
+from jaxtyping import Float32, Int64
 from numpy.typing import NDArray
 
 from robolearn.data.reading.cache import FlatEpisodes
@@ -107,6 +108,8 @@ class EpisodeDataset:
         rows = self._chosen_rows()
         self._future = None if future is None else FutureRows(flat, future, rows)
         self._shares = None if weights is None else self._cumulative(weights)
+        # Chunks that the algorithm proposes at every row, in its own representation.
+        self.candidates: Float32[NDArray[np.float32], "n k h a"] | None = None
         self._epoch = -1
         self._order: Index = np.zeros(0, dtype=np.int64)
 
@@ -207,6 +210,10 @@ class EpisodeDataset:
         if "next_actions" in spec.parts:
             actions, mask, _ = self._chunks(td.next_index, last)
             found |= {"next_actions": actions, "next_action_mask": mask}
+        if "next_candidates" in spec.parts:
+            if self.candidates is None:
+                raise DataError("nothing was proposed for these rows before training")
+            found["next_candidates"] = torch.from_numpy(self.candidates[td.next_index])
         if "cost" in spec.parts:
             cost = td_batch(flat.cost, t, last, end, spec.stride, spec.discount)
             found["cost"] = torch.from_numpy(cost.reward)

@@ -1,0 +1,1 @@
+"""Judges observations and actions: the networks that values are learned by."""

@@ -1,0 +1,96 @@
+"""Judges chunks of actions at observations: several networks Q(o, A), and V(o) if needed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import nn
+
+from policies.critics.ensemble import Ensemble
+from policies.critics.observed import ObservedFeatures
+from policies.nets.encoder import ActionCodec, FocusConfig
+from policies.nets.pictures import PictureConfig
+from policies.nets.shapes import (
+    AnyShape,
+    CandidateRows,
+    Candidates,
+    ChunkFeatures,
+    Chunks,
+    Features,
+    MemberRows,
+)
+from robolearn.contracts import PolicySpec
+from robolearn.data.store.stats import DatasetStats
+from robolearn.learning import Observed
+
+
+@dataclass(frozen=True, slots=True)
+class CriticConfig:
+    """What a critic sees and how large it is."""
+
+    # Networks of the critic.
+    members: int = 2
+    # Hidden units of a layer.
+    width: int = 256
+    # Hidden layers.
+    depth: int = 2
+    # Pairs (position, pose), see the flow policy.
+    relative: tuple[tuple[str, str], ...] = ()
+    # A place where one observation is resolved finely, see the flow policy.
+    focus: FocusConfig | None = None
+    # The encoder of cameras, where the task space has some.
+    picture: PictureConfig = field(default_factory=PictureConfig)
+    # Gain on actions relative to the tool, see the flow policy.
+    anchor: float = 0.0
+
+
+class ChunkCritic(nn.Module):
+    """Judges the first ``stride`` actions of chunks."""
+
+    def __init__(
+        self,
+        config: CriticConfig,
+        spec: PolicySpec,
+        stats: DatasetStats,
+        stride: int,
+        *,
+        values: bool = False,
+    ) -> None:
+        super().__init__()
+        self.observed = ObservedFeatures(
+            spec, stats, relative=config.relative, focus=config.focus, picture=config.picture
+        )
+        self.codec = ActionCodec(spec, stats, config.anchor)
+        self.stride, size = stride, self.observed.size
+        chunk = stride * spec.task_space.action_size
+        self.q = Ensemble(config.members, size + chunk, config.width, config.depth)
+        self.v = Ensemble(1, size, config.width, config.depth) if values else None
+
+    def chunk(self, actions: Chunks, observations: Observed) -> ChunkFeatures:
+        """The part of the chunks ``[b, h, a]`` (SI units) that is judged, normalised and flat."""
+        return self.codec.encode(actions[:, : self.stride], observations).flatten(1)
+
+    def q_values(self, features: Features, chunk: ChunkFeatures) -> MemberRows:
+        """What every member says."""
+        return self.q(torch.cat([features, chunk], dim=-1))
+
+
+def least_of_members(
+    q: Ensemble,
+    critic: ChunkCritic,
+    features: Features,
+    chunks: Candidates,
+    observations: Observed,
+) -> CandidateRows:
+    """The least that any member of ``q`` says of each of ``chunks``."""
+    count = chunks.shape[1]
+    at = {name: v.repeat_interleave(count, dim=0) for name, v in observations.items()}
+    flat = critic.chunk(chunks.flatten(0, 1), at)
+    x = torch.cat([features.repeat_interleave(count, dim=0), flat], dim=-1)
+    return q(x).amin(dim=0).view(-1, count)
+
+
+def expectile_loss(difference: AnyShape, expectile: float) -> AnyShape:
+    """``|k - 1(u < 0)| u^2``, elementwise (Kostrikov et al. 2021, equation 4)."""
+    return (expectile - (difference < 0).float()).abs() * difference**2

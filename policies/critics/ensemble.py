@@ -1,0 +1,78 @@
+"""Computes several networks of one shape at once: one batched matrix product per layer.
+
+    x [b, f] -> [members, b, f] -(W [members, f, w], b)-> GELU -> layer norm -> ... -> [members, b]
+
+Layer norms after the activations keep values from running away where there are no data, as in the
+OGBench family (Park et al. 2025; Ball et al. 2023).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from policies.nets.shapes import Features, MemberRows
+from robolearn.learning import AnyTensor, Weights
+
+
+class Ensemble(nn.Module):
+    """``members`` networks from ``inputs`` numbers to one, with ``depth`` hidden layers.
+
+    Initial weights are those of as many ``nn.Linear`` stacks that are made one after the other.
+    """
+
+    def __init__(self, members: int, inputs: int, width: int, depth: int = 2) -> None:
+        super().__init__()
+        self.members, self.depth = members, depth
+        sizes = [inputs, *[width] * depth, 1]
+        pairs = list(itertools.pairwise(sizes))
+        made = [[nn.Linear(i, o) for i, o in pairs] for _ in range(members)]
+        layers = list(zip(*made, strict=True))
+        self.weights = nn.ParameterList(
+            torch.stack([m.weight.detach().T for m in layer]) for layer in layers
+        )
+        self.biases = nn.ParameterList(
+            torch.stack([m.bias.detach()[None] for m in layer]) for layer in layers
+        )
+        self.gains = nn.ParameterList(torch.ones(members, 1, width) for _ in range(depth))
+        self.shifts = nn.ParameterList(torch.zeros(members, 1, width) for _ in range(depth))
+
+    def forward(self, x: Features) -> MemberRows:
+        """What every member says of the rows ``x [b, f]``."""
+        y = x.expand(self.members, *x.shape)
+        for layer in range(self.depth):
+            y = functional.gelu(torch.baddbmm(self.biases[layer], y, self.weights[layer]))
+            y = functional.layer_norm(y, y.shape[-1:]) * self.gains[layer] + self.shifts[layer]
+        return torch.baddbmm(self.biases[-1], y, self.weights[-1]).squeeze(-1)
+
+
+def from_sequential(weights: Weights, prefix: str, members: tuple[str, ...]) -> Weights:
+    """Weights of ``nn.Sequential`` stacks (linear, GELU, norm, ..., linear) at ``prefix + member``
+    as those of an :class:`Ensemble`; how runs of earlier versions kept their critics.
+    """
+    steps = sorted(
+        {int(k.removeprefix(prefix + members[0]).split(".")[0]) for k in weights
+         if k.startswith(prefix + members[0])}
+    )  # fmt: skip
+    linear, norms = steps[::2], steps[1::2]
+
+    def stacked(step: int, name: str) -> AnyTensor:
+        return torch.stack([weights[f"{prefix}{member}{step}.{name}"] for member in members])
+
+    found: dict[str, AnyTensor] = {}
+    for layer, step in enumerate(linear):
+        found[f"weights.{layer}"] = stacked(step, "weight").transpose(1, 2).contiguous()
+        found[f"biases.{layer}"] = stacked(step, "bias")[:, None]
+    for layer, step in enumerate(norms):
+        found[f"gains.{layer}"] = stacked(step, "weight")[:, None]
+        found[f"shifts.{layer}"] = stacked(step, "bias")[:, None]
+    return found
+
+
+def prefixed(weights: Mapping[str, AnyTensor], prefix: str) -> dict[str, AnyTensor]:
+    """The same weights by longer names."""
+    return {f"{prefix}{name}": value for name, value in weights.items()}

@@ -1,0 +1,45 @@
+"""Loads the trained policy whose chunks critics judge (``--parent``), as it sees the data."""
+
+from __future__ import annotations
+
+from policies.registry import policy_of
+from robolearn.contracts import Policy
+from robolearn.errors import ConfigError, SpecMismatchError
+from robolearn.representation import RepresentedPolicy
+from robolearn.spec import TaskSpace
+from robolearn.training.run_directory import Run
+
+
+def inner_policy(run: Run) -> Policy:
+    """The policy of ``run`` in the signals that its network sees (``data.representation``)."""
+    outer = policy_of(run)
+    return outer.inner if isinstance(outer, RepresentedPolicy) else outer
+
+
+def judged_policy(
+    parent: Run | None, name: str, space: TaskSpace, n_obs: int, horizon: int
+) -> Policy:
+    """What the critics ``name`` choose from.
+
+    Errors: :class:`ConfigError` without a parent, or for one of another length or that chooses
+    itself; :class:`SpecMismatchError` for one that sees or does something else.
+    """
+    if parent is None:
+        raise ConfigError(f"{name} needs a parent run: --parent RUN (a trained policy)")
+    if parent.config.get("policy") == name:
+        raise ConfigError(
+            f"the parent '{parent.path}' re-ranks another run itself; give the policy that it"
+            " builds on"
+        )
+    policy = inner_policy(parent)
+    if policy.spec.task_space != space:
+        raise SpecMismatchError(
+            f"the parent '{parent.path}' reads and writes another task space than the data:"
+            f" {policy.spec.task_space} against {space}"
+        )
+    if (policy.spec.n_obs, policy.spec.horizon) != (n_obs, horizon):
+        raise ConfigError(
+            f"n_obs and horizon must be the parent's ({policy.spec.n_obs},"
+            f" {policy.spec.horizon}), got ({n_obs}, {horizon})"
+        )
+    return policy

@@ -1,0 +1,339 @@
+"""Critics over a parent policy: contract, losses by hand, re-ranking, a bandit."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from policies.critics.chunk_critic import ChunkCritic, expectile_loss
+from policies.critics.ensemble import Ensemble
+from policies.critics.reranked import RerankedPolicy
+from policies.imitation.flow import FlowConfig
+from policies.offline_rl.idql import Idql, IdqlConfig, ProposingIdql
+from policies.registry import load_policy
+from robolearn.contracts import Policy
+from robolearn.data.reading.cache import flatten
+from robolearn.data.reading.dataset import EpisodeDataset
+from robolearn.data.reading.selection import DataConfig
+from robolearn.errors import CheckpointError, ConfigError, DataError, TrainingError
+from robolearn.learning import Batch, Proposing
+from robolearn.seeding import child_seed
+from robolearn.training.data import TrainingData
+from robolearn.training.experiment import Experiment, train
+from robolearn.training.loop import FitConfig
+from robolearn.training.run_directory import load_run
+from robolearn.types import PolicyInput, PolicyOutput
+from tests.contracts import PolicyContract
+from tests.learning_mocks import (
+    BLOCK,
+    SPACE,
+    TOOL,
+    ArraySource,
+    random_flat,
+    random_request,
+    random_source,
+)
+from tests.policies.family import LEFT, RIGHT
+
+FLOW = FlowConfig(n_obs=2, horizon=4, execute=2, width=16, blocks=1, batch_size=8)
+SMALL = IdqlConfig(
+    horizon=4, stride=2, width=16, batch_size=8, candidates=4, bounds=None, next_candidates=3
+)
+EXPECTILE = dataclasses.replace(SMALL, backup="expectile")
+DATA = DataConfig(observations=(TOOL, BLOCK))
+
+
+def parts(config: IdqlConfig = EXPECTILE) -> tuple[Idql, EpisodeDataset]:
+    torch.manual_seed(0)
+    dataset = EpisodeDataset(random_flat(), config.batches(), 0)
+    near = np.random.default_rng(0).normal(0, 0.01, (len(dataset.flat.actions), 3, 4, 2))
+    dataset.candidates = (dataset.flat.actions[:, None, None] + near).astype(np.float32)
+    flow = FLOW.build(SPACE, dataset.stats(), None)
+    for parameter in flow.ema.parameters():
+        parameter.data.add_(0.1 * torch.randn(parameter.shape))
+    built = Idql(config, FLOW.policy_spec(SPACE), dataset.stats(), flow.policy())
+    return built, dataset
+
+
+class TestIdqlContract(PolicyContract):
+    def make(self) -> Policy:
+        return parts()[0].policy()
+
+
+def test_expectile_loss_by_hand() -> None:
+    got = expectile_loss(torch.tensor([2.0, -2.0, 0.0]), 0.9)
+    torch.testing.assert_close(got, torch.tensor([0.9 * 4, 0.1 * 4, 0.0]))
+
+
+def test_a_high_expectile_tends_to_the_maximum() -> None:
+    values = torch.linspace(0, 1, 101)
+    grid = torch.linspace(0, 1, 1001)
+    losses = expectile_loss(values[None] - grid[:, None], 0.99).mean(dim=1)
+    assert grid[losses.argmin()].item() > 0.85
+
+
+def says(ensemble: Ensemble, *values: float) -> None:
+    """Let every member say one number, whatever it sees."""
+    ensemble.biases[-1].data.copy_(torch.tensor(values).view(-1, 1, 1))
+
+
+def test_losses_by_hand() -> None:
+    """With constant critics the losses are plain arithmetic."""
+    config = dataclasses.replace(EXPECTILE, discount=0.5, expectile=0.8, observation_noise=0.0)
+    built, dataset = parts(config)
+    for module in (built.critics, built.target):
+        for parameter in module.parameters():
+            parameter.data.zero_()
+    assert built.critics.v is not None
+    says(built.critics.v, 3.0)
+    says(built.critics.q, 1.0, 0.0)
+    says(built.target, 5.0, 2.0)
+    batch = dataset.gather(np.array([1, 18]))  # Row 18 is the last step of a terminal episode.
+    assert batch.reward is not None
+    losses = built(batch, 0, torch.Generator().manual_seed(0)).by_group
+    assert losses["value"].item() == pytest.approx(0.2 * (2.0 - 3.0) ** 2)
+    r = dataset.flat.reward
+    targets = [r[1] + 0.5 * r[2] + 0.25 * 3.0, r[18]]
+    expected = np.mean([(1.0 - t) ** 2 + (0.0 - t) ** 2 for t in targets])
+    assert losses["critic"].item() == pytest.approx(expected, rel=1e-5)
+
+
+def test_gradients_stay_in_their_group() -> None:
+    built, dataset = parts()
+    losses = built(dataset.batch(0), 0, torch.Generator().manual_seed(0)).by_group
+    groups = built.groups()
+    other = torch.autograd.grad(
+        losses["value"], groups["critic"].parameters, allow_unused=True, retain_graph=True
+    )
+    assert all(g is None for g in other)
+    other = torch.autograd.grad(losses["critic"], groups["value"].parameters, allow_unused=True)
+    assert all(g is None for g in other)
+
+
+def test_the_target_follows_slowly() -> None:
+    built, _ = parts()
+    for parameter in built.critics.q.parameters():
+        parameter.data.fill_(1.0)
+    for parameter in built.target.parameters():
+        parameter.data.fill_(0.0)
+    built.after_update(0, frozenset({"critic"}))
+    assert next(built.target.parameters()).flatten()[0].item() == pytest.approx(0.005)
+
+
+class LikesRight(Ensemble):
+    """Judges a chunk by the x of its first action."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        first = x[:, -4]  # Two steps of two numbers are judged.
+        return torch.stack([first, first + 1.0])
+
+
+def liking(dataset: EpisodeDataset) -> ChunkCritic:
+    critic = SMALL.critic(FLOW.policy_spec(SPACE), dataset.stats())
+    critic.q = LikesRight(2, 8, 4)
+    return critic
+
+
+def test_the_best_candidate_is_executed_and_changes_are_reported() -> None:
+    built, dataset = parts()
+    policy = RerankedPolicy(liking(dataset), built.policy().parent, 4)
+    request = random_request(6)
+    drawn = policy.parent.sample(request, 4).actions
+    output = policy.sample(request)
+    best = drawn[:, :, 0, 0].argmax(axis=1)
+    np.testing.assert_array_equal(output.actions[:, 0], drawn[np.arange(6), best])
+    assert output.extras["changed"].tolist() == (best != 0).tolist()
+    assert 0 < output.extras["changed"].sum() < 6
+
+
+def test_a_gain_below_the_margin_changes_nothing() -> None:
+    built, dataset = parts()
+    policy = RerankedPolicy(liking(dataset), built.policy().parent, 4, margin=1e6)
+    output = policy.sample(random_request(6), n=2)
+    assert not output.extras["changed"].any()
+    np.testing.assert_array_equal(
+        output.actions[:, 0], policy.parent.sample(random_request(6)).actions[:, 0]
+    )
+
+
+def test_one_candidate_is_the_parent() -> None:
+    built, _ = parts(dataclasses.replace(EXPECTILE, candidates=1))
+    policy = built.policy()
+    request = random_request(3)
+    np.testing.assert_array_equal(
+        policy.sample(request).actions, policy.parent.sample(request).actions
+    )
+    assert not policy.sample(request).extras["changed"].any()
+
+
+def test_a_run_keeps_its_parent(tmp_path: Path) -> None:
+    source = random_source((20, 20, 15))
+    fit = FitConfig(steps=6, warmup=2, log_every=3, checkpoint_every=3)
+    cache = tmp_path / "cache"
+    train(Experiment("flow", DATA, FLOW, fit), source, tmp_path / "flow", cache_dir=cache)
+    parent = load_run(tmp_path / "flow")
+    out = tmp_path / "idql"
+    experiment = Experiment("idql", DATA, SMALL, fit)
+    result = train(experiment, source, out, parent=parent, cache_dir=cache)
+    (tmp_path / "flow").rename(tmp_path / "moved")
+    run = load_run(out)
+    assert run.provenance["parent"] == parent.policy_hash
+    assert run.policy_hash == result.policy_hash != parent.policy_hash
+    request = random_request(2)
+    policy = load_policy(out)
+    assert policy.spec == parent.spec
+    assert np.isfinite(policy.sample(request).actions).all()
+    again = train(experiment, source, out, parent=parent, cache_dir=cache, resume=True)
+    assert again.reused
+    assert again.policy_hash == result.policy_hash
+    import shutil
+
+    shutil.rmtree(out / "parent")
+    with pytest.raises(CheckpointError, match=r"parent/config\.yaml is absent"):
+        load_policy(out)
+    with pytest.raises(CheckpointError, match="lacks the folder 'parent'"):
+        load_policy(out, accept_edited=True)
+
+
+def test_bad_input_is_explained() -> None:
+    built, dataset = parts()
+    with pytest.raises(ConfigError, match="needs a parent run"):
+        SMALL.build(SPACE, dataset.stats(), None)
+    with pytest.raises(ConfigError, match="stride must be in"):
+        dataclasses.replace(SMALL, stride=5)
+    batch = dataset.batch(0)
+    windows = Batch(batch.observations, batch.actions, batch.action_mask)
+    with pytest.raises(ConfigError, match="chunked transitions"):
+        built(windows, 0, torch.Generator())
+    with pytest.raises(ConfigError, match="bounds must rise"):
+        dataclasses.replace(SMALL, bounds=(0.0, -1.0))
+
+
+def test_the_best_of_what_was_proposed_follows_a_chunk() -> None:
+    config = dataclasses.replace(SMALL, discount=0.5, observation_noise=0.0, bounds=(-0.2, 0.7))
+    built, dataset = parts(config)
+    built.target = LikesRight(2, 8, 4)
+    for parameter in built.critics.q.parameters():
+        parameter.data.zero_()
+    rows = np.array([1, 18])  # Row 18 is the last step of a terminal episode.
+    batch = dataset.gather(rows)
+    assert batch.next_observations is not None
+    assert dataset.candidates is not None
+    losses = built(batch, 0, torch.Generator().manual_seed(0)).by_group
+    assert set(losses) == {"critic"}
+    proposed = torch.from_numpy(dataset.candidates[3])
+    follow = {name: v[:1].expand(3, *v.shape[1:]) for name, v in batch.next_observations.items()}
+    best = float(built.critics.chunk(proposed, follow)[:, 0].max())
+    r = dataset.flat.reward
+    targets = np.clip([r[1] + 0.5 * r[2] + 0.25 * best, r[18]], -0.2, 0.7)
+    assert losses["critic"].item() == pytest.approx(2 * np.mean(targets**2), rel=1e-4)
+
+
+def test_chunks_are_proposed_once_and_the_same_again(tmp_path: Path) -> None:
+    source = random_source((20, 20, 15))
+    fit = FitConfig(steps=1, warmup=1)
+    train(Experiment("flow", DATA, FLOW, fit), source, tmp_path / "flow", cache_dir=tmp_path)
+    parent = load_run(tmp_path / "flow")
+    drawn = []
+    for _ in range(2):
+        data = TrainingData(DATA, SMALL.batches(), 0, source, flatten(source))
+        with pytest.raises(DataError, match="nothing was proposed"):
+            data.dataset.batch(0)
+        algorithm = SMALL.build(SPACE, data.stats, parent)
+        assert isinstance(algorithm, Proposing)
+        data.propose(algorithm)
+        drawn.append(data.dataset.candidates)
+    assert drawn[0] is not None
+    assert drawn[0].shape == (55, 3, 4, 2)
+    np.testing.assert_array_equal(drawn[0], drawn[1])
+    # They are the parent's chunks at the rows' observations.
+    reader = EpisodeDataset(flatten(source), FLOW.batches(), 0)
+    seen = reader.gather(np.array([30])).observations
+    request = PolicyInput(
+        {k: v.double().numpy() for k, v in seen.items()},
+        np.zeros(1, dtype=np.int64),
+        np.array([child_seed(0, "propose", 30)]),
+    )
+    answer = load_policy(tmp_path / "flow").sample(request, 3).actions
+    np.testing.assert_allclose(drawn[0][30], answer[0], atol=1e-6)
+
+
+def test_rewards_that_the_bounds_would_cut_are_refused(tmp_path: Path) -> None:
+    source = random_source((20, 20, 15))
+    fit = FitConfig(steps=1, warmup=1)
+    train(Experiment("flow", DATA, FLOW, fit), source, tmp_path / "flow", cache_dir=tmp_path)
+    bounded = dataclasses.replace(SMALL, bounds=(-1.0, 0.0), discount=0.9)
+    told = r"rewards are in \[0, 1\].*\{task: success, params: \{discount: 0.9\}\}, or algorithm"
+    with pytest.raises(ConfigError, match=told):
+        train(
+            Experiment("idql", DATA, bounded, fit),
+            source,
+            tmp_path / "idql",
+            parent=load_run(tmp_path / "flow"),
+            cache_dir=tmp_path,
+        )
+    assert not (tmp_path / "idql").exists()
+
+
+def test_values_that_run_away_stop_training() -> None:
+    built, dataset = parts()
+    says(built.critics.q, 1e4, 0.0)
+    with pytest.raises(TrainingError, match=r"values diverge: \|Q\| is 1e\+04 at step 0"):
+        built(dataset.batch(0), 0, torch.Generator().manual_seed(0))
+    built(dataset.batch(0), 1, torch.Generator().manual_seed(0))
+
+
+class TwoWays:
+    """Goes left or right, as the seed says; knows nothing of rewards."""
+
+    spec = FLOW.policy_spec(SPACE)
+
+    def sample(self, request: PolicyInput, n: int = 1) -> PolicyOutput:
+        right = np.stack([np.random.default_rng(s).random(n) < 0.5 for s in request.seed])
+        actions = np.full((len(right), n, 4, 2), 0.25)
+        actions[..., 0] = np.where(right, RIGHT, LEFT)[..., None]
+        return PolicyOutput(actions, np.zeros(right.shape), request.t_ns, 0)
+
+
+def test_of_two_ways_the_better_one_is_taken() -> None:
+    """Left costs .1 a step and right nothing, for as many steps as are left of four: on average
+    left is worth -.1 (1 + 1.9 + 2.71 + 3.439) / 4.
+    """
+    config = dataclasses.replace(
+        SMALL, discount=0.9, stride=4, bounds=(-1.0, 0.0), lr=5e-3, tau=0.1, candidates=8
+    )
+    items = [
+        dataclasses.replace(
+            e,
+            observations={TOOL: np.full((4, 2), 0.25), BLOCK: np.full((4, 3), 0.25)},
+            actions=np.tile([(LEFT, RIGHT)[i % 2], 0.25], (4, 1)),
+            reward=np.full(4, (-0.1, 0.0)[i % 2]),
+            done=np.arange(4) == 3,
+        )
+        for i, e in enumerate(random_source((4,) * 8).items)
+    ]
+    flat = flatten(ArraySource(tuple(items)))
+    dataset = EpisodeDataset(flat, config.batches(), 0)
+    built = ProposingIdql(config, TwoWays.spec, dataset.stats(), TwoWays())
+    seen = {k: torch.full((32, 2, n), 0.25) for k, n in ((TOOL, 2), (BLOCK, 3))}
+    dataset.candidates = built.propose(seen, np.arange(32)).numpy()
+    optimizer = torch.optim.Adam(built.critics.parameters(), lr=config.lr)
+    for step in range(150):
+        losses = built(dataset.batch(step), step, torch.Generator().manual_seed(step)).by_group
+        optimizer.zero_grad()
+        losses["critic"].backward()
+        optimizer.step()
+        built.after_update(step, frozenset(losses))
+    asked = random_request(16)
+    same = {k: np.full_like(v, 0.25) for k, v in asked.observations.items()}
+    request = dataclasses.replace(asked, observations=same)
+    assert (built.policy().sample(request).actions[:, 0, :, 0] == RIGHT).all()
+    assert 0.2 < (TwoWays().sample(request).actions[..., 0] == RIGHT).mean() < 0.8
+    scores = RerankedPolicy(built.critics, TwoWays(), 8).sample(request, 8)
+    right = scores.actions[:, :, 0, 0] == RIGHT
+    assert scores.scores[~right].mean() == pytest.approx(-0.2262, abs=0.04)
+    assert scores.scores[right].mean() == pytest.approx(0.0, abs=0.04)
