@@ -20,7 +20,7 @@ from eval.preregistration import Standing
 from eval.rule import Measure, Rule, ScoreInterval
 from eval.statistics.aggregate import Spread, spread_over_runs
 from eval.statistics.equivalence import Equivalence
-from eval.statistics.intervals import Estimate, wilson
+from eval.statistics.intervals import OUTCOME, Estimate, wilson
 from eval.statistics.multiplicity import letters
 from eval.statistics.planning import plan_paired
 from eval.statistics.runs import mean_over_runs
@@ -405,7 +405,7 @@ def _collapsed(table: Outcomes, measure: Measure) -> tuple[str, ...]:
 def _entry(table: Outcomes, marks: str, interval: ScoreInterval) -> Entry:
     n = int(table.success.size)
     several = len(table.runs) > 1
-    spread = spread_over_runs(list(table.score)) if several else None
+    spread = spread_over_runs(list(table.score), bounds=OUTCOME) if several else None
     if several:
         success = mean_over_runs(table.success).estimate
         score = mean_over_runs(table.score).estimate

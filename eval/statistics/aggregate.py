@@ -17,7 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from eval.statistics.intervals import BOOTSTRAP_SEED, RESAMPLES, Estimate, mean_t
+from eval.statistics.intervals import (
+    BOOTSTRAP_SEED,
+    RESAMPLES,
+    Bounds,
+    Estimate,
+    check_level,
+    mean_t,
+)
 from eval.statistics.variance import components
 from robolearn.errors import DataError
 from robolearn.shapes import AnyFloats, Floats
@@ -58,6 +65,7 @@ def aggregate(
 
     With one run the interval is unbounded: nothing is known about the spread over runs.
     """
+    check_level(level)
     x = _matrix(scores)
     name = f"{statistic.__name__}, stratified bootstrap"
     if x.shape[0] == 1:
@@ -77,6 +85,7 @@ def probability_of_improvement(
     seed: int = BOOTSTRAP_SEED,
 ) -> Estimate:
     """P(a run of ``x`` scores more than a run of ``y``), ties half, mean over tasks."""
+    check_level(level)
     a, b = _matrix(x), _matrix(y)
     if a.shape[1] != b.shape[1]:
         raise DataError(f"both need the same tasks, got {a.shape[1]} and {b.shape[1]}")
@@ -109,12 +118,20 @@ def performance_profile(
     resamples: int = 2000,
     seed: int = BOOTSTRAP_SEED,
 ) -> Profile:
-    """Score distribution ``tau -> mean of [score > tau]`` with pointwise intervals."""
+    """Score distribution ``tau -> mean of [score > tau]`` with pointwise intervals.
+
+    With one run they are [0, 1]: nothing is known about the spread over runs.
+    """
+    check_level(level)
     x, at = _matrix(scores), np.asarray(tau, dtype=np.float64)
+    if not np.isfinite(at).all():
+        raise DataError(f"thresholds are finite numbers, got {at.tolist()}")
 
     def above(sample: Array) -> Array:
         return (sample[None] > at[:, None, None]).mean(axis=(1, 2))
 
+    if x.shape[0] == 1:
+        return Profile(at, above(x), np.zeros(at.shape), np.ones(at.shape), level)
     draws = np.stack([above(sample) for sample in _stratified(x, resamples, seed)])
     low, high = np.percentile(draws, [50 * (1 - level), 50 * (1 + level)], axis=0)
     return Profile(at, above(x), low, high, level)
@@ -161,15 +178,19 @@ class Spread:
     episodes: int
 
 
-def spread_over_runs(values: Sequence[Any], level: float = 0.95) -> Spread:
-    """One-way random-effects analysis of variance; ``values[run]`` are that run's episodes."""
+def spread_over_runs(
+    values: Sequence[Any], level: float = 0.95, *, bounds: Bounds | None = None
+) -> Spread:
+    """One-way random-effects analysis of variance; ``values[run]`` are that run's episodes, which
+    cannot exceed ``bounds``.
+    """
     groups = [np.asarray(v, dtype=np.float64).reshape(-1) for v in values]
     if not groups or any(g.size == 0 or not np.isfinite(g).all() for g in groups):
         raise DataError("every run needs at least one finite episode score")
     found = components(groups)
     variance = found.between + found.within
     return Spread(
-        mean=mean_t([g.mean() for g in groups], level),
+        mean=mean_t([g.mean() for g in groups], level, bounds=bounds),
         between=math.sqrt(found.between),
         within=math.sqrt(found.within),
         # Not a number with one run.

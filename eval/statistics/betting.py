@@ -31,6 +31,8 @@ Decision = Literal["a", "b", "undecided"]
 # Each of so many bettors stakes a fixed share of what can be lost, spread evenly over (0, 1);
 # their average is a fair bet, too. None goes bankrupt.
 _BETTORS = 64
+# Trials that are looked at together.
+_PART = 10_000
 SHARES: Array = (np.arange(_BETTORS) + 0.5) / _BETTORS
 SHARES.flags.writeable = False
 
@@ -92,9 +94,16 @@ def log_capital(d: Floats, mean: float) -> Floats:
 
     The capital falls as ``mean`` rises, so that what it refutes is an interval.
     """
-    # The most that a difference of -1 can cost is the stake.
-    gains = np.log1p(np.multiply.outer((d - mean) / (1.0 + mean), SHARES))
-    return _log_mean(np.cumsum(gains, axis=0))
+    capital, logs = np.empty_like(d), np.zeros(SHARES.size)
+    # In parts, so that a million trials do not take gigabytes.
+    for begin in range(0, d.size, _PART):
+        rows = slice(begin, begin + _PART)
+        # The most that a difference of -1 can cost is the stake.
+        gains = np.log1p(np.multiply.outer((d[rows] - mean) / (1.0 + mean), SHARES))
+        gains[0] += logs
+        gains = np.cumsum(gains, axis=0)
+        capital[rows], logs = _log_mean(gains), gains[-1]
+    return capital
 
 
 def log_capital_of_counts(better: Any, worse: Any) -> AnyFloats:

@@ -10,19 +10,28 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from eval.statistics.intervals import Bounds, Estimate, mean_of_equals
+from eval.statistics.intervals import Bounds, Estimate, check_level, mean_of_equals
 from robolearn.errors import DataError
 
 Array = NDArray[np.float64]
 
 
-def mean_clustered(values: Any, clusters: Sequence[Hashable], level: float = 0.95) -> Estimate:
+def mean_clustered(
+    values: Any,
+    clusters: Sequence[Hashable],
+    level: float = 0.95,
+    *,
+    bounds: Bounds | None = None,
+) -> Estimate:
     """Mean with a cluster-robust interval; trials of one cluster may depend on each other.
 
     Sandwich variance with the correction ``G / (G - 1)`` and Student's quantile with ``G - 1``
     degrees of freedom (Cameron and Miller 2015, "A practitioner's guide to cluster-robust
     inference", section VI). ``n`` counts clusters: they, not trials, carry the information.
+    ``bounds``: what the values cannot exceed (:func:`eval.statistics.intervals.mean_of_equals`
+    where nothing varies).
     """
+    check_level(level)
     x = _values(values, len(clusters))
     totals, sizes = _sums(x - x.mean(), clusters)
     groups = sizes.size
@@ -30,9 +39,7 @@ def mean_clustered(values: Any, clusters: Sequence[Hashable], level: float = 0.9
     if groups == 1:
         return Estimate(float(x.mean()), -math.inf, math.inf, 1, method, level)
     variance = groups / (groups - 1) * float((totals**2).sum()) / x.size**2
-    half = float(stats.t.ppf((1 + level) / 2, groups - 1)) * math.sqrt(variance)
-    mean = float(x.mean())
-    return Estimate(mean, mean - half, mean + half, groups, method, level)
+    return _student(float(x.mean()), variance, groups, method, level, bounds)
 
 
 def mean_two_way(
@@ -50,6 +57,7 @@ def mean_two_way(
     ``n`` and the degrees of freedom are those of the coarser clustering. ``bounds``: what the
     values cannot exceed (:func:`eval.statistics.intervals.mean_of_equals` where nothing varies).
     """
+    check_level(level)
     x = _values(values, len(first))
     if len(second) != x.size:
         raise DataError(f"every value needs both clusters, got {len(second)} for {x.size}")
@@ -68,12 +76,18 @@ def mean_two_way(
     if smallest == 1:
         return Estimate(mean, -math.inf, math.inf, 1, method, level)
     variance = max(parts[0] + parts[1] - parts[2], parts[0], parts[1])
-    if bounds is not None and variance == 0:
-        return mean_of_equals(mean, smallest, bounds, level)
-    half = float(stats.t.ppf((1 + level) / 2, smallest - 1)) * math.sqrt(variance)
+    return _student(mean, variance, smallest, method, level, bounds)
+
+
+def _student(
+    mean: float, variance: float, groups: int, method: str, level: float, bounds: Bounds | None
+) -> Estimate:
+    # What is left of equal values is their rounding.
+    if bounds is not None and math.sqrt(variance) < 1e-12:
+        return mean_of_equals(mean, groups, bounds, level)
+    half = float(stats.t.ppf((1 + level) / 2, groups - 1)) * math.sqrt(variance)
     least, most = bounds or (-math.inf, math.inf)
-    low, high = max(least, mean - half), min(most, mean + half)
-    return Estimate(mean, low, high, smallest, method, level)
+    return Estimate(mean, max(least, mean - half), min(most, mean + half), groups, method, level)
 
 
 def corrected_rate(
@@ -95,6 +109,7 @@ def corrected_rate(
     posterior draws of the three rates (Jeffreys priors), each corrected alike, so that a badly
     known classifier gives a wide interval.
     """
+    check_level(level)
     for k, m in ((positives, n), (true_positives, successes), (false_positives, failures)):
         if not 0 <= k <= m or m == 0:
             raise DataError(f"expected 0 <= count <= total with a positive total, got {k} of {m}")

@@ -16,7 +16,7 @@ from jaxtyping import Num
 from numpy.typing import NDArray
 from scipy import stats
 
-from eval.statistics.intervals import Estimate, check_counts
+from eval.statistics.intervals import Estimate, check_counts, check_level
 from robolearn.errors import DataError
 from robolearn.shapes import AnyFloats
 
@@ -35,6 +35,7 @@ def exact_difference(k1: int, n1: int, k2: int, n2: int, level: float = 0.95) ->
     """Interval of ``k1/n1 - k2/n2``; wider than Newcombe's, which at the edges covers .86."""
     check_counts(k1, n1)
     check_counts(k2, n2)
+    check_level(level)
     if n1 == 0 or n2 == 0 or (n1 + 1) * (n2 + 1) > MOST_TABLES:
         raise DataError(
             f"the exact interval takes 1 to about 300 trials per policy, got {n1} and {n2}; use"

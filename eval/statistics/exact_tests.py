@@ -14,7 +14,7 @@ from jaxtyping import Num
 from numpy.typing import NDArray
 from scipy import stats
 
-from eval.statistics.intervals import DIFFERENCE, check_counts, paired_values
+from eval.statistics.intervals import DIFFERENCE, check_counts, paired_successes, paired_values
 from eval.statistics.random_weights import probability_below
 from robolearn.errors import DataError
 from robolearn.seeding import child_seed
@@ -28,9 +28,8 @@ def mcnemar_exact(a: Any, b: Any) -> float:
 
     Only the conditions on which the two differ count; without any the p value is 1.
     """
-    x, y = paired_values(a, b)
-    only_a = int(np.sum((x > 0) & (y <= 0)))
-    only_b = int(np.sum((x <= 0) & (y > 0)))
+    x, y = paired_successes(a, b)
+    only_a, only_b = int(np.sum(x > y)), int(np.sum(x < y))
     if only_a + only_b == 0:
         return 1.0
     return float(stats.binomtest(only_a, only_a + only_b, 0.5).pvalue)
@@ -82,6 +81,8 @@ def bounded_mean_p(scores: Any, null: float, low: float = 0.0, high: float = 1.0
     x = np.sort(np.asarray(scores, dtype=np.float64).reshape(-1))
     if x.size == 0 or not np.isfinite(x).all() or x[0] < low - 1e-9 or x[-1] > high + 1e-9:
         raise DataError(f"expected finite scores in [{low:g}, {high:g}], at least one; got {x}")
+    if not low < high:
+        raise DataError(f"scores lie between two bounds, low first; got [{low:g}, {high:g}]")
     if not low <= null <= high:
         raise DataError(f"a mean of scores in [{low:g}, {high:g}] cannot be {null:g}")
     # Evidence that the mean is above ``null``, and that it is below.
@@ -108,7 +109,8 @@ def sign_flip(a: Scores, b: Scores, *, flips: int = 20_000, seed: int = 0) -> fl
     :func:`bounded_difference_p` has no such assumption.
     Exact over all sign patterns up to 14 pairs that differ, by random ones beyond.
     """
-    d = np.asarray(b - a, dtype=np.float64)
+    x, y = paired_values(a, b)
+    d = y - x
     d = d[d != 0]
     if d.size == 0:
         return 1.0

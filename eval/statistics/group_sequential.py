@@ -78,9 +78,10 @@ class GroupSequential:
     def add(self, outcomes: Any) -> tuple[PairDecision, ...]:
         """A block ``[policies, n]`` of outcomes; the pairs that it settles."""
         x = np.asarray(outcomes, dtype=np.float64)
-        if x.ndim != 2 or x.shape[0] != len(self.policies) or not np.isfinite(x).all():
+        if x.shape[:1] != (len(self.policies),) or x.size == 0 or not np.isfinite(x).all():
             raise DataError(
-                f"a block has {len(self.policies)} rows of finite outcomes, got shape {x.shape}"
+                f"a block has {len(self.policies)} rows of finite outcomes, one each at least, got"
+                f" shape {x.shape}"
             )
         if self._block == self.blocks:
             raise DataError(f"all {self.blocks} looks that were planned are used up")

@@ -59,6 +59,7 @@ def clopper_pearson(k: int, n: int, level: float = 0.95) -> Estimate:
     Never covers less than ``level``; quantiles of Beta distributions.
     """
     check_counts(k, n)
+    check_level(level)
     tail = (1.0 - level) / 2.0
     low = 0.0 if k == 0 else float(stats.beta.ppf(tail, k, n - k + 1))
     high = 1.0 if k == n else float(stats.beta.ppf(1.0 - tail, k + 1, n - k))
@@ -94,6 +95,7 @@ def beta_posterior(
 ) -> Estimate:
     """Equal-tailed credible interval of Beta(a + k, b + n - k); ``value`` stays ``k / n``."""
     check_counts(k, n)
+    check_level(level)
     a, b = prior[0] + k, prior[1] + n - k
     if not (prior[0] > 0 and prior[1] > 0):
         raise DataError(f"a Beta prior has two positive parameters, got {prior}")
@@ -132,9 +134,9 @@ def bounded_mean(scores: Any, low: float = 0.0, high: float = 1.0, level: float 
     Proven for every distribution, and wider: the last interval of
     :func:`eval.statistics.sequential.betting_sequence`.
     """
-    if not low < high:
+    if not (low < high and math.isfinite(high - low)):
         raise DataError(f"scores lie between two bounds, low first; got [{low:g}, {high:g}]")
-    _z(level)
+    check_level(level)
     x = np.sort(_finite(scores, "scores"))
     method = "bounded mean"
     if x.size == 0:
@@ -169,12 +171,13 @@ def mean_t(values: Any, level: float = 0.95, *, bounds: Bounds | None = None) ->
     ``bounds``: what the outcomes cannot exceed; then :func:`mean_of_equals` speaks where t cannot
     (one outcome, or all equal), and the interval ends at the bounds.
     """
-    x = _finite(values, "values")
+    check_level(level)
+    x = _within(_finite(values, "values"), bounds)
     n = int(x.size)
     if n == 0:
         return Estimate(math.nan, math.nan, math.nan, 0, "Student t", level)
     mean = float(x.mean())
-    if bounds is not None and (n == 1 or np.ptp(x) == 0):
+    if bounds is not None and (n == 1 or _equal(x)):
         return mean_of_equals(float(x[0]), n, bounds, level)
     if n == 1:
         return Estimate(mean, -math.inf, math.inf, 1, "Student t", level)
@@ -193,6 +196,7 @@ def mean_of_equals(value: float, n: int, bounds: Bounds, level: float = 0.95) ->
     are all 1 or all 0 it is the exact interval of Clopper and Pearson.
     """
     least, most = bounds
+    check_level(level)
     if n < 1 or not least - 1e-6 <= value <= most + 1e-6:
         raise DataError(f"expected outcomes in [{least:g}, {most:g}], got {value:g} (n = {n})")
     shrink = ((1.0 - level) / 2.0) ** (1.0 / n)
@@ -215,10 +219,11 @@ def mean_bootstrap(
     bootstrap", section 5.3): the plain ones cover 79 to 86 % instead of 95 % with 5 outcomes.
     ``bounds`` as for :func:`mean_t`.
     """
-    x = _finite(values, "values")
+    check_level(level)
+    x = _within(_finite(values, "values"), bounds)
     if x.size == 0:
         return Estimate(math.nan, math.nan, math.nan, 0, "expanded bootstrap", level)
-    if bounds is not None and np.ptp(x) == 0:
+    if bounds is not None and _equal(x):
         return mean_of_equals(float(x[0]), int(x.size), bounds, level)
     n = int(x.size)
     if n == 1:
@@ -257,7 +262,7 @@ def newcombe_paired(a: Any, b: Any, level: float = 0.95) -> Estimate:
     Source: Newcombe 1998, Statistics in Medicine 17:2635, method 10 (square-and-add of Wilson
     with a continuity-corrected phi).
     """
-    x, y = paired_values(a, b)
+    x, y = paired_successes(a, b)
     n = int(x.size)
     if n == 0:
         return Estimate(math.nan, math.nan, math.nan, 0, "Newcombe paired", level)
@@ -288,14 +293,20 @@ def phi_coefficient(
     """Correlation of two paired success vectors, interval by resampling pairs.
 
     Resamples in which either vector is constant have no phi; they are left out. Undefined (nan)
-    when an input is constant, that is when one side always or never succeeds.
+    when an input is constant, that is when one side always or never succeeds. Where all pairs agree
+    (or none does) no resample differs; then the end is that of the most disagreement that Clopper
+    and Pearson's interval leaves open, at the observed rates.
     """
-    x, y = paired_values(a, b)
-    x, y = (x > 0).astype(np.float64), (y > 0).astype(np.float64)
+    x, y = paired_successes(a, b)
     method = "phi, paired bootstrap"
-    value = _correlation(x, y)
+    value, n = _correlation(x, y), int(x.size)
     if math.isnan(value):
-        return Estimate(math.nan, math.nan, math.nan, int(x.size), method, level)
+        return Estimate(math.nan, math.nan, math.nan, n, method, level)
+    if abs(value) > 1.0 - 1e-9:
+        spread = 2.0 * float(x.mean() * (1.0 - x.mean()))
+        reach = max(-1.0, 1.0 - clopper_pearson(0, n, level).high / spread)
+        low, high = (reach, 1.0) if value > 0 else (-1.0, -reach)
+        return Estimate(value, low, high, n, "phi, all pairs alike", level)
     rows = np.random.default_rng(seed).integers(0, x.size, (resamples, x.size))
     xs, ys = x[rows], y[rows]
     mx, my = xs.mean(axis=1), ys.mean(axis=1)
@@ -338,9 +349,27 @@ def _fisher_z(x: Array, y: Array, method: str, level: float) -> Estimate:
 
 
 def _correlation(x: Array, y: Array) -> float:
-    if x.size < 2 or np.ptp(x) == 0 or np.ptp(y) == 0:
+    if x.size < 2 or _equal(x) or _equal(y):
         return math.nan
     return float(np.clip(np.corrcoef(x, y)[0, 1], -1.0, 1.0))
+
+
+def _within(x: Array, bounds: Bounds | None) -> Array:
+    if (
+        bounds is not None
+        and x.size
+        and not bounds[0] - 1e-6 <= x.min() <= x.max() <= bounds[1] + 1e-6
+    ):
+        raise DataError(
+            f"expected values in [{bounds[0]:g}, {bounds[1]:g}], got some from {x.min():g} to"
+            f" {x.max():g}"
+        )
+    return x
+
+
+def _equal(x: Array) -> bool:
+    """Also where the differences are so small that their squares are 0."""
+    return bool(np.ptp(x) == 0 or x.std() == 0)
 
 
 def _resampled_means(x: Array, resamples: int, seed: int) -> Array:
@@ -367,6 +396,19 @@ def paired_values(a: Any, b: Any) -> tuple[Floats, Floats]:
     return x, y
 
 
+def paired_successes(a: Any, b: Any) -> tuple[Floats, Floats]:
+    """Two vectors of 0 and 1, equally long; :class:`DataError` otherwise."""
+    x, y = paired_values(a, b)
+    for v in (x, y):
+        other = v[(v != 0) & (v != 1)]
+        if other.size:
+            raise DataError(
+                f"successes are 0 or 1, got {other.size} others, for example {other[0]:g}; scores"
+                " have tests of their own (eval.statistics.intervals.bounded_difference)"
+            )
+    return x, y
+
+
 def _finite(values: Any, name: str) -> Array:
     x = np.asarray(values, dtype=np.float64).reshape(-1)
     bad = int(np.sum(~np.isfinite(x)))
@@ -379,8 +421,14 @@ def _finite(values: Any, name: str) -> Array:
 
 def check_counts(k: int, n: int) -> None:
     """:class:`DataError` unless ``k`` of ``n`` trials can have succeeded."""
-    if not 0 <= k <= n:
-        raise DataError(f"expected 0 <= successes <= trials, got {k} of {n}")
+    if not 0 <= k <= n or k != int(k) or n != int(n):
+        raise DataError(f"expected 0 <= successes <= trials, whole numbers; got {k} of {n}")
+
+
+def check_level(level: float) -> None:
+    """:class:`DataError` unless ``level`` is that of an interval."""
+    if not 0 < level < 1:
+        raise DataError(f"the level of an interval lies between 0 and 1, got {level}")
 
 
 def _ratio(k: int, n: int) -> float:
@@ -388,6 +436,5 @@ def _ratio(k: int, n: int) -> float:
 
 
 def _z(level: float) -> float:
-    if not 0 < level < 1:
-        raise DataError(f"the level of an interval lies between 0 and 1, got {level}")
+    check_level(level)
     return float(stats.norm.ppf((1 + level) / 2))

@@ -55,6 +55,8 @@ class NestedMean:
 
     def half_width_ratio(self, rollouts: int) -> float:
         """Width with ``rollouts`` per condition over the width with one, conditions unchanged."""
+        if rollouts < 1:
+            raise DataError(f"a condition has one rollout at least, got {rollouts}")
         total = self.between_conditions + self.within_condition
         if not total > 0:
             return math.nan

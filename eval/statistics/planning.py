@@ -14,7 +14,7 @@ from scipy import special, stats
 
 from eval.statistics.betting import log_capital_of_counts
 from eval.statistics.exact_tests import bounded_mean_p
-from eval.statistics.intervals import wilson
+from eval.statistics.intervals import check_level, wilson
 from robolearn.errors import DataError
 from robolearn.seeding import child_seed
 
@@ -43,6 +43,8 @@ def power_two_rates(p1: float, p2: float, n: int, alpha: float = 0.05) -> float:
     the tables are those of the pooled score test, from which Boschloo's no longer differ visibly.
     """
     _check(p1, p2, alpha)
+    if n < 0:
+        raise DataError(f"a number of trials is 0 or more, got {n}")
     if n > _MOST_BOSCHLOO:
         return _score_power(p1, p2, n, alpha)
     return _mass(p1, p2, n, _boschloo_rejects(n, alpha))
@@ -137,6 +139,8 @@ def power_paired(only_a: float, only_b: float, n: int, alpha: float = 0.05) -> f
 
     ``only_a``, ``only_b``: probability that only the one, only the other succeeds.
     """
+    if n < 0 or not 0 < alpha < 1:
+        raise DataError(f"expected n >= 0 and alpha in (0, 1), got {n} and {alpha}")
     m = np.arange(n + 1)
     discordant = only_a + only_b
     if not 0 < discordant <= 1 or min(only_a, only_b) < 0:
@@ -299,6 +303,12 @@ def stopping_bias(
     interval of Beta(1 + k, 1 + n - k), as in RoboLab. The width depends on ``k / n``, so the
     estimate at the stop is biased, although every ``n`` fixed beforehand would be unbiased.
     """
+    if not 0 <= p <= 1 or batch < 1 or not 1 <= n_min <= n_max:
+        raise DataError(
+            f"expected a rate, batch >= 1 and 1 <= n_min <= n_max; got {p}, {batch}, {n_min} and"
+            f" {n_max}"
+        )
+    check_level(level)
     mass = np.array([1.0])
     bias = trials = 0.0
     tail = (1 - level) / 2

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from eval.statistics.intervals import Estimate
+from eval.statistics.intervals import Estimate, check_level
 from robolearn.errors import DataError
 
 Array = NDArray[np.float64]
@@ -53,6 +53,7 @@ class Ratings:
 
 def bradley_terry(preferences: Sequence[Preference], level: float = 0.95) -> Ratings:
     """Maximum likelihood by Newton's method."""
+    check_level(level)
     if not preferences:
         raise DataError("no preferences: at least one comparison is needed")
     names = sorted({n for p in preferences for n in (p.first, p.second)})

@@ -19,6 +19,7 @@ from eval.statistics.intervals import (
     DIFFERENCE,
     Estimate,
     bounded_mean,
+    check_level,
     mean_of_equals,
     square_and_add,
 )
@@ -106,6 +107,7 @@ def difference_over_runs(
     Prob. Letters 36:9), the larger p value counts, and the interval is that of bounded means over
     the runs.
     """
+    check_level(level)
     x, y = _table(a, "a"), _table(b, "b")
     if x.shape[1] != y.shape[1]:
         raise DataError(f"both methods need the same conditions, got {x.shape} and {y.shape}")

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eval.statistics.betting import Decision
-from eval.statistics.intervals import Estimate
+from eval.statistics.intervals import Estimate, check_level, paired_successes
 from robolearn.errors import DataError
 from robolearn.shapes import Floats
 
@@ -30,6 +30,8 @@ Array = NDArray[np.float64]
 # Bets never exceed this share of what could be lost at once (Waudby-Smith and Ramdas use 1/2 to
 # 3/4), so that the capital stays positive.
 _SHARE = 0.75
+# Trials that are looked at together.
+_PART = 10_000
 # The level of the exact test is computed at this many common rates; the probability of rejecting is
 # a polynomial in the rate, and the margin covers what lies between two of them.
 _GRID = 65
@@ -67,21 +69,31 @@ def betting_sequence(values: Any, level: float = 0.95, *, grid: int = 1000) -> C
     betting", JRSS-B 86:1, theorem 3 and the predictable plug-in bets of its equation 26. Candidates
     for the mean lie on ``grid`` points; the interval is widened by one spacing on either side.
     """
+    check_level(level)
+    if grid < 1:
+        raise DataError(f"the grid has one point at least, got {grid}")
     x = _bounded(values)
     alpha = 1.0 - level
     m = (np.arange(grid) + 0.5) / grid
     bets = _plug_in_bets(x, alpha)
-    centred = x[:, None] - m
-    up = np.minimum(bets[:, None], _SHARE / m)
-    down = np.minimum(bets[:, None], _SHARE / (1.0 - m))
-    log_up = np.cumsum(np.log1p(up * centred), axis=0)
-    log_down = np.cumsum(np.log1p(-down * centred), axis=0)
-    # Half of the capital bets that the mean is above m, half that it is below.
-    capital = np.maximum(log_up, log_down) + math.log(0.5)
-    inside = np.logical_and.accumulate(capital < -math.log(alpha), axis=0)
+    first, last = np.zeros(x.size, dtype=np.int64), np.full(x.size, grid - 1)
+    # In parts, so that a million trials do not take gigabytes.
+    log_up, log_down, inside = np.zeros(grid), np.zeros(grid), np.ones(grid, dtype=np.bool_)
+    for begin in range(0, x.size, _PART):
+        rows = slice(begin, begin + _PART)
+        centred, bet = x[rows, None] - m, bets[rows, None]
+        up = np.log1p(np.minimum(bet, _SHARE / m) * centred)
+        down = np.log1p(-np.minimum(bet, _SHARE / (1.0 - m)) * centred)
+        up[0], down[0] = log_up + up[0], log_down + down[0]
+        up, down = np.cumsum(up, axis=0), np.cumsum(down, axis=0)
+        # Half of the capital bets that the mean is above m, half that it is below.
+        capital = np.maximum(up, down) + math.log(0.5)
+        alive = np.logical_and.accumulate(capital < -math.log(alpha), axis=0) & inside
+        some = alive.any(axis=1)
+        first[rows] = np.where(some, alive.argmax(axis=1), 0)
+        last[rows] = np.where(some, grid - 1 - alive[:, ::-1].argmax(axis=1), grid - 1)
+        log_up, log_down, inside = up[-1], down[-1], alive[-1]
     step = 0.5 / grid
-    first = np.where(inside.any(axis=1), inside.argmax(axis=1), 0)
-    last = np.where(inside.any(axis=1), grid - 1 - inside[:, ::-1].argmax(axis=1), grid - 1)
     low = np.maximum.accumulate(np.maximum(0.0, m[first] - 3 * step))
     high = np.minimum.accumulate(np.minimum(1.0, m[last] + 3 * step))
     means = np.cumsum(x) / np.arange(1, x.size + 1)
@@ -147,11 +159,9 @@ class SequentialBarnard:
 
     def run(self, a: Any, b: Any) -> SequentialResult:
         """Over whole vectors of successes, in the order of the trials."""
-        x, y = _bounded(a) > 0, _bounded(b) > 0
-        if x.shape != y.shape:
-            raise DataError(f"pairs need as many trials on both sides, got {x.size} and {y.size}")
+        x, y = paired_successes(_bounded(a), _bounded(b))
         steps = min(self.n_max, int(x.size))
-        ka, kb = np.cumsum(x), np.cumsum(y)
+        ka, kb = np.cumsum(x > 0), np.cumsum(y > 0)
         method = f"sequential Barnard, n_max {self.n_max}"
         z = np.abs(score_statistic(ka[:steps], kb[:steps], np.arange(1, steps + 1)))
         settled = np.flatnonzero(z >= self.boundary[:steps])
