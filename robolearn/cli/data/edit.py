@@ -375,19 +375,14 @@ def _split(argv: list[str]) -> int:
     args = parse(Split, argv, "data split", Split.__doc__ or "")
     from robolearn.data.store.annotations import default_author
     from robolearn.data.store.store import EpisodeStore
-    from robolearn.data.upkeep.edit import Selection, assign_splits, filter_store, split_store
+    from robolearn.data.upkeep.edit import split_apart, split_store
 
     store = EpisodeStore.open(args.store)
     parts = _parts(args.parts)
     if args.out is None:
         dealt = split_store(store, parts, args.seed, args.author or default_author())
     else:
-        dealt = assign_splits(store.ids(), parts, args.seed)
-        for name in dealt:
-            if (args.out / name).exists():
-                raise ConfigError(f"{args.out / name} exists already; choose a new folder")
-        for name, ids in dealt.items():
-            filter_store(store, Selection(ids=ids), args.out / name)
+        dealt = split_apart(store, parts, args.seed, args.out)
     text = ", ".join(f"{name} {len(ids)}" for name, ids in dealt.items())
     return _done(text, args.json, **dealt)
 

@@ -23,7 +23,7 @@ from robolearn.data.store.manifest import near_episode, record_name
 from robolearn.data.store.storage import ObjectPath, fetch
 from robolearn.data.store.store import EpisodeStore
 from robolearn.data.store.writer import StoreWriter
-from robolearn.errors import DataError, SpecMismatchError
+from robolearn.errors import ConfigError, DataError, SpecMismatchError
 from robolearn.seeding import child_seed
 from robolearn.spec import EmbodimentSpec, diff_task_spaces
 
@@ -194,6 +194,22 @@ def split_store(
     with store.writer() as writer:
         for name, ids in dealt.items():
             writer.annotate(Annotation(ids, author, split=name))
+    return dealt
+
+
+def split_apart(
+    store: EpisodeStore, parts: Mapping[str, float], seed: int, out: Path
+) -> dict[str, tuple[str, ...]]:
+    """A random split as new stores, ``out/PART``; returns the episodes of every part.
+
+    Raises ConfigError, nothing written, where one of the folders is there already.
+    """
+    dealt = assign_splits(store.ids(), parts, seed)
+    for name in dealt:
+        if (out / name).exists():
+            raise ConfigError(f"{out / name} exists already; choose a new folder")
+    for name, ids in dealt.items():
+        filter_store(store, Selection(ids=ids), out / name)
     return dealt
 
 

@@ -75,7 +75,9 @@ def test_rm_and_restore(store: Path, run: Any, capsys: pytest.CaptureFixture[str
     assert len(run("ls", store)["episodes"]) == 4
 
 
-def test_filter_split_and_merge(store: Path, run: Any, tmp_path: Path) -> None:
+def test_filter_split_and_merge(
+    store: Path, run: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run("split", store, "--parts", "train=0.75", "val=0.25")["val"] != []
     assert run("filter", store, "--out", tmp_path / "val", "--split", "val")["episodes"] == 1
     assert run("filter", store, "--out", tmp_path / "train", "--split", "train")["episodes"] == 3
@@ -84,6 +86,9 @@ def test_filter_split_and_merge(store: Path, run: Any, tmp_path: Path) -> None:
     run("split", store, "--parts", "a=0.5", "b=0.5", "--out", tmp_path / "parts")
     for name in ("all", "parts/a", "parts/b"):
         assert run("check", tmp_path / name, "--deep")["findings"] == []
+    again = ("split", store, "--parts", "c=0.5", "a=0.5", "--out", tmp_path / "parts")
+    assert "exists already" in refused(capsys, *again)
+    assert not (tmp_path / "parts" / "c").exists()
 
 
 def test_repair(store: Path, run: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
