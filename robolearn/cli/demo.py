@@ -33,6 +33,7 @@ from robolearn.cli.shared.output_path import output_folder
 from robolearn.cli.shared.parse import parse, say
 from robolearn.errors import ConfigError, RobolearnError
 from robolearn.files import replacing
+from robolearn.machine.interrupt import WORDS, stopped_by
 from robolearn.operations.stages import Stage, StageListener, StageRun, finished, run_stages
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -89,11 +90,14 @@ def _require_done(arguments: Sequence[str], code: int) -> None:
 
 
 def _wait(process: subprocess.Popen[bytes]) -> int:
-    # Ctrl-C reaches the child too (same process group): let it finish its own clean-up.
+    # Ctrl-C reaches the child too (same process group), a SIGTERM need not: let it finish its own
+    # clean-up.
     while True:
         try:
             return process.wait()
         except KeyboardInterrupt:
+            if stopped_by() != WORDS[signal.SIGINT]:
+                process.send_signal(signal.SIGTERM)
             try:
                 process.wait(timeout=30)
             except subprocess.TimeoutExpired:
@@ -277,7 +281,7 @@ def main(argv: list[str]) -> int:
         )
     except KeyboardInterrupt:
         names = ", ".join(finished(chain, args.out)) or "none"
-        say(f"\nstopped by Ctrl-C; finished stages: {names}")
+        say(f"\nstopped by {stopped_by()}; finished stages: {names}")
         say(f"everything is kept in {args.out}")
         say("run the same command to go on")
         return 130

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Collection
 
 from robolearn.errors import RobolearnError, did_you_mean
-from robolearn.machine.interrupt import remembered
+from robolearn.machine.interrupt import remembered, stopped_by
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "data": ("robolearn.cli.data.commands", "import, list, check and repair episode stores"),
@@ -88,7 +88,8 @@ def usage() -> str:
         "Robot learning from demonstration to deployment.\n\ncommands:\n"
         + "\n".join(lines)
         + "\n\n'robolearn COMMAND --help' explains a command. --debug shows tracebacks.\n"
-        "exit codes: 0 done, 2 you can fix it, 1 a bug in robolearn, 130 stopped by Ctrl-C.\n"
+        "exit codes: 0 done, 2 you can fix it, 1 a bug in robolearn,\n"
+        "130 stopped by Ctrl-C (or SIGTERM, SIGHUP).\n"
         "With --json errors are JSON on standard output, too: error, exit_code.\n"
     )
 
@@ -104,7 +105,8 @@ def main(argv: list[str] | None = None) -> int:
             return _command(args)
     except KeyboardInterrupt:
         print(file=sys.stderr)
-        _report("robolearn: stopped by Ctrl-C; everything committed so far is kept", 130, args)
+        text = f"robolearn: stopped by {stopped_by()}; everything committed so far is kept"
+        _report(text, 130, args)
         return 130
     except Exception as error:
         if isinstance(error, BrokenPipeError) and _reader_gone():

@@ -1,22 +1,40 @@
-"""Catches Ctrl-C so that it cannot get lost.
+"""Catches Ctrl-C so that it cannot get lost, and what ends programs from outside like it.
 
-Python raises ``KeyboardInterrupt`` wherever the main thread happens to be, and drops it when that
-is a callback whose exceptions are ignored (a weak reference, a finaliser). The key is therefore
-also remembered, and loops ask at every step (:func:`check`).
+A batch system, a container or a closed terminal sends SIGTERM or SIGHUP, which would end a command
+where it stands; they are Ctrl-C to it. Python raises ``KeyboardInterrupt`` wherever the main thread
+happens to be, and drops it when that is a callback whose exceptions are ignored (a weak reference,
+a finaliser). The key is therefore also remembered, and loops ask at every step (:func:`check`).
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import sys
 import threading
 import time
 from collections.abc import Callable, Generator
 from types import FrameType
+from typing import Any
 
+# What asks a command to end, and what it is called; what Python or the system does by itself then.
+WORDS = {
+    signal.SIGINT: "Ctrl-C",
+    signal.SIGTERM: "SIGTERM",
+    signal.SIGHUP: "the end of its terminal (SIGHUP)",
+}
+_DEFAULTS: dict[signal.Signals, Any] = dict.fromkeys(WORDS, signal.SIG_DFL)
+_DEFAULTS[signal.SIGINT] = signal.default_int_handler
 # A plain list, not an Event: a signal handler must not wait for a lock that it interrupted.
 _pressed: list[int] = []
+# The process whose command it is, and what ended the last command.
+_owner, _ended_by = [0], [int(signal.SIGINT)]
+
+
+def stopped_by() -> str:
+    """What ended the command that runs or ran last, in words."""
+    return WORDS[signal.Signals(_ended_by[-1])]
 
 
 def check() -> None:
@@ -27,13 +45,13 @@ def check() -> None:
 
 @contextlib.contextmanager
 def remembered() -> Generator[None]:
-    """Remember Ctrl-C while a command runs; a shell that ignores it for this process is obeyed."""
+    """Remember Ctrl-C and its kin while a command runs; a shell that ignores one of them for this
+    process is obeyed.
+    """
     _pressed.clear()
-    before = signal.getsignal(signal.SIGINT)
-    ours = (
-        before is signal.default_int_handler
-        and threading.current_thread() is threading.main_thread()
-    )
+    _owner[0] = os.getpid()
+    _ended_by[:] = [signal.SIGINT]
+    ours = _handled_by(lambda number, handler: handler is _DEFAULTS[number])
     report = sys.unraisablehook
 
     def quiet(dropped: sys.UnraisableHookArgs) -> None:
@@ -41,48 +59,68 @@ def remembered() -> Generator[None]:
         if dropped.exc_type is not KeyboardInterrupt:
             report(dropped)
 
+    for number in ours:
+        signal.signal(number, _handle)
     if ours:
-        signal.signal(signal.SIGINT, _handle)
         sys.unraisablehook = quiet
     try:
         yield
     finally:
+        for number, before in ours.items():
+            signal.signal(number, before)
         if ours:
-            signal.signal(signal.SIGINT, before)
             sys.unraisablehook = report
         _pressed.clear()
 
 
 @contextlib.contextmanager
 def held(patience_s: float = 1.0) -> Generator[Callable[[], bool]]:
-    """Ctrl-C waits while the block runs: yields whether it was pressed, for the block to come to a
-    good end by itself; afterwards it is raised. A press more than ``patience_s`` after the first
-    comes through at once (a launcher passes one key press on twice).
+    """Ctrl-C (in a command its kin, too) waits while the block runs: yields whether it was pressed,
+    for the block to come to a good end by itself; afterwards it is raised. A press more than
+    ``patience_s`` after the first comes through at once (a launcher passes one key press on twice).
     """
-    before = signal.getsignal(signal.SIGINT)
-    ours = (
-        before in (signal.default_int_handler, _handle)
-        and threading.current_thread() is threading.main_thread()
-    )
+    ours = _handled_by(lambda _, handler: handler in (signal.default_int_handler, _handle))
     times: list[float] = []
+    numbers: list[int] = []
 
     def wait(number: int, frame: FrameType | None) -> None:
+        _leave_forked(number)
         times.append(time.monotonic())
+        numbers.append(number)
         if times[-1] - times[0] > patience_s:
             _handle(number, frame)
 
     if ours:
-        signal.signal(signal.SIGINT, wait)
+        _owner[0] = os.getpid()
+    for number in ours:
+        signal.signal(number, wait)
     try:
         yield lambda: bool(times)
     finally:
-        if ours:
-            signal.signal(signal.SIGINT, before)
-    if times:
-        _handle(signal.SIGINT, None)
+        for number, before in ours.items():
+            signal.signal(number, before)
+    if numbers:
+        _handle(numbers[0], None)
+
+
+def _handled_by(ours: Callable[[signal.Signals, Any], bool]) -> dict[signal.Signals, Any]:
+    """The signals whose handler is one of ours to replace, with it; only in the main thread."""
+    if threading.current_thread() is not threading.main_thread():
+        return {}
+    handlers = {number: signal.getsignal(number) for number in WORDS}
+    return {number: handler for number, handler in handlers.items() if ours(number, handler)}
 
 
 def _handle(number: int, frame: FrameType | None) -> None:
     del frame
+    _leave_forked(number)
     _pressed.append(number)
+    _ended_by.append(number)
     raise KeyboardInterrupt
+
+
+def _leave_forked(number: int) -> None:
+    """A child that was forked meanwhile ends by SIGTERM and SIGHUP as if nobody handled them."""
+    if number != signal.SIGINT and os.getpid() != _owner[0]:
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)

@@ -233,14 +233,16 @@ def _loop(
         # Processes that train together stop after the same step.
         stopped = bool(ranks.lead(interrupted()))
         spent = max(now - begin - pauses, 1e-9)
-        if hooks.on_step is not None and ranks.leads:
-            hooks.on_step(_progress(clock, start.step, spent, meter, trainer.feed.waited_s))
+        progress = _progress(clock, start.step, spent, meter, trainer.feed.waited_s)
         end = stopped or clock.step >= _last(clock, stop_after)
         if clock.step % config.held_out_every == 0 or clock.step == clock.total:
             meter.put(trainer.held_out(hooks.held_out))
         logged = clock.step % config.log_every == 0 or clock.step == clock.total
         if end or clock.step % config.checkpoint_every == 0 or _due(clock, config):
             trainer.checkpoint(logged)
+        # Behind the checkpoint: who shows it may have lost the terminal.
+        if hooks.on_step is not None and ranks.leads:
+            hooks.on_step(progress)
         if hooks.evaluate is not None and _due(clock, config) and ranks.leads:
             meter.put(hooks.evaluate())
         if logged:

@@ -14,6 +14,7 @@ from robolearn.agents.execution import Execution
 from robolearn.cli.shared.output_path import output_folder
 from robolearn.cli.shared.parse import parse, print_json, say
 from robolearn.errors import ConfigError
+from robolearn.machine.interrupt import stopped_by
 from robolearn.operations.builders import GuidanceName
 from robolearn.operations.deploy.options import DeployOptions
 
@@ -95,8 +96,8 @@ def main(argv: list[str]) -> int:
         result = deploy(options, operator)
     except KeyboardInterrupt:
         say(
-            f"\nstopped by Ctrl-C: the arm stands; {operator.finished} finished trial(s) are kept"
-            f" in {args.out}, and what was recorded of the one that ran"
+            f"\nstopped by {stopped_by()}: the arm stands; {operator.finished} finished trial(s)"
+            f" are kept in {args.out}, and what was recorded of the one that ran"
             f" ('robolearn data repair {args.out / 'store'}')",
             quiet=args.json,
         )

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from robolearn.data.importers.foreign import nanoseconds
 from robolearn.data.importers.recording import (
     BLOCK_ROWS,
     FrameStream,
@@ -188,7 +189,7 @@ def _times(cells: dict[str, list[str]], file: Path) -> NDArray[np.int64] | None:
         seconds = _floats(cells["t"], "t", file)
         if not np.isfinite(seconds).all():
             raise DataError(f"{file}: column t is not finite")
-        t_ns = np.asarray(np.round((seconds - seconds[0]) * 1e9), dtype=np.int64)
+        t_ns = nanoseconds(seconds - seconds[0], f"{file}: column t")
     else:
         return None
     return t_ns - t_ns[0]

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.data.importers.columns import Column, check_array
-from robolearn.data.importers.foreign import UNREADABLE, reading
+from robolearn.data.importers.foreign import UNREADABLE, nanoseconds, reading
 from robolearn.data.importers.frames import FrameSource, frame_blocks
 from robolearn.data.importers.pusht import check_goal, is_pusht, metric_rows, pusht_episode
 from robolearn.data.importers.recording import (
@@ -364,7 +364,7 @@ def _video_frames(name: str, info: VideoInfo) -> FrameStream:
 
 
 def _ns(t_s: NDArray[np.float64]) -> NDArray[np.int64]:
-    return np.round(t_s * 1e9).astype(np.int64)
+    return nanoseconds(t_s, "timestamps")
 
 
 def _tick_times(t_s: NDArray[Any] | None) -> tuple[NDArray[np.int64] | None, int]:

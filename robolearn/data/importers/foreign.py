@@ -15,12 +15,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from robolearn.data.store.confine import confined
 from robolearn.errors import DataError, RobolearnError
+from robolearn.shapes import Floats, OwnTimes
 
 COMPRESSION = 2000
 """No codec makes more of a byte than this many (deflate: 1032)."""
 SMALL_BYTES = 1 << 26
+LONGEST_S = 1e8
+"""Of an episode [s]; three years."""
 LFS = b"version https://git-lfs.github.com/spec/"
 FIELDS = r"\{(?:episode_chunk|episode_index|chunk_index|file_index|video_key)(?::0?\d{1,2}d?)?\}"
 UNREADABLE = (
@@ -68,8 +73,24 @@ def guarded(where: object, blocks: Iterable[Any]) -> Generator[Any]:
         yield block
 
 
+def nanoseconds(seconds: Floats, where: object) -> OwnTimes:
+    """Times ``[n]`` since the first [s] in whole nanoseconds; :class:`DataError` for what lasts
+    longer than :data:`LONGEST_S`: a conversion would make nonsense of it without a word.
+    """
+    if not bool((np.abs(seconds) <= LONGEST_S).all()):
+        raise DataError(
+            f"{where}: expected times in seconds, of less than {LONGEST_S / 86400:.0f} days, got"
+            f" {seconds[np.abs(seconds).argmax()]:.3g} s; are they in another unit?"
+        )
+    return np.round(seconds * 1e9).astype(np.int64)
+
+
 def refuse_pointer(path: Path) -> None:
-    """Raise :class:`DataError` for a Git LFS pointer that stands in for the file itself."""
+    """Raise :class:`DataError` for a Git LFS pointer that stands in for the file itself, and for a
+    pipe or a device, which would keep its reader for ever.
+    """
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise DataError(f"{path} is no file; do not use this data before you know who wrote it")
     try:
         with path.open("rb") as file:
             pointer = file.read(len(LFS)) == LFS

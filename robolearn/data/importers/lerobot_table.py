@@ -15,7 +15,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from robolearn.data.importers.foreign import refuse_pointer
+from robolearn.data.importers.foreign import nanoseconds, refuse_pointer
 from robolearn.data.importers.recording import SourceEpisode, optional_module
 from robolearn.errors import DataError, did_you_mean
 from robolearn.shapes import AnyRows
@@ -143,7 +143,10 @@ def read_info(root: Path, rename: Mapping[str, str] = MappingProxyType({})) -> D
         raise DataError(f"{file} is missing: this is no LeRobot dataset") from error
     except DataError:
         raise
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (
+        *(OSError, ValueError, KeyError, TypeError, AttributeError),
+        *(RecursionError, OverflowError),
+    ) as error:
         raise DataError(f"{file} is damaged: {type(error).__name__} {error}") from error
     if not any(f.key == "action" or f.key.startswith("action.") for f in info.columns):
         keys = [f.key for f in features]
@@ -300,8 +303,7 @@ class EpisodeTable:
         if bool((np.abs(t_s - made) < TIME_TOLERANCE_S).all()):
             return None, "synthetic: the source stamps frame_index / fps, not capture times"
         first = float(t_s[0])
-        t_ns = np.asarray(np.round((t_s - first) * 1e9), dtype=np.int64)
-        return t_ns, "timestamp of the source"
+        return nanoseconds(t_s - first, f"{self.where}: timestamp"), "timestamp of the source"
 
     def _reward(self) -> NDArray[np.float64] | None:
         if REWARD not in self.table.column_names:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import weakref
 
 import pytest
 
-from robolearn.machine.interrupt import check, remembered
+from robolearn.machine.interrupt import check, held, remembered, stopped_by
 
 
 class Thing:
@@ -52,3 +53,55 @@ def test_an_ignored_key_stays_ignored():
             check()
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("foreground")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_what_ends_programs_from_outside_is_ctrl_c_to_a_command(number: signal.Signals):
+    with remembered():
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(number)
+        with pytest.raises(KeyboardInterrupt):
+            check()
+    assert number.name in stopped_by()
+    assert signal.getsignal(number) is signal.SIG_DFL
+
+
+@pytest.mark.usefixtures("foreground")
+def test_it_waits_for_a_good_end_as_ctrl_c_does():
+    seen = []
+
+    def work() -> None:
+        with held() as pressed:
+            signal.raise_signal(signal.SIGTERM)
+            seen.append(pressed())
+
+    with remembered(), pytest.raises(KeyboardInterrupt):
+        work()
+    assert seen == [True]
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    with held():
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL, "in a program of one's own"
+
+
+def test_a_command_that_outlives_its_terminal_on_purpose_is_obeyed():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # nohup
+    try:
+        with remembered():
+            signal.raise_signal(signal.SIGHUP)
+            check()
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_forked_child_ends_by_the_signal_as_its_parent_expects():
+    with remembered():
+        child = os.fork()
+        if not child:
+            try:
+                signal.raise_signal(signal.SIGTERM)
+            finally:
+                os._exit(7)
+        _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == -signal.SIGTERM

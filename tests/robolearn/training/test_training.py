@@ -268,6 +268,22 @@ def test_ctrl_c_keeps_every_step_and_resumes_with_the_same_bits(tmp_path: Path) 
     assert lines(run) == lines(reference)
 
 
+def test_a_display_that_is_gone_takes_no_step_away(tmp_path: Path) -> None:
+    """The terminal closes: the signal comes, and whoever writes to it fails."""
+
+    def show(progress: Progress) -> None:
+        if progress.step == 17:
+            raise OSError(5, "Input/output error")
+
+    pressed = TwoHeads()
+    pressed.tick = lambda: len(pressed.updates) == 16 and signal.raise_signal(signal.SIGINT)
+    with pytest.raises(OSError, match="Input/output"):
+        fit(pressed, dataset(), CONFIG, tmp_path, seed=3, hooks=Hooks(on_step=show))
+    other = TwoHeads()
+    fit(other, dataset(), CONFIG, tmp_path, seed=3, resume=True)
+    assert len(other.updates) == 40 - 17
+
+
 def test_ctrl_c_inside_an_update_waits_for_its_end(tmp_path: Path) -> None:
     reference, run = tmp_path / "reference", tmp_path / "run"
     reference.mkdir()

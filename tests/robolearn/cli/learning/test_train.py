@@ -118,14 +118,18 @@ def test_where_training_never_began_there_is_no_run(
     assert "holds a run already" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_ctrl_c_before_the_first_checkpoint_loses_nothing(
-    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    place: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    number: signal.Signals,
 ) -> None:
     forward = EpisodeDataset.batch
 
     def press(self: EpisodeDataset, step: int) -> Batch:
         if step == 2:
-            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(number)
         return forward(self, step)
 
     assert run(place, out="whole") == 0

@@ -276,3 +276,10 @@ def test_nothing_is_converted_with_a_loss() -> None:
     for dtype in ("complex128", "datetime64[s]", "O", "U3"):
         with pytest.raises(DataError, match="expected numbers"):
             storable("x", np.zeros(3, dtype=dtype))
+
+
+@pytest.mark.timeout(30)
+def test_a_pipe_in_place_of_a_file_keeps_no_reader(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "data.parquet")
+    with pytest.raises(DataError, match="is no file"):
+        refuse_pointer(tmp_path / "data.parquet")

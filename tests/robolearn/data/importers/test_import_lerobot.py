@@ -303,6 +303,23 @@ def test_times_that_were_measured_are_kept(v21: Path, store: EpisodeStore) -> No
     assert episode.meta.provenance["times"] == "timestamp of the source"
 
 
+def test_times_in_nanoseconds_are_not_converted_into_nonsense(
+    v21: Path, store: EpisodeStore
+) -> None:
+    columns = episode_columns(0, 5)
+    columns["timestamp"] = np.array([0, 0.1, 0.23, 0.3, 0.41]) * 1e9
+    pq.write_table(pa.table(columns), v21 / "data/chunk-000/episode_000000.parquet")
+    with pytest.raises(DataError, match=r"timestamp: expected times in seconds.*got 4\.1e\+08 s"):
+        run(v21, store)
+
+
+def test_a_rate_beyond_numbers_is_damage(v21: Path, store: EpisodeStore) -> None:
+    info = v21 / "meta/info.json"
+    info.write_text(info.read_text().replace(f'"fps": {FPS}', '"fps": ' + "1" * 400))
+    with pytest.raises(DataError, match=r"info\.json is damaged: OverflowError"):
+        run(v21, store)
+
+
 def change(key: str, value: Any) -> Callable[[Path], None]:
     def apply(root: Path) -> None:
         columns = episode_columns(2, 3)
