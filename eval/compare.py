@@ -365,7 +365,12 @@ def _more(a: Outcomes, b: Outcomes, rule: Rule, alpha: float) -> int | None:
         except DataError:
             return None
     z = float(stats.norm.ppf(1 - alpha / 2) + stats.norm.ppf(rule.power))
-    return math.ceil((z * float(np.std(y - x, ddof=1)) / difference) ** 2)
+    wanted = (z * float(np.std(y - x, ddof=1)) / difference) ** 2
+    if len(a.runs) == len(b.runs) == 1:
+        # Fewer show nothing even where all differ alike: that none does otherwise is to be shown.
+        alike = math.log1p(abs(difference))
+        wanted = max(wanted, math.log(2.0 / alpha) / alike if alike > 1e-9 else math.inf)
+    return math.ceil(wanted) if math.isfinite(wanted) else None
 
 
 def _better(a: str, b: str, settled: Settled, measure: Measure) -> str:

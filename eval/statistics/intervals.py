@@ -26,6 +26,9 @@ Bounds = tuple[float, float]
 OUTCOME: Bounds = (0.0, 1.0)
 DIFFERENCE: Bounds = (-1.0, 1.0)
 
+# Counts up to which every whole number is a float.
+_COUNTED = 2**53
+
 RESAMPLES = 10_000
 BOOTSTRAP_SEED = 20240501
 
@@ -423,6 +426,8 @@ def check_counts(k: int, n: int) -> None:
     """:class:`DataError` unless ``k`` of ``n`` trials can have succeeded."""
     if not 0 <= k <= n or k != int(k) or n != int(n):
         raise DataError(f"expected 0 <= successes <= trials, whole numbers; got {k} of {n}")
+    if n > _COUNTED:
+        raise DataError(f"more than {_COUNTED} trials cannot be told apart as floats, got {n}")
 
 
 def check_level(level: float) -> None:

@@ -174,6 +174,8 @@ def plan_paired(
 def _discordant(p1: float, p2: float, correlation: float) -> tuple[float, float]:
     """Probabilities that only the one, only the other succeeds."""
     _check(p1, p2, 0.5)
+    if not -1 <= correlation <= 1:
+        raise DataError(f"a correlation lies between -1 and 1, got {correlation}")
     both = p1 * p2 + correlation * math.sqrt(p1 * (1 - p1) * p2 * (1 - p2))
     only_a, only_b = p1 - both, p2 - both
     if min(only_a, only_b, both, 1 - p1 - p2 + both) < -1e-12:

@@ -32,8 +32,9 @@ BOUNDED = "bounded mean of differences, two-sided"
 Interval = Literal["exact", "newcombe"]
 Better = Literal["a", "b", ""]
 _BETTER: dict[Direction, Better] = {"negative": "a", "positive": "b", "undecided": ""}
-# Tables of all outcomes of two policies that Boschloo's and Barnard's tests go through.
-_MOST_TABLES = 4_000_000
+# Tables of all outcomes of two policies that Boschloo's and Barnard's tests go through: half a
+# minute, and as many trials each as plans are made for with Boschloo's.
+_MOST_TABLES = 1_001**2
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +124,7 @@ def compare_rates(
     """Two success rates from independent trials, their number fixed beforehand.
 
     Boschloo's test and the exact unconditional interval; of more than about 300 trials each
-    Newcombe's interval, of more than about 2,000 each Fisher's test, which need no table of all
+    Newcombe's interval, of more than about 1,000 each Fisher's test, which need no table of all
     outcomes.
     """
     first, second = (a.successes, a.trials), (b.successes, b.trials)

@@ -12,7 +12,7 @@ import pytest
 
 from eval.compare import compare_policies
 from eval.rule import Rule
-from eval.statistics.exact_tests import mcnemar_exact, sign_flip
+from eval.statistics.exact_tests import bounded_difference_p, mcnemar_exact, sign_flip
 from eval.statistics.runs import mean_over_runs
 from eval.trials.table import TrialStore
 from robolearn.cli.main import main
@@ -96,6 +96,25 @@ def test_no_difference_is_not_called_equality_and_a_plan_is_given():
     assert effect.more > 40
     assert "does not show that they are equal" in effect.words
     assert {e.letters for e in world.entries} == {"a"}
+
+
+def test_differences_that_are_all_alike_do_not_promise_too_early_an_end():
+    """The spread is 0, so that the usual formula asks for no trial at all."""
+    records = trials("a", np.zeros(12), np.full(12, 0.5)) + trials(
+        "b", np.zeros(12), np.full(12, 0.55)
+    )
+    (effect,) = compare_policies(records, Rule(by="score")).worlds[0].effects
+    assert effect.decision == ""
+    assert effect.more is not None
+    alpha = 0.05 / 2  # One pair, two measures.
+    enough, fewer = (
+        bounded_difference_p(np.zeros(n), np.full(n, 0.05)) for n in (effect.more, effect.more - 1)
+    )
+    assert enough <= alpha < fewer
+    tiny = trials("a", np.zeros(12), np.zeros(12)) + trials("b", np.zeros(12), np.full(12, 5e-324))
+    (nothing,) = compare_policies(tiny, Rule(by="score")).worlds[0].effects
+    assert nothing.more is None
+    assert "near the border" not in nothing.words
 
 
 def test_a_method_alone_has_the_interval_that_holds_for_runs_that_collapse():

@@ -35,7 +35,13 @@ from eval.statistics.intervals import (
     wilson,
 )
 from eval.statistics.nested import mean_of_rollouts
-from eval.statistics.planning import power_paired, power_two_rates, stopping_bias
+from eval.statistics.planning import (
+    plan_paired,
+    plan_sequence,
+    power_paired,
+    power_two_rates,
+    stopping_bias,
+)
 from eval.statistics.preferences import Preference, bradley_terry
 from eval.statistics.runs import difference_over_runs, mean_over_runs
 from eval.statistics.sequential import SequentialBarnard, betting_sequence
@@ -147,6 +153,9 @@ def test_scores_are_no_successes_and_numbers_are_finite():
     "ask",
     [
         lambda: wilson(5, 4),
+        lambda: jeffreys(10**20, 10**20),
+        lambda: plan_paired(0.5, 0.6, math.nan),
+        lambda: plan_sequence(0.5, 0.6, 2.0),
         lambda: power_two_rates(0.5, 0.6, -1),
         lambda: power_paired(0.1, 0.2, -1),
         lambda: power_paired(0.1, 0.2, 9, math.nan),

@@ -81,6 +81,7 @@ def test_plan(capsys):
         (["interval", "3/2"], "0 <= successes <= trials"),
         (["interval", "0/0"], "at least one trial"),
         (["interval", "0.3"], "such as 14/50"),
+        (["interval", "9" * 20 + "/" + "9" * 20], "cannot be told apart"),
         (["interval", "3/5", "--level", "95"], "between 0 and 1"),
         (["compare", "3/5"], "two rates"),
         (["compare", "3/5", "2/5", "--paired", "x.csv"], "not both"),
