@@ -60,6 +60,10 @@ def standing_lines(comparison: Comparison) -> list[str]:
         pairs = [f"{s.b} - {s.a} in {s.world}" for s in found if s.words == words]
         which = "every comparison" if len(pairs) == len(found) else ", ".join(pairs)
         lines.append(f"{which}: {words}")
+    other = "score" if comparison.rule.by == "success" else "success"
+    effects = [e for w in comparison.worlds for e in w.effects]
+    if any(s.planned for s in found) and any(e.other_decision for e in effects):
+        lines.append(f"what is said by {other}, which was not planned, is exploratory")
     return lines
 
 
@@ -103,10 +107,9 @@ def _standing(
         why.append(f"the plan was written after the first trial ({_shown(first)})")
     if why:
         return _exploratory(w, effect, [f"not as plan {digest} says", *why])
-    also = "; what is said by the other measure is exploratory" if effect.other_decision else ""
     words = (
         f"planned (plan {digest}, written {_shown(plan.begun)}, before its first trial,"
-        f" {_shown(first)}){also}"
+        f" {_shown(first)})"
     )
     return Standing(w.world, effect.a, effect.b, planned=True, words=words)
 

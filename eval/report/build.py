@@ -79,16 +79,7 @@ def summary_points(data: ReportData) -> list[str]:
 
 def summary_tiles(data: ReportData) -> list[Tile]:
     """At most four headline figures."""
-    evaluation = data.evaluation
-    rows = evaluation.in_world(evaluation.first_world) if evaluation is not None else ()
-    tiles = [
-        Tile(
-            number(r.score.value),
-            f"{interval(r.score)}, n = {r.n}",
-            f"mean score, policy “{r.policy}” in {r.world}",
-        )
-        for r in rows[:2]
-    ]
+    tiles: list[Tile] = []
     replay = _headline_replay(data)
     if replay is not None:
         tiles.append(
@@ -108,7 +99,30 @@ def summary_tiles(data: ReportData) -> list[Tile]:
                 + (", on an emulated robot" if data.deploy.virtual else ""),
             )
         )
-    return tiles
+    return [*_policy_tiles(data.evaluation, 4 - len(tiles)), *tiles]
+
+
+def _policy_tiles(evaluation: EvaluationData | None, most: int) -> list[Tile]:
+    """The best policies by the measure that decides, in the order of the verdict."""
+    if evaluation is None:
+        return []
+    world, comparison = evaluation.first_world, evaluation.comparison
+    compared = None if comparison is None else comparison.in_world(world)
+    order = [] if compared is None else [e.name for e in compared.entries]
+    by_success = comparison is not None and comparison.rule.by == "success"
+    rows = sorted(
+        evaluation.in_world(world),
+        key=lambda r: order.index(r.policy) if r.policy in order else len(order),
+    )
+    figures = [(r, r.success if by_success else r.score) for r in rows[:most]]
+    return [
+        Tile(
+            number(e.value, 2 if by_success else 3),
+            f"{interval(e, 2 if by_success else 3)}, n = {r.n}",
+            f"{'success' if by_success else 'mean score'}, policy “{r.policy}” in {world}",
+        )
+        for r, e in figures
+    ]
 
 
 def _about(data: ReportData, missing: Sequence[str]) -> str:

@@ -15,11 +15,11 @@ from eval.preregistration import (
     read_plan,
     write_plan,
 )
-from eval.report.build import build_report, summary_points
+from eval.report.build import build_report, summary_points, summary_tiles
 from eval.report.data import load_report_data
 from eval.report.markdown import report_document, report_markdown
 from eval.rule import Rule
-from eval.standing import UNPLANNED
+from eval.standing import UNPLANNED, standing_lines
 from eval.trials.table import TrialStore
 from robolearn.errors import ConfigError
 from robolearn.operations.compare import compare
@@ -92,6 +92,31 @@ def test_what_was_planned_says_so_everywhere_under_which_plan(tmp_path):
     document = report_document(data, "x", points)
     assert {s["planned"] for s in document["evaluation"]["comparison"]["standings"]} == {True}
     assert document["evaluation"]["plans"][found.hash]["rule"]["n_max"] == N
+
+
+def test_the_page_heads_every_policy_by_the_planned_measure_best_first(tmp_path):
+    place, _ = planned(tmp_path)
+    data = load_report_data(place)
+    assert data.evaluation is not None
+    comparison = data.evaluation.comparison
+    assert comparison is not None
+    compared = comparison.in_world(data.evaluation.first_world)
+    assert compared is not None
+    by = {"score": "mean score", "success": "success"}[comparison.rule.by]
+    assert [tile.label for tile in summary_tiles(data)] == [
+        f"{by}, policy “{e.name}” in {compared.world}" for e in compared.entries
+    ]
+
+
+def test_one_sentence_says_that_the_other_measure_was_not_planned(tmp_path):
+    place, _ = planned(tmp_path)
+    comparison = compare([place])
+    (line,) = standing_lines(comparison)
+    assert line.startswith("every comparison: planned (plan")
+    decided = dataclasses.replace(comparison.worlds[0].effects[0], other_decision="b")
+    first = dataclasses.replace(comparison.worlds[0], effects=(decided,))
+    found = standing_lines(dataclasses.replace(comparison, worlds=(first,)))
+    assert found[-1] == "what is said by success, which was not planned, is exploratory"
 
 
 def test_without_a_plan_everything_is_exploratory_and_told_once(tmp_path):
