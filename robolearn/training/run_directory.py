@@ -223,7 +223,7 @@ def _digest(file: Path) -> str:
             data = json.dumps(yaml.safe_load(data), sort_keys=True).encode()
         elif file.suffix == ".json":
             data = json.dumps(json.loads(data), sort_keys=True).encode()
-    except (yaml.YAMLError, ValueError, TypeError):
+    except (yaml.YAMLError, ValueError, TypeError, RecursionError):
         # A damaged file counts by its bytes, which differ from every sound one's values; whoever
         # reads it says what is wrong with it.
         pass
@@ -327,7 +327,7 @@ def load_state(path: Path) -> tuple[int, dict[str, AnyTensor], Any] | None:
 def _json(path: Path) -> dict[str, Any]:
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         if isinstance(error, RobolearnError):
             raise
         raise CheckpointError(f"'{path}' cannot be read: {error}") from error

@@ -61,6 +61,8 @@ class AdminServer:
     def __init__(self, token: str, operations: Mapping[str, Operation]) -> None:
         self._token, self._operations = token, operations
         self._connections: list[Connection] = []
+        # Those that have named the token.
+        self._known: set[Connection] = set()
         self._loop: EmulatorLoop | None = None
 
     def serve(self, loop: EmulatorLoop, address: str, port: int) -> int:
@@ -70,10 +72,21 @@ class AdminServer:
 
     def _accept(self, sock: socket.socket) -> None:
         self._connections = [c for c in self._connections if c.open]
+        self._known.intersection_update(self._connections)
+        if len(self._connections) >= MAX_CLIENTS:
+            self._make_room()
         if self._loop is None or len(self._connections) >= MAX_CLIENTS:
             sock.close()
             return
         self._connections.append(Connection(self._loop, sock, self._on_bytes, REPLY_LIMIT))
+
+    def _make_room(self) -> None:
+        """Who has said nothing yet may hold no place that somebody else needs."""
+        for connection in self._connections:
+            if connection not in self._known:
+                connection.close()
+                self._connections.remove(connection)
+                return
 
     def _on_bytes(self, connection: Connection, data: bytes) -> None:
         *lines, rest = (connection.inbox + data).split(b"\n")
@@ -99,6 +112,7 @@ class AdminServer:
             reply.refuse("wrong token: the lab prints its token in the line 'ready'")
             connection.close()
             return
+        self._known.add(connection)
         op = request.get("op")
         operation = self._operations.get(op) if isinstance(op, str) else None
         if operation is None:

@@ -237,6 +237,23 @@ def test_the_labs_side_door_answers_or_closes(lab, plant, count, memory):
     assert not client.open
 
 
+def test_who_says_nothing_at_the_labs_side_door_makes_room(lab):
+    door = doors["lab admin channel"]
+    line = json.dumps({"token": TOKEN, "op": "truth"}).encode() + b"\n"
+    door(Pipe())
+    known = made[-1]
+    known.feed(line)
+    for _ in range(3 * admin_module.MAX_CLIENTS):
+        door(Pipe())
+    assert known.open
+    assert sum(client.open for client in made) == admin_module.MAX_CLIENTS
+    for client in [c for c in made if c.open]:
+        client.feed(line)
+        assert client.last.startswith(b'{"ok": true')
+    door(Pipe())
+    assert len([c for c in made if c.open]) == admin_module.MAX_CLIENTS, "all are known: refused"
+
+
 @COUNT
 def test_the_tracker_stream_is_taken_or_refused(count, memory):
     stream, rng = Stream(), random.Random(3)

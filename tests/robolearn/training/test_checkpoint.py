@@ -212,6 +212,14 @@ def test_a_shortened_file_is_named(tmp_path: Path, name: str) -> None:
         load_run(path)
 
 
+@pytest.mark.parametrize("name", ["spec.json", "stats.json", "provenance.json", DIGESTS])
+def test_brackets_without_end_are_damage(tmp_path: Path, name: str) -> None:
+    run = make_run(tmp_path / "run")
+    (run / name).write_text("[" * 100_000)
+    with pytest.raises(CheckpointError):
+        load_run(run)
+
+
 def test_a_missing_run_lists_what_exists(tmp_path: Path) -> None:
     make_run(tmp_path / "one")
     with pytest.raises(CheckpointError, match=r"no run directory.*has: \['one'\]"):
