@@ -45,6 +45,15 @@ def test_tables_give_what_the_functions_give(tmp_path, capsys):
     assert theta["flow"]["value"] > theta["bc"]["value"]
 
 
+def test_blocks_of_scores_state_what_they_assume(tmp_path, capsys):
+    path = tmp_path / "t.csv"
+    words = ["stats", "blocks", str(path), "--blocks", "1", "--size", "2"]
+    for rows, stated in (("1,0\n1,1\n", False), ("0.9,0.2\n0.8,0.1\n", True)):
+        path.write_text("a,b\n" + rows)
+        assert main(words) == 0
+        assert ("symmetric" in capsys.readouterr().out) == stated
+
+
 def test_a_table_of_rollouts_is_taken_apart(tmp_path, capsys):
     rng = np.random.default_rng(1)
     rates = {"flow": rng.beta(9, 1, 12), "bc": rng.beta(1, 9, 12)}
