@@ -212,8 +212,10 @@ def blocks(argv: list[str]) -> int:
     for a, b in test.undecided:
         say(f"{a} and {b} are not separated, which does not make them equal")
     if not all(value in (0.0, 1.0) for row in rows for value in row):
-        say("assumes that differences of equally good policies are symmetric about 0: where one fails"
-            " rarely but badly, compare pairs by 'stats sequence' at alpha over their number")  # fmt: skip
+        say(
+            "assumes that differences of equally good policies are symmetric about 0: where one"
+            " fails rarely but badly, compare pairs by 'stats sequence' at alpha over their number"
+        )
     return 0
 
 
