@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from robolearn.data.episode import EpisodeStart
 from robolearn.data.reading.cache import FlatEpisodes, flatten
 from robolearn.data.reading.episode_arrays import EpisodeArrays
 from robolearn.data.reading.weighting import EpisodeQuality
@@ -41,6 +42,14 @@ class ArraySource:
     texts: tuple[str, ...] = ()
     latencies: Latencies = field(default_factory=Latencies)
     goals: tuple[tuple[float, float, float], ...] = ()
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        return tuple(e.id for e in self.items)
+
+    @property
+    def starts(self) -> tuple[EpisodeStart, ...]:
+        return tuple(EpisodeStart("mock", k, {}) for k in range(len(self.items)))
 
     @property
     def steps(self) -> tuple[int, ...]:

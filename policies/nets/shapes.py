@@ -21,6 +21,7 @@ StepTimes = Float[Tensor, " steps"]
 Chunks = Float[Tensor, "b h a"]
 # Several to choose from.
 Candidates = Float[Tensor, "b k h a"]
+FlatCandidates = Float[Tensor, "b k g"]
 CandidateRows = Float[Tensor, "b k"]
 # What a network is shown of a chunk, with marks or parts of its history.
 MarkedChunks = Float[Tensor, "b h i"]

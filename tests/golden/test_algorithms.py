@@ -74,7 +74,8 @@ def learned(family: Family, name: str) -> dict[str, Any]:
 def told(run: Path, family: Family) -> dict[str, Any]:
     """What the log says, and what the policy of a run answers."""
     lines = [json.loads(x) for x in (run / "metrics.jsonl").read_text().splitlines()]
-    figures = {k: [x[k] for x in lines] for k in lines[0] if k not in TIMES}
+    # A group that is updated now and then has no loss in some lines.
+    figures = {k: [x.get(k) for x in lines] for k in lines[0] if k not in TIMES}
     return figures | answers(load_policy(run), family)
 
 

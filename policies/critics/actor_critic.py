@@ -1,0 +1,331 @@
+"""Gives algorithms that learn an actor and a critic from rewarded data what they share.
+
+    observations --critic's encoder--> features --+--> Q_i(o, A), target: a slow copy
+    chunk A [b, h, a] --codec--> normalised ------+
+    observations --actor's encoder--> context ------> the actor (each file its own) --> chunk
+
+An algorithm file adds its configuration, its actor, ``critic_loss`` and ``actor_losses``. Action
+space is the whole chunk (Q-chunking, Li, Zhou, Levine 2025); with ``horizon`` 1 a single action.
+"""
+
+from __future__ import annotations
+
+import copy
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Generic, TypeVar
+
+import torch
+from torch import nn
+
+from policies.chunks.base import move_towards
+from policies.chunks.mirror import Mirror, MirrorConfig
+from policies.chunks.policy import ChunkPolicy, ChunkSampler
+from policies.critics.bounds import EVERY, largest_value, require_bounded_rewards, require_possible
+from policies.critics.chunk_critic import ChunkCritic, CriticConfig
+from policies.critics.observed import ObservedFeatures
+from policies.nets.encoder import ActionCodec, FocusConfig
+from policies.nets.pictures import PictureConfig
+from policies.nets.shapes import (
+    ChunkFeatures,
+    Chunks,
+    Context,
+    Features,
+    Noise,
+    Rows,
+    Scalar,
+)
+from robolearn.contracts import Normalization, Policy, PolicySpec
+from robolearn.data.store.stats import DatasetStats
+from robolearn.errors import ConfigError
+from robolearn.learning import (
+    Algorithm,
+    Batch,
+    BatchPart,
+    BatchSpec,
+    Losses,
+    Observed,
+    ParamGroup,
+    Schedule,
+    Weights,
+)
+from robolearn.spec import TaskSpace
+from robolearn.training.run_directory import Run, load_weights
+
+# One scalar per parameter group.
+GroupLosses = Mapping[str, Scalar]
+
+ConfigT = TypeVar("ConfigT", bound="ActorCriticConfig")
+ActorT = TypeVar("ActorT", bound="Actor")
+
+
+@dataclass(frozen=True, slots=True)
+class ActorCriticConfig:
+    """What every algorithm with an actor and a critic is configured by."""
+
+    # Observations at the control rate that actor and critic see, newest last.
+    n_obs: int = 1
+    # Actions per chunk, all of which are executed; 1: single actions.
+    horizon: int = 5
+    # Scaling of observations and actions.
+    normalization: Normalization = "minmax"
+    # Discount per control step.
+    discount: float = 0.99
+    # Targets are held in between; null: they are not.
+    bounds: tuple[float, float] | None = None
+    # Networks of the critic.
+    members: int = 2
+    # Hidden units of every network's layers. The OGBench family uses 512: 2.8 times the work.
+    width: int = 256
+    # Hidden layers of every network.
+    depth: int = 4
+    # Normalised actions are held within plus and minus this (minmax scaling: 1 is what was seen).
+    clip: float = 1.0
+    # Samples per update.
+    batch_size: int = 256
+    # Learning rate of AdamW, all groups.
+    lr: float = 3e-4
+    # How it goes down after the warm-up; null: as fit.schedule says.
+    schedule: Schedule | None = "constant"
+    # Decoupled weight decay.
+    weight_decay: float = 0.0
+    # Polyak rate of the target critic.
+    tau: float = 0.005
+    # Pairs (position, pose), see the flow policy.
+    relative: tuple[tuple[str, str], ...] = ()
+    # A place where one observation is resolved finely, see the flow policy.
+    focus: FocusConfig | None = None
+    # The encoder of cameras, where the task space has some.
+    picture: PictureConfig = field(default_factory=PictureConfig)
+    # Gain on actions relative to the tool, see the flow policy.
+    anchor: float = 0.0
+    # Reflection symmetry of the task, if it has one.
+    mirror: MirrorConfig | None = None
+
+    def __post_init__(self) -> None:
+        if min(self.n_obs, self.horizon, self.members, self.width, self.depth) < 1:
+            raise ConfigError("n_obs, horizon, members, width and depth must be at least 1")
+        if not 0.0 < self.discount <= 1.0 or not 0.0 < self.tau <= 1.0:
+            raise ConfigError("discount and tau must be in (0, 1]")
+        if not self.lr > 0 or not self.clip > 0 or self.batch_size < 1:
+            raise ConfigError("lr and clip must be positive, batch_size at least 1")
+        if self.bounds is not None and not self.bounds[0] < self.bounds[1]:
+            raise ConfigError(f"bounds must rise, got {self.bounds}")
+
+    @abstractmethod
+    def algorithm(self) -> type[ActorCritic[Any, Any]]:
+        """What trains it, and names its actor."""
+
+    def parts(self) -> tuple[BatchPart, ...]:
+        """What batches hold besides windows."""
+        return ("transition",)
+
+    def batches(self) -> BatchSpec:
+        """Chunked transitions."""
+        steps = self.horizon
+        return BatchSpec(self.n_obs, steps, self.batch_size, self.parts(), self.discount, steps)
+
+    def policy_spec(self, space: TaskSpace) -> PolicySpec:
+        """What the trained policy reads and writes."""
+        return PolicySpec(space, self.n_obs, self.horizon, self.horizon, self.normalization)
+
+    def critic(self) -> CriticConfig:
+        """Size of the critic, and what it sees."""
+        return CriticConfig(
+            self.members,
+            self.width,
+            self.depth,
+            self.relative,
+            self.focus,
+            self.picture,
+            self.anchor,
+        )
+
+    def build(self, space: TaskSpace, stats: DatasetStats, parent: Run | None) -> Algorithm:
+        """An untrained algorithm; initial weights come from torch's global generator."""
+        kind = self.algorithm()
+        if parent is not None:
+            raise ConfigError(f"{kind.name} starts from scratch: drop 'parent' from the experiment")
+        if self.bounds is not None:
+            require_bounded_rewards(stats.reward, self.discount, self.bounds)
+        return kind(self, self.policy_spec(space), stats)
+
+    def load(self, run: Run) -> Policy:
+        """The trained policy of a run directory."""
+        actor = self.algorithm().actor_class(self, run.spec, run.stats)
+        load_weights(actor, run.weights, str(run.path))
+        return ChunkPolicy(actor.eval(), run.spec)
+
+
+def mlp(inputs: int, outputs: int, width: int, depth: int) -> nn.Sequential:
+    """Hidden layers with GELU and without norms: actors of the OGBench family have none."""
+    layers: list[nn.Module] = []
+    for k in range(depth):
+        layers += [nn.Linear(width if k else inputs, width), nn.GELU()]
+    return nn.Sequential(*layers, nn.Linear(width, outputs))
+
+
+class Actor(ChunkSampler):
+    """Encoder and action codec; a file adds the way from noise and context to a chunk."""
+
+    def __init__(self, config: ActorCriticConfig, spec: PolicySpec, stats: DatasetStats) -> None:
+        super().__init__()
+        self.config = config
+        self.observed = ObservedFeatures(
+            spec, stats, relative=config.relative, focus=config.focus, picture=config.picture
+        )
+        self.codec = ActionCodec(spec, stats, config.anchor)
+        self.horizon, self.action_size = spec.horizon, spec.task_space.action_size
+        self.chunk_size = self.horizon * self.action_size
+
+    def context(self, observations: Observed, rng: torch.Generator | None = None) -> Context:
+        """Features of what is seen."""
+        return self.observed(observations, rng)
+
+    def net(self, inputs: int) -> nn.Sequential:
+        """A network from ``inputs`` numbers to a flat chunk."""
+        return mlp(inputs, self.chunk_size, self.config.width, self.config.depth)
+
+    def held(self, chunk: ChunkFeatures) -> ChunkFeatures:
+        """Within the range that actions are held in."""
+        return chunk.clamp(-self.config.clip, self.config.clip)
+
+
+class DeterministicActor(Actor):
+    """One chunk per observation."""
+
+    def __init__(self, config: ActorCriticConfig, spec: PolicySpec, stats: DatasetStats) -> None:
+        super().__init__(config, spec, stats)
+        self.policy = self.net(self.observed.size)
+
+    def chunk(self, context: Context) -> ChunkFeatures:
+        """``pi(s)``, within the range that actions are held in."""
+        return self.config.clip * torch.tanh(self.policy(context) / self.config.clip)
+
+    def generate(self, noise: Noise, context: Context) -> Chunks:
+        """The same chunk whatever the noise."""
+        del noise
+        return self.chunk(context).unflatten(1, (self.horizon, self.action_size))
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """A batch in network units: features of the critic ``now`` and ``follow``, contexts of the
+    actor ``seen`` and ``next_seen``, the normalised flat ``chunk [b, g]`` and which of its numbers
+    were really done, ``there [b, g]``; ``reward [b]`` and ``bootstrap [b]``.
+    """
+
+    batch: Batch
+    now: Features
+    follow: Features
+    seen: Context
+    next_seen: Context
+    chunk: ChunkFeatures
+    there: ChunkFeatures
+    reward: Rows
+    bootstrap: Rows
+    # Number of the update.
+    step: int
+
+    def mean(self, values: ChunkFeatures) -> Scalar:
+        """Mean of ``values [b, g]`` over the actions that were done."""
+        return (values * self.there).sum() / self.there.sum().clamp(min=1.0)
+
+
+class ActorCritic(Algorithm, Generic[ConfigT, ActorT]):
+    """Trains an actor and a critic side by side; the actor is the policy."""
+
+    name: ClassVar[str]
+    actor_class: ClassVar[type[Actor]]
+    # Whether V(o) is learned besides Q(o, A).
+    values: ClassVar[bool] = False
+
+    def __init__(self, config: ConfigT, spec: PolicySpec, stats: DatasetStats) -> None:
+        super().__init__()
+        self.config, self.spec, self.batch_spec = config, spec, config.batches()
+        self.critic = ChunkCritic(config.critic(), spec, stats, config.horizon, values=self.values)
+        actor: Any = self.actor_class(config, spec, stats)
+        self.actor: ActorT = actor
+        self.target = copy.deepcopy(self.critic.q).requires_grad_(requires_grad=False)
+        self.mirror = None if config.mirror is None else Mirror(config.mirror, spec.task_space)
+        self._largest = largest_value(stats.reward, config.discount)
+
+    @abstractmethod
+    def critic_loss(self, t: Transition, rng: torch.Generator) -> GroupLosses:
+        """Losses of the critic's groups."""
+
+    @abstractmethod
+    def actor_losses(self, t: Transition, rng: torch.Generator) -> GroupLosses:
+        """Losses of the actor's groups."""
+
+    @abstractmethod
+    def actor_groups(self) -> Mapping[str, tuple[nn.Parameter, ...]]:
+        """Parameters of the actor by group."""
+
+    def groups(self) -> Mapping[str, ParamGroup]:
+        """``critic``, ``value`` where V is learned, and those of the actor."""
+        critic, found = self.critic, dict(self.actor_groups())
+        pictures = critic.observed.pictures
+        seen = () if pictures is None else tuple(pictures.parameters())
+        found = {"critic": (*critic.q.parameters(), *seen), **found}
+        if critic.v is not None:
+            found = {"value": tuple(critic.v.parameters()), **found}
+        c = self.config
+        return {
+            name: ParamGroup(p, c.lr, c.weight_decay, betas=(0.9, 0.999), schedule=c.schedule)
+            for name, p in found.items()
+        }
+
+    def forward(self, batch: Batch, step: int, rng: torch.Generator) -> Losses:
+        """Encode the batch once, and ask for all losses."""
+        if self.mirror is not None:
+            batch = self.mirror.draw(batch, rng)
+        t = self.encoded(batch, step, rng)
+        losses = {**self.critic_loss(t, rng), **self.actor_losses(t, rng)}
+        with torch.no_grad():
+            q = self.target(torch.cat([t.now, t.chunk], dim=-1))
+        if step % EVERY == 0:
+            require_possible(float(q.abs().max()), self._largest, step)
+        return Losses(losses, {"q_mean": q.mean(), "q_spread": q.std()})
+
+    def encoded(self, batch: Batch, step: int, rng: torch.Generator) -> Transition:
+        """See :class:`Transition`."""
+        follow = batch.next_observations
+        if batch.reward is None or follow is None or batch.bootstrap is None:
+            raise ConfigError(f"{self.name} is fed with chunked transitions")
+        critic, actor = self.critic, self.actor
+        size = batch.actions.shape[-1]
+        there = batch.action_mask.repeat_interleave(size, dim=1).float()
+        now = critic.observed(batch.observations, rng)
+        with torch.no_grad():
+            after, next_seen = critic.observed(follow), actor.context(follow)
+        return Transition(
+            batch=batch,
+            now=now,
+            follow=after,
+            seen=actor.context(batch.observations, rng),
+            next_seen=next_seen,
+            chunk=critic.chunk(batch.actions, batch.observations),
+            there=there,
+            reward=batch.reward,
+            bootstrap=batch.bootstrap,
+            step=step,
+        )
+
+    def td_target(self, t: Transition, following: Rows) -> Rows:
+        """``R + g^h m following``, within the bounds."""
+        target = t.reward + t.bootstrap * following
+        return target if self.config.bounds is None else target.clamp(*self.config.bounds)
+
+    def after_update(self, step: int, updated: frozenset[str]) -> None:  # noqa: ARG002
+        """Move the target critic."""
+        move_towards(self.target, self.critic.q, self.config.tau)
+
+    def policy(self) -> Policy:
+        """The actor as it is."""
+        return ChunkPolicy(self.actor, self.spec)
+
+    def policy_weights(self) -> Weights:
+        """The actor's."""
+        return self.actor.state_dict()

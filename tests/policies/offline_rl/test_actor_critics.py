@@ -1,0 +1,202 @@
+"""Algorithms with an actor and a critic: a bandit whose best action is known, losses by hand."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from policies.critics.actor_critic import ActorCritic, ActorCriticConfig
+from policies.critics.ensemble import Ensemble
+from policies.offline_rl.fql import FqlConfig
+from policies.offline_rl.iql import IqlConfig
+from policies.offline_rl.qc import QcConfig
+from policies.offline_rl.rebrac import RebracConfig
+from robolearn.data.reading.cache import FlatEpisodes, flatten
+from robolearn.data.reading.dataset import EpisodeDataset
+from robolearn.errors import ConfigError, TrainingError
+from robolearn.learning import Batch
+from robolearn.training.loop import FitConfig, fit
+from tests.learning_mocks import (
+    BLOCK,
+    SPACE,
+    TOOL,
+    ArraySource,
+    random_episode,
+    random_flat,
+    random_request,
+)
+
+SMALL: dict[str, Any] = {
+    "width": 32,
+    "depth": 2,
+    "batch_size": 128,
+    "lr": 3e-3,
+    "tau": 0.05,
+    "schedule": None,
+}
+# As near to the critic's best as they get, and what stays of behaviour else.
+GREEDY = {
+    "fql": FqlConfig(alpha=0.03, horizon=1, **SMALL),
+    "qc": QcConfig(candidates=16, flow_steps=4, horizon=1, **SMALL),
+    "rebrac": RebracConfig(actor_penalty=0.01, horizon=1, actor_every=1, **SMALL),
+    "iql": IqlConfig(beta=30.0, horizon=1, **SMALL),
+    "iql-gradient": IqlConfig(extraction="gradient", alpha=0.03, horizon=1, **SMALL),
+}
+CAUTIOUS = {
+    "fql": dataclasses.replace(GREEDY["fql"], alpha=1e4),  # type: ignore[call-arg]
+    "rebrac": dataclasses.replace(GREEDY["rebrac"], actor_penalty=1e4),  # type: ignore[call-arg]
+    "iql": dataclasses.replace(GREEDY["iql"], beta=0.0),  # type: ignore[call-arg]
+}
+BEST, MEAN = 0.32, 0.25
+
+
+def bandit() -> FlatEpisodes:
+    """Any place between .1 and .4 m is tried once; .32 is the best, and everything ends there."""
+    rng = np.random.default_rng(0)
+    place = np.stack([rng.uniform(0.1, 0.4, 600), np.full(600, 0.25)], axis=1)
+    place[:2] = [[0.1, 0.2], [0.4, 0.3]]
+    episode = dataclasses.replace(
+        random_episode("e", 600, 0),
+        observations={TOOL: np.full((600, 2), 0.25), BLOCK: np.full((600, 3), 0.25)},
+        actions=place,
+        reward=-(((place[:, 0] - BEST) / 0.15) ** 2),
+        done=np.ones(600, dtype=np.bool_),
+    )
+    return flatten(ArraySource((episode,)))
+
+
+def learned(config: ActorCriticConfig, folder: Path, steps: int) -> np.ndarray:
+    """Where the actor goes, ``[64]``."""
+    torch.manual_seed(0)
+    data = EpisodeDataset(bandit(), config.batches(), 0)
+    algorithm = config.build(SPACE, data.stats(), None)
+    fit(algorithm, data, FitConfig(steps=steps, warmup=10, clip=10.0), folder, seed=0)
+    asked = random_request(64, n_obs=1)
+    same = {name: np.full_like(v, 0.25) for name, v in asked.observations.items()}
+    request = dataclasses.replace(asked, observations=same)
+    return algorithm.policy().sample(request).actions[:, 0, 0, 0]
+
+
+@pytest.mark.parametrize("name", sorted(GREEDY))
+def test_the_best_action_of_a_bandit_is_found(name: str, tmp_path: Path) -> None:
+    places = learned(GREEDY[name], tmp_path, 300)
+    assert places.mean() == pytest.approx(BEST, abs=0.025)
+    assert np.abs(places - BEST).mean() < 0.04
+
+
+@pytest.mark.parametrize("name", sorted(CAUTIOUS))
+def test_who_stays_near_behaviour_does_what_it_did(name: str, tmp_path: Path) -> None:
+    places = learned(CAUTIOUS[name], tmp_path, 200)
+    assert places.mean() == pytest.approx(MEAN, abs=0.03)
+    if name == "fql":  # All of it, not its mean alone.
+        assert places.std() == pytest.approx(0.3 / 12**0.5, abs=0.03)
+
+
+def says(ensemble: Ensemble, *values: float) -> None:
+    """Let every member say one number, whatever it sees."""
+    for parameter in ensemble.parameters():
+        parameter.data.zero_()
+    ensemble.biases[-1].data.copy_(torch.tensor(values).view(-1, 1, 1))
+
+
+@pytest.mark.parametrize(
+    ("config", "following"),
+    [
+        (FqlConfig(), 3.5),
+        (FqlConfig(following="min"), 2.0),
+        (QcConfig(), 3.5),
+        (RebracConfig(critic_penalty=0.0), 2.0),
+        (IqlConfig(), 4.0),
+    ],
+    ids=("fql", "fql-min", "qc", "rebrac", "iql"),
+)
+def test_targets_by_hand(config: ActorCriticConfig, following: float) -> None:
+    config = dataclasses.replace(
+        config, horizon=2, discount=0.5, width=8, depth=1, bounds=(-1.0, 1.7), batch_size=4
+    )
+    flat = random_flat()
+    data = EpisodeDataset(flat, config.batches(), 0)
+    stats = dataclasses.replace(data.stats(), reward=None)
+    built = config.build(SPACE, stats, None)
+    assert isinstance(built, ActorCritic)
+    says(built.critic.q, 1.0, 0.0)
+    says(built.target, 5.0, 2.0)
+    if built.critic.v is not None:
+        says(built.critic.v, 4.0)
+    # Row 18 is the last step of a terminal episode.
+    losses = built(data.gather(np.array([1, 18])), 0, torch.Generator().manual_seed(0)).by_group
+    r = flat.reward
+    targets = np.clip([r[1] + 0.5 * r[2] + 0.25 * following, r[18]], -1.0, 1.7)
+    wanted = np.mean([(1.0 - targets) ** 2, targets**2])
+    assert losses["critic"].item() == pytest.approx(float(wanted), rel=1e-5)
+    if built.critic.v is not None:
+        # The least of the target critics is below what V says: that counts 1 - expectile.
+        assert losses["value"].item() == pytest.approx(0.1 * (2.0 - 4.0) ** 2, rel=1e-5)
+
+
+def test_the_next_recorded_chunk_pulls_the_target_down() -> None:
+    flat = random_flat()
+    found: list[float] = []
+    for penalty in (0.0, 2.0):
+        config = RebracConfig(
+            critic_penalty=penalty, noise=0.0, horizon=2, discount=0.5, width=8, depth=1
+        )
+        torch.manual_seed(0)
+        data = EpisodeDataset(flat, config.batches(), 0)
+        built: Any = config.build(SPACE, data.stats(), None)
+        says(built.critic.q, 0.0, 0.0)
+        says(built.target, 0.0, 0.0)
+        batch = data.gather(np.array([8]))
+        loss = built(batch, 0, torch.Generator().manual_seed(0)).by_group["critic"]
+        found.append(loss.item())
+    follow = batch.next_observations
+    chunk = built.slow_actor.chunk(built.slow_actor.context(follow))
+    done = built.critic.chunk(batch.next_actions, follow)
+    apart = float((chunk - done).view(2, 2).square().sum(dim=1).mean())
+    reward = float(flat.reward[8] + 0.5 * flat.reward[9])
+    assert found[0] == pytest.approx(reward**2, rel=1e-5)
+    assert found[1] == pytest.approx((reward - 0.25 * 2.0 * apart) ** 2, rel=1e-4)
+
+
+@pytest.mark.parametrize("name", sorted(set(GREEDY) - {"iql-gradient"}))
+def test_gradients_stay_in_their_group(name: str) -> None:
+    config = dataclasses.replace(GREEDY[name], horizon=2, batch_size=8)
+    data = EpisodeDataset(random_flat(), config.batches(), 0)
+    built = config.build(SPACE, data.stats(), None)
+    losses = built(data.batch(0), 0, torch.Generator().manual_seed(0)).by_group
+    groups = built.groups()
+    assert set(losses) == set(groups)
+    owned = [id(p) for group in groups.values() for p in group.parameters]
+    assert len(owned) == len(set(owned))
+    for group in groups.values():
+        assert all(p.requires_grad for p in group.parameters)
+
+
+def test_bad_input_is_explained(tmp_path: Path) -> None:
+    for kind in (FqlConfig, QcConfig, RebracConfig, IqlConfig):
+        with pytest.raises(ConfigError, match="horizon"):
+            kind(horizon=0)
+        with pytest.raises(ConfigError, match="bounds must rise"):
+            kind(bounds=(1.0, 0.0))
+    with pytest.raises(ConfigError, match="alpha must be at least 0"):
+        FqlConfig(alpha=-1.0)
+    with pytest.raises(ConfigError, match="penalties"):
+        RebracConfig(noise=-0.1)
+    config = FqlConfig(horizon=2, width=8, depth=1, batch_size=8)
+    data = EpisodeDataset(random_flat(), config.batches(), 0)
+    built: Any = config.build(SPACE, data.stats(), None)
+    batch = data.batch(0)
+    windows = Batch(batch.observations, batch.actions, batch.action_mask)
+    with pytest.raises(ConfigError, match="fql is fed with chunked transitions"):
+        built(windows, 0, torch.Generator())
+    cut = dataclasses.replace(config, bounds=(-1.0, 0.0))
+    with pytest.raises(ConfigError, match=r"rewards are in \[0, 1\]"):
+        cut.build(SPACE, data.stats(), None)
+    says(built.target, 1e5, 0.0)
+    with pytest.raises(TrainingError, match="values diverge"):
+        built(batch, 0, torch.Generator().manual_seed(0))
