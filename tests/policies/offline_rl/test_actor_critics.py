@@ -31,13 +31,13 @@ from tests.learning_mocks import (
     random_request,
 )
 
+# A constant rate (the default): one that falls to 0 leaves the critic unfinished in 300 updates.
 SMALL: dict[str, Any] = {
     "width": 32,
     "depth": 2,
     "batch_size": 128,
     "lr": 3e-3,
     "tau": 0.05,
-    "schedule": None,
 }
 # As near to the critic's best as they get, and what stays of behaviour else.
 GREEDY = {
