@@ -96,3 +96,6 @@ def test_bad_tables_name_file_and_line(tmp_path, capsys):
         path.write_text(text)
         assert main(["stats", words[0], str(path), *words[1:]]) == 2
         assert named in capsys.readouterr().err
+    path.write_bytes(b"\xff\xfe\x00")
+    assert main(["stats", "sequence", str(path)]) == 2
+    assert "no CSV file in UTF-8" in capsys.readouterr().err
