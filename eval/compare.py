@@ -22,7 +22,7 @@ from eval.statistics.aggregate import Spread, spread_over_runs
 from eval.statistics.equivalence import Equivalence
 from eval.statistics.intervals import OUTCOME, Estimate, wilson
 from eval.statistics.multiplicity import letters
-from eval.statistics.planning import plan_paired
+from eval.statistics.planning import plan_paired, plan_sequence
 from eval.statistics.runs import mean_over_runs
 from eval.summary import TECHNICAL, mean_score, own_trials
 from eval.trials.identity import SLIGHT, require_poolable
@@ -361,7 +361,10 @@ def _more(a: Outcomes, b: Outcomes, rule: Rule, alpha: float) -> int | None:
         spread = math.sqrt(x.mean() * (1 - x.mean()) * y.mean() * (1 - y.mean()))
         phi = 0.0 if spread == 0 else float(((x * y).mean() - x.mean() * y.mean()) / spread)
         try:
-            return plan_paired(float(x.mean()), float(y.mean()), phi, rule.power, alpha).trials
+            asked = (float(x.mean()), float(y.mean()), phi, rule.power, alpha)
+            if rule.kind == "sequential":
+                return plan_sequence(*asked).n_max
+            return plan_paired(*asked).trials
         except DataError:
             return None
     z = float(stats.norm.ppf(1 - alpha / 2) + stats.norm.ppf(rule.power))

@@ -141,19 +141,30 @@ def power_paired(only_a: float, only_b: float, n: int, alpha: float = 0.05) -> f
     """
     if n < 0 or not 0 < alpha < 1:
         raise DataError(f"expected n >= 0 and alpha in (0, 1), got {n} and {alpha}")
-    m = np.arange(n + 1)
     discordant = only_a + only_b
     if not 0 < discordant <= 1 or min(only_a, only_b) < 0:
         raise DataError(
             f"discordant probabilities must be >= 0 with a sum in (0, 1]: {only_a}, {only_b}"
         )
-    weights = stats.binom.pmf(m, n, discordant)
+    return _paired_power(discordant, n, _rejections(only_b / discordant, n, alpha))
+
+
+def _rejections(share: float, most: int, alpha: float) -> Array:
+    """Probability that McNemar's exact test rejects, given 0 to ``most`` discordant conditions of
+    which the share ``share`` speaks for the second policy.
+    """
+    m = np.arange(most + 1)
     # The test rejects up to a critical count of the rarer kind (-1: never), from either side.
     critical = stats.binom.ppf(alpha / 2, m, 0.5) - 1
     critical = np.where(stats.binom.cdf(critical + 1, m, 0.5) <= alpha / 2, critical + 1, critical)
-    share = only_b / discordant
     either = stats.binom.cdf(critical, m, share) + stats.binom.sf(m - critical - 1, m, share)
-    return float((weights * np.where(critical < 0, 0.0, either)).sum())
+    return np.where(critical < 0, 0.0, either)
+
+
+def _paired_power(discordant: float, n: int, rejections: Array) -> float:
+    """The power over ``n`` conditions, each discordant with this probability."""
+    weights = stats.binom.pmf(np.arange(n + 1), n, discordant)
+    return float((weights * rejections[: n + 1]).sum())
 
 
 def plan_paired(
@@ -166,9 +177,20 @@ def plan_paired(
     n = max(4, math.floor(0.7 * z * z * (only_a + only_b) / (p1 - p2) ** 2))
     if n > 4000:
         raise DataError(f"telling {p1:g} from {p2:g} takes about {n} paired conditions")
-    while min(power_paired(only_a, only_b, n + i, alpha) for i in (0, 1, 2)) < power:
+    # What the test does with so many discordant conditions is the same for every n.
+    discordant = only_a + only_b
+    rejections = _rejections(only_b / discordant, 2 * n + 50, alpha)
+
+    @functools.cache
+    def reached(n: int) -> float:
+        nonlocal rejections
+        if n >= rejections.size:
+            rejections = _rejections(only_b / discordant, 2 * n, alpha)
+        return _paired_power(discordant, n, rejections)
+
+    while min(reached(n), reached(n + 1), reached(n + 2)) < power:
         n += 1
-    return Plan(n, power_paired(only_a, only_b, n, alpha), "McNemar exact, exact power")
+    return Plan(n, reached(n), "McNemar exact, exact power")
 
 
 def _discordant(p1: float, p2: float, correlation: float) -> tuple[float, float]:
@@ -216,8 +238,12 @@ def plan_sequence(
             f"telling {p1:g} from {p2:g} takes more than {_MOST_PAIRS} paired conditions"
         )
     n = 1 + bisect.bisect_left(range(1, _MOST_PAIRS), power, key=reached)
-    open_until = [1.0 - float(either @ stats.binom.sf(counts - 1, t, discordant)) for t in range(n)]
-    return SequencePlan(n, reached(n), sum(open_until), "betting on discordant pairs, exact power")
+    # The mean of min(T, n) with T the pairs until the k-th discordant one, which is negative
+    # binomial: T P(T = t) = k / d P(T' = t + 1) with T' the pairs until the next one.
+    until = counts / discordant * stats.binom.sf(counts, n + 1, discordant)
+    until += n * stats.binom.cdf(counts - 1, n, discordant)
+    expected = float(either @ until) + n * max(0.0, 1.0 - float(either.sum()))
+    return SequencePlan(n, reached(n), expected, "betting on discordant pairs, exact power")
 
 
 def _decided_after(share: float, alpha: float) -> tuple[Array, Array]:

@@ -19,7 +19,7 @@ from eval.statistics.exact_difference import exact_difference
 from eval.statistics.group_sequential import GroupSequential
 from eval.statistics.intervals import Estimate, bounded_mean, mean_t, newcombe, wilson
 from eval.statistics.nested import generalisation_gap
-from eval.statistics.planning import plan_paired, plan_sequence, plan_two_rates
+from eval.statistics.planning import plan_paired, plan_sequence, plan_two_rates, power_paired
 from eval.statistics.random_weights import share_below
 from eval.statistics.runs import difference_over_runs, mean_over_runs
 from eval.statistics.sequential import SequentialBarnard
@@ -577,11 +577,37 @@ def speed_of_the_bounded_mean(repeats: int) -> dict[str, object]:
     }
 
 
+def speed_of_the_plan(repeats: int) -> dict[str, object]:
+    """Of the number of conditions that a page names beside each undecided pair."""
+
+    def one_by_one() -> int:
+        n = plan.trials - 100
+        while min(power_paired(only_a, only_b, n + i) for i in (0, 1, 2)) < 0.8:
+            n += 1
+        return n
+
+    plan = plan_paired(0.5, 0.6, 0.3)
+    both = 0.3 + 0.3 * math.sqrt(0.25 * 0.24)
+    only_a, only_b = 0.5 - both, 0.6 - both
+    same = one_by_one() == plan.trials
+    ours, plain = interleaved(lambda: plan_paired(0.5, 0.6, 0.3), one_by_one, repeats, warm=1)
+    return {
+        "name": f"paired plan of {plan.trials}: rejections once, against the last 100 sizes each",
+        "unit": "ms",
+        "ours": round(ours * 1e3, 3),
+        "reference": round(plain * 1e3, 3),
+        "ratio": round(ours / plain, 3),
+        "floor": 0.5,
+        "holds": same and ours <= 0.5 * plain,
+        "why": "the same number" if same else "NOT EQUAL",
+    }
+
+
 def rows(long: bool = False) -> list[dict[str, object]]:
     """The worst cell of each promise (see ``tests/benchmarks/run.py``)."""
     draws = 2_000 if long else 300
     slack = 2 * math.sqrt(0.05 * 0.95 / draws)
-    found = [speed_of_the_bounded_mean(500 if long else 100)]
+    found = [speed_of_the_bounded_mean(500 if long else 100), speed_of_the_plan(20 if long else 5)]
     for name, simulate, covers in (
         ("mean of scores, least coverage", means_of_scores, True),
         ("paired scores, largest level", differences_of_scores, False),

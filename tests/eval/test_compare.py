@@ -13,6 +13,7 @@ import pytest
 from eval.compare import compare_policies
 from eval.rule import Rule
 from eval.statistics.exact_tests import bounded_difference_p, mcnemar_exact, sign_flip
+from eval.statistics.planning import plan_paired, plan_sequence
 from eval.statistics.runs import mean_over_runs
 from eval.trials.table import TrialStore
 from robolearn.cli.main import main
@@ -85,6 +86,17 @@ def test_a_clear_difference_is_decided_and_the_p_value_is_mcnemars_over_both_mea
     assert {e.name: e.letters for e in world.entries} == {"b": "a", "a": "b"}
     assert effect.more is None
     assert "b is better than a" in effect.words
+
+
+@pytest.mark.parametrize(("kind", "plan"), [("fixed", plan_paired), ("sequential", plan_sequence)])
+def test_what_would_show_a_difference_is_planned_for_the_test_that_decides(kind, plan):
+    a, b = outcomes(0.5, 40, 2), outcomes(0.6, 40, 3)
+    (world,) = compare_policies(trials("a", a) + trials("b", b), Rule(kind=kind)).worlds
+    (effect,) = world.effects
+    phi = float(np.corrcoef(a, b)[0, 1])
+    # One pair and two measures: the smallest level that Holm may ask of it.
+    found = plan(float(np.mean(a)), float(np.mean(b)), phi, 0.8, 0.025)
+    assert effect.more == (found.n_max if kind == "sequential" else found.trials)
 
 
 def test_no_difference_is_not_called_equality_and_a_plan_is_given():
