@@ -283,10 +283,12 @@ class ActorCritic(Algorithm, Generic[ConfigT, ActorT]):
             batch = self.mirror.draw(batch, rng)
         t = self.encoded(batch, step, rng)
         losses = {**self.critic_loss(t, rng), **self.actor_losses(t, rng)}
+        if step % EVERY:
+            return Losses(losses, {})
+        # Now and then: two more passes, and somebody waits for the device.
         with torch.no_grad():
             q = self.target(torch.cat([t.now, t.chunk], dim=-1))
-        if step % EVERY == 0:
-            require_possible(float(q.abs().max()), self._largest, step)
+        require_possible(float(q.abs().max()), self._largest, step)
         return Losses(losses, {"q_mean": q.mean(), "q_spread": q.std()})
 
     def encoded(self, batch: Batch, step: int, rng: torch.Generator) -> Transition:
