@@ -11,6 +11,18 @@ import numpy as np
 STALLED = "stalled"
 
 
+def outcome_text(outcomes, kind, figures):
+    """One line per ``kind(outcome)``, with how many were wrong and ``figures`` of them; then what
+    was wrong.
+    """
+    lines = []
+    for name in sorted({kind(o) for o in outcomes}):
+        mine = [o for o in outcomes if kind(o) == name]
+        wrong = sum(bool(o.wrong) for o in mine)
+        lines.append(f"{name}: {len(mine)} trials, {wrong} wrong; {figures(mine)}")
+    return "\n".join([*lines, *(f"WRONG {o}" for o in outcomes if o.wrong)])
+
+
 @dataclass(frozen=True)
 class Trial:
     """What happened, at the controller: from the fault to rest, how much was allowed, from which

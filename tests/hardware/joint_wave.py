@@ -1,4 +1,4 @@
-"""An agent that moves one joint, and a scorer without a task: for cells in joint space."""
+"""Agents that move joints by a script, and a scorer without a task: for cells in joint space."""
 
 import numpy as np
 
@@ -17,13 +17,10 @@ class NoTask:
         return Outcome(False, 0.0, 0.0)
 
 
-class Wave:
-    """Moves the first joint by 10 mrad per tick, from a start [rad]."""
+class Scripted:
+    """An agent without a policy: ``action(k)`` is what it commands at tick ``k``."""
 
-    name = "wave"
-
-    def __init__(self, start):
-        self.start = np.array(start)
+    name = "scripted"
 
     def reset(self, seed):
         self.seq = -1
@@ -33,6 +30,18 @@ class Wave:
 
     def decide(self, observation, reply):
         self.seq += 1
+        return Command(self.seq, self.action(self.seq), observation.t_ns, "scripted")
+
+
+class Wave(Scripted):
+    """Moves the first joint by 10 mrad per tick, from a start [rad]."""
+
+    name = "wave"
+
+    def __init__(self, start):
+        self.start = np.array(start)
+
+    def action(self, k):
         q = self.start.copy()
-        q[0] += 0.01 * self.seq
-        return Command(self.seq, {JOINT_POSITION: q}, observation.t_ns, "scripted")
+        q[0] += 0.01 * k
+        return {JOINT_POSITION: q}

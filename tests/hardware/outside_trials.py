@@ -34,6 +34,7 @@ from robolearn.agents.actions import clip_slight
 from robolearn.arms.models import UR5E
 from robolearn.errors import RobolearnError, RobotConnectionError
 from robolearn.pusht import TOOL
+from tests.hardware.fault_tally import outcome_text
 from tests.hardware.fault_trials import as_deployed, trial_cell
 from tests.hardware.fault_verdict import gaps, out_of_limits
 from tests.hardware.real_cell import prompt_lab
@@ -243,16 +244,12 @@ def run(kind: str, count: int, seed: int = 0, last: int = 34) -> list[Outcome]:
 
 def text(outcomes: list[Outcome]) -> str:
     """One line per kind and end."""
-    lines = []
-    for key in sorted({(o.kind, o.ended) for o in outcomes}):
-        mine = [o for o in outcomes if (o.kind, o.ended) == key]
-        figures = np.array([o.figure for o in mine])
-        wrong = sum(bool(o.wrong) for o in mine)
-        lines.append(
-            f"{key[0]}: {key[1]}: {len(mine)} trials, {wrong} wrong; figure p50"
-            f" {np.median(figures):.3g}, max {figures.max():.3g}"
-        )
-    return "\n".join([*lines, *(f"WRONG {o}" for o in outcomes if o.wrong)])
+
+    def figures(mine: list[Outcome]) -> str:
+        values = np.array([o.figure for o in mine])
+        return f"figure p50 {np.median(values):.3g}, max {values.max():.3g}"
+
+    return outcome_text(outcomes, lambda o: f"{o.kind}: {o.ended}", figures)
 
 
 if __name__ == "__main__":

@@ -22,9 +22,9 @@ from robolearn.errors import ConfigError, GripperError, RobotError
 from robolearn.geometry import pose, rot_x
 from robolearn.operations.lab.workcell import build_fingers, load_lab
 from robolearn.runtime import run_episode
-from robolearn.types import Command, Condition
+from robolearn.types import Condition
 from tests.hardware.env.test_real_env_gripper import watch
-from tests.hardware.joint_wave import NoTask
+from tests.hardware.joint_wave import NoTask, Scripted
 from tests.hardware.lab import CONFIG, address
 from tests.hardware.real_cell import PATIENT
 from tests.mocks import Listener
@@ -42,7 +42,7 @@ def joints_over(x, y, z, near):
     return UR5E.ik(T_base_tool @ pose(None, (0.0, 0.0, -REACH_M)), np.array(near))
 
 
-class Pick:
+class Pick(Scripted):
     """Down, close, up: joint targets and widths by time, in ``ticks``."""
 
     name = "pick"
@@ -54,19 +54,11 @@ class Pick:
         self.stages += [(down, above, 0.0), (above, above, 0.0)]
         self.start, self.ticks = above, ticks
 
-    def reset(self, seed):
-        self.seq = -1
-
-    def request(self, observation):
-        return None
-
-    def decide(self, observation, reply):
-        self.seq += 1
-        stage, tick = divmod(self.seq, self.ticks)
+    def action(self, k):
+        stage, tick = divmod(k, self.ticks)
         begin, end, width = self.stages[min(stage, len(self.stages) - 1)]
         share = min(1.0, 1.5 * (tick + 1) / self.ticks)
-        action = {JOINT_POSITION: begin + share * (end - begin), WIDTH: np.array([width])}
-        return Command(self.seq, action, observation.t_ns, "scripted")
+        return {JOINT_POSITION: begin + share * (end - begin), WIDTH: np.array([width])}
 
 
 @pytest.fixture(scope="module")

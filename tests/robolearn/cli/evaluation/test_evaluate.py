@@ -2,41 +2,28 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from pathlib import Path
 
 import pytest
 
-from eval.trials.suites import load_suite, suite_yaml
 from eval.trials.table import read_trials
-from policies.imitation.flow import FlowConfig
 from robolearn.cli.evaluation import evaluate as command
 from robolearn.cli.main import main
 from robolearn.data.reading.selection import DataConfig
 from robolearn.errors import ConfigError
 from robolearn.operations.deploy.policy import open_policy
 from robolearn.operations.report import best_run
-from robolearn.training.experiment import Experiment, train
-from robolearn.training.loop import FitConfig
-from tests.learning_mocks import BLOCK, TOOL, random_source
+from tests.learning_mocks import BLOCK, TOOL
+from tests.two_runs import two_runs
 
 ROOT = Path(__file__).parents[4]
 
 
 @pytest.fixture(scope="module")
 def setting(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("evaluate")
-    config = FlowConfig(n_obs=2, horizon=8, execute=4, width=16, blocks=1, batch_size=8)
-    fit = FitConfig(steps=2, warmup=1, log_every=1, checkpoint_every=2)
     data = DataConfig(observations=(TOOL, BLOCK))
-    for seed, name in enumerate(("one", "two")):
-        experiment = Experiment("flow", data, config, fit, seed=seed)
-        train(experiment, random_source(), folder / name, cache_dir=folder / "cache")
-    suite = load_suite(ROOT / "configs" / "eval" / "pusht.yaml").config
-    short = dataclasses.replace(suite, name="short", max_steps=12, subset=2)
-    (folder / "short.yaml").write_text(suite_yaml(short))
-    return folder
+    return two_runs(tmp_path_factory.mktemp("evaluate"), data, 12)
 
 
 def arguments(folder: Path, out: str, *more: str) -> list[str]:

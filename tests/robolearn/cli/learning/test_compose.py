@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from pathlib import Path
 
@@ -11,39 +10,24 @@ import pytest
 
 from eval.compare import compare_policies
 from eval.rule import Rule
-from eval.trials.suites import load_suite, suite_yaml
+from eval.trials.suites import load_suite
 from eval.trials.table import read_trials
 from policies.imitation.compose import ComposeConfig, composed_policy
-from policies.imitation.flow import FlowConfig
 from policies.registry import load_policy
 from robolearn.cli.learning import compose as command
 from robolearn.data.reading.selection import DataConfig
 from robolearn.errors import ConfigError
 from robolearn.representation import RepresentationConfig, RepresentedPolicy
-from robolearn.training.experiment import Experiment, train
-from robolearn.training.loop import FitConfig
 from robolearn.training.run_directory import load_run
-from tests.learning_mocks import BLOCK, TOOL, random_request, random_source
+from tests.learning_mocks import BLOCK, TOOL, random_request
+from tests.two_runs import two_runs
 
 ROOT = Path(__file__).parents[4]
 
 
-def prepared(folder: Path, data: DataConfig) -> Path:
-    """Two runs, ``one`` and ``two``, and a short suite."""
-    config = FlowConfig(n_obs=2, horizon=8, execute=4, width=16, blocks=1, batch_size=8)
-    fit = FitConfig(steps=2, warmup=1, log_every=1, checkpoint_every=2)
-    for seed, name in enumerate(("one", "two")):
-        experiment = Experiment("flow", data, config, fit, seed=seed)
-        train(experiment, random_source(), folder / name, cache_dir=folder / "cache")
-    suite = load_suite(ROOT / "configs" / "eval" / "pusht.yaml").config
-    short = dataclasses.replace(suite, name="short", max_steps=4, subset=2)
-    (folder / "short.yaml").write_text(suite_yaml(short))
-    return folder
-
-
 @pytest.fixture(scope="module")
 def setting(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return prepared(tmp_path_factory.mktemp("compose"), DataConfig(observations=(TOOL, BLOCK)))
+    return two_runs(tmp_path_factory.mktemp("compose"), DataConfig(observations=(TOOL, BLOCK)), 4)
 
 
 def arguments(folder: Path, *more: str) -> list[str]:
@@ -90,7 +74,8 @@ def test_choosing_and_reporting_are_apart(
 
 def test_runs_with_a_representation_keep_it(tmp_path: Path) -> None:
     seen = RepresentationConfig(actions={TOOL: "relative"})
-    folder = prepared(tmp_path, DataConfig(observations=(TOOL, BLOCK), representation=seen))
+    data = DataConfig(observations=(TOOL, BLOCK), representation=seen)
+    folder = two_runs(tmp_path, data, 4)
     given = arguments(folder, "--choose", "2", "--report", "2", "--weights", "0.5")
     assert command.main([*given, "--json"]) == 0
     policy = load_policy(folder / "both")

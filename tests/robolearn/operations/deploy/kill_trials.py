@@ -37,6 +37,7 @@ from robolearn.data.store.store import EpisodeStore
 from robolearn.operations.deploy import policy as deploy_policy
 from robolearn.operations.deploy import run as deploy_run
 from robolearn.types import TrialRecord
+from tests.hardware.fault_tally import outcome_text
 from tests.hardware.fault_verdict import gaps, out_of_limits
 from tests.hardware.lab import CONFIG
 from tests.hardware.real_cell import alive, prompt_lab
@@ -314,16 +315,12 @@ def run(count: int, seed: int = 0, last: int = 26) -> list[Outcome]:
 
 def text(outcomes: list[Outcome]) -> str:
     """One line per place."""
-    lines = []
-    for place in sorted({o.place for o in outcomes}):
-        mine = [o for o in outcomes if o.place == place]
-        rest = np.array([o.rest_s for o in mine])
-        wrong = sum(bool(o.wrong) for o in mine)
-        lines.append(
-            f"{place}: {len(mine)} deployments, {wrong} wrong; at rest after p50"
-            f" {1e3 * np.median(rest):.0f}, max {1e3 * rest.max():.0f} ms"
-        )
-    return "\n".join([*lines, *(f"WRONG {o}" for o in outcomes if o.wrong)])
+
+    def figures(mine: list[Outcome]) -> str:
+        rest = 1e3 * np.array([o.rest_s for o in mine])
+        return f"at rest after p50 {np.median(rest):.0f}, max {rest.max():.0f} ms"
+
+    return outcome_text(outcomes, lambda o: o.place, figures)
 
 
 if __name__ == "__main__":
