@@ -106,7 +106,7 @@ def goal_pose(value: Any, where: str = "goal") -> Pose:
     """A goal pose x, y [m] and yaw [rad] in the table frame; :class:`DataError` if it is none."""
     try:
         pose = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         pose = np.zeros(0)
     if pose.shape != (3,) or not np.isfinite(pose).all():
         raise DataError(f"{where}: expected a pose x, y [m] and yaw [rad], got {value!r}")

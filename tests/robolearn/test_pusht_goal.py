@@ -94,7 +94,10 @@ def test_what_is_covered_depends_on_the_goal() -> None:
     assert PushT(goal=OTHER).judge({BLOCK: np.array(OTHER)}).success
 
 
-@pytest.mark.parametrize("bad", [None, "x", [0.1, 0.2], [0.1, 0.2, np.nan], [256, 256, 0.8]])
+BAD = [None, "x", [0.1, 0.2], [0.1, 0.2, np.nan], [256, 256, 0.8], [10**400, 0, 0]]
+
+
+@pytest.mark.parametrize("bad", BAD, ids=range(len(BAD)))
 def test_a_goal_that_is_none_is_refused(bad: Any, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"yaw \[rad\]|give metres"):
         goal_pose(bad)
