@@ -19,7 +19,13 @@ from robolearn.contracts import Policy
 from robolearn.data.reading.cache import flatten
 from robolearn.data.reading.dataset import EpisodeDataset
 from robolearn.data.reading.selection import DataConfig
-from robolearn.errors import CheckpointError, ConfigError, DataError, TrainingError
+from robolearn.errors import (
+    CheckpointError,
+    ConfigError,
+    DataError,
+    SpecMismatchError,
+    TrainingError,
+)
 from robolearn.learning import Batch, Proposing
 from robolearn.seeding import child_seed
 from robolearn.training.data import TrainingData
@@ -277,6 +283,18 @@ def test_rewards_that_the_bounds_would_cut_are_refused(tmp_path: Path) -> None:
             cache_dir=tmp_path,
         )
     assert not (tmp_path / "idql").exists()
+
+
+def test_a_parent_of_another_task_space_or_length_is_refused(tmp_path: Path) -> None:
+    source = random_source((20, 20, 15))
+    fit = FitConfig(steps=1, warmup=1)
+    train(Experiment("flow", DATA, FLOW, fit), source, tmp_path / "flow", cache_dir=tmp_path)
+    parent, stats = load_run(tmp_path / "flow"), parts()[1].stats()
+    other = dataclasses.replace(SPACE, observations=SPACE.observations[:1])
+    with pytest.raises(SpecMismatchError, match="reads and writes another task space"):
+        SMALL.build(other, stats, parent)
+    with pytest.raises(ConfigError, match=r"must be the parent's \(2, 4\), got \(2, 6\)"):
+        dataclasses.replace(SMALL, horizon=6).build(SPACE, stats, parent)
 
 
 def test_values_that_run_away_stop_training() -> None:
