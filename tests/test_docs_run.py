@@ -34,7 +34,7 @@ SKIPPED: dict[str, int] = {
     "README.md": 2,
     "calibration.md": 1,
     "cameras.md": 1,
-    "collecting.md": 2,
+    "collecting.md": 3,
     "data_format.md": 2,
     "deploy.md": 4,
     "lab.md": 1,

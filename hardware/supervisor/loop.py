@@ -34,7 +34,7 @@ from hardware.supervisor.link import (
 )
 from hardware.supervisor.link_pause import LinkPause
 from hardware.supervisor.motion_check import MotionCheck
-from hardware.supervisor.reports import Reports
+from hardware.supervisor.reports import Reports, cause_of
 from robolearn.arms.shapes import Joints
 from robolearn.errors import ClockError, DataError, RobotError
 
@@ -452,7 +452,8 @@ class Supervisor:
 
     def _driver_failed(self, what: str, error: Exception, now_ns: int) -> None:
         log.error("%s: %s", what, error)
-        self._latch(Cause.DRIVER_ERROR, now_ns, reason=str(error))
+        cause, value, reason = cause_of(self.robot, error)
+        self._latch(cause, now_ns, value, reason=reason)
 
     def _latch(
         self, cause: Cause, now_ns: int, value: float = 0.0, limit: float = 0.0, reason: str = ""

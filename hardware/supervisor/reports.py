@@ -4,10 +4,26 @@ from __future__ import annotations
 
 import logging
 
-from hardware.devices.robot import RobotState
-from hardware.supervisor.link import Event, Link, Status, pack_text
+from hardware.devices.robot import Robot, RobotMode, RobotState
+from hardware.supervisor.link import Cause, Event, Link, Status, pack_text
+from robolearn.errors import RobotError
 
 log = logging.getLogger(__name__)
+
+
+def cause_of(robot: Robot, error: Exception) -> tuple[Cause, float, str]:
+    """Why a call to the driver failed, the value of its event, and in whose words.
+
+    A fault of the robot may come between a tick's look at the state and its set-point, which is
+    then refused: what the robot shows by now is the cause, and the refusal its consequence.
+    """
+    try:
+        mode = robot.state().mode
+    except RobotError:
+        mode = RobotMode.RUNNING
+    if mode is RobotMode.RUNNING:
+        return Cause.DRIVER_ERROR, 0.0, str(error)
+    return Cause.ROBOT_FAULT, float(mode), robot.fault_text() or str(error)
 
 
 class Reports:

@@ -1,4 +1,4 @@
-"""``robolearn collect`` records episodes with a person or with the task's scripted expert."""
+"""``robolearn collect`` records episodes of a person, the task's scripted expert or a policy."""
 
 from __future__ import annotations
 
@@ -25,6 +25,8 @@ class Args:
     # task's), a person at a local page or at the terminal's keys (people can drive Push-T alone);
     # auto: as --config says, else browser in Push-T and scripted elsewhere.
     agent: Literal["auto", "scripted", "play", "browser", "keyboard"] = "auto"
+    # A trained run, which acts instead: its episodes, failures included, are of kind 'rollout'.
+    policy: Path | None = None
     # Clumsiness of the expert, 0 to 1.
     noise: float = 0.0
     # How many episodes to save.
@@ -72,6 +74,7 @@ def main(argv: list[str]) -> int:
         config,
         args.out,
         agent=args.agent,
+        policy=args.policy,
         noise=args.noise,
         episodes=args.episodes,
         port=args.port,

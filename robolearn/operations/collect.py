@@ -1,4 +1,4 @@
-"""Records episodes into a store: a person, the task's scripted expert, or the expert at play."""
+"""Records episodes into a store: of a person, the task's expert (also at play), or a policy."""
 
 from __future__ import annotations
 
@@ -9,27 +9,33 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from eval.trials.instruments import InstructedAgent
 from hardware.teleop.agent import require_drivable
 from hardware.teleop.browser import BrowserDevice
 from hardware.teleop.device import TeleopDevice
 from hardware.teleop.keyboard import KeyboardDevice
 from hardware.teleop.session import SessionConfig, TeleopSession
+from robolearn.agents.execution import Execution
 from robolearn.config import to_dict
-from robolearn.contracts import Agent
+from robolearn.contracts import Agent, Inference
+from robolearn.data.episode import EpisodeKind
 from robolearn.data.recording.recorder import EpisodeRecorder, RecorderLoad
 from robolearn.data.store.store import EpisodeStore
 from robolearn.errors import ConfigError, SpecMismatchError
+from robolearn.inference.local import BatchedInference
+from robolearn.instructions import require_understood
 from robolearn.machine.interrupt import check
-from robolearn.operations.builders import env_builder
+from robolearn.operations.builders import env_builder, policy_builder
 from robolearn.pusht import BLOCK, TASK_PARAMS, recorded_goal
 from robolearn.runtime import run_episode
 from robolearn.seeding import child_seed
+from robolearn.training.run_directory import policy_hash
 from robolearn.types import Condition
 from sim.contract import World
 from sim.experts.registry import play_condition
 from sim.worlds import build_operator, make_world
 
-Operator = Literal["scripted", "play", "browser", "keyboard"]
+Operator = Literal["scripted", "play", "policy", "browser", "keyboard"]
 OperatorChoice = Literal["auto", "scripted", "play", "browser", "keyboard"]
 
 
@@ -90,6 +96,7 @@ def collect(
     out: Path,
     *,
     agent: OperatorChoice = "auto",
+    policy: Path | None = None,
     noise: float = 0.0,
     episodes: int = 10,
     port: int = 0,
@@ -98,20 +105,29 @@ def collect(
 ) -> Collected:
     """Record ``episodes`` episodes into the store ``out``, which is made when the first is due.
 
-    ``agent``: who acts, else as ``config`` says; ``noise``: clumsiness of the expert, 0 to 1;
-    ``operator``: who is recording. Ctrl-C keeps what was saved.
+    ``agent``: who acts, else as ``config`` says; ``policy``: a run directory, whose policy acts
+    instead, and whose episodes are kept whether they succeed or not (kind ``rollout``); ``noise``:
+    clumsiness of the expert, 0 to 1; ``operator``: who is recording. Ctrl-C keeps what was saved.
 
     Errors: :class:`ConfigError`, :class:`SpecMismatchError` before anything is written.
     """
     if episodes < 1:
         raise ConfigError(f"episodes must be at least 1, got {episodes}")
+    if policy is not None and agent != "auto":
+        raise ConfigError(f"either a policy acts or the agent '{agent}': leave one of them out")
     with contextlib.closing(make_world(env_builder(config.world).world)) as env:
-        who = choose_operator(config.agent if agent == "auto" else agent, env)
+        wanted = config.agent if agent == "auto" else agent
+        who = "policy" if policy is not None else choose_operator(wanted, env)
         if noise and who not in ("scripted", "play"):
-            raise ConfigError("noise is for the agents scripted and play; people bring their own")
+            raise ConfigError(
+                "noise is for the agents scripted and play; people and policies bring their own"
+            )
         collection = _Collection(config, env, who, episodes, operator, listener)
-        if who in ("scripted", "play"):
-            actor = build_operator(env, "play" if who == "play" else "scripted", noise)
+        if policy is not None or who in ("scripted", "play"):
+            if policy is None:
+                actor = _Actor(build_operator(env, "play" if who == "play" else "scripted", noise))
+            else:
+                actor = _policy(policy, env, config.task_text)
             with _store(out) as store:
                 saved, load = collection.unattended(store, actor)
         else:
@@ -141,6 +157,26 @@ def _require_pusht(env: World) -> None:
     """People see the block and command the tool."""
     require_drivable(env.spec)
     env.spec.signal(BLOCK)
+
+
+@dataclass(frozen=True, slots=True)
+class _Actor:
+    """Who acts by itself; a policy with what computes it, and what episodes say of it."""
+
+    agent: Agent
+    inference: Inference | None = None
+    told: dict[str, Any] = field(default_factory=dict[str, Any])
+
+
+def _policy(run: Path, env: World, text: str) -> _Actor:
+    """The policy of a run, executed as it says itself."""
+    policy = policy_builder(run)()
+    require_understood(policy.spec.task_space, (text,))
+    agent = Execution().agent(policy.spec, env.spec, run.resolve().name)
+    if text:
+        agent = InstructedAgent(agent, text)
+    inference = BatchedInference(policy, 0, round(1e9 / env.spec.rate_hz))
+    return _Actor(agent, inference, {"policy": str(run), "policy_hash": policy_hash(run)})
 
 
 @contextlib.contextmanager
@@ -188,20 +224,29 @@ class _Collection:
     operator: str
     listener: CollectListener
 
-    def unattended(self, store: EpisodeStore, agent: Agent) -> tuple[tuple[str, ...], RecorderLoad]:
+    @property
+    def kind(self) -> EpisodeKind:
+        """What the episodes are, which decides what learns from them."""
+        if self.who == "policy":
+            return "rollout"
+        return "scripted" if self.who in ("scripted", "play") else "demonstration"
+
+    def unattended(
+        self, store: EpisodeStore, actor: _Actor
+    ) -> tuple[tuple[str, ...], RecorderLoad]:
         """Ids of the saved episodes, and the recorder's back-pressure."""
         env = self.env
         self._begin(store)
-        provenance = self._provenance() | {"operator": agent.name}
+        provenance = self._provenance() | {"operator": actor.agent.name} | actor.told
         with self._recorder(store) as recorder:
             # Later calls go on where earlier ones stopped, killed ones included.
-            first = sum(i.kind == "scripted" for i in store.list(strict=False))
+            first = sum(i.kind == self.kind for i in store.list(strict=False))
             for number in range(first, first + self.episodes):
                 check()
                 run_episode(
                     env,
-                    agent,
-                    None,
+                    actor.agent,
+                    actor.inference,
                     [recorder],
                     self._start(number),
                     max_steps=self.config.max_steps or env.max_steps,
@@ -245,7 +290,7 @@ class _Collection:
         return EpisodeRecorder(
             store,
             spec=self.env.spec,
-            kind="scripted" if self.who in ("scripted", "play") else "demonstration",
+            kind=self.kind,
             task_text=self.config.task_text,
             operator=self.operator,
             autosave=False,

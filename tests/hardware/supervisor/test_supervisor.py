@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from hardware.drivers.fakes.robot import FakeFault
-from hardware.supervisor.link import Cause, Mode, SupervisorConfig
+from hardware.supervisor.link import Cause, Mode, SupervisorConfig, unpack_text
 from robolearn.arms.models import UR5E
-from robolearn.errors import ConfigError, RobotConnectionError
+from robolearn.errors import ConfigError, RobotConnectionError, RobotError
 from tests.hardware.workcell import FOLLOWER, RATE_HZ, TICK_NS, WORKCELL, Cell, joints_at
 
 
@@ -153,6 +153,21 @@ def test_robot_faults_latch_and_only_a_clear_recovers(cell, fault, cause):
     cell.run(0.01)
     assert cell.mode is Mode.HOLD
     cell.follow()
+
+
+def test_a_fault_between_the_look_at_the_state_and_the_set_point_is_the_robots(cell, monkeypatch):
+    def refuse(_q):
+        cell.robot.fault = FakeFault.PROTECTIVE_STOP
+        raise RobotError("refuses commands")
+
+    cell.follow()
+    cell.drive([(0.3, 0.3)])
+    monkeypatch.setattr(cell.robot, "servo", refuse)
+    cell.command((0.35, 0.3))
+    cell.run(0.002)
+    assert cell.mode is Mode.STOPPED
+    assert cell.causes[-1] is cell.status.cause is Cause.ROBOT_FAULT
+    assert "PROTECTIVE_STOP" in unpack_text(cell.link.reason.latest())
 
 
 @pytest.mark.parametrize("confirmed", [True, False])
