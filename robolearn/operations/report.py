@@ -19,6 +19,7 @@ from eval.report.build import build_report, summary_points
 from eval.report.data import load_evaluation, load_report_data
 from eval.report.markdown import report_document, report_markdown
 from eval.rule import ScoreInterval
+from eval.summary import Result
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +76,17 @@ def benchmark(folders: Sequence[Path], *, title: str = "Benchmark record") -> Re
 
 
 def best_run(results: Path, world: str) -> Path:
-    """The run directory of the policy with the highest mean score in ``world``, in a results folder
-    of ``robolearn evaluate``; ties go to the first.
+    """The run directory of the policy that is best in ``world`` by the measure that its comparison
+    decides by, in a results folder of ``robolearn evaluate``; ties go to the other measure, then to
+    the first.
     """
     evaluation = load_evaluation(results)
-    best = max(evaluation.in_world(world), key=lambda result: result.score.value)
+    comparison = evaluation.comparison
+    by_success = comparison is not None and comparison.rule.by == "success"
+
+    def worth(result: Result) -> tuple[float, float]:
+        score, success = result.score.value, result.success.value
+        return (success, score) if by_success else (score, success)
+
+    best = max(evaluation.in_world(world), key=worth)
     return Path(evaluation.asked.run_of(best.policy))

@@ -133,12 +133,19 @@ def test_a_half_written_record_is_explained(tmp_path: Path) -> None:
         run_stages(two([]), tmp_path)
 
 
-def test_the_best_run_is_that_of_the_world_asked_for(tmp_path: Path) -> None:
-    scores = {("a", "gym_pusht"): 0.8, ("b", "gym_pusht"): 0.9, ("a", "pusht_ur5e"): 0.99}
+@pytest.mark.parametrize(("first", "best"), [((0.8, 0.8, 0.8), "b"), ((1.0, 0.5, 0.5), "a")])
+def test_the_best_run_is_that_of_the_world_asked_for_by_what_decides(
+    tmp_path: Path, first: tuple[float, ...], best: str
+) -> None:
+    # What is solved counts before the score.
+    scores = {("a", "gym_pusht"): first, ("b", "gym_pusht"): (0.9,) * 3}
+    scores[("a", "pusht_ur5e")] = (0.99,) * 3
     with TrialStore(tmp_path) as store:
-        store.add([trial(p, w, i, s, False) for (p, w), s in scores.items() for i in range(3)])
+        store.add(
+            [trial(p, w, i, s, s == 1.0) for (p, w), v in scores.items() for i, s in enumerate(v)]
+        )
     asked = read_evaluation(tmp_path, read_trials(tmp_path))
     runs = tuple(dataclasses.replace(p, run=f"train/{p.name}") for p in asked.policies)
     write_evaluation(tmp_path, dataclasses.replace(asked, policies=runs, inferred=False))
-    assert best_run(tmp_path, "gym_pusht") == Path("train/b")
+    assert best_run(tmp_path, "gym_pusht") == Path(f"train/{best}")
     assert best_run(tmp_path, "pusht_ur5e") == Path("train/a")
