@@ -39,6 +39,8 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 TIMED = (
     "tests/hardware",
     "tests/robolearn/cli/deploy",
+    "tests/robolearn/cli/hardware",
+    "tests/robolearn/operations/cell",
     "tests/robolearn/operations/deploy",
     "tests/benchmarks",
     "tests/test_tutorial",

@@ -95,7 +95,8 @@ def _line(port: ServoPort, ids: tuple[int, ...]) -> SdkLine:
 def _ask(line: SdkLine, servo: int) -> ServoFound | None:
     table = line.table
     try:
-        model = line.read(servo, table.model_number, attempts=1)
+        # Twice: an answer may be lost, and a servo that a scan leaves out is looked for by hand.
+        model = line.read(servo, table.model_number, attempts=2)
     except RobotConnectionError:
         return None
     health = line.health(servo)
