@@ -168,23 +168,7 @@ def train(
     if previous is not None and previous.get("complete"):
         done = FitResult(**previous["fit"])
         return _result(run_dir, data.dataset, parameters, done, reused=True)
-    provenance = identity | {
-        "seed": experiment.seed,
-        LATENCIES: source.latencies.to_json(),
-        **goal_params(source.goals[0] if len(source.goals) == 1 else None),
-        "episodes": len(data.dataset.episodes),
-        "held_out": list(data.held_out_ids),
-        **starts_entry(
-            source.ids,
-            source.starts,
-            data.held_out_ids,
-            None if parent is None else parent.provenance,
-        ),
-        "git_revision": git_revision(),
-        "versions": library_versions(),
-        "threads": threads,
-        "started_wall_s": round(time.time()),
-    }
+    provenance = identity | _provenance(experiment, source, data, parent, threads)
     if isinstance(algorithm, Proposing):
         data.propose(algorithm)
     with _written(run_dir, ranks):
@@ -211,6 +195,29 @@ def train(
             seal_run(run_dir)
         ranks.wait()
     return _result(run_dir, data.dataset, parameters, result, reused=False)
+
+
+def _provenance(
+    experiment: Experiment,
+    source: TrainingSource,
+    data: TrainingData,
+    parent: Run | None,
+    threads: int,
+) -> dict[str, Any]:
+    """Where a run comes from, besides its identity: data, code and machine."""
+    learned = None if parent is None else parent.provenance
+    return {
+        "seed": experiment.seed,
+        LATENCIES: source.latencies.to_json(),
+        **goal_params(source.goals[0] if len(source.goals) == 1 else None),
+        "episodes": len(data.dataset.episodes),
+        "held_out": list(data.held_out_ids),
+        **starts_entry(source.ids, source.starts, data.held_out_ids, learned),
+        "git_revision": git_revision(),
+        "versions": library_versions(),
+        "threads": threads,
+        "started_wall_s": round(time.time()),
+    }
 
 
 @contextlib.contextmanager
