@@ -61,8 +61,8 @@ class Relabelling(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
-    """What was recorded, times ``scale`` after ``shift`` was added."""
+class _Affine:
+    """A value of every step, times ``scale`` after ``shift`` was added."""
 
     shift: float = 0.0
     scale: float = 1.0
@@ -70,34 +70,38 @@ class Recorded:
     signals: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
-        _require_affine(self.shift, self.scale)
+        if not math.isfinite(self.shift) or not math.isfinite(self.scale) or self.scale == 0:
+            raise ConfigError(
+                f"expected finite shift and scale, scale not 0, got {self.shift} and {self.scale}"
+            )
 
-    def relabel(self, episode: Episode, success: bool) -> Rewarded:  # noqa: ARG002
-        """The recorded reward; the task ends where it was recorded to end."""
-        return Rewarded(self.scale * (episode.reward + self.shift), episode.terminal)
+    def _rewarded(self, value: RowNumbers, episode: Episode) -> Rewarded:
+        return Rewarded(self.scale * (value + self.shift), episode.terminal)
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class Recorded(_Affine):
+    """What was recorded, times ``scale`` after ``shift`` was added."""
+
+    def relabel(self, episode: Episode, success: bool) -> Rewarded:  # noqa: ARG002
+        """The recorded reward; the task ends where it was recorded to end."""
+        return self._rewarded(episode.reward, episode)
+
+
+@dataclass(frozen=True, slots=True)
+class Progress(_Affine):
     """The task's progress in [0, 1] after the step, or with ``gain`` how much it rose in it; times
     ``scale`` after ``shift`` was added.
     """
 
     gain: bool = False
-    shift: float = 0.0
-    scale: float = 1.0
-    judges: ClassVar[bool] = False
-    signals: ClassVar[tuple[str, ...]] = ()
-
-    def __post_init__(self) -> None:
-        _require_affine(self.shift, self.scale)
 
     def relabel(self, episode: Episode, success: bool) -> Rewarded:  # noqa: ARG002
         """The task ends where it was recorded to end."""
         value = episode.progress
         if self.gain:
             value = np.diff(value, prepend=value[:1])
-        return Rewarded(self.scale * (value + self.shift), episode.terminal)
+        return self._rewarded(value, episode)
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,8 +299,3 @@ def require_informative(reward: RowNumbers, done: Flags, config: RewardConfig) -
         f" worth {value:g} and none ends the task, so every policy is as good as any other; take in"
         f" episodes that succeed, or choose another reward of {sorted(REWARDS)}"
     )
-
-
-def _require_affine(shift: float, scale: float) -> None:
-    if not math.isfinite(shift) or not math.isfinite(scale) or scale == 0:
-        raise ConfigError(f"expected finite shift and scale, scale not 0, got {shift} and {scale}")
