@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol, runtime_checkable
 
@@ -78,7 +78,7 @@ class BatchSpec:
     ``transition``: reward over ``stride`` steps, next observation history, bootstrap mask;
     ``step_rewards``: the reward of each of those steps; ``next_actions``: the chunk that follows
     them in the same recording; ``next_candidates``: what the algorithm proposes there
-    (:class:`Proposing`), drawn once for every row before training; ``returns``: the sum of rewards
+    (:class:`Proposing`), drawn once before training; ``returns``: the sum of rewards
     to the end; ``cost``: like the reward. Every part but ``returns`` needs what comes after the
     chunk, so windows at the cut-off end of a recording are left out; with ``stride`` 1 that is its
     last row, however long the chunks are.
@@ -90,10 +90,14 @@ class BatchSpec:
     parts: tuple[BatchPart, ...] = ()
     discount: float = 1.0
     stride: int = 1
+    # Windows begin at every so many steps of an episode, the first of them included.
+    every: int = 1
     # A later observation that is shown as well, or becomes the goal.
     future: FutureSpec | None = None
 
     def __post_init__(self) -> None:
+        if self.every < 1:
+            raise ConfigError(f"windows begin at every step or every few, got every {self.every}")
         if self.aims and "returns" in self.parts:
             raise ConfigError("returns to the end are those of the recording, not of another goal")
 
@@ -210,6 +214,10 @@ class Algorithm(nn.Module):
     @abstractmethod
     def policy_weights(self) -> Weights:
         """What the run directory keeps of it; the policy's config loads it again."""
+
+
+# Told for how many rows chunks are drawn, and of how many.
+OnProposed = Callable[[int, int], None]
 
 
 @runtime_checkable

@@ -69,6 +69,10 @@ class IdqlConfig:
     horizon: int = 16
     # Steps of a chunk that the critics judge; normally what is executed of it.
     stride: int = 8
+    # Steps between the rows that transitions begin at, from the start of an episode. A policy's own
+    # episodes hold a decision every ``stride`` steps; 1: from every step, with as many chunks of
+    # the parent to draw.
+    every: int = 1
     # Discount per control step: .98 per chunk of eight.
     discount: float = 0.9975
     # What follows a chunk is worth: the best of the parent's chunks there, or what the critics make
@@ -121,9 +125,18 @@ class IdqlConfig:
             raise ConfigError("expectile must be in (0, 1), discount in (0, 1]")
         if not self.lr > 0:
             raise ConfigError(f"lr must be positive, got {self.lr}")
-        counts = (self.n_obs, self.width, self.batch_size, self.candidates, self.members)
+        counts = (
+            self.n_obs,
+            self.every,
+            self.width,
+            self.batch_size,
+            self.candidates,
+            self.members,
+        )
         if min(*counts, self.next_candidates) < 1:
-            raise ConfigError("counts (n_obs, width, members, candidates ...) must be at least 1")
+            raise ConfigError(
+                "counts (n_obs, every, width, members, candidates ...) must be at least 1"
+            )
         if self.bounds is not None and not self.bounds[0] < self.bounds[1]:
             raise ConfigError(f"bounds must rise, got {self.bounds}")
 
@@ -137,6 +150,7 @@ class IdqlConfig:
             ("transition", "next_candidates") if proposed else ("transition",),
             self.discount,
             self.stride,
+            every=self.every,
         )
 
     def build(self, space: TaskSpace, stats: DatasetStats, parent: Run | None) -> Idql:

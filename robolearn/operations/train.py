@@ -14,6 +14,7 @@ from robolearn.data.reading.mixture import MixtureSource
 from robolearn.data.reading.selection import StoreSource
 from robolearn.data.store.store import EpisodeStore
 from robolearn.errors import ConfigError
+from robolearn.learning import OnProposed
 from robolearn.operations.checkpoint_evaluation import CheckpointEvaluation
 from robolearn.training.distributed import joined
 from robolearn.training.experiment import Experiment, TrainResult, experiment_of
@@ -41,6 +42,8 @@ class TrainListener:
     on_begin: Callable[[int, int], None] | None = None
     # An episode is in the copy that training reads: number, of how many.
     on_episode: OnEpisode | None = None
+    # Chunks of the parent are drawn for a row: number, of how many.
+    on_proposed: OnProposed | None = None
     # After every step.
     on_step: Callable[[Progress], None] | None = None
 
@@ -96,7 +99,12 @@ def train(
                 threads=threads,
                 images=images,
                 on_episode=listener.on_episode if ranks.leads else None,
-                hooks=Hooks(on_step=listener.on_step, on_log=on_log, evaluate=checked),
+                hooks=Hooks(
+                    on_proposed=listener.on_proposed,
+                    on_step=listener.on_step,
+                    on_log=on_log,
+                    evaluate=checked,
+                ),
                 ranks=ranks,
             )
 

@@ -15,13 +15,14 @@ from robolearn.data.reading.cache import FlatEpisodes
 from robolearn.data.reading.dataset import EpisodeDataset, split_episodes
 from robolearn.data.reading.episode_arrays import EpisodeSource
 from robolearn.data.reading.mixture import window_weights
+from robolearn.data.reading.proposed import Proposed
 from robolearn.data.reading.rewards import require_informative
 from robolearn.data.reading.selection import DataConfig
 from robolearn.data.reading.weighting import EpisodeQuality, row_weights
 from robolearn.data.store.stats import DatasetStats
 from robolearn.errors import ConfigError, DataError, did_you_mean
 from robolearn.instructions import task_table, text_encoder
-from robolearn.learning import BatchSpec, Proposing
+from robolearn.learning import BatchSpec, OnProposed, Proposing
 from robolearn.pusht import Pose
 from robolearn.representation import Representation
 from robolearn.seeding import child_seed
@@ -101,32 +102,38 @@ class TrainingData:
                 " or set it to 0"
             )
         self._require_long_enough(chosen)
-        self._candidates: NDArray[np.float32] | None = None
+        self._candidates: Proposed | None = None
         self.dataset = self._windows(chosen)
         if batches.learns_from_rewards:
             rows = np.isin(flat.per_row(np.arange(len(flat.ids))), chosen)
             require_informative(flat.reward[rows], flat.done[rows], config.reward)
         self.stats = self._statistics()
 
-    def propose(self, algorithm: Proposing) -> None:
-        """Draw the chunks that ``algorithm`` learns to choose from, once for every row.
+    def propose(self, algorithm: Proposing, on_proposed: OnProposed | None = None) -> None:
+        """Draw the chunks that ``algorithm`` learns to choose from, once for every row that a
+        transition ends at; ``on_proposed`` is told how many of them are drawn.
 
         Always in the same blocks and from the same seeds: a run that goes on sees the same ones.
         """
-        flat, parts = self._flat, ()
-        spec = dataclasses.replace(self._spec, parts=parts, future=None)
-        reader = EpisodeDataset(flat, spec, self._seed, texts=self._told)
+        spec = dataclasses.replace(self._spec, parts=(), future=None)
+        reader = EpisodeDataset(self._flat, spec, self._seed, texts=self._told)
+        held_out = self._unseen()
+        parts = [d.followers() for d in (self.dataset, held_out) if d is not None]
+        needed = np.unique(np.concatenate(parts))
         drawn: list[NDArray[np.float32]] = []
-        for begin in range(0, len(flat.actions), PROPOSED_ROWS):
-            rows = np.arange(begin, min(begin + PROPOSED_ROWS, len(flat.actions)))
+        for begin in range(0, len(needed), PROPOSED_ROWS):
+            rows = needed[begin : begin + PROPOSED_ROWS]
             batch = reader.gather(rows)
             if not self._config.representation.plain:
                 batch = represented(batch, self.representation)
             seeds = np.array([child_seed(self._seed, "propose", int(row)) for row in rows])
             chunks = algorithm.propose(batch.observations, seeds)
             drawn.append(np.asarray(chunks.cpu(), dtype=np.float32))
-        self._candidates = np.concatenate(drawn)
-        self.dataset.candidates = self._candidates
+            if on_proposed is not None:
+                on_proposed(begin + len(rows), len(needed))
+        size = (0, 0, self._spec.horizon, self.space.action_size)
+        chunks = np.concatenate(drawn) if drawn else np.zeros(size, dtype=np.float32)
+        self._candidates = self.dataset.candidates = Proposed(needed, chunks)
 
     @property
     def held_out_ids(self) -> tuple[str, ...]:
@@ -142,11 +149,9 @@ class TrainingData:
 
     def held_out(self) -> Batches | None:
         """Batches of the held-out episodes, pictures as they are; None without any."""
-        if not self._held_out.size:
+        dataset = self._unseen()
+        if dataset is None:
             return None
-        dataset = EpisodeDataset(
-            self._flat, self._spec, self._seed, self._held_out, texts=self._told
-        )
         dataset.candidates = self._candidates
         return self._represented(cast("Batches", dataset))
 
@@ -159,6 +164,11 @@ class TrainingData:
         observed = tuple(s for s in self.space.observations if s.name in kept)
         space = dataclasses.replace(self.space, observations=observed)
         return dataclasses.replace(spec, task_space=space)
+
+    def _unseen(self) -> EpisodeDataset | None:
+        if not self._held_out.size:
+            return None
+        return EpisodeDataset(self._flat, self._spec, self._seed, self._held_out, texts=self._told)
 
     def _represented(self, batches: Batches) -> Batches:
         plain = self._config.representation.plain

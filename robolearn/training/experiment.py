@@ -169,9 +169,9 @@ def train(
         done = FitResult(**previous["fit"])
         return _result(run_dir, data.dataset, parameters, done, reused=True)
     provenance = identity | _provenance(experiment, source, data, parent, threads)
-    if isinstance(algorithm, Proposing):
-        data.propose(algorithm)
     with _written(run_dir, ranks):
+        if isinstance(algorithm, Proposing):
+            data.propose(algorithm, hooks.on_proposed if ranks.leads else None)
         if ranks.leads:
             spec = data.observed_by(algorithm.policy().spec)
             write_run(run_dir, experiment.plain(), spec, data.stats)
@@ -235,7 +235,15 @@ def _written(run_dir: Path, ranks: Ranks) -> Generator[None]:
         except StoreError as error:
             # Some network file systems; without a lock there is only the operator's care.
             log.warning("%s is not protected against a second training: %s", run_dir, error)
+        # While the lock is held: the folder of another training is not empty for long.
+        stack.callback(_drop_if_empty, run_dir)
         yield
+
+
+def _drop_if_empty(run_dir: Path) -> None:
+    """What failed before anything was written leaves nothing behind."""
+    if not any(run_dir.iterdir()):
+        run_dir.rmdir()
 
 
 def _keep_parent(parent: Run | None, run_dir: Path, *, fresh: bool) -> None:

@@ -27,7 +27,7 @@ import torch
 from torch import Tensor
 
 from robolearn.errors import ConfigError, TrainingError
-from robolearn.learning import Algorithm, Batch, Losses, Schedule
+from robolearn.learning import Algorithm, Batch, Losses, OnProposed, Schedule
 from robolearn.machine.interrupt import held
 from robolearn.seeding import child_seed
 from robolearn.training.batch_loader import Batches, Feed, on_device
@@ -142,6 +142,8 @@ class FitResult:
 class Hooks:
     """What else happens during training; in the first process only, but for ``held_out``."""
 
+    # Told of the chunks that are drawn before the first step: how many, of how many.
+    on_proposed: OnProposed | None = None
     # Told after every step.
     on_step: Callable[[Progress], None] | None = None
     # Told every line of the log: step and figures.

@@ -14,6 +14,7 @@ from policies.registry import POLICIES, PolicyConfig, load_policy, policy_config
 from robolearn.contracts import Policy
 from robolearn.data.reading.cache import flatten
 from robolearn.data.reading.dataset import EpisodeDataset
+from robolearn.data.reading.proposed import Proposed
 from robolearn.data.reading.selection import DataConfig
 from robolearn.learning import Algorithm
 from robolearn.operations.compose import ComposedBuilder, write_composed
@@ -189,7 +190,8 @@ def batches_of(family: Family, name: str, size: int) -> EpisodeDataset:
     dataset = EpisodeDataset(flatten(costly(family.source)), spec, 0)
     if "next_candidates" in spec.parts:
         near = np.random.default_rng(0).normal(0, 0.01, (len(dataset.flat.actions), 3, 4, 2))
-        dataset.candidates = (dataset.flat.actions[:, None, None] + near).astype(np.float32)
+        chunks = (dataset.flat.actions[:, None, None] + near).astype(np.float32)
+        dataset.candidates = Proposed(np.arange(len(chunks)), chunks)
     return dataset
 
 

@@ -102,7 +102,7 @@ def main(argv: list[str]) -> int:
                 evaluation=Evaluation(args.evaluate_world, suite, count)
                 if args.evaluate_world
                 else None,
-                listener=TrainListener(begin, shown.on_episode, shown.on_step),
+                listener=TrainListener(begin, shown.on_episode, shown.on_proposed, shown.on_step),
             )
         except KeyboardInterrupt:
             shown.stopped(args.out)
@@ -175,12 +175,11 @@ class _Shown:
 
     def on_episode(self, done: int, of: int) -> None:
         """An episode is in the cache."""
-        self._to(done, self._bar("cache", of), "", of)
-        self._line(
-            f"cache {done}/{of} episodes", time.monotonic() - self._begin_s, first_s=LINE_EVERY_S
-        )
-        if done == of:
-            self._next()
+        self._before("cache", "episodes", done, of)
+
+    def on_proposed(self, done: int, of: int) -> None:
+        """Chunks of the parent are drawn."""
+        self._before("chunks of the parent", "steps", done, of)
 
     def on_step(self, now: Progress) -> None:
         """A few training steps were done."""
@@ -199,6 +198,14 @@ class _Shown:
         if self._step:
             kept = f"stopped after step {self._step}, which '{out}' keeps; --resume goes on"
             say(kept, quiet=self._quiet)
+
+    def _before(self, name: str, unit: str, done: int, of: int) -> None:
+        """What is prepared before the first step."""
+        self._to(done, self._bar(name, of), "", of)
+        passed_s = time.monotonic() - self._begin_s
+        self._line(f"{name} {done}/{of} {unit}", passed_s, first_s=LINE_EVERY_S)
+        if done == of:
+            self._next()
 
     def _bar(self, name: str, total: int | None) -> Any:
         if self._advance is None:

@@ -35,12 +35,14 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float32, Int64
+from jaxtyping import Int64
 from numpy.typing import NDArray
 
 from robolearn.data.reading.cache import FlatEpisodes
 from robolearn.data.reading.goals import FutureRows, hindsight
+from robolearn.data.reading.proposed import Proposed
 from robolearn.data.reading.transitions import (
+    DrawnValues,
     done_at,
     returns_to_go,
     step_values,
@@ -108,8 +110,8 @@ class EpisodeDataset:
         rows = self._chosen_rows()
         self._future = None if future is None else FutureRows(flat, future, rows)
         self._shares = None if weights is None else self._cumulative(weights)
-        # Chunks that the algorithm proposes at every row, in its own representation.
-        self.candidates: Float32[NDArray[np.float32], "n k h a"] | None = None
+        # Chunks that the algorithm proposes where transitions end, in its own representation.
+        self.candidates: Proposed | None = None
         self._epoch = -1
         self._order: Index = np.zeros(0, dtype=np.int64)
 
@@ -150,6 +152,16 @@ class EpisodeDataset:
             ahead["returns"] = torch.from_numpy(self._returns.value[t])
             ahead["returns_whole"] = torch.from_numpy(self._returns.whole[t])
         return dataclasses.replace(window, **ahead)
+
+    def followers(self) -> Chosen:
+        """The rows that a value is taken from, by any of the windows; ascending."""
+        windows = self._windows
+        ends = self._done_at
+        if ends is None:
+            return windows[:0]
+        spec = self.spec
+        going = windows[ends[windows] - windows >= spec.stride]
+        return np.unique(going + spec.stride)
 
     def stats(self) -> DatasetStats:
         """Statistics over the rows of the chosen episodes."""
@@ -213,11 +225,21 @@ class EpisodeDataset:
         if "next_candidates" in spec.parts:
             if self.candidates is None:
                 raise DataError("nothing was proposed for these rows before training")
-            found["next_candidates"] = torch.from_numpy(self.candidates[td.next_index])
+            found["next_candidates"] = torch.from_numpy(self._proposed(td.next_index, td.bootstrap))
         if "cost" in spec.parts:
             cost = td_batch(flat.cost, t, last, end, spec.stride, spec.discount)
             found["cost"] = torch.from_numpy(cost.reward)
         return found
+
+    def _proposed(self, following: Index, bootstrap: DrawnValues) -> NDArray[np.float32]:
+        """Chunks at the rows ``following [b]``; zeros where no value is taken from them."""
+        if self.candidates is None:
+            raise DataError("nothing was proposed for these rows before training")
+        used = bootstrap > 0
+        found = self.candidates.at(following[used])
+        chunks = np.zeros((len(used), *found.shape[1:]), dtype=np.float32)
+        chunks[used] = found
+        return chunks
 
     def _observed(self, newest: Index, t: Index, first: Index) -> Mapping[str, torch.Tensor]:
         """The histories up to rows ``newest``, and what the instruction of the episode says."""
@@ -272,7 +294,7 @@ class EpisodeDataset:
     def _all_windows(self) -> Index:
         starts = self.flat.starts
         if not self.spec.looks_ahead:
-            return self._chosen_rows()
+            return self._begun(self._chosen_rows())
         chosen = np.zeros(len(self.flat.ids), dtype=np.bool_)
         chosen[self.episodes] = True
         windows = td_starts(starts, self._done, self.spec.stride)
@@ -282,7 +304,13 @@ class EpisodeDataset:
                 f"no episode is longer than the stride of {self.spec.stride} steps (the longest"
                 f" has {int(self.flat.lengths[self.episodes].max())}); use a smaller stride"
             )
-        return windows
+        return self._begun(windows)
+
+    def _begun(self, rows: Index) -> Chosen:
+        """Those of ``rows`` that windows begin at."""
+        if self.spec.every == 1:
+            return rows
+        return rows[(rows - self._bounds(rows)[0]) % self.spec.every == 0]
 
     def _chosen_rows(self) -> Index:
         mine = np.isin(self._episode_of, self.episodes)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,12 +19,15 @@ from policies.registry import load_policy
 from robolearn.contracts import Policy
 from robolearn.data.reading.cache import flatten
 from robolearn.data.reading.dataset import EpisodeDataset
+from robolearn.data.reading.proposed import Proposed
 from robolearn.data.reading.selection import DataConfig
+from robolearn.data.store.lock import StoreLock
 from robolearn.errors import (
     CheckpointError,
     ConfigError,
     DataError,
     SpecMismatchError,
+    StoreLockedError,
     TrainingError,
 )
 from robolearn.learning import Batch, Proposing
@@ -57,7 +61,8 @@ def parts(config: IdqlConfig = EXPECTILE) -> tuple[Idql, EpisodeDataset]:
     torch.manual_seed(0)
     dataset = EpisodeDataset(random_flat(), config.batches(), 0)
     near = np.random.default_rng(0).normal(0, 0.01, (len(dataset.flat.actions), 3, 4, 2))
-    dataset.candidates = (dataset.flat.actions[:, None, None] + near).astype(np.float32)
+    chunks = (dataset.flat.actions[:, None, None] + near).astype(np.float32)
+    dataset.candidates = Proposed(np.arange(len(chunks)), chunks)
     flow = FLOW.build(SPACE, dataset.stats(), None)
     for parameter in flow.ema.parameters():
         parameter.data.add_(0.1 * torch.randn(parameter.shape))
@@ -231,7 +236,7 @@ def test_the_best_of_what_was_proposed_follows_a_chunk() -> None:
     assert dataset.candidates is not None
     losses = built(batch, 0, torch.Generator().manual_seed(0)).by_group
     assert set(losses) == {"critic"}
-    proposed = torch.from_numpy(dataset.candidates[3])
+    proposed = torch.from_numpy(dataset.candidates.at(np.array([3]))[0])
     follow = {name: v[:1].expand(3, *v.shape[1:]) for name, v in batch.next_observations.items()}
     best = float(built.critics.chunk(proposed, follow)[:, 0].max())
     r = dataset.flat.reward
@@ -239,23 +244,37 @@ def test_the_best_of_what_was_proposed_follows_a_chunk() -> None:
     assert losses["critic"].item() == pytest.approx(2 * np.mean(targets**2), rel=1e-4)
 
 
-def test_chunks_are_proposed_once_and_the_same_again(tmp_path: Path) -> None:
+def test_chunks_are_proposed_once_where_transitions_end_and_the_same_again(tmp_path: Path) -> None:
     source = random_source((20, 20, 15))
     fit = FitConfig(steps=1, warmup=1)
     train(Experiment("flow", DATA, FLOW, fit), source, tmp_path / "flow", cache_dir=tmp_path)
     parent = load_run(tmp_path / "flow")
+    config, told = dataclasses.replace(SMALL, every=4), list[tuple[int, int]]()
     drawn = []
     for _ in range(2):
-        data = TrainingData(DATA, SMALL.batches(), 0, source, flatten(source))
+        data = TrainingData(
+            dataclasses.replace(DATA, held_out=0.34), config.batches(), 0, source, flatten(source)
+        )
         with pytest.raises(DataError, match="nothing was proposed"):
             data.dataset.batch(0)
-        algorithm = SMALL.build(SPACE, data.stats, parent)
+        algorithm = config.build(SPACE, data.stats, parent)
         assert isinstance(algorithm, Proposing)
-        data.propose(algorithm)
+        data.propose(algorithm, lambda done, of: told.append((done, of)))
         drawn.append(data.dataset.candidates)
-    assert drawn[0] is not None
-    assert drawn[0].shape == (55, 3, 4, 2)
-    np.testing.assert_array_equal(drawn[0], drawn[1])
+    first, again = drawn
+    assert first is not None
+    assert again is not None
+    # Two steps after every fourth row of all three episodes, held out or not.
+    expected = [b + k for b, n in ((0, 20), (20, 20), (40, 15)) for k in range(2, n, 4)]
+    ended = flatten(source).done
+    np.testing.assert_array_equal(
+        first.rows, [r for r in expected if not ended[r - 2 : r].any() and r - 2 + 2 < 55]
+    )
+    assert first.chunks.shape == (len(first.rows), 3, 4, 2)
+    assert told[-1] == (len(first.rows), len(first.rows))
+    np.testing.assert_array_equal(first.chunks, again.chunks)
+    with pytest.raises(DataError, match="nothing was proposed"):
+        first.at(np.array([1]))
     # They are the parent's chunks at the rows' observations.
     reader = EpisodeDataset(flatten(source), FLOW.batches(), 0)
     seen = reader.gather(np.array([30])).observations
@@ -265,7 +284,33 @@ def test_chunks_are_proposed_once_and_the_same_again(tmp_path: Path) -> None:
         np.array([child_seed(0, "propose", 30)]),
     )
     answer = load_policy(tmp_path / "flow").sample(request, 3).actions
-    np.testing.assert_allclose(drawn[0][30], answer[0], atol=1e-6)
+    np.testing.assert_allclose(first.at(np.array([30]))[0], answer[0], atol=1e-6)
+
+
+def test_a_second_training_is_refused_before_it_draws_and_a_failed_one_leaves_no_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = random_source((12, 9))
+    fit, out = FitConfig(steps=1, warmup=1), tmp_path / "idql"
+    train(Experiment("flow", DATA, FLOW, fit), source, tmp_path / "flow", cache_dir=tmp_path)
+    parent = load_run(tmp_path / "flow")
+
+    def again() -> None:
+        train(Experiment("idql", DATA, SMALL, fit), source, out, parent=parent, cache_dir=tmp_path)
+
+    def fails(self: ProposingIdql, observations: Any, seeds: Any) -> Any:
+        with pytest.raises(StoreLockedError, match="is being written"):
+            StoreLock(out)
+        raise DataError("the parent cannot")
+
+    monkeypatch.setattr(ProposingIdql, "propose", fails)
+    with pytest.raises(DataError, match="the parent cannot"):
+        again()
+    assert not out.exists()
+    monkeypatch.undo()
+    again()
+    with pytest.raises(ConfigError, match="at least 1"):
+        dataclasses.replace(SMALL, every=0)
 
 
 def test_rewards_that_the_bounds_would_cut_are_refused(tmp_path: Path) -> None:
@@ -338,7 +383,7 @@ def test_of_two_ways_the_better_one_is_taken() -> None:
     dataset = EpisodeDataset(flat, config.batches(), 0)
     built = ProposingIdql(config, TwoWays.spec, dataset.stats(), TwoWays())
     seen = {k: torch.full((32, 2, n), 0.25) for k, n in ((TOOL, 2), (BLOCK, 3))}
-    dataset.candidates = built.propose(seen, np.arange(32)).numpy()
+    dataset.candidates = Proposed(np.arange(32), built.propose(seen, np.arange(32)).numpy())
     optimizer = torch.optim.Adam(built.critics.parameters(), lr=config.lr)
     for step in range(150):
         losses = built(dataset.batch(step), step, torch.Generator().manual_seed(step)).by_group

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -42,6 +43,25 @@ def test_windows_equal_a_plain_loop(lengths: list[int], n_obs: int, horizon: int
             )
             assert torch.equal(batch.actions[i], torch.tensor(flat.actions[ahead]))
             assert batch.action_mask[i].tolist() == [i + k <= rows[-1] for k in range(horizon)]
+
+
+@settings(max_examples=25)
+@given(st.lists(st.integers(4, 9), min_size=1, max_size=4), st.integers(1, 5), st.integers(1, 3))
+def test_windows_begin_at_every_few_steps(lengths: list[int], every: int, stride: int) -> None:
+    flat = random_flat(tuple(lengths))
+    ended = list(np.flatnonzero(flat.done))
+    spec = BatchSpec(1, 4, 8, ("transition",), stride=stride)
+    whole = EpisodeDataset(flat, spec, seed=0)
+    few = EpisodeDataset(flat, dataclasses.replace(spec, every=every), seed=0)
+    first = {t: b for b, e in pairwise(flat.starts.tolist()) for t in range(b, e)}
+    assert few.windows.tolist() == [t for t in whole.windows if (t - first[t]) % every == 0]
+    # A value follows where nothing is done within the stride.
+    assert few.followers().tolist() == [
+        t + stride for t in few.windows.tolist() if not any(t <= e < t + stride for e in ended)
+    ]
+    plain = EpisodeDataset(flat, BatchSpec(1, 4, 8, every=every), seed=0)
+    assert plain.windows.tolist() == [t for t in first if (t - first[t]) % every == 0]
+    assert plain.followers().size == 0
 
 
 def test_every_window_comes_once_per_epoch_and_epochs_differ() -> None:
