@@ -25,8 +25,6 @@ workers give the same batches:
 
 # The stubs of torch leave some parameters untyped.
 # pyright: reportUnknownMemberType=false
-# Shapes in annotations follow jaxtyping's grammar, which ruff reads as a forward reference.
-# ruff: noqa: F722
 from __future__ import annotations
 
 import dataclasses

@@ -5,8 +5,6 @@ that transitions end at, and at no others: with transitions that begin at every 
 eighth of the recording.
 """
 
-# Shapes in annotations follow jaxtyping's grammar, which ruff reads as a forward reference.
-# ruff: noqa: F722
 from __future__ import annotations
 
 from dataclasses import dataclass
