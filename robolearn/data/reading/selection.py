@@ -132,6 +132,11 @@ class DataConfig:
         given = sum(choice.weight is not None for choice in self.stores)
         if given not in (0, len(self.stores)):
             raise ConfigError("stores: give every store a weight, or none")
+        if given and self.quality.success_share is not None:
+            raise ConfigError(
+                "stores: weights and quality.success_share both say how batches are divided; leave"
+                " one out"
+            )
 
 
 class StoreSource:

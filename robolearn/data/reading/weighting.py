@@ -9,14 +9,19 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Int64
 from numpy.typing import NDArray
 
 from robolearn.data.reading.cache import FlatEpisodes
+from robolearn.data.reading.trajectories import trajectory_weights
 from robolearn.errors import ConfigError, DataError
 from robolearn.shapes import Flags, Floats
+
+SHARPEST = 0.01
+"""Lowest temperature: below it one episode is all that is drawn, and the others' weights vanish."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +34,31 @@ class QualityConfig:
     score_power: float = 0.0
     # Weight of steps at which a person had taken over from a policy, relative to the others.
     intervention: float = 1.0
+    # Share of the batches that comes from episodes that succeeded, the rest from those that failed,
+    # however many there are of either; .5: balanced. Left out: as many as there are.
+    success_share: float | None = None
+    # Weighs episodes by their return, or by their advantage, the return beyond what their start
+    # promises (trajectory weighting, Hong et al. 2023); rewards are those of data.reward.
+    by: Literal["alike", "return", "advantage"] = "alike"
+    # The smaller, the more the best episodes count: e^(1/temperature) times the worst (paper: .1).
+    temperature: float = 0.1
 
     def __post_init__(self) -> None:
+        if self.success_share is not None:
+            if not 0.0 < self.success_share < 1.0:
+                raise ConfigError(
+                    "quality: success_share must be in (0, 1); to take only episodes that"
+                    f" succeeded set data.success to true; got {self.success_share}"
+                )
+            if self.success != 1.0:
+                raise ConfigError(
+                    "quality: success and success_share both say how often successes are drawn;"
+                    " leave one out"
+                )
+        if not (math.isfinite(self.temperature) and self.temperature >= SHARPEST):
+            raise ConfigError(
+                f"quality: temperature must be at least {SHARPEST}, got {self.temperature}"
+            )
         for name in ("success", "score_power", "intervention"):
             value = getattr(self, name)
             if not (math.isfinite(value) and value >= 0):
@@ -44,7 +72,7 @@ class QualityConfig:
     @property
     def of_episodes(self) -> bool:
         """Whether the outcome of an episode counts."""
-        return self.success != 1.0 or self.score_power != 0.0
+        return self.success != 1.0 or self.score_power != 0.0 or self.success_share is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +162,8 @@ def row_weights(
         if len(qualities) != len(flat.ids):
             raise DataError("quality: this source does not say how its episodes ended")
         weights *= flat.per_row(episode_weights(quality, qualities))
+    if quality.by != "alike":
+        weights *= _by_worth(flat, windows, quality)
     weights[flat.intervention] *= quality.intervention
     weights[idle_rows(flat, idle)] = 0.0
     if not weights[windows].any():
@@ -141,9 +171,46 @@ def row_weights(
             "no window is left: every episode has the weight 0 by data.quality, or stands still by"
             f" data.idle (threshold {idle.threshold:g})"
         )
+    if quality.success_share is not None:
+        return _balanced(flat, windows, weights, qualities, quality.success_share)
     if stores is None:
         return weights
     return _shares_kept(flat, windows, stores, weights)
+
+
+def _by_worth(
+    flat: FlatEpisodes, windows: Int64[NDArray[np.int64], " windows"], quality: QualityConfig
+) -> Floats:
+    """Weights of rows ``[N]`` by the return of their episode, among those that have windows."""
+    episode = flat.per_row(np.arange(len(flat.ids), dtype=np.int64))
+    chosen = np.unique(episode[windows])
+    weights = np.zeros(len(flat.ids))
+    weights[chosen] = trajectory_weights(
+        flat, chosen, by_advantage=quality.by == "advantage", temperature=quality.temperature
+    )
+    return weights[episode]
+
+
+def _balanced(
+    flat: FlatEpisodes,
+    windows: Int64[NDArray[np.int64], " windows"],
+    weights: Floats,
+    qualities: Sequence[EpisodeQuality],
+    share: float,
+) -> Floats:
+    """``weights`` among successes and among failures, whose sums stand as ``share`` says."""
+    succeeded = flat.per_row(np.array([q.success for q in qualities], dtype=np.bool_))
+    total = {which: float(weights[windows[succeeded[windows] == which]].sum())
+             for which in (True, False)}  # fmt: skip
+    missing = [name for which, name in ((True, "succeeded"), (False, "failed")) if not total[which]]
+    if missing:
+        raise DataError(
+            f"data.quality.success_share {share:g}: no window is left of an episode that"
+            f" {missing[0]}; take in such episodes (kinds, tasks, success of data), or leave"
+            " success_share out"
+        )
+    factor = np.where(succeeded, share / total[True], (1.0 - share) / total[False])
+    return weights * factor
 
 
 def _shares_kept(
