@@ -55,6 +55,7 @@ POLICIES = Table[type[PolicyConfig]](
         "mean_flow": "policies.imitation.mean_flow:MeanFlowConfig",
         "qc": "policies.offline_rl.qc:QcConfig",
         "rebrac": "policies.offline_rl.rebrac:RebracConfig",
+        "riql": "policies.offline_rl.riql:RiqlConfig",
         "shortcut": "policies.imitation.shortcut:ShortcutConfig",
     },
     what="policy",

@@ -70,6 +70,8 @@ class ActorCriticConfig:
     horizon: int = 5
     # Scaling of observations and actions.
     normalization: Normalization = "minmax"
+    # Scaling of observations alone; null: as ``normalization`` says.
+    observation_scaling: Normalization | None = None
     # Discount per control step.
     discount: float = 0.99
     # Targets are held in between; null: they are not.
@@ -140,6 +142,7 @@ class ActorCriticConfig:
             self.focus,
             self.picture,
             self.anchor,
+            self.observation_scaling,
         )
 
     def build(self, space: TaskSpace, stats: DatasetStats, parent: Run | None) -> Algorithm:
@@ -173,7 +176,12 @@ class Actor(ChunkSampler):
         super().__init__()
         self.config = config
         self.observed = ObservedFeatures(
-            spec, stats, relative=config.relative, focus=config.focus, picture=config.picture
+            spec,
+            stats,
+            relative=config.relative,
+            focus=config.focus,
+            picture=config.picture,
+            scaling=config.observation_scaling,
         )
         self.codec = ActionCodec(spec, stats, config.anchor)
         self.horizon, self.action_size = spec.horizon, spec.task_space.action_size

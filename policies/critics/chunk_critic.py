@@ -20,7 +20,7 @@ from policies.nets.shapes import (
     Features,
     MemberRows,
 )
-from robolearn.contracts import PolicySpec
+from robolearn.contracts import Normalization, PolicySpec
 from robolearn.data.store.stats import DatasetStats
 from robolearn.learning import Observed
 
@@ -43,6 +43,8 @@ class CriticConfig:
     picture: PictureConfig = field(default_factory=PictureConfig)
     # Gain on actions relative to the tool, see the flow policy.
     anchor: float = 0.0
+    # Scaling of observations; null: that of the policy.
+    scaling: Normalization | None = None
 
 
 class ChunkCritic(nn.Module):
@@ -59,7 +61,12 @@ class ChunkCritic(nn.Module):
     ) -> None:
         super().__init__()
         self.observed = ObservedFeatures(
-            spec, stats, relative=config.relative, focus=config.focus, picture=config.picture
+            spec,
+            stats,
+            relative=config.relative,
+            focus=config.focus,
+            picture=config.picture,
+            scaling=config.scaling,
         )
         self.codec = ActionCodec(spec, stats, config.anchor)
         self.stride, size = stride, self.observed.size

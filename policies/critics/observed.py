@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import torch
 from torch import nn
 
 from policies.nets.encoder import FocusConfig, SignalEncoder
 from policies.nets.pictures import PictureConfig, PictureEncoder
 from policies.nets.shapes import Features
-from robolearn.contracts import PolicySpec
+from robolearn.contracts import Normalization, PolicySpec
 from robolearn.data.store.stats import DatasetStats
 from robolearn.instructions import TEXT, text_encoder
 from robolearn.learning import Observed
 
 
 class ObservedFeatures(nn.Module):
-    """Observations ``[b, n_obs, *shape]`` to flat features ``[b, size]``."""
+    """Observations ``[b, n_obs, *shape]`` to flat features ``[b, size]``; ``scaling`` of vectors,
+    None: that of the policy.
+    """
 
     def __init__(
         self,
@@ -25,8 +29,11 @@ class ObservedFeatures(nn.Module):
         relative: tuple[tuple[str, str], ...] = (),
         focus: FocusConfig | None = None,
         picture: PictureConfig | None = None,
+        scaling: Normalization | None = None,
     ) -> None:
         super().__init__()
+        if scaling is not None:
+            spec = dataclasses.replace(spec, normalization=scaling)
         self.encoder = SignalEncoder(spec, stats, relative, 0, focus)
         cameras = tuple(s for s in spec.task_space.observations if s.is_image)
         self.pictures: PictureEncoder | None = None

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from robolearn.contracts import PolicySpec
 from robolearn.data.episode import EpisodeStart
 from robolearn.data.reading.cache import FlatEpisodes
+from robolearn.data.reading.corruption import corrupted
 from robolearn.data.reading.dataset import EpisodeDataset, split_episodes
 from robolearn.data.reading.episode_arrays import EpisodeSource
 from robolearn.data.reading.mixture import window_weights
@@ -83,6 +84,7 @@ class TrainingData:
         source: TrainingSource,
         flat: FlatEpisodes,
     ) -> None:
+        flat = corrupted(flat, config.corrupt)
         self._config, self._spec, self._seed, self._flat = config, batches, seed, flat
         self._qualities = source.qualities
         texts = _instructions(config, source.texts)

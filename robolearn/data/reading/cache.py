@@ -70,7 +70,8 @@ class FlatEpisodes:
     of it); episode ``e`` is rows ``starts[e]:starts[e + 1]``. ``source [N]``: who decided, a number
     of ``labels``; ``intervention [N]``: a person took over from a policy. ``seen [N]``: no
     observation of the tick was missing (values that are are 0). ``folder``: the cache that it is
-    mapped from, None in memory.
+    mapped from, None in memory. ``next_observations``: what is seen of a row where it follows
+    another one, None: what is seen of it anyway (``data/reading/corruption.py``).
     """
 
     task_space: TaskSpace
@@ -87,6 +88,7 @@ class FlatEpisodes:
     seen: Flags
     content_hash: str
     folder: Path | None = None
+    next_observations: Mapping[str, Rows] | None = None
 
     @property
     def lengths(self) -> Int64[NDArray[np.int64], " episodes"]:
@@ -104,7 +106,9 @@ class FlatEpisodes:
             return (_open, (self.folder, direct))
         fields = (self.task_space, self.ids, self.starts, dict(self.observations), self.actions)
         who = (self.source, self.intervention, self.labels, self.seen)
-        return (FlatEpisodes, (*fields, self.reward, self.done, self.cost, *who, self.content_hash))
+        told = (*fields, self.reward, self.done, self.cost, *who, self.content_hash)
+        follow = self.next_observations
+        return (FlatEpisodes, (*told, None, None if follow is None else dict(follow)))
 
 
 def user_cache_dir() -> Path:

@@ -37,6 +37,7 @@ from jaxtyping import Int64
 from numpy.typing import NDArray
 
 from robolearn.data.reading.cache import FlatEpisodes
+from robolearn.data.reading.episode_arrays import Rows
 from robolearn.data.reading.goals import FutureRows, hindsight
 from robolearn.data.reading.proposed import Proposed
 from robolearn.data.reading.transitions import (
@@ -141,7 +142,7 @@ class EpisodeDataset:
     def gather(self, t: Index) -> Batch:
         """The batch whose newest observations are the rows ``t [b]``."""
         first, last = self._bounds(t)
-        observations = self._observed(t, t, first)
+        observations = self._observed(self.flat.observations, t, t, first)
         actions, mask, rows = self._chunks(t, last)
         intervention = torch.from_numpy(self.flat.intervention[rows])
         window = Batch(observations, actions, mask, intervention=intervention)
@@ -212,7 +213,8 @@ class EpisodeDataset:
         found: dict[str, Any] = {}
         if "transition" in spec.parts:
             found["reward"] = torch.from_numpy(td.reward)
-            found["next_observations"] = self._observed(td.next_index, t, first)
+            seen = flat.observations if flat.next_observations is None else flat.next_observations
+            found["next_observations"] = self._observed(seen, td.next_index, t, first)
             found["bootstrap"] = torch.from_numpy(td.bootstrap)
         if "step_rewards" in spec.parts:
             rewards = step_values(flat.reward, t, last, td.steps, spec.stride)
@@ -239,16 +241,15 @@ class EpisodeDataset:
         chunks[used] = found
         return chunks
 
-    def _observed(self, newest: Index, t: Index, first: Index) -> Mapping[str, torch.Tensor]:
+    def _observed(
+        self, seen: Mapping[str, Rows], newest: Index, t: Index, first: Index
+    ) -> Mapping[str, torch.Tensor]:
         """The histories up to rows ``newest``, and what the instruction of the episode says."""
-        observations = dict(self._history(newest, first))
+        rows = np.maximum(newest[:, None] + np.arange(1 - self.spec.n_obs, 1), first[:, None])
+        observations = {name: torch.from_numpy(v[rows]) for name, v in seen.items()}
         if self._texts is not None:
             observations[TEXT] = torch.from_numpy(self._texts[self._episode_of[t]])
         return observations
-
-    def _history(self, t: Index, first: Index) -> Mapping[str, torch.Tensor]:
-        rows = np.maximum(t[:, None] + np.arange(1 - self.spec.n_obs, 1), first[:, None])
-        return {name: torch.from_numpy(v[rows]) for name, v in self.flat.observations.items()}
 
     def _shown(self, rows: Index) -> Mapping[str, torch.Tensor]:
         return {name: torch.from_numpy(v[rows]) for name, v in self.flat.observations.items()}

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from robolearn.config import config_hash, to_dict
 from robolearn.contracts import Normalization
 from robolearn.data.episode import Episode, EpisodeInfo, EpisodeKind, EpisodeStart
+from robolearn.data.reading.corruption import CorruptConfig
 from robolearn.data.reading.episode_arrays import EpisodeArrays, Rows
 from robolearn.data.reading.pictures import PictureConfig
 from robolearn.data.reading.rewards import RewardConfig, Rewarded, require_signals, rewarded
@@ -114,6 +115,8 @@ class DataConfig:
     pictures: PictureConfig = field(default_factory=PictureConfig)
     # What steps are worth and where the task ends; for algorithms that learn from rewards.
     reward: RewardConfig = field(default_factory=RewardConfig)
+    # What is spoilt at random, to see what an algorithm makes of it.
+    corrupt: CorruptConfig = field(default_factory=CorruptConfig)
 
     def __post_init__(self) -> None:
         if not self.observations:

@@ -11,40 +11,24 @@ import pytest
 import torch
 
 from policies.critics.actor_critic import ActorCritic, ActorCriticConfig
-from policies.critics.ensemble import Ensemble
 from policies.offline_rl.fql import FqlConfig
 from policies.offline_rl.iql import IqlConfig
 from policies.offline_rl.qc import QcConfig
 from policies.offline_rl.rebrac import RebracConfig
-from robolearn.data.reading.cache import FlatEpisodes, flatten
+from policies.offline_rl.riql import RiqlConfig
 from robolearn.data.reading.dataset import EpisodeDataset
 from robolearn.errors import ConfigError, TrainingError
 from robolearn.learning import Batch
-from robolearn.training.loop import FitConfig, fit
-from tests.learning_mocks import (
-    BLOCK,
-    SPACE,
-    TOOL,
-    ArraySource,
-    random_episode,
-    random_flat,
-    random_request,
-)
+from tests.learning_mocks import SPACE, random_flat
+from tests.policies.offline_rl.bandits import BEST, MEAN, SMALL, learned, says
 
-# A constant rate (the default): one that falls to 0 leaves the critic unfinished in 300 updates.
-SMALL: dict[str, Any] = {
-    "width": 32,
-    "depth": 2,
-    "batch_size": 128,
-    "lr": 3e-3,
-    "tau": 0.05,
-}
 # As near to the critic's best as they get, and what stays of behaviour else.
 GREEDY = {
     "fql": FqlConfig(alpha=0.03, horizon=1, **SMALL),
     "qc": QcConfig(candidates=16, flow_steps=4, horizon=1, **SMALL),
     "rebrac": RebracConfig(actor_penalty=0.01, horizon=1, actor_every=1, **SMALL),
     "iql": IqlConfig(beta=30.0, horizon=1, **SMALL),
+    "riql": RiqlConfig(beta=30.0, expectile=0.9, horizon=1, **SMALL),
     "iql-gradient": IqlConfig(extraction="gradient", alpha=0.03, horizon=1, **SMALL),
 }
 CAUTIOUS = {
@@ -52,34 +36,6 @@ CAUTIOUS = {
     "rebrac": dataclasses.replace(GREEDY["rebrac"], actor_penalty=1e4),  # type: ignore[call-arg]
     "iql": dataclasses.replace(GREEDY["iql"], beta=0.0),  # type: ignore[call-arg]
 }
-BEST, MEAN = 0.32, 0.25
-
-
-def bandit() -> FlatEpisodes:
-    """Any place between .1 and .4 m is tried once; .32 is the best, and everything ends there."""
-    rng = np.random.default_rng(0)
-    place = np.stack([rng.uniform(0.1, 0.4, 600), np.full(600, 0.25)], axis=1)
-    place[:2] = [[0.1, 0.2], [0.4, 0.3]]
-    episode = dataclasses.replace(
-        random_episode("e", 600, 0),
-        observations={TOOL: np.full((600, 2), 0.25), BLOCK: np.full((600, 3), 0.25)},
-        actions=place,
-        reward=-(((place[:, 0] - BEST) / 0.15) ** 2),
-        done=np.ones(600, dtype=np.bool_),
-    )
-    return flatten(ArraySource((episode,)))
-
-
-def learned(config: ActorCriticConfig, folder: Path, steps: int) -> np.ndarray:
-    """Where the actor goes, ``[64]``."""
-    torch.manual_seed(0)
-    data = EpisodeDataset(bandit(), config.batches(), 0)
-    algorithm = config.build(SPACE, data.stats(), None)
-    fit(algorithm, data, FitConfig(steps=steps, warmup=10, clip=10.0), folder, seed=0)
-    asked = random_request(64, n_obs=1)
-    same = {name: np.full_like(v, 0.25) for name, v in asked.observations.items()}
-    request = dataclasses.replace(asked, observations=same)
-    return algorithm.policy().sample(request).actions[:, 0, 0, 0]
 
 
 @pytest.mark.parametrize("name", sorted(GREEDY))
@@ -95,13 +51,6 @@ def test_who_stays_near_behaviour_does_what_it_did(name: str, tmp_path: Path) ->
     assert places.mean() == pytest.approx(MEAN, abs=0.03)
     if name == "fql":  # All of it, not its mean alone.
         assert places.std() == pytest.approx(0.3 / 12**0.5, abs=0.03)
-
-
-def says(ensemble: Ensemble, *values: float) -> None:
-    """Let every member say one number, whatever it sees."""
-    for parameter in ensemble.parameters():
-        parameter.data.zero_()
-    ensemble.biases[-1].data.copy_(torch.tensor(values).view(-1, 1, 1))
 
 
 @pytest.mark.parametrize(
