@@ -91,6 +91,11 @@ class FlatEpisodes:
     next_observations: Mapping[str, Rows] | None = None
 
     @property
+    def following(self) -> Mapping[str, Rows]:
+        """What is seen of rows where they follow others."""
+        return self.observations if self.next_observations is None else self.next_observations
+
+    @property
     def lengths(self) -> Int64[NDArray[np.int64], " episodes"]:
         """Steps per episode."""
         return np.diff(self.starts)

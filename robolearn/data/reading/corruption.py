@@ -70,13 +70,12 @@ def corrupted(flat: FlatEpisodes, config: CorruptConfig) -> FlatEpisodes:
     if not config.what:
         return flat
     changed: dict[str, Any] = {}
-    seen = flat.observations if flat.next_observations is None else flat.next_observations
     if "observations" in config.what:
         changed["observations"] = _disturbed(flat, flat.observations, config, "observations")
         # What follows a row is not what is corrupted.
-        changed["next_observations"] = seen
+        changed["next_observations"] = flat.following
     if "dynamics" in config.what:
-        changed["next_observations"] = _disturbed(flat, seen, config, "dynamics")
+        changed["next_observations"] = _disturbed(flat, flat.following, config, "dynamics")
     if "actions" in config.what:
         rows, rng = _drawn(flat, config, "actions")
         changed["actions"] = _shifted(flat.actions, rows, rng, config.scale)

@@ -213,8 +213,7 @@ class EpisodeDataset:
         found: dict[str, Any] = {}
         if "transition" in spec.parts:
             found["reward"] = torch.from_numpy(td.reward)
-            seen = flat.observations if flat.next_observations is None else flat.next_observations
-            found["next_observations"] = self._observed(seen, td.next_index, t, first)
+            found["next_observations"] = self._observed(flat.following, td.next_index, t, first)
             found["bootstrap"] = torch.from_numpy(td.bootstrap)
         if "step_rewards" in spec.parts:
             rewards = step_values(flat.reward, t, last, td.steps, spec.stride)

@@ -32,10 +32,9 @@ FLAT = random_flat((7, 12, 9, 20))
 
 def columns(flat: FlatEpisodes) -> dict[str, np.ndarray]:
     """What each kind of corruption may change, and all else; a number per row or more."""
-    after = flat.observations if flat.next_observations is None else flat.next_observations
     seen, follow = (
         np.concatenate([np.asarray(o[n]).reshape(len(flat.actions), -1) for n in (TOOL, BLOCK)], 1)
-        for o in (flat.observations, after)
+        for o in (flat.observations, flat.following)
     )
     return {
         "observations": seen,
