@@ -32,12 +32,9 @@ def rows(long: bool = False) -> list[dict[str, object]]:
     torch.set_num_threads(1)
     repeats = 20 if long else 5
     sizes = ((128, 3), (256, 4), (512, 4)) if long else ((128, 3), (256, 4))
-    found: list[dict[str, object]] = []
-    for width, depth in sizes:
-        shape = {"n_obs": 1, "horizon": 1, "width": width, "depth": depth}
-        for config in (FqlConfig(**shape), IqlConfig(**shape)):
-            found.append(_row(config, repeats))
-    return found
+    shapes = [{"n_obs": 1, "horizon": 1, "width": w, "depth": d} for w, d in sizes]
+    kinds = (FqlConfig, IqlConfig)
+    return [_row(kind(**shape), repeats) for shape in shapes for kind in kinds]
 
 
 def _row(config: ActorCriticConfig, repeats: int) -> dict[str, object]:
