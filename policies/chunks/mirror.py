@@ -17,6 +17,7 @@ from torch import Tensor
 from robolearn.errors import ConfigError, SpecMismatchError
 from robolearn.instructions import TEXT
 from robolearn.learning import Batch
+from robolearn.planar import PlanarMove
 from robolearn.spec import TaskSpace
 
 
@@ -74,13 +75,9 @@ class Mirror:
                 f"mirror: pictures need axis_deg to be a multiple of 45, got {self._axis_deg:g}"
             )
         self.config, self.space = config, space
-        two = 2 * math.radians(self._axis_deg)
-        self._matrix = torch.tensor(
-            [[math.cos(two), math.sin(two)], [math.sin(two), -math.cos(two)]]
-        )
+        move = PlanarMove.reflection(config.point, self._axis_deg, config.body_axis_deg)
+        self._matrix, self._turn = torch.tensor(move.matrix), move.turn
         self._point = torch.tensor(config.point)
-        # A direction phi goes to 2 axis - phi; the body's axis is at yaw + body_axis.
-        self._turn = two - 2 * math.radians(config.body_axis_deg)
 
     def __call__(self, batch: Batch, rows: Tensor) -> Batch:
         """The batch with ``rows [b]`` (bool) reflected."""

@@ -26,6 +26,7 @@ from robolearn.inference.local import BatchedInference
 from robolearn.instructions import require_understood
 from robolearn.machine.interrupt import check
 from robolearn.operations.builders import env_builder, policy_builder
+from robolearn.operations.stores.world_provenance import world_provenance
 from robolearn.pusht import BLOCK, TASK_PARAMS, recorded_goal
 from robolearn.runtime import run_episode
 from robolearn.seeding import child_seed
@@ -302,8 +303,5 @@ class _Collection:
         return {
             "command": "robolearn collect",
             "config": to_dict(self.config),
-            "scene_hash": self.env.scene_hash,
-            "engine": self.env.engine,
-            **({TASK_PARAMS: self.env.task_params} if self.env.task_params else {}),
-            "cameras": {name: c.to_json() for name, c in self.env.calibrations().items()},
+            **world_provenance(self.env),
         }

@@ -91,8 +91,8 @@ def replay_episode(
     return ReplayError(
         episode=episode.id,
         rate_hz=env.spec.rate_hz,
-        position_m=_distance(path, recorded),
-        rotation_rad=_turned(path, recorded),
+        position_m=distances(path, recorded),
+        rotation_rad=turns(path, recorded),
         path=path,
         recorded=recorded,
         reason=reason,
@@ -125,12 +125,14 @@ def _start(episode: Episode, block: str, tool: str) -> Condition:
     return Condition(id=f"replay-{episode.id}", seed=0, poses=poses)
 
 
-def _distance(path: Path, recorded: Path) -> Ticks:
+def distances(path: Path, recorded: Path) -> Ticks:
+    """How far poses ``[T, n]`` are from others, planar (n = 3) or of 7 numbers [m]."""
     axes = 2 if recorded.shape[1] == 3 else 3
     return np.linalg.norm(path[:, :axes] - recorded[:, :axes], axis=1)
 
 
-def _turned(path: Path, recorded: Path) -> Ticks:
+def turns(path: Path, recorded: Path) -> Ticks:
+    """How far they are turned against others [rad], at least 0."""
     if recorded.shape[1] == 3:
         return np.abs(wrap_angle(path[:, 2] - recorded[:, 2]))
     # Twice the angle between the quaternions; the chord is accurate near zero, where the cosine is

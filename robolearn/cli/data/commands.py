@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import tyro
 
 from robolearn.cli.data.cache import CACHE_VERBS
+from robolearn.cli.data.derive import DERIVE_VERBS
 from robolearn.cli.data.edit import EDIT_VERBS
 from robolearn.cli.data.export import EXPORT_VERBS
 from robolearn.cli.data.view import VIEW_VERBS
@@ -280,6 +281,7 @@ VERBS: dict[str, tuple[type, Callable[[list[str]], int]]] = {
     "stats": (Stats, _stats),
     "check": (Check, _check),
     **EDIT_VERBS,
+    **DERIVE_VERBS,
     **EXPORT_VERBS,
     **VIEW_VERBS,
     **CACHE_VERBS,

@@ -148,7 +148,7 @@ def merge_into(
             renamed: dict[str, str] = {}
             for episode_id in source.ids:
                 known = merged.get((source.store.uuid, episode_id))
-                if known is not None and known[1] in ("", _digest(source.store, episode_id)):
+                if known is not None and known[1] in ("", episode_digest(source.store, episode_id)):
                     # Annotations follow a source's episodes: a kill in between left them out.
                     if target.annotated(known[0]) == Annotated():
                         renamed[episode_id] = known[0]
@@ -161,7 +161,7 @@ def merge_into(
     return tuple(new)
 
 
-def _digest(store: EpisodeStore, episode_id: str) -> str:
+def episode_digest(store: EpisodeStore, episode_id: str) -> str:
     """The hash of an episode's manifest, which covers all of its files."""
     return next(e for e in store.log() if e.id == episode_id).files[record_name(episode_id)]
 
@@ -277,7 +277,7 @@ def _copy(source: EpisodeStore, episode_id: str, writer: StoreWriter) -> str:
             data = read_checked(root, entry.path, files)
             if entry.path == "zarr.json":
                 origin = {"store": source.uuid, "episode": episode_id}
-                data = _with_origin(data, origin | {"sha256": _digest(source, episode_id)})
+                data = _with_origin(data, origin | {"sha256": episode_digest(source, episode_id)})
             draft.sink.write(entry.path, data)
     except BaseException:
         draft.discard()

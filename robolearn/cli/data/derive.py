@@ -1,0 +1,71 @@
+"""``robolearn data`` writes new stores whose episodes were computed from others."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from robolearn.cli.shared.parse import counting, parse, print_json, say
+from robolearn.operations.stores.augment_options import AugmentConfig
+
+
+@dataclass(frozen=True)
+class Augment:
+    """Write moved copies of episodes into a new store, each checked by replay in its world."""
+
+    # Store to read.
+    store: tyro.conf.Positional[Path]
+    # New store, of the moved copies alone.
+    out: Path
+    # Ids to move; left out: all.
+    episodes: tuple[str, ...] = ()
+    # Outcome, as annotated or else as recorded.
+    outcome: Literal["success", "failure"] | None = None
+    # World to replay in; left out: where the episodes were recorded.
+    scene: str = ""
+    # How they are moved, and when a replay counts.
+    config: Annotated[AugmentConfig, tyro.conf.arg(name="")] = field(default_factory=AugmentConfig)
+    # Print one JSON document.
+    json: bool = False
+
+
+def augmented(argv: list[str]) -> int:
+    """Run the verb; returns the exit code."""
+    args = parse(Augment, argv, "data augment", Augment.__doc__ or "")
+    from robolearn.data.upkeep.edit import Selection
+    from robolearn.operations.stores.augment import augment
+
+    selection = Selection(
+        ids=args.episodes, success=None if args.outcome is None else args.outcome == "success"
+    )
+    with counting("augment", quiet=args.json) as show:
+        made = augment(
+            args.store,
+            args.out,
+            args.config,
+            world=args.scene,
+            selection=selection,
+            on_replayed=show,
+        )
+    if args.json:
+        document = dataclasses.asdict(made) | {"dropped": dict(made.dropped)}
+        print_json(document)
+        return 0
+    say(f"{len(made.ids)} of {len(made.replays)} moved episodes are in {made.store}")
+    for reason, count in made.dropped.items():
+        say(f"dropped, {_REASONS[reason]}: {count}")
+    return 0
+
+
+_REASONS = {
+    "refused": "the world refuses the start or the commands",
+    "outcome": "another outcome than the recording's",
+    "apart": "the object ends elsewhere",
+}
+
+DERIVE_VERBS: dict[str, tuple[type, Callable[[list[str]], int]]] = {"augment": (Augment, augmented)}
