@@ -39,7 +39,8 @@ def require_bounded_rewards(
 
 def require_possible(value: float, largest: float | None, step: int) -> None:
     """:class:`TrainingError` where the largest |Q| of a batch has left what is possible."""
-    if largest is not None and value > FACTOR * largest:
+    # A value that is no number is none of the possible ones either.
+    if largest is not None and not value <= FACTOR * largest:
         raise TrainingError(
             f"values diverge: |Q| is {value:.3g} at step {step}, where no sum of these rewards is"
             f" larger than {largest:.3g}; lower the lr or the discount, raise the weight of what"

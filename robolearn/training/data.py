@@ -12,6 +12,10 @@ from numpy.typing import NDArray
 from robolearn.contracts import PolicySpec
 from robolearn.data.episode import EpisodeStart
 from robolearn.data.reading.cache import FlatEpisodes
+from robolearn.data.reading.consistency import (
+    require_agreeing_outcomes,
+    require_possible_actions,
+)
 from robolearn.data.reading.corruption import corrupted
 from robolearn.data.reading.dataset import EpisodeDataset, split_episodes
 from robolearn.data.reading.episode_arrays import EpisodeSource
@@ -84,7 +88,7 @@ class TrainingData:
         source: TrainingSource,
         flat: FlatEpisodes,
     ) -> None:
-        flat = corrupted(flat, config.corrupt)
+        recorded, flat = flat, corrupted(flat, config.corrupt)
         self._config, self._spec, self._seed, self._flat = config, batches, seed, flat
         self._qualities = source.qualities
         texts = _instructions(config, source.texts)
@@ -106,7 +110,9 @@ class TrainingData:
         self._require_long_enough(chosen)
         self._candidates: Proposed | None = None
         self.dataset = self._windows(chosen)
+        require_possible_actions(recorded, chosen, refuse=bool(batches.parts))
         if batches.learns_from_rewards:
+            require_agreeing_outcomes(flat, chosen, self._qualities, config.reward)
             rows = np.isin(flat.per_row(np.arange(len(flat.ids))), chosen)
             require_informative(flat.reward[rows], flat.done[rows], config.reward)
         self.stats = self._statistics()

@@ -283,7 +283,8 @@ def _identity(experiment: Experiment, source: TrainingSource, parent: Run | None
     }
     if experiment.data.quality.of_episodes:
         # Outcomes may be annotated anew without any change of the recordings.
-        identity["qualities"] = config_hash([dataclasses.asdict(q) for q in source.qualities])
+        judged = [{"success": q.success, "score": q.score} for q in source.qualities]
+        identity["qualities"] = config_hash(judged)
     return identity
 
 

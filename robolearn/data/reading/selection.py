@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from robolearn.config import config_hash, to_dict
 from robolearn.contracts import Normalization
 from robolearn.data.episode import Episode, EpisodeInfo, EpisodeKind, EpisodeStart
+from robolearn.data.reading.consistency import require_one_end
 from robolearn.data.reading.corruption import CorruptConfig
 from robolearn.data.reading.episode_arrays import EpisodeArrays, Rows
 from robolearn.data.reading.pictures import PictureConfig
@@ -156,6 +157,7 @@ class StoreSource:
             raise DataError(_nothing(store, everything, config, wanted))
         embodiment = store.meta(self._infos[0].id).embodiment
         manifests = [self._store.manifest(i) for i in self.ids]
+        self._recorded = tuple(m.info.success for m in manifests)
         content = [sorted((f.path, f.sha256) for f in m.files) for m in manifests]
         late = {k: v for k, v in sorted(config.latency_s.items()) if v}
         self._hash = config_hash(content, *([late] if late else []), *self._reward_identity())
@@ -176,7 +178,8 @@ class StoreSource:
     @property
     def qualities(self) -> tuple[EpisodeQuality, ...]:
         """How every chosen episode ended, as annotated."""
-        return tuple(EpisodeQuality(i.success, i.score) for i in self._infos)
+        found = zip(self._infos, self._recorded, strict=True)
+        return tuple(EpisodeQuality(i.success, i.score, recorded) for i, recorded in found)
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -311,8 +314,7 @@ def episode_arrays(
     lazy = frames or {}
     here = [s.name for s in space.observations if s.name in episode.view]
     seen = [episode.streams[n].valid[episode.view[n]] for n in here]
-    if episode.terminal[:-1].any():
-        raise DataError(f"episode {episode.id} goes on after a terminal step")
+    require_one_end(episode)
     return EpisodeArrays(
         id=episode.id,
         observations=dict(lazy) | {name: episode.observed(name) for name in here},

@@ -100,10 +100,13 @@ class IdleConfig:
 
 @dataclass(frozen=True, slots=True)
 class EpisodeQuality:
-    """How an episode ended, as annotated."""
+    """How an episode ended, as annotated; ``recorded``: whether it was a success as recorded; None:
+    nobody can have annotated it.
+    """
 
     success: bool
     score: float
+    recorded: bool | None = None
 
 
 def idle_rows(flat: FlatEpisodes, config: IdleConfig) -> Flags:

@@ -25,7 +25,7 @@ from tests.learning_mocks import BLOCK, SPACE, TOOL, ArraySource, random_flat, r
 
 GOAL = "goal/block"
 AIMED = FutureSpec(geometric=0.5, random=0.3, current=0.2, discount=0.7, goals=((GOAL, BLOCK),))
-TD = BatchSpec(2, 4, 32, ("transition", "step_rewards", "next_actions"), 0.9, 3, AIMED)
+TD = BatchSpec(2, 4, 32, ("transition", "step_rewards", "next_actions"), 0.9, 3, future=AIMED)
 
 
 def aimed(lengths: tuple[int, ...] = (9, 14, 11)) -> ArraySource:
