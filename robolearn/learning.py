@@ -229,6 +229,27 @@ class Proposing(Protocol):
         ...
 
 
+@runtime_checkable
+class Diagnosed(Protocol):
+    """An algorithm that learns a critic, and can say how that stands."""
+
+    def diagnose(
+        self, batch: Batch, rng: torch.Generator
+    ) -> Mapping[str, float | Float[Tensor, ""]]:
+        """Figures on ``batch``, by the names of ``robolearn/training/diagnosis.py``; nothing is
+        learned from it.
+        """
+        ...
+
+    def train(self, mode: bool = True) -> object:
+        """Torch's; between updates."""
+        ...
+
+    def eval(self) -> object:
+        """Torch's; while figures are taken."""
+        ...
+
+
 def with_goals(batch: Batch, later: Observed) -> Batch:
     """The batch whose goals, by signal, are ``later[name] [b, *shape]``, at all of its times."""
 

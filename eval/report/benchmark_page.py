@@ -15,14 +15,16 @@ from typing import Any
 
 from eval.plain import plain_values
 from eval.report.data import SUMMARY_FILE, TRIALS_FILE, EvaluationData, load_report_data
-from eval.report.markdown import markdown_table
+from eval.report.markdown import diagnosis_lines, markdown_table
 from eval.report.page import Section, code, details, note, page, paragraph, picture, table, text
 from eval.report.plots import ResultBar, results_plot, seeds_plot
 from eval.report.results import score_text
+from eval.report.sections import critic_curves
 from eval.report.text import rate
-from eval.report.training import METRICS_FILE, RunFacts, run_facts, run_families
+from eval.report.training import RunFacts, run_facts, run_families
 from eval.summary import Result
 from robolearn.errors import ConfigError
+from robolearn.training.log import JOURNAL
 
 # More lines of one plot are not told apart.
 MAX_BARS = 6
@@ -56,7 +58,7 @@ def load_benchmark(folders: Sequence[Path]) -> Benchmark:
     entries: list[Entry] = []
     for folder in dict.fromkeys(folders):
         known = False
-        if (folder / METRICS_FILE).is_file():
+        if (folder / JOURNAL).is_file():
             runs[folder.resolve()] = run_facts(folder)
             known = True
         names = (TRIALS_FILE, SUMMARY_FILE, "evaluate")
@@ -69,7 +71,7 @@ def load_benchmark(folders: Sequence[Path]) -> Benchmark:
             known = True
         if not known:
             raise ConfigError(
-                f"'{folder}' is neither a run ({METRICS_FILE}) nor a results folder ({TRIALS_FILE})"
+                f"'{folder}' is neither a run ({JOURNAL}) nor a results folder ({TRIALS_FILE})"
             )
     return Benchmark(_renamed(tuple(runs.values())), tuple(entries))
 
@@ -160,6 +162,7 @@ def benchmark_markdown(benchmark: Benchmark, title: str) -> str:
         lines += markdown_table(
             ["policy", "score", "success", "n", "from"], [_row(e) for e in rows]
         )
+    lines += diagnosis_lines(benchmark.runs)
     lines += ["## Commands", ""]
     lines += [f"* `{c}`" for c in dict.fromkeys(e.command for e in benchmark.entries) if c]
     return "\n".join(lines).rstrip() + "\n"
@@ -274,7 +277,7 @@ def _learning(benchmark: Benchmark) -> str:
                 f"{key} over training",
                 "Thin: each run; thick: their mean; band: smallest to largest.",
             )
-    return body
+    return body + "".join(critic_curves(run) for run in benchmark.runs)
 
 
 def _commands(benchmark: Benchmark) -> str:

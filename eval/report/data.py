@@ -31,7 +31,7 @@ from eval.report.physics import Identification, Replay, identification, replay
 from eval.report.recordings import StoreFacts, store_facts
 from eval.report.tasks.base import TaskPage
 from eval.report.tasks.table import task_page
-from eval.report.training import METRICS_FILE, RunFacts, run_facts
+from eval.report.training import RunFacts, run_facts
 from eval.rule import Rule, ScoreInterval
 from eval.standing import standings
 from eval.statistics.intervals import Estimate
@@ -39,6 +39,7 @@ from eval.summary import Agreement, AgreementKind, Result, agree, summarize
 from eval.trials.table import FILE_NAME as TRIALS_FILE
 from eval.trials.table import read_trials
 from robolearn.errors import ConfigError, DataError
+from robolearn.training.log import JOURNAL
 from robolearn.types import TrialRecord
 
 SUMMARY_FILE = "summary.json"
@@ -338,9 +339,9 @@ def _evaluation(folder: Path, groups: Groups, interval: ScoreInterval) -> Evalua
 
 def _runs(folder: Path, evaluation: EvaluationData | None) -> tuple[RunFacts, ...]:
     """Those of the folder, else those that the evaluation names and that are (still) there."""
-    here = sorted(path.parent for path in (folder / "train").glob(f"*/{METRICS_FILE}"))
+    here = sorted(path.parent for path in (folder / "train").glob(f"*/{JOURNAL}"))
     named = [Path(p.run) for p in evaluation.asked.policies if p.run] if evaluation else []
-    runs = [run for run in named if (run / METRICS_FILE).is_file()]
+    runs = [run for run in named if (run / JOURNAL).is_file()]
     return tuple(run_facts(run) for run in here or runs)
 
 

@@ -17,6 +17,7 @@ from eval.report.results import (
     score_text,
 )
 from eval.report.text import estimate_text, p_text, rate, reached, reason_words, sentence
+from eval.report.training import RunFacts
 from eval.standing import standing_lines, standing_of
 from eval.statistics.intervals import Estimate
 
@@ -50,6 +51,7 @@ def report_document(data: ReportData, title: str, summary: Sequence[str]) -> dic
                     "seed": r.seed,
                     "settings": r.settings,
                     "last": r.log[-1] if r.log else None,
+                    "diagnosis": r.diagnosis,
                 }
                 for r in data.runs
             ],
@@ -78,12 +80,20 @@ def report_markdown(data: ReportData, title: str, summary: Sequence[str]) -> str
                 if r.updates is not None
             ],
         )
+        lines += diagnosis_lines(data.runs)
     if evaluation is not None:
         asked = evaluation.asked
         lines += ["## Where this comes from", "", f"Suite `{asked.suite}`."]
         lines += [f"Protocol: {asked.protocol}.", ""] if asked.protocol else [""]
         lines += ["```bash", asked.command, "```"] if asked.command else []
     return "\n".join(lines).rstrip() + "\n"
+
+
+def diagnosis_lines(runs: Sequence[RunFacts]) -> list[str]:
+    """A line for each run with a critic, and an empty one; nothing without any."""
+    told = [(r.name, r.diagnosis) for r in runs]
+    lines = [f"* Critic of {n} ({d.verdict}): {'; '.join(d.words)}." for n, d in told if d]
+    return [*lines, ""] if lines else []
 
 
 def _results(evaluation: EvaluationData) -> list[str]:

@@ -146,6 +146,46 @@ def training_plot(curves: Mapping[str, Curve], title: str) -> Plot:
     return _plot(draw, FULL * max(2, len(curves)) / 3, 2.7)
 
 
+CRITIC_PANELS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("mean Q", ("q_data", "q_policy", "q_data_held_out")),
+    ("TD error", ("td_error", "td_error_held_out")),
+    ("largest |Q| of what is possible", ("q_share",)),
+    ("largest |Q|", ("q_largest",)),
+    ("distance to the data", ("distance",)),
+    ("rank, dormant units (shares)", ("rank_share", "dormant")),
+    ("clipped weights (share)", ("weights_clipped",)),
+)
+"""Figures of a critic's diagnosis that stand in one panel."""
+
+
+def critic_plot(curves: Mapping[str, Curve], title: str) -> Plot:
+    """What a critic's curves look like, three panels in a row."""
+    panels = [
+        (name, [f for f in figures if f in curves])
+        for name, figures in CRITIC_PANELS
+        if any(f in curves for f in figures)
+    ]
+    if "q_share" in curves:
+        panels = [p for p in panels if p[1] != ["q_largest"]]
+    rows = -(-len(panels) // 3)
+
+    def draw(figure: Figure) -> None:
+        grid = figure.subplots(rows, 3, squeeze=False).flatten()
+        for axes, (name, figures) in zip(grid, panels, strict=False):
+            for i, one in enumerate(figures):
+                label = one.replace("_", " ")
+                axes.plot(curves[one].steps, curves[one].values, color=COLOURS[i], label=label)
+            axes.set(title=name, xlabel="update")
+            axes.grid(alpha=0.25)
+            if len(figures) > 1:
+                axes.legend(fontsize=7)
+        for axes in grid[len(panels) :]:
+            axes.remove()
+        figure.suptitle(title, x=0.01, ha="left", fontsize=10)
+
+    return _plot(draw, FULL, 2.4 * rows)
+
+
 def seeds_plot(curves: Mapping[str, Curve], label: str) -> Plot:
     """Runs of one experiment by their names, their mean and their range."""
 

@@ -14,11 +14,11 @@ from eval.report.deployment import DeployFacts, TickTimes
 from eval.report.glossary import glossary
 from eval.report.page import code, columns, details, note, paragraph, picture, table, text, video
 from eval.report.physics import HeldOut, Identification, Replay, ReplayErrors
-from eval.report.plots import histogram_plot, replay_plot, training_plot
+from eval.report.plots import critic_plot, histogram_plot, replay_plot, training_plot
 from eval.report.recordings import StoreFacts
 from eval.report.tasks.base import TaskPage
 from eval.report.tasks.table import task_page
-from eval.report.text import number, reason_words
+from eval.report.text import number, reason_words, sentence
 from eval.report.training import RunFacts, run_families
 from eval.statistics.intervals import percentiles
 
@@ -194,7 +194,7 @@ def training_section(data: ReportData) -> str:
             rows,
             "What training cost on this machine.",
         )
-        + "".join(_curves(run) for run in data.runs)
+        + "".join(_curves(run) + critic_curves(run) for run in data.runs)
     )
 
 
@@ -207,6 +207,23 @@ def _curves(run: RunFacts) -> str:
         training_plot(curves, run.name),
         f"Training curves of {run.name}",
         f"Run “{run.name}”: figures of the training log (thin), smoothed (thick).",
+    )
+
+
+def critic_curves(run: RunFacts) -> str:
+    """Curves of a run's critic with their diagnosis in words; empty for a run without one."""
+    diagnosis, curves = run.diagnosis, run.critic_curves()
+    if diagnosis is None or not curves:
+        return ""
+    return picture(
+        critic_plot(curves, run.name),
+        f"Diagnosis of the critic of {run.name}",
+        f"Run “{run.name}”: its critic, asked on the same batch all along"
+        f" ({diagnosis.time_share:.1%} of the time). Values of runs with other settings mean"
+        " nothing beside each other.",
+    ) + paragraph(
+        f"Diagnosis of the critic of “{run.name}”: {diagnosis.verdict}. "
+        + " ".join(sentence(words) for words in diagnosis.words)
     )
 
 

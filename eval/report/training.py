@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,17 +12,17 @@ import numpy as np
 import yaml
 
 from eval.plain import read_mapping
-from robolearn.errors import DataError
 from robolearn.shapes import Floats
+from robolearn.training.diagnosis import PREFIX, Diagnosis, diagnose
+from robolearn.training.log import logged
 
-log = logging.getLogger(__name__)
-
-METRICS_FILE = "metrics.jsonl"
 UNKNOWN = "–"
 MIN_RUNS = 2
 MIN_POINTS = 2
 # What a line of the log says about the clock and the schedule, not about learning.
-CLOCK = frozenset(("step", "total", "seconds", "cpu_seconds", "data_seconds", "lr_factor"))
+CLOCK = frozenset(
+    ("step", "total", "seconds", "cpu_seconds", "data_seconds", "diagnosis_seconds", "lr_factor")
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +61,21 @@ class RunFacts:
         return Curve(np.asarray(steps, dtype=np.float64), np.asarray(values, dtype=np.float64))
 
     def figures(self) -> list[str]:
-        """What was logged about learning, losses first."""
-        names = list(dict.fromkeys(k for line in self.log for k in line if k not in CLOCK))
-        return sorted(names, key=lambda name: not name.startswith("loss"))
+        """What was logged about learning, losses first; a critic's figures apart."""
+        names = dict.fromkeys(k for line in self.log for k in line if k not in CLOCK)
+        plain = [name for name in names if not name.startswith(PREFIX)]
+        return sorted(plain, key=lambda name: not name.startswith("loss"))
+
+    def critic_curves(self) -> dict[str, Curve]:
+        """A critic's figures over training, by their names in the diagnosis."""
+        names = dict.fromkeys(k for line in self.log for k in line if k.startswith(PREFIX))
+        found = {name.removeprefix(PREFIX): self.curve(name) for name in names}
+        return {name: curve for name, curve in found.items() if curve is not None}
+
+    @property
+    def diagnosis(self) -> Diagnosis | None:
+        """What a critic's curves say; None for a run without one."""
+        return diagnose(self.log)
 
     def losses(self) -> list[str]:
         """The losses in the first line of the log."""
@@ -73,7 +84,7 @@ class RunFacts:
 
 def run_facts(folder: Path) -> RunFacts:
     """A run directory's log, provenance and configuration."""
-    lines = _log(folder / METRICS_FILE)
+    lines = logged(folder)
     last = lines[-1] if lines else {}
     config = folder / "config.yaml"
     written = config.read_text(encoding="utf-8") if config.is_file() else ""
@@ -92,7 +103,7 @@ def run_facts(folder: Path) -> RunFacts:
         commit=str(provenance.get("commit", UNKNOWN)),
         config=written,
         settings=settings,
-        log=tuple(lines),
+        log=lines,
     )
 
 
@@ -111,17 +122,3 @@ def loss_curves(runs: Sequence[RunFacts]) -> tuple[str, dict[str, Curve]]:
     name = next(iter(runs[0].losses()), "")
     curves = {run.name: run.curve(name) for run in runs}
     return name, {run: curve for run, curve in curves.items() if curve is not None}
-
-
-def _log(path: Path) -> list[Mapping[str, Any]]:
-    """A run that was killed while it logged ends in half a line, which is left out."""
-    text = path.read_text(encoding="utf-8").splitlines()
-    lines: list[Mapping[str, Any]] = []
-    for number, line in enumerate(text, 1):
-        try:
-            lines.append(json.loads(line))
-        except ValueError as error:
-            if number < len(text):
-                raise DataError(f"'{path}', line {number}: {error}") from error
-            log.warning("'%s' ends in half a line; it is left out", path)
-    return lines

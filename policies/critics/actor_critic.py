@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, TypeVar
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -23,7 +24,9 @@ from policies.chunks.base import move_towards
 from policies.chunks.mirror import Mirror, MirrorConfig
 from policies.chunks.policy import ChunkPolicy, ChunkSampler
 from policies.critics.bounds import EVERY, largest_value, require_bounded_rewards, require_possible
+from policies.critics.candidates import draw_chunks
 from policies.critics.chunk_critic import ChunkCritic, CriticConfig
+from policies.critics.diagnostics import Figures, network_figures, value_figures
 from policies.critics.observed import ObservedFeatures
 from policies.nets.encoder import ActionCodec, FocusConfig
 from policies.nets.pictures import PictureConfig
@@ -298,6 +301,35 @@ class ActorCritic(Algorithm, Generic[ConfigT, ActorT]):
             q = self.target(torch.cat([t.now, t.chunk], dim=-1))
         require_possible(float(q.abs().max()), self._largest, step)
         return Losses(losses, {"q_mean": q.mean(), "q_spread": q.std()})
+
+    def diagnose(self, batch: Batch, rng: torch.Generator) -> Figures:
+        """Figures of ``policies/critics/diagnostics.py``."""
+        t = self.encoded(batch, 0, rng)
+        td_loss, more = self.mean_td_loss(t, rng).detach(), self.more_figures(t, rng)
+        with torch.no_grad():
+            seeds = np.arange(len(batch.actions))
+            own = draw_chunks(self.policy(), batch.observations, seeds, 1)[:, 0]
+            chunk = self.critic.chunk(own.to(t.chunk.device), batch.observations)
+            of_data = self.critic.q_values(t.now, t.chunk)
+            of_policy = self.critic.q_values(t.now, chunk)
+            apart = t.mean((chunk - t.chunk) ** 2).sqrt()
+        return {
+            **value_figures(of_data, of_policy, self._largest),
+            "td_error": td_loss.clamp(min=0.0).sqrt(),
+            "distance": apart,
+            **network_figures(self.critic.q, torch.cat([t.now, t.chunk], dim=-1)),
+            **more,
+        }
+
+    def mean_td_loss(self, t: Transition, rng: torch.Generator) -> Scalar:
+        """Mean squared TD error: what the critic's group learns from. A file whose loss has other
+        terms leaves them out here.
+        """
+        return self.critic_loss(t, rng)["critic"]
+
+    def more_figures(self, t: Transition, rng: torch.Generator) -> Figures:  # noqa: ARG002
+        """What a file has to add for the diagnosis."""
+        return {}
 
     def encoded(self, batch: Batch, step: int, rng: torch.Generator) -> Transition:
         """See :class:`Transition`."""

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from policies.nets.shapes import Features, MemberRows
+from policies.nets.shapes import Features, MemberFeatures, MemberRows
 from robolearn.learning import AnyTensor, Weights
 
 
@@ -43,11 +43,19 @@ class Ensemble(nn.Module):
 
     def forward(self, x: Features) -> MemberRows:
         """What every member says of the rows ``x [b, f]``."""
-        y = x.expand(self.members, *x.shape)
+        y = self.hidden(x)[1]
+        return torch.baddbmm(self.biases[-1], y, self.weights[-1]).squeeze(-1)
+
+    def hidden(self, x: Features) -> tuple[list[MemberFeatures], MemberFeatures]:
+        """Activations of every hidden layer at ``x [b, f]``, and the last features: the activations
+        of the last one after its norm.
+        """
+        y, activations = x.expand(self.members, *x.shape), list[MemberFeatures]()
         for layer in range(self.depth):
             y = functional.gelu(torch.baddbmm(self.biases[layer], y, self.weights[layer]))
+            activations.append(y)
             y = functional.layer_norm(y, y.shape[-1:]) * self.gains[layer] + self.shifts[layer]
-        return torch.baddbmm(self.biases[-1], y, self.weights[-1]).squeeze(-1)
+        return activations, y
 
 
 def from_sequential(weights: Weights, prefix: str, members: tuple[str, ...]) -> Weights:

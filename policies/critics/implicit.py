@@ -28,6 +28,7 @@ from policies.critics.actor_critic import (
     GroupLosses,
     Transition,
 )
+from policies.critics.diagnostics import Figures
 from policies.nets.shapes import Features, MemberRows, Rows
 from robolearn.contracts import PolicySpec
 from robolearn.data.store.stats import DatasetStats
@@ -116,6 +117,14 @@ class ImplicitCritic(ActorCritic[ImplicitT, DeterministicActor]):
         with torch.no_grad():
             weight = self.weight(self.judged(t) - self.value(t.now))
         return {"policy": (weight * unlikely).mean()}
+
+    def more_figures(self, t: Transition, rng: torch.Generator) -> Figures:  # noqa: ARG002
+        """``weights_clipped``: the share of chunks whose weight is the largest there is."""
+        if self.config.extraction == "gradient":
+            return {}
+        with torch.no_grad():
+            weight = self.weight(self.judged(t) - self.value(t.now))
+        return {"weights_clipped": (weight >= LARGEST_WEIGHT).float().mean()}
 
     def actor_groups(self) -> Mapping[str, tuple[nn.Parameter, ...]]:
         """One group."""

@@ -53,4 +53,5 @@ Scales = Float[Tensor, " s"]
 LayerInput = Float[Tensor, "... w"]
 # What every member of an ensemble says of every row.
 MemberRows = Float[Tensor, "members b"]
+MemberFeatures = Float[Tensor, "members b w"]
 AnyShape = Float[Tensor, "*shape"]

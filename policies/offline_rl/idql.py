@@ -35,6 +35,7 @@ from policies.critics.chunk_critic import (
     expectile_loss,
     least_of_members,
 )
+from policies.critics.diagnostics import Figures, network_figures, value_figures
 from policies.critics.ensemble import from_sequential, prefixed
 from policies.critics.parent import inner_policy, judged_policy
 from policies.critics.reranked import RerankedPolicy
@@ -215,16 +216,11 @@ class Idql(Algorithm):
         """Squared TD error of every member, and the expectile loss of V."""
         if self.mirror is not None:
             batch = self.mirror.draw(batch, rng)
-        if batch.reward is None or batch.next_observations is None or batch.bootstrap is None:
-            raise ConfigError("idql is fed with chunked transitions")
         critics, config = self.critics, self.config
         now = critics.observed(batch.observations, rng)
         now = now + config.observation_noise * randn(now, rng)
         chunk = critics.chunk(batch.actions, batch.observations)
-        with torch.no_grad():
-            target = batch.reward + batch.bootstrap * self.follow(batch, batch.next_observations)
-            if config.bounds is not None:
-                target = target.clamp(*config.bounds)
+        target = self.td_target(batch)
         q = critics.q_values(now, chunk)
         losses = {"critic": ((q - target) ** 2).sum(dim=0).mean()}
         metrics = {"q_mean": q.detach().mean(), "target_std": target.std()}
@@ -236,6 +232,34 @@ class Idql(Algorithm):
         if step % EVERY == 0:
             require_possible(float(q.detach().abs().max()), self._largest, step)
         return Losses(losses, metrics)
+
+    @torch.no_grad()
+    def diagnose(self, batch: Batch, rng: torch.Generator) -> Figures:  # noqa: ARG002
+        """Figures of ``policies/critics/diagnostics.py``. The parent's chunks are those that were
+        drawn before training, at what follows; without them nothing is said of the policy.
+        """
+        critics, after = self.critics, batch.next_observations
+        x = critics.observed(batch.observations)
+        chunk = critics.chunk(batch.actions, batch.observations)
+        of_data, of_policy = critics.q_values(x, chunk), None
+        if batch.next_candidates is not None and after is not None:
+            features = critics.observed(after)
+            judged = least_of_members(critics.q, critics, features, batch.next_candidates, after)
+            of_policy = judged.amax(dim=1)[None]
+        return {
+            **value_figures(of_data, of_policy, self._largest),
+            "td_error": ((of_data - self.td_target(batch)) ** 2).mean().sqrt(),
+            **network_figures(critics.q, torch.cat([x, chunk], dim=-1)),
+        }
+
+    @torch.no_grad()
+    def td_target(self, batch: Batch) -> Rows:
+        """What Q is drawn to, within the bounds."""
+        if batch.reward is None or batch.next_observations is None or batch.bootstrap is None:
+            raise ConfigError("idql is fed with chunked transitions")
+        target = batch.reward + batch.bootstrap * self.follow(batch, batch.next_observations)
+        bounds = self.config.bounds
+        return target if bounds is None else target.clamp(*bounds)
 
     def follow(self, batch: Batch, observations: Observed) -> Rows:
         """What follows a chunk is worth."""

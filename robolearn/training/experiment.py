@@ -30,9 +30,11 @@ from robolearn.seeding import child_seed
 from robolearn.spec import TaskSpace
 from robolearn.timing.latencies import KEY as LATENCIES
 from robolearn.training.data import TrainingData, TrainingSource
+from robolearn.training.diagnosis import Diagnosis, diagnose
 from robolearn.training.distributed import Ranks
-from robolearn.training.log import JOURNAL
-from robolearn.training.loop import FAILED_BATCH, NO_HOOKS, FitConfig, FitResult, Hooks, fit
+from robolearn.training.finite import FAILED_BATCH
+from robolearn.training.log import JOURNAL, logged
+from robolearn.training.loop import NO_HOOKS, FitConfig, FitResult, Hooks, fit
 from robolearn.training.renamed_keys import refuse_old_keys, with_new_keys
 from robolearn.training.run_directory import (
     PARENT,
@@ -101,6 +103,8 @@ class TrainResult:
     parameters: int
     reused: bool
     fit: FitResult
+    # What the critic's curves say; None without a critic.
+    diagnosis: Diagnosis | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -358,4 +362,5 @@ def _result(
         parameters=parameters,
         reused=reused,
         fit=result,
+        diagnosis=diagnose(logged(run_dir)),
     )

@@ -1,61 +1,20 @@
-"""Writes down what training says: means between two lines, and metrics.jsonl."""
+"""Writes and reads metrics.jsonl, the log of a training."""
 
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
+from robolearn.errors import DataError
 
-from robolearn.learning import Losses
+log = logging.getLogger(__name__)
 
 JOURNAL = "metrics.jsonl"
 OnLog = Callable[[int, Mapping[str, float]], None]
 """Told every line of the log: step and figures."""
-
-
-class Meter:
-    """Means between two lines of the log."""
-
-    def __init__(self) -> None:
-        # Tensors where figures come as such: they are waited for when somebody reads them.
-        self._sums: dict[str, float | Tensor] = {}
-        self._counts: dict[str, int] = {}
-        self.last: Mapping[str, float] = {}
-
-    def put(self, figures: Mapping[str, float]) -> None:
-        """Figures that are not means over steps."""
-        for name, value in figures.items():
-            self._sums[name], self._counts[name] = value, 1
-
-    def add(self, losses: Losses) -> None:
-        """The figures of one step."""
-        named = {f"loss/{k}": v for k, v in losses.by_group.items()} | dict(losses.metrics)
-        for name, value in named.items():
-            added = value.detach().double() if isinstance(value, Tensor) else value
-            self._sums[name] = self._sums.get(name, 0.0) + added
-            self._counts[name] = self._counts.get(name, 0) + 1
-
-    def now(self) -> Mapping[str, float]:
-        """Means since the last line."""
-        return {k: float(v) / self._counts[k] for k, v in self._sums.items()} or self.last
-
-    def flush(self) -> Mapping[str, float]:
-        """Means since the last line, which this begins anew."""
-        self.last = self.now()
-        self._sums, self._counts = {}, {}
-        return self.last
-
-    def to_json(self) -> dict[str, Any]:
-        """Sum and count of every figure since the last line, for a checkpoint between two lines."""
-        return {name: [float(v), self._counts[name]] for name, v in self._sums.items()}
-
-    def restore(self, raw: Mapping[str, Any]) -> None:
-        """Go on from what :meth:`to_json` said."""
-        self._sums = {name: float(value) for name, (value, _) in raw.items()}
-        self._counts = {name: int(count) for name, (_, count) in raw.items()}
 
 
 class Journal:
@@ -85,3 +44,20 @@ class Journal:
             except (ValueError, KeyError):
                 continue  # A line cut short by a kill.
         self._path.write_text("".join(f"{line}\n" for line in kept), encoding="utf-8")
+
+
+def logged(run_dir: Path) -> tuple[Mapping[str, Any], ...]:
+    """The lines of a run's log; none where there is no log. A run that was killed while it logged
+    ends in half a line, which is left out; :class:`DataError` for any other that does not read.
+    """
+    path = run_dir / JOURNAL
+    text = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+    lines: list[Mapping[str, Any]] = []
+    for number, line in enumerate(text, 1):
+        try:
+            lines.append(json.loads(line))
+        except ValueError as error:
+            if number < len(text):
+                raise DataError(f"'{path}', line {number}: {error}") from error
+            log.warning("'%s' ends in half a line; it is left out", path)
+    return tuple(lines)

@@ -17,12 +17,11 @@ import contextlib
 import dataclasses
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -33,7 +32,10 @@ from robolearn.seeding import child_seed
 from robolearn.training.batch_loader import Batches, Feed, on_device
 from robolearn.training.budget import Budget
 from robolearn.training.distributed import Ranks
-from robolearn.training.log import Journal, Meter
+from robolearn.training.finite import FiniteLosses
+from robolearn.training.log import Journal
+from robolearn.training.meter import Meter, detached, mean_losses
+from robolearn.training.probe import Probe
 from robolearn.training.run_directory import (
     WEIGHTS,
     load_state,
@@ -43,8 +45,6 @@ from robolearn.training.run_directory import (
     unseal_run,
     write_tensors,
 )
-
-FAILED_BATCH = "failed_batch.safetensors"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +79,9 @@ class FitConfig:
     clip: float = 1.0
     # Steps between lines of metrics.jsonl.
     log_every: int = 100
+    # Lines of metrics.jsonl between diagnoses of a critic, which take two more passes over one
+    # batch; 0: none.
+    diagnose_every: int = 5
     # Steps between checkpoints (weights and what resuming needs).
     checkpoint_every: int = 1000
     # Steps timed to turn max_minutes into a number of steps, and at most between looks at it.
@@ -90,8 +93,8 @@ class FitConfig:
         low = [f"{name}={getattr(self, name)}" for name in positive if getattr(self, name) < 1]
         if low:
             raise ConfigError(f"must be positive: {', '.join(low)}")
-        if self.prefetch < 0 or self.evaluate_every < 0:
-            raise ConfigError("prefetch and evaluate_every must be at least 0")
+        if min(self.prefetch, self.evaluate_every, self.diagnose_every) < 0:
+            raise ConfigError("prefetch, evaluate_every and diagnose_every must be at least 0")
         if self.precision == "bfloat16" and self.device == "cpu":
             raise ConfigError(
                 "bfloat16 is slower than float32 on a CPU: use device cuda, or float32"
@@ -115,11 +118,17 @@ class Progress:
     step: int
     # None until a time budget has become a number of steps.
     total: int | None
-    metrics: Mapping[str, float]
+    # Says ``metrics``.
+    read: Callable[[], Mapping[str, float]]
     seconds: float
     eta_s: float | None
     # Share of the time that was spent waiting for batches.
     data_share: float = 0.0
+
+    @property
+    def metrics(self) -> Mapping[str, float]:
+        """Means since the last line of the log. Asking waits for the device: not at every step."""
+        return self.read()
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +140,8 @@ class FitResult:
     cpu_seconds: float
     metrics: Mapping[str, float]
     data_seconds: float = 0.0
+    # Spent on diagnoses of the critic.
+    diagnosis_seconds: float = 0.0
 
     @property
     def data_share(self) -> float:
@@ -167,6 +178,7 @@ class _Clock:
     seconds: float = 0.0
     cpu_seconds: float = 0.0
     data_seconds: float = 0.0
+    diagnosis_seconds: float = 0.0
 
 
 def learning_rate(
@@ -209,12 +221,20 @@ def fit(
         if resume:
             trainer.restore()
         ranks.share_([*algorithm.parameters(), *algorithm.buffers()])
+        probe = None
+        if config.diagnose_every and ranks.leads:
+            held_out, device = hooks.held_out, config.device
+            probe = Probe(algorithm, batches, held_out, device=device, seed=seed)
         with held() as interrupted:
-            return _loop(trainer, hooks, stop_after, interrupted)
+            return _loop(trainer, hooks, probe, stop_after, interrupted)
 
 
 def _loop(
-    trainer: _Trainer, hooks: Hooks, stop_after: int | None, interrupted: Callable[[], bool]
+    trainer: _Trainer,
+    hooks: Hooks,
+    probe: Probe | None,
+    stop_after: int | None,
+    interrupted: Callable[[], bool],
 ) -> FitResult:
     clock, config, ranks, meter = trainer.clock, trainer.config, trainer.ranks, trainer.meter
     journal = Journal(trainer.run_dir, hooks.on_log if ranks.leads else None, writes=ranks.leads)
@@ -240,6 +260,11 @@ def _loop(
         if clock.step % config.held_out_every == 0 or clock.step == clock.total:
             meter.put(trainer.held_out(hooks.held_out))
         logged = clock.step % config.log_every == 0 or clock.step == clock.total
+        if logged:
+            trainer.finite.look()
+        if probe is not None and clock.step % (config.log_every * config.diagnose_every) == 0:
+            meter.put(probe.figures())
+            clock.diagnosis_seconds = start.diagnosis_seconds + probe.seconds
         if end or clock.step % config.checkpoint_every == 0 or _due(clock, config):
             trainer.checkpoint(logged)
         # Behind the checkpoint: who shows it may have lost the terminal.
@@ -259,8 +284,8 @@ def _loop(
         pauses += time.perf_counter() - now
     if stopped and clock.step < clock.total:
         raise KeyboardInterrupt
-    share = clock.seconds, clock.cpu_seconds, meter.last, clock.data_seconds
-    return FitResult(clock.step, *share)
+    spent = clock.seconds, clock.cpu_seconds, meter.last, clock.data_seconds
+    return FitResult(clock.step, *spent, clock.diagnosis_seconds)
 
 
 def _budget(config: FitConfig, clock: _Clock) -> Budget | None:
@@ -274,13 +299,16 @@ def _progress(clock: _Clock, first: int, spent_s: float, meter: Meter, waited_s:
     """Where training stands; ``first``: the step that this call began at, ``spent_s`` ago."""
     total = clock.total if clock.fixed else None
     eta_s = None if total is None else (total - clock.step) * spent_s / (clock.step - first)
-    return Progress(clock.step, total, meter.now(), clock.seconds, eta_s, waited_s / spent_s)
+    return Progress(clock.step, total, meter.now, clock.seconds, eta_s, waited_s / spent_s)
 
 
 def _seconds(clock: _Clock) -> Mapping[str, float]:
     times = (clock.seconds, clock.cpu_seconds, clock.data_seconds)
     names = ("seconds", "cpu_seconds", "data_seconds")
-    return {name: round(value, 2) for name, value in zip(names, times, strict=True)}
+    said = {name: round(value, 2) for name, value in zip(names, times, strict=True)}
+    if clock.diagnosis_seconds:
+        said["diagnosis_seconds"] = round(clock.diagnosis_seconds, 3)
+    return said
 
 
 def _due(clock: _Clock, config: FitConfig) -> bool:
@@ -315,34 +343,38 @@ class _Trainer:
             )
             for name, group in self.groups.items()
         }
-        self.rng, self.meter = torch.Generator(), Meter()
+        self.rng, self.meter, self.finite = torch.Generator(), Meter(), FiniteLosses(run_dir)
         self.clock = _Clock(0, config.steps, fixed=config.max_minutes is None)
 
     def update(self) -> Losses:
         """One step of every group that has a loss; the losses are means over the step's batches."""
+        try:
+            return self._update()
+        except Exception:
+            # What is not finite may have come to light as an error of another kind.
+            self.finite.look()
+            raise
+
+    def _update(self) -> Losses:
         step, config = self.clock.step, self.config
         sums: dict[str, list[Tensor]] = {}
-        losses: list[Losses] = []
-        failure = ""
+        computed: list[tuple[Batch, Losses]] = []
         for index, number in enumerate(self.feed.numbers(step)):
             batch = self.feed.take(step, index)
             found = self._forward(batch, step, number)
-            for name, loss in found.by_group.items():
-                if not failure and not math.isfinite(loss.item()):
-                    failure = _save_failure(self.run_dir, step, name, loss, batch)
-            if failure and self.ranks.size == 1:
-                raise TrainingError(failure)
             self._accumulate(found, sums)
-            losses.append(_detached(found))
-        total = _mean_losses(losses)
+            computed.append((batch, detached(found)))
+        own = mean_losses([losses for _, losses in computed])
+        total = own
+        if self.ranks.size > 1:
+            # Apart from this process's own, by which it is told whose loss is not finite.
+            total = Losses({k: v.clone() for k, v in own.by_group.items()}, own.metrics)
         flat = [g for group in sums.values() for g in group]
         if config.accumulate > 1:
             for gradient in flat:
                 gradient.div_(config.accumulate)
         self.ranks.mean_([*flat, *total.by_group.values()])
-        if not all(math.isfinite(loss.item()) for loss in total.by_group.values()):
-            # In one of several processes: all of them learn of it here, and stop together.
-            raise TrainingError(failure or f"a loss of another process is not finite, step {step}")
+        self.finite.add(step, total, computed)
         self._apply(sums, step)
         self.algorithm.after_update(step, frozenset(sums))
         self.clock.step += 1
@@ -411,15 +443,16 @@ class _Trainer:
         found: list[Losses] = []
         for number in range(self.config.held_out_batches):
             batch = on_device(batches.batch(number), self.config.device)
-            found.append(_detached(self._forward(batch, self.clock.step, -1 - number)))
+            found.append(detached(self._forward(batch, self.clock.step, -1 - number)))
         self.algorithm.train()
-        means = _mean_losses(found).by_group
+        means = mean_losses(found).by_group
         return {f"held_out/{name}": loss.item() for name, loss in means.items()}
 
     def checkpoint(self, logged: bool) -> None:
         """Weights of the policy, and everything that resuming needs; ``logged``: the figures of
         the steps until now get their line.
         """
+        self.finite.look()
         if not self.ranks.leads:
             return
         step = self.clock.step
@@ -459,35 +492,9 @@ class _Trainer:
         clock.step, clock.total, clock.fixed = step, int(figures["total"]), bool(figures["fixed"])
         clock.seconds, clock.cpu_seconds = figures["seconds"], figures["cpu_seconds"]
         clock.data_seconds = figures.get("data_seconds", 0.0)
+        clock.diagnosis_seconds = figures.get("diagnosis_seconds", 0.0)
         self.meter.restore(figures.get("meter", {}))
 
 
 def _last(clock: _Clock, stop_after: int | None) -> int:
     return clock.total if stop_after is None else min(clock.total, stop_after)
-
-
-def _detached(losses: Losses) -> Losses:
-    return Losses({k: v.detach().float() for k, v in losses.by_group.items()}, losses.metrics)
-
-
-def _mean_losses(losses: Sequence[Losses]) -> Losses:
-    if len(losses) == 1:
-        return losses[0]
-    groups = {n: torch.stack([x.by_group[n] for x in losses]).mean() for n in losses[0].by_group}
-    metrics = {n: float(np.mean([float(x.metrics[n]) for x in losses])) for n in losses[0].metrics}
-    return Losses(groups, metrics)
-
-
-def _save_failure(run_dir: Path, step: int, group: str, loss: Tensor, batch: Batch) -> str:
-    tensors = {f"observations/{k}": v for k, v in batch.observations.items()}
-    tensors |= {"actions": batch.actions, "action_mask": batch.action_mask}
-    if batch.reward is not None:
-        tensors["reward"] = batch.reward
-    path = run_dir / FAILED_BATCH
-    write_tensors(path, tensors, {"step": str(step)})
-    bad = [k for k, v in tensors.items() if not bool(torch.isfinite(v).all())]
-    cause = f"its inputs {bad} are not finite" if bad else "its inputs are finite: lower the lr"
-    return (
-        f"loss '{group}' is {loss.item()} at step {step}; {cause}."
-        f" The batch is in '{path}', the last checkpoint is kept"
-    )

@@ -16,11 +16,14 @@ from robolearn.errors import ConfigError
 from robolearn.training.trackers import TrackerName
 
 if TYPE_CHECKING:
+    from robolearn.training.diagnosis import Diagnosis
     from robolearn.training.experiment import Experiment, TrainResult
     from robolearn.training.loop import Progress
 
 LINE_EVERY_S = 15.0
 """Between two lines without a terminal [s]."""
+NOTE_EVERY_S = 0.5
+"""Between two looks at the losses [s]; each waits for the device."""
 
 
 @dataclass(frozen=True)
@@ -168,6 +171,7 @@ class _Shown:
         self._stack, self._advance = contextlib.ExitStack(), None
         self._done, self._next_line_s = 0, 0.0
         self._begin_s, self._step = time.monotonic(), 0
+        self._note, self._next_note_s = "", 0.0
 
     def close(self) -> None:
         """Leave the last bar as it is."""
@@ -184,7 +188,11 @@ class _Shown:
     def on_step(self, now: Progress) -> None:
         """A few training steps were done."""
         self._step = now.step
-        note = " ".join(f"{k} {v:.4f}" for k, v in now.metrics.items() if k.startswith("loss"))
+        if now.seconds >= self._next_note_s:
+            self._next_note_s = now.seconds + NOTE_EVERY_S
+            losses = {k: v for k, v in now.metrics.items() if k.startswith("loss")}
+            self._note = " ".join(f"{k} {v:.4f}" for k, v in losses.items())
+        note = self._note
         bar = self._bar(f"train {self._experiment.policy}", now.total)
         self._to(now.step, bar, note, now.total)
         of = f"/{now.total}" if now.total is not None else " (timing the budget)"
@@ -239,7 +247,17 @@ def _report(result: TrainResult) -> None:
     share = result.fit.data_share
     say(f"  {share:.1%} of the time waiting for batches{_slow(share)}")
     say(f"  {loss}")
+    if result.diagnosis is not None:
+        _say_diagnosis(result.diagnosis)
     say(f"run {result.run_dir} policy {result.policy_hash}")
+
+
+def _say_diagnosis(diagnosis: Diagnosis) -> None:
+    first, *notes = diagnosis.words
+    took = f"took {diagnosis.time_share:.1%} of the time"
+    say(f"  critic ({diagnosis.verdict}; {took}): {first}")
+    for note in notes:
+        say(f"  critic: {note}")
 
 
 def _slow(share: float) -> str:

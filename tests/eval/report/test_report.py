@@ -31,7 +31,7 @@ from eval.trials.table import TrialStore, read_trials
 from robolearn.cli.evaluation import report as command
 from robolearn.errors import ConfigError, DataError, StoreCorruptError
 from robolearn.operations.compare import compare
-from robolearn.operations.report import report
+from robolearn.operations.report import benchmark, report
 from tests.browser import chromium
 from tests.eval.report_folder import results_folder, trial
 
@@ -174,6 +174,32 @@ def test_what_took_how_long_is_no_learning_curve(tmp_path):
     (run / "metrics.jsonl").write_text("\n".join(map(json.dumps, lines)) + "\n")
     (facts,) = load_report_data(tmp_path).runs
     assert facts.figures() == ["loss/flow"]
+
+
+def test_a_critic_is_drawn_and_judged_on_every_page(tmp_path):
+    run = tmp_path / "train" / "iql"
+    run.mkdir(parents=True)
+    q = [0.1, 0.3, 0.6, 0.9, 1.0, 0.9, 0.7, 0.5, 0.4, 0.4]
+    lines = [
+        {"step": 500 * (i + 1), "seconds": 10.0 * (i + 1), "diagnosis_seconds": 0.1 * (i + 1)}
+        | {"loss/critic": 0.1, "critic/q_data": v, "critic/td_error": 0.1, "critic/q_std": 1.0}
+        for i, v in enumerate(q)
+    ]
+    (run / "metrics.jsonl").write_text("\n".join(map(json.dumps, lines)) + "\n")
+    (facts,) = load_report_data(tmp_path).runs
+    assert facts.figures() == ["loss/critic"]
+    assert facts.diagnosis is not None
+    assert facts.diagnosis.peak == 2000
+    made = report(tmp_path)
+    page = made.page.replace("\u00a0", " ")
+    assert "Diagnosis of the critic of “iql”: overfit. Q on recorded actions rose until" in page
+    assert "1.0% of the time" in page
+    assert 'alt="Diagnosis of the critic of iql"' in page
+    assert "* Critic of iql (overfit): Q on recorded" in made.markdown
+    assert made.document["runs"][0]["diagnosis"]["verdict"] == "overfit"
+    pages = benchmark([run])
+    assert 'alt="Diagnosis of the critic of iql"' in pages.page
+    assert "* Critic of iql (overfit)" in pages.markdown
 
 
 def test_axes_fit_the_data():

@@ -1,0 +1,76 @@
+"""Says how a critic's learning stands, by figures that need no rollout.
+
+    q_data, q_std    mean and spread of Q over recorded chunks            Kumar et al. 2021: overfit
+    q_policy         mean Q over the policy's own chunks                      where it rises, then
+    q_largest        largest |Q| of both; q_share: of |r|max / (1 - g)        falls
+    td_error         root of the critic's own squared TD loss
+    distance         root mean square of policy - recorded, in normalised actions
+    rank, rank_share effective rank of the critic's last features, and of what is possible
+    dormant          share of hidden units that hardly ever speak
+
+Effective rank (Kumar et al. 2020, Implicit Under-Parameterization, delta = .01): the least k whose
+singular values make up 1 - delta of the sum of all. Dormant (Sokar et al. 2023, equation 1): a unit
+whose mean |activation|, relative to its layer's mean, is at most tau = .025.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from policies.critics.ensemble import Ensemble
+from policies.nets.shapes import Features, MemberFeatures, MemberRows, Scalar
+
+RANK_DELTA = 0.01
+DORMANT_TAU = 0.025
+
+Figures = dict[str, Scalar]
+
+
+def network_figures(q: Ensemble, x: Features) -> Figures:
+    """``rank``, ``rank_share`` and ``dormant`` of the critic at ``x [b, f]``; rank is that of the
+    first member.
+    """
+    with torch.no_grad():
+        spoken, last = q.hidden(x)
+        rank = effective_rank(last[0])
+        return {
+            "rank": rank,
+            "rank_share": rank / min(last.shape[1:]),
+            "dormant": dormant_share(spoken),
+        }
+
+
+def value_figures(
+    of_data: MemberRows, of_policy: MemberRows | None, largest: float | None
+) -> Figures:
+    """``q_...`` of what every member says of recorded chunks, and of the policy's where they are
+    known; ``largest``: |r|max / (1 - discount), if that is.
+    """
+    found = {"q_data": of_data.mean(), "q_std": of_data.mean(dim=0).std()}
+    extent = of_data.abs().max()
+    if of_policy is not None:
+        found["q_policy"] = of_policy.mean()
+        extent = torch.maximum(extent, of_policy.abs().max())
+    found["q_largest"] = extent
+    if largest:
+        found["q_share"] = extent / largest
+    return {name: value.detach() for name, value in found.items()}
+
+
+def effective_rank(features: Features) -> Scalar:
+    """Of ``features [b, w]``, a number from 0 (all are zero) to ``min(b, w)``."""
+    singular = torch.linalg.svdvals(features.double())
+    total = singular.sum()
+    below = singular.cumsum(0) < (1.0 - RANK_DELTA) * total
+    return (below.sum() + (total > 0)).float()
+
+
+def dormant_share(activations: Sequence[MemberFeatures]) -> Scalar:
+    """Of all units of ``activations`` (one ``[members, b, w]`` per hidden layer)."""
+    silent: list[torch.Tensor] = []
+    for layer in activations:
+        size = layer.abs().mean(dim=1)
+        silent.append((size <= DORMANT_TAU * size.mean(dim=-1, keepdim=True)).flatten())
+    return torch.cat(silent).float().mean()
