@@ -50,6 +50,7 @@ POLICIES = Table[type[PolicyConfig]](
         "ebt": "policies.imitation.ebt:EbtConfig",
         "flow": "policies.imitation.flow:FlowConfig",
         "fql": "policies.offline_rl.fql:FqlConfig",
+        "gciql": "policies.offline_rl.goals.gciql:GciqlConfig",
         "idql": "policies.offline_rl.idql:IdqlConfig",
         "iql": "policies.offline_rl.iql:IqlConfig",
         "mean_flow": "policies.imitation.mean_flow:MeanFlowConfig",

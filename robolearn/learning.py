@@ -36,7 +36,7 @@ Schedule = Literal["cosine", "linear", "constant"]
 
 @dataclass(frozen=True, slots=True)
 class FutureSpec:
-    """Which row of the recordings is shown beside a window: a mixture of four kinds by their
+    """Which row of the recordings is shown beside a window: a mixture of five kinds by their
     shares, which count relative to each other (``robolearn/data/reading/goals.py``).
     """
 
@@ -50,6 +50,8 @@ class FutureSpec:
     current: float = 0.0
     # Share of rows of any episode.
     random: float = 0.0
+    # Share of the later rows of the episode, all alike likely.
+    rest: float = 0.0
     # A signal of marks (0 or 1): where one of them newly holds before the tick that was drawn, the
     # first such tick is shown instead. Marks that hold for a moment are met so, the sooner they
     # hold the likelier.
@@ -59,7 +61,7 @@ class FutureSpec:
     goals: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
-        shares = (self.uniform, self.geometric, self.current, self.random)
+        shares = (self.uniform, self.geometric, self.current, self.random, self.rest)
         if not all(share >= 0 for share in shares) or not sum(shares) > 0:
             raise ConfigError(f"shares of a future must be at least 0, one above it, got {shares}")
         if not 0.0 <= self.discount < 1.0:
@@ -68,6 +70,12 @@ class FutureSpec:
             raise ConfigError(f"ahead must be two rising numbers of ticks, got {self.ahead}")
         if self.events and (self.random or self.current):
             raise ConfigError("events come after a tick: leave random and current at 0")
+        mirrored = [goal for goal, source in self.goals if goal == source]
+        if mirrored:
+            raise ConfigError(
+                f"goals: {mirrored} would be put over what is observed itself; name a goal signal"
+                " and the observed signal that it is of, such as [goal/state, obs/state]"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,17 +102,40 @@ class BatchSpec:
     every: int = 1
     # A later observation that is shown as well, or becomes the goal.
     future: FutureSpec | None = None
+    # A second draw of the same goals: those that an actor pursues, while rewards and ends are those
+    # of the first.
+    actor_future: FutureSpec | None = None
+    # What is observed so many ticks ahead is shown as well, on the way to the actor's goal; 0: not.
+    waypoint: int = 0
 
     def __post_init__(self) -> None:
         if self.every < 1:
             raise ConfigError(f"windows begin at every step or every few, got every {self.every}")
         if self.aims and "returns" in self.parts:
             raise ConfigError("returns to the end are those of the recording, not of another goal")
+        if self.aims and "next_candidates" in self.parts:
+            raise ConfigError(
+                "next_candidates are drawn once for every row, before its goal is known; an"
+                " algorithm that asks for them cannot have goals"
+            )
+        if self.actor_future is not None and (not self.aims or self.actor_future.goals):
+            raise ConfigError(
+                "actor_future: its goals are those of 'future', which has to name them"
+            )
+        if self.waypoint < 0 or (self.waypoint and self.actor_future is None):
+            raise ConfigError(
+                f"waypoint: at least 0, and on the way to a goal; got {self.waypoint}"
+            )
 
     @property
     def aims(self) -> bool:
         """Goals are put in the recordings, with rewards of their own."""
         return self.future is not None and bool(self.future.goals)
+
+    @property
+    def plain(self) -> BatchSpec:
+        """The windows alone."""
+        return dataclasses.replace(self, parts=(), future=None, actor_future=None, waypoint=0)
 
     @property
     def looks_ahead(self) -> bool:
@@ -137,7 +168,10 @@ class Batch:
       recording was not merely cut off;
     * ``cost [b]``: discounted sum over ``stride`` steps;
     * ``future[name] [b, *shape]``: what is observed at the row that :class:`FutureSpec` drew, such
-      as a later tick of the episode.
+      as a later tick of the episode;
+    * ``actor_goals[goal] [b, *shape]``: the second draw, as values of the goal signals; nothing
+      else of the batch (goals, reward, bootstrap) is about them;
+    * ``waypoints[goal] [b, *shape]``: likewise, some ticks ahead on the way to those.
     """
 
     observations: Observed
@@ -148,6 +182,8 @@ class Batch:
     bootstrap: Float[Tensor, " b"] | None = None
     intervention: Bool[Tensor, "b h"] | None = None
     future: Observed | None = None
+    actor_goals: Observed | None = None
+    waypoints: Observed | None = None
     step_rewards: Float[Tensor, "b stride"] | None = None
     next_actions: Float[Tensor, "b h a"] | None = None
     next_action_mask: Bool[Tensor, "b h"] | None = None

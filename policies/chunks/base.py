@@ -43,7 +43,16 @@ from robolearn.contracts import Normalization, Policy, PolicySpec
 from robolearn.data.store.stats import DatasetStats
 from robolearn.errors import ConfigError
 from robolearn.instructions import TEXT, text_encoder
-from robolearn.learning import Algorithm, Batch, BatchSpec, Losses, Observed, ParamGroup, Weights
+from robolearn.learning import (
+    Algorithm,
+    Batch,
+    BatchSpec,
+    FutureSpec,
+    Losses,
+    Observed,
+    ParamGroup,
+    Weights,
+)
 from robolearn.spec import TaskSpace
 from robolearn.training.run_directory import Run, load_weights
 
@@ -104,6 +113,9 @@ class ChunkConfig:
     imitate_padding: bool = False
     # Reflection symmetry of the task, if it has one.
     mirror: MirrorConfig | None = None
+    # Later observations that become goals in training (goal-conditioned behaviour cloning), such as
+    # {rest: 1.0, goals: [[goal/state, obs/state]]}; null: the recordings' own, if they have some.
+    future: FutureSpec | None = None
 
     def __post_init__(self) -> None:
         if not 1 <= self.execute <= self.horizon:
@@ -119,10 +131,14 @@ class ChunkConfig:
             raise ConfigError(f"estimate_lr must be positive, got {self.estimate_lr}")
         if not 0 <= self.ema < 1 or not self.expansion > 0 or not self.observation_noise >= 0:
             raise ConfigError("ema must be in [0, 1), expansion positive, observation_noise >= 0")
+        if self.future is not None and not self.future.goals:
+            raise ConfigError(
+                "future: name the goals that it is for, such as goals: [[goal/state, obs/state]]"
+            )
 
     def batches(self) -> BatchSpec:
         """Windows of observations and actions."""
-        return BatchSpec(self.n_obs, self.horizon, self.batch_size)
+        return BatchSpec(self.n_obs, self.horizon, self.batch_size, future=self.future)
 
     def policy_spec(self, space: TaskSpace) -> PolicySpec:
         """What the trained policy reads and writes."""

@@ -82,7 +82,7 @@ class Mirror:
     def __call__(self, batch: Batch, rows: Tensor) -> Batch:
         """The batch with ``rows [b]`` (bool) reflected."""
         follow, then, future = batch.next_observations, batch.next_actions, batch.future
-        proposed = batch.next_candidates
+        proposed, goals, way = batch.next_candidates, batch.actor_goals, batch.waypoints
         return dataclasses.replace(
             batch,
             observations=self._signals(batch.observations, rows),
@@ -91,6 +91,8 @@ class Mirror:
             next_actions=None if then is None else self._actions(then, rows),
             next_candidates=None if proposed is None else self._candidates(proposed, rows),
             future=None if future is None else self._signals(future, rows),
+            actor_goals=None if goals is None else self._signals(goals, rows),
+            waypoints=None if way is None else self._signals(way, rows),
         )
 
     def draw(self, batch: Batch, rng: torch.Generator) -> Batch:

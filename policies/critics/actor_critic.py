@@ -27,6 +27,7 @@ from policies.critics.bounds import EVERY, largest_value, require_bounded_reward
 from policies.critics.candidates import draw_chunks
 from policies.critics.chunk_critic import ChunkCritic, CriticConfig
 from policies.critics.diagnostics import Figures, network_figures, value_figures
+from policies.critics.hindsight import REWARD, HindsightConfig
 from policies.critics.observed import ObservedFeatures
 from policies.nets.encoder import ActionCodec, FocusConfig
 from policies.nets.pictures import PictureConfig
@@ -40,7 +41,7 @@ from policies.nets.shapes import (
     Scalar,
 )
 from robolearn.contracts import Normalization, Policy, PolicySpec
-from robolearn.data.store.stats import DatasetStats
+from robolearn.data.store.stats import DatasetStats, SignalStats
 from robolearn.errors import ConfigError
 from robolearn.learning import (
     Algorithm,
@@ -52,6 +53,7 @@ from robolearn.learning import (
     ParamGroup,
     Schedule,
     Weights,
+    with_goals,
 )
 from robolearn.spec import TaskSpace
 from robolearn.training.run_directory import Run, load_weights
@@ -107,6 +109,8 @@ class ActorCriticConfig:
     anchor: float = 0.0
     # Reflection symmetry of the task, if it has one.
     mirror: MirrorConfig | None = None
+    # Goals that the policy is told, with rewards of theirs; null: the recordings' own rewards.
+    goals: HindsightConfig | None = None
 
     def __post_init__(self) -> None:
         if min(self.n_obs, self.horizon, self.members, self.width, self.depth) < 1:
@@ -127,9 +131,14 @@ class ActorCriticConfig:
         return ("transition",)
 
     def batches(self) -> BatchSpec:
-        """Chunked transitions."""
+        """Chunked transitions, and goals if there are any."""
         steps = self.horizon
-        return BatchSpec(self.n_obs, steps, self.batch_size, self.parts(), self.discount, steps)
+        spec = BatchSpec(self.n_obs, steps, self.batch_size, self.parts(), self.discount, steps)
+        return spec if self.goals is None else self.goals.asked(spec)
+
+    def rewards(self, stats: DatasetStats) -> SignalStats | None:
+        """Those that are learned from; None: not known."""
+        return stats.reward if self.goals is None else REWARD
 
     def policy_spec(self, space: TaskSpace) -> PolicySpec:
         """What the trained policy reads and writes."""
@@ -154,7 +163,7 @@ class ActorCriticConfig:
         if parent is not None:
             raise ConfigError(f"{kind.name} starts from scratch: drop 'parent' from the experiment")
         if self.bounds is not None:
-            require_bounded_rewards(stats.reward, self.discount, self.bounds)
+            require_bounded_rewards(self.rewards(stats), self.discount, self.bounds)
         return kind(self, self.policy_spec(space), stats)
 
     def load(self, run: Run) -> Policy:
@@ -260,7 +269,7 @@ class ActorCritic(Algorithm, Generic[ConfigT, ActorT]):
         self.actor: ActorT = actor
         self.target = copy.deepcopy(self.critic.q).requires_grad_(requires_grad=False)
         self.mirror = None if config.mirror is None else Mirror(config.mirror, spec.task_space)
-        self._largest = largest_value(stats.reward, config.discount)
+        self._largest = largest_value(config.rewards(stats), config.discount)
 
     @abstractmethod
     def critic_loss(self, t: Transition, rng: torch.Generator) -> GroupLosses:
@@ -268,7 +277,9 @@ class ActorCritic(Algorithm, Generic[ConfigT, ActorT]):
 
     @abstractmethod
     def actor_losses(self, t: Transition, rng: torch.Generator) -> GroupLosses:
-        """Losses of the actor's groups."""
+        """Losses of the actor's groups; with goals of the actor's own, whose rewards are not those
+        of ``t``.
+        """
 
     @abstractmethod
     def actor_groups(self) -> Mapping[str, tuple[nn.Parameter, ...]]:
@@ -293,7 +304,10 @@ class ActorCritic(Algorithm, Generic[ConfigT, ActorT]):
         if self.mirror is not None:
             batch = self.mirror.draw(batch, rng)
         t = self.encoded(batch, step, rng)
-        losses = {**self.critic_loss(t, rng), **self.actor_losses(t, rng)}
+        pursued = t
+        if batch.actor_goals is not None:
+            pursued = self.encoded(with_goals(batch, batch.actor_goals), step, rng)
+        losses = {**self.critic_loss(t, rng), **self.actor_losses(pursued, rng)}
         if step % EVERY:
             return Losses(losses, {})
         # Now and then: two more passes, and somebody waits for the device.

@@ -85,6 +85,8 @@ class BesoConfig(FieldConfig):
             raise ConfigError("order: expected one goal of marks, with hindsight")
         if len(set(self.order)) != len(self.order) or min(self.order, default=0) < 0:
             raise ConfigError(f"order: expected different sub-goals, counted from 0: {self.order}")
+        if self.future is not None:
+            raise ConfigError("beso makes goals by 'hindsight' and 'ahead': drop 'future'")
         strangers = [name for name, _ in self.hindsight if name not in self.goal]
         if strangers:
             raise ConfigError(f"hindsight: {strangers} are not among the goals {self.goal}")

@@ -144,8 +144,7 @@ def represented_stats(dataset: EpisodeDataset, representation: Representation) -
     # Pictures have no part in it, and would have to be decoded.
     vectors = {k: v for k, v in dataset.flat.observations.items() if k in names}
     flat = dataclasses.replace(dataset.flat, observations=vectors)
-    spec = dataclasses.replace(dataset.spec, parts=(), future=None)
-    reader = EpisodeDataset(flat, spec, dataset.seed, dataset.episodes)
+    reader = EpisodeDataset(flat, dataset.spec.plain, dataset.seed, dataset.episodes)
     windows = reader.windows[:: -(-len(reader.windows) // STATS_WINDOWS)]
     observations = {s.name: RunningStats(int(np.prod(s.shape))) for s in signals}
     actions = {a.name: RunningStats(a.size) for a in space.actions}

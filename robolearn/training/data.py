@@ -123,9 +123,8 @@ class TrainingData:
 
         Always in the same blocks and from the same seeds: a run that goes on sees the same ones.
         """
-        spec = dataclasses.replace(self._spec, parts=(), future=None)
         flat = dataclasses.replace(self._flat, observations=self._flat.following)
-        reader = EpisodeDataset(flat, spec, self._seed, texts=self._told)
+        reader = EpisodeDataset(flat, self._spec.plain, self._seed, texts=self._told)
         held_out = self._unseen()
         parts = [d.followers() for d in (self.dataset, held_out) if d is not None]
         needed = np.unique(np.concatenate(parts))

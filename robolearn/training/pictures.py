@@ -31,11 +31,13 @@ class Augmented:
         """One batch."""
         batch = self._batches.batch(step)
         rng = torch.Generator().manual_seed(child_seed(self._seed, "pictures", step))
-        follow = batch.next_observations
+        follow, goals, way = batch.next_observations, batch.actor_goals, batch.waypoints
         return dataclasses.replace(
             batch,
             observations=self._varied(batch.observations, rng),
             next_observations=None if follow is None else self._varied(follow, rng),
+            actor_goals=None if goals is None else self._varied_alone(goals, rng),
+            waypoints=None if way is None else self._varied_alone(way, rng),
         )
 
     def _varied(self, signals: Mapping[str, Tensor], rng: torch.Generator) -> dict[str, Tensor]:
@@ -43,6 +45,13 @@ class Augmented:
             name: vary(value, self._config, rng) if value.dtype == torch.uint8 else value
             for name, value in signals.items()
         }
+
+    def _varied_alone(
+        self, signals: Mapping[str, Tensor], rng: torch.Generator
+    ) -> dict[str, Tensor]:
+        """Of one time each."""
+        windows = self._varied({name: value[:, None] for name, value in signals.items()}, rng)
+        return {name: value[:, 0] for name, value in windows.items()}
 
 
 def vary(

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from policies.critics.hindsight import HindsightConfig
 from policies.nets.pictures import PictureConfig
 from policies.registry import POLICIES, PolicyConfig, load_policy, policy_config
 from robolearn.contracts import Policy
@@ -38,7 +39,10 @@ TRAINED = tuple(sorted(set(POLICIES) - {"compose"}))
 # Whose loss and network are the same for every observation there is.
 SEEING = TRAINED
 
-CAMERA, LEFT, RIGHT = "top/image", "Go left", "Go right"
+# Those that learn to reach goals.
+AIMING = ("gciql",)
+
+CAMERA, GOAL, LEFT, RIGHT = "top/image", "goal/block", "Go left", "Go right"
 SEEN = dataclasses.replace(
     SPACE,
     observations=(*SPACE.observations, SignalSpec(CAMERA, (16, 16, 3), "", 10.0, "uint8")),
@@ -65,7 +69,9 @@ def tiny(name: str, **more: Any) -> PolicyConfig:
     """The policy ``name`` with a network of a few thousand parameters."""
     kind: Any = policy_config(name)
     known = {f.name for f in dataclasses.fields(kind)}
-    goal = {"goal": (BLOCK,)} if name == "beso" else {}
+    goal: dict[str, Any] = {"goal": (BLOCK,)} if name == "beso" else {}
+    if name in AIMING:
+        goal = {"goals": HindsightConfig(((GOAL, BLOCK),))}
     return kind(**{k: v for k, v in (SIZES | goal | more).items() if k in known})
 
 
@@ -85,6 +91,21 @@ def pictured(lengths: tuple[int, ...] = (12, 9), seed: int = 0) -> ArraySource:
     return ArraySource(items, "pictured", SEEN)
 
 
+def aimed(source: ArraySource) -> ArraySource:
+    """``source`` with a signal for goals, which says nothing."""
+    items = tuple(
+        dataclasses.replace(
+            e, observations={**e.observations, GOAL: np.zeros((len(e.actions), 3), np.float32)}
+        )
+        for e in source.items
+    )
+    space = source.task_space
+    goal = SignalSpec(GOAL, (3,), "m, m, rad", 10.0, angular=(2,))
+    space = dataclasses.replace(space, observations=(*space.observations, goal))
+    told = f"{source.content_hash}-aimed"
+    return dataclasses.replace(source, items=items, content_hash=told, task_space=space)
+
+
 def costly(source: ArraySource) -> ArraySource:
     """Rewards as ``data.reward`` makes them of a recording: -1 added, times .02."""
     items = tuple(dataclasses.replace(e, reward=0.02 * (e.reward - 1.0)) for e in source.items)
@@ -101,15 +122,21 @@ class Family:
     def __init__(self, folder: Path, *, told: bool = False, actions: str = "absolute") -> None:
         self.folder, self.told = folder, told
         self.source = pictured() if told else random_source((12, 9))
-        kinds: Any = {} if actions == "absolute" else {TOOL: actions}
-        observed = tuple(s.name for s in self.space.observations)
-        self.data = DataConfig(
-            observed, text=told, representation=RepresentationConfig(actions=kinds)
-        )
+        self.kinds: Any = {} if actions == "absolute" else {TOOL: actions}
 
     @property
     def space(self) -> TaskSpace:
         return SEEN if self.told else SPACE
+
+    def source_of(self, name: str) -> ArraySource:
+        """What the policy ``name`` learns from, rewards aside."""
+        return aimed(self.source) if name in AIMING else self.source
+
+    def data_of(self, name: str) -> DataConfig:
+        observed = tuple(s.name for s in self.source_of(name).task_space.observations)
+        return DataConfig(
+            observed, text=self.told, representation=RepresentationConfig(actions=self.kinds)
+        )
 
     def train(
         self,
@@ -133,9 +160,9 @@ class Family:
                 raise StoppedError
 
         config = FitConfig(steps=2, warmup=1, log_every=1) if fit is None else fit
-        experiment = Experiment(name, self.data, tiny(name, **more), config)
-        rewarded = experiment.algorithm.batches().learns_from_rewards
-        source = costly(self.source) if rewarded else self.source
+        experiment = Experiment(name, self.data_of(name), tiny(name, **more), config)
+        rewarded, source = experiment.algorithm.batches().learns_from_rewards, self.source_of(name)
+        source = costly(source) if rewarded else source
         return train(
             experiment,
             dataclasses.replace(source, texts=(LEFT, RIGHT) if self.told else ()),
@@ -173,9 +200,11 @@ class Family:
     def request(self, batch: int, n_obs: int = 2, seed: int = 0) -> PolicyInput:
         """What every policy of the folder can be asked."""
         plain = random_request(batch, n_obs, seed)
+        rng = np.random.default_rng(seed)
+        goal = plain.observations[BLOCK] + rng.normal(0, 0.05, (batch, n_obs, 3))
+        plain = dataclasses.replace(plain, observations={**plain.observations, GOAL: goal})
         if not self.told:
             return plain
-        rng = np.random.default_rng(seed)
         seen = rng.integers(0, 256, (batch, n_obs, 16, 16, 3), dtype=np.uint8)
         return dataclasses.replace(
             plain,
@@ -187,7 +216,7 @@ class Family:
 def batches_of(family: Family, name: str, size: int) -> EpisodeDataset:
     """What the policy ``name`` is fed with, ``size`` at a time."""
     spec = dataclasses.replace(tiny(name).batches(), batch_size=size)
-    dataset = EpisodeDataset(flatten(costly(family.source)), spec, 0)
+    dataset = EpisodeDataset(flatten(costly(family.source_of(name))), spec, 0)
     if "next_candidates" in spec.parts:
         near = np.random.default_rng(0).normal(0, 0.01, (len(dataset.flat.actions), 3, 4, 2))
         chunks = (dataset.flat.actions[:, None, None] + near).astype(np.float32)
@@ -200,4 +229,5 @@ def untrained(name: str, family: Family) -> Algorithm:
     parent = load_run(family.run("flow")) if name in STUDENTS else None
     torch.manual_seed(0)
     config = tiny(name, observation_noise=0.0, imitate_padding=True)
-    return config.build(family.space, batches_of(family, name, 8).stats(), parent)
+    space = family.source_of(name).task_space
+    return config.build(space, batches_of(family, name, 8).stats(), parent)

@@ -108,6 +108,8 @@ class EpisodeDataset:
         future = spec.future
         rows = self._chosen_rows()
         self._future = None if future is None else FutureRows(flat, future, rows)
+        pursued = spec.actor_future
+        self._pursued = None if pursued is None else FutureRows(flat, pursued, rows)
         self._shares = None if weights is None else self._cumulative(weights)
         # Chunks that the algorithm proposes where transitions end, in its own representation.
         self.candidates: Proposed | None = None
@@ -133,7 +135,11 @@ class EpisodeDataset:
         rows = self._future.draw(t, rng)
         if not self.spec.aims:
             return dataclasses.replace(batch, future=self._shown(rows))
-        return self._aimed(batch, t, rows, self.spec.future.goals)
+        batch = self._aimed(batch, t, rows, self.spec.future.goals)
+        if self._pursued is None:
+            return batch
+        rng = np.random.default_rng(child_seed(self.seed, "actor_future", step))
+        return self._pursuing(batch, t, self._pursued.draw(t, rng), self._pursued)
 
     def span(self, start: int, stop: int) -> BatchSpan:
         """Batches ``start`` to ``stop - 1`` as a sequence, for a torch ``DataLoader``."""
@@ -257,8 +263,8 @@ class EpisodeDataset:
         self, batch: Batch, t: Index, rows: Index, goals: tuple[tuple[str, str], ...]
     ) -> Batch:
         """The batch from rows ``t`` for what is observed at ``rows``, with rewards of that goal."""
-        spec, seen = self.spec, self.flat.observations
-        batch = with_goals(batch, {g: torch.from_numpy(seen[o][rows]) for g, o in goals})
+        spec = self.spec
+        batch = with_goals(batch, self._goals_at(rows, goals))
         worth = hindsight(t, rows, spec.stride, spec.discount)
         found: dict[str, Any] = {}
         if "transition" in spec.parts:
@@ -267,6 +273,20 @@ class EpisodeDataset:
         if "step_rewards" in spec.parts:
             found["step_rewards"] = torch.from_numpy(worth.step_rewards)
         return dataclasses.replace(batch, **found)
+
+    def _pursuing(self, batch: Batch, t: Index, rows: Index, future: FutureRows) -> Batch:
+        """The batch with what the actor pursues from rows ``t``: what is observed at ``rows``."""
+        goals = () if self.spec.future is None else self.spec.future.goals
+        batch = dataclasses.replace(batch, actor_goals=self._goals_at(rows, goals))
+        if not self.spec.waypoint:
+            return batch
+        way = future.on_the_way(t, rows, self.spec.waypoint)
+        return dataclasses.replace(batch, waypoints=self._goals_at(way, goals))
+
+    def _goals_at(
+        self, rows: Index, goals: tuple[tuple[str, str], ...]
+    ) -> Mapping[str, torch.Tensor]:
+        return {g: torch.from_numpy(self.flat.observations[o][rows]) for g, o in goals}
 
     def _bounds(self, t: Index) -> tuple[Index, Index]:
         episode = self._episode_of[t]

@@ -1,10 +1,11 @@
 """Draws later observations of a recording, and makes goals of them.
 
-A window at tick ``t`` of an episode with ticks 0..9, its goal ``g`` drawn by one of four kinds:
+A window at tick ``t`` of an episode with ticks 0..9, its goal ``g`` drawn by one of five kinds:
 
     current     g = t                      it is there already
     geometric   g = t + 1, t + 2, ...      chance (1 - discount) discount^(g - t - 1), at most 9
     uniform     g = t + ahead              any number between two, at most 9
+    rest        g = t + 1 .. 9             all alike likely
     random      any row of any episode     mostly out of reach of the chunk
 
 With the goal the reward changes (hindsight): -1 for a step from any row but ``g``, 0 from ``g``,
@@ -82,14 +83,25 @@ class FutureRows:
             kinds.append(rng.choice(self._goals, len(t)))
         if spec.current:
             kinds.append(t)
+        if spec.rest:
+            ahead = 1 + (rng.random(len(t)) * (last - t)).astype(np.int64)
+            kinds.append(np.minimum(t + ahead, last))
         rows = kinds[0]
         if len(kinds) > 1:
-            asked = (spec.uniform, spec.geometric, spec.random, spec.current)
+            asked = (spec.uniform, spec.geometric, spec.random, spec.current, spec.rest)
             shares = np.array([share for share in asked if share])
             chosen = rng.choice(len(kinds), len(t), p=shares / shares.sum())
             rows = np.stack(kinds)[chosen, np.arange(len(t))]
         if self._event is not None:
             rows = np.minimum(self._event[t], rows)
+        return np.where(self._flat.seen[rows], rows, t)
+
+    def on_the_way(self, t: Index, goal: Index, ticks: int) -> Index:
+        """The rows ``ticks`` after ``t``, but not behind ``goal`` where that lies ahead in the same
+        recording, nor behind its end; ``t`` where that row was not observed.
+        """
+        last = self._last[t]
+        rows = np.minimum(t + ticks, np.where((goal >= t) & (goal <= last), goal, last))
         return np.where(self._flat.seen[rows], rows, t)
 
     def _next_events(self) -> Index:

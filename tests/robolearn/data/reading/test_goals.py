@@ -67,14 +67,14 @@ def test_what_a_chunk_is_worth_for_a_goal(t: int, goal: int, stride: int, discou
 
 @given(
     st.integers(0, 1000),
-    st.tuples(*[st.sampled_from([0.0, 0.5, 1.0])] * 4).filter(any),
+    st.tuples(*[st.sampled_from([0.0, 0.5, 1.0])] * 5).filter(any),
     st.lists(st.integers(1, 9), min_size=1, max_size=4),
 )
 def test_goals_are_where_their_kind_says(
-    seed: int, shares: tuple[float, float, float, float], lengths: list[int]
+    seed: int, shares: tuple[float, float, float, float, float], lengths: list[int]
 ) -> None:
-    uniform, geometric, current, random = shares
-    spec = FutureSpec(uniform, (2, 4), geometric, 0.8, current, random)
+    uniform, geometric, current, random, rest = shares
+    spec = FutureSpec(uniform, (2, 4), geometric, 0.8, current, random, rest)
     flat = random_flat(tuple(lengths))
     total = sum(lengths)
     chosen = np.arange(lengths[0])
@@ -88,7 +88,7 @@ def test_goals_are_where_their_kind_says(
         allowed: set[int] = set()
         if uniform:
             allowed |= {min(row + k, end) for k in (2, 3, 4)}
-        if geometric:
+        if geometric or rest:
             allowed |= set(range(min(row + 1, end), end + 1))
         if current:
             allowed.add(row)
@@ -105,6 +105,42 @@ def test_a_mixture_keeps_its_shares_and_a_geometric_future_its_law() -> None:
     counts = Counter((goals - 100).tolist())
     for ahead, share in ((0, 0.75), (1, 0.125), (2, 0.0625)):
         assert counts[ahead] / 20_000 == pytest.approx(share, abs=0.01)
+
+
+def test_the_rest_of_an_episode_is_drawn_alike() -> None:
+    flat = random_flat((14, 6))
+    t = np.full(20_000, 9)
+    goals = FutureRows(flat, FutureSpec(rest=1.0), np.arange(20)).draw(t, np.random.default_rng(0))
+    counts = Counter(goals.tolist())
+    assert set(counts) == {10, 11, 12, 13}
+    assert all(count / 20_000 == pytest.approx(0.25, abs=0.01) for count in counts.values())
+
+
+def test_the_actor_has_goals_of_its_own_and_what_lies_on_the_way() -> None:
+    flat = flatten(aimed())
+    blocks, ends = np.asarray(flat.observations[BLOCK]), np.cumsum([9, 14, 11]) - 1
+    pursued = dataclasses.replace(TD, actor_future=FutureSpec(rest=1.0, random=1.0), waypoint=4)
+    data = EpisodeDataset(flat, pursued, 0)
+    met: set[str] = set()
+    for step in range(4):
+        batch, plain = data.batch(step), EpisodeDataset(flat, TD, 0).batch(step)
+        assert batch.actor_goals is not None
+        assert batch.waypoints is not None
+        assert batch.actor_goals.keys() == batch.waypoints.keys() == {GOAL}
+        # Rewards, and the goals that they are of, are those of the first draw.
+        assert batch.reward is not None
+        assert plain.reward is not None
+        assert torch.equal(batch.reward, plain.reward)
+        assert torch.equal(batch.observations[GOAL], plain.observations[GOAL])
+        rows = [row_of(blocks, v) for v in batch.observations[BLOCK][:, -1].numpy()]
+        goals = [row_of(blocks, v) for v in batch.actor_goals[GOAL].numpy()]
+        way = [row_of(blocks, v) for v in batch.waypoints[GOAL].numpy()]
+        for row, goal, found in zip(rows, goals, way, strict=True):
+            end = int(ends[np.searchsorted(ends, row)])
+            inside = row <= goal <= end
+            assert found == min(row + 4, goal if inside else end)
+            met |= {"goal" if found == goal else "end" if found == end else "between"}
+    assert met == {"goal", "end", "between"}
 
 
 def test_what_was_not_observed_is_no_goal() -> None:
@@ -175,6 +211,14 @@ def test_what_cannot_be_a_goal_is_explained() -> None:
         made(flat, (GOAL, TOOL))
     with pytest.raises(ConfigError, match="returns to the end are those of the recording"):
         dataclasses.replace(TD, parts=("returns",))
+    with pytest.raises(ConfigError, match="before its goal is known"):
+        dataclasses.replace(TD, parts=("next_candidates",))
+    with pytest.raises(ConfigError, match="would be put over what is observed itself"):
+        made(flat, (BLOCK, BLOCK))
+    with pytest.raises(ConfigError, match="its goals are those of 'future'"):
+        dataclasses.replace(TD, future=FutureSpec(rest=1.0), actor_future=FutureSpec(rest=1.0))
+    with pytest.raises(ConfigError, match="waypoint: at least 0, and on the way to a goal"):
+        dataclasses.replace(TD, waypoint=2)
     with pytest.raises(ConfigError, match="one above it"):
         FutureSpec()
     with pytest.raises(ConfigError, match="events come after a tick"):

@@ -1,0 +1,1 @@
+"""Algorithms that learn to reach goals from rewards of hindsight."""

@@ -1,0 +1,98 @@
+"""A few places on a table, and recordings that know one way each.
+
+        U ----> C         A -right-> B -down-> D
+        |       :         B -right-> C
+        A ----> B         A -up----> U, there it waits, and only then goes right to C
+                |
+                D         who has arrived stays a while
+
+From A, one recording went to C: slowly. The short way is half of one recording and half of another.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from policies.critics.hindsight import HindsightConfig
+from robolearn.contracts import Policy
+from robolearn.data.reading.cache import flatten
+from robolearn.data.reading.dataset import EpisodeDataset
+from robolearn.learning import FutureSpec
+from robolearn.spec import SignalSpec
+from robolearn.training.loop import FitConfig, fit
+from robolearn.types import PolicyInput
+from tests.learning_mocks import SPACE, TOOL, ArraySource, random_episode
+
+GOAL = "goal/tool"
+PLACES = {"A": (0.1, 0.25), "B": (0.25, 0.25), "C": (0.3, 0.4), "D": (0.25, 0.1), "U": (0.1, 0.4)}
+RIGHT, UP, DOWN, STAY = (0.4, 0.25), (0.25, 0.4), (0.25, 0.1), (0.1, 0.25)
+STEPS = {
+    "A": {RIGHT: "B", UP: "U"},
+    "B": {DOWN: "D", RIGHT: "C"},
+    "U": {STAY: "U", RIGHT: "C"},
+    **{place: {STAY: place} for place in "CD"},
+}
+# Where a recording begins, and what is done.
+WAYS = [("A", RIGHT, DOWN)] * 20 + [("B", RIGHT)] * 20 + [("A", UP, STAY, STAY, STAY, RIGHT)] * 30
+
+ROADS = dataclasses.replace(
+    SPACE, observations=(SPACE.observations[0], SignalSpec(GOAL, (2,), "m", 10.0, frame="table"))
+)
+# The actor pursues goals of other recordings as well, as OGBench's does on its stitching data.
+GOALS = HindsightConfig(((GOAL, TOOL),), actor=FutureSpec(rest=0.5, random=0.5))
+SMALL: dict[str, Any] = {
+    "horizon": 1,
+    "width": 32,
+    "depth": 2,
+    "batch_size": 64,
+    "lr": 1e-2,
+    "tau": 0.1,
+    "discount": 0.7,
+    "goals": GOALS,
+}
+
+
+def recordings() -> ArraySource:
+    """One episode per way."""
+    episodes = []
+    for k, (place, *ways) in enumerate(WAYS):
+        passed, done = [place], [*ways, STAY, STAY]
+        for way in done[:-1]:
+            passed.append(STEPS[passed[-1]][way])
+        places = np.array([PLACES[name] for name in passed])
+        episode = dataclasses.replace(
+            random_episode(f"e{k}", len(done), k),
+            observations={TOOL: places, GOAL: np.zeros_like(places)},
+            actions=np.array(done),
+        )
+        episodes.append(episode)
+    return ArraySource(tuple(episodes), "crossroads", ROADS)
+
+
+def learned(config: Any, folder: Path, steps: int) -> Any:
+    """The trained algorithm."""
+    torch.manual_seed(0)
+    data = EpisodeDataset(flatten(recordings()), config.batches(), 0)
+    built = config.build(ROADS, data.stats(), None)
+    fit(built, data, FitConfig(steps=steps, warmup=10, clip=10.0), folder, seed=0)
+    return built
+
+
+def walked(policy: Policy, start: str, goal: str) -> str:
+    """The places that are passed on the way: of the ways from a place, the answer's nearest."""
+    path = start
+    while path[-1] != goal and len(path) < 5:
+        seen = {
+            TOOL: np.array(PLACES[path[-1]]).reshape(1, 1, 2),
+            GOAL: np.array(PLACES[goal]).reshape(1, 1, 2),
+        }
+        request = PolicyInput(seen, np.zeros(1, np.int64), np.zeros(1, np.int64))
+        action = policy.sample(request).actions[0, 0, 0]
+        ways = STEPS[path[-1]]
+        path += ways[min(ways, key=lambda way: float(np.linalg.norm(action - np.array(way))))]
+    return path
