@@ -1,10 +1,10 @@
 """A few places on a table, and recordings that know one way each.
 
-        U ----> C         A -right-> B -down-> D
+        U ----> C         A -right-> B -down-> E
         |       :         B -right-> C
         A ----> B         A -up----> U, there it waits, and only then goes right to C
                 |
-                D         who has arrived stays a while
+                E         who has arrived stays a while
 
 From A, one recording went to C: slowly. The short way is half of one recording and half of another.
 """
@@ -29,13 +29,13 @@ from robolearn.types import PolicyInput
 from tests.learning_mocks import SPACE, TOOL, ArraySource, random_episode
 
 GOAL = "goal/tool"
-PLACES = {"A": (0.1, 0.25), "B": (0.25, 0.25), "C": (0.3, 0.4), "D": (0.25, 0.1), "U": (0.1, 0.4)}
+PLACES = {"A": (0.1, 0.25), "B": (0.25, 0.25), "C": (0.3, 0.4), "E": (0.25, 0.1), "U": (0.1, 0.4)}
 RIGHT, UP, DOWN, STAY = (0.4, 0.25), (0.25, 0.4), (0.25, 0.1), (0.1, 0.25)
 STEPS = {
     "A": {RIGHT: "B", UP: "U"},
-    "B": {DOWN: "D", RIGHT: "C"},
+    "B": {DOWN: "E", RIGHT: "C"},
     "U": {STAY: "U", RIGHT: "C"},
-    **{place: {STAY: place} for place in "CD"},
+    **{place: {STAY: place} for place in "CE"},
 }
 # Where a recording begins, and what is done.
 WAYS = [("A", RIGHT, DOWN)] * 20 + [("B", RIGHT)] * 20 + [("A", UP, STAY, STAY, STAY, RIGHT)] * 30
