@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import deque
+from collections.abc import Mapping
 from typing import Any
 
 import mujoco
@@ -21,10 +22,12 @@ from robolearn.types import (
     Outcome,
     ResetReport,
     SampleBatch,
+    SampleBlock,
 )
 from sim.contract import World
 from sim.env.action_check import check_action
 from sim.env.scene_env import SceneEnv, embodiment
+from sim.perturbations.during import During
 from sim.perturbations.kinds import PERTURBATIONS, Perturbations
 from sim.perturbations.model import Snapshot
 from sim.perturbations.signals import ActionNoise, SensorNoise, move_objects
@@ -32,7 +35,7 @@ from sim.rendering.cameras import Calibration
 from sim.scene.config import Scene
 from sim.world_name import Pictures
 
-# Magnitude 1 of an action's delay [s].
+# Magnitude 1 of an action's delay, and of an observation's [s].
 DELAY_S = 0.1
 # How much deeper than in the nominal start things may be in each other [m].
 OVERLAP_M = 0.0005
@@ -45,6 +48,7 @@ class ModelEdits:
     def __init__(self, env: SceneEnv, perturbations: Perturbations) -> None:
         self._env, self._perturbations = env, perturbations
         self._snapshot = Snapshot(env.model)
+        self._going_on: list[During] = []
 
     def apply(self, condition: Condition) -> None:
         """The model of the episode that starts from ``condition``."""
@@ -58,6 +62,19 @@ class ModelEdits:
         if self._perturbations.get("mass"):
             mujoco.mj_setConst(model, self._env.data)
             self._snapshot.restore_statistics()
+        self._going_on = [
+            begin(
+                model, self._env.scene, magnitude, self._perturbations.draws(name, condition.seed)
+            )
+            for name, magnitude in self._perturbations.magnitudes.items()
+            if (begin := PERTURBATIONS[name].during) is not None
+        ]
+
+    def step(self) -> None:
+        """Let go on what goes on during an episode, before a tick."""
+        seconds = 1.0 / self._env.scene.config.rate_hz
+        for each in self._going_on:
+            each.step(self._env.data, seconds)
 
     def gap(self) -> float:
         """Smallest distance in a contact [m], negative where things overlap."""
@@ -65,7 +82,7 @@ class ModelEdits:
 
 
 class PerturbedEnv:
-    """``inner`` with other starts, a delay, noisy sensors and, in scenes, an edited model.
+    """``inner`` with other starts, delays, noisy sensors and, in scenes, an edited model.
 
     What policies are told (``spec``) is ``told``, the nominal world under the new name: a policy
     does not know that its world is perturbed. The verdict is of the true state.
@@ -81,9 +98,11 @@ class PerturbedEnv:
         told = told or inner.spec
         self._inner, self._perturbations, self._edits = inner, perturbations, edits
         self._spec = dataclasses.replace(told, name=told.name + perturbations.suffix)
-        delay = perturbations.get("action_delay") * DELAY_S * told.rate_hz
-        self._delay = int(np.ceil(delay - 1e-9))
+        self._delay = _ticks(perturbations.get("action_delay"), told.rate_hz)
         self._queue: deque[Command] = deque()
+        self._age = _ticks(perturbations.get("observation_delay"), told.rate_hz)
+        self._seen: deque[Observation] = deque(maxlen=self._age + 1)
+        self._under_way: deque[Mapping[str, SampleBlock]] = deque()
         noise = perturbations.get("sensor_noise")
         self._noise = SensorNoise(told, noise) if noise else None
         wander = perturbations.get("action_noise")
@@ -145,6 +164,10 @@ class PerturbedEnv:
         if self._wander is not None:
             self._wander.reset(self._perturbations.draws("action_noise", condition.seed))
         report = self._start(condition, rng)
+        self._under_way.clear()
+        self._seen.clear()
+        if self._age:
+            self._seen.append(self._inner.observe())
         return dataclasses.replace(report, requested=condition)
 
     def now_ns(self) -> int:
@@ -152,8 +175,17 @@ class PerturbedEnv:
         return self._inner.now_ns()
 
     def observe(self) -> Observation:
-        """What the sensors say."""
-        observation, noise = self._inner.observe(), self._noise
+        """What the sensors say, or said ``age`` ticks ago; before that, what they said first.
+
+        Samples keep their capture times.
+        """
+        noise = self._noise
+        if not self._age:
+            observation = self._inner.observe()
+        else:
+            if not self._seen:
+                raise DataError(f"{self._spec.name}: call reset() before the first tick")
+            observation = Observation(self._inner.now_ns(), self._seen[0].samples)
         if noise is None:
             return observation
         return Observation(
@@ -170,11 +202,17 @@ class PerturbedEnv:
 
     def advance(self) -> None:
         """As the world inside."""
+        if self._edits is not None:
+            self._edits.step()
         self._inner.advance()
+        if self._age:
+            self._seen.append(self._inner.observe())
 
     def drain(self) -> SampleBatch:
-        """The samples as observed; commands when they were really sent."""
+        """The samples as observed, when they arrive; commands when they were really sent."""
         batch, noise = self._inner.drain(), self._noise
+        if self._age:
+            batch = dataclasses.replace(batch, signals=self._arrived(batch.signals))
         if noise is None:
             return batch
         blocks = {n: noise.block(n, b) for n, b in batch.signals.items()}
@@ -215,8 +253,22 @@ class PerturbedEnv:
             f" object_pose={magnitude:g}; lower the magnitude"
         )
 
+    def _arrived(self, fresh: Mapping[str, SampleBlock]) -> Mapping[str, SampleBlock]:
+        self._under_way.append(fresh)
+        if len(self._under_way) > self._age:
+            return self._under_way.popleft()
+        return {
+            name: SampleBlock(block.t_ns[:0], block.value[:0], block.valid[:0])
+            for name, block in fresh.items()
+        }
+
     def _gap(self) -> float:
         return self._edits.gap() if self._edits is not None else 0.0
+
+
+def _ticks(magnitude: float, rate_hz: float) -> int:
+    """A delay in whole control ticks."""
+    return int(np.ceil(magnitude * DELAY_S * rate_hz - 1e-9))
 
 
 def perturbed_scene(

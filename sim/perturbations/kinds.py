@@ -21,6 +21,7 @@ import numpy as np
 
 from robolearn.errors import ConfigError, did_you_mean
 from robolearn.seeding import child_seed
+from sim.perturbations import during
 from sim.perturbations import model as models
 from sim.perturbations import scene as scenes
 from sim.scene.config import Scene
@@ -41,17 +42,19 @@ class Kind:
     """A perturbation that exists, and what magnitude 1 means.
 
     ``scene`` edits the world before it is built, ``model`` the compiled model before every
-    episode; the others act on what goes in and out of the env, and so work in any world.
+    episode, ``during`` acts while an episode runs; the others act on what goes in and out of the
+    env, and so work in any world.
     """
 
     meaning: str
     scene: SceneEdit | None = None
     model: ModelEdit | None = None
+    during: during.Starting | None = None
 
     @property
     def needs_scene(self) -> bool:
         """Whether it works in worlds of scene packages only."""
-        return self.scene is not None or self.model is not None
+        return (self.scene, self.model, self.during) != (None, None, None)
 
 
 PERTURBATIONS: Mapping[str, Kind] = {
@@ -65,7 +68,10 @@ PERTURBATIONS: Mapping[str, Kind] = {
     "distractors": Kind(
         "3 objects that are only seen", scene=scenes.distractors, model=models.place_distractors
     ),
+    "wind": Kind("gusts of 0.15 of its weight push each object sideways", during=during.Wind),
+    "payload": Kind("mass of each object: times 1/2 to 2 from a moment on", during=during.Payload),
     "action_delay": Kind("100 ms, in whole ticks"),
+    "observation_delay": Kind("100 ms, in whole ticks"),
     "action_noise": Kind("what is done wanders about what is commanded: up to 5 mm, 0.05 rad"),
     "sensor_noise": Kind("1 mm, 0.5 degrees, 5 mm/s, 0.02 rad/s, 8 grey levels"),
     "control_rate": Kind("half the rate", scene=scenes.control_rate),

@@ -10,7 +10,8 @@ from typing import Annotated, Literal
 
 import tyro
 
-from robolearn.cli.shared.parse import counting, parse, print_json, say
+from policies.data_models.options import InverseDynamicsConfig
+from robolearn.cli.shared.parse import counting, parse, print_json, progress, say
 from robolearn.operations.stores.augment_options import AugmentConfig
 
 
@@ -62,10 +63,62 @@ def augmented(argv: list[str]) -> int:
     return 0
 
 
+@dataclass(frozen=True)
+class LabelActions:
+    """Write episodes anew with actions that are inferred from what is seen before and after."""
+
+    # Store whose episodes lack actions; those that it may have are not looked at.
+    store: tyro.conf.Positional[Path]
+    # Store with episodes whose actions are known.
+    labelled: Path
+    # New store.
+    out: Path
+    # Signals that actions are inferred from; left out: all that both stores have, pictures aside.
+    observations: tuple[str, ...] = ()
+    # The model.
+    config: Annotated[InverseDynamicsConfig, tyro.conf.arg(name="")] = field(
+        default_factory=InverseDynamicsConfig
+    )
+    # Print one JSON document.
+    json: bool = False
+
+
+def labelled(argv: list[str]) -> int:
+    """Run the verb; returns the exit code."""
+    args = parse(LabelActions, argv, "data label-actions", LabelActions.__doc__ or "")
+    from robolearn.data.store.store import EpisodeStore
+    from robolearn.operations.stores.label_actions import label_actions
+
+    total = len(EpisodeStore.open(args.store).ids())
+    with progress("label", total, quiet=args.json) as advance:
+        made = label_actions(
+            args.store,
+            args.labelled,
+            args.out,
+            args.config,
+            observations=args.observations,
+            on_labelled=advance,
+        )
+    if args.json:
+        print_json(dataclasses.asdict(made))
+        return 0
+    say(
+        f"{made.episodes} episodes with inferred actions in {made.store}; learned from"
+        f" {made.learned_from}, measured on {made.held_out}"
+    )
+    for name, error in made.error.items():
+        say(f"error of {name}: {error:.3f} of its spread")
+    say(f"disagreement of the members: {made.disagreement:.3f}")
+    return 0
+
+
 _REASONS = {
     "refused": "the world refuses the start or the commands",
     "outcome": "another outcome than the recording's",
     "apart": "the object ends elsewhere",
 }
 
-DERIVE_VERBS: dict[str, tuple[type, Callable[[list[str]], int]]] = {"augment": (Augment, augmented)}
+DERIVE_VERBS: dict[str, tuple[type, Callable[[list[str]], int]]] = {
+    "augment": (Augment, augmented),
+    "label-actions": (LabelActions, labelled),
+}

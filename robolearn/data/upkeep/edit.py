@@ -7,6 +7,7 @@ store appears under its name when it is complete, so a kill leaves nothing half.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,10 +17,11 @@ from typing import Any
 
 import numpy as np
 
-from robolearn.data.episode import EpisodeInfo
+from robolearn.data.episode import Episode, EpisodeInfo
 from robolearn.data.store.annotations import Annotated, Annotation, active
 from robolearn.data.store.chunks import json_bytes, read_checked
 from robolearn.data.store.manifest import near_episode, record_name
+from robolearn.data.store.picture_codec import FRAME_CODECS
 from robolearn.data.store.storage import ObjectPath, fetch
 from robolearn.data.store.store import EpisodeStore
 from robolearn.data.store.writer import StoreWriter
@@ -139,16 +141,16 @@ def merge_into(
         _same_embodiment([Source(target, target.ids()), *sources])
     merged: dict[tuple[str, str], tuple[str, str]] = {}
     for episode_id in target.ids():
-        for origin in target.meta(episode_id).provenance.get("origin", [])[-1:]:
-            key = (str(origin["store"]), str(origin["episode"]))
-            merged[key] = (episode_id, str(origin.get("sha256", "")))
+        for known in target.meta(episode_id).provenance.get("origin", [])[-1:]:
+            key = (str(known["store"]), str(known["episode"]))
+            merged[key] = (episode_id, str(known.get("sha256", "")))
     new: list[str] = []
     with target.writer() as writer:
         for source in sources:
             renamed: dict[str, str] = {}
             for episode_id in source.ids:
                 known = merged.get((source.store.uuid, episode_id))
-                if known is not None and known[1] in ("", episode_digest(source.store, episode_id)):
+                if known is not None and known[1] in ("", _digest(source.store, episode_id)):
                     # Annotations follow a source's episodes: a kill in between left them out.
                     if target.annotated(known[0]) == Annotated():
                         renamed[episode_id] = known[0]
@@ -161,9 +163,50 @@ def merge_into(
     return tuple(new)
 
 
-def episode_digest(store: EpisodeStore, episode_id: str) -> str:
+def _digest(store: EpisodeStore, episode_id: str) -> str:
     """The hash of an episode's manifest, which covers all of its files."""
     return next(e for e in store.log() if e.id == episode_id).files[record_name(episode_id)]
+
+
+def derive_store(
+    store: EpisodeStore,
+    ids: Sequence[str],
+    out: str | Path | ObjectPath,
+    change: Callable[[Episode], Episode],
+    advance: Advance | None = None,
+) -> EpisodeStore:
+    """A new store at ``out`` with what ``change`` makes of every episode of ``ids``.
+
+    Their provenance gains the ``origin``, and what people said about them comes along. Pictures
+    are kept as the store's exact codec keeps them.
+    """
+
+    def fill(made: EpisodeStore) -> None:
+        with made.writer() as writer:
+            renamed: dict[str, str] = {}
+            for episode_id in ids:
+                changed = change(store.read(episode_id))
+                renamed[episode_id] = writer.append(_derived(store, episode_id, changed))
+                if advance is not None:
+                    advance(1)
+            _copy_annotations(store, renamed, writer)
+
+    return EpisodeStore.create(out, fill)
+
+
+def _derived(store: EpisodeStore, episode_id: str, changed: Episode) -> Episode:
+    said = dict(changed.meta.provenance)
+    said.pop(FRAME_CODECS, None)
+    said["origin"] = [*said.get("origin", []), origin(store, episode_id)]
+    return dataclasses.replace(
+        changed, meta=dataclasses.replace(changed.meta, provenance=said), id=""
+    )
+
+
+def origin(store: EpisodeStore, episode_id: str) -> dict[str, str]:
+    """Where an episode comes from: store, id, and the hash of its manifest."""
+    digest = _digest(store, episode_id)
+    return {"store": store.uuid, "episode": episode_id, "sha256": digest}
 
 
 def assign_splits(
@@ -276,8 +319,7 @@ def _copy(source: EpisodeStore, episode_id: str, writer: StoreWriter) -> str:
         for entry in manifest.files:
             data = read_checked(root, entry.path, files)
             if entry.path == "zarr.json":
-                origin = {"store": source.uuid, "episode": episode_id}
-                data = _with_origin(data, origin | {"sha256": episode_digest(source, episode_id)})
+                data = _with_origin(data, origin(source, episode_id))
             draft.sink.write(entry.path, data)
     except BaseException:
         draft.discard()
@@ -285,11 +327,11 @@ def _copy(source: EpisodeStore, episode_id: str, writer: StoreWriter) -> str:
     return writer.commit(writer.prepare_copy(draft, manifest.info))
 
 
-def _with_origin(data: bytes, origin: Mapping[str, str]) -> bytes:
+def _with_origin(data: bytes, newest: Mapping[str, str]) -> bytes:
     raw: dict[str, Any] = json.loads(data)
     provenance = raw["attributes"]["provenance"]
     earlier = provenance.get("origin", [])
-    provenance["origin"] = [*earlier, dict(origin)]
+    provenance["origin"] = [*earlier, dict(newest)]
     return json_bytes(raw)
 
 

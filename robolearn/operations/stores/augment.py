@@ -29,7 +29,7 @@ from robolearn.config import to_dict
 from robolearn.data.episode import Episode, EpisodeKind, EpisodeStart
 from robolearn.data.recording.recorder import EpisodeRecorder
 from robolearn.data.store.store import EpisodeStore
-from robolearn.data.upkeep.edit import Selection, episode_digest, select
+from robolearn.data.upkeep.edit import Selection, origin, select
 from robolearn.errors import ConfigError, DataError, SpecMismatchError
 from robolearn.machine.interrupt import check
 from robolearn.operations.stores.augment_options import AugmentConfig
@@ -238,14 +238,12 @@ class _Run:
 
     def _provenance(self, episode: Episode, move: PlanarMove) -> dict[str, Any]:
         earlier = episode.meta.provenance.get(ORIGIN, [])
-        origin = {"store": self.source.uuid, "episode": episode.id}
-        origin["sha256"] = episode_digest(self.source, episode.id)
         return {
             "command": "robolearn data augment",
             "config": {"world": self.world, "augment": to_dict(self.config)},
             **world_provenance(self.env),
             "operator": episode.meta.provenance.get("operator", episode.meta.agent),
-            ORIGIN: [*earlier, origin],
+            ORIGIN: [*earlier, origin(self.source, episode.id)],
             "move": to_dict(move),
         }
 

@@ -1,5 +1,6 @@
 from pathlib import Path
 
+import mujoco
 import numpy as np
 import pytest
 
@@ -7,11 +8,13 @@ from robolearn.errors import ConfigError, DataError
 from robolearn.pusht import BLOCK, TOOL
 from robolearn.spec import ActionSpec, EmbodimentSpec, SignalSpec
 from robolearn.types import Command, Condition, Sample
+from sim.perturbations.during import Payload
 from sim.perturbations.env import PerturbedEnv
 from sim.perturbations.kinds import PERTURBATIONS, Perturbations, split_perturbations
 from sim.perturbations.model import Snapshot
 from sim.perturbations.signals import ActionNoise, SensorNoise, is_object, move_objects
 from sim.rendering.cameras import foreground
+from sim.scene.load import load_scene
 from sim.tasks.pusht import PushT
 from sim.worlds import make_world
 from tests.contracts import EnvContract
@@ -193,6 +196,83 @@ def test_a_delayed_world_does_the_same_later(nominal):
     assert sent == [(0, 200_000_000), (1, 300_000_000)]
     with pytest.raises(DataError):
         env.apply(Command(9, {TOOL: np.array([9.0, 0.3])}, env.now_ns(), "test"))
+    env.close()
+
+
+def test_a_world_seen_late_is_the_nominal_one_some_ticks_ago(nominal):
+    late = driven("pusht_reference~observation_delay=2")
+    assert np.array_equal(late[2:], nominal[:-2])
+    assert np.array_equal(late[:2], nominal[[0, 0]])
+    env = make_world("pusht_reference~observation_delay=1.5")
+    env.reset(START, np.random.default_rng(0))
+    shown, arrived = [], []
+    for k in range(5):
+        seen = env.observe()
+        assert seen.t_ns == env.now_ns()
+        shown.append(seen.samples[BLOCK].t_ns)
+        env.apply(Command(k, {TOOL: np.array([0.4, 0.25])}, env.now_ns(), "test"))
+        env.advance()
+        arrived.append(env.drain().signals[BLOCK].t_ns.tolist())
+    # Capture times say how old it is; a sample arrives when it is first shown.
+    assert shown == [0, 0, 0, 100_000_000, 200_000_000]
+    assert arrived == [[], [], [0], [100_000_000], [200_000_000]]
+    env.close()
+
+
+def test_delays_of_both_ways_add_up(nominal):
+    both = driven("pusht_reference~action_delay=1~observation_delay=1")
+    assert np.array_equal(both[2:], nominal[:-2])
+
+
+def test_wind_pushes_objects_by_parts_of_their_weight_and_changes():
+    env = make_world("pick_place~wind=1")
+    start = env.sample_condition(4)
+    forces, model = [], env.inner.model
+    cube = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_BODY, "cube")
+    weight = model.body_mass[cube] * 9.81
+    for _ in range(2):
+        env.reset(start, np.random.default_rng(0))
+        for k in range(40):
+            action = {"tool/xyz_yaw": np.array([0.0, 0, 0.25, 0]), "gripper/width": np.ones(1) / 20}
+            env.apply(Command(k, action, env.now_ns(), "test"))
+            env.advance()
+            forces.append(env.inner.data.xfrc_applied[cube] / weight)
+    first, again = np.split(np.array(forces), 2)
+    # The same condition, the same wind.
+    np.testing.assert_array_equal(first, again)
+    assert (first[:, 2:] == 0).all()
+    assert 0.01 < np.abs(first[:, :2]).max() < 1.0
+    assert len(np.unique(first[:, 0])) == 40
+    others = np.delete(env.inner.data.xfrc_applied, cube, axis=0)
+    assert (others == 0).all()
+    env.close()
+
+
+def test_a_payload_changes_once_while_the_episode_runs_and_is_back_at_the_next():
+    scene = load_scene("pick_place")
+    model = scene.compile()
+    data = mujoco.MjData(model)
+    cube = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_BODY, "cube")
+    nominal, snapshot = float(model.body_mass[cube]), Snapshot(model)
+    payload = Payload(model, scene, 1.0, np.random.default_rng(1))
+    masses = []
+    data.qpos[:] = where = data.qpos + 0.01
+    for _ in range(100):
+        payload.step(data, 0.05)
+        masses.append(float(model.body_mass[cube]))
+    changes = np.flatnonzero(np.diff(masses))
+    assert len(changes) == 1
+    assert 1.0 <= (changes[0] + 1) * 0.05 <= 4.1
+    assert masses[0] == nominal
+    assert 0.5 * nominal <= masses[-1] <= 2.0 * nominal
+    # Nothing moved, and nothing but what hangs on the mass is another.
+    np.testing.assert_array_equal(data.qpos, where)
+    assert set(snapshot.changed()) <= {"body_mass", "body_inertia", *DERIVED}
+    env = make_world("pick_place~payload=1")
+    for _ in range(2):
+        env.reset(env.sample_condition(3), np.random.default_rng(0))
+        assert env.inner.model.body_mass[cube] == nominal
+        env.inner.model.body_mass[cube] *= 2
     env.close()
 
 
