@@ -97,7 +97,7 @@ def recordings_plot(
         backdrop(axes[2])
         axes[2].set(title="Where the tool went", xlabel="x [m]", ylabel="y [m]")
 
-    return _plot(draw, FULL, 3.0)
+    return drawn(draw, FULL, 3.0)
 
 
 def replay_plot(errors: Mapping[str, Sequence[EpisodeError]]) -> Plot:
@@ -125,7 +125,7 @@ def replay_plot(errors: Mapping[str, Sequence[EpisodeError]]) -> Plot:
         left.set_ylabel("share of episodes below")
         _legend(figure)
 
-    return _plot(draw, FULL, 3.5)
+    return drawn(draw, FULL, 3.5)
 
 
 def training_plot(curves: Mapping[str, Curve], title: str) -> Plot:
@@ -143,7 +143,7 @@ def training_plot(curves: Mapping[str, Curve], title: str) -> Plot:
                 axes.set_yscale("log")
         figure.suptitle(title, x=0.01, ha="left", fontsize=10)
 
-    return _plot(draw, FULL * max(2, len(curves)) / 3, 2.7)
+    return drawn(draw, FULL * max(2, len(curves)) / 3, 2.7)
 
 
 CRITIC_PANELS: tuple[tuple[str, tuple[str, ...]], ...] = (
@@ -183,7 +183,7 @@ def critic_plot(curves: Mapping[str, Curve], title: str) -> Plot:
             axes.remove()
         figure.suptitle(title, x=0.01, ha="left", fontsize=10)
 
-    return _plot(draw, FULL, 2.4 * rows)
+    return drawn(draw, FULL, 2.4 * rows)
 
 
 def seeds_plot(curves: Mapping[str, Curve], label: str) -> Plot:
@@ -206,7 +206,7 @@ def seeds_plot(curves: Mapping[str, Curve], label: str) -> Plot:
             axes.set_yscale("log")
         _legend(figure)
 
-    return _plot(draw, 6.0, 3.2)
+    return drawn(draw, 6.0, 3.2)
 
 
 def results_plot(rows: Sequence[ResultBar]) -> Plot:
@@ -234,7 +234,7 @@ def results_plot(rows: Sequence[ResultBar]) -> Plot:
             axes.grid(axis="x", alpha=0.25)
         _legend(figure)
 
-    return _plot(draw, FULL, 1.3 + max(0.62, 0.24 * len(policies)) * len(worlds))
+    return drawn(draw, FULL, 1.3 + max(0.62, 0.24 * len(policies)) * len(worlds))
 
 
 def difference_plot(rows: Sequence[DifferenceBar]) -> Plot:
@@ -253,7 +253,7 @@ def difference_plot(rows: Sequence[DifferenceBar]) -> Plot:
             axes.set_ylim(-0.6, len(rows) - 0.4)
             axes.grid(axis="x", alpha=0.25)
 
-    return _plot(
+    return drawn(
         draw, FULL, 1.0 + (0.6 if any("\n" in r.label for r in rows) else 0.34) * len(rows)
     )
 
@@ -290,7 +290,7 @@ def agreement_plot(rows: Sequence[Agreement], threshold: float | None) -> Plot:
         axes_row[0].set_ylabel(rows[0].measure)
         _legend(figure)
 
-    return _plot(draw, FULL * min(1.0, max(2, len(panels)) / 3), 3.6 if len(panels) < 4 else 3.0)
+    return drawn(draw, FULL * min(1.0, max(2, len(panels)) / 3), 3.6 if len(panels) < 4 else 3.0)
 
 
 def histogram_plot(series: Mapping[str, Sequence[float]], limits: Mapping[str, float]) -> Plot:
@@ -305,7 +305,7 @@ def histogram_plot(series: Mapping[str, Sequence[float]], limits: Mapping[str, f
             axes.set(xlabel=name)
         panels[0].set_ylabel("count")
 
-    return _plot(draw, FULL * min(1.0, max(2, len(series)) / 3), 2.5)
+    return drawn(draw, FULL * min(1.0, max(2, len(series)) / 3), 2.5)
 
 
 def _share_limits(values: Sequence[float]) -> tuple[float, float]:
@@ -340,7 +340,8 @@ def _legend(figure: Figure) -> None:
         figure.legend(handles, labels, loc="outside upper left", ncols=4)
 
 
-def _plot(draw: Callable[[Figure], None], width: float, height: float) -> Plot:
+def drawn(draw: Callable[[Figure], None], width: float, height: float) -> Plot:
+    """A figure in the style of the pages; the same data give the same bytes."""
     with mpl.rc_context(_STYLE):
         figure = Figure(figsize=(width, height), layout="constrained")
         FigureCanvasAgg(figure)
