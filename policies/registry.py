@@ -39,14 +39,18 @@ class PolicyConfig(Protocol):
 
 POLICIES = Table[type[PolicyConfig]](
     {
+        "a2pr": "policies.offline_rl.a2pr:A2prConfig",
         "act": "policies.imitation.act:ActConfig",
+        "awac": "policies.offline_rl.awac:AwacConfig",
         "bc": "policies.imitation.bc:BcConfig",
         "bc_rnn": "policies.imitation.bc_rnn:BcRnnConfig",
         "beso": "policies.imitation.beso:BesoConfig",
         "compose": "policies.imitation.compose:ComposeConfig",
         "consistency": "policies.imitation.consistency:ConsistencyConfig",
+        "cql": "policies.offline_rl.cql:CqlConfig",
         "diffusion": "policies.imitation.diffusion:DiffusionConfig",
         "distilled": "policies.imitation.distilled:DistilledConfig",
+        "dvl": "policies.offline_rl.dvl:DvlConfig",
         "ebt": "policies.imitation.ebt:EbtConfig",
         "flow": "policies.imitation.flow:FlowConfig",
         "fql": "policies.offline_rl.fql:FqlConfig",
@@ -58,6 +62,7 @@ POLICIES = Table[type[PolicyConfig]](
         "rebrac": "policies.offline_rl.rebrac:RebracConfig",
         "riql": "policies.offline_rl.riql:RiqlConfig",
         "shortcut": "policies.imitation.shortcut:ShortcutConfig",
+        "td3_bc": "policies.offline_rl.td3_bc:Td3BcConfig",
     },
     what="policy",
     group="robolearn.policies",

@@ -12,6 +12,7 @@ from torch import Tensor
 Scalar = Float[Tensor, ""]
 # One number per row: a time, a level of noise, a value.
 Rows = Float[Tensor, " b"]
+RowFlags = Bool[Tensor, " b"]
 # The same, to be multiplied with what has one or two more dimensions.
 RowsOne = Float[Tensor, "b 1"]
 RowsOneOne = Float[Tensor, "b 1 1"]
@@ -54,4 +55,5 @@ LayerInput = Float[Tensor, "... w"]
 # What every member of an ensemble says of every row.
 MemberRows = Float[Tensor, "members b"]
 MemberFeatures = Float[Tensor, "members b w"]
+MemberCandidates = Float[Tensor, "members b k"]
 AnyShape = Float[Tensor, "*shape"]

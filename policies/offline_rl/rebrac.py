@@ -10,48 +10,29 @@ penalties are sums over the numbers of a chunk's action, averaged over its steps
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
-from torch import nn
 
-from policies.chunks.base import move_towards, randn
-from policies.critics.actor_critic import (
-    ActorCritic,
-    ActorCriticConfig,
-    DeterministicActor,
-    GroupLosses,
-    Transition,
-)
-from robolearn.contracts import PolicySpec
-from robolearn.data.store.stats import DatasetStats
+from policies.critics.actor_critic import GroupLosses, Transition
+from policies.critics.delayed import DelayedActorCritic, DelayedConfig
 from robolearn.errors import ConfigError
 from robolearn.learning import BatchPart
 
 
 @dataclass(frozen=True, slots=True)
-class RebracConfig(ActorCriticConfig):
+class RebracConfig(DelayedConfig):
     """TD3 with behaviour penalties."""
 
     # Weight of the actor's distance to what was done; sweep .003 to 1.
     actor_penalty: float = 0.1
     # Weight of the next chunk's distance to what was done next; sweep 0 to .1.
     critic_penalty: float = 0.01
-    # Standard deviation of the noise on the next chunk.
-    noise: float = 0.2
-    # Where that noise is cut.
-    noise_clip: float = 0.5
-    # Updates of the critic per update of the actor.
-    actor_every: int = 2
 
     def __post_init__(self) -> None:
-        ActorCriticConfig.__post_init__(self)
-        if min(self.actor_penalty, self.critic_penalty, self.noise, self.noise_clip) < 0:
-            raise ConfigError("penalties and noise must be at least 0")
-        if self.actor_every < 1:
-            raise ConfigError(f"actor_every must be at least 1, got {self.actor_every}")
+        DelayedConfig.__post_init__(self)
+        if min(self.actor_penalty, self.critic_penalty) < 0:
+            raise ConfigError("penalties must be at least 0")
 
     def algorithm(self) -> type[Rebrac]:
         """What trains it."""
@@ -62,15 +43,10 @@ class RebracConfig(ActorCriticConfig):
         return ("transition", "next_actions")
 
 
-class Rebrac(ActorCritic[RebracConfig, DeterministicActor]):
+class Rebrac(DelayedActorCritic[RebracConfig]):
     """Trains critic and actor, the actor less often."""
 
     name = "rebrac"
-    actor_class = DeterministicActor
-
-    def __init__(self, config: RebracConfig, spec: PolicySpec, stats: DatasetStats) -> None:
-        super().__init__(config, spec, stats)
-        self.slow_actor = copy.deepcopy(self.actor).requires_grad_(requires_grad=False)
 
     def critic_loss(self, t: Transition, rng: torch.Generator) -> GroupLosses:
         """Squared TD error against a target that keeps near what was done next."""
@@ -78,9 +54,7 @@ class Rebrac(ActorCritic[RebracConfig, DeterministicActor]):
         if batch.next_actions is None or batch.next_action_mask is None or follow is None:
             raise ConfigError("rebrac is fed with what was done next (part next_actions)")
         with torch.no_grad():
-            smooth = (c.noise * randn(t.chunk, rng)).clamp(-c.noise_clip, c.noise_clip)
-            slow = self.slow_actor
-            chunk = slow.held(slow.chunk(slow.context(follow)) + smooth)
+            chunk = self.smoothed(t, follow, rng)
             done = self.critic.chunk(batch.next_actions, follow)
             apart = (chunk - done).unflatten(1, (c.horizon, -1)).square().sum(dim=-1)
             mask = batch.next_action_mask.float()
@@ -91,7 +65,7 @@ class Rebrac(ActorCritic[RebracConfig, DeterministicActor]):
 
     def actor_losses(self, t: Transition, rng: torch.Generator) -> GroupLosses:  # noqa: ARG002
         """The critic's gradient, and the distance to what was done; every other update."""
-        if t.step % self.config.actor_every:
+        if not self.acts(t):
             return {}
         chunk = self.actor.chunk(t.seen)
         size = self.actor.action_size
@@ -99,13 +73,3 @@ class Rebrac(ActorCritic[RebracConfig, DeterministicActor]):
         scale = q.detach().abs().mean().clamp(min=1e-6)
         cloned = size * t.mean((chunk - t.chunk) ** 2)
         return {"policy": self.config.actor_penalty * cloned - q.mean() / scale}
-
-    def after_update(self, step: int, updated: frozenset[str]) -> None:
-        """Move the target critic, and the target actor with the actor."""
-        super().after_update(step, updated)
-        if "policy" in updated:
-            move_towards(self.slow_actor, self.actor, self.config.tau)
-
-    def actor_groups(self) -> Mapping[str, tuple[nn.Parameter, ...]]:
-        """One group."""
-        return {"policy": tuple(self.actor.parameters())}

@@ -9,12 +9,20 @@ from typing import Any
 import numpy as np
 import torch
 
-from policies.critics.actor_critic import ActorCriticConfig
+from policies.critics.actor_critic import ActorCritic, ActorCriticConfig, Transition
 from policies.critics.ensemble import Ensemble
 from robolearn.data.reading.cache import FlatEpisodes, flatten
 from robolearn.data.reading.dataset import EpisodeDataset
 from robolearn.training.loop import FitConfig, fit
-from tests.learning_mocks import BLOCK, SPACE, TOOL, ArraySource, random_episode, random_request
+from tests.learning_mocks import (
+    BLOCK,
+    SPACE,
+    TOOL,
+    ArraySource,
+    random_episode,
+    random_flat,
+    random_request,
+)
 
 # A constant rate (the default): one that falls to 0 leaves the critic unfinished in 300 updates.
 SMALL: dict[str, Any] = {
@@ -61,3 +69,24 @@ def says(ensemble: Ensemble, *values: float) -> None:
     for parameter in ensemble.parameters():
         parameter.data.zero_()
     ensemble.biases[-1].data.copy_(torch.tensor(values).view(-1, 1, 1))
+
+
+def encoded(
+    config: ActorCriticConfig, rows: tuple[int, ...] = (1, 4, 9, 18)
+) -> tuple[Any, Transition]:
+    """An untrained algorithm, and what it sees of a few rows of random episodes."""
+    torch.manual_seed(0)
+    data = EpisodeDataset(random_flat(), config.batches(), 0)
+    built = config.build(SPACE, dataclasses.replace(data.stats(), reward=None), None)
+    assert isinstance(built, ActorCritic)
+    return built, built.encoded(data.gather(np.array(rows)), 0, generator())
+
+
+def generator(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def first_number(features: torch.Tensor, chunk: torch.Tensor) -> torch.Tensor:
+    """Two critics by which a chunk is worth its first number, and 1 more."""
+    del features
+    return torch.stack([chunk[:, 0], chunk[:, 0] + 1.0])

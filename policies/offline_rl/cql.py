@@ -1,0 +1,174 @@
+"""Pushes the values of unseen actions down: CQL (Kumar et al. 2020), and Cal-QL (Nakamoto 2023).
+
+    Q:    E[ (Q_i(s, A) - (R + g^h m min_i Qbar_i(s', a')))^2 ] + alpha P_i,   a' ~ pi(s')
+    P_i:  E[ T log sum_a exp( (Q_i(s, a) - log p(a)) / T ) - Q_i(s, A) ]               equation 4
+          a: n at random, n of pi(s) and n of pi(s'); p: the density each was drawn from
+    pi:   E[ t log pi(a|s) - min_i Q_i(s, a) ],   a ~ pi(s)                            SAC
+    t:    so that the entropy of pi stays at its target
+
+Dividing by the density makes the sum an estimate of the integral of exp(Q) over all actions (up to
+the number of samples, which moves no gradient but counts in ``gap``). With ``gap`` alpha is a
+multiplier: it grows while P_i is above the gap.
+
+Cal-QL (``calibrated``) changes one thing: of the policy's actions, P_i sees max(Q_i, G), G the
+return from s on in the recording, so that no value is pushed below what behaviour is known to have
+reached, and online learning does not begin with values that are far too low. Where a recording was
+cut off before the end of the task, its return says nothing and Q_i is pushed as by CQL. Actions at
+random are not bounded, as in the authors' code.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from policies.critics.actor_critic import ActorCritic, ActorCriticConfig, GroupLosses, Transition
+from policies.critics.squashed import SquashedActor
+from policies.nets.shapes import (
+    CandidateRows,
+    Context,
+    Features,
+    FlatCandidates,
+    MemberCandidates,
+    MemberRows,
+    Scalar,
+)
+from robolearn.contracts import PolicySpec
+from robolearn.data.store.stats import DatasetStats
+from robolearn.errors import ConfigError
+from robolearn.learning import BatchPart
+
+LARGEST_ALPHA = 1e6
+"""Of the multiplier, as in the authors' code."""
+
+
+@dataclass(frozen=True, slots=True)
+class CqlConfig(ActorCriticConfig):
+    """Conservative Q-learning."""
+
+    # Weight of the push; with gap: where the multiplier begins. Published: 5 (antmaze), 1 (adroit).
+    alpha: float = 5.0
+    # What the push is held at by its weight; null: the weight stays. Published: .8 (antmaze).
+    gap: float | None = None
+    # Whether policy actions count no less than the recorded return: Cal-QL.
+    calibrated: bool = False
+    # Actions of each of the three kinds.
+    samples: int = 10
+    # T of the logarithm of the sum.
+    temperature: float = 1.0
+    # Actions of the policy at s', of which the best one follows; 1: SAC's.
+    following: int = 1
+    # Entropy that the policy is held at; null: minus the numbers of a chunk.
+    entropy: float | None = None
+
+    def __post_init__(self) -> None:
+        ActorCriticConfig.__post_init__(self)
+        if not self.alpha >= 0 or not self.temperature > 0:
+            raise ConfigError("alpha must be at least 0 and temperature above 0")
+        if min(self.samples, self.following) < 1:
+            raise ConfigError("samples and following must be at least 1")
+        if self.gap is not None and not self.alpha > 0:
+            raise ConfigError("gap: the multiplier begins at alpha, which must be above 0")
+
+    def algorithm(self) -> type[Cql]:
+        """What trains it."""
+        return Cql
+
+    def parts(self) -> tuple[BatchPart, ...]:
+        """Returns are what Cal-QL knows besides."""
+        return ("transition", "returns") if self.calibrated else ("transition",)
+
+
+class Cql(ActorCritic[CqlConfig, SquashedActor]):
+    """Trains critic, actor and the weights of both."""
+
+    name = "cql"
+    actor_class = SquashedActor
+
+    def __init__(self, config: CqlConfig, spec: PolicySpec, stats: DatasetStats) -> None:
+        super().__init__(config, spec, stats)
+        self.log_entropy_weight = nn.Parameter(torch.zeros(()))
+        self.log_alpha = nn.Parameter(torch.tensor(math.log(max(config.alpha, 1e-6))))
+        wanted = config.entropy
+        self.entropy = -float(self.actor.chunk_size) if wanted is None else wanted
+
+    def critic_loss(self, t: Transition, rng: torch.Generator) -> GroupLosses:
+        """Squared TD error, and the push on actions that were not recorded."""
+        c = self.config
+        with torch.no_grad():
+            chunks, _ = self.drawn(t.next_seen, c.following, rng)
+            q = self.judged(self.target, t.follow, chunks).amin(dim=0).amax(dim=1)
+            target = self.td_target(t, q)
+        q = self.critic.q_values(t.now, t.chunk)
+        pushed = (self.pushed(t, rng) - q).mean(dim=1)
+        error = ((q - target) ** 2).mean()
+        if c.gap is None:
+            return {"critic": error + c.alpha * pushed.mean()}
+        alpha = self.log_alpha.exp().clamp(max=LARGEST_ALPHA)
+        beyond = (pushed - c.gap).mean()
+        return {
+            "critic": error + alpha.detach() * beyond,
+            "multiplier": -alpha * beyond.detach(),
+        }
+
+    def pushed(self, t: Transition, rng: torch.Generator) -> MemberRows:
+        """``T log sum_a exp((Q_i(s, a) - log p(a)) / T)`` ``[members, b]``."""
+        c = self.config
+        with torch.no_grad():
+            low = torch.rand(len(t.chunk), c.samples, t.chunk.shape[1], generator=rng)
+            random = c.clip * (2.0 * low.to(t.chunk.device) - 1.0)
+            density = -t.chunk.shape[1] * math.log(2.0 * c.clip)
+            here, log_here = self.drawn(t.seen, c.samples, rng)
+            there, log_there = self.drawn(t.next_seen, c.samples, rng)
+        chunks = torch.cat([random, here, there], dim=1)
+        q = self.judged(self.critic.q, t.now, chunks)
+        if c.calibrated:
+            q = torch.cat([q[..., : c.samples], self.calibrated(t, q[..., c.samples :])], dim=-1)
+        drawn = torch.full_like(log_here, density)
+        corrected = q - torch.cat([drawn, log_here, log_there], dim=1)
+        return c.temperature * (corrected / c.temperature).logsumexp(dim=-1)
+
+    def calibrated(self, t: Transition, q: MemberCandidates) -> MemberCandidates:
+        """``max(Q, G)`` ``[members, b, k]`` where the return is known to the end of the task."""
+        returns, whole = t.batch.returns, t.batch.returns_whole
+        if returns is None or whole is None:
+            raise ConfigError("Cal-QL is fed with returns (part returns)")
+        known = torch.where(whole, returns, torch.full_like(returns, -torch.inf))
+        return torch.maximum(q, known[None, :, None])
+
+    def drawn(
+        self, context: Context, count: int, rng: torch.Generator
+    ) -> tuple[FlatCandidates, CandidateRows]:
+        """``count`` chunks of the policy for every row ``[b, k, g]``, and their log densities."""
+        chunks, density = self.actor.draw(context.repeat_interleave(count, dim=0), rng)
+        return chunks.unflatten(0, (-1, count)), density.view(-1, count)
+
+    def judged(
+        self, critics: nn.Module, features: Features, chunks: FlatCandidates
+    ) -> MemberCandidates:
+        """What every member says of ``chunks [b, k, g]``: ``[members, b, k]``."""
+        count = chunks.shape[1]
+        x = torch.cat([features.repeat_interleave(count, dim=0), chunks.flatten(0, 1)], dim=-1)
+        return critics(x).unflatten(1, (-1, count))
+
+    def actor_losses(self, t: Transition, rng: torch.Generator) -> GroupLosses:
+        """The critic's gradient and the entropy, whose weight follows."""
+        chunk, density = self.actor.draw(t.seen, rng)
+        q = self.critic.q_values(t.now.detach(), chunk).amin(dim=0)
+        weight = self.log_entropy_weight.exp()
+        low: Scalar = (density.detach() + self.entropy).mean()
+        return {
+            "policy": (weight.detach() * density - q).mean(),
+            "entropy": -weight * low,
+        }
+
+    def actor_groups(self) -> Mapping[str, tuple[nn.Parameter, ...]]:
+        """The actor, and what weighs its entropy and the push."""
+        found = {"policy": tuple(self.actor.parameters()), "entropy": (self.log_entropy_weight,)}
+        if self.config.gap is not None:
+            found["multiplier"] = (self.log_alpha,)
+        return found
