@@ -2,8 +2,8 @@
 
     A' = clip( pibar(s') + clip(noise) ),   y = R + g^h m min_i Qbar_i(s', A')
 
-The actor learns once in several updates of the critic, and its slow copy moves with it (Fujimoto,
-van Hoof, Meger 2018).
+The actor learns once in several updates of the critic, and its slow copy moves with it (Fujimoto et
+al. 2018).
 """
 
 from __future__ import annotations

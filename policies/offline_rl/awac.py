@@ -26,6 +26,7 @@ from policies.critics.actor_critic import (
     GroupLosses,
     Transition,
 )
+from policies.critics.diagnostics import Figures
 from policies.critics.implicit import LARGEST_WEIGHT
 from policies.nets.shapes import ChunkFeatures, Context, Rows
 from robolearn.contracts import PolicySpec
@@ -92,6 +93,10 @@ class Awac(ActorCritic[AwacConfig, AwacActor]):
             recorded = self.critic.q_values(t.now, t.chunk).amin(dim=0)
             own = self.critic.q_values(t.now, self.actor.draw(t.seen, rng)).amin(dim=0)
             return ((recorded - own) / self.config.temperature).exp().clamp(max=LARGEST_WEIGHT)
+
+    def more_figures(self, t: Transition, rng: torch.Generator) -> Figures:
+        """``weights_clipped``: the share of chunks whose weight is the largest there is."""
+        return {"weights_clipped": (self.weight(t, rng) >= LARGEST_WEIGHT).float().mean()}
 
     def actor_losses(self, t: Transition, rng: torch.Generator) -> GroupLosses:
         """Behaviour weighted by its advantage."""

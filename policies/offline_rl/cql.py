@@ -98,14 +98,9 @@ class Cql(ActorCritic[CqlConfig, SquashedActor]):
 
     def critic_loss(self, t: Transition, rng: torch.Generator) -> GroupLosses:
         """Squared TD error, and the push on actions that were not recorded."""
-        c = self.config
-        with torch.no_grad():
-            chunks, _ = self.drawn(t.next_seen, c.following, rng)
-            q = self.judged(self.target, t.follow, chunks).amin(dim=0).amax(dim=1)
-            target = self.td_target(t, q)
-        q = self.critic.q_values(t.now, t.chunk)
+        c, q = self.config, self.critic.q_values(t.now, t.chunk)
+        error = self.td_loss(t, q, rng)
         pushed = (self.pushed(t, rng) - q).mean(dim=1)
-        error = ((q - target) ** 2).mean()
         if c.gap is None:
             return {"critic": error + c.alpha * pushed.mean()}
         alpha = self.log_alpha.exp().clamp(max=LARGEST_ALPHA)
@@ -114,6 +109,18 @@ class Cql(ActorCritic[CqlConfig, SquashedActor]):
             "critic": error + alpha.detach() * beyond,
             "multiplier": -alpha * beyond.detach(),
         }
+
+    def td_loss(self, t: Transition, q: MemberRows, rng: torch.Generator) -> Scalar:
+        """Mean squared TD error of what the members say."""
+        with torch.no_grad():
+            chunks, _ = self.drawn(t.next_seen, self.config.following, rng)
+            best = self.judged(self.target, t.follow, chunks).amin(dim=0).amax(dim=1)
+            target = self.td_target(t, best)
+        return ((q - target) ** 2).mean()
+
+    def mean_td_loss(self, t: Transition, rng: torch.Generator) -> Scalar:
+        """Without the push."""
+        return self.td_loss(t, self.critic.q_values(t.now, t.chunk), rng)
 
     def pushed(self, t: Transition, rng: torch.Generator) -> MemberRows:
         """``T log sum_a exp((Q_i(s, a) - log p(a)) / T)`` ``[members, b]``."""

@@ -20,9 +20,10 @@ from dataclasses import dataclass
 import torch
 from torch.nn import functional
 
+from policies.critics.actor_critic import Transition
 from policies.critics.chunk_critic import expectile_loss
 from policies.critics.implicit import ImplicitConfig, ImplicitCritic
-from policies.nets.shapes import MemberRows, Rows
+from policies.nets.shapes import MemberRows, Rows, Scalar
 from robolearn.contracts import Normalization
 from robolearn.errors import ConfigError
 
@@ -76,3 +77,7 @@ class Riql(ImplicitCritic[RiqlConfig]):
         """Huber's, divided by its threshold: the slope of an outlier is 1."""
         zero = torch.zeros_like(error)
         return functional.smooth_l1_loss(error, zero, reduction="none", beta=self.config.huber)
+
+    def mean_td_loss(self, t: Transition, rng: torch.Generator) -> Scalar:
+        """Huber's loss where it is the square of the error: outliers count by their size."""
+        return 2.0 * self.config.huber * super().mean_td_loss(t, rng)

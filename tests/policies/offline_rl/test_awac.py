@@ -27,6 +27,7 @@ def test_who_does_what_was_done_weighs_all_alike(monkeypatch: pytest.MonkeyPatch
     assert algorithm.weight(t, generator()).tolist() == [1.0] * 4
     monkeypatch.setattr(algorithm.actor, "draw", lambda *_: t.chunk - 1.0)
     assert algorithm.weight(t, generator()).tolist() == [100.0] * 4
+    assert algorithm.more_figures(t, generator())["weights_clipped"].item() == 1.0
 
 
 def test_the_density_is_a_gaussians() -> None:

@@ -81,6 +81,14 @@ def test_no_value_is_pushed_below_the_return(calibrated: bool) -> None:
     assert bounded[0, 0].tolist() == ([50.0, 60.0] if calibrated else [0.0, 60.0])
 
 
+def test_the_diagnosed_error_is_without_the_push() -> None:
+    algorithm, t = encoded(CqlConfig(alpha=5.0, samples=3, **TINY))
+    plain, _ = encoded(CqlConfig(alpha=0.0, samples=3, **TINY))
+    error = algorithm.mean_td_loss(t, generator())
+    torch.testing.assert_close(error, plain.critic_loss(t, generator())["critic"])
+    assert algorithm.critic_loss(t, generator())["critic"] > error
+
+
 @pytest.mark.parametrize(("gap", "grows"), [(-100.0, True), (100.0, False)])
 def test_the_multiplier_grows_while_the_push_is_above_its_gap(gap: float, grows: bool) -> None:
     algorithm, t = encoded(CqlConfig(gap=gap, alpha=2.0, samples=3, **TINY))

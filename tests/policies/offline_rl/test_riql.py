@@ -16,7 +16,15 @@ from robolearn.data.reading.corruption import CorruptConfig, corrupted
 from robolearn.data.reading.dataset import EpisodeDataset
 from robolearn.errors import ConfigError
 from tests.learning_mocks import BLOCK, SPACE, TOOL, random_flat
-from tests.policies.offline_rl.bandits import BEST, SMALL, bandit, learned, says
+from tests.policies.offline_rl.bandits import (
+    BEST,
+    SMALL,
+    bandit,
+    encoded,
+    generator,
+    learned,
+    says,
+)
 
 
 def built(config: RiqlConfig) -> tuple[Any, EpisodeDataset]:
@@ -46,6 +54,13 @@ def test_values_by_a_quantile_of_the_members() -> None:
     there = algorithm.critic.chunk(batch.actions, batch.observations)
     unlikely = 0.5 * (chunk - there).detach().square().sum().item()
     assert losses["policy"].item() == pytest.approx(np.exp(3.0 * 1.0) * unlikely, rel=1e-4)
+
+
+def test_the_diagnosed_error_is_in_the_unit_of_values() -> None:
+    algorithm, t = encoded(RiqlConfig(huber=100.0, horizon=2, width=8, depth=1))
+    target = algorithm.td_target(t, algorithm.value(t.follow))
+    wanted = ((algorithm.critic.q_values(t.now, t.chunk) - target) ** 2).mean()
+    torch.testing.assert_close(algorithm.mean_td_loss(t, generator()), wanted)
 
 
 def test_observations_are_standardised_and_actions_are_not() -> None:
