@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from policies.data_models.options import InverseDynamicsConfig
+from policies.data_models.options import DenoiserConfig, InverseDynamicsConfig
 from robolearn.cli.shared.parse import counting, parse, print_json, progress, say
 from robolearn.operations.stores.augment_options import AugmentConfig
 
@@ -112,6 +112,48 @@ def labelled(argv: list[str]) -> int:
     return 0
 
 
+@dataclass(frozen=True)
+class Denoise:
+    """Write episodes anew, rows that went wrong replaced by what a small diffusion says of them."""
+
+    # Store to read, which the diffusion is trained on.
+    store: tyro.conf.Positional[Path]
+    # New store.
+    out: Path
+    # Signals to look at, besides actions and reward; left out: all but pictures.
+    observations: tuple[str, ...] = ()
+    # The diffusion, and when a row counts as wrong.
+    config: Annotated[DenoiserConfig, tyro.conf.arg(name="")] = field(
+        default_factory=DenoiserConfig
+    )
+    # Print one JSON document.
+    json: bool = False
+
+
+def denoised(argv: list[str]) -> int:
+    """Run the verb; returns the exit code."""
+    args = parse(Denoise, argv, "data denoise", Denoise.__doc__ or "")
+    from robolearn.data.store.store import EpisodeStore
+    from robolearn.operations.stores.denoise import denoise
+
+    total = len(EpisodeStore.open(args.store).ids())
+    with progress("denoise", total, quiet=args.json) as advance:
+        made = denoise(
+            args.store,
+            args.out,
+            args.config,
+            observations=args.observations,
+            on_denoised=advance,
+        )
+    if args.json:
+        print_json(dataclasses.asdict(made))
+        return 0
+    say(f"{made.episodes} episodes in {made.store}")
+    for name, count in made.replaced.items():
+        say(f"{name}: {count} of {made.rows} rows replaced ({100 * count / made.rows:.1f} %)")
+    return 0
+
+
 _REASONS = {
     "refused": "the world refuses the start or the commands",
     "outcome": "another outcome than the recording's",
@@ -121,4 +163,5 @@ _REASONS = {
 DERIVE_VERBS: dict[str, tuple[type, Callable[[list[str]], int]]] = {
     "augment": (Augment, augmented),
     "label-actions": (LabelActions, labelled),
+    "denoise": (Denoise, denoised),
 }
