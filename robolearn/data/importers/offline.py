@@ -1,10 +1,14 @@
 """Imports flat offline-RL files, all transitions end to end: D4RL-style HDF5 and OGBench npz.
 
     D4RL     observations, actions, rewards, terminals (bootstrap no further), timeouts (cut)
+    D5RL     the same; its legged robot has trajectory_ends instead of timeouts, its hands have both
+             masks = 1 - terminal and timeouts at every end (its kitchen is pickled: not read)
     OGBench  observations, actions, terminals (end of a trajectory), masks = 1 - terminal;
              so terminals = terminal | truncated, without masks every end is a truncation
 
-Rows are read once, in order, an episode at a time. Formats: D4RL ``offline_env.py``, OGBench
+Without a flag that says where recordings are cut, an episode ends where the next observation is
+not that of the following row. Rows are read once, in order, an episode at a time. Formats: D4RL
+``offline_env.py``, D5RL ``a1/collect/saving.py`` and ``adroit/utils/save_as_h5py.py``, OGBench
 ``utils.py`` (v1.2).
 """
 
@@ -39,9 +43,14 @@ from robolearn.spec import SignalSpec
 from robolearn.types import Signals
 
 DEFAULT_RATE_HZ = 20.0
-FLAGS = ("rewards", "terminals", "timeouts", "masks")
+CUTS = ("timeouts", "trajectory_ends")
+"""Ends of episodes, whatever the reason; D5RL sets them at terminal rows, too."""
+FLAGS = ("rewards", "terminals", *CUTS, "masks")
 REQUIRED = ("observations", "actions", "terminals")
 NEXT = "next_observations"
+SAME = 1e-6
+"""A next observation that differs more from the following row belongs to another episode."""
+ROWS_AT_ONCE = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +147,7 @@ class OGBenchImporter:
 
 
 class D4RLImporter:
-    """HDF5 with observations, actions, terminals at the root."""
+    """HDF5 with observations, actions, terminals at the root, as of D4RL and D5RL."""
 
     looked_for = "an HDF5 file with observations, actions and terminals at its root"
 
@@ -158,14 +167,16 @@ class D4RLImporter:
             flags = {n: numbers(found[n], f"{path}: {n}") for n in FLAGS if n in found}
             kept = {str(k): attribute(file, str(k)) for k in file.attrs}
         said: dict[str, Any] = {"importer": "d4rl", "attributes": kept, "scalars": scalar}
-        if "timeouts" not in flags:
-            said["ends"] = "no timeouts: only terminal rows end an episode"
 
         def read(name: str, start: int, end: int) -> NDArray[Any]:
             with opened(path) as file:
                 return numbers(file[name], f"{path}: {name}", start, end)
 
-        del rows
+        if not any(name in flags for name in CUTS):
+            said["ends"] = "no timeouts: only terminal rows end an episode"
+            if NEXT in columns and columns[NEXT].shape == columns["observations"].shape:
+                flags["timeouts"] = _jumps(read, min(rows, lengths[NEXT]))
+                said["ends"] = f"no timeouts: {NEXT} say where an episode ends"
         return _flat(path, columns, read, lengths, flags, options, said, "rollout")
 
 
@@ -190,14 +201,17 @@ def _flat(
         if values.ndim != 1 or (values.dtype.kind == "f" and not np.isfinite(values).all()):
             raise DataError(f"{path}: {name} must be finite numbers [{rows}], got {values.shape}")
     ended = flags["terminals"].astype(np.bool_)
-    if "timeouts" in flags:
-        ended |= flags["timeouts"].astype(np.bool_)
+    for name in CUTS:
+        if name in flags:
+            ended |= flags[name].astype(np.bool_)
     ends = np.flatnonzero(ended).astype(np.int64) + 1
     if not len(ends) or int(ends[-1]) != rows:
         ends = np.append(ends, rows)
         said["last_episode"] = "the file ends within it"
     last = ends - 1
     if "masks" in flags:
+        if said["importer"] == "d4rl":
+            _require_masks_agree(flags, path)
         terminal = ended[last] & (flags["masks"][last] == 0)
     elif said["importer"] == "ogbench":
         terminal = np.zeros(len(ends), dtype=np.bool_)
@@ -216,6 +230,33 @@ def _flat(
     return FlatRecording(
         path, kept, read, flags, ends, terminal, rate, kind, said, tuple(left), options.images
     )
+
+
+def _require_masks_agree(flags: Mapping[str, NDArray[Any]], path: Path) -> None:
+    """Masks are 1 - terminal in these files; which of two flags to believe nobody can tell."""
+    apart = np.flatnonzero((flags["masks"] == 0) != flags["terminals"].astype(np.bool_))
+    if apart.size:
+        row = int(apart[0])
+        raise DataError(
+            f"{path}: masks and terminals contradict each other in {apart.size} rows, row {row} the"
+            f" first: expected masks = 1 - terminals, got {flags['masks'][row]:g} and"
+            f" {float(flags['terminals'][row]):g}; correct one of them, or leave masks out"
+        )
+
+
+def _jumps(read: Callable[[str, int, int], AnyRows], rows: int) -> Flags:
+    """Rows whose next observation is not that of the following row ``[rows]``; the last one is."""
+    found = np.zeros(rows, dtype=np.bool_)
+    for begin in range(0, rows - 1, ROWS_AT_ONCE):
+        end = min(begin + ROWS_AT_ONCE, rows - 1)
+        follows = read("observations", begin + 1, end + 1).astype(np.float64)
+        # What is no number is refused where the episode is made.
+        with np.errstate(invalid="ignore"):
+            apart = np.abs(read(NEXT, begin, end) - follows).reshape(end - begin, -1)
+        size = np.maximum(1.0, np.abs(follows)).reshape(end - begin, -1)
+        found[begin:end] = (apart > SAME * size).any(axis=1)
+    found[-1:] = True
+    return found
 
 
 def _signal(name: str) -> str:

@@ -198,6 +198,48 @@ def test_d4rl_without_timeouts_that_ends_within_an_episode(
     assert episode.meta.provenance["last_episode"] == "the file ends within it"
 
 
+def test_d5rl_says_where_trajectories_end(tmp_path: Path, store: EpisodeStore) -> None:
+    """Its legged robot: ends of trajectories are no signal, terminal ones are among them."""
+    ends = np.isin(np.arange(12), (4, 8, 11))
+    extra = {"timeouts": None, "trajectory_ends": ends, "terminals": np.arange(12) == 8}
+    run(d4rl_file(tmp_path / "d.hdf5", **extra), store)
+    episodes = [store.read(i) for i in store.ids()]
+    assert [e.steps for e in episodes] == [5, 4, 3]
+    assert [bool(e.terminal[-1]) for e in episodes] == [False, True, False]
+    assert [bool(e.truncated[-1]) for e in episodes] == [True, False, True]
+    assert [e.reward[-1] for e in episodes] == [4, 8, 11]
+    assert "obs/trajectory_ends" not in episodes[0].streams
+
+
+def test_d5rl_has_masks_and_timeouts(tmp_path: Path, store: EpisodeStore) -> None:
+    """Its hands: timeouts at every end, masks are what is terminal."""
+    rows = np.arange(12)
+    extra = {"timeouts": np.isin(rows, (4, 11)), "terminals": rows == 4}
+    masks = 1.0 - (rows == 4)
+    run(d4rl_file(tmp_path / "d.hdf5", masks=masks, **extra), store)
+    episodes = [store.read(i) for i in store.ids()]
+    assert [(e.steps, bool(e.terminal[-1])) for e in episodes] == [(5, True), (7, False)]
+    refused(
+        d4rl_file(tmp_path / "e.hdf5", masks=np.ones(12), **extra),
+        EpisodeStore.create(tmp_path / "other"),
+        r"contradict each other in 1 rows, row 4 the first: expected masks = 1 - terminals",
+    )
+
+
+def test_next_observations_say_where_an_episode_was_cut(
+    tmp_path: Path, store: EpisodeStore
+) -> None:
+    seen = flat_arrays()["observations"]
+    following = np.roll(seen, -1, axis=0)
+    following[[6, 11]] = 0.5
+    extra = {"timeouts": None, "next_observations": following, "terminals": np.arange(12) == 3}
+    run(d4rl_file(tmp_path / "d.hdf5", **extra), store)
+    episodes = [store.read(i) for i in store.ids()]
+    assert [e.steps for e in episodes] == [4, 3, 5]
+    assert [bool(e.terminal[-1]) for e in episodes] == [True, False, False]
+    assert "next_observations" in episodes[0].meta.provenance["ends"]
+
+
 @pytest.mark.parametrize(
     ("extra", "message"),
     [
