@@ -52,6 +52,7 @@ POLICIES = Table[type[PolicyConfig]](
         "distilled": "policies.imitation.distilled:DistilledConfig",
         "dvl": "policies.offline_rl.dvl:DvlConfig",
         "ebt": "policies.imitation.ebt:EbtConfig",
+        "fisor": "policies.offline_rl.generative.fisor:FisorConfig",
         "flow": "policies.imitation.flow:FlowConfig",
         "fql": "policies.offline_rl.fql:FqlConfig",
         "gciql": "policies.offline_rl.goals.gciql:GciqlConfig",

@@ -86,10 +86,10 @@ class BatchSpec:
     ``transition``: reward over ``stride`` steps, next observation history, bootstrap mask;
     ``step_rewards``: the reward of each of those steps; ``next_actions``: the chunk that follows
     them in the same recording; ``next_candidates``: what the algorithm proposes there
-    (:class:`Proposing`), drawn once before training; ``returns``: the sum of rewards
-    to the end; ``cost``: like the reward. Every part but ``returns`` needs what comes after the
-    chunk, so windows at the cut-off end of a recording are left out; with ``stride`` 1 that is its
-    last row, however long the chunks are.
+    (:class:`Proposing`), drawn once before training; ``returns``: the sum of rewards to the end;
+    ``cost``: like the reward, and the worst of them. Every part but ``returns`` needs what comes
+    after the chunk, so windows at the cut-off end of a recording are left out; with ``stride`` 1
+    that is its last row, however long the chunks are.
     """
 
     n_obs: int
@@ -166,7 +166,8 @@ class Batch:
     * ``next_candidates [b, k, horizon, action]``: chunks to choose from at ``next_observations``;
     * ``returns [b]``: discounted sum to the end; ``returns_whole [b]``: the task ended there, the
       recording was not merely cut off;
-    * ``cost [b]``: discounted sum over ``stride`` steps;
+    * ``cost``: ``cost [b]``, the discounted sum over ``stride`` steps, and ``worst_cost [b]``, the
+      largest of one of them;
     * ``future[name] [b, *shape]``: what is observed at the row that :class:`FutureSpec` drew, such
       as a later tick of the episode;
     * ``actor_goals[goal] [b, *shape]``: the second draw, as values of the goal signals; nothing
@@ -191,6 +192,7 @@ class Batch:
     returns: Float[Tensor, " b"] | None = None
     returns_whole: Bool[Tensor, " b"] | None = None
     cost: Float[Tensor, " b"] | None = None
+    worst_cost: Float[Tensor, " b"] | None = None
 
 
 @dataclass(frozen=True, slots=True)

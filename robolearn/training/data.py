@@ -17,6 +17,7 @@ from robolearn.data.reading.consistency import (
     require_possible_actions,
 )
 from robolearn.data.reading.corruption import corrupted
+from robolearn.data.reading.costs import require_costs
 from robolearn.data.reading.dataset import EpisodeDataset, split_episodes
 from robolearn.data.reading.episode_arrays import EpisodeSource
 from robolearn.data.reading.mixture import window_weights
@@ -111,9 +112,11 @@ class TrainingData:
         self._candidates: Proposed | None = None
         self.dataset = self._windows(chosen)
         require_possible_actions(recorded, chosen, refuse=bool(batches.parts))
+        rows = np.isin(flat.per_row(np.arange(len(flat.ids))), chosen)
+        if "cost" in batches.parts:
+            require_costs(flat.cost[rows], config.cost)
         if batches.learns_from_rewards:
             require_agreeing_outcomes(flat, chosen, self._qualities, config.reward)
-            rows = np.isin(flat.per_row(np.arange(len(flat.ids))), chosen)
             require_informative(flat.reward[rows], flat.done[rows], config.reward)
         self.stats = self._statistics()
 

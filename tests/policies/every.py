@@ -61,6 +61,7 @@ SIZES: dict[str, Any] = {
     "stride": 2,
     "discount": 0.9,
     "next_candidates": 3,
+    "diffusion_steps": 2,
     "picture": PictureConfig((8, 16), stride=2, points=4, crop=0.9),
 }
 
@@ -107,8 +108,15 @@ def aimed(source: ArraySource) -> ArraySource:
 
 
 def costly(source: ArraySource) -> ArraySource:
-    """Rewards as ``data.reward`` makes them of a recording: -1 added, times .02."""
-    items = tuple(dataclasses.replace(e, reward=0.02 * (e.reward - 1.0)) for e in source.items)
+    """Rewards as ``data.reward`` makes them of a recording: -1 added, times .02; every third step
+    costs something, as ``data.cost`` would say.
+    """
+    items = tuple(
+        dataclasses.replace(
+            e, reward=0.02 * (e.reward - 1.0), cost=(np.arange(len(e.reward)) % 3 == 1) * 1.0
+        )
+        for e in source.items
+    )
     return dataclasses.replace(source, items=items, content_hash=f"{source.content_hash}-costly")
 
 

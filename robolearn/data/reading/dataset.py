@@ -234,6 +234,9 @@ class EpisodeDataset:
         if "cost" in spec.parts:
             cost = td_batch(flat.cost, t, last, end, spec.stride, spec.discount)
             found["cost"] = torch.from_numpy(cost.reward)
+            # Costs are at least 0, so that steps which are not there do not count.
+            each = step_values(flat.cost, t, last, td.steps, spec.stride)
+            found["worst_cost"] = torch.from_numpy(each.max(axis=1))
         return found
 
     def _proposed(self, following: Index, bootstrap: DrawnValues) -> NDArray[np.float32]:

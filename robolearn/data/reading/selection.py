@@ -16,6 +16,7 @@ from robolearn.contracts import Normalization
 from robolearn.data.episode import Episode, EpisodeInfo, EpisodeKind, EpisodeStart
 from robolearn.data.reading.consistency import require_one_end
 from robolearn.data.reading.corruption import CorruptConfig
+from robolearn.data.reading.costs import CostConfig, costs, require_cost_signals
 from robolearn.data.reading.episode_arrays import EpisodeArrays, Rows
 from robolearn.data.reading.pictures import PictureConfig
 from robolearn.data.reading.rewards import RewardConfig, Rewarded, require_signals, rewarded
@@ -118,6 +119,8 @@ class DataConfig:
     reward: RewardConfig = field(default_factory=RewardConfig)
     # What is spoilt at random, to see what an algorithm makes of it.
     corrupt: CorruptConfig = field(default_factory=CorruptConfig)
+    # What steps cost, of what must not happen; for algorithms that keep away from it.
+    cost: CostConfig | None = None
 
     def __post_init__(self) -> None:
         if not self.observations:
@@ -160,10 +163,13 @@ class StoreSource:
         self._recorded = tuple(m.info.success for m in manifests)
         content = [sorted((f.path, f.sha256) for f in m.files) for m in manifests]
         late = {k: v for k, v in sorted(config.latency_s.items()) if v}
-        self._hash = config_hash(content, *([late] if late else []), *self._reward_identity())
+        identity = (*self._reward_identity(), *self._cost_identity())
+        self._hash = config_hash(content, *([late] if late else []), *identity)
         self._space = embodiment.task_space(config.observations, config.actions or None)
         known = tuple(s.name for s in embodiment.signals if not s.is_image)
         self._judged = require_signals(config.reward, known, embodiment.name)
+        if config.cost is not None:
+            self._judged += require_cost_signals(config.cost, known, embodiment.name)
 
     @property
     def ids(self) -> tuple[str, ...]:
@@ -218,7 +224,7 @@ class StoreSource:
         """Read the chosen episodes one by one; pictures are decoded in blocks, when asked for."""
         pictures = [s.name for s in self._space.observations if s.is_image]
         small = [n for n in self._config.observations if n not in pictures]
-        small += [n for n in self._judged if n not in small]
+        small += [n for n in dict.fromkeys(self._judged) if n not in small]
         for info in self._infos:
             episode = self._store.read(info.id, small)
             lines = diff_task_spaces(self._space, episode.meta.embodiment)
@@ -231,6 +237,7 @@ class StoreSource:
             reward, worth = self._config.reward, None
             if not reward.plain:
                 worth = rewarded(episode, reward, info.success)
+            cost = None if self._config.cost is None else costs(episode, self._config.cost)
             episode = dataclasses.replace(
                 episode,
                 action=dict(episode.action) | self._in_effect(episode),
@@ -245,7 +252,8 @@ class StoreSource:
                 parts = {n: [self._part(info.id, n)] for n in pictures}
                 frames = {n: FrameRows(p, kept_bytes=BUILD_BYTES) for n, p in parts.items()}
             seen = [self._seen(info.id, n) for n in pictures]
-            yield episode_arrays(episode, self._space, frames, seen, worth)
+            arrays = episode_arrays(episode, self._space, frames, seen, worth)
+            yield dataclasses.replace(arrays, cost=cost)
 
     def frames(self, name: str) -> Sequence[FramePart]:
         """The pictures of signal ``name`` in every chosen episode, still in the store."""
@@ -258,6 +266,10 @@ class StoreSource:
             return []
         judged = [i.success for i in self._infos] if reward.relabelling().judges else []
         return [{"reward": to_dict(reward), "success": judged}]
+
+    def _cost_identity(self) -> list[Any]:
+        """What decides costs; nothing where nothing is said of them."""
+        return [] if self._config.cost is None else [{"cost": to_dict(self._config.cost)}]
 
     def _in_effect(self, episode: Episode) -> dict[str, NDArray[Any]]:
         """Commands when they took effect: sending them ahead is the cell's affair."""

@@ -159,7 +159,10 @@ def test_every_part_of_a_batch_by_hand() -> None:
     np.testing.assert_array_equal(batch.next_observations[TOOL][0, 0], flat.observations[TOOL][3])
     np.testing.assert_allclose(batch.returns[0], r[1] + 0.5 * r[2] + 0.25 * r[3])
     assert batch.returns_whole.tolist() == [True, True, False]
+    assert batch.worst_cost is not None
     assert batch.cost.tolist() == [1.0, 0.0, 0.5]
+    # A step behind the end of the task does not count.
+    assert batch.worst_cost.tolist() == [1.0, 0.0, 1.0]
 
 
 def test_long_chunks_cost_a_one_step_batch_one_row_of_a_recording() -> None:
