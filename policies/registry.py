@@ -56,6 +56,8 @@ POLICIES = Table[type[PolicyConfig]](
         "flow": "policies.imitation.flow:FlowConfig",
         "fql": "policies.offline_rl.fql:FqlConfig",
         "gciql": "policies.offline_rl.goals.gciql:GciqlConfig",
+        "gcivl": "policies.offline_rl.goals.gcivl:GcivlConfig",
+        "hiql": "policies.offline_rl.goals.hiql:HiqlConfig",
         "idql": "policies.offline_rl.idql:IdqlConfig",
         "iql": "policies.offline_rl.iql:IqlConfig",
         "mean_flow": "policies.imitation.mean_flow:MeanFlowConfig",

@@ -172,7 +172,7 @@ class Batch:
       as a later tick of the episode;
     * ``actor_goals[goal] [b, *shape]``: the second draw, as values of the goal signals; nothing
       else of the batch (goals, reward, bootstrap) is about them;
-    * ``waypoints[goal] [b, *shape]``: likewise, some ticks ahead on the way to those.
+    * ``waypoints[name] [b, n_obs, *shape]``: the observations some ticks ahead on the way to those.
     """
 
     observations: Observed

@@ -123,7 +123,7 @@ class ActorCriticConfig:
             raise ConfigError(f"bounds must rise, got {self.bounds}")
 
     @abstractmethod
-    def algorithm(self) -> type[ActorCritic[Any, Any]]:
+    def algorithm(self) -> type[ActorTraining[Any, Any]]:
         """What trains it, and names its actor."""
 
     def parts(self) -> tuple[BatchPart, ...]:
@@ -253,23 +253,40 @@ class Transition:
         return (values * self.there).sum() / self.there.sum().clamp(min=1.0)
 
 
-class ActorCritic(Algorithm, Generic[ConfigT, ActorT]):
-    """Trains an actor and a critic side by side; the actor is the policy."""
+class ActorTraining(Algorithm, Generic[ConfigT, ActorT]):
+    """Trains an actor, which is the policy, beside what judges it."""
 
     name: ClassVar[str]
     actor_class: ClassVar[type[Actor]]
-    # Whether V(o) is learned besides Q(o, A).
-    values: ClassVar[bool] = False
+    actor: ActorT
 
     def __init__(self, config: ConfigT, spec: PolicySpec, stats: DatasetStats) -> None:
         super().__init__()
         self.config, self.spec, self.batch_spec = config, spec, config.batches()
+        self.mirror = None if config.mirror is None else Mirror(config.mirror, spec.task_space)
+        self._largest = largest_value(config.rewards(stats), config.discount)
+
+    def policy(self) -> Policy:
+        """The actor as it is."""
+        return ChunkPolicy(self.actor, self.spec)
+
+    def policy_weights(self) -> Weights:
+        """The actor's."""
+        return self.actor.state_dict()
+
+
+class ActorCritic(ActorTraining[ConfigT, ActorT]):
+    """Trains an actor and a critic side by side."""
+
+    # Whether V(o) is learned besides Q(o, A).
+    values: ClassVar[bool] = False
+
+    def __init__(self, config: ConfigT, spec: PolicySpec, stats: DatasetStats) -> None:
+        super().__init__(config, spec, stats)
         self.critic = ChunkCritic(config.critic(), spec, stats, config.horizon, values=self.values)
         actor: Any = self.actor_class(config, spec, stats)
         self.actor: ActorT = actor
         self.target = copy.deepcopy(self.critic.q).requires_grad_(requires_grad=False)
-        self.mirror = None if config.mirror is None else Mirror(config.mirror, spec.task_space)
-        self._largest = largest_value(config.rewards(stats), config.discount)
 
     @abstractmethod
     def critic_loss(self, t: Transition, rng: torch.Generator) -> GroupLosses:
@@ -377,11 +394,3 @@ class ActorCritic(Algorithm, Generic[ConfigT, ActorT]):
     def after_update(self, step: int, updated: frozenset[str]) -> None:  # noqa: ARG002
         """Move the target critic."""
         move_towards(self.target, self.critic.q, self.config.tau)
-
-    def policy(self) -> Policy:
-        """The actor as it is."""
-        return ChunkPolicy(self.actor, self.spec)
-
-    def policy_weights(self) -> Weights:
-        """The actor's."""
-        return self.actor.state_dict()

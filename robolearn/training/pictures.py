@@ -37,7 +37,7 @@ class Augmented:
             observations=self._varied(batch.observations, rng),
             next_observations=None if follow is None else self._varied(follow, rng),
             actor_goals=None if goals is None else self._varied_alone(goals, rng),
-            waypoints=None if way is None else self._varied_alone(way, rng),
+            waypoints=None if way is None else self._varied(way, rng),
         )
 
     def _varied(self, signals: Mapping[str, Tensor], rng: torch.Generator) -> dict[str, Tensor]:

@@ -37,7 +37,10 @@ from tests.policies.every import (
 )
 
 # Noise has no say in what they answer.
-DETERMINISTIC = ("a2pr", "awac", "bc", "cql", "dvl", "gciql", "iql", "rebrac", "riql", "td3_bc")
+DETERMINISTIC = (
+    *("a2pr", "awac", "bc", "cql", "dvl", "gciql", "gcivl", "hiql", "iql", "rebrac", "riql"),
+    "td3_bc",
+)
 
 
 @pytest.fixture(scope="module")

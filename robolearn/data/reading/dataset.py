@@ -283,8 +283,9 @@ class EpisodeDataset:
         batch = dataclasses.replace(batch, actor_goals=self._goals_at(rows, goals))
         if not self.spec.waypoint:
             return batch
-        way = future.on_the_way(t, rows, self.spec.waypoint)
-        return dataclasses.replace(batch, waypoints=self._goals_at(way, goals))
+        way = future.on_the_way(t, rows, self.spec.waypoint, self.spec.n_obs)
+        seen = self._observed(self.flat.observations, way, t, self._bounds(t)[0])
+        return dataclasses.replace(batch, waypoints=seen)
 
     def _goals_at(
         self, rows: Index, goals: tuple[tuple[str, str], ...]

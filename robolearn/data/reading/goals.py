@@ -96,13 +96,18 @@ class FutureRows:
             rows = np.minimum(self._event[t], rows)
         return np.where(self._flat.seen[rows], rows, t)
 
-    def on_the_way(self, t: Index, goal: Index, ticks: int) -> Index:
+    def on_the_way(self, t: Index, goal: Index, ticks: int, n_obs: int) -> Index:
         """The rows ``ticks`` after ``t``, but not behind ``goal`` where that lies ahead in the same
-        recording, nor behind its end; ``t`` where that row was not observed.
+        recording, nor behind its end; ``t`` where ``n_obs`` rows up to that one were not observed.
         """
         last = self._last[t]
         rows = np.minimum(t + ticks, np.where((goal >= t) & (goal <= last), goal, last))
-        return np.where(self._flat.seen[rows], rows, t)
+        # What lies before the episode is not looked at: its first row is repeated there.
+        back = rows[:, None] - np.arange(n_obs)
+        whole = self._flat.seen[np.maximum(back, 0)] | (
+            self._last[np.maximum(back, 0)] != last[:, None]
+        )
+        return np.where(whole.all(axis=1), rows, t)
 
     def _next_events(self) -> Index:
         """The row after each one at which a mark next newly holds; behind all rows: none does."""

@@ -1,12 +1,12 @@
 """A few places on a table, and recordings that know one way each.
 
-        U ----> C         A -right-> B -down-> E
-        |       :         B -right-> C
-        A ----> B         A -up----> U, there it waits, and only then goes right to C
-                |
-                E         who has arrived stays a while
+        U - W - X         A -right-> B -down-> E
+        |       |         B -right-> C
+        A - B - C         A -up----> U -right-> W -right-> X -right-> C
+            |
+            E             who has arrived stays a while
 
-From A, one recording went to C: slowly. The short way is half of one recording and half of another.
+From A, one recording went to C: the long way. The short way is half of one recording and half of another.
 """
 
 from __future__ import annotations
@@ -29,16 +29,19 @@ from robolearn.types import PolicyInput
 from tests.learning_mocks import SPACE, TOOL, ArraySource, random_episode
 
 GOAL = "goal/tool"
-PLACES = {"A": (0.1, 0.25), "B": (0.25, 0.25), "C": (0.3, 0.4), "E": (0.25, 0.1), "U": (0.1, 0.4)}
+PLACES = {"A": (0.1, 0.25), "B": (0.25, 0.25), "C": (0.4, 0.25), "E": (0.25, 0.1)}
+PLACES |= {"U": (0.1, 0.4), "W": (0.25, 0.4), "X": (0.4, 0.4)}
 RIGHT, UP, DOWN, STAY = (0.4, 0.25), (0.25, 0.4), (0.25, 0.1), (0.1, 0.25)
 STEPS = {
     "A": {RIGHT: "B", UP: "U"},
     "B": {DOWN: "E", RIGHT: "C"},
-    "U": {STAY: "U", RIGHT: "C"},
+    "U": {RIGHT: "W"},
+    "W": {RIGHT: "X"},
+    "X": {RIGHT: "C"},
     **{place: {STAY: place} for place in "CE"},
 }
 # Where a recording begins, and what is done.
-WAYS = [("A", RIGHT, DOWN)] * 20 + [("B", RIGHT)] * 20 + [("A", UP, STAY, STAY, STAY, RIGHT)] * 30
+WAYS = [("A", RIGHT, DOWN)] * 20 + [("B", RIGHT)] * 20 + [("A", UP, RIGHT, RIGHT, RIGHT)] * 30
 
 ROADS = dataclasses.replace(
     SPACE, observations=(SPACE.observations[0], SignalSpec(GOAL, (2,), "m", 10.0, frame="table"))

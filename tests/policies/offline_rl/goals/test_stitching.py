@@ -12,11 +12,14 @@ from policies.critics.hindsight import HindsightConfig
 from policies.imitation.bc import BcConfig
 from policies.imitation.beso import BesoConfig
 from policies.offline_rl.goals.gciql import GciqlConfig
+from policies.offline_rl.goals.gcivl import GcivlConfig
+from policies.offline_rl.goals.hiql import HiqlConfig
 from robolearn.data.reading.cache import flatten
 from robolearn.data.reading.dataset import EpisodeDataset
 from robolearn.errors import ConfigError, DataError
 from robolearn.learning import FutureSpec
 from tests.learning_mocks import TOOL, random_flat
+from tests.policies.offline_rl.bandits import says
 from tests.policies.offline_rl.goals.crossroads import (
     GOAL,
     GOALS,
@@ -27,7 +30,11 @@ from tests.policies.offline_rl.goals.crossroads import (
     walked,
 )
 
-REACHING = {"gciql": GciqlConfig(extraction="weighted", beta=10.0, **SMALL)}
+REACHING = {
+    "gciql": GciqlConfig(extraction="weighted", beta=10.0, **SMALL),
+    "gcivl": GcivlConfig(beta=10.0, **SMALL),
+    "hiql": HiqlConfig(waypoint=1, expectile=0.9, high_beta=10.0, low_beta=10.0, **SMALL),
+}
 CLONED = BcConfig(
     n_obs=1,
     horizon=1,
@@ -53,26 +60,80 @@ def test_cloned_behaviour_reaches_what_one_recording_reached(tmp_path: Path) -> 
     policy = learned(CLONED, tmp_path, 250).policy()
     assert walked(policy, "A", "E") == "ABE"
     assert walked(policy, "B", "C") == "BC"
-    assert walked(policy, "A", "C") == "AUUUU"
+    assert walked(policy, "A", "C") == "AUWXC"
 
 
-def test_the_actor_is_asked_for_goals_of_its_own() -> None:
-    """Another draw for the actor changes its loss, and no other."""
+@pytest.mark.parametrize(
+    ("name", "by_goals", "by_waypoints"),
+    [
+        ("gciql", {"policy"}, set()),
+        ("gcivl", {"policy"}, set()),
+        ("hiql", {"high"}, {"high", "low"}),
+    ],
+)
+def test_goals_of_the_actor_and_the_way_there_count_for_actors_alone(
+    name: str, by_goals: set[str], by_waypoints: set[str]
+) -> None:
     torch.manual_seed(0)
-    config = REACHING["gciql"]
+    config = REACHING[name]
     data = EpisodeDataset(flatten(recordings()), config.batches(), 0)
     built = config.build(ROADS, data.stats(), None)
     batch = data.batch(0)
-    assert batch.actor_goals is not None
-    moved = {name: value + 0.1 for name, value in batch.actor_goals.items()}
-    other = dataclasses.replace(batch, actor_goals=moved)
-    one, two = (built(b, 1, torch.Generator().manual_seed(0)).by_group for b in (batch, other))
-    assert {name for name in one if one[name] != two[name]} == {"policy"}
+    plain = built(batch, 1, torch.Generator().manual_seed(0)).by_group
+    for field, expected in (("actor_goals", by_goals), ("waypoints", by_waypoints)):
+        shown = getattr(batch, field) or {}
+        moved = {key: value + 0.1 for key, value in shown.items()}
+        other = dataclasses.replace(batch, **{field: moved or None})
+        found = built(other, 1, torch.Generator().manual_seed(0)).by_group
+        assert {key for key in plain if plain[key] != found[key]} == expected
+
+
+def test_values_of_goals_by_hand() -> None:
+    """What follows by the least of the targets against their mean decides how much it counts."""
+    config = dataclasses.replace(REACHING["gcivl"], discount=0.5, batch_size=64, expectile=0.9)
+    data = EpisodeDataset(flatten(recordings()), config.batches(), 0)
+    built = config.build(ROADS, data.stats(), None)
+    says(built.value.v, 1.0, 0.0)
+    for low, high in ((5.0, 2.0), (-5.0, -2.0)):
+        says(built.target.v, low, high)
+        batch = data.batch(0)
+        loss = built(batch, 1, torch.Generator().manual_seed(0)).by_group["value"]
+        wanted = []
+        assert batch.reward is not None
+        assert batch.bootstrap is not None
+        for r, g in zip(batch.reward.tolist(), batch.bootstrap.tolist(), strict=True):
+            better = r + g * min(low, high) >= (low + high) / 2
+            weight = 0.9 if better else 0.1
+            wanted.append(weight * ((r + g * low - 1.0) ** 2 + (r + g * high) ** 2))
+        assert loss.item() == pytest.approx(sum(wanted) / len(wanted), rel=1e-5)
+
+
+def test_the_low_level_of_hiql_follows_the_representation_of_the_waypoint() -> None:
+    """Only V learns phi, and what the high level asks for is what the low one is told."""
+    config = REACHING["hiql"]
+    data = EpisodeDataset(flatten(recordings()), config.batches(), 0)
+    built = config.build(ROADS, data.stats(), None)
+    batch = data.batch(0)
+    losses = built(batch, 1, torch.Generator().manual_seed(0)).by_group
+    phi = list(built.value.phi.parameters())
+    for name in ("high", "low"):
+        gradients = torch.autograd.grad(losses[name], phi, allow_unused=True, retain_graph=True)
+        assert all(gradient is None for gradient in gradients)
+    gradients = torch.autograd.grad(losses["value"], phi)
+    assert any(gradient.abs().max() > 0 for gradient in gradients)
+    lengths = built.value.represented(batch.observations).norm(dim=-1)
+    torch.testing.assert_close(lengths, torch.full_like(lengths, 10**0.5))
+    told = built.actor.context(batch.observations)[:, -10:].norm(dim=-1)
+    torch.testing.assert_close(told, torch.full_like(told, 10**0.5))
 
 
 def test_what_lacks_goals_is_explained() -> None:
     with pytest.raises(ConfigError, match=r"gciql learns to reach goals: name them"):
         GciqlConfig()
+    with pytest.raises(ConfigError, match=r"hiql learns to reach goals: name them"):
+        HiqlConfig()
+    with pytest.raises(ConfigError, match="waypoint and representation"):
+        HiqlConfig(waypoint=0, goals=GOALS)
     with pytest.raises(ConfigError, match=r"goals.signals: name pairs"):
         HindsightConfig(())
     with pytest.raises(ConfigError, match=r"goals.actor says which rows are drawn"):
