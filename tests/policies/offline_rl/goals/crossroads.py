@@ -6,7 +6,7 @@
             |
             E             who has arrived stays a while
 
-From A, one recording went to C: the long way. The short way is half of one recording and half of another.
+From A, a recording went to C the long way. The short one is half of one and half of another.
 """
 
 from __future__ import annotations
