@@ -26,15 +26,13 @@ from policies.critics.actor_critic import Actor, ActorCriticConfig, ActorTrainin
 from policies.critics.bounds import EVERY, require_possible
 from policies.critics.ensemble import Ensemble
 from policies.critics.hindsight import require_goals
+from policies.critics.implicit import LARGEST_WEIGHT
 from policies.critics.observed import ObservedFeatures
 from policies.nets.shapes import ChunkFeatures, Features, MemberRows, Rows, Scalar
 from robolearn.contracts import PolicySpec
 from robolearn.data.store.stats import DatasetStats
 from robolearn.errors import ConfigError
 from robolearn.learning import Batch, Losses, Observed, ParamGroup
-
-LARGEST_WEIGHT = 100.0
-"""Of what is imitated, as in the authors' code."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,7 @@ from robolearn.types import PolicyInput
 from tests.contracts import PolicyContract
 from tests.learning_mocks import TOOL
 from tests.policies.every import (
+    AIMING,
     SEEING,
     TRAINED,
     Family,
@@ -37,10 +38,7 @@ from tests.policies.every import (
 )
 
 # Noise has no say in what they answer.
-DETERMINISTIC = (
-    *("a2pr", "awac", "bc", "cql", "dvl", "gciql", "gcivl", "hiql", "iql", "rebrac", "riql"),
-    "td3_bc",
-)
+DETERMINISTIC = ("a2pr", "awac", "bc", "cql", "dvl", *AIMING, "iql", "rebrac", "riql", "td3_bc")
 
 
 @pytest.fixture(scope="module")
