@@ -20,8 +20,7 @@ from robolearn.contracts import PolicySpec
 from robolearn.data.store.stats import DatasetStats
 
 LOG_DEVIATION = (-5.0, 2.0)
-"""Within which the logarithm of the deviation is held, as in the code of Cal-QL's authors (-20)
-and SAC's later ones (-5)."""
+"""Within which the logarithm of the deviation is held; -20 to 2 in SAC's own code [memory]."""
 
 
 class SquashedActor(Actor):
