@@ -39,6 +39,7 @@ class ArraySource:
     content_hash: str = "mock"
     task_space: TaskSpace = field(default=SPACE)
     qualities: tuple[EpisodeQuality, ...] = ()
+    annotated: tuple[str, ...] = ()
     texts: tuple[str, ...] = ()
     latencies: Latencies = field(default_factory=Latencies)
     goals: tuple[tuple[float, float, float], ...] = ()

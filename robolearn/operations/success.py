@@ -1,4 +1,8 @@
-"""Trains a classifier of success from the last pictures of labelled episodes."""
+"""Trains a classifier of success from the last pictures of labelled episodes; lets it judge others.
+
+What it says becomes the outcome of an episode, as an annotation like a person's: data.reward
+{task: success} goes by it, and it counts in the identity of what is trained on it.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,13 @@ from typing import Any
 from numpy.typing import NDArray
 
 from eval.statistics.intervals import Estimate, clopper_pearson
-from policies.imitation.success_classifier import HeldOut, SuccessConfig, train_success
+from policies.imitation.success_classifier import (
+    HeldOut,
+    SuccessConfig,
+    load_success,
+    train_success,
+)
+from robolearn.data.store.annotations import Annotation
 from robolearn.data.store.store import EpisodeStore
 from robolearn.errors import ConfigError
 
@@ -73,3 +83,58 @@ def train_classifier(
     found = classifier.held_out
     error = clopper_pearson(found.errors, found.successes + found.failures)
     return ClassifierTrained(out, classifier.hash, len(infos), found, error)
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """Episodes that a classifier called a success or a failure; ``left``: those that somebody had
+    said something about before. ``error`` in words.
+    """
+
+    classifier: str
+    successes: tuple[str, ...]
+    failures: tuple[str, ...]
+    left: int
+    error: str
+
+
+def judge_store(
+    store: Path,
+    classifier: Path,
+    *,
+    on_read: Callable[[int, int], None] | None = None,
+) -> Judged:
+    """Annotate the outcome of every episode that nobody has judged, by its last picture.
+
+    The annotation names the classifier and how often it erred on episodes that it never saw; a run
+    that is trained on it keeps both in its provenance.
+
+    Errors: :class:`CheckpointError`, :class:`ConfigError` for a store without the classifier's
+    picture, or without anything to judge; nothing is annotated then.
+    """
+    judge = load_success(classifier)
+    signal, opened = judge.config.signal, EpisodeStore.open(store)
+    infos = [i for i in opened.list() if i.steps]
+    blind = [i.id for i in infos if signal not in i.signals]
+    if blind:
+        raise ConfigError(
+            f"the classifier looks at '{signal}', which {len(blind)} of {len(infos)} episodes of"
+            f" '{store}' lack, {blind[0]} the first; filter the store, or train another one"
+        )
+    open_ = [i for i in infos if opened.annotated(i.id).success is None]
+    if not open_:
+        raise ConfigError(f"every outcome in '{store}' was annotated before: nothing to judge")
+    verdicts: dict[str, bool] = {}
+    for info in open_:
+        picture = opened.read(info.id, [signal]).observed(signal)[-1]
+        verdicts[info.id] = bool(judge.probability([picture])[0] > 0.5)
+        if on_read is not None:
+            on_read(len(verdicts), len(open_))
+    parts = {won: tuple(k for k, v in verdicts.items() if v == won) for won in (True, False)}
+    words = judge.held_out.words()
+    with opened.writer() as writer:
+        for won, ids in parts.items():
+            if ids:
+                name = f"classifier-{judge.hash}"
+                writer.annotate(Annotation(ids, name, success=won, reason=name, note=words))
+    return Judged(judge.hash, parts[True], parts[False], len(infos) - len(open_), words)

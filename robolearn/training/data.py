@@ -54,6 +54,11 @@ class TrainingSource(EpisodeSource, Protocol):
         ...
 
     @property
+    def annotated(self) -> tuple[str, ...]:
+        """Why outcomes were annotated, one phrase per such episode; empty: all as recorded."""
+        ...
+
+    @property
     def texts(self) -> tuple[str, ...]:
         """The instruction of every episode, for ``data.text``; empty where there are none."""
         ...

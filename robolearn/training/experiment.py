@@ -8,6 +8,7 @@ import contextlib
 import dataclasses
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -216,6 +217,8 @@ def _provenance(
         **goal_params(source.goals[0] if len(source.goals) == 1 else None),
         "episodes": len(data.dataset.episodes),
         "held_out": list(data.held_out_ids),
+        # Who says how episodes ended, where not the recording: a classifier says how often it errs.
+        "annotated_outcomes": dict(Counter(source.annotated)),
         **starts_entry(source.ids, source.starts, data.held_out_ids, learned),
         "git_revision": git_revision(),
         "versions": library_versions(),

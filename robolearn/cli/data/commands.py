@@ -18,6 +18,7 @@ from robolearn.cli.data.cache import CACHE_VERBS
 from robolearn.cli.data.derive import DERIVE_VERBS
 from robolearn.cli.data.edit import EDIT_VERBS
 from robolearn.cli.data.export import EXPORT_VERBS
+from robolearn.cli.data.judge import JUDGE_VERBS
 from robolearn.cli.data.report import REPORT_VERBS
 from robolearn.cli.data.view import VIEW_VERBS
 from robolearn.cli.shared.parse import counting, parse, print_json, say
@@ -284,6 +285,7 @@ VERBS: dict[str, tuple[type, Callable[[list[str]], int]]] = {
     **EDIT_VERBS,
     **DERIVE_VERBS,
     **EXPORT_VERBS,
+    **JUDGE_VERBS,
     **REPORT_VERBS,
     **VIEW_VERBS,
     **CACHE_VERBS,

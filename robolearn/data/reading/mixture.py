@@ -66,6 +66,11 @@ class MixtureSource:
         return tuple(q for part in self.parts for q in part.qualities)
 
     @property
+    def annotated(self) -> tuple[str, ...]:
+        """Why outcomes of chosen episodes were annotated, one phrase per such episode."""
+        return tuple(why for part in self.parts for why in part.annotated)
+
+    @property
     def texts(self) -> tuple[str, ...]:
         """The instruction of every chosen episode."""
         return tuple(text for part in self.parts for text in part.texts)

@@ -188,6 +188,13 @@ class StoreSource:
         return tuple(EpisodeQuality(i.success, i.score, recorded) for i, recorded in found)
 
     @property
+    def annotated(self) -> tuple[str, ...]:
+        """Why the outcome of a chosen episode was annotated, one phrase per such episode."""
+        said = (self._store.annotated(i) for i in self.ids)
+        given = (s for s in said if s.success is not None)
+        return tuple("; ".join(filter(None, (s.reason, *s.notes))) or "no reason" for s in given)
+
+    @property
     def texts(self) -> tuple[str, ...]:
         """What every chosen episode was told to be: its instruction, else its task's name."""
         return tuple(self._store.meta(i.id).task_text or i.task for i in self._infos)
