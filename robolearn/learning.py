@@ -29,7 +29,14 @@ Observed = Mapping[str, RowTensor]
 NoiseRows = Float32[NDArray[np.float32], "b ..."]
 
 BatchPart = Literal[
-    "transition", "step_rewards", "next_actions", "next_candidates", "returns", "cost"
+    "transition",
+    "step_rewards",
+    "step_observations",
+    "next_actions",
+    "candidates",
+    "next_candidates",
+    "returns",
+    "cost",
 ]
 Schedule = Literal["cosine", "linear", "constant"]
 
@@ -84,12 +91,14 @@ class BatchSpec:
     and the ``parts`` it asks for besides.
 
     ``transition``: reward over ``stride`` steps, next observation history, bootstrap mask;
-    ``step_rewards``: the reward of each of those steps; ``next_actions``: the chunk that follows
+    ``step_rewards``: the reward of each of those steps; ``step_observations``: what each of them
+    leads to; ``next_actions``: the chunk that follows
     them in the same recording; ``next_candidates``: what the algorithm proposes there
-    (:class:`Proposing`), drawn once before training; ``returns``: the sum of rewards to the end;
-    ``cost``: like the reward, and the worst of them. Every part but ``returns`` needs what comes
-    after the chunk, so windows at the cut-off end of a recording are left out; with ``stride`` 1
-    that is its last row, however long the chunks are.
+    (:class:`Proposing`), drawn once before training; ``candidates``: the same at the window itself;
+    ``returns``: the sum of rewards to the end; ``cost``: like the reward, and the worst of them.
+    Every part but ``returns`` and ``candidates`` needs what comes after the chunk, so windows at
+    the cut-off end of a recording are left out; with ``stride`` 1 that is its last row, however
+    long the chunks are.
     """
 
     n_obs: int
@@ -140,7 +149,12 @@ class BatchSpec:
     @property
     def looks_ahead(self) -> bool:
         """Something that comes after the chunk is asked for."""
-        return any(part != "returns" for part in self.parts)
+        return any(part not in ("returns", "candidates") for part in self.parts)
+
+    @property
+    def proposed(self) -> bool:
+        """Chunks are asked for that the algorithm proposes."""
+        return "candidates" in self.parts or "next_candidates" in self.parts
 
     @property
     def learns_from_rewards(self) -> bool:
@@ -161,9 +175,12 @@ class Batch:
     * ``transition``: ``reward [b]`` (discounted sum over ``stride`` steps, or fewer up to the end
       of the task), ``next_observations``, ``bootstrap [b]`` (discount ** steps, 0 after the end);
     * ``step_rewards [b, stride]``: 0 behind the end of the task;
+    * ``step_observations[name] [b, stride, n_obs, *shape]``: after each of those steps, with
+      ``step_bootstrap [b, stride]``, as ``next_observations`` and ``bootstrap`` are after the last;
     * ``next_actions [b, horizon, action]`` with ``next_action_mask [b, horizon]``: what was done
       at ``next_observations``, of no meaning where ``bootstrap`` is 0;
-    * ``next_candidates [b, k, horizon, action]``: chunks to choose from at ``next_observations``;
+    * ``candidates [b, k, horizon, action]``: chunks to choose from at ``observations``;
+      ``next_candidates`` at ``next_observations``;
     * ``returns [b]``: discounted sum to the end; ``returns_whole [b]``: the task ended there, the
       recording was not merely cut off;
     * ``cost``: ``cost [b]``, the discounted sum over ``stride`` steps, and ``worst_cost [b]``, the
@@ -186,8 +203,11 @@ class Batch:
     actor_goals: Observed | None = None
     waypoints: Observed | None = None
     step_rewards: Float[Tensor, "b stride"] | None = None
+    step_observations: Observed | None = None
+    step_bootstrap: Float[Tensor, "b stride"] | None = None
     next_actions: Float[Tensor, "b h a"] | None = None
     next_action_mask: Bool[Tensor, "b h"] | None = None
+    candidates: Float[Tensor, "b k h a"] | None = None
     next_candidates: Float[Tensor, "b k h a"] | None = None
     returns: Float[Tensor, " b"] | None = None
     returns_whole: Bool[Tensor, " b"] | None = None

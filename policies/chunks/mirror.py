@@ -82,14 +82,20 @@ class Mirror:
     def __call__(self, batch: Batch, rows: Tensor) -> Batch:
         """The batch with ``rows [b]`` (bool) reflected."""
         follow, then, future = batch.next_observations, batch.next_actions, batch.future
-        proposed, goals, way = batch.next_candidates, batch.actor_goals, batch.waypoints
+        steps = batch.step_observations
+        proposed, proposed_next = batch.candidates, batch.next_candidates
+        goals, way = batch.actor_goals, batch.waypoints
         return dataclasses.replace(
             batch,
             observations=self._signals(batch.observations, rows),
             actions=self._actions(batch.actions, rows),
             next_observations=None if follow is None else self._signals(follow, rows),
+            step_observations=None if steps is None else self._signals(steps, rows),
             next_actions=None if then is None else self._actions(then, rows),
-            next_candidates=None if proposed is None else self._candidates(proposed, rows),
+            candidates=None if proposed is None else self._candidates(proposed, rows),
+            next_candidates=(
+                None if proposed_next is None else self._candidates(proposed_next, rows)
+            ),
             future=None if future is None else self._signals(future, rows),
             actor_goals=None if goals is None else self._signals(goals, rows),
             waypoints=None if way is None else self._signals(way, rows),

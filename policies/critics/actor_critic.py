@@ -283,10 +283,15 @@ class ActorCritic(ActorTraining[ConfigT, ActorT]):
 
     def __init__(self, config: ConfigT, spec: PolicySpec, stats: DatasetStats) -> None:
         super().__init__(config, spec, stats)
-        self.critic = ChunkCritic(config.critic(), spec, stats, config.horizon, values=self.values)
+        self.critic = self.untrained(spec, stats)
         actor: Any = self.actor_class(config, spec, stats)
         self.actor: ActorT = actor
         self.target = copy.deepcopy(self.critic.q).requires_grad_(requires_grad=False)
+
+    def untrained(self, spec: PolicySpec, stats: DatasetStats) -> ChunkCritic:
+        """The critic."""
+        c = self.config
+        return ChunkCritic(c.critic(), spec, stats, c.horizon, values=self.values)
 
     @abstractmethod
     def critic_loss(self, t: Transition, rng: torch.Generator) -> GroupLosses:

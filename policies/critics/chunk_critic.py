@@ -18,11 +18,12 @@ from policies.nets.shapes import (
     ChunkFeatures,
     Chunks,
     Features,
+    FlatCandidates,
     MemberRows,
 )
 from robolearn.contracts import Normalization, PolicySpec
 from robolearn.data.store.stats import DatasetStats
-from robolearn.learning import Observed
+from robolearn.learning import AnyTensor, Observed
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +92,25 @@ def least_of_members(
     observations: Observed,
 ) -> CandidateRows:
     """The least that any member of ``q`` says of each of ``chunks``."""
-    count = chunks.shape[1]
-    at = {name: v.repeat_interleave(count, dim=0) for name, v in observations.items()}
-    flat = critic.chunk(chunks.flatten(0, 1), at)
-    x = torch.cat([features.repeat_interleave(count, dim=0), flat], dim=-1)
+    return least(q, features, judged_part(critic, chunks, observations))
+
+
+def judged_part(critic: ChunkCritic, chunks: Candidates, observations: Observed) -> FlatCandidates:
+    """What the critic judges of chunks in SI units, normalised and flat."""
+    at = repeated(observations, chunks.shape[1])
+    return critic.chunk(chunks.flatten(0, 1), at).unflatten(0, (-1, chunks.shape[1]))
+
+
+def least(q: Ensemble, features: Features, flat: FlatCandidates) -> CandidateRows:
+    """The least that any member of ``q`` says of each of ``flat [b, k, g]``."""
+    count = flat.shape[1]
+    x = torch.cat([features.repeat_interleave(count, dim=0), flat.flatten(0, 1)], dim=-1)
     return q(x).amin(dim=0).view(-1, count)
+
+
+def repeated(observations: Observed, count: int) -> dict[str, AnyTensor]:
+    """Every row ``count`` times in turn."""
+    return {name: v.repeat_interleave(count, dim=0) for name, v in observations.items()}
 
 
 def expectile_loss(difference: AnyShape, expectile: float) -> AnyShape:

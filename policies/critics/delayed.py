@@ -61,11 +61,12 @@ class DelayedActorCritic(ActorCritic[DelayedT, DeterministicActor]):
         super().__init__(config, spec, stats)
         self.slow_actor = copy.deepcopy(self.actor).requires_grad_(requires_grad=False)
 
-    def smoothed(self, t: Transition, follow: Observed, rng: torch.Generator) -> ChunkFeatures:
+    def smoothed(self, follow: Observed, rng: torch.Generator) -> ChunkFeatures:
         """``A'`` ``[b, g]``, within the range that actions are held in."""
         c, slow = self.config, self.slow_actor
-        smooth = (c.noise * randn(t.chunk, rng)).clamp(-c.noise_clip, c.noise_clip)
-        return slow.held(slow.chunk(slow.context(follow)) + smooth)
+        chunk = slow.chunk(slow.context(follow))
+        smooth = (c.noise * randn(chunk, rng)).clamp(-c.noise_clip, c.noise_clip)
+        return slow.held(chunk + smooth)
 
     def double_target(self, t: Transition, rng: torch.Generator) -> Rows:
         """``y`` ``[b]``: what the least of the target critics says of ``A'``."""
@@ -73,7 +74,7 @@ class DelayedActorCritic(ActorCritic[DelayedT, DeterministicActor]):
         if follow is None:
             raise ConfigError(f"{self.name} is fed with chunked transitions")
         with torch.no_grad():
-            chunk = self.smoothed(t, follow, rng)
+            chunk = self.smoothed(follow, rng)
             return self.td_target(t, self.target(torch.cat([t.follow, chunk], dim=-1)).amin(dim=0))
 
     def acts(self, t: Transition) -> bool:

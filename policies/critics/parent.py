@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from policies.registry import policy_of
 from robolearn.contracts import Policy
-from robolearn.errors import ConfigError, SpecMismatchError
+from robolearn.errors import CheckpointError, ConfigError, SpecMismatchError
 from robolearn.representation import RepresentedPolicy
 from robolearn.spec import TaskSpace
-from robolearn.training.run_directory import Run
+from robolearn.training.run_directory import PARENT, Run, nested_run
 
 
 def inner_policy(run: Run) -> Policy:
@@ -28,7 +28,7 @@ def judged_policy(
         raise ConfigError(f"{name} needs a parent run: --parent RUN (a trained policy)")
     if parent.config.get("policy") == name:
         raise ConfigError(
-            f"the parent '{parent.path}' re-ranks another run itself; give the policy that it"
+            f"the parent '{parent.path}' improves on another run itself; give the policy that it"
             " builds on"
         )
     policy = inner_policy(parent)
@@ -43,3 +43,12 @@ def judged_policy(
             f" {policy.spec.horizon}), got ({n_obs}, {horizon})"
         )
     return policy
+
+
+def kept_parent(run: Run) -> Run:
+    """The run that ``run`` builds on and keeps inside; :class:`CheckpointError` without one."""
+    if not (run.path / PARENT).is_dir():
+        raise CheckpointError(
+            f"'{run.path}' lacks the folder 'parent' with the policy it builds on"
+        )
+    return nested_run(run, PARENT)

@@ -6,7 +6,7 @@ b: rows, h: horizon, a: numbers of an action, n_obs: observations, c: numbers of
 # Shapes in annotations follow jaxtyping's grammar, which ruff reads as a forward reference.
 from __future__ import annotations
 
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 Scalar = Float[Tensor, ""]
@@ -22,8 +22,14 @@ StepTimes = Float[Tensor, " steps"]
 Chunks = Float[Tensor, "b h a"]
 # Several to choose from.
 Candidates = Float[Tensor, "b k h a"]
+# Of several that are sampled at once: chunks, and what they are worth.
+Particles = Float[Tensor, "b m h a"]
+ParticleWorth = Float[Tensor, "b m"]
+# What was made of some of them.
+MadeCandidates = Float[Tensor, "b made h a"]
 FlatCandidates = Float[Tensor, "b k g"]
 CandidateRows = Float[Tensor, "b k"]
+CandidateIndex = Int[Tensor, "b k"]
 # What a network is shown of a chunk, with marks or parts of its history.
 MarkedChunks = Float[Tensor, "b h i"]
 # Which actions of a chunk are meant.
@@ -56,4 +62,7 @@ LayerInput = Float[Tensor, "... w"]
 MemberRows = Float[Tensor, "members b"]
 MemberFeatures = Float[Tensor, "members b w"]
 MemberCandidates = Float[Tensor, "members b k"]
+# One number per beginning of a chunk.
+Prefixes = Float[Tensor, "b h"]
+MemberPrefixes = Float[Tensor, "members b h"]
 AnyShape = Float[Tensor, "*shape"]

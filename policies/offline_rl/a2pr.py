@@ -119,7 +119,7 @@ class A2pr(DelayedActorCritic[A2prConfig]):
         if follow is None:
             raise ConfigError("a2pr is fed with chunked transitions")
         with torch.no_grad():
-            chunk = self.smoothed(t, follow, rng)
+            chunk = self.smoothed(follow, rng)
             x = torch.cat([t.follow, chunk], dim=-1)
             target = self.td_target(t, self.target(x).amin(dim=0))
             lower = torch.minimum(target, self.td_target(t, self.critic.q(x).amin(dim=0)))

@@ -54,7 +54,7 @@ class Rebrac(DelayedActorCritic[RebracConfig]):
         if batch.next_actions is None or batch.next_action_mask is None or follow is None:
             raise ConfigError("rebrac is fed with what was done next (part next_actions)")
         with torch.no_grad():
-            chunk = self.smoothed(t, follow, rng)
+            chunk = self.smoothed(follow, rng)
             done = self.critic.chunk(batch.next_actions, follow)
             apart = (chunk - done).unflatten(1, (c.horizon, -1)).square().sum(dim=-1)
             mask = batch.next_action_mask.float()

@@ -134,7 +134,7 @@ class TrainingData:
         flat = dataclasses.replace(self._flat, observations=self._flat.following)
         reader = EpisodeDataset(flat, self._spec.plain, self._seed, texts=self._told)
         held_out = self._unseen()
-        parts = [d.followers() for d in (self.dataset, held_out) if d is not None]
+        parts = [d.proposed_rows() for d in (self.dataset, held_out) if d is not None]
         needed = np.unique(np.concatenate(parts))
         drawn: list[NDArray[np.float32]] = []
         for begin in range(0, len(needed), PROPOSED_ROWS):

@@ -175,7 +175,7 @@ def train(
         return _result(run_dir, data.dataset, parameters, done, reused=True)
     provenance = identity | _provenance(experiment, source, data, parent, threads)
     with _written(run_dir, ranks):
-        if isinstance(algorithm, Proposing):
+        if batches.proposed and isinstance(algorithm, Proposing):
             data.propose(algorithm, hooks.on_proposed if ranks.leads else None)
         if ranks.leads:
             spec = data.observed_by(algorithm.policy().spec)

@@ -34,7 +34,7 @@ from robolearn.types import PolicyInput
 from tests.learning_mocks import BLOCK, SPACE, TOOL, ArraySource, random_request, random_source
 
 # Those that learn from a trained one.
-STUDENTS = ("consistency", "distilled", "idql")
+STUDENTS = ("consistency", "distilled", "doit", "expo", "idql", "pa_rl")
 TRAINED = tuple(sorted(set(POLICIES) - {"compose"}))
 # Whose loss and network are the same for every observation there is.
 SEEING = TRAINED
@@ -62,6 +62,7 @@ SIZES: dict[str, Any] = {
     "discount": 0.9,
     "next_candidates": 3,
     "diffusion_steps": 2,
+    "critics_first": 0,
     "picture": PictureConfig((8, 16), stride=2, points=4, crop=0.9),
 }
 
@@ -213,6 +214,8 @@ class Family:
         plain = dataclasses.replace(plain, observations={**plain.observations, GOAL: goal})
         if not self.told:
             return plain
+        # Pictures do not depend on the goals that are drawn before them.
+        rng = np.random.default_rng(seed)
         seen = rng.integers(0, 256, (batch, n_obs, 16, 16, 3), dtype=np.uint8)
         return dataclasses.replace(
             plain,
@@ -225,7 +228,7 @@ def batches_of(family: Family, name: str, size: int) -> EpisodeDataset:
     """What the policy ``name`` is fed with, ``size`` at a time."""
     spec = dataclasses.replace(tiny(name).batches(), batch_size=size)
     dataset = EpisodeDataset(flatten(costly(family.source_of(name))), spec, 0)
-    if "next_candidates" in spec.parts:
+    if spec.proposed:
         near = np.random.default_rng(0).normal(0, 0.01, (len(dataset.flat.actions), 3, 4, 2))
         chunks = (dataset.flat.actions[:, None, None] + near).astype(np.float32)
         dataset.candidates = Proposed(np.arange(len(chunks)), chunks)

@@ -38,7 +38,19 @@ from tests.policies.every import (
 )
 
 # Noise has no say in what they answer.
-DETERMINISTIC = ("a2pr", "awac", "bc", "cql", "dvl", *AIMING, "iql", "rebrac", "riql", "td3_bc")
+DETERMINISTIC = (
+    *AIMING,
+    "a2pr",
+    "awac",
+    "bc",
+    "co_rft",
+    "cql",
+    "dvl",
+    "iql",
+    "rebrac",
+    "riql",
+    "td3_bc",
+)
 
 
 @pytest.fixture(scope="module")

@@ -36,7 +36,7 @@ class TrainArgs:
     store: Path | None = None
     # Run directory to write.
     out: Path | None = None
-    # Run to build on (idql: the policy whose chunks it chooses among).
+    # Run to build on (idql, expo, pa_rl, doit: the policy whose chunks are improved on).
     parent: Path | None = None
     # Torch threads.
     threads: int = 1

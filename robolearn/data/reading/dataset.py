@@ -33,7 +33,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Int64
+from jaxtyping import Bool, Int64
 from numpy.typing import NDArray
 
 from robolearn.data.reading.cache import FlatEpisodes
@@ -41,7 +41,6 @@ from robolearn.data.reading.episode_arrays import Rows
 from robolearn.data.reading.goals import FutureRows, hindsight
 from robolearn.data.reading.proposed import Proposed
 from robolearn.data.reading.transitions import (
-    DrawnValues,
     done_at,
     returns_to_go,
     step_values,
@@ -57,6 +56,7 @@ from robolearn.shapes import Index
 
 # Episodes; what is trained on and what is held out differ in number.
 Chosen = Int64[NDArray[np.int64], "_"]
+Used = Bool[NDArray[np.bool_], " b"]
 
 STATS_ROWS = 1 << 16
 
@@ -156,17 +156,18 @@ class EpisodeDataset:
         if self._returns is not None:
             ahead["returns"] = torch.from_numpy(self._returns.value[t])
             ahead["returns_whole"] = torch.from_numpy(self._returns.whole[t])
+        if "candidates" in self.spec.parts:
+            ahead["candidates"] = self._proposed(t, np.ones(len(t), dtype=np.bool_))
         return dataclasses.replace(window, **ahead)
 
-    def followers(self) -> Chosen:
-        """The rows that a value is taken from, by any of the windows; ascending."""
-        windows = self._windows
-        ends = self._done_at
-        if ends is None:
-            return windows[:0]
-        spec = self.spec
-        going = windows[ends[windows] - windows >= spec.stride]
-        return np.unique(going + spec.stride)
+    def proposed_rows(self) -> Chosen:
+        """The rows that chunks are asked for at, by any of the windows; ascending."""
+        windows, spec, ends = self._windows, self.spec, self._done_at
+        rows = [windows] if "candidates" in spec.parts else [windows[:0]]
+        if ends is not None and "next_candidates" in spec.parts:
+            # Where a value is taken from.
+            rows.append(windows[ends[windows] - windows >= spec.stride] + spec.stride)
+        return np.unique(np.concatenate(rows))
 
     def stats(self) -> DatasetStats:
         """Statistics over the rows of the chosen episodes."""
@@ -224,13 +225,13 @@ class EpisodeDataset:
         if "step_rewards" in spec.parts:
             rewards = step_values(flat.reward, t, last, td.steps, spec.stride)
             found["step_rewards"] = torch.from_numpy(rewards)
+        if "step_observations" in spec.parts:
+            found |= self._steps(t, first, last, end)
         if "next_actions" in spec.parts:
             actions, mask, _ = self._chunks(td.next_index, last)
             found |= {"next_actions": actions, "next_action_mask": mask}
         if "next_candidates" in spec.parts:
-            if self.candidates is None:
-                raise DataError("nothing was proposed for these rows before training")
-            found["next_candidates"] = torch.from_numpy(self._proposed(td.next_index, td.bootstrap))
+            found["next_candidates"] = self._proposed(td.next_index, td.bootstrap > 0)
         if "cost" in spec.parts:
             cost = td_batch(flat.cost, t, last, end, spec.stride, spec.discount)
             found["cost"] = torch.from_numpy(cost.reward)
@@ -239,15 +240,27 @@ class EpisodeDataset:
             found["worst_cost"] = torch.from_numpy(each.max(axis=1))
         return found
 
-    def _proposed(self, following: Index, bootstrap: DrawnValues) -> NDArray[np.float32]:
-        """Chunks at the rows ``following [b]``; zeros where no value is taken from them."""
+    def _steps(self, t: Index, first: Index, last: Index, end: Index) -> dict[str, Any]:
+        """What each step of the chunks leads to."""
+        flat, spec = self.flat, self.spec
+        steps = range(1, spec.stride + 1)
+        after = [td_batch(flat.reward, t, last, end, n, spec.discount) for n in steps]
+        rows = np.stack([td.next_index for td in after], axis=1).ravel()
+        starts, firsts = (np.repeat(values, spec.stride) for values in (t, first))
+        shown = self._observed(flat.following, rows, starts, firsts)
+        return {
+            "step_observations": {k: v.unflatten(0, (len(t), -1)) for k, v in shown.items()},
+            "step_bootstrap": torch.from_numpy(np.stack([td.bootstrap for td in after], axis=1)),
+        }
+
+    def _proposed(self, rows: Index, used: Used) -> torch.Tensor:
+        """Chunks at ``rows [b]``; zeros where they are not used."""
         if self.candidates is None:
             raise DataError("nothing was proposed for these rows before training")
-        used = bootstrap > 0
-        found = self.candidates.at(following[used])
+        found = self.candidates.at(rows[used])
         chunks = np.zeros((len(used), *found.shape[1:]), dtype=np.float32)
         chunks[used] = found
-        return chunks
+        return torch.from_numpy(chunks)
 
     def _observed(
         self, seen: Mapping[str, Rows], newest: Index, t: Index, first: Index

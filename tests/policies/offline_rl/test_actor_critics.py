@@ -13,6 +13,7 @@ import torch
 from policies.critics.actor_critic import ActorCritic, ActorCriticConfig
 from policies.offline_rl.a2pr import A2prConfig
 from policies.offline_rl.awac import AwacConfig
+from policies.offline_rl.chained.co_rft import CoRftConfig
 from policies.offline_rl.cql import CqlConfig
 from policies.offline_rl.dvl import DvlConfig
 from policies.offline_rl.fql import FqlConfig
@@ -29,6 +30,7 @@ from tests.policies.offline_rl.bandits import BEST, MEAN, SMALL, learned, says
 
 # As near to the critic's best as they get, and what stays of behaviour else.
 GREEDY = {
+    "co_rft": CoRftConfig(greed=100.0, horizon=1, actor_every=1, **SMALL),
     "fql": FqlConfig(alpha=0.03, horizon=1, **SMALL),
     "qc": QcConfig(candidates=16, flow_steps=4, horizon=1, **SMALL),
     "rebrac": RebracConfig(actor_penalty=0.01, horizon=1, actor_every=1, **SMALL),

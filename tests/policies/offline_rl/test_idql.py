@@ -14,7 +14,7 @@ from policies.critics.chunk_critic import ChunkCritic, expectile_loss
 from policies.critics.ensemble import Ensemble
 from policies.critics.reranked import RerankedPolicy
 from policies.imitation.flow import FlowConfig
-from policies.offline_rl.idql import Idql, IdqlConfig, ProposingIdql
+from policies.offline_rl.idql import Idql, IdqlConfig
 from policies.registry import load_policy
 from robolearn.contracts import Policy
 from robolearn.data.reading.cache import flatten
@@ -298,12 +298,12 @@ def test_a_second_training_is_refused_before_it_draws_and_a_failed_one_leaves_no
     def again() -> None:
         train(Experiment("idql", DATA, SMALL, fit), source, out, parent=parent, cache_dir=tmp_path)
 
-    def fails(self: ProposingIdql, observations: Any, seeds: Any) -> Any:
+    def fails(self: Idql, observations: Any, seeds: Any) -> Any:
         with pytest.raises(StoreLockedError, match="is being written"):
             StoreLock(out)
         raise DataError("the parent cannot")
 
-    monkeypatch.setattr(ProposingIdql, "propose", fails)
+    monkeypatch.setattr(Idql, "propose", fails)
     with pytest.raises(DataError, match="the parent cannot"):
         again()
     assert not out.exists()
@@ -381,7 +381,7 @@ def test_of_two_ways_the_better_one_is_taken() -> None:
     ]
     flat = flatten(ArraySource(tuple(items)))
     dataset = EpisodeDataset(flat, config.batches(), 0)
-    built = ProposingIdql(config, TwoWays.spec, dataset.stats(), TwoWays())
+    built = Idql(config, TwoWays.spec, dataset.stats(), TwoWays())
     seen = {k: torch.full((32, 2, n), 0.25) for k, n in ((TOOL, 2), (BLOCK, 3))}
     dataset.candidates = Proposed(np.arange(32), built.propose(seen, np.arange(32)).numpy())
     optimizer = torch.optim.Adam(built.critics.parameters(), lr=config.lr)

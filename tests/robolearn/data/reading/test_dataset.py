@@ -50,18 +50,22 @@ def test_windows_equal_a_plain_loop(lengths: list[int], n_obs: int, horizon: int
 def test_windows_begin_at_every_few_steps(lengths: list[int], every: int, stride: int) -> None:
     flat = random_flat(tuple(lengths))
     ended = list(np.flatnonzero(flat.done))
-    spec = BatchSpec(1, 4, 8, ("transition",), stride=stride)
+    spec = BatchSpec(1, 4, 8, ("transition", "next_candidates"), stride=stride)
     whole = EpisodeDataset(flat, spec, seed=0)
     few = EpisodeDataset(flat, dataclasses.replace(spec, every=every), seed=0)
     first = {t: b for b, e in pairwise(flat.starts.tolist()) for t in range(b, e)}
     assert few.windows.tolist() == [t for t in whole.windows if (t - first[t]) % every == 0]
     # A value follows where nothing is done within the stride.
-    assert few.followers().tolist() == [
+    assert few.proposed_rows().tolist() == [
         t + stride for t in few.windows.tolist() if not any(t <= e < t + stride for e in ended)
     ]
+    both = dataclasses.replace(spec, every=every, parts=(*spec.parts, "candidates"))
+    assert EpisodeDataset(flat, both, seed=0).proposed_rows().tolist() == sorted(
+        {*few.proposed_rows().tolist(), *few.windows.tolist()}
+    )
     plain = EpisodeDataset(flat, BatchSpec(1, 4, 8, every=every), seed=0)
     assert plain.windows.tolist() == [t for t in first if (t - first[t]) % every == 0]
-    assert plain.followers().size == 0
+    assert plain.proposed_rows().size == 0
 
 
 def test_every_window_comes_once_per_epoch_and_epochs_differ() -> None:
