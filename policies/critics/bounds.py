@@ -19,6 +19,16 @@ def largest_value(reward: SignalStats | None, discount: float) -> float | None:
     return max(abs(reward.minimum[0]), abs(reward.maximum[0])) / (1.0 - discount)
 
 
+def possible_values(reward: SignalStats | None, discount: float) -> tuple[float, float] | None:
+    """Least and largest sum of discounted rewards, of tasks that may end at any step; None: not
+    known.
+    """
+    if reward is None or discount >= 1.0:
+        return None
+    least, most = min(0.0, reward.minimum[0]), max(0.0, reward.maximum[0])
+    return least / (1.0 - discount), most / (1.0 - discount)
+
+
 def require_bounded_rewards(
     reward: SignalStats | None, discount: float, bounds: tuple[float, float]
 ) -> None:

@@ -59,6 +59,7 @@ class ChunkCritic(nn.Module):
         stride: int,
         *,
         values: bool = False,
+        outputs: int = 1,
     ) -> None:
         super().__init__()
         self.observed = ObservedFeatures(
@@ -72,7 +73,7 @@ class ChunkCritic(nn.Module):
         self.codec = ActionCodec(spec, stats, config.anchor)
         self.stride, size = stride, self.observed.size
         chunk = stride * spec.task_space.action_size
-        self.q = Ensemble(config.members, size + chunk, config.width, config.depth)
+        self.q = Ensemble(config.members, size + chunk, config.width, config.depth, outputs)
         self.v = Ensemble(1, size, config.width, config.depth) if values else None
 
     def chunk(self, actions: Chunks, observations: Observed) -> ChunkFeatures:

@@ -15,20 +15,23 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from policies.nets.shapes import Features, MemberFeatures, MemberRows
+from policies.nets.shapes import Features, MemberFeatures, MemberNumbers, MemberRows
 from robolearn.learning import AnyTensor, Weights
 
 
 class Ensemble(nn.Module):
-    """``members`` networks from ``inputs`` numbers to one, with ``depth`` hidden layers.
+    """``members`` networks from ``inputs`` numbers to one (or ``outputs``, see :meth:`several`),
+    with ``depth`` hidden layers.
 
     Initial weights are those of as many ``nn.Linear`` stacks that are made one after the other.
     """
 
-    def __init__(self, members: int, inputs: int, width: int, depth: int = 2) -> None:
+    def __init__(
+        self, members: int, inputs: int, width: int, depth: int = 2, outputs: int = 1
+    ) -> None:
         super().__init__()
         self.members, self.depth = members, depth
-        sizes = [inputs, *[width] * depth, 1]
+        sizes = [inputs, *[width] * depth, outputs]
         pairs = list(itertools.pairwise(sizes))
         made = [[nn.Linear(i, o) for i, o in pairs] for _ in range(members)]
         layers = list(zip(*made, strict=True))
@@ -43,8 +46,11 @@ class Ensemble(nn.Module):
 
     def forward(self, x: Features) -> MemberRows:
         """What every member says of the rows ``x [b, f]``."""
-        y = self.hidden(x)[1]
-        return torch.baddbmm(self.biases[-1], y, self.weights[-1]).squeeze(-1)
+        return self.several(x).squeeze(-1)
+
+    def several(self, x: Features) -> MemberNumbers:
+        """All numbers that every member says of the rows ``x [b, f]``."""
+        return torch.baddbmm(self.biases[-1], self.hidden(x)[1], self.weights[-1])
 
     def hidden(self, x: Features) -> tuple[list[MemberFeatures], MemberFeatures]:
         """Activations of every hidden layer at ``x [b, f]``, and the last features: the activations

@@ -42,6 +42,8 @@ Variants = Float[Tensor, "variants b h a"]
 Context = Float[Tensor, "b c"]
 AnyContext = Float[Tensor, "b ..."]
 Features = Float[Tensor, "b f"]
+# Of several chunks at every row.
+ManyFeatures = Float[Tensor, "rows f"]
 ChunkFeatures = Float[Tensor, "b g"]
 Hidden = Float[Tensor, "b w"]
 Latents = Float[Tensor, "b latent"]
@@ -65,4 +67,9 @@ MemberCandidates = Float[Tensor, "members b k"]
 # One number per beginning of a chunk.
 Prefixes = Float[Tensor, "b h"]
 MemberPrefixes = Float[Tensor, "members b h"]
+MemberNumbers = Float[Tensor, "members b n"]
+# Shares of places on the line of returns, and values that belong to them.
+MemberAtoms = Float[Tensor, "members b atoms"]
+AtomRows = Float[Tensor, "b atoms"]
+Atoms = Float[Tensor, " atoms"]
 AnyShape = Float[Tensor, "*shape"]

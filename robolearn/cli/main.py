@@ -54,6 +54,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "robolearn.cli.evaluation.compare",
         "policies side by side: effects, letters, conclusions",
     ),
+    "rank": (
+        "robolearn.cli.evaluation.rank",
+        "order policies by recordings alone; plan which to try next",
+    ),
     "stats": (
         "robolearn.cli.evaluation.stats",
         "intervals, comparisons and plans of success rates",

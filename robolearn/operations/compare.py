@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from eval.compare import Comparison, compare_policies
@@ -17,6 +18,15 @@ from eval.trials.identity import Made, made, newest
 from eval.trials.table import read_trials
 from robolearn.errors import ConfigError, DataError
 from robolearn.types import TrialRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Pooled:
+    """All trials of some folders, those that count together, and in words which do not."""
+
+    by_folder: Mapping[Path, Sequence[TrialRecord]]
+    kept: tuple[TrialRecord, ...]
+    apart: tuple[str, ...]
 
 
 def compare(
@@ -37,6 +47,26 @@ def compare(
     evaluation; the others are named. Raises :class:`DataError` for folders without trials and for
     trials that cannot be compared.
     """
+    pool = pooled(results, mixed=mixed)
+    kept, apart = pool.kept, pool.apart
+    plans = kept_plans(list(pool.by_folder))
+    if not isinstance(rule, Rule):
+        usual = declared(plans, frozenset(r.plan for r in kept), _most(kept))
+        rule = usual if rule is None else rule(usual)
+    try:
+        compared = compare_policies(kept, rule, groups=groups, common=common, mixed=mixed)
+    except DataError as error:
+        # What was kept apart may be just what is missing.
+        raise DataError("; ".join((str(error), *apart))) from error
+    every = [r for found in pool.by_folder.values() for r in found]
+    found = standings(compared, kept, every, plans)
+    return dataclasses.replace(compared, apart=apart, standings=found)
+
+
+def pooled(results: Sequence[Path], *, mixed: bool = False) -> Pooled:
+    """The trials of results folders: of a folder that holds several kinds of trials those of its
+    last evaluation, unless ``mixed``. Errors: :class:`DataError` for folders without trials.
+    """
     if not results:
         raise ConfigError("expected one or more results folders")
     by_folder = {folder: read_trials(folder) for folder in dict.fromkeys(results)}
@@ -47,21 +77,9 @@ def compare(
     apart: list[str] = []
     for folder, found in by_folder.items():
         pool = newest(found, _how(folder, found))
-        mine = found if mixed else tuple(r for r in found if pool.holds(r))
-        kept += mine
+        kept += found if mixed else [r for r in found if pool.holds(r)]
         apart += [] if mixed else [f"{folder}: {words}" for words in pool.kept_apart(found)]
-    plans = kept_plans(list(by_folder))
-    if not isinstance(rule, Rule):
-        usual = declared(plans, frozenset(r.plan for r in kept), _most(kept))
-        rule = usual if rule is None else rule(usual)
-    try:
-        compared = compare_policies(kept, rule, groups=groups, common=common, mixed=mixed)
-    except DataError as error:
-        # What was kept apart may be just what is missing.
-        raise DataError("; ".join((str(error), *apart))) from error
-    every = [r for found in by_folder.values() for r in found]
-    found = standings(compared, kept, every, plans)
-    return dataclasses.replace(compared, apart=tuple(apart), standings=found)
+    return Pooled(by_folder, tuple(kept), tuple(apart))
 
 
 def _most(records: Sequence[TrialRecord]) -> int:

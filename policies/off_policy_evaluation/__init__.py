@@ -1,0 +1,1 @@
+"""Estimates what a policy is worth from recordings, without running it."""

@@ -1,0 +1,1 @@
+"""Orders policies by recordings alone, and plans which to try next."""
