@@ -1,6 +1,7 @@
 """One of the processes of ``test_distributed.py``: ``rank_script.py FOLDER``, under a launcher."""
 
 import faulthandler
+import hashlib
 import sys
 from pathlib import Path
 
@@ -30,6 +31,11 @@ def train_policy(name: str, folder: Path, config: FitConfig, ranks: Ranks) -> Pa
     algorithm = untrained(name, family)
     out.mkdir(exist_ok=True)
     fit(algorithm, batches_of(family, name, 4), config, out, seed=3, ranks=ranks)
+    # Everything that learning goes on from: networks, targets, averages.
+    digest = hashlib.sha256()
+    for key, value in sorted(algorithm.state_dict().items()):
+        digest.update(key.encode() + value.detach().contiguous().numpy().tobytes())
+    (out / f"rank_{ranks.rank}.txt").write_text(digest.hexdigest())
     return out
 
 

@@ -16,6 +16,7 @@ from robolearn.errors import ConfigError
 from robolearn.training.trackers import TrackerName
 
 if TYPE_CHECKING:
+    from robolearn.operations.train import Evaluation
     from robolearn.training.diagnosis import Diagnosis
     from robolearn.training.experiment import Experiment, TrainResult
     from robolearn.training.loop import Progress
@@ -38,6 +39,10 @@ class TrainArgs:
     out: Path | None = None
     # Run to build on (idql, expo, pa_rl, doit: the policy whose chunks are improved on).
     parent: Path | None = None
+    # Train with each of these seeds at once, one process and thread each, into OUT/seed_N.
+    seeds: tuple[int, ...] = ()
+    # Of --seeds so many at a time; 0: as many as there are cores.
+    workers: int = 0
     # Torch threads.
     threads: int = 1
     # Pictures: copied into the cache, or decoded from the store for every batch; auto: copied up to
@@ -69,7 +74,7 @@ def main(argv: list[str]) -> int:
     if config is None:
         args = parse(TrainArgs, argv, "train", _WITHOUT_CONFIG)
         raise ConfigError("--config is missing, e.g. --config configs/train/pusht_flow_demo.yaml")
-    from robolearn.operations.train import Evaluation, TrainListener, load_experiment, train
+    from robolearn.operations.train import TrainListener, load_experiment, train
     from robolearn.training.distributed import leads_here
 
     args, experiment = _parse(argv, load_experiment(config))
@@ -80,6 +85,8 @@ def main(argv: list[str]) -> int:
     if args.threads < 1:
         raise ConfigError(f"--threads must be at least 1, got {args.threads}")
     output_folder(args.out, "--out", "a run")
+    if args.seeds:
+        return _several(args, experiment)
     where = args.store or ", ".join(choice.path for choice in experiment.data.stores)
     quiet = args.json or not leads_here()
 
@@ -90,7 +97,6 @@ def main(argv: list[str]) -> int:
             quiet=quiet,
         )
 
-    suite, count = args.evaluate_suite, args.evaluate_conditions
     with contextlib.closing(_Shown(experiment, quiet=quiet)) as shown:
         try:
             result = train(
@@ -102,9 +108,7 @@ def main(argv: list[str]) -> int:
                 threads=args.threads,
                 images=args.images,
                 track=args.track,
-                evaluation=Evaluation(args.evaluate_world, suite, count)
-                if args.evaluate_world
-                else None,
+                evaluation=_evaluation(args),
                 listener=TrainListener(begin, shown.on_episode, shown.on_proposed, shown.on_step),
             )
         except KeyboardInterrupt:
@@ -116,6 +120,49 @@ def main(argv: list[str]) -> int:
         print_json(dataclasses.asdict(result))
     else:
         _report(result)
+    return 0
+
+
+def _evaluation(args: TrainArgs) -> Evaluation | None:
+    from robolearn.operations.train import Evaluation
+
+    world, suite, count = args.evaluate_world, args.evaluate_suite, args.evaluate_conditions
+    return Evaluation(world, suite, count) if world else None
+
+
+def _several(args: TrainArgs, experiment: Experiment) -> int:
+    """Train with several seeds; one summary at the end."""
+    from eval.plain import plain_values
+    from robolearn.operations.train import train_seeds
+
+    out = args.out or Path()
+    say(f"train {experiment.policy}: seeds {list(args.seeds)} -> {out}", quiet=args.json)
+
+    def done(seed: int, result: TrainResult) -> None:
+        what = "reused" if result.reused else "trained"
+        note = f"{what}: {result.fit.steps} steps, {result.fit.seconds:.0f} s"
+        verdict = "" if result.diagnosis is None else f", critic {result.diagnosis.verdict}"
+        say(f"  seed {seed} {note}{verdict}, policy {result.policy_hash}", quiet=args.json)
+
+    found = train_seeds(
+        experiment,
+        args.seeds,
+        out,
+        args.store,
+        workers=args.workers,
+        parent=args.parent,
+        resume=args.resume,
+        images=args.images,
+        track=args.track,
+        evaluation=_evaluation(args),
+        on_done=done,
+    )
+    if args.json:
+        print_json(plain_values({"runs": found.runs, "losses": found.losses}))
+        return 0
+    for name, (mean, spread) in found.losses.items():
+        say(f"  {name}: {mean:.4f}, standard deviation over seeds {spread:.4f}")
+    say(f"runs {', '.join(str(run.run_dir) for run in found.runs.values())}")
     return 0
 
 

@@ -98,6 +98,8 @@ def test_two_processes_train_like_one_with_twice_the_batch(tmp_path: Path) -> No
     for name in TRAINED:
         alone = train_policy(name, tmp_path, dataclasses.replace(SHORT, accumulate=2), Ranks())
         same_policy(tmp_path / f"{name}-1", alone)
+        states = [(tmp_path / f"{name}-1" / f"rank_{r}.txt").read_text() for r in (0, 1)]
+        assert states[0] == states[1], f"{name}: the processes went apart"
 
 
 def test_without_a_launcher_there_is_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
