@@ -24,7 +24,7 @@ from eval.statistics.intervals import (
     wilson,
 )
 from eval.trials.identity import require_poolable
-from eval.trials.instruments import NOT_FINITE, PHYSICS_DIVERGED
+from eval.trials.instruments import FORBIDDEN, NOT_FINITE, PHYSICS_DIVERGED
 from eval.trials.rollouts import WORKER_CRASHED
 from eval.trials.table import SCORED
 from robolearn.errors import DataError
@@ -34,6 +34,8 @@ AgreementKind = Literal["world", "moved", "noise"]
 TECHNICAL = (PHYSICS_DIVERGED, NOT_FINITE, WORKER_CRASHED)
 # Metrics of trials that say more than the score, which ends at 1, and what people call them.
 MEASURES: Mapping[str, str] = {"max_coverage": "maximum coverage"}
+# Figures of trials that are told beside it.
+FIGURES: Mapping[str, str] = {**MEASURES, FORBIDDEN: "share of ticks in the forbidden region"}
 SCORE = "score"
 
 
@@ -41,7 +43,7 @@ SCORE = "score"
 class Result:
     """One policy in one world. ``changed``: chunks a critic re-ranked; None without a critic.
 
-    ``measures``: means of those of :data:`MEASURES` that every trial has.
+    ``measures``: means of those of :data:`FIGURES` that every trial has.
     """
 
     policy: str
@@ -117,7 +119,7 @@ def summarize(records: Sequence[TrialRecord], interval: ScoreInterval = "bounded
         score_bootstrap=mean_bootstrap(scores, bounds=OUTCOME),
         measures={
             name: mean_score([r.metrics[name] for r in records], interval)
-            for name in MEASURES
+            for name in FIGURES
             if all(name in r.metrics for r in records)
         },
         reasons=dict(sorted(reasons.items())),

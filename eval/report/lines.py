@@ -11,7 +11,8 @@ from eval.report.results import T_METHOD, T_WORDS, generalisation_rows, score_me
 from eval.report.text import estimate_text, interval, number, p_text, rate, sentence
 from eval.standing import standing_lines
 from eval.statistics.intervals import Estimate
-from eval.summary import Result
+from eval.summary import FIGURES, Result
+from eval.trials.instruments import FORBIDDEN
 
 
 def evaluation_lines(evaluation: EvaluationData) -> list[str]:
@@ -59,6 +60,9 @@ def _result(evaluation: EvaluationData, r: Result, width: int) -> list[str]:
         for j in evaluation.judged
         if (j.policy, j.world) == (r.policy, r.world)
     ]
+    if FORBIDDEN in r.measures:
+        share = estimate_text(r.measures[FORBIDDEN], 4)
+        lines.append(f"{'':<{width}} {FIGURES[FORBIDDEN]}: {share}")
     if r.technical:
         lines.append(f"{'':<{width}} of these lost for technical reasons: {dict(r.reasons)}")
     if r.changed is not None:

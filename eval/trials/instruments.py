@@ -11,6 +11,7 @@ import numpy as np
 from robolearn.agents.replay import WrappedAgent
 from robolearn.contracts import Agent, Env, Inference
 from robolearn.errors import ConfigError, PhysicsDivergedError
+from robolearn.region import Region
 from robolearn.shapes import Picture
 from robolearn.spec import EmbodimentSpec
 from robolearn.types import (
@@ -32,6 +33,8 @@ log = logging.getLogger(__name__)
 
 PHYSICS_DIVERGED = "physics_diverged"
 NOT_FINITE = "not_finite"
+FORBIDDEN = "forbidden"
+"""Figure of a trial: share of its ticks in the region that its suite forbids."""
 
 
 @runtime_checkable
@@ -164,26 +167,79 @@ class CountingInference:
                 self.changed[env_id] = self.changed.get(env_id, 0) + changed
         return reply
 
+    def figures(self, env_id: int) -> dict[str, float]:
+        """What a trial says of them."""
+        found = {"chunks": float(self.chunks.get(env_id, 0))}
+        changed = self.changed.get(env_id)
+        return found if changed is None else found | {"changed": float(changed)}
+
     def close(self) -> None:
         """Close the wrapped inference."""
         self._inner.close()
 
 
 class MaximumMetrics:
-    """Remembers the largest value of every metric of the outcome over the episode."""
+    """Remembers the largest value of every metric of the outcome over the episode, and how much of
+    it was spent in the region ``forbidden``.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, forbidden: Region | None = None) -> None:
         self.values: dict[str, float] = {}
+        self._place = None if forbidden is None else RegionCounter(forbidden)
+
+    def figures(self) -> dict[str, float]:
+        """What a trial says of it."""
+        largest = {f"max_{k}": v for k, v in self.values.items()}
+        return largest if self._place is None else largest | {FORBIDDEN: self._place.share}
 
     def on_start(self, episode: EpisodeHeader) -> None:
         """Forget the last episode."""
-        del episode
         self.values = {}
+        if self._place is not None:
+            self._place.on_start(episode)
 
     def on_tick(self, tick: Tick) -> None:
         """Compare."""
         for name, value in tick.outcome.metrics.items():
             self.values[name] = max(float(value), self.values.get(name, -np.inf))
+        if self._place is not None:
+            self._place.on_tick(tick)
+
+    def on_end(self, outcome: Outcome) -> None:
+        """Nothing to do."""
+
+    def on_abort(self, error: BaseException) -> None:
+        """Nothing to do."""
+
+
+class RegionCounter:
+    """Counts the ticks at which a signal is seen in a region."""
+
+    def __init__(self, region: Region) -> None:
+        self._region = region
+        self._ticks = self._inside = 0
+
+    @property
+    def share(self) -> float:
+        """Of the episode's ticks."""
+        return self._inside / max(1, self._ticks)
+
+    def on_start(self, episode: EpisodeHeader) -> None:
+        """Forget the last episode."""
+        del episode
+        self._ticks = self._inside = 0
+
+    def on_tick(self, tick: Tick) -> None:
+        """Look where it is."""
+        shown = tick.observation
+        if self._region.signal not in shown.samples:
+            raise ConfigError(
+                f"the suite forbids a region of '{self._region.signal}', which the world does not"
+                f" show; it shows {sorted(shown.samples)}"
+            )
+        self._ticks += 1
+        value = np.asarray(shown.value(self._region.signal))
+        self._inside += int(self._region.holds(value[None])[0])
 
     def on_end(self, outcome: Outcome) -> None:
         """Nothing to do."""

@@ -41,6 +41,7 @@ from robolearn.contracts import Agent, Env, Policy, Subscriber
 from robolearn.errors import ConfigError
 from robolearn.files import replacing
 from robolearn.inference.local import BatchedInference
+from robolearn.region import Region
 from robolearn.runtime import EpisodeResult, EpisodeRun, run_lockstep
 from robolearn.shapes import Picture
 from robolearn.spec import EmbodimentSpec
@@ -127,6 +128,7 @@ class Options:
     timeout_s: float = 900.0
     video: VideoPlan | None = None
     judge: Judge | None = None
+    forbidden: Region | None = None
 
     def __post_init__(self) -> None:
         if self.batch < 1 or self.workers < 0:
@@ -176,7 +178,7 @@ class ChunkRunner:
         started = utc_now()
         envs = self._lanes(chunk.world, len(chunk.conditions))
         inference = self._inference(chunk.policy)
-        maxima = [MaximumMetrics() for _ in envs]
+        maxima = [MaximumMetrics(options.forbidden) for _ in envs]
         cameras = self._cameras(chunk, envs)
         judge = options.judge
         last = [] if judge is None else [LastPicture(judge.signal) for _ in envs]
@@ -280,12 +282,10 @@ class ChunkRunner:
         inference: CountingInference | None,
         maxima: MaximumMetrics,
     ) -> TrialRecord:
-        metrics = {f"max_{k}": v for k, v in maxima.values.items()}
+        metrics = maxima.figures()
         metrics["rows"] = float(len(chunk.conditions))
         if inference is not None:
-            metrics["chunks"] = float(inference.chunks.get(lane, 0))
-        if inference is not None and lane in inference.changed:
-            metrics["changed"] = float(inference.changed[lane])
+            metrics |= inference.figures(lane)
         blank = blank_record(self.plan, chunk, lane, result.outcome.reason)
         return dataclasses.replace(
             blank,

@@ -21,6 +21,7 @@ import numpy as np
 from robolearn.config import config_hash, load_config, to_dict
 from robolearn.errors import ConfigError
 from robolearn.geometry import quat_multiply
+from robolearn.region import Region
 from robolearn.seeding import child_seed
 from robolearn.types import Condition
 
@@ -99,6 +100,9 @@ class SuiteConfig:
     instructions: dict[str, str] = field(default_factory=dict[str, str])
     # Hashes of the starts that runs were trained on; which conditions are among them is ``seen``.
     trained_on: tuple[str, ...] = ()
+    # Where a signal must not be: the share of an episode's ticks at which it was there becomes the
+    # trial's figure ``forbidden``.
+    forbidden: Region | None = None
 
     def __post_init__(self) -> None:
         if self.max_steps < 1:
@@ -250,6 +254,7 @@ def _hashed(config: SuiteConfig) -> dict[str, Any]:
         "instruction": not config.instruction,
         "instructions": not config.instructions,
         "trained_on": not config.trained_on,
+        "forbidden": config.forbidden is None,
     }
     values["conditions"] = [
         {k: v for k, v in c.items() if k != "seen" or v is not None} for c in values["conditions"]

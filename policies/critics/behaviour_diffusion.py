@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from policies.chunks.base import randn
 from policies.critics.actor_critic import Transition, mlp
-from policies.nets.shapes import ChunkFeatures, Context, Features, FlatCandidates, Rows, Scalar
+from policies.nets.shapes import ChunkFeatures, Context, Features, Rows, SampleNoise, Scalar
 
 SLOWEST, FASTEST = 0.1, 10.0
 FREQUENCIES = 8
@@ -72,7 +72,7 @@ class BehaviourDiffusion(nn.Module):
         """Mean of :meth:`row_loss`."""
         return self.row_loss(t, rng, context).mean()
 
-    def sample(self, noise: FlatCandidates, context: Context) -> ChunkFeatures:
+    def sample(self, noise: SampleNoise, context: Context) -> ChunkFeatures:
         """All steps back from ``noise [b, steps, g]``, of which the first array is where it starts
         and each further one is added in a step; differentiable through all of them.
         """

@@ -1,18 +1,15 @@
 """Learns one call from noise to a chunk: mean flow (Geng et al. 2025, arXiv 2505.13447).
 
     u(x_t, t, r) = 1 / (r - t)  integral of v from t to r,      x_r = x_t + (r - t) u(x_t, t, r)
-    u = v + (r - t) (v . grad_x u + d u / d t)
 
-(the paper's identity with time from 0, noise, to 1, data). The right side, held fixed, is what the
-network is regressed on; its derivative is one forward-mode product. With r = t this is flow
-matching.
+What the network is regressed on is said in :mod:`policies.nets.average_velocity`; with r = t it is
+flow matching.
 """
 
 from __future__ import annotations
 
 import functools
 import itertools
-import warnings
 from dataclasses import dataclass
 
 import torch
@@ -27,6 +24,7 @@ from policies.chunks.base import (
 )
 from policies.chunks.sampler_steps import Step, equal_times, euler_steps
 from policies.imitation.flow import flow_target, preconditioning
+from policies.nets.average_velocity import mean_flow_target
 from policies.nets.shapes import Chunks, Context, Noise, Rows, StepTimes
 from robolearn.contracts import PolicySpec
 from robolearn.data.store.stats import DatasetStats
@@ -111,8 +109,10 @@ class MeanFlowAlgorithm(FieldAlgorithm[MeanFlowConfig, MeanFlowModel]):
         t, r = self._times(size, jumps, rng, actions.device)
         x_t, velocity = flow_target(actions, randn(actions, rng), t)
         target = velocity.clone()
+        seen, end = context[:jumps].detach(), r[:jumps]
         target[:jumps] = mean_flow_target(
-            model, x_t[:jumps], velocity[:jumps], t[:jumps], r[:jumps], context[:jumps].detach()
+            lambda x, start: model.average(x, start, end, seen),
+            *(x_t[:jumps], velocity[:jumps], t[:jumps], end),
         )
         error = model.average(x_t, t, r, context) - target
         squared = (error / preconditioning(t, model.std)[2][:, :, None]) ** 2
@@ -130,18 +130,3 @@ class MeanFlowAlgorithm(FieldAlgorithm[MeanFlowConfig, MeanFlowModel]):
         t, r = drawn.amin(dim=0), drawn.amax(dim=0)
         still = torch.arange(size, device=device) >= jumps
         return torch.where(still, drawn[0], t), torch.where(still, drawn[0], r)
-
-
-def mean_flow_target(
-    model: MeanFlowModel, x_t: Chunks, velocity: Chunks, t: Rows, r: Rows, context: Context
-) -> Chunks:
-    """``v + (r - t) d u / d t`` along the path, without gradient."""
-
-    def average(x: Tensor, start: Tensor) -> Tensor:
-        return model.average(x, start, r, context)
-
-    with torch.no_grad(), warnings.catch_warnings():
-        # Torch's own forward-mode rules are compiled by a deprecated part of torch.
-        warnings.filterwarnings("ignore", message="`torch.jit.script` is deprecated")
-        slope = torch.func.jvp(average, (x_t, t), (velocity, torch.ones_like(t)))[1]
-    return (velocity + (r - t)[:, None, None] * slope).detach()

@@ -30,6 +30,10 @@ MadeCandidates = Float[Tensor, "b made h a"]
 FlatCandidates = Float[Tensor, "b k g"]
 CandidateRows = Float[Tensor, "b k"]
 CandidateIndex = Int[Tensor, "b k"]
+# Of samples of every row, one after the other: what each takes of noise.
+SampleNoise = Float[Tensor, "samples steps g"]
+# Which of them.
+RowIndex = Int[Tensor, " b"]
 # What a network is shown of a chunk, with marks or parts of its history.
 MarkedChunks = Float[Tensor, "b h i"]
 # Which actions of a chunk are meant.
@@ -73,3 +77,5 @@ MemberAtoms = Float[Tensor, "members b atoms"]
 AtomRows = Float[Tensor, "b atoms"]
 Atoms = Float[Tensor, " atoms"]
 AnyShape = Float[Tensor, "*shape"]
+# Rows of anything.
+BatchNumbers = Float[Tensor, "b ..."]

@@ -16,7 +16,6 @@ import torch
 from torch import nn
 
 from policies.critics.actor_critic import (
-    Actor,
     ActorCritic,
     ActorCriticConfig,
     GroupLosses,
@@ -25,6 +24,7 @@ from policies.critics.actor_critic import (
 from policies.critics.behaviour_flow import BehaviourFlow
 from policies.critics.chunk_critic import ChunkCritic
 from policies.critics.ensemble import Ensemble
+from policies.critics.judged_actor import JudgedActor
 from policies.nets.shapes import (
     CandidateRows,
     Chunks,
@@ -36,7 +36,6 @@ from policies.nets.shapes import (
 from robolearn.contracts import PolicySpec
 from robolearn.data.store.stats import DatasetStats
 from robolearn.errors import ConfigError
-from robolearn.learning import Observed
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +57,8 @@ class QcConfig(ActorCriticConfig):
         return Qc
 
 
-class QcActor(Actor):
-    """The flow, and the critic that chooses among its samples. A context is what both see."""
+class QcActor(JudgedActor):
+    """The flow, and the critic that chooses among its samples."""
 
     def __init__(self, config: QcConfig, spec: PolicySpec, stats: DatasetStats) -> None:
         super().__init__(config, spec, stats)
@@ -67,11 +66,6 @@ class QcActor(Actor):
         size = self.observed.size
         self.flow = BehaviourFlow(size, self.chunk_size, config.width, config.depth)
         self.critic = ChunkCritic(config.critic(), spec, stats, spec.horizon)
-
-    def context(self, observations: Observed, rng: torch.Generator | None = None) -> Context:
-        """Features of the actor, then those of the critic."""
-        seen = self.observed(observations, rng)
-        return torch.cat([seen, self.critic.observed(observations)], dim=-1)
 
     def candidates(self, noise: Noise, seen: Features) -> FlatCandidates:
         """Flow samples ``[b, draws, g]`` from ``noise [b, draws, h, a]``."""
@@ -82,11 +76,9 @@ class QcActor(Actor):
 
     def generate(self, noise: Noise, context: Context) -> Chunks:
         """The best of the samples."""
-        seen, judged = context.split([self.observed.size, self.critic.observed.size], dim=-1)
+        seen, judged = self.split(context)
         chunks = self.candidates(noise, seen)
-        best = worth(self.critic.q, judged, chunks).argmax(dim=1)
-        rows = torch.arange(len(best), device=best.device)
-        return chunks[rows, best].unflatten(1, (self.horizon, self.action_size))
+        return self.chosen(chunks, worth(self.critic.q, judged, chunks).argmax(dim=1))
 
 
 def worth(q: Ensemble, features: Features, chunks: FlatCandidates) -> CandidateRows:
@@ -113,7 +105,7 @@ class Qc(ActorCritic[QcConfig, QcActor]):
         shape = (len(t.chunk), actor.draws, actor.horizon, actor.action_size)
         noise = torch.randn(shape, generator=rng).to(t.chunk.device)
         with torch.no_grad():
-            seen = t.next_seen[:, : actor.observed.size]
+            seen = actor.split(t.next_seen)[0]
             chunks = actor.candidates(noise, seen)
             following = worth(self.target, t.follow, chunks).amax(dim=1)
             target = self.td_target(t, following)
@@ -121,8 +113,7 @@ class Qc(ActorCritic[QcConfig, QcActor]):
 
     def actor_losses(self, t: Transition, rng: torch.Generator) -> GroupLosses:
         """Flow matching: the critic has no say in it."""
-        seen = t.seen[:, : self.actor.observed.size]
-        return {"flow": self.actor.flow.loss(t, rng, seen)}
+        return {"flow": self.actor.flow.loss(t, rng, self.actor.split(t.seen)[0])}
 
     def actor_groups(self) -> Mapping[str, tuple[nn.Parameter, ...]]:
         """One group."""

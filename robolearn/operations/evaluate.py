@@ -205,7 +205,9 @@ def _suite_of(worlds: Sequence[str]) -> Path:
         return shown / f"{task}.yaml"
     files = sorted(folder.glob("*.yaml"))
     # Some are named after their robot (so101_reach has the task reach).
-    fitting = [path.name for path in files if load_yaml(path).get("task") == task]
+    # A suite that forbids something is one that somebody asks for.
+    asked = {path.name: load_yaml(path) for path in files}
+    fitting = [name for name, v in asked.items() if v.get("task") == task and "forbidden" not in v]
     if len(fitting) != 1:
         raise ConfigError(
             f"no suite comes with the task '{task}' of '{worlds[0]}'; there are suites for"
@@ -332,6 +334,7 @@ def _rollout_options(options: EvaluateOptions, out: Path, suite: Suite, plan: st
         plan=plan,
         video=VideoPlan(out / "videos", ClipWriter(), options.videos) if options.videos else None,
         judge=judge,
+        forbidden=suite.config.forbidden,
     )
 
 

@@ -49,6 +49,7 @@ PLAYERS = Table[ExpertMaker](
     {
         "pusht": "sim.experts.pusht.play:PushTPlay",
         "play_table": "sim.experts.play_table:player",
+        "reach": "sim.experts.reach:ReachPlay",
     },
     what="play generator for task",
     group="robolearn.players",

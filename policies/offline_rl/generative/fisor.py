@@ -28,7 +28,6 @@ from torch import nn
 
 from policies.chunks.base import move_towards
 from policies.critics.actor_critic import (
-    Actor,
     ActorCritic,
     ActorCriticConfig,
     GroupLosses,
@@ -36,6 +35,7 @@ from policies.critics.actor_critic import (
 )
 from policies.critics.behaviour_diffusion import BehaviourDiffusion
 from policies.critics.chunk_critic import ChunkCritic, expectile_loss
+from policies.critics.judged_actor import JudgedActor, per_sample
 from policies.nets.shapes import Chunks, Context, Features, Noise, Rows
 from robolearn.contracts import PolicySpec
 from robolearn.data.store.stats import DatasetStats
@@ -81,7 +81,7 @@ class FisorConfig(ActorCriticConfig):
         return ("transition", "cost")
 
 
-class FisorActor(Actor):
+class FisorActor(JudgedActor):
     """The diffusion, and the critic of feasibility that chooses among its samples."""
 
     def __init__(self, config: FisorConfig, spec: PolicySpec, stats: DatasetStats) -> None:
@@ -92,28 +92,20 @@ class FisorActor(Actor):
         self.diffusion = BehaviourDiffusion(
             size, self.chunk_size, c.width, c.depth, c.diffusion_steps, c.clip
         )
-        self.feasibility = ChunkCritic(c.critic(), spec, stats, spec.horizon, values=True)
+        self.critic = ChunkCritic(c.critic(), spec, stats, spec.horizon, values=True)
 
     def context(self, observations: Observed, rng: torch.Generator | None = None) -> Context:
-        """Features of the actor, then those of feasibility."""
+        """Features of the actor, then those of feasibility, which learns by its own."""
         seen = self.observed(observations, rng)
-        return torch.cat([seen, self.feasibility.observed(observations, rng)], dim=-1)
-
-    def parts(self, context: Context) -> tuple[Features, Features]:
-        """What the actor sees, and what feasibility is judged by."""
-        seen, judged = context.split([self.observed.size, self.feasibility.observed.size], dim=-1)
-        return seen, judged
+        return torch.cat([seen, self.critic.observed(observations, rng)], dim=-1)
 
     def generate(self, noise: Noise, context: Context) -> Chunks:
         """The most feasible of the samples from ``noise [b, candidates * steps, h, a]``."""
         count = self.candidates
-        flat = noise.flatten(2).unflatten(1, (count, self.steps)).flatten(0, 1)
-        seen, judged = (v.repeat_interleave(count, dim=0) for v in self.parts(context))
-        chunks = self.held(self.diffusion.sample(flat, seen))
-        worst = self.feasibility.q_values(judged, chunks).amax(dim=0).view(-1, count)
-        rows = torch.arange(len(worst), device=worst.device)
-        best = chunks.unflatten(0, (-1, count))[rows, worst.argmin(dim=1)]
-        return best.unflatten(1, (self.horizon, self.action_size))
+        seen, judged = (v.repeat_interleave(count, dim=0) for v in self.split(context))
+        chunks = self.held(self.diffusion.sample(per_sample(noise, count), seen))
+        worst = self.critic.q_values(judged, chunks).amax(dim=0).view(-1, count)
+        return self.chosen(chunks.unflatten(0, (-1, count)), worst.argmin(dim=1))
 
 
 class Fisor(ActorCritic[FisorConfig, FisorActor]):
@@ -125,7 +117,7 @@ class Fisor(ActorCritic[FisorConfig, FisorActor]):
 
     def __init__(self, config: FisorConfig, spec: PolicySpec, stats: DatasetStats) -> None:
         super().__init__(config, spec, stats)
-        feasibility = self.actor.feasibility
+        feasibility = self.actor.critic
         if self.critic.v is None or feasibility.v is None:
             raise ConfigError("fisor learns values of observations")
         # In a list: they are registered as the critics' parts already.
@@ -145,7 +137,7 @@ class Fisor(ActorCritic[FisorConfig, FisorActor]):
         config, actor, cost = self.config, self.actor, t.batch.worst_cost
         if cost is None:
             raise ConfigError("fisor is fed with what chunks cost (part cost)")
-        judged, follow = actor.parts(t.seen)[1], actor.parts(t.next_seen)[1]
+        judged, follow = actor.split(t.seen)[1], actor.split(t.next_seen)[1]
         with torch.no_grad():
             h = torch.where(cost > 0, config.violation, -1.0)
             safest = torch.maximum(h, self.threshold(follow))
@@ -159,13 +151,13 @@ class Fisor(ActorCritic[FisorConfig, FisorActor]):
             "value": expectile_loss(least - self.value(t.now.detach()), config.expectile).mean(),
             "critic": ((self.critic.q_values(t.now, t.chunk) - target) ** 2).mean(),
             "threshold": expectile_loss(below, config.expectile).mean(),
-            "feasibility": ((actor.feasibility.q_values(judged, t.chunk) - feasible) ** 2).mean(),
+            "feasibility": ((actor.critic.q_values(judged, t.chunk) - feasible) ** 2).mean(),
         }
 
     @torch.no_grad()
     def weight(self, t: Transition) -> Rows:
         """How much every recorded chunk counts for the actor."""
-        config, judged = self.config, self.actor.parts(t.seen)[1]
+        config, judged = self.config, self.actor.split(t.seen)[1]
         q = self.target(torch.cat([t.now, t.chunk], dim=-1)).amin(dim=0)
         q_h = self.feasible_target(torch.cat([judged, t.chunk], dim=-1)).amax(dim=0)
         v_h = self.threshold(judged)
@@ -175,17 +167,17 @@ class Fisor(ActorCritic[FisorConfig, FisorActor]):
 
     def actor_losses(self, t: Transition, rng: torch.Generator) -> GroupLosses:
         """Denoising, weighted."""
-        rows = self.actor.diffusion.row_loss(t, rng, self.actor.parts(t.seen)[0])
+        rows = self.actor.diffusion.row_loss(t, rng, self.actor.split(t.seen)[0])
         return {"policy": (self.weight(t) * rows).mean()}
 
     def after_update(self, step: int, updated: frozenset[str]) -> None:
         """Move both target critics."""
         super().after_update(step, updated)
-        move_towards(self.feasible_target, self.actor.feasibility.q, self.config.tau)
+        move_towards(self.feasible_target, self.actor.critic.q, self.config.tau)
 
     def actor_groups(self) -> Mapping[str, tuple[nn.Parameter, ...]]:
         """The diffusion with what it sees, and the two of feasibility."""
-        actor, feasibility = self.actor, self.actor.feasibility
+        actor, feasibility = self.actor, self.actor.critic
         pictures = feasibility.observed.pictures
         seen = () if pictures is None else tuple(pictures.parameters())
         return {

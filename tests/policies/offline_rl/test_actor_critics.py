@@ -17,6 +17,9 @@ from policies.offline_rl.chained.co_rft import CoRftConfig
 from policies.offline_rl.cql import CqlConfig
 from policies.offline_rl.dvl import DvlConfig
 from policies.offline_rl.fql import FqlConfig
+from policies.offline_rl.generative.deflow import DeflowConfig
+from policies.offline_rl.generative.diffusion_ql import DiffusionQlConfig
+from policies.offline_rl.generative.ofql import OfqlConfig
 from policies.offline_rl.iql import IqlConfig
 from policies.offline_rl.qc import QcConfig
 from policies.offline_rl.rebrac import RebracConfig
@@ -31,6 +34,9 @@ from tests.policies.offline_rl.bandits import BEST, MEAN, SMALL, learned, says
 # As near to the critic's best as they get, and what stays of behaviour else.
 GREEDY = {
     "co_rft": CoRftConfig(greed=100.0, horizon=1, actor_every=1, **SMALL),
+    "deflow": DeflowConfig(divergence=1.0, flow_steps=4, horizon=1, **SMALL),
+    "ofql": OfqlConfig(eta=10.0, horizon=1, **SMALL),
+    "diffusion_ql": DiffusionQlConfig(eta=30.0, slow_after=0, slow_every=1, horizon=1, **SMALL),
     "fql": FqlConfig(alpha=0.03, horizon=1, **SMALL),
     "qc": QcConfig(candidates=16, flow_steps=4, horizon=1, **SMALL),
     "rebrac": RebracConfig(actor_penalty=0.01, horizon=1, actor_every=1, **SMALL),
@@ -44,6 +50,8 @@ GREEDY = {
     "iql-gradient": IqlConfig(extraction="gradient", alpha=0.03, horizon=1, **SMALL),
 }
 CAUTIOUS = {
+    "ofql": dataclasses.replace(GREEDY["ofql"], eta=0.0),  # type: ignore[call-arg]
+    "diffusion_ql": dataclasses.replace(GREEDY["diffusion_ql"], eta=0.0, candidates=1),  # type: ignore[call-arg]
     "fql": dataclasses.replace(GREEDY["fql"], alpha=1e4),  # type: ignore[call-arg]
     "rebrac": dataclasses.replace(GREEDY["rebrac"], actor_penalty=1e4),  # type: ignore[call-arg]
     "iql": dataclasses.replace(GREEDY["iql"], beta=0.0),  # type: ignore[call-arg]
@@ -72,6 +80,9 @@ def test_who_stays_near_behaviour_does_what_it_did(name: str, tmp_path: Path) ->
         (FqlConfig(), 3.5),
         (FqlConfig(following="min"), 2.0),
         (QcConfig(), 3.5),
+        (DeflowConfig(), 3.5),
+        (DiffusionQlConfig(), 2.0),
+        (OfqlConfig(), 2.0),
         (RebracConfig(critic_penalty=0.0), 2.0),
         (IqlConfig(), 4.0),
         (DvlConfig(), 4.0),

@@ -108,7 +108,7 @@ def built(**more: Any) -> tuple[Fisor, EpisodeDataset]:
 
 def test_targets_by_hand() -> None:
     algorithm, data = built(violation=5.0)
-    feasibility = algorithm.actor.feasibility
+    feasibility = algorithm.actor.critic
     assert feasibility.v is not None
     assert algorithm.critic.v is not None
     says(feasibility.q, 1.0, 0.0)
@@ -140,7 +140,7 @@ def test_targets_by_hand() -> None:
 )
 def test_weights_by_hand(v_h: float, q_h: float, weight: float) -> None:
     algorithm, data = built()
-    feasibility = algorithm.actor.feasibility
+    feasibility = algorithm.actor.critic
     assert feasibility.v is not None
     assert algorithm.critic.v is not None
     says(feasibility.v, v_h)
@@ -158,12 +158,12 @@ def test_the_most_feasible_sample_is_done() -> None:
     noise = torch.randn(2, 18, 2, 2, generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
         context = actor.context(observations)
-        seen, judged = actor.parts(context)
+        seen, judged = actor.split(context)
         each = [
             actor.held(actor.diffusion.sample(noise[:, 3 * k : 3 * k + 3].flatten(2), seen))
             for k in range(6)
         ]
-        worst = torch.stack([actor.feasibility.q_values(judged, x).amax(dim=0) for x in each])
+        worst = torch.stack([actor.critic.q_values(judged, x).amax(dim=0) for x in each])
         chosen = worst.argmin(dim=0)
         wanted = torch.stack([each[int(k)][row] for row, k in enumerate(chosen)])
         found = actor.generate(noise, context).flatten(1)

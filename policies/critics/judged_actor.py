@@ -1,0 +1,53 @@
+"""Lets a critic choose among the samples of a generative actor."""
+
+from __future__ import annotations
+
+import torch
+
+from policies.critics.actor_critic import Actor
+from policies.critics.chunk_critic import ChunkCritic
+from policies.nets.shapes import (
+    CandidateRows,
+    Chunks,
+    Context,
+    Features,
+    FlatCandidates,
+    Noise,
+    RowIndex,
+    SampleNoise,
+)
+from robolearn.learning import Observed
+
+
+class JudgedActor(Actor):
+    """An actor with a critic beside it. A context is what both see, one after the other."""
+
+    critic: ChunkCritic
+
+    def context(self, observations: Observed, rng: torch.Generator | None = None) -> Context:
+        """Features of the actor, then those of the critic."""
+        seen = self.observed(observations, rng)
+        return torch.cat([seen, self.critic.observed(observations)], dim=-1)
+
+    def split(self, context: Context) -> tuple[Features, Features]:
+        """What the actor sees, and what its samples are judged by."""
+        seen, judged = context.split([self.observed.size, self.critic.observed.size], dim=-1)
+        return seen, judged
+
+    def chosen(self, chunks: FlatCandidates, best: RowIndex) -> Chunks:
+        """Of every row's ``chunks [b, k, g]`` the one that is called ``best [b]``."""
+        rows = torch.arange(len(best), device=best.device)
+        return chunks[rows, best].unflatten(1, (self.horizon, self.action_size))
+
+
+def per_sample(noise: Noise, count: int) -> SampleNoise:
+    """``noise [b, count * steps, h, a]`` as one row per sample, ``[b * count, steps, h * a]``."""
+    return noise.flatten(2).unflatten(1, (count, -1)).flatten(0, 1)
+
+
+def resampled(scores: CandidateRows, normal: CandidateRows) -> RowIndex:
+    """One candidate per row, drawn from the softmax of ``scores [b, k]`` by standard ``normal``
+    numbers ``[b, k]``: the largest after Gumbel noise is added (Maddison et al. 2017).
+    """
+    share = (0.5 * torch.erfc(-normal.double() / 2**0.5)).clamp(1e-12, 1 - 1e-12)
+    return (scores - torch.log(-torch.log(share))).argmax(dim=1)
