@@ -202,7 +202,7 @@ class OverParent(Algorithm, Generic[ConfigT]):
         self.critics = self.untrained(spec, stats)
         self.target = copy.deepcopy(self.critics.q).requires_grad_(requires_grad=False)
         self.mirror = None if config.mirror is None else Mirror(config.mirror, spec.task_space)
-        self._parent, self._largest = parent, largest_value(stats.reward, config.discount)
+        self.parent, self._largest = parent, largest_value(stats.reward, config.discount)
 
     def untrained(self, spec: PolicySpec, stats: DatasetStats) -> ChunkCritic:
         """The critics."""
@@ -292,7 +292,7 @@ class OverParent(Algorithm, Generic[ConfigT]):
     def policy(self) -> Policy:
         """The parent, re-ranked by the critics as they are."""
         c = self.config
-        return RerankedPolicy(self.critics, self._parent, c.candidates, c.margin)
+        return RerankedPolicy(self.critics, self.parent, c.candidates, c.margin)
 
     def policy_weights(self) -> Weights:
         """The critics; the parent is kept beside them as a run of its own."""
@@ -300,7 +300,7 @@ class OverParent(Algorithm, Generic[ConfigT]):
 
     def propose(self, observations: Observed, seeds: RequestNumbers) -> Candidates:
         """Chunks of the parent."""
-        return draw_chunks(self._parent, observations, seeds, self.config.next_candidates)
+        return draw_chunks(self.parent, observations, seeds, self.config.next_candidates)
 
     def judged(
         self, chunks: Candidates | None, observations: Observed

@@ -71,10 +71,13 @@ def tiny(name: str, **more: Any) -> PolicyConfig:
     """The policy ``name`` with a network of a few thousand parameters."""
     kind: Any = policy_config(name)
     known = {f.name for f in dataclasses.fields(kind)}
-    goal: dict[str, Any] = {"goal": (BLOCK,)} if name == "beso" else {}
-    if name in AIMING:
-        goal = {"goals": HindsightConfig(((GOAL, BLOCK),))}
+    goal: dict[str, Any] = {"goal": (BLOCK,)} if name == "beso" else needed(name)
     return kind(**{k: v for k, v in (SIZES | goal | more).items() if k in known})
+
+
+def needed(name: str) -> dict[str, Any]:
+    """What the policy ``name`` has no default of: the goals that it learns to reach."""
+    return {"goals": HindsightConfig(((GOAL, BLOCK),))} if name in AIMING else {}
 
 
 def pictured(lengths: tuple[int, ...] = (12, 9), seed: int = 0) -> ArraySource:

@@ -16,10 +16,12 @@ from policies.imitation.flow import FlowConfig
 from policies.offline_rl.idql import IdqlConfig
 from policies.registry import POLICIES, policy_config
 from robolearn.config import load_yaml
+from robolearn.data.reading.cache import flatten
 from robolearn.data.reading.dataset import EpisodeDataset
 from robolearn.errors import ConfigError
 from robolearn.training.experiment import load_experiment
-from tests.learning_mocks import SPACE, random_flat
+from tests.learning_mocks import SPACE, random_flat, random_source
+from tests.policies.every import AIMING, STUDENTS, TRAINED, aimed, costly, needed
 
 CONFIGS = sorted((Path(__file__).parents[2] / "configs" / "train").glob("*.yaml"))
 
@@ -28,7 +30,7 @@ CONFIGS = sorted((Path(__file__).parents[2] / "configs" / "train").glob("*.yaml"
 def test_every_entry_resolves_to_a_documented_configuration(name: str) -> None:
     kind = policy_config(name)
     assert dataclasses.is_dataclass(kind)
-    kind()  # Every hyper-parameter has a default.
+    kind(**needed(name))  # Every other hyper-parameter has a default.
     source: list[str] = []
     for base in kind.__mro__[:-1]:
         module = __import__(base.__module__, fromlist=["x"])
@@ -57,15 +59,14 @@ def test_a_typo_in_an_experiment_is_explained(tmp_path: Path) -> None:
         load_experiment(tmp_path / "x.yaml", policy_config)
 
 
-@pytest.mark.parametrize(
-    "name", sorted(set(POLICIES) - {"compose", "consistency", "distilled", "idql"})
-)
+@pytest.mark.parametrize("name", sorted(set(TRAINED) - set(STUDENTS)))
 def test_default_policies_are_small(name: str) -> None:
     """At most 5 M parameters, and 4 steps."""
-    config = policy_config(name)()
-    stats = EpisodeDataset(random_flat(), config.batches(), 0).stats()
+    config = policy_config(name)(**needed(name))
+    source = aimed(random_source()) if name in AIMING else random_source()
+    stats = EpisodeDataset(flatten(costly(source)), config.batches(), 0).stats()
     with torch.device("meta"):
-        algorithm = config.build(SPACE, stats, None)
+        algorithm = config.build(source.task_space, stats, None)
     count = sum(p.numel() for group in algorithm.groups().values() for p in group.parameters)
     assert count < 5_000_000
     assert getattr(config, "sampler_steps", 1) <= 4

@@ -88,7 +88,7 @@ class Doit(OverParent[DoitConfig]):
 
     def policy(self) -> Policy:
         """The parent, tilted by the critics as they are."""
-        parent = _field_of(self._parent, "the parent")
+        parent = _field_of(self.parent, "the parent")
         return TiltedPolicy(parent, by_critics(self.critics), self.config.tilt)
 
 

@@ -152,7 +152,7 @@ class Expo(OverParent[ExpoConfig]):
     def policy(self) -> RerankedPolicy:
         """The best of the parent's chunks and of their edits."""
         c = self.config
-        return RerankedPolicy(self.critics, self._parent, c.candidates, c.margin, self.edits)
+        return RerankedPolicy(self.critics, self.parent, c.candidates, c.margin, self.edits)
 
     def policy_weights(self) -> Weights:
         """Critics and edits; the parent is kept beside them as a run of its own."""

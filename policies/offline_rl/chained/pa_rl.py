@@ -194,7 +194,7 @@ class PaRl(OverParent[PaRlConfig]):
     def policy(self) -> Policy:
         """As it acts."""
         c, student = self.config, self.student
-        acting = self._parent if student is None else student.policy()
+        acting = self.parent if student is None else student.policy()
         if not c.improve:
             return acting
         return RerankedPolicy(self.critics, acting, c.candidates, c.margin, self.ascent)

@@ -50,6 +50,7 @@ class HiqlConfig(GoalValueConfig):
     representation: int = 10
     # Inverse temperatures of the weights. Published: 3.
     high_beta: float = 3.0
+    # The same, of the low one.
     low_beta: float = 3.0
 
     def __post_init__(self) -> None:

@@ -59,7 +59,7 @@ def algorithm(name: str, family: Family, **more: Any) -> Any:
 def asked(family: Family, built: Any, rows: int = 4) -> tuple[Any, ...]:
     """Features, candidates in SI units and as they are judged, and limits, of some requests."""
     request = family.request(rows)
-    chunks = torch.from_numpy(built._parent.sample(request, 8).actions.astype(np.float32))
+    chunks = torch.from_numpy(built.parent.sample(request, 8).actions.astype(np.float32))
     seen = {k: torch.from_numpy(v.astype(np.float32)) for k, v in request.observations.items()}
     flat = judged_part(built.critics, chunks, seen)
     return built.critics.observed(seen), chunks, flat, ChunkLimits(built.critics, seen)
@@ -159,7 +159,7 @@ def test_edits_stay_within_beta_and_go_up(family: Family) -> None:
     assert (edited.flat[..., 0] - flat[..., 0])[low].mean() > 0.15
     # Edited chunks compete with those that they were made of.
     request = family.request(4)
-    plain = RerankedPolicy(built.critics, built._parent, 8).sample(request).scores
+    plain = RerankedPolicy(built.critics, built.parent, 8).sample(request).scores
     assert (built.policy().sample(request).scores >= plain).all()
 
 

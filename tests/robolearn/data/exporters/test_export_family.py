@@ -36,14 +36,13 @@ class Seeing(Family):
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder, told=True)
-        self.data = type(self.data)(self.data.observations)
 
     def train(self, name: str, out: str = "", **more: Any) -> Any:
-        self.told = False
+        told, self.told = self.told, False
         try:
             return super().train(name, out, **more)
         finally:
-            self.told = True
+            self.told = told
 
     def request(self, batch: int, n_obs: int = 2, seed: int = 0) -> PolicyInput:
         asked = super().request(batch, n_obs, seed)
