@@ -41,7 +41,7 @@ WORLDS = Table[Callable[[WorldName], World]](
 THINGS = Table[Collection[str]](
     {
         "robosuite": "sim.adapters.robosuite.build:TASKS",
-        "ogbench": "sim.adapters.ogbench.names:WORLDS",
+        "ogbench": "robolearn.ogbench:WORLDS",
     },
     what="family of worlds",
     group="robolearn.world_things",

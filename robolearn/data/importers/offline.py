@@ -6,6 +6,10 @@
     OGBench  observations, actions, terminals (end of a trajectory), masks = 1 - terminal;
              so terminals = terminal | truncated, without masks every end is a truncation
 
+OGBench's manipulation data sets, known by their names (``cube-single-play-v0.npz``), get the
+signals and actions in SI units of our worlds of the same names (:mod:`robolearn.ogbench`); all
+others keep ``obs/action`` as it is.
+
 Without a flag that says where recordings are cut, an episode ends where the next observation is
 not that of the following row. Rows are read once, in order, an episode at a time. Formats: D4RL
 ``offline_env.py``, D5RL ``a1/collect/saving.py`` and ``adroit/utils/save_as_h5py.py``, OGBench
@@ -18,7 +22,7 @@ import math
 import zipfile
 import zlib
 from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -26,6 +30,7 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
+from robolearn import ogbench
 from robolearn.data.episode import EpisodeKind
 from robolearn.data.importers.foreign import require_plausible
 from robolearn.data.importers.hdf5 import attribute, leaves, names_in, numbers, opened
@@ -82,6 +87,8 @@ class FlatRecording:
     said: Mapping[str, Any]
     left_out: tuple[str, ...]
     images: bool
+    # Of OGBench's manipulation; empty: none of them.
+    world: str = ""
 
     @property
     def count(self) -> int:
@@ -95,21 +102,20 @@ class FlatRecording:
         plain = [c for c in self.columns if not c.picture and c.name != "actions"]
         pictures = [c for c in self.columns if c.picture] if self.images else []
         rewards = self.flags.get("rewards")
-        return make_episode(
-            SourceEpisode(
-                source=self.path.name,
-                index=index,
-                rate_hz=self.rate_hz,
-                signals={_signal(c.name): self.read(c.name, start, end) for c in plain},
-                actions={"obs/action": self.read("actions", start, end)},
-                provenance={**self.said, "left_out": list(self.left_out), "first_row": start},
-                frames=tuple(self._frames(c, start, end) for c in pictures),
-                reward=None if rewards is None else rewards[start:end].astype(np.float64),
-                terminal=bool(self.terminal[index]),
-                kind=self.kind,
-                agent="unknown",
-            )
+        source = SourceEpisode(
+            source=self.path.name,
+            index=index,
+            rate_hz=self.rate_hz,
+            signals={_signal(c.name): self.read(c.name, start, end) for c in plain},
+            actions={"obs/action": self.read("actions", start, end)},
+            provenance={**self.said, "left_out": list(self.left_out), "first_row": start},
+            frames=tuple(self._frames(c, start, end) for c in pictures),
+            reward=None if rewards is None else rewards[start:end].astype(np.float64),
+            terminal=bool(self.terminal[index]),
+            kind=self.kind,
+            agent="unknown",
         )
+        return make_episode(_in_world(source, self.world) if self.world else source)
 
     def _frames(self, column: Column, start: int, end: int) -> FrameStream:
         spec = SignalSpec(_signal(column.name), column.shape, rate_hz=self.rate_hz, dtype="uint8")
@@ -143,7 +149,16 @@ class OGBenchImporter:
         said: dict[str, Any] = {"importer": "ogbench"}
         if "masks" not in flags:
             said["terminal"] = "no masks: every end of a trajectory is a truncation"
-        return _flat(path, arrays.columns, arrays.read, lengths, flags, options, said, "scripted")
+        world = ogbench.world_of(path.name)
+        if world is not None:
+            rate = options.rate_hz or ogbench.RATE_HZ
+            options = replace(options, rate_hz=rate)
+            said["actions"] = f"times {ogbench.LIMITS.tolist()}: those of ogbench/{world}, in SI"
+        flat = _flat(path, arrays.columns, arrays.read, lengths, flags, options, said, "scripted")
+        if world is None:
+            return flat
+        _require_shapes_of(world, arrays.columns, path)
+        return replace(flat, world=world)
 
 
 class D4RLImporter:
@@ -229,6 +244,38 @@ def _flat(
         said["rate"] = f"{rate:g} Hz assumed: the format does not say it (--rate-hz)"
     return FlatRecording(
         path, kept, read, flags, ends, terminal, rate, kind, said, tuple(left), options.images
+    )
+
+
+def _require_shapes_of(world: str, columns: Mapping[str, Column], path: Path) -> None:
+    seen, acted = columns["observations"], columns["actions"].shape
+    wanted = (ogbench.WORLDS[world].observed,)
+    if acted == ogbench.LIMITS.shape and (seen.picture or seen.shape == wanted):
+        return
+    raise DataError(
+        f"{path}: by its name these are recordings of OGBench's {world}: expected actions"
+        f" {ogbench.LIMITS.shape} and observations {wanted} or pictures, got {acted} and"
+        f" {seen.shape}; if they are others, give the file another name"
+    )
+
+
+def _in_world(source: SourceEpisode, world: str) -> SourceEpisode:
+    """With the signals and actions of ``ogbench/WORLD``, as far as the file has them."""
+    rate, seen = source.rate_hz, source.signals.get(ogbench.STATE)
+    added: dict[str, NDArray[Any]] = {}
+    poses: tuple[SignalSpec, ...] = ()
+    if seen is not None:
+        found = ogbench.cube_poses(world, seen)
+        poses = tuple(ogbench.pose_signal(name, rate) for name in found)
+        # As in play: goals are put in when it is learned from.
+        added = {ogbench.GOAL: seen, **found}
+    return replace(
+        source,
+        signals={**source.signals, **added},
+        specs=poses,
+        actions=ogbench.si_actions(source.actions["obs/action"]),
+        action_specs=ogbench.action_specs(rate),
+        robot=ogbench.embodiment_name(world),
     )
 
 

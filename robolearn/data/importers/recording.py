@@ -208,6 +208,9 @@ class SourceEpisode:
     times: Mapping[str, OwnTimes] = field(default_factory=dict[str, OwnTimes])
     valid: Mapping[str, OwnFlags] = field(default_factory=dict[str, OwnFlags])
     components: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    # Of signals and actions of which more is known than names, shapes and the rate.
+    specs: tuple[SignalSpec, ...] = ()
+    action_specs: tuple[ActionSpec, ...] = ()
     t_ns: Times | None = None
     reward: Floats | None = None
     progress: Floats | None = None
@@ -304,11 +307,14 @@ def _meta(
     rate = source.rate_hz
     cameras = {spec.name: spec for spec in source.cameras}
     cameras |= {frame.spec.name: frame.spec for frame in source.frames}
+    known = {spec.name: spec for spec in source.specs}
+    commanded = {spec.name: spec for spec in source.action_specs}
     embodiment = EmbodimentSpec(
         name=source.robot or source.source,
         signals=(
             *(
-                SignalSpec(
+                known.get(name)
+                or SignalSpec(
                     name,
                     values.shape[1:],
                     rate_hz=rate,
@@ -319,7 +325,9 @@ def _meta(
             ),
             *cameras.values(),
         ),
-        actions=tuple(ActionSpec(n, v.shape[1:], rate_hz=rate) for n, v in actions.items()),
+        actions=tuple(
+            commanded.get(n) or ActionSpec(n, v.shape[1:], rate_hz=rate) for n, v in actions.items()
+        ),
         rate_hz=rate,
     )
     notes = {

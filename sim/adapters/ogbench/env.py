@@ -24,19 +24,26 @@ from numpy.typing import NDArray
 
 from robolearn.errors import MissingDependencyError, SceneError
 from robolearn.geometry import quat_from_rotation
+from robolearn.ogbench import (
+    GOAL,
+    GRIPPER,
+    LIMITS,
+    RATE_HZ,
+    STATE,
+    TOOL,
+    WORLDS,
+    action_specs,
+    embodiment_name,
+    pose_signal,
+)
 from robolearn.shapes import Picture
-from robolearn.spec import ActionSpec, EmbodimentSpec, SignalSpec
+from robolearn.spec import EmbodimentSpec, SignalSpec
 from robolearn.types import Condition, Outcome, Signals
-from sim.adapters.ogbench.names import MODES, WORLDS
 from sim.adapters.stepped import NOTHING_YET, Poses, SteppedEnv
 from sim.rendering.renderer import Renderer, View, update_poses
 from sim.world_name import WorldName, choose, only
 
-RATE_HZ = 20.0
-TOOL, GRIPPER = "tool/delta_xyz_yaw", "gripper/delta_closure"
-POSE = ("x", "y", "z", "qw", "qx", "qy", "qz")
-# Largest step of one command: three times metres, radians, share of the closure.
-LIMITS = np.array([0.05, 0.05, 0.05, 0.3, 1.0])
+MODES = ("task", "play")
 # Sliding things, by joint.
 SLIDES = {"drawer_slide": "drawer/opening", "window_slide": "window/opening"}
 TASKS = 5
@@ -74,7 +81,7 @@ class OGBenchEnv(SteppedEnv):
         """From a parsed world name."""
         world = f"{name.family}/{name.thing}"
         only(name, ("mode", "task"))
-        choose(name.family, "world", name.thing, WORLDS)
+        choose(name.family, "world", name.thing, tuple(WORLDS))
         mode = choose(world, "mode", name.options.get("mode", "task"), MODES)
         task = name.options.get("task", "0")
         if task not in [str(k) for k in range(TASKS + 1)]:
@@ -111,7 +118,7 @@ class OGBenchEnv(SteppedEnv):
     def task(self) -> str:
         """Name of the task."""
         suffix = "_play" if self._mode == "play" else ""
-        return f"ogbench_{self._world.replace('-', '_')}{suffix}"
+        return f"{embodiment_name(self._world)}{suffix}"
 
     @property
     def playing(self) -> bool:
@@ -182,11 +189,11 @@ class OGBenchEnv(SteppedEnv):
             "arm/joint_velocity": data.qvel[model.jnt_dofadr[self._arm]],
             "tool/pose": np.concatenate([grip, quat_from_rotation(rotation)]),
             "gripper/closure": closure,
-            "obs/state": np.asarray(self.observation, dtype=np.float64),
+            STATE: np.asarray(self.observation, dtype=np.float64),
         }
         # Play wants nothing else than what is there; goals are put in when it is learned from.
         wanted = self.observation if self.playing else self._ogb._cur_goal_ob  # noqa: SLF001
-        values["goal/state"] = np.asarray(wanted, dtype=np.float64)
+        values[GOAL] = np.asarray(wanted, dtype=np.float64)
         for name, joint in self._blocks.items():
             pose = data.qpos[model.jnt_qposadr[joint] :][:7].copy()
             pose[3:] *= -1.0 if pose[3] < 0 else 1.0
@@ -219,19 +226,16 @@ class OGBenchEnv(SteppedEnv):
             "arm/joint_velocity": (6, "rad/s"),
             "tool/pose": (7, ""),
             "gripper/closure": (1, "1"),
-            "obs/state": (len(self.observation), ""),
-            "goal/state": (len(self.observation), ""),
+            STATE: (len(self.observation), ""),
+            GOAL: (len(self.observation), ""),
         }
         sizes |= dict.fromkeys(self._blocks, (7, "")) | dict.fromkeys(self._slides, (1, "m"))
         if self._buttons:
             sizes["button/state"] = (self._buttons, "")
         return EmbodimentSpec(
-            name=f"ogbench_{self._world.replace('-', '_')}",
+            name=embodiment_name(self._world),
             signals=tuple(_signal(n, size, unit) for n, (size, unit) in sizes.items()),
-            actions=(
-                _action(TOOL, LIMITS[:4], "m, m, m, rad", "world"),
-                _action(GRIPPER, LIMITS[4:], "1", ""),
-            ),
+            actions=action_specs(),
             rate_hz=RATE_HZ,
         )
 
@@ -243,16 +247,7 @@ def _is_arm(name: str) -> bool:
 def _signal(name: str, size: int, unit: str) -> SignalSpec:
     if not name.endswith("/pose"):
         return SignalSpec(name, (size,), unit=unit, rate_hz=RATE_HZ)
-    unit = "m, m, m, 1, 1, 1, 1"
-    return SignalSpec(name, (7,), unit=unit, rate_hz=RATE_HZ, components=POSE, frame="world")
-
-
-def _action(name: str, limit: NDArray[np.float64], unit: str, frame: str) -> ActionSpec:
-    high = tuple(limit.tolist())
-    low = tuple(-v for v in high)
-    return ActionSpec(
-        name, (len(high),), unit, RATE_HZ, mode="relative", frame=frame, low=low, high=high
-    )
+    return pose_signal(name)
 
 
 def _build(world: str, mode: str) -> tuple[Any, int]:

@@ -16,8 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.errors import ConfigError
+from robolearn.ogbench import GRIPPER, LIMITS, TOOL
 from robolearn.types import Command, Observation, PolicyInput, PolicyOutput
-from sim.adapters.ogbench.env import GRIPPER, LIMITS, TOOL, OGBenchEnv
+from sim.adapters.ogbench.env import OGBenchEnv
 
 # Standard deviations of the noisy kind's disturbance, per unit of its level (actions in [-1, 1]).
 NOISE = np.array([1.0, 1.0, 1.0, 3.0, 10.0])

@@ -9,13 +9,24 @@ from typing import Any
 import numpy as np
 import pytest
 
+from policies.critics.hindsight import HindsightConfig
+from policies.offline_rl.goals.gciql import GciqlConfig
+from robolearn import ogbench
 from robolearn.cli.main import main
 from robolearn.contracts import Env
 from robolearn.data.episode import EpisodeMeta, episode_from_arrays
+from robolearn.data.importers.recording import ImportOptions, write_recording
+from robolearn.data.importers.registry import find_importer
 from robolearn.data.reading.rewards import RewardConfig, rewarded
+from robolearn.data.reading.selection import DataConfig
 from robolearn.data.store.store import EpisodeStore
 from robolearn.errors import ConfigError, SceneError
+from robolearn.operations.evaluate import EvaluateOptions, evaluate
+from robolearn.operations.train import train
 from robolearn.runtime import run_episode
+from robolearn.spec import diff_task_spaces
+from robolearn.training.experiment import Experiment
+from robolearn.training.loop import FitConfig
 from robolearn.types import Command, Condition
 from sim.worlds import build_operator, make_world
 from tests.contracts import EnvContract
@@ -24,6 +35,17 @@ pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("ogbench") is None, reason="OGBench is not installed (an extra)"
 )
 BLOCK = "block_0/pose"
+SUITE = """
+name: imported
+task: ogbench_cube_single
+max_steps: 2
+subset: 1
+protocol: one start
+seed: 0
+source_world: ogbench/cube-single
+conditions:
+  - {id: a, seed: 1, poses: {}}
+"""
 
 
 def cube_condition(seed: int) -> Condition:
@@ -191,3 +213,59 @@ def test_play_shows_where_goals_are_put_in(cube: Any, play: Any) -> None:
     play.reset(play.sample_condition(3), np.random.default_rng(0))
     seen = play.observe()
     np.testing.assert_array_equal(seen.value("goal/state"), seen.value("obs/state"))
+
+
+def test_a_policy_of_an_imported_file_runs_in_its_world(tmp_path: Path, play: Any) -> None:
+    play.reset(play.sample_condition(1), np.random.default_rng(0))
+    done = np.random.default_rng(0).uniform(-1, 1, (12, 5))
+    seen, poses, commands = [], [], []
+    for seq, action in enumerate(done):
+        observation = play.observe()
+        seen.append(observation.value("obs/state"))
+        poses.append(observation.value(BLOCK))
+        commands.append({k: v[0] for k, v in ogbench.si_actions(action[None]).items()})
+        play.apply(Command(seq, commands[-1], play.now_ns(), "test"))
+        play.advance()
+        play.drain()
+    path = tmp_path / "cube-single-play-v0.npz"
+    ends = np.arange(12) == 11
+    np.savez(path, observations=np.stack(seen), actions=done, terminals=ends)
+    store = EpisodeStore.create(tmp_path / "store")
+    recording = find_importer(path)[1].open(path, ImportOptions())
+    write_recording(recording, store, ImportOptions())
+    episode = store.read("ep_000000")
+    np.testing.assert_allclose(episode.observed(BLOCK), np.stack(poses), atol=1e-12)
+    for name, values in episode.action.items():
+        np.testing.assert_array_equal(values, [c[name] for c in commands])
+
+    assert episode.meta.embodiment.actions == play.spec.actions
+    assert episode.meta.embodiment.name == play.spec.name
+    wanted = episode.meta.embodiment.task_space(("obs/state", "goal/state", BLOCK))
+    assert diff_task_spaces(wanted, play.spec) == []
+
+    experiment = Experiment(
+        "gciql",
+        DataConfig(("obs/state", "goal/state"), kinds=("scripted",)),
+        GciqlConfig(
+            width=8,
+            depth=1,
+            batch_size=4,
+            goals=HindsightConfig((("goal/state", "obs/state"),)),
+        ),
+        FitConfig(steps=2, warmup=1, log_every=1),
+    )
+    run = train(experiment, tmp_path / "run", store.path).run_dir
+    (tmp_path / "suite.yaml").write_text(SUITE)
+    options = EvaluateOptions(
+        suite=tmp_path / "suite.yaml", conditions=1, workers=0, videos=0, repeat=False
+    )
+    trials = evaluate((run,), tmp_path / "trials", options).trials
+    assert [(t.env, t.steps) for t in trials] == [("ogbench/cube-single", 2)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("world", ["scene", "puzzle-3x3"])
+def test_sizes_of_observations(world: str) -> None:
+    env = make_world(f"ogbench/{world}")
+    assert env.spec.signal("obs/state").shape == (ogbench.WORLDS[world].observed,)
+    env.close()
