@@ -46,6 +46,7 @@ POLICIES = Table[type[PolicyConfig]](
         "bc_rnn": "policies.imitation.bc_rnn:BcRnnConfig",
         "beso": "policies.imitation.beso:BesoConfig",
         "co_rft": "policies.offline_rl.chained.co_rft:CoRftConfig",
+        "cocoa": "policies.offline_rl.cocoa:CocoaConfig",
         "compose": "policies.imitation.compose:ComposeConfig",
         "consistency": "policies.imitation.consistency:ConsistencyConfig",
         "cql": "policies.offline_rl.cql:CqlConfig",

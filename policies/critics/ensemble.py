@@ -56,7 +56,11 @@ class Ensemble(nn.Module):
         """Activations of every hidden layer at ``x [b, f]``, and the last features: the activations
         of the last one after its norm.
         """
-        y, activations = x.expand(self.members, *x.shape), list[MemberFeatures]()
+        return self.layers(x.expand(self.members, *x.shape))
+
+    def layers(self, y: MemberNumbers) -> tuple[list[MemberFeatures], MemberFeatures]:
+        """:meth:`hidden` of what every member sees by itself."""
+        activations = list[MemberFeatures]()
         for layer in range(self.depth):
             y = functional.gelu(torch.baddbmm(self.biases[layer], y, self.weights[layer]))
             activations.append(y)

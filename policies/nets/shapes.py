@@ -48,6 +48,7 @@ AnyContext = Float[Tensor, "b ..."]
 Features = Float[Tensor, "b f"]
 # Of several chunks at every row.
 ManyFeatures = Float[Tensor, "rows f"]
+ManyChunks = Float[Tensor, "rows g"]
 ChunkFeatures = Float[Tensor, "b g"]
 Hidden = Float[Tensor, "b w"]
 Latents = Float[Tensor, "b latent"]

@@ -44,6 +44,7 @@ DETERMINISTIC = (
     "awac",
     "bc",
     "co_rft",
+    "cocoa",
     "cql",
     "dvl",
     "iql",

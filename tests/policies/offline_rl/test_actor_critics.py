@@ -14,6 +14,7 @@ from policies.critics.actor_critic import ActorCritic, ActorCriticConfig
 from policies.offline_rl.a2pr import A2prConfig
 from policies.offline_rl.awac import AwacConfig
 from policies.offline_rl.chained.co_rft import CoRftConfig
+from policies.offline_rl.cocoa import CocoaConfig
 from policies.offline_rl.cql import CqlConfig
 from policies.offline_rl.dvl import DvlConfig
 from policies.offline_rl.fql import FqlConfig
@@ -85,6 +86,7 @@ def test_who_stays_near_behaviour_does_what_it_did(name: str, tmp_path: Path) ->
         (OfqlConfig(), 2.0),
         (RebracConfig(critic_penalty=0.0), 2.0),
         (IqlConfig(), 4.0),
+        (CocoaConfig(), 4.0),
         (DvlConfig(), 4.0),
         (Td3BcConfig(), 2.0),
         (A2prConfig(), 2.0),
