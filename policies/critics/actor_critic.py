@@ -14,6 +14,7 @@ import copy
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
@@ -29,6 +30,7 @@ from policies.critics.chunk_critic import ChunkCritic, CriticConfig
 from policies.critics.diagnostics import Figures, network_figures, value_figures
 from policies.critics.hindsight import REWARD, HindsightConfig
 from policies.critics.observed import ObservedFeatures
+from policies.nets.bisimulation import BisimulationConfig, bisimulation_loss
 from policies.nets.encoder import ActionCodec, FocusConfig
 from policies.nets.pictures import PictureConfig
 from policies.nets.shapes import (
@@ -111,6 +113,8 @@ class ActorCriticConfig:
     mirror: MirrorConfig | None = None
     # Goals that the policy is told, with rewards of theirs; null: the recordings' own rewards.
     goals: HindsightConfig | None = None
+    # A learned encoder by which histories are apart as their rewards are; null: none.
+    bisimulation: BisimulationConfig | None = None
 
     def __post_init__(self) -> None:
         if min(self.n_obs, self.horizon, self.members, self.width, self.depth) < 1:
@@ -155,6 +159,7 @@ class ActorCriticConfig:
             self.picture,
             self.anchor,
             self.observation_scaling,
+            self.bisimulation,
         )
 
     def build(self, space: TaskSpace, stats: DatasetStats, parent: Run | None) -> Algorithm:
@@ -194,6 +199,7 @@ class Actor(ChunkSampler):
             focus=config.focus,
             picture=config.picture,
             scaling=config.observation_scaling,
+            bisimulation=config.bisimulation,
         )
         self.codec = ActionCodec(spec, stats, config.anchor)
         self.horizon, self.action_size = spec.horizon, spec.task_space.action_size
@@ -310,9 +316,7 @@ class ActorCritic(ActorTraining[ConfigT, ActorT]):
     def groups(self) -> Mapping[str, ParamGroup]:
         """``critic``, ``value`` where V is learned, and those of the actor."""
         critic, found = self.critic, dict(self.actor_groups())
-        pictures = critic.observed.pictures
-        seen = () if pictures is None else tuple(pictures.parameters())
-        found = {"critic": (*critic.q.parameters(), *seen), **found}
+        found = {"critic": (*critic.q.parameters(), *critic.observed.parameters()), **found}
         if critic.v is not None:
             found = {"value": tuple(critic.v.parameters()), **found}
         c = self.config
@@ -330,6 +334,7 @@ class ActorCritic(ActorTraining[ConfigT, ActorT]):
         if batch.actor_goals is not None:
             pursued = self.encoded(with_goals(batch, batch.actor_goals), step, rng)
         losses = {**self.critic_loss(t, rng), **self.actor_losses(pursued, rng)}
+        losses = self.with_bisimulation(losses, t)
         if step % EVERY:
             return Losses(losses, {})
         # Now and then: two more passes, and somebody waits for the device.
@@ -337,6 +342,28 @@ class ActorCritic(ActorTraining[ConfigT, ActorT]):
             q = self.target(torch.cat([t.now, t.chunk], dim=-1))
         require_possible(float(q.abs().max()), self._largest, step)
         return Losses(losses, {"q_mean": q.mean(), "q_spread": q.std()})
+
+    def with_bisimulation(self, losses: GroupLosses, t: Transition) -> GroupLosses:
+        """The same, where histories are encoded with what makes their encoders tell states."""
+        c = self.config.bisimulation
+        if c is None or not c.weight:
+            return losses
+        # What an actor knows besides its own features comes behind them.
+        seen, next_seen = (x[:, : c.size] for x in (t.seen, t.next_seen))
+        encoded = {"critic": (t.now, t.follow), self._seeing: (seen, next_seen)}
+        apart = {
+            group: losses[group] + c.weight * bisimulation_loss(*pair, t.reward, t.bootstrap)
+            for group, pair in encoded.items()
+            if group in losses
+        }
+        return {**losses, **apart}
+
+    @cached_property
+    def _seeing(self) -> str:
+        """The group that the actor's encoder learns in."""
+        own = {id(p) for p in self.actor.observed.parameters()}
+        groups = self.actor_groups().items()
+        return next(name for name, found in groups if own & {id(p) for p in found})
 
     def diagnose(self, batch: Batch, rng: torch.Generator) -> Figures:
         """Figures of ``policies/critics/diagnostics.py``."""

@@ -9,6 +9,7 @@ from torch import nn
 
 from policies.critics.ensemble import Ensemble
 from policies.critics.observed import ObservedFeatures
+from policies.nets.bisimulation import BisimulationConfig
 from policies.nets.encoder import ActionCodec, FocusConfig
 from policies.nets.pictures import PictureConfig
 from policies.nets.shapes import (
@@ -46,6 +47,8 @@ class CriticConfig:
     anchor: float = 0.0
     # Scaling of observations; null: that of the policy.
     scaling: Normalization | None = None
+    # A learned encoder of the history; null: none.
+    bisimulation: BisimulationConfig | None = None
 
 
 class ChunkCritic(nn.Module):
@@ -69,6 +72,7 @@ class ChunkCritic(nn.Module):
             focus=config.focus,
             picture=config.picture,
             scaling=config.scaling,
+            bisimulation=config.bisimulation,
         )
         self.codec = ActionCodec(spec, stats, config.anchor)
         self.stride, size = stride, self.observed.size

@@ -51,6 +51,8 @@ class GoalValueConfig(ActorCriticConfig):
         if not 0.0 < self.expectile < 1.0:
             raise ConfigError(f"expectile must be in (0, 1), got {self.expectile}")
         require_goals(self.goals, self.algorithm().name)
+        if self.bisimulation is not None:
+            raise ConfigError("bisimulation: values of goals alone have no encoder of histories")
 
 
 ConfigT = TypeVar("ConfigT", bound=GoalValueConfig)

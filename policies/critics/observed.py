@@ -7,6 +7,7 @@ import dataclasses
 import torch
 from torch import nn
 
+from policies.nets.bisimulation import BisimulationConfig, HistoryEncoder
 from policies.nets.encoder import FocusConfig, SignalEncoder
 from policies.nets.pictures import PictureConfig, PictureEncoder
 from policies.nets.shapes import Features
@@ -18,7 +19,8 @@ from robolearn.learning import Observed
 
 class ObservedFeatures(nn.Module):
     """Observations ``[b, n_obs, *shape]`` to flat features ``[b, size]``; ``scaling`` of vectors,
-    None: that of the policy.
+    None: that of the policy. Learned are the encoder of pictures and, with ``bisimulation``, one of
+    all of it.
     """
 
     def __init__(
@@ -30,6 +32,7 @@ class ObservedFeatures(nn.Module):
         focus: FocusConfig | None = None,
         picture: PictureConfig | None = None,
         scaling: Normalization | None = None,
+        bisimulation: BisimulationConfig | None = None,
     ) -> None:
         super().__init__()
         if scaling is not None:
@@ -44,6 +47,10 @@ class ObservedFeatures(nn.Module):
         self.size = spec.n_obs * self.encoder.size
         self.size += 0 if self.pictures is None else self.pictures.size
         self.size += 0 if text is None else text.size
+        self.history: HistoryEncoder | None = None
+        if bisimulation is not None:
+            self.history = HistoryEncoder(self.size, bisimulation)
+            self.size = self.history.size
 
     def forward(self, observations: Observed, rng: torch.Generator | None = None) -> Features:
         """``rng``: in training, for crops of pictures."""
@@ -52,4 +59,5 @@ class ObservedFeatures(nn.Module):
             parts.append(self.pictures(observations, rng))
         if self.reads:
             parts.append(observations[TEXT])
-        return torch.cat(parts, dim=-1) if len(parts) > 1 else parts[0]
+        features = torch.cat(parts, dim=-1) if len(parts) > 1 else parts[0]
+        return features if self.history is None else self.history(features)

@@ -227,8 +227,7 @@ class OverParent(Algorithm, Generic[ConfigT]):
     def groups(self) -> Mapping[str, ParamGroup]:
         """``critic``, with what it sees by, and what is learned beside it."""
         critics = self.critics
-        seen = () if critics.observed.pictures is None else critics.observed.pictures.parameters()
-        judging = (*critics.q.parameters(), *seen)
+        judging = (*critics.q.parameters(), *critics.observed.parameters())
         return {**self.more_groups(), "critic": self.group(judging)}
 
     def group(self, parameters: tuple[nn.Parameter, ...]) -> ParamGroup:

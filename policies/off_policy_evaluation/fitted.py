@@ -131,9 +131,8 @@ class FittedEvaluation(Algorithm):
 
     def groups(self) -> Mapping[str, ParamGroup]:
         """One."""
-        c, pictures = self.config, self.critic.observed.pictures
-        seen = () if pictures is None else tuple(pictures.parameters())
-        parameters = (*self.critic.q.parameters(), *seen)
+        c = self.config
+        parameters = (*self.critic.q.parameters(), *self.critic.observed.parameters())
         return {"critic": ParamGroup(parameters, c.lr, c.weight_decay, (0.9, 0.999))}
 
     def forward(self, batch: Batch, step: int, rng: torch.Generator) -> Losses:  # noqa: ARG002

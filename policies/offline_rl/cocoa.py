@@ -80,6 +80,8 @@ class CocoaConfig(ImplicitConfig):
             raise ConfigError("anchor_steps, rollout, transduction, embedding: at least 1")
         if min(self.scale, self.noise) < 0:
             raise ConfigError("scale and noise must be at least 0")
+        if self.bisimulation is not None:
+            raise ConfigError("bisimulation: cocoa takes observations apart as they are")
 
     def algorithm(self) -> type[Cocoa]:
         """What trains it."""

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from policies.nets.bisimulation import BisimulationConfig
 from policies.registry import POLICIES, load_policy
 from robolearn.contracts import Policy
 from robolearn.training.loop import FitConfig
@@ -50,6 +51,12 @@ def test_critics_of_the_behaviour_that_was_recorded(tmp_path: Path, golden: Gold
     family = Family(tmp_path)
     run = family.run("idql", fit=FIT, **RECORDED)
     golden.check("algorithms/idql-expectile", told(run, family), rtol=RTOL, rests_on=RESTS_ON)
+
+
+def test_histories_apart_by_bisimulation(tmp_path: Path, golden: Golden) -> None:
+    family = Family(tmp_path, told=True)
+    run = family.run("iql", fit=FIT, bisimulation=BisimulationConfig(size=4, width=8))
+    golden.check("algorithms/iql-bisimulation", told(run, family), rtol=RTOL, rests_on=RESTS_ON)
 
 
 def test_relative_actions(tmp_path: Path, golden: Golden) -> None:

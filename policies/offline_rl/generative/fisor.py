@@ -178,10 +178,8 @@ class Fisor(ActorCritic[FisorConfig, FisorActor]):
     def actor_groups(self) -> Mapping[str, tuple[nn.Parameter, ...]]:
         """The diffusion with what it sees, and the two of feasibility."""
         actor, feasibility = self.actor, self.actor.critic
-        pictures = feasibility.observed.pictures
-        seen = () if pictures is None else tuple(pictures.parameters())
         return {
             "threshold": tuple(self._v[1].parameters()),
-            "feasibility": (*feasibility.q.parameters(), *seen),
+            "feasibility": (*feasibility.q.parameters(), *feasibility.observed.parameters()),
             "policy": (*actor.diffusion.parameters(), *actor.observed.parameters()),
         }
