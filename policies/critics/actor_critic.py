@@ -28,7 +28,7 @@ from policies.critics.bounds import EVERY, largest_value, require_bounded_reward
 from policies.critics.candidates import draw_chunks
 from policies.critics.chunk_critic import ChunkCritic, CriticConfig
 from policies.critics.diagnostics import Figures, network_figures, value_figures
-from policies.critics.hindsight import REWARD, HindsightConfig
+from policies.critics.hindsight import REWARD, VALUES, HindsightConfig
 from policies.critics.observed import ObservedFeatures
 from policies.nets.bisimulation import BisimulationConfig, bisimulation_loss
 from policies.nets.encoder import ActionCodec, FocusConfig
@@ -50,6 +50,7 @@ from robolearn.learning import (
     Batch,
     BatchPart,
     BatchSpec,
+    FutureSpec,
     Losses,
     Observed,
     ParamGroup,
@@ -138,7 +139,11 @@ class ActorCriticConfig:
         """Chunked transitions, and goals if there are any."""
         steps = self.horizon
         spec = BatchSpec(self.n_obs, steps, self.batch_size, self.parts(), self.discount, steps)
-        return spec if self.goals is None else self.goals.asked(spec)
+        return spec if self.goals is None else self.goals.asked(spec, self.value_goals())
+
+    def value_goals(self) -> FutureSpec:
+        """Rows whose observations values are learned for, unless ``goals`` says others."""
+        return VALUES
 
     def rewards(self, stats: DatasetStats) -> SignalStats | None:
         """Those that are learned from; None: not known."""
@@ -272,6 +277,26 @@ class ActorTraining(Algorithm, Generic[ConfigT, ActorT]):
         self.mirror = None if config.mirror is None else Mirror(config.mirror, spec.task_space)
         self._largest = largest_value(config.rewards(stats), config.discount)
 
+    @abstractmethod
+    def losses(self, batch: Batch, step: int, rng: torch.Generator) -> Losses:
+        """Of every group that learns in this update."""
+
+    def forward(self, batch: Batch, step: int, rng: torch.Generator) -> Losses:
+        """:meth:`losses`, of a batch that may be reflected in part."""
+        if self.mirror is not None:
+            batch = self.mirror.draw(batch, rng)
+        return self.losses(batch, step, rng)
+
+    def grouped(
+        self, parameters: Mapping[str, tuple[nn.Parameter, ...]]
+    ) -> Mapping[str, ParamGroup]:
+        """Groups that learn as the configuration says."""
+        c = self.config
+        return {
+            name: ParamGroup(p, c.lr, c.weight_decay, betas=(0.9, 0.999), schedule=c.schedule)
+            for name, p in parameters.items()
+        }
+
     def policy(self) -> Policy:
         """The actor as it is."""
         return ChunkPolicy(self.actor, self.spec)
@@ -319,16 +344,10 @@ class ActorCritic(ActorTraining[ConfigT, ActorT]):
         found = {"critic": (*critic.q.parameters(), *critic.observed.parameters()), **found}
         if critic.v is not None:
             found = {"value": tuple(critic.v.parameters()), **found}
-        c = self.config
-        return {
-            name: ParamGroup(p, c.lr, c.weight_decay, betas=(0.9, 0.999), schedule=c.schedule)
-            for name, p in found.items()
-        }
+        return self.grouped(found)
 
-    def forward(self, batch: Batch, step: int, rng: torch.Generator) -> Losses:
+    def losses(self, batch: Batch, step: int, rng: torch.Generator) -> Losses:
         """Encode the batch once, and ask for all losses."""
-        if self.mirror is not None:
-            batch = self.mirror.draw(batch, rng)
         t = self.encoded(batch, step, rng)
         pursued = t
         if batch.actor_goals is not None:

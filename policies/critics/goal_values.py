@@ -84,6 +84,33 @@ def without_goals(config: ActorCriticConfig, spec: PolicySpec) -> PolicySpec:
     return dataclasses.replace(spec, task_space=dataclasses.replace(space, observations=seen))
 
 
+class GoalFeatures(nn.Module):
+    """Encodes what goals are about, alike for what is there now (the newest) and for goals."""
+
+    def __init__(self, config: ActorCriticConfig, spec: PolicySpec, stats: DatasetStats) -> None:
+        super().__init__()
+        self.pairs = require_goals(config.goals, "this network").signals
+        sources = {source for _, source in self.pairs}
+        space = spec.task_space
+        seen = tuple(s for s in space.observations if s.name in sources)
+        space = dataclasses.replace(space, observations=seen, texts=())
+        self.features = ObservedFeatures(
+            dataclasses.replace(spec, n_obs=1, task_space=space),
+            stats,
+            picture=config.picture,
+            scaling=config.observation_scaling,
+        )
+        self.size = self.features.size
+
+    def now(self, observations: Observed, rng: torch.Generator | None = None) -> Features:
+        """Of what is there, ``[b, size]``."""
+        return self.features({name: observations[name][:, -1:] for _, name in self.pairs}, rng)
+
+    def goal(self, observations: Observed, rng: torch.Generator | None = None) -> Features:
+        """Of the goal, as if it were there, ``[b, size]``."""
+        return self.features({name: observations[goal][:, -1:] for goal, name in self.pairs}, rng)
+
+
 class GoalValue(nn.Module):
     """``V_i(s, g)``, or ``V_i(s, phi(s, g))`` with a representation of ``size`` numbers."""
 
@@ -120,6 +147,25 @@ def of_length(x: Features) -> Features:
     return nn.functional.normalize(x, dim=-1) * x.shape[-1] ** 0.5
 
 
+def implicit_value_loss(
+    value: nn.Module, target: nn.Module, batch: Batch, expectile: float, rng: torch.Generator
+) -> Scalar:
+    """The equations above; ``value`` and its slow copy ``target`` say :data:`MemberRows` of what is
+    observed, goals included.
+    """
+    follow = batch.next_observations
+    if batch.reward is None or follow is None or batch.bootstrap is None:
+        raise ConfigError("values of goals are fed with chunked transitions")
+    with torch.no_grad():
+        after, before = target(follow), target(batch.observations)
+        targets = batch.reward + batch.bootstrap * after
+        least = batch.reward + batch.bootstrap * after.amin(dim=0)
+        lucky = (least >= before.mean(dim=0)).float()
+        weight = expectile * lucky + (1.0 - expectile) * (1.0 - lucky)
+    error = targets - value(batch.observations, rng)
+    return (weight * error**2).sum(dim=0).mean()
+
+
 class GoalValues(ActorTraining[ConfigT, ActorT]):
     """Trains V(s, g), and actors by what it says of ways."""
 
@@ -144,38 +190,19 @@ class GoalValues(ActorTraining[ConfigT, ActorT]):
 
     def groups(self) -> Mapping[str, ParamGroup]:
         """``value`` and those of the actor."""
-        c, found = self.config, {"value": tuple(self.value.parameters()), **self.actor_groups()}
-        return {
-            name: ParamGroup(p, c.lr, c.weight_decay, betas=(0.9, 0.999), schedule=c.schedule)
-            for name, p in found.items()
-        }
+        return self.grouped({"value": tuple(self.value.parameters()), **self.actor_groups()})
 
-    def forward(self, batch: Batch, step: int, rng: torch.Generator) -> Losses:
+    def losses(self, batch: Batch, step: int, rng: torch.Generator) -> Losses:
         """All losses."""
-        if self.mirror is not None:
-            batch = self.mirror.draw(batch, rng)
-        losses = {"value": self.value_loss(batch, rng), **self.actor_losses(batch, rng)}
+        k = self.config.expectile
+        value = implicit_value_loss(self.value, self.target, batch, k, rng)
+        losses = {"value": value, **self.actor_losses(batch, rng)}
         if step % EVERY:
             return Losses(losses, {})
         with torch.no_grad():
             v = self.target(batch.observations)
         require_possible(float(v.abs().max()), self._largest, step)
         return Losses(losses, {"v_mean": v.mean(), "v_spread": v.std()})
-
-    def value_loss(self, batch: Batch, rng: torch.Generator) -> Scalar:
-        """The equations above."""
-        follow = batch.next_observations
-        if batch.reward is None or follow is None or batch.bootstrap is None:
-            raise ConfigError(f"{self.name} is fed with chunked transitions")
-        with torch.no_grad():
-            after, before = self.target(follow), self.target(batch.observations)
-            targets = batch.reward + batch.bootstrap * after
-            least = batch.reward + batch.bootstrap * after.amin(dim=0)
-            lucky = (least >= before.mean(dim=0)).float()
-            k = self.config.expectile
-            weight = k * lucky + (1.0 - k) * (1.0 - lucky)
-        error = targets - self.value(batch.observations, rng)
-        return (weight * error**2).sum(dim=0).mean()
 
     def imitated(self, now: Observed, then: Observed, beta: float) -> Rows:
         """``min(exp(beta (V(then) - V(now))), 100)``: how much a way there is imitated."""

@@ -20,6 +20,8 @@ from robolearn.learning import BatchSpec, FutureSpec
 
 REWARD = SignalStats(count=1, minimum=(-1.0,), maximum=(0.0,), mean=(-1.0,), std=(0.0,))
 """Of every step, for every goal (``robolearn/data/reading/goals.py``)."""
+VALUES = FutureSpec(current=0.2, geometric=0.5, random=0.3)
+"""Goals of values, of most algorithms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +30,9 @@ class HindsightConfig:
 
     # Pairs (goal signal, observed signal): the goal is what is observed in another row.
     signals: tuple[tuple[str, str], ...]
-    # Rows whose observations values are learned for; its discount is of the row, not of rewards.
-    values: FutureSpec = field(
-        default_factory=lambda: FutureSpec(current=0.2, geometric=0.5, random=0.3)
-    )
+    # Rows whose observations values are learned for; its discount is of the row, not of rewards;
+    # null: as the algorithm's authors have them, mostly {current .2, geometric .5, random .3}.
+    values: FutureSpec | None = None
     # Rows whose observations the actor pursues.
     actor: FutureSpec = field(default_factory=lambda: FutureSpec(rest=1.0))
 
@@ -42,7 +43,7 @@ class HindsightConfig:
                 " such as [[goal/state, obs/state]]"
             )
         for name, future in (("values", self.values), ("actor", self.actor)):
-            if future.goals or future.events:
+            if future is not None and (future.goals or future.events):
                 raise ConfigError(
                     f"goals.{name} says which rows are drawn; what is seen of them stands in"
                     " goals.signals (no 'goals' or 'events' here)"
@@ -50,9 +51,9 @@ class HindsightConfig:
         # Pairs that cannot be are refused where they are given.
         self.asked(BatchSpec(1, 1, 1))
 
-    def asked(self, spec: BatchSpec) -> BatchSpec:
-        """``spec`` with both draws of goals."""
-        future = dataclasses.replace(self.values, goals=self.signals)
+    def asked(self, spec: BatchSpec, usual: FutureSpec = VALUES) -> BatchSpec:
+        """``spec`` with both draws of goals; ``usual``: of values, where nothing else is said."""
+        future = dataclasses.replace(self.values or usual, goals=self.signals)
         return dataclasses.replace(spec, future=future, actor_future=self.actor)
 
 

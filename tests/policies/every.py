@@ -40,7 +40,7 @@ TRAINED = tuple(sorted(set(POLICIES) - {"compose"}))
 SEEING = TRAINED
 
 # Those that learn to reach goals.
-AIMING = ("gciql", "gcivl", "hiql")
+AIMING = ("crl", "gciql", "gcivl", "hilp", "hiql")
 
 CAMERA, GOAL, LEFT, RIGHT = "top/image", "goal/block", "Go left", "Go right"
 SEEN = dataclasses.replace(

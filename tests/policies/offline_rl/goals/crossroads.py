@@ -12,6 +12,7 @@ From A, a recording went to C the long way. The short one is half of one and hal
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from robolearn.types import PolicyInput
 from tests.learning_mocks import SPACE, TOOL, ArraySource, random_episode
 
 GOAL = "goal/tool"
+Place = tuple[float, float]
 PLACES = {"A": (0.1, 0.25), "B": (0.25, 0.25), "C": (0.4, 0.25), "E": (0.25, 0.1)}
 PLACES |= {"U": (0.1, 0.4), "W": (0.25, 0.4), "X": (0.4, 0.4)}
 RIGHT, UP, DOWN, STAY = (0.4, 0.25), (0.25, 0.4), (0.25, 0.1), (0.1, 0.25)
@@ -62,25 +64,32 @@ SMALL: dict[str, Any] = {
 
 def recordings() -> ArraySource:
     """One episode per way."""
-    episodes = []
-    for k, (place, *ways) in enumerate(WAYS):
+    found = []
+    for place, *ways in WAYS:
         passed, done = [place], [*ways, STAY, STAY]
         for way in done[:-1]:
             passed.append(STEPS[passed[-1]][way])
-        places = np.array([PLACES[name] for name in passed])
-        episode = dataclasses.replace(
+        found.append(([PLACES[name] for name in passed], done))
+    return walks(found, "crossroads")
+
+
+def walks(found: Sequence[tuple[list[Place], list[Place]]], name: str) -> ArraySource:
+    """Recordings of where one was, and what was done there."""
+    episodes = (
+        dataclasses.replace(
             random_episode(f"e{k}", len(done), k),
-            observations={TOOL: places, GOAL: np.zeros_like(places)},
+            observations={TOOL: np.array(passed), GOAL: np.zeros((len(passed), 2))},
             actions=np.array(done),
         )
-        episodes.append(episode)
-    return ArraySource(tuple(episodes), "crossroads", ROADS)
+        for k, (passed, done) in enumerate(found)
+    )
+    return ArraySource(tuple(episodes), name, ROADS)
 
 
-def learned(config: Any, folder: Path, steps: int) -> Any:
+def learned(config: Any, folder: Path, steps: int, source: ArraySource | None = None) -> Any:
     """The trained algorithm."""
     torch.manual_seed(0)
-    data = EpisodeDataset(flatten(recordings()), config.batches(), 0)
+    data = EpisodeDataset(flatten(source or recordings()), config.batches(), 0)
     built = config.build(ROADS, data.stats(), None)
     fit(built, data, FitConfig(steps=steps, warmup=10, clip=10.0), folder, seed=0)
     return built
@@ -90,12 +99,14 @@ def walked(policy: Policy, start: str, goal: str) -> str:
     """The places that are passed on the way: of the ways from a place, the answer's nearest."""
     path = start
     while path[-1] != goal and len(path) < 5:
-        seen = {
-            TOOL: np.array(PLACES[path[-1]]).reshape(1, 1, 2),
-            GOAL: np.array(PLACES[goal]).reshape(1, 1, 2),
-        }
-        request = PolicyInput(seen, np.zeros(1, np.int64), np.zeros(1, np.int64))
-        action = policy.sample(request).actions[0, 0, 0]
+        action = answered(policy, PLACES[path[-1]], PLACES[goal])
         ways = STEPS[path[-1]]
         path += ways[min(ways, key=lambda way: float(np.linalg.norm(action - np.array(way))))]
     return path
+
+
+def answered(policy: Policy, place: Place, goal: Place) -> np.ndarray:
+    """What the policy does at ``place``, told ``goal``."""
+    seen = {TOOL: np.array(place).reshape(1, 1, 2), GOAL: np.array(goal).reshape(1, 1, 2)}
+    request = PolicyInput(seen, np.zeros(1, np.int64), np.zeros(1, np.int64))
+    return policy.sample(request).actions[0, 0, 0]
