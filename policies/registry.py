@@ -41,6 +41,7 @@ POLICIES = Table[type[PolicyConfig]](
     {
         "a2pr": "policies.offline_rl.a2pr:A2prConfig",
         "act": "policies.imitation.act:ActConfig",
+        "arsq": "policies.offline_rl.arsq:ArsqConfig",
         "awac": "policies.offline_rl.awac:AwacConfig",
         "bc": "policies.imitation.bc:BcConfig",
         "bc_rnn": "policies.imitation.bc_rnn:BcRnnConfig",
@@ -49,6 +50,7 @@ POLICIES = Table[type[PolicyConfig]](
         "cocoa": "policies.offline_rl.cocoa:CocoaConfig",
         "compose": "policies.imitation.compose:ComposeConfig",
         "consistency": "policies.imitation.consistency:ConsistencyConfig",
+        "consistency_ac": "policies.offline_rl.generative.consistency_ac:ConsistencyAcConfig",
         "cql": "policies.offline_rl.cql:CqlConfig",
         "crl": "policies.offline_rl.goals.crl:CrlConfig",
         "diffusion": "policies.imitation.diffusion:DiffusionConfig",

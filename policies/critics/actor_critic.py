@@ -65,7 +65,7 @@ from robolearn.training.run_directory import Run, load_weights
 GroupLosses = Mapping[str, Scalar]
 
 ConfigT = TypeVar("ConfigT", bound="ActorCriticConfig")
-ActorT = TypeVar("ActorT", bound="Actor")
+ActorT = TypeVar("ActorT", bound=ChunkSampler)
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,7 +268,7 @@ class ActorTraining(Algorithm, Generic[ConfigT, ActorT]):
     """Trains an actor, which is the policy, beside what judges it."""
 
     name: ClassVar[str]
-    actor_class: ClassVar[type[Actor]]
+    actor_class: ClassVar[type[ChunkSampler]]
     actor: ActorT
 
     def __init__(self, config: ConfigT, spec: PolicySpec, stats: DatasetStats) -> None:
@@ -379,10 +379,11 @@ class ActorCritic(ActorTraining[ConfigT, ActorT]):
 
     @cached_property
     def _seeing(self) -> str:
-        """The group that the actor's encoder learns in."""
-        own = {id(p) for p in self.actor.observed.parameters()}
+        """The group that the actor's encoder learns in; who has none sees as the critic does."""
+        named = self.actor.named_parameters()
+        own = {id(p) for name, p in named if name.startswith("observed.")}
         groups = self.actor_groups().items()
-        return next(name for name, found in groups if own & {id(p) for p in found})
+        return next((name for name, found in groups if own & {id(p) for p in found}), "critic")
 
     def diagnose(self, batch: Batch, rng: torch.Generator) -> Figures:
         """Figures of ``policies/critics/diagnostics.py``."""

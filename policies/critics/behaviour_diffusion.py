@@ -14,10 +14,11 @@ from __future__ import annotations
 import math
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from policies.chunks.base import randn
 from policies.critics.actor_critic import Transition, mlp
+from policies.critics.judged_actor import Generator
 from policies.nets.shapes import ChunkFeatures, Context, Features, Rows, SampleNoise, Scalar
 
 SLOWEST, FASTEST = 0.1, 10.0
@@ -25,7 +26,7 @@ FREQUENCIES = 8
 """Of sine and cosine that tell the network the step."""
 
 
-class BehaviourDiffusion(nn.Module):
+class BehaviourDiffusion(Generator):
     """Predicts the noise in flat chunks ``[b, g]``, held within plus and minus ``clip``."""
 
     def __init__(

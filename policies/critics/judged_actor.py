@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
+
 import torch
+from torch import nn
 
 from policies.critics.actor_critic import Actor
 from policies.critics.chunk_critic import ChunkCritic
 from policies.nets.shapes import (
+    AnyShape,
     CandidateRows,
+    ChunkFeatures,
     Chunks,
     Context,
     Features,
@@ -17,6 +22,16 @@ from policies.nets.shapes import (
     SampleNoise,
 )
 from robolearn.learning import Observed
+
+
+class Generator(nn.Module):
+    """Draws flat chunks ``[b, g]``; every one of its ``steps`` takes an array of noise."""
+
+    steps: int
+
+    @abstractmethod
+    def sample(self, noise: SampleNoise, context: Context) -> ChunkFeatures:
+        """One chunk from each row of ``noise [b, steps, g]``, differentiable through all steps."""
 
 
 class JudgedActor(Actor):
@@ -49,5 +64,9 @@ def resampled(scores: CandidateRows, normal: CandidateRows) -> RowIndex:
     """One candidate per row, drawn from the softmax of ``scores [b, k]`` by standard ``normal``
     numbers ``[b, k]``: the largest after Gumbel noise is added (Maddison et al. 2017).
     """
-    share = (0.5 * torch.erfc(-normal.double() / 2**0.5)).clamp(1e-12, 1 - 1e-12)
-    return (scores - torch.log(-torch.log(share))).argmax(dim=1)
+    return (scores - torch.log(-torch.log(quantiles(normal)))).argmax(dim=1)
+
+
+def quantiles(normal: AnyShape) -> AnyShape:
+    """Standard normal numbers as even ones in (0, 1), in double precision."""
+    return (0.5 * torch.erfc(-normal.double() / 2**0.5)).clamp(1e-12, 1 - 1e-12)

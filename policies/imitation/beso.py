@@ -30,6 +30,7 @@ from policies.chunks.base import (
     uniform,
 )
 from policies.nets.encoder import SignalEncoder
+from policies.nets.preconditioning import denoiser_scales
 from policies.nets.shapes import (
     Chunks,
     Context,
@@ -179,9 +180,7 @@ class BesoModel(FieldModel):
 
     def scales(self, sigma: Rows) -> tuple[RowsOneOne, RowsOneOne, RowsOneOne]:
         """``c_in, c_skip, c_out`` ``[b, 1, 1]``."""
-        s, sigma = self.config.action_std, sigma[:, None, None]
-        both = sigma**2 + s**2
-        return both.rsqrt(), s**2 / both, sigma * s * both.rsqrt()
+        return denoiser_scales(sigma[:, None, None], self.config.action_std)
 
     def velocity(self, x_t: Chunks, t: Rows, context: Context) -> Chunks:
         """On the straight path: sigma = (1 - t) / t, and x = x_t / t."""

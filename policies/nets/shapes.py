@@ -73,6 +73,18 @@ MemberCandidates = Float[Tensor, "members b k"]
 Prefixes = Float[Tensor, "b h"]
 MemberPrefixes = Float[Tensor, "members b h"]
 MemberNumbers = Float[Tensor, "members b n"]
+# By zoom and number of a chunk: which bin it is in, and what was drawn to choose one.
+BinChoices = Int[Tensor, "b zooms g"]
+BinDraws = Float[Tensor, "b zooms g"]
+# The same choices one after the other: their bins, the middles of all numbers' intervals before
+# each, what every member says of the bins of each and of the one that was chosen.
+ChoicePicks = Int[Tensor, "b choices"]
+ChoiceMiddles = Float[Tensor, "b choices g"]
+ChoiceBins = Float[Tensor, "members b choices bins"]
+MemberChoices = Float[Tensor, "members b choices"]
+# A network's last layer with outputs of its own for each choice.
+ChoiceWeights = Float[Tensor, "members w choices bins"]
+ChoiceBiases = Float[Tensor, "members 1 choices bins"]
 # Shares of places on the line of returns, and values that belong to them.
 MemberAtoms = Float[Tensor, "members b atoms"]
 AtomRows = Float[Tensor, "b atoms"]

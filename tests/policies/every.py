@@ -62,6 +62,7 @@ SIZES: dict[str, Any] = {
     "discount": 0.9,
     "next_candidates": 3,
     "diffusion_steps": 2,
+    "bins": 3,
     "critics_first": 0,
     "picture": PictureConfig((8, 16), stride=2, points=4, crop=0.9),
 }

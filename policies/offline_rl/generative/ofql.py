@@ -29,6 +29,7 @@ from policies.critics.actor_critic import (
 )
 from policies.nets.shapes import Chunks, Context, Noise
 from policies.offline_rl.generative.average_flow import AverageFlow
+from policies.offline_rl.generative.following import pull
 from robolearn.contracts import PolicySpec
 from robolearn.data.store.stats import DatasetStats
 from robolearn.errors import ConfigError
@@ -92,13 +93,12 @@ class Ofql(ActorCritic[OfqlConfig, OfqlActor]):
 
     def actor_losses(self, t: Transition, rng: torch.Generator) -> GroupLosses:
         """The identity of average velocities, and the critic's gradient through the one step."""
-        config, members, flow = self.config, self.config.members, self.actor.flow
+        config, flow = self.config, self.actor.flow
         cloned = flow.loss(t, rng, t.seen, config.still, config.time_parameters)
         chunk = self.actor.held(flow.sample(randn(t.chunk, rng), t.seen))
-        which = int(torch.randint(0, members, (1,), generator=rng))
+        which = int(torch.randint(0, config.members, (1,), generator=rng))
         q = self.critic.q_values(t.now.detach(), chunk)
-        scale = q[(which + 1) % members].detach().abs().mean().clamp(min=1e-6)
-        return {"policy": cloned - config.eta * q[which].mean() / scale}
+        return {"policy": cloned - pull(q, which, config.eta)}
 
     def after_update(self, step: int, updated: frozenset[str]) -> None:
         """Move the target critic and the slow policy."""

@@ -53,15 +53,20 @@ def bandit() -> FlatEpisodes:
 def learned(
     config: ActorCriticConfig, folder: Path, steps: int, flat: FlatEpisodes | None = None
 ) -> np.ndarray:
-    """Where the actor goes, ``[64]``."""
+    """How far along the first axis the actor goes, ``[64]``."""
+    return answered(config, folder, steps, bandit() if flat is None else flat)[:, 0]
+
+
+def answered(config: ActorCriticConfig, folder: Path, steps: int, flat: FlatEpisodes) -> np.ndarray:
+    """Where the actor goes after so many updates, ``[64, 2]``."""
     torch.manual_seed(0)
-    data = EpisodeDataset(bandit() if flat is None else flat, config.batches(), 0)
+    data = EpisodeDataset(flat, config.batches(), 0)
     algorithm = config.build(SPACE, data.stats(), None)
     fit(algorithm, data, FitConfig(steps=steps, warmup=10, clip=10.0), folder, seed=0)
     asked = random_request(64, n_obs=1)
     same = {name: np.full_like(v, 0.25) for name, v in asked.observations.items()}
     request = dataclasses.replace(asked, observations=same)
-    return algorithm.policy().sample(request).actions[:, 0, 0, 0]
+    return algorithm.policy().sample(request).actions[:, 0, 0]
 
 
 def says(ensemble: Ensemble, *values: float) -> None:

@@ -18,6 +18,7 @@ from policies.offline_rl.cocoa import CocoaConfig
 from policies.offline_rl.cql import CqlConfig
 from policies.offline_rl.dvl import DvlConfig
 from policies.offline_rl.fql import FqlConfig
+from policies.offline_rl.generative.consistency_ac import ConsistencyAcConfig
 from policies.offline_rl.generative.deflow import DeflowConfig
 from policies.offline_rl.generative.diffusion_ql import DiffusionQlConfig
 from policies.offline_rl.generative.ofql import OfqlConfig
@@ -35,6 +36,9 @@ from tests.policies.offline_rl.bandits import BEST, MEAN, SMALL, learned, says
 # As near to the critic's best as they get, and what stays of behaviour else.
 GREEDY = {
     "co_rft": CoRftConfig(greed=100.0, horizon=1, actor_every=1, **SMALL),
+    "consistency_ac": ConsistencyAcConfig(
+        eta=10.0, candidates=8, boundaries=(2, 16), growth=200, actor_tau=0.05, horizon=1, **SMALL
+    ),
     "deflow": DeflowConfig(divergence=1.0, flow_steps=4, horizon=1, **SMALL),
     "ofql": OfqlConfig(eta=10.0, horizon=1, **SMALL),
     "diffusion_ql": DiffusionQlConfig(eta=30.0, slow_after=0, slow_every=1, horizon=1, **SMALL),
@@ -51,6 +55,7 @@ GREEDY = {
     "iql-gradient": IqlConfig(extraction="gradient", alpha=0.03, horizon=1, **SMALL),
 }
 CAUTIOUS = {
+    "consistency_ac": dataclasses.replace(GREEDY["consistency_ac"], eta=0.0, candidates=1),  # type: ignore[call-arg]
     "ofql": dataclasses.replace(GREEDY["ofql"], eta=0.0),  # type: ignore[call-arg]
     "diffusion_ql": dataclasses.replace(GREEDY["diffusion_ql"], eta=0.0, candidates=1),  # type: ignore[call-arg]
     "fql": dataclasses.replace(GREEDY["fql"], alpha=1e4),  # type: ignore[call-arg]
@@ -83,6 +88,7 @@ def test_who_stays_near_behaviour_does_what_it_did(name: str, tmp_path: Path) ->
         (QcConfig(), 3.5),
         (DeflowConfig(), 3.5),
         (DiffusionQlConfig(), 2.0),
+        (ConsistencyAcConfig(), 2.0),
         (OfqlConfig(), 2.0),
         (RebracConfig(critic_penalty=0.0), 2.0),
         (IqlConfig(), 4.0),

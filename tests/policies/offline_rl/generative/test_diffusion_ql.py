@@ -36,7 +36,7 @@ def test_the_critic_is_followed_through_every_step() -> None:
 
     rng = torch.Generator().manual_seed(0)
     t = algorithm.encoded(data.gather(np.array([1, 8, 18])), 1, rng)
-    algorithm.actor.diffusion.net.register_forward_hook(keep)
+    algorithm.actor.generator.net.register_forward_hook(keep)
     algorithm.actor_losses(t, rng)["policy"].backward()
     # The first answer is that of denoising, the others are those of the sample's steps.
     assert len(answers) == 6
@@ -64,9 +64,9 @@ def test_another_critic_divides_in_every_update() -> None:
 def test_the_slow_policy_moves_now_and_then() -> None:
     algorithm, _ = built(slow_after=4, slow_every=3, actor_tau=0.5)
     with torch.no_grad():
-        for parameter in algorithm.actor.diffusion.parameters():
+        for parameter in algorithm.actor.generator.parameters():
             parameter.add_(1.0)
-    ahead = [p.detach().clone() for p in algorithm.actor.diffusion.parameters()]
+    ahead = [p.detach().clone() for p in algorithm.actor.generator.parameters()]
     behind: list[float] = []
     for step in range(10):
         algorithm.after_update(step, frozenset({"policy"}))
