@@ -59,6 +59,8 @@ class CrlConfig(ActorCriticConfig):
             raise ConfigError("latent must be at least 1, alpha at least 0")
         if self.batch_size < 2:
             raise ConfigError("crl tells goals of other rows apart: batch_size must be at least 2")
+        if self.bisimulation is not None:
+            raise ConfigError("bisimulation: crl has no rewards by which histories are apart")
         future = require_goals(self.goals, "crl").values
         if future is None:
             return

@@ -64,6 +64,8 @@ class HilpConfig(IqlConfig):
         IqlConfig.__post_init__(self)
         if self.skills < 1 or not 0.0 < self.map_expectile < 1.0:
             raise ConfigError("skills must be at least 1, map_expectile in (0, 1)")
+        if self.bisimulation is not None:
+            raise ConfigError("bisimulation: rewards of hilp's skills are drawn, not of a task")
         require_goals(self.goals, "hilp")
 
     def value_goals(self) -> FutureSpec:

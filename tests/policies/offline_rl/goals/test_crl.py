@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from policies.critics.hindsight import HindsightConfig
+from policies.nets.bisimulation import BisimulationConfig
 from policies.offline_rl.goals.crl import CrlConfig, contrast
 from robolearn.errors import ConfigError
 from robolearn.learning import FutureSpec
@@ -85,6 +86,8 @@ def test_what_crl_cannot_learn_from() -> None:
         CrlConfig(goals=mixed)
     with pytest.raises(ConfigError, match="batch_size must be at least 2"):
         CrlConfig(goals=GOALS, batch_size=1)
+    with pytest.raises(ConfigError, match="crl has no rewards"):
+        CrlConfig(goals=GOALS, bisimulation=BisimulationConfig())
     with pytest.raises(ConfigError, match="crl learns to reach goals: name them"):
         CrlConfig()
     spec = dataclasses.replace(CONFIG, discount=0.8).batches()

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 
+from policies.nets.bisimulation import BisimulationConfig
 from policies.offline_rl.goals.hilp import SKILL, HilpConfig
 from robolearn.data.reading.cache import flatten
 from robolearn.data.reading.dataset import EpisodeDataset
@@ -92,6 +93,8 @@ def test_only_distances_draw_the_map(trained: Any) -> None:
 def test_what_hilp_lacks_is_explained() -> None:
     with pytest.raises(ConfigError, match="hilp learns to reach goals: name them"):
         HilpConfig()
+    with pytest.raises(ConfigError, match="rewards of hilp's skills are drawn"):
+        HilpConfig(goals=GOALS, bisimulation=BisimulationConfig())
     with pytest.raises(ConfigError, match="skills must be at least 1"):
         HilpConfig(goals=GOALS, skills=0)
     spec = CONFIG.batches().future
