@@ -22,7 +22,7 @@ import numpy as np
 from robolearn.config import from_dict
 from robolearn.data.episode import Episode
 from robolearn.data.reading.rewards import RowNumbers
-from robolearn.errors import ConfigError, DataError, did_you_mean
+from robolearn.errors import ConfigError, DataError
 from robolearn.region import Region
 from robolearn.shapes import OwnFloats
 from robolearn.table import Table
@@ -138,18 +138,6 @@ def costs(episode: Episode, config: CostConfig) -> OwnFloats:
             f" 0: what must not happen); its least is {float(found.min()):g}"
         )
     return found
-
-
-def require_cost_signals(config: CostConfig, known: tuple[str, ...], where: str) -> tuple[str, ...]:
-    """What the cost has to see; :class:`DataError` for a signal that is not recorded."""
-    signals = config.costing().signals
-    for name in signals:
-        if name not in known:
-            raise DataError(
-                f"data.cost '{config.task}' looks at '{name}', which {where} does not have."
-                f"{did_you_mean(name, known)} It has: {sorted(known)}"
-            )
-    return signals
 
 
 def require_costs(cost: RowNumbers, config: CostConfig | None) -> None:

@@ -276,13 +276,16 @@ def rewarded(episode: Episode, config: RewardConfig, success: bool) -> Rewarded:
     return found
 
 
-def require_signals(config: RewardConfig, known: tuple[str, ...], where: str) -> tuple[str, ...]:
-    """What the reward has to see; :class:`DataError` for a signal that is not recorded."""
-    signals = config.relabelling().signals
+def require_signals(
+    option: str, task: str, signals: tuple[str, ...], known: tuple[str, ...], where: str
+) -> tuple[str, ...]:
+    """``signals``, which ``task`` of ``option`` (``data.reward``, ``data.cost``) has to see;
+    :class:`DataError` for one that is not recorded.
+    """
     for name in signals:
         if name not in known:
             raise DataError(
-                f"data.reward '{config.task}' looks at '{name}', which {where} does not have."
+                f"{option} '{task}' looks at '{name}', which {where} does not have."
                 f"{did_you_mean(name, known)} It has: {sorted(known)}"
             )
     return signals

@@ -16,7 +16,7 @@ from robolearn.contracts import Normalization
 from robolearn.data.episode import Episode, EpisodeInfo, EpisodeKind, EpisodeStart
 from robolearn.data.reading.consistency import require_one_end
 from robolearn.data.reading.corruption import CorruptConfig
-from robolearn.data.reading.costs import CostConfig, costs, require_cost_signals
+from robolearn.data.reading.costs import CostConfig, costs
 from robolearn.data.reading.episode_arrays import EpisodeArrays, Rows
 from robolearn.data.reading.pictures import PictureConfig
 from robolearn.data.reading.rewards import RewardConfig, Rewarded, require_signals, rewarded
@@ -167,9 +167,14 @@ class StoreSource:
         self._hash = config_hash(content, *([late] if late else []), *identity)
         self._space = embodiment.task_space(config.observations, config.actions or None)
         known = tuple(s.name for s in embodiment.signals if not s.is_image)
-        self._judged = require_signals(config.reward, known, embodiment.name)
+        asked = {"data.reward": (config.reward.task, config.reward.relabelling().signals)}
         if config.cost is not None:
-            self._judged += require_cost_signals(config.cost, known, embodiment.name)
+            asked["data.cost"] = (config.cost.task, config.cost.costing().signals)
+        self._judged = tuple(
+            name
+            for option, (task, signals) in asked.items()
+            for name in require_signals(option, task, signals, known, embodiment.name)
+        )
 
     @property
     def ids(self) -> tuple[str, ...]:
