@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 import tyro
 
 from policies.data_models.options import DenoiserConfig, InverseDynamicsConfig
-from robolearn.cli.shared.parse import counting, parse, print_json, progress, say
+from robolearn.cli.shared.parse import counting, parse, print_json, say
 from robolearn.operations.stores.augment_options import AugmentConfig
 
 
@@ -86,18 +86,16 @@ class LabelActions:
 def labelled(argv: list[str]) -> int:
     """Run the verb; returns the exit code."""
     args = parse(LabelActions, argv, "data label-actions", LabelActions.__doc__ or "")
-    from robolearn.data.store.store import EpisodeStore
     from robolearn.operations.stores.label_actions import label_actions
 
-    total = len(EpisodeStore.open(args.store).ids())
-    with progress("label", total, quiet=args.json) as advance:
+    with counting("label", quiet=args.json) as show:
         made = label_actions(
             args.store,
             args.labelled,
             args.out,
             args.config,
             observations=args.observations,
-            on_labelled=advance,
+            on_labelled=show,
         )
     if args.json:
         print_json(dataclasses.asdict(made))
@@ -133,17 +131,15 @@ class Denoise:
 def denoised(argv: list[str]) -> int:
     """Run the verb; returns the exit code."""
     args = parse(Denoise, argv, "data denoise", Denoise.__doc__ or "")
-    from robolearn.data.store.store import EpisodeStore
     from robolearn.operations.stores.denoise import denoise
 
-    total = len(EpisodeStore.open(args.store).ids())
-    with progress("denoise", total, quiet=args.json) as advance:
+    with counting("denoise", quiet=args.json) as show:
         made = denoise(
             args.store,
             args.out,
             args.config,
             observations=args.observations,
-            on_denoised=advance,
+            on_denoised=show,
         )
     if args.json:
         print_json(dataclasses.asdict(made))

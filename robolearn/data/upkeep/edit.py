@@ -173,12 +173,13 @@ def derive_store(
     ids: Sequence[str],
     out: str | Path | ObjectPath,
     change: Callable[[Episode], Episode],
-    advance: Advance | None = None,
+    on_derived: Callable[[int, int], None] | None = None,
 ) -> EpisodeStore:
     """A new store at ``out`` with what ``change`` makes of every episode of ``ids``.
 
     Their provenance gains the ``origin``, and what people said about them comes along. Pictures
-    are kept as the store's exact codec keeps them.
+    are kept as the store's exact codec keeps them. ``on_derived``: told after every episode how
+    many there are, and of how many.
     """
 
     def fill(made: EpisodeStore) -> None:
@@ -187,8 +188,8 @@ def derive_store(
             for episode_id in ids:
                 changed = change(store.read(episode_id))
                 renamed[episode_id] = writer.append(_derived(store, episode_id, changed))
-                if advance is not None:
-                    advance(1)
+                if on_derived is not None:
+                    on_derived(len(renamed), len(ids))
             _copy_annotations(store, renamed, writer)
 
     return EpisodeStore.create(out, fill)

@@ -44,12 +44,12 @@ def denoise(
     config: DenoiserConfig,
     *,
     observations: Sequence[str] = (),
-    on_denoised: Callable[[int], None] | None = None,
+    on_denoised: Callable[[int, int], None] | None = None,
 ) -> StoreDenoised:
     """Write ``store`` anew as ``out``, with what is wrong in it replaced by a small diffusion.
 
     It is trained on the store itself. ``observations``: signals that are looked at; empty: all but
-    pictures. ``on_denoised``: told after every episode that is written.
+    pictures. ``on_denoised``: told after every episode how many are written, and of how many.
 
     Errors: :class:`SpecMismatchError` where episodes have other signals, :class:`DataError` where
     there are none; then nothing is written.

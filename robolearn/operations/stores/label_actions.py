@@ -46,13 +46,14 @@ def label_actions(
     config: InverseDynamicsConfig,
     *,
     observations: Sequence[str] = (),
-    on_labelled: Callable[[int], None] | None = None,
+    on_labelled: Callable[[int, int], None] | None = None,
 ) -> ActionsLabelled:
     """Write ``store`` anew as ``out``, with the actions that ``labelled`` says were taken.
 
     A model learns from the episodes of ``labelled`` which action lies between what is seen before
     and after; actions that ``store`` may have are not looked at. ``observations``: what it sees;
-    empty: every signal that both have, pictures aside. ``on_labelled``: told after every episode.
+    empty: every signal that both have, pictures aside. ``on_labelled``: told after every episode
+    how many are written, and of how many.
 
     Errors: :class:`SpecMismatchError` where the stores share no signals or rate,
     :class:`DataError` where the model's error is above ``config.limit``; then nothing is written.
@@ -99,8 +100,7 @@ def label_actions(
         )
         return dataclasses.replace(episode, meta=meta, action=action, sent=no_sent(action))
 
-    advance = on_labelled if on_labelled is not None else None
-    made = derive_store(source, source.ids(), out, change, advance)
+    made = derive_store(source, source.ids(), out, change, on_labelled)
     return ActionsLabelled(
         store=Path(str(made.path)),
         episodes=len(apart),
