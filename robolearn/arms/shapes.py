@@ -18,3 +18,7 @@ Jacobian = Float64[NDArray[np.float64], "6 j"]
 Twist = Float64[NDArray[np.float64], "6"]
 # Of the base and of every link.
 LinkPoses = Float64[NDArray[np.float64], "j+1 4 4"]
+# Of a tool: position [m] and quaternion, real part first.
+PoseValues = Float64[NDArray[np.float64], "7"]
+# The numbers of an action.
+Values = Float64[NDArray[np.float64], " values"]

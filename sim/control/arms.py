@@ -19,6 +19,7 @@ from robolearn.arms.joint_path import JointLimits, JointPath
 from robolearn.arms.kinematics import ik_dls, track
 from robolearn.arms.models import ARMS
 from robolearn.arms.shapes import Joints
+from robolearn.arms.tool_commands import TOOL_COMMANDS, pose_from_values
 from robolearn.config import from_dict
 from robolearn.errors import SceneError, did_you_mean
 from robolearn.geometry import Pose, inverse, pose
@@ -26,7 +27,6 @@ from robolearn.shapes import OwnFloats
 from robolearn.types import Command, SentBlock
 from sim.control.fast_kinematics import FastKinematics
 from sim.control.servos import Gains, apply_gains, servo_lead, setpoint_steps
-from sim.control.tool_commands import TOOL_COMMANDS, pose_from_values
 from sim.scene.config import ActionConfig, SceneConfig, require_name, world_pose
 from sim.scene.samples import SentLog
 from sim.shapes import Values

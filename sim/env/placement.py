@@ -7,9 +7,9 @@ from collections.abc import Callable
 import mujoco
 import numpy as np
 
+from robolearn.arms.tool_commands import pose_from_values, values_from_pose
 from robolearn.errors import DataError, SceneError
 from robolearn.geometry import PlanarPose, Pose
-from sim.control.tool_commands import pose_from_values, values_from_pose
 from sim.scene.config import Frame, SceneConfig, SignalConfig, frame_of, require_name, world_pose
 from sim.scene.signals import given_at
 from sim.shapes import PoseValues, Values

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from robolearn.arms.shapes import PoseValues, Values
 from robolearn.errors import DataError
 from robolearn.geometry import (
     Pose,
@@ -24,7 +25,6 @@ from robolearn.geometry import (
     rotation_from_rotvec,
     yaw_of,
 )
-from sim.shapes import PoseValues, Values
 
 _DOWN = rot_x(math.pi)
 # A quaternion's norm may be off by this much (it is normalised).
