@@ -18,6 +18,7 @@ SCENES: dict[str, str] = {
     "PushT-v0": "pusht_reference",
     "PushTUR5e-v0": "pusht_ur5e",
     "PickPlace-v0": "pick_place",
+    "PickPlaceUR5e-v0": "pick_place_ur5e",
     "Stacking-v0": "stacking",
     "Drawer-v0": "drawer",
     "InsertionLoose-v0": "insertion_loose",

@@ -1,17 +1,24 @@
 """The lab's gripper workcells: fingers meet the cube, hold it and let it go; alike in both."""
 
+from pathlib import Path
+
+import mujoco
 import numpy as np
 import pytest
 
+from hardware.cell.load import load_cell
 from hardware.emulators.plant import FingerPlant, Plant
 from hardware.emulators.robotiq import RobotiqEmulator
 from robolearn.arms.models import UR5E
 from robolearn.errors import ConfigError, DataError
 from robolearn.geometry import pose, rot_x
+from robolearn.operations.lab.workcell import load_lab
 from sim.plants.fingers import SceneFingers
 from sim.plants.grip import CUBE, GripPlant, GripPlantConfig
 from sim.plants.scene import ScenePlant, ScenePlantConfig
+from sim.scene.load import load_scene
 
+LAB = Path(__file__).parents[3] / "configs/hardware/lab_ur5e_gripper.yaml"
 REACH_M, SIDE_M = 0.145, 0.04
 HOME = np.array(GripPlantConfig().home)
 
@@ -93,3 +100,23 @@ def test_what_does_not_fit_is_refused():
             GripPlantConfig(**wrong)
     with pytest.raises(ConfigError, match="has no gripper"):
         SceneFingers(ScenePlant(ScenePlantConfig("pusht_ur5e")))
+
+
+def test_the_scene_of_the_task_has_the_nominal_physics_of_the_lab():
+    config = load_lab(LAB).gripping
+    scene = load_scene("pick_place_ur5e")
+    model = scene.compile()
+    data = mujoco.MjData(model)
+    mujoco.mj_forward(model, data)
+    at = data.site("table").xpos - data.body("base").xpos
+    assert at == pytest.approx(config.origin_m)
+    assert scene.config.control["arms"][0]["home"] == list(config.home)
+    assert load_cell(LAB).joints.home == config.home
+    cube, table = model.geom("cube"), model.geom("table")
+    assert 2 * cube.size == pytest.approx([config.cube_side_m] * 3)
+    assert model.body("cube").mass[0] == pytest.approx(config.cube_mass_kg)
+    assert cube.friction[0] == table.friction[0] == config.table_friction
+    pads = {model.geom(p).id for p in ("pad_left", "pad_right")}
+    pairs = zip(model.pair_geom1, model.pair_geom2, model.pair_friction, strict=True)
+    touching = {g for *of, friction in pairs for g in of if friction[0] == config.pad_friction}
+    assert touching == {*pads, cube.id}

@@ -21,8 +21,9 @@ from sim.worlds import make_world
 from tests.contracts import AgentContract, EnvContract
 from tests.mocks import Listener
 
-SHORT = ("pick_place", "stacking", "drawer", "insertion_loose", "insertion_tight")
-NAMES = (*SHORT, "play_table")
+PANDA = ("pick_place", "stacking", "drawer", "insertion_loose", "insertion_tight")
+SHORT = (*PANDA, "pick_place_ur5e")
+NAMES = (*PANDA, "play_table")
 
 
 def box(model, name):
@@ -38,7 +39,8 @@ def test_shared_parts_are_the_same_everywhere(name):
 
 
 def test_objects_have_the_sizes_that_tasks_count_with():
-    cubes = [("pick_place", "cube", pick_place.SIDE_M), ("stacking", "red", stacking.SIDE_M)]
+    cubes = [(name, "cube", pick_place.SIDE_M) for name in ("pick_place", "pick_place_ur5e")]
+    cubes.append(("stacking", "red", stacking.SIDE_M))
     for scene, name, side in [*cubes, ("stacking", "green", stacking.SIDE_M)]:
         model = load_scene(scene).compile()
         assert box(model, name) == pytest.approx([side / 2] * 3)
