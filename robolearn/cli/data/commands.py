@@ -19,6 +19,7 @@ from robolearn.cli.data.derive import DERIVE_VERBS
 from robolearn.cli.data.edit import EDIT_VERBS
 from robolearn.cli.data.export import EXPORT_VERBS
 from robolearn.cli.data.judge import JUDGE_VERBS
+from robolearn.cli.data.quality import QUALITY_VERBS
 from robolearn.cli.data.report import REPORT_VERBS
 from robolearn.cli.data.view import VIEW_VERBS
 from robolearn.cli.shared.parse import counting, parse, print_json, say
@@ -286,6 +287,7 @@ VERBS: dict[str, tuple[type, Callable[[list[str]], int]]] = {
     **DERIVE_VERBS,
     **EXPORT_VERBS,
     **JUDGE_VERBS,
+    **QUALITY_VERBS,
     **REPORT_VERBS,
     **VIEW_VERBS,
     **CACHE_VERBS,

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from robolearn.data.insight.measures import Saturation, StoreMeasures
+from robolearn.data.insight.measures import StoreMeasures
+from robolearn.data.insight.saturation import Saturation
+from robolearn.data.insight.verdict import USUAL
 
 Family = Literal["imitation", "reinforcement", "reward first", "repair first"]
 
@@ -151,6 +153,13 @@ def _remedies(measured: StoreMeasures) -> tuple[tuple[str, ...], str]:
         for s in measured.saturation
         if s.declared and s.outside > OUTSIDE
     ]
+    still = sum(share > USUAL.idle for share in measured.idle)
+    if still:
+        found.append(
+            f"{still} of {len(measured.idle)} episodes stand still for more than"
+            f" {USUAL.idle:.0%} of their time: 'robolearn data quality' lists them, data.idle"
+            " leaves such steps out; a policy that learns them stays where it starts."
+        )
     return tuple(found), broken
 
 

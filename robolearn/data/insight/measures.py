@@ -20,6 +20,7 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 
 from robolearn.data.insight.sample import Numbers, StoreSample
+from robolearn.data.insight.saturation import Saturation, saturation
 from robolearn.shapes import Flags
 
 # One number per row, or per query.
@@ -29,10 +30,6 @@ BINS = 10
 """Of every quantised number, between its 1 % and 99 % quantiles."""
 COMPONENTS = 3
 """Of states and of actions; with more numbers nearly every row has a bin of its own."""
-AT_LIMIT = 0.005
-"""An action is saturated within this share of its range at its limit."""
-DISCRETE = 4
-"""Numbers that take so few values are choices."""
 MOST_LAG = 15
 """Ticks that a motion is looked for behind its command."""
 CLEAR = 0.4
@@ -68,18 +65,6 @@ class Ends:
     denied: int
     # All terminal in the last step that any episode has, none a success: likely a time limit.
     by_the_clock: int
-
-
-@dataclass(frozen=True, slots=True)
-class Saturation:
-    """Of one number of an action: share of rows at a limit, and outside of it. Without declared
-    limits (``declared`` False) those are the extremes of the data.
-    """
-
-    name: str
-    at_limit: float
-    outside: float
-    declared: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +115,8 @@ class StoreMeasures:
     saturation: tuple[Saturation, ...]
     delay: Delay | None
     ambiguity: Ambiguity | None
+    # Of every sampled episode: the share of the time in which nothing was commanded to move.
+    idle: tuple[float, ...] = ()
 
     @property
     def successes(self) -> int:
@@ -159,9 +146,10 @@ def measure(sample: StoreSample, seed: int = 0) -> StoreMeasures:
         coverage=_unique(np.concatenate([states, actions], axis=1)),
         unique_states=_unique(states),
         ends=_ends(sample),
-        saturation=saturation(sample),
+        saturation=saturation(sample.actions, sample.specs),
         delay=delay(sample),
         ambiguity=ambiguity(sample, rng),
+        idle=tuple(e.idle for e in ended),
     )
 
 
@@ -169,27 +157,6 @@ def trajectory_quality(returns: PerRow) -> float:
     """Mean of the returns between the lowest (0) and the highest (1); 1 where all are alike."""
     spread = float(returns.max() - returns.min())
     return 1.0 if spread == 0.0 else float((returns.mean() - returns.min()) / spread)
-
-
-def saturation(sample: StoreSample) -> tuple[Saturation, ...]:
-    """Every number of the actions, the most saturated first."""
-    found: list[Saturation] = []
-    first = 0
-    for spec in sample.specs:
-        for k in range(spec.size):
-            values = sample.actions[:, first + k]
-            declared = bool(spec.low) and bool(spec.high)
-            low, high = (spec.low[k], spec.high[k]) if declared else (values.min(), values.max())
-            slack = AT_LIMIT * (high - low)
-            near = (values <= low + slack) | (values >= high - slack)
-            outside = (values < low - slack) | (values > high + slack)
-            name = sample.action_names[first + k]
-            # A gripper that is open or closed is not cut off.
-            chosen = high > low and len(np.unique(values)) > DISCRETE
-            share = float(near.mean()) if chosen else 0.0
-            found.append(Saturation(name, share, float(outside.mean()), declared))
-        first += spec.size
-    return tuple(sorted(found, key=lambda s: -s.at_limit))
 
 
 def delay(sample: StoreSample) -> Delay | None:

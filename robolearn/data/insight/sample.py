@@ -11,6 +11,7 @@ from jaxtyping import Float, Int64
 from numpy.typing import NDArray
 
 from robolearn.data.episode import Episode, EpisodeInfo
+from robolearn.data.insight.verdict import USUAL, measure_for
 from robolearn.data.store.store import EpisodeStore
 from robolearn.errors import DataError
 from robolearn.spec import ActionSpec
@@ -31,6 +32,8 @@ class SampledEpisode:
     outcome_terminal: bool
     return_: float
     rewarded: bool
+    # Share of the time in which nothing was commanded to move.
+    idle: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +121,7 @@ def _ended(episode: Episode, info: EpisodeInfo, recorded: bool) -> SampledEpisod
         outcome_terminal=episode.meta.outcome.terminal,
         return_=float(episode.reward.sum()),
         rewarded=bool(episode.reward.any()),
+        idle=measure_for(episode, USUAL).idle,
     )
 
 

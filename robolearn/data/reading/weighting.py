@@ -16,6 +16,7 @@ from jaxtyping import Int64
 from numpy.typing import NDArray
 
 from robolearn.data.reading.cache import FlatEpisodes
+from robolearn.data.reading.standing import commanded_change, stretches
 from robolearn.data.reading.trajectories import trajectory_weights
 from robolearn.errors import ConfigError, DataError
 from robolearn.shapes import Flags, Floats
@@ -118,21 +119,13 @@ def idle_rows(flat: FlatEpisodes, config: IdleConfig) -> Flags:
     if config.plain:
         return np.zeros(rows, dtype=np.bool_)
     actions = np.asarray(flat.actions, dtype=np.float64)
-    moved = np.diff(actions, axis=0, prepend=actions[:1])
-    first = 0
-    for action in flat.task_space.actions:
-        part = slice(first, first + action.size)
-        if action.mode == "relative":
-            moved[:, part] = actions[:, part]
-        first += action.size
+    moved = commanded_change(actions, flat.task_space.actions)
     stands = (np.abs(moved) <= config.threshold).all(axis=1)
     # The first step of an episode follows nothing; it moves, so that every episode keeps a start.
     stands[flat.starts[:-1]] = False
-    edges = np.flatnonzero(np.diff(stands.astype(np.int8), prepend=0, append=0))
     idle = np.zeros(rows, dtype=np.bool_)
-    for begin, end in zip(edges[::2], edges[1::2], strict=True):
-        if end - begin >= config.steps:
-            idle[begin:end] = True
+    for begin, end in stretches(stands, config.steps):
+        idle[begin:end] = True
     return idle
 
 

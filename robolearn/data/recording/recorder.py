@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from robolearn.data.episode import EpisodeKind, EpisodeMeta
+from robolearn.data.episode import Episode, EpisodeKind, EpisodeMeta
 from robolearn.data.provenance import git_revision, library_versions
 from robolearn.data.recording.take import FLUSH_S, LiveTake, PlainTake, RecorderLoad, Take
 from robolearn.data.store.drafts import Drafts, PreparedEpisode
@@ -45,13 +45,16 @@ class FinishedEpisode:
     take: Take
     meta: EpisodeMeta
 
+    def episode(self) -> Episode:
+        """What would be saved; of pictures that are on disk the times alone."""
+        return self.take.assembler.finish(self.meta)
+
     def prepare(self) -> PreparedEpisode:
         """Write what is missing and make it durable; after an error nothing is left of it, or what
         can be recovered.
         """
         try:
-            episode = self.take.assembler.finish(self.meta)
-            return self.drafts.prepare(self.take.draft, episode)
+            return self.drafts.prepare(self.take.draft, self.episode())
         except BaseException:
             self.take.draft.abandon()
             raise
@@ -148,6 +151,14 @@ class DraftRecorder:
                 return
         _log.info("episode not saved: %s", error)
         self.discard()
+
+    def waiting(self) -> Episode:
+        """The finished episode that nobody has decided on yet, as :meth:`FinishedEpisode.episode`:
+        to look at while the person still stands there.
+        """
+        if self._finished is None:
+            raise StoreError("there is no finished episode to look at")
+        return self._finished.episode()
 
     def finished(self) -> FinishedEpisode:
         """Hand the finished episode over; it is the caller's from now on."""
@@ -281,6 +292,10 @@ class EpisodeRecorder:
     def on_abort(self, error: BaseException) -> None:
         """As :meth:`DraftRecorder.on_abort`."""
         self._recorder.on_abort(error)
+
+    def waiting(self) -> Episode:
+        """As :meth:`DraftRecorder.waiting`."""
+        return self._recorder.waiting()
 
     def keep(self) -> str:
         """Commit the finished episode; returns its id."""

@@ -4,6 +4,7 @@
 # ruff: noqa: F722
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Generator
 from dataclasses import dataclass
 
@@ -11,11 +12,13 @@ import numpy as np
 from jaxtyping import Int64
 from numpy.typing import NDArray
 
+from robolearn.data.episode import Episode
 from robolearn.data.store.chunks import StoredArray, read_array
 from robolearn.data.store.manifest import EPISODES
 from robolearn.data.store.picture_codec import StoredFrames, open_values
 from robolearn.data.store.store import EpisodeStore
 from robolearn.shapes import AnyArray, Flags, Index, Times
+from robolearn.types import SampleBlock
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,3 +51,18 @@ def open_camera(store: EpisodeStore, episode_id: str, name: str) -> Camera:
         read_array(root, f"{base}/{part}", files)[0] for part in ("t_ns", "valid", "view")
     )
     return Camera(name, t_ns, valid, view, open_values(root, base, files))
+
+
+def read_without_pictures(store: EpisodeStore, episode_id: str) -> Episode:
+    """An episode whose cameras have times, validity and views, but no pictures (0 rows)."""
+    info, meta = store.info(episode_id), store.meta(episode_id)
+    cameras = [s for s in meta.embodiment.signals if s.is_image and s.name in info.signals]
+    names = [c.name for c in cameras]
+    episode = store.read(episode_id, [n for n in info.signals if n not in names])
+    streams, view = dict(episode.streams), dict(episode.view)
+    for spec in cameras:
+        camera = open_camera(store, episode_id, spec.name)
+        empty = np.zeros((0, *spec.shape), dtype=np.uint8)
+        streams[spec.name] = SampleBlock(camera.t_ns, empty, camera.valid)
+        view[spec.name] = camera.view
+    return dataclasses.replace(episode, streams=streams, view=view)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -113,6 +114,15 @@ def test_saturation_is_said(tmp_path: Path) -> None:
     assert cut.saturation[0].declared
     assert not any("at its limit" in r for r in advise(free).remedies)
     assert any("at its limit" in r for r in advise(cut).remedies)
+
+
+def test_standing_still_is_said(tmp_path: Path) -> None:
+    waited = episode(0)
+    action = waited.action[TOOL].copy()
+    action[10:50] = action[10]
+    waited = dataclasses.replace(waited, action={TOOL: action})
+    found = advise(measured(tmp_path / "s", [waited, episode(1), episode(2)]))
+    assert any("1 of 3 episodes stand still" in r for r in found.remedies)
 
 
 def test_time_limits_and_contradictions_come_first(tmp_path: Path) -> None:

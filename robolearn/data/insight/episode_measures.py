@@ -1,0 +1,204 @@
+"""Measures one episode: what an operator should know of it while still standing there.
+
+Nothing here looks at pictures, only at when they came: an episode that is not saved yet has
+measures, too (``EpisodeRecorder.waiting``).
+"""
+
+# Shapes in annotations follow jaxtyping's grammar, which ruff reads as a forward reference.
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from robolearn.data.episode import Episode, EpisodeKind
+from robolearn.data.insight.saturation import Saturation, saturation
+from robolearn.data.reading.standing import commanded_change, stretches
+from robolearn.shapes import Flags, Times
+from robolearn.types import SampleBlock
+
+EVENT = "supervisor/event"
+"""Rows of cause, value, limit, seq; cause 0 is the start of an episode (``RealEnv``)."""
+HOLD = "hold"
+"""Source of a command while nobody holds the device."""
+LATE = 1.5
+"""Periods: from here on a tick is late, and between two frames one is missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class CameraLoss:
+    """Frames of a camera that came, and those that did not: marked as missing, or a gap in time."""
+
+    name: str
+    frames: int
+    lost: int
+
+    @property
+    def share(self) -> float:
+        """Of the frames that should be there."""
+        wanted = self.frames + self.lost
+        return self.lost / wanted if wanted else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class SignalAge:
+    """How old [s] what was shown of a signal was at the ticks: 95th percentile and most."""
+
+    name: str
+    p95_s: float
+    most_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodeMeasures:
+    """One episode. ``id`` is empty where it is not saved. Shares are of its ticks, in [0, 1].
+
+    ``final`` is the progress at the end, ``score`` the highest; ``idle_s``: in stretches (of at
+    least ``idle_least_s``) in which nothing was commanded to move, ``longest_idle_s`` the longest
+    of them; ``held``: nobody held the device; ``late``: ticks that came late, ``jitter_s``: how far
+    intervals between ticks were from the period (99th percentile); ``events``: interventions of the
+    supervisor, by number of their cause.
+    """
+
+    id: str
+    kind: EpisodeKind
+    task: str
+    success: bool
+    reason: str
+    score: float
+    final: float
+    steps: int
+    duration_s: float
+    idle_s: float
+    longest_idle_s: float
+    held: float
+    taken_over: float
+    late: float
+    jitter_s: float
+    saturation: tuple[Saturation, ...] = ()
+    cameras: tuple[CameraLoss, ...] = ()
+    ages: tuple[SignalAge, ...] = ()
+    events: Mapping[int, int] = field(default_factory=dict[int, int])
+
+    @property
+    def idle(self) -> float:
+        """Share of the time in which nothing was commanded to move."""
+        return self.idle_s / self.duration_s if self.duration_s else 0.0
+
+    @property
+    def saturated(self) -> float:
+        """Share of ticks at a declared limit, of the number that is there most."""
+        return max((s.at_limit for s in self.saturation if s.declared), default=0.0)
+
+    @property
+    def lost_frames(self) -> float:
+        """Share of missing frames of the camera that lost most."""
+        return max((c.share for c in self.cameras), default=0.0)
+
+    @property
+    def age_s(self) -> float:
+        """Of the signal that was shown oldest, 95th percentile."""
+        return max((a.p95_s for a in self.ages), default=0.0)
+
+
+def measure_episode(
+    episode: Episode, *, idle_speed: float = 0.005, idle_least_s: float = 0.5
+) -> EpisodeMeasures:
+    """Everything there is to measure; of an episode without ticks all is 0.
+
+    ``idle_speed``: a commanded number that changes at most so fast stands, in its own unit per
+    second (a relative one: that is so small, per second); ``idle_least_s``: shorter pauses are
+    part of a motion.
+    """
+    meta, steps = episode.meta, episode.steps
+    rate_hz = meta.embodiment.rate_hz
+    stands = standing(episode, idle_speed)
+    pauses = [e - b for b, e in stretches(stands, max(1, round(idle_least_s * rate_hz)))]
+    intervals = np.diff(episode.tick_t_ns) * 1e-9 * rate_hz
+    return EpisodeMeasures(
+        id=episode.id,
+        kind=meta.kind,
+        task=meta.task,
+        success=episode.success,
+        reason=meta.outcome.reason,
+        score=episode.score,
+        final=float(episode.progress[-1]) if steps else 0.0,
+        steps=steps,
+        duration_s=episode.duration_s,
+        idle_s=sum(pauses) / rate_hz,
+        longest_idle_s=max(pauses, default=0) / rate_hz,
+        held=sum(s == HOLD for s in episode.source) / max(1, steps),
+        taken_over=float(episode.intervention.sum()) / max(1, steps),
+        late=float((intervals > LATE).mean()) if len(intervals) else 0.0,
+        jitter_s=_quantile(np.abs(intervals - 1.0), 0.99) / rate_hz,
+        saturation=saturation(_flat(episode), meta.embodiment.actions) if steps else (),
+        cameras=_cameras(episode),
+        ages=_ages(episode),
+        events=_events(episode.streams.get(EVENT)),
+    )
+
+
+def standing(episode: Episode, speed: float) -> Flags:
+    """``[T]``: ticks at which no number was commanded to change faster than ``speed``, in its own
+    unit per second.
+    """
+    specs, rate_hz = episode.meta.embodiment.actions, episode.meta.embodiment.rate_hz
+    change = np.abs(commanded_change(_flat(episode), specs)) * rate_hz
+    return (change <= speed).all(axis=1)
+
+
+def _flat(episode: Episode) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
+    steps, specs = episode.steps, episode.meta.embodiment.actions
+    rows = [episode.action[a.name].reshape(steps, a.size).astype(np.float64) for a in specs]
+    return np.concatenate([np.zeros((steps, 0)), *rows], axis=1)
+
+
+def _cameras(episode: Episode) -> tuple[CameraLoss, ...]:
+    found: list[CameraLoss] = []
+    for spec in episode.meta.embodiment.signals:
+        if not spec.is_image:
+            continue
+        block = episode.streams.get(spec.name)
+        if block is None:
+            # A camera that never delivered has no stream.
+            found.append(CameraLoss(spec.name, 0, max(1, episode.steps)))
+            continue
+        marked = int((~block.valid).sum())
+        lost = marked + _gaps(block.t_ns, spec.rate_hz)
+        found.append(CameraLoss(spec.name, len(block.t_ns) - marked, lost))
+    return tuple(found)
+
+
+def _gaps(t_ns: Times, rate_hz: float) -> int:
+    """Frames that did not come between those that did."""
+    gaps = np.diff(t_ns) * 1e-9
+    if not len(gaps):
+        return 0
+    period = 1.0 / rate_hz if rate_hz > 0 else float(np.median(gaps))
+    wide = gaps[gaps > LATE * period] if period > 0 else gaps[:0]
+    return int(np.round(wide / period - 1.0).sum()) if len(wide) else 0
+
+
+def _ages(episode: Episode) -> tuple[SignalAge, ...]:
+    found: list[SignalAge] = []
+    for spec in episode.meta.embodiment.signals:
+        block = episode.streams.get(spec.name)
+        # What is told once, or when it happens, does not age: goals, events.
+        if block is None or spec.rate_hz <= 0 or len(block.t_ns) < 2 or not episode.steps:
+            continue
+        age_s = (episode.tick_t_ns - episode.observed_t_ns(spec.name)) * 1e-9
+        found.append(SignalAge(spec.name, _quantile(age_s, 0.95), float(age_s.max())))
+    return tuple(found)
+
+
+def _events(block: SampleBlock | None) -> dict[int, int]:
+    if block is None:
+        return {}
+    causes = block.value.reshape(len(block.value), -1)[:, 0].astype(np.int64).tolist()
+    return dict(sorted(Counter(c for c in causes if c).items()))
+
+
+def _quantile(values: np.ndarray[tuple[int], np.dtype[np.float64]], share: float) -> float:
+    return float(np.quantile(values, share)) if len(values) else 0.0
