@@ -15,7 +15,7 @@ import numpy as np
 
 from robolearn.data.episode import Episode, EpisodeKind
 from robolearn.data.insight.saturation import Saturation, saturation
-from robolearn.data.reading.standing import commanded_change, stretches
+from robolearn.data.standing import commanded_change, stretches
 from robolearn.shapes import Flags, Times
 from robolearn.types import SampleBlock
 

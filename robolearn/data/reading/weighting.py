@@ -16,8 +16,8 @@ from jaxtyping import Int64
 from numpy.typing import NDArray
 
 from robolearn.data.reading.cache import FlatEpisodes
-from robolearn.data.reading.standing import commanded_change, stretches
 from robolearn.data.reading.trajectories import trajectory_weights
+from robolearn.data.standing import commanded_change, stretches
 from robolearn.errors import ConfigError, DataError
 from robolearn.shapes import Flags, Floats
 
