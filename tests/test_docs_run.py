@@ -12,6 +12,8 @@ import yaml
 from eval.trials.table import TrialStore
 from hardware.cell.load import load_cell
 from robolearn.cli.main import main
+from robolearn.config import load_config
+from robolearn.operations.collect import CollectConfig
 from robolearn.operations.lab.workcell import load_lab
 from robolearn.operations.suites import open_suite
 from robolearn.operations.train import load_experiment
@@ -160,6 +162,8 @@ def test_configs_load(block: Block, tmp_path: Path) -> None:
         load_lab(path)
     elif {"data", "algorithm"} & set(raw):
         load_experiment(path)
+    elif "world" in raw:
+        load_config(CollectConfig, path)
     elif path.name == "scene.yaml":
         load_scene(folder)
     else:

@@ -1,50 +1,26 @@
-"""Turns a person into an agent.
-
-    released --(target within reach of the tool)--> engaged --(let go or stale)--> released
-
-While released the tool holds its place, so neither a lost connection nor a pointer that comes back
-at the far end of the table makes it jump.
-"""
+"""Turns a person into an agent: a device and the mapping from it to commands."""
 
 from __future__ import annotations
 
-import time
-
-import numpy as np
-
+from hardware.teleop.config import DEFAULT_MAPPING, MappingConfig
 from hardware.teleop.device import TeleopDevice
-from robolearn.agents.actions import clip_action, hold_action
-from robolearn.errors import SpecMismatchError
-from robolearn.geometry import XY
+from hardware.teleop.mapping import Mapping
 from robolearn.spec import EmbodimentSpec
-from robolearn.types import Command, Observation, PolicyInput, PolicyOutput, Signals
-
-ACTION = "tool/xy_table"
-# The recordings' operator took hold of the tool in the same way: pointer within 30 px of it
-# (diffusion_policy, ``env/pusht/pusht_env.py``, teleop agent); 1 px = 1 mm.
-REACH_M = 0.03
-MAX_AGE_NS = 500_000_000
-
-
-def require_drivable(embodiment: EmbodimentSpec) -> None:
-    """:class:`SpecMismatchError` unless a person can drive it, by one point on the table."""
-    actions = embodiment.actions
-    if [a.name for a in actions] != [ACTION] or actions[0].mode != "absolute":
-        raise SpecMismatchError(
-            f"this device drives an absolute '{ACTION}'; '{embodiment.name}' is commanded by"
-            f" {[(a.name, a.mode) for a in actions]}. People can drive Push-T alone: use --agent"
-            " scripted (or play) here"
-        )
-    embodiment.signal(ACTION)
+from robolearn.types import Command, Observation, PolicyInput, PolicyOutput
 
 
 class TeleopAgent:
-    """Sends the device's target as ``tool/xy_table``; holds while nobody holds the device."""
+    """Commands what the hand at the device wants; holds while nobody holds the device."""
 
-    def __init__(self, device: TeleopDevice, embodiment: EmbodimentSpec) -> None:
-        require_drivable(embodiment)
-        self._actions = embodiment.actions
+    def __init__(
+        self,
+        device: TeleopDevice,
+        embodiment: EmbodimentSpec,
+        config: MappingConfig = DEFAULT_MAPPING,
+    ) -> None:
+        self._mapping = Mapping(config, embodiment, device.lease_s)
         self._device = device
+        self._period_ns = round(1e9 / embodiment.rate_hz)
         self.reset(0)
 
     @property
@@ -54,14 +30,24 @@ class TeleopAgent:
 
     @property
     def engaged(self) -> bool:
-        """Whether the person has hold of the tool."""
+        """Whether the person has hold of the arm."""
         return self._engaged
 
+    @property
+    def note(self) -> str:
+        """Why the person has not, in words."""
+        return self._note
+
+    @property
+    def opening(self) -> float | None:
+        """Commanded opening of the gripper, 0 to 1; None without one, and before the first tick."""
+        return self._mapping.opening if self._last_ns is not None else None
+
     def reset(self, seed: int) -> None:
-        """A person has no seed; the tool is not held yet."""
+        """A person has no seed; nobody has hold of the arm yet."""
         del seed
-        self._seq, self._engaged, self._began = 0, False, False
-        self._last: Signals | None = None
+        self._seq, self._engaged, self._note = 0, False, ""
+        self._last_ns: int | None = None
 
     def request(self, observation: Observation) -> PolicyInput | None:
         """Nothing is inferred."""
@@ -69,36 +55,20 @@ class TeleopAgent:
         return None
 
     def decide(self, observation: Observation, reply: PolicyOutput | None) -> Command:
-        """The person's target, or hold."""
+        """What the person wants, or hold."""
         del reply
-        tool = np.asarray(observation.value(ACTION), dtype=np.float64)
-        if not self._began:
-            self._device.begin(tool)
-            self._began = True
-        target = self._target(tool)
-        if target is not None:
-            self._last = clip_action(self._actions, {ACTION: target})
-        elif self._last is None:
-            self._last = hold_action(self._actions, observation)
+        if self._last_ns is None:
+            self._mapping.reset(observation)
+            self._device.begin(self._mapping.opening)
+            self._last_ns = observation.t_ns - self._period_ns
+        dt_s = 1e-9 * (observation.t_ns - self._last_ns)
+        self._last_ns = observation.t_ns
+        mapped = self._mapping.command(self._device.poll(), observation, dt_s)
+        self._engaged, self._note = mapped.engaged, mapped.note
         self._seq += 1
         return Command(
             seq=self._seq - 1,
-            action=self._last,
+            action=mapped.action,
             due_ns=observation.t_ns,
-            source=self.name if target is not None else "hold",
+            source=self.name if mapped.engaged else "hold",
         )
-
-    def _target(self, tool: XY) -> XY | None:
-        reading = self._device.poll()
-        target = reading.target
-        stale = time.monotonic_ns() - reading.t_ns > MAX_AGE_NS
-        if target is None or stale or not np.isfinite(target).all():
-            # Letting go stops the tool where it is, not where it was sent last.
-            if self._engaged:
-                self._last = clip_action(self._actions, {ACTION: tool})
-            self._engaged = False
-            return None
-        if not self._engaged and float(np.linalg.norm(target - tool)) > REACH_M:
-            return None
-        self._engaged = True
-        return target

@@ -1,42 +1,106 @@
-"""Defines what a teleoperation device is, and what it shows to the person who holds it.
+"""Defines what a teleoperation device is, what it tells, and what it shows to the person.
 
-A device knows no robot: it is polled for a target and for the keys that were pressed, and it is
-told what to show. :class:`hardware.teleop.agent.TeleopAgent` makes an agent of it.
+A device knows no robot: it is polled for what the hand does and for the keys that were pressed, and
+it is told what to show. :mod:`hardware.teleop.mapping` makes commands of it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
-from robolearn.geometry import XY
+from hardware.teleop.shapes import Deflection
+from robolearn.arms.shapes import Joints, Twist
+from robolearn.geometry import XY, Pose
 
-Key = Literal["start", "keep", "discard", "quit"]
+Key = Literal[
+    "start",
+    "keep",
+    "discard",
+    "redo",
+    "quit",
+    "success",
+    "failure",
+    "takeover",
+    "handback",
+    "marker",
+]
 Phase = Literal["ready", "running", "review", "done"]
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
-    """``target [2]`` in the table frame [m], None while nobody holds the device (dead-man);
-    ``t_ns`` is the monotonic time of the newest input.
+class Rate:
+    """``twist``: how far the hand deflects the device, in [-1, 1], without a unit: x forward, y
+    left, z up, then turns about them (counter-clockwise).
     """
 
+    twist: Deflection
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """``total``: all steps since the device was opened, along and about the axes of :class:`Rate`
+    [m, rad]. Whoever reads late misses none.
+    """
+
+    total: Twist
+
+
+@dataclass(frozen=True, slots=True)
+class HandPose:
+    """``T``: pose of the hand in the device's frame (x forward, y left, z up); only its changes
+    while the clutch is held count.
+    """
+
+    T: Pose
+
+
+@dataclass(frozen=True, slots=True)
+class JointAngles:
+    """``q``: joint angles of a leader arm, as the joints of the arm that follows count [rad]."""
+
+    q: Joints
+
+
+@dataclass(frozen=True, slots=True)
+class TablePoint:
+    """``xy``: a point on the table, in the frame of ``tool/xy_table`` [m]."""
+
+    xy: XY
+
+
+Motion = Rate | Steps | HandPose | JointAngles | TablePoint
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceReading:
+    """What the hand does now."""
+
+    # Monotonic time of the newest input, or of the newest proof that the device would tell of one.
     t_ns: int
-    target: XY | None
+    # Plugged in, page open, terminal in focus.
+    present: bool
+    # The person holds it (dead-man): nothing moves while False.
+    clutch: bool
+    motion: Motion | None = None
+    # Wanted opening of the gripper, 0 to 1; None: as it is.
+    gripper: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What the person sees: the workcell from above and how it goes.
+    """What the person sees: the workcell and how it goes.
 
-    ``tool`` (x, y) and ``block`` (x, y, yaw) in the table frame [m, rad]; ``engaged`` while the
-    person has hold of the tool; ``rate_hz`` as measured;
-    ``progress`` now and ``best`` so far, in [0, 1].
+    ``tool``: (x, y) on the table or (x, y, z) in the action's frame [m]; ``block``: Push-T's T
+    (x, y, yaw) in the table frame [m, rad]; ``engaged`` while the person has hold of the tool;
+    ``rate_hz`` as measured; ``progress`` now and ``best`` so far, in [0, 1]; ``note``: why nothing
+    moves; ``gripper``: its commanded opening, 0 to 1.
     """
 
     phase: Phase
-    tool: tuple[float, float]
-    block: tuple[float, float, float]
+    tool: tuple[float, ...] = ()
+    block: tuple[float, float, float] | None = None
     engaged: bool = False
     progress: float = 0.0
     best: float = 0.0
@@ -46,23 +110,30 @@ class View:
     saved: int = 0
     wanted: int = 0
     message: str = ""
+    note: str = ""
+    gripper: float | None = None
 
 
 @runtime_checkable
 class TeleopDevice(Protocol):
-    """A person's hand: mouse, keys, a leader arm."""
+    """A person's hand: keys, a page, a puck, a leader arm."""
 
     @property
     def name(self) -> str:
         """``browser``, ``keyboard``, ...: commands carry ``human:<name>``."""
         ...
 
-    def begin(self, tool: XY) -> None:
-        """An episode starts with the tool at ``tool`` [2] in the table frame [m]."""
+    @property
+    def lease_s(self) -> float:
+        """A reading whose ``t_ns`` is older than this is of nobody [s]."""
         ...
 
-    def poll(self) -> Reading:
-        """The newest target; never blocks."""
+    def begin(self, opening: float | None) -> None:
+        """Control begins with the gripper open by this share (None: there is no gripper)."""
+        ...
+
+    def poll(self) -> DeviceReading:
+        """The newest state; never blocks, and changes nothing."""
         ...
 
     def pressed(self) -> tuple[Key, ...]:
@@ -76,3 +147,20 @@ class TeleopDevice(Protocol):
     def close(self) -> None:
         """Release the device; safe to call twice."""
         ...
+
+
+def unheard(text: str) -> None:
+    """Where nobody looks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What the program offers to a device that it opens."""
+
+    # Text for the terminal, which may rewrite its line.
+    write: Callable[[str], Any] = unheard
+    # Address of a page that the person should open.
+    on_page: Callable[[str], Any] = unheard
+    # Name of the task, and its parameters that are not its defaults.
+    task: str = ""
+    task_params: Any = None

@@ -15,9 +15,11 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from hardware.teleop.agent import TeleopAgent
+from hardware.teleop.config import MappingConfig
 from hardware.teleop.device import Key, Phase, TeleopDevice, View
+from hardware.teleop.targets import POSE, XY_TABLE
 from robolearn.contracts import Env, Subscriber
-from robolearn.pusht import BLOCK, TOOL
+from robolearn.pusht import BLOCK
 from robolearn.runtime import run_episode
 from robolearn.seeding import child_seed
 from robolearn.spec import EmbodimentSpec
@@ -33,6 +35,9 @@ from robolearn.types import (
     SampleBatch,
     Tick,
 )
+
+# Keys that end an attempt, and decide what becomes of it.
+_ENDING = ("keep", "discard", "redo", "quit")
 
 
 @runtime_checkable
@@ -133,6 +138,7 @@ class SessionConfig:
     condition: Callable[[int], Condition]
     provenance: Mapping[str, Any] = field(default_factory=dict[str, Any])
     poll_s: float = 0.02
+    mapping: MappingConfig = field(default_factory=MappingConfig)
 
 
 class TeleopSession:
@@ -147,7 +153,7 @@ class TeleopSession:
     ) -> None:
         self._env = AttendedEnv(env)
         self._device, self._recorder, self._config = device, recorder, config
-        self._agent = TeleopAgent(device, env.spec)
+        self._agent = TeleopAgent(device, env.spec, config.mapping)
         self._saved: list[str] = []
         self._decided: Key | None = None
         self._outcome: Outcome | None = None
@@ -177,7 +183,7 @@ class TeleopSession:
         self._steps = tick.index + 1
         self._take(tick.outcome)
         for key in self._device.pressed():
-            if key != "start" and not self._env.stop:
+            if key in _ENDING and not self._env.stop:
                 self._decided, self._env.stop = key, True
         self._show("running")
 
@@ -210,7 +216,7 @@ class TeleopSession:
             provenance=self._config.provenance,
         )
         verdict = self._decided or self._wait(
-            "review", ("keep", "discard", "quit"), self._verdict()
+            "review", ("keep", "discard", "redo", "quit"), self._verdict()
         )
         if verdict == "keep":
             self._saved.append(self._recorder.keep())
@@ -240,13 +246,16 @@ class TeleopSession:
 
     def _show(self, phase: Phase, message: str = "") -> None:
         observation = self._env.observe()
-        tool, block = observation.value(TOOL), observation.value(BLOCK)
+        seen = observation.samples
+        tool = next((seen[n].value for n in (XY_TABLE, POSE) if n in seen), np.zeros(0))
+        x, y, yaw = seen[BLOCK].value.tolist() if BLOCK in seen else (0.0, 0.0, 0.0)
+        running = phase == "running"
         self._device.show(
             View(
                 phase=phase,
-                tool=(float(tool[0]), float(tool[1])),
-                block=(float(block[0]), float(block[1]), float(block[2])),
-                engaged=self._agent.engaged and phase == "running",
+                tool=tuple(float(v) for v in tool[:3]),
+                block=(x, y, yaw) if BLOCK in seen else None,
+                engaged=self._agent.engaged and running,
                 progress=self._outcome.progress if self._outcome else 0.0,
                 best=self._best,
                 step=self._steps,
@@ -255,5 +264,7 @@ class TeleopSession:
                 saved=len(self._saved),
                 wanted=self._config.episodes,
                 message=message,
+                note=self._agent.note if running else "",
+                gripper=self._agent.opening,
             )
         )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Literal
 
 from robolearn.cli.shared.parse import parse, print_json, say
 from robolearn.errors import ConfigError
@@ -22,9 +21,10 @@ class Args:
     # A packaged scene, a scene folder or an adapter's name, instead of the file's world.
     env: str = ""
     # Who acts: the task's scripted expert, the expert at play (many goals, none of them the
-    # task's), a person at a local page or at the terminal's keys (people can drive Push-T alone);
-    # auto: as --config says, else browser in Push-T and scripted elsewhere.
-    agent: Literal["auto", "scripted", "play", "browser", "keyboard"] = "auto"
+    # task's), or a person at a device: keyboard (this terminal's keys), browser (a local page,
+    # Push-T alone), or another one (docs/teleoperation.md); auto: as --config says, else browser in
+    # Push-T and scripted elsewhere.
+    agent: str = "auto"
     # A trained run, which acts instead: its episodes, failures included, are of kind 'rollout'.
     policy: Path | None = None
     # Clumsiness of the expert, 0 to 1.
@@ -48,7 +48,7 @@ def main(argv: list[str]) -> int:
         raise ConfigError(f"--port must be 0 (any free one) to 65535, got {args.port}")
     from robolearn.cli.shared.consent import ask
     from robolearn.config import load_config
-    from robolearn.operations.collect import CollectConfig, CollectListener, Operator, collect
+    from robolearn.operations.collect import CollectConfig, CollectListener, collect
 
     if args.config is None and not args.env:
         raise ConfigError("say where: --config configs/collect/FILE.yaml or --env WORLD")
@@ -58,7 +58,7 @@ def main(argv: list[str]) -> int:
         config = load_config(CollectConfig, args.config)
         config = replace(config, world=args.env or config.world)
 
-    def begin(agent: Operator, before: int) -> None:
+    def begin(agent: str, before: int) -> None:
         if before:
             ask(f"{args.out} has {before} episode(s)", "Append to it?", yes=args.yes)
         say(

@@ -17,7 +17,10 @@ from robolearn.machine.interrupt import remembered, stopped_by
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "data": ("robolearn.cli.data.commands", "import, list, check and repair episode stores"),
-    "collect": ("robolearn.cli.collect", "record episodes: browser, keyboard or scripted operator"),
+    "collect": (
+        "robolearn.cli.collect",
+        "record episodes: a person at a device, or the scripted expert",
+    ),
     "replay": (
         "robolearn.cli.replay",
         "replay recorded actions open loop in a scene; report errors",

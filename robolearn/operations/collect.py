@@ -7,27 +7,27 @@ import shutil
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from eval.trials.instruments import InstructedAgent
-from hardware.teleop.agent import require_drivable
-from hardware.teleop.browser import BrowserDevice
-from hardware.teleop.device import TeleopDevice
-from hardware.teleop.keyboard import KeyboardDevice
+from hardware.teleop.config import MappingConfig
+from hardware.teleop.device import Surroundings, TeleopDevice, unheard
+from hardware.teleop.mapping import require_drivable
+from hardware.teleop.registry import DEVICES, make_device
 from hardware.teleop.session import SessionConfig, TeleopSession
+from hardware.teleop.targets import XY_TABLE
 from robolearn.agents.execution import Execution
 from robolearn.config import to_dict
 from robolearn.contracts import Agent, Inference
 from robolearn.data.episode import EpisodeKind
 from robolearn.data.recording.recorder import EpisodeRecorder, RecorderLoad
 from robolearn.data.store.store import EpisodeStore
-from robolearn.errors import ConfigError, SpecMismatchError
+from robolearn.errors import ConfigError, did_you_mean
 from robolearn.inference.local import BatchedInference
 from robolearn.instructions import require_understood
 from robolearn.machine.interrupt import check
 from robolearn.operations.builders import env_builder, policy_builder
 from robolearn.operations.stores.world_provenance import world_provenance
-from robolearn.pusht import BLOCK, TASK_PARAMS, recorded_goal
 from robolearn.runtime import run_episode
 from robolearn.seeding import child_seed
 from robolearn.training.run_directory import policy_hash
@@ -36,8 +36,8 @@ from sim.contract import World
 from sim.experts.registry import play_condition
 from sim.worlds import build_operator, make_world
 
-Operator = Literal["scripted", "play", "policy", "browser", "keyboard"]
-OperatorChoice = Literal["auto", "scripted", "play", "browser", "keyboard"]
+# Agents that need nobody.
+UNATTENDED = ("scripted", "play")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +47,9 @@ class CollectConfig:
     # A packaged scene, a scene folder, or an adapter's name.
     world: str
     # Who acts where nobody says otherwise; auto: a person at the local page where one can drive the
-    # world, which is Push-T, else the task's scripted expert.
-    agent: OperatorChoice = "auto"
+    # world from it, which is Push-T, else the task's scripted expert. Also scripted, play, or a
+    # device: keyboard, browser, ...
+    agent: str = "auto"
     # Time limit of an episode [control steps]; 0: that of the task.
     max_steps: int = 0
     # The task in words, kept with every episode.
@@ -58,6 +59,10 @@ class CollectConfig:
     # How cameras are stored, by name: zstd, png, jpeg or jpeg:QUALITY (others: zstd up to 256 KiB a
     # frame, else jpeg:95).
     codecs: dict[str, str] = field(default_factory=dict[str, str])
+    # Settings of the device that a person drives by: ``kind`` and its own keys.
+    device: dict[str, Any] = field(default_factory=dict[str, Any])
+    # How the person's hand becomes commands.
+    mapping: MappingConfig = field(default_factory=MappingConfig)
 
     def __post_init__(self) -> None:
         if self.max_steps < 0:
@@ -69,7 +74,7 @@ class CollectListener:
     """Who wants to know how far it is, and has a say before episodes are appended."""
 
     # Who acts, and how many episodes the store has; may refuse by an error.
-    on_begin: Callable[[Operator, int], None] | None = None
+    on_begin: Callable[[str, int], None] | None = None
     # After the commit: whoever is told may rely on the episode.
     on_saved: Callable[[str], None] | None = None
     # Address of the page to open.
@@ -85,7 +90,7 @@ class Collected:
     """
 
     store: Path
-    agent: Operator
+    agent: str
     saved: tuple[str, ...]
     successes: int
     episodes: int
@@ -96,7 +101,7 @@ def collect(
     config: CollectConfig,
     out: Path,
     *,
-    agent: OperatorChoice = "auto",
+    agent: str = "auto",
     policy: Path | None = None,
     noise: float = 0.0,
     episodes: int = 10,
@@ -119,12 +124,12 @@ def collect(
     with contextlib.closing(make_world(env_builder(config.world).world)) as env:
         wanted = config.agent if agent == "auto" else agent
         who = "policy" if policy is not None else choose_operator(wanted, env)
-        if noise and who not in ("scripted", "play"):
+        if noise and who not in UNATTENDED:
             raise ConfigError(
                 "noise is for the agents scripted and play; people and policies bring their own"
             )
         collection = _Collection(config, env, who, episodes, operator, listener)
-        if policy is not None or who in ("scripted", "play"):
+        if policy is not None or who in UNATTENDED:
             if policy is None:
                 actor = _Actor(build_operator(env, "play" if who == "play" else "scripted", noise))
             else:
@@ -132,8 +137,8 @@ def collect(
             with _store(out) as store:
                 saved, load = collection.unattended(store, actor)
         else:
-            _require_pusht(env)
-            device = _device(who, env, port, listener)
+            require_drivable(env.spec)
+            device = _device(config, who, env, port, listener)
             with contextlib.closing(device), _store(out) as store:
                 saved, load = collection.attended(store, device)
     if not saved:
@@ -143,21 +148,20 @@ def collect(
     return Collected(out, who, saved, good, len(found), load)
 
 
-def choose_operator(wanted: OperatorChoice, env: World) -> Operator:
-    """Who acts: a person where one can drive the world, else the scripted expert."""
-    if wanted != "auto":
-        return wanted
-    try:
-        _require_pusht(env)
-    except SpecMismatchError:
-        return "scripted"
-    return "browser"
+def choose_operator(wanted: str, env: World) -> str:
+    """Who acts: a person where the page can show the world, else the scripted expert.
 
-
-def _require_pusht(env: World) -> None:
-    """People see the block and command the tool."""
-    require_drivable(env.spec)
-    env.spec.signal(BLOCK)
+    Raises ConfigError for somebody who is neither an agent nor a device.
+    """
+    if wanted == "auto":
+        flat = [a.name for a in env.spec.actions] == [XY_TABLE]
+        return "browser" if env.task == "pusht" and flat else "scripted"
+    if wanted not in (*UNATTENDED, *DEVICES):
+        raise ConfigError(
+            f"nobody is called '{wanted}'.{did_you_mean(wanted, (*UNATTENDED, *DEVICES))} There"
+            f" are: auto, {', '.join((*UNATTENDED, *DEVICES))}"
+        )
+    return wanted
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,18 +204,23 @@ def _files(folder: Path) -> set[Path]:
     return {path for path in folder.rglob("*") if path.is_file()}
 
 
-def _device(who: Operator, env: World, port: int, listener: CollectListener) -> TeleopDevice:
-    if who == "keyboard":
-        return KeyboardDevice(listener.on_view or _unseen)
-    params = {TASK_PARAMS: env.task_params if env.task == "pusht" else {}}
-    device = BrowserDevice(port, recorded_goal(params))
-    if listener.on_page is not None:
-        listener.on_page(device.url)
-    return device
-
-
-def _unseen(text: str) -> None:
-    """The keyboard's view where nobody looks."""
+def _device(
+    config: CollectConfig, who: str, env: World, port: int, listener: CollectListener
+) -> TeleopDevice:
+    settings = dict(config.device)
+    if settings.get("kind", who) != who:
+        # The file's device is another one.
+        settings = {}
+    settings["kind"] = who
+    if who == "browser" and port:
+        settings["port"] = port
+    around = Surroundings(
+        write=listener.on_view or unheard,
+        on_page=listener.on_page or unheard,
+        task=env.task,
+        task_params=env.task_params,
+    )
+    return make_device(settings, around)
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +229,7 @@ class _Collection:
 
     config: CollectConfig
     env: World
-    who: Operator
+    who: str
     episodes: int
     operator: str
     listener: CollectListener
@@ -230,7 +239,7 @@ class _Collection:
         """What the episodes are, which decides what learns from them."""
         if self.who == "policy":
             return "rollout"
-        return "scripted" if self.who in ("scripted", "play") else "demonstration"
+        return "scripted" if self.who in UNATTENDED else "demonstration"
 
     def unattended(
         self, store: EpisodeStore, actor: _Actor
@@ -273,6 +282,7 @@ class _Collection:
             env_name=env.spec.name,
             condition=env.sample_condition,
             provenance=self._provenance(),
+            mapping=self.config.mapping,
         )
         with self._recorder(store) as recorder:
             saved = TeleopSession(env, device, recorder, session).run()

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from eval.report.recordings import store_facts
-from hardware.teleop.browser import scene_message
+from hardware.teleop.devices.browser import scene_message
 from policies.chunks.mirror import Mirror
 from policies.nets.encoder import FocusConfig
 from policies.registry import policy_config

@@ -1,45 +1,43 @@
 import dataclasses
-import fcntl
-import os
-import sys
-import termios
 import time
 from collections import deque
 
 import numpy as np
 import pytest
 
-from hardware.teleop.agent import REACH_M, TeleopAgent
-from hardware.teleop.device import Reading
-from hardware.teleop.keyboard import STEP_M, KeyboardDevice, split_codes, status_line
+from hardware.teleop.agent import TeleopAgent
+from hardware.teleop.config import MappingConfig
+from hardware.teleop.device import DeviceReading, TablePoint
+from hardware.teleop.devices.keyboard import status_line
 from hardware.teleop.session import AttendedEnv, SessionConfig, TeleopSession
-from robolearn.errors import ConfigError, SpecMismatchError
+from robolearn.errors import SpecMismatchError
 from robolearn.pusht import BLOCK
 from robolearn.spec import SignalSpec
 from robolearn.types import Condition, Observation, Outcome, Sample
 from tests.contracts import AgentContract
 from tests.mocks import ACTION, CONDITION, SPEC, TOOL, Listener, PointEnv, observation
-from tests.waiting import wait_until
 
 FAST = dataclasses.replace(SPEC, rate_hz=1000.0)
+REACH_M = MappingConfig().reach_m
 
 
 class Hand:
     """A scripted device: one target and one batch of keys per call."""
 
-    name = "hand"
+    name, lease_s = "hand", 0.5
 
     def __init__(self, targets=(), keys=(), age_s=0.0):
         self.targets, self.batches, self.age_s = deque(targets), deque(keys), age_s
         self.views, self.began, self.closed = [], [], False
 
-    def begin(self, tool):
-        self.began.append(tool.copy())
+    def begin(self, opening):
+        self.began.append(opening)
 
     def poll(self):
         target = self.targets.popleft() if self.targets else None
         age = round(self.age_s * 1e9)
-        return Reading(time.monotonic_ns() - age, None if target is None else np.array(target))
+        point = None if target is None else TablePoint(np.array(target))
+        return DeviceReading(time.monotonic_ns() - age, True, point is not None, point)
 
     def pressed(self):
         return self.batches.popleft() if self.batches else ()
@@ -140,7 +138,7 @@ def test_start_watch_keep():
     assert keeper.headers[0].agent == "human:hand"
     assert {t.command.source for t in keeper.ticks} == {"human:hand"}
     assert keeper.ends[0].reason == "time_limit"
-    assert hand.began[0].tolist() == [0.1, 0.2]
+    assert hand.began == [None]
 
 
 def test_a_key_stops_the_episode_and_decides():
@@ -179,70 +177,11 @@ def test_attended_env_keeps_the_outcome_of_the_task():
     env.close()
 
 
-def _typed(terminal):
-    """How many bytes can be read from it."""
-    told = fcntl.ioctl(terminal, termios.FIONREAD, bytes(4))
-    return int.from_bytes(told, sys.byteorder)
-
-
-@pytest.fixture
-def terminal():
-    master, slave = os.openpty()
-    written: list[str] = []
-    device = KeyboardDevice(written.append, slave)
-    device.begin(np.array([0.2, 0.2]))
-
-    def type_keys(data):
-        os.write(master, data)
-        wait_until(lambda: _typed(slave) == len(data))
-
-    yield device, type_keys, written
-    device.close()
-    device.close()
-    os.close(master)
-    os.close(slave)
-
-
-def test_arrow_keys_and_letters_move_the_target(terminal):
-    device, type_keys, _ = terminal
-    type_keys(b"\x1b[A\x1b[A\x1bOCdwW\x1b[")
-    target = device.poll().target
-    assert target.tolist() == pytest.approx([0.2 + 2 * STEP_M, 0.2 + 3 * STEP_M + 0.001])
-    type_keys(b"B")
-    assert device.poll().target[1] == pytest.approx(0.2 + 2 * STEP_M + 0.001)
-    type_keys(b"a" * 60)
-    assert device.poll().target[0] == 0.0
-
-
-def test_keys_are_told_apart(terminal):
-    device, type_keys, written = terminal
-    type_keys(b" \nxz\x1bq")
-    assert device.pressed() == ("start", "keep", "discard", "quit")
-    assert device.pressed() == ()
-    assert "arrow keys" in written[0]
-
-
-def test_status_line_fits(terminal):
-    device, _, written = terminal
+def test_status_line_fits():
     hand = Hand([(0.1, 0.2)] * 5, [(), ("start",)])
     run, *_ = session(hand, max_steps=2)
     hand.batches.extend([(), (), ("keep",)])
     run.run()
     for view in hand.views:
-        device.show(view)
         assert len(status_line(view)) <= 140
-    assert "running" in written[-3]
-
-
-def test_without_a_terminal_the_error_says_what_to_do():
-    read, write = os.pipe()
-    with pytest.raises(ConfigError, match="--agent browser"):
-        KeyboardDevice(print, read)
-    os.close(read)
-    os.close(write)
-
-
-def test_split_codes_waits_for_the_rest_of_a_sequence():
-    assert split_codes(b"a\x1b[Ab\x1b[") == ([b"a", b"\x1b[A", b"b"], b"\x1b[")
-    assert split_codes(b"\x1bx") == ([b"\x1b", b"x"], b"")
-    assert split_codes(b"") == ([], b"")
+    assert "running" in status_line(hand.views[-3])

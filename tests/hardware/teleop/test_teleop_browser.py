@@ -9,8 +9,8 @@ import pytest
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
-from hardware.teleop.browser import BrowserDevice
 from hardware.teleop.device import View
+from hardware.teleop.devices.browser import BrowserDevice
 from hardware.teleop.session import SessionConfig, TeleopSession
 from robolearn.errors import ConfigError
 from robolearn.pusht import BLOCK, TABLE_SIZE_M, TOOL
@@ -57,26 +57,26 @@ def test_page_needs_the_token_and_is_the_only_one(device):
 
 
 def test_pointer_keys_and_views(device):
-    assert device.poll().target is None
+    assert not device.poll().clutch
     device.show(VIEW)
     with connect(ws_url(device)) as page:
         assert json.loads(page.recv())["type"] == "scene"
         assert json.loads(page.recv())["phase"] == "ready"
         page.send('{"type": "pointer", "x": 0.1, "y": 0.25, "inside": true}')
-        wait_until(lambda: device.poll().target is not None)
-        assert device.poll().target.tolist() == [0.1, 0.25]
+        wait_until(lambda: device.poll().clutch)
+        assert device.poll().motion.xy.tolist() == [0.1, 0.25]
         for text in ("nonsense", "[]", '{"type": "key"}', '{"type": "key", "key": "fire"}'):
             page.send(text)
         page.send('{"type": "key", "key": "start"}')
         page.send('{"type": "pointer", "x": 0.1, "y": 0.25, "inside": false}')
-        wait_until(lambda: device.poll().target is None)
+        wait_until(lambda: not device.poll().clutch)
         assert device.pressed() == ("start",)
         page.send('{"type": "pointer", "x": 0.3, "y": 0.3, "inside": true}')
-        wait_until(lambda: device.poll().target is not None)
+        wait_until(lambda: device.poll().clutch)
         device.show(VIEW)
         assert json.loads(page.recv())["wanted"] == 2
     # A closed tab lets go of the tool.
-    wait_until(lambda: device.poll().target is None)
+    wait_until(lambda: not device.poll().clutch)
     wait_until(lambda: not device.connected)
 
 
@@ -163,5 +163,5 @@ def test_a_hostile_message_does_not_end_the_page(device, text):
     with connect(ws_url(device)) as page:
         page.send(text)
         page.send('{"type": "pointer", "x": 0.1, "y": 0.25, "inside": true}')
-        wait_until(lambda: device.poll().target is not None)
-        assert device.poll().target.tolist() == [0.1, 0.25]
+        wait_until(lambda: device.poll().clutch)
+        assert device.poll().motion.xy.tolist() == [0.1, 0.25]

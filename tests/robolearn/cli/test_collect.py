@@ -125,11 +125,20 @@ def test_every_config_has_somebody_who_can_act(path):
             build_operator(env, who, 0.0)
 
 
-@pytest.mark.parametrize("agent", ["browser", "keyboard"])
-def test_where_no_person_can_drive_it_is_said_and_no_store_is_left(tmp_path, capsys, agent):
-    words = ["collect", "--env", "drawer", "--out", str(tmp_path / "store")]
+@pytest.mark.parametrize(
+    ("agent", "world", "told"),
+    [
+        ("browser", "drawer", "the page draws Push-T alone, not 'drawer'"),
+        ("keyboard", "panda_bimanual", "no person can drive 'panda_bimanual'"),
+        ("keyboards", "drawer", "Did you mean 'keyboard'?"),
+    ],
+)
+def test_where_no_person_can_drive_it_is_said_and_no_store_is_left(
+    tmp_path, capsys, agent, world, told
+):
+    words = ["collect", "--env", world, "--out", str(tmp_path / "store")]
     assert main([*words, "--agent", agent]) == 2
-    assert "People can drive Push-T alone: use --agent scripted" in capsys.readouterr().err
+    assert told in capsys.readouterr().err
     assert not (tmp_path / "store").exists()
 
 

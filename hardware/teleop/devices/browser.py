@@ -20,6 +20,7 @@ import logging
 import secrets
 import threading
 import time
+from dataclasses import dataclass
 from http import HTTPStatus
 from importlib import resources
 from typing import Any, get_args
@@ -31,23 +32,45 @@ from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
 from websockets.sync.server import Server, ServerConnection, serve
 
-from hardware.teleop.device import Key, Reading, View
+from hardware.teleop.device import DeviceReading, Key, Surroundings, TablePoint, View
 from robolearn import pusht
-from robolearn.errors import ConfigError
-from robolearn.geometry import XY
+from robolearn.errors import ConfigError, SpecMismatchError
 
 KEYS: tuple[Key, ...] = get_args(Key)
 # The page repeats the pointer this often while it is inside, so that silence means a lost tab.
 HEARTBEAT_S = 0.1
 CLOSE_S = 1.0
+_NOBODY = DeviceReading(0, present=False, clutch=False)
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class BrowserConfig:
+    """A page on this computer."""
+
+    # Port of the page (0: any free one).
+    port: int = 0
+
+    def build(self, around: Surroundings) -> BrowserDevice:
+        """Serve the page and tell its address; it draws Push-T alone."""
+        if around.task != "pusht":
+            raise SpecMismatchError(
+                f"the page draws Push-T alone, not '{around.task}': its pointer is a point on the"
+                " table. Use --agent keyboard here, or another device"
+            )
+        params = {pusht.TASK_PARAMS: around.task_params or {}}
+        device = BrowserDevice(self.port, pusht.recorded_goal(params))
+        around.on_page(device.url)
+        return device
 
 
 class BrowserDevice:
     """Serves the page at :attr:`url` until :meth:`close`."""
 
     name = "browser"
+    # The page repeats its pointer every HEARTBEAT_S.
+    lease_s = 0.5
 
     def __init__(
         self, port: int = 0, goal: pusht.Pose = pusht.GOAL, host: str = "127.0.0.1"
@@ -59,7 +82,7 @@ class BrowserDevice:
         self._view: View | None = None
         self._version = 0
         self._closed = False
-        self._reading = Reading(0, None)
+        self._reading = _NOBODY
         self._owner: ServerConnection | None = None
         self._pressed: list[Key] = []
         self._connections: set[ServerConnection] = set()
@@ -85,11 +108,11 @@ class BrowserDevice:
         with self._changed:
             return bool(self._connections)
 
-    def begin(self, tool: XY) -> None:
+    def begin(self, opening: float | None) -> None:
         """The pointer is absolute: nothing to prepare."""
-        del tool
+        del opening
 
-    def poll(self) -> Reading:
+    def poll(self) -> DeviceReading:
         """The newest pointer; never blocks."""
         with self._changed:
             return self._reading
@@ -158,7 +181,7 @@ class BrowserDevice:
             with self._changed:
                 self._connections.discard(connection)
                 if self._owner is connection:
-                    self._reading, self._owner = Reading(time.monotonic_ns(), None), None
+                    self._reading, self._owner = _NOBODY, None
                 self._changed.notify_all()
             sender.join()
 
@@ -187,10 +210,11 @@ class BrowserDevice:
             raw: dict[str, Any] = json.loads(message)
             kind = raw["type"]
             if kind == "pointer":
-                target = np.array([float(raw["x"]), float(raw["y"])]) if raw["inside"] else None
+                point = TablePoint(np.array([float(raw["x"]), float(raw["y"])]))
+                inside, now = bool(raw["inside"]), time.monotonic_ns()
                 with self._changed:
                     self._owner = connection
-                    self._reading = Reading(time.monotonic_ns(), target)
+                    self._reading = DeviceReading(now, True, inside, point)
             elif kind == "key" and raw["key"] in KEYS:
                 with self._changed:
                     self._pressed.append(raw["key"])
@@ -213,7 +237,7 @@ def scene_message(goal: pusht.Pose = pusht.GOAL) -> dict[str, Any]:
 
 
 def _page() -> Response:
-    body = resources.files("hardware.teleop").joinpath("page.html").read_bytes()
+    body = resources.files("hardware.teleop.devices").joinpath("page.html").read_bytes()
     headers = Headers()
     headers["Content-Type"] = "text/html; charset=utf-8"
     headers["Content-Length"] = str(len(body))

@@ -1,0 +1,1 @@
+"""Holds the devices that a person drives by: one file each."""

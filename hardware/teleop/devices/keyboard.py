@@ -1,0 +1,200 @@
+"""Drives by the keys of a terminal, without a window system.
+
+Where the terminal tells releases, a held key is a speed. Elsewhere one key is one step, or, after
+``v``, a speed that ends by itself, by ``.`` or by another key.
+
+        w up        r rise      i pitch         space  start        g  gripper
+    a left  d right f sink    j turn left  l    enter  keep         v  steps or speed
+        s down      u o roll    k pitch         x      discard      .  stop
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hardware.teleop.device import DeviceReading, Key, Rate, Steps, Surroundings, View
+from hardware.teleop.key_codes import Key as TerminalKey
+from hardware.teleop.shapes import Deflection
+from hardware.teleop.terminal import KeyEvent, Terminal
+
+STEP_M, STEP_RAD = 0.005, np.deg2rad(2.0)
+# Of steps and speeds with the shift key.
+FINE = 0.2
+# A speed that was set by one press ends after this time [s].
+LATCHED_S = 0.7
+# Along and about x (forward), y (left), z (up).
+MOVES: dict[str, tuple[int, int]] = {
+    "w": (0, 1), "up": (0, 1), "s": (0, -1), "down": (0, -1),
+    "a": (1, 1), "left": (1, 1), "d": (1, -1), "right": (1, -1),
+    "r": (2, 1), "f": (2, -1),
+    "o": (3, 1), "u": (3, -1), "k": (4, 1), "i": (4, -1), "j": (5, 1), "l": (5, -1),
+}  # fmt: skip
+KEYS: dict[str, Key] = {
+    "space": "start", "enter": "keep", "backspace": "discard", "x": "discard", "q": "quit",
+    "b": "redo", "1": "success", "0": "failure", "t": "takeover", "h": "handback", "m": "marker",
+}  # fmt: skip
+HELP = (
+    "arrow keys or w a s d move (capitals: fine)   space start   enter keep   x discard   q quit\n"
+    "r f up and down   j l turn   i k u o tilt   g gripper   . stop   v steps or speed"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyboardConfig:
+    """The terminal that the program runs in."""
+
+    # Descriptor of the terminal.
+    fd: int = -1
+
+    def build(self, around: Surroundings) -> KeyboardDevice:
+        """Take the terminal."""
+        return KeyboardDevice(around.write, None if self.fd < 0 else self.fd)
+
+
+class KeyboardDevice:
+    """Reads the terminal ``fd`` until :meth:`close`, which restores its settings."""
+
+    name = "keyboard"
+    lease_s = 0.5
+
+    def __init__(self, write: Callable[[str], Any], fd: int | None = None) -> None:
+        self._write, self._lock = write, threading.Lock()
+        # Held keys, and whether each began with shift.
+        self._held: dict[str, bool] = {}
+        self._total = np.zeros(6)
+        self._latching = False
+        self._latched: tuple[int, Deflection] = (0, np.zeros(6))
+        self._opening: float | None = None
+        self._pressed: list[Key] = []
+        self._terminal = Terminal(
+            sys.stdin.fileno() if fd is None else fd, self._hear, who="--agent keyboard"
+        )
+        self._write(HELP + "\n")
+
+    def begin(self, opening: float | None) -> None:
+        """The gripper's key turns this around; what is held must be let go of first."""
+        with self._lock:
+            self._opening = None if opening is None else float(round(opening))
+
+    @property
+    def tells_releases(self) -> bool:
+        """Whether this terminal does."""
+        return self._terminal.protocol == "events"
+
+    def poll(self) -> DeviceReading:
+        """Speed of the held keys, or all steps so far."""
+        terminal = self._terminal
+        with self._lock:
+            now = time.monotonic_ns()
+            t_ns, motion = now, Steps(self._total.copy())
+            if self.tells_releases or self._latching:
+                twist = self._speed(now)
+                motion = Rate(twist)
+                if self._held:
+                    t_ns = terminal.alive_ns
+            here = terminal.focused and not terminal.gone
+            return DeviceReading(t_ns, here, here, motion, self._opening)
+
+    def pressed(self) -> tuple[Key, ...]:
+        """Start, keep, discard and the others since the last call."""
+        with self._lock:
+            pressed, self._pressed = tuple(self._pressed), []
+        return pressed
+
+    def show(self, view: View) -> None:
+        """One line that is rewritten in place."""
+        self._write(f"\r\x1b[K{status_line(view)}")
+
+    def close(self) -> None:
+        """Give the terminal back as it was; safe to call twice."""
+        terminal, already = self._terminal, self._terminal.closed
+        terminal.close()
+        if not already:
+            self._write("\n")
+
+    def _speed(self, now: int) -> Deflection:
+        if not self.tells_releases:
+            t_ns, twist = self._latched
+            return twist if now - t_ns <= LATCHED_S * 1e9 else np.zeros(6)
+        twist = np.zeros(6)
+        for name, fine in self._held.items():
+            axis, sign = MOVES[name]
+            twist[axis] += sign * (_FINE_DEFLECTION if fine else 1.0)
+        return np.clip(twist, -1.0, 1.0)
+
+    def _hear(self, event: KeyEvent | None) -> None:
+        with self._lock:
+            if event is None:
+                self._held.clear()
+                self._latched = (0, np.zeros(6))
+                if self._terminal.gone:
+                    # Nobody can say stop later.
+                    self._pressed.append("quit")
+            else:
+                self._press(event.t_ns, event.key)
+            holding = bool(self._held)
+        self._terminal.keep_pinging(holding)
+
+    def _press(self, t_ns: int, key: TerminalKey) -> None:
+        if key.kind == "release":
+            self._held.pop(key.name, None)
+            return
+        if key.ctrl or key.other:
+            return
+        if key.name in MOVES:
+            self._move(t_ns, key)
+        elif key.kind == "repeat":
+            return
+        elif key.name in KEYS:
+            self._pressed.append(KEYS[key.name])
+        elif key.name == "g" and self._opening is not None:
+            self._opening = 1.0 - self._opening
+        elif key.name in (".", "escape"):
+            self._held.clear()
+            self._latched = (0, np.zeros(6))
+        elif key.name == "v" and not self.tells_releases:
+            self._latching = not self._latching
+            self._latched = (0, np.zeros(6))
+
+    def _move(self, t_ns: int, key: TerminalKey) -> None:
+        if self.tells_releases:
+            # A repeat without a press: its press was of before the focus came, and is not meant.
+            if key.kind == "press" or key.name in self._held:
+                self._held[key.name] = key.shift
+            return
+        axis, sign = MOVES[key.name]
+        change = np.zeros(6)
+        change[axis] = sign * (FINE if key.shift else 1.0)
+        if self._latching:
+            self._latched = (t_ns, np.sign(change) * (_FINE_DEFLECTION if key.shift else 1.0))
+        else:
+            self._total = self._total + change * (STEP_M if axis < 3 else STEP_RAD)
+
+
+# What the mapping makes a fifth of the full speed of (dead zone .1, power 1.5).
+_FINE_DEFLECTION = 0.1 + 0.9 * FINE ** (1.0 / 1.5)
+
+
+def status_line(view: View) -> str:
+    """The whole state in one line of at most 140 characters."""
+    bar = "#" * round(20 * view.progress)
+    where = ""
+    if view.block is not None:
+        x, y, yaw = view.block
+        where = f"  T {1e3 * x:4.0f} {1e3 * y:4.0f} mm {np.degrees(yaw):4.0f} deg"
+    elif view.tool:
+        where = "  tool " + " ".join(f"{1e3 * v:4.0f}" for v in view.tool) + " mm"
+    grip = "" if view.gripper is None else f"  grip {100 * view.gripper:3.0f} %"
+    note = f"  ({view.note})" if view.note else ""
+    return (
+        f"{view.phase:<8}{view.step:4d}/{view.max_steps} [{bar:<20}] {100 * view.progress:3.0f} %"
+        f"{where}{grip}  {view.rate_hz:4.1f} Hz  saved {view.saved}/{view.wanted}"
+        f"{note}  {view.message}"
+    )[:140]

@@ -1,0 +1,236 @@
+"""Reads keys from a terminal, with releases where the terminal tells them, and gives it back.
+
+    program --CSI ? u-->  terminal      "do you speak the kitty keyboard protocol?"
+            <--CSI ? 0 u--              yes: push the modes, and ask whether they hold
+            --CSI > 15 u, CSI ? u-->
+            <--CSI ? 15 u--             presses, repeats and releases of every key come from now on
+            <--(nothing)--              no: presses only, as they always were
+
+Nothing waits for the answers: a terminal far away may take its time. Under the protocol Ctrl-C is a
+key like others; it is made a signal again here. A child process, the guard, gives the terminal back
+when this program dies without doing so. Protocol: https://sw.kovidgoyal.net/kitty/keyboard-protocol/
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import termios
+import threading
+import time
+import tty
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from hardware.teleop.key_codes import (
+    ALIVE,
+    FOCUS_IN,
+    FOCUS_OUT,
+    Key,
+    decode,
+    flags_told,
+    split_codes,
+)
+from robolearn.errors import ConfigError
+
+# Disambiguate (1), types of events (2), other layouts' keys (4), all keys as escapes (8).
+FLAGS = 15
+_NEEDED = 2 | 8
+QUERY, PUSH, POP = b"\x1b[?u", b"\x1b[>%du" % FLAGS, b"\x1b[<u"
+FOCUS_ON, FOCUS_OFF = b"\x1b[?1004h", b"\x1b[?1004l"
+# A terminal answers this at once, which proves that it, and the line to it, still live.
+PING = b"\x1b[5n"
+PING_S = 0.1
+# A lone escape is a key when nothing follows it for so long [s].
+_ESCAPE_S = 0.05
+_GUARD = """
+import json, os, select, sys, termios
+ours, theirs, restore, parent = json.loads(sys.argv[1])
+watched = [0]
+try:
+    watched.append(os.pidfd_open(parent))
+except (AttributeError, OSError):
+    pass
+ready = select.select(watched, [], [])[0]
+if 0 not in ready or os.read(0, 1) != b".":
+    def plain(attributes):
+        return [*attributes[:6], [c if isinstance(c, int) else c[0] for c in attributes[6]]]
+    try:
+        os.write(1, restore.encode())
+        if plain(termios.tcgetattr(1)) == ours:
+            termios.tcsetattr(1, termios.TCSAFLUSH, [*theirs[:6], [bytes([c]) for c in theirs[6]]])
+    except (OSError, termios.error):
+        pass
+"""
+
+Protocol = Literal["presses", "events"]
+
+
+@dataclass(frozen=True, slots=True)
+class KeyEvent:
+    """One key at one time [ns]; ``kind`` is ``press`` alone where the protocol is ``presses``."""
+
+    t_ns: int
+    key: Key
+
+
+class Terminal:
+    """A terminal that is read key by key until :meth:`close`; ``heard`` is called for every key,
+    and with None when the focus was lost or the terminal is gone, on a thread of its own.
+    """
+
+    def __init__(self, fd: int, heard: Callable[[KeyEvent | None], None], *, who: str) -> None:
+        if not os.isatty(fd):
+            raise ConfigError(
+                f"{who} needs a terminal, but standard input is not one; run it from an"
+                " interactive shell, or use --agent browser"
+            )
+        self._heard = heard
+        # Reading and writing, whatever the given descriptor was opened for.
+        self._fd = os.open(os.ttyname(fd), os.O_RDWR | os.O_NOCTTY)
+        self._settings = termios.tcgetattr(self._fd)
+        self._lock = threading.Lock()
+        self._closed = False
+        self.protocol: Protocol = "presses"
+        self.focused, self.gone = True, False
+        # When the terminal was last heard of.
+        self.alive_ns = time.monotonic_ns()
+        self._pinging, self._pinged_ns, self._asked = False, 0, 0
+        tty.setcbreak(self._fd)
+        try:
+            self._guard = self._start_guard()
+        except OSError:
+            termios.tcsetattr(self._fd, termios.TCSADRAIN, self._settings)
+            os.close(self._fd)
+            raise
+        self._woken, self._wake = os.pipe()
+        self._write(FOCUS_ON + QUERY)
+        self._thread = threading.Thread(target=self._listen, name="terminal-keys", daemon=True)
+        self._thread.start()
+
+    @property
+    def closed(self) -> bool:
+        """Whether :meth:`close` was called."""
+        return self._closed
+
+    def keep_pinging(self, on: bool) -> None:
+        """While a key is held: ask the terminal again and again whether it is still there."""
+        with self._lock:
+            changed, self._pinging = on != self._pinging, on
+            if not changed:
+                return
+            self.alive_ns = time.monotonic_ns()
+        if on:
+            self._stir(b"p")
+
+    def close(self) -> None:
+        """Give the terminal back as it was; safe to call twice."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+        self._stir(b"x")
+        self._thread.join()
+        with contextlib.suppress(OSError, termios.error):
+            self._write(self._restoring())
+            termios.tcsetattr(self._fd, termios.TCSAFLUSH, self._settings)
+        with contextlib.suppress(OSError):
+            self._guard.communicate(b".", timeout=2.0)
+        for fd in (self._fd, self._woken, self._wake):
+            os.close(fd)
+
+    def _restoring(self) -> bytes:
+        return FOCUS_OFF + (POP if self._asked > 1 else b"")
+
+    def _start_guard(self) -> subprocess.Popen[bytes]:
+        ours, theirs = _plain(termios.tcgetattr(self._fd)), _plain(self._settings)
+        # Popping nothing does nothing, so the guard need not know whether anything was pushed.
+        told = json.dumps([ours, theirs, (FOCUS_OFF + POP).decode(), os.getpid()])
+        # In a session of its own, so that no signal of the terminal ends it first.
+        return subprocess.Popen(
+            [sys.executable, "-I", "-S", "-c", _GUARD, told],
+            stdin=subprocess.PIPE,
+            stdout=self._fd,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+
+    def _write(self, data: bytes) -> None:
+        with contextlib.suppress(OSError):
+            os.write(self._fd, data)
+
+    def _stir(self, why: bytes) -> None:
+        with contextlib.suppress(OSError):
+            os.write(self._wake, why)
+
+    def _listen(self) -> None:
+        rest = b""
+        while not self._closed:
+            patience = _ESCAPE_S if rest == b"\x1b" else PING_S if self._pinging else None
+            ready = select.select([self._fd, self._woken], [], [], patience)[0]
+            self._ping()
+            if self._woken in ready:
+                os.read(self._woken, 64)
+            if self._fd in ready:
+                try:
+                    data = os.read(self._fd, 4096)
+                except OSError:
+                    data = b""
+                if not data:
+                    self.gone = True
+                    self._heard(None)
+                    return
+                codes, rest = split_codes(rest + data)
+            elif not ready and rest == b"\x1b":
+                codes, rest = [rest], b""
+            else:
+                continue
+            for code in codes:
+                self._take(code)
+
+    def _ping(self) -> None:
+        now = time.monotonic_ns()
+        if self._pinging and now - self._pinged_ns >= PING_S * 1e9:
+            self._pinged_ns = now
+            self._write(PING)
+
+    def _take(self, code: bytes) -> None:
+        now = time.monotonic_ns()
+        self.alive_ns = now
+        flags = flags_told(code)
+        if flags is not None:
+            self._negotiate(flags)
+        elif code in (FOCUS_IN, FOCUS_OUT):
+            self.focused = code == FOCUS_IN
+            if not self.focused:
+                self._heard(None)
+        elif code != ALIVE:
+            key = decode(code)
+            if key is None:
+                return
+            if key.ctrl and key.name in ("c", "\\") and key.kind == "press":
+                # As the terminal's driver does it.
+                os.kill(os.getpid(), signal.SIGINT if key.name == "c" else signal.SIGQUIT)
+                return
+            # A key proves the focus, whatever became of the event that tells it.
+            self.focused = True
+            self._heard(KeyEvent(now, key))
+
+    def _negotiate(self, flags: int) -> None:
+        if self._asked == 0:
+            self._asked = 2
+            self._write(PUSH + QUERY)
+        elif flags & _NEEDED == _NEEDED:
+            self.protocol = "events"
+
+
+def _plain(attributes: list[Any]) -> list[Any]:
+    """Terminal attributes as JSON values."""
+    characters = [c if isinstance(c, int) else c[0] for c in attributes[6]]
+    return [*attributes[:6], characters]
