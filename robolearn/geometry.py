@@ -31,6 +31,10 @@ XY = Float64[NDArray[np.float64], "2"]
 XYRows = Float64[NDArray[np.float64], "n 2"]
 # x, y [m] and yaw [rad], as objects lie on a table.
 PlanarPose = Float64[NDArray[np.float64], "3"]
+# Position [m] and quaternion, real part first, as objects move in space.
+PoseValues = Float64[NDArray[np.float64], "7"]
+# Where an object is: on a table, or in space.
+ObjectPose = PlanarPose | PoseValues
 PlanarPoseRows = Float64[NDArray[np.float64], "n 3"]
 PlanarPoses = Float64[NDArray[np.float64], "*batch 3"]
 VectorRows = Float64[NDArray[np.float64], "n 3"]
@@ -47,6 +51,8 @@ Directions = Float64[NDArray[np.float64], "*batch n"]
 # One for all of them, or one each.
 SpareDirections = Float64[NDArray[np.float64], "... n"]
 
+# What the numbers of a pose in space are called.
+POSE_COMPONENTS = ("x", "y", "z", "qw", "qx", "qy", "qz")
 _SMALL = 1e-12
 
 

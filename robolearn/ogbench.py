@@ -17,6 +17,7 @@ import numpy as np
 from jaxtyping import Float64, Shaped
 from numpy.typing import NDArray
 
+from robolearn.geometry import POSE_COMPONENTS
 from robolearn.spec import ActionSpec, SignalSpec
 
 Rows = Shaped[NDArray[Any], "rows _"]
@@ -28,7 +29,6 @@ TOOL, GRIPPER = "tool/delta_xyz_yaw", "gripper/delta_closure"
 LIMITS = np.array([0.05, 0.05, 0.05, 0.3, 1.0])
 # What is observed, and what is wanted to be: OGBench's own vectors.
 STATE, GOAL = "obs/state", "goal/state"
-POSE = ("x", "y", "z", "qw", "qx", "qy", "qz")
 _ARM, _CUBE, _BUTTON, _SLIDE = 19, 9, 4, 2
 _MIDDLE, _SCALE = np.array([0.425, 0.0, 0.0]), 10.0
 
@@ -85,7 +85,13 @@ def pose_signal(name: str, rate_hz: float = RATE_HZ, dtype: str = "float64") -> 
     """Where a thing is: x, y, z [m] and its quaternion w, x, y, z in the world's frame."""
     unit = "m, m, m, 1, 1, 1, 1"
     return SignalSpec(
-        name, (7,), unit=unit, rate_hz=rate_hz, dtype=dtype, components=POSE, frame="world"
+        name,
+        (7,),
+        unit=unit,
+        rate_hz=rate_hz,
+        dtype=dtype,
+        components=POSE_COMPONENTS,
+        frame="world",
     )
 
 

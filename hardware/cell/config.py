@@ -101,11 +101,13 @@ class GoalConfig:
     size: int
     # Of the values.
     unit: str = ""
+    # The frame that a pose is in.
+    frame: str = ""
 
     @property
     def signal(self) -> SignalSpec:
         """One sample per episode."""
-        return SignalSpec(self.name, (self.size,), self.unit, 0.0)
+        return SignalSpec(self.name, (self.size,), self.unit, 0.0, frame=self.frame)
 
     def value(self, condition: Condition) -> Components:
         """What a condition names ``[size]``, zeros if it names nothing (as in a scene)."""

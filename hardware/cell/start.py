@@ -10,8 +10,11 @@ import numpy as np
 from hardware.cell.motion import JOINT_POSITION
 from hardware.shapes import Components
 from robolearn.errors import StartError
+from robolearn.geometry import Pose, pose, pose_error, rotation_from_quat
 from robolearn.pusht import wrap_angle
 from robolearn.shapes import AnyFloats
+
+_IN_SPACE = 7
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +37,12 @@ class StartOffset:
 
     @classmethod
     def of(cls, signal: str, wanted: Sequence[float], achieved: Components) -> StartOffset:
-        """Of joint positions [rad], of a width [m], or of a place on a table with or without a
-        heading (x, y [m], yaw [rad]).
+        """Of joint positions [rad], of a width [m], of a place on a table with or without a
+        heading (x, y [m], yaw [rad]), or of a pose in space (x, y, z [m], quaternion).
         """
+        if len(achieved) == _IN_SPACE:
+            place_m, angle = pose_error(*(_pose_of(v) for v in (achieved, wanted)))
+            return cls(signal, place_m, angle)
         error = np.asarray(achieved, dtype=np.float64) - np.array(wanted)
         if signal == JOINT_POSITION:
             return cls(signal, None, float(np.abs(error).max()))
@@ -54,6 +60,11 @@ class StartOffset:
         """Whether that is too far (what is not finite is)."""
         near = (self.position_m or 0.0) <= tolerance.position_m
         return not (near and (self.angle_rad or 0.0) <= tolerance.angle_rad)
+
+
+def _pose_of(values: Sequence[float] | Components) -> Pose:
+    at = np.asarray(values, dtype=np.float64)
+    return pose(rotation_from_quat(at[3:] / np.linalg.norm(at[3:])), at[:3])
 
 
 def start_offsets(

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from robolearn.errors import ConfigError
-from robolearn.geometry import PlanarPose
+from robolearn.geometry import ObjectPose
 from robolearn.pusht import wrap_angle
+from robolearn.shapes import OwnFloats
 
 log = logging.getLogger(__name__)
 
@@ -66,14 +67,14 @@ class PoseGate:
 
     def forget(self) -> None:
         """The object may have been moved: the next measurement is believed."""
-        self._good: deque[tuple[int, PlanarPose]] = deque(maxlen=_REMEMBERED)
-        self._elsewhere: tuple[int, PlanarPose] | None = None
+        self._good: deque[tuple[int, ObjectPose]] = deque(maxlen=_REMEMBERED)
+        self._elsewhere: tuple[int, ObjectPose] | None = None
         # Since when measurements have been refused, and have agreed with each other.
         self._refusing_ns = self._elsewhere_since_ns = 0
         self.refusal = ""
 
-    def accepts(self, t_ns: int, pose: PlanarPose) -> bool:
-        """Whether ``pose`` (x [m], y [m], yaw [rad]), measured at ``t_ns``, is believed."""
+    def accepts(self, t_ns: int, pose: ObjectPose) -> bool:
+        """Whether ``pose``, measured at ``t_ns``, is believed; all of an object have one form."""
         motion = self._motion
         if motion is None or not self._good:
             self._believe(t_ns, pose)
@@ -91,11 +92,11 @@ class PoseGate:
         self._believe(t_ns, pose)
         return True
 
-    def _believe(self, t_ns: int, pose: PlanarPose) -> None:
+    def _believe(self, t_ns: int, pose: ObjectPose) -> None:
         self._good.append((t_ns, pose))
         self._elsewhere, self.refusal = None, ""
 
-    def _implausible(self, motion: PlausibleMotion, t_ns: int, pose: PlanarPose) -> str:
+    def _implausible(self, motion: PlausibleMotion, t_ns: int, pose: ObjectPose) -> str:
         """Why the object cannot have come here from where it was, or ""."""
         last_ns, last = self._good[-1]
         dt_s = 1e-9 * (t_ns - last_ns)
@@ -108,8 +109,8 @@ class PoseGate:
         known_s = 1e-9 * (last_ns - first_ns)
         if known_s <= 0.0:
             return ""
-        velocity = (last[:2] - first[:2]) / known_s
-        off_m = float(np.linalg.norm(pose[:2] - last[:2] - dt_s * velocity))
+        velocity = (_place(last) - _place(first)) / known_s
+        off_m = float(np.linalg.norm(_place(pose) - _place(last) - dt_s * velocity))
         noise_m = motion.noise_m * (1.0 + 2.0 * dt_s / known_s)
         if off_m > noise_m + 0.5 * motion.max_acceleration * dt_s**2:
             return (
@@ -118,7 +119,7 @@ class PoseGate:
             )
         return ""
 
-    def _settled(self, motion: PlausibleMotion, t_ns: int, pose: PlanarPose) -> bool:
+    def _settled(self, motion: PlausibleMotion, t_ns: int, pose: ObjectPose) -> bool:
         """True when refused measurements have agreed with each other for long enough."""
         before, self._elsewhere = self._elsewhere, (t_ns, pose)
         if before is None or _too_far(motion, before[1], pose, 1e-9 * (t_ns - before[0])):
@@ -126,13 +127,26 @@ class PoseGate:
         return t_ns - self._elsewhere_since_ns >= self._settle_ns
 
 
-def _too_far(motion: PlausibleMotion, last: PlanarPose, pose: PlanarPose, dt_s: float) -> str:
+def _too_far(motion: PlausibleMotion, last: ObjectPose, pose: ObjectPose, dt_s: float) -> str:
     """What in a step of ``dt_s`` is faster than the object can move, or ""."""
-    moved_m = float(np.linalg.norm(pose[:2] - last[:2]))
-    turned = abs(float(wrap_angle(pose[2] - last[2])))
+    moved_m = float(np.linalg.norm(_place(pose) - _place(last)))
+    turned = _turned(last, pose)
     if moved_m > motion.max_speed * dt_s + motion.noise_m:
         return f"a jump of {moved_m:.3f} m in {1e3 * dt_s:.0f} ms (limit {motion.max_speed:g} m/s)"
     if turned > motion.max_turn_rate * dt_s + motion.noise_rad:
         limit = motion.max_turn_rate
         return f"a turn of {turned:.2f} rad in {1e3 * dt_s:.0f} ms (limit {limit:g} rad/s)"
     return ""
+
+
+def _place(pose: ObjectPose) -> OwnFloats:
+    """The position of a pose ``[2]`` or ``[3]`` [m]."""
+    return pose[: 2 if len(pose) == 3 else 3]
+
+
+def _turned(last: ObjectPose, pose: ObjectPose) -> float:
+    """The angle between two poses [rad]."""
+    if len(pose) == 3:
+        return abs(float(wrap_angle(pose[2] - last[2])))
+    # A quaternion and its opposite are one rotation.
+    return 2.0 * math.acos(min(1.0, abs(float(pose[3:] @ last[3:]))))

@@ -18,9 +18,9 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from hardware.devices.pose_gate import PlausibleMotion, PoseGate
-from hardware.emulators.tracker import PACKET_SIZE, TrackerPacket, decode_packet
+from hardware.emulators.tracker import MAGICS, PACKET_SIZE, TrackerPacket, decode_packet
 from robolearn.errors import ClockError, ConfigError, DataError, StaleSignalError
-from robolearn.geometry import PlanarPose
+from robolearn.geometry import ObjectPose, quat_positive
 
 log = logging.getLogger(__name__)
 _QUEUE, _RESTART, _NAMES, _CLOCK_SET_S = 4096, 1 << 20, 64, 0.25
@@ -29,12 +29,12 @@ _QUEUE, _RESTART, _NAMES, _CLOCK_SET_S = 4096, 1 << 20, 64, 0.25
 @dataclass(frozen=True, slots=True)
 class TrackedPose:
     """One measurement: capture time and receive time (both monotonic [ns]), pose ``[3]``
-    (x [m], y [m], yaw [rad]) in the table frame.
+    (x [m], y [m], yaw [rad]) in the table frame, or ``[7]`` (x, y, z, qw, qx, qy, qz; ``qw >= 0``).
     """
 
     t_ns: int
     received_ns: int
-    pose: PlanarPose
+    pose: ObjectPose
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +96,8 @@ class UdpTrackerConfig:
     port: int = 30120
     # Its name in the stream; "": the signal's, ``block`` for ``block/pose``.
     object: str = ""
+    # How many numbers its pose has: 3, on the table (x, y, yaw); 7, in space (x, y, z, quaternion).
+    values: int = 3
     # Older measurements raise StaleSignalError [s].
     max_age_s: float = 0.15
     # Add to capture times to get this machine's monotonic clock [s] (0 on one machine).
@@ -106,6 +108,11 @@ class UdpTrackerConfig:
     plausible: PlausibleMotion | None = field(default_factory=PlausibleMotion)
 
     def __post_init__(self) -> None:
+        if self.values not in MAGICS:
+            raise ConfigError(
+                "tracker: values is 3 (x, y, yaw on the table) or 7 (x, y, z, quaternion in space),"
+                f" got {self.values}"
+            )
         if not 0.0 <= self.latency_s < 1.0 or not 0.0 < self.max_age_s < float("inf"):
             raise ConfigError(
                 "tracker: latency_s is in [0, 1) s and max_age_s positive, got"
@@ -191,7 +198,7 @@ class UdpTracker:
         self._newest: TrackedPose | None = None
         self._new: deque[TrackedPose] = deque(maxlen=_QUEUE)
         self._seq, self._forgot_ns = -1, 0
-        self._clock_fault = ""
+        self._clock_fault = self._other_form = ""
         self._gate = PoseGate(signal, config.plausible, config.max_age_s)
         self._taken = self._refused = self._lost = 0
 
@@ -217,6 +224,11 @@ class UdpTracker:
                 raise ClockError(
                     f"tracker of '{self.name}': {self._clock_fault}; find out what sets the clock"
                     " of the tracking system (NTP, a restart), then start again"
+                )
+            if self._other_form:
+                raise StaleSignalError(
+                    f"tracker of '{self.name}': {self._other_form}; set"
+                    f" robot.trackers.{self.name}.udp.values, or the tracking system, to the other"
                 )
             state = "no measurement yet" if newest is None else f"newest is {age_s:.3f} s old"
             if self._gate.refusal:
@@ -261,6 +273,14 @@ class UdpTracker:
 
     def take(self, packet: TrackerPacket, now_ns: int) -> None:
         """A datagram of this object, received at ``now_ns``."""
+        if len(packet.pose) != self.config.values:
+            self._refused += 1
+            self._other_form = (
+                f"its datagrams hold poses of {len(packet.pose)} numbers, this cell expects"
+                f" {self.config.values}"
+            )
+            return
+        self._other_form = ""
         t_ns = packet.t_ns + round((self.config.clock_offset_s - self.config.latency_s) * 1e9)
         old = self._newest
         if t_ns > now_ns or (old is not None and t_ns <= old.t_ns):
@@ -278,6 +298,9 @@ class UdpTracker:
             self._lost += gap
         self._seq = packet.seq
         pose = np.array(packet.pose)
+        if len(pose) > 3:
+            # One sign for every rotation, as in the scenes.
+            pose[3:] = quat_positive(pose[3:] / np.linalg.norm(pose[3:]))
         if t_ns <= self._forgot_ns or not self._gate.accepts(t_ns, pose):
             return
         self._taken += 1

@@ -14,7 +14,7 @@ import numpy as np
 from hardware.emulators.plant import Plant, ServoPlant
 from robolearn.arms.shapes import JointFlags, Joints
 from robolearn.errors import ConfigError
-from robolearn.geometry import PlanarPose, RotvecPose, Vector
+from robolearn.geometry import ObjectPose, RotvecPose, Vector
 from robolearn.seeding import child_seed
 
 _LONGEST_S, _WIDEST_RAD = 0.5, 0.2
@@ -199,11 +199,11 @@ class Drivetrain:
         while len(self._line) > 1 and self._line[1].t_s <= due_s:
             self._line.popleft()
 
-    def place_object(self, name: str, pose: PlanarPose) -> None:
+    def place_object(self, name: str, pose: ObjectPose) -> None:
         """As the plant's."""
         self._plant.place_object(name, pose)
 
-    def true_pose(self, name: str) -> PlanarPose:
+    def true_pose(self, name: str) -> ObjectPose:
         """As the plant's."""
         return self._plant.true_pose(name)
 

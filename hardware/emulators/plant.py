@@ -12,14 +12,15 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from robolearn.arms.shapes import JointFlags, Joints
-from robolearn.geometry import PlanarPose, RotvecPose, Vector
+from robolearn.geometry import ObjectPose, RotvecPose, Vector
 
 
 @runtime_checkable
 class Plant(Protocol):
     """A workcell that can be stepped: one arm and named objects on a table.
 
-    Poses of objects are ``[x, y, yaw]`` [m, m, rad] in the table frame.
+    Poses of objects are in the table frame: ``[x, y, yaw]`` [m, m, rad] of what stays on the table,
+    ``[x, y, z, qw, qx, qy, qz]`` of what moves in space.
     """
 
     @property
@@ -64,12 +65,14 @@ class Plant(Protocol):
         """Advance the physics by ``dt_s`` [s]."""
         ...
 
-    def place_object(self, name: str, pose: PlanarPose) -> None:
-        """Put an object at rest at ``[x, y, yaw]``, as a person's hand would."""
+    def place_object(self, name: str, pose: ObjectPose) -> None:
+        """Put an object at rest, as a person's hand would; what moves in space takes
+        ``[x, y, yaw]``, too: it then lies on the table.
+        """
         ...
 
-    def true_pose(self, name: str) -> PlanarPose:
-        """Where the object really is, ``[x, y, yaw]``; for scoring, never for a policy."""
+    def true_pose(self, name: str) -> ObjectPose:
+        """Where the object really is; for scoring, never for a policy."""
         ...
 
     def close(self) -> None:
@@ -118,7 +121,7 @@ class KinematicPlant:
     For tests of a protocol without an engine. ``tool_pose`` and ``tool_force`` are zero.
     """
 
-    def __init__(self, q: Joints, objects: dict[str, PlanarPose] | None = None) -> None:
+    def __init__(self, q: Joints, objects: dict[str, ObjectPose] | None = None) -> None:
         self._q = np.array(q, dtype=np.float64)
         self._qd = np.zeros_like(self._q)
         self._target = self._q.copy()
@@ -178,11 +181,11 @@ class KinematicPlant:
         self._q = self._target.copy()
         self._time_s += dt_s
 
-    def place_object(self, name: str, pose: PlanarPose) -> None:
+    def place_object(self, name: str, pose: ObjectPose) -> None:
         """Put an object somewhere."""
         self._objects[name] = np.array(pose, dtype=np.float64)
 
-    def true_pose(self, name: str) -> PlanarPose:
+    def true_pose(self, name: str) -> ObjectPose:
         """Where the object is."""
         return self._objects[name].copy()
 

@@ -1,6 +1,6 @@
 """Emulates a motion-capture system on the wire: a time-stamped UDP stream of object poses.
 
-One datagram per object and capture, :data:`PACKET_SIZE` = 56 bytes, little-endian::
+One datagram per object and capture, little-endian; 56 bytes for an object on the table::
 
     magic    4s   b"RLT1"
     seq      u32  counts captures of the stream; a gap is a lost packet; wraps at 2**32
@@ -8,6 +8,12 @@ One datagram per object and capture, :data:`PACKET_SIZE` = 56 bytes, little-endi
     name     16s  object name, ASCII, zero-padded
     x, y     f64  position in the table frame [m]
     yaw      f64  rotation about z, counter-clockwise, in (-pi, pi] [rad]
+
+and :data:`PACKET_SIZE` = 88 bytes for one that moves in space; what is not named is the same::
+
+    magic    4s   b"RLT2"
+    x, y, z  f64  position in the table frame [m]
+    qw to qz f64  its rotation, a unit quaternion
 
 The stream is unicast: the emulator sends to a fixed address and port, the client binds it. The
 pose is the true pose at ``t_ns`` plus Gaussian noise; the packet leaves ``latency_s`` later.
@@ -25,44 +31,65 @@ import numpy as np
 
 from hardware.emulators.plant import Plant
 from robolearn.errors import ConfigError, DataError
-from robolearn.geometry import PlanarPose
+from robolearn.geometry import (
+    ObjectPose,
+    quat_from_rotation,
+    quat_multiply,
+    quat_positive,
+    rotation_from_rotvec,
+)
 from robolearn.pusht import wrap_angle
 
-MAGIC = b"RLT1"
-_PACKET = struct.Struct("<4sIQ16s3d")
-PACKET_SIZE = _PACKET.size
+# Numbers of a pose -> what its datagrams begin with; on a table, in space.
+MAGICS = {3: b"RLT1", 7: b"RLT2"}
+_HEAD = struct.Struct("<4sIQ16s")
+_PACKETS = {n: struct.Struct(f"{_HEAD.format}{n}d") for n in MAGICS}
+_SIZES = {MAGICS[n]: n for n in MAGICS}
+# Of the largest datagram.
+PACKET_SIZE = max(p.size for p in _PACKETS.values())
+# How far the norm of a quaternion may be from 1.
+_NORM_SLACK = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
 class TrackerPacket:
-    """One decoded datagram. ``pose`` is (x [m], y [m], yaw [rad]) in the table frame."""
+    """One decoded datagram. ``pose`` is (x [m], y [m], yaw [rad]) in the table frame, or (x, y, z,
+    qw, qx, qy, qz).
+    """
 
     seq: int
     t_ns: int
     name: str
-    pose: tuple[float, float, float]
+    pose: tuple[float, ...]
 
 
 def encode_packet(packet: TrackerPacket) -> bytes:
-    """The 56 bytes of a packet. Raises :class:`DataError` for a name that does not fit."""
+    """The bytes of a packet. Raises :class:`DataError` for a name or a pose that does not fit."""
     name = packet.name.encode("ascii", "replace")
     if not 0 < len(name) <= 16:
         raise DataError(f"tracker name must have 1 to 16 ASCII characters, got '{packet.name}'")
-    return _PACKET.pack(MAGIC, packet.seq & 0xFFFFFFFF, packet.t_ns, name, *packet.pose)
+    size = len(packet.pose)
+    if size not in MAGICS:
+        raise DataError(f"a tracked pose has 3 or 7 numbers, '{packet.name}' got {size}")
+    head = (MAGICS[size], packet.seq & 0xFFFFFFFF, packet.t_ns, name)
+    return _PACKETS[size].pack(*head, *packet.pose)
 
 
 def decode_packet(data: bytes) -> TrackerPacket:
     """Inverse of :func:`encode_packet`. Raises :class:`DataError` for anything else."""
-    if len(data) != PACKET_SIZE or data[:4] != MAGIC:
+    size = _SIZES.get(data[:4], 0)
+    if size == 0 or len(data) != _PACKETS[size].size:
         raise DataError(f"not a tracker packet: {len(data)} bytes starting {data[:4]!r}")
-    _, seq, t_ns, name, x, y, yaw = _PACKET.unpack(data)
-    if not np.isfinite([x, y, yaw]).all():
-        raise DataError(f"tracker packet {seq} holds a pose that is not finite: {x}, {y}, {yaw}")
+    _, seq, t_ns, name, *pose = _PACKETS[size].unpack(data)
+    if not np.isfinite(pose).all():
+        raise DataError(f"tracker packet {seq} holds a pose that is not finite: {pose}")
+    if size == max(MAGICS) and abs(math.hypot(*pose[3:]) - 1.0) > _NORM_SLACK:
+        raise DataError(f"tracker packet {seq} holds no rotation: its quaternion is {pose[3:]}")
     try:
         text = name.rstrip(b"\0").decode("ascii")
     except UnicodeDecodeError as error:
         raise DataError(f"tracker packet {seq} has a name that is not ASCII: {name!r}") from error
-    return TrackerPacket(seq, t_ns, text, (x, y, yaw))
+    return TrackerPacket(seq, t_ns, text, tuple(pose))
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,8 +183,14 @@ class TrackerEmulator:
 
 
 def _noisy(
-    pose: PlanarPose, config: TrackerEmulatorConfig, rng: np.random.Generator
-) -> tuple[float, float, float]:
+    pose: ObjectPose, config: TrackerEmulatorConfig, rng: np.random.Generator
+) -> tuple[float, ...]:
+    if len(pose) > 3:
+        # In space the same noise acts along and about every axis.
+        at = pose[:3] + rng.normal(size=3) * config.noise_xy_m
+        turn = rotation_from_rotvec(rng.normal(size=3) * config.noise_yaw_rad)
+        quat = quat_multiply(quat_from_rotation(turn), pose[3:])
+        return (*at.tolist(), *quat_positive(quat / np.linalg.norm(quat)).tolist())
     scale = (config.noise_xy_m, config.noise_xy_m, config.noise_yaw_rad)
     x, y, yaw = pose + rng.normal(size=3) * scale
     return float(x), float(y), float(wrap_angle(yaw))

@@ -12,10 +12,12 @@ from hardware.drivers.aruco_tracker import TagTrackerConfig, TagWatch
 from hardware.streams.camera_streams import CameraStreams
 from hardware.streams.signal_buffer import SignalBuffer
 from robolearn.errors import ConfigError, StaleSignalError
+from robolearn.geometry import POSE_COMPONENTS
 from robolearn.pusht import block_signal
 from robolearn.spec import SignalSpec
 
 UDP_RATE_HZ = 60.0
+_POSE_UNIT = "m, quaternion wxyz"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,11 @@ class TrackedConfig:
     def signal(self, name: str, camera_rates: Mapping[str, float]) -> SignalSpec:
         """The signal of that name; ``camera_rates`` by camera [Hz]."""
         rate_hz = camera_rates.get(self.camera, UDP_RATE_HZ)
+        if self.udp is not None and self.udp.values == len(POSE_COMPONENTS):
+            shape = (len(POSE_COMPONENTS),)
+            return SignalSpec(
+                name, shape, _POSE_UNIT, rate_hz, components=POSE_COMPONENTS, frame="table"
+            )
         return dataclasses.replace(block_signal(rate_hz), name=name)
 
 

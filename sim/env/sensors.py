@@ -8,10 +8,15 @@ from collections.abc import Mapping
 import numpy as np
 
 from robolearn.errors import SceneError
-from robolearn.geometry import quat_from_rotation, rotation_from_quat, rotation_from_rotvec
+from robolearn.geometry import (
+    POSE_COMPONENTS,
+    quat_from_rotation,
+    rotation_from_quat,
+    rotation_from_rotvec,
+)
 from robolearn.shapes import AnyArray
 from sim.scene.config import SceneConfig, SignalConfig
-from sim.scene.signals import POSE, signal_size
+from sim.scene.signals import signal_size
 
 
 class Sensors:
@@ -53,7 +58,10 @@ class _Noise:
     """Gaussian: per component; for a pose, of the position [m] and of the rotation [rad]."""
 
     def __init__(self, signal: SignalConfig) -> None:
-        self._pose = signal_size(signal) == len(POSE) and signal.kind in ("site_pose", "body_pose")
+        self._pose = signal_size(signal) == len(POSE_COMPONENTS) and signal.kind in (
+            "site_pose",
+            "body_pose",
+        )
         size = 2 if self._pose else signal_size(signal)
         if len(signal.noise) not in (1, size) or min(signal.noise) < 0.0:
             raise SceneError(
@@ -66,7 +74,7 @@ class _Noise:
                 f"scene.yaml: signal {signal.name}: noise of a pose is [position m, rotation rad]"
             )
         self._sigma = np.array(signal.noise)
-        self._sign = POSE.index(signal.positive)
+        self._sign = POSE_COMPONENTS.index(signal.positive)
 
     def added(self, value: AnyArray, rng: np.random.Generator) -> AnyArray:
         """``value`` with fresh noise."""

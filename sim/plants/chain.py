@@ -18,7 +18,7 @@ from robolearn.arms.models import ARMS
 from robolearn.arms.shapes import JointFlags, Joints
 from robolearn.errors import ConfigError, DataError
 from robolearn.geometry import (
-    PlanarPose,
+    ObjectPose,
     Rotation,
     RotvecPose,
     Vector,
@@ -172,11 +172,11 @@ class ChainPlant:
         """Advance by ``dt_s`` [s], a whole number of engine steps."""
         self.engine.step(dt_s)
 
-    def place_object(self, name: str, pose: PlanarPose) -> None:  # noqa: ARG002  (there is none)
+    def place_object(self, name: str, pose: ObjectPose) -> None:  # noqa: ARG002  (there is none)
         """Raises DataError: the table is empty."""
         raise DataError(f"no object '{name}'; this lab has an arm only")
 
-    def true_pose(self, name: str) -> PlanarPose:
+    def true_pose(self, name: str) -> ObjectPose:
         """Raises DataError: the table is empty."""
         raise DataError(f"no object '{name}'; this lab has an arm only")
 

@@ -60,6 +60,10 @@ class SceneFingers:
         self._plant.data.ctrl[self._actuator] = self._low + width_m / self._ratio
         model.actuator_forcerange[self._actuator] = (-force, force)
 
+    def put(self, width_m: float) -> None:
+        """Where the fingers are [m] from now on, at rest; for drawing."""
+        self._plant.data.qpos[self._qpos] = self._low + width_m / self._ratio
+
     def object_height(self, name: str) -> float:
         """Height of an object's centre over the table [m]."""
         if name not in self._plant.object_names:

@@ -19,22 +19,27 @@ from robolearn.arms.models import UR5E
 from robolearn.arms.shapes import Joints
 from robolearn.errors import ConfigError, DataError
 from robolearn.geometry import (
-    PlanarPose,
+    ObjectPose,
     Pose,
+    PoseValues,
     RotvecPose,
     Vector,
     inverse,
     pose,
+    quat_from_rotation,
     rot_z,
+    rotation_from_quat,
     rotvec_from_rotation,
-    yaw_of,
 )
 from robolearn.seeding import child_seed
 from sim.plants.bullet_engine import BulletEngine
 from sim.plants.urdf import arm_urdf
 from sim.robots.grippers import WIDE_GRIPPER as GRIPPER
 
-CUBE = "cube"
+# What lies on the table; the goal is a mark that nothing touches.
+CUBE, GOAL = "cube", "goal"
+# The scene that draws this workcell.
+DRAWN_BY = "pick_place_ur5e"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +55,8 @@ class GripPlantConfig:
     home: tuple[float, ...] = (2.8717, -1.5681, 1.8072, -1.8099, -1.5708, -1.8407)
     # Where the cube is at the start, x, y [m], yaw [rad].
     cube_pose: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    # Where the goal is marked on the table at the start, x, y [m], yaw [rad].
+    goal_pose: tuple[float, float, float] = (0.1, 0.1, 0.0)
     cube_side_m: float = 0.04
     cube_mass_kg: float = 0.06
     table_friction: float = 0.5
@@ -89,6 +96,7 @@ class GripPlant:
             self._p.resetJointState(self._arm, finger, 0.5 * self.stroke_m, 0.0, **self._id)
         self.set_target(self.stroke_m, 1.0)
         self.place_object(CUBE, np.array(config.cube_pose))
+        self.place_object(GOAL, np.array(config.goal_pose))
 
     @property
     def _id(self) -> dict[str, int]:
@@ -101,8 +109,8 @@ class GripPlant:
 
     @property
     def object_names(self) -> tuple[str, ...]:
-        """The cube."""
-        return (CUBE,)
+        """The cube, and the mark where it belongs."""
+        return (CUBE, GOAL)
 
     @property
     def T_base_table(self) -> Pose:  # noqa: N802  (a transform)
@@ -145,19 +153,26 @@ class GripPlant:
         """Advance by ``dt_s`` [s], a whole number of engine steps."""
         self.engine.step(dt_s)
 
-    def place_object(self, name: str, pose: PlanarPose) -> None:
-        """Put the cube at rest on the table at ``[x, y, yaw]``."""
+    def place_object(self, name: str, pose: ObjectPose) -> None:
+        """Put the cube or the goal at rest at ``[x, y, z, qw, qx, qy, qz]`` of the table frame, or
+        on the table at ``[x, y, yaw]``.
+        """
         self._require(name)
-        x, y, yaw = pose.tolist()
-        at = self._T_base_table @ np.array([x, y, 0.5 * self.config.cube_side_m, 1.0])
-        turn = [0.0, 0.0, math.sin(yaw / 2), math.cos(yaw / 2)]
-        self._p.resetBasePositionAndOrientation(self._cube, at[:3].tolist(), turn, **self._id)
+        T = _placed(pose, 0.5 * self.config.cube_side_m if name == CUBE else 0.0)
+        if name == GOAL:
+            self._T_table_goal = T
+            return
+        T = self._T_base_table @ T
+        w, x, y, z = quat_from_rotation(T[:3, :3]).tolist()
+        self._p.resetBasePositionAndOrientation(
+            self._cube, T[:3, 3].tolist(), [x, y, z, w], **self._id
+        )
         self._p.resetBaseVelocity(self._cube, [0.0] * 3, [0.0] * 3, **self._id)
 
-    def true_pose(self, name: str) -> PlanarPose:
-        """Where the cube is: ``[x, y, yaw]`` in the table frame."""
-        T = self._cube_on_table(name)
-        return np.array([T[0, 3], T[1, 3], yaw_of(T[:3, :3])])
+    def true_pose(self, name: str) -> PoseValues:
+        """Where the cube or the goal is: ``[x, y, z, qw, qx, qy, qz]`` in the table frame."""
+        T = self._on_table(name)
+        return np.concatenate([T[:3, 3], quat_from_rotation(T[:3, :3])])
 
     def close(self) -> None:
         """Disconnect; safe to call twice."""
@@ -187,17 +202,19 @@ class GripPlant:
         )
 
     def object_height(self, name: str) -> float:
-        """Height of the cube's centre over the table [m]."""
-        return float(self._cube_on_table(name)[2, 3])
+        """Height of the cube's centre (or the goal) over the table [m]."""
+        return float(self._on_table(name)[2, 3])
 
     # -- inside ----------------------------------------------------------------------------------
 
     def _require(self, name: str) -> None:
-        if name != CUBE:
+        if name not in self.object_names:
             raise DataError(f"no object '{name}'; the workcell has: {list(self.object_names)}")
 
-    def _cube_on_table(self, name: str) -> Pose:
+    def _on_table(self, name: str) -> Pose:
         self._require(name)
+        if name == GOAL:
+            return self._T_table_goal
         at, turn = self._p.getBasePositionAndOrientation(self._cube, **self._id)
         R = np.array(self._p.getMatrixFromQuaternion(turn)).reshape(3, 3)
         return inverse(self._T_base_table) @ pose(R, at)
@@ -256,6 +273,14 @@ def gripping_urdf() -> str:
             f' effort="{GRIPPER.force_n}" velocity="1"/></joint>'
         )
     return arm.replace("</robot>", "\n".join(parts) + "\n</robot>")
+
+
+def _placed(values: ObjectPose, height_m: float) -> Pose:
+    """The pose of an object that is given in space, or on the table with its middle so high."""
+    if len(values) > 3:
+        return pose(rotation_from_quat(values[3:] / np.linalg.norm(values[3:])), values[:3])
+    x, y, yaw = values.tolist()
+    return pose(rot_z(yaw), (x, y, height_m))
 
 
 def _drawn(config: GripPlantConfig, seed: int) -> GripPlantConfig:

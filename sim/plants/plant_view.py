@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Protocol, runtime_checkable
 
 from robolearn.arms.shapes import Joints
-from robolearn.geometry import PlanarPose
+from robolearn.geometry import ObjectPose
 from robolearn.shapes import Picture
 
 
@@ -18,8 +18,8 @@ class Drawable(Protocol):
         """Put the arm at ``q`` at rest."""
         ...
 
-    def place_object(self, name: str, pose: PlanarPose) -> None:
-        """Put an object at rest at ``[x, y, yaw]``."""
+    def place_object(self, name: str, pose: ObjectPose) -> None:
+        """Put an object at rest."""
         ...
 
     def picture(self, view: str, width: int, height: int) -> Picture:
@@ -32,13 +32,13 @@ class Drawable(Protocol):
 
 
 class PlantView:
-    """Draws any state of a workcell; for pictures on demand and for videos of episodes.
+    """Draws any state of a workcell; for cameras, pictures on demand and videos of episodes.
 
-    ``plant`` is this view's own.
+    ``plant`` is this view's own; ``put_fingers(width_m)``: its gripper, where it has one.
     """
 
-    def __init__(self, plant: Drawable) -> None:
-        self._plant = plant
+    def __init__(self, plant: Drawable, put_fingers: Callable[[float], None] | None = None) -> None:
+        self._plant, self._put_fingers = plant, put_fingers
 
     def draw(
         self,
@@ -46,13 +46,17 @@ class PlantView:
         width: int,
         height: int,
         q: Joints,
-        poses: Mapping[str, PlanarPose],
+        poses: Mapping[str, ObjectPose],
+        opening_m: float | None = None,
     ) -> Picture:
-        """A picture ``[height, width, 3]`` with joints at ``q [6]`` and objects at ``[x, y, yaw]``.
+        """A picture ``[height, width, 3]`` with joints at ``q [6]``, objects at ``poses`` and the
+        fingers ``opening_m`` apart.
 
-        ``view`` is ``top`` (the table square, y up; the arm above its flange is cut away) or
-        ``perspective``.
+        ``view`` is ``top`` (the table square, y up; the arm above its flange is cut away),
+        ``perspective``, or a camera of the scene that draws.
         """
+        if opening_m is not None and self._put_fingers is not None:
+            self._put_fingers(opening_m)
         self._plant.set_joints(q)
         for name, pose in poses.items():
             self._plant.place_object(name, pose)

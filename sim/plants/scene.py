@@ -19,15 +19,13 @@ from robolearn.arms.shapes import JointFlags, Joints
 from robolearn.config import from_dict
 from robolearn.errors import ConfigError, DataError, PhysicsDivergedError, did_you_mean
 from robolearn.geometry import (
-    PlanarPose,
+    ObjectPose,
     Pose,
     RotvecPose,
     Vector,
     inverse,
     pose,
-    rotation_from_quat,
     rotvec_from_rotation,
-    yaw_of,
 )
 from robolearn.seeding import child_seed
 from robolearn.shapes import Picture
@@ -187,12 +185,14 @@ class ScenePlant:
         if not np.isfinite(self.data.qpos).all():
             raise PhysicsDivergedError(f"the state of scene '{self.scene.name}' is not finite")
 
-    def place_object(self, name: str, pose: PlanarPose) -> None:
-        """Put an object at rest at ``[x, y, yaw]`` of the table frame, at its own height."""
+    def place_object(self, name: str, pose: ObjectPose) -> None:
+        """Put an object at rest in the table frame, at its own height where none is given."""
         signal = self._require(name)
-        x, y, yaw = pose.tolist()
         values = np.array(pose, dtype=np.float64)
-        if signal.kind == "body_pose":
+        if len(values) > 3 and signal.kind != "body_pose":
+            raise DataError(f"'{name}' stays on the table; give its pose as [x, y, yaw]")
+        if len(values) == 3 and signal.kind == "body_pose":
+            x, y, yaw = values.tolist()
             turn = [math.cos(yaw / 2), 0.0, 0.0, math.sin(yaw / 2)]
             values = np.array([x, y, self._heights[name], *turn])
         self._places[name](self.model, self.data, values)
@@ -201,14 +201,11 @@ class ScenePlant:
         self.data.qvel[first : first + count] = 0.0
         mujoco.mj_forward(self.model, self.data)
 
-    def true_pose(self, name: str) -> PlanarPose:
-        """Where an object is: ``[x, y, yaw]`` in the table frame."""
+    def true_pose(self, name: str) -> ObjectPose:
+        """Where an object is in the table frame: as many numbers as its signal has in the scene."""
         self._require(name)
         mujoco.mj_kinematics(self.model, self.data)
-        values = self._read()[self._signals[name].name]
-        if len(values) == 3:
-            return values.copy()
-        return np.array([values[0], values[1], yaw_of(rotation_from_quat(values[3:]))])
+        return self._read()[self._signals[name].name].copy()
 
     def close(self) -> None:
         """Free what draws; safe to call twice."""
@@ -231,13 +228,14 @@ class ScenePlant:
         return self._mount.tool_length_m
 
     def picture(self, view: str, width: int, height: int) -> Picture:
-        """A picture ``[height, width, 3]`` by the scene's camera ``top``, or (``perspective``) by
-        its first other one.
+        """A picture ``[height, width, 3]`` by the scene's camera of that name; ``top`` and
+        ``perspective`` are its first and its first other one where no camera is called so.
         """
         cameras = [c.name for c in self.scene.config.cameras]
         found = {"top": cameras[:1], "perspective": cameras[1:]}
         if "top" in cameras:
-            found = {"top": ["top"], "perspective": [c for c in cameras if c != "top"]}
+            found["perspective"] = [c for c in cameras if c != "top"]
+        found |= {c: [c] for c in cameras}
         if not found.get(view):
             raise DataError(
                 f"no view '{view}' of scene '{self.scene.name}', which has the cameras {cameras}"

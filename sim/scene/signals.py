@@ -8,7 +8,13 @@ import mujoco
 import numpy as np
 
 from robolearn.errors import SceneError
-from robolearn.geometry import Pose, Vector, quat_conjugate, quat_from_rotation
+from robolearn.geometry import (
+    POSE_COMPONENTS,
+    Pose,
+    Vector,
+    quat_conjugate,
+    quat_from_rotation,
+)
 from robolearn.shapes import AnyFloats, OwnFloats
 from sim.scene.config import (
     UNPHYSICAL,
@@ -27,7 +33,6 @@ Reader = Callable[[], dict[str, OwnFloats]]
 
 # Components, unit and angles by kind, where scene.yaml leaves them out.
 SHAPES = {"site_xy": 2, "body_pose_xy": 3, "site_pose": 7, "body_pose": 7, "joint_sum": 1}
-POSE = ("x", "y", "z", "qw", "qx", "qy", "qz")
 
 
 def signal_size(signal: SignalConfig) -> int:
@@ -39,7 +44,9 @@ def signal_components(signal: SignalConfig) -> tuple[str, ...]:
     """Names of the values: those of scene.yaml, or those that the kind fixes."""
     if signal.kind in UNPHYSICAL:
         return signal.components or signal.of
-    return signal.components or (POSE if signal_size(signal) == 7 and signal.frame else ())
+    return signal.components or (
+        POSE_COMPONENTS if signal_size(signal) == 7 and signal.frame else ()
+    )
 
 
 def reader(
@@ -209,7 +216,7 @@ def _in_frame(T: Pose, position: Vector, signal: SignalConfig, out: Values) -> _
     origin, rotation = T[:3, 3].copy(), T[:3, :3]
     turned = bool(np.abs(rotation - np.eye(3)).max() > 1e-12)
     back = quat_conjugate(quat_from_rotation(rotation))
-    at, quat, sign = out[:3], out[3:], POSE.index(signal.positive)
+    at, quat, sign = out[:3], out[3:], POSE_COMPONENTS.index(signal.positive)
 
     def finish() -> None:
         np.subtract(position, origin, out=at)

@@ -15,7 +15,7 @@ import hmac
 import json
 import logging
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
@@ -25,7 +25,7 @@ import numpy as np
 from hardware.emulators.loop import Connection, EmulatorLoop
 from robolearn.arms.shapes import JointRows, Joints
 from robolearn.errors import DataError, RobotConnectionError, RobotError, did_you_mean
-from robolearn.geometry import PlanarPose
+from robolearn.geometry import ObjectPose
 from robolearn.shapes import Picture, Times
 
 log = logging.getLogger(__name__)
@@ -35,6 +35,8 @@ REPLY_LIMIT = 64 << 20
 MAX_CLIENTS = 8
 # Numbers of a pose beyond this are none (JSON's integers have no end, its floats may be NaN).
 _FAR = 1e9
+# How far the norm of a quaternion may be from 1.
+_NORM_SLACK = 0.05
 
 
 class Reply:
@@ -133,17 +135,24 @@ def number(request: Mapping[str, Any], key: str, low: float, high: float) -> flo
     return float(value)
 
 
-def pose3(request: Mapping[str, Any], key: str) -> PlanarPose:
-    """A pose ``[x, y, yaw]`` of a request; raises :class:`DataError`."""
+def object_pose(request: Mapping[str, Any], key: str) -> ObjectPose:
+    """A pose ``[x, y, yaw]`` or ``[x, y, z, qw, qx, qy, qz]`` of a request; raises
+    :class:`DataError`.
+    """
     value = request.get(key)
     if not (
         isinstance(value, list)
-        and len(value) == 3
+        and len(value) in (3, 7)
         and all(isinstance(v, (int, float)) and not isinstance(v, bool) for v in value)
         and all(-_FAR <= v <= _FAR for v in value)
     ):
-        raise DataError(f"'{key}' must be [x, y, yaw] in m, m, rad; got {value!r}")
-    return np.array(value, dtype=np.float64)
+        raise DataError(
+            f"'{key}' must be [x, y, yaw] in m, m, rad, or [x, y, z, qw, qx, qy, qz]; got {value!r}"
+        )
+    pose = np.array(value, dtype=np.float64)
+    if len(pose) == 7 and abs(float(np.linalg.norm(pose[3:])) - 1.0) > _NORM_SLACK:
+        raise DataError(f"'{key}': the quaternion {value[3:]} is no rotation, its norm is not 1")
+    return pose
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,11 +185,13 @@ class LabLog:
 
 @dataclass(frozen=True, slots=True)
 class LabState:
-    """The truth at ``t_ns``: joint angles ``q [6]``, and poses of objects ``[x, y, yaw]``."""
+    """The truth at ``t_ns``: joint angles ``q [6]``, and poses of objects, ``[3]`` on the table
+    or ``[7]`` in space (``hardware.emulators.plant.Plant``).
+    """
 
     t_ns: int
     q: Joints
-    poses: Mapping[str, PlanarPose]
+    poses: Mapping[str, ObjectPose]
 
 
 class LabClient:
@@ -227,8 +238,10 @@ class LabClient:
             raise RobotError(f"lab, {op}: {reply['error']}")
         return reply
 
-    def place(self, name: str, pose: tuple[float, float, float]) -> None:
-        """Put an object at rest at ``(x, y, yaw)`` [m, m, rad]; refused while the arm moves."""
+    def place(self, name: str, pose: Sequence[float]) -> None:
+        """Put an object at rest at ``(x, y, yaw)`` [m, m, rad] on the table, or at ``(x, y, z, qw,
+        qx, qy, qz)``; refused while the arm moves.
+        """
         self.call("place", name=name, pose=[float(v) for v in pose])
 
     def truth(self) -> LabState:

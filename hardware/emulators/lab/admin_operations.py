@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from hardware.emulators.lab.admin import Operation, Reply, number, pose3
+from hardware.emulators.lab.admin import Operation, Reply, number, object_pose
 from hardware.emulators.loop import EmulatorLoop
 from hardware.emulators.plant import Plant
 from hardware.emulators.ur.log import ControllerLog
@@ -48,14 +48,17 @@ class Room:
         }
 
     def _place(self, request: Mapping[str, Any], reply: Reply) -> None:
-        name, pose = request.get("name"), pose3(request, "pose")
+        name, pose = request.get("name"), object_pose(request, "pose")
         names = self._plant.object_names
         if name not in names:
             raise DataError(
                 f"no object {name!r}.{did_you_mean(str(name), names)} There are: {list(names)}"
             )
-        if np.abs(pose[:2]).max() > REACH_M:
-            raise DataError(f"{pose[:2].tolist()} m is beyond the room ({REACH_M:g} m)")
+        at = pose[: 2 if len(pose) == 3 else 3]
+        if len(pose) > len(self._plant.true_pose(str(name))):
+            raise DataError(f"'{name}' stays on the table; give its pose as [x, y, yaw]")
+        if np.abs(at).max() > REACH_M:
+            raise DataError(f"{at.tolist()} m is beyond the room ({REACH_M:g} m)")
         if self._log.moving:
             raise RobotError("the arm moves; stop it before reaching in")
         self._plant.place_object(str(name), pose)

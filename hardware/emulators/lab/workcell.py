@@ -25,13 +25,14 @@ from hardware.emulators.tracker import TrackerEmulator, TrackerEmulatorConfig
 from hardware.emulators.ur.controller import UrEmulator, UrEmulatorConfig
 from robolearn.arms.shapes import Joints
 from robolearn.errors import ConfigError, DataError, RobotError, did_you_mean
-from robolearn.geometry import PlanarPose
+from robolearn.geometry import ObjectPose
 from robolearn.seeding import child_seed
 from robolearn.shapes import Picture
 
-# render(view, width, height, q, poses, done): calls done(rgb or a problem) later, never blocks.
+# render(view, width, height, q, poses, opening_m, done): calls done(rgb or a problem) later, never
+# blocks; opening_m of the fingers, None where the arm has none.
 Rendered = Callable[[Picture | str], None]
-Render = Callable[[str, int, int, Joints, Mapping[str, PlanarPose], Rendered], None]
+Render = Callable[[str, int, int, Joints, Mapping[str, ObjectPose], float | None, Rendered], None]
 VIEWS = ("top", "perspective")
 # Time of a state that cameras may expose [ns]: often enough for any camera.
 _SEEN_NS = 4_000_000
@@ -62,8 +63,12 @@ class LabCamera(Protocol):
         """Its name."""
         ...
 
-    def see(self, t_ns: int, q: Joints, poses: Sequence[PlanarPose]) -> None:
-        """The state at ``t_ns``: joints ``[6]`` and the objects' poses; never blocks."""
+    def see(
+        self, t_ns: int, q: Joints, poses: Sequence[ObjectPose], opening_m: float | None
+    ) -> None:
+        """The state at ``t_ns``: joints ``[6]``, the objects' poses, how far apart the fingers are
+        (None: there are none); never blocks.
+        """
         ...
 
     def fault(self, kind: str, seconds: float, amount: float) -> None:
@@ -96,7 +101,7 @@ class VirtualLab:
         self.robot = UrEmulator(self._arm, config.controller)
         rng = np.random.default_rng(child_seed(seed, "tracker"))
         self.tracker = TrackerEmulator(plant, address, config.tracker, rng)
-        self._plant, self._render = plant, render
+        self._plant, self._render, self._fingers = plant, render, fingers
         self._dt_s = 1.0 / config.controller.rate_hz
         self.robot.serve(self.loop, address)
         self._gripper: LabGripper | None = None
@@ -138,8 +143,12 @@ class VirtualLab:
             self._seen_ns = now_ns
             q = self._plant.joint_positions()
             poses = [self._plant.true_pose(n) for n in self._plant.object_names]
+            opening_m = self._opening_m()
             for camera in self._cameras.values():
-                camera.see(now_ns, q, poses)
+                camera.see(now_ns, q, poses, opening_m)
+
+    def _opening_m(self) -> float | None:
+        return None if self._fingers is None else self._fingers.width()
 
     def _op_picture(self, request: Mapping[str, Any], reply: Reply) -> None:
         view = request.get("view", "top")
@@ -157,7 +166,8 @@ class VirtualLab:
             reply.ok({"shape": list(rgb.shape), "rgb": data})
 
         poses = {n: self._plant.true_pose(n) for n in self._plant.object_names}
-        self._render(view, width, height, self._plant.joint_positions(), poses, done)
+        q, opening_m = self._plant.joint_positions(), self._opening_m()
+        self._render(view, width, height, q, poses, opening_m, done)
 
     def _op_hand(self, request: Mapping[str, Any], reply: Reply) -> None:
         """A person takes the flange and pulls it to a point of the base frame ``to`` [m], with at

@@ -20,6 +20,7 @@ from hardware.env.real_env import Scorer, cell_spec
 from robolearn.agents.replay import WrappedAgent
 from robolearn.contracts import Agent
 from robolearn.errors import ConfigError, RobotError
+from robolearn.geometry import quat_heading
 from robolearn.operations.deploy.operator import Operator, Verdicts
 from robolearn.types import (
     Command,
@@ -96,13 +97,15 @@ class LabScorer:
         return self._task.judge({**values, **true})
 
 
-def objects_of(condition: Condition) -> dict[str, tuple[float, float, float]]:
-    """The objects that a condition places: signal -> x, y [m], yaw [rad] on the table."""
-    placed: dict[str, tuple[float, float, float]] = {}
+def objects_of(condition: Condition) -> dict[str, tuple[float, ...]]:
+    """The objects that a condition places, by signal: x, y [m], yaw [rad] on the table, or x, y, z
+    and a quaternion.
+    """
+    placed: dict[str, tuple[float, ...]] = {}
     for signal, pose in condition.poses.items():
         name, _, what = signal.partition("/")
-        if what == "pose" and len(pose) == 3 and not name.endswith("tool"):
-            placed[signal] = (pose[0], pose[1], pose[2])
+        if what == "pose" and len(pose) in (3, 7) and not name.endswith("tool"):
+            placed[signal] = pose
     return placed
 
 
@@ -123,7 +126,7 @@ class LabPlacement:
             self._place(self.objects.get(signal, object_of(signal)), pose)
         return "placed by the lab" if placed else "nothing to place"
 
-    def _place(self, name: str, pose: tuple[float, float, float]) -> None:
+    def _place(self, name: str, pose: tuple[float, ...]) -> None:
         deadline = time.monotonic() + 5.0
         while True:
             try:
@@ -151,11 +154,20 @@ class PromptPlacement:
         if not self.operator.places:
             return "taken as it lies, nobody is asked"
         text = "; ".join(
-            f"place the {object_of(signal)} at x {x:.3f} m, y {y:.3f} m, {np.degrees(yaw):.0f} deg"
-            for signal, (x, y, yaw) in placed.items()
+            f"place the {object_of(signal)} at {_spoken(pose)}" for signal, pose in placed.items()
         )
         self.operator.place(f"{text}, step back")
         return "placed by the operator"
+
+
+def _spoken(pose: tuple[float, ...]) -> str:
+    """Where a person should put an object."""
+    x, y, *rest = pose
+    text = f"x {x:.3f} m, y {y:.3f} m"
+    if len(pose) == 3:
+        return f"{text}, {np.degrees(rest[0]):.0f} deg"
+    heading = quat_heading(np.array([pose[3:]])).item()
+    return f"{text}, z {pose[2]:.3f} m, {np.degrees(heading):.0f} deg"
 
 
 def require_starts(conditions: Sequence[Condition], cell: CellConfig, suite: Path) -> None:

@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardware.cell.config import CellConfig
+from hardware.devices.gripper_config import WIDTH
+from hardware.devices.tracker import object_of
 from robolearn.data.episode import Episode
 from robolearn.pusht import (
     BLOCK,
@@ -28,7 +30,7 @@ from robolearn.shapes import Picture
 if TYPE_CHECKING:
     from sim.plants.scene import ScenePlantConfig
 
-JOINTS = "arm/joint_position"
+JOINTS, _TOOL_POSE = "arm/joint_position", "tool/pose"
 _GOAL, _BLOCK = (144, 238, 144), (119, 136, 153)
 _TOOL, _TARGET, _INK = (65, 105, 225), (220, 60, 60), (60, 60, 60)
 _SIZE = 384
@@ -49,6 +51,8 @@ def film_of(cell: CellConfig, config: Path, *, lab: bool) -> Film | None:
     """
     if cell.table is not None and BLOCK in cell.trackers:
         return TableFilm(config if lab else None)
+    if lab and _drawn_by_scene(config):
+        return WorkcellFilm(config)
     scene = _lab_scene(config)
     if scene is not None:
         return SceneFilm(scene)
@@ -79,6 +83,34 @@ class TableFilm:
             q, block = episode.observed(JOINTS)[k], episode.observed(BLOCK)[k]
             beside = view.draw("perspective", size, size, q, {"block": block})
             return np.concatenate([beside, _above(episode, k, size)], axis=1)
+
+        try:
+            return _write(episode, path, frame, stride=2)
+        finally:
+            view.close()
+
+
+class WorkcellFilm:
+    """A virtual workcell that a scene draws: arm, fingers and objects as they were observed."""
+
+    def __init__(self, workcell: Path) -> None:
+        self._workcell = workcell
+
+    def write(self, episode: Episode, path: Path) -> int:
+        """Write one mp4; returns the number of frames."""
+        from robolearn.operations.lab.view import lab_view
+        from robolearn.operations.lab.workcell import load_lab
+
+        view = lab_view(load_lab(self._workcell))
+        signals = [s.name for s in episode.meta.embodiment.signals if s.name.endswith("/pose")]
+        objects = [s for s in signals if s != _TOOL_POSE and s in episode.streams]
+
+        def frame(k: int) -> Picture:
+            poses = {object_of(s): episode.observed(s)[k] for s in objects}
+            q, opening_m = episode.observed(JOINTS)[k], None
+            if WIDTH in episode.streams:
+                opening_m = episode.observed(WIDTH)[k].item()
+            return view.draw("perspective", _SIZE, _SIZE, q, poses, opening_m)
 
         try:
             return _write(episode, path, frame, stride=2)
@@ -119,6 +151,15 @@ class CameraFilm:
     def write(self, episode: Episode, path: Path) -> int:
         """Write one mp4; returns the number of frames."""
         return _write(episode, path, lambda k: np.asarray(episode.observed(self._signal)[k]))
+
+
+def _drawn_by_scene(config: Path) -> bool:
+    from robolearn.config import load_yaml
+    from robolearn.operations.lab.arm import is_arm_lab
+    from robolearn.operations.lab.workcell import drawn_scene, load_lab
+
+    raw = load_yaml(config)
+    return "lab" in raw and not is_arm_lab(raw) and drawn_scene(load_lab(config)) is not None
 
 
 def _lab_scene(config: Path) -> ScenePlantConfig | None:

@@ -6,11 +6,12 @@ The lab's thread leaves the state of the world in shared memory and never waits 
 from __future__ import annotations
 
 import logging
+import math
 import multiprocessing
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,11 +20,15 @@ from hardware.emulators.mjpeg import CameraEmulator, CameraEmulatorConfig
 from hardware.supervisor.shared_memory import Ring, RingHandle
 from robolearn.arms.models import UR5E
 from robolearn.arms.shapes import Joints
-from robolearn.errors import RobolearnError, RobotConnectionError
-from robolearn.geometry import PlanarPose, Pose
+from robolearn.errors import ConfigError, RobolearnError, RobotConnectionError, did_you_mean
+from robolearn.geometry import ObjectPose, Pose
+from robolearn.operations.lab.scene_view import scene_view
 from robolearn.seeding import child_seed
+from robolearn.shapes import Floats, Picture
 from sim.plants.pusht import BLOCK
+from sim.plants.scene import ScenePlantConfig
 from sim.plants.table_view import TableView, TableViewConfig
+from sim.scene.load import load_scene
 
 log = logging.getLogger(__name__)
 _SLOTS, _START_S = 16, 60.0
@@ -31,10 +36,14 @@ _SLOTS, _START_S = 16, 60.0
 
 @dataclass(frozen=True, slots=True)
 class LabCameraConfig:
-    """One camera of a virtual workcell: ``device`` is what serves, ``view`` what it sees."""
+    """One camera of a virtual workcell: ``device`` is what serves, and what it sees is a ``view``
+    of Push-T's table, or what a camera of the scene sees that draws the workcell (``of_scene``, its
+    name there; one that is mounted on the arm moves with it).
+    """
 
     device: CameraEmulatorConfig = field(default_factory=CameraEmulatorConfig)
     view: TableViewConfig = field(default_factory=TableViewConfig)
+    of_scene: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +56,41 @@ class Workcell:
     tool_length_m: float
     # Joint angles [rad].
     home: tuple[float, ...]
-    # The T on the table: x, y [m], yaw [rad].
-    block_pose: tuple[float, ...]
+    # The objects and their poses, ``[3]`` on the table or ``[7]`` in space.
+    objects: tuple[tuple[str, tuple[float, ...]], ...]
+    # What draws it for cameras ``of_scene``; None: no scene does.
+    scene: ScenePlantConfig | None = None
+
+    @property
+    def state(self) -> Floats:
+        """The state before the first step, as it is left for cameras: joints, objects, opening of
+        the fingers [m] (NaN: there are none).
+        """
+        poses = [v for _, pose in self.objects for v in pose]
+        return np.array([*self.home, *poses, math.nan])
+
+    def require_drawn(self, config: LabCameraConfig) -> None:
+        """Raise ConfigError unless something draws what a camera sees."""
+        where = f"lab.cameras: '{config.device.name}'"
+        if not config.of_scene:
+            if [name for name, _ in self.objects] != [BLOCK]:
+                raise ConfigError(
+                    f"{where} looks at Push-T's table, but this workcell has"
+                    f" {[name for name, _ in self.objects]}; name a camera of its scene with"
+                    " 'of_scene'"
+                )
+            return
+        if self.scene is None:
+            raise ConfigError(
+                f"{where}: no scene draws this workcell, so there is no camera"
+                f" '{config.of_scene}'; describe what it sees with 'view'"
+            )
+        names = [c.name for c in load_scene(self.scene.scene).config.cameras]
+        if config.of_scene not in names:
+            raise ConfigError(
+                f"{where}: scene '{self.scene.scene}' has no camera"
+                f" '{config.of_scene}'.{did_you_mean(config.of_scene, names)} It has: {names}"
+            )
 
 
 class CameraProcess:
@@ -58,7 +100,7 @@ class CameraProcess:
         self, config: LabCameraConfig, workcell: Workcell, address: str, seed: int
     ) -> None:
         self.config = config
-        self._ring = Ring.create(_SLOTS, UR5E.dof + 3)
+        self._ring = Ring.create(_SLOTS, len(workcell.state))
         self._named = True
         context = multiprocessing.get_context("spawn")
         self._pipe, theirs = context.Pipe()
@@ -92,9 +134,12 @@ class CameraProcess:
             raise RobotConnectionError(answer)
         self.port = int(answer)
 
-    def see(self, t_ns: int, q: Joints, poses: Sequence[PlanarPose]) -> None:
+    def see(
+        self, t_ns: int, q: Joints, poses: Sequence[ObjectPose], opening_m: float | None
+    ) -> None:
         """Leave the state for the camera."""
-        self._ring.put(t_ns, np.concatenate([q, *poses]))
+        opening = math.nan if opening_m is None else opening_m
+        self._ring.put(t_ns, np.concatenate([q, *poses, [opening]]))
 
     def fault(self, kind: str, seconds: float, amount: float) -> None:
         """Pass a fault on."""
@@ -121,6 +166,7 @@ def start_cameras(
     cameras: list[CameraProcess] = []
     try:
         for config in configs:
+            workcell.require_drawn(config)
             own = child_seed(seed, f"camera {config.device.name}")
             cameras.append(CameraProcess(config, workcell, address, own))
         for camera in cameras:
@@ -145,21 +191,19 @@ def _camera(
 
     exit_with_parent()
     ring = handle.attach()
-    home = np.array([*workcell.home, *workcell.block_pose])
-    view = TableView(
-        config.view,
-        T_base_table=workcell.T_base_table,
-        tool_length_m=workcell.tool_length_m,
-        width=config.device.width,
-        height=config.device.height,
-        block=BLOCK,
-    )
+    start, view = workcell.state, drawing(config, workcell)
 
     def draw() -> tuple[int, NDArray[np.uint8]]:
         row = ring.latest()
-        state = home if row is None else row.value
+        state = start if row is None else row.value
+        poses: dict[str, ObjectPose] = {}
+        at = UR5E.dof
+        for name, pose in workcell.objects:
+            poses[name] = state[at : at + len(pose)]
+            at += len(pose)
+        opening_m = None if math.isnan(state[at]) else float(state[at])
         t_ns = 0 if row is None else row.t_ns
-        return t_ns, view.draw(state[: UR5E.dof], {BLOCK: state[UR5E.dof :]})
+        return t_ns, view.draw(state[: UR5E.dof], poses, opening_m)
 
     try:
         draw()
@@ -181,3 +225,59 @@ def _camera(
     emulator.run(stopped)
     emulator.close()
     view.close()
+
+
+@runtime_checkable
+class Drawing(Protocol):
+    """Draws what one camera sees."""
+
+    def draw(self, q: Joints, poses: Mapping[str, ObjectPose], opening_m: float | None) -> Picture:
+        """A picture ``[height, width, 3]`` of joints ``[6]``, objects, and fingers so far apart."""
+        ...
+
+    def close(self) -> None:
+        """Free what draws; safe to call twice."""
+        ...
+
+
+class _OfTable:
+    """Push-T's table from anywhere."""
+
+    def __init__(self, config: LabCameraConfig, workcell: Workcell) -> None:
+        self._table = TableView(
+            config.view,
+            T_base_table=workcell.T_base_table,
+            tool_length_m=workcell.tool_length_m,
+            width=config.device.width,
+            height=config.device.height,
+            block=BLOCK,
+        )
+
+    def draw(self, q: Joints, poses: Mapping[str, ObjectPose], opening_m: float | None) -> Picture:
+        del opening_m
+        return self._table.draw(q, poses)
+
+    def close(self) -> None:
+        self._table.close()
+
+
+class _OfScene:
+    """A camera of the scene that draws the workcell."""
+
+    def __init__(self, config: LabCameraConfig, scene: ScenePlantConfig) -> None:
+        device = config.device
+        self._name, self._size = config.of_scene, (device.width, device.height)
+        self._scene = scene_view(scene)
+
+    def draw(self, q: Joints, poses: Mapping[str, ObjectPose], opening_m: float | None) -> Picture:
+        return self._scene.draw(self._name, *self._size, q, poses, opening_m)
+
+    def close(self) -> None:
+        self._scene.close()
+
+
+def drawing(config: LabCameraConfig, workcell: Workcell) -> Drawing:
+    """What draws the pictures of one camera, in this process and thread."""
+    if config.of_scene and workcell.scene is not None:
+        return _OfScene(config, workcell.scene)
+    return _OfTable(config, workcell)

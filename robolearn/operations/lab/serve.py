@@ -71,8 +71,7 @@ def _serve_workcell(
     lab: VirtualLab | None = None
     try:
         fingers = build_fingers(config, plant)
-        drawn = config.world == "mujoco" or (config.world == "pybullet" and not config.gripping)
-        view = ViewProcess(config) if drawn else None
+        view = ViewProcess(config) if config.world != "kinematic" else None
         cameras = start_cameras(config.cameras, workcell, address, seed)
         lab = VirtualLab(
             plant,

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 from hardware.emulators.lab.workcell import Rendered
 from robolearn.arms.shapes import Joints
 from robolearn.errors import RobolearnError
-from robolearn.operations.lab.workcell import LabConfig
+from robolearn.operations.lab.scene_view import scene_view
+from robolearn.operations.lab.workcell import LabConfig, drawn_scene
 from robolearn.shapes import AnyFloats, Picture
 from sim.plants.pusht import PyBulletPlant
-from sim.plants.scene import ScenePlant
 
 if TYPE_CHECKING:
     from sim.plants.plant_view import PlantView
@@ -49,6 +49,7 @@ class ViewProcess:
         height: int,
         q: Joints,
         poses: Mapping[str, AnyFloats],
+        opening_m: float | None,
         done: Callable[[Picture | str], None],
     ) -> None:
         """Ask for a picture; ``done`` is called from the loop."""
@@ -56,7 +57,7 @@ class ViewProcess:
             done("too many are waiting" if self._pipe else "the drawing process ended")
             return
         self._waiting.append(done)
-        self._pipe.send((view, width, height, q, dict(poses)))
+        self._pipe.send((view, width, height, q, dict(poses), opening_m))
 
     def close(self) -> None:
         """End the process; safe to call twice."""
@@ -81,8 +82,9 @@ def lab_view(config: LabConfig) -> PlantView:
     """Draws states of a lab's world, in this process."""
     from sim.plants.plant_view import PlantView
 
-    if config.world == "mujoco":
-        return PlantView(ScenePlant(dataclasses.replace(config.scene, spread=0.0)))
+    scene = drawn_scene(config)
+    if scene is not None:
+        return scene_view(scene)
     return PlantView(PyBulletPlant(dataclasses.replace(config.physics, spread=0.0)))
 
 

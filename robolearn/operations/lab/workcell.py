@@ -22,7 +22,7 @@ from robolearn.geometry import pose, rot_z
 from robolearn.operations.lab.cameras import LabCameraConfig, Workcell
 from robolearn.operations.lab.options import World
 from sim.plants.fingers import SceneFingers
-from sim.plants.grip import GripPlant, GripPlantConfig
+from sim.plants.grip import DRAWN_BY, GripPlant, GripPlantConfig
 from sim.plants.pusht import BLOCK, PlantConfig, PyBulletPlant
 from sim.plants.scene import ScenePlant, ScenePlantConfig
 
@@ -65,18 +65,26 @@ def build_plant(config: LabConfig, seed: int) -> tuple[Plant, Workcell]:
     if config.world == "mujoco":
         return _scene_plant(config, seed)
     if config.world == "pybullet" and config.gripping is not None:
-        return _grip_plant(config, config.gripping, seed)
+        return _grip_plant(config.gripping, seed)
     physics = config.physics
     workcell = Workcell(
         T_base_table=pose(rot_z(physics.heading_rad), physics.origin_m),
         tool_length_m=physics.tool_length_m,
         home=physics.home,
-        block_pose=physics.block_pose,
+        objects=((BLOCK, physics.block_pose),),
     )
     if config.world == "kinematic":
         plant = KinematicPlant(np.array(physics.home), {BLOCK: np.array(physics.block_pose)})
         return plant, workcell
     return PyBulletPlant(physics, seed), workcell
+
+
+def drawn_scene(config: LabConfig) -> ScenePlantConfig | None:
+    """The scene that draws a lab's workcell; None: it draws itself (Push-T's table)."""
+    if config.world == "mujoco":
+        return config.scene
+    gripping = config.world == "pybullet" and config.gripping is not None
+    return ScenePlantConfig(DRAWN_BY) if gripping else None
 
 
 def build_fingers(config: LabConfig, plant: Plant) -> FingerPlant | None:
@@ -94,19 +102,9 @@ def build_fingers(config: LabConfig, plant: Plant) -> FingerPlant | None:
     return SceneFingers(plant)
 
 
-def _grip_plant(config: LabConfig, gripping: GripPlantConfig, seed: int) -> tuple[Plant, Workcell]:
-    if config.cameras:
-        raise ConfigError(
-            "lab.cameras: nothing draws the PyBullet workcell with a gripper; leave them out, or"
-            " take 'world: mujoco'"
-        )
+def _grip_plant(gripping: GripPlantConfig, seed: int) -> tuple[Plant, Workcell]:
     plant = GripPlant(gripping, seed)
-    return plant, Workcell(
-        T_base_table=plant.T_base_table,
-        tool_length_m=0.0,
-        home=gripping.home,
-        block_pose=gripping.cube_pose,
-    )
+    return plant, _drawn_workcell(plant, ScenePlantConfig(DRAWN_BY), gripping.home)
 
 
 def _scene_plant(config: LabConfig, seed: int) -> tuple[Plant, Workcell]:
@@ -117,15 +115,23 @@ def _scene_plant(config: LabConfig, seed: int) -> tuple[Plant, Workcell]:
             f"lab.scene: the emulated controller moves a UR5e; scene '{config.scene.scene}' has"
             f" '{plant.arm.name}'. A section 'lab' with 'arm: {plant.arm.name}' serves that one"
         )
-    block = plant.true_pose(BLOCK) if BLOCK in plant.object_names else np.zeros(3)
-    if config.cameras and BLOCK not in plant.object_names:
-        raise ConfigError(
-            f"lab.cameras: they look for a '{BLOCK}', which scene '{config.scene.scene}' does not"
-            f" have (objects: {list(plant.object_names)}); leave them out"
-        )
-    return plant, Workcell(
+    return plant, _drawn_workcell(
+        plant, config.scene, tuple(q.tolist()), tool_length_m=plant.tool_length_m
+    )
+
+
+def _drawn_workcell(
+    plant: GripPlant | ScenePlant,
+    scene: ScenePlantConfig,
+    home: tuple[float, ...],
+    tool_length_m: float = 0.0,
+) -> Workcell:
+    """What cameras know of a workcell that a scene draws."""
+    poses = {name: plant.true_pose(name) for name in plant.object_names}
+    return Workcell(
         T_base_table=plant.T_base_table,
-        tool_length_m=plant.tool_length_m,
-        home=tuple(q.tolist()),
-        block_pose=tuple(block.tolist()),
+        tool_length_m=tool_length_m,
+        home=home,
+        objects=tuple((name, tuple(pose.tolist())) for name, pose in poses.items()),
+        scene=scene,
     )

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.errors import DataError, SceneError, did_you_mean
-from robolearn.geometry import quat_from_rotation
+from robolearn.geometry import POSE_COMPONENTS, quat_from_rotation
 from robolearn.shapes import Picture
 from robolearn.spec import ActionSpec, EmbodimentSpec, SignalSpec
 from robolearn.types import Condition, Outcome, Signals
@@ -31,7 +31,6 @@ from sim.rendering.renderer import Renderer, View, update_poses
 from sim.shapes import Values
 from sim.world_name import WorldName
 
-POSE = ("x", "y", "z", "qw", "qx", "qy", "qz")
 POSE_UNIT = "m, m, m, 1, 1, 1, 1"
 GRIPPER, TOOL_DELTA, JOINTS = "gripper/command", "tool/delta_pose", "arm/joint_position"
 SET_POINT = "gripper/set_point"
@@ -357,4 +356,6 @@ def _signal(name: str, size: int, unit: str) -> SignalSpec:
 
 
 def _pose(name: str) -> SignalSpec:
-    return SignalSpec(name, (7,), unit=POSE_UNIT, rate_hz=RATE_HZ, components=POSE, frame="world")
+    return SignalSpec(
+        name, (7,), unit=POSE_UNIT, rate_hz=RATE_HZ, components=POSE_COMPONENTS, frame="world"
+    )

@@ -15,12 +15,15 @@ def test_offsets_are_of_places_headings_widths_and_joints():
         "tool/xy_table": (0.1, 0.1),
         "gripper/width": (0.04,),
         "arm/joint_position": (0.0, 1.0),
+        "cube/pose": (0.1, 0.2, 0.02, 1.0, 0.0, 0.0, 0.0),
     }
     achieved = {
         "block/pose": np.array([0.303, 0.204, -3.1]),
         "tool/xy_table": np.array([0.1, 0.1]),
         "gripper/width": np.array([0.042]),
         "arm/joint_position": np.array([0.01, 0.95]),
+        # 3 mm higher and turned by 0.1 rad; a quaternion and its opposite are one rotation.
+        "cube/pose": -np.array([-0.1, -0.2, -0.023, np.cos(0.05), 0.0, 0.0, np.sin(0.05)]),
     }
     told = [offset.text() for offset in start_offsets(wanted, achieved)]
     assert told == [
@@ -28,6 +31,7 @@ def test_offsets_are_of_places_headings_widths_and_joints():
         "tool/xy_table off by 0.0 mm",
         "gripper/width off by 2.0 mm",
         "arm/joint_position off by 0.0500 rad",
+        "cube/pose off by 3.0 mm and 5.7 deg",
     ]
 
 

@@ -94,3 +94,23 @@ def test_a_pushed_object_is_believed_at_every_frame(seed, noise):
         if rng.random() < 0.2:
             continue
         assert made.accepts(k * FRAME_NS, seen), made.refusal
+
+
+def in_space(at=(0.2, 0.2, 0.3), turn=0.0):
+    return np.array([*at, np.cos(turn / 2), 0.0, np.sin(turn / 2), 0.0])
+
+
+@pytest.mark.parametrize(
+    ("jump", "told"), [(in_space((0.2, 0.2, 0.45)), "m in"), (in_space(turn=1.5), "turn")]
+)
+def test_in_space_height_and_tilt_count(jump, told):
+    made = gate()
+    for k in range(10):
+        # A quaternion and its opposite are one rotation.
+        assert made.accepts(k * FRAME_NS, in_space() * np.array([1, 1, 1, *[(-1) ** k] * 4]))
+    assert not made.accepts(10 * FRAME_NS, jump)
+    assert told in made.refusal
+    assert made.accepts(11 * FRAME_NS, in_space())
+    # Lifted at 0.5 m/s, after an impact.
+    lifted = [in_space((0.2, 0.2, 0.3 + 0.5e-9 * k * FRAME_NS)) for k in range(30)]
+    assert all(made.accepts((12 + k) * FRAME_NS, p) for k, p in enumerate(lifted))

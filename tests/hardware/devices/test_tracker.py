@@ -19,6 +19,7 @@ from hardware.streams.tracker_streams import TrackedConfig, TrackedStreams
 from robolearn.calibration.fiducials import Tag
 from robolearn.errors import ClockError, ConfigError, StaleSignalError
 from robolearn.pusht import block_signal
+from sim.worlds import make_world
 from tests.hardware.lab import CONFIG
 from tests.waiting import paced, pass_time
 
@@ -248,3 +249,35 @@ def test_what_was_measured_before_a_person_moved_the_object_counts_no_more(strea
     with pytest.raises(StaleSignalError, match="no measurement yet"):
         tracker.latest()
     assert measured(stream, tracker, 0.5)
+
+
+UPRIGHT = (1.0, 0.0, 0.0, 0.0)
+
+
+def test_a_pose_in_space_has_one_sign_and_the_signal_of_the_scenes(stream):
+    tracker = stream.follow("cube/pose", values=7)
+    t_ns = time.monotonic_ns() - 1_000_000
+    pose = (0.1, -0.2, 0.05, -0.6, 0.0, 0.8, 0.0)
+    stream.raw(encode_packet(TrackerPacket(1, t_ns, "cube", pose)))
+    assert tracker.latest().t_ns == t_ns
+    np.testing.assert_allclose(tracker.latest().pose, [0.1, -0.2, 0.05, 0.6, 0.0, -0.8, 0.0])
+    config = TrackedConfig(UdpTrackerConfig(values=7))
+    (scene,) = [s for s in load_spec("pick_place_ur5e") if s.name == "cube/pose"]
+    assert dataclasses.replace(config.signal("cube/pose", {}), rate_hz=scene.rate_hz) == scene
+
+
+def load_spec(world):
+    return make_world(world).spec.signals
+
+
+def test_the_other_form_of_a_pose_is_told_and_mended(stream):
+    t_ns = time.monotonic_ns() - 2_000_000
+    stream.raw(encode_packet(TrackerPacket(1, t_ns, "block", (0.1, 0.2, 0.3, *UPRIGHT))))
+    said = "poses of 7 numbers, this cell expects 3; set robot.trackers.block/pose.udp.values"
+    with pytest.raises(StaleSignalError, match=said):
+        stream.tracker.latest()
+    assert stream.tracker.counts.refused == 1
+    stream.send(0.2)
+    assert stream.tracker.latest().pose[0] == 0.2
+    with pytest.raises(ConfigError, match=r"values is 3 .* or 7"):
+        UdpTrackerConfig(values=6)

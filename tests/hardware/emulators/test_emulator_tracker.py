@@ -83,12 +83,14 @@ def test_a_blind_tracker_sends_nothing(listener):
     seq=st.integers(0, 2**32 - 1),
     t_ns=st.integers(0, 2**63),
     name=st.text("abcxyz_/0", min_size=1, max_size=16),
-    pose=st.tuples(*[st.floats(-10, 10)] * 3),
+    pose=st.tuples(*[st.floats(-10, 10)] * 3)
+    | st.tuples(*[st.floats(-10, 10)] * 3).map(lambda at: (*at, 0.6, 0.0, -0.8, 0.0)),
 )
 def test_packets_round_trip(seq, t_ns, name, pose):
     packet = TrackerPacket(seq, t_ns, name, pose)
     data = encode_packet(packet)
-    assert len(data) == PACKET_SIZE == 56
+    assert len(data) == (56 if len(pose) == 3 else PACKET_SIZE)
+    assert PACKET_SIZE == 88
     assert decode_packet(data) == packet
 
 
@@ -104,3 +106,31 @@ def test_a_pose_that_is_not_finite_is_refused():
         decode_packet(data)
     with pytest.raises(DataError, match="16 ASCII"):
         encode_packet(TrackerPacket(1, 2, "b" * 17, (0.0, 0.0, 0.0)))
+
+
+def test_a_pose_in_space_is_a_rotation_and_has_seven_numbers():
+    good = encode_packet(TrackerPacket(1, 2, "cube", (0.1, 0.2, 0.3, 1.0, 0.0, 0.0, 0.0)))
+    assert good[:4] == b"RLT2"
+    for wrong in (good[:-8], good + bytes(8), b"RLT1" + good[4:]):
+        with pytest.raises(DataError, match="not a tracker packet"):
+            decode_packet(wrong)
+    bent = TrackerPacket(1, 2, "cube", (0.1, 0.2, 0.3, 0.5, 0.0, 0.0, 0.0))
+    with pytest.raises(DataError, match="no rotation"):
+        decode_packet(encode_packet(bent))
+    with pytest.raises(DataError, match="3 or 7 numbers, 'cube' got 4"):
+        encode_packet(TrackerPacket(1, 2, "cube", (0.0, 0.0, 0.0, 1.0)))
+
+
+def test_noise_in_space_keeps_a_rotation(listener):
+    turned = np.array([0.1, -0.2, 0.05, 0.0, 1.0, 0.0, 0.0])
+    plant = KinematicPlant(np.zeros(6), {"cube": turned})
+    config = TrackerEmulatorConfig(port=listener.getsockname()[1], dropout_rate=0.0)
+    tracker = TrackerEmulator(plant, "127.0.0.1", config, np.random.default_rng(0))
+    for k in range(200):
+        tracker.tick(1 + k * 20 * MS)
+    tracker.close()
+    poses = np.array([decode_packet(listener.recv(200)).pose for _ in range(150)])
+    np.testing.assert_allclose(np.linalg.norm(poses[:, 3:], axis=1), 1.0, atol=1e-9)
+    assert poses[:, :3].std(axis=0) == pytest.approx([3e-4] * 3, rel=0.3)
+    angles = 2 * np.arccos(np.abs(poses[:, 3:] @ turned[3:]).clip(max=1.0))
+    assert 0.001 < angles.mean() < 0.006

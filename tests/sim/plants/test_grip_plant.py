@@ -92,7 +92,16 @@ def test_what_does_not_fit_is_refused():
         with pytest.raises(DataError, match="no object 'block'"):
             plant.true_pose("block")
         plant.place_object(CUBE, np.array([0.1, 0.05, 0.7]))
-        np.testing.assert_allclose(plant.true_pose(CUBE), [0.1, 0.05, 0.7], atol=1e-9)
+        lying = [0.1, 0.05, 0.02, np.cos(0.35), 0.0, 0.0, np.sin(0.35)]
+        np.testing.assert_allclose(plant.true_pose(CUBE), lying, atol=1e-9)
+        tilted = np.array([0.05, -0.1, 0.2, 0.8, 0.6, 0.0, 0.0])
+        for name in plant.object_names:
+            plant.place_object(name, tilted)
+            np.testing.assert_allclose(plant.true_pose(name), tilted, atol=1e-9)
+        plant.step(0.002)
+        assert plant.true_pose("goal")[2] == 0.2, "a mark does not fall"
+        plant.step(1.0)
+        assert plant.true_pose(CUBE)[2] < 0.03
     finally:
         plant.close()
     for wrong in ({"spread": 1.0}, {"cube_mass_kg": 0.0}, {"home": (0.0,)}):

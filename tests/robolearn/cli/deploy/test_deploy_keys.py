@@ -88,3 +88,9 @@ def test_enter_says_that_the_block_is_placed(desk, capsys):
     operator._keys, operator._listening = keys, True
     assert PromptPlacement(operator)(condition) == "placed by the operator"
     assert "x 0.100 m" in capsys.readouterr().err
+    threading.Timer(0.2, os.write, (theirs, b"\n")).start()
+    turned = (0.1, 0.2, 0.02, 0.8, 0.0, 0.0, 0.6)
+    condition = Condition("c", 0, {"cube/pose": turned, "tool/pose": turned})
+    assert PromptPlacement(operator)(condition) == "placed by the operator"
+    said = capsys.readouterr().err
+    assert "place the cube at x 0.100 m, y 0.200 m, z 0.020 m, 74 deg, step back" in said

@@ -1,0 +1,80 @@
+"""Cameras of a lab whose workcell a scene draws: what is fixed, and what the flange carries."""
+
+import contextlib
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hardware.emulators.mjpeg import CameraEmulatorConfig
+from robolearn.errors import ConfigError
+from robolearn.operations.lab.cameras import LabCameraConfig, drawing
+from robolearn.operations.lab.view import lab_view
+from robolearn.operations.lab.workcell import build_plant, load_lab
+
+GRIPPER_LAB = Path(__file__).parents[4] / "configs/hardware/lab_ur5e_gripper.yaml"
+CONFIG = load_lab(GRIPPER_LAB)
+SIZE = CameraEmulatorConfig(width=96, height=72)
+
+
+def camera(name):
+    return LabCameraConfig(SIZE, of_scene=name)
+
+
+@pytest.fixture(scope="module")
+def workcell():
+    plant, made = build_plant(CONFIG, 3)
+    plant.close()
+    return made
+
+
+def red(picture):
+    """How much of the cube is seen, and its mean column and row."""
+    r, g, b = (picture[..., k].astype(int) for k in range(3))
+    rows, columns = np.nonzero((r > 90) & (r > 2 * g) & (r > 2 * b))
+    return len(rows), (columns.mean(), rows.mean()) if len(rows) else (np.nan, np.nan)
+
+
+def at(x, y, z=0.02):
+    return np.array([x, y, z, 1.0, 0.0, 0.0, 0.0])
+
+
+def test_several_cameras_draw_the_cube_and_the_mounted_one_moves(workcell):
+    q = np.array(workcell.home)
+    turned = q + np.array([0.25, 0, 0, 0, 0, 0])
+    goal = at(-0.1, -0.1, 0.0)
+    seen = {}
+    for name in ("top", "wrist"):
+        with contextlib.closing(drawing(camera(name), workcell)) as view:
+            poses = {"cube": at(0.05, 0.05), "goal": goal}
+            seen[name] = [
+                red(view.draw(q, poses, 0.085)),
+                red(view.draw(turned, poses, 0.085)),
+                red(view.draw(q, poses | {"cube": at(0.05, -0.1, 0.1)}, 0.085)),
+            ]
+            wide, closed = (view.draw(q, poses, w).astype(int) for w in (0.085, 0.0))
+            assert np.abs(wide - closed).max() > 50, "the fingers are drawn where they are"
+    assert all(count > 5 for of_one in seen.values() for count, _ in of_one), seen
+    # The arm's turn shifts the mounted camera's picture, and nothing but the arm in the other.
+    shift = {n: np.linalg.norm(np.subtract(seen[n][0][1], seen[n][1][1])) for n in seen}
+    assert shift["top"] < 1.0 < 5.0 < shift["wrist"]
+    moved = np.subtract(seen["top"][2][1], seen["top"][0][1])
+    assert np.linalg.norm(moved) > 5.0
+
+
+def test_what_no_scene_draws_is_refused(workcell):
+    with pytest.raises(ConfigError, match=r"no camera 'wirst'\. Did you mean 'wrist'"):
+        workcell.require_drawn(camera("wirst"))
+    with pytest.raises(ConfigError, match=r"Push-T's table.*name a camera of its scene"):
+        workcell.require_drawn(LabCameraConfig(SIZE))
+    bare = dataclasses.replace(workcell, scene=None)
+    with pytest.raises(ConfigError, match="no scene draws this workcell"):
+        bare.require_drawn(camera("top"))
+
+
+def test_the_picture_on_demand_shows_the_cube(workcell):
+    with contextlib.closing(lab_view(CONFIG)) as view:
+        q = np.array(workcell.home)
+        picture = view.draw("perspective", 96, 96, q, {"cube": at(0.0, 0.05)}, 0.085)
+    assert red(picture)[0] > 5
