@@ -10,9 +10,16 @@ import numpy as np
 
 from robolearn.config import from_dict
 from robolearn.errors import ConfigError, DataError
-from sim.control.arms import ArmsConfig
+from sim.control.arms import ArmsConfig, GripperConfig
 from sim.plants.scene import ScenePlant
-from sim.scene.config import require_name, world_pose
+from sim.scene.config import SceneConfig, require_name, world_pose
+
+
+def gripper_of(config: SceneConfig) -> GripperConfig | None:
+    """The gripper of a scene's first arm; None: it has none."""
+    if config.control.get("kind") != "arms":
+        return None
+    return from_dict(ArmsConfig, config.control, where=f"scene '{config.name}'").arms[0].gripper
 
 
 class SceneFingers:
@@ -23,10 +30,7 @@ class SceneFingers:
 
     def __init__(self, plant: ScenePlant) -> None:
         config, self._plant = plant.scene.config, plant
-        where = f"scene '{config.name}'"
-        arms = config.control.get("kind") == "arms"
-        first = from_dict(ArmsConfig, config.control, where=where).arms[0] if arms else None
-        gripper = None if first is None else first.gripper
+        where, gripper = f"scene '{config.name}'", gripper_of(config)
         if gripper is None:
             raise ConfigError(
                 f"lab.devices.gripper: the arm of {where} has no gripper; leave it out, or take a"
