@@ -34,6 +34,7 @@ KIND_WORDS: Mapping[str, str] = {
     "rollout": "by a policy in simulation",
     "online": "by a policy while it practised",
     "deployment": "by a policy on the robot",
+    "play": "by a person at play, without a task",
 }
 VIRTUAL_WORDS = (
     "The arm is a virtual one: its controller is emulated at the level of the network protocol, so"

@@ -31,7 +31,11 @@ from robolearn.shapes import (
 from robolearn.spec import EmbodimentSpec
 from robolearn.types import Condition, Outcome, SampleBlock, SentBlock, Signals
 
-EpisodeKind = Literal["demonstration", "scripted", "rollout", "online", "deployment"]
+EpisodeKind = Literal["demonstration", "scripted", "rollout", "online", "deployment", "play"]
+"""Who acted, and what for: a person showing a task, a program (an expert, also one that plays), a
+policy, a policy that practises, a policy on a robot; ``play``: a person without a task, in one long
+recording that ``robolearn data cut`` makes episodes of.
+"""
 
 
 @dataclass(frozen=True, slots=True)

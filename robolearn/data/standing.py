@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from robolearn.data.episode import Episode
 from robolearn.shapes import Flags, FloatRows
 from robolearn.spec import ActionSpec
 
@@ -31,3 +32,19 @@ def stretches(flags: Flags, least: int = 1) -> list[tuple[int, int]]:
     edges = np.flatnonzero(np.diff(flags.astype(np.int8), prepend=0, append=0))
     pairs = zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True)
     return [(begin, end) for begin, end in pairs if end - begin >= least]
+
+
+def flat_actions(episode: Episode) -> FloatRows:
+    """All commands of an episode ``[T, a]``, flat in the order of the embodiment's actions."""
+    steps, specs = episode.steps, episode.meta.embodiment.actions
+    rows = [episode.action[a.name].reshape(steps, a.size).astype(np.float64) for a in specs]
+    return np.concatenate([np.zeros((steps, 0)), *rows], axis=1)
+
+
+def standing(episode: Episode, speed: float) -> Flags:
+    """``[T]``: ticks at which no number was commanded to change faster than ``speed``, in its own
+    unit per second.
+    """
+    specs, rate_hz = episode.meta.embodiment.actions, episode.meta.embodiment.rate_hz
+    change = np.abs(commanded_change(flat_actions(episode), specs)) * rate_hz
+    return (change <= speed).all(axis=1)

@@ -12,6 +12,7 @@ import tyro
 
 from policies.data_models.options import DenoiserConfig, InverseDynamicsConfig
 from robolearn.cli.shared.parse import counting, parse, print_json, say
+from robolearn.data.upkeep.pieces import CutConfig
 from robolearn.operations.stores.augment_options import AugmentConfig
 
 
@@ -150,6 +151,43 @@ def denoised(argv: list[str]) -> int:
     return 0
 
 
+@dataclass(frozen=True)
+class Cut:
+    """Cut long recordings into episodes: at markers, after the gripper let go, or at pauses."""
+
+    # Store to read.
+    store: tyro.conf.Positional[Path]
+    # New store, of the pieces.
+    out: Path
+    # Ids of the recordings; left out: all.
+    episodes: tuple[str, ...] = ()
+    # Where they are cut, and which pieces are kept.
+    config: Annotated[CutConfig, tyro.conf.arg(name="")] = field(default_factory=CutConfig)
+    # Print one JSON document.
+    json: bool = False
+
+
+def cut(argv: list[str]) -> int:
+    """Run the verb; returns the exit code."""
+    args = parse(Cut, argv, "data cut", Cut.__doc__ or "")
+    from robolearn.data.store.store import EpisodeStore
+    from robolearn.data.upkeep.cut import cut_store
+    from robolearn.data.upkeep.edit import Selection, select
+
+    source = EpisodeStore.open(args.store)
+    ids = select(source, Selection(ids=args.episodes)) if args.episodes else ()
+    with counting("cut", quiet=args.json) as show:
+        made = cut_store(source, args.out, args.config, ids, show)
+    if args.json:
+        print_json(dataclasses.asdict(made) | {"pieces": dict(made.pieces)})
+        return 0
+    for name, pieces in made.pieces.items():
+        say(f"{name}: {len(pieces)} pieces{f', {pieces[0]} to {pieces[-1]}' if pieces else ''}")
+    total = sum(map(len, made.pieces.values()))
+    say(f"{total} episodes in {made.store}; {made.too_short} pieces were too short")
+    return 0
+
+
 _REASONS = {
     "refused": "the world refuses the start or the commands",
     "outcome": "another outcome than the recording's",
@@ -160,4 +198,5 @@ DERIVE_VERBS: dict[str, tuple[type, Callable[[list[str]], int]]] = {
     "augment": (Augment, augmented),
     "label-actions": (LabelActions, labelled),
     "denoise": (Denoise, denoised),
+    "cut": (Cut, cut),
 }

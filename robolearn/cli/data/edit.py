@@ -40,6 +40,9 @@ class Note:
     text: Annotated[str, tyro.conf.arg(aliases=["--note"])] = ""
     # Split that the episodes belong to; '' for none.
     split: str | None = None
+    # Moments at which something ends and the next begins [s since the start], where 'data cut'
+    # cuts; instead of those that were recorded or said before.
+    marker: tuple[float, ...] = ()
     # Take back an earlier annotation by its id (an_000012).
     undo: str = ""
     # Who says so; left out: the user who runs this.
@@ -117,7 +120,7 @@ class Filter:
     out: Path
     # Ids to take.
     episodes: tuple[str, ...] = ()
-    # Kinds to take (demonstration, scripted, rollout, online, deployment).
+    # Kinds to take (demonstration, scripted, rollout, online, deployment, play).
     kind: tuple[str, ...] = ()
     # Tasks to take.
     task: tuple[str, ...] = ()
@@ -220,6 +223,7 @@ def _note(argv: list[str]) -> int:
         remove_labels=args.unlabel,
         note=args.text,
         split=args.split,
+        markers=args.marker,
         undoes=args.undo,
     )
     with store.writer() as writer:
@@ -249,6 +253,7 @@ def _log(argv: list[str]) -> int:
             *(f"-{name}" for name in r.remove_labels),
             "" if r.split is None else f"split '{r.split}'",
             f'"{r.note}"' if r.note else "",
+            *(f"|{time:g} s" for time in r.markers),
         ]
         what = " ".join(part for part in parts if part)
         say(f"{r.id}  {when}  {r.author}  {','.join(r.episodes)}  {what}")

@@ -101,7 +101,7 @@ def _without_rewards(
     measured: StoreMeasures, reasons: list[str], remedies: tuple[str, ...]
 ) -> Advice:
     reasons.append("No step has a reward, no episode is a success: nothing says what is good.")
-    if "scripted" in measured.kinds or len({*measured.lengths}) == 1:
+    if {"scripted", "play"} & set(measured.kinds) or len({*measured.lengths}) == 1:
         reasons.append("It may be play: what was reached on the way can serve as goals.")
     wanted = (
         "Say what is wanted: annotate outcomes (robolearn data note --outcome), give data.reward"

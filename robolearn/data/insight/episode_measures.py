@@ -15,8 +15,8 @@ import numpy as np
 
 from robolearn.data.episode import Episode, EpisodeKind
 from robolearn.data.insight.saturation import Saturation, saturation
-from robolearn.data.standing import commanded_change, stretches
-from robolearn.shapes import Flags, Times
+from robolearn.data.standing import flat_actions, standing, stretches
+from robolearn.shapes import Times
 from robolearn.types import SampleBlock
 
 EVENT = "supervisor/event"
@@ -133,26 +133,11 @@ def measure_episode(
         taken_over=float(episode.intervention.sum()) / max(1, steps),
         late=float((intervals > LATE).mean()) if len(intervals) else 0.0,
         jitter_s=_quantile(np.abs(intervals - 1.0), 0.99) / rate_hz,
-        saturation=saturation(_flat(episode), meta.embodiment.actions) if steps else (),
+        saturation=saturation(flat_actions(episode), meta.embodiment.actions) if steps else (),
         cameras=_cameras(episode),
         ages=_ages(episode),
         events=_events(episode.streams.get(EVENT)),
     )
-
-
-def standing(episode: Episode, speed: float) -> Flags:
-    """``[T]``: ticks at which no number was commanded to change faster than ``speed``, in its own
-    unit per second.
-    """
-    specs, rate_hz = episode.meta.embodiment.actions, episode.meta.embodiment.rate_hz
-    change = np.abs(commanded_change(_flat(episode), specs)) * rate_hz
-    return (change <= speed).all(axis=1)
-
-
-def _flat(episode: Episode) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
-    steps, specs = episode.steps, episode.meta.embodiment.actions
-    rows = [episode.action[a.name].reshape(steps, a.size).astype(np.float64) for a in specs]
-    return np.concatenate([np.zeros((steps, 0)), *rows], axis=1)
 
 
 def _cameras(episode: Episode) -> tuple[CameraLoss, ...]:

@@ -135,7 +135,10 @@ def judge_episode(
 
 def _motion(m: EpisodeMeasures, limits: Thresholds) -> list[Remark]:
     found: list[Remark] = []
-    if m.idle > limits.idle:
+    # 'data cut' leaves the pauses of play out, and its lengths say nothing.
+    if m.kind == "play":
+        pass
+    elif m.idle > limits.idle:
         found.append(
             Remark(
                 "idle",
@@ -177,7 +180,7 @@ def _length(
     if m.duration_s < limits.shortest_s:
         text = f"it lasts {m.duration_s:.1f} s only"
         return [Remark("short", text, "discard it: it was ended too early")]
-    if len(same) < max(1, limits.earlier):
+    if len(same) < max(1, limits.earlier) or m.kind == "play":
         return []
     low, high = np.quantile([e.duration_s for e in same], [0.1, 0.9]).tolist()
     usual = f"{m.duration_s:.1f} s; {len(same)} earlier ones took {low:.1f} to {high:.1f} s"

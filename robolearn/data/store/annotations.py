@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import dataclasses
 import getpass
+import itertools
 import json
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -40,6 +42,9 @@ class Annotation:
     undoes: str = ""
     id: str = ""
     wall_ns: int = 0
+    # Moments at which something ends and the next begins [s since the first tick], instead of those
+    # that were recorded or said before.
+    markers: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +56,8 @@ class Annotated:
     labels: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     split: str = ""
+    # Empty: as recorded.
+    markers: tuple[float, ...] = ()
 
 
 def default_author() -> str:
@@ -81,6 +88,13 @@ def check_annotation(annotation: Annotation) -> None:
     both = sorted(set(annotation.add_labels) & set(annotation.remove_labels))
     if both:
         raise DataError(f"labels both added and removed: {', '.join(both)}")
+    if any(not (math.isfinite(m) and m >= 0) for m in annotation.markers) or any(
+        later <= sooner for sooner, later in itertools.pairwise(annotation.markers)
+    ):
+        raise DataError(
+            "markers are ascending times in seconds since the start of the episode, got"
+            f" {list(annotation.markers)}"
+        )
     if annotation.reason and annotation.success is None:
         raise DataError("a reason belongs to an outcome: say success or failure too")
 
@@ -92,8 +106,11 @@ def says_nothing(annotation: Annotation) -> bool:
 
 
 def annotation_bytes(annotation: Annotation) -> bytes:
-    """A record as stored."""
-    return json_bytes(dataclasses.asdict(annotation))
+    """A record as stored; without markers as it was before there were any."""
+    raw = dataclasses.asdict(annotation)
+    if not annotation.markers:
+        del raw["markers"]
+    return json_bytes(raw)
 
 
 def parse_annotation(data: bytes, where: Place) -> Annotation:
@@ -104,6 +121,7 @@ def parse_annotation(data: bytes, where: Place) -> Annotation:
         raw["episodes"] = confined_ids(raw["episodes"], where)
         for name in ("add_labels", "remove_labels"):
             raw[name] = tuple(str(v) for v in raw[name])
+        raw["markers"] = tuple(float(v) for v in raw.get("markers", ()))
         return Annotation(**raw)
 
     return parse_record(build, str(where))
@@ -142,6 +160,7 @@ def _add(before: Annotated, record: Annotation) -> Annotated:
         labels=tuple(sorted(labels)),
         notes=(*before.notes, record.note) if record.note else before.notes,
         split=before.split if record.split is None else record.split,
+        markers=record.markers or before.markers,
     )
 
 

@@ -199,6 +199,10 @@ class StoredFrames:
         where = f"{self.encoded.root / self.encoded.path}: frame {row}"
         return decode_frame(data, self.shape[1:], where)
 
+    def encoded_frame(self, row: int) -> bytes:
+        """One frame as the picture file that it is stored as; empty for a missing one."""
+        return self._bytes(int(self.offset[row]), int(self.offset[row + 1])).tobytes()
+
     def _bytes(self, begin: int, end: int) -> Bytes:
         per_chunk = self.encoded.rows_per_chunk
         first = begin // per_chunk

@@ -187,7 +187,7 @@ def derive_store(
             renamed: dict[str, str] = {}
             for episode_id in ids:
                 changed = change(store.read(episode_id))
-                renamed[episode_id] = writer.append(_derived(store, episode_id, changed))
+                renamed[episode_id] = writer.append(derived_episode(store, episode_id, changed))
                 if on_derived is not None:
                     on_derived(len(renamed), len(ids))
             _copy_annotations(store, renamed, writer)
@@ -195,7 +195,10 @@ def derive_store(
     return EpisodeStore.create(out, fill)
 
 
-def _derived(store: EpisodeStore, episode_id: str, changed: Episode) -> Episode:
+def derived_episode(store: EpisodeStore, episode_id: str, changed: Episode) -> Episode:
+    """``changed`` as an episode of a new store: its provenance gains the origin, its pictures are
+    kept as the store's exact codec keeps them.
+    """
     said = dict(changed.meta.provenance)
     said.pop(FRAME_CODECS, None)
     said["origin"] = [*said.get("origin", []), origin(store, episode_id)]
@@ -359,6 +362,7 @@ def _copy_annotations(
                 add_labels=annotated.labels,
                 note=first,
                 split=annotated.split or None,
+                markers=annotated.markers,
             )
         )
         for note in others:
