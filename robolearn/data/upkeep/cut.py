@@ -150,7 +150,7 @@ def _rows(t_ns: OwnTimes, view: OwnIndex, episode: Episode, part: Piece) -> slic
     """Samples from the first that the piece shows to the last that came within it."""
     last = len(t_ns)
     if part.end < episode.steps:
-        came = int(np.searchsorted(t_ns, episode.tick_t_ns[part.end]))
+        came = int(np.count_nonzero(t_ns < episode.tick_t_ns[part.end]))
         last = max(int(view[part.end - 1]) + 1, came)
     return slice(int(view[part.begin]), last)
 
