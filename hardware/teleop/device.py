@@ -27,6 +27,8 @@ Key = Literal[
     "marker",
 ]
 Phase = Literal["ready", "running", "review", "done"]
+# Whether a device starts and keeps episodes itself, or with the terminal's keys beside it.
+Keys = Literal["own", "welcome", "needed"]
 
 
 @dataclass(frozen=True, slots=True)

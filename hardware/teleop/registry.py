@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import Any, Protocol, runtime_checkable
 
 from hardware.devices.driver_config import make_driver_config
-from hardware.teleop.device import Surroundings, TeleopDevice
+from hardware.teleop.combined import WithKeys
+from hardware.teleop.device import Keys, Surroundings, TeleopDevice
 from robolearn.table import CONFIG, Table
 
 
 @runtime_checkable
 class TeleopDeviceConfig(Protocol):
     """What every device's config can do: a frozen dataclass of its settings."""
+
+    @property
+    def keys(self) -> Keys:
+        """Whether the device starts and keeps episodes itself: ``own``, or with the terminal's keys
+        beside it, which are ``welcome`` (where there is a terminal) or ``needed``.
+        """
+        ...
 
     def build(self, around: Surroundings) -> TeleopDevice:
         """Open the device."""
@@ -23,6 +32,9 @@ DEVICES = Table[type[TeleopDeviceConfig]](
     {
         "browser": "hardware.teleop.devices.browser:BrowserConfig",
         "keyboard": "hardware.teleop.devices.keyboard:KeyboardConfig",
+        "spacemouse": "hardware.teleop.devices.spacemouse:SpaceMouseConfig",
+        "gamepad": "hardware.teleop.devices.gamepad:GamepadConfig",
+        "leader": "hardware.teleop.devices.leader:LeaderConfig",
     },
     what="teleoperation device",
     group="robolearn.devices",
@@ -32,6 +44,17 @@ DEVICES = Table[type[TeleopDeviceConfig]](
 
 
 def make_device(settings: Mapping[str, Any], around: Surroundings) -> TeleopDevice:
-    """The device that ``kind`` names; the other keys are its settings. ConfigError for others."""
+    """The device that ``kind`` names, with the terminal's keys where it has none of its own; the
+    other keys are its settings. ConfigError for others.
+    """
     config = make_driver_config(settings, DEVICES.find, where="device")
-    return config.build(around)
+    alone = config.keys == "own" or (config.keys == "welcome" and not sys.stdin.isatty())
+    if alone:
+        return config.build(around)
+    # The terminal first: where there is none, nothing was opened.
+    keys = make_driver_config({"kind": "keyboard"}, DEVICES.find, where="device").build(around)
+    try:
+        return WithKeys(config.build(around), keys)
+    except BaseException:
+        keys.close()
+        raise

@@ -32,7 +32,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
 from websockets.sync.server import Server, ServerConnection, serve
 
-from hardware.teleop.device import DeviceReading, Key, Surroundings, TablePoint, View
+from hardware.teleop.device import DeviceReading, Key, Keys, Surroundings, TablePoint, View
 from robolearn import pusht
 from robolearn.errors import ConfigError, SpecMismatchError
 
@@ -51,6 +51,11 @@ class BrowserConfig:
 
     # Port of the page (0: any free one).
     port: int = 0
+
+    @property
+    def keys(self) -> Keys:
+        """The page has them."""
+        return "own"
 
     def build(self, around: Surroundings) -> BrowserDevice:
         """Serve the page and tell its address; it draws Push-T alone."""

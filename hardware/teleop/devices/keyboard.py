@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from hardware.teleop.device import DeviceReading, Key, Rate, Steps, Surroundings, View
+from hardware.teleop.device import DeviceReading, Key, Keys, Rate, Steps, Surroundings, View
 from hardware.teleop.key_codes import Key as TerminalKey
 from hardware.teleop.shapes import Deflection
 from hardware.teleop.terminal import KeyEvent, Terminal
@@ -52,6 +52,11 @@ class KeyboardConfig:
 
     # Descriptor of the terminal.
     fd: int = -1
+
+    @property
+    def keys(self) -> Keys:
+        """It is the terminal's keys."""
+        return "own"
 
     def build(self, around: Surroundings) -> KeyboardDevice:
         """Take the terminal."""

@@ -1,0 +1,193 @@
+"""Drives by a gamepad, read from the kernel (evdev): sticks, triggers, a dead-man button.
+
+    left bumper (or right)  held: the pad drives        left stick   forward, left
+    right trigger           closes the gripper          right stick  up, turn
+    start, A, B, back       start, keep, discard, quit  cross        pitch, roll
+
+The kernel's names of buttons and axes are the same for all pads
+(https://docs.kernel.org/input/gamepad.html). An axis that does not change sends nothing, so silence
+says nothing here: what the pad told last holds until it tells another thing or is gone.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import struct
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from hardware.devices.claim import DeviceClaim
+from hardware.teleop.device import DeviceReading, Key, Keys, Rate, Surroundings, View
+from hardware.teleop.listening import Listener, open_file
+from robolearn.errors import ConfigError
+
+# struct input_event of 64-bit Linux: seconds, microseconds, type, code, value.
+EVENT = struct.Struct("qqHHi")
+SYN, KEY, ABS = 0, 1, 3
+DROPPED = 3
+X, Y, RX, RY, RZ, HAT_X, HAT_Y = 0, 1, 3, 4, 5, 16, 17
+SOUTH, EAST, NORTH, WEST, TL, TR, SELECT, START = (
+    0x130, 0x131, 0x133, 0x134, 0x136, 0x137, 0x13A, 0x13B
+)  # fmt: skip
+DEAD_MAN = (TL, TR)
+BUTTONS: dict[int, Key] = {
+    START: "start", SOUTH: "keep", EAST: "discard", SELECT: "quit", NORTH: "takeover",
+    WEST: "handback",
+}  # fmt: skip
+# Component of the twist and its sign: sticks grow to the right and down.
+_STICKS = {Y: (0, -1), X: (1, -1), RY: (2, -1), RX: (5, -1), HAT_X: (3, 1), HAT_Y: (4, 1)}
+_STICK_RANGE, _TRIGGER_RANGE, _HAT_RANGE = (-32768, 32767), (0, 255), (-1, 1)
+INPUTS = Path("/dev/input/by-id")
+
+Range = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class GamepadConfig:
+    """A gamepad of this computer."""
+
+    # As /dev/input/event5; empty: the only one there is.
+    path: str = ""
+
+    @property
+    def keys(self) -> Keys:
+        """It has buttons of its own; a terminal's keys are welcome."""
+        return "welcome"
+
+    def build(self, around: Surroundings) -> Gamepad:
+        """Find and open it. ConfigError says what is there; it has one owner at a time."""
+        del around
+        path = self.path or find_gamepad()
+        claim = DeviceClaim(path)
+        claim.take()
+        try:
+            return Gamepad(lambda: open_file(path), claim.release)
+        except OSError as error:
+            claim.release()
+            raise ConfigError(
+                f"cannot open {path}: {error.strerror}. A pad that the system does not know is"
+                ' allowed by a udev rule: KERNEL=="event*", ENV{ID_INPUT_JOYSTICK}=="1",'
+                ' TAG+="uaccess"'
+            ) from error
+
+
+class Gamepad:
+    """Reads events until :meth:`close`; ``open_fd`` opens the device, also after it was away."""
+
+    name = "gamepad"
+    lease_s = 0.5
+
+    def __init__(
+        self, open_fd: Callable[[], int], closed: Callable[[], None] = lambda: None
+    ) -> None:
+        self._open, self._closed = open_fd, closed
+        self._lock = threading.Lock()
+        self._ranges: dict[int, Range] = {}
+        self._pressed: list[Key] = []
+        self._rest = b""
+        self._let_go()
+        self._present = True
+        self._gripping = False
+        self._listener = Listener("gamepad", self._opened, self._take, self._lost)
+
+    def begin(self, opening: float | None) -> None:
+        """The trigger is absolute; the mapping lets it take hold."""
+        with self._lock:
+            self._gripping = opening is not None
+
+    def poll(self) -> DeviceReading:
+        """What the sticks say; held while a bumper is."""
+        with self._lock:
+            twist = np.zeros(6)
+            for axis, (component, sign) in _STICKS.items():
+                twist[component] = sign * self._axes.get(axis, 0.0)
+            opening = 1.0 - max(0.0, self._axes.get(RZ, 0.0)) if self._gripping else None
+            held = bool(self._held)
+            return DeviceReading(time.monotonic_ns(), self._present, held, Rate(twist), opening)
+
+    def pressed(self) -> tuple[Key, ...]:
+        """Buttons since the last call."""
+        with self._lock:
+            pressed, self._pressed = tuple(self._pressed), []
+        return pressed
+
+    def show(self, view: View) -> None:
+        """A pad shows nothing."""
+
+    def close(self) -> None:
+        """Let go of the device; safe to call twice."""
+        self._listener.close()
+        self._closed()
+
+    def _opened(self) -> int:
+        fd = self._open()
+        axes = {code: _read_axis(fd, code) for code in (*_STICKS, RZ)}
+        with self._lock:
+            self._ranges = {code: told[1] for code, told in axes.items()}
+            # A stick that is held over while the pad is plugged in tells nothing by itself.
+            self._axes = {code: self._scaled(code, told[0]) for code, told in axes.items()}
+            self._present = True
+        return fd
+
+    def _let_go(self) -> None:
+        self._axes: dict[int, float] = {}
+        self._held: set[int] = set()
+
+    def _lost(self) -> None:
+        with self._lock:
+            self._present, self._rest = False, b""
+            self._let_go()
+
+    def _take(self, data: bytes) -> None:
+        data = self._rest + data
+        whole = len(data) - len(data) % EVENT.size
+        self._rest = data[whole:]
+        with self._lock:
+            for _, _, kind, code, value in EVENT.iter_unpack(data[:whole]):
+                self._event(kind, code, value)
+
+    def _event(self, kind: int, code: int, value: int) -> None:
+        if kind == SYN and code == DROPPED:
+            # What was lost may be a release: everything is let go, and must be taken anew.
+            self._let_go()
+        elif kind == ABS and (code in _STICKS or code == RZ):
+            self._axes[code] = self._scaled(code, value)
+        elif kind == KEY and code in DEAD_MAN:
+            (self._held.add if value else self._held.discard)(code)
+        elif kind == KEY and value == 1 and code in BUTTONS:
+            self._pressed.append(BUTTONS[code])
+
+    def _scaled(self, code: int, value: int) -> float:
+        low, high = self._ranges[code]
+        share = (value - low) / (high - low)
+        return min(1.0, max(0.0, share)) if code == RZ else min(1.0, max(-1.0, 2.0 * share - 1.0))
+
+
+def _read_axis(fd: int, code: int) -> tuple[int, Range]:
+    """Value and range of an axis as the kernel knows them; at rest, in the usual range, where it
+    does not.
+    """
+    usual = _TRIGGER_RANGE if code == RZ else _HAT_RANGE if code in (HAT_X, HAT_Y) else _STICK_RANGE
+    # EVIOCGABS(code): struct input_absinfo, six numbers.
+    request = 2 << 30 | 24 << 16 | ord("E") << 8 | 0x40 + code
+    try:
+        value, low, high, *_ = struct.unpack("6i", fcntl.ioctl(fd, request, bytes(24)))
+    except OSError:
+        return (usual[0] + usual[1] + 1) // 2 if code != RZ else usual[0], usual
+    return (value, (low, high)) if low < high else (0, usual)
+
+
+def find_gamepad(folder: Path = INPUTS) -> str:
+    """The device file of the only gamepad; ConfigError when there is none, or several."""
+    found = [str(path) for path in sorted(folder.glob("*-event-joystick"))]
+    if len(found) == 1:
+        return found[0]
+    raise ConfigError(
+        f"there are {len(found)} gamepads ({', '.join(found) or 'none'}): plug one in, or say"
+        " which: device: {kind: gamepad, path: /dev/input/eventN}"
+    )
