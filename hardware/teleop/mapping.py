@@ -26,8 +26,8 @@ from robolearn.types import Observation, Signals
 
 # A hand that moved its gripper's control by this share wants the gripper to follow.
 _GRIP_MOVED = 0.05
-# Nothing that a hand does is as large, in metres, radians or deflections.
-_SANE = 1e3
+# Nothing that a hand does is as large, in metres, radians or deflections, all day long.
+_SANE = 1e6
 # Periods that a late loop counts at most: a pause is not made up for by a leap.
 _MOST_PERIODS = 3.0
 

@@ -169,9 +169,7 @@ class TeleopSession:
             if not self._attempt(condition):
                 break
         count = len(self._saved)
-        self._show(
-            "done", f"{count} episode{'s' if count != 1 else ''} saved. You can close this tab."
-        )
+        self._show("done", f"{count} episode{'s' if count != 1 else ''} saved.")
         return tuple(self._saved)
 
     def on_start(self, episode: EpisodeHeader) -> None:
@@ -194,7 +192,7 @@ class TeleopSession:
     def on_abort(self, error: BaseException) -> None:
         """Say that nothing of this attempt was saved."""
         del error
-        self._show("done", "Stopped; this attempt was not saved. You can close this tab.")
+        self._show("done", "Stopped; this attempt was not saved.")
 
     def _attempt(self, condition: Condition) -> bool:
         # The same reset happens again inside the loop; this one is for looking at the start.

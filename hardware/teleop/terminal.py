@@ -103,6 +103,10 @@ class Terminal:
         self.alive_ns = time.monotonic_ns()
         self._pinging, self._pinged_ns, self._asked = False, 0, 0
         tty.setcbreak(self._fd)
+        ours = termios.tcgetattr(self._fd)
+        # Ctrl-Z would leave the shell with a terminal that is half ours.
+        ours[6][termios.VSUSP] = b"\0"
+        termios.tcsetattr(self._fd, termios.TCSADRAIN, ours)
         try:
             self._guard = self._start_guard()
         except OSError:
@@ -118,6 +122,13 @@ class Terminal:
     def closed(self) -> bool:
         """Whether :meth:`close` was called."""
         return self._closed
+
+    @property
+    def columns(self) -> int:
+        """Width of the window in characters; 80 where it does not say."""
+        with contextlib.suppress(OSError):
+            return os.get_terminal_size(self._fd).columns or 80
+        return 80
 
     def keep_pinging(self, on: bool) -> None:
         """While a key is held: ask the terminal again and again whether it is still there."""

@@ -135,12 +135,15 @@ def collect(
             else:
                 actor = _policy(policy, env, config.task_text)
             with _store(out) as store:
+                collection.begin(store)
                 saved, load = collection.unattended(store, actor)
         else:
             require_drivable(env.spec)
-            device = _device(config, who, env, port, listener)
-            with contextlib.closing(device), _store(out) as store:
-                saved, load = collection.attended(store, device)
+            with _store(out) as store:
+                # Whoever is asked something answers before the device takes the terminal.
+                collection.begin(store)
+                with contextlib.closing(_device(config, who, env, port, listener)) as device:
+                    saved, load = collection.attended(store, device)
     if not saved:
         return Collected(out, who, (), 0, len(store.ids()) if out.is_dir() else 0, load)
     found = {info.id: info for info in EpisodeStore.open(out).list()}
@@ -241,12 +244,16 @@ class _Collection:
             return "rollout"
         return "scripted" if self.who in UNATTENDED else "demonstration"
 
+    def begin(self, store: EpisodeStore) -> None:
+        """Say who acts and what is there; whoever listens may refuse."""
+        if self.listener.on_begin is not None:
+            self.listener.on_begin(self.who, len(store.ids()))
+
     def unattended(
         self, store: EpisodeStore, actor: _Actor
     ) -> tuple[tuple[str, ...], RecorderLoad]:
         """Ids of the saved episodes, and the recorder's back-pressure."""
         env = self.env
-        self._begin(store)
         provenance = self._provenance() | {"operator": actor.agent.name} | actor.told
         with self._recorder(store) as recorder:
             # Later calls go on where earlier ones stopped, killed ones included.
@@ -272,7 +279,6 @@ class _Collection:
     ) -> tuple[tuple[str, ...], RecorderLoad]:
         """Ids of the saved episodes, and the recorder's back-pressure."""
         env = self.env
-        self._begin(store)
         session = SessionConfig(
             episodes=self.episodes,
             max_steps=self.config.max_steps or env.max_steps,
@@ -287,10 +293,6 @@ class _Collection:
         with self._recorder(store) as recorder:
             saved = TeleopSession(env, device, recorder, session).run()
             return saved, recorder.total
-
-    def _begin(self, store: EpisodeStore) -> None:
-        if self.listener.on_begin is not None:
-            self.listener.on_begin(self.who, len(store.ids()))
 
     def _start(self, number: int) -> Condition:
         seed = child_seed(self.config.seed, "unattended", number)

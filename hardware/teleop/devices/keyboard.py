@@ -115,7 +115,7 @@ class KeyboardDevice:
 
     def show(self, view: View) -> None:
         """One line that is rewritten in place."""
-        self._write(f"\r\x1b[K{status_line(view)}")
+        self._write(f"\r\x1b[K{status_line(view, self._terminal.columns - 1)}")
 
     def close(self) -> None:
         """Give the terminal back as it was; safe to call twice."""
@@ -187,19 +187,19 @@ class KeyboardDevice:
 _FINE_DEFLECTION = 0.1 + 0.9 * FINE ** (1.0 / 1.5)
 
 
-def status_line(view: View) -> str:
-    """The whole state in one line of at most 140 characters."""
-    bar = "#" * round(20 * view.progress)
+def status_line(view: View, columns: int = 140) -> str:
+    """The whole state in one line of at most ``columns`` characters, what to do now first."""
+    bar = "#" * round(10 * view.progress)
     where = ""
     if view.block is not None:
         x, y, yaw = view.block
-        where = f"  T {1e3 * x:4.0f} {1e3 * y:4.0f} mm {np.degrees(yaw):4.0f} deg"
+        where = f"  T {1e3 * x:.0f} {1e3 * y:.0f} mm {np.degrees(yaw):.0f} deg"
     elif view.tool:
-        where = "  tool " + " ".join(f"{1e3 * v:4.0f}" for v in view.tool) + " mm"
-    grip = "" if view.gripper is None else f"  grip {100 * view.gripper:3.0f} %"
-    note = f"  ({view.note})" if view.note else ""
+        where = "  tool " + " ".join(f"{1e3 * v:.0f}" for v in view.tool) + " mm"
+    grip = "" if view.gripper is None else f"  grip {100 * view.gripper:.0f} %"
+    said = view.note or view.message
     return (
-        f"{view.phase:<8}{view.step:4d}/{view.max_steps} [{bar:<20}] {100 * view.progress:3.0f} %"
-        f"{where}{grip}  {view.rate_hz:4.1f} Hz  saved {view.saved}/{view.wanted}"
-        f"{note}  {view.message}"
-    )[:140]
+        f"{view.phase:<7} {view.step:4d}/{view.max_steps}  saved {view.saved}/{view.wanted}"
+        f"{'  ' if said else ''}{said}  [{bar:<10}] {100 * view.progress:3.0f} %"
+        f"{grip}{where}  {view.rate_hz:.1f} Hz"
+    )[:columns]

@@ -184,4 +184,5 @@ def test_status_line_fits():
     run.run()
     for view in hand.views:
         assert len(status_line(view)) <= 140
+        assert len(status_line(view, 79)) <= 79
     assert "running" in status_line(hand.views[-3])

@@ -1,5 +1,7 @@
+import fcntl
 import os
 import signal
+import struct
 import subprocess
 import sys
 import termios
@@ -8,11 +10,13 @@ import time
 import numpy as np
 import pytest
 
-from hardware.teleop.device import Rate, Steps
+from hardware.teleop.agent import TeleopAgent
+from hardware.teleop.device import Rate, Steps, View
 from hardware.teleop.devices.keyboard import STEP_M, STEP_RAD, KeyboardDevice
 from hardware.teleop.key_codes import Key, decode, split_codes
 from robolearn.errors import ConfigError
 from tests.hardware.teleop.terminals import EmulatedTerminal
+from tests.mocks import SPEC, observation
 from tests.waiting import wait_until
 
 
@@ -169,6 +173,38 @@ def test_a_terminal_that_does_not_hold_the_modes_counts_as_one_without():
         assert not device.tells_releases
         device.close()
         wait_until(lambda: terminal.stack == [0])
+
+
+def test_the_line_fits_the_window_and_says_what_to_do_first(plain):
+    terminal, device = plain
+    fcntl.ioctl(terminal.slave, termios.TIOCSWINSZ, struct.pack("4H", 24, 60, 0, 0))
+    device.show(View("running", (0.1, 0.2, 0.3), step=7, max_steps=1200, note="let go of it first"))
+    line = terminal.written[-1].removeprefix("\r\x1b[K")
+    assert len(line) == 59
+    assert "let go of it first" in line
+
+
+def test_the_shell_does_not_get_a_terminal_that_is_half_ours(plain):
+    terminal, device = plain
+    stopped = []
+    before = signal.signal(signal.SIGTSTP, lambda *_: stopped.append(1))
+    terminal.type(b"\x1am")
+    wait_until(lambda: device.pressed() == ("marker",))
+    signal.signal(signal.SIGTSTP, before)
+    assert not stopped
+
+
+def test_a_flood_of_keys_is_not_owed(plain):
+    terminal, device = plain
+    agent = TeleopAgent(device, SPEC)
+    here = observation(0, tool__xy_table=np.array([0.1, 0.2]))
+    agent.decide(here, None)
+    for _ in range(30):
+        terminal.type(b"w" * 100)
+    wait_until(lambda: device.poll().motion.total[0] > 14.9)
+    # So far and no further from where the tool is: nothing of the flood comes later.
+    assert agent.decide(here, None).action["tool/xy_table"] == pytest.approx([0.1, 0.23])
+    assert agent.decide(here, None).action["tool/xy_table"] == pytest.approx([0.1, 0.23])
 
 
 def test_the_terminal_is_given_back(kitty):
