@@ -115,6 +115,14 @@ def rotation_from_rotvec(rotvec: Vector) -> Rotation:
     )
 
 
+def rotvecs_from_rotations(R: Rotations) -> Vectors:
+    """Axes times angles ``[..., 3]`` [rad], angles in [0, pi], of rotations ``[..., 3, 3]``."""
+    q = quat_from_rotation(R)
+    n = np.linalg.norm(q[..., 1:], axis=-1, keepdims=True)
+    angle = 2.0 * np.arctan2(n, q[..., :1])
+    return q[..., 1:] * np.where(n < _SMALL, 2.0, angle / np.where(n < _SMALL, 1.0, n))
+
+
 def rotvec_from_rotation(R: Rotation) -> Vector:
     """Axis times angle ``[3]`` [rad], angle in [0, pi], of a rotation ``[3, 3]``."""
     w, x, y, z = quat_from_rotation(R).tolist()

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from robolearn.cli.calibrate.camera import CameraArgs
 from robolearn.cli.calibrate.camera import run as calibrate_camera
+from robolearn.cli.calibrate.hand_eye import HandEyeArgs
+from robolearn.cli.calibrate.hand_eye import run as calibrate_hand_eye
 from robolearn.cli.shared.consent import ask, wait_for_enter
 from robolearn.cli.shared.parse import counting, parse, print_json, say
 from robolearn.cli.shared.verbs import run_verb
@@ -132,4 +134,8 @@ def _show(found: CellLatencies, *, quiet: bool) -> None:
         )
 
 
-VERBS = {"latency": (Latency, _latency), "camera": (CameraArgs, calibrate_camera)}
+VERBS = {
+    "latency": (Latency, _latency),
+    "camera": (CameraArgs, calibrate_camera),
+    "handeye": (HandEyeArgs, calibrate_hand_eye),
+}

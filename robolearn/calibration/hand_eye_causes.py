@@ -1,0 +1,287 @@
+"""Says what may have happened to pairs of poses that contradict each other, and refuses known ones.
+
+Every cause is an assumption that is put to the test: with it undone, the poses agree. The board's
+size is one number more of the same fit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+import numpy as np
+from jaxtyping import Float64
+from numpy.typing import NDArray
+
+from robolearn.calibration.hand_eye import (
+    LEAST_POSES,
+    ContradictionError,
+    HandEye,
+    PosePairs,
+    hand_eye,
+    inverses,
+    least_squares,
+    moved,
+    relative_motions,
+    residuals,
+    sizes_of,
+    start,
+)
+from robolearn.errors import DataError
+from robolearn.geometry import PoseRows
+from robolearn.shapes import Floats
+
+PlacesAndScale = Float64[NDArray[np.float64], "13"]
+# Undoing the true cause makes residuals smaller by this much at least.
+_CLEARLY = 4.0
+# Pictures that a board's pose may be late by.
+_LATEST = 3
+# Farther than any arm or board [m]: lengths are in another unit.
+_TOO_FAR_M = 20.0
+_ROUND, _ROUND_M = 1e-3, 1e-6
+# Of the board's stated size that the poses may disagree with.
+_WRONG_SCALE, _SIGMAS = 0.01, 4.0
+# A board that would have to be this much smaller or larger explains nothing.
+_SMALLEST = 5e-4
+# Of the poses of a part, so many agree.
+_MOST = 0.8
+
+
+@dataclass(frozen=True, slots=True)
+class _Guess:
+    """What may have happened, and the pairs with it undone."""
+
+    text: str
+    undone: PosePairs
+
+
+def calibrate(pairs: PosePairs) -> HandEye:
+    """:func:`robolearn.calibration.hand_eye.hand_eye`; a DataError names the likeliest cause, and
+    poses that agree under a board of another size are refused.
+    """
+    try:
+        found = hand_eye(pairs)
+    except ContradictionError as error:
+        cause = likeliest(pairs)
+        raise ContradictionError(f"{error}. {cause or _ADVICE}") from error
+    good = [i for i in range(len(pairs)) if i not in found.outliers]
+    scale, sigma = board_scale(pairs.of(good), found)
+    if abs(scale - 1.0) > max(_WRONG_SCALE, _SIGMAS * sigma):
+        raise ContradictionError(_scaled(scale))
+    return found
+
+
+_ADVICE = (
+    "None of the usual causes explains it: check that arm and camera were read while the arm stood"
+    " still, that the board did not slip, and that the tool's frame was the same throughout"
+)
+
+
+def likeliest(pairs: PosePairs) -> str:
+    """The cause whose undoing makes the poses agree clearly better, in words; "" when none does."""
+    before = _rms_of(pairs)
+    scaled = _rescaled(pairs)
+    for guesses in (_other_frames(pairs), _other_moments(pairs)):
+        tried = [(_rms_of(guess.undone), guess.text) for guess in guesses]
+        if scaled is not None:
+            tried.append(scaled)
+        left, text = min(tried, default=(math.inf, ""))
+        if left * _CLEARLY < before:
+            return text
+    return _moved(pairs)
+
+
+def _rms_of(pairs: PosePairs) -> float:
+    return float(np.median(sizes_of(pairs)))
+
+
+def exchanged(pairs: PosePairs, found: HandEye) -> tuple[tuple[int, int], ...]:
+    """Outliers that fit each other's arm pose: the two pictures were exchanged."""
+    X, Y = found.T_parent_camera, found.T_parent_board
+    swapped: list[tuple[int, int]] = []
+    for n, i in enumerate(found.outliers):
+        for j in found.outliers[n + 1 :]:
+            seen = pairs.T_camera_board[[j, i]]
+            both = replace(pairs.of([i, j]), T_camera_board=seen)
+            far = np.linalg.norm(residuals(X, Y, both)[:, :3], axis=1).max()
+            if far < max(_SIGMAS * found.rms_m, _ROUND):
+                swapped.append((i, j))
+    return tuple(swapped)
+
+
+def board_scale(pairs: PosePairs, found: HandEye) -> tuple[float, float]:
+    """How much larger than its poses say the board is, fitted together with both places, and the
+    standard error of that.
+    """
+    weights = np.repeat([1.0 / max(found.rms_m, _ROUND_M), 1.0 / max(found.rms_rad, _ROUND_M)], 3)
+
+    def left(change: PlacesAndScale) -> Floats:
+        X, Y = moved(found.T_parent_camera, change[:6]), moved(found.T_parent_board, change[6:12])
+        return (residuals(X, Y, _times(pairs, 1.0 + float(change[12]))) * weights).ravel()
+
+    fit = least_squares(left, np.zeros(13), method="lm")
+    variance = 2.0 * float(fit.cost) / max(6 * len(pairs) - 13, 1)
+    slopes = np.asarray(fit.jac, dtype=np.float64)
+    covariance = np.linalg.inv(slopes.T @ slopes) * variance
+    return 1.0 + float(fit.x[12]), math.sqrt(float(covariance[12, 12]))
+
+
+def _linear_scale(pairs: PosePairs) -> float:
+    """The same without a start: ``(R_C - 1) t_X - s R_X t_D = -t_C`` for all relative motions,
+    linear in ``t_X`` and ``s``.
+    """
+    C, D = relative_motions(pairs)
+    turned = (D[:, :3, 3] @ start(pairs)[:3, :3].T).reshape(-1)
+    left = np.column_stack([(C[:, :3, :3] - np.eye(3)).reshape(-1, 3), -turned])
+    return float(np.linalg.lstsq(left, -C[:, :3, 3].reshape(-1), rcond=None)[0][3])
+
+
+def _times(pairs: PosePairs, scale: float) -> PosePairs:
+    B = pairs.T_camera_board.copy()
+    B[:, :3, 3] *= scale
+    return replace(pairs, T_camera_board=B)
+
+
+def _other_frames(pairs: PosePairs) -> Iterator[_Guess]:
+    B = pairs.T_camera_board
+    other = "eye-to-hand" if pairs.setup == "eye-in-hand" else "eye-in-hand"
+    yield _Guess(
+        f"They agree as '{other}': either that is the setup, or the arm's poses are those of the"
+        " base in the tool's frame (inverted)",
+        replace(pairs, setup=other),
+    )
+    yield _Guess(
+        "They agree when the board's poses are inverted: T_camera_board is the board in the"
+        " camera's frame, these are the camera's in the board's",
+        replace(pairs, T_camera_board=inverses(B)),
+    )
+    mirror = np.diag([1.0, 1.0, -1.0, 1.0])
+    yield _Guess(
+        "They agree when one side is mirrored: the poses of arm or camera are those of a"
+        " left-handed frame; turn the sign of one axis at their source",
+        replace(pairs, T_camera_board=mirror @ B @ mirror),
+    )
+
+
+def _other_moments(pairs: PosePairs) -> Iterator[_Guess]:
+    A, B = pairs.T_base_tool, pairs.T_camera_board
+    for late in range(1, min(_LATEST, len(pairs) - LEAST_POSES) + 1):
+        for text, first, second in (("late", A[:-late], B[late:]), ("early", A[late:], B[:-late])):
+            yield _Guess(
+                f"They agree when the pictures are {late} {text}: arm and camera were not read at"
+                " the same moments (a time offset, or one list lacks an entry)",
+                PosePairs(first, second, pairs.setup),
+            )
+
+
+def _rescaled(pairs: PosePairs) -> tuple[float, str] | None:
+    """What is left over with the board's poses scaled, and the cause in words."""
+    scale = _linear_scale(pairs)
+    if not _SMALLEST < scale < 1.0 / _SMALLEST:
+        return None
+    # In the units of the poses as they are: small boards always leave little.
+    return _rms_of(_times(pairs, scale)) / scale, _scaled(scale)
+
+
+def _scaled(scale: float) -> str:
+    for factor, text in ((1e-3, "millimetres"), (1e-2, "centimetres"), (0.0254, "inches")):
+        if abs(scale / factor - 1.0) < 0.1:
+            return f"The board's poses are in {text}, not in metres"
+        if abs(scale * factor - 1.0) < 0.1:
+            return f"The arm's poses are in {text}, not in metres"
+    return (
+        f"The board is {scale:.3f} times as large as its poses say: measure the side of its"
+        " squares, on the print"
+    )
+
+
+def _moved(pairs: PosePairs) -> str:
+    """Whether two parts of the list agree each by itself, but not with each other."""
+    splits: list[tuple[float, float, int]] = []
+    for k in range(LEAST_POSES, len(pairs) - LEAST_POSES + 1):
+        sizes = [sizes_of(pairs.of(range(k))), sizes_of(pairs.of(range(k, len(pairs))))]
+        most = max(float(np.quantile(part, _MOST)) for part in sizes)
+        splits.append((most, float(np.concatenate(sizes).sum()), k))
+    least = min((most for most, _, _ in splits), default=math.inf)
+    if least * _CLEARLY > float(np.quantile(sizes_of(pairs), _MOST)):
+        return ""
+    # Of the splits that most agree with, the one that leaves least altogether.
+    at = min((total, k) for most, total, k in splits if most <= 2.0 * least)[1]
+    return (
+        f"Poses 0 to {at - 1} agree, and so do {at} to {len(pairs) - 1}, but not with each other:"
+        " camera, board or the arm's base was moved in between; calibrate with one of the parts"
+    )
+
+
+def pairs_of(document: Any, setup: str, where: str) -> PosePairs:
+    """Pairs from a list of ``{"T_base_tool": 4x4, "T_camera_board": 4x4}``; DataError tells which
+    entry is no pose, and why.
+    """
+    if not isinstance(document, list) or not document:
+        raise DataError(
+            f'{where}: expected a list of {{"T_base_tool": 4x4, "T_camera_board": 4x4}}, got'
+            f" {_kind(document)}"
+        )
+    entries = cast("list[Any]", document)
+    columns = {
+        key: _poses([_entry(entry, key, i, where) for i, entry in enumerate(entries)], key, where)
+        for key in ("T_base_tool", "T_camera_board")
+    }
+    if setup not in ("eye-in-hand", "eye-to-hand"):
+        raise DataError(f"setup is eye-in-hand or eye-to-hand, got '{setup}'")
+    return PosePairs(columns["T_base_tool"], columns["T_camera_board"], setup)
+
+
+def _entry(entry: Any, key: str, i: int, where: str) -> Any:
+    values = cast("dict[str, Any]", entry) if isinstance(entry, dict) else {}
+    if key not in values:
+        there = sorted(values) if values else _kind(entry)
+        raise DataError(f"{where}: pose {i} lacks '{key}'; there is {there}")
+    return values[key]
+
+
+def _poses(values: Sequence[Any], key: str, where: str) -> PoseRows:
+    out = np.empty((len(values), 4, 4))
+    for i, value in enumerate(values):
+        try:
+            T = np.array(value, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise DataError(f"{where}: {key} of pose {i} is not 4 x 4 numbers: {error}") from error
+        if T.shape != (4, 4) or not np.isfinite(T).all():
+            raise DataError(
+                f"{where}: {key} of pose {i} must be 4 x 4 finite numbers, got shape {T.shape}"
+                f"{'' if np.isfinite(T).all() else ' with some that are not finite'}"
+            )
+        out[i] = T
+    _require_rigid(out, key, where)
+    return out
+
+
+def _require_rigid(T: PoseRows, key: str, where: str) -> None:
+    R = T[:, :3, :3]
+    handed = np.flatnonzero(np.linalg.det(R) < 0)
+    if len(handed):
+        raise DataError(
+            f"{where}: {key} is left-handed (determinant -1) at poses {handed.tolist()}: a pose"
+            " turns and moves, it never mirrors; turn the sign of one axis at its source"
+        )
+    off = np.abs(R @ R.transpose(0, 2, 1) - np.eye(3)).max(axis=(1, 2))
+    last = np.abs(T[:, 3] - [0.0, 0.0, 0.0, 1.0]).max(axis=1)
+    wrong = np.flatnonzero((off > _ROUND) | (last > 1e-9))
+    if len(wrong):
+        raise DataError(
+            f"{where}: {key} is no rigid transform at poses {wrong.tolist()}: the upper left 3 x 3"
+            " must be a rotation, the last row 0 0 0 1 (positions stand in the last column)"
+        )
+    far = np.flatnonzero(np.abs(T[:, :3, 3]).max(axis=1) > _TOO_FAR_M)
+    if len(far):
+        raise DataError(
+            f"{where}: {key} is {np.abs(T[far[0], :3, 3]).max():.0f} m away at poses"
+            f" {far.tolist()}: positions are in metres; these look like millimetres"
+        )
+
+
+def _kind(value: Any) -> str:
+    return "an empty list" if value == [] else type(value).__name__

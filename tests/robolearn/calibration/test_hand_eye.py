@@ -1,0 +1,167 @@
+"""A camera is found on the arm and beside it; wrong poses and wrong captures are named."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.spatial.transform import Rotation as Turn
+
+from robolearn.calibration.hand_eye import PosePairs, Setup, hand_eye, inverses
+from robolearn.calibration.hand_eye_causes import calibrate, exchanged, pairs_of
+from robolearn.cli.main import main
+from robolearn.errors import DataError
+from robolearn.geometry import pose, pose_error
+from tests.robolearn.calibration.captures import capture
+
+# A camera or a base that was touched.
+NUDGE = pose(Turn.from_rotvec([0.05, 0.1, 0.0]).as_matrix(), [0.03, 0.01, 0.0])
+
+
+@pytest.mark.parametrize("setup", ["eye-in-hand", "eye-to-hand"])
+def test_exact_poses_give_the_exact_place(setup: Setup) -> None:
+    X, pairs = capture(0, 8, noise_px=0.0, setup=setup)
+    found = hand_eye(pairs)
+    assert pose_error(found.T_parent_camera, X) == pytest.approx((0.0, 0.0), abs=1e-9)
+    assert found.outliers == ()
+    assert all(m.distance_m < 1e-6 for m in found.methods if m.name in ("park", "daniilidis"))
+
+
+def test_noise_of_a_third_of_a_pixel_costs_less_than_a_millimetre() -> None:
+    """Floor: 2 mm and 0.3 degrees; the stated intervals hold about as often as they say."""
+    inside: list[bool] = []
+    for seed in range(4):
+        X, pairs = capture(seed, setup="eye-in-hand" if seed % 2 else "eye-to-hand")
+        found = hand_eye(pairs)
+        distance, angle = pose_error(found.T_parent_camera, X)
+        assert distance < 1e-3
+        assert np.degrees(angle) < 0.1
+        off = found.T_parent_camera[:3, 3] - X[:3, 3]
+        turned = Turn.from_matrix(found.T_parent_camera[:3, :3] @ X[:3, :3].T).as_rotvec()
+        inside += list(np.abs(off) <= found.half_m) + list(np.abs(turned) <= found.half_rad)
+        assert found.half_m.max() < 1e-3
+    assert np.mean(inside) > 0.8  # 24 correlated draws of 0.95; coverage is a benchmark's
+
+
+def test_a_pose_that_is_wrong_by_a_quarter_turn_is_named_and_costs_nothing() -> None:
+    X, pairs = capture(1)
+    B = pairs.T_camera_board.copy()
+    B[7, :3, :3] = Turn.from_euler("z", 90, degrees=True).as_matrix() @ B[7, :3, :3]
+    found = hand_eye(replace(pairs, T_camera_board=B))
+    assert found.outliers == (7,)
+    assert pose_error(found.T_parent_camera, X)[0] < 1e-3
+
+
+def test_exchanged_pictures_are_named() -> None:
+    _, pairs = capture(2)
+    B = pairs.T_camera_board.copy()
+    B[[3, 11]] = B[[11, 3]]
+    wrong = replace(pairs, T_camera_board=B)
+    found = calibrate(wrong)
+    assert found.outliers == (3, 11)
+    assert exchanged(wrong, found) == ((3, 11),)
+
+
+def _poisoned() -> dict[str, tuple[PosePairs, str]]:
+    _, pairs = capture(3, 14)
+    A, B, setup = pairs.T_base_tool, pairs.T_camera_board, pairs.setup
+    large, small, nudged, moved = B.copy(), B.copy(), A.copy(), B.copy()
+    large[:, :3, 3] *= 1.02
+    small[:, :3, 3] *= 1000.0
+    nudged[8:] = NUDGE @ nudged[8:]
+    moved[6:] = NUDGE @ moved[6:]
+    mirror = np.diag([1.0, -1.0, 1.0, 1.0])
+    return {
+        "board measured 2 % too large": (PosePairs(A, large, setup), r"0.98\d times as large"),
+        "board in millimetres": (PosePairs(A, small, setup), "board's poses are in millimetres"),
+        "board inverted": (PosePairs(A, inverses(B), setup), "board's poses are inverted"),
+        "arm inverted": (PosePairs(inverses(A), B, setup), "agree as 'eye-to-hand'"),
+        "mirrored": (PosePairs(A, mirror @ B @ mirror, setup), "left-handed"),
+        "a picture late": (PosePairs(A[1:], B[:-1], setup), "1 late"),
+        "base moved": (PosePairs(nudged, B, setup), "Poses 0 to 7 agree, and so do 8 to 13"),
+        "camera moved": (PosePairs(A, moved, setup), "Poses 0 to 5 agree, and so do 6 to 13"),
+        "shuffled": (
+            PosePairs(A, B[np.random.default_rng(0).permutation(14)], setup),
+            "None of the usual causes",
+        ),
+    }
+
+
+POISONED = _poisoned()
+
+
+@pytest.mark.parametrize("case", POISONED)
+def test_a_poisoned_capture_is_refused_with_its_cause(case: str) -> None:
+    pairs, cause = POISONED[case]
+    with pytest.raises(DataError, match=cause):
+        calibrate(pairs)
+
+
+def test_too_few_and_too_similar_poses_are_refused() -> None:
+    _, pairs = capture(4, 8)
+    with pytest.raises(DataError, match=r"4 pose.* too few: at least 5"):
+        calibrate(pairs.of(range(4)))
+    still = PosePairs(
+        np.repeat(pairs.T_base_tool[:1], 8, axis=0), pairs.T_camera_board, pairs.setup
+    )
+    with pytest.raises(DataError, match="too similar"):
+        calibrate(still)
+    # About one axis only: where the camera is along that axis cannot be seen.
+    turns = [pose(Turn.from_rotvec([0.0, 0.0, v]).as_matrix(), (0.4, v, 0.3)) for v in range(8)]
+    with pytest.raises(DataError, match="second axis"):
+        calibrate(replace(pairs, T_base_tool=np.array(turns)))
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ({"T_base_tool": np.eye(4).tolist()}, "pose 0 lacks 'T_camera_board'"),
+        ({"T_base_tool": [[1, 2]], "T_camera_board": np.eye(4).tolist()}, "4 x 4 finite"),
+        ({"T_base_tool": "x", "T_camera_board": np.eye(4).tolist()}, "not 4 x 4 numbers"),
+        (
+            {"T_base_tool": np.diag([1, 1, -1, 1]).tolist(), "T_camera_board": np.eye(4).tolist()},
+            "left-handed",
+        ),
+        (
+            {"T_base_tool": (2 * np.eye(4)).tolist(), "T_camera_board": np.eye(4).tolist()},
+            "no rigid transform",
+        ),
+        (
+            {"T_base_tool": pose(None, (400, 0, 0)).tolist(), "T_camera_board": np.eye(4).tolist()},
+            "look like millimetres",
+        ),
+    ],
+)
+def test_what_is_no_pose_is_named(entry: object, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        pairs_of([entry], "eye-in-hand", "poses.json")
+
+
+def test_the_command_prints_the_place_its_intervals_and_the_outliers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    X, pairs = capture(5, 12, setup="eye-to-hand")
+    B = pairs.T_camera_board.copy()
+    B[4, :3, 3] += [0.1, 0.0, 0.0]
+    rows = [
+        {"T_base_tool": a.tolist(), "T_camera_board": b.tolist()}
+        for a, b in zip(pairs.T_base_tool, B, strict=True)
+    ]
+    path = tmp_path / "pairs.json"
+    path.write_text(json.dumps(rows))
+    argv = ["calibrate", "handeye", "--poses", str(path), "--setup", "eye-to-hand"]
+    assert main([*argv, "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert pose_error(np.array(document["T_base_camera"]), X)[0] < 2e-3
+    assert document["outliers"] == [4]
+    assert document["poses"] == 12
+    low, high = np.array(document["intervals"]["position_m"]).T
+    assert (low < high).all()
+    assert len(document["intervals"]["rotation_deg"]) == 3
+    assert main(argv) == 0
+    assert "pose 4 is wrong" in capsys.readouterr().out
+    path.write_text("[]")
+    assert main([*argv, "--json"]) != 0
