@@ -45,6 +45,15 @@ def judged_policy(
     return policy
 
 
+def judged_run(parent: Run, name: str) -> Run:
+    """The run whose chunks the critics ``name`` judge: ``parent``; where that has such critics
+    itself, which go on, the one that it builds on.
+    """
+    while parent.config.get("policy") == name:
+        parent = kept_parent(parent)
+    return parent
+
+
 def kept_parent(run: Run) -> Run:
     """The run that ``run`` builds on and keeps inside; :class:`CheckpointError` without one."""
     if not (run.path / PARENT).is_dir():

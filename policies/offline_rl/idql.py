@@ -22,14 +22,41 @@ from torch import Tensor
 from policies.critics.chunk_critic import ChunkCritic, expectile_loss, least_of_members
 from policies.critics.ensemble import from_sequential, prefixed
 from policies.critics.over_parent import OverParent, OverParentConfig, Step
-from policies.critics.parent import inner_policy, kept_parent
+from policies.critics.parent import inner_policy, judged_run, kept_parent
 from policies.critics.reranked import RerankedPolicy
 from policies.nets.shapes import Rows
+from robolearn.config import from_dict
 from robolearn.contracts import PolicySpec
 from robolearn.data.store.stats import DatasetStats
-from robolearn.errors import ConfigError
-from robolearn.learning import Batch, BatchPart, Losses, Observed, ParamGroup, Weights
-from robolearn.training.run_directory import Run, load_weights
+from robolearn.errors import ConfigError, SpecMismatchError
+from robolearn.learning import (
+    Algorithm,
+    Batch,
+    BatchPart,
+    Losses,
+    Observed,
+    ParamGroup,
+    Weights,
+)
+from robolearn.spec import TaskSpace
+from robolearn.training.run_directory import HOLDS, PARENT, Run, load_weights
+
+NETWORKS = (
+    "n_obs",
+    "horizon",
+    "stride",
+    "discount",
+    "bounds",
+    "members",
+    "width",
+    "depth",
+    "relative",
+    "focus",
+    "picture",
+    "anchor",
+    "backup",
+)
+"""Keys that decide what critics are, see, and mean."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +83,47 @@ class IdqlConfig(OverParentConfig):
         expected = self.backup == "expectile"
         return ("transition",) if expected else OverParentConfig.parts(self)
 
+    def build(self, space: TaskSpace, stats: DatasetStats, parent: Run | None) -> Algorithm:
+        """Untrained critics over the policy of ``parent``; over a run of critics those go on.
+
+        Errors: :class:`ConfigError` where its critics are others, :class:`SpecMismatchError` where
+        they see by other statistics.
+        """
+        while parent is not None and parent.config.get(HOLDS) == PARENT:
+            parent = kept_parent(parent)
+        if parent is None or parent.config.get("policy") != Idql.name:
+            return OverParentConfig.build(self, space, stats, parent)
+        built = OverParentConfig.build(self, space, stats, judged_run(parent, Idql.name))
+        assert isinstance(built, Idql)
+        self._require_same(parent, stats)
+        built.go_on(_with_names_of_now(parent.weights), str(parent.path))
+        return built
+
+    def _require_same(self, parent: Run, stats: DatasetStats) -> None:
+        theirs = from_dict(IdqlConfig, parent.config["algorithm"], f"{parent.path}/config.yaml")
+        differing = [
+            f"{key}: {getattr(theirs, key)!r} there, {getattr(self, key)!r} here"
+            for key in NETWORKS
+            if getattr(theirs, key) != getattr(self, key)
+        ]
+        if differing:
+            raise ConfigError(
+                f"the critics of '{parent.path}' do not fit: {'; '.join(differing)}; set these keys"
+                " of algorithm to what they are there, or give the policy that it builds on:"
+                f" {parent.path / PARENT}"
+            )
+        if (stats.observations, stats.actions) != (parent.stats.observations, parent.stats.actions):
+            raise SpecMismatchError(
+                f"the critics of '{parent.path}' see by the statistics of its own data; go on with"
+                " 'robolearn finetune', which keeps them, or give the policy that it builds on:"
+                f" {parent.path / PARENT}"
+            )
+
     def load(self, run: Run) -> RerankedPolicy:
         """The trained critics over the parent kept inside the run directory."""
         critics = self.critic(run.spec, run.stats, values=self.backup == "expectile")
         load_weights(critics, _with_names_of_now(run.weights), str(run.path))
-        parent = inner_policy(kept_parent(run))
+        parent = inner_policy(judged_run(kept_parent(run), Idql.name))
         return RerankedPolicy(critics.eval(), parent, self.candidates, self.margin)
 
 
@@ -68,6 +131,11 @@ class Idql(OverParent[IdqlConfig]):
     """Trains the critics alone."""
 
     name = "idql"
+
+    def go_on(self, weights: Weights, where: str) -> None:
+        """Begin with critics that were trained."""
+        load_weights(self.critics, weights, where)
+        self.target.load_state_dict(self.critics.q.state_dict())
 
     def untrained(self, spec: PolicySpec, stats: DatasetStats) -> ChunkCritic:
         """With V for an expectile."""

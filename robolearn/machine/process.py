@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import multiprocessing
 import os
@@ -22,6 +23,15 @@ def take_real_time(pid: int, priority: int, *, inherit: bool) -> bool:
         log.info("no real-time priority for process %d: %s", pid, error)
         return False
     return True
+
+
+def leave_real_time(niceness: int = 0) -> None:
+    """Be an ordinary program again, whatever this one was started by; ``niceness``: and let others
+    go first.
+    """
+    with contextlib.suppress(OSError):
+        os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
+    os.nice(niceness)
 
 
 def exit_with_parent() -> None:

@@ -22,7 +22,7 @@ import contextlib
 import dataclasses
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -288,9 +288,11 @@ class Learner:
         """What update ``number`` learns from, or would, by what is there now."""
         return self._batches.batch(number)
 
-    def update(self, count: int) -> Mapping[str, float]:
-        """``count`` updates; means of the figures that they give, and at every so many calls
-        (``fit.diagnose_every``) how the critic stands, ``critic/...``.
+    def update(
+        self, count: int, hurried: Callable[[], bool] | None = None
+    ) -> Mapping[str, float]:
+        """``count`` updates, or fewer once ``hurried()``; means of the figures that they give, and
+        at every so many calls (``fit.diagnose_every``) how the critic stands, ``critic/...``.
 
         Errors: :class:`TrainingError` where a loss is not finite; the last checkpoint is kept.
         """
@@ -298,6 +300,8 @@ class Learner:
         begin, begin_cpu = time.perf_counter(), time.process_time()
         waited_s = trainer.feed.waited_s
         for _ in range(count):
+            if hurried is not None and hurried():
+                break
             trainer.meter.add(trainer.update())
         trainer.finite.look()
         clock.seconds += time.perf_counter() - begin

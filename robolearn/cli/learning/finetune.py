@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
+from hardware.cell.limits import RunLimits
 from robolearn.cli.learning.experiment_options import named_file, parse_with
 from robolearn.cli.shared.output_path import output_folder
 from robolearn.cli.shared.parse import print_json, say
 from robolearn.errors import ConfigError
+from robolearn.machine.interrupt import stopped_by
 
 if TYPE_CHECKING:
-    from robolearn.operations.practice.finetune import FinetuneResult
+    from robolearn.operations.practice.experiment import PracticeExperiment
     from robolearn.operations.practice.ledger import VersionTest
+    from robolearn.operations.practice.result import FinetuneResult
     from robolearn.operations.practice.session import RoundReport
 
 LINE_EVERY_S = 15.0
@@ -36,7 +40,9 @@ class FinetuneArgs:
     run: Annotated[Path | None, tyro.conf.Positional] = None
     # World to practise in: a packaged scene, a scene folder (robolearn identify), an adapter.
     world: str = ""
-    # Several, by turns: variants of one (NAME~mass=1~friction=0.5) make what is learned robust.
+    # Or a cell to practise on, in real time: a file of configs/hardware/ (docs/practice.md).
+    robot: Path | None = None
+    # Several worlds, by turns: variants (NAME~mass=1~friction=0.5) make what is learned robust.
     worlds: tuple[str, ...] = ()
     # Store that the episodes go into (kind online); it may hold others.
     store: Path | None = None
@@ -47,6 +53,8 @@ class FinetuneArgs:
     config: Path | None = None
     # Store of demonstrations, for --practice.demonstrations SHARE of every batch.
     demonstrations: Path | None = None
+    # Instead of it: store of an earlier practice, of the simulated one while an arm practises.
+    practised: Path | None = None
     # Processes that drive, beside the one that learns; 0: one process does both by turns.
     actors: int = 0
     # What they are: processes of this machine, or Ray actors.
@@ -55,6 +63,20 @@ class FinetuneArgs:
     address: str = ""
     # Torch threads of the learner.
     threads: int = 1
+    # With --robot: whose task, time limit and instruction; its own starts are not practised on.
+    suite: Path = Path("configs/eval/pusht.yaml")
+    # With --robot: start the virtual lab of the config and end it afterwards.
+    start_lab: bool = False
+    # With --robot: seed of the lab's hidden physics and noise.
+    lab_seed: int = 0
+    # With --robot: the task's predicate scores, or the operator's keys alone.
+    score: Literal["task", "operator"] = "task"
+    # With --robot: ask for the next chunk so many control steps ahead.
+    lead_ticks: int = 1
+    # With --robot: tighter limits for this run.
+    limits: Annotated[RunLimits, tyro.conf.arg(name="")] = field(default_factory=RunLimits)
+    # With --robot: do not ask before the arm moves.
+    yes: bool = False
     # Go on where a practice stopped; a finished one is reused.
     resume: bool = False
     # Print the result as JSON only.
@@ -66,8 +88,8 @@ MORE = (
     " --data.*, --seed (robolearn finetune RUN --help lists them)."
 )
 ABOUT = (
-    "Let a trained policy practise in a world, and keep what it learned as a run directory like any"
-    " other: evaluate, compare, export-policy, deploy."
+    "Let a trained policy practise, in a world or on an arm, and keep what it learned as a run"
+    " directory like any other: evaluate, compare, export-policy, deploy."
 )
 
 
@@ -77,11 +99,15 @@ def main(argv: list[str]) -> int:
     if run is None or "--help" in argv[:1] or "-h" in argv[:1]:
         parse_with(FinetuneArgs, {}, argv, "finetune", ABOUT + MORE, FinetuneArgs())
         raise ConfigError("the run that is to practise is missing: robolearn finetune RUN ...")
+    on_cell = named_file(argv, "--robot") is not None
+    if on_cell:
+        # Idle threads of a numerics library would spin beside the control loop.
+        for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+            os.environ.setdefault(name, "1")
     from robolearn.operations.practice.experiment import practice_experiment
-    from robolearn.operations.practice.finetune import Actors, PracticeListener, finetune
     from robolearn.training.run_directory import load_run
 
-    begun = practice_experiment(load_run(run), named_file(argv))
+    begun = practice_experiment(load_run(run), named_file(argv), on_cell=on_cell)
     inner = begun.experiment
     names = ("data", "algorithm", "fit", "seed")
     values = {name: getattr(inner, name) for name in names} | {"practice": begun.practice}
@@ -91,35 +117,30 @@ def main(argv: list[str]) -> int:
         begun, experiment=dataclasses.replace(inner, **changed), practice=practice
     )
     worlds = (*((args.world,) if args.world else ()), *args.worlds)
-    for value, option in (
-        (worlds, "--world W"),
-        (args.store, "--store STORE"),
-        (args.out, "--out RUN"),
-    ):
-        if not value:
-            raise ConfigError(f"{option} is missing")
     if args.store is None or args.out is None:
-        raise ConfigError("--store and --out are missing")
+        raise ConfigError("--store STORE and --out RUN are needed: where episodes go, and the run")
+    if bool(worlds) == (args.robot is not None):
+        raise ConfigError("say where it practises: --world W, or --robot CELL for an arm; not both")
     output_folder(args.out, "--out", "a run")
+    place = str(args.robot) if args.robot is not None else ", ".join(worlds)
     say(
-        f"practise {inner.policy} over {run} in {', '.join(worlds)} -> {args.out}, episodes ->"
-        f" {args.store}",
+        f"practise {inner.policy} over {run} {'on' if on_cell else 'in'} {place} -> {args.out},"
+        f" episodes -> {args.store}",
         quiet=args.json,
     )
     shown = _Shown(quiet=args.json)
     with contextlib.closing(shown):
-        result = finetune(
-            experiment,
-            run,
-            worlds,
-            args.store,
-            args.out,
-            demonstrations=args.demonstrations,
-            actors=Actors(args.actors, args.executor, args.address),
-            threads=args.threads,
-            resume=args.resume,
-            listener=PracticeListener(shown.on_round, shown.on_test),
-        )
+        try:
+            result = _practised(experiment, run, worlds, args, shown)
+        except KeyboardInterrupt:
+            shown.close()
+            rest = ": the arm stands" if on_cell else ""
+            say(
+                f"stopped by {stopped_by()}{rest}; what was practised is kept in {args.store}, go"
+                " on with --resume",
+                quiet=args.json,
+            )
+            return 130
     if args.json:
         from eval.plain import plain_values
 
@@ -127,6 +148,73 @@ def main(argv: list[str]) -> int:
     else:
         _report(result)
     return 0
+
+
+def _practised(
+    experiment: PracticeExperiment,
+    run: Path,
+    worlds: tuple[str, ...],
+    args: FinetuneArgs,
+    shown: _Shown,
+) -> FinetuneResult:
+    from robolearn.operations.practice.finetune import Actors, finetune
+    from robolearn.operations.practice.frame import SecondStore
+    from robolearn.operations.practice.session import PracticeListener
+
+    if args.demonstrations is not None and args.practised is not None:
+        raise ConfigError("--demonstrations and --practised: one other store for a batch, not two")
+    assert args.store is not None
+    assert args.out is not None
+    second = None
+    if args.demonstrations is not None:
+        second = SecondStore(args.demonstrations)
+    elif args.practised is not None:
+        second = SecondStore(args.practised, practised=True)
+    listener = PracticeListener(shown.on_round, shown.on_test)
+    if args.robot is None:
+        return finetune(
+            experiment,
+            run,
+            worlds,
+            args.store,
+            args.out,
+            second=second,
+            actors=Actors(args.actors, args.executor, args.address),
+            threads=args.threads,
+            resume=args.resume,
+            listener=listener,
+        )
+    from robolearn.cli.deploy.terminal import TerminalOperator
+    from robolearn.operations.practice.on_cell import CellPractice, finetune_on_cell
+
+    if args.actors:
+        raise ConfigError("--actors are for worlds; one arm has one actor, the learner is beside")
+    if not args.yes:
+        # Told before a robot is connected, not after.
+        from robolearn.cli.shared.consent import require_terminal
+
+        require_terminal("the arm will move")
+    where = CellPractice(
+        robot=args.robot,
+        suite=args.suite,
+        start_lab=args.start_lab,
+        lab_seed=args.lab_seed,
+        score=args.score,
+        lead_ticks=args.lead_ticks,
+        limits=args.limits,
+    )
+    return finetune_on_cell(
+        experiment,
+        run,
+        where,
+        args.store,
+        args.out,
+        TerminalOperator(yes=args.yes, quiet=args.json),
+        second=second,
+        threads=args.threads,
+        resume=args.resume,
+        listener=listener,
+    )
 
 
 class _Shown:
@@ -191,6 +279,7 @@ def _report(result: FinetuneResult) -> None:
     say(
         f"{what}: {result.episodes} episodes ({result.decisions:,} decisions), {result.updates}"
         f" updates, {result.seconds / 60:.1f} min ({result.cpu_seconds / 60:.1f} CPU-min)"
+        + (f", {result.late_ticks} late tick(s)" if result.late_ticks else "")
     )
     say(f"  over because {result.ended}")
     say(f"run {result.run_dir} policy {result.policy_hash}: {KEPT[result.kept]}")

@@ -12,8 +12,7 @@ from eval.trials.suites import Suite
 from eval.trials.table import TrialStore
 from hardware.cell.config import CellConfig
 from hardware.cell.load import load_cell
-from hardware.emulators.lab.launch import LabProcess
-from hardware.env.real_env import RealEnv, Scorer, cell_spec
+from hardware.env.real_env import RealEnv, cell_spec
 from hardware.supervisor.link import Status
 from robolearn.agents.chunk import ticks_per_action
 from robolearn.config import config_hash, to_dict
@@ -21,17 +20,12 @@ from robolearn.contracts import Agent
 from robolearn.data.provenance import git_revision
 from robolearn.data.recording.recorder import EpisodeRecorder
 from robolearn.data.store.store import EpisodeStore
-from robolearn.errors import ConfigError, StartError
+from robolearn.errors import StartError
 from robolearn.files import write_atomic
 from robolearn.instructions import require_understood
-from robolearn.machine.process import take_real_time
 from robolearn.operations.builders import executed_as
 from robolearn.operations.deploy.cell import (
     HoldAtEnd,
-    KeyScorer,
-    LabPlacement,
-    LabScorer,
-    PromptPlacement,
     WholeCommand,
     require_starts,
 )
@@ -41,10 +35,10 @@ from robolearn.operations.deploy.figures import (
     safety_metrics,
     trial_metrics,
 )
+from robolearn.operations.deploy.opened import CellChoice, open_cell
 from robolearn.operations.deploy.operator import Operator
 from robolearn.operations.deploy.options import DeployOptions
 from robolearn.operations.deploy.policy import Source, open_policy
-from robolearn.operations.deploy.preflight import Checks
 from robolearn.operations.deploy.result import (
     CERTIFICATE,
     DOCUMENT,
@@ -64,9 +58,6 @@ from robolearn.runtime import EpisodeResult, run_episode
 from robolearn.timing.latencies import KEY as LATENCIES
 from robolearn.types import TrialRecord
 
-# Above every ordinary program, below the supervisor (50) and the lab's controller (40).
-_AGENT_PRIORITY, _LAB_PRIORITY = 5, 40
-LOOPBACK = "127.0.0.1"
 # How often a start that is too far off may be placed again by a person.
 _PLACINGS = 3
 
@@ -90,12 +81,15 @@ class _Deployment:
         self._suite: Suite = open_suite(options.suite)
         self._task = task_of(self._suite, self._cell, options.robot, options.suite, options.run)
         self._conditions = self._suite.select(options.first + options.episodes)[options.first :]
-        if options.score == "operator" and not operator.judges:
-            raise ConfigError("score: the operator needs a terminal whose keys can be read")
-        if options.start_lab and not self._cell.lab:
-            raise ConfigError(
-                f"{options.robot} describes a real cell (robot.lab is false); no lab stands for it"
-            )
+        self._chosen = CellChoice(
+            self._cell,
+            options.robot,
+            options.start_lab,
+            options.lab_seed,
+            options.score,
+            options.execution.lead_ticks,
+        )
+        self._chosen.require_possible(operator)
         lab = options.start_lab
         self._film = film_of(self._cell, options.robot, lab=lab) if options.video else None
         self._world = ""
@@ -144,32 +138,9 @@ class _Deployment:
     # -- before ----------------------------------------------------------------------------------
 
     def _start(self, stack: ExitStack, policy: Source) -> tuple[RealEnv, Preflight]:
-        options, cell, operator = self._options, self._cell, self._operator
-        place: LabPlacement | PromptPlacement = PromptPlacement(operator)
-        scorer: Scorer | None = self._task if options.score == "task" else None
-        if options.start_lab:
-            lab = LabProcess(options.robot, address=cell.address or LOOPBACK, seed=options.lab_seed)
-            stack.callback(lab.stop)
-            take_real_time(lab.pid, _LAB_PRIORITY, inherit=False)
-            client = lab.where.connect()
-            stack.callback(client.close)
-            objects = {signal: t.object(signal) for signal, t in cell.trackers.items()}
-            place = LabPlacement(client, objects)
-            if objects and scorer is not None:
-                scorer = LabScorer(client, scorer, objects)
-            self._world = lab.where.world
-            where = f"{self._world}, serves at {lab.where.address} (seed {options.lab_seed})"
-            operator.told("virtual lab", where)
-        real_time = take_real_time(0, _AGENT_PRIORITY, inherit=True)
-        if operator.judges:
-            scorer = KeyScorer(scorer, operator)
-        if scorer is None:
-            raise ConfigError("nobody scores: give a terminal, or let the task score")
-        env = RealEnv(cell, place=place, scorer=scorer, settable_poses=options.start_lab)
-        stack.callback(env.close)
-        lead = options.execution.lead_ticks
-        checks = Checks(cell, policy, operator.told)
-        return env, checks.run(env, lead_ticks=lead, agent_real_time=real_time)
+        opened = open_cell(stack, self._chosen, self._task, policy, self._operator)
+        self._world = opened.world
+        return opened.env, opened.preflight
 
     def _recorder(self, store: EpisodeStore, env: RealEnv) -> EpisodeRecorder:
         return EpisodeRecorder(

@@ -97,6 +97,8 @@ class Flown:
     # The process that it was flown in, and the computing that took: its share of the round [s].
     pid: int = 0
     cpu_seconds: float = 0.0
+    # Control ticks that came late; of a cell.
+    late_ticks: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,6 +42,8 @@ FILTERED = "filtered_bc"
 """What imitates, and therefore takes in only what succeeded."""
 DECISION_DISCOUNT = 0.98
 """Discount from one decision to the next (../reference: the setting that was measured)."""
+ON_CELL: Mapping[str, Value] = {"lanes": 2, "warmup_episodes": 20, "updates_per_decision": 4.0}
+"""On a cell rounds are pairs, and the arm is what is slow."""
 INHERITED = ("n_obs", "horizon", "relative", "focus", "picture", "anchor", "mirror", "octaves")
 """What an algorithm has in common with its parent, where it has it at all."""
 SEEN = (
@@ -68,19 +70,25 @@ class PracticeExperiment:
 
 
 def practice_experiment(
-    parent: Run, config: Path | None = None, settings: Mapping[str, Value] | None = None
+    parent: Run,
+    config: Path | None = None,
+    settings: Mapping[str, Value] | None = None,
+    *,
+    on_cell: bool = False,
 ) -> PracticeExperiment:
     """What to practise on top of ``parent``: the file ``config`` with some of its values replaced
-    (``{"practice.lanes": 8}``), and the parent's where they say nothing.
+    (``{"practice.lanes": 8}``), and the parent's where they say nothing. ``on_cell``: in real time,
+    where an episode is dear and computing is not.
 
     Errors: :class:`ConfigError` for a file that does not fit.
     """
     raw = {} if config is None else load_yaml(config)
-    raw = with_settings(_completed(parent, raw), settings or {})
+    raw = with_settings(_completed(parent, raw, on_cell=on_cell), settings or {})
     where = "practice" if config is None else str(config)
     # Some algorithms are what they are by the share of demonstrations in their batches.
     own = getattr(policy_config(raw["policy"]), "demonstrations", 0.0)
-    section = {"demonstrations": own, **cast("dict[str, Any]", raw.pop(SECTION, {}))}
+    usual = ON_CELL if on_cell else {}
+    section = {"demonstrations": own, **usual, **cast("dict[str, Any]", raw.pop(SECTION, {}))}
     practice = from_dict(PracticeConfig, section, f"{where}: {SECTION}")
     if cast("dict[str, Any]", raw["fit"]).get("max_minutes") is not None:
         raise ConfigError(
@@ -89,7 +97,7 @@ def practice_experiment(
     return PracticeExperiment(experiment_of(raw, policy_config, where), practice)
 
 
-def _completed(parent: Run, raw: Mapping[str, Any]) -> dict[str, Any]:
+def _completed(parent: Run, raw: Mapping[str, Any], *, on_cell: bool) -> dict[str, Any]:
     """``raw`` with the parent's values for what it does not say."""
     name = str(raw.get("policy", RERANKING))
     kind = policy_config(name)
@@ -108,6 +116,8 @@ def _completed(parent: Run, raw: Mapping[str, Any]) -> dict[str, Any]:
         algorithm |= {"horizon": execute, "discount": DECISION_DISCOUNT ** (1.0 / execute)}
     if name == RERANKING:
         algorithm |= {"backup": "candidates", "backup_chunks": 3, "schedule": "constant"}
+    # There what was practised is real, and the other store is simulated.
+    algorithm |= {"real": 0} if on_cell and "real" in known else {}
     said = cast("dict[str, Any]", raw.get("algorithm", {}))
     continued = _continued(parent, name, said)
     algorithm |= {key: theirs[key] for key in continued if key in theirs}

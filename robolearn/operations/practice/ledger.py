@@ -45,6 +45,8 @@ class Flight:
     steps: int
     decisions: int
     reason: str
+    # Control ticks that came late; of a cell.
+    late_ticks: int = 0
 
 
 @dataclass(frozen=True, slots=True)

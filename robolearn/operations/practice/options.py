@@ -24,7 +24,8 @@ class PracticeConfig:
     critic_updates: int = 3000
     # Updates for every decision (chunk) from then on.
     updates_per_decision: float = 0.25
-    # Share of every batch that is drawn from demonstrations (--demonstrations).
+    # Share of every batch that is drawn from another store: what people showed (--demonstrations)
+    # or what an earlier practice recorded (--practised).
     demonstrations: float = 0.0
     # Practice ends after so many minutes, of the clock or of computing (all processes together), or
     # after so many episodes, whatever comes first; null: no such limit. fit.steps limits updates.
@@ -38,6 +39,8 @@ class PracticeConfig:
     # Pairs of episodes after which a policy that is as good as its parent may once be taken for a
     # worse one: the larger, the later practice that harms is stopped.
     false_alarm: int = 10_000
+    # On a cell: it ends after so many stops of its supervisor since it was started.
+    max_stops: int = 3
     # Ends before the free room on the store's disk falls below this [GiB].
     disk_gib: float = 1.0
 
@@ -51,6 +54,7 @@ class PracticeConfig:
             "test_starts": (self.test_starts, 1),
             "false_alarm": (self.false_alarm, 10),
             "max_episodes": (self.max_episodes, 1),
+            "max_stops": (self.max_stops, 1),
         }
         for name, (value, least) in counts.items():
             if value is not None and value < least:

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -37,7 +37,7 @@ from robolearn.operations.practice.ledger import (
 )
 from robolearn.operations.practice.options import PracticeConfig
 from robolearn.operations.practice.validation import Validation
-from robolearn.training.learner import Learner
+from robolearn.training.learner import Taken
 from robolearn.training.log import Journal
 from robolearn.types import Condition
 
@@ -86,6 +86,51 @@ class Ended:
     sound: bool = True
 
 
+@runtime_checkable
+class Learning(Protocol):
+    """What a session asks of its learner (:class:`~robolearn.training.learner.Learner`), which may
+    live in a process of its own.
+    """
+
+    @property
+    def step(self) -> int:
+        """Updates until now."""
+        ...
+
+    def take_in(self) -> Taken:
+        """Read what was committed since the last call."""
+        ...
+
+    def update(self, count: int) -> Mapping[str, float]:
+        """So many updates, or fewer where it was told to hurry; their figures."""
+        ...
+
+    def hand_over(self) -> int:
+        """Write a new version; its number."""
+        ...
+
+    def keep(self, version: int) -> None:
+        """Do not delete a version."""
+        ...
+
+    def checkpoint(self) -> None:
+        """Keep what going on needs."""
+        ...
+
+    def finish(self, version: int | None = None) -> None:
+        """Make the run complete, with the weights of a version."""
+        ...
+
+    def close(self) -> None:
+        """Let go of everything."""
+        ...
+
+
+def nothing() -> float:
+    """No computing elsewhere."""
+    return 0.0
+
+
 @dataclass(slots=True)
 class Session:
     """A practice under way. ``build`` makes the learner once there is something to learn from;
@@ -100,15 +145,18 @@ class Session:
     writer: StoreWriter
     ledger: Ledger
     standing: Standing
-    build: Callable[[], Learner]
+    build: Callable[[], Learning]
     start: Callable[[int, int], Condition]
     worlds: Sequence[str]
-    validation: Validation
+    # None: nothing but its own episodes tells how good it is; on an arm.
+    validation: Validation | None
     listener: PracticeListener
     journal: Journal
     # What is learned imitates what succeeded (data.success).
     only_successes: bool = False
-    learner: Learner | None = None
+    # Seconds of computing in processes that do not tell with what they flew.
+    beside: Callable[[], float] = nothing
+    learner: Learning | None = None
     # The newest version that may drive; and what the learner began with.
     version: int | None = None
     begun: int | None = None
@@ -148,7 +196,7 @@ class Session:
     def cpu_seconds(self) -> float:
         """Of computing, here and in the actors, calls before this one included [s]."""
         own = time.process_time() - self._began_cpu
-        return self._before[1] + own + self._elsewhere
+        return self._before[1] + own + self._elsewhere + self.beside()
 
     @property
     def _warm(self) -> bool:
@@ -175,7 +223,11 @@ class Session:
             return
         self._lost = 0
         self._elsewhere += sum(f.cpu_seconds for f in flown if f.pid != os.getpid())
-        self._commit(task, flown)
+        self.commit(task, flown)
+        self.learn(flown)
+
+    def learn(self, flown: Sequence[Flown]) -> None:
+        """Learn from what was committed, ``flown`` among it, and look whether it is over."""
         figures: Mapping[str, float] = {}
         if self._warm:
             try:
@@ -215,9 +267,11 @@ class Session:
         write_standing(self.run_dir, self.standing)
 
     def test(self) -> VersionTest | None:
-        """Try the newest version; None before there is one, and where it was tried already."""
+        """Try the newest version; None before there is one, and where nothing is there to try it
+        on; what was found where it was tried already.
+        """
         tests = self.standing.tests
-        if self.learner is None or self.version is None:
+        if self.learner is None or self.version is None or self.validation is None:
             return None
         if tests and tests[-1].updates == self.learner.step:
             return tests[-1]
@@ -242,7 +296,7 @@ class Session:
             self.listener.on_test(found)
         return found
 
-    def _wake(self) -> Learner:
+    def _wake(self) -> Learning:
         self.learner = self.build()
         self._kept_at = self.learner.step
         # Nobody is driven by it before anything was learned; what goes wrong first leaves it.
@@ -274,7 +328,8 @@ class Session:
             starts=tuple(int(s) for s in starts),
         )
 
-    def _commit(self, task: RoundTask, flown: Sequence[Flown]) -> None:
+    def commit(self, task: RoundTask, flown: Sequence[Flown]) -> None:
+        """Into the store and the ledger."""
         flights = [
             Flight(
                 number=f.number,
@@ -289,11 +344,15 @@ class Session:
                 steps=f.steps,
                 decisions=f.decisions,
                 reason=f.reason,
+                late_ticks=f.late_ticks,
             )
             for f in flown
         ]
         self.ledger.add(flights)
-        for parent, explorer in pairs(flights):
+        # On an arm the two of a pair come one after the other.
+        starts = {f.start for f in flights}
+        known = [f for f in self.ledger.flights[-4 * self.config.lanes :] if f.start in starts]
+        for parent, explorer in pairs(known):
             self._watch.add(parent, explorer)
 
     def _learn(self) -> Mapping[str, float]:
@@ -304,9 +363,14 @@ class Session:
         if not standing.begun:
             owed = float(self.config.critic_updates)
         due = min(int(owed), self.max_updates - learner.step)
+        before = learner.step
         figures: Mapping[str, float] = learner.update(due) if due > 0 else {}
-        self.standing = dataclasses.replace(standing, owed=owed - due, begun=True)
-        self.version = learner.hand_over()
+        made = learner.step - before
+        # Told to hurry, it makes fewer; nothing drives by critics that have only begun.
+        begun = standing.begun or made >= due
+        self.standing = dataclasses.replace(standing, owed=owed - made, begun=begun)
+        if begun:
+            self.version = learner.hand_over()
         return figures
 
     def _look(self, flown: Sequence[Flown]) -> None:
@@ -314,7 +378,13 @@ class Session:
         if self._watch.alarm:
             # Exploring costs something: what counts is what would be deployed.
             found = self.test()
-            if found is not None and found.successes < found.parent_successes:
+            if self.validation is None:
+                self.ended = Ended(
+                    f"the parent is clearly better: on the starts that both had, what was learned"
+                    f" has cost {self.ledger.regret} successes",
+                    sound=False,
+                )
+            elif found is not None and found.successes < found.parent_successes:
                 self.ended = Ended(
                     f"the parent is clearly better: version {found.version} solves"
                     f" {found.successes} of {found.starts} held-out starts, the parent"

@@ -31,6 +31,7 @@ from robolearn.errors import (
     StoreLockedError,
 )
 from robolearn.inference.server import PolicyServer, ServeConfig
+from robolearn.operations.deploy import opened
 from robolearn.operations.deploy import policy as deploy_policy
 from robolearn.operations.deploy import run as deploy_run
 from robolearn.operations.deploy.figures import lateness_ms
@@ -66,7 +67,7 @@ def config(tmp_path, monkeypatch):
     monkeypatch.setattr(deploy_policy, "policy_hash", lambda run: "walk")
     taught = {"command_s": 0.1, "observations_s": {"tool/xy_table": 0.05}}
     monkeypatch.setattr(deploy_policy, "run_provenance", lambda run: {"latencies": taught})
-    monkeypatch.setattr(deploy_run, "take_real_time", lambda *_, **__: False)
+    monkeypatch.setattr(opened, "take_real_time", lambda *_, **__: False)
     return path
 
 
@@ -171,7 +172,7 @@ def test_a_folder_that_exists_gains_trials_and_loses_none(config, tmp_path, monk
         raise RobotError("a hand is in the cell")
 
     with monkeypatch.context() as patched:
-        patched.setattr(deploy_run.LabPlacement, "__call__", blocked)
+        patched.setattr(opened.LabPlacement, "__call__", blocked)
         with pytest.raises(RobotError):
             deploy.main(arguments(config, tmp_path, *more))
     capsys.readouterr()

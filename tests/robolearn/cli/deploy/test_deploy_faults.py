@@ -6,6 +6,7 @@ import pytest
 
 from eval.trials.table import read_trials
 from robolearn.cli.main import main as robolearn
+from robolearn.operations.deploy import opened
 from robolearn.operations.deploy import run as deploy_run
 from tests.robolearn.cli.deploy import test_deploy as ur_cell
 from tests.robolearn.cli.deploy import test_deploy_joints as joint_cell
@@ -18,7 +19,7 @@ def fail_in(monkeypatch):
     """``fail_in(kind, **arguments)``: a fault of the lab's controller in the third tick."""
     labs = []
 
-    class Remembered(deploy_run.LabProcess):
+    class Remembered(opened.LabProcess):
         def __init__(self, *args, **options):
             super().__init__(*args, **options)
             labs.append(self)
@@ -29,7 +30,7 @@ def fail_in(monkeypatch):
                 with labs[-1].where.connect() as door:
                     door.fault(kind, **arguments)
 
-        monkeypatch.setattr(deploy_run, "LabProcess", Remembered)
+        monkeypatch.setattr(opened, "LabProcess", Remembered)
         monkeypatch.setattr(deploy_run.HoldAtEnd, "on_tick", on_tick)
 
     return prepare

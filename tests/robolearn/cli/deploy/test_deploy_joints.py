@@ -16,6 +16,7 @@ from robolearn.cli.deploy import command as deploy
 from robolearn.contracts import PolicySpec
 from robolearn.data.store.store import EpisodeStore
 from robolearn.errors import ConfigError, SpecMismatchError
+from robolearn.operations.deploy import opened
 from robolearn.operations.deploy import policy as deploy_policy
 from robolearn.operations.deploy import run as deploy_run
 from robolearn.spec import ActionSpec, SignalSpec, TaskSpace
@@ -88,7 +89,7 @@ def deployed(monkeypatch):
         monkeypatch.setattr(deploy_policy, "policy_builder", lambda *_, **__: BuildReach(joints))
         monkeypatch.setattr(deploy_policy, "policy_hash", lambda run: "reach")
         monkeypatch.setattr(deploy_policy, "run_provenance", lambda run: {})
-        monkeypatch.setattr(deploy_run, "take_real_time", lambda *_, **__: False)
+        monkeypatch.setattr(opened, "take_real_time", lambda *_, **__: False)
 
     return prepare
 

@@ -24,13 +24,10 @@ from robolearn.errors import (
     StoreLockedError,
 )
 from robolearn.operations.practice.experiment import PracticeExperiment, practice_experiment
-from robolearn.operations.practice.finetune import (
-    Actors,
-    FinetuneResult,
-    finetune,
-    kept_version,
-)
+from robolearn.operations.practice.finetune import Actors, finetune
+from robolearn.operations.practice.frame import SecondStore
 from robolearn.operations.practice.ledger import Ledger, VersionTest, read_standing
+from robolearn.operations.practice.result import FinetuneResult, kept_version
 from robolearn.operations.practice.session import Ended, PracticeListener, RoundReport
 from robolearn.pusht import BLOCK, TOOL
 from robolearn.training.log import logged
@@ -217,7 +214,7 @@ def test_nothing_is_begun_that_cannot_end_well(parent: Path, tmp_path: Path) -> 
     with pytest.raises(SpecMismatchError, match="task space"):
         finetune(experiment, parent, ("drawer",), store, out)
     with pytest.raises(ConfigError, match="go together"):
-        finetune(experiment, parent, WORLD, store, out, demonstrations=store)
+        finetune(experiment, parent, WORLD, store, out, second=SecondStore(store))
     with pytest.raises(ConfigError, match="no world"):
         finetune(experiment, parent, ("pusht_referenc",), store, out)
     assert not store.exists()
@@ -292,5 +289,5 @@ def test_the_command(parent: Path, tmp_path: Path, capsys: pytest.CaptureFixture
     assert document["reused"] is True
     assert document["kept"] == "last"
     assert main(["finetune", str(parent), "--store", "a", "--out", "b"]) == 2
-    assert "--world W is missing" in capsys.readouterr().err
+    assert "say where it practises: --world W" in capsys.readouterr().err
     assert main(["finetune"]) == 2

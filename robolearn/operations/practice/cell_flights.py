@@ -1,0 +1,352 @@
+"""Flies the episodes of a practice on a cell, in real time, one after the other.
+
+    RoundTask   version, starts, drivers
+        |         for each: place, go to the start, drive, hold; prepared at once
+        v
+    Flown ...   whoever asked commits each before the next one begins
+
+The parent and the explorer are answered by a worker process each, as in a deployment; the
+explorer's takes the weights of another version between two episodes. A stop of the supervisor ends
+an episode, which is kept as what it was: a failure of that length.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import multiprocessing
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+
+from eval.trials.instruments import CountingInference, InstructedAgent
+from hardware.cell.config import CellConfig
+from hardware.env.real_env import RealEnv
+from policies.registry import explorer_of
+from robolearn.agents.execution import Execution
+from robolearn.contracts import Agent, Policy, PolicySpec
+from robolearn.data.recording.recorder import DraftRecorder
+from robolearn.data.store.drafts import Drafts, PreparedEpisode
+from robolearn.errors import CameraError, RobotError, SafetyStopError, StaleSignalError, StartError
+from robolearn.inference.local import WorkerInference
+from robolearn.machine.process import leave_real_time
+from robolearn.operations.deploy.cell import HoldAtEnd, WholeCommand
+from robolearn.operations.deploy.operator import Operator
+from robolearn.operations.deploy.policy import Source, SpecInference, WarmBuilder, policy_latency_s
+from robolearn.operations.deploy.trials import reason_of
+from robolearn.operations.practice.actors import Driver, Flown, RoundTask
+from robolearn.operations.practice.session import Ended
+from robolearn.runtime import EpisodeResult, run_episode
+from robolearn.training.versions import load_version
+from robolearn.types import EpisodeHeader, Outcome, PolicyInput, PolicyOutput, Tick
+
+log = logging.getLogger(__name__)
+
+PLACINGS = 3
+"""How often a start that is too far off is placed again."""
+PASSING = (StaleSignalError, CameraError)
+"""What an episode does not survive, but the next one may."""
+
+
+class Wanted(Protocol):
+    """A number that processes share."""
+
+    value: int
+
+
+class VersionPolicy:
+    """Explores by the version that is ``wanted`` when it is asked."""
+
+    def __init__(self, run_dir: Path, wanted: Wanted) -> None:
+        self._run_dir, self._wanted = run_dir, wanted
+        self._version, self._policy = self._load()
+
+    def _load(self) -> tuple[int, Policy]:
+        version = self._wanted.value
+        return version, explorer_of(load_version(self._run_dir, version))
+
+    @property
+    def spec(self) -> PolicySpec:
+        """The same for all versions."""
+        return self._policy.spec
+
+    def sample(self, request: PolicyInput, n: int = 1) -> PolicyOutput:
+        """Of the version that is wanted."""
+        if self._wanted.value != self._version:
+            self._version, self._policy = self._load()
+        return self._policy.sample(request, n)
+
+
+@dataclass(frozen=True, slots=True)
+class VersionBuilder:
+    """Builds a :class:`VersionPolicy` in a worker process."""
+
+    run_dir: Path
+    wanted: Wanted
+
+    def __call__(self) -> Policy:
+        """With the version that is wanted now."""
+        # Whoever started it has the priority of an arm.
+        leave_real_time()
+        torch.set_num_threads(1)
+        return VersionPolicy(self.run_dir, self.wanted)
+
+
+class Explorer:
+    """What is learned, at the controls: a worker process that changes its weights on request."""
+
+    def __init__(self, run_dir: Path) -> None:
+        self._run_dir = run_dir
+        self._wanted: Wanted = multiprocessing.get_context("spawn").Value("q", 0)
+        self._inference: WorkerInference | None = None
+
+    def at(self, version: int) -> WorkerInference:
+        """Ready to answer by ``version``; the arm rests meanwhile.
+
+        Errors: :class:`InferenceError` for weights that cannot be read.
+        """
+        changed, self._wanted.value = self._wanted.value != version, version
+        if self._inference is None:
+            built = WarmBuilder(VersionBuilder(self._run_dir, self._wanted))
+            self._inference = WorkerInference(built)
+        elif changed:
+            policy_latency_s(self._inference, calls=1)
+        return self._inference
+
+    def close(self) -> None:
+        """End the process."""
+        if self._inference is not None:
+            self._inference.close()
+
+
+class ArmRecorder:
+    """Records an episode; one that a stop of the supervisor ended is an episode, too."""
+
+    def __init__(self, inner: DraftRecorder) -> None:
+        self._inner = inner
+        self._last: Outcome | None = None
+        self.score, self.steps = 0.0, 0
+        self.began = False
+
+    def on_start(self, episode: EpisodeHeader) -> None:
+        """The start is reached."""
+        self.began = True
+        self._inner.on_start(episode)
+
+    def on_tick(self, tick: Tick) -> None:
+        """Remember how far it came."""
+        self._inner.on_tick(tick)
+        self._last, self.steps = tick.outcome, tick.index + 1
+        self.score = max(self.score, tick.outcome.progress)
+
+    def on_end(self, outcome: Outcome) -> None:
+        """Finish it."""
+        self._inner.on_end(outcome)
+
+    def on_abort(self, error: BaseException) -> None:
+        """A stop is how it ended; anything else leaves what ``data repair`` recovers."""
+        last = self._last
+        if last is None or not isinstance(error, SafetyStopError):
+            self._inner.on_abort(error)
+            return
+        ended = Outcome(
+            success=False,
+            progress=last.progress,
+            reward=last.reward,
+            truncated=True,
+            reason=reason_of(error),
+            metrics=last.metrics,
+        )
+        self._inner.end(ended, flush=True)
+
+    def prepared(self) -> PreparedEpisode:
+        """Of an episode that ended."""
+        return self._inner.finished().prepare()
+
+
+@dataclass(slots=True)
+class CellFlights:
+    """Flies rounds on ``env``; ``ended`` says why it does not go on.
+
+    ``provenance``: what all of its episodes say; ``drafts``: where they are prepared.
+    """
+
+    env: RealEnv
+    cell: CellConfig
+    parent: Source
+    parent_hash: str
+    explorer: Explorer
+    run_dir: Path
+    drafts: Drafts
+    operator: Operator
+    task: str
+    max_steps: int
+    max_stops: int
+    execution: Execution
+    instruction: str
+    practice: str
+    provenance: Mapping[str, Any]
+    ended: Ended | None = None
+    # Who drove when the supervisor stopped the arm.
+    stops: list[Driver] = field(default_factory=list[Driver])
+
+    def __call__(self, task: RoundTask) -> Iterator[Flown]:
+        """Episode by episode; what breaks the cell is raised.
+
+        Errors: RobotError and its kin, InferenceError; the episode under way stays a draft.
+        """
+        # Who is first has a warmer arm and an earlier block: by turns.
+        lanes = range(len(task.conditions))
+        for lane in lanes if task.number % 2 else reversed(lanes):
+            flown = self._flown(task, lane)
+            if flown is not None:
+                yield flown
+            if self.ended is not None:
+                return
+
+    def _flown(self, task: RoundTask, lane: int) -> Flown | None:
+        driver = task.drivers[lane]
+        for placing in range(1, PLACINGS + 1):
+            recorder = ArmRecorder(self._recorder())
+            try:
+                result, chunks = self._fly(task, lane, recorder)
+            except StartError as error:
+                if placing == PLACINGS or not (self.operator.places or self.cell.lab):
+                    raise
+                self.operator.told("start", str(error))
+            except SafetyStopError as error:
+                found = None
+                if recorder.steps:
+                    found = self._cut(task, lane, recorder, reason_of(error))
+                self._stopped(driver, error)
+                return found
+            except PASSING as error:
+                self.operator.told("lost", f"an episode that could not be seen to its end: {error}")
+                self._count(driver, error)
+                return None
+            else:
+                return self._whole(task, lane, result, chunks, recorder)
+        return None
+
+    def _fly(self, task: RoundTask, lane: int, recorder: ArmRecorder) -> tuple[EpisodeResult, int]:
+        source, name = self._pilot(task, lane)
+        counted = CountingInference(source)
+        result = run_episode(
+            self.env,
+            self._agent(source.spec, name),
+            counted,
+            [HoldAtEnd(self.env), recorder],
+            task.conditions[lane],
+            max_steps=self.max_steps,
+            task=self.task,
+            env_name=self.env.spec.name,
+            provenance={**self.provenance, "practice": self._said(task, lane)},
+        )
+        return result, counted.chunks.get(0, 0)
+
+    def _pilot(self, task: RoundTask, lane: int) -> tuple[SpecInference, str]:
+        if task.drivers[lane] == "parent" or task.version is None:
+            return self.parent.inference, self.parent.name
+        return self.explorer.at(task.version), f"{self.run_dir.name}@{task.version}"
+
+    def _agent(self, spec: PolicySpec, name: str) -> Agent:
+        agent = self.execution.agent(spec, self.env.spec, name, self.cell.command_latency_s)
+        if self.instruction:
+            agent = InstructedAgent(agent, self.instruction)
+        return WholeCommand(agent, lambda: self.env.standing)
+
+    def _recorder(self) -> DraftRecorder:
+        return DraftRecorder(
+            self.drafts,
+            spec=self.env.spec,
+            kind="online",
+            task_text=self.instruction or self.task,
+            keep_interrupted=True,
+        )
+
+    def _said(self, task: RoundTask, lane: int) -> dict[str, Any]:
+        driver = task.drivers[lane]
+        return {
+            "id": self.practice,
+            "start": task.starts[lane],
+            "version": task.version if driver == "explorer" else None,
+            "driver": driver,
+            "number": task.first + lane,
+            "round": task.number,
+            "parent": self.parent_hash,
+        }
+
+    # -- what came of it -------------------------------------------------------------------------
+
+    def _whole(
+        self, task: RoundTask, lane: int, result: EpisodeResult, chunks: int, recorder: ArmRecorder
+    ) -> Flown:
+        late = sum(v > 0 for v in result.overrun_ns)
+        flown = self._made(
+            task, lane, recorder, success=result.outcome.success, reason=result.outcome.reason
+        )
+        return self._told(dataclasses.replace(flown, decisions=chunks, late_ticks=late))
+
+    def _cut(self, task: RoundTask, lane: int, recorder: ArmRecorder, reason: str) -> Flown:
+        return self._told(self._made(task, lane, recorder, success=False, reason=reason))
+
+    def _made(
+        self, task: RoundTask, lane: int, recorder: ArmRecorder, *, success: bool, reason: str
+    ) -> Flown:
+        driver = task.drivers[lane]
+        return Flown(
+            number=task.first + lane,
+            driver=driver,
+            version=task.version if driver == "explorer" else None,
+            world=0,
+            success=success,
+            score=min(1.0, max(0.0, recorder.score)),
+            steps=recorder.steps,
+            decisions=-(-recorder.steps // self.parent.inference.spec.execute),
+            reason=reason,
+            prepared=recorder.prepared(),
+            pid=os.getpid(),
+        )
+
+    def _told(self, flown: Flown) -> Flown:
+        who = "parent" if flown.version is None else f"version {flown.version}"
+        late = f", {flown.late_ticks} late tick(s)" if flown.late_ticks else ""
+        self.operator.told(
+            f"episode {flown.number}",
+            f"{who}: score {flown.score:.3f}, success {flown.success}, {flown.steps} steps"
+            f" ({flown.reason}){late}",
+        )
+        return flown
+
+    def _stopped(self, driver: Driver, error: SafetyStopError) -> None:
+        """Count the stop; go on where that is somebody's decision, or a lab's."""
+        self._count(driver, error)
+        if self.ended is not None:
+            return
+        if self.operator.places:
+            self.operator.place(
+                f"the arm was stopped ({error}); see to it, then practice goes on, or Ctrl-C"
+            )
+        elif not self.cell.lab:
+            self.ended = Ended(f"the arm was stopped and nobody is there to clear it: {error}")
+            return
+        self.operator.told("stop", f"cleared: {error}")
+        self.env.clear_stop()
+
+    def _count(self, driver: Driver, error: RobotError) -> None:
+        self.stops.append(driver)
+        count = len(self.stops)
+        log.warning("stop %d of %d: %s", count, self.max_stops, error)
+        if count < self.max_stops:
+            return
+        explored = self.stops.count("explorer")
+        self.ended = Ended(
+            f"the arm was stopped {count} times (practice.max_stops), {explored} of them while what"
+            f" was learned drove; the last time: {error}",
+            # Stops of the parent's own are no news about what was learned.
+            sound=explored <= count - explored,
+        )

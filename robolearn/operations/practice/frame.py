@@ -1,0 +1,138 @@
+"""Says what makes a practice the same one when it goes on, and builds its learner."""
+
+from __future__ import annotations
+
+import dataclasses
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from robolearn.data.reading.selection import DataConfig, StoreSource
+from robolearn.data.store.store import EpisodeStore
+from robolearn.errors import CheckpointError, ConfigError
+from robolearn.operations.practice.experiment import (
+    SECTION,
+    PracticeExperiment,
+    recorded_kinds,
+)
+from robolearn.operations.practice.ledger import Ledger, Standing, read_standing
+from robolearn.training.learner import Learner
+from robolearn.training.run_directory import Run, load_run
+from robolearn.training.run_start import differences
+
+LIMITS = ("max_minutes", "max_cpu_minutes", "max_episodes", "max_stops", "disk_gib")
+"""What may change when a practice goes on."""
+
+
+@dataclass(frozen=True, slots=True)
+class SecondStore:
+    """Where ``practice.demonstrations`` of every batch come from: ``path``, what people showed
+    there, or (``practised``) what an earlier practice recorded.
+    """
+
+    path: Path
+    practised: bool = False
+
+    def source(self, data: DataConfig, parent: Run) -> StoreSource:
+        """Its episodes as ``data`` says, of the kind that is meant."""
+        kinds = ("online",) if self.practised else recorded_kinds(parent)
+        return StoreSource(EpisodeStore.open(self.path), dataclasses.replace(data, kinds=kinds))
+
+
+def require_share(experiment: PracticeExperiment, second: SecondStore | None) -> None:
+    """:class:`ConfigError` for a share of a batch without a store that it comes from, and the other
+    way round.
+    """
+    if bool(experiment.practice.demonstrations) != (second is not None):
+        raise ConfigError(
+            "practice.demonstrations (a share of every batch) and the store that it comes from"
+            " (--demonstrations, or --practised for that of an earlier practice) go together, got"
+            f" {experiment.practice.demonstrations:g} and"
+            f" {None if second is None else second.path}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LearnerBuilder:
+    """Builds the learner, once there is something to learn from; picklable."""
+
+    experiment: PracticeExperiment
+    parent: Path
+    store: Path
+    out: Path
+    second: SecondStore | None
+    threads: int
+
+    def __call__(self) -> Learner:
+        """Errors of data and configuration are raised here."""
+        inner, parent, second = self.experiment.experiment, load_run(self.parent), self.second
+        return Learner(
+            inner,
+            parent,
+            self.store,
+            self.out,
+            plain=self.experiment.plain(),
+            demonstrations=None if second is None else second.source(inner.data, parent),
+            share=self.experiment.practice.demonstrations,
+            threads=self.threads,
+            # That nothing is overwritten has been seen to.
+            resume=True,
+        )
+
+
+def identity_of(
+    experiment: PracticeExperiment,
+    parent: Run,
+    worlds: Sequence[str],
+    second: SecondStore | None,
+) -> dict[str, Any]:
+    """What a practice that goes on has in common with the one before: all but its limits.
+    ``worlds``: hashes of where it practises.
+    """
+    values = experiment.plain()
+    values[SECTION] = {k: v for k, v in values[SECTION].items() if k not in LIMITS}
+    found: dict[str, Any] = {
+        "experiment": values,
+        "parent": parent.policy_hash,
+        "worlds": list(worlds),
+        "demonstrations": None if second is None else str(second.path),
+    }
+    return found if second is None or not second.practised else found | {"practised": True}
+
+
+def limits_of(experiment: PracticeExperiment) -> dict[str, Any]:
+    """Its limits."""
+    return {name: getattr(experiment.practice, name) for name in LIMITS}
+
+
+def is_over(standing: Standing, limits: Mapping[str, Any]) -> bool:
+    """Whether there is a result, by these limits; those of an earlier version were fewer."""
+    known = {k: v for k, v in limits.items() if k in standing.limits}
+    return standing.result is not None and standing.limits == known
+
+
+def standing_of(out: Path, identity: dict[str, Any], *, resume: bool) -> Standing:
+    """Where the practice in ``out`` stands, or a new one.
+
+    Errors: :class:`CheckpointError` where ``out`` holds something else, or may not be gone on with.
+    """
+    found = read_standing(out)
+    if found is None:
+        if (out / "provenance.json").is_file() or Ledger.of(out).flights:
+            raise CheckpointError(
+                f"'{out}' holds a run already, and no practice that could go on; choose another out"
+            )
+        return Standing(identity, uuid.uuid4().hex[:16], {})
+    if not resume:
+        raise CheckpointError(
+            f"'{out}' holds a practice already; go on with resume, or choose another out"
+        )
+    lines = differences(identity, found.identity, "")
+    if lines:
+        raise CheckpointError(
+            f"'{out}' holds another practice; choose another out. Differences:"
+            f" {'; '.join(lines[:6])}"
+        )
+    return found

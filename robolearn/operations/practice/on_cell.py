@@ -1,0 +1,328 @@
+"""Lets a policy practise on a cell, in real time: ``robolearn finetune RUN --robot CELL``.
+
+    open the cell (checks, consent) --> pairs of episodes: parent, explorer, same start --> STORE
+                                             ^                                                |
+                                        versions <------- learner, a process of its own <-----'
+
+Placement, score, keys, checks and the way home are a deployment's (``operations/deploy``); rounds,
+ledger, versions and what is kept at the end are a practice's. The arm waits for nothing that is
+learned; it takes the newest version at the start of a round. Held-out starts are not tried here:
+the pairs say how both do, and ``robolearn deploy`` does over a suite.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import logging
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from eval.trials.suites import Suite
+from hardware.cell.config import CellConfig
+from hardware.cell.limits import RunLimits
+from hardware.cell.load import load_cell
+from hardware.env.real_env import cell_spec
+from robolearn.agents.chunk import ticks_per_action
+from robolearn.agents.execution import Execution
+from robolearn.config import config_hash, from_dict, to_dict
+from robolearn.data.store.store import EpisodeStore
+from robolearn.data.store.writer import StoreWriter
+from robolearn.errors import ConfigError, InferenceError, PracticeError, RobolearnError, RobotError
+from robolearn.instructions import require_understood
+from robolearn.operations.deploy.cell import require_starts
+from robolearn.operations.deploy.opened import CellChoice, OpenedCell, open_cell
+from robolearn.operations.deploy.operator import Operator
+from robolearn.operations.deploy.policy import open_policy
+from robolearn.operations.deploy.result import CERTIFICATE
+from robolearn.operations.deploy.task import recorded_params, task_of
+from robolearn.operations.practice.beside import Hurry, LearnerProcess, LearningBeside, new_hurry
+from robolearn.operations.practice.cell_flights import CellFlights, Explorer
+from robolearn.operations.practice.experiment import PracticeExperiment, require_buildable
+from robolearn.operations.practice.frame import (
+    LearnerBuilder,
+    SecondStore,
+    identity_of,
+    is_over,
+    limits_of,
+    require_share,
+    standing_of,
+)
+from robolearn.operations.practice.ledger import Ledger, Standing, write_standing
+from robolearn.operations.practice.result import FinetuneResult, finished
+from robolearn.operations.practice.session import PracticeListener, Session
+from robolearn.operations.suites import open_suite
+from robolearn.seeding import child_seed
+from robolearn.spec import require_compatible
+from robolearn.timing.latencies import KEY as LATENCIES
+from robolearn.training.log import Journal
+from robolearn.training.run_directory import Run, load_run
+from robolearn.types import Condition
+from sim.tasks.contract import Task
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellPractice:
+    """On which cell, from what starts, and how a policy practises."""
+
+    # A file of configs/hardware/.
+    robot: Path
+    # Its task, time limit and instruction; starts are drawn as its own were, and are others.
+    suite: Path = Path("configs/eval/pusht.yaml")
+    # Start the virtual lab of the config and end it afterwards.
+    start_lab: bool = False
+    # Seed of the lab's hidden physics and noise.
+    lab_seed: int = 0
+    # Who scores: the task's predicate, or the operator's keys alone (keys always count).
+    score: Literal["task", "operator"] = "task"
+    # Ask for the next chunk so many control steps ahead: inference may take that long.
+    lead_ticks: int = 1
+    # Tighter limits for this run.
+    limits: RunLimits = field(default_factory=RunLimits)
+
+    def __post_init__(self) -> None:
+        Execution(lead_ticks=self.lead_ticks).check()
+
+
+def finetune_on_cell(
+    experiment: PracticeExperiment,
+    run: Path,
+    where: CellPractice,
+    store: Path,
+    out: Path,
+    operator: Operator,
+    *,
+    second: SecondStore | None = None,
+    threads: int = 1,
+    resume: bool = False,
+    listener: PracticeListener = PracticeListener(),  # noqa: B008 (frozen)
+) -> FinetuneResult:
+    """Let the policy of ``run`` practise on a cell; as :func:`finetune`, and ``operator`` stands
+    beside it.
+
+    Errors: those of :func:`finetune` and of a deployment before anything moves;
+    :class:`PracticeError` where the cell, a policy or the learner is lost. Ctrl-C stops the arm.
+    What was practised until then is kept, for ``resume``.
+    """
+    parent = load_run(run)
+    chosen = _Chosen.of(where, parent)
+    chosen.cell.require_possible(operator)
+    require_share(experiment, second)
+    require_buildable(experiment.experiment, parent)
+    identity = identity_of(experiment, parent, [chosen.hash], second)
+    standing = standing_of(out, identity, resume=resume)
+    limits = limits_of(experiment)
+    if standing.result is not None and is_over(standing, limits):
+        return dataclasses.replace(from_dict(FinetuneResult, standing.result), reused=True)
+    standing = dataclasses.replace(standing, limits=limits, result=None)
+    learner = _Beside(LearnerBuilder(experiment, run, store, out, second, threads))
+    practice = _Practice(
+        experiment, parent, chosen, store, out, operator, standing, listener, learner
+    )
+    return practice.run()
+
+
+@dataclass(frozen=True, slots=True)
+class _Chosen:
+    """What is known before anything is connected."""
+
+    where: CellPractice
+    cell: CellChoice
+    suite: Suite
+    task: Task
+
+    @staticmethod
+    def of(where: CellPractice, parent: Run) -> _Chosen:
+        """Checked against the policy."""
+        cell: CellConfig = where.limits.on(load_cell(where.robot))
+        suite = open_suite(where.suite)
+        task = task_of(suite, cell, where.robot, where.suite, parent.path)
+        spec, space = cell_spec(cell), parent.spec.task_space
+        require_compatible(space, spec)
+        if ticks_per_action(space, spec) != 1:
+            raise ConfigError(
+                f"{where.robot}: the cell ticks at {spec.rate_hz:g} Hz and the policy at"
+                f" {space.rate_hz:g} Hz; set robot.rate_hz to the policy's, so that what is"
+                " recorded can be learned from"
+            )
+        require_understood(space, (suite.config.instruction,))
+        choice = CellChoice(
+            cell, where.robot, where.start_lab, where.lab_seed, where.score, where.lead_ticks
+        )
+        found = _Chosen(where, choice, suite, task)
+        require_starts([found.start(0, 0)], cell, where.suite)
+        return found
+
+    @property
+    def hash(self) -> str:
+        """Of the cell, its lab and the task."""
+        config = self.suite.config
+        seed = self.where.lab_seed if self.where.start_lab else None
+        return config_hash(to_dict(self.cell.cell), seed, config.task, config.max_steps)
+
+    def start(self, seed: int, number: int) -> Condition:
+        """Start ``number`` of the list that belongs to ``seed``; none of the suite's own."""
+        drawn = self.suite.starts.draw(child_seed(seed, "practice starts"), [number])
+        return drawn[0]
+
+
+@dataclass(slots=True)
+class _Beside:
+    """Starts the learner's process once there is something to learn from."""
+
+    build: LearnerBuilder
+    hurry: Hurry = field(default_factory=new_hurry)
+    started: LearnerProcess | None = None
+
+    def __call__(self) -> LearnerProcess:
+        self.started = LearnerProcess(self.build, self.hurry)
+        return self.started
+
+    @property
+    def cpu_seconds(self) -> float:
+        """What it has computed [s]."""
+        return 0.0 if self.started is None else self.started.cpu_seconds
+
+
+@dataclass(slots=True)
+class _Practice:
+    """One practice on a cell."""
+
+    experiment: PracticeExperiment
+    parent: Run
+    chosen: _Chosen
+    store: Path
+    out: Path
+    operator: Operator
+    standing: Standing
+    listener: PracticeListener
+    learner: _Beside
+
+    def run(self) -> FinetuneResult:
+        """Everything, from the first check to the way home."""
+        with contextlib.ExitStack() as outer:
+            with contextlib.ExitStack() as stack:
+                session, flights = self._opened(outer, stack)
+                self.operator.consent("the arm will move")
+                stack.callback(self.operator.close)
+                self.operator.told("keys", self.operator.listen(flights.env.estop))
+                learning = LearningBeside(session, self.learner.hurry)
+                outer.callback(learning.stop)
+                self._practise(session, flights, learning)
+            # The arm is home and let go of: what is left takes no time of it.
+            self.operator.told("learning", "from the last episodes; the arm is done")
+            try:
+                learning.finish()
+            except BaseException:
+                self._keep(session, learning)
+                raise
+            return finished(session)
+
+    def _opened(
+        self, outer: contextlib.ExitStack, stack: contextlib.ExitStack
+    ) -> tuple[Session, CellFlights]:
+        """``stack`` closes the cell, ``outer`` what is needed longer."""
+        chosen, told = self.chosen, self.operator.told
+        policy = open_policy(self.parent.path)
+        stack.callback(policy.inference.close)
+        told("policy", f"{policy.where} on {chosen.cell.cell.name} ({chosen.where.robot})")
+        opened = open_cell(stack, chosen.cell, chosen.task, policy, self.operator)
+        episodes = EpisodeStore.open_or_create(self.store)
+        self.out.mkdir(parents=True, exist_ok=True)
+        writer = outer.enter_context(episodes.writer())
+        ledger = Ledger.of(self.out)
+        ledger.recover(episodes, self.standing.id, self.parent.spec.execute)
+        write_standing(self.out, self.standing)
+        explorer = Explorer(self.out.absolute())
+        stack.callback(explorer.close)
+        execution = Execution(lead_ticks=chosen.where.lead_ticks)
+        config, suite = self.experiment.practice, chosen.suite.config
+        flights = CellFlights(
+            env=opened.env,
+            cell=chosen.cell.cell,
+            parent=policy,
+            parent_hash=self.parent.policy_hash,
+            explorer=explorer,
+            run_dir=self.out,
+            drafts=writer.drafts,
+            operator=self.operator,
+            task=suite.task,
+            max_steps=config.max_steps or suite.max_steps,
+            max_stops=config.max_stops,
+            execution=execution,
+            instruction=suite.instruction,
+            practice=self.standing.id,
+            provenance=self._provenance(opened, execution),
+        )
+        return self._session(outer, writer, ledger), flights
+
+    def _session(self, outer: contextlib.ExitStack, writer: StoreWriter, ledger: Ledger) -> Session:
+        inner = self.experiment.experiment
+        session = Session(
+            config=self.experiment.practice,
+            max_updates=inner.fit.steps,
+            checkpoint_every=inner.fit.checkpoint_every,
+            run_dir=self.out,
+            store=self.store,
+            writer=writer,
+            ledger=ledger,
+            standing=self.standing,
+            build=self.learner,
+            start=lambda _, number: self.chosen.start(inner.seed, number),
+            worlds=(self.chosen.cell.cell.name,),
+            validation=None,
+            listener=self.listener,
+            journal=Journal(self.out, None, writes=True),
+            only_successes=inner.data.success is True,
+            beside=lambda: self.learner.cpu_seconds,
+        )
+        outer.callback(session.close)
+        return session
+
+    def _practise(self, session: Session, flights: CellFlights, learning: LearningBeside) -> None:
+        """Episodes until it is over, and the way home."""
+        try:
+            for task in session.tasks():
+                for flown in flights(task):
+                    session.commit(task, [flown])
+                    learning.add([flown])
+                if flights.ended is not None:
+                    session.ended = flights.ended
+            flights.env.home()
+        except (RobotError, InferenceError) as error:
+            self._keep(session, learning)
+            raise PracticeError(
+                f"practice broke off ({type(error).__name__}: {error});"
+                f" {len(session.ledger.flights)} episodes are kept in '{self.store}', mend what"
+                " failed and go on with resume"
+            ) from error
+        except BaseException:
+            self._keep(session, learning)
+            raise
+
+    def _keep(self, session: Session, learning: LearningBeside) -> None:
+        """What going on needs; that it cannot be kept must not hide why it ended."""
+        learning.stop()
+        try:
+            session.keep()
+        except RobolearnError as error:
+            log.warning("no checkpoint: %s; going on begins at the one before", error)
+
+    def _provenance(self, opened: OpenedCell, execution: Execution) -> dict[str, Any]:
+        """What every episode says; who drove it is added."""
+        where, cell = self.chosen.where, self.chosen.cell.cell
+        ids = opened.preflight.devices
+        return {
+            "command": "robolearn finetune",
+            "policy": str(self.parent.path),
+            "execution": dataclasses.asdict(execution),
+            "certificate": CERTIFICATE,
+            "robot": to_dict(cell),
+            LATENCIES: cell.latencies.to_json(),
+            "devices": {name: dict(found) for name, found in ids.items()},
+            "lab_seed": where.lab_seed if where.start_lab else None,
+            **recorded_params(self.chosen.task),
+        }

@@ -1,0 +1,102 @@
+"""Ends a practice: which version stays, and what is told of it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from robolearn.config import to_dict
+from robolearn.errors import PracticeError
+from robolearn.operations.practice.ledger import VersionTest
+from robolearn.operations.practice.session import Ended, Session
+from robolearn.training.run_directory import hold_parent, policy_hash
+
+log = logging.getLogger(__name__)
+
+Kept = Literal["last", "tested", "parent"]
+"""What OUT holds: the last version, the best one that was tested, or its parent."""
+
+
+@dataclass(frozen=True, slots=True)
+class FinetuneResult:
+    """What a practice left behind."""
+
+    run_dir: Path
+    policy_hash: str
+    # What it holds, of which version, and why practice ended.
+    kept: Kept
+    version: int | None
+    ended: str
+    sound: bool
+    episodes: int
+    decisions: int
+    updates: int
+    seconds: float
+    cpu_seconds: float
+    tests: tuple[VersionTest, ...]
+    reused: bool = False
+    # Control ticks that came late; of a cell.
+    late_ticks: int = 0
+
+
+def finished(session: Session) -> FinetuneResult:
+    """Test the last version where it can be, choose what is kept, and write it.
+
+    Errors: :class:`PracticeError` where nothing was learned.
+    """
+    ended, learner, config = session.ended, session.learner, session.config
+    if ended is None:
+        raise PracticeError("practice ended without a reason")
+    version = session.version or session.begun
+    if learner is None or version is None:
+        raise PracticeError(
+            f"practice was over before anything was learned ({ended.why}):"
+            f" {len(session.ledger.flights)} of {config.warmup_episodes} episodes to begin with"
+            f" (practice.warmup_episodes), {sum(f.success for f in session.ledger.flights)} of"
+            " which succeeded; what was recorded is kept, give it more with resume"
+        )
+    last = session.test() if ended.sound else None
+    kept, version = kept_version(session.standing.tests, last, version, ended)
+    if kept == "parent":
+        log.warning(
+            "'%s' holds the parent as it was: nothing that was practised is better", session.run_dir
+        )
+    learner.finish(version)
+    if kept == "parent":
+        hold_parent(session.run_dir)
+    report = session.report({})
+    result = FinetuneResult(
+        run_dir=session.run_dir,
+        policy_hash=policy_hash(session.run_dir),
+        kept=kept,
+        version=version,
+        ended=ended.why,
+        sound=ended.sound,
+        episodes=report.episodes,
+        decisions=report.decisions,
+        updates=report.updates,
+        seconds=report.seconds,
+        cpu_seconds=report.cpu_seconds,
+        tests=session.standing.tests,
+        late_ticks=sum(f.late_ticks for f in session.ledger.flights),
+    )
+    session.note(to_dict(result))
+    return result
+
+
+def kept_version(
+    tests: Sequence[VersionTest], last: VersionTest | None, version: int, ended: Ended
+) -> tuple[Kept, int]:
+    """What stays: the last version, unless it is clearly worse than the parent or something went
+    wrong; then the best that was tested and is no worse than the parent, else the parent.
+    """
+    if ended.sound and (last is None or not last.worse):
+        return "last", version
+    good = [t for t in tests if t.successes >= t.parent_successes]
+    if not good:
+        return "parent", version
+    best = max(good, key=lambda t: (t.successes, t.updates))
+    return "tested", best.version
