@@ -237,12 +237,14 @@ def critic_curves(run: RunFacts) -> str:
     diagnosis, curves = run.diagnosis, run.critic_curves()
     if diagnosis is None or not curves:
         return ""
+    asked = "the same batch all along"
+    if run.practice is not None:
+        asked = "a batch of what had been practised until then"
     return picture(
         critic_plot(curves, run.name),
         f"Diagnosis of the critic of {run.name}",
-        f"Run “{run.name}”: its critic, asked on the same batch all along"
-        f" ({diagnosis.time_share:.1%} of the time). Values of runs with other settings mean"
-        " nothing beside each other.",
+        f"Run “{run.name}”: its critic, asked on {asked} ({diagnosis.time_share:.1%} of the time)."
+        " Values of runs with other settings mean nothing beside each other.",
     ) + paragraph(
         f"Diagnosis of the critic of “{run.name}”: {diagnosis.verdict}. "
         + " ".join(sentence(words) for words in diagnosis.words)

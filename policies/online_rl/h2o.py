@@ -17,7 +17,8 @@ is that of the s' that was seen, cut at 0 [ours]. The square root and the clip w
 authors' code, with weight .01 and noise .1.
 
 Which windows are real: ``origin`` of the batch, the number of their store (``data.stores``); while
-practising in simulation the demonstrations, if those are real (``practice.demonstrations``).
+practising in simulation the demonstrations, if those are real (``practice.demonstrations``), on an
+arm what it does itself.
 """
 
 from __future__ import annotations
@@ -52,7 +53,8 @@ class H2oConfig(SacConfig):
     # The paper: half of a batch is real.
     demonstrations: ClassVar[float] = 0.5
 
-    # Number of the store (origin) whose windows are real; in practice 1: the demonstrations.
+    # Number of the store (origin) whose windows are real; in simulated practice 1: the
+    # demonstrations, on an arm 0.
     real: int = 1
     # Weight of what pushes simulated values down and real ones up. The paper: .01.
     weight: float = 0.01

@@ -33,22 +33,35 @@ from robolearn.training.seen import Seen
 log = logging.getLogger(__name__)
 
 
+REFUSED = {
+    "stores": "practice learns from the one store that it writes; name another one by"
+    " --demonstrations or --practised, its share by practice.demonstrations",
+    "quality": "how good an episode is beside the others changes with every one that comes; train"
+    " on the finished store (kinds: [online]) to weigh them",
+    "idle": "what people do between motions is not in what a policy drives; leave it out",
+    "corrupt": "it spoils a share of a data set that is whole; train on the finished store with it",
+    "text": "a policy that reads text cannot practise yet: nobody says what it is told; train on"
+    " the store of its trials instead",
+    "held_out": "practice is judged by held-out starts (practice.test_starts), not by episodes that"
+    " are kept apart; leave it out",
+}
+"""Why, and what to do instead."""
+
+
 def require_growable(config: DataConfig) -> None:
     """:class:`ConfigError` for what cannot be said of data that is still being collected."""
     plain = DataConfig(config.observations)
-    known = {
-        "stores": config.stores == plain.stores,
-        "quality": config.quality == QualityConfig(),
-        "idle": config.idle == IdleConfig(),
-        "corrupt": config.corrupt == CorruptConfig(),
-        "text": not config.text,
-        "held_out": not config.held_out,
+    refused = {
+        "stores": config.stores != plain.stores,
+        "quality": config.quality != QualityConfig(),
+        "idle": config.idle != IdleConfig(),
+        "corrupt": config.corrupt != CorruptConfig(),
+        "text": config.text,
+        "held_out": bool(config.held_out),
     }
-    given = [f"data.{name}" for name, absent in known.items() if not absent]
-    if given:
-        raise ConfigError(
-            f"{', '.join(given)}: episodes are drawn alike while they are collected; leave it out"
-        )
+    told = [f"data.{name}: {REFUSED[name]}" for name, said in refused.items() if said]
+    if told:
+        raise ConfigError("; ".join(told))
 
 
 class GrowingData:

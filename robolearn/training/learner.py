@@ -288,9 +288,7 @@ class Learner:
         """What update ``number`` learns from, or would, by what is there now."""
         return self._batches.batch(number)
 
-    def update(
-        self, count: int, hurried: Callable[[], bool] | None = None
-    ) -> Mapping[str, float]:
+    def update(self, count: int, hurried: Callable[[], bool] | None = None) -> Mapping[str, float]:
         """``count`` updates, or fewer once ``hurried()``; means of the figures that they give, and
         at every so many calls (``fit.diagnose_every``) how the critic stands, ``critic/...``.
 

@@ -19,12 +19,11 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from robolearn.errors import PracticeError, RobolearnError
 from robolearn.machine.process import exit_with_parent, leave_real_time
 from robolearn.operations.practice.actors import Flown
-from robolearn.operations.practice.session import Session
 from robolearn.training.learner import Learner, Taken
 
 log = logging.getLogger(__name__)
@@ -33,6 +32,7 @@ NICENESS = 5
 """Of the learner's process, below all that the arm waits for."""
 
 
+@runtime_checkable
 class Hurry(Protocol):
     """A flag that processes share."""
 
@@ -42,6 +42,15 @@ class Hurry(Protocol):
 
     def set(self) -> None:
         """Set it."""
+        ...
+
+
+@runtime_checkable
+class Learns(Protocol):
+    """What learns from episodes that were committed (a session of practice)."""
+
+    def learn(self, flown: Sequence[Flown]) -> None:
+        """From these and all before them."""
         ...
 
 
@@ -179,7 +188,7 @@ class LearningBeside:
     call.
     """
 
-    def __init__(self, session: Session, hurry: Hurry) -> None:
+    def __init__(self, session: Learns, hurry: Hurry) -> None:
         self._session, self._hurry = session, hurry
         self._changed = threading.Condition()
         self._new: list[Flown] = []

@@ -19,16 +19,15 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 
 from eval.trials.instruments import CountingInference, InstructedAgent
 from hardware.cell.config import CellConfig
-from hardware.env.real_env import RealEnv
 from policies.registry import explorer_of
 from robolearn.agents.execution import Execution
-from robolearn.contracts import Agent, Policy, PolicySpec
+from robolearn.contracts import Agent, Env, Policy, PolicySpec
 from robolearn.data.recording.recorder import DraftRecorder
 from robolearn.data.store.drafts import Drafts, PreparedEpisode
 from robolearn.errors import CameraError, RobotError, SafetyStopError, StaleSignalError, StartError
@@ -42,7 +41,7 @@ from robolearn.operations.practice.actors import Driver, Flown, RoundTask
 from robolearn.operations.practice.session import Ended
 from robolearn.runtime import EpisodeResult, run_episode
 from robolearn.training.versions import load_version
-from robolearn.types import EpisodeHeader, Outcome, PolicyInput, PolicyOutput, Tick
+from robolearn.types import EpisodeHeader, Outcome, PolicyInput, PolicyOutput, Signals, Tick
 
 log = logging.getLogger(__name__)
 
@@ -52,10 +51,40 @@ PASSING = (StaleSignalError, CameraError)
 """What an episode does not survive, but the next one may."""
 
 
+@runtime_checkable
 class Wanted(Protocol):
     """A number that processes share."""
 
     value: int
+
+
+@runtime_checkable
+class Arm(Env, Protocol):
+    """An env that can brake, and that a person or a lab lets go on after a stop
+    (:class:`~hardware.env.real_env.RealEnv`).
+    """
+
+    @property
+    def standing(self) -> Signals:
+        """What stays in force of the actions that a command may leave out."""
+        ...
+
+    def hold(self) -> None:
+        """Brake and hold."""
+        ...
+
+    def clear_stop(self) -> None:
+        """Recover from a latched stop."""
+        ...
+
+
+@runtime_checkable
+class Changing(Protocol):
+    """Who answers by any version."""
+
+    def at(self, version: int) -> SpecInference:
+        """Ready to answer by ``version``."""
+        ...
 
 
 class VersionPolicy:
@@ -175,11 +204,11 @@ class CellFlights:
     ``provenance``: what all of its episodes say; ``drafts``: where they are prepared.
     """
 
-    env: RealEnv
+    env: Arm
     cell: CellConfig
     parent: Source
     parent_hash: str
-    explorer: Explorer
+    explorer: Changing
     run_dir: Path
     drafts: Drafts
     operator: Operator

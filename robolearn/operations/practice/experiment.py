@@ -32,6 +32,7 @@ from robolearn.operations.goals import trained_goal
 from robolearn.operations.practice.options import PracticeConfig
 from robolearn.representation import Representation
 from robolearn.training.experiment import Experiment, experiment_of
+from robolearn.training.growing_data import require_growable
 from robolearn.training.run_directory import PARENT, Run, nested_run
 from robolearn.training.task_goal import at_goal
 
@@ -159,6 +160,7 @@ def require_buildable(experiment: Experiment, parent: Run) -> None:
     """Refuse now what could not be learned after the warm-up: by building it on the parent's
     statistics, with rewards that are all 0.
     """
+    require_growable(experiment.data)
     rewards = RunningStats(1)
     rewards.update(np.zeros((1, 1)))
     goal = trained_goal(parent.path)

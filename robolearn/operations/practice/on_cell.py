@@ -226,7 +226,7 @@ class _Practice:
     ) -> tuple[Session, CellFlights]:
         """``stack`` closes the cell, ``outer`` what is needed longer."""
         chosen, told = self.chosen, self.operator.told
-        policy = open_policy(self.parent.path)
+        policy = open_policy(self.parent.path, "")
         stack.callback(policy.inference.close)
         told("policy", f"{policy.where} on {chosen.cell.cell.name} ({chosen.where.robot})")
         opened = open_cell(stack, chosen.cell, chosen.task, policy, self.operator)

@@ -17,8 +17,10 @@ from policies.imitation.flow import FlowConfig
 from policies.offline_rl.idql import IdqlConfig
 from policies.registry import load_policy
 from robolearn.data.reading.cache import flatten
+from robolearn.data.reading.corruption import CorruptConfig
 from robolearn.data.reading.rewards import RewardConfig
-from robolearn.data.reading.selection import DataConfig, StoreSource
+from robolearn.data.reading.selection import DataConfig, StoreChoice, StoreSource
+from robolearn.data.reading.weighting import IdleConfig, QualityConfig
 from robolearn.data.store.store import EpisodeStore
 from robolearn.errors import (
     CheckpointError,
@@ -321,8 +323,12 @@ def test_what_does_not_fit_is_explained_and_leaves_nothing(parent: Run, tmp_path
     with pytest.raises(SpecMismatchError, match="another task space"):
         practice(other, tmp_path)
     for change, said in (
-        ({"held_out": 0.5}, "data.held_out"),
-        ({"text": True}, "data.text"),
+        ({"held_out": 0.5}, r"data\.held_out: .*held-out starts"),
+        ({"text": True}, r"data\.text: .*cannot practise yet"),
+        ({"stores": (StoreChoice("other"),)}, r"data\.stores: .*--practised"),
+        ({"quality": QualityConfig(success=2.0)}, r"data\.quality: .*train on the finished store"),
+        ({"idle": IdleConfig(threshold=0.1)}, r"data\.idle: .*leave it out"),
+        ({"corrupt": CorruptConfig(what=("rewards",))}, r"data\.corrupt: .*finished store"),
     ):
         data = dataclasses.replace(DATA, **change)
         with pytest.raises(ConfigError, match=said):

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from eval.report.sections import practice_curves
+from eval.report.sections import critic_curves, practice_curves
 from eval.report.training import run_facts
 from policies.critics.reranked import RerankedPolicy
 from policies.registry import load_policy
@@ -32,6 +32,7 @@ from robolearn.operations.practice.session import Ended, PracticeListener, Round
 from robolearn.pusht import BLOCK, TOOL
 from robolearn.training.log import logged
 from robolearn.training.run_directory import load_run, policy_hash
+from robolearn.training.versions import load_version
 from tests.two_runs import two_runs
 
 WORLD = ("pusht_reference",)
@@ -119,6 +120,8 @@ def test_tests_and_curves_are_kept(practised: FinetuneResult) -> None:
     assert list(curves.explorer.steps) == [8, 12]
     assert list(curves.tested_high.values) == [t.high for t in practised.tests]
     assert "Practice of out" in practice_curves(facts)
+    # Its critic is asked on what is there, which grows.
+    assert "same batch all along" not in critic_curves(facts)
     assert facts.seconds > 0
     assert not any(name.startswith(("practice/", "test/")) for name in facts.figures())
     assert practice_curves(run_facts(practised.run_dir / "parent")) == ""
@@ -236,6 +239,37 @@ def test_what_cannot_be_learned_is_refused_before_anything_flies(
     few = {k: v for k, v in SMALL.items() if k != "algorithm.width"}
     experiment = practice_experiment(load_run(parent), file, few)
     with pytest.raises(ConfigError, match="no actor and critic to begin with"):
+        finetune(experiment, parent, WORLD, tmp_path / "store", tmp_path / "out")
+    assert not (tmp_path / "store").exists()
+
+
+def test_what_practised_goes_on_practising(practised: FinetuneResult, tmp_path: Path) -> None:
+    """The critics go on over the chunks of the policy below, with what was recorded before."""
+    run, store = practised.run_dir, practised.run_dir.parent / "store"
+    settings = SMALL | {"practice.demonstrations": 0.5, "practice.max_episodes": 8}
+    experiment = practice_experiment(load_run(run), None, settings)
+    second = SecondStore(store, practised=True)
+    out = tmp_path / "out"
+    with pytest.raises(ConfigError, match="go together"):
+        finetune(experiment, run, WORLD, tmp_path / "store", out)
+    found = finetune(experiment, run, WORLD, tmp_path / "store", out, second=second)
+    assert (found.kept, found.episodes) == ("last", 8)
+    before, begun = load_run(run), load_version(out, 1)
+    assert before.weights.keys() == begun.weights.keys()
+    assert all(bool((before.weights[k] == begun.weights[k]).all()) for k in before.weights)
+    # One choice among the chunks of what was imitated, not a choice among choices.
+    policy, root = load_policy(out), load_policy(run / "parent")
+    assert isinstance(policy, RerankedPolicy)
+    assert type(policy.parent) is type(root)
+    wider = practice_experiment(load_run(run), None, SMALL | {"algorithm.width": 24})
+    with pytest.raises(ConfigError, match="do not fit: width: 16 there, 24 here"):
+        finetune(wider, run, WORLD, tmp_path / "store", tmp_path / "wider")
+
+
+def test_what_grows_cannot_be_weighed(parent: Path, tmp_path: Path) -> None:
+    """Told before anything flies, not after the warm-up."""
+    experiment = practice_experiment(load_run(parent), None, SMALL | {"data.held_out": 0.1})
+    with pytest.raises(ConfigError, match=r"data\.held_out"):
         finetune(experiment, parent, WORLD, tmp_path / "store", tmp_path / "out")
     assert not (tmp_path / "store").exists()
 
