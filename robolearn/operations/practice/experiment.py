@@ -88,7 +88,7 @@ def practice_experiment(
     where = "practice" if config is None else str(config)
     # Some algorithms are what they are by the share of demonstrations in their batches.
     own = getattr(policy_config(raw["policy"]), "demonstrations", 0.0)
-    usual = ON_CELL if on_cell else {}
+    usual: Mapping[str, Value] = ON_CELL if on_cell else {}
     section = {"demonstrations": own, **usual, **cast("dict[str, Any]", raw.pop(SECTION, {}))}
     practice = from_dict(PracticeConfig, section, f"{where}: {SECTION}")
     if cast("dict[str, Any]", raw["fit"]).get("max_minutes") is not None:

@@ -23,7 +23,7 @@ from eval.trials.suites import Suite
 from hardware.cell.config import CellConfig
 from hardware.cell.limits import RunLimits
 from hardware.cell.load import load_cell
-from hardware.env.real_env import cell_spec
+from hardware.env.real_env import RealEnv, cell_spec
 from robolearn.agents.chunk import ticks_per_action
 from robolearn.agents.execution import Execution
 from robolearn.config import config_hash, from_dict, to_dict
@@ -205,13 +205,13 @@ class _Practice:
         """Everything, from the first check to the way home."""
         with contextlib.ExitStack() as outer:
             with contextlib.ExitStack() as stack:
-                session, flights = self._opened(outer, stack)
+                session, flights, env = self._opened(outer, stack)
                 self.operator.consent("the arm will move")
                 stack.callback(self.operator.close)
-                self.operator.told("keys", self.operator.listen(flights.env.estop))
+                self.operator.told("keys", self.operator.listen(env.estop))
                 learning = LearningBeside(session, self.learner.hurry)
                 outer.callback(learning.stop)
-                self._practise(session, flights, learning)
+                self._practise(session, flights, learning, env)
             # The arm is home and let go of: what is left takes no time of it.
             self.operator.told("learning", "from the last episodes; the arm is done")
             try:
@@ -223,7 +223,7 @@ class _Practice:
 
     def _opened(
         self, outer: contextlib.ExitStack, stack: contextlib.ExitStack
-    ) -> tuple[Session, CellFlights]:
+    ) -> tuple[Session, CellFlights, RealEnv]:
         """``stack`` closes the cell, ``outer`` what is needed longer."""
         chosen, told = self.chosen, self.operator.told
         policy = open_policy(self.parent.path, "")
@@ -257,7 +257,7 @@ class _Practice:
             practice=self.standing.id,
             provenance=self._provenance(opened, execution),
         )
-        return self._session(outer, writer, ledger), flights
+        return self._session(outer, writer, ledger), flights, opened.env
 
     def _session(self, outer: contextlib.ExitStack, writer: StoreWriter, ledger: Ledger) -> Session:
         inner = self.experiment.experiment
@@ -282,7 +282,9 @@ class _Practice:
         outer.callback(session.close)
         return session
 
-    def _practise(self, session: Session, flights: CellFlights, learning: LearningBeside) -> None:
+    def _practise(
+        self, session: Session, flights: CellFlights, learning: LearningBeside, env: RealEnv
+    ) -> None:
         """Episodes until it is over, and the way home."""
         try:
             for task in session.tasks():
@@ -291,7 +293,7 @@ class _Practice:
                     learning.add([flown])
                 if flights.ended is not None:
                     session.ended = flights.ended
-            flights.env.home()
+            env.home()
         except (RobotError, InferenceError) as error:
             self._keep(session, learning)
             raise PracticeError(
