@@ -200,9 +200,7 @@ def _checked(world: str, parent: Run) -> EnvBuilder:
     try:
         require_compatible(parent.spec.task_space, env.spec)
         if not env.capabilities.faster_than_real_time:
-            raise ConfigError(
-                f"'{world}' runs in real time; name its cell: --robot CELL (docs/practice.md)"
-            )
+            raise ConfigError(f"'{world}' runs in real time; practise on its cell (robot) instead")
     finally:
         env.close()
     return builder

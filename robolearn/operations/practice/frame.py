@@ -48,7 +48,7 @@ def require_share(experiment: PracticeExperiment, second: SecondStore | None) ->
     if bool(experiment.practice.demonstrations) != (second is not None):
         raise ConfigError(
             "practice.demonstrations (a share of every batch) and the store that it comes from"
-            " (--demonstrations, or --practised for that of an earlier practice) go together, got"
+            " (demonstrations, or practised: that of an earlier practice) go together, got"
             f" {experiment.practice.demonstrations:g} and"
             f" {None if second is None else second.path}"
         )
