@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -30,6 +29,7 @@ from robolearn.training.run_directory import load_run
 from tests.hardware.lab import CONFIG, address
 from tests.robolearn.cli.deploy.test_deploy import PATIENT
 from tests.two_runs import two_runs
+from tests.waiting import wait_until
 
 SMALL = {
     "algorithm.width": 16,
@@ -116,11 +116,9 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def and_wait(self: Any, flown: Any) -> None:
         add(self, flown)
-        session, ended = self._session, time.monotonic() + 120
+        session = self._session
         known = len(session.ledger.flights)
-        while session.standing.rounds < known and self._error is None:
-            assert time.monotonic() < ended
-            time.sleep(0.02)
+        wait_until(lambda: session.standing.rounds >= known or self._error is not None, 120.0)
 
     monkeypatch.setattr(LearningBeside, "add", and_wait)
 
