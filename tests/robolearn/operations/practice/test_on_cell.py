@@ -110,8 +110,11 @@ def practised(parent: Path, folder: Path, told: Told, **settings: Any) -> Finetu
 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No real-time priority, and the arm does wait for what is learned."""
-    monkeypatch.setattr(opened, "take_real_time", lambda *_, **__: False)
+    """Real-time priority for the lab alone, and the arm does wait for what is learned."""
+    take = opened.take_real_time
+    monkeypatch.setattr(
+        opened, "take_real_time", lambda pid, *how, **more: bool(pid) and take(pid, *how, **more)
+    )
     add = LearningBeside.add
 
     def and_wait(self: Any, flown: Any) -> None:
