@@ -15,6 +15,7 @@ from hardware.cell.motion import (
     CellMotion,
     JointMotion,
     TableMotion,
+    ToolMotion,
 )
 from hardware.cell.start import StartTolerance
 from hardware.devices.camera_config import CameraConfig, require_camera
@@ -29,6 +30,7 @@ from hardware.supervisor.joint_follower import JointFollowerConfig, JointSpace
 from hardware.supervisor.link import SupervisorConfig
 from hardware.supervisor.process import FollowerRecipe
 from hardware.supervisor.table_follower import FollowerConfig
+from hardware.supervisor.tool_follower import ToolFollowerConfig, ToolSpace
 from robolearn.arms.limiter import PathLimits, TableMapping
 from robolearn.errors import ConfigError, DataError
 from robolearn.spec import SignalSpec
@@ -128,10 +130,12 @@ class CellConfig:
     name: str
     # ``kind`` (ur, fake) and that driver's keys.
     driver: dict[str, Any]
-    # Commanded over a table: its geometry. Either this or ``joints``.
+    # Commanded over a table: its geometry. Either this, ``joints`` or ``tool``.
     table: TableConfig | None = None
     # Commanded in joint space.
     joints: JointSpace | None = None
+    # Commanded by the pose of its tool, as the scenes are.
+    tool: ToolSpace | None = None
     # Kinematics by name.
     arm: str = "ur5e"
     # Control rate of the agent [Hz].
@@ -182,10 +186,10 @@ class CellConfig:
                 f"cell '{self.name}': command_latency_s and state_latency_s are in [0, 1) s, got"
                 f" {self.command_latency_s}, {self.state_latency_s}"
             )
-        if (self.table is None) == (self.joints is None):
+        if sum(s is not None for s in (self.table, self.joints, self.tool)) != 1:
             raise ConfigError(
-                f"cell '{self.name}': expected either 'table' (tool on a table) or 'joints' (joint"
-                " space), and only one of them"
+                f"cell '{self.name}': expected either 'table' (tool on a table), 'joints' (joint"
+                " space) or 'tool' (the tool's pose), and only one of them"
             )
         require_trackers(self.trackers)
         require_camera(self.align, [c for c in self.cameras if c.signal], key="align")
@@ -238,12 +242,24 @@ class CellConfig:
             return JointFollowerConfig(
                 self.joints, self.arm, period_s, self.collision, far_rad=self.supervisor.far_rad
             )
+        if self.tool is not None:
+            return self._tool_follower(self.tool)
         return self._table_follower()
 
     def motion(self) -> CellMotion:
         """The action, and the ways between episodes."""
         if self.joints is not None:
             return JointMotion(self.joints.limits, self.joints.home, self.rate_hz)
+        if self.tool is not None:
+            arm = self._tool_follower(self.tool).serial_arm()
+            return ToolMotion(
+                self.tool.kinematics(arm),
+                self.tool.limits,
+                self.tool.home,
+                action=self.tool.action,
+                lift_m=self.lift_m,
+                rate_hz=self.rate_hz,
+            )
         follower = self._table_follower()
         return TableMotion(
             follower.serial_arm(),
@@ -253,9 +269,20 @@ class CellConfig:
             rate_hz=self.rate_hz,
         )
 
+    @property
+    def rest(self) -> tuple[float, ...]:
+        """Joint positions where the arm rests between episodes [rad]."""
+        spaces = [s for s in (self.table, self.joints, self.tool) if s is not None]
+        return spaces[0].home
+
+    def _tool_follower(self, space: ToolSpace) -> ToolFollowerConfig:
+        return ToolFollowerConfig(
+            space, self.arm, 1.0 / self.rate_hz, self.collision, far_m=self.supervisor.far_m
+        )
+
     def _table_follower(self) -> FollowerConfig:
         if self.table is None:
-            raise ConfigError(f"cell '{self.name}' has neither 'table' nor 'joints'")
+            raise ConfigError(f"cell '{self.name}' has neither 'table', 'joints' nor 'tool'")
         follower = FollowerConfig(
             arm=self.arm,
             mapping=self.table.mapping(),

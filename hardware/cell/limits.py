@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     # The options of a command are made of this class: its help waits for no kinematics.
     from hardware.cell.config import CellConfig
     from hardware.supervisor.joint_follower import JointSpace
+    from hardware.supervisor.tool_follower import ToolSpace
     from robolearn.arms.limiter import PathLimits
 
 
@@ -26,7 +27,7 @@ class RunLimits:
     max_joint_speed: float | None = None
     # Tighter limit for this run [N].
     max_tool_force_n: float | None = None
-    # Tighter limit for this run, of a tool on a table [m/s^3].
+    # Tighter limit for this run, of a tool on a table or in space [m/s^3].
     max_tool_jerk: float | None = None
 
     def on(self, cell: CellConfig) -> CellConfig:
@@ -35,21 +36,37 @@ class RunLimits:
         force = _tighter("max_tool_force_n", self.max_tool_force_n, own.max_tool_force_n)
         supervisor = dataclasses.replace(own, max_tool_force_n=force)
         cell = dataclasses.replace(cell, supervisor=supervisor)
+        if cell.tool is not None:
+            return dataclasses.replace(cell, tool=_tool(cell.tool, self))
         if cell.joints is None:
             return dataclasses.replace(cell, limits=_path(cell.limits, self))
         return dataclasses.replace(cell, joints=_joints(cell.joints, self))
 
 
+def _tool(own: ToolSpace, run: RunLimits) -> ToolSpace:
+    limits = own.limits
+    slower = dataclasses.replace(
+        limits,
+        max_speed=_tighter("max_tool_speed", run.max_tool_speed, limits.max_speed),
+        max_joint_speed=_tighter("max_joint_speed", run.max_joint_speed, limits.max_joint_speed),
+        max_jerk=_jerk(run.max_tool_jerk, limits.max_jerk),
+    )
+    return dataclasses.replace(own, limits=slower)
+
+
 def _path(own: PathLimits, run: RunLimits) -> PathLimits:
-    jerk = own.max_tool_jerk
-    if run.max_tool_jerk is not None:
-        jerk = _tighter("max_tool_jerk", run.max_tool_jerk, math.inf if jerk is None else jerk)
     return dataclasses.replace(
         own,
         max_tool_speed=_tighter("max_tool_speed", run.max_tool_speed, own.max_tool_speed),
         max_joint_speed=_tighter("max_joint_speed", run.max_joint_speed, own.max_joint_speed),
-        max_tool_jerk=jerk,
+        max_tool_jerk=_jerk(run.max_tool_jerk, own.max_tool_jerk),
     )
+
+
+def _jerk(wanted: float | None, own: float | None) -> float | None:
+    if wanted is None:
+        return own
+    return _tighter("max_tool_jerk", wanted, math.inf if own is None else own)
 
 
 def _joints(own: JointSpace, run: RunLimits) -> JointSpace:
@@ -58,7 +75,8 @@ def _joints(own: JointSpace, run: RunLimits) -> JointSpace:
         tool = _tighter("max_tool_speed", run.max_tool_speed, math.inf if tool is None else tool)
     if run.max_tool_jerk is not None:
         raise ConfigError(
-            "max_tool_jerk is a limit of a tool on a table; the joints' jerk is robot.joints.limits"
+            "max_tool_jerk is a limit of a cell with 'table' or 'tool'; the joints' jerk is"
+            " robot.joints.limits"
         )
     turn = _tighter("max_joint_speed", run.max_joint_speed, max(limits.speed))
     slower = dataclasses.replace(limits, speed=tuple(min(v, turn) for v in limits.speed))

@@ -1,8 +1,10 @@
-"""Moves a cell's arm between episodes and says how it is commanded: on a table, or by joints."""
+"""Moves a cell's arm between episodes and says how it is commanded: on a table, by joints, by its
+tool's pose.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -11,8 +13,11 @@ from robolearn.arms.joint_path import JointLimits
 from robolearn.arms.kinematics import SerialArm
 from robolearn.arms.limiter import PathLimits, TableMapping
 from robolearn.arms.shapes import JointRows, Joints
+from robolearn.arms.tool_commands import pose_from_values
+from robolearn.arms.tool_kinematics import ToolKinematics
+from robolearn.arms.tool_path import ToolPathLimits
 from robolearn.errors import DataError
-from robolearn.geometry import XY, XYRows, inverse
+from robolearn.geometry import XY, Pose, Poses, XYRows, inverse, quat_from_rotation, quat_heading
 from robolearn.pusht import TABLE_SIZE_M, TOOL, target_action, tool_signal
 from robolearn.shapes import AnyFloats
 from robolearn.spec import ActionSpec, SignalSpec
@@ -20,6 +25,10 @@ from robolearn.types import Condition
 
 JOINT_POSITION = "arm/joint_position"
 JOINT_VELOCITY = "arm/joint_velocity"
+TOOL_POSE = "tool/pose"
+# As in the scenes; policies move between them and cells.
+POSE_UNIT = "m, quaternion wxyz"
+HEADING = 3.2
 # A lift in one go would bend the tool's path sideways; a first short one keeps it straight.
 _FIRST_LIFT_M = 0.035
 
@@ -158,17 +167,140 @@ class JointMotion:
         wanted = condition.poses.get(JOINT_POSITION)
         if wanted is None:
             return []
-        if len(wanted) != len(self._home):
-            raise DataError(
-                f"condition '{condition.id}': '{JOINT_POSITION}' has {len(wanted)} values, the arm"
-                f" has {len(self._home)} joints"
-            )
-        return [np.array(wanted, dtype=np.float64)]
+        return [_joint_start(condition, wanted, len(self._home))]
 
     def home(self, q: Joints) -> list[Joints]:
         """Home."""
         del q
         return [self._home]
+
+
+class ToolMotion:
+    """A tool's pose in space: lifted straight up, home, over the start, lowered."""
+
+    def __init__(
+        self,
+        kinematics: ToolKinematics,
+        limits: ToolPathLimits,
+        home: tuple[float, ...],
+        *,
+        action: str,
+        lift_m: float,
+        rate_hz: float,
+    ) -> None:
+        self._kinematics, self._limits, self._lift_m = kinematics, limits, lift_m
+        self._home = np.array(home)
+        low, high = limits.workspace_low, limits.workspace_high
+        heading = action != TOOL_POSE
+        self._action = ActionSpec(
+            action,
+            (4 if heading else 7,),
+            "m, m, m, rad" if heading else POSE_UNIT,
+            rate_hz,
+            frame="table",
+            low=(*low, -HEADING) if heading else (*low, -1.0, -1.0, -1.0, -1.0),
+            high=(*high, HEADING) if heading else (*high, 1.0, 1.0, 1.0, 1.0),
+        )
+
+    @property
+    def action(self) -> ActionSpec:
+        """Where the tool should be, as in the scenes."""
+        return self._action
+
+    def signals(self, rate_hz: float) -> tuple[SignalSpec, ...]:
+        """Where the tool is, as in the scenes."""
+        return (SignalSpec(TOOL_POSE, (7,), POSE_UNIT, rate_hz, frame="table"),)
+
+    def derived(self, q: JointRows) -> Mapping[str, AnyFloats]:
+        """Poses of the tool."""
+        return {TOOL_POSE: tool_pose_rows(self._kinematics, q)}
+
+    def clear(self, condition: Condition, q: Joints) -> list[Joints]:
+        """Up, and home."""
+        del condition
+        return self.home(q)
+
+    def start(self, condition: Condition) -> list[Joints]:
+        """The condition's joint positions, or down onto the tool's pose; home where it names
+        neither.
+        """
+        wanted, at = condition.poses.get(JOINT_POSITION), condition.poses.get(TOOL_POSE)
+        if wanted is not None and at is not None:
+            raise DataError(
+                f"condition '{condition.id}' names '{JOINT_POSITION}' and '{TOOL_POSE}' of the arm"
+                " to start from; give one of them"
+            )
+        if wanted is not None:
+            return [_joint_start(condition, wanted, len(self._home))]
+        if at is None:
+            return []
+        if len(at) != 7:
+            raise DataError(
+                f"condition '{condition.id}': '{TOOL_POSE}' has {len(at)} values; expected x, y, z"
+                " and qw, qx, qy, qz"
+            )
+        return self._lowered(pose_from_values(np.array(at, dtype=np.float64), TOOL_POSE))
+
+    def home(self, q: Joints) -> list[Joints]:
+        """Up, and home."""
+        return [*self._lifted(q), self._home]
+
+    def _lowered(self, T: Pose) -> list[Joints]:
+        over = self._kinematics.joints(_above(T, self._lift_m), self._home)
+        low = self._kinematics.joints(_above(T, min(_FIRST_LIFT_M, self._lift_m)), over)
+        return [over, low, self._kinematics.joints(T, low)]
+
+    def _lifted(self, q: Joints) -> list[Joints]:
+        """Straight up, unless the tool is high already or there is no such way."""
+        T = self._kinematics.pose(q)
+        home_m = float(self._kinematics.pose(self._home)[2, 3])
+        left = min(self._lift_m, home_m - float(T[2, 3]))
+        lifts = [v for v in (_FIRST_LIFT_M, left) if v <= left]
+        ways: list[Joints] = []
+        for lift in lifts:
+            try:
+                q = self._kinematics.joints(_above(T, lift), q)
+            except DataError:
+                # At the edge of its reach the arm has no way straight up; the guided move that
+                # follows is checked as a whole.
+                break
+            ways.append(q)
+        return ways
+
+
+def _above(T: Pose, lift_m: float) -> Pose:
+    out = T.copy()
+    out[2, 3] += lift_m
+    return out
+
+
+def _joint_start(condition: Condition, wanted: Sequence[float], joints: int) -> Joints:
+    if len(wanted) != joints:
+        raise DataError(
+            f"condition '{condition.id}': '{JOINT_POSITION}' has {len(wanted)} values, the arm has"
+            f" {joints} joints"
+        )
+    return np.array(wanted, dtype=np.float64)
+
+
+def action_rows(action: str, signals: Mapping[str, AnyFloats]) -> AnyFloats:
+    """What was measured, told as the cell's action is ``[n, w]``: its own signal, or the place and
+    heading of ``tool/pose [n, 7]``.
+    """
+    if action in signals:
+        return signals[action]
+    poses = signals[TOOL_POSE]
+    return np.concatenate([poses[:, :3], quat_heading(poses[:, 3:])[:, None]], axis=1)
+
+
+def tool_pose_rows(kinematics: ToolKinematics, q: JointRows) -> Poses:
+    """``tool/pose [n, 7]`` for many joint positions ``q [n, joints]``; of the two quaternions the
+    one with ``qx >= 0``, as in the scenes: a tool that points down turns without a jump.
+    """
+    T = kinematics.pose_rows(q)
+    quat = quat_from_rotation(T[:, :3, :3])
+    quat = np.where(quat[:, 1:2] < 0.0, -quat, quat)
+    return np.concatenate([T[:, :3, 3], quat], axis=1)
 
 
 def tool_xy_rows(arm: SerialArm, mapping: TableMapping, q: JointRows) -> XYRows:

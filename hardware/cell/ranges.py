@@ -46,6 +46,7 @@ class Range:
 _ANGLE = Range(-4.0 * math.pi, 4.0 * math.pi, "rad")
 _PLACE = Range(-5.0, 5.0, "m")
 _LENGTH = Range(0.0, 1.0, "m")
+_OFFSET = Range(-1.0, 1.0, "m")
 _LATENCY = Range(0.0, 0.999, "s")
 _TIMEOUT = Range(0.01, 60.0, "s")
 _SILENCE = Range(0.005, 1.0, "s")
@@ -90,6 +91,28 @@ RANGES: Mapping[str, Mapping[str, Range]] = {
         "table_height_m": _PLACE,
         "tool_length_m": _LENGTH,
         "max_tool_speed": _TOOL_SPEED,
+    },
+    "ToolFrame": {"origin_m": _PLACE, "heading_rad": _ANGLE},
+    "ToolSpace": {
+        "tool_offset_m": _OFFSET,
+        "home": _ANGLE,
+        "tool_yaw": _ANGLE,
+        "fingers_m": _LENGTH,
+        "max_tip_height_m": Range(0.1, 3.0, "m"),
+    },
+    "ToolPathLimits": {
+        "workspace_low": _PLACE,
+        "workspace_high": _PLACE,
+        "max_speed": _TOOL_SPEED,
+        "max_acceleration": Range(0.01, 20.0, "m/s^2"),
+        "max_jerk": _JERK,
+        "max_rotation_speed": Range(0.01, 6.0, "rad/s"),
+        "max_rotation_acceleration": Range(0.05, 60.0, "rad/s^2"),
+        "natural_frequency": Range(0.5, 60.0, "rad/s"),
+        "max_joint_speed": _JOINT_SPEED,
+        "max_joint_acceleration": Range(0.05, 200.0, "rad/s^2"),
+        "joint_margin": Range(0.0, 1.0, "rad"),
+        "workspace_margin": Range(0.0, 0.05, "m"),
     },
     "JointLimits": {
         "low": _ANGLE,

@@ -33,9 +33,15 @@ def require_sane(cell: CellConfig, where: str) -> None:
     recipe = cell.follower()
     if arm is None:
         return
-    home = cell.joints.home if cell.joints is not None else cell.table.home if cell.table else ()
-    place = f"{where}.{'joints' if cell.joints is not None else 'table'}.home"
+    kind = "joints" if cell.joints is not None else "tool" if cell.tool is not None else "table"
+    home, place = cell.rest, f"{where}.{kind}.home"
     _home(arm, np.array(home), place)
+    outside = "" if cell.tool is None else recipe.build(500.0).violation(np.array(home), None, 1.0)
+    if outside:
+        raise ConfigError(
+            f"{place}: {outside}; expected the arm to rest inside tool.limits. Check home, frame"
+            " and tool_offset_m"
+        )
     if (height := _tip_height_m(cell, arm)) is not None and height < -_TOUCH_M:
         raise ConfigError(
             f"{place}: the tool's tip would be {-1e3 * height:.0f} mm inside the table; expected it"
@@ -81,6 +87,8 @@ def _tip_height_m(cell: CellConfig, arm: SerialArm) -> float | None:
     """Of the tool's tip at home over the table [m]; None where no table is described."""
     if cell.table is not None:
         return float(cell.table.mapping().tip(arm, np.array(cell.table.home))[2, 3])
+    if cell.tool is not None:
+        return float(cell.tool.kinematics(arm).pose(np.array(cell.tool.home))[2, 3])
     space = cell.joints
     if space is None or space.table_height_m is None:
         return None

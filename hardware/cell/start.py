@@ -40,7 +40,7 @@ class StartOffset:
         """Of joint positions [rad], of a width [m], of a place on a table with or without a
         heading (x, y [m], yaw [rad]), or of a pose in space (x, y, z [m], quaternion).
         """
-        if len(achieved) == _IN_SPACE:
+        if len(achieved) == _IN_SPACE and signal != JOINT_POSITION:
             place_m, angle = pose_error(*(_pose_of(v) for v in (achieved, wanted)))
             return cls(signal, place_m, angle)
         error = np.asarray(achieved, dtype=np.float64) - np.array(wanted)

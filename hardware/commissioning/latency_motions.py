@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Float64, UInt8
 from numpy.typing import NDArray
 
+from hardware.cell.motion import TOOL_POSE, action_rows
 from hardware.env.real_env import RealEnv
 from robolearn.shapes import Floats
 from robolearn.types import Command, Condition
@@ -52,7 +53,9 @@ def swing(
     """
     env.reset(condition, np.random.default_rng(0))
     action = env.spec.actions[0]
-    start = env.observe().value(action.name).copy()
+    # Of what the action commands: its own signal, or the tool's pose.
+    name_of = action.name if action.name in [s.name for s in env.spec.signals] else TOOL_POSE
+    start = action_rows(action.name, {name_of: env.observe().value(name_of)[None]})[0].copy()
     images = [s.name for s in env.spec.signals if s.is_image]
     rows: dict[str, list[Floats]] = {k: [] for k in ("sent_t", "sent", "measured_t", "measured")}
     times: dict[str, list[Floats]] = {n: [] for n in images}
@@ -66,11 +69,11 @@ def swing(
         env.apply(Command(seq, {action.name: value}, observation.t_ns, "calibration"))
         env.advance()
         drained = env.drain()
-        block = drained.signals[action.name]
+        block = drained.signals[name_of]
         rows["sent_t"].append(drained.sent.t_ns * 1e-9)
         rows["sent"].append(drained.sent.action[action.name][:, component])
         rows["measured_t"].append(block.t_ns * 1e-9)
-        rows["measured"].append(block.value[:, component])
+        rows["measured"].append(action_rows(action.name, {name_of: block.value})[:, component])
         for name in images:
             frames = drained.signals[name]
             step = max(1, min(frames.value.shape[1:3]) // _THUMB_PX)

@@ -187,10 +187,12 @@ class CollisionConfig:
         table: Plane | None = None,
         tool_length_m: float = 0.0,
         tool_touches: bool = False,
+        fingers_m: float = 0.0,
     ) -> CollisionGuard | None:
         """The check of an arm that stands by a table; None for an arm without known capsules.
 
-        ``tool_touches``: the tool works near the table, and its height is somebody else's check.
+        ``tool_touches``: the tool works near the table, and its height is somebody else's check;
+        ``fingers_m``: so does what reaches so much further than the tool.
         """
         if arm.name not in CAPSULES:
             log.warning("no capsules describe '%s': distances are not checked", arm.name)
@@ -200,8 +202,12 @@ class CollisionConfig:
             end = (0.0, 0.0, tool_length_m - self.tool_radius_m)
             tool = Capsule(arm.dof + 1, (0.0, 0.0, 0.0), end, self.tool_radius_m, "tool")
             capsules.append(tool)
+        if fingers_m > self.tool_radius_m:
+            start = (0.0, 0.0, tool_length_m)
+            end = (0.0, 0.0, tool_length_m + fingers_m - self.tool_radius_m)
+            capsules.append(Capsule(arm.dof + 1, start, end, self.tool_radius_m, "fingers"))
         capsules += [Capsule(0, o.start, o.end, o.radius, o.name) for o in self.obstacles]
-        touching = ("tool",) if tool_touches else ()
+        touching = ("tool", "fingers") if tool_touches else ("fingers",)
         model = CollisionModel(
             arm, capsules, table=table, touching=touching, apart=APART.get(arm.name, ())
         )

@@ -72,8 +72,12 @@ class Follower(Protocol):
         """How far the tool moves between two set-points [m]."""
         ...
 
-    def violation(self, q: Joints, before: Joints | None, dt_s: float) -> str:
-        """Why ``q``, ``dt_s`` after ``before``, must not be sent ("" when it may)."""
+    def violation(
+        self, q: Joints, before: Joints | None, dt_s: float, *, guided: bool = False
+    ) -> str:
+        """Why ``q``, ``dt_s`` after ``before``, must not be sent ("" when it may);
+        ``guided``: it is one of a guided move, not of :meth:`step`.
+        """
         ...
 
     def leeway(self, q: Joints) -> Leeway:

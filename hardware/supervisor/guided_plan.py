@@ -31,7 +31,7 @@ def plan_move(
     if guard is not None:
         guard.begin(q)
     for on_the_way in guided.path(_POINTS * len(points)):
-        if why := follower.violation(on_the_way, None, dt_s):
+        if why := follower.violation(on_the_way, None, dt_s, guided=True):
             return why
         near = None if guard is None else guard.ahead(on_the_way)
         if near is not None:

@@ -232,8 +232,11 @@ class JointFollower:
         del q, qd
         return self._path.rest
 
-    def violation(self, q: Joints, before: Joints | None, dt_s: float) -> str:
+    def violation(
+        self, q: Joints, before: Joints | None, dt_s: float, *, guided: bool = False
+    ) -> str:
         """Why ``q`` must not be sent, or ""."""
+        del guided
         if q.shape != self._low.shape or not np.all(np.isfinite(q)):
             return f"not {len(self._low)} finite angles: {q}"
         if before is not None:

@@ -336,7 +336,8 @@ class Supervisor:
         elif self.mode in (Mode.FOLLOW, Mode.STOPPING):
             q = self.follower.step(self._dt_s, now_ns, moving=moving)
             at_rest, rough = self.follower.at_rest, self.follower.rough(q)
-        why = self.follower.violation(q, self._q, self._dt_s) or rough
+        guided = self._guided is not None
+        why = self.follower.violation(q, self._q, self._dt_s, guided=guided) or rough
         why = why or self._too_near(q, now_ns)
         if why:
             log.error("set-point not sent: %s", why)

@@ -7,7 +7,6 @@ simulation; the check of every set-point is independent of it.
 from __future__ import annotations
 
 import math
-from collections import deque
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -15,13 +14,14 @@ import numpy as np
 from hardware.supervisor.checks import CollisionConfig, CollisionGuard, RateGate
 from hardware.supervisor.follower import Leeway
 from hardware.supervisor.link import Target
+from hardware.supervisor.recent_tips import RecentTips
 from robolearn.arms.collision import Plane
 from robolearn.arms.kinematics import SerialArm
 from robolearn.arms.limiter import PathLimits, SetpointGenerator, TableMapping
 from robolearn.arms.models import ARMS
 from robolearn.arms.shapes import Joints
 from robolearn.errors import ConfigError
-from robolearn.geometry import XY, Pose
+from robolearn.geometry import XY
 
 # Rounding and the blend of a start that is slightly off may exceed a limit by this share.
 _SLACK = 1.02
@@ -119,8 +119,7 @@ class TableFollower:
         self._target: Target | None = None
         self._period_ns = round(config.command_period_s * 1e9)
         self._coasting = self._moving = False
-        # The newest two tips that were asked for: a set-point and the one before, several times.
-        self._tips: deque[tuple[Joints, Pose]] = deque(maxlen=2)
+        self._tips = RecentTips(lambda q: config.mapping.tip(self._arm, q))
         self._joint_gate = RateGate(
             np.full(self._arm.dof, limits.max_joint_acceleration), None, rate_hz
         )
@@ -135,7 +134,7 @@ class TableFollower:
         """At rest at ``q``; raises DataError when the tool is not in its plane over the table."""
         self._generator.reset(q)
         self._joint_gate.reset(q.copy())
-        self._tool_gate.reset(self._tip_of(q)[:2, 3])
+        self._tool_gate.reset(self._tips.at(q)[:2, 3])
         self._target, self._coasting, self._moving = None, False, False
 
     @property
@@ -171,14 +170,6 @@ class TableFollower:
         self._moving = moving and target is not None
         return self._generator.step().q
 
-    def _tip_of(self, q: Joints) -> Pose:
-        for at, tip in self._tips:
-            if q is at or np.array_equal(q, at):
-                return tip
-        tip = self.config.mapping.tip(self._arm, q)
-        self._tips.appendleft((q, tip))
-        return tip
-
     def _plan_is_due(self, target: Target, now_ns: int) -> bool:
         late = now_ns - target.due_ns > self._period_ns
         return late and bool(len(target.plan)) and not self._coasting
@@ -190,7 +181,7 @@ class TableFollower:
 
     def action(self, q: Joints) -> XY:
         """Tool position on the table ``[2]`` [m]."""
-        return self._tip_of(q)[:2, 3].copy()
+        return self._tips.at(q)[:2, 3].copy()
 
     def rest(self, q: Joints, qd: Joints) -> Joints:
         """Where braking from the newest set-point ends, to first order ``[joints]``."""
@@ -210,12 +201,12 @@ class TableFollower:
     def travel(self, one: Joints, two: Joints) -> float:
         """How far the tip moves between two set-points [m]."""
         # In the order of time: the older one is still known.
-        start = self._tip_of(one)[:3, 3]
-        return math.hypot(*(self._tip_of(two)[:3, 3] - start).tolist())
+        start = self._tips.at(one)[:3, 3]
+        return math.hypot(*(self._tips.at(two)[:3, 3] - start).tolist())
 
     def leeway(self, q: Joints) -> Leeway:
         """To the joints' limits, and of the tip to the workspace, wider for a raised tip."""
-        c, tip = self.config, self._tip_of(q)[:3, 3]
+        c, tip = self.config, self._tips.at(q)[:3, 3]
         z = float(tip[2]) - c.mapping.tip_height_m
         sideways = float(np.minimum(tip[:2] - self._xy_low, self._xy_high - tip[:2]).min())
         up_and_down = min(z + c.min_clearance_m, c.max_tip_height_m - float(tip[2]))
@@ -229,11 +220,14 @@ class TableFollower:
         turning = self._joint_gate.broken(q)
         if turning:
             return f"joint {turning} rad/s^2"
-        pushing = self._tool_gate.broken(self._tip_of(q)[:2, 3])
+        pushing = self._tool_gate.broken(self._tips.at(q)[:2, 3])
         return f"tool {pushing} m/s^2 or m/s^3" if pushing else ""
 
-    def violation(self, q: Joints, before: Joints | None, dt_s: float) -> str:
+    def violation(
+        self, q: Joints, before: Joints | None, dt_s: float, *, guided: bool = False
+    ) -> str:
         """Why ``q`` must not be sent, or ""."""
+        del guided
         if q.shape != self._low.shape or not np.all(np.isfinite(q)):
             return f"not {len(self._low)} finite angles: {q}"
         if before is not None:
@@ -246,7 +240,7 @@ class TableFollower:
                 return f"tool speed {tool:.3f} beyond {self.tool_speed:.3f} m/s"
         if np.any(q < self._low) or np.any(q > self._high):
             return f"joint angles {np.round(q, 3)} outside the limits"
-        x, y, z = self._tip_of(q)[:3, 3]
+        x, y, z = self._tips.at(q)[:3, 3]
         c = self.config
         if not c.mapping.tip_height_m - c.min_clearance_m <= z <= c.max_tip_height_m:
             return f"tool tip at height {z:.4f} m over the table"

@@ -158,6 +158,19 @@ class JointPath:
             return after
         return [b + (w - b) * left / more for b, w in zip(base, after, strict=True)]
 
+    def drive(self, speeds: Sequence[float], share: float = 1.0) -> tuple[JointRows, JointRows]:
+        """As :meth:`advance`, towards ``speeds [n]`` rather than places, of whose change at most
+        ``share`` is made in this period: all joints change alike, so the motion keeps its
+        direction, unless one has to stop before its limit.
+        """
+        for joint, v, wish in zip(self._joints, self._v, speeds, strict=True):
+            share = min(share, joint.share(v, wish))
+        after = [
+            joint.speed_kept(q, v, v + share * (wish - v))
+            for joint, q, v, wish in zip(self._joints, self._q, self._v, speeds, strict=True)
+        ]
+        return self._to(after)
+
     def brake(self) -> tuple[JointRows, JointRows]:
         """As :meth:`advance`, every joint slowing down to rest as fast as it may."""
         return self._to([j.speed_braked(v) for j, v in zip(self._joints, self._v, strict=True)])
@@ -208,6 +221,19 @@ class _Joint:
         elif wish < 0.0:
             room = self._stop(-ahead if ahead < 0.0 else q - self._low, -v)
             wish = max(wish, -self.limit, -room)
+        return min(max(wish, v - self._change), v + self._change)
+
+    def share(self, v: float, wish: float) -> float:
+        """Of the change from ``v`` to ``wish`` that one period has room for."""
+        change = abs(wish - v)
+        return 1.0 if change <= self._brake else self._brake / change
+
+    def speed_kept(self, q: float, v: float, wish: float) -> float:
+        """``wish`` as far as the joint can still stop before its limits."""
+        if wish > 0.0:
+            wish = min(wish, self.limit, self._stop(self._high - q, v))
+        elif wish < 0.0:
+            wish = max(wish, -self.limit, -self._stop(q - self._low, -v))
         return min(max(wish, v - self._change), v + self._change)
 
     def speed_braked(self, v: float) -> float:

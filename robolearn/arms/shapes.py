@@ -16,6 +16,8 @@ JointFlags = Bool[NDArray[np.bool_], " j"]
 # Linear [m], then angular [rad].
 Jacobian = Float64[NDArray[np.float64], "6 j"]
 Twist = Float64[NDArray[np.float64], "6"]
+# From a twist to the joints' speeds.
+InverseJacobian = Float64[NDArray[np.float64], "j 6"]
 # Of the base and of every link.
 LinkPoses = Float64[NDArray[np.float64], "j+1 4 4"]
 # Of a tool: position [m] and quaternion, real part first.

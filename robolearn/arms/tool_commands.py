@@ -18,6 +18,7 @@ from robolearn.arms.shapes import PoseValues, Values
 from robolearn.errors import DataError
 from robolearn.geometry import (
     Pose,
+    Quaternions,
     pose,
     quat_from_rotation,
     rot_x,
@@ -33,13 +34,20 @@ _NORM_SLACK = 0.05
 
 def pose_from_values(values: PoseValues, name: str) -> Pose:
     """``[4, 4]`` from x, y, z, qw, qx, qy, qz; :class:`DataError` unless the norm is about 1."""
-    norm = float(np.linalg.norm(values[3:]))
-    if abs(norm - 1.0) > _NORM_SLACK:
-        raise DataError(
-            f"{name}: the quaternion (qw, qx, qy, qz) = {np.round(values[3:], 4).tolist()} has norm"
-            f" {norm:.3g}; it must be 1"
-        )
+    if defect := quaternion_defect(values[3:]):
+        raise DataError(f"{name}: {defect}")
     return pose(rotation_from_quat(values[3:]), values[:3])
+
+
+def quaternion_defect(wxyz: Quaternions) -> str:
+    """Why ``wxyz [4]`` names no rotation, "" where it does: its norm is about 1."""
+    norm = math.hypot(*wxyz.tolist())
+    if abs(norm - 1.0) <= _NORM_SLACK:
+        return ""
+    return (
+        f"the quaternion (qw, qx, qy, qz) = {np.round(wxyz, 4).tolist()} has norm {norm:.3g}; it"
+        " must be 1"
+    )
 
 
 def values_from_pose(T: Pose) -> PoseValues:

@@ -19,6 +19,8 @@ from hardware.devices.gripper_config import GripperCellConfig
 from hardware.devices.robot import Robot
 from hardware.emulators.lab.launch import LabProcess
 from hardware.env.real_env import RealEnv
+from robolearn.arms.models import ARMS
+from robolearn.arms.tool_drive import joint_limits
 from robolearn.errors import RobolearnError, SafetyStopError
 from robolearn.machine.doctor import Check
 from robolearn.operations.cell.lab import cell_lab
@@ -88,7 +90,7 @@ class _CellCheck:
         with closing(cell.robot_builder()()) as robot:
             expected = Expected(
                 cell.follower().joints,
-                *(() if cell.joints is None else (cell.joints.limits.low, cell.joints.limits.high)),
+                *_joint_range(cell),
                 max_age_s=cell.supervisor.state_stale_s,
             )
             consent("the arm is connected: its motors may come on and hold it")
@@ -141,6 +143,16 @@ class _CellCheck:
             return Check("follows a small motion", "OK", detail)
         advice = "check gains, units and the joints' signs"
         return Check("follows a small motion", "FAIL", detail, advice)
+
+
+def _joint_range(cell: CellConfig) -> tuple[tuple[float, ...], ...]:
+    """Lowest and highest positions [rad], where the cell says them."""
+    if cell.joints is not None:
+        return cell.joints.limits.low, cell.joints.limits.high
+    if cell.tool is not None:
+        limits = joint_limits(cell.tool.kinematics(ARMS[cell.arm]), cell.tool.limits)
+        return limits.low, limits.high
+    return ()
 
 
 def _latches(env: RealEnv) -> Check:

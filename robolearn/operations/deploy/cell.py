@@ -205,6 +205,13 @@ def limits_text(cell: CellConfig) -> str:
             f"joints {own.low} to {own.high} rad, at most {own.speed} rad/s and {own.acceleration}"
             " rad/s^2"
         )
+    if cell.tool is not None:
+        own = cell.tool.limits
+        return (
+            f"tool {own.max_speed} m/s, {own.max_acceleration} m/s^2, {own.max_rotation_speed}"
+            f" rad/s, joints {own.max_joint_speed} rad/s, workspace {own.workspace_low} to"
+            f" {own.workspace_high} m"
+        )
     limits = cell.limits
     return (
         f"tool {limits.max_tool_speed} m/s, {limits.max_tool_acceleration} m/s^2, joints"

@@ -1,0 +1,28 @@
+"""Keeps the tool's poses that the checks of one set-point all ask for."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+import numpy as np
+
+from robolearn.arms.shapes import Joints
+from robolearn.geometry import Pose
+
+
+class RecentTips:
+    """The newest two that were asked for: of a set-point and of the one before it."""
+
+    def __init__(self, pose: Callable[[Joints], Pose]) -> None:
+        self._pose = pose
+        self._known: deque[tuple[Joints, Pose]] = deque(maxlen=2)
+
+    def at(self, q: Joints) -> Pose:
+        """Pose ``[4, 4]`` of the tip at ``q [joints]``; not to be written to."""
+        for known, tip in self._known:
+            if q is known or np.array_equal(q, known):
+                return tip
+        tip = self._pose(q)
+        self._known.appendleft((q, tip))
+        return tip
