@@ -19,7 +19,7 @@ from hardware.supervisor.recent_tips import RecentTips
 from robolearn.arms.collision import Plane
 from robolearn.arms.kinematics import SerialArm, pose_difference
 from robolearn.arms.models import ARMS
-from robolearn.arms.shapes import Joints
+from robolearn.arms.shapes import Joints, Twist
 from robolearn.arms.tool_commands import TOOL_COMMANDS, quaternion_defect
 from robolearn.arms.tool_drive import ToolDrive, joint_limits
 from robolearn.arms.tool_kinematics import ToolKinematics
@@ -184,6 +184,7 @@ class ToolFollower:
         self._turn_gate = RateGate(np.array(limits.max_rotation_acceleration), None, rate_hz)
         # The tool's rotation since the start, one small turn after the other.
         self._turned, self._facing = np.zeros(3), np.eye(4)
+        self._last_way: tuple[Pose, Pose, Twist] | None = None
         self._target: Target | None = None
         # What tells a heading from the same a turn further on, and a quaternion from its negative.
         self._near = np.zeros(config.width)
@@ -295,7 +296,7 @@ class ToolFollower:
         tip = self._tips.at(q)
         if broken := self._tool_gate.broken(tip[:3, 3].copy()):
             return f"tool {broken} m/s^2 or m/s^3"
-        self._turned = self._turned + pose_difference(tip, self._facing)[3:]
+        self._turned = self._turned + self._way(self._facing, tip)[3:]
         self._facing = tip
         broken = self._turn_gate.broken(self._turned)
         return f"tool's rotation {broken} rad/s^2" if broken else ""
@@ -326,6 +327,12 @@ class ToolFollower:
             return f"tool at {np.round(place, 4)} m, outside the workspace"
         return ""
 
+    def _way(self, one: Pose, two: Pose) -> Twist:
+        """From one tip to another ``[6]``; both checks of a set-point ask for the same."""
+        if self._last_way is None or self._last_way[0] is not one or self._last_way[1] is not two:
+            self._last_way = one, two, pose_difference(two, one)
+        return self._last_way[2]
+
     def _too_fast(self, q: Joints, before: Joints, dt_s: float, *, guided: bool) -> str:
         speed, most = np.abs(q - before) / dt_s, self._fastest if guided else self._speed
         if np.any(speed > most):
@@ -334,8 +341,8 @@ class ToolFollower:
             return f"tool speed {tool:.3f} beyond {self.tool_speed:.3f} m/s"
         if guided:
             return ""
-        moved = pose_difference(self._tips.at(q), self._tips.at(before))
-        turn = math.hypot(*moved[3:].tolist()) / dt_s
+        way = self._way(self._tips.at(before), self._tips.at(q))
+        turn = math.hypot(*way[3:].tolist()) / dt_s
         if turn > _SLACK * self._limits.max_rotation_speed:
             return f"tool turns by {turn:.3f}, beyond {self._limits.max_rotation_speed:.3f} rad/s"
         return ""

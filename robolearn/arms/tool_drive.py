@@ -60,7 +60,7 @@ class ToolDrive:
         )
         self._change = limits.max_acceleration * period_s
         self._turn = limits.max_rotation_acceleration * period_s
-        self._J = np.zeros((6, kinematics.arm.dof))
+        self._jacobian = np.zeros((6, kinematics.arm.dof))
         self._inverse = np.zeros((kinematics.arm.dof, 6))
         self._parked = True
         # What held the tool back in the newest period, and how near to a singularity it was.
@@ -79,7 +79,7 @@ class ToolDrive:
     def reset(self, q: Joints) -> None:
         """At rest at ``q [dof]``; DataError outside the joints' limits."""
         self._joints.reset(q)
-        T, self._J = self.kinematics.pose_jacobian(q)
+        T, self._jacobian = self.kinematics.pose_jacobian(q)
         self.path.reset(T)
         self._inverse = np.zeros((self.kinematics.arm.dof, 6))
         self._parked = True
@@ -134,8 +134,8 @@ class ToolDrive:
         _cut(twist[:3], 0.98 * limits.max_speed)
         _cut(twist[3:], 0.98 * limits.max_rotation_speed)
         # What the tool's speed changes by in a period because the arm's shape does.
-        bend = (J - self._J).dot(qd)
-        self._J = J
+        bend = (J - self._jacobian).dot(qd)
+        self._jacobian = J
         step = self._step.speeds(self._joints.q, J, twist - bend)
         self._inverse, self.limited, self.smallest = step.inverse, step.limited, step.smallest
         wish = np.zeros_like(qd) if resting else step.qd

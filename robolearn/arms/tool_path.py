@@ -17,13 +17,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from robolearn.arms.kinematics import pose_difference
 from robolearn.arms.moving_mean import MovingMean, window_for
 from robolearn.arms.shapes import Twist
 from robolearn.errors import ConfigError, DataError
-from robolearn.geometry import Pose, Vector, quat_from_rotation, rotation_from_quat
-from robolearn.geometry import rotation_from_rotvec as turned
+from robolearn.geometry import Pose, Vector, quat_from_rotation
 
+# Plain numbers: at this size numpy's calls take several times as long.
+_Vec = tuple[float, float, float]
+_Quat = tuple[float, float, float, float]
+_NONE: _Vec = (0.0, 0.0, 0.0)
 # Saturations act this far inside the stated limits, so rounding cannot ask for more.
 _INSIDE = 0.98
 # Of the acceleration, what plans that must be kept count on, and what each axis may brake with
@@ -106,16 +108,14 @@ class ToolPath:
         self._d = 1.0 - p * p + 0.5 * (1.0 - p) ** 2
         self._travel = _Bounds(limits.max_speed, limits.max_acceleration, period_s)
         self._turn = _Bounds(limits.max_rotation_speed, limits.max_rotation_acceleration, period_s)
-        self._low, self._high = np.array(limits.workspace_low), np.array(limits.workspace_high)
         # An axis that brakes before a wall sheds so much speed per period.
         self._shed = _WALL * _INSIDE * limits.max_acceleration * period_s
-        self._p, self._v, self._w = np.zeros(3), np.zeros(3), np.zeros(3)
-        self._quat = np.array((1.0, 0.0, 0.0, 0.0))
-        self._R = np.eye(3)
-        self._goal = np.eye(4)
+        self._p, self._v, self._w = _NONE, _NONE, _NONE
+        self._quat: _Quat = (1.0, 0.0, 0.0, 0.0)
+        self._goal, self._goal_quat = _NONE, self._quat
         window = window_for(limits.max_acceleration, limits.max_jerk, period_s)
         self._mean = MovingMean(window, 13) if window > 1 else None
-        self._sent_T, self._sent_v = np.eye(4), np.zeros(6)
+        self._sent_T, self._sent_v, self._moves = np.eye(4), np.zeros(6), False
 
     @property
     def pose(self) -> Pose:
@@ -130,111 +130,104 @@ class ToolPath:
     @property
     def rest(self) -> Pose:
         """Where braking from now on would end ``[4, 4]``, turning about one axis."""
-        out = np.eye(4)
-        out[:3, 3] = self._p + self._travel.stop_time(self._v) * 0.5 * self._v
-        out[:3, :3] = turned(0.5 * self._turn.stop_time(self._w) * self._w).dot(self._R)
-        return out
+        place = _sum(self._p, _times(0.5 * self._travel.stop_time(self._v), self._v))
+        return _matrix(place, _turned(self._quat, self._w, 0.5 * self._turn.stop_time(self._w)))
 
     @property
     def still(self) -> bool:
         """True while nothing moves."""
-        return not (self._v.any() or self._w.any() or self._sent_v.any())
+        return not self._moves
 
     def reset(self, T: Pose, twist: Twist | None = None) -> None:
         """Go on from ``T [4, 4]``, at rest or at a ``twist [6]``; DataError if not finite."""
         if not np.all(np.isfinite(T)):
             raise DataError(f"a tool's path begins at a finite pose, got {T.tolist()}")
-        self._p, self._R = T[:3, 3].copy(), T[:3, :3].copy()
-        self._quat = quat_from_rotation(self._R)
-        speeds = np.zeros(6) if twist is None else twist
-        self._v, self._w = self._travel.cut(speeds[:3]), self._turn.cut(speeds[3:])
-        self._goal = T.copy()
-        self._sent_T, self._sent_v = T.copy(), np.concatenate([self._v, self._w])
+        self._p, self._quat = _place(T), _facing(T)
+        self._v = self._w = _NONE
+        if twist is not None:
+            vx, vy, vz, wx, wy, wz = twist.tolist()
+            self._v, self._w = self._travel.cut((vx, vy, vz)), self._turn.cut((wx, wy, wz))
+        self._goal, self._goal_quat = self._p, self._quat
         if self._mean is not None:
-            self._mean.reset(np.concatenate([self._p, self._quat, self._sent_v]))
+            self._mean.reset(np.array((*self._p, *self._quat, *self._v, *self._w)))
+        self._sent_T, self._sent_v = T.copy(), np.array((*self._v, *self._w))
+        self._moves = any((*self._v, *self._w))
 
     def relatch(self, T: Pose, twist: Twist) -> None:
         """The tool is at ``T`` and moves by ``twist``: go on from there to the same target."""
-        goal = self._goal
+        goal, facing = self._goal, self._goal_quat
         self.reset(T, twist)
-        self._goal = goal
+        self._goal, self._goal_quat = goal, facing
 
     def follow(self, T: Pose) -> None:
         """Lead to ``T [4, 4]`` from now on, its place to the border of the workspace."""
-        self._goal = T.copy()
-        self._goal[:3, 3] = np.minimum(np.maximum(T[:3, 3], self._low), self._high)
+        low, high = self.limits.workspace_low, self.limits.workspace_high
+        x, y, z = (min(max(v, a), b) for a, v, b in zip(low, _place(T), high, strict=True))
+        self._goal, self._goal_quat = (x, y, z), _facing(T)
 
     def advance(self) -> None:
         """One period on, towards the target."""
-        ahead = pose_difference(self._goal, self._now())
-        turn = ahead[3:]
-        angle = math.hypot(*turn.tolist())
-        if angle > _HALF_TURN and float(turn.dot(self._w)) < 0.0:
-            turn = turn * (1.0 - 2.0 * math.pi / angle)
-        self._to(self._law(ahead[:3], self._v, self._travel), self._law(turn, self._w, self._turn))
+        turn = _between(self._quat, self._goal_quat)
+        angle = math.hypot(*turn)
+        if angle > _HALF_TURN and _dot(turn, self._w) < 0.0:
+            turn = _times(1.0 - 2.0 * math.pi / angle, turn)
+        ahead = _sum(self._goal, _times(-1.0, self._p))
+        self._to(self._law(ahead, self._v, self._travel), self._law(turn, self._w, self._turn))
 
     def brake(self) -> None:
         """One period on, slowing down to rest along the motion."""
         self._to(self._travel.braked(self._v), self._turn.braked(self._w))
 
-    def _now(self) -> Pose:
-        out = np.eye(4)
-        out[:3, :3], out[:3, 3] = self._R, self._p
-        return out
-
-    def _law(self, ahead: Vector, v: Vector, bounds: _Bounds) -> Vector:
+    def _law(self, ahead: _Vec, v: _Vec, bounds: _Bounds) -> _Vec:
         """Speed after the period: the law, then what still stops at the target, then the limits."""
-        wish = v + self._k * ahead - self._d * v
-        distance = math.hypot(*ahead.tolist())
+        wish = _sum(_times(1.0 - self._d, v), _times(self._k, ahead))
+        distance = math.hypot(*ahead)
         if distance > 1e-9:
-            along = ahead / distance
-            excess = float(wish.dot(along)) - bounds.stopping(distance, float(v.dot(along)))
+            along = _times(1.0 / distance, ahead)
+            excess = _dot(wish, along) - bounds.stopping(distance, _dot(v, along))
             if excess > 0.0:
-                wish = wish - excess * along
+                wish = _sum(wish, _times(-excess, along))
         return bounds.reached(v, bounds.cut(wish))
 
-    def _to(self, v: Vector, w: Vector) -> None:
+    def _to(self, v: _Vec, w: _Vec) -> None:
         v = self._before_walls(v)
-        self._p = self._p + 0.5 * self.period_s * (self._v + v)
-        turn = 0.5 * self.period_s * (self._w + w)
-        self._R = turned(turn).dot(self._R)
+        half = 0.5 * self.period_s
+        self._p = _sum(self._p, _times(half, _sum(self._v, v)))
+        self._quat = _turned(self._quat, _sum(self._w, w), half)
         self._v, self._w = v, w
-        quat = quat_from_rotation(self._R)
-        # Of the two that mean the same, the one beside the last.
-        self._quat = quat if float(quat.dot(self._quat)) >= 0.0 else -quat
-        # Rounding adds up; the quaternion is of length 1.
-        self._R = rotation_from_quat(self._quat)
-        row = np.concatenate([self._p, self._quat, v, w])
-        if self._mean is not None:
-            row = self._mean.add(row)
-        self._sent_T = np.eye(4)
-        self._sent_T[:3, :3] = rotation_from_quat(row[3:7])
-        self._sent_T[:3, 3] = row[:3]
-        self._sent_v = row[7:]
+        self._moves = any((*v, *w))
+        if self._mean is None:
+            self._sent_T, self._sent_v = _matrix(self._p, self._quat), np.array((*v, *w))
+            return
+        # Quaternions of neighbours are neighbours: their mean, at length 1, is the rotations'.
+        row = self._mean.add(np.array((*self._p, *self._quat, *v, *w)))
+        x, y, z, a, b, c, d = row[:7].tolist()
+        self._sent_T, self._sent_v = _matrix((x, y, z), _unit((a, b, c, d))), row[7:]
+        self._moves = self._moves or bool(self._sent_v.any())
 
-    def _before_walls(self, v: Vector) -> Vector:
+    def _before_walls(self, v: _Vec) -> _Vec:
         """Each axis stays able to stop before the border; the others' change shrinks for it."""
-        now, wished = self._v.tolist(), v.tolist()
+        low, high, shed, T = (
+            *(self.limits.workspace_low, self.limits.workspace_high),
+            *(self._shed, self.period_s),
+        )
         kept = [
-            max(
-                min(wish, _stop_speed(high - p, was, self._shed, self.period_s)),
-                -_stop_speed(p - low, -was, self._shed, self.period_s),
-            )
-            for p, was, wish, low, high in zip(
-                self._p.tolist(), now, wished, self._low.tolist(), self._high.tolist(), strict=True
-            )
+            max(min(wish, _stop_speed(b - p, was, shed, T)), -_stop_speed(p - a, -was, shed, T))
+            for a, p, b, was, wish in zip(low, self._p, high, self._v, v, strict=True)
         ]
-        if kept == wished:
+        held = [k != w for k, w in zip(kept, v, strict=True)]
+        if not any(held):
             return v
-        change = [k - n for k, n in zip(kept, now, strict=True)]
-        held = [k != w for k, w in zip(kept, wished, strict=True)]
+        change = [k - n for k, n in zip(kept, self._v, strict=True)]
         taken = sum(c * c for c, h in zip(change, held, strict=True) if h)
         free = sum(c * c for c, h in zip(change, held, strict=True) if not h)
         room = max(0.0, self._travel.change**2 - taken)
         share = 1.0 if free <= room else math.sqrt(room / free)
-        return np.array(
-            [k if h else n + share * c for k, n, c, h in zip(kept, now, change, held, strict=True)]
+        x, y, z = (
+            k if h else n + share * c
+            for k, n, c, h in zip(kept, self._v, change, held, strict=True)
         )
+        return (x, y, z)
 
 
 class _Bounds:
@@ -246,29 +239,29 @@ class _Bounds:
         self._brake = _PLANNED * self.change
         self._period_s = period_s
 
-    def cut(self, v: Vector) -> Vector:
+    def cut(self, v: _Vec) -> _Vec:
         """Within the speed."""
-        size = math.hypot(*v.tolist())
-        return v if size <= self.speed else v * (self.speed / size)
+        size = math.hypot(*v)
+        return v if size <= self.speed else _times(self.speed / size, v)
 
-    def reached(self, v: Vector, wish: Vector) -> Vector:
+    def reached(self, v: _Vec, wish: _Vec) -> _Vec:
         """From ``v`` as far to ``wish`` as one period leads."""
-        change = wish - v
-        size = math.hypot(*change.tolist())
-        return wish if size <= self.change else v + change * (self.change / size)
+        change = _sum(wish, _times(-1.0, v))
+        size = math.hypot(*change)
+        return wish if size <= self.change else _sum(v, _times(self.change / size, change))
 
-    def braked(self, v: Vector) -> Vector:
+    def braked(self, v: _Vec) -> _Vec:
         """After one period of braking; zeros at the end."""
-        size = math.hypot(*v.tolist())
-        return v * (1.0 - self._brake / size) if size > self._brake else np.zeros(3)
+        size = math.hypot(*v)
+        return _times(1.0 - self._brake / size, v) if size > self._brake else _NONE
 
     def stopping(self, distance: float, v: float) -> float:
         """Largest speed after the period from which ``distance`` suffices to stop."""
         return _stop_speed(distance, v, self._brake, self._period_s)
 
-    def stop_time(self, v: Vector) -> float:
+    def stop_time(self, v: _Vec) -> float:
         """How long braking takes [s]."""
-        return math.hypot(*v.tolist()) / self._brake * self._period_s
+        return math.hypot(*v) / self._brake * self._period_s
 
 
 def _stop_speed(distance: float, v: float, shed: float, period_s: float) -> float:
@@ -279,3 +272,71 @@ def _stop_speed(distance: float, v: float, shed: float, period_s: float) -> floa
     if left <= 0.0:
         return max(0.0, v - shed)
     return shed * (math.sqrt(0.25 + 2.0 * left / (shed * period_s)) - 0.5)
+
+
+def _sum(a: _Vec, b: _Vec) -> _Vec:
+    return a[0] + b[0], a[1] + b[1], a[2] + b[2]
+
+
+def _times(s: float, v: _Vec) -> _Vec:
+    return s * v[0], s * v[1], s * v[2]
+
+
+def _dot(a: _Vec, b: _Vec) -> float:
+    return a[0] * b[0] + a[1] * b[1] + a[2] * b[2]
+
+
+def _place(T: Pose) -> _Vec:
+    x, y, z = T[:3, 3].tolist()
+    return x, y, z
+
+
+def _facing(T: Pose) -> _Quat:
+    w, x, y, z = quat_from_rotation(T[:3, :3]).tolist()
+    return w, x, y, z
+
+
+def _unit(q: _Quat) -> _Quat:
+    size = math.hypot(*q)
+    return q[0] / size, q[1] / size, q[2] / size, q[3] / size
+
+
+def _turned(q: _Quat, w: _Vec, time_s: float) -> _Quat:
+    """``q`` after turning by ``w`` [rad/s] for a time, at length 1."""
+    speed = math.hypot(*w)
+    half = 0.5 * speed * time_s
+    s = math.sin(half) / speed if speed > 1e-12 else 0.5 * time_s
+    return _unit(_product((math.cos(half), s * w[0], s * w[1], s * w[2]), q))
+
+
+def _between(q: _Quat, goal: _Quat) -> _Vec:
+    """Rotation vector that leads from ``q`` to ``goal``, the shorter way."""
+    w, x, y, z = _product(goal, (q[0], -q[1], -q[2], -q[3]))
+    if w < 0.0:
+        w, x, y, z = -w, -x, -y, -z
+    sine = math.hypot(x, y, z)
+    scale = 2.0 * math.atan2(sine, w) / sine if sine > 1e-12 else 2.0
+    return scale * x, scale * y, scale * z
+
+
+def _product(a: _Quat, b: _Quat) -> _Quat:
+    aw, ax, ay, az = a
+    bw, bx, by, bz = b
+    return (
+        aw * bw - ax * bx - ay * by - az * bz,
+        aw * bx + ax * bw + ay * bz - az * by,
+        aw * by - ax * bz + ay * bw + az * bx,
+        aw * bz + ax * by - ay * bx + az * bw,
+    )
+
+
+def _matrix(at: _Vec, q: _Quat) -> Pose:
+    w, x, y, z = q
+    return np.array(
+        (
+            (1.0 - 2.0 * (y * y + z * z), 2.0 * (x * y - w * z), 2.0 * (x * z + w * y), at[0]),
+            (2.0 * (x * y + w * z), 1.0 - 2.0 * (x * x + z * z), 2.0 * (y * z - w * x), at[1]),
+            (2.0 * (x * z - w * y), 2.0 * (y * z + w * x), 1.0 - 2.0 * (x * x + y * y), at[2]),
+            (0.0, 0.0, 0.0, 1.0),
+        )
+    )
