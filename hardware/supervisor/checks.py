@@ -234,6 +234,14 @@ class CollisionGuard:
         self._tick += 1
         return self._tick % self._every == 1 or self._every == 1
 
+    def look(self, q: Joints, rest: Joints) -> tuple[Strain | None, Strain | None]:
+        """:meth:`gate` of a set-point and :meth:`ahead` of where the arm would rest, at once."""
+        here, there = self.model.distances_rows((q, rest)).min(axis=1, initial=np.inf).tolist()
+        return (
+            None if here >= self._gate else self._nearer(q, self._gate),
+            None if there >= self._margin else self._nearer(rest, self._margin),
+        )
+
     def ahead(self, rest: Joints) -> Strain | None:
         """What the arm would come too near to when it comes to rest at ``rest [dof]``."""
         return self._nearer(rest, self._margin)

@@ -329,14 +329,13 @@ class Supervisor:
         # What must bring the arm to a halt without latching, and the way to a latch.
         halted = (self._pausing, self._late, self._silent, self._state_late, self._spoiled)
         moving = self.mode is not Mode.STOPPING and not any(halted)
-        q, at_rest, rough = self._q, True, ""
+        q, at_rest, rough, guided = self._q, True, "", self._guided is not None
         if self._guided is not None:
             q = self._guided.step(self._dt_s, moving=moving)
             at_rest = self._guided.at_rest
         elif self.mode in (Mode.FOLLOW, Mode.STOPPING):
             q = self.follower.step(self._dt_s, now_ns, moving=moving)
             at_rest, rough = self.follower.at_rest, self.follower.rough(q)
-        guided = self._guided is not None
         why = self.follower.violation(q, self._q, self._dt_s, guided=guided) or rough
         why = why or self._too_near(q, now_ns)
         if why:
@@ -398,11 +397,10 @@ class Supervisor:
         """Why ``q`` must not be sent, or "". Begins to brake when its way ahead is not clear."""
         if self._guard is None or not self._guard.due or np.array_equal(q, self._q):
             return ""
-        near = self._guard.gate(q)
-        if near is not None:
-            return f"{near.kind}: {near.value:.4f} of {near.limit:.4f}"
         path = self.follower if self._guided is None else self._guided
-        near = self._guard.ahead(path.rest(q, (q - self._q) / self._dt_s))
+        here, near = self._guard.look(q, path.rest(q, (q - self._q) / self._dt_s))
+        if here is not None:
+            return f"{here.kind}: {here.value:.4f} of {here.limit:.4f}"
         if near is not None and self.mode is not Mode.STOPPING:
             log.warning("braking: %s would be %.4f of %.4f", near.kind, near.value, near.limit)
             self._stop(Cause.COLLISION, now_ns, near.value, near.limit)

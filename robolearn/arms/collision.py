@@ -16,7 +16,7 @@ from robolearn.arms.kinematics import SerialArm
 from robolearn.arms.shapes import Joints
 from robolearn.errors import ConfigError, DataError
 from robolearn.geometry import VectorRows
-from robolearn.shapes import Floats
+from robolearn.shapes import AnyFloats, FloatRows, Floats
 
 Point = tuple[float, float, float]
 
@@ -109,18 +109,31 @@ class CollisionModel:
 
     def distances(self, q: Joints) -> Floats:
         """All distances [m] at joint positions ``q [dof]``: pairs, then the table."""
+        return self.distances_rows((q,))[0]
+
+    def distances_rows(self, rows: Sequence[Joints]) -> FloatRows:
+        """The same at several joint positions ``[n, distances]``, at little more than the cost of
+        one: numpy's calls are what takes the time.
+        """
+        ends = np.array([self._ends_at(q) for q in rows])
+        starts, stops = ends[..., 0], ends[..., 1]
+        pairs = (
+            side[:, k].reshape(-1, 3) for k in (self._one, self._two) for side in (starts, stops)
+        )
+        between = segment_distance(*pairs).reshape(len(rows), -1) - self._reach
+        if self._table is None or not len(self._above):
+            return between
+        height = np.minimum(starts @ self._normal, stops @ self._normal)[:, self._above]
+        over = height - self._table.offset - self._radius[self._above]
+        return np.concatenate([between, over], axis=1)
+
+    def _ends_at(self, q: Joints) -> AnyFloats:
+        """Both ends of every capsule ``[capsules, 3, 2]`` in the base frame."""
         if q.shape != (self.arm.dof,) or not np.all(np.isfinite(q)):
             raise DataError(f"expected {self.arm.dof} finite joint positions, got {q}")
         frames = self.arm.frames(q)
         frames = np.concatenate([frames, (frames[-1] @ self.arm.flange_in_last)[None]])
-        ends = (frames[self._link] @ self._ends)[:, :3]
-        starts, stops = ends[..., 0], ends[..., 1]
-        one, two = self._one, self._two
-        between = segment_distance(starts[one], stops[one], starts[two], stops[two]) - self._reach
-        if self._table is None or not len(self._above):
-            return between
-        height = np.minimum(starts @ self._normal, stops @ self._normal)[self._above]
-        return np.concatenate([between, height - self._table.offset - self._radius[self._above]])
+        return (frames[self._link] @ self._ends)[:, :3]
 
     def distance(self, q: Joints) -> float:
         """The smallest of :meth:`distances` (infinite without anything to compare)."""

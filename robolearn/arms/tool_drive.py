@@ -72,6 +72,11 @@ class ToolDrive:
         return self._joints.q
 
     @property
+    def qd(self) -> Joints:
+        """Joint speeds ``[dof]`` [rad/s] of the newest set-point."""
+        return self._joints.qd
+
+    @property
     def still(self) -> bool:
         """True while nothing moves."""
         return self._joints.still

@@ -4,10 +4,14 @@ Once per tick the tool's pose becomes joint targets (damped least squares within
 the redundant freedom pulled towards ``home``); ``robolearn.arms.joint_path`` turns them into
 set-points within the arm's speed and acceleration. MuJoCo's position servos follow these, so
 between two set-points no Python runs.
+
+With ``limits`` it is the tool's way that is limited, set-point by set-point, by the code that runs
+in a cell's supervisor (``robolearn.arms.tool_drive``).
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -20,6 +24,9 @@ from robolearn.arms.kinematics import ik_dls, track
 from robolearn.arms.models import ARMS
 from robolearn.arms.shapes import Joints
 from robolearn.arms.tool_commands import TOOL_COMMANDS, pose_from_values
+from robolearn.arms.tool_drive import ToolDrive
+from robolearn.arms.tool_kinematics import ToolKinematics
+from robolearn.arms.tool_path import ToolPathLimits
 from robolearn.config import from_dict
 from robolearn.errors import SceneError, did_you_mean
 from robolearn.geometry import Pose, inverse, pose
@@ -77,6 +84,8 @@ class ArmConfig:
     max_speed: tuple[float, ...] = ()
     gains: Gains | None = None
     gripper: GripperConfig | None = None
+    # Those of a cell that is commanded by its tool's pose: the tool then moves as it does there.
+    limits: ToolPathLimits | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +135,20 @@ class _Arm:
         self._check_tool(model, data, T_world_base)
         self._command = TOOL_COMMANDS.get(cfg.action.partition("/")[2])
         self._fast = FastKinematics(self.arm)
+        self.drive: ToolDrive | None = None
         self.q, self.T_frame_tool = self.home, np.eye(4)
+
+    def limit(self, period_s: float) -> None:
+        """Make the drive of an arm with limits; ``period_s`` of its set-points."""
+        if self.cfg.limits is None:
+            return
+        if self._command is None:
+            raise SceneError(
+                f"{WHERE}: 'limits' are of an arm that is commanded by its tool's pose; action"
+                f" {self.cfg.action} names joints"
+            )
+        kinematics = ToolKinematics(self.arm, self._T_base_frame, inverse(self._T_tool_flange))
+        self.drive = ToolDrive(kinematics, self.cfg.limits, period_s)
 
     def _check_sizes(self) -> None:
         cfg, dof = self.cfg, self.arm.dof
@@ -183,6 +205,8 @@ class _Arm:
         self.T_frame_tool = (
             inverse(self._T_base_frame) @ self.arm.fk(self.q) @ inverse(self._T_tool_flange)
         )
+        if self.drive is not None:
+            self.drive.reset(self.q)
 
     def _solve(self, T_frame_tool: Pose) -> Joints:
         goal = self._T_base_frame @ T_frame_tool @ self._T_tool_flange
@@ -210,6 +234,10 @@ class _Arm:
             self.q = np.minimum(np.maximum(target, low), high)
             return value
         T_frame_tool = self._command.target(value, self.T_frame_tool)
+        if self.drive is not None:
+            self.drive.follow(T_frame_tool)
+            self.T_frame_tool = T_frame_tool
+            return value
         # ``dot`` has a third of the overhead of ``@``.
         goal = self._T_base_frame.dot(T_frame_tool).dot(self._T_tool_flange)
         error = self._track(goal)
@@ -284,6 +312,15 @@ class ArmsController:
         self._path = JointPath(
             JointLimits(*joined), 1.0 / config.rate_hz, self._rows, cfg.natural_frequency
         )
+        for arm in self._arms:
+            arm.limit(self._steps * config.physics.timestep_s)
+        # Columns of the arms whose tool is limited.
+        ends = list(itertools.accumulate(len(a.ctrl) for a in self._arms))
+        self._driven = [
+            (arm.drive, slice(end - len(arm.ctrl), end))
+            for arm, end in zip(self._arms, ends, strict=True)
+            if arm.drive is not None
+        ]
         # A set-point holds for several physics steps; the middle of its interval is the fairest.
         half_s = 0.5 * self._steps * config.physics.timestep_s
         self._ahead_s = servo_lead(model, self._ctrl) - half_s
@@ -337,6 +374,9 @@ class ArmsController:
         row = self._row
         if row == 0:
             q, qd = self._path.advance(self._targets)
+            for drive, columns in self._driven:
+                for k in range(self._rows):
+                    q[k, columns], qd[k, columns] = drive.advance(), drive.qd
             self._table = list(q + self._ahead_s * qd)
         data.ctrl[self._at] = self._table[row]
         self._row = (row + 1) % self._rows

@@ -3,14 +3,27 @@
 import dataclasses
 
 import numpy as np
+import pytest
 import yaml
 
 from hardware.cell.config import CellConfig
-from hardware.cell.motion import TOOL_POSE
-from hardware.env.real_env import RealEnv
+from hardware.cell.limits import RunLimits
+from hardware.cell.motion import JOINT_POSITION, TOOL_POSE, action_rows
+from hardware.cell.sanity import require_sane
+from hardware.cell.start import StartOffset
+from hardware.devices.gripper_config import GripperCellConfig
+from hardware.env.real_env import RealEnv, cell_spec
+from hardware.supervisor.tool_follower import ToolFrame
+from robolearn.arms.models import UR5E
 from robolearn.config import from_dict
+from robolearn.errors import ConfigError, DataError
+from robolearn.geometry import pose, rot_x
+from robolearn.operations.deploy.cell import limits_text
 from robolearn.runtime import run_episode
+from robolearn.spec import diff_task_spaces
 from robolearn.types import Condition
+from sim.env.scene_env import SceneEnv
+from sim.scene.load import load_scene
 from tests.hardware.joint_wave import NoTask, Scripted
 from tests.mocks import Listener
 
@@ -72,3 +85,89 @@ def test_an_episode_of_a_tools_pose_is_run_and_reported():
         np.testing.assert_allclose(q, HOME, atol=5e-3)
     finally:
         env.close()
+
+
+@pytest.mark.parametrize("action", ["tool/xyz_yaw", "tool/pose"])
+def test_a_policy_of_the_scene_fits_the_cell(action):
+    """Signals and actions are named and shaped as in the scenes of kind ``arms``."""
+    gripper = GripperCellConfig({"kind": "fake"}, high_m=0.085)
+    offered = cell_spec(dataclasses.replace(cell(action=action), gripper=gripper))
+    scene = SceneEnv(load_scene("ur5e_table")).spec
+    names = ["tool/pose", "arm/joint_position", "arm/joint_velocity", "gripper/width"]
+    lines = diff_task_spaces(scene.task_space(names), offered)
+    other = ["- action tool/xyz_yaw: wanted (4,), absent"]
+    assert lines == ([] if action == "tool/xyz_yaw" else other)
+    made = offered.actions[0]
+    assert (made.frame, made.mode) == ("table", "absolute")
+    assert made.shape == (len(made.low),) == (len(made.high),)
+
+
+def test_the_tools_quaternion_does_not_jump_where_it_points_down():
+    """As the scenes tell it: of the two the one with qx >= 0."""
+    motion = cell().motion()
+    q = np.tile(HOME, (50, 1))
+    q[:, 5] += np.linspace(-1.2, 1.2, 50)
+    poses = motion.derived(q)[TOOL_POSE]
+    assert np.all(poses[:, 4] >= 0.0)
+    assert np.abs(np.diff(poses, axis=0)).max() < 0.05
+    rows = action_rows("tool/xyz_yaw", {TOOL_POSE: poses})
+    np.testing.assert_allclose(np.diff(rows[:, 3]), -2.4 / 49, atol=1e-6)
+    np.testing.assert_allclose(rows[0, :3], [0.0, 0.0, 0.25], atol=1e-3)
+
+
+def test_between_episodes_the_tool_goes_straight_up_and_comes_down_onto_its_start():
+    motion, kinematics = cell().motion(), cell().tool.kinematics(UR5E)
+    low = kinematics.joints(pose(rot_x(np.pi), (0.1, 0.1, 0.02)), np.array(HOME))
+    *up, home = motion.home(low)
+    np.testing.assert_array_equal(home, HOME)
+    heights = [kinematics.pose(q)[:3, 3] for q in up]
+    np.testing.assert_allclose(heights, [[0.1, 0.1, 0.055], [0.1, 0.1, 0.12]], atol=1e-6)
+    start = motion.start(Condition("c", 0, {TOOL_POSE: START}))
+    places = [kinematics.pose(q)[:3, 3] for q in start]
+    np.testing.assert_allclose(places, [[0.02, 0.03, z] for z in (0.3, 0.235, 0.2)], atol=1e-6)
+    assert motion.start(Condition("c", 0, {})) == []
+    np.testing.assert_array_equal(motion.start(Condition("c", 0, {JOINT_POSITION: HOME})), [HOME])
+
+
+@pytest.mark.parametrize(
+    ("poses", "words"),
+    [
+        ({TOOL_POSE: START, JOINT_POSITION: HOME}, "give one of them"),
+        ({TOOL_POSE: START[:3]}, "3 values"),
+        ({TOOL_POSE: (0.0, 0.0, 0.2, 0.0, 0.0, 0.0, 0.0)}, "norm"),
+        ({TOOL_POSE: (2.0, 0.0, 0.2, 0.0, 1.0, 0.0, 0.0)}, "out of reach"),
+        ({JOINT_POSITION: HOME[:3]}, "3 values"),
+    ],
+)
+def test_a_start_that_cannot_be_is_told(poses, words):
+    with pytest.raises(DataError, match=words):
+        cell().motion().start(Condition("c", 0, poses))
+
+
+def test_a_run_may_only_tighten_the_limits_of_a_tool():
+    tight = RunLimits(max_tool_speed=0.1, max_joint_speed=0.5, max_tool_jerk=20.0).on(cell())
+    limits = tight.tool.limits
+    assert (limits.max_speed, limits.max_joint_speed, limits.max_jerk) == (0.1, 0.5, 20.0)
+    with pytest.raises(ConfigError, match="only tighten"):
+        RunLimits(max_tool_speed=0.5).on(cell())
+    assert "0.25 m/s" in limits_text(cell())
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"home": (*HOME[:1], -0.9, *HOME[2:])}, "outside the workspace"),
+        ({"frame": ToolFrame((0.5, 0.0, 0.3))}, "outside the workspace"),
+        ({"max_tip_height_m": 50.0}, "max_tip_height_m"),
+        ({"tool_offset_m": (0.0, 0.0, 145.0)}, "tool_offset_m"),
+    ],
+)
+def test_a_cell_that_cannot_be_meant_is_refused_when_it_is_loaded(wrong, words):
+    with pytest.raises(ConfigError, match=words):
+        require_sane(dataclasses.replace(cell(**wrong), lab=True), "robot")
+
+
+def test_a_seventh_joint_is_no_quaternion():
+    q = np.zeros(7)
+    found = StartOffset.of(JOINT_POSITION, tuple(q), q + 0.01)
+    assert (found.position_m, found.angle_rad) == (None, pytest.approx(0.01))
