@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,6 +26,7 @@ from robolearn.inference.local import BatchedInference
 from robolearn.instructions import require_understood
 from robolearn.machine.interrupt import check
 from robolearn.operations.builders import env_builder, policy_builder
+from robolearn.operations.stores.appended import appended
 from robolearn.operations.stores.world_provenance import world_provenance
 from robolearn.runtime import run_episode
 from robolearn.seeding import child_seed
@@ -134,12 +134,12 @@ def collect(
                 actor = _Actor(build_operator(env, "play" if who == "play" else "scripted", noise))
             else:
                 actor = _policy(policy, env, config.task_text)
-            with _store(out) as store:
+            with appended(out) as store:
                 collection.begin(store)
                 saved, load = collection.unattended(store, actor)
         else:
             require_drivable(env.spec)
-            with _store(out) as store:
+            with appended(out) as store:
                 # Whoever is asked something answers before the device takes the terminal.
                 collection.begin(store)
                 with contextlib.closing(_device(config, who, env, port, listener)) as device:
@@ -185,26 +185,6 @@ def _policy(run: Path, env: World, text: str) -> _Actor:
         agent = InstructedAgent(agent, text)
     inference = BatchedInference(policy, 0, round(1e9 / env.spec.rate_hz))
     return _Actor(agent, inference, {"policy": str(run), "policy_hash": policy_hash(run)})
-
-
-@contextlib.contextmanager
-def _store(out: Path) -> Generator[EpisodeStore]:
-    """The store at ``out``; one that was made here goes again if nothing came into it."""
-    existed, files = out.exists(), _files(out)
-    store = EpisodeStore.open_or_create(out)
-    made = _files(out)
-    try:
-        yield store
-    finally:
-        if not files and _files(out) == made and not store.ids():
-            for path in out.iterdir():
-                shutil.rmtree(path) if path.is_dir() else path.unlink()
-            if not existed:
-                out.rmdir()
-
-
-def _files(folder: Path) -> set[Path]:
-    return {path for path in folder.rglob("*") if path.is_file()}
 
 
 def _device(

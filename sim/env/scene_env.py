@@ -33,6 +33,7 @@ from robolearn.types import (
 from sim.control.delay import DelayedController
 from sim.control.planar import build_controller
 from sim.env.action_check import ActionCheck
+from sim.env.contacts import touching
 from sim.env.placement import placer
 from sim.env.sensors import Sensors
 from sim.rendering.cameras import Calibration, Cameras
@@ -268,6 +269,13 @@ class SceneEnv:
             judged = self._task.judge(self._true)
             self._outcome = _diverged(judged) if self._diverged else judged
         return self._outcome
+
+    def contacts(self) -> frozenset[tuple[str, str]]:
+        """Pairs of bodies that touch now, by name, each in alphabetical order."""
+        self._samples.require()
+        update_poses(self.model, self.data)
+        mujoco.mj_collision(self.model, self.data)
+        return touching(self.model, self.data)
 
     def render(self, width: int, height: int) -> Picture:
         """Picture ``[height, width, 3]`` of the camera ``top``, or of the first one without it;

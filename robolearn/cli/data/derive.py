@@ -14,6 +14,7 @@ from policies.data_models.options import DenoiserConfig, InverseDynamicsConfig
 from robolearn.cli.shared.parse import counting, parse, print_json, say
 from robolearn.data.upkeep.pieces import CutConfig
 from robolearn.operations.stores.augment_options import AugmentConfig
+from robolearn.operations.stores.generate_options import GenerateConfig
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,69 @@ def augmented(argv: list[str]) -> int:
     say(f"{len(made.ids)} of {len(made.replays)} moved episodes are in {made.store}")
     for reason, count in made.dropped.items():
         say(f"dropped, {_REASONS[reason]}: {count}")
+    return 0
+
+
+@dataclass(frozen=True)
+class Generate:
+    """Act a few demonstrations out from many new starts, keep what passes every check."""
+
+    # Store with demonstrations.
+    store: tyro.conf.Positional[Path]
+    # New store; one that an earlier, killed call of the same generation made is gone on with.
+    out: Path
+    # Ids of the demonstrations; left out: all. Those that failed are never used.
+    demonstrations: tuple[str, ...] = ()
+    # World to act them out in; left out: where they were recorded.
+    scene: str = ""
+    # YAML file that says which skill belongs to which object; left out: what the recordings show.
+    skills: Path | None = None
+    # How many, and what is kept.
+    config: Annotated[GenerateConfig, tyro.conf.arg(name="")] = field(
+        default_factory=GenerateConfig
+    )
+    # Print one JSON document.
+    json: bool = False
+
+
+def generated(argv: list[str]) -> int:
+    """Run the verb; returns the exit code."""
+    args = parse(Generate, argv, "data generate", Generate.__doc__ or "")
+    from robolearn.data.upkeep.edit import Selection
+    from robolearn.operations.stores.generate import generate
+
+    with counting("generate", quiet=args.json) as show:
+        made = generate(
+            args.store,
+            args.out,
+            args.config,
+            world=args.scene,
+            selection=Selection(ids=args.demonstrations),
+            skills=args.skills,
+            on_kept=show,
+        )
+    if args.json:
+        print_json(dataclasses.asdict(made) | {"attempts_per_kept": made.per_kept})
+        return 0
+    wanted = args.config.episodes
+    say(f"{len(made.ids)} of {wanted} episodes ({made.new} new) are in {made.store}")
+    say(f"skills: {', '.join(made.skills)}")
+    say(f"attempts per kept episode: {made.per_kept:.2f} ({made.attempts} attempts)")
+    for name, count in sorted(made.failed.items(), key=lambda item: -item[1]):
+        last = f"; the last one: {made.why[name]}" if name in made.why else ""
+        say(f"failed, {name}: {count}{last}")
+    shares = list(made.used.values())
+    say(f"demonstrations used: {len(shares)}, {min(shares)} to {max(shares)} episodes from each")
+    for name, why in made.left_out.items():
+        say(f"not used: {name}, {why}")
+    if made.missing:
+        say(
+            f"{len(made.missing)} of {wanted} parts of the start distribution gave none in"
+            f" {args.config.attempts} attempts: starts like these are missing. More"
+            " demonstrations, from there, or more --attempts"
+        )
+    if not made.sees_touches:
+        say("this world cannot say what touches: collisions were not looked for")
     return 0
 
 
@@ -196,6 +260,7 @@ _REASONS = {
 
 DERIVE_VERBS: dict[str, tuple[type, Callable[[list[str]], int]]] = {
     "augment": (Augment, augmented),
+    "generate": (Generate, generated),
     "label-actions": (LabelActions, labelled),
     "denoise": (Denoise, denoised),
     "cut": (Cut, cut),

@@ -26,14 +26,14 @@ import numpy as np
 from robolearn.agents.actions import clip_action
 from robolearn.agents.replay import ReplayAgent
 from robolearn.config import to_dict
-from robolearn.data.episode import Episode, EpisodeKind, EpisodeStart
+from robolearn.data.episode import Episode, EpisodeKind
 from robolearn.data.recording.recorder import EpisodeRecorder
 from robolearn.data.store.store import EpisodeStore
 from robolearn.data.upkeep.edit import Selection, origin, select
-from robolearn.errors import ConfigError, DataError, SpecMismatchError
+from robolearn.errors import DataError, SpecMismatchError
 from robolearn.machine.interrupt import check
 from robolearn.operations.stores.augment_options import AugmentConfig
-from robolearn.operations.stores.world_provenance import world_provenance
+from robolearn.operations.stores.world_provenance import recorded_world, world_provenance
 from robolearn.planar import PlanarMove, blend, kind_of
 from robolearn.runtime import run_episode
 from robolearn.seeding import child_seed
@@ -105,7 +105,7 @@ def augment(
     """
     source = EpisodeStore.open(store)
     ids = select(source, selection or Selection())
-    world = world or _recorded_world(source, ids)
+    world = world or recorded_world(source, ids)
     replays: list[Replayed] = []
     kept: list[str] = []
 
@@ -131,16 +131,6 @@ def augment(
     with contextlib.closing(make_world(world)) as env:
         made = EpisodeStore.create(out, fill)
     return Augmented(Path(str(made.path)), world, tuple(replays), tuple(kept))
-
-
-def _recorded_world(source: EpisodeStore, ids: tuple[str, ...]) -> str:
-    worlds = {EpisodeStart.of(source.meta(i)).world for i in ids}
-    if len(worlds) == 1 and "" not in worlds:
-        return worlds.pop()
-    raise ConfigError(
-        f"these episodes were recorded in {sorted(worlds - {''}) or 'a world that is not said'};"
-        " name the one world to replay them in"
-    )
 
 
 def _first_refusal(replays: list[Replayed]) -> str:

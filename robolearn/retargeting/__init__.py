@@ -1,0 +1,1 @@
+"""Moves demonstrations to objects that lie elsewhere: skills, transfers, bridges, strata."""
