@@ -13,8 +13,9 @@ from jaxtyping import Float64
 from numpy.typing import NDArray
 
 from robolearn.errors import SpecMismatchError
-from robolearn.geometry import Poses, quat_heading, quat_multiply
+from robolearn.geometry import quat_heading, quat_multiply
 from robolearn.planar import Kind, kind_of
+from robolearn.retargeting.shapes import Way
 from robolearn.shapes import Floats
 from robolearn.spec import ActionSpec, EmbodimentSpec, SignalSpec
 
@@ -47,7 +48,7 @@ def can_tilt(action: ActionSpec) -> bool:
     return kind_of(action) == "pose"
 
 
-def poses_of(spec: ActionSpec | SignalSpec, values: Rows) -> Poses:
+def poses_of(spec: ActionSpec | SignalSpec, values: Rows) -> Way:
     """Values ``[n, k]`` of an action or signal as poses ``[n, 7]``."""
     kind, n = kind_of(spec), len(values)
     if kind == "pose":
@@ -66,7 +67,7 @@ def poses_of(spec: ActionSpec | SignalSpec, values: Rows) -> Poses:
     return np.concatenate([places, upright], axis=1)
 
 
-def values_of(action: ActionSpec, way: Poses) -> Rows:
+def values_of(action: ActionSpec, way: Way) -> Rows:
     """Inverse of :func:`poses_of`; headings go on without a jump from row to row."""
     kind = kind_of(action)
     if kind == "pose":

@@ -12,6 +12,7 @@ fingers it is one skill. A file may say all of this instead (:class:`SkillRule`)
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +22,8 @@ from jaxtyping import Bool, Float64
 from numpy.typing import NDArray
 
 from robolearn.errors import ConfigError, DataError
-from robolearn.geometry import Poses, quat_conjugate, quat_heading, quat_multiply, quat_rotate
+from robolearn.geometry import Vector, quat_conjugate, quat_heading, quat_multiply, quat_rotate
+from robolearn.retargeting.shapes import Way
 from robolearn.shapes import Floats
 
 Places = Float64[NDArray[np.float64], "n 3"]
@@ -51,8 +53,8 @@ class Seen:
     of the fingers ``[T]`` (None: there are none).
     """
 
-    tool: Poses
-    objects: Mapping[str, Poses]
+    tool: Way
+    objects: Mapping[str, Way]
     fingers: Floats | None = None
 
 
@@ -107,31 +109,30 @@ def find_skills(seen: Seen, near_m: float, rules: Sequence[SkillRule] = ()) -> t
     if not seen.objects:
         raise DataError("no object's pose is among the signals: nothing to move along with")
     events = _ruled(seen, rules) if rules else _events(seen)
-    wide = [_around(seen.tool[:, :3], e.tick, near_m) for e in events]
-    last = len(seen.tool)
     found: list[Skill] = []
-    for k, (event, (start, stop)) in enumerate(zip(events, wide, strict=True)):
+    for k, event in enumerate(events):
+        start, stop = _around(seen.tool[:, :3], event.tick, near_m)
         if k:
             start = max(start, event.tick - int(_SHARE * (event.tick - events[k - 1].tick)))
-        if k + 1 < len(events):
+        # The first tick belongs to where the tool starts, and all that comes last to the last.
+        start = max(start, 1)
+        if k + 1 == len(events):
+            stop = len(seen.tool)
+        else:
             stop = min(stop, event.tick + int(_SHARE * (events[k + 1].tick - event.tick)) + 1)
-        else:
-            stop = last
-        # The first tick belongs to where the tool starts.
-        skill = Skill(event.object, max(start, 1), stop, event.tick, event.held)
-        if found and (found[-1].object, found[-1].held) == (skill.object, skill.held):
+        if found and (found[-1].object, found[-1].held) == (event.object, event.held):
             # Nothing goes over to another object in between.
-            found[-1] = Skill(skill.object, found[-1].start, stop, found[-1].event, skill.held)
+            found[-1] = dataclasses.replace(found[-1], stop=stop)
         else:
-            found.append(skill)
+            found.append(Skill(event.object, start, stop, event.tick, event.held))
     return tuple(found)
 
 
 def turning(
     demonstrations: Sequence[tuple[Seen, Sequence[Skill]]],
 ) -> Mapping[tuple[str, str], bool]:
-    """By (object, held): whether the hand's attitude to the object is the same in all of them, up to
-    quarter turns. What differs among demonstrations does not matter to the task; of too few of
+    """By (object, held): whether the hand's attitude to the object is the same in all of them, up
+    to quarter turns. What differs among demonstrations does not matter to the task; of too few of
     them, everything does.
     """
     headings: dict[tuple[str, str], list[float]] = {}
@@ -139,9 +140,9 @@ def turning(
         for skill in skills:
             if skill.object == TABLE:
                 continue
-            tool = seen.tool[skill.event, 3:]
-            other = seen.objects[skill.object][skill.event, 3:]
-            angle = float(quat_heading(quat_multiply(quat_conjugate(other), tool)))
+            moment = slice(skill.event, skill.event + 1)
+            other = quat_conjugate(seen.objects[skill.object][moment, 3:])
+            angle = quat_heading(quat_multiply(other, seen.tool[moment, 3:])).item()
             headings.setdefault((skill.object, skill.held), []).append(angle)
     found: dict[tuple[str, str], bool] = {}
     for key, angles in headings.items():
@@ -195,7 +196,7 @@ def _ruled(seen: Seen, rules: Sequence[SkillRule]) -> list[_Event]:
     return events
 
 
-def _holds(tool: Poses, way: Poses) -> list[tuple[int, int]]:
+def _holds(tool: Way, way: Way) -> list[tuple[int, int]]:
     """First and last tick of every time in which an object goes with the tool."""
     inside = quat_rotate(quat_conjugate(tool[:, 3:]), way[:, :3] - tool[:, :3])
     moved = np.linalg.norm(np.diff(way[:, :3], axis=0), axis=1)
@@ -215,7 +216,7 @@ def _length(places: Places) -> float:
     return float(np.linalg.norm(np.diff(places, axis=0), axis=1).sum())
 
 
-def _nearest(place: Floats, objects: Mapping[str, Poses], tick: int) -> tuple[str, float]:
+def _nearest(place: Vector, objects: Mapping[str, Way], tick: int) -> tuple[str, float]:
     away = {n: math.dist(place.tolist(), way[tick, :3].tolist()) for n, way in objects.items()}
     if not away:
         return TABLE, math.inf

@@ -7,7 +7,8 @@ from jaxtyping import Float64, Int64
 from numpy.typing import NDArray
 
 Draws = Float64[NDArray[np.float64], "n d"]
-Rows = Int64[NDArray[np.int64], " m"]
+# Groups are smaller than what they are parted from.
+Rows = Int64[NDArray[np.int64], " _"]
 
 
 def strata(draws: Draws, n: int) -> tuple[Rows, ...]:

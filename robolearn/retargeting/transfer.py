@@ -19,7 +19,6 @@ import numpy as np
 
 from robolearn.geometry import (
     Pose,
-    Poses,
     Rotation,
     inverse,
     pose,
@@ -31,6 +30,7 @@ from robolearn.geometry import (
     yaw_of,
 )
 from robolearn.planar import blend
+from robolearn.retargeting.shapes import OtherWay, Seven, Way
 from robolearn.shapes import Floats
 
 # Steps are compared with the demonstration's fastest up to rounding.
@@ -52,7 +52,7 @@ class Transfer:
     M: Pose = field(default_factory=no_move)
     C: Pose = field(default_factory=no_move)
 
-    def apply(self, way: Poses) -> Poses:
+    def apply(self, way: Way) -> Way:
         """Poses ``[n, 7]`` of the tool, carried over: ``M T C``."""
         q = way[..., 3:]
         points = way[..., :3] + quat_rotate(q, np.broadcast_to(self.C[:3, 3], way[..., :3].shape))
@@ -64,12 +64,12 @@ class Transfer:
         return np.concatenate([moved, turned], axis=-1)
 
 
-def pose_of(values: Poses) -> Pose:
+def pose_of(values: Seven) -> Pose:
     """``[4, 4]`` of one pose ``[7]``."""
     return pose(rotation_from_quat(values[3:]), values[:3])
 
 
-def moved_frame(before: Poses, after: Poses, *, level: bool) -> Pose:
+def moved_frame(before: Seven, after: Seven, *, level: bool) -> Pose:
     """``M`` that takes the pose ``before [7]`` of an object to ``after [7]``.
 
     ``level``: turned about the vertical alone, as a tool that cannot tilt follows it.
@@ -80,13 +80,13 @@ def moved_frame(before: Poses, after: Poses, *, level: bool) -> Pose:
     return about(rot_z(yaw_of(R)), before, after)
 
 
-def about(rotation: Rotation, before: Poses, after: Poses) -> Pose:
+def about(rotation: Rotation, before: Seven, after: Seven) -> Pose:
     """``M`` with the rotation given that takes the place of ``before [7]`` to that of ``after``."""
     return pose(rotation, after[:3] - rotation @ before[:3])
 
 
 def mended_grasp(
-    tool: Poses, held: Poses, tool_now: Poses, held_now: Poses, *, level: bool
+    tool: Seven, held: Seven, tool_now: Seven, held_now: Seven, *, level: bool
 ) -> Pose:
     """``C`` that lets the held object, not the tool, follow what was recorded: the object lies in
     the hand otherwise than it did (``tool``, ``held`` ``[7]`` recorded, ``*_now`` as they are).
@@ -105,7 +105,7 @@ class Pace:
     radians: float
 
     @staticmethod
-    def of(way: Poses) -> Pace:
+    def of(way: Way) -> Pace:
         """The fastest step of a way ``[n, 7]``."""
         lengths, angles = steps(way)
         return Pace(float(lengths.max(initial=0.0)), float(angles.max(initial=0.0)))
@@ -115,7 +115,7 @@ class Pace:
         return Pace(max(self.metres, metres), max(self.radians, radians))
 
 
-def steps(way: Poses) -> tuple[Floats, Floats]:
+def steps(way: OtherWay) -> tuple[Floats, Floats]:
     """How far ``[n - 1]`` [m] and by which angle ``[n - 1]`` [rad] a way ``[n, 7]`` goes on."""
     lengths = np.linalg.norm(np.diff(way[:, :3], axis=0), axis=1)
     # The chord between two quaternions is accurate near zero; q and -q are the same attitude.
@@ -128,12 +128,12 @@ def steps(way: Poses) -> tuple[Floats, Floats]:
 class Bridge:
     """Poses ``[m, 7]`` between two skills, and the recorded ticks ``[m]`` that they stem from."""
 
-    way: Poses
+    way: Way
     ticks: Floats
 
 
 def bridge(
-    way: Poses, first: int, last: int, before: Transfer, after: Transfer, pace: Pace
+    way: OtherWay, first: int, last: int, before: Transfer, after: Transfer, pace: Pace
 ) -> Bridge:
     """What lies between tick ``first`` of ``way [T, 7]``, which is carried over by ``before``, and
     tick ``last``, by ``after``; neither of them is in it.
@@ -142,7 +142,7 @@ def bridge(
     than ``pace``.
     """
 
-    def joined(intervals: int) -> Poses:
+    def joined(intervals: int) -> Way:
         """So many intervals, the poses at both ends included: ``[intervals + 1, 7]``."""
         share = np.arange(intervals + 1) / intervals
         recorded = sampled(way, first + (last - first) * share)
@@ -165,7 +165,7 @@ def bridge(
     return Bridge(joined(intervals)[1:-1], ticks)
 
 
-def sampled(way: Poses, ticks: Floats) -> Poses:
+def sampled(way: OtherWay, ticks: Floats) -> Way:
     """A way ``[T, 7]`` at ``ticks [n]``, which may lie between two of its own."""
     low = np.floor(ticks).astype(np.int64)
     high = np.minimum(low + 1, len(way) - 1)

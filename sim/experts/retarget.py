@@ -12,12 +12,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float64
-from numpy.typing import NDArray
 
 from robolearn.agents.actions import clip_action
-from robolearn.geometry import Poses, pose_error
+from robolearn.geometry import pose_error
 from robolearn.retargeting.commands import can_tilt, nearest_turns, poses_of, values_of
+from robolearn.retargeting.shapes import Seven, Way
 from robolearn.retargeting.skills import TABLE, Seen, Skill
 from robolearn.retargeting.transfer import (
     Pace,
@@ -50,7 +49,7 @@ class Demonstration:
     """
 
     id: str
-    commands: Poses
+    commands: Way
     others: Signals
     seen: Seen
     skills: tuple[Skill, ...]
@@ -173,7 +172,7 @@ class RetargetAgent:
         return self._planned(way, np.concatenate([between.ticks, ticks]), quiet=len(between.ticks))
 
     def _carried(self, skill: Skill, tick: int, view: Observation) -> Transfer:
-        """How a skill is carried over to what is seen now; ``tick``: the same moment as recorded."""
+        """How a skill is carried over to what is seen now; ``tick``: that moment as recorded."""
         seen = self._demo.seen
         tick = min(tick, len(seen.tool) - 1)
         if skill.object == TABLE:
@@ -196,7 +195,7 @@ class RetargetAgent:
         away, turned = pose_error(C, np.eye(4))
         return Transfer(M) if away > _LOST[0] or turned > _LOST[1] else Transfer(M, C)
 
-    def _planned(self, way: Poses, ticks: Floats, quiet: int | None = None) -> _Planned:
+    def _planned(self, way: Way, ticks: Floats, quiet: int | None = None) -> _Planned:
         """Commands of a way, with noise from row ``quiet`` on (None: without)."""
         values = values_of(self._tool, way)
         angular = self._tool.unit.endswith("rad")
@@ -214,7 +213,7 @@ class RetargetAgent:
             )
         return _Planned(values, ticks)
 
-    def _wander(self, n: int, angular: bool) -> Float64[NDArray[np.float64], "n k"]:
+    def _wander(self, n: int, angular: bool) -> FloatRows:
         drawn = np.array([self._noise.wander() for _ in range(n)])
         rows = np.arange(n)
         fade = np.clip(np.minimum(rows, n - 1 - rows) / _FADE, 0.0, 1.0)[:, None]
@@ -226,6 +225,6 @@ class RetargetAgent:
             added[:, -1:] = fade * drawn[:, 3:4]
         return added
 
-    def _seen(self, view: Observation, spec: SignalSpec) -> Poses:
+    def _seen(self, view: Observation, spec: SignalSpec) -> Seven:
         values = np.asarray(view.value(spec.name), dtype=np.float64)
         return poses_of(spec, values[None])[0]

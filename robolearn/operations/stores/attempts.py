@@ -30,7 +30,7 @@ from sim.tasks.registry import build_task
 Check = Literal["refused", "reach", "collision", "disturbed", "jerk", "task", "held", "diverged"]
 Touch = tuple[str, str]
 
-# The tool may lag so many times as far as in the demonstrations, and so much more [m], for this [s].
+# The tool may lag so many times as far as in the demonstrations, so much more [m], for this [s].
 _LAG, _LAG_M, _LAG_S = 2.0, 0.02, 0.5
 # An object that moves less in a demonstration [m] is one that stays.
 _STAYS_M = 0.005

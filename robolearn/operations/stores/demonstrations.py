@@ -13,6 +13,7 @@ from robolearn.data.store.store import EpisodeStore
 from robolearn.errors import DataError, SpecMismatchError
 from robolearn.planar import kind_of
 from robolearn.retargeting.commands import poses_of, tool_action
+from robolearn.retargeting.shapes import Way
 from robolearn.retargeting.skills import TABLE, Seen, SkillRule, find_skills, turning
 from robolearn.spec import ActionSpec, EmbodimentSpec, SignalSpec, diff_task_spaces
 from robolearn.types import Condition
@@ -90,8 +91,7 @@ def read_demonstrations(
             found.append((episode, _demonstration(episode, commanded, near_m, rules)))
         except DataError as error:
             left_out[name] = str(error)
-    turns = dict(turning([(d.seen, d.skills) for _, d in found]))
-    turns |= {(r.object, ""): r.turns for r in rules if r.turns is not None}
+    turns = turning([(d.seen, d.skills) for _, d in found])
     said = {r.object: r.turns for r in rules if r.turns is not None}
     sources: list[Source] = []
     for episode, demonstration in found:
@@ -145,7 +145,7 @@ def _require_fitting(episode: Episode, env: World, world: str) -> None:
         )
 
 
-def _way(episode: Episode, spec: SignalSpec) -> np.ndarray:
+def _way(episode: Episode, spec: SignalSpec) -> Way:
     return poses_of(spec, np.asarray(episode.observed(spec.name), dtype=np.float64))
 
 

@@ -57,8 +57,8 @@ _HOPELESS = 30
 _RADIAN_M = 0.1
 _ADVICE = {
     "refused": "the world refuses starts that it draws itself: check its scene",
-    "reach": "commands leave the action's range or the arm cannot follow: draw starts from a smaller"
-    " area (task.params), or record demonstrations that come from nearer",
+    "reach": "commands leave the action's range or the arm cannot follow: draw starts from a"
+    " smaller area (task.params), or record demonstrations that come from nearer",
     "collision": "bodies touch that touch in no demonstration: raise --near-m so that the recorded"
     " approach is kept further out",
     "disturbed": "objects are pushed that stay in the demonstrations: raise --near-m, or record"
