@@ -20,7 +20,7 @@ from robolearn.operations.stores.demonstrations import Commanded, Source
 from robolearn.operations.stores.generate_options import GenerateConfig
 from robolearn.retargeting.commands import poses_of
 from robolearn.runtime import EpisodeRun
-from robolearn.shapes import Floats
+from robolearn.shapes import FloatRows, Floats
 from robolearn.types import Condition, Observation
 from sim.contract import World
 from sim.env.contacts import TouchingEnv
@@ -274,7 +274,7 @@ class _Watch:
             self.failed, self._why = check, why
 
 
-def _jerk(path: np.ndarray, rate_hz: float) -> float:
+def _jerk(path: FloatRows, rate_hz: float) -> float:
     """The largest third difference of places ``[T, k]`` [m/s^3]."""
     if len(path) < 4:
         return 0.0

@@ -273,9 +273,9 @@ class _Generation:
         for attempt in range(self._config.attempts):
             check()
             condition = self._stage.env.sample_condition(seeds[attempt % len(seeds)])
-            rng = np.random.default_rng(child_seed(self._config.seed, stratum, attempt))
-            source = self._drawn(condition, rng)
-            condition = dataclasses.replace(condition, seed=int(rng.integers(2**31)))
+            own = child_seed(self._config.seed, "attempt", stratum, attempt)
+            source = self._drawn(condition, child_seed(own, "demonstration"))
+            condition = dataclasses.replace(condition, seed=child_seed(own, "episode") % 2**31)
             flight = self._stage.act(
                 source, condition, limits=self._limits, noise=True, recorder=self._recorder
             )
@@ -291,11 +291,11 @@ class _Generation:
                 raise self._hopeless()
         return False
 
-    def _drawn(self, condition: Condition, rng: np.random.Generator) -> Source:
+    def _drawn(self, condition: Condition, seed: int) -> Source:
         """One of the nearest demonstrations that have not given their most yet."""
         free = [s for s in self._sources if self.used[s.demonstration.id] < self._cap]
         away = sorted(free or self._sources, key=lambda s: _away(s, condition))
-        return away[int(rng.integers(min(self._config.nearest, len(away))))]
+        return away[seed % min(self._config.nearest, len(away))]
 
     def _keep(self, source: Source, flight: Flight, said: dict[str, Any]) -> None:
         finished, name = self._recorder.finished(), source.demonstration.id
