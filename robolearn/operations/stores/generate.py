@@ -134,6 +134,10 @@ def generate(
     rules = () if skills is None else load_config(SkillsFile, skills).skills
     with contextlib.closing(make_world(world)) as env:
         stage = Stage(env, config)
+        origins = {name: origin(source, name) for name in ids}
+        told = {"config": to_dict(config), "world": world, "scene": env.scene_hash}
+        run = config_hash(told, [to_dict(r) for r in rules], list(origins.values()))
+        kept = _kept(out, run)
         read, left_out = read_demonstrations(source, ids, env, world, config.near_m, rules)
         sources, limits, unrepeated = _repeatable(stage, read)
         left_out |= unrepeated
@@ -143,10 +147,6 @@ def generate(
                 f" {'; '.join(f'{k}: {v}' for k, v in list(left_out.items())[:3])}. Record new ones"
                 " there, or name another scene"
             )
-        origins = {s.demonstration.id: origin(source, s.demonstration.id) for s in sources}
-        told = {"config": to_dict(config), "world": world, "scene": env.scene_hash}
-        run = config_hash(told, [to_dict(r) for r in rules], list(origins.values()))
-        kept = _kept(out, run)
         with appended(out) as made, made.writer() as writer:
             generation = _Generation(stage, world, run, sources, limits, origins, writer)
             generation.all(kept, on_kept)

@@ -24,7 +24,7 @@ from robolearn.operations.stores.generate_options import GenerateConfig
 from robolearn.runtime import EpisodeRun
 from robolearn.spec import ActionSpec, EmbodimentSpec, SignalSpec
 
-CONFIG = GenerateConfig(episodes=3, seed=5)
+CONFIG = GenerateConfig(episodes=2, hold_s=0.3, seed=5)
 
 
 @pytest.fixture(scope="module")
@@ -41,11 +41,11 @@ def made(few: Path, tmp_path_factory: pytest.TempPathFactory) -> Generated:
 
 def test_new_starts_are_solved_and_say_where_they_come_from(few: Path, made: Generated) -> None:
     source, store = EpisodeStore.open(few), EpisodeStore.open(made.store)
-    assert (made.world, len(made.ids), made.new, made.missing) == ("pick_place", 3, 3, ())
+    assert (made.world, len(made.ids), made.new, made.missing) == ("pick_place", 2, 2, ())
     assert made.skills == ("cube/pose", "cube/pose to goal/pose")
     assert made.sees_touches
-    assert made.attempts == 3 + sum(made.failed.values())
-    assert sum(made.used.values()) == 3
+    assert made.attempts == 2 + sum(made.failed.values())
+    assert sum(made.used.values()) == 2
     starts: set[tuple[float, ...]] = set()
     for name in made.ids:
         episode = store.read(name)
@@ -65,8 +65,8 @@ def test_new_starts_are_solved_and_say_where_they_come_from(few: Path, made: Gen
         R = np.array([[np.cos(turn), -np.sin(turn)], [np.sin(turn), np.cos(turn)]])
         np.testing.assert_allclose(R @ before[:2] + moved[:2], now[:2], atol=1e-4)
         starts.add(tuple(episode.meta.condition.poses["cube/pose"]))
-    assert len(starts) == 3
-    assert {store.meta(i).provenance["generated"]["stratum"] for i in made.ids} == {0, 1, 2}
+    assert len(starts) == 2
+    assert {store.meta(i).provenance["generated"]["stratum"] for i in made.ids} == {0, 1}
 
 
 def test_a_killed_call_goes_on_and_ends_with_the_same_episodes(
@@ -78,10 +78,10 @@ def test_a_killed_call_goes_on_and_ends_with_the_same_episodes(
         _die_in_the_second(few, out)
     assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
     assert len(EpisodeStore.open(out).ids()) == 1
-    options = ["--episodes", "3", "--seed", "5", "--json"]
+    options = ["--episodes", "2", "--hold-s", "0.3", "--seed", "5", "--json"]
     assert main(["data", "generate", str(few), "--out", str(out), *options]) == 0
     told = json.loads(capsys.readouterr().out)
-    assert (len(told["ids"]), told["new"]) == (3, 2)
+    assert (len(told["ids"]), told["new"]) == (2, 1)
     assert (told["attempts"], told["failed"], told["used"]) == (
         made.attempts,
         made.failed,
@@ -120,7 +120,7 @@ def _die_in_the_second(few: Path, out: Path) -> None:
 
 def test_another_generation_does_not_go_on_with_a_store(few: Path, made: Generated) -> None:
     with pytest.raises(ConfigError, match="not from this generation"):
-        generate(few, made.store, GenerateConfig(episodes=3, seed=6))
+        generate(few, made.store, GenerateConfig(episodes=2, seed=6))
     with pytest.raises(ConfigError, match="not from this generation"):
         generate(made.store, few, GenerateConfig(episodes=1))
 
