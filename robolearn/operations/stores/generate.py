@@ -59,21 +59,21 @@ _ADVICE = {
     "refused": "the world refuses starts that it draws itself: check its scene",
     "reach": "commands leave the action's range or the arm cannot follow: draw starts from a"
     " smaller area (task.params), or record demonstrations that come from nearer",
-    "collision": "bodies touch that touch in no demonstration: raise --near-m so that the recorded"
+    "collision": "bodies touch that touch in no demonstration: raise near_m so that the recorded"
     " approach is kept further out",
-    "disturbed": "objects are pushed that stay in the demonstrations: raise --near-m, or record"
+    "disturbed": "objects are pushed that stay in the demonstrations: raise near_m, or record"
     " demonstrations that keep away from them",
-    "jerk": "the tool jerks more than in any demonstration: lower --noise-m or raise --jerk",
-    "task": "the task is not solved: see which skills were found, name them by --skills, lower"
-    " --noise-m, or record demonstrations whose starts are more like the new ones",
-    "held": "success does not last --hold-s: the demonstrations let go too early",
+    "jerk": "the tool jerks more than in any demonstration: lower noise_m or raise jerk",
+    "task": "the task is not solved: see which skills were found, name them in a file of skills,"
+    " lower noise_m, or record demonstrations whose starts are more like the new ones",
+    "held": "success does not last hold_s: the demonstrations let go too early",
     "diverged": "the physics break down: check the scene",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class SkillsFile:
-    """What a person says the skills of the demonstrations are (``--skills``)."""
+    """What a person says the skills of the demonstrations are."""
 
     skills: tuple[SkillRule, ...]
 

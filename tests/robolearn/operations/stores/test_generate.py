@@ -135,7 +135,7 @@ def test_what_cannot_work_leaves_nothing_and_says_why(
         generate(few, out, CONFIG, world="stacking")
     monkeypatch.setattr(module, "_HOPELESS", 2)
     one = Selection(ids=source.ids()[:1])
-    with pytest.raises(DataError, match=r"no attempt of 2 succeeds .* 2 jerk .*lower --noise-m"):
+    with pytest.raises(DataError, match=r"no attempt of 2 succeeds .* 2 jerk .*lower noise_m"):
         generate(few, out, GenerateConfig(episodes=1, jerk=1e-3), selection=one)
     failed = filter_store(source, Selection(), tmp_path / "failed")
     with failed.writer() as writer:
