@@ -45,5 +45,7 @@ class WithKeys:
 
     def close(self) -> None:
         """Both; safe to call twice."""
-        self._hand.close()
-        self._keys.close()
+        try:
+            self._hand.close()
+        finally:
+            self._keys.close()

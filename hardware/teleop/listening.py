@@ -6,10 +6,13 @@ listening --(unplugged)--> away --(tried every half second)--> listening
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import select
 import threading
 from collections.abc import Callable
+
+log = logging.getLogger(__name__)
 
 _AGAIN_S = 0.5
 _LARGEST = 4096
@@ -62,16 +65,24 @@ class Listener:
                 continue
             if self._fd not in select.select([self._fd, self._woken], [], [])[0]:
                 continue
-            try:
-                data = os.read(self._fd, _LARGEST)
-            except OSError:
-                data = b""
+            if not self._read():
+                os.close(self._fd)
+                self._fd = -1
+                self._lost()
+
+    def _read(self) -> bool:
+        """False when the device is gone, or tells what cannot be understood."""
+        try:
+            data = os.read(self._fd, _LARGEST)
             if data:
                 self._take(data)
-                continue
-            os.close(self._fd)
-            self._fd = -1
-            self._lost()
+        except OSError:
+            return False
+        except Exception:
+            # Whatever it is: what was told last must not go on for ever.
+            log.exception("%s: a report could not be read", self._thread.name)
+            return False
+        return bool(data)
 
 
 def open_file(path: str) -> int:

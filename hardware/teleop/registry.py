@@ -9,6 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 from hardware.devices.driver_config import make_driver_config
 from hardware.teleop.combined import WithKeys
 from hardware.teleop.device import Keys, Surroundings, TeleopDevice
+from robolearn.errors import ConfigError
 from robolearn.table import CONFIG, Table
 
 
@@ -47,7 +48,12 @@ def make_device(settings: Mapping[str, Any], around: Surroundings) -> TeleopDevi
     """The device that ``kind`` names, with the terminal's keys where it has none of its own; the
     other keys are its settings. ConfigError for others.
     """
-    config = make_driver_config(settings, DEVICES.find, where="device")
+    config: object = make_driver_config(settings, DEVICES.find, where="device")
+    if not isinstance(config, TeleopDeviceConfig):
+        raise ConfigError(
+            f"device '{settings.get('kind')}': {type(config).__name__} needs 'keys' and"
+            " 'build(around)' (docs/teleoperation.md)"
+        )
     alone = config.keys == "own" or (config.keys == "welcome" and not sys.stdin.isatty())
     if alone:
         return config.build(around)

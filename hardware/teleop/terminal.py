@@ -115,7 +115,7 @@ class Terminal:
             raise
         self._woken, self._wake = os.pipe()
         self._write(FOCUS_ON + QUERY)
-        self._thread = threading.Thread(target=self._listen, name="terminal-keys", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="terminal-keys", daemon=True)
         self._thread.start()
 
     @property
@@ -151,8 +151,11 @@ class Terminal:
         with contextlib.suppress(OSError, termios.error):
             self._write(self._restoring())
             termios.tcsetattr(self._fd, termios.TCSAFLUSH, self._settings)
-        with contextlib.suppress(OSError):
+        try:
             self._guard.communicate(b".", timeout=2.0)
+        except (OSError, subprocess.TimeoutExpired):
+            self._guard.kill()
+            self._guard.wait()
         for fd in (self._fd, self._woken, self._wake):
             os.close(fd)
 
@@ -180,7 +183,17 @@ class Terminal:
         with contextlib.suppress(OSError):
             os.write(self._wake, why)
 
+    def _run(self) -> None:
+        try:
+            self._listen()
+        finally:
+            if not self._closed:
+                # Nobody can say stop any more.
+                self.gone = True
+                self._heard(None)
+
     def _listen(self) -> None:
+        """Until the terminal is closed, or gone."""
         rest = b""
         while not self._closed:
             patience = _ESCAPE_S if rest == b"\x1b" else PING_S if self._pinging else None
@@ -194,8 +207,6 @@ class Terminal:
                 except OSError:
                     data = b""
                 if not data:
-                    self.gone = True
-                    self._heard(None)
                     return
                 codes, rest = split_codes(rest + data)
             elif not ready and rest == b"\x1b":

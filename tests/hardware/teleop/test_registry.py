@@ -55,3 +55,9 @@ def test_without_a_terminal(monkeypatch, tmp_path):
             make_device({"kind": "spacemouse", "path": str(tmp_path / "x")}, Surroundings())
     with pytest.raises(RobolearnError, match="no teleoperation device 'mouse'"):
         make_device({"kind": "mouse"}, Surroundings())
+
+
+def test_a_config_that_is_no_devices_is_refused(monkeypatch):
+    monkeypatch.setattr(DEVICES, "find", lambda *_, **__: Surroundings)
+    with pytest.raises(ConfigError, match="Surroundings needs 'keys' and 'build"):
+        make_device({"kind": "other"}, Surroundings())
