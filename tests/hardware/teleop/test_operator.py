@@ -86,7 +86,14 @@ def test_a_person_puts_the_cube_on_the_square(opened, seed):
     assert outcome.success
 
 
-@pytest.mark.parametrize("opened", [keyboard, puck, pad])
+@pytest.mark.parametrize(
+    "opened",
+    [
+        keyboard,
+        pytest.param(puck, marks=pytest.mark.slow),
+        pytest.param(pad, marks=pytest.mark.slow),
+    ],
+)
 def test_a_person_brings_the_hand_to_the_cube(opened):
     driven = drive(opened, 110)
     ticks = driven.ticks
