@@ -1,20 +1,23 @@
-"""``robolearn replay STORE --scene SCENE`` repeats recorded actions in a simulated world."""
+"""``robolearn replay STORE`` repeats recorded actions: in a simulated world, or on an arm."""
 
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
+from hardware.cell.limits import RunLimits
 from robolearn.cli.shared.output_path import output_file
 from robolearn.cli.shared.parse import counting, parse, print_json, say
 from robolearn.errors import ConfigError
 
 if TYPE_CHECKING:
+    from robolearn.operations.cell.replay import ArmReplay
     from robolearn.operations.replay import Replayed, StatesReplayed
     from sim.adapters.robosuite.replay import StateReplay
     from sim.identification.replay import ErrorSummary
@@ -24,27 +27,52 @@ STATES_AFTER_S = (1.0, 5.0, 10.0)
 
 @dataclass(frozen=True, slots=True)
 class Args:
-    """Replay recorded actions open loop and report how far the block ends from the recording.
+    """Replay recorded actions open loop: in a scene, or one episode on an arm under its supervisor.
 
-    In a robosuite world: set the recorded states, and replay the actions of the same recording.
+    Reports how far the block ends from the recording (in a robosuite world: sets the recorded
+    states, and replays the actions of the same recording), or the arm was from the recorded way.
     """
 
     # Episode store with the recordings.
     store: Annotated[Path, tyro.conf.Positional]
     # Packaged scene, scene folder, gym_pusht, or robosuite/TASK for its recordings.
-    scene: str
+    scene: str = ""
     # Use the first N episodes of the store; default every one.
     episodes: int | None = None
     # Also report the error after these times [s], for instance 1,5.
     after: str = "1,5"
     # Write a picture of the errors over time (PNG, PDF, SVG).
     plot: Path | None = None
+    # A file of configs/hardware/ instead of a scene: one episode is played on its arm.
+    robot: Path | None = None
+    # With --robot: id of the episode; default: the newest.
+    episode: str = ""
+    # With --robot: share of the recorded speed, above 0 and at most 1.
+    speed: float = 1.0
+    # With --robot: joint positions that were recorded on an arm of another name are meant for this.
+    another_arm: bool = False
+    # With --robot: start the virtual lab of the config and end it afterwards.
+    start_lab: bool = False
+    # With --robot: seed of the lab's hidden physics and noise.
+    lab_seed: int = 0
+    # With --robot: tighter limits for this run.
+    limits: Annotated[RunLimits, tyro.conf.arg(name="")] = field(default_factory=RunLimits)
+    # With --robot: do not ask before the arm moves.
+    yes: bool = False
     # Print one JSON document and nothing else.
     json: bool = False
 
 
 def main(argv: list[str]) -> int:
     args = parse(Args, argv, "replay", Args.__doc__ or "")
+    if bool(args.scene) == (args.robot is not None):
+        raise ConfigError(
+            "say where: --scene for a simulated world, or --robot configs/hardware/FILE.yaml for an"
+            " arm"
+        )
+    if args.robot is not None:
+        return _on_arm(args, args.robot)
+    _refuse_arm_flags(args)
     from robolearn.operations.replay import replay, replay_states, sets_states
 
     times = _times(args.after)
@@ -84,6 +112,73 @@ def main(argv: list[str]) -> int:
     if args.plot is not None:
         say(f"plot: {args.plot}")
     return 0
+
+
+def _refuse_arm_flags(args: Args) -> None:
+    """ConfigError for what only an arm has, before anything is done without it."""
+    given = {
+        "--episode": args.episode,
+        "--speed": args.speed != 1.0,
+        "--another-arm": args.another_arm,
+        "--start-lab": args.start_lab,
+        "--lab-seed": args.lab_seed,
+        "--yes": args.yes,
+    }
+    extra = [flag for flag, value in given.items() if value]
+    if extra:
+        raise ConfigError(f"{', '.join(extra)}: for --robot; leave out here")
+
+
+def _on_arm(args: Args, robot: Path) -> int:
+    """Play one episode on an arm; Ctrl-C stops it (exit code 130)."""
+    if args.plot is not None or args.episodes is not None:
+        raise ConfigError("--plot and --episodes are for --scene; an arm plays one --episode")
+    if not args.yes:
+        from robolearn.cli.shared.consent import require_terminal
+
+        require_terminal("the arm will move")
+    # Idle threads of a numerics library would spin beside the control loop; set before its import.
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+        os.environ.setdefault(name, "1")
+    from robolearn.cli.deploy.terminal import TerminalOperator
+    from robolearn.operations.cell.replay import ArmReplayOptions, replay_on_arm
+
+    options = ArmReplayOptions(
+        store=args.store,
+        robot=robot,
+        episode=args.episode,
+        speed=args.speed,
+        another_arm=args.another_arm,
+        start_lab=args.start_lab,
+        lab_seed=args.lab_seed,
+        limits=args.limits,
+    )
+    try:
+        found = replay_on_arm(options, TerminalOperator(yes=args.yes, quiet=args.json))
+    except KeyboardInterrupt:
+        say("\nstopped: the arm stands", quiet=args.json)
+        return 130
+    if args.json:
+        print_json(asdict(found) | {"interventions": dict(found.interventions)})
+        return 0
+    for line in _arm_lines(found):
+        say(line)
+    return 0
+
+
+def _arm_lines(found: ArmReplay) -> list[str]:
+    whole = "to its end" if found.ended == "whole" else f"until it ended ({found.ended})"
+    lines = [f"{found.episode} on {found.robot}: {found.steps} ticks, {whole}; {found.start}"]
+    for t in found.tracking:
+        scale, unit = (1e3, "mm") if t.unit == "m" else (1.0, t.unit)
+        median, p95, most, final = (scale * v for v in (t.median, t.p95, t.most, t.final))
+        lines.append(
+            f"  {t.signal}: {median:.3g} {unit} from the recording (median), {p95:.3g} (95 %),"
+            f" {most:.3g} at most, {final:.3g} at the end"
+        )
+    events = ", ".join(f"{cause} {n}x" for cause, n in found.interventions.items())
+    lines.append(f"  supervisor: {events or 'nothing to do'}")
+    return lines
 
 
 def _times(text: str) -> list[float]:

@@ -1,0 +1,183 @@
+"""A recorded episode is played on the virtual lab's arm; others are refused before it moves."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+
+from hardware.cell.load import load_cell
+from hardware.cell.motion import JOINT_POSITION
+from hardware.env.real_env import cell_spec
+from robolearn.cli.main import main
+from robolearn.data.episode import Episode, EpisodeMeta, episode_from_arrays
+from robolearn.data.store.store import EpisodeStore
+from robolearn.errors import ConfigError, DataError, SpecMismatchError
+from robolearn.operations.cell import replay as replaying
+from robolearn.operations.cell.recorded_path import slowed
+from robolearn.operations.cell.replay import ArmReplayOptions, replay_on_arm
+from robolearn.operations.deploy.operator import Unattended
+from robolearn.pusht import BLOCK, TOOL
+from robolearn.types import Condition, Outcome
+from tests.hardware.lab import CONFIG, address
+from tests.robolearn.cli.deploy.test_deploy import PATIENT
+
+STEPS = 16
+SO101 = CONFIG.parent / "lab_so101.yaml"
+
+
+@pytest.fixture
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The lab's file for an engine-less lab at an address of its own."""
+    raw = yaml.safe_load(CONFIG.read_text())
+    raw["lab"] = {"world": "kinematic", "devices": {"tracker": {"rate_hz": 100}}}
+    robot = raw["robot"]
+    robot["driver"] |= {"address": address(81), "watchdog_hz": 5}
+    robot["trackers"]["block/pose"]["udp"] |= {"address": address(81), "max_age_s": 1.0}
+    robot["supervisor"] = PATIENT
+    path = tmp_path / "cell.yaml"
+    path.write_text(yaml.safe_dump(raw))
+    monkeypatch.setattr(replaying, "take_real_time", lambda *_, **__: False)
+    return path
+
+
+def drawn(config: Path, *, start: float = 0.2) -> Episode:
+    """The tool is drawn along a line of 6 cm in 1.5 s, as the cell records it."""
+    spec = cell_spec(load_cell(config))
+    signals = tuple(s for s in spec.signals if s.name in (TOOL, BLOCK))
+    way = np.stack([np.linspace(start, start + 0.06, STEPS), np.full(STEPS, 0.3)], axis=1)
+    block = np.tile([0.35, 0.15, 0.4], (STEPS, 1))
+    poses = {TOOL: (9.0, 9.0), BLOCK: (0.35, 0.15, 0.4)}
+    meta = EpisodeMeta(
+        "demonstration",
+        "pusht",
+        dataclasses.replace(spec, signals=signals),
+        Condition("c0", 0, poses),
+        Outcome(False, 0.0, 0.0, truncated=True, reason="operator"),
+    )
+    return episode_from_arrays(
+        meta, {TOOL: way, BLOCK: block}, {TOOL: way}, progress=np.zeros(STEPS)
+    )
+
+
+def stored(path: Path, *episodes: Episode) -> Path:
+    with EpisodeStore.create(path).writer() as writer:
+        for episode in episodes:
+            writer.append(episode)
+    return path
+
+
+def changed(episode: Episode, values: np.ndarray) -> Episode:
+    return dataclasses.replace(episode, action={TOOL: values})
+
+
+def test_an_episode_is_played_on_the_labs_arm_and_its_error_reported(
+    config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = stored(tmp_path / "store", drawn(config))
+    argv = ["replay", str(store), "--robot", str(config), "--start-lab", "--speed", "0.8", "--yes"]
+    assert main([*argv, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["episode"], found["ended"], found["steps"]) == ("ep_000000", "whole", 19)
+    assert found["start"].startswith("placed by the lab; block/pose off by")
+    (tool,) = found["tracking"]
+    # The arm follows a moving command by its lag: 3 cm/s for a tenth or two of a second.
+    assert (tool["signal"], tool["unit"]) == (TOOL, "m")
+    assert tool["most"] < 0.02
+    assert tool["median"] > 0.0
+
+
+def test_what_cannot_be_played_is_refused_before_anything_is_connected(
+    config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def connected(*_: object, **__: object) -> None:
+        raise AssertionError("a device was touched")
+
+    monkeypatch.setattr(replaying, "RealEnv", connected)
+    monkeypatch.setattr(replaying, "LabProcess", connected)
+
+    def refused(episode: Episode, name: str, error: type[Exception], words: str, **more) -> None:
+        store = stored(tmp_path / name, episode)
+        options = ArmReplayOptions(store=store, robot=config, start_lab=True, **more)
+        with pytest.raises(error, match=words):
+            replay_on_arm(options, Unattended(agreed=True))
+
+    line = drawn(config).action[TOOL]
+    refused(
+        drawn(config, start=0.6), "outside", DataError, "leaves what this cell may do at tick 0"
+    )
+    started = drawn(config)
+    seen = dataclasses.replace(started.streams[TOOL], value=line + 0.6)
+    started = dataclasses.replace(started, streams={**started.streams, TOOL: seen})
+    refused(started, "start", DataError, r"the start of ep_000000 is outside .* may do")
+    jump = line.copy()
+    jump[8:, 1] -= 0.2
+    refused(changed(drawn(config), jump), "jump", DataError, r"jumps by \[0.004, 0.2\] from tick 7")
+    other = drawn(config)
+    spec = dataclasses.replace(other.meta.embodiment, rate_hz=20.0)
+    other = dataclasses.replace(other, meta=dataclasses.replace(other.meta, embodiment=spec))
+    refused(other, "rate", SpecMismatchError, r"control rate \[Hz\]: wanted 20, got 10")
+    arm = cell_spec(load_cell(SO101))
+    arm = dataclasses.replace(
+        arm, signals=tuple(s for s in arm.signals if s.name == JOINT_POSITION)
+    )
+    at = np.zeros((STEPS, *arm.actions[0].shape))
+    action = {a.name: np.zeros((STEPS, *a.shape)) for a in arm.actions}
+    meta = dataclasses.replace(other.meta, embodiment=arm)
+    joints = episode_from_arrays(meta, {JOINT_POSITION: at}, action, progress=np.zeros(STEPS))
+    refused(joints, "arm", SpecMismatchError, f"action {JOINT_POSITION}: wanted .*absent")
+    # The same joints of an arm of another name: the numbers may be another posture.
+    renamed = dataclasses.replace(meta, embodiment=dataclasses.replace(arm, name="other"))
+    joints = dataclasses.replace(joints, meta=renamed)
+    options = ArmReplayOptions(store=stored(tmp_path / "named", joints), robot=SO101)
+    with pytest.raises(SpecMismatchError, match="joint positions of 'other'"):
+        replay_on_arm(options, Unattended(agreed=True))
+    with pytest.raises(AssertionError, match="a device was touched"):
+        replay_on_arm(
+            dataclasses.replace(options, another_arm=True, start_lab=True), Unattended(agreed=True)
+        )
+
+
+def test_numbers_that_are_none_are_refused(config: Path) -> None:
+    # No store takes such an episode; one in memory is refused all the same.
+    line = drawn(config).action[TOOL].copy()
+    line[5, 0] = np.nan
+    broken = dataclasses.replace(changed(drawn(config), line), id="ep_000000")
+    cell = load_cell(config)
+    options = ArmReplayOptions(store=Path("none"), robot=config)
+    with pytest.raises(DataError, match=f"'{TOOL}' is not a number at tick 5"):
+        replaying.prepare_replay(broken, cell, options)
+    with pytest.raises(ConfigError, match="speed must be above 0 and at most 1"):
+        ArmReplayOptions(store=Path("none"), robot=config, speed=1.5)
+
+
+def test_a_slower_replay_goes_the_same_way() -> None:
+    line = np.linspace(0.0, 1.0, 11)[:, None]
+    half = slowed(line, "tool/xy_table", 0.5)
+    np.testing.assert_allclose(half[:, 0], np.linspace(0.0, 1.0, 21), atol=1e-12)
+    np.testing.assert_array_equal(slowed(line, "tool/xy_table", 1.0), line)
+    turn = np.array([[0.0, 0.0, 0.0, 3.1], [0.0, 0.0, 0.0, -3.1]])
+    yaw = slowed(turn, "tool/xyz_yaw", 0.5)[1, 3]
+    assert abs(abs(yaw) - np.pi) < 1e-9
+    pose = np.array([[0, 0, 0, 1.0, 0, 0, 0], [0, 0, 0, -1.0, 0, 0, 0]])
+    np.testing.assert_allclose(np.abs(slowed(pose, "tool/pose", 0.5)[1, 3]), 1.0)
+
+
+def test_the_command_says_which_flags_belong_where(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = str(tmp_path / "none")
+    for argv, words in (
+        (["replay", store], "say where"),
+        (["replay", store, "--scene", "pusht_reference", "--robot", "x.yaml"], "say where"),
+        (["replay", store, "--scene", "pusht_reference", "--speed", "0.5"], "--speed: for --robot"),
+        (["replay", store, "--robot", "x.yaml", "--episodes", "2"], "an arm plays one --episode"),
+        (["replay", store, "--robot", str(SO101)], "there is no terminal to ask"),
+        (["replay", store, "--robot", str(SO101), "--yes"], "none"),
+    ):
+        assert main(argv) == 2
+        assert words in capsys.readouterr().err
