@@ -1,4 +1,4 @@
-"""``robolearn data view`` shows an episode, in the rerun viewer or as one picture."""
+"""``robolearn data view`` shows an episode: in the rerun viewer, as one picture, or as text."""
 
 from __future__ import annotations
 
@@ -7,17 +7,20 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
 from robolearn.cli.shared.parse import parse, say
 from robolearn.errors import ConfigError
 
+if TYPE_CHECKING:
+    from robolearn.data.store.store import EpisodeStore
+
 
 @dataclass(frozen=True)
 class View:
-    """Look at an episode: rerun's viewer, a file for it, or a picture strip."""
+    """Look at an episode: rerun's viewer, a file for it, a picture strip, or text."""
 
     # Store to read.
     store: tyro.conf.Positional[Path]
@@ -27,6 +30,8 @@ class View:
     strip: Path | None = None
     # Write a file that 'rerun FILE' opens, here or elsewhere; needs no display.
     save: Path | None = None
+    # Print curves, who drove, and what is wrong with it; needs no display.
+    text: bool = False
     # Pictures per camera in the strip.
     frames: int = 8
 
@@ -34,21 +39,44 @@ class View:
 def view(argv: list[str]) -> int:
     """Run the verb; returns the exit code."""
     args = parse(View, argv, "data view", View.__doc__ or "")
-    if args.strip is None and args.save is None and not _has_display():
-        raise ConfigError("there is no display; use --strip out.png or --save out.rrd")
+    alone = args.strip is None and args.save is None and not args.text
+    if alone and not _has_display():
+        raise ConfigError("there is no display; use --text, --strip out.png or --save out.rrd")
     from robolearn.data.store.store import EpisodeStore
     from robolearn.data.view.rerun import show_episode
     from robolearn.operations.pictures.strip import draw_strip, newest_episode
 
     store = EpisodeStore.open(args.store)
     episode = args.episode or newest_episode(store)
+    if args.text:
+        _say_text(store, episode)
     if args.strip is not None:
         draw_strip(args.store, args.strip, episode=episode, frames=args.frames)
         say(f"{episode}: {args.strip}")
-    if args.save is not None or args.strip is None:
+    if args.save is not None or alone:
         show_episode(store, episode, args.save)
         say(f"{episode}: {args.save or 'rerun viewer'}")
     return 0
+
+
+def _say_text(store: EpisodeStore, episode_id: str) -> None:
+    """What a person looks at between two recordings."""
+    from robolearn.cli.data.quality import verdict_lines
+    from robolearn.data.view.cameras import read_without_pictures
+    from robolearn.data.view.curves import ASCII, BLOCKS, episode_curves
+    from robolearn.operations.stores.quality import judge_quality
+
+    said = store.annotated(episode_id)
+    for line in verdict_lines(judge_quality(store.path, episodes=(episode_id,)).verdicts[0]):
+        say(line)
+    about = [said.split, *said.labels, *(f'"{note}"' for note in said.notes)]
+    if any(about):
+        say(f"  said of it: {', '.join(a for a in about if a)}")
+    levels = BLOCKS if (sys.stdout.encoding or "").lower().startswith("utf") else ASCII
+    episode = read_without_pictures(store, episode_id)
+    for line in episode_curves(episode, said, levels=levels):
+        say(line)
+    say(f"say something about it: robolearn data note {store.path} {episode_id} --outcome failure")
 
 
 def _has_display() -> bool:

@@ -11,6 +11,7 @@ from robolearn.data.episode import Episode
 from robolearn.data.insight.episode_measures import EpisodeMeasures
 from robolearn.data.insight.verdict import USUAL, Thresholds, Verdict, judge_episode, measure_for
 from robolearn.data.store.annotations import Annotation, default_author
+from robolearn.data.store.storage import ObjectPath
 from robolearn.data.store.store import EpisodeStore
 from robolearn.data.view.cameras import read_without_pictures
 
@@ -55,7 +56,7 @@ class QualityWatch:
 
 
 def judge_quality(
-    path: Path | str,
+    path: str | Path | ObjectPath,
     limits: Thresholds = USUAL,
     *,
     episodes: Sequence[str] = (),
@@ -85,7 +86,9 @@ def judge_quality(
     return StoreQuality(str(store.path), tuple(found))
 
 
-def label_doubtful(path: Path | str, quality: StoreQuality, label: str) -> tuple[str, ...]:
+def label_doubtful(
+    path: str | Path | ObjectPath, quality: StoreQuality, label: str
+) -> tuple[str, ...]:
     """Give ``label`` to the doubtful episodes that lack it; returns them. ``data.without_labels``
     of a training, or ``data filter --without-label``, leaves them out.
     """

@@ -15,8 +15,9 @@ from robolearn.cli.data.commands import main
 from robolearn.cli.main import main as robolearn
 from robolearn.data.episode import episode_from_arrays
 from robolearn.data.recording.recorder import EpisodeRecorder
-from robolearn.data.store.annotations import Annotation
+from robolearn.data.store.annotations import Annotated, Annotation
 from robolearn.data.store.store import EpisodeStore
+from robolearn.data.view.curves import ASCII, episode_curves
 from robolearn.spec import ActionSpec, EmbodimentSpec, SignalSpec
 from robolearn.types import Outcome
 from tests.episodes import IMAGE, TOOL, small_episode
@@ -147,3 +148,40 @@ def test_many_values_become_a_map_and_an_unknown_outcome_is_said(tmp_path: Path)
     for colour in ((68, 1, 84), (253, 231, 37)):
         assert (np.abs(flat - colour).max(axis=1) < 3).sum() > 1000
     assert not (flat == (0xC0, 0, 0)).all(axis=1).any()
+
+
+def test_text_needs_no_display(
+    store: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("DISPLAY", raising=False)
+    monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
+    assert robolearn(["data", "view", str(store), "ep_000000", "--text"]) == 0
+    told = capsys.readouterr().out
+    assert "the cable caught" in told
+    assert "h human, s scripted" in told
+    assert f"data note {store} ep_000000" in told
+    assert robolearn(["data", "view", str(store), "ep_000009", "--text"]) == 2
+
+
+def test_curves_show_shape_gaps_and_markers() -> None:
+    episode = small_episode(0, 40)
+    line = np.linspace(0.0, 1.0, 40)[:, None] * [1.0, 0.5]
+    block = episode.streams[TOOL]
+    valid = block.valid.copy()
+    valid[10:20] = False
+    episode = dataclasses.replace(
+        episode,
+        action={TOOL: line},
+        streams={TOOL: dataclasses.replace(block, value=line, valid=valid)},
+        source=("human:keys",) * 20 + ("hold",) * 20,
+    )
+    said = Annotated(markers=(1.0, 3.95))
+    lines = episode_curves(episode, said, width=8, levels=ASCII)
+    assert lines[0] == f"{'tool/xy_table[0] [m]':<30}        0 _.-~=+*# 1"
+    # What was not measured is a gap, not a value.
+    assert lines[1] == f"{'  as measured':<30}        0 _.  =+*# 1"
+    assert lines[-2].endswith("hhhh.... h human, . hold")
+    assert lines[-1].endswith("   |    |")
+    assert episode_curves(dataclasses.replace(episode, tick_t_ns=np.zeros(0, np.int64)), said) == []
+    still = dataclasses.replace(episode, action={TOOL: np.full((40, 2), 0.3)})
+    assert "0.3 ======== 0.3" in episode_curves(still, said, width=8, levels=ASCII)[0]
