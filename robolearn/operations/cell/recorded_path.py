@@ -14,7 +14,8 @@ from robolearn.shapes import AnyFloats, Floats
 from robolearn.spec import ActionSpec, EmbodimentSpec, SignalSpec
 
 # What an arm is followed by: where a cell has them, and the recording, too.
-FOLLOWED = ("tool/xy_table", "tool/pose", "arm/joint_position")
+JOINTS = "arm/joint_position"
+FOLLOWED = ("tool/xy_table", "tool/pose", JOINTS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +96,10 @@ def recorded_path(episode: Episode, offered: EmbodimentSpec, speed: float) -> Re
     if relative:
         raise DataError(f"{episode.id}: relative commands {relative} are not played on an arm")
     signals = {s.name: s.shape for s in offered.signals}
+    # Joints of another arm that draws the same line are no way to follow.
+    same_arm = offered.name == episode.meta.embodiment.name or JOINTS in mine
     names = [n for n in FOLLOWED if n in episode.view and n in signals]
+    names = [n for n in names if n != JOINTS or same_arm]
     shown = {n: np.asarray(episode.observed(n), dtype=np.float64) for n in names}
     same = {n: v for n, v in shown.items() if v.shape[1:] == signals[n]}
     return RecordedPath(
@@ -136,7 +140,7 @@ def slowed(values: AnyFloats, name: str, speed: float) -> AnyFloats:
 def tracking_error(spec: SignalSpec, wanted: AnyFloats, seen: AnyFloats) -> TrackingError:
     """Of rows ``[T, *shape]``: places by their distance, joints by the one that is farthest off."""
     apart = np.abs(seen - wanted).reshape(len(wanted), -1)
-    joints = spec.name == "arm/joint_position"
+    joints = spec.name == JOINTS
     off: Floats = apart.max(axis=1) if joints else np.sqrt((apart[:, :3] ** 2).sum(axis=1))
     median, p95 = float(np.median(off)), float(np.quantile(off, 0.95))
     unit = "rad" if joints else "m"

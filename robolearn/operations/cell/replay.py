@@ -48,6 +48,7 @@ log = logging.getLogger(__name__)
 # Above every ordinary program, below the supervisor (50) and the lab's controller (40).
 _AGENT_PRIORITY, _LAB_PRIORITY = 5, 40
 LOOPBACK = "127.0.0.1"
+TOOL_POSE = "tool/pose"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,16 +220,17 @@ def _start(episode: Episode, cell: CellConfig, path: RecordedPath) -> Condition:
     placed = set(objects_of(Condition(episode.id, 0, poses)))
     goals = {goal.name for goal in cell.goals}
     poses = {n: v for n, v in poses.items() if n in goals or (n in placed and n in cell.trackers)}
-    for name, rows in path.seen.items():
-        poses[name] = tuple(float(v) for v in np.ravel(rows[0]))
-    condition = Condition(episode.id, episode.meta.condition.seed, poses)
     motion = cell.motion()
-    start = poses.get(motion.action.name)
-    if start is None:
-        raise DataError(
-            f"{episode.id} does not say where '{motion.action.name}' was; nothing to begin at"
-        )
-    _require_within(episode.id, motion.action.name, start, motion.action.low, motion.action.high)
+    action = motion.action
+    # A tool that is commanded by place and heading starts at a pose.
+    signal = action.name if action.name in path.seen else TOOL_POSE
+    if signal not in path.seen:
+        raise DataError(f"{episode.id} does not say where '{action.name}' was: no start is known")
+    start = tuple(float(v) for v in np.ravel(path.seen[signal][0]))
+    bounded = len(start) if signal == action.name else 3
+    _require_within(episode.id, signal, start[:bounded], action.low, action.high)
+    poses[signal] = start
+    condition = Condition(episode.id, episode.meta.condition.seed, poses)
     try:
         motion.start(condition)
     except RobolearnError as error:
@@ -246,6 +248,7 @@ def _require_within(
         raise DataError(f"the start of {name} is not a number: {signal} {list(value)}")
     # As measured, an arm at its limit may be a little beyond.
     slack = 0.01
+    low, high = low[: len(v)], high[: len(v)]
     if low and high and bool(((v < np.subtract(low, slack)) | (v > np.add(high, slack))).any()):
         raise DataError(
             f"the start of {name} is outside of what this cell may do: '{signal}'"

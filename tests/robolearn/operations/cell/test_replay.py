@@ -48,20 +48,21 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def drawn(config: Path, *, start: float = 0.2) -> Episode:
     """The tool is drawn along a line of 6 cm in 1.5 s, as the cell records it."""
     spec = cell_spec(load_cell(config))
-    signals = tuple(s for s in spec.signals if s.name in (TOOL, BLOCK))
+    # Another arm drew it, whose joints say nothing about this one's.
+    signals = tuple(s for s in spec.signals if s.name in (TOOL, BLOCK, JOINT_POSITION))
+    joints = np.full((STEPS, 6), 2.0)
     way = np.stack([np.linspace(start, start + 0.06, STEPS), np.full(STEPS, 0.3)], axis=1)
     block = np.tile([0.35, 0.15, 0.4], (STEPS, 1))
     poses = {TOOL: (9.0, 9.0), BLOCK: (0.35, 0.15, 0.4)}
     meta = EpisodeMeta(
         "demonstration",
         "pusht",
-        dataclasses.replace(spec, signals=signals),
+        dataclasses.replace(spec, name="another", signals=signals),
         Condition("c0", 0, poses),
         Outcome(False, 0.0, 0.0, truncated=True, reason="operator"),
     )
-    return episode_from_arrays(
-        meta, {TOOL: way, BLOCK: block}, {TOOL: way}, progress=np.zeros(STEPS)
-    )
+    seen = {TOOL: way, BLOCK: block, JOINT_POSITION: joints}
+    return episode_from_arrays(meta, seen, {TOOL: way}, progress=np.zeros(STEPS))
 
 
 def stored(path: Path, *episodes: Episode) -> Path:
