@@ -43,6 +43,26 @@ class View:
 
 
 @dataclass(frozen=True, slots=True)
+class Overlay:
+    """Lay the start that is wanted over a camera's picture, so that things can be placed so."""
+
+    # Picture of the cell's camera (.png, .jpg).
+    photo: Annotated[Path, tyro.conf.Positional]
+    # Scene whose camera stands where the real one does.
+    scene: str
+    # Camera of the scene.
+    camera: str
+    # Where the starts come from.
+    suite: Path
+    # Id of the start.
+    condition: str
+    # Picture to write.
+    out: Path = Path("start.png")
+    # How much of the scene is seen: 0 its outlines alone, 1 nothing else.
+    opacity: float = 0.5
+
+
+@dataclass(frozen=True, slots=True)
 class List:
     """Name the worlds that come with the project."""
 
@@ -114,6 +134,20 @@ def _view(argv: list[str]) -> int:
     return 0
 
 
+def _overlay(argv: list[str]) -> int:
+    args = parse(Overlay, argv, "scene overlay", Overlay.__doc__ or "")
+    from robolearn.operations.pictures.draw import Drawn
+    from robolearn.operations.pictures.overlay import overlay_start
+
+    output_file(args.out, "--out", (".png", ".jpg"))
+    image = overlay_start(
+        args.photo, args.scene, args.camera, args.suite, args.condition, opacity=args.opacity
+    )
+    Drawn(args.camera, image).write(args.out)
+    say(str(args.out))
+    return 0
+
+
 def _list(argv: list[str]) -> int:
     args = parse(List, argv, "scene ls", List.__doc__ or "")
     from sim.worlds import OPEN_FAMILIES, described_worlds
@@ -133,5 +167,6 @@ def _list(argv: list[str]) -> int:
 VERBS: dict[str, tuple[type[Any], Callable[[list[str]], int]]] = {
     "check": (Check, _check),
     "view": (View, _view),
+    "overlay": (Overlay, _overlay),
     "ls": (List, _list),
 }

@@ -201,7 +201,6 @@ def prepare_replay(
         raise SpecMismatchError(
             f"{episode.id} holds joint positions of '{recorded.name}', this is '{spec.name}': the"
             " same numbers may be another posture. If they are the same arm, say another_arm"
-            " (--another-arm)"
         )
     path = recorded_path(episode, spec, options.speed)
     path.require_smooth(episode.id, options.jump_m, options.jump_rad)
