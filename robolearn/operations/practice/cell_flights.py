@@ -231,14 +231,19 @@ class CellFlights:
         # Who is first has a warmer arm and an earlier block: by turns.
         lanes = range(len(task.conditions))
         for lane in lanes if task.number % 2 else reversed(lanes):
-            flown = self._flown(task, lane)
+            flown, stop = self._flown(task, lane)
             if flown is not None:
                 yield flown
+            # Only now: a robot that cannot be cleared must not take the episode with it.
+            if isinstance(stop, SafetyStopError):
+                self._stopped(task.drivers[lane], stop)
+            elif stop is not None:
+                self._count(task.drivers[lane], stop)
             if self.ended is not None:
                 return
 
-    def _flown(self, task: RoundTask, lane: int) -> Flown | None:
-        driver = task.drivers[lane]
+    def _flown(self, task: RoundTask, lane: int) -> tuple[Flown | None, RobotError | None]:
+        """The episode, and what stopped it."""
         for placing in range(1, PLACINGS + 1):
             recorder = ArmRecorder(self._recorder())
             try:
@@ -251,15 +256,13 @@ class CellFlights:
                 found = None
                 if recorder.steps:
                     found = self._cut(task, lane, recorder, reason_of(error))
-                self._stopped(driver, error)
-                return found
+                return found, error
             except PASSING as error:
                 self.operator.told("lost", f"an episode that could not be seen to its end: {error}")
-                self._count(driver, error)
-                return None
+                return None, error
             else:
-                return self._whole(task, lane, result, chunks, recorder)
-        return None
+                return self._whole(task, lane, result, chunks, recorder), None
+        return None, None
 
     def _fly(self, task: RoundTask, lane: int, recorder: ArmRecorder) -> tuple[EpisodeResult, int]:
         source, name = self._pilot(task, lane)

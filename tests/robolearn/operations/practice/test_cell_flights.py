@@ -100,7 +100,7 @@ class FakeArm:
 
     def __init__(self, inner: World, plan: dict[int, BaseException]) -> None:
         self.inner, self.plan, self.seen = inner, plan, 0
-        self.cleared = 0
+        self.cleared, self.gone = 0, False
         self.standing: dict[str, Any] = {}
 
     def __getattr__(self, name: str) -> Any:
@@ -122,6 +122,8 @@ class FakeArm:
         """It stands."""
 
     def clear_stop(self) -> None:
+        if self.gone:
+            raise RobotConnectionError("the robot is gone")
         self.cleared += 1
 
 
@@ -217,6 +219,16 @@ def test_a_stop_is_an_episode_of_its_length(fly: Fly, world: World) -> None:
     assert (kept.steps, kept.meta.outcome.reason) == (3, "safety_stop")
     # A lab's stop is nobody's to look at.
     assert (flying.arm.cleared, flying.flights.ended) == (1, None)
+
+
+def test_a_robot_that_cannot_be_cleared_does_not_take_the_episode_with_it(
+    fly: Fly, world: World
+) -> None:
+    flying = fly({4: SafetyStopError("robot_fault")})
+    flying.arm.gone = True
+    with pytest.raises(RobotConnectionError):
+        flying.all(pair(world))
+    assert [flying.store.read(i).steps for i in flying.store.ids()] == [3]
 
 
 def test_repeated_stops_end_it(fly: Fly, world: World) -> None:
