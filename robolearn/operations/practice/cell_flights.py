@@ -366,8 +366,8 @@ class CellFlights:
         elif not self.cell.lab:
             self.ended = Ended(f"the arm was stopped and nobody is there to clear it: {error}")
             return
-        self.operator.told("stop", f"cleared: {error}")
         self.env.clear_stop()
+        self.operator.told("stop", f"cleared: {error}")
 
     def _count(self, driver: Driver, error: RobotError) -> None:
         self.stops.append(driver)
