@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 
@@ -47,6 +47,15 @@ class Exploring(Protocol):
         ...
 
 
+@runtime_checkable
+class Practising(Protocol):
+    """What a config may have beside: how its policy practises where nothing else is said."""
+
+    def practice(self) -> Mapping[str, Any]:
+        """Keys of the section ``practice`` and their values."""
+        ...
+
+
 POLICIES = Table[type[PolicyConfig]](
     {
         "a2pr": "policies.offline_rl.a2pr:A2prConfig",
@@ -68,6 +77,7 @@ POLICIES = Table[type[PolicyConfig]](
         "diffusion": "policies.imitation.diffusion:DiffusionConfig",
         "distilled": "policies.imitation.distilled:DistilledConfig",
         "doit": "policies.offline_rl.chained.doit:DoitConfig",
+        "dppo": "policies.online_rl.dppo:DppoConfig",
         "dsrl": "policies.online_rl.dsrl:DsrlConfig",
         "dvl": "policies.offline_rl.dvl:DvlConfig",
         "ebt": "policies.imitation.ebt:EbtConfig",
@@ -90,6 +100,7 @@ POLICIES = Table[type[PolicyConfig]](
         "ofql": "policies.offline_rl.generative.ofql:OfqlConfig",
         "qc": "policies.offline_rl.qc:QcConfig",
         "rebrac": "policies.offline_rl.rebrac:RebracConfig",
+        "reinflow": "policies.online_rl.reinflow:ReinflowConfig",
         "rlpd": "policies.online_rl.rlpd:RlpdConfig",
         "residual": "policies.online_rl.residual:ResidualConfig",
         "riql": "policies.offline_rl.riql:RiqlConfig",

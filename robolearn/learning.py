@@ -87,6 +87,25 @@ class FutureSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class DecisionSpec:
+    """Learns from decisions that it made itself, which are played again (:class:`Replaying`): from
+    those of the last round, until the next one is there.
+    """
+
+    # Of generalised advantages: the larger, the more what happened counts, instead of values.
+    trace: float = 0.95
+    # Versions that what is learned from may be behind the newest one; rounds that are flown in
+    # other processes are a version or two behind.
+    behind: int = 4
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.trace <= 1.0 or self.behind < 1:
+            raise ConfigError(
+                f"trace must be in [0, 1] and behind at least 1, got {self.trace}, {self.behind}"
+            )
+
+
+@dataclass(frozen=True, slots=True)
 class BatchSpec:
     """What an algorithm is fed with: windows (observation history, action chunk, padding mask),
     and the ``parts`` it asks for besides.
@@ -120,10 +139,17 @@ class BatchSpec:
     waypoint: int = 0
     # Whether the algorithm makes the rewards itself: those of the recording then tell nothing.
     makes_rewards: bool = False
+    # Decisions of its own, once there are some: of nothing else batches consist then.
+    decisions: DecisionSpec | None = None
 
     def __post_init__(self) -> None:
         if self.every < 1:
             raise ConfigError(f"windows begin at every step or every few, got every {self.every}")
+        if self.decisions is not None and ("transition" not in self.parts or self.proposed):
+            raise ConfigError(
+                "decisions are learned from with what follows them, and without chunks of others:"
+                f" ask for the part 'transition' and none that is proposed, got {self.parts}"
+            )
         if self.aims and "returns" in self.parts:
             raise ConfigError("returns to the end are those of the recording, not of another goal")
         if self.aims and "next_candidates" in self.parts:
@@ -191,6 +217,11 @@ class Batch:
       largest of one of them;
     * ``origin [b]``: the number of the store (``data.stores``) that a window is of, 0 where there
       is one; in practice 0: own episodes, 1 and more: demonstrations;
+    * ``chain [b, states, h, a]``: what the sampler went through on its way to the chunk, noise
+      first, in normalised actions; ``chain_log_prob [b, steps]``: how dense every step of that was
+      for whoever took it; ``advantage [b]``: how much better the decision was than expected;
+      ``worth [b]``: what it was worth (:class:`DecisionSpec`; none of it before a decision of its
+      own was made);
     * ``future[name] [b, *shape]``: what is observed at the row that :class:`FutureSpec` drew, such
       as a later tick of the episode;
     * ``actor_goals[goal] [b, *shape]``: the second draw, as values of the goal signals; nothing
@@ -220,6 +251,10 @@ class Batch:
     cost: Float[Tensor, " b"] | None = None
     worst_cost: Float[Tensor, " b"] | None = None
     origin: Int[Tensor, " b"] | None = None
+    chain: Float[Tensor, "b states h a"] | None = None
+    chain_log_prob: Float[Tensor, "b steps"] | None = None
+    advantage: Float[Tensor, " b"] | None = None
+    worth: Float[Tensor, " b"] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,6 +326,32 @@ class Proposing(Protocol):
 
     def propose(self, observations: Observed, seeds: RequestNumbers) -> Float[Tensor, "b k h a"]:
         """Chunks at ``observations [b, n_obs, *shape]``; row ``i`` from ``seeds[i]`` alone."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """Decisions that were made again: what the sampler went through, how dense every step of it
+    was, and how far the chunk is from the one that was executed, in normalised actions.
+    """
+
+    chain: Float[Tensor, "b states h a"]
+    log_prob: Float[Tensor, "b steps"]
+    deviation: Float[Tensor, " b"]
+
+
+@runtime_checkable
+class Replaying(Protocol):
+    """An algorithm that learns from decisions of its own (:class:`DecisionSpec`)."""
+
+    def replay(self, weights: Weights, batch: Batch, seeds: RequestNumbers) -> Replayed:
+        """The decisions of ``batch``, made again by the ``weights`` of then (those of a version)
+        from the noise of ``seeds``.
+        """
+        ...
+
+    def values(self, observations: Observed) -> Float[Tensor, " b"]:
+        """What is expected from ``observations [b, n_obs, *shape]`` on."""
         ...
 
 

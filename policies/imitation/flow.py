@@ -128,9 +128,11 @@ class FlowModel(PrefixModel):
 
     def generate(self, noise: Noise, context: Context) -> Chunks:
         """Euler from noise ``[b, 1, h, a]`` to a normalised chunk."""
-        return self.integrate(
-            noise.squeeze(1), sampling(self.sampler_steps, self.shift, self.std), context
-        )
+        return self.integrate(noise.squeeze(1), self.euler(), context)
+
+    def euler(self) -> tuple[Step, ...]:
+        """The steps of the sampler."""
+        return sampling(self.sampler_steps, self.shift, self.std)
 
     def inpaint(self, noise: Noise, context: Context, mask: ChunkMask, prefix: Chunks) -> Chunks:
         """Euler, with given actions put back after every step."""

@@ -85,7 +85,11 @@ class MeanFlowModel(FieldModel):
 
     def generate(self, noise: Noise, context: Context) -> Chunks:
         """``sampler_steps`` jumps from noise to a chunk."""
-        return self.integrate(noise[:, 0], sampling(self.sampler_steps, self.std), context)
+        return self.integrate(noise[:, 0], self.euler(), context)
+
+    def euler(self) -> tuple[Step, ...]:
+        """The jumps of the sampler."""
+        return sampling(self.sampler_steps, self.std)
 
 
 @functools.lru_cache(maxsize=64)

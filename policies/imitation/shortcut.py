@@ -82,8 +82,11 @@ class ShortcutModel(FieldModel):
 
     def generate(self, noise: Noise, context: Context) -> Chunks:
         """``sampler_steps`` equal steps from noise to a chunk."""
-        steps = sampling(self.sampler_steps, self.smallest, self.std)
-        return self.integrate(noise[:, 0], steps, context)
+        return self.integrate(noise[:, 0], self.euler(), context)
+
+    def euler(self) -> tuple[Step, ...]:
+        """The steps of the sampler."""
+        return sampling(self.sampler_steps, self.smallest, self.std)
 
 
 @functools.lru_cache(maxsize=64)

@@ -22,6 +22,13 @@ RowsOneOne = Float[Tensor, "b 1 1"]
 StepTimes = Float[Tensor, " steps"]
 # Actions of one row, in SI units or normalised.
 Chunks = Float[Tensor, "b h a"]
+# What a sampler goes through on its way to a chunk, noise first; of its steps, each number or all.
+Chains = Float[Tensor, "b states h a"]
+ChainDensities = Float[Tensor, "b steps h a"]
+StepRows = Float[Tensor, "b steps"]
+# Of each step's density, or of all of them together.
+RatioRows = Float[Tensor, "b ratios"]
+RatioWeights = Float[Tensor, " ratios"]
 # Several to choose from.
 Candidates = Float[Tensor, "b k h a"]
 # Of several that are sampled at once: chunks, and what they are worth.

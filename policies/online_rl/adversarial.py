@@ -25,7 +25,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, Literal
 
 import torch
 from torch import nn
@@ -44,9 +44,6 @@ from robolearn.learning import BatchPart, BatchSpec, ParamGroup
 @dataclass(frozen=True, slots=True)
 class AdversarialConfig(SacConfig):
     """Adversarial imitation."""
-
-    # Half of a batch.
-    demonstrations: ClassVar[float] = 0.5
 
     # Number of the store (origin) whose windows were demonstrated; in practice 1.
     expert: int = 1
@@ -71,6 +68,10 @@ class AdversarialConfig(SacConfig):
     def algorithm(self) -> type[Adversarial]:
         """What trains it."""
         return Adversarial
+
+    def practice(self) -> Mapping[str, Any]:
+        """Half of a batch is demonstrated."""
+        return {"demonstrations": 0.5}
 
     def parts(self) -> tuple[BatchPart, ...]:
         """Where windows are from."""

@@ -11,7 +11,8 @@ through the sampler. Pairs of noise and chunk are drawn once before training, fr
 row; where the actor itself goes, the sampler is asked in every update (``own``), as it is for what
 follows (``backup: sampler``). With ``backup: noise`` the value of noise follows, Qbarw(o', z'), and
 without ``own`` no update waits for the sampler: what DSRL's plain variant is chosen for. That one
-(soft actor-critic on z alone) needs the z of every decision, which recordings do not hold.
+(soft actor-critic on z alone) is not built: z would have to be made again from the version and seed
+of every decision (``robolearn/data/decisions.py``).
 
 Settings were read in the authors' code, which is wider (3 x 2048) and updates 20 to 30 times per
 decision; what z Qw learns from is [unverified]. Deployed, z is that of the mean; practising, it is

@@ -17,7 +17,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 
@@ -39,9 +39,6 @@ AVERAGED = 1_000_000
 @dataclass(frozen=True, slots=True)
 class FilteredBcConfig:
     """Filtered behaviour cloning."""
-
-    # Share of demonstrations in a batch of practice where the experiment does not say another.
-    demonstrations: ClassVar[float] = 0.0
 
     # Observations that the policy sees; must equal the parent's.
     n_obs: int = 2

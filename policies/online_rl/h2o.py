@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any
 
 import torch
 from torch import nn
@@ -50,9 +50,6 @@ LEAST_GAP = 1e-6
 class H2oConfig(SacConfig):
     """Hybrid offline and online."""
 
-    # The paper: half of a batch is real.
-    demonstrations: ClassVar[float] = 0.5
-
     # Number of the store (origin) whose windows are real; in simulated practice 1: the
     # demonstrations, on an arm 0.
     real: int = 1
@@ -71,6 +68,10 @@ class H2oConfig(SacConfig):
     def algorithm(self) -> type[H2o]:
         """What trains it."""
         return H2o
+
+    def practice(self) -> Mapping[str, Any]:
+        """The paper: half of a batch is real."""
+        return {"demonstrations": 0.5}
 
     def parts(self) -> tuple[BatchPart, ...]:
         """Where windows are from."""

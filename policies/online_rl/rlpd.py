@@ -16,6 +16,7 @@ twice.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
@@ -30,8 +31,6 @@ from robolearn.errors import ConfigError
 class RlpdConfig(SacConfig):
     """RL with prior data."""
 
-    # The paper: half.
-    demonstrations: ClassVar[float] = 0.5
     # The paper: minus half of the numbers of an action [memory].
     entropy_per_number: ClassVar[float] = -0.5
 
@@ -52,6 +51,10 @@ class RlpdConfig(SacConfig):
     def algorithm(self) -> type[RlpdTraining[Any]]:
         """What trains it."""
         return Rlpd
+
+    def practice(self) -> Mapping[str, Any]:
+        """The paper: half of a batch is demonstrated."""
+        return {"demonstrations": 0.5}
 
 
 RlpdT = TypeVar("RlpdT", bound=RlpdConfig)

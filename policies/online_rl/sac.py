@@ -18,7 +18,7 @@ import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import torch
 from torch import nn
@@ -42,9 +42,6 @@ LARGEST_DENSITY = 6.0
 @dataclass(frozen=True, slots=True)
 class SacConfig(SoftConfig):
     """Soft actor-critic."""
-
-    # Share of demonstrations in a batch of practice where the experiment does not say another.
-    demonstrations: ClassVar[float] = 0.0
 
     # SAC: two hidden layers of 256.
     depth: int = 2

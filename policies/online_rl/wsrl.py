@@ -14,8 +14,9 @@ Cal-QL's own way to go on is ``policy: cql, calibrated: true`` on a run of its k
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, Literal
 
 from policies.online_rl.rlpd import RlpdConfig, RlpdTraining
 
@@ -23,9 +24,6 @@ from policies.online_rl.rlpd import RlpdConfig, RlpdTraining
 @dataclass(frozen=True, slots=True)
 class WsrlConfig(RlpdConfig):
     """Warm-start RL."""
-
-    # The paper: nothing is retained.
-    demonstrations: ClassVar[float] = 0.0
 
     # The point of it; from scratch it is RLPD on own episodes alone.
     start: Literal["scratch", "parent"] = "parent"
@@ -43,6 +41,10 @@ class WsrlConfig(RlpdConfig):
     def algorithm(self) -> type[Wsrl]:
         """What trains it."""
         return Wsrl
+
+    def practice(self) -> Mapping[str, Any]:
+        """The paper: nothing is retained."""
+        return {}
 
 
 class Wsrl(RlpdTraining[WsrlConfig]):

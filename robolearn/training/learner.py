@@ -31,17 +31,19 @@ from typing import Any
 import torch
 
 from robolearn.config import from_dict
+from robolearn.data.decisions import Driven
 from robolearn.data.reading.cache import cached
 from robolearn.data.reading.growing import GrowingEpisodes
 from robolearn.data.store.stats import DatasetStats
 from robolearn.errors import CheckpointError, ConfigError, DataError, TrainingError
-from robolearn.learning import Batch, Proposing
+from robolearn.learning import Batch, Proposing, Weights
 from robolearn.machine.memory import reuse_memory
 from robolearn.seeding import child_seed
 from robolearn.spec import TaskSpace
 from robolearn.timing.latencies import KEY as LATENCIES
 from robolearn.timing.latencies import Latencies, trained_with
 from robolearn.training.batch_loader import Batches, Feed, Joined
+from robolearn.training.collected.growing_data import GrowingData
 from robolearn.training.data import Described, TrainingData, TrainingSource
 from robolearn.training.distributed import Ranks
 from robolearn.training.experiment import (
@@ -49,7 +51,6 @@ from robolearn.training.experiment import (
     provenance_of,
     require_same_representation,
 )
-from robolearn.training.growing_data import GrowingData
 from robolearn.training.loop import FitResult
 from robolearn.training.run_directory import (
     PROVENANCE,
@@ -80,7 +81,9 @@ LAST_VERSIONS = 8
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What was taken in: ``decisions`` are rows that windows begin at."""
+    """What was taken in: ``decisions`` are rows that windows begin at; of an algorithm that learns
+    from its own, those that it learned from.
+    """
 
     episodes: int = 0
     steps: int = 0
@@ -182,6 +185,8 @@ class Learner:
         torch.manual_seed(child_seed(experiment.seed, "weights"))
         inner = self._data.seen.representation.inner
         self.algorithm = experiment.algorithm.build(inner, stats, parent)
+        # Limits of actions that have none.
+        self._unlimited = frozenset(_not_finite(self.algorithm.policy_weights()))
         self._batches = self._fed(demonstrated)
         # Not beforehand: what is drawn depends on what has been taken in.
         fit = experiment.fit
@@ -195,6 +200,7 @@ class Learner:
         if goes_on and learned:
             self._trainer.restore()
             self._version, self._kept = int(learned["version"]), set(learned["kept"])
+            self._data.count_on(int(learned.get("decisions", 0)))
         # A number is never used twice, not even for what was handed over after the checkpoint.
         self._version = max(self._version, *versions(run_dir), 0)
         self._data.propose(self.algorithm, run_dir / ROWS)
@@ -212,8 +218,14 @@ class Learner:
                 f"a share of {share:g} of {spec.batch_size} samples leaves nothing of the"
                 " demonstrations, or of what is collected; choose one in between"
             )
+        if spec.decisions is not None and shown:
+            raise ConfigError(
+                "what learns from decisions of its own has no use for demonstrations: leave"
+                " practice.demonstrations at 0"
+            )
         own = dataclasses.replace(spec, batch_size=spec.batch_size - shown)
-        data = GrowingData(experiment.data, own, seed, self._source)
+        device = experiment.fit.device
+        data = GrowingData(experiment.data, own, seed, self._source, device)
         if source is None:
             return data, None
         theirs = dataclasses.replace(spec, batch_size=shown)
@@ -281,6 +293,7 @@ class Learner:
         self._source.refresh()
         self._data.extend()
         self._data.propose(self.algorithm, self.run_dir / ROWS)
+        self._data.replay(self.algorithm, self._behaved)
         self._count()
         return self.taken.minus(before)
 
@@ -300,6 +313,7 @@ class Learner:
         for _ in range(count):
             if hurried is not None and hurried():
                 break
+            self._data.judge(self.algorithm, trainer.feed.numbers(clock.step)[0])
             trainer.meter.add(trainer.update())
         trainer.finite.look()
         clock.seconds += time.perf_counter() - begin
@@ -327,7 +341,7 @@ class Learner:
         """
         self._trainer.finite.look()
         weights = self.algorithm.policy_weights()
-        bad = [k for k, v in weights.items() if not bool(torch.isfinite(v).all())]
+        bad = [k for k in _not_finite(weights) if k not in self._unlimited]
         if bad:
             raise TrainingError(
                 f"weights are not finite after update {self.step}: {bad[:4]}; the versions until"
@@ -347,6 +361,7 @@ class Learner:
         """Keep everything that resuming needs; the run's weights become those of now."""
         kept = sorted(self._kept)
         seen = {"episodes": self.episodes, "version": self._version, "kept": kept}
+        seen |= {"decisions": self.decisions}
         self._trainer.checkpoint(logged=True, more={LEARNED: seen})
 
     def finish(self, version: int | None = None) -> None:
@@ -395,7 +410,17 @@ class Learner:
         flat = self._data.dataset.flat
         solved = sum(q.success for q in self._source.qualities)
         rows = int(flat.starts[-1])
-        self.taken = Taken(len(flat.ids), rows, len(self._data.dataset), solved)
+        self.taken = Taken(len(flat.ids), rows, self._data.decisions, solved)
+
+    def _behaved(self, driven: Driven) -> Weights | None:
+        """Those that an episode was driven by, if it was one of the last versions of this run."""
+        spec, version = self.algorithm.batch_spec.decisions, driven.version
+        if spec is None or version is None or version not in versions(self.run_dir):
+            return None
+        if not self._version - spec.behind <= version <= self._version:
+            return None
+        run = load_version(self.run_dir, version)
+        return run.weights if run.policy_hash == driven.policy_hash else None
 
     def _warn(self) -> None:
         if not self.informed:
@@ -406,6 +431,10 @@ class Learner:
                 self.episodes,
                 self.taken.steps,
             )
+
+
+def _not_finite(weights: Weights) -> list[str]:
+    return [k for k, v in weights.items() if not bool(torch.isfinite(v).all())]
 
 
 def _require_statistics(stats: DatasetStats, space: TaskSpace, parent: Run) -> None:

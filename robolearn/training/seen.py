@@ -15,12 +15,12 @@ from robolearn.contracts import PolicySpec
 from robolearn.data.reading.dataset import EpisodeDataset
 from robolearn.data.reading.proposed import Shown
 from robolearn.data.reading.selection import DataConfig
-from robolearn.learning import Observed, Proposing
+from robolearn.learning import Batch, Observed, Proposing
 from robolearn.representation import Representation
 from robolearn.seeding import child_seed
 from robolearn.shapes import Index
 from robolearn.spec import TaskSpace
-from robolearn.training.batch_loader import Batches, Represented
+from robolearn.training.batch_loader import Batches, Represented, represented
 from robolearn.training.pictures import Augmented
 
 
@@ -41,6 +41,11 @@ class Seen:
             batches = Augmented(batches, self._config.pictures, self._seed)
         plain = self._config.representation.plain
         return batches if plain else Represented(batches, self.representation)
+
+    def shown(self, batch: Batch) -> Batch:
+        """``batch`` as the network sees it, pictures as they are."""
+        plain = self._config.representation.plain
+        return batch if plain else represented(batch, self.representation)
 
     def proposed(self, algorithm: Proposing, histories: Observed, rows: Index) -> Shown:
         """Chunks ``[b, k, horizon, action]`` at ``histories [b, n_obs, *shape]``, which are those

@@ -39,22 +39,27 @@ STUDENTS = (
     "dice_rl",
     "distilled",
     "doit",
+    "dppo",
     "dsrl",
     "expo",
     "filtered_bc",
     "idql",
     "pa_rl",
+    "reinflow",
     "residual",
     "wsrl",
 )
 # Of another one than the flow policy.
-TEACHERS = {"wsrl": "cql"}
+TEACHERS = {"dppo": "diffusion", "wsrl": "cql"}
 TRAINED = tuple(sorted(set(POLICIES) - {"compose"}))
 # Whose loss and network are the same for every observation there is.
 SEEING = TRAINED
 
 # Those that learn to reach goals.
 AIMING = ("crl", "gciql", "gcivl", "hilp", "hiql")
+
+# Those that learn from their own decisions; from recordings, values alone.
+DECIDING = ("dppo", "reinflow")
 
 # Those that ask where a window is from.
 MIXED = ("adversarial", "h2o")

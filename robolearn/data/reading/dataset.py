@@ -17,7 +17,8 @@ weights, an epoch holds as many windows as without, each ``n * weight / sum`` ti
 up at random (systematic resampling), so that equal weights change nothing.
 
 A data set that grows (:meth:`EpisodeDataset.extend`) has no epochs: batch ``k`` is drawn with
-replacement, a pure function of (seed, ``k``, number of windows).
+replacement, a pure function of (seed, ``k``, number of windows). Where decisions are what is
+learned from (:attr:`EpisodeDataset.decided`), passes over these follow each other.
 
 Batches are gathered whole; :meth:`EpisodeDataset.span` hands them to a torch ``DataLoader``, whose
 workers give the same batches:
@@ -39,6 +40,7 @@ import torch
 from jaxtyping import Bool, Int64
 from numpy.typing import NDArray
 
+from robolearn.data.decisions import Decided, DecidedRows
 from robolearn.data.reading.cache import FlatEpisodes
 from robolearn.data.reading.episode_arrays import Rows
 from robolearn.data.reading.goals import FutureRows, hindsight
@@ -113,6 +115,8 @@ class EpisodeDataset:
         self._shares = None if weights is None else self._cumulative(weights)
         # Chunks that the algorithm proposes where transitions end, in its own representation.
         self.candidates: Proposed | None = None
+        # Decisions that are learned from instead of all windows.
+        self.decided: Decided | None = None
         self._epoch = -1
         self._order: Index = np.zeros(0, dtype=np.int64)
 
@@ -182,6 +186,8 @@ class EpisodeDataset:
             ahead["origin"] = torch.tensor([store_of(self.flat.ids[e]) for e in episodes])
         if "candidates" in self.spec.parts:
             ahead["candidates"] = self._proposed(t, np.ones(len(t), dtype=np.bool_))
+        if self.decided is not None:
+            ahead |= {name: torch.from_numpy(v) for name, v in self.decided.at(t).items()}
         return dataclasses.replace(window, **ahead)
 
     def proposed_rows(self, since: int = 0) -> Chosen:
@@ -353,6 +359,8 @@ class EpisodeDataset:
 
     def _rows(self, step: int) -> Index:
         size, n = self.spec.batch_size, len(self)
+        if self.decided is not None:
+            return self._decided_rows(self.decided.rows, step)
         if self._growing is not None:
             rng = np.random.default_rng(child_seed(self.seed, "drawn", step))
             return self.windows[rng.integers(0, n, size)]
@@ -361,6 +369,26 @@ class EpisodeDataset:
         for epoch in range(int(positions[0]) // n, int(positions[-1]) // n + 1):
             inside = positions // n == epoch
             rows[inside] = self.windows[self._permutation(epoch)[positions[inside] % n]]
+        return rows
+
+    def passed(self, step: int) -> int:
+        """How often all that is learned from was gone through before batch ``step``."""
+        return step * self.spec.batch_size // max(1, self._drawn_from)
+
+    @property
+    def _drawn_from(self) -> int:
+        return len(self) if self.decided is None else len(self.decided.rows)
+
+    def _decided_rows(self, decided: DecidedRows, step: int) -> Index:
+        """Passes over the decisions, each in an order of its own."""
+        size, n = self.spec.batch_size, len(decided)
+        positions = np.arange(step * size, (step + 1) * size)
+        rows = np.empty(size, dtype=np.int64)
+        for number in range(int(positions[0]) // n, int(positions[-1]) // n + 1):
+            inside = positions // n == number
+            seed = child_seed(self.seed, "decided", int(decided[0]), n, number)
+            order = np.random.default_rng(seed).permutation(n)
+            rows[inside] = decided[order[positions[inside] % n]]
         return rows
 
     def _permutation(self, epoch: int) -> Index:

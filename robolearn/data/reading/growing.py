@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.config import config_hash
+from robolearn.data.decisions import Driven
 from robolearn.data.episode import EpisodeInfo, EpisodeStart
 from robolearn.data.reading.cache import FlatEpisodes, episode_rows, row_layout
 from robolearn.data.reading.growing_rows import GrowingRows
@@ -57,6 +58,7 @@ class GrowingEpisodes:
         self._infos: list[EpisodeInfo] = []
         self._texts: list[str] = []
         self._began: list[EpisodeStart] = []
+        self._driven: list[Driven | None] = []
         self._recorded: list[bool] = []
         self._annotated: list[str] = []
         self._goals: dict[Pose, None] = {}
@@ -149,6 +151,11 @@ class GrowingEpisodes:
         return tuple(self._began)
 
     @property
+    def driven(self) -> tuple[Driven | None, ...]:
+        """Who drove every episode, as far as it was recorded."""
+        return tuple(self._driven)
+
+    @property
     def content_hash(self) -> str:
         """Of the episodes taken in, in their order."""
         return self._hash
@@ -189,6 +196,7 @@ class GrowingEpisodes:
             )
         self._texts.append(meta.task_text or info.task)
         self._began.append(EpisodeStart.of(meta))
+        self._driven.append(Driven.of(meta))
         if info.task == "pusht":
             self._goals[recorded_goal(meta.provenance)] = None
         late = Latencies.of(meta.provenance)

@@ -242,6 +242,9 @@ class RoundRunner:
             "number": task.first + lane,
             "round": task.number,
             "policy_hash": pilot.hash,
+            # A decision every so many steps: with the start's seed and the version that is all that
+            # makes them again (robolearn/data/decisions.py).
+            "execute": self._plan.execution.execute or pilot.policy.spec.execute,
             "parent": self._parent_hash,
         }
         return {

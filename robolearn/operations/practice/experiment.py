@@ -23,7 +23,7 @@ import numpy as np
 
 from eval.sweep import Value, with_settings
 from policies.critics.continued import NETWORKS
-from policies.registry import policy_config
+from policies.registry import Practising, policy_config
 from robolearn.config import from_dict, load_yaml, to_dict
 from robolearn.data.episode import EpisodeKind
 from robolearn.data.store.stats import RunningStats
@@ -31,8 +31,8 @@ from robolearn.errors import ConfigError
 from robolearn.operations.goals import trained_goal
 from robolearn.operations.practice.options import PracticeConfig
 from robolearn.representation import Representation
+from robolearn.training.collected.growing_data import require_growable
 from robolearn.training.experiment import Experiment, experiment_of
-from robolearn.training.growing_data import require_growable
 from robolearn.training.run_directory import PARENT, Run, nested_run
 from robolearn.training.task_goal import at_goal
 
@@ -86,16 +86,18 @@ def practice_experiment(
     raw = {} if config is None else load_yaml(config)
     raw = with_settings(_completed(parent, raw, on_cell=on_cell), settings or {})
     where = "practice" if config is None else str(config)
-    # Some algorithms are what they are by the share of demonstrations in their batches.
-    own = getattr(policy_config(raw["policy"]), "demonstrations", 0.0)
     usual: Mapping[str, Value] = ON_CELL if on_cell else {}
-    section = {"demonstrations": own, **usual, **cast("dict[str, Any]", raw.pop(SECTION, {}))}
-    practice = from_dict(PracticeConfig, section, f"{where}: {SECTION}")
+    said = cast("dict[str, Any]", raw.pop(SECTION, {}))
     if cast("dict[str, Any]", raw["fit"]).get("max_minutes") is not None:
         raise ConfigError(
             f"{where}: fit.max_minutes is for training on what is there; say practice.max_minutes"
         )
-    return PracticeExperiment(experiment_of(raw, policy_config, where), practice)
+    experiment = experiment_of(raw, policy_config, where)
+    # Some algorithms are what they are by how they practise.
+    configured = experiment.algorithm
+    own: Mapping[str, Any] = configured.practice() if isinstance(configured, Practising) else {}
+    practice = from_dict(PracticeConfig, {**own, **usual, **said}, f"{where}: {SECTION}")
+    return PracticeExperiment(experiment, practice)
 
 
 def _completed(parent: Run, raw: Mapping[str, Any], *, on_cell: bool) -> dict[str, Any]:

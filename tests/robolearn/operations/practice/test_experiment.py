@@ -11,6 +11,7 @@ from policies.critics.gaussian.soft import SoftConfig
 from policies.offline_rl.cql import CqlConfig
 from policies.offline_rl.idql import IdqlConfig
 from policies.online_rl.filtered_bc import FilteredBcConfig
+from policies.online_rl.reinflow import ReinflowConfig
 from policies.online_rl.sac import SacConfig
 from robolearn.config import to_dict
 from robolearn.data.reading.selection import DataConfig
@@ -104,6 +105,18 @@ def test_actor_critics_act_by_whole_chunks_and_say_their_share(parent: Run, tmp_
         assert found.practice.demonstrations == share
     given = practice_experiment(parent, file, {"practice.demonstrations": 0.25})
     assert given.practice.demonstrations == 0.25
+
+
+def test_an_algorithm_says_how_it_practises(parent: Run, tmp_path: Path) -> None:
+    """Rounds that are all there is to learn from are large; what the file says counts more."""
+    file = tmp_path / "practice.yaml"
+    file.write_text("policy: reinflow\nalgorithm: {passes: 3, batch_size: 60}\n")
+    found = practice_experiment(parent, file).practice
+    assert (found.lanes, found.parents, found.updates_per_decision) == (64, 8, 0.05)
+    assert practice_experiment(parent, file, {"practice.lanes": 8}).practice.lanes == 8
+    algorithm = practice_experiment(parent, file).experiment.algorithm
+    assert isinstance(algorithm, ReinflowConfig)
+    assert (algorithm.horizon, algorithm.stride) == (8, 4)
 
 
 def test_filtered_cloning_takes_in_what_succeeded(parent: Run, tmp_path: Path) -> None:

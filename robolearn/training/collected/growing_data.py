@@ -25,8 +25,9 @@ from robolearn.data.reading.selection import DataConfig
 from robolearn.data.reading.weighting import IdleConfig, QualityConfig
 from robolearn.data.store.stats import DatasetStats
 from robolearn.errors import ConfigError
-from robolearn.learning import Algorithm, BatchSpec, Proposing
+from robolearn.learning import Algorithm, BatchSpec, Proposing, Replaying
 from robolearn.training.batch_loader import Batches
+from robolearn.training.collected.replays import Behaved, Replays
 from robolearn.training.data import PROPOSED_ROWS
 from robolearn.training.seen import Seen
 
@@ -71,7 +72,12 @@ class GrowingData:
     """
 
     def __init__(
-        self, config: DataConfig, batches: BatchSpec, seed: int, source: GrowingEpisodes
+        self,
+        config: DataConfig,
+        batches: BatchSpec,
+        seed: int,
+        source: GrowingEpisodes,
+        device: str = "cpu",
     ) -> None:
         require_growable(config)
         self._config, self._spec, self._source = config, batches, source
@@ -81,6 +87,9 @@ class GrowingData:
         self._candidates: GrowingProposed | None = None
         # Windows whose rows have been proposed for.
         self._proposed = 0
+        self._replays: Replays | None = None
+        if batches.decisions is not None:
+            self._replays = Replays(self.dataset, source, self.seen, batches.decisions, device)
         self._check(flat, 0)
 
     def extend(self) -> None:
@@ -116,9 +125,30 @@ class GrowingData:
         drawn = self._candidates
         self.dataset.candidates = None if drawn is None else drawn.proposed
 
+    def replay(self, algorithm: Algorithm, behaved: Behaved) -> None:
+        """Make decisions of the algorithm's own that are new again, if it learns from these."""
+        if self._replays is not None and isinstance(algorithm, Replaying):
+            self._replays.take(algorithm, behaved)
+            self._replays.judge(algorithm, 0)
+
+    def judge(self, algorithm: Algorithm, number: int) -> None:
+        """Say anew what those decisions are worth, if batch ``number`` begins a pass over them."""
+        if self._replays is not None and isinstance(algorithm, Replaying):
+            self._replays.judge(algorithm, number)
+
+    @property
+    def decisions(self) -> int:
+        """Rows that windows begin at; of an algorithm that learns from its own decisions, these."""
+        return len(self.dataset) if self._replays is None else self._replays.count
+
+    def count_on(self, decisions: int) -> None:
+        """So many decisions of its own were learned from before, if it learns from these."""
+        if self._replays is not None:
+            self._replays.count = decisions
+
     def batches(self) -> Batches:
-        """What is learned from, pictures varied."""
-        return self.seen.batches(self.dataset, varied=True)
+        """What is learned from, pictures varied, unless decisions are made again: as they were."""
+        return self.seen.batches(self.dataset, varied=self._replays is None)
 
     def with_rewards(self, stats: DatasetStats) -> DatasetStats:
         """``stats`` of signals, with those of the rewards until now."""

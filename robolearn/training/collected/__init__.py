@@ -1,0 +1,1 @@
+"""Prepares what is learned from while it is still being collected."""
