@@ -1,0 +1,78 @@
+"""The expert of the scene drives the virtual lab: RTDE, the gripper's socket, tracked in space."""
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from eval.trials.suites import load_suite
+from hardware.cell.load import load_cell
+from hardware.emulators.lab.launch import LabProcess
+from hardware.env.real_env import RealEnv, cell_spec
+from robolearn.operations.deploy.cell import HoldAtEnd, LabPlacement, LabScorer
+from robolearn.operations.deploy.task import task_of
+from robolearn.runtime import run_episode
+from robolearn.spec import diff_task_spaces
+from sim.experts.registry import build_expert
+from sim.worlds import make_world
+from tests.hardware.lab import CONFIG, address
+from tests.hardware.real_cell import PATIENT
+from tests.mocks import Listener
+
+ROBOT = CONFIG.with_name("lab_ur5e_pick_place.yaml")
+SUITE = Path(__file__).parents[4] / "configs/eval/pick_place.yaml"
+OBSERVED = ["tool/pose", "gripper/width", "cube/pose", "goal/pose", "arm/joint_position"]
+
+
+def test_a_policy_of_the_scene_fits_the_cell_and_the_other_way_round():
+    scene, cell = make_world("pick_place_ur5e").spec, cell_spec(load_cell(ROBOT))
+    assert diff_task_spaces(scene.task_space(OBSERVED), cell) == []
+    assert diff_task_spaces(cell.task_space(OBSERVED), scene) == []
+    # What the cell allows is what the scene allows.
+    for here, there in zip(cell.actions, scene.actions, strict=True):
+        assert (here.name, here.low, here.high) == (there.name, there.low, there.high)
+
+
+@pytest.fixture(scope="module")
+def lab():
+    with LabProcess(ROBOT, address=address(71), seed=4) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def env(lab):
+    cell, where = load_cell(ROBOT), lab.where.address
+    udp = dataclasses.replace(cell.trackers["cube/pose"].udp, address=where, max_age_s=1.0)
+    gripper = {**cell.gripper.driver, "address": where, "answer_s": 0.5}
+    cell = dataclasses.replace(
+        cell,
+        driver={**cell.driver, "address": where, "watchdog_hz": 5.0},
+        gripper=dataclasses.replace(cell.gripper, driver=gripper, max_age_s=2.0),
+        trackers={"cube/pose": dataclasses.replace(cell.trackers["cube/pose"], udp=udp)},
+        supervisor=dataclasses.replace(PATIENT, goto_speed=1.4, goto_acceleration=6.0),
+    )
+    task = task_of(load_suite(SUITE), cell, ROBOT, SUITE)
+    with lab.where.connect() as client:
+        objects = {"cube/pose": "cube"}
+        scorer = LabScorer(client, task, objects)
+        made = RealEnv(cell, place=LabPlacement(client, objects), scorer=scorer)
+        yield made
+        made.close()
+
+
+@pytest.mark.slow
+def test_the_expert_of_the_scene_picks_and_places_in_the_lab(env, lab):
+    agent, won = build_expert("pick_place", env.spec), 0
+    for condition in load_suite(SUITE).select(10):
+        listener = Listener()
+        watching = [listener, HoldAtEnd(env)]
+        result = run_episode(env, agent, None, watching, condition, max_steps=300)
+        won += result.outcome.success
+        poses = np.concatenate([t.drained.signals["cube/pose"].value for t in listener.ticks])
+        assert poses[:, 2].max() > 0.08, "the tracker saw the cube lifted"
+        np.testing.assert_allclose(np.linalg.norm(poses[:, 3:], axis=1), 1.0, atol=1e-9)
+        with lab.where.connect() as client:
+            goal = client.truth().poses["goal"]
+        np.testing.assert_allclose(goal, condition.poses["goal/pose"], atol=1e-6)
+    assert won >= 9
