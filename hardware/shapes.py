@@ -19,6 +19,8 @@ Widths = Float64[NDArray[np.float64], " grips"]
 # The values of one row of a ring, and of several.
 RowValues = Float64[NDArray[np.float64], " width"]
 RowsValues = Float64[NDArray[np.float64], "n width"]
+# Force [N], then torque [N m].
+Wrench = Float64[NDArray[np.float64], "6"]
 # A controller's registers.
 Numbers = Float64[NDArray[np.float64], " registers"]
 Integers = Int64[NDArray[np.int64], " registers"]

@@ -12,6 +12,7 @@ import numpy as np
 from hardware.cell.motion import (
     JOINT_POSITION,
     JOINT_VELOCITY,
+    WRENCH,
     CellMotion,
     JointMotion,
     TableMotion,
@@ -21,7 +22,14 @@ from hardware.cell.start import StartTolerance
 from hardware.devices.camera_config import CameraConfig, require_camera
 from hardware.devices.driver_config import make_driver_config
 from hardware.devices.gripper_config import GripperCellConfig
-from hardware.devices.robot import ConnectWatch, RecoverableConfig, Recovery, Robot, WatchedConfig
+from hardware.devices.robot import (
+    ConnectWatch,
+    RecoverableConfig,
+    Recovery,
+    Robot,
+    WatchedConfig,
+    WrenchConfig,
+)
 from hardware.shapes import Components
 from hardware.streams.state_timestamps import StateClock
 from hardware.streams.tracker_streams import TrackedConfig, require_trackers
@@ -146,6 +154,8 @@ class CellConfig:
     supervisor: SupervisorConfig = field(default_factory=SupervisorConfig)
     # Distances to keep; null switches the check off.
     collision: CollisionConfig | None = field(default_factory=CollisionConfig)
+    # Record force and torque at the tool (signal ``tool/wrench``), where the driver tells them.
+    wrench: bool = False
     # By signal (``block/pose``, ``hole/pose``): how its object is found.
     trackers: dict[str, TrackedConfig] = field(default_factory=dict[str, TrackedConfig])
     # The gripper: signal and action ``gripper/width``; null: none.
@@ -201,6 +211,7 @@ class CellConfig:
         """What times and commands of this cell are corrected by, by signal."""
         motion = self.motion()
         arm = [s.name for s in motion.signals(0.0)] + [JOINT_POSITION, JOINT_VELOCITY]
+        arm += [WRENCH] if self.wrench else []
         found = dict.fromkeys(arm, self.state_latency_s)
         delays = {c.stream.name: c.stream.delay_s for c in self.cameras}
         found |= {c.signal_name: delays[c.stream.name] for c in self.cameras if c.signal}
@@ -218,7 +229,14 @@ class CellConfig:
 
     def robot_builder(self) -> Callable[[], Robot]:
         """Picklable builder of the robot."""
-        return self.driver_config().build
+        driver = self.driver_config()
+        tells = isinstance(driver, WrenchConfig) and driver.tells_wrench
+        if self.wrench and not tells:
+            raise ConfigError(
+                f"cell '{self.name}': the driver '{self.driver.get('kind')}' tells no force and"
+                " torque at the tool (a UR's does); leave 'wrench' out"
+            )
+        return driver.build
 
     def connect_watch(self) -> Callable[[], ConnectWatch] | None:
         """What looks at the device while the supervisor connects, where the driver has that."""

@@ -25,7 +25,7 @@ from robolearn.types import Condition
 
 JOINT_POSITION = "arm/joint_position"
 JOINT_VELOCITY = "arm/joint_velocity"
-TOOL_POSE = "tool/pose"
+TOOL_POSE, WRENCH = "tool/pose", "tool/wrench"
 # As in the scenes; policies move between them and cells.
 POSE_UNIT = "m, quaternion wxyz"
 HEADING = 3.2

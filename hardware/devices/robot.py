@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
+from hardware.shapes import Wrench
 from robolearn.arms.shapes import Joints
 from robolearn.errors import RobotError, StaleSignalError
 
@@ -35,7 +36,8 @@ class RobotState:
     process saw that clock change (its age is the liveness of the link). ``tool_force_n``: norm of
     the force at the tool [N]; ``load``: largest joint load as a share of what that joint is rated
     for; both NaN where the device does not tell. ``reference_velocity``: what the device's own
-    servo loop is told, ``[joints]`` [rad/s]; None where it does not tell.
+    servo loop is told, ``[joints]`` [rad/s]; ``wrench``: force [N] and torque [N m] at the tool
+    ``[6]`` in axes of the arm's base; None where it does not tell.
     """
 
     device_t_s: float
@@ -46,6 +48,7 @@ class RobotState:
     tool_force_n: float = math.nan
     load: float = math.nan
     reference_velocity: Joints | None = None
+    wrench: Wrench | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +198,16 @@ class Recovery(Protocol):
 
     def close(self) -> None:
         """Disconnect; safe to call twice."""
+        ...
+
+
+@runtime_checkable
+class WrenchConfig(Protocol):
+    """A driver's config whose device tells force and torque at the tool."""
+
+    @property
+    def tells_wrench(self) -> bool:
+        """Whether this one does."""
         ...
 
 

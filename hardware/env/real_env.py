@@ -17,7 +17,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from hardware.cell.config import CellConfig
-from hardware.cell.motion import JOINT_POSITION, JOINT_VELOCITY
+from hardware.cell.motion import JOINT_POSITION, JOINT_VELOCITY, WRENCH
 from hardware.cell.start import require_start, start_offsets
 from hardware.devices.gripper_config import WIDTH
 from hardware.env.gripper_stream import GripperStream
@@ -26,7 +26,7 @@ from hardware.streams.signal_buffer import SignalBuffer
 from hardware.streams.state_timestamps import StateTimes
 from hardware.streams.tracker_streams import TrackedStreams
 from hardware.supervisor.client import SupervisorClient, require_width
-from hardware.supervisor.link import STATE_HEAD, Event, Mode, Status, Target
+from hardware.supervisor.link import STATE_HEAD, STATE_WRENCH, Event, Mode, Status, Target
 from robolearn.arms.shapes import Joints
 from robolearn.errors import DataError, RobotError, StartError
 from robolearn.spec import EmbodimentSpec, SignalSpec
@@ -375,6 +375,8 @@ class RealEnv:
                 self._buffers[name].extend(t_ns, values)
             self._buffers[JOINT_POSITION].extend(t_ns, q)
             self._buffers[JOINT_VELOCITY].extend(t_ns, rows.value[:, STATE_HEAD + n :])
+            if self.config.wrench:
+                self._buffers[WRENCH].extend(t_ns, rows.value[:, STATE_WRENCH])
         self._gripper.collect(self._buffers)
         self.trackers.collect(self._buffers)
         self.cameras.collect(self._buffers)
@@ -386,6 +388,12 @@ class RealEnv:
             self.interventions.append(event)
             row = [float(event.cause), event.value, event.limit, float(event.seq)]
             self._buffers[EVENT].add(event.t_ns, row)
+
+
+def _wrench_signal(rate_hz: float) -> SignalSpec:
+    """Force and torque at the tool, in axes of the arm's base."""
+    components = ("fx", "fy", "fz", "tx", "ty", "tz")
+    return SignalSpec(WRENCH, (6,), "N, N m", rate_hz, components=components, frame="base")
 
 
 def cell_spec(config: CellConfig) -> EmbodimentSpec:
@@ -400,6 +408,7 @@ def cell_spec(config: CellConfig) -> EmbodimentSpec:
             *config.tracked_signals,
             SignalSpec(JOINT_POSITION, (joints,), "rad", rate_hz),
             SignalSpec(JOINT_VELOCITY, (joints,), "rad/s", rate_hz),
+            *((_wrench_signal(rate_hz),) if config.wrench else ()),
             *(() if config.gripper is None else (config.gripper.signal,)),
             SignalSpec(EVENT, (4,), "", 0.0, components=("cause", "value", "limit", "seq")),
             *(goal.signal for goal in config.goals),

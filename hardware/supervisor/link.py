@@ -27,7 +27,8 @@ from robolearn.errors import ConfigError, DataError
 
 PLAN_STEPS = 16
 STATUS_WIDTH = 10
-STATE_HEAD = 4
+# A state begins with the device's clock, mode, force, load, and force and torque at the tool.
+STATE_HEAD, STATE_WRENCH = 10, slice(4, 10)
 GRIP_WIDTH = 3
 # Characters of the reason of a stop; a longer one is cut.
 REASON_WIDTH = 400
@@ -402,7 +403,9 @@ def robot_state_of(t_ns: int, value: RowValues) -> RobotState:
     joints = (len(value) - STATE_HEAD) // 2
     q, qd = value[STATE_HEAD : STATE_HEAD + joints], value[STATE_HEAD + joints :]
     mode, force, load = RobotMode(int(value[1])), float(value[2]), float(value[3])
-    return RobotState(float(value[0]), t_ns, q, qd, mode, force, load)
+    wrench = value[STATE_WRENCH]
+    told = None if np.isnan(wrench).all() else wrench
+    return RobotState(float(value[0]), t_ns, q, qd, mode, force, load, wrench=told)
 
 
 @runtime_checkable

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+import math
 
 from hardware.devices.robot import Robot, RobotMode, RobotState
 from hardware.supervisor.link import Cause, Event, Link, Status, pack_text
 from robolearn.errors import RobotError
 
 log = logging.getLogger(__name__)
+_NO_WRENCH = (math.nan,) * 6
 
 
 def cause_of(robot: Robot, error: Exception) -> tuple[Cause, float, str]:
@@ -35,7 +37,8 @@ class Reports:
     def state(self, state: RobotState) -> None:
         """A fresh state of the robot."""
         head = [state.device_t_s, state.mode, state.tool_force_n, state.load]
-        row = [*head, *state.joint_position, *state.joint_velocity]
+        wrench = _NO_WRENCH if state.wrench is None else state.wrench
+        row = [*head, *wrench, *state.joint_position, *state.joint_velocity]
         self._link.states.put(state.changed_ns, row)
 
     def event(self, event: Event) -> None:

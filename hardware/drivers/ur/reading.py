@@ -58,12 +58,14 @@ _RUNTIME_WORDS = {
 _JOINT_WORDS = {245: "NOT_RESPONDING", 251: "VIOLATION", 252: "FAULT"}
 
 
-def read(receive: Any) -> tuple[float, list[float], list[float], RobotMode, float]:
-    """Device clock [s], joint angles [rad], speeds [rad/s], mode, force at the tool [N]."""
+def read(receive: Any) -> tuple[float, list[float], list[float], RobotMode, list[float]]:
+    """Device clock [s], joint angles [rad], speeds [rad/s], mode, force [N] and torque [N m] at the
+    tool.
+    """
     stamp = float(receive.getTimestamp())
     mode = mode_of(receive.getRobotMode(), receive.getSafetyMode(), receive.getRuntimeState())
-    x, y, z = receive.getActualTCPForce()[:3]
-    return stamp, receive.getActualQ(), receive.getActualQd(), mode, math.hypot(x, y, z)
+    wrench = receive.getActualTCPForce()
+    return stamp, receive.getActualQ(), receive.getActualQd(), mode, wrench
 
 
 def mode_of(robot: int, safety: int, runtime: int = RUNNING_PROGRAM) -> RobotMode:

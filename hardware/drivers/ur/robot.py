@@ -106,6 +106,11 @@ class URConfig:
         """Make the robot (in the process that will own it)."""
         return URRobot(self)
 
+    @property
+    def tells_wrench(self) -> bool:
+        """It does."""
+        return True
+
     def watch(self) -> URWatch:
         """For whoever waits until :meth:`URRobot.connect` is done, in another process."""
         return URWatch(self.address, self.connect_silence_s)
@@ -234,19 +239,19 @@ class URRobot:
         receive = self._receive
         if receive is None:
             raise RobotConnectionError(f"UR at {self.config.address}: not connected")
-        stamp, q, qd, mode, force = read(receive)
+        stamp, q, qd, mode, wrench = read(receive)
         for _ in range(2):
             if float(receive.getTimestamp()) == stamp:
                 break
-            stamp, q, qd, mode, force = read(receive)
+            stamp, q, qd, mode, wrench = read(receive)
         if stamp != self._device_t_s:
             self._device_t_s, self._changed_ns = stamp, time.monotonic_ns()
             self._check_clock()
         self._require_true_clock()
         load = load_of(receive, self.config.rated_current_a)
         reference = np.array(receive.getTargetQd())
-        measured = (np.array(q), np.array(qd), mode, force, load, reference)
-        return RobotState(stamp, self._changed_ns, *measured)
+        measured = (np.array(q), np.array(qd), mode, math.hypot(*wrench[:3]), load, reference)
+        return RobotState(stamp, self._changed_ns, *measured, wrench=np.array(wrench))
 
     def fault_text(self) -> str:
         """Safety mode, robot mode, program and joints, as RTDE has them."""

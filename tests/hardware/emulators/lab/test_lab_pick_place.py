@@ -71,6 +71,9 @@ def test_the_expert_of_the_scene_picks_and_places_in_the_lab(env, lab):
         won += result.outcome.success
         poses = np.concatenate([t.drained.signals["cube/pose"].value for t in listener.ticks])
         assert poses[:, 2].max() > 0.08, "the tracker saw the cube lifted"
+        wrench = np.concatenate([t.drained.signals["tool/wrench"].value for t in listener.ticks])
+        assert np.isfinite(wrench).all()
+        assert np.abs(wrench).max() > 0.3, "the weight of the cube, at least"
         np.testing.assert_allclose(np.linalg.norm(poses[:, 3:], axis=1), 1.0, atol=1e-9)
         with lab.where.connect() as client:
             goal = client.truth().poses["goal"]
