@@ -168,6 +168,7 @@ RANGES: Mapping[str, Mapping[str, Range]] = {
     "Obstacle": {"start": _PLACE, "end": _PLACE, "radius": Range(0.001, 5.0, "m")},
     "GoalConfig": {"size": Range(1.0, 1000.0)},
     "UdpTrackerConfig": {
+        "values": Range(3.0, 7.0),
         "port": _PORT,
         "max_age_s": Range(0.005, 2.0, "s"),
         "clock_offset_s": Range(-1e10, 1e10, "s"),

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future, wait
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -62,6 +62,9 @@ _FRESH_NS, _REST_RAD_S = 50_000_000, 0.01
 class URConfig:
     """A UR arm (CB3 or e-series)."""
 
+    # Force and torque at the tool.
+    tells_wrench: ClassVar[bool] = True
+
     # Host name or IP of the controller.
     address: str
     # Set-point rate [Hz]: 500 for e-series, 125 for CB3.
@@ -105,11 +108,6 @@ class URConfig:
     def build(self) -> URRobot:
         """Make the robot (in the process that will own it)."""
         return URRobot(self)
-
-    @property
-    def tells_wrench(self) -> bool:
-        """It does."""
-        return True
 
     def watch(self) -> URWatch:
         """For whoever waits until :meth:`URRobot.connect` is done, in another process."""
