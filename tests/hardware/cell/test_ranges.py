@@ -194,6 +194,9 @@ def test_every_cell_has_a_limit_of_its_tools_speed(tmp_path):
     assert cell.follower().build(100.0).tool_speed == 0.25
     for path in CONFIGS:
         robot = yaml.safe_load(path.read_text())["robot"]
+        if "tool" in robot:
+            assert "max_speed" in robot["tool"]["limits"], path
+            continue
         stated = robot.get("joints", robot.get("limits"))
         assert "max_tool_speed" in stated, path
 
