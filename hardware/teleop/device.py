@@ -114,6 +114,8 @@ class View:
     message: str = ""
     note: str = ""
     gripper: float | None = None
+    # Things in space: name and (x, y, z) in their signals' frame [m].
+    objects: tuple[tuple[str, tuple[float, ...]], ...] = ()
 
 
 @runtime_checkable

@@ -264,5 +264,16 @@ class TeleopSession:
                 message=message,
                 note=self._agent.note if running else "",
                 gripper=self._agent.opening,
+                objects=_objects(observation),
             )
         )
+
+
+def _objects(observation: Observation) -> tuple[tuple[str, tuple[float, ...]], ...]:
+    """Where things in space are, but for the tool."""
+    found: list[tuple[str, tuple[float, ...]]] = []
+    for name, sample in observation.samples.items():
+        part, _, kind = name.partition("/")
+        if kind == "pose" and name != POSE and sample.value.shape == (7,):
+            found.append((part, tuple(float(v) for v in sample.value[:3])))
+    return tuple(found)

@@ -195,11 +195,16 @@ def status_line(view: View, columns: int = 140) -> str:
         x, y, yaw = view.block
         where = f"  T {1e3 * x:.0f} {1e3 * y:.0f} mm {np.degrees(yaw):.0f} deg"
     elif view.tool:
-        where = "  tool " + " ".join(f"{1e3 * v:.0f}" for v in view.tool) + " mm"
+        where = "  mm: tool " + _mm(view.tool)
+        where += "".join(f"  {name} {_mm(xyz)}" for name, xyz in view.objects)
     grip = "" if view.gripper is None else f"  grip {100 * view.gripper:.0f} %"
     said = view.note or view.message
     return (
         f"{view.phase:<7} {view.step:4d}/{view.max_steps}  saved {view.saved}/{view.wanted}"
-        f"{'  ' if said else ''}{said}  [{bar:<10}] {100 * view.progress:3.0f} %"
-        f"{grip}{where}  {view.rate_hz:.1f} Hz"
+        f"{'  ' if said else ''}{said}{where}{grip}"
+        f"  [{bar:<10}] {100 * view.progress:3.0f} %  {view.rate_hz:.1f} Hz"
     )[:columns]
+
+
+def _mm(xyz: tuple[float, ...]) -> str:
+    return " ".join(f"{1e3 * v:.0f}" for v in xyz)

@@ -1,6 +1,7 @@
 """A person records an arm's episode: keys of a terminal in, a demonstration out."""
 
 import os
+import re
 import sys
 import termios
 
@@ -41,6 +42,8 @@ def test_keys_drive_an_arm_that_is_commanded_by_its_tool(tmp_path, monkeypatch):
             listener=CollectListener(on_begin=begin, on_view=look),
         )
         stdin.close()
+    # Who sees no picture drives by numbers.
+    assert re.search(r"mm: tool -?\d+ -?\d+ 250  cube -?\d+ -?\d+ \d+  goal", seen[0])
     assert all(asked)
     assert len(asked) == 1
     assert found.agent == "keyboard"
