@@ -19,6 +19,7 @@ from robolearn.types import (
     PolicyOutput,
     ResetReport,
     SampleBatch,
+    Signals,
     Tick,
 )
 
@@ -94,6 +95,17 @@ class Agent(Protocol):
 
     def decide(self, observation: Observation, reply: PolicyOutput | None) -> Command:
         """The command for this tick, with whatever reply has arrived."""
+        ...
+
+
+@runtime_checkable
+class Interruptible(Protocol):
+    """What an agent may have beside: it plans ahead, and may be interrupted in that."""
+
+    def interrupt(self, sent: Signals) -> None:
+        """Somebody else drove, whose last action was ``sent``: what was planned, asked or averaged
+        is void; what was seen, and the episode, go on.
+        """
         ...
 
 

@@ -36,7 +36,7 @@ SKIPPED: dict[str, int] = {
     "README.md": 2,
     "calibration.md": 2,
     "cameras.md": 1,
-    "collecting.md": 3,
+    "collecting.md": 4,
     "data_format.md": 2,
     "deploy.md": 4,
     "lab.md": 1,
@@ -50,7 +50,7 @@ SKIPPED: dict[str, int] = {
     "scene_format.md": 1,
     "statistics.md": 1,
     "tasks.md": 1,
-    "training.md": 1,
+    "training.md": 2,
     "worlds.md": 1,
 }
 

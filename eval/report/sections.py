@@ -32,6 +32,7 @@ KIND_WORDS: Mapping[str, str] = {
     "demonstration": "by a person",
     "scripted": "by the scripted expert (never used for training)",
     "rollout": "by a policy in simulation",
+    "corrected": "by a policy from which a person or the expert took over",
     "online": "by a policy while it practised",
     "deployment": "by a policy on the robot",
     "play": "by a person at play, without a task",

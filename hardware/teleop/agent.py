@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import dataclasses
+
+import numpy as np
+
 from hardware.teleop.config import DEFAULT_MAPPING, MappingConfig
-from hardware.teleop.device import TeleopDevice
+from hardware.teleop.device import Key, Rate, TeleopDevice
 from hardware.teleop.mapping import Mapping
+from hardware.teleop.touch import Touching
+from robolearn.agents.take_over import Touch
 from robolearn.spec import EmbodimentSpec
-from robolearn.types import Command, Observation, PolicyInput, PolicyOutput
+from robolearn.types import Command, Observation, PolicyInput, PolicyOutput, Signals
 
 
 class TeleopAgent:
-    """Commands what the hand at the device wants; holds while nobody holds the device."""
+    """Commands what the hand at the device wants; holds while nobody holds the device.
+
+    Also somebody who may take over from a policy (:class:`robolearn.agents.take_over.Person`).
+    """
 
     def __init__(
         self,
@@ -19,7 +28,7 @@ class TeleopAgent:
         config: MappingConfig = DEFAULT_MAPPING,
     ) -> None:
         self._mapping = Mapping(config, embodiment, device.lease_s)
-        self._device = device
+        self._device, self._touching = device, Touching(config, device.lease_s)
         self._period_ns = round(1e9 / embodiment.rate_hz)
         self.reset(0)
 
@@ -48,6 +57,28 @@ class TeleopAgent:
         del seed
         self._seq, self._engaged, self._note = 0, False, ""
         self._last_ns: int | None = None
+        self._keys: list[Key] = []
+        self._touching.reset()
+
+    def touched(self, observation: Observation) -> Touch:
+        """How the device is held, and what was wished for since the last tick."""
+        keys, self._keys = tuple(self._keys), []
+        return self._touching.touch(self._device.poll(), keys, observation)
+
+    def press(self, key: Key) -> None:
+        """Said by whoever reads the device's keys: ``takeover`` and ``handback`` are wishes."""
+        self._keys.append(key)
+
+    def latch(self, observation: Observation, sent: Signals) -> None:
+        """Begin from where the arm is. A rate takes hold at rest only, and was at rest before it
+        was touched.
+        """
+        del sent
+        self._last_ns = self._begin(observation)
+        reading = self._device.poll()
+        if isinstance(reading.motion, Rate):
+            rest = dataclasses.replace(reading, clutch=True, motion=Rate(np.zeros(6)))
+            self._mapping.command(rest, observation, 0.0)
 
     def request(self, observation: Observation) -> PolicyInput | None:
         """Nothing is inferred."""
@@ -57,11 +88,8 @@ class TeleopAgent:
     def decide(self, observation: Observation, reply: PolicyOutput | None) -> Command:
         """What the person wants, or hold."""
         del reply
-        if self._last_ns is None:
-            self._mapping.reset(observation)
-            self._device.begin(self._mapping.opening)
-            self._last_ns = observation.t_ns - self._period_ns
-        dt_s = 1e-9 * (observation.t_ns - self._last_ns)
+        last_ns = self._begin(observation) if self._last_ns is None else self._last_ns
+        dt_s = 1e-9 * (observation.t_ns - last_ns)
         self._last_ns = observation.t_ns
         mapped = self._mapping.command(self._device.poll(), observation, dt_s)
         self._engaged, self._note = mapped.engaged, mapped.note
@@ -72,3 +100,9 @@ class TeleopAgent:
             due_ns=observation.t_ns,
             source=self.name if mapped.engaged else "hold",
         )
+
+    def _begin(self, observation: Observation) -> int:
+        """The time of the tick before, at which nothing was commanded."""
+        self._mapping.reset(observation)
+        self._device.begin(self._mapping.opening)
+        return observation.t_ns - self._period_ns

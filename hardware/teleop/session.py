@@ -18,7 +18,8 @@ from hardware.teleop.agent import TeleopAgent
 from hardware.teleop.config import MappingConfig
 from hardware.teleop.device import Key, Phase, TeleopDevice, View
 from hardware.teleop.targets import POSE, XY_TABLE
-from robolearn.contracts import Env, Subscriber
+from robolearn.agents.take_over import TakeOver
+from robolearn.contracts import Agent, Env, Inference, Subscriber
 from robolearn.pusht import BLOCK
 from robolearn.runtime import run_episode
 from robolearn.seeding import child_seed
@@ -141,8 +142,18 @@ class SessionConfig:
     mapping: MappingConfig = field(default_factory=MappingConfig)
 
 
+@dataclass(frozen=True, slots=True)
+class Corrected:
+    """A policy that drives until the person touches the device, and what computes it."""
+
+    policy: Agent
+    inference: Inference
+
+
 class TeleopSession:
-    """Runs attempts until ``episodes`` are saved or the person quits."""
+    """Runs attempts until ``episodes`` are saved or the person quits; with a policy that is
+    ``corrected`` the person takes over from it and hands back.
+    """
 
     def __init__(
         self,
@@ -150,10 +161,15 @@ class TeleopSession:
         device: TeleopDevice,
         recorder: Recorder,
         config: SessionConfig,
+        corrected: Corrected | None = None,
     ) -> None:
         self._env = AttendedEnv(env)
         self._device, self._recorder, self._config = device, recorder, config
         self._agent = TeleopAgent(device, env.spec, config.mapping)
+        self._driver: Agent = self._agent
+        if corrected is not None:
+            self._driver = TakeOver(corrected.policy, self._agent, env.spec)
+        self._inference = None if corrected is None else corrected.inference
         self._saved: list[str] = []
         self._decided: Key | None = None
         self._outcome: Outcome | None = None
@@ -183,6 +199,7 @@ class TeleopSession:
         for key in self._device.pressed():
             if key in _ENDING and not self._env.stop:
                 self._decided, self._env.stop = key, True
+            self._agent.press(key)
         self._show("running")
 
     def on_end(self, outcome: Outcome) -> None:
@@ -204,8 +221,8 @@ class TeleopSession:
             return False
         run_episode(
             self._env,
-            self._agent,
-            None,
+            self._driver,
+            self._inference,
             [self._recorder, self],
             condition,
             max_steps=self._config.max_steps,

@@ -1,1 +1,1 @@
-"""Decides at every tick: chunk execution, ensembling, real time, replay, sub-goals."""
+"""Decides at every tick: chunk execution, ensembling, real time, replay, sub-goals, take-over."""

@@ -101,13 +101,24 @@ class ChunkAgent:
         """Forget history and plan; request ``i`` is sampled with ``child_seed(seed, i)``."""
         self._seed, self._requests, self._seq = seed, 0, 0
         self._history.clear()
+        self._delay = DelayEstimate(self._lead)
+        self._last: Signals | None = None
+        self._forget_plan()
+
+    def interrupt(self, sent: Signals) -> None:
+        """Somebody else drove: plan, request and ensemble are void, ``sent`` is held until an
+        answer to what is seen now; the history goes on.
+        """
+        names = [a.name for a in self._actions]
+        self._last = {n: sent[n] for n in names} if set(names) <= set(sent) else None
+        self._forget_plan()
+
+    def _forget_plan(self) -> None:
         self._plan: NDArray[np.float64] | None = None
         self._parts: Signals = {}
         self._spare = np.zeros((0, 0))
         self._plan_t_ns = 0
         self._awaited: int | None = None
-        self._last: Signals | None = None
-        self._delay = DelayEstimate(self._lead)
         self._stood = StandingTime(self._ahead, self._tick_ns)
         if self._ensemble is not None:
             self._ensemble.reset()

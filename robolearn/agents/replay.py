@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.agents.actions import clip_slight, hold_action
-from robolearn.contracts import Agent
+from robolearn.contracts import Agent, Interruptible
 from robolearn.errors import DataError
 from robolearn.spec import ActionSpec
 from robolearn.types import Command, Observation, PolicyInput, PolicyOutput, Signals
@@ -36,6 +36,11 @@ class WrappedAgent:
     def decide(self, observation: Observation, reply: PolicyOutput | None) -> Command:
         """As the wrapped agent."""
         return self._inner.decide(observation, reply)
+
+    def interrupt(self, sent: Signals) -> None:
+        """As the wrapped agent; who plans nothing ahead is not interrupted in anything."""
+        if isinstance(self._inner, Interruptible):
+            self._inner.interrupt(sent)
 
 
 class ReplayAgent:

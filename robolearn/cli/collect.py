@@ -27,6 +27,10 @@ class Args:
     agent: str = "auto"
     # A trained run, which acts instead: its episodes, failures included, are of kind 'rollout'.
     policy: Path | None = None
+    # With --policy, who takes over from it when it is lost, and hands back: a person at a device
+    # (keyboard, browser, ...), or scripted (the task's expert); the episodes are of kind
+    # 'corrected', and say of every step who drove.
+    corrected_by: str = ""
     # Clumsiness of the expert, 0 to 1.
     noise: float = 0.0
     # How many episodes to save.
@@ -75,6 +79,7 @@ def main(argv: list[str]) -> int:
         args.out,
         agent=args.agent,
         policy=args.policy,
+        corrected_by=args.corrected_by,
         noise=args.noise,
         episodes=args.episodes,
         port=args.port,

@@ -31,10 +31,13 @@ from robolearn.shapes import (
 from robolearn.spec import EmbodimentSpec
 from robolearn.types import Condition, Outcome, SampleBlock, SentBlock, Signals
 
-EpisodeKind = Literal["demonstration", "scripted", "rollout", "online", "deployment", "play"]
+EpisodeKind = Literal[
+    "demonstration", "scripted", "rollout", "corrected", "online", "deployment", "play"
+]
 """Who acted, and what for: a person showing a task, a program (an expert, also one that plays), a
-policy, a policy that practises, a policy on a robot; ``play``: a person without a task, in one long
-recording that ``robolearn data cut`` makes episodes of.
+policy, a policy from which somebody took over, a policy that practises, a policy on a robot;
+``play``: a person without a task, in one long recording that ``robolearn data cut`` makes episodes
+of.
 """
 
 
@@ -168,6 +171,11 @@ class Episode:
         """``[T]``: ticks at which a person took over from a policy (:func:`taken_over`)."""
         return taken_over(self.source)
 
+    @property
+    def drivers(self) -> tuple[Driver, ...]:
+        """``[T]``: who drove each tick (:func:`drivers`)."""
+        return drivers(self.source)
+
     def observed(self, name: str) -> AnyRows:
         """What the observations showed: ``[T, *shape]``, one row per tick."""
         if name not in self.view:
@@ -182,17 +190,61 @@ class Episode:
         return self.streams[name].t_ns[self.view[name]]
 
 
+Driver = Literal["policy", "human", "script", "replay", "nobody", ""]
+_DRIVERS: Mapping[str, Driver] = {
+    "policy": "policy",
+    "human": "human",
+    "operator": "script",
+    "scripted": "script",
+    "play": "script",
+    "replay": "replay",
+    "hold": "nobody",
+}
+
+
+def drivers(source: Sequence[str]) -> tuple[Driver, ...]:
+    """``[T]``: who drove each tick. ``nobody``: a policy had no plan yet, or a person had let go of
+    the device (its clutch); empty: not recorded, or another program.
+    """
+    return tuple(_DRIVERS.get(name.split(":", 1)[0], "") for name in source)
+
+
 def taken_over(source: Sequence[str]) -> Flags:
     """``[T]``: ticks that a person drove after a policy had driven one before.
 
-    Sources are those of commands: ``human`` and ``human:<device>`` are people, ``policy`` and
-    ``policy:<name>`` policies; ``hold``, ``replay`` and ``scripted`` are neither. A demonstration
-    has no intervention.
+    Sources are those of commands: ``human`` and ``human:<device>`` are people, ``operator:<name>``
+    is a program that stands in for one, ``policy`` and ``policy:<name>`` are policies; ``hold``,
+    ``replay`` and ``scripted`` are neither. A demonstration has no intervention.
     """
     who = [name.split(":", 1)[0] for name in source]
-    human = np.array([w == "human" for w in who], dtype=np.bool_)
+    person = np.array([w in ("human", "operator") for w in who], dtype=np.bool_)
     policy = np.array([w == "policy" for w in who], dtype=np.bool_)
-    return human & np.logical_or.accumulate(policy)
+    return person & np.logical_or.accumulate(policy)
+
+
+def take_overs(source: Sequence[str]) -> Flags:
+    """``[T]``: the first tick of every intervention. A person who pauses does not take over anew:
+    a policy has driven in between.
+    """
+    taken = taken_over(source)
+    policy = np.array([name.split(":", 1)[0] == "policy" for name in source], dtype=np.bool_)
+    ticks = np.arange(len(policy))
+    last_policy = np.maximum.accumulate(np.where(policy, ticks, -1))
+    last_person = np.maximum.accumulate(np.where(taken, ticks, -1))
+    before = np.concatenate([[-1], last_person[:-1]]) if len(ticks) else last_person
+    return taken & (last_policy > before)
+
+
+def leading_up(source: Sequence[str], ticks: int) -> Flags:
+    """``[T]``: the ``ticks`` before each take-over that no person drove: what made a person take
+    over, and begins before it.
+    """
+    taken, begins = taken_over(source), take_overs(source)
+    # How many take-overs there are up to a tick, and up to ``ticks`` later.
+    count = np.concatenate([[0], np.cumsum(begins)])
+    here = np.arange(len(begins))
+    ahead = count[np.minimum(here + ticks, len(begins) - 1) + 1] if len(begins) else count[:0]
+    return ~taken & (ahead > count[here + 1])
 
 
 def no_sent(action: Signals) -> SentBlock:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,11 +14,13 @@ from hardware.teleop.config import MappingConfig
 from hardware.teleop.device import Surroundings, TeleopDevice, unheard
 from hardware.teleop.mapping import require_drivable
 from hardware.teleop.registry import DEVICES, make_device
-from hardware.teleop.session import SessionConfig, TeleopSession
+from hardware.teleop.session import Corrected, SessionConfig, TeleopSession
 from hardware.teleop.targets import XY_TABLE
 from robolearn.agents.execution import Execution
+from robolearn.agents.scripted_person import ScriptedPerson
+from robolearn.agents.take_over import TakeOver
 from robolearn.config import to_dict
-from robolearn.contracts import Agent, Inference
+from robolearn.contracts import Agent, Inference, Subscriber
 from robolearn.data.episode import EpisodeKind
 from robolearn.data.recording.recorder import EpisodeRecorder, RecorderLoad
 from robolearn.data.store.store import EpisodeStore
@@ -38,6 +41,8 @@ from sim.worlds import build_operator, make_world
 
 # Agents that need nobody.
 UNATTENDED = ("scripted", "play")
+# Who takes over from a policy and is no person at a device.
+SCRIPTED = "scripted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +108,7 @@ def collect(
     *,
     agent: str = "auto",
     policy: Path | None = None,
+    corrected_by: str = "",
     noise: float = 0.0,
     episodes: int = 10,
     port: int = 0,
@@ -112,8 +118,10 @@ def collect(
     """Record ``episodes`` episodes into the store ``out``, which is made when the first is due.
 
     ``agent``: who acts, else as ``config`` says; ``policy``: a run directory, whose policy acts
-    instead, and whose episodes are kept whether they succeed or not (kind ``rollout``); ``noise``:
-    clumsiness of the expert, 0 to 1; ``operator``: who is recording. Ctrl-C keeps what was saved.
+    instead, and whose episodes are kept whether they succeed or not (kind ``rollout``);
+    ``corrected_by``: who takes over from it when it is lost (``scripted``: the task's expert; else
+    a person at this device; kind ``corrected``); ``noise``: clumsiness of the expert, 0 to 1;
+    ``operator``: who is recording. Ctrl-C keeps what was saved.
 
     Errors: :class:`ConfigError`, :class:`SpecMismatchError` before anything is written.
     """
@@ -124,16 +132,22 @@ def collect(
     with contextlib.closing(make_world(env_builder(config.world).world)) as env:
         wanted = config.agent if agent == "auto" else agent
         who = "policy" if policy is not None else choose_operator(wanted, env)
-        if noise and who not in UNATTENDED:
+        _require_correctable(policy, corrected_by)
+        if noise and who not in UNATTENDED and corrected_by != SCRIPTED:
             raise ConfigError(
                 "noise is for the agents scripted and play; people and policies bring their own"
             )
+        actor = None
+        if policy is not None:
+            actor = _policy(policy, env, config.task_text)
+            if corrected_by == SCRIPTED:
+                actor = _corrected(actor, env, noise)
+        elif who in UNATTENDED:
+            actor = _Actor(build_operator(env, "play" if who == "play" else "scripted", noise))
+        hand = corrected_by if actor is not None else who
+        who = "corrected" if corrected_by else who
         collection = _Collection(config, env, who, episodes, operator, listener)
-        if policy is not None or who in UNATTENDED:
-            if policy is None:
-                actor = _Actor(build_operator(env, "play" if who == "play" else "scripted", noise))
-            else:
-                actor = _policy(policy, env, config.task_text)
+        if actor is not None and hand in ("", SCRIPTED):
             with appended(out) as store:
                 collection.begin(store)
                 saved, load = collection.unattended(store, actor)
@@ -142,8 +156,8 @@ def collect(
             with appended(out) as store:
                 # Whoever is asked something answers before the device takes the terminal.
                 collection.begin(store)
-                with contextlib.closing(_device(config, who, env, port, listener)) as device:
-                    saved, load = collection.attended(store, device)
+                with contextlib.closing(_device(config, hand, env, port, listener)) as device:
+                    saved, load = collection.attended(store, device, actor)
     if not saved:
         return Collected(out, who, (), 0, len(store.ids()) if out.is_dir() else 0, load)
     found = {info.id: info for info in EpisodeStore.open(out).list()}
@@ -173,6 +187,7 @@ class _Actor:
 
     agent: Agent
     inference: Inference | None = None
+    watching: tuple[Subscriber, ...] = ()
     told: dict[str, Any] = field(default_factory=dict[str, Any])
 
 
@@ -184,7 +199,26 @@ def _policy(run: Path, env: World, text: str) -> _Actor:
     if text:
         agent = InstructedAgent(agent, text)
     inference = BatchedInference(policy, 0, round(1e9 / env.spec.rate_hz))
-    return _Actor(agent, inference, {"policy": str(run), "policy_hash": policy_hash(run)})
+    told = {"policy": str(run), "policy_hash": policy_hash(run)}
+    return _Actor(agent, inference, told=told)
+
+
+def _require_correctable(policy: Path | None, corrected_by: str) -> None:
+    known = (SCRIPTED, *DEVICES)
+    if corrected_by and corrected_by not in known:
+        raise ConfigError(
+            f"nobody is called '{corrected_by}' who corrects policies."
+            f"{did_you_mean(corrected_by, known)} There are: {', '.join(known)}"
+        )
+    if corrected_by and policy is None:
+        raise ConfigError("who is corrected? Name a run whose policy acts")
+
+
+def _corrected(actor: _Actor, env: World, noise: float) -> _Actor:
+    """``actor``, from whom the task's expert takes over when it is lost."""
+    person = ScriptedPerson(build_operator(env, "scripted", noise))
+    agent = TakeOver(actor.agent, person, env.spec)
+    return dataclasses.replace(actor, agent=agent, watching=(person,))
 
 
 def _device(
@@ -222,6 +256,8 @@ class _Collection:
         """What the episodes are, which decides what learns from them."""
         if self.who == "policy":
             return "rollout"
+        if self.who == "corrected":
+            return "corrected"
         return "scripted" if self.who in UNATTENDED else "demonstration"
 
     def begin(self, store: EpisodeStore) -> None:
@@ -244,7 +280,7 @@ class _Collection:
                     env,
                     actor.agent,
                     actor.inference,
-                    [recorder],
+                    [recorder, *actor.watching],
                     self._start(number),
                     max_steps=self.config.max_steps or env.max_steps,
                     task=env.task,
@@ -255,9 +291,9 @@ class _Collection:
             return tuple(recorder.saved), recorder.total
 
     def attended(
-        self, store: EpisodeStore, device: TeleopDevice
+        self, store: EpisodeStore, device: TeleopDevice, actor: _Actor | None
     ) -> tuple[tuple[str, ...], RecorderLoad]:
-        """Ids of the saved episodes, and the recorder's back-pressure."""
+        """As :meth:`unattended`; ``actor``: the policy that the person corrects."""
         env = self.env
         session = SessionConfig(
             episodes=self.episodes,
@@ -267,15 +303,20 @@ class _Collection:
             task=env.task,
             env_name=env.spec.name,
             condition=env.sample_condition,
-            provenance=self._provenance(),
+            provenance=self._provenance() | ({} if actor is None else actor.told),
             mapping=self.config.mapping,
         )
+        corrected = None
+        if actor is not None and actor.inference is not None:
+            corrected = Corrected(actor.agent, actor.inference)
         with self._recorder(store) as recorder:
-            saved = TeleopSession(env, device, recorder, session).run()
+            saved = TeleopSession(env, device, recorder, session, corrected).run()
             return saved, recorder.total
 
     def _start(self, number: int) -> Condition:
-        seed = child_seed(self.config.seed, "unattended", number)
+        # Corrections begin where no demonstration of the same configuration did.
+        stream = "corrected" if self.kind == "corrected" else "unattended"
+        seed = child_seed(self.config.seed, stream, number)
         condition = self.env.sample_condition(seed)
         return play_condition(condition) if self.who == "play" else condition
 

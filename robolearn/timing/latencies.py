@@ -21,7 +21,7 @@ import numpy as np
 from robolearn.errors import DataError
 from robolearn.history import Samples, interpolate, sample_index
 from robolearn.representation import HEADING, is_pose
-from robolearn.shapes import Times
+from robolearn.shapes import AnyArray, Times
 from robolearn.spec import ActionSpec, FlatAction, SignalSpec, TaskSpace
 
 KEY = "latencies"
@@ -104,17 +104,22 @@ def blend(space: TaskSpace, first: FlatAction, second: FlatAction, share: float)
     """The flat action ``share`` of the way from ``first`` to ``second [action_size]``; of relative
     actions the first.
     """
+    parts = [
+        blended(action, a, b, share).reshape(-1)
+        for action, a, b in zip(
+            space.actions, space.split(first).values(), space.split(second).values(), strict=True
+        )
+    ]
+    return np.concatenate(parts)
+
+
+def blended(action: ActionSpec, first: AnyArray, second: AnyArray, share: float) -> AnyArray:
+    """:func:`blend` of one action ``[*shape]``."""
+    if action.mode == "relative":
+        return first
     times = np.array([0, 1_000_000], dtype=np.int64)
     at = np.array([round(share * 1e6)], dtype=np.int64)
-    parts: list[FlatAction] = []
-    for action, a, b in zip(
-        space.actions, space.split(first).values(), space.split(second).values(), strict=True
-    ):
-        mixed = a if action.mode == "relative" else None
-        if mixed is None:
-            mixed = interpolate(times, np.stack([a, b]), at, as_signal(action))[0]
-        parts.append(mixed.reshape(-1))
-    return np.concatenate(parts)
+    return interpolate(times, np.stack([first, second]), at, as_signal(action))[0]
 
 
 def as_signal(action: ActionSpec) -> SignalSpec:

@@ -17,14 +17,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float
 from numpy.typing import NDArray
 
 from robolearn.config import from_dict
-from robolearn.data.episode import Episode
+from robolearn.data.episode import Episode, take_overs
 from robolearn.errors import ConfigError, DataError, did_you_mean
 from robolearn.shapes import Flags, OwnFlags, OwnFloats
 from robolearn.table import Table
@@ -203,12 +203,21 @@ class Reached:
 
 @dataclass(frozen=True, slots=True)
 class TakenOver:
-    """-1 for the step after which a person took over from a policy, 0 for every other (RLIF, Luo et
-    al. 2023): what a person would not let go on is bad, nothing else is said.
+    """-1 (times ``penalty``) for the step after which a person took over from a policy, 0 for every
+    other (RLIF, Luo et al. 2023): what a person would not let go on is bad, nothing else is said.
+
+    ``at``: ``before`` blames the policy's own last step, as the paper does; ``first`` the person's
+    first one, as its released code does.
     """
 
+    penalty: float = 1.0
+    at: Literal["before", "first"] = "before"
     judges: ClassVar[bool] = False
     signals: ClassVar[tuple[str, ...]] = ()
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.penalty) and self.penalty > 0):
+            raise ConfigError(f"taken_over: penalty must be above 0, got {self.penalty}")
 
     def relabel(self, episode: Episode, success: bool) -> Rewarded:  # noqa: ARG002
         """Errors: :class:`DataError` where it was not recorded who drove."""
@@ -219,10 +228,10 @@ class TakenOver:
                 " so nobody can tell where a person took over; leave the episode out, or choose"
                 " another data.reward"
             )
-        taken = episode.intervention
-        begins = np.zeros(episode.steps, dtype=np.bool_)
-        begins[:-1] = taken[1:] & ~taken[:-1]
-        return Rewarded(np.where(begins, -1.0, 0.0), episode.terminal)
+        begins = take_overs(episode.source)
+        if self.at == "before":
+            begins = np.append(begins[1:], np.zeros(min(1, episode.steps), dtype=np.bool_))
+        return Rewarded(np.where(begins, -self.penalty, 0.0), episode.terminal)
 
 
 REWARDS = Table[type[Relabelling]](

@@ -128,9 +128,11 @@ class DataConfig:
         given = sum(choice.weight is not None for choice in self.stores)
         if given not in (0, len(self.stores)):
             raise ConfigError("stores: give every store a weight, or none")
-        if given and self.quality.success_share is not None:
+        dividing = "success_share" if self.quality.success_share is not None else ""
+        dividing = "drivers" if self.quality.drivers != "alike" else dividing
+        if given and dividing:
             raise ConfigError(
-                "stores: weights and quality.success_share both say how batches are divided; leave"
+                f"stores: weights and quality.{dividing} both say how batches are divided; leave"
                 " one out"
             )
 

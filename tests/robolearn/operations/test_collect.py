@@ -13,6 +13,7 @@ from robolearn.data.store.store import EpisodeStore
 from robolearn.errors import ConfigError, SpecMismatchError
 from robolearn.operations.collect import CollectConfig, collect
 from robolearn.pusht import BLOCK, TOOL
+from robolearn.seeding import child_seed
 from robolearn.training.run_directory import policy_hash
 from tests.two_runs import two_runs
 
@@ -63,3 +64,24 @@ def test_a_policy_that_cannot_act_there_leaves_no_store(
     assert main(words) == 2
     assert "Did you mean 'one'" in capsys.readouterr().err
     assert not (tmp_path / "a").exists()
+
+
+def test_an_expert_takes_over_from_a_policy_that_is_lost(run: Path, tmp_path: Path) -> None:
+    world = CollectConfig("pusht_reference", max_steps=60, seed=3)
+    found = collect(world, tmp_path / "a", policy=run, corrected_by="scripted", episodes=1)
+    assert found.agent == "corrected"
+    store = EpisodeStore.open(tmp_path / "a")
+    episode = store.read(found.saved[0])
+    assert episode.meta.kind == "corrected"
+    assert episode.meta.agent == "one corrected by operator:scripted:pusht"
+    assert {"policy", "script"} <= set(episode.drivers) <= {"policy", "script", "nobody"}
+    assert episode.intervention.tolist() == [d == "script" for d in episode.drivers]
+    # No demonstration of this configuration began there.
+    assert episode.meta.condition.seed == child_seed(3, "corrected", 0)
+    again = collect(world, tmp_path / "b", policy=run, corrected_by="scripted", episodes=1)
+    same = EpisodeStore.open(tmp_path / "b").read(again.saved[0])
+    np.testing.assert_array_equal(episode.action[TOOL], same.action[TOOL])
+    with pytest.raises(ConfigError, match="who is corrected"):
+        collect(world, tmp_path / "c", corrected_by="scripted")
+    with pytest.raises(ConfigError, match="nobody is called 'ann'"):
+        collect(world, tmp_path / "c", policy=run, corrected_by="ann")

@@ -135,18 +135,19 @@ def test_parts_that_are_reached(drawn: Drawn) -> None:
         assert found.done[t] == all(held)
 
 
-@given(recorded())
-def test_where_a_person_took_over(drawn: Drawn) -> None:
+@given(recorded(), st.sampled_from(["before", "first"]), st.sampled_from([1.0, 0.5, 3.0]))
+def test_where_a_person_took_over(drawn: Drawn, at: str, penalty: float) -> None:
     episode = drawn.episode()
-    found = relabelled(episode, "taken_over")
+    found = relabelled(episode, "taken_over", at=at, penalty=penalty)
     np.testing.assert_array_equal(found.done, episode.terminal)
-    policy_drove, was_taken = False, False
+    # Whoever pauses and goes on has not taken over again: no policy has driven in between.
+    policy_drives = False
     wanted = np.zeros(episode.steps)
     for t, name in enumerate(episode.source):
-        taken = policy_drove and name.startswith("human")
-        if taken and not was_taken:
-            wanted[t - 1] = -1.0
-        policy_drove, was_taken = policy_drove or name.startswith("policy"), taken
+        if policy_drives and name.startswith("human"):
+            wanted[t - 1 if at == "before" else t] = -penalty
+            policy_drives = False
+        policy_drives = policy_drives or name.startswith("policy")
     np.testing.assert_array_equal(found.reward, wanted)
 
 
