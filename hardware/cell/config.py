@@ -41,6 +41,7 @@ from hardware.supervisor.table_follower import FollowerConfig
 from hardware.supervisor.tool_follower import ToolFollowerConfig, ToolSpace
 from robolearn.arms.limiter import PathLimits, TableMapping
 from robolearn.errors import ConfigError, DataError
+from robolearn.geometry import Pose
 from robolearn.spec import SignalSpec
 from robolearn.table import CONFIG, Table, resolve_foreign
 from robolearn.timing.latencies import Latencies
@@ -132,7 +133,7 @@ class GoalConfig:
 
 @dataclass(frozen=True, slots=True)
 class CellConfig:
-    """One workcell: driver, kinematics, table or joint space, limits, supervisor, tracker."""
+    """One workcell: driver, kinematics, how it is commanded, limits, supervisor, trackers."""
 
     # Name of the embodiment in episodes and trials.
     name: str
@@ -286,6 +287,13 @@ class CellConfig:
             lift_m=self.lift_m,
             rate_hz=self.rate_hz,
         )
+
+    @property
+    def T_base_table(self) -> Pose | None:  # noqa: N802  (a transform)
+        """The frame ``table`` in the arm's base frame ``[4, 4]``; None in joint space."""
+        if self.tool is not None:
+            return self.tool.frame.T_base_frame
+        return None if self.table is None else np.array(self.table.mapping().T_base_table)
 
     @property
     def rest(self) -> tuple[float, ...]:

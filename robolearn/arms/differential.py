@@ -195,26 +195,22 @@ def smallest_gradient(J: Jacobian, u: Twist, v: Joints) -> Joints:
     Joint ``k`` turns the columns of itself and of those after it about its axis; for the columns
     before it, it moves the tip.
     """
-    linear, axes = J[:3], J[3:]
     ux, uy, uz, wx, wy, wz = u.tolist()
-    weighted = axes * v
-    before = np.cumsum(weighted, axis=1)
-    after_axes = before[:, -1:] - before + weighted
-    moved = linear * v
-    after = moved[:, ::-1].cumsum(axis=1)[:, ::-1]
-    before -= weighted
-    # z . (A x u) + z . (B x w) + l . (u x C), all joints at once.
-    ax, ay, az = after
-    bx, by, bz = after_axes
-    cx, cy, cz = before
-    zx, zy, zz = axes
-    lx, ly, lz = linear
-    return np.asarray(
-        zx * (ay * uz - az * uy + by * wz - bz * wy)
-        + zy * (az * ux - ax * uz + bz * wx - bx * wz)
-        + zz * (ax * uy - ay * ux + bx * wy - by * wx)
-        + lx * (uy * cz - uz * cy)
-        + ly * (uz * cx - ux * cz)
-        + lz * (ux * cy - uy * cx),
-        dtype=np.float64,
-    )
+    # Of the joints before each: all, less those from it on. Plain numbers, as numpy takes longer.
+    cx, cy, cz = J[3:].dot(v).tolist()
+    ax = ay = az = bx = by = bz = 0.0
+    out: list[float] = []
+    for (lx, ly, lz, zx, zy, zz), s in zip(J.T[::-1].tolist(), v[::-1].tolist(), strict=True):
+        ax, ay, az = ax + s * lx, ay + s * ly, az + s * lz
+        bx, by, bz = bx + s * zx, by + s * zy, bz + s * zz
+        cx, cy, cz = cx - s * zx, cy - s * zy, cz - s * zz
+        # z . (A x u) + z . (B x w) + l . (u x C)
+        out.append(
+            zx * (ay * uz - az * uy + by * wz - bz * wy)
+            + zy * (az * ux - ax * uz + bz * wx - bx * wz)
+            + zz * (ax * uy - ay * ux + bx * wy - by * wx)
+            + lx * (uy * cz - uz * cy)
+            + ly * (uz * cx - ux * cz)
+            + lz * (ux * cy - uy * cx)
+        )
+    return np.array(out[::-1])

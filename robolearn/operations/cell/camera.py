@@ -84,8 +84,8 @@ def calibrate_camera(
     points, pixels = on_table(_lying(options, camera, finder, listener), at, options.height_m)
     placed = place(points, pixels, lens.focal_px, lens.centre_px, lens.distortion)
     T_base_camera = None
-    if cell.table is not None:
-        T_base_camera = np.array(cell.table.mapping().T_base_table) @ placed.lens.T_table_camera
+    if cell.T_base_table is not None:
+        T_base_camera = cell.T_base_table @ placed.lens.T_table_camera
     return CameraCalibrated(camera.stream.name, lens, placed, T_base_camera)
 
 

@@ -79,7 +79,7 @@ def test_a_jump_is_a_motion_within_the_limits(jerk):
     # A target a little outside is followed to the border.
     assert set(cell.causes) == {Cause.OUT_OF_RANGE}
     rows = cell.link.sent.since(0).value
-    np.testing.assert_allclose(rows[-1, 2:6], cell.follower.action(cell.supervisor._q))
+    np.testing.assert_allclose(rows[-1, 2:6], cell.follower.action(cell.robot.sent[-1][1]))
     cell.close()
 
 
@@ -135,13 +135,13 @@ def test_the_last_look_refuses_what_a_broken_follower_would_send(
 ):
     cell.follow()
     cell.drive([[0.0, 0.0, 0.24, 0.0]] * 2, PERIOD_S)
-    honest, calls = cell.follower._drive.advance, []
+    honest, calls = cell.follower.step, []
 
-    def broken():
+    def broken(dt_s, now_ns, *, moving):
         calls.append(0)
-        return mutation(honest(), len(calls))
+        return mutation(honest(dt_s, now_ns, moving=moving), len(calls))
 
-    monkeypatch.setattr(cell.follower._drive, "advance", broken)
+    monkeypatch.setattr(cell.follower, "step", broken)
     cell.drive([[0.0, 0.0, 0.24, 0.0]] * 4, PERIOD_S)
     assert cell.mode is Mode.STOPPED
     assert cell.causes[-1] is Cause.LIMIT_VIOLATION

@@ -107,6 +107,18 @@ def test_a_pose_is_reached_in_a_straight_line():
     assert made.limited is Limited.NONE
 
 
+def test_the_way_is_the_same_at_a_scenes_rate_and_at_a_supervisors():
+    goal = down(0.1, 0.2, 0.4, 0.5)
+    slow, fast = drive(), ToolDrive(UR, WIDE, 0.002)
+    fast.reset(HOME)
+    for made in (slow, fast):
+        made.follow(goal)
+    for _ in range(30):
+        a, b = [slow.advance() for _ in range(2)][-1], [fast.advance() for _ in range(10)][-1]
+        assert pose_error(UR.pose(a), UR.pose(b))[0] < 3e-3
+        np.testing.assert_allclose(a, b, atol=0.01)
+
+
 @pytest.mark.parametrize("bend", [-0.3, 0.3])
 def test_a_wrist_singularity_is_not_entered_from_either_side_and_is_left_again(bend):
     q = np.array([*HOME[:4], bend, HOME[5]])
