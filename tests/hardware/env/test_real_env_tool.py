@@ -11,6 +11,8 @@ from hardware.cell.limits import RunLimits
 from hardware.cell.motion import JOINT_POSITION, TOOL_POSE, action_rows
 from hardware.cell.sanity import require_sane
 from hardware.cell.start import StartOffset
+from hardware.commissioning.latency_motions import swing
+from hardware.commissioning.no_task import middle
 from hardware.devices.gripper_config import GripperCellConfig
 from hardware.env.real_env import RealEnv, cell_spec
 from hardware.supervisor.tool_follower import ToolFrame
@@ -80,6 +82,9 @@ def test_an_episode_of_a_tools_pose_is_run_and_reported():
         at = listener.ticks[-1].observation.value(TOOL_POSE)
         np.testing.assert_allclose(at[:3], goal[:3], atol=5e-3)
         assert env.interventions == []
+        moved = swing(env, middle(env.config), seconds=1.2, amplitude=0.01)
+        assert 0.003 < np.ptp(moved.sent) < 0.02
+        assert np.ptp(moved.measured) == pytest.approx(np.ptp(moved.sent), rel=0.1)
         env.home()
         q = env.supervisor.state().joint_position
         np.testing.assert_allclose(q, HOME, atol=5e-3)
