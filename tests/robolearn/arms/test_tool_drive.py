@@ -2,10 +2,11 @@
 
 import dataclasses
 
+import mujoco
 import numpy as np
 import pytest
 
-from robolearn.arms.differential import Limited, smallest_gradient
+from robolearn.arms.differential import DampedStep, Limited, smallest_gradient
 from robolearn.arms.models import PANDA, UR5E
 from robolearn.arms.tool_commands import TOOL_COMMANDS
 from robolearn.arms.tool_drive import ToolDrive
@@ -13,6 +14,7 @@ from robolearn.arms.tool_kinematics import ToolKinematics
 from robolearn.arms.tool_path import ToolPathLimits
 from robolearn.errors import ConfigError, DataError
 from robolearn.geometry import pose, pose_error, rot_z, rotation_from_rotvec
+from sim.scene.load import SCENES
 
 HOME = np.array([2.8717, -1.5681, 1.8072, -1.8099, -1.5708, -1.8407])
 TABLE = pose(rot_z(0.0), (0.5, 0.0, 0.0))
@@ -209,3 +211,29 @@ def test_what_cannot_be_is_refused():
         dataclasses.replace(WIDE, workspace_low=(2.0, 0.0, 0.0))
     with pytest.raises(DataError, match="joint limits"):
         drive(q=np.array(UR5E.high))
+
+
+def test_a_regular_step_is_that_of_a_quadratic_program():
+    """mink (0.0.5 and later) as the oracle: the same joint speeds where nothing limits them."""
+    mink = pytest.importorskip("mink", reason="the oracle is not installed")
+    solvers = pytest.importorskip("qpsolvers").available_solvers
+    if not solvers:
+        pytest.skip("no solver of quadratic programs is installed")
+    model = mujoco.MjModel.from_xml_path(str(SCENES / "ur5e_table" / "scene.xml"))
+    configuration = mink.Configuration(model)
+    q = np.zeros(model.nq)
+    at = [int(model.joint(name).qposadr[0]) for name in UR5E.joint_names]
+    columns = [int(model.joint(name).dofadr[0]) for name in UR5E.joint_names]
+    q[at] = HOME
+    configuration.update(q)
+    task = mink.FrameTask("tool", "site", position_cost=1.0, orientation_cost=1.0)
+    begin = configuration.get_transform_frame_to_world("tool", "site")
+    # A small step: 0.1 mm and 0.1 mrad, in the tool's axes, of which z points down.
+    task.set_target(begin.multiply(mink.SE3.exp(np.array([1e-4, 2e-4, -1e-4, 1e-4, 0.0, 2e-4]))))
+    dt = 0.01
+    found = mink.solve_ik(configuration, [task], dt, solver=solvers[0], damping=1e-12)[columns]
+    step = DampedStep(UR5E.low, UR5E.high, (9.0,) * 6, (99.0,) * 6)
+    T, J = UR.pose_jacobian(HOME)
+    twist = np.array([1e-4, 2e-4, -1e-4, 1e-4, 0.0, 2e-4]) / dt
+    twist = np.concatenate([T[:3, :3] @ twist[:3], T[:3, :3] @ twist[3:]])
+    np.testing.assert_allclose(step.speeds(HOME, J, twist).qd, found, atol=2e-4)
