@@ -23,6 +23,8 @@ from robolearn.errors import ConfigError
 from robolearn.geometry import Pose, Vector
 from robolearn.geometry import rotation_from_rotvec as turned
 
+# Speeds stay this far inside their limits.
+_INSIDE = 0.98
 # How fast the tool is led back onto its path [1/s].
 _GAIN = 20.0
 # The path may be so far ahead of the tool [m], [rad].
@@ -136,14 +138,19 @@ class ToolDrive:
     def _drive(self, J: Jacobian, twist: Twist) -> Joints:
         limits, qd = self.limits, self._joints.qd
         resting = not twist.any()
-        _cut(twist[:3], 0.98 * limits.max_speed)
-        _cut(twist[3:], 0.98 * limits.max_rotation_speed)
+        _cut(twist[:3], _INSIDE * limits.max_speed)
+        _cut(twist[3:], _INSIDE * limits.max_rotation_speed)
         # What the tool's speed changes by in a period because the arm's shape does.
         bend = (J - self._jacobian).dot(qd)
         self._jacobian = J
         step = self._step.speeds(self._joints.q, J, twist - bend)
         self._inverse, self.limited, self.smallest = step.inverse, step.limited, step.smallest
         wish = np.zeros_like(qd) if resting else step.qd
+        # Near a singularity the tool moves otherwise than it was asked to, but no faster.
+        made = J.dot(wish)
+        wish = wish * min(
+            _slower(made[:3], limits.max_speed), _slower(made[3:], limits.max_rotation_speed)
+        )
         change = J.dot(wish - qd)
         share = min(
             _share(change[:3], bend[:3], self._change), _share(change[3:], bend[3:], self._turn)
@@ -151,12 +158,22 @@ class ToolDrive:
         return self._joints.drive(wish.tolist(), share)[0][-1].copy()
 
 
+def _slower(v: Vector, most: float) -> float:
+    """Share of ``v`` that is a little below ``most``."""
+    size = math.hypot(*v.tolist())
+    return 1.0 if size <= _INSIDE * most else _INSIDE * most / size
+
+
 def _share(change: Vector, base: Vector, most: float) -> float:
-    """Of ``change`` that keeps it and ``base`` within ``most`` together."""
-    if math.hypot(*(change + base).tolist()) <= most:
+    """The largest share of ``change`` that keeps it and ``base`` within ``most`` together; where
+    none does, the one that comes nearest.
+    """
+    a, b = float(change.dot(change)), float(change.dot(base))
+    c = float(base.dot(base)) - most * most
+    if a + 2.0 * b + c <= 0.0 or a < 1e-24:
         return 1.0
-    room = most - math.hypot(*base.tolist())
-    return min(1.0, max(0.0, room / max(math.hypot(*change.tolist()), 1e-12)))
+    inside = b * b - a * c
+    return min(1.0, max(0.0, (math.sqrt(max(inside, 0.0)) - b) / a))
 
 
 def _cut(v: Vector, most: float) -> None:

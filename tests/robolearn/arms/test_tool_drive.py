@@ -202,6 +202,40 @@ def test_whatever_is_asked_for_the_limits_hold_and_braking_ends_where_it_was_tol
     within(made, np.array(rows))
 
 
+@pytest.mark.parametrize("seed", [20, 23])
+def test_near_singularities_the_tool_is_no_faster_and_no_rougher(seed):
+    """From one bent pose to another at 500 Hz; these two once led to a stop."""
+    rng = np.random.default_rng(seed)
+    speed, push, turn, joint = (rng.choice(v) for v in _CHOICES)
+    frequency = float(rng.choice([5.0, 20.0, 40.0]))
+    limits = dataclasses.replace(
+        WIDE,
+        max_speed=float(speed),
+        max_acceleration=float(push),
+        max_rotation_acceleration=float(turn),
+        max_joint_speed=float(joint),
+        natural_frequency=frequency,
+    )
+    low, high = np.array(UR5E.low) + 0.2, np.array(UR5E.high) - 0.2
+    begin = np.clip(HOME + rng.normal(0.0, 0.4, 6), low, high)
+    made = ToolDrive(UR, limits, 0.002)
+    made.reset(begin)
+    rows, T = [made.q], UR.pose(begin)
+    for _ in range(12):
+        if rng.random() < 0.5:
+            T = UR.pose(np.clip(begin + rng.normal(0.0, 0.8, 6), low, high))
+        made.follow(T)
+        rows += [made.advance() for _ in range(120)]
+    place = UR.pose_rows(np.array(rows))[:, :3, 3]
+    fastest = np.linalg.norm(np.diff(place, axis=0), axis=1).max() * 500.0
+    assert fastest <= 1.01 * limits.max_speed
+    hardest = np.linalg.norm(np.diff(place, n=2, axis=0), axis=1).max() * 500.0**2
+    assert hardest <= 1.1 * limits.max_acceleration
+
+
+_CHOICES = ([0.05, 0.25, 0.6], [0.5, 1.0, 3.0], [1.0, 3.0, 8.0], [0.3, 1.0, 2.0])
+
+
 def test_what_cannot_be_is_refused():
     with pytest.raises(ConfigError, match="joint_margin"):
         drive(dataclasses.replace(WIDE, joint_margin=4.0))
