@@ -170,7 +170,6 @@ RANGES: Mapping[str, Mapping[str, Range]] = {
     "UdpTrackerConfig": {
         "values": Range(3.0, 7.0),
         "port": _PORT,
-        "values": Range(3.0, 7.0),
         "max_age_s": Range(0.005, 2.0, "s"),
         "clock_offset_s": Range(-1e10, 1e10, "s"),
         "latency_s": _LATENCY,
