@@ -52,7 +52,7 @@ GENERATED = "generated"
 # Draws of starts in a stratum.
 _DRAWS = 16
 # So many failures without one success in between from the first attempt on: it will not work.
-_HOPELESS = 30
+HOPELESS = 30
 # A turn of one radian counts as far as this [m] when demonstrations are compared with a start.
 _RADIAN_M = 0.1
 _ADVICE = {
@@ -287,7 +287,7 @@ class _Generation:
             failed[flight.failed] += 1
             self.failed[flight.failed] += 1
             self.why[flight.failed] = flight.why
-            if not self.ids and self.attempts >= _HOPELESS:
+            if not self.ids and self.attempts >= HOPELESS:
                 raise self._hopeless()
         return False
 

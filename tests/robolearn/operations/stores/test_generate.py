@@ -133,7 +133,7 @@ def test_what_cannot_work_leaves_nothing_and_says_why(
         generate(few, out, CONFIG, selection=Selection(ids=("ep_000099",)))
     with pytest.raises(SpecMismatchError, match="of the task 'pick_place', 'stacking' is of"):
         generate(few, out, CONFIG, world="stacking")
-    monkeypatch.setattr(module, "_HOPELESS", 2)
+    monkeypatch.setattr(module, "HOPELESS", 2)
     one = Selection(ids=source.ids()[:1])
     with pytest.raises(DataError, match=r"no attempt of 2 succeeds .* 2 jerk .*lower noise_m"):
         generate(few, out, GenerateConfig(episodes=1, jerk=1e-3), selection=one)
