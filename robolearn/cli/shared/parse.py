@@ -97,12 +97,13 @@ def one_line(boxed: str) -> str:
 
 
 def _near_options(said: str, kind: type[Any], argv: list[str]) -> str:
-    if "Unrecognized" not in said or "Perhaps you meant" in said:
+    if "Unrecognized" not in said:
         return ""
     known = [f"--{name.replace('_', '-')}" for name in _option_names(kind)]
     odd = [word.partition("=")[0] for word in argv if word.startswith("--")]
     near = "".join(did_you_mean(word, known) for word in odd if word not in known)
-    return near or f" Options are {', '.join(known)}."
+    listed = "" if "Perhaps you meant" in said else f" Options are {', '.join(known)}."
+    return near or listed
 
 
 def _option_names(kind: type[Any]) -> list[str]:

@@ -44,7 +44,6 @@ def test_an_unknown_renderer_is_named(tmp_path):
         (["replay", "x", "--scen", "y"], ["--scene STR", "Did you mean '--scene'?"]),
         (["doctor", "--jsn"], ["Unrecognized options: --jsn", "--json"]),
         (["report", "runs/eval"], ["Unrecognized options: runs/eval", "--results, --runs"]),
-        (["collect", "--config", "a", "--out", "b", "--agent", "scrpted"], ["'scripted'"]),
         (["collect", "--config", "a", "--out", "b", "--episodes", "x"], ["--episodes", "'x'"]),
         (["replay", "x", "--scene", "y", "--episodes", "z"], ["matching INT could", "['z']"]),
         (["lab"], ["--config PATH"]),
@@ -60,6 +59,16 @@ def test_bad_arguments_are_told_in_one_line(capsys, arguments, parts):
     assert len(err.splitlines()) == 1
     for part in [*parts, f"robolearn {arguments[0]} --help"]:
         assert part in err
+
+
+def test_a_name_of_nobody_is_told_in_one_line(capsys, tmp_path):
+    arguments = ["collect", "--config", "configs/collect/pusht.yaml", "--agent", "scrpted"]
+    assert main([*arguments, "--out", str(tmp_path / "store")]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("robolearn collect: nobody is called 'scrpted'. Did you mean 'scripted'?")
+    assert len(err.splitlines()) == 1
+    assert not (tmp_path / "store").exists()
 
 
 @pytest.mark.parametrize(
