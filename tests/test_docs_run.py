@@ -38,7 +38,7 @@ SKIPPED: dict[str, int] = {
     "cameras.md": 1,
     "collecting.md": 6,
     "data_format.md": 2,
-    "deploy.md": 6,
+    "deploy.md": 7,
     "lab.md": 1,
     "new_robot.md": 4,
     "practice.md": 3,
@@ -50,6 +50,7 @@ SKIPPED: dict[str, int] = {
     "scene_format.md": 1,
     "statistics.md": 1,
     "tasks.md": 1,
+    "teleoperation.md": 1,
     "training.md": 2,
     "worlds.md": 1,
 }

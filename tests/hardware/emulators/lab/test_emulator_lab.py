@@ -101,7 +101,7 @@ def test_a_wrong_config_is_one_line_and_exit_code_2(tmp_path, capsys, text, mess
     [
         ("so101_table", "'arm: so101' serves that one"),
         ("pusht_reference", "has no arm"),
-        ("ur5e_table", "which scene 'ur5e_table' does not have"),
+        ("ur5e_table", "looks at Push-T's table, but this workcell has ['cube']"),
     ],
 )
 def test_a_scene_that_the_lab_cannot_serve_is_refused(tmp_path, capsys, scene, message):
