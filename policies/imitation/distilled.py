@@ -88,9 +88,11 @@ class DistilledConfig(ChunkConfig):
             raise ConfigError(
                 f"later and huber must be at least 0, got {self.later} and {self.huber}"
             )
-        if self.lessons < 0 or (self.lessons and (self.shifts or self.mirror is not None)):
+        if self.lessons < 0:
+            raise ConfigError(f"lessons must be at least 0, got {self.lessons}")
+        if self.lessons and (self.shifts or self.mirror is not None):
             raise ConfigError(
-                f"lessons must be at least 0, got {self.lessons}; they are answers to what is"
+                f"lessons ({self.lessons} answers per row, drawn once) are answers to what is"
                 " recorded, as it is: leave out shifts and mirror"
             )
         if not all(deviation >= 0 for values in self.shifts.values() for deviation in values):
