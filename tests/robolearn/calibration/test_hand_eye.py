@@ -33,7 +33,7 @@ def test_exact_poses_give_the_exact_place(setup: Setup) -> None:
 def test_noise_of_a_third_of_a_pixel_costs_less_than_a_millimetre() -> None:
     """Floor: 2 mm and 0.3 degrees; the stated intervals hold about as often as they say."""
     inside: list[bool] = []
-    for seed in range(4):
+    for seed in range(3):
         X, pairs = capture(seed, setup="eye-in-hand" if seed % 2 else "eye-to-hand")
         found = hand_eye(pairs)
         distance, angle = pose_error(found.T_parent_camera, X)
@@ -43,7 +43,7 @@ def test_noise_of_a_third_of_a_pixel_costs_less_than_a_millimetre() -> None:
         turned = Turn.from_matrix(found.T_parent_camera[:3, :3] @ X[:3, :3].T).as_rotvec()
         inside += list(np.abs(off) <= found.half_m) + list(np.abs(turned) <= found.half_rad)
         assert found.half_m.max() < 1e-3
-    assert np.mean(inside) > 0.8  # 24 correlated draws of 0.95; coverage is a benchmark's
+    assert np.mean(inside) > 0.8  # 18 correlated draws of 0.95; coverage is a benchmark's
 
 
 def test_a_pose_that_is_wrong_by_a_quarter_turn_is_named_and_costs_nothing() -> None:
@@ -66,13 +66,13 @@ def test_exchanged_pictures_are_named() -> None:
 
 
 def _poisoned() -> dict[str, tuple[PosePairs, str]]:
-    _, pairs = capture(3, 14)
+    _, pairs = capture(3, 12)
     A, B, setup = pairs.T_base_tool, pairs.T_camera_board, pairs.setup
     large, small, nudged, moved = B.copy(), B.copy(), A.copy(), B.copy()
     large[:, :3, 3] *= 1.02
     small[:, :3, 3] *= 1000.0
-    nudged[8:] = NUDGE @ nudged[8:]
-    moved[6:] = NUDGE @ moved[6:]
+    nudged[7:] = NUDGE @ nudged[7:]
+    moved[5:] = NUDGE @ moved[5:]
     mirror = np.diag([1.0, -1.0, 1.0, 1.0])
     return {
         "board measured 2 % too large": (PosePairs(A, large, setup), r"0.98\d times as large"),
@@ -81,10 +81,10 @@ def _poisoned() -> dict[str, tuple[PosePairs, str]]:
         "arm inverted": (PosePairs(inverses(A), B, setup), "agree as 'eye-to-hand'"),
         "mirrored": (PosePairs(A, mirror @ B @ mirror, setup), "left-handed"),
         "a picture late": (PosePairs(A[1:], B[:-1], setup), "1 late"),
-        "base moved": (PosePairs(nudged, B, setup), "Poses 0 to 7 agree, and so do 8 to 13"),
-        "camera moved": (PosePairs(A, moved, setup), "Poses 0 to 5 agree, and so do 6 to 13"),
+        "base moved": (PosePairs(nudged, B, setup), "Poses 0 to 6 agree, and so do 7 to 11"),
+        "camera moved": (PosePairs(A, moved, setup), "Poses 0 to 4 agree, and so do 5 to 11"),
         "shuffled": (
-            PosePairs(A, B[np.random.default_rng(0).permutation(14)], setup),
+            PosePairs(A, B[np.random.default_rng(0).permutation(12)], setup),
             "None of the usual causes",
         ),
     }
