@@ -17,7 +17,7 @@ from hardware.supervisor.link import Target
 from robolearn.arms.collision import Plane
 from robolearn.arms.joint_path import JointLimits, JointPath
 from robolearn.arms.kinematics import SerialArm
-from robolearn.arms.models import ARMS
+from robolearn.arms.models import ARMS, named_arm
 from robolearn.arms.shapes import Joints
 from robolearn.errors import ConfigError
 
@@ -107,9 +107,7 @@ class JointFollowerConfig:
 
     def serial_arm(self) -> SerialArm | None:
         """The kinematics, if the arm is known by name."""
-        if self.arm and self.arm not in ARMS:
-            raise ConfigError(f"no kinematics for arm '{self.arm}'; known: {sorted(ARMS)}")
-        return ARMS.get(self.arm)
+        return named_arm(self.arm) if self.arm else None
 
     @property
     def far(self) -> float:

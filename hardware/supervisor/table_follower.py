@@ -18,7 +18,7 @@ from hardware.supervisor.recent_tips import RecentTips
 from robolearn.arms.collision import Plane
 from robolearn.arms.kinematics import SerialArm
 from robolearn.arms.limiter import PathLimits, SetpointGenerator, TableMapping
-from robolearn.arms.models import ARMS
+from robolearn.arms.models import named_arm
 from robolearn.arms.shapes import Joints
 from robolearn.errors import ConfigError
 from robolearn.geometry import XY
@@ -59,9 +59,7 @@ class FollowerConfig:
 
     def serial_arm(self) -> SerialArm:
         """The kinematics; raises ConfigError for an unknown arm."""
-        if self.arm not in ARMS:
-            raise ConfigError(f"no kinematics for arm '{self.arm}'; known: {sorted(ARMS)}")
-        return ARMS[self.arm]
+        return named_arm(self.arm)
 
     @property
     def joints(self) -> int:

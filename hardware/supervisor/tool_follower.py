@@ -18,7 +18,7 @@ from hardware.supervisor.link import Target
 from hardware.supervisor.recent_tips import RecentTips
 from robolearn.arms.collision import Plane
 from robolearn.arms.kinematics import SerialArm, pose_difference
-from robolearn.arms.models import ARMS
+from robolearn.arms.models import named_arm
 from robolearn.arms.shapes import Joints, Twist
 from robolearn.arms.tool_commands import TOOL_COMMANDS, quaternion_defect
 from robolearn.arms.tool_drive import ToolDrive, joint_limits
@@ -119,9 +119,7 @@ class ToolFollowerConfig:
 
     def serial_arm(self) -> SerialArm:
         """The kinematics; raises ConfigError for an unknown arm."""
-        if self.arm not in ARMS:
-            raise ConfigError(f"no kinematics for arm '{self.arm}'; known: {sorted(ARMS)}")
-        return ARMS[self.arm]
+        return named_arm(self.arm)
 
     @property
     def joints(self) -> int:

@@ -12,7 +12,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, Protocol, runtime_checkable
 
-from policies.critics.parent import inner_policy
+from policies.critics.parent import differing_keys, inner_policy
 from policies.registry import policy_config
 from robolearn.config import from_dict
 from robolearn.data.store.stats import DatasetStats
@@ -107,12 +107,7 @@ def refuse_other_networks(config: object, name: str, parent: Run) -> None:
             f"the run '{parent.path}' ('{name}') has no actor and critic to begin with; take one"
             " of an actor-critic (cql, iql, rebrac, td3_bc, awac ...), or begin from scratch"
         )
-    differing = [
-        f"{key}: {getattr(theirs, key)!r} there, {getattr(config, key)!r} here"
-        for key in NETWORKS
-        if getattr(theirs, key) != getattr(config, key)
-    ]
-    if differing:
+    if differing := differing_keys(theirs, config, NETWORKS):
         raise ConfigError(
             f"the networks of '{parent.path}' ('{name}') do not fit: {'; '.join(differing)}; set"
             " these keys of algorithm to what they are there"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from policies.registry import policy_of
 from robolearn.contracts import Policy
 from robolearn.errors import CheckpointError, ConfigError, SpecMismatchError
@@ -61,3 +63,12 @@ def kept_parent(run: Run) -> Run:
             f"'{run.path}' lacks the folder 'parent' with the policy it builds on"
         )
     return nested_run(run, PARENT)
+
+
+def differing_keys(theirs: object, ours: object, keys: Iterable[str]) -> list[str]:
+    """Of two configurations, the keys that are not the same, with both values."""
+    return [
+        f"{key}: {getattr(theirs, key)!r} there, {getattr(ours, key)!r} here"
+        for key in keys
+        if getattr(theirs, key) != getattr(ours, key)
+    ]

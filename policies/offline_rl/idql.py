@@ -22,7 +22,7 @@ from torch import Tensor
 from policies.critics.chunk_critic import ChunkCritic, expectile_loss, least_of_members
 from policies.critics.ensemble import from_sequential, prefixed
 from policies.critics.over_parent import OverParent, OverParentConfig, Step
-from policies.critics.parent import inner_policy, judged_run, kept_parent
+from policies.critics.parent import differing_keys, inner_policy, judged_run, kept_parent
 from policies.critics.reranked import RerankedPolicy
 from policies.nets.shapes import Rows
 from robolearn.config import from_dict
@@ -101,12 +101,7 @@ class IdqlConfig(OverParentConfig):
 
     def _require_same(self, parent: Run, stats: DatasetStats) -> None:
         theirs = from_dict(IdqlConfig, parent.config["algorithm"], f"{parent.path}/config.yaml")
-        differing = [
-            f"{key}: {getattr(theirs, key)!r} there, {getattr(self, key)!r} here"
-            for key in NETWORKS
-            if getattr(theirs, key) != getattr(self, key)
-        ]
-        if differing:
+        if differing := differing_keys(theirs, self, NETWORKS):
             raise ConfigError(
                 f"the critics of '{parent.path}' do not fit: {'; '.join(differing)}; set these keys"
                 " of algorithm to what they are there, or give the policy that it builds on:"

@@ -9,6 +9,7 @@ import math
 
 from robolearn.arms.collision import Capsule
 from robolearn.arms.kinematics import Link, SerialArm
+from robolearn.errors import ConfigError
 
 # Universal Robots, "DH Parameters for calculations of kinematics and dynamics" (support article):
 # DH parameters, masses and centres of mass. Inertia tensors, joint limits and torques:
@@ -239,6 +240,14 @@ SO101 = SerialArm(
     flange=(-0.0079, -0.000218121, -0.0981274, math.pi, 0.0, _QUARTER),
 )
 ARMS: dict[str, SerialArm] = {arm.name: arm for arm in (UR5E, PANDA, XARM7, SO101)}
+
+
+def named_arm(name: str) -> SerialArm:
+    """The arm of that name; ConfigError tells which there are."""
+    if name not in ARMS:
+        raise ConfigError(f"no kinematics for arm '{name}'; known: {sorted(ARMS)}")
+    return ARMS[name]
+
 
 # Capsules around the links of known arms, for distance checks (``robolearn/arms/collision.py``).
 _A2, _A3 = -UR5E.links[1].a, -UR5E.links[2].a

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from robolearn.arms.kinematics import Link, SerialArm
-from robolearn.arms.models import ARMS
+from robolearn.arms.models import named_arm
 from robolearn.arms.shapes import JointFlags, Joints
 from robolearn.errors import ConfigError, DataError
 from robolearn.geometry import (
@@ -79,9 +79,7 @@ class ChainPlant:
     """One physics client; see ``hardware.emulators.plant.ServoPlant`` for the methods' contract."""
 
     def __init__(self, arm: str, config: ChainPlantConfig, seed: int = 0) -> None:
-        if arm not in ARMS:
-            raise ConfigError(f"no kinematics for arm '{arm}'; known: {sorted(ARMS)}")
-        self.arm, self.config = ARMS[arm], config
+        self.arm, self.config = named_arm(arm), config
         self._jaw = _JAWS.get(arm)
         dof = self.arm.dof + (self._jaw is not None)
         if len(config.home) != dof:
