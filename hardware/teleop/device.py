@@ -6,13 +6,15 @@ it is told what to show. :mod:`hardware.teleop.mapping` makes commands of it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from hardware.teleop.shapes import Deflection
 from robolearn.arms.shapes import Joints, Twist
 from robolearn.geometry import XY, Pose
+from robolearn.shapes import Picture
+from robolearn.spec import EmbodimentSpec
 
 Key = Literal[
     "start",
@@ -91,18 +93,29 @@ class DeviceReading:
 
 
 @dataclass(frozen=True, slots=True)
+class Thing:
+    """Something that stands in the workcell: the part that its pose's signal names, (x, y) or
+    (x, y, z) in the action's frame [m], and its turn about z [rad].
+    """
+
+    name: str
+    at: tuple[float, ...]
+    yaw: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class View:
     """What the person sees: the workcell and how it goes.
 
-    ``tool``: (x, y) on the table or (x, y, z) in the action's frame [m]; ``block``: Push-T's T
-    (x, y, yaw) in the table frame [m, rad]; ``engaged`` while the person has hold of the tool;
-    ``rate_hz`` as measured; ``progress`` now and ``best`` so far, in [0, 1]; ``note``: why nothing
-    moves; ``gripper``: its commanded opening, 0 to 1.
+    ``tool``: where the tool is, if it is known; ``things``: all other parts whose poses are;
+    ``engaged`` while the person has hold of the tool; ``rate_hz`` as measured; ``progress`` now and
+    ``best`` so far, in [0, 1]; ``note``: why nothing moves; ``gripper``: its commanded opening, 0
+    to 1.
     """
 
     phase: Phase
-    tool: tuple[float, ...] = ()
-    block: tuple[float, float, float] | None = None
+    tool: Thing | None = None
+    things: tuple[Thing, ...] = ()
     engaged: bool = False
     progress: float = 0.0
     best: float = 0.0
@@ -114,8 +127,8 @@ class View:
     message: str = ""
     note: str = ""
     gripper: float | None = None
-    # Things in space: name and (x, y, z) in their signals' frame [m].
-    objects: tuple[tuple[str, tuple[float, ...]], ...] = ()
+    # Newest picture of each camera, by the name of its part.
+    pictures: Mapping[str, Picture] = field(default_factory=dict[str, Picture])
 
 
 @runtime_checkable
@@ -168,3 +181,7 @@ class Surroundings:
     # Name of the task, and its parameters that are not its defaults.
     task: str = ""
     task_params: Any = None
+    # What is driven, for devices that draw it; None: somebody who only wants keys.
+    spec: EmbodimentSpec | None = None
+    # Where the person's forward points in the action's frame [rad]; None: as the mapping has it.
+    heading_rad: float | None = None

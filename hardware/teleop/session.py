@@ -17,10 +17,9 @@ import numpy as np
 from hardware.teleop.agent import TeleopAgent
 from hardware.teleop.config import MappingConfig
 from hardware.teleop.device import Key, Phase, TeleopDevice, View
-from hardware.teleop.targets import POSE, XY_TABLE
+from hardware.teleop.seen import pictures_of, things_of, tool_of
 from robolearn.agents.take_over import TakeOver
 from robolearn.contracts import Agent, Env, Inference, Subscriber
-from robolearn.pusht import BLOCK
 from robolearn.runtime import run_episode
 from robolearn.seeding import child_seed
 from robolearn.spec import EmbodimentSpec
@@ -261,15 +260,12 @@ class TeleopSession:
 
     def _show(self, phase: Phase, message: str = "") -> None:
         observation = self._env.observe()
-        seen = observation.samples
-        tool = next((seen[n].value for n in (XY_TABLE, POSE) if n in seen), np.zeros(0))
-        x, y, yaw = seen[BLOCK].value.tolist() if BLOCK in seen else (0.0, 0.0, 0.0)
         running = phase == "running"
         self._device.show(
             View(
                 phase=phase,
-                tool=tuple(float(v) for v in tool[:3]),
-                block=(x, y, yaw) if BLOCK in seen else None,
+                tool=tool_of(observation),
+                things=things_of(observation),
                 engaged=self._agent.engaged and running,
                 progress=self._outcome.progress if self._outcome else 0.0,
                 best=self._best,
@@ -281,16 +277,6 @@ class TeleopSession:
                 message=message,
                 note=self._agent.note if running else "",
                 gripper=self._agent.opening,
-                objects=_objects(observation),
+                pictures=pictures_of(observation),
             )
         )
-
-
-def _objects(observation: Observation) -> tuple[tuple[str, tuple[float, ...]], ...]:
-    """Where things in space are, but for the tool."""
-    found: list[tuple[str, tuple[float, ...]]] = []
-    for name, sample in observation.samples.items():
-        part, _, kind = name.partition("/")
-        if kind == "pose" and name != POSE and sample.value.shape == (7,):
-            found.append((part, tuple(float(v) for v in sample.value[:3])))
-    return tuple(found)

@@ -21,8 +21,8 @@ class Args:
     # A packaged scene, a scene folder or an adapter's name, instead of the file's world.
     env: str = ""
     # Who acts: the task's scripted expert, the expert at play (many goals, none of them the
-    # task's), or a person at a device: keyboard (this terminal's keys), browser (a local page,
-    # Push-T alone), or another one (docs/teleoperation.md); auto: as --config says, else browser in
+    # task's), or a person at a device: keyboard (this terminal's keys), browser (a page), or
+    # another one (docs/teleoperation.md); auto: as --config says, else browser in
     # Push-T and scripted elsewhere.
     agent: str = "auto"
     # A trained run, which acts instead: its episodes, failures included, are of kind 'rollout'.
@@ -39,6 +39,9 @@ class Args:
     yes: bool = False
     # Port of the page (0: any free one).
     port: int = 0
+    # Address of this computer under which a tablet in its network opens the page, with TLS; without
+    # it nobody but this computer can.
+    host: str = ""
     # Who is recording, kept with every episode.
     operator: str = ""
     # Print one JSON document at the end; 'saved episode' lines go to standard error.
@@ -83,6 +86,7 @@ def main(argv: list[str]) -> int:
         noise=args.noise,
         episodes=args.episodes,
         port=args.port,
+        host=args.host,
         operator=args.operator,
         listener=CollectListener(
             on_begin=begin,

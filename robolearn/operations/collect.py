@@ -51,9 +51,8 @@ class CollectConfig:
 
     # A packaged scene, a scene folder, or an adapter's name.
     world: str
-    # Who acts where nobody says otherwise; auto: a person at the local page where one can drive the
-    # world from it, which is Push-T, else the task's scripted expert. Also scripted, play, or a
-    # device: keyboard, browser, ...
+    # Who acts where nobody says otherwise; auto: a person at the local page in Push-T, else the
+    # task's scripted expert. Also scripted, play, or a device: keyboard, browser, ...
     agent: str = "auto"
     # Time limit of an episode [control steps]; 0: that of the task.
     max_steps: int = 0
@@ -112,6 +111,7 @@ def collect(
     noise: float = 0.0,
     episodes: int = 10,
     port: int = 0,
+    host: str = "",
     operator: str = "",
     listener: CollectListener = CollectListener(),
 ) -> Collected:
@@ -121,7 +121,8 @@ def collect(
     instead, and whose episodes are kept whether they succeed or not (kind ``rollout``);
     ``corrected_by``: who takes over from it when it is lost (``scripted``: the task's expert; else
     a person at this device; kind ``corrected``); ``noise``: clumsiness of the expert, 0 to 1;
-    ``operator``: who is recording. Ctrl-C keeps what was saved.
+    ``port`` and ``host``: where the page is, else on this computer alone; ``operator``: who is
+    recording. Ctrl-C keeps what was saved.
 
     Errors: :class:`ConfigError`, :class:`SpecMismatchError` before anything is written.
     """
@@ -156,7 +157,8 @@ def collect(
             with appended(out) as store:
                 # Whoever is asked something answers before the device takes the terminal.
                 collection.begin(store)
-                with contextlib.closing(_device(config, hand, env, port, listener)) as device:
+                device = _device(config, hand, env, _place(port, host), listener)
+                with contextlib.closing(device):
                     saved, load = collection.attended(store, device, actor)
     if not saved:
         return Collected(out, who, (), 0, len(store.ids()) if out.is_dir() else 0, load)
@@ -166,7 +168,7 @@ def collect(
 
 
 def choose_operator(wanted: str, env: World) -> str:
-    """Who acts: a person where the page can show the world, else the scripted expert.
+    """Who acts: a person at the page in Push-T, else the scripted expert.
 
     Raises ConfigError for somebody who is neither an agent nor a device.
     """
@@ -222,22 +224,29 @@ def _corrected(actor: _Actor, env: World, noise: float) -> _Actor:
 
 
 def _device(
-    config: CollectConfig, who: str, env: World, port: int, listener: CollectListener
+    config: CollectConfig, who: str, env: World, place: dict[str, Any], listener: CollectListener
 ) -> TeleopDevice:
     settings = dict(config.device)
     if settings.get("kind", who) != who:
         # The file's device is another one.
         settings = {}
     settings["kind"] = who
-    if who == "browser" and port:
-        settings["port"] = port
+    if who == "browser":
+        settings |= place
     around = Surroundings(
         write=listener.on_view or unheard,
         on_page=listener.on_page or unheard,
         task=env.task,
         task_params=env.task_params,
+        spec=env.spec,
+        heading_rad=config.mapping.heading_rad,
     )
     return make_device(settings, around)
+
+
+def _place(port: int, host: str) -> dict[str, Any]:
+    """Where the page is, as far as it was said."""
+    return {name: value for name, value in (("port", port), ("host", host)) if value}
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from eval.report.recordings import store_facts
-from hardware.teleop.devices.browser import scene_message
+from hardware.teleop.page.layout import pusht_outlines
 from policies.chunks.mirror import Mirror
 from policies.nets.encoder import FocusConfig
 from policies.registry import policy_config
@@ -225,8 +225,8 @@ def test_the_word_goal_means_nothing_outside_of_training() -> None:
 
 
 def test_page_and_film_draw_the_goal_of_the_recording() -> None:
-    assert scene_message()["goal"] == list(GOAL)
-    assert scene_message(OTHER)["goal"] == list(OTHER)
+    assert pusht_outlines(GOAL)[0].at == tuple(GOAL)
+    assert pusht_outlines(OTHER)[0].at == tuple(OTHER)
     block, tool = (0.25, 0.1, 0.0), (0.45, 0.45)
     usual = draw(block, tool, tool, 0.0, 128)
     assert np.array_equal(usual, draw(block, tool, tool, 0.0, 128, GOAL))

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from hardware.teleop.device import DeviceReading, Key, Keys, Rate, Steps, Surroundings, View
+from hardware.teleop.device import DeviceReading, Key, Keys, Rate, Steps, Surroundings, Thing, View
 from hardware.teleop.key_codes import Key as TerminalKey
 from hardware.teleop.shapes import Deflection
 from hardware.teleop.terminal import KeyEvent, Terminal
@@ -190,13 +190,8 @@ _FINE_DEFLECTION = 0.1 + 0.9 * FINE ** (1.0 / 1.5)
 def status_line(view: View, columns: int = 140) -> str:
     """The whole state in one line of at most ``columns`` characters, what to do now first."""
     bar = "#" * round(10 * view.progress)
-    where = ""
-    if view.block is not None:
-        x, y, yaw = view.block
-        where = f"  T {1e3 * x:.0f} {1e3 * y:.0f} mm {np.degrees(yaw):.0f} deg"
-    elif view.tool:
-        where = "  mm: tool " + _mm(view.tool)
-        where += "".join(f"  {name} {_mm(xyz)}" for name, xyz in view.objects)
+    where = "" if view.tool is None else "  mm: tool " + _place(view.tool)
+    where += "".join(f"  {thing.name} {_place(thing)}" for thing in view.things)
     grip = "" if view.gripper is None else f"  grip {100 * view.gripper:.0f} %"
     said = view.note or view.message
     return (
@@ -206,5 +201,6 @@ def status_line(view: View, columns: int = 140) -> str:
     )[:columns]
 
 
-def _mm(xyz: tuple[float, ...]) -> str:
-    return " ".join(f"{1e3 * v:.0f}" for v in xyz)
+def _place(thing: Thing) -> str:
+    turned = round(np.degrees(thing.yaw)) if thing.yaw else 0
+    return " ".join(f"{1e3 * v:.0f}" for v in thing.at) + (f" {turned} deg" if turned else "")

@@ -1,88 +1,22 @@
-import json
 import threading
-import urllib.error
-import urllib.request
-from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
-from websockets.exceptions import InvalidStatus
-from websockets.sync.client import connect
 
-from hardware.teleop.device import View
+from hardware.teleop.device import Surroundings, Thing, View
 from hardware.teleop.devices.browser import BrowserDevice
+from hardware.teleop.page.layout import layout_of
 from hardware.teleop.session import SessionConfig, TeleopSession
-from robolearn.errors import ConfigError
 from robolearn.pusht import BLOCK, TABLE_SIZE_M, TOOL
 from robolearn.types import Condition
 from sim.worlds import make_world
 from tests.browser import chromium
+from tests.hardware.teleop.pages import ARM, page
 from tests.mocks import Listener
 from tests.waiting import paced, wait_until
 
-VIEW = View("ready", (0.1, 0.2), (0.2, 0.3, 0.5), wanted=2)
-
-
-@pytest.fixture
-def device():
-    device = BrowserDevice()
-    yield device
-    device.close()
-    device.close()
-
-
-def ws_url(device):
-    return device.url.replace("http://", "ws://").replace("/?", "/ws?")
-
-
-def test_page_needs_the_token_and_is_the_only_one(device):
-    with urllib.request.urlopen(device.url) as answer:
-        page = answer.read().decode()
-        assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
-    assert "<canvas" in page
-    assert "http://" not in page
-    assert "https://" not in page
-    assert urlsplit(device.url).hostname == "127.0.0.1"
-    for url, code in (
-        (device.url.split("?")[0], 403),
-        (device.url + "x", 403),
-        (device.url.replace("/?", "/etc?"), 404),
-    ):
-        with pytest.raises(urllib.error.HTTPError) as error:
-            urllib.request.urlopen(url)
-        assert error.value.code == code
-        error.value.close()
-    with pytest.raises(InvalidStatus):
-        connect(ws_url(device) + "x")
-
-
-def test_pointer_keys_and_views(device):
-    assert not device.poll().clutch
-    device.show(VIEW)
-    with connect(ws_url(device)) as page:
-        assert json.loads(page.recv())["type"] == "scene"
-        assert json.loads(page.recv())["phase"] == "ready"
-        page.send('{"type": "pointer", "x": 0.1, "y": 0.25, "inside": true}')
-        wait_until(lambda: device.poll().clutch)
-        assert device.poll().motion.xy.tolist() == [0.1, 0.25]
-        for text in ("nonsense", "[]", '{"type": "key"}', '{"type": "key", "key": "fire"}'):
-            page.send(text)
-        page.send('{"type": "key", "key": "start"}')
-        page.send('{"type": "pointer", "x": 0.1, "y": 0.25, "inside": false}')
-        wait_until(lambda: not device.poll().clutch)
-        assert device.pressed() == ("start",)
-        page.send('{"type": "pointer", "x": 0.3, "y": 0.3, "inside": true}')
-        wait_until(lambda: device.poll().clutch)
-        device.show(VIEW)
-        assert json.loads(page.recv())["wanted"] == 2
-    # A closed tab lets go of the tool.
-    wait_until(lambda: not device.poll().clutch)
-    wait_until(lambda: not device.connected)
-
-
-def test_a_busy_port_is_explained(device):
-    with pytest.raises(ConfigError, match="choose another --port"):
-        BrowserDevice(port=device.port)
+HERE, CUBE = Thing("tool", (0.1, 0.2, 0.3), 0.5), Thing("cube", (0.0, 0.1, 0.02), 1.0)
+GOAL = Thing("goal", (-0.1, 0.2, 0.0))
 
 
 class Keeper(Listener):
@@ -96,8 +30,43 @@ class Keeper(Listener):
         self.verdict = "discard"
 
 
-def test_a_drawn_pointer_path_becomes_an_episode(device, tmp_path):
+@pytest.fixture
+def arm():
+    device = BrowserDevice(layout_of(Surroundings(task="pick_place", spec=ARM)))
+    device.begin(1.0)
+    yield device
+    device.close()
+
+
+def twist_of(device):
+    motion = device.poll().motion
+    return None if motion is None else motion.twist.tolist()
+
+
+def view(phase="running", **more):
+    picture = np.full((480, 640, 3), 90, np.uint8)
+    return View(
+        phase,
+        HERE,
+        (CUBE, GOAL),
+        engaged=phase == "running",
+        gripper=1.0,
+        max_steps=600,
+        wanted=3,
+        rate_hz=20.0,
+        pictures={"top": picture},
+        **more,
+    )
+
+
+def centre(tab, selector):
+    box = f"document.querySelector('{selector}').getBoundingClientRect()"
+    return tab.evaluate(f"(({{x, y, width, height}}) => [x + width / 2, y + height / 2])({box})")
+
+
+def test_a_drawn_pointer_path_becomes_an_episode(tmp_path):
     env, keeper = make_world("pusht_reference"), Keeper()
+    device = BrowserDevice(layout_of(Surroundings(task="pusht", spec=env.spec)))
     start = Condition("drawn", 0, {TOOL: (0.1, 0.1), BLOCK: (0.25, 0.32, 0.6)})
     config = SessionConfig(1, 300, 0, "pusht", "pusht_reference", lambda _: start)
     session = TeleopSession(env, device, keeper, config)
@@ -107,7 +76,9 @@ def test_a_drawn_pointer_path_becomes_an_episode(device, tmp_path):
         try:
             tab.open(device.url)
             tab.wait_for("document.title.startsWith('Ready')")
-            box = tab.evaluate("(({x, y, width}) => [x, y, width])(canvas.getBoundingClientRect())")
+            box = tab.evaluate(
+                "(({x, y, width}) => [x, y, width])(drawing.canvas.getBoundingClientRect())"
+            )
 
             def move(x, y):
                 size = TABLE_SIZE_M
@@ -122,7 +93,7 @@ def test_a_drawn_pointer_path_becomes_an_episode(device, tmp_path):
             path = np.linspace([0.1, 0.1], [0.3, 0.34], 25)
             for k in paced(25, len(path)):
                 move(*path[k])
-            tab.wait_for("view.engaged")
+            tab.wait_for("link.view.engaged")
             tab.screenshot(tmp_path / "running.png")
             tab.pointer(5, 5)
             tab.wait_for("$('held').textContent === 'holds'")
@@ -146,22 +117,158 @@ def test_a_drawn_pointer_path_becomes_an_episode(device, tmp_path):
     assert np.linalg.norm(block[-1, :2] - block[0, :2]) > 0.005
 
 
-def test_a_page_from_elsewhere_is_refused_even_with_the_token(device):
-    with pytest.raises(InvalidStatus) as refused:
-        connect(ws_url(device), origin="http://elsewhere.example")
-    assert refused.value.response.status_code == 403
-    host = urlsplit(device.url).netloc
-    with connect(ws_url(device), origin=f"http://{host}") as page:
-        assert json.loads(page.recv())["type"] == "scene"
+def test_an_arm_is_driven_by_pads_and_keys(arm, tmp_path):
+    with chromium() as tab:
+        tab.open(arm.url)
+        arm.show(view())
+        tab.wait_for("!document.body.classList.contains('loading') && pictures.all[0].count > 0")
+        wait_until(lambda: twist_of(arm) == [0.0] * 6)
+        x, y = centre(tab, "#move svg")
+        press, release = mouse(tab)
+        press(x, y - 30)
+        wait_until(lambda: (twist_of(arm) or [0])[0] > 0.2)
+        assert twist_of(arm)[2:] == [0.0] * 4
+        release(x, y - 30)
+        # It springs back.
+        wait_until(lambda: twist_of(arm) == [0.0] * 6)
+        hold = holder(tab)
+        hold("keyDown", "w")
+        wait_until(lambda: twist_of(arm)[0] == 1.0)
+        # Whatever hides the page lets go, though the key's release goes elsewhere.
+        tab.evaluate("window.dispatchEvent(new Event('blur'))")
+        wait_until(lambda: not arm.poll().clutch)
+        hold("keyUp", "w")
+        tab.click(*centre(tab, "#phase"))
+        wait_until(lambda: twist_of(arm) == [0.0] * 6)
+        for gone in ("visibilitychange", "pagehide"):
+            hold("keyDown", "a")
+            wait_until(lambda: (twist_of(arm) or [0] * 6)[1] == 1.0)
+            tab.evaluate(HIDE if gone == "visibilitychange" else LEAVE)
+            wait_until(lambda: not arm.poll().clutch)
+            hold("keyUp", "a")
+            tab.evaluate(SHOW)
+            tab.click(*centre(tab, "#phase"))
+            wait_until(lambda: twist_of(arm) == [0.0] * 6)
+        tab.key("g")
+        wait_until(lambda: arm.poll().gripper == 0.0)
+        tab.key("m")
+        wait_until(lambda: arm.pressed() == ("marker",))
+        # A lost pointer is a hand that is gone.
+        press(x, y - 30)
+        wait_until(lambda: twist_of(arm)[0] > 0.2)
+        tab.evaluate("pads.all[0].svg.releasePointerCapture(pads.all[0].pointer)")
+        release(x, y - 30)
+        wait_until(lambda: twist_of(arm) == [0.0] * 6)
+        tab.screenshot(tmp_path / "arm.png")
+        assert tab.errors == []
 
 
-HOSTILE = ["[" * 4000, '{"type": "pointer", "x": 1%s, "y": 0, "inside": true}' % ("0" * 400)]
+def test_the_second_page_watches_and_a_lost_one_comes_back(arm):
+    with page(arm) as first, chromium() as tab:
+        first.twist(1.0)
+        tab.open(arm.url)
+        arm.show(view())
+        tab.wait_for("$('why').textContent.includes('Somebody drives')")
+        assert tab.evaluate("$('claim').disabled") is False
+        tab.key("x")
+        first.socket.close()
+        tab.wait_for("$('why').textContent.includes('Nobody')")
+        tab.click(*centre(tab, "#claim"))
+        tab.wait_for("link.driving")
+        assert arm.pressed() == ()
+        wait_until(lambda: twist_of(arm) == [0.0] * 6)
+        # The network drops the page: nobody holds the arm, and the page comes back by itself.
+        tab.evaluate("link.socket.close()")
+        wait_until(lambda: not arm.poll().present)
+        tab.wait_for("link.driving && !link.lost")
 
 
-@pytest.mark.parametrize("text", HOSTILE)
-def test_a_hostile_message_does_not_end_the_page(device, text):
-    with connect(ws_url(device)) as page:
-        page.send(text)
-        page.send('{"type": "pointer", "x": 0.1, "y": 0.25, "inside": true}')
-        wait_until(lambda: device.poll().clutch)
-        assert device.poll().motion.xy.tolist() == [0.1, 0.25]
+SIZES = ((390, 844), (820, 1180), (1280, 800), (1920, 1080))
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("size", SIZES, ids=lambda s: f"{s[0]}px")
+def test_the_page_fits_and_nothing_moves(arm, tmp_path, size, dark):
+    with chromium(*size) as tab:
+        tab.size(*size, dark=dark)
+        tab.call("Page.addScriptToEvaluateOnNewDocument", source=SHIFTS)
+        arm.show(view("ready"))
+        tab.open(arm.url)
+        tab.wait_for("!document.body.classList.contains('loading') && pictures.all[0].count > 0")
+        for shown in (view(), view("review", message="Solved! Enter keeps it. " * 3)):
+            arm.show(shown)
+            tab.wait_for(f"link.view.phase === '{shown.phase}'")
+        assert tab.evaluate("document.documentElement.scrollWidth") <= size[0]
+        small = "[...document.querySelectorAll('button:not([hidden])')].filter((b) =>"
+        small += " b.offsetParent && b.getBoundingClientRect().height < 44).length"
+        assert tab.evaluate(small) == 0
+        assert tab.evaluate("window.shifts") < 0.01, tab.evaluate("window.what")
+        assert tab.evaluate(LOW_CONTRAST) == []
+        tab.screenshot(tmp_path / "page.png", full_page=True)
+        assert tab.errors == []
+
+
+def mouse(tab):
+    def send(kind, x, y):
+        tab.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
+
+    return (
+        lambda x, y: (tab.pointer(x, y), send("mousePressed", x, y)),
+        lambda x, y: send("mouseReleased", x, y),
+    )
+
+
+def holder(tab):
+    def send(kind, key):
+        tab.call(
+            "Input.dispatchKeyEvent",
+            type=kind,
+            key=key,
+            code=f"Key{key.upper()}",
+            windowsVirtualKeyCode=ord(key.upper()),
+        )
+
+    return send
+
+
+HIDE = """
+Object.defineProperty(document, 'hidden', {value: true, configurable: true});
+document.dispatchEvent(new Event('visibilitychange'))
+"""
+LEAVE = "window.dispatchEvent(new Event('pagehide'))"
+SHOW = """
+Object.defineProperty(document, 'hidden', {value: false, configurable: true});
+document.dispatchEvent(new Event('visibilitychange'))
+"""
+SHIFTS = """
+window.shifts = 0; window.what = [];
+new PerformanceObserver((list) => {
+  for (const entry of list.getEntries()) {
+    window.shifts += entry.value;
+    window.what.push(entry.sources.map((s) => s.node && (s.node.id || s.node.nodeName)).join());
+  }
+}).observe({type: 'layout-shift', buffered: true});
+"""
+# Texts whose contrast is below 4.5 to 1 (WCAG AA), but for those of disabled buttons.
+LOW_CONTRAST = """(() => {
+  const rgb = (text) => (text.match(/[\\d.]+/g) ?? []).map(Number);
+  const light = ([r, g, b]) => [r, g, b].map((v) => v / 255)
+    .map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4))
+    .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+  const ground = (at) => {
+    for (; at; at = at.parentElement) {
+      const found = rgb(getComputedStyle(at).backgroundColor);
+      if (found.length === 3 || found[3] > 0.99) return found;
+    }
+    return [255, 255, 255];
+  };
+  const low = [];
+  for (const at of document.querySelectorAll('body *')) {
+    const own = [...at.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim());
+    if (!own || !at.checkVisibility() || at.closest('button:disabled, script')) continue;
+    const [a, b] = [light(rgb(getComputedStyle(at).color)), light(ground(at))];
+    const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    if (ratio < 4.5) low.push(`${at.tagName} '${at.textContent}' ${ratio.toFixed(2)}`);
+  }
+  return low;
+})()"""

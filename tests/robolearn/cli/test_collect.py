@@ -7,11 +7,11 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import yaml
-from websockets.sync.client import connect
 
 from robolearn.cli.main import main
 from robolearn.config import load_config
@@ -20,6 +20,7 @@ from robolearn.operations.collect import CollectConfig, choose_operator
 from robolearn.pusht import BLOCK, TOOL
 from robolearn.seeding import child_seed
 from sim.worlds import build_operator, make_world
+from tests.hardware.teleop.pages import page
 from tests.waiting import paced
 
 CONFIG = Path(__file__).parents[3] / "configs" / "collect" / "pusht.yaml"
@@ -128,7 +129,7 @@ def test_every_config_has_somebody_who_can_act(path):
 @pytest.mark.parametrize(
     ("agent", "world", "told"),
     [
-        ("browser", "drawer", "the page draws Push-T alone, not 'drawer'"),
+        ("browser", "so101_table", "a leader arm does (--agent leader)"),
         ("keyboard", "panda_bimanual", "no person can drive 'panda_bimanual'"),
         ("keyboards", "drawer", "Did you mean 'keyboard'?"),
     ],
@@ -268,26 +269,27 @@ def test_a_page_records_a_demonstration(tmp_path):
     out = tmp_path / "store"
     with started(out, "--episodes", "1", "--operator", "me", agent="browser") as process:
         url = next(line.split()[-1] for line in process.stdout if line.startswith("open this page"))
-        with connect(url.replace("http://", "ws://").replace("/?", "/ws?")) as page:
-            assert json.loads(page.recv())["type"] == "scene"
-            tool = json.loads(page.recv())["tool"]
-            page.send('{"type": "key", "key": "start"}')
+        with page(SimpleNamespace(url=url)) as ours:
+            x, y = ours.hear("view")["tool"]["at"]
+            ours.say("key", key="start")
             for i in range(8):
-                page.recv()
-                x, y = tool[0] + 0.002 * i, tool[1]
-                page.send(json.dumps({"type": "pointer", "x": x, "y": y, "inside": True}))
-            page.send('{"type": "key", "key": "keep"}')
-            last = list(page)[-1]
+                ours.say("seen")
+                ours.point(x + 0.002 * i, y)
+                ours.hear("view")
+            ours.say("key", key="keep")
+            ours.say("seen")
+            while (last := ours.hear("view"))["phase"] != "done":
+                ours.say("seen")
         rest, _ = process.communicate(timeout=30)
     assert process.returncode == 0
-    assert json.loads(last)["message"].startswith("1 episode saved")
+    assert last["message"].startswith("1 episode saved")
     assert re.search(r"^saved episode ep_000000$", rest, re.MULTILINE)
     episode = EpisodeStore.open(out).read("ep_000000")
     assert episode.meta.kind == "demonstration"
     assert episode.meta.operator == "me"
     assert episode.meta.outcome.reason == "operator"
     assert "human:browser" in episode.source
-    assert episode.observed(TOOL)[-1][0] > tool[0]
+    assert episode.observed(TOOL)[-1][0] > x
 
 
 def wait_for(stream, word):

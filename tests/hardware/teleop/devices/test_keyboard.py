@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from hardware.teleop.agent import TeleopAgent
-from hardware.teleop.device import Rate, Steps, View
+from hardware.teleop.device import Rate, Steps, Thing, View
 from hardware.teleop.devices.keyboard import STEP_M, STEP_RAD, KeyboardDevice
 from hardware.teleop.key_codes import Key, decode, split_codes
 from robolearn.errors import ConfigError
@@ -178,7 +178,8 @@ def test_a_terminal_that_does_not_hold_the_modes_counts_as_one_without():
 def test_the_line_fits_the_window_and_says_what_to_do_first(plain):
     terminal, device = plain
     fcntl.ioctl(terminal.slave, termios.TIOCSWINSZ, struct.pack("4H", 24, 60, 0, 0))
-    device.show(View("running", (0.1, 0.2, 0.3), step=7, max_steps=1200, note="let go of it first"))
+    tool = Thing("tool", (0.1, 0.2, 0.3))
+    device.show(View("running", tool, step=7, max_steps=1200, note="let go of it first"))
     line = terminal.written[-1].removeprefix("\r\x1b[K")
     assert len(line) == 59
     assert "let go of it first" in line

@@ -1,0 +1,86 @@
+"""Knows at which addresses the page may be served, and which requests are its own."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+import psutil
+
+from robolearn.errors import ConfigError
+
+LOOPBACK = "127.0.0.1"
+_LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """Where the page is: ``host`` as the browser names it; ``secure`` with TLS."""
+
+    host: str
+    port: int
+    secure: bool
+
+    def url(self, token: str) -> str:
+        """The address to open."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http{'s' * self.secure}://{host}:{self.port}/?token={token}"
+
+    def names(self) -> tuple[str, ...]:
+        """By which a browser may ask for it. On loopback the port may be another one, as a tunnel
+        has it.
+        """
+        return (self.host,) if self.secure else _LOOPBACK_NAMES
+
+    def asked_by_name(self, host_header: str) -> bool:
+        """Whether a request means this page: a name that somebody else's server gave for this
+        address (DNS rebinding) is none of :meth:`names`.
+        """
+        try:
+            name = urlsplit(f"//{host_header}").hostname
+        except ValueError:
+            return False
+        return name in self.names()
+
+    def own_origin(self, origin: str, host_header: str) -> bool:
+        """Whether a page that connects was served here."""
+        return origin == f"http{'s' * self.secure}://{host_header}"
+
+    def socket(self, host_header: str) -> str:
+        """Where the page's own socket is, for its policy."""
+        return f"ws{'s' * self.secure}://{host_header}"
+
+
+def is_loopback(host: str) -> bool:
+    """Whether ``host`` is this computer for itself alone."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def require_one_address(host: str) -> None:
+    """:class:`ConfigError` for "all addresses": the page has one, which its certificate names."""
+    try:
+        every = not host or ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        every = False
+    if every:
+        own = ", ".join(_own_addresses()) or "none but loopback"
+        raise ConfigError(
+            f"--host needs one address of this computer, got '{host}'; it has: {own}. The page is"
+            " served there alone, and its certificate names it"
+        )
+
+
+def _own_addresses() -> list[str]:
+    return [
+        entry.address
+        for entries in psutil.net_if_addrs().values()
+        for entry in entries
+        if entry.family == socket.AF_INET and not is_loopback(entry.address)
+    ]

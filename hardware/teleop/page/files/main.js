@@ -1,0 +1,64 @@
+"use strict";
+// Joins the parts: what the hands do is told at every beat, and at once when they let go.
+const hands = {
+  away: document.hidden, inside: false, xy: [0, 0],
+  state() {
+    if (link.scene.control === "point") return { held: this.inside && !this.away, xy: this.xy };
+    const pad = pads.twist(), key = keys.twist();
+    return { held: !this.away, twist: pad.map((value, i) => (link.scene.free[i] ? pads.clip(value + key[i]) : 0)) };
+  },
+  tell(urgent) { if (link.scene) link.hand(this.state(), urgent); },
+  // Whatever was held is let go of: a key whose release goes elsewhere must not go on moving the arm.
+  release() { this.inside = false; drawing.pointer = null; keys.release(); pads.release(); this.tell(true); panel.show(); },
+  leave() { this.away = true; this.release(); },
+  back() { if (this.away && !document.hidden) { this.away = false; panel.show(); } },
+  move(event) {
+    if (!link.scene || link.scene.control !== "point" || !drawing.scale) return;
+    this.xy = drawing.point(event.clientX, event.clientY); this.inside = true; drawing.pointer = this.xy;
+    this.tell(false);
+  },
+  listen() {
+    const canvas = drawing.canvas;
+    for (const kind of ["pointermove", "pointerdown"]) canvas.addEventListener(kind, (event) => this.move(event));
+    for (const kind of ["pointerleave", "pointercancel"]) canvas.addEventListener(kind, () => { if (this.inside) this.release(); });
+    window.addEventListener("blur", () => this.leave());
+    window.addEventListener("pagehide", () => { this.leave(); });
+    document.addEventListener("visibilitychange", () => { if (document.hidden) this.leave(); else this.back(); });
+    // Capturing: whoever touches the page is there before what was touched hears of it.
+    for (const kind of ["focus", "pointerdown", "keydown"]) window.addEventListener(kind, () => this.back(), true);
+  },
+};
+
+const say = (key) => { if (panel.allowed(key)) link.send({ type: "key", key }); };
+const grip = () => {
+  const { view, scene } = link;
+  if (scene && scene.gripper && view && view.gripper !== null) link.send({ type: "gripper", open: view.gripper <= 0.5 });
+};
+link.onscene = () => {
+  document.body.classList.add(link.scene.control);
+  drawing.make(link.scene); pictures.make(link.scene.cameras);
+  $("pads").hidden = link.scene.control !== "rate";
+  $("grip").hidden = !link.scene.gripper;
+  if (link.scene.control === "rate") pads.make(link.scene.free);
+  for (const pad of pads.all) pad.onmove = (urgent) => hands.tell(urgent);
+  setInterval(() => hands.tell(false), link.scene.beat_ms);
+  setInterval(() => pictures.age(!!link.view && link.view.phase === "running"), 500);
+};
+link.onview = () => drawing.take(link.view, link.before);
+link.onpicture = (camera, data) => pictures.draw(camera, data);
+link.onchange = () => panel.show();
+keys.onsaid = say; keys.ongrip = grip; keys.onmove = () => hands.tell(true); keys.onstop = () => hands.release();
+for (const button of document.querySelectorAll("button")) {
+  // The focus stays where it was: space starts, it does not press the last button again.
+  button.addEventListener("mousedown", (event) => event.preventDefault());
+  if (button.dataset.key) button.addEventListener("click", () => say(button.dataset.key));
+}
+$("grip").addEventListener("click", grip);
+$("claim").addEventListener("click", () => link.send({ type: "claim" }));
+keys.listen(); hands.listen();
+(function frame() {
+  requestAnimationFrame(frame);
+  if (link.scene && link.view) drawing.draw(link.scene, link.view, link.before, link.arrived);
+})();
+panel.show();
+link.open();

@@ -1,0 +1,85 @@
+"use strict";
+// Words and numbers: what happens, what to do, how well it goes.
+const panel = {
+  TITLES: { ready: "Ready", running: "Recording", review: "Keep it?", done: "Finished" },
+  allowed(key) {
+    const { view, driving } = link;
+    if (!view || !driving) return false;
+    const phases = {
+      start: ["ready"], keep: ["running", "review"], discard: ["running", "review"], redo: ["running", "review"],
+      quit: ["ready", "running", "review"],
+    };
+    return (phases[key] ?? ["running", "review"]).includes(view.phase);
+  },
+  texts() {
+    const { view, scene, lost } = link;
+    const point = scene && scene.control === "point";
+    if (link.reason) return ["Connection lost", link.reason, ""];
+    if (lost && !(view && view.phase === "done"))
+      return ["Connection lost", "The arm holds its place. Trying again; if it stays so, see the terminal.", ""];
+    if (!view) return ["Connecting", "", ""];
+    if (view.phase === "ready") return ["Ready", view.message || (link.driving ? "Press space to start." : "Another page starts."), ""];
+    if (view.phase === "review") return ["Keep it?", view.message, ""];
+    if (view.phase === "done") return ["Finished", `${view.message} You can close this tab.`, ""];
+    if (view.engaged) return ["Recording", "Enter: stop and keep. X: stop and discard.", ""];
+    if (!link.driving) return ["Recording", "Another page drives.", ""];
+    const away = "This page has lost the focus: click it to drive";
+    if (!point) return ["Recording", `The arm holds its place: ${view.note || "wait"}.`, hands.away ? away : ""];
+    return ["Recording", "The tool holds its place until you take it.",
+      hands.inside ? "Move the pointer onto the blue disc to take it" : "The pointer left the table: the tool holds"];
+  },
+  put(id, text) { if ($(id).textContent !== text) $(id).textContent = text; },
+  show() {
+    const { view, scene, lost, driving } = link;
+    const [title, message, hint] = this.texts();
+    this.put("phase", title); this.put("message", message); this.put("hint", hint);
+    this.put("opening", lost ? `${title}. ${message}` : title);
+    document.title = `${title} - robolearn`;
+    document.body.classList.toggle("lost", lost);
+    for (const button of document.querySelectorAll("button[data-key]")) {
+      const key = button.dataset.key;
+      button.disabled = !this.allowed(key);
+      button.classList.toggle("next", driving && !!view && (view.phase === "ready" ? key === "start" : view.phase === "review" && key === "keep"));
+    }
+    this.put("why", driving ? "You drive from here." : lost ? "" : link.why);
+    $("claim").disabled = driving || lost;
+    $("pads").classList.toggle("off", !driving);
+    if (scene && view) this.numbers(scene, view);
+    document.body.classList.toggle("loading", !scene || !view);
+  },
+  numbers(scene, view) {
+    $("stage").classList.toggle("held", view.phase === "running" && view.engaged);
+    const percent = (value) => `${Math.floor(100 * value + 1e-9)}`;
+    this.put("score", percent(view.progress));
+    this.put("best-label", view.step ? `(best ${percent(view.best)} %)` : "");
+    const bar = $("bar");
+    bar.classList.toggle("solved", view.best >= 1);
+    bar.firstElementChild.style.width = `${100 * view.progress}%`;
+    bar.lastElementChild.hidden = !view.step;
+    bar.lastElementChild.style.left = `calc(${100 * view.best}% - 1px)`;
+    const ticking = view.phase === "running" || view.phase === "review";
+    this.put("left", view.phase === "done" || !view.max_steps ? "-" : `${(Math.max(0, view.max_steps - view.step) / scene.rate_hz).toFixed(0)} s`);
+    this.put("rate", ticking && view.rate_hz ? `${view.rate_hz.toFixed(1)} Hz` : "-");
+    $("rate").classList.toggle("warn", ticking && view.rate_hz > 0 && view.rate_hz < 0.95 * scene.rate_hz);
+    this.put("saved", `${view.saved} of ${view.wanted}`);
+    this.put("held", view.phase !== "running" ? "-" : view.engaged ? "yours" : "holds");
+    $("grip").hidden = !scene.gripper;
+    $("grip").disabled = !this.allowed("marker");
+    if (view.gripper !== null) this.put("grip-text", `${view.gripper > 0.5 ? "Close" : "Open"} gripper (${percent(view.gripper)} % open)`);
+    this.places(view);
+  },
+  places(view) {
+    const rows = [view.tool, ...view.things].filter((thing) => thing), body = $("places").tBodies[0];
+    $("places").hidden = rows.length === 0;
+    while (body.rows.length > rows.length) body.deleteRow(-1);
+    while (body.rows.length < rows.length) {
+      const row = body.insertRow(), head = document.createElement("th");
+      head.scope = "row"; row.append(head);
+      for (let i = 0; i < 4; i++) row.insertCell();
+    }
+    rows.forEach(({ name, at, yaw }, i) => {
+      const cells = [name, ...[0, 1, 2].map((k) => (k < at.length ? (1e3 * at[k]).toFixed(0) : "")), `${(yaw * 180 / Math.PI).toFixed(0)}°`];
+      cells.forEach((text, k) => { const cell = body.rows[i].cells[k]; if (cell.textContent !== text) cell.textContent = text; });
+    });
+  },
+};

@@ -1,0 +1,86 @@
+"""A page without a browser: it says what the page's scripts say, and looks at what comes."""
+
+import contextlib
+import json
+import time
+
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import connect
+
+from hardware.teleop.page.messages import PICTURE_HEAD, VERSION
+from robolearn.spec import ActionSpec, EmbodimentSpec, SignalSpec
+
+POSE = SignalSpec("tool/pose", (7,))
+WIDTH = SignalSpec("gripper/width", (1,))
+CAMERA = SignalSpec("top/image", (480, 640, 3), dtype="uint8")
+ARM = EmbodimentSpec(
+    "arm",
+    (POSE, WIDTH, SignalSpec("arm/joint_position", (6,)), CAMERA),
+    (
+        ActionSpec("tool/xyz_yaw", (4,), low=(-0.3, -0.4, 0.0, -3.0), high=(0.3, 0.4, 0.5, 3.0)),
+        ActionSpec("gripper/width", (1,), low=(0.0,), high=(0.1,)),
+    ),
+    20.0,
+)
+
+
+def ws_url(device):
+    return device.url.replace("http", "ws", 1).replace("/?", "/ws?")
+
+
+class FakePage:
+    """One open page; ``clock_ms`` is its own clock."""
+
+    def __init__(self, socket) -> None:
+        self.socket, self.seq, self.offset_ms = socket, 0, 5e6
+
+    @property
+    def clock_ms(self) -> float:
+        return 1e3 * time.monotonic() + self.offset_ms
+
+    def say(self, kind, **values) -> None:
+        self.socket.send(json.dumps({"v": VERSION, "type": kind, **values}))
+
+    def hand(self, held=True, late_ms=0.0, **motion) -> None:
+        motion = motion or {"twist": [0.0] * 6}
+        self.seq += 1
+        self.say("hand", seq=self.seq, t_ms=self.clock_ms - late_ms, held=held, **motion)
+
+    def point(self, x, y, held=True) -> None:
+        self.hand(held, xy=[x, y])
+
+    def twist(self, *values) -> None:
+        self.hand(twist=[float(v) for v in values] + [0.0] * (6 - len(values)))
+
+    def hear(self, kind):
+        """The next message of a kind; others are passed over, pictures as (camera, JPEG)."""
+        while True:
+            data = self.socket.recv(timeout=10)
+            if isinstance(data, bytes):
+                _, camera, _ = PICTURE_HEAD.unpack_from(data)
+                if kind == "picture":
+                    return camera, data[PICTURE_HEAD.size :]
+            elif (message := json.loads(data))["type"] == kind:
+                return message
+
+    def closed(self) -> int:
+        """Reads until the program closes the page; the code that it gives."""
+        try:
+            while True:
+                self.socket.recv(timeout=10)
+        except ConnectionClosed as closed:
+            return closed.rcvd.code if closed.rcvd else 0
+
+    def driving(self, expected=True):
+        while (role := self.hear("role"))["driving"] is not expected:
+            pass
+        return role
+
+
+@contextlib.contextmanager
+def page(device, *, driving=True, **options):
+    """Opens a page, and waits until it knows whether it drives."""
+    with connect(ws_url(device), **options) as socket:
+        opened = FakePage(socket)
+        opened.driving(driving)
+        yield opened
