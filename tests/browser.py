@@ -132,9 +132,42 @@ class Tab:
         return path
 
 
+class Browser:
+    """A running Chromium; :meth:`tab` opens a tab that has the screen to itself."""
+
+    def __init__(self, socket: ClientConnection) -> None:
+        self._socket = socket
+        self._main = Tab(socket, "")
+
+    def tab(self, width: int = 1280, height: int = 800) -> Tab:
+        """A new, empty tab; all others are closed."""
+        old = [t["targetId"] for t in self._pages()]
+        new = self._main.call("Target.createTarget", url="about:blank")["targetId"]
+        for target in old:
+            self._main.call("Target.closeTarget", targetId=target)
+        wait_until(lambda: [t["targetId"] for t in self._pages()] == [new])
+        session = self._main.call("Target.attachToTarget", targetId=new, flatten=True)["sessionId"]
+        tab = Tab(self._socket, session)
+        for domain in ("Page", "Runtime", "Log"):
+            tab.call(f"{domain}.enable")
+        tab.size(width, height)
+        return tab
+
+    def _pages(self) -> list[dict[str, Any]]:
+        found = self._main.call("Target.getTargets")["targetInfos"]
+        return [target for target in found if target["type"] == "page"]
+
+
 @contextlib.contextmanager
 def chromium(width: int = 1280, height: int = 800) -> Generator[Tab]:
     """A browser with one empty tab; the test is skipped where no Chromium is installed."""
+    with browsing() as browser:
+        yield browser.tab(width, height)
+
+
+@contextlib.contextmanager
+def browsing() -> Generator[Browser]:
+    """A browser for several tests; they are skipped where no Chromium is installed."""
     path = chromium_path()
     if path is None:
         pytest.skip("no Chromium is installed (apt-get install chromium)")
@@ -149,7 +182,7 @@ def chromium(width: int = 1280, height: int = 800) -> Generator[Tab]:
             with connect(
                 _address(process, Path(profile)), max_size=None, compression=None
             ) as socket:
-                yield _first_tab(socket, width, height)
+                yield Browser(socket)
         finally:
             os.killpg(process.pid, signal.SIGTERM)
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -170,15 +203,3 @@ def _address(process: subprocess.Popen[bytes], profile: Path) -> str:
 
     port, path, *_ = wait_until(told, 30.0, what="Chromium's port")
     return f"ws://127.0.0.1:{port}{path}"
-
-
-def _first_tab(socket: ClientConnection, width: int, height: int) -> Tab:
-    browser = Tab(socket, "")
-    pages = browser.call("Target.getTargets")["targetInfos"]
-    page = next(t["targetId"] for t in pages if t["type"] == "page")
-    session = browser.call("Target.attachToTarget", targetId=page, flatten=True)["sessionId"]
-    tab = Tab(socket, session)
-    for domain in ("Page", "Runtime", "Log"):
-        tab.call(f"{domain}.enable")
-    tab.size(width, height)
-    return tab

@@ -101,7 +101,7 @@ def _made(host: str, now: dt.datetime) -> bytes:
         name = x509.DNSName(host)
     key = ec.generate_private_key(ec.SECP256R1())
     who = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, f"robolearn on {host}"[:64])])
-    serves = x509.ExtendedKeyUsage([x509.ExtendedKeyUsageOID.SERVER_AUTH])
+    serves = x509.ExtendedKeyUsage([x509.oid.ExtendedKeyUsageOID.SERVER_AUTH])
     certificate = (
         x509.CertificateBuilder()
         .subject_name(who)

@@ -72,7 +72,9 @@ def jpeg_of(picture: Picture) -> bytes:
     """A JPEG of a picture (RGB), at most ``WIDEST`` wide."""
     if picture.shape[1] > WIDEST:
         height = max(1, round(picture.shape[0] * WIDEST / picture.shape[1]))
-        picture = cv2.resize(picture, (WIDEST, height), interpolation=cv2.INTER_AREA)
-    bgr = cv2.cvtColor(picture, cv2.COLOR_RGB2BGR)
+        smaller = cv2.resize(picture, (WIDEST, height), interpolation=cv2.INTER_AREA)
+    else:
+        smaller = picture
+    bgr = cv2.cvtColor(smaller, cv2.COLOR_RGB2BGR)
     done, data = cv2.imencode(".jpg", bgr, [cv2.IMWRITE_JPEG_QUALITY, QUALITY])
     return data.tobytes() if done else b""

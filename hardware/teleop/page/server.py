@@ -18,6 +18,7 @@ import socket
 import ssl
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -188,7 +189,14 @@ class PageServer:
             runner.run(self._serve(listening, tls))
 
     async def _serve(self, listening: socket.socket, tls: ssl.SSLContext | None) -> None:
-        serving = serve(
+        made = weakref.WeakSet[ServerConnection]()
+
+        class Known(ServerConnection):
+            def connection_made(self, transport: asyncio.BaseTransport) -> None:
+                super().connection_made(transport)
+                made.add(self)
+
+        server = await serve(
             self._talk,
             sock=listening,
             ssl=tls,
@@ -199,13 +207,18 @@ class PageServer:
             ping_interval=PING_S,
             ping_timeout=PING_S,
             server_header=None,
+            create_connection=Known,
         )
-        async with serving:
-            await self._stop.wait()
-            self._stir_pages()
-            senders = [page.sender for page in self._pages.values() if page.sender is not None]
-            if senders:
-                await asyncio.wait(senders, timeout=CLOSE_S)
+        await self._stop.wait()
+        self._stir_pages()
+        senders = [page.sender for page in self._pages.values() if page.sender is not None]
+        if senders:
+            await asyncio.wait(senders, timeout=CLOSE_S)
+        # Browsers open connections on which they may never speak: nobody waits for those.
+        for connection in made:
+            connection.transport.abort()
+        server.close()
+        await server.wait_closed()
 
     def _answer(self, connection: ServerConnection, request: Request) -> Response | None:
         path, _, query = request.path.partition("?")
@@ -276,8 +289,7 @@ class PageServer:
         now = self._now_ns()
         try:
             message = decode(text)
-            fits = not isinstance(message, Hand) or message.control == self._layout.control
-            if not fits:
+            if isinstance(message, Hand) and message.control != self._layout.control:
                 raise DataError(f"a hand that drives by a {message.control}")
         except DataError as error:
             with self._lock:

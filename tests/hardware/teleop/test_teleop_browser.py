@@ -10,7 +10,7 @@ from hardware.teleop.session import SessionConfig, TeleopSession
 from robolearn.pusht import BLOCK, TABLE_SIZE_M, TOOL
 from robolearn.types import Condition
 from sim.worlds import make_world
-from tests.browser import chromium
+from tests.browser import browsing
 from tests.hardware.teleop.pages import ARM, page
 from tests.mocks import Listener
 from tests.waiting import paced, wait_until
@@ -28,6 +28,17 @@ class Keeper(Listener):
 
     def discard(self):
         self.verdict = "discard"
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with browsing() as running:
+        yield running
+
+
+@pytest.fixture
+def tab(browser):
+    return browser.tab()
 
 
 @pytest.fixture
@@ -64,46 +75,45 @@ def centre(tab, selector):
     return tab.evaluate(f"(({{x, y, width, height}}) => [x + width / 2, y + height / 2])({box})")
 
 
-def test_a_drawn_pointer_path_becomes_an_episode(tmp_path):
+def test_a_drawn_pointer_path_becomes_an_episode(tab, tmp_path):
     env, keeper = make_world("pusht_reference"), Keeper()
     device = BrowserDevice(layout_of(Surroundings(task="pusht", spec=env.spec)))
     start = Condition("drawn", 0, {TOOL: (0.1, 0.1), BLOCK: (0.25, 0.32, 0.6)})
     config = SessionConfig(1, 300, 0, "pusht", "pusht_reference", lambda _: start)
     session = TeleopSession(env, device, keeper, config)
-    with chromium() as tab:
-        thread = threading.Thread(target=session.run)
-        thread.start()
-        try:
-            tab.open(device.url)
-            tab.wait_for("document.title.startsWith('Ready')")
-            box = tab.evaluate(
-                "(({x, y, width}) => [x, y, width])(drawing.canvas.getBoundingClientRect())"
-            )
+    thread = threading.Thread(target=session.run)
+    thread.start()
+    try:
+        tab.open(device.url)
+        tab.wait_for("document.title.startsWith('Ready')")
+        box = tab.evaluate(
+            "(({x, y, width}) => [x, y, width])(drawing.canvas.getBoundingClientRect())"
+        )
 
-            def move(x, y):
-                size = TABLE_SIZE_M
-                tab.pointer(box[0] + box[2] * x / size, box[1] + box[2] * (1 - y / size))
+        def move(x, y):
+            size = TABLE_SIZE_M
+            tab.pointer(box[0] + box[2] * x / size, box[1] + box[2] * (1 - y / size))
 
-            tab.screenshot(tmp_path / "ready.png")
-            move(0.4, 0.4)
-            tab.key(" ")
-            tab.wait_for("document.title.startsWith('Recording')")
-            # Far from the tool nothing is taken.
-            tab.wait_for("$('hint').textContent.includes('blue disc')")
-            path = np.linspace([0.1, 0.1], [0.3, 0.34], 25)
-            for k in paced(25, len(path)):
-                move(*path[k])
-            tab.wait_for("link.view.engaged")
-            tab.screenshot(tmp_path / "running.png")
-            tab.pointer(5, 5)
-            tab.wait_for("$('held').textContent === 'holds'")
-            tab.key("Enter")
-            tab.wait_for("document.title.startsWith('Finished')")
-            tab.screenshot(tmp_path / "done.png")
-            assert tab.errors == []
-        finally:
-            device.close()
-            thread.join(timeout=10)
+        tab.screenshot(tmp_path / "ready.png")
+        move(0.4, 0.4)
+        tab.key(" ")
+        tab.wait_for("document.title.startsWith('Recording')")
+        # Far from the tool nothing is taken.
+        tab.wait_for("$('hint').textContent.includes('blue disc')")
+        path = np.linspace([0.1, 0.1], [0.3, 0.34], 25)
+        for k in paced(25, len(path)):
+            move(*path[k])
+        tab.wait_for("link.view.engaged")
+        tab.screenshot(tmp_path / "running.png")
+        tab.pointer(5, 5)
+        tab.wait_for("$('held').textContent === 'holds'")
+        tab.key("Enter")
+        tab.wait_for("document.title.startsWith('Finished')")
+        tab.screenshot(tmp_path / "done.png")
+        assert tab.errors == []
+    finally:
+        device.close()
+        thread.join(timeout=10)
     env.close()
     assert keeper.verdict == "keep"
     assert keeper.ends[0].reason == "operator"
@@ -117,54 +127,53 @@ def test_a_drawn_pointer_path_becomes_an_episode(tmp_path):
     assert np.linalg.norm(block[-1, :2] - block[0, :2]) > 0.005
 
 
-def test_an_arm_is_driven_by_pads_and_keys(arm, tmp_path):
-    with chromium() as tab:
-        tab.open(arm.url)
-        arm.show(view())
-        tab.wait_for("!document.body.classList.contains('loading') && pictures.all[0].count > 0")
-        wait_until(lambda: twist_of(arm) == [0.0] * 6)
-        x, y = centre(tab, "#move svg")
-        press, release = mouse(tab)
-        press(x, y - 30)
-        wait_until(lambda: (twist_of(arm) or [0])[0] > 0.2)
-        assert twist_of(arm)[2:] == [0.0] * 4
-        release(x, y - 30)
-        # It springs back.
-        wait_until(lambda: twist_of(arm) == [0.0] * 6)
-        hold = holder(tab)
-        hold("keyDown", "w")
-        wait_until(lambda: twist_of(arm)[0] == 1.0)
-        # Whatever hides the page lets go, though the key's release goes elsewhere.
-        tab.evaluate("window.dispatchEvent(new Event('blur'))")
+def test_an_arm_is_driven_by_pads_and_keys(arm, tab, tmp_path):
+    tab.open(arm.url)
+    arm.show(view())
+    tab.wait_for("!document.body.classList.contains('loading') && pictures.all[0].count > 0")
+    wait_until(lambda: twist_of(arm) == [0.0] * 6)
+    x, y = centre(tab, "#move svg")
+    press, release = mouse(tab)
+    press(x, y - 30)
+    wait_until(lambda: (twist_of(arm) or [0])[0] > 0.2)
+    assert twist_of(arm)[2:] == [0.0] * 4
+    release(x, y - 30)
+    # It springs back.
+    wait_until(lambda: twist_of(arm) == [0.0] * 6)
+    hold = holder(tab)
+    hold("keyDown", "w")
+    wait_until(lambda: twist_of(arm)[0] == 1.0)
+    # Whatever hides the page lets go, though the key's release goes elsewhere.
+    tab.evaluate("window.dispatchEvent(new Event('blur'))")
+    wait_until(lambda: not arm.poll().clutch)
+    hold("keyUp", "w")
+    tab.click(*centre(tab, "#phase"))
+    wait_until(lambda: twist_of(arm) == [0.0] * 6)
+    for gone in ("visibilitychange", "pagehide"):
+        hold("keyDown", "a")
+        wait_until(lambda: (twist_of(arm) or [0] * 6)[1] == 1.0)
+        tab.evaluate(HIDE if gone == "visibilitychange" else LEAVE)
         wait_until(lambda: not arm.poll().clutch)
-        hold("keyUp", "w")
+        hold("keyUp", "a")
+        tab.evaluate(SHOW)
         tab.click(*centre(tab, "#phase"))
         wait_until(lambda: twist_of(arm) == [0.0] * 6)
-        for gone in ("visibilitychange", "pagehide"):
-            hold("keyDown", "a")
-            wait_until(lambda: (twist_of(arm) or [0] * 6)[1] == 1.0)
-            tab.evaluate(HIDE if gone == "visibilitychange" else LEAVE)
-            wait_until(lambda: not arm.poll().clutch)
-            hold("keyUp", "a")
-            tab.evaluate(SHOW)
-            tab.click(*centre(tab, "#phase"))
-            wait_until(lambda: twist_of(arm) == [0.0] * 6)
-        tab.key("g")
-        wait_until(lambda: arm.poll().gripper == 0.0)
-        tab.key("m")
-        wait_until(lambda: arm.pressed() == ("marker",))
-        # A lost pointer is a hand that is gone.
-        press(x, y - 30)
-        wait_until(lambda: twist_of(arm)[0] > 0.2)
-        tab.evaluate("pads.all[0].svg.releasePointerCapture(pads.all[0].pointer)")
-        release(x, y - 30)
-        wait_until(lambda: twist_of(arm) == [0.0] * 6)
-        tab.screenshot(tmp_path / "arm.png")
-        assert tab.errors == []
+    tab.key("g")
+    wait_until(lambda: arm.poll().gripper == 0.0)
+    tab.key("m")
+    wait_until(lambda: arm.pressed() == ("marker",))
+    # A lost pointer is a hand that is gone.
+    press(x, y - 30)
+    wait_until(lambda: twist_of(arm)[0] > 0.2)
+    tab.evaluate("pads.all[0].svg.releasePointerCapture(pads.all[0].pointer)")
+    release(x, y - 30)
+    wait_until(lambda: twist_of(arm) == [0.0] * 6)
+    tab.screenshot(tmp_path / "arm.png")
+    assert tab.errors == []
 
 
-def test_the_second_page_watches_and_a_lost_one_comes_back(arm):
-    with page(arm) as first, chromium() as tab:
+def test_the_second_page_watches_and_a_lost_one_comes_back(arm, tab):
+    with page(arm) as first:
         first.twist(1.0)
         tab.open(arm.url)
         arm.show(view())
@@ -184,28 +193,41 @@ def test_the_second_page_watches_and_a_lost_one_comes_back(arm):
 
 
 SIZES = ((390, 844), (820, 1180), (1280, 800), (1920, 1080))
+# Those that every run looks at.
+LOOKS = (((390, 844), True), ((1280, 800), False))
 
 
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-@pytest.mark.parametrize("size", SIZES, ids=lambda s: f"{s[0]}px")
-def test_the_page_fits_and_nothing_moves(arm, tmp_path, size, dark):
-    with chromium(*size) as tab:
-        tab.size(*size, dark=dark)
-        tab.call("Page.addScriptToEvaluateOnNewDocument", source=SHIFTS)
-        arm.show(view("ready"))
-        tab.open(arm.url)
-        tab.wait_for("!document.body.classList.contains('loading') && pictures.all[0].count > 0")
-        for shown in (view(), view("review", message="Solved! Enter keeps it. " * 3)):
-            arm.show(shown)
-            tab.wait_for(f"link.view.phase === '{shown.phase}'")
-        assert tab.evaluate("document.documentElement.scrollWidth") <= size[0]
-        small = "[...document.querySelectorAll('button:not([hidden])')].filter((b) =>"
-        small += " b.offsetParent && b.getBoundingClientRect().height < 44).length"
-        assert tab.evaluate(small) == 0
-        assert tab.evaluate("window.shifts") < 0.01, tab.evaluate("window.what")
-        assert tab.evaluate(LOW_CONTRAST) == []
-        tab.screenshot(tmp_path / "page.png", full_page=True)
-        assert tab.errors == []
+@pytest.mark.parametrize(
+    ("size", "dark"),
+    [
+        pytest.param(
+            size,
+            dark,
+            id=f"{size[0]}px-{'dark' if dark else 'light'}",
+            marks=() if (size, dark) in LOOKS else pytest.mark.slow,
+        )
+        for size in SIZES
+        for dark in (False, True)
+    ],
+)
+def test_the_page_fits_and_nothing_moves(arm, browser, tmp_path, size, dark):
+    tab = browser.tab(*size)
+    tab.size(*size, dark=dark)
+    tab.call("Page.addScriptToEvaluateOnNewDocument", source=SHIFTS)
+    arm.show(view("ready"))
+    tab.open(arm.url)
+    tab.wait_for("!document.body.classList.contains('loading') && pictures.all[0].count > 0")
+    for shown in (view(), view("review", message="Solved! Enter keeps it. " * 3)):
+        arm.show(shown)
+        tab.wait_for(f"link.view.phase === '{shown.phase}'")
+    assert tab.evaluate("document.documentElement.scrollWidth") <= size[0]
+    small = "[...document.querySelectorAll('button:not([hidden])')].filter((b) =>"
+    small += " b.offsetParent && b.getBoundingClientRect().height < 44).length"
+    assert tab.evaluate(small) == 0
+    assert tab.evaluate("window.shifts") < 0.01, tab.evaluate("window.what")
+    assert tab.evaluate(LOW_CONTRAST) == []
+    tab.screenshot(tmp_path / "page.png", full_page=True)
+    assert tab.errors == []
 
 
 def mouse(tab):

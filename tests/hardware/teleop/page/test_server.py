@@ -3,6 +3,7 @@ import contextlib
 import json
 import socket
 import ssl
+import time
 import urllib.error
 import urllib.request
 
@@ -44,6 +45,14 @@ def status_of(url, **headers):
     except urllib.error.HTTPError as error:
         with error:
             return error.code, error.headers
+
+
+def test_a_connection_on_which_nobody_speaks_does_not_delay_the_end():
+    device = BrowserDevice(LAYOUT)
+    with socket.create_connection(("127.0.0.1", device.port)), page(device):
+        began = time.monotonic()
+        device.close()
+        assert time.monotonic() - began < 5.0
 
 
 def test_the_page_needs_the_token_and_its_own_name(device):
