@@ -1,0 +1,269 @@
+"""Checks a capture folder before anything is computed from it: what is wrong, where, what to do.
+
+What a camera's own pictures tell (sharpness, exposure, missing files), what poses tell (rigid,
+right-handed), what clocks tell (in order, within the arm's record), and what depth tells against
+the poses: cameras of a scan look at one place, and how far that is does not depend on units.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import cv2
+import numpy as np
+
+from robolearn.capture.folder import Capture, Frame, matrix
+from robolearn.errors import DataError
+from robolearn.geometry import Pose, Vector, VectorRows
+from robolearn.shapes import Floats
+
+Level = Literal["error", "warning"]
+
+# A picture this much less sharp than the set's median is blurred.
+BLURRED = 0.2
+# Share of pixels at an end of the scale beyond which a picture is dark or burnt out.
+CLIPPED = 0.5
+# Depth against the distance of what the cameras look at: beyond, it is in other units.
+WORST_RATIO = 2.5
+# A rotation's rows may be this far from orthonormal.
+_RIGID = 1e-3
+# How far a row of frames.csv may lie before or after the arm's record [s].
+_CLOCK_S = 0.05
+_PREFIXES = {1e3: "1000", 1e-3: "0.001", 1e2: "100", 1e-2: "0.01", 10.0: "10", 0.1: "0.1"}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that is wrong, in a sentence that says what to do; the frames that it is about."""
+
+    level: Level
+    what: str
+    frames: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureReport:
+    """What the checks found, and the frames that can be used."""
+
+    findings: tuple[Finding, ...]
+    usable: tuple[Frame, ...]
+    # Sharpness (variance of the Laplacian) by frame.
+    sharpness: dict[str, float] = field(default_factory=dict[str, float])
+
+    @property
+    def errors(self) -> tuple[str, ...]:
+        """The sentences of what makes the capture useless."""
+        return tuple(f.what for f in self.findings if f.level == "error")
+
+
+def check_capture(capture: Capture) -> CaptureReport:
+    """Run every check. Frames with an unusable picture, depth or pose are left out of ``usable``;
+    an error says that what is left is not enough, or wrong as a whole.
+    """
+    findings: list[Finding] = []
+    good = list(capture.frames)
+    good = _without(good, _bad_poses, findings)
+    sharpness: dict[str, float] = {}
+    good = _without(good, lambda frames: _unreadable(frames, sharpness), findings)
+    good = _without(good, lambda frames: _blurred(frames, sharpness), findings)
+    findings += _clocks(capture)
+    findings += _units(capture, good)
+    scanned = capture.of("scan", "object")
+    left = [f for f in good if f in scanned]
+    if scanned and 2 * len(left) < len(scanned):
+        findings.append(
+            Finding(
+                "error",
+                f"only {len(left)} of {len(scanned)} pictures of the scan can be used; at least"
+                " half of them are needed: take the scan again",
+            )
+        )
+    return CaptureReport(tuple(findings), tuple(good), sharpness)
+
+
+def rigid_problem(T: Pose) -> str:
+    """Why a matrix ``[4, 4]`` is no pose; empty when it is one."""
+    if not np.isfinite(T).all():
+        return "holds numbers that are not finite"
+    if np.abs(T[3] - [0.0, 0.0, 0.0, 1.0]).max() > 1e-6:
+        return f"its last row must be 0 0 0 1, got {T[3].tolist()}; are columns and rows exchanged?"
+    R = T[:3, :3]
+    off = float(np.abs(R @ R.T - np.eye(3)).max())
+    if off > _RIGID:
+        return f"its rotation is not orthonormal (off by {off:.2g}): a scale, or rounded too much"
+    if float(np.linalg.det(R)) < 0:
+        return (
+            "it is left-handed (determinant -1): an axis is mirrored, as game engines and some AR"
+            " kits write poses; negate that axis on both sides"
+        )
+    return ""
+
+
+def gaze(positions: VectorRows, axes: VectorRows) -> Vector:
+    """The point ``[3]`` nearest to all optical axes (unit vectors ``[n, 3]`` from ``[n, 3]``)."""
+    across = np.eye(3) - axes[:, :, None] * axes[:, None, :]
+    A = across.sum(axis=0) + 1e-9 * np.eye(3)
+    b = (across @ positions[:, :, None]).sum(axis=0)[:, 0]
+    return np.asarray(np.linalg.solve(A, b), dtype=np.float64)
+
+
+def camera_pose(frame: Frame, capture: Capture) -> Pose | None:
+    """Where the camera was, as far as the row itself says: in some frame that stands still."""
+    if frame.T_world_camera is not None:
+        return frame.T_world_camera
+    place = frame.camera.T_mount_camera
+    if place is None:
+        return None
+    if frame.camera.mount == "table":
+        return matrix(place)
+    if frame.camera.mount == "flange" and frame.T_base_tool is not None:
+        arm = capture.config.arm
+        base = np.eye(4) if arm is None or arm.T_table_base is None else matrix(arm.T_table_base)
+        return base @ frame.T_base_tool @ matrix(place)
+    return None
+
+
+_Check = Callable[[Sequence[Frame]], Iterable[tuple[Frame, str]]]
+
+
+def _without(frames: list[Frame], check: _Check, findings: list[Finding]) -> list[Frame]:
+    """The frames that a check does not name; what it says is kept, alike sentences together."""
+    bad: dict[str, list[Frame]] = {}
+    for frame, why in check(frames):
+        bad.setdefault(why, []).append(frame)
+    for why, named in bad.items():
+        names = tuple(f.name for f in named)
+        findings.append(Finding("warning", f"{_listed(names)}: {why}", names))
+    dropped = {f.name for named in bad.values() for f in named}
+    return [f for f in frames if f.name not in dropped]
+
+
+def _bad_poses(frames: Sequence[Frame]) -> Iterable[tuple[Frame, str]]:
+    for frame in frames:
+        for what, T in (
+            ("T_base_tool", frame.T_base_tool),
+            ("T_world_camera", frame.T_world_camera),
+        ):
+            why = "" if T is None else rigid_problem(T)
+            if why:
+                yield frame, f"{what} is no pose: {why}"
+                break
+
+
+def _unreadable(
+    frames: Sequence[Frame], sharpness: dict[str, float]
+) -> Iterable[tuple[Frame, str]]:
+    for frame in frames:
+        try:
+            image = frame.picture()
+            if frame.depth_file is not None and not (frame.depth_m() > 0).any():
+                yield frame, "the depth picture is empty; nothing was within the camera's range"
+                continue
+        except DataError as error:
+            missing = not frame.file.is_file() or (
+                frame.depth_file is not None and not frame.depth_file.is_file()
+            )
+            yield frame, "the file is missing" if missing else str(error)
+            continue
+        grey = cv2.cvtColor(image, cv2.COLOR_RGB2GRAY)
+        sharpness[frame.name] = float(cv2.Laplacian(grey, cv2.CV_64F).var())
+        dark, burnt = float((grey < 8).mean()), float((grey > 250).mean())
+        if dark > CLIPPED:
+            yield frame, "the picture is almost black; more light, or a longer exposure"
+        elif burnt > CLIPPED:
+            yield frame, "the picture is burnt out; less light, or a shorter exposure"
+
+
+def _blurred(frames: Sequence[Frame], sharpness: dict[str, float]) -> Iterable[tuple[Frame, str]]:
+    usual: dict[str, float] = {}
+    for name in {f.set.name for f in frames}:
+        usual[name] = float(np.median([sharpness[f.name] for f in frames if f.set.name == name]))
+    for frame in frames:
+        if sharpness[frame.name] < BLURRED * usual[frame.set.name]:
+            yield frame, "blurred; stand still while the picture is taken"
+
+
+def _clocks(capture: Capture) -> list[Finding]:
+    findings: list[Finding] = []
+    for entry in capture.config.sets:
+        times = [f.t_s for f in capture.frames if f.set.name == entry.name and f.t_s is not None]
+        steps = np.diff(np.array(times, dtype=np.float64))
+        if len(steps) and float(steps.min()) < 0:
+            findings.append(
+                Finding("warning", f"{entry.name}: t_s runs backwards; one clock for all rows")
+            )
+    path = capture.path / "robot.csv"
+    times = [f.t_s for f in capture.frames if f.t_s is not None]
+    if not path.is_file() or not times:
+        return findings
+    with path.open(encoding="utf-8-sig", newline="") as stream:
+        rows = [row.get("t_s") for row in csv.DictReader(stream)]
+    try:
+        arm = [float(t) for t in rows if t]
+    except ValueError as error:
+        raise DataError(f"'{path}': t_s must be numbers of seconds ({error})") from error
+    if not arm:
+        raise DataError(f"'{path}' needs a column t_s with the times of its rows [s]")
+    outside = [t for t in times if not min(arm) - _CLOCK_S <= t <= max(arm) + _CLOCK_S]
+    if outside:
+        findings.append(
+            Finding(
+                "error",
+                f"clocks are out of step: {len(outside)} of {len(times)} pictures were taken"
+                f" outside the arm's record (pictures {min(times):.2f} to {max(times):.2f} s, arm"
+                f" {min(arm):.2f} to {max(arm):.2f} s); stamp both with one clock, or subtract the"
+                " offset",
+            )
+        )
+    return findings
+
+
+def _units(capture: Capture, frames: Sequence[Frame]) -> list[Finding]:
+    """Depth at the picture's middle against the point that all cameras look at."""
+    seen: list[tuple[Pose, float]] = []
+    for frame in frames:
+        T = camera_pose(frame, capture)
+        if T is None or frame.depth_file is None or frame.set.purpose not in ("scan", "object"):
+            continue
+        depth = frame.depth_m()
+        h, w = depth.shape
+        middle = depth[h * 3 // 8 : h * 5 // 8 + 1, w * 3 // 8 : w * 5 // 8 + 1]
+        if (middle > 0).any():
+            seen.append((T, float(np.median(middle[middle > 0]))))
+    if len(seen) < 3:
+        return []
+    positions = np.stack([T[:3, 3] for T, _ in seen])
+    axes = np.stack([T[:3, 2] for T, _ in seen])
+    # Cameras that all look the same way do not say where.
+    if float(np.linalg.eigvalsh(axes.T @ axes / len(axes))[1]) < 0.005:
+        return []
+    far = ((gaze(positions, axes) - positions) * axes).sum(axis=1)
+    return _judged_units(far, np.array([d for _, d in seen]))
+
+
+def _judged_units(far: Floats, measured: Floats) -> list[Finding]:
+    if float(np.median(far)) <= 0:
+        what = (
+            "the cameras look away from what they see: expected +z along the optical axis, x right,"
+            " y down (OpenCV); OpenGL's and ARKit's cameras look along -z: turn T_world_camera by"
+            " 180 degrees about x"
+        )
+        return [Finding("error", what)]
+    ratio = float(np.median(measured / far))
+    if 1 / WORST_RATIO < ratio < WORST_RATIO:
+        return []
+    nearest = min(_PREFIXES, key=lambda f: abs(np.log(ratio / f)))
+    what = (
+        f"depth is in other units: the cameras' poses put what they look at {np.median(far):.2f} m"
+        f" away, the depth pictures {np.median(measured):.4g} m; divide depth.scale_m by about"
+        f" {_PREFIXES[nearest]}, or the poses are not in metres"
+    )
+    return [Finding("error", what)]
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:4])
+    return shown if len(names) <= 4 else f"{shown} and {len(names) - 4} more"

@@ -1,0 +1,211 @@
+"""Reads a capture folder: its description at once, pictures when they are asked for."""
+
+from __future__ import annotations
+
+import csv
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import cv2
+import numpy as np
+from jaxtyping import Float32
+from numpy.typing import NDArray
+
+from robolearn.capture.config import CaptureCamera, CaptureConfig, CaptureSet, Matrix, Purpose
+from robolearn.config import from_dict, load_yaml
+from robolearn.errors import ConfigError, DataError, did_you_mean
+from robolearn.geometry import Pose
+from robolearn.shapes import Picture
+
+SCHEMA = 1
+COLUMNS = ("file", "depth", "t_s", "T_base_tool", "T_world_camera")
+DepthPicture = Float32[NDArray[np.float32], "h w"]
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A row of ``frames.csv``; files are read when they are asked for.
+
+    ``t_s``: when it was taken [s], ``T_base_tool`` and ``T_world_camera``: where the arm's tool, or
+    the camera itself, was; None where nobody knows.
+    """
+
+    set: CaptureSet
+    camera: CaptureCamera
+    row: int
+    file: Path
+    depth_file: Path | None
+    t_s: float | None
+    T_base_tool: Pose | None
+    T_world_camera: Pose | None
+
+    @property
+    def name(self) -> str:
+        """As people find it: folder and file."""
+        return f"{self.set.name}/{self.file.name}"
+
+    def picture(self) -> Picture:
+        """The picture, RGB. DataError when it is missing, or of another size than the camera's."""
+        image = cv2.imread(str(self.file), cv2.IMREAD_COLOR) if self.file.is_file() else None
+        if image is None:
+            raise DataError(
+                f"'{self.file}' is missing or no picture; take it again, or drop its row"
+            )
+        self._require_size(image.shape[:2], self.file)
+        return np.ascontiguousarray(image[..., ::-1], dtype=np.uint8)
+
+    def depth_m(self) -> DepthPicture:
+        """Depth along the optical axis [m]; 0 where nothing was measured."""
+        if self.depth_file is None or self.camera.depth is None:
+            raise DataError(f"{self.name} has no depth picture")
+        there = self.depth_file.is_file()
+        raw = cv2.imread(str(self.depth_file), cv2.IMREAD_UNCHANGED) if there else None
+        if raw is None or raw.dtype != np.uint16 or raw.ndim != 2:
+            got = "nothing that can be read" if raw is None else f"{raw.dtype} {raw.shape}"
+            raise DataError(
+                f"'{self.depth_file}' must be a picture of one channel with 16 bits (uint16), got"
+                f" {got}"
+            )
+        self._require_size(raw.shape, self.depth_file)
+        return np.asarray(raw, dtype=np.float32) * np.float32(self.camera.depth.scale_m)
+
+    def _require_size(self, shape: Sequence[int], path: Path) -> None:
+        width, height = self.camera.size
+        if (shape[1], shape[0]) != (width, height):
+            raise DataError(
+                f"'{path}' has {shape[1]} x {shape[0]} pixels, camera '{self.set.camera}' of"
+                f" capture.yaml {width} x {height}; depth must be registered to the picture"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Capture:
+    """A capture folder and its rows."""
+
+    path: Path
+    config: CaptureConfig
+    frames: tuple[Frame, ...]
+
+    def of(self, *purposes: Purpose) -> tuple[Frame, ...]:
+        """The frames of sets with one of these purposes."""
+        return tuple(f for f in self.frames if f.set.purpose in purposes)
+
+
+def read_capture(folder: Path) -> Capture:
+    """Read ``capture.yaml`` and every ``frames.csv``; no picture is opened.
+
+    ConfigError or DataError names the file, the key or the row, and what was expected.
+    """
+    if not folder.is_dir():
+        raise ConfigError(f"'{folder}' is not a folder; expected a capture (capture.yaml, sets)")
+    if not (folder / "capture.yaml").is_file():
+        found = sorted(p.name for p in folder.iterdir())
+        holds = f"it holds {found[:8]}" if found else "it is empty"
+        raise ConfigError(
+            f"'{folder}' has no capture.yaml, {holds}: a capture needs one, see"
+            " docs/capture_format.md"
+        )
+    where = f"{folder}/capture.yaml"
+    raw = load_yaml(folder / "capture.yaml")
+    if raw.get("schema") != SCHEMA:
+        raise ConfigError(f"{where}: expected 'schema: {SCHEMA}', got {raw.get('schema')!r}")
+    config = from_dict(CaptureConfig, raw, where)
+    _check_names(config, where)
+    frames = [frame for entry in config.sets for frame in _rows(folder, entry, config)]
+    return Capture(folder, config, tuple(frames))
+
+
+def matrix(values: Matrix) -> Pose:
+    """A pose ``[4, 4]`` of the configuration."""
+    return np.array(values, dtype=np.float64)
+
+
+def _check_names(config: CaptureConfig, where: str) -> None:
+    if not config.sets:
+        raise ConfigError(f"{where}: 'sets' is empty; name at least one folder of pictures")
+    for kind, names in (
+        ("set", [s.name for s in config.sets]),
+        ("object", [o.name for o in config.objects]),
+    ):
+        twice = [name for name, count in Counter(names).items() if count > 1]
+        if twice:
+            raise ConfigError(f"{where}: {kind} '{twice[0]}' stands twice; names must differ")
+    for entry in config.sets:
+        if entry.camera not in config.cameras:
+            raise ConfigError(
+                f"{where}: set '{entry.name}': no camera '{entry.camera}'."
+                f"{did_you_mean(entry.camera, config.cameras)} There are:"
+                f" {sorted(config.cameras)}"
+            )
+        if Path(entry.name).is_absolute() or ".." in Path(entry.name).parts:
+            raise ConfigError(f"{where}: set '{entry.name}' must be a folder of the capture")
+
+
+def _rows(folder: Path, entry: CaptureSet, config: CaptureConfig) -> list[Frame]:
+    path = folder / entry.name / "frames.csv"
+    if not path.is_file():
+        raise ConfigError(
+            f"'{path}' is missing: set '{entry.name}' of capture.yaml needs one row per picture"
+            f" with the columns {', '.join(COLUMNS)}"
+        )
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as stream:
+            reader = csv.DictReader(stream)
+            columns = list(reader.fieldnames or ())
+            rows = list(reader)
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise DataError(f"'{path}' cannot be read as CSV: {error}") from error
+    unknown = [c for c in columns if c not in COLUMNS]
+    if "file" not in columns or unknown:
+        near = did_you_mean(unknown[0], COLUMNS) if unknown else ""
+        raise DataError(
+            f"'{path}': expected the columns {', '.join(COLUMNS)} (all but 'file' optional), got"
+            f" {columns}.{near}"
+        )
+    camera = config.cameras[entry.camera]
+    return [_frame(folder / entry.name, path, k, row, entry, camera) for k, row in enumerate(rows)]
+
+
+def _frame(
+    folder: Path,
+    path: Path,
+    number: int,
+    row: Mapping[str, str | None],
+    entry: CaptureSet,
+    camera: CaptureCamera,
+) -> Frame:
+    at = f"'{path}', line {number + 2}"
+    cells = {name: (row.get(name) or "").strip() for name in COLUMNS}
+    if not cells["file"]:
+        raise DataError(f"{at}: 'file' is empty; it names the picture")
+    for name in ("file", "depth"):
+        if Path(cells[name]).is_absolute() or ".." in Path(cells[name]).parts:
+            raise DataError(f"{at}: '{cells[name]}' must lie in the set's folder")
+    try:
+        t_s = float(cells["t_s"]) if cells["t_s"] else None
+    except ValueError as error:
+        raise DataError(f"{at}: t_s must be a number of seconds, got '{cells['t_s']}'") from error
+    return Frame(
+        set=entry,
+        camera=camera,
+        row=number,
+        file=folder / cells["file"],
+        depth_file=folder / cells["depth"] if cells["depth"] else None,
+        t_s=t_s,
+        T_base_tool=_pose(cells["T_base_tool"], f"{at}: T_base_tool"),
+        T_world_camera=_pose(cells["T_world_camera"], f"{at}: T_world_camera"),
+    )
+
+
+def _pose(text: str, at: str) -> Pose | None:
+    if not text:
+        return None
+    try:
+        values = [float(v) for v in text.replace(",", " ").replace(";", " ").split()]
+    except ValueError as error:
+        raise DataError(f"{at}: expected 16 numbers, got '{text[:60]}'") from error
+    if len(values) != 16:
+        raise DataError(f"{at}: expected 16 numbers, row by row of a 4x4, got {len(values)}")
+    return np.array(values).reshape(4, 4)

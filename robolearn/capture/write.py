@@ -1,0 +1,111 @@
+"""Writes a capture folder frame by frame; what was taken stays when the capture is cut off."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import cv2
+import numpy as np
+import yaml
+
+from robolearn.capture.config import CaptureConfig
+from robolearn.capture.folder import COLUMNS, DepthPicture
+from robolearn.config import to_dict
+from robolearn.errors import ConfigError
+from robolearn.files import write_atomic
+from robolearn.geometry import Pose
+from robolearn.shapes import Picture
+
+
+class CaptureWriter:
+    """Adds frames to the sets of a new capture folder.
+
+    ``capture.yaml`` and ``frames.csv`` are replaced as a whole after every frame, so that the
+    folder can be read at any time.
+    """
+
+    def __init__(self, folder: Path, config: CaptureConfig) -> None:
+        if folder.exists() and any(folder.iterdir()):
+            raise ConfigError(f"'{folder}' is not empty; a capture starts in a new folder")
+        folder.mkdir(parents=True, exist_ok=True)
+        self._folder, self._config = folder, config
+        self._rows: dict[str, list[list[str]]] = {entry.name: [] for entry in config.sets}
+        text = yaml.safe_dump(plain(config), sort_keys=False, width=100)
+        write_atomic(folder / "capture.yaml", text)
+        for entry in config.sets:
+            (folder / entry.name).mkdir(parents=True, exist_ok=True)
+            self._write_rows(entry.name)
+
+    def add(
+        self,
+        set_name: str,
+        picture: Picture,
+        depth_m: DepthPicture | None = None,
+        *,
+        t_s: float | None = None,
+        T_base_tool: Pose | None = None,
+        T_world_camera: Pose | None = None,
+    ) -> str:
+        """Keep an RGB picture, its depth [m] (0: nothing measured) and what is known of it; returns
+        the name of its file.
+        """
+        rows, folder = self._rows[set_name], self._folder / set_name
+        name, depth_name = f"{len(rows):06d}.png", ""
+        _write_png(folder / name, np.ascontiguousarray(picture[..., ::-1]))
+        entry = next(s for s in self._config.sets if s.name == set_name)
+        depth = self._config.cameras[entry.camera].depth
+        if depth_m is not None and depth is not None:
+            depth_name = f"{len(rows):06d}.depth.png"
+            counts = np.nan_to_num(depth_m / depth.scale_m, nan=0.0, posinf=0.0)
+            _write_png(folder / depth_name, np.clip(np.rint(counts), 0, 65535).astype(np.uint16))
+        rows.append(
+            [
+                name,
+                depth_name,
+                "" if t_s is None else repr(t_s),
+                _numbers(T_base_tool),
+                _numbers(T_world_camera),
+            ]
+        )
+        self._write_rows(set_name)
+        return name
+
+    def _write_rows(self, set_name: str) -> None:
+        text = io.StringIO()
+        table = csv.writer(text, lineterminator="\n")
+        table.writerow(COLUMNS)
+        table.writerows(self._rows[set_name])
+        write_atomic(self._folder / set_name / "frames.csv", text.getvalue())
+
+
+def plain(config: CaptureConfig) -> dict[str, Any]:
+    """The configuration as YAML values, without what is not known."""
+    raw = to_dict(config)
+    defaults = {f.name: f.default for f in dataclasses.fields(config)}
+    return {k: _known(v) for k, v in raw.items() if v not in (None, [], {}, "", defaults[k])}
+
+
+def _known(value: Any) -> Any:
+    if isinstance(value, dict):
+        entries = cast("dict[str, Any]", value)
+        return {k: _known(v) for k, v in entries.items() if v not in (None, "", [])}
+    if isinstance(value, list):
+        return [_known(v) for v in cast("list[Any]", value)]
+    return value
+
+
+def _write_png(path: Path, image: Any) -> None:
+    done, encoded = cv2.imencode(".png", image)
+    if not done:
+        raise ConfigError(f"cannot encode '{path}' as PNG")
+    write_atomic(path, encoded.tobytes())
+
+
+def _numbers(T: Pose | None) -> str:
+    values: Sequence[float] = () if T is None else [float(v) for v in T.ravel()]
+    return " ".join(repr(v) for v in values)

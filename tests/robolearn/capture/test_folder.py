@@ -1,0 +1,177 @@
+"""A capture folder of anybody's is read, and what is wrong with it is said."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+import yaml
+
+from robolearn.capture.check import check_capture
+from robolearn.capture.config import (
+    CaptureCamera,
+    CaptureConfig,
+    CaptureDepth,
+    CaptureLens,
+    CaptureSet,
+)
+from robolearn.capture.folder import read_capture
+from robolearn.capture.write import CaptureWriter
+from robolearn.errors import ConfigError, DataError, RobolearnError
+from tests.robolearn.capture.foreign import ring, write_foreign
+
+
+def test_a_folder_that_others_wrote_is_read(tmp_path: Path) -> None:
+    poses = ring(6)
+    capture = read_capture(write_foreign(tmp_path / "c", poses))
+    assert capture.config.cameras["phone"].mount == "hand"
+    assert [f.name for f in capture.frames] == [f"scan/{k}.jpg" for k in range(6)]
+    frame = capture.of("scan")[2]
+    np.testing.assert_allclose(frame.T_world_camera, poses[2])
+    assert frame.picture().shape == (24, 32, 3)
+    np.testing.assert_allclose(frame.depth_m(), 0.566, atol=1e-6)
+    report = check_capture(capture)
+    assert report.findings == ()
+    assert len(report.usable) == 6
+
+
+def test_what_is_written_is_read_again(tmp_path: Path) -> None:
+    lens = CaptureLens((30.0, 30.0), (15.5, 11.5), (0.1, 0.0, 0.0, 0.0))
+    config = CaptureConfig(
+        schema=1,
+        name="ours",
+        cameras={"wrist": CaptureCamera("flange", (32, 24), lens, depth=CaptureDepth(0.0005))},
+        sets=(CaptureSet("scan", "wrist", "scan"),),
+    )
+    writer = CaptureWriter(tmp_path / "c", config)
+    rng = np.random.default_rng(1)
+    picture = rng.integers(0, 255, (24, 32, 3), dtype=np.uint8)
+    depth = rng.uniform(0.2, 1.0, (24, 32)).astype(np.float32)
+    depth[0, 0], depth[1, 1] = 0.0, np.inf
+    T = ring(3)[1]
+    writer.add("scan", picture, depth, t_s=1.25, T_base_tool=T)
+    capture = read_capture(tmp_path / "c")
+    assert capture.config == config
+    (frame,) = capture.frames
+    np.testing.assert_array_equal(frame.picture(), picture)
+    again = frame.depth_m()
+    assert again[0, 0] == again[1, 1] == 0.0
+    np.testing.assert_allclose(again[2:], depth[2:], atol=0.0003)
+    np.testing.assert_array_equal(frame.T_base_tool, T)
+    assert frame.T_world_camera is None
+    assert frame.t_s == 1.25
+    with pytest.raises(ConfigError, match="not empty"):
+        CaptureWriter(tmp_path / "c", config)
+
+
+def _edit(folder: Path, **changes: object) -> None:
+    raw = yaml.safe_load((folder / "capture.yaml").read_text())
+    (folder / "capture.yaml").write_text(yaml.safe_dump({**raw, **changes}))
+
+
+def test_folders_that_are_no_captures_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="is not a folder"):
+        read_capture(tmp_path / "none")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ConfigError, match="it is empty"):
+        read_capture(tmp_path / "empty")
+    (tmp_path / "empty" / "holiday.jpg").write_bytes(b"")
+    with pytest.raises(ConfigError, match=r"holiday\.jpg"):
+        read_capture(tmp_path / "empty")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"schema": 2}, "schema: 1"),
+        ({"camera": {}}, "Did you mean 'cameras'"),
+        ({"sets": []}, "'sets' is empty"),
+        ({"sets": [{"name": "s", "camera": "fone", "purpose": "scan"}]}, "Did you mean 'phone'"),
+        ({"sets": [{"name": "gone", "camera": "phone", "purpose": "scan"}]}, "frames.csv"),
+        ({"sets": [{"name": "../x", "camera": "phone", "purpose": "scan"}]}, "of the capture"),
+        ({"objects": [{"name": "a"}, {"name": "a"}]}, "stands twice"),
+        ({"objects": [{"name": "a cup"}]}, "letters, digits"),
+        ({"objects": [{"name": "a", "mass_kg": 0}]}, "kilograms"),
+        ({"workspace": {"low": [0, 0, 0], "high": [1, 1, 0]}}, "below high"),
+    ],
+)
+def test_what_is_wrong_in_the_description_is_named(
+    tmp_path: Path, changes: dict[str, object], message: str
+) -> None:
+    folder = write_foreign(tmp_path / "c", ring(3))
+    _edit(folder, **changes)
+    with pytest.raises(RobolearnError, match=message):
+        read_capture(folder)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("file,dept\n", "Did you mean 'depth'"),
+        ("file,T_world_camera\n0.jpg,1 2 3\n", "16 numbers, row by row of a 4x4, got 3"),
+        ("file,t_s\n0.jpg,noon\n", "line 2: t_s must be a number"),
+        ("file,t_s\n,1\n", "'file' is empty"),
+        ("file\n../../etc/passwd\n", "lie in the set's folder"),
+    ],
+)
+def test_what_is_wrong_in_a_row_is_named(tmp_path: Path, text: str, message: str) -> None:
+    folder = write_foreign(tmp_path / "c", ring(3))
+    (folder / "scan" / "frames.csv").write_text(text)
+    with pytest.raises(DataError, match=message):
+        read_capture(folder)
+
+
+def _sentences(folder: Path) -> str:
+    return " | ".join(f"{f.level}: {f.what}" for f in check_capture(read_capture(folder)).findings)
+
+
+def test_depth_in_other_units_is_an_error(tmp_path: Path) -> None:
+    folder = write_foreign(tmp_path / "c", ring(6))
+    raw = yaml.safe_load((folder / "capture.yaml").read_text())
+    raw["cameras"]["phone"]["depth"]["scale_m"] = 1e-6
+    _edit(folder, cameras=raw["cameras"])
+    said = _sentences(folder)
+    assert "error: depth is in other units" in said
+    assert "0.57 m" in said
+    assert "divide depth.scale_m by about 0.001" in said
+
+
+def test_cameras_that_look_along_minus_z_are_an_error(tmp_path: Path) -> None:
+    folder = write_foreign(tmp_path / "c", [T @ np.diag([1.0, -1, -1, 1]) for T in ring(6)])
+    assert "turn T_world_camera by 180 degrees about x" in _sentences(folder)
+
+
+def test_left_handed_poses_are_left_out_and_named(tmp_path: Path) -> None:
+    mirrored = [np.diag([1.0, -1, 1, 1]) @ T for T in ring(6)]
+    folder = write_foreign(tmp_path / "c", mirrored)
+    said = _sentences(folder)
+    assert "left-handed (determinant -1)" in said
+    assert "error: only 0 of 6 pictures" in said
+
+
+def test_missing_dark_and_blurred_pictures_are_named(tmp_path: Path) -> None:
+    folder = write_foreign(tmp_path / "c", ring(8))
+    (folder / "scan" / "0.jpg").unlink()
+    cv2.imwrite(str(folder / "scan" / "1.jpg"), np.zeros((24, 32, 3), np.uint8))
+    cv2.imwrite(str(folder / "scan" / "2.jpg"), np.full((24, 32, 3), 128, np.uint8))
+    cv2.imwrite(str(folder / "scan" / "3.png"), np.zeros((24, 32), np.uint16))
+    cv2.imwrite(str(folder / "scan" / "4.png"), np.zeros((24, 32, 3), np.uint8))
+    report = check_capture(read_capture(folder))
+    said = {f.frames[0]: f.what for f in report.findings if f.frames}
+    assert "missing" in said["scan/0.jpg"]
+    assert "almost black" in said["scan/1.jpg"]
+    assert "blurred" in said["scan/2.jpg"]
+    assert "empty" in said["scan/3.jpg"]
+    assert "uint16" in said["scan/4.jpg"]
+    assert [f.name for f in report.usable] == ["scan/5.jpg", "scan/6.jpg", "scan/7.jpg"]
+    assert any("only 3 of 8" in text for text in report.errors)
+
+
+def test_clocks_out_of_step_are_an_error(tmp_path: Path) -> None:
+    folder = write_foreign(tmp_path / "c", ring(6))
+    (folder / "robot.csv").write_text("t_s,q1\n" + "".join(f"{1000 + k},0\n" for k in range(9)))
+    assert "error: clocks are out of step: 6 of 6" in _sentences(folder)
+    (folder / "robot.csv").write_text("t_s,q1\n" + "".join(f"{k * 0.1},0\n" for k in range(9)))
+    assert _sentences(folder) == ""
