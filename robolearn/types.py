@@ -133,6 +133,18 @@ class ResetReport:
 
 
 @dataclass(frozen=True, slots=True)
+class Outline:
+    """What a thing looks like from above: ``polygons`` in its own frame [m], each filled.
+
+    ``at``: where it stands for good (x, y, yaw), None: where the thing of this name is.
+    """
+
+    name: str
+    polygons: tuple[tuple[tuple[float, float], ...], ...]
+    at: tuple[float, float, float] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome:
     """How the task stands now.
 

@@ -6,7 +6,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from robolearn.contracts import Env
 from robolearn.shapes import Picture
-from robolearn.types import Condition
+from robolearn.types import Condition, Outline
 from sim.rendering.cameras import Calibration
 
 
@@ -41,6 +41,10 @@ class World(Env, Protocol):
 
     def calibrations(self) -> dict[str, Calibration]:
         """How the cameras of the image signals see and where they are, as far as it is known."""
+        ...
+
+    def outlines(self) -> tuple[Outline, ...]:
+        """What the things look like from above whose poses are signals, as far as it is known."""
         ...
 
     def sample_condition(self, seed: int) -> Condition:

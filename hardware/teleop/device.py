@@ -15,6 +15,7 @@ from robolearn.arms.shapes import Joints, Twist
 from robolearn.geometry import XY, Pose
 from robolearn.shapes import Picture
 from robolearn.spec import EmbodimentSpec
+from robolearn.types import Outline
 
 Key = Literal[
     "start",
@@ -183,5 +184,7 @@ class Surroundings:
     task_params: Any = None
     # What is driven, for devices that draw it; None: somebody who only wants keys.
     spec: EmbodimentSpec | None = None
+    # What things look like from above, as far as it is known.
+    outlines: tuple[Outline, ...] = ()
     # Where the person's forward points in the action's frame [rad]; None: as the mapping has it.
     heading_rad: float | None = None

@@ -239,6 +239,7 @@ def _device(
         task=env.task,
         task_params=env.task_params,
         spec=env.spec,
+        outlines=env.outlines(),
         heading_rad=config.mapping.heading_rad,
     )
     return make_device(settings, around)

@@ -23,6 +23,7 @@ from robolearn.types import (
     Condition,
     Observation,
     Outcome,
+    Outline,
     ResetReport,
     SampleBatch,
     SentBlock,
@@ -122,6 +123,10 @@ class SteppedEnv(ABC):
     def calibrations(self) -> dict[str, Calibration]:
         """Nothing is known of the cameras of other engines."""
         return {}
+
+    def outlines(self) -> tuple[Outline, ...]:
+        """Nothing is known of the shapes of other engines."""
+        return ()
 
     def reset(self, condition: Condition, rng: np.random.Generator) -> ResetReport:
         """Start as the condition says; :class:`DataError` for what cannot be set here."""

@@ -27,6 +27,7 @@ from robolearn.types import (
     Condition,
     Observation,
     Outcome,
+    Outline,
     ResetReport,
     SampleBatch,
 )
@@ -39,6 +40,7 @@ from sim.env.sensors import Sensors
 from sim.rendering.cameras import Calibration, Cameras
 from sim.rendering.renderer import Renderer, View, update_poses
 from sim.scene.config import Scene, SceneConfig, TaskConfig
+from sim.scene.outlines import scene_outlines
 from sim.scene.samples import SampleLog, check_poses
 from sim.scene.signals import Reader, reader, signal_components, signal_size
 from sim.tasks.any_goal import AnyGoal, split_goals
@@ -192,6 +194,10 @@ class SceneEnv:
     def calibrations(self) -> dict[str, Calibration]:
         """How the camera of every image signal sees, and where it is."""
         return self._cameras.calibrations()
+
+    def outlines(self) -> tuple[Outline, ...]:
+        """Of the bodies whose poses are signals."""
+        return scene_outlines(self.scene.config.signals, self.model)
 
     def sample_condition(self, seed: int) -> Condition:
         """A start from the scene's reset distribution."""

@@ -20,6 +20,7 @@ from robolearn.types import (
     Condition,
     Observation,
     Outcome,
+    Outline,
     ResetReport,
     SampleBatch,
     SampleBlock,
@@ -151,6 +152,10 @@ class PerturbedEnv:
     def calibrations(self) -> dict[str, Calibration]:
         """As the world inside, before its cameras are moved."""
         return self._inner.calibrations()
+
+    def outlines(self) -> tuple[Outline, ...]:
+        """As the world inside."""
+        return self._inner.outlines()
 
     def sample_condition(self, seed: int) -> Condition:
         """A nominal start."""

@@ -15,22 +15,10 @@ from hardware.teleop.targets import WIDTH, XY_TABLE, JointTarget, find_target
 from robolearn import pusht
 from robolearn.errors import SpecMismatchError
 from robolearn.spec import EmbodimentSpec
+from robolearn.types import Outline
 
 Control = Literal["point", "rate"]
-XYs = tuple[tuple[float, float], ...]
 _CIRCLE = 32
-
-
-@dataclass(frozen=True, slots=True)
-class Outline:
-    """What a thing looks like from above: ``polygons`` in its own frame [m], each filled.
-
-    ``at``: where it stands for good (x, y, yaw), None: where the thing of this name is.
-    """
-
-    name: str
-    polygons: tuple[XYs, ...]
-    at: tuple[float, float, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +64,12 @@ def layout_of(around: Surroundings) -> Layout:
     if heading is None:
         heading = math.pi / 2 if flat else 0.0
     placed = target.spec.mode == "absolute"
-    params = {pusht.TASK_PARAMS: around.task_params or {}}
+    outlines = around.outlines
+    if around.task == "pusht":
+        # Also of cells, and of worlds that know no shapes.
+        outlines = pusht_outlines(
+            pusht.recorded_goal({pusht.TASK_PARAMS: around.task_params or {}})
+        )
     return Layout(
         task=around.task,
         control="point" if flat else "rate",
@@ -86,7 +79,7 @@ def layout_of(around: Surroundings) -> Layout:
         heading_rad=heading,
         low=target.spec.low[:3] if placed else (),
         high=target.spec.high[:3] if placed else (),
-        outlines=pusht_outlines(pusht.recorded_goal(params)) if around.task == "pusht" else (),
+        outlines=outlines,
         cameras=_cameras(around.spec),
     )
 
@@ -101,7 +94,7 @@ def pusht_outlines(goal: pusht.Pose) -> tuple[Outline, ...]:
     return (Outline("goal", tee, (x, y, yaw)), Outline("block", tee), Outline("tool", (disc,)))
 
 
-def _rows(points: list[list[float]]) -> XYs:
+def _rows(points: list[list[float]]) -> tuple[tuple[float, float], ...]:
     return tuple((x, y) for x, y in points)
 
 

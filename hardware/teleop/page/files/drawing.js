@@ -65,11 +65,12 @@ const drawing = {
   },
   outline(name, polygons, at, yaw) {
     const g = this.g, goal = name === "goal", c = Math.cos(yaw), s = Math.sin(yaw);
-    const path = new Path2D();
+    const path = new Path2D(), box = [Infinity, Infinity, -Infinity, -Infinity];
     for (const polygon of polygons) {
       polygon.forEach(([x, y], i) => {
         const [u, v] = this.px([at[0] + c * x - s * y, at[1] + s * x + c * y]);
         if (i) path.lineTo(u, v); else path.moveTo(u, v);
+        box[0] = Math.min(box[0], u); box[1] = Math.min(box[1], v); box[2] = Math.max(box[2], u); box[3] = Math.max(box[3], v);
       });
       path.closePath();
     }
@@ -79,9 +80,10 @@ const drawing = {
     g.strokeStyle = this.css(kind === "tool" ? "--table" : `--${kind}-line`); g.lineWidth = 3; g.lineJoin = "round"; g.stroke(path);
     g.setLineDash([]);
     g.fillStyle = this.css(`--${kind}`); g.fill(path);
+    return box;
   },
   // What has no known shape: a mark, and where its x axis points.
-  mark(thing, label) {
+  mark(thing) {
     const g = this.g, [x, y] = this.px(thing.at), tool = thing.name === "tool", goal = thing.name === "goal";
     const [ax, ay] = this.px([thing.at[0] + 1e-3 * Math.cos(thing.yaw), thing.at[1] + 1e-3 * Math.sin(thing.yaw)]);
     const along = Math.atan2(ay - y, ax - x);
@@ -92,9 +94,14 @@ const drawing = {
     g.beginPath(); if (tool) g.arc(0, 0, 8, 0, 2 * Math.PI); else g.rect(-9, -9, 18, 18);
     g.fill(); g.stroke(); g.setLineDash([]);
     g.beginPath(); g.moveTo(0, 0); g.lineTo(18, 0); g.strokeStyle = this.css("--ink"); g.stroke(); g.restore();
-    if (!label) return;
-    g.fillStyle = this.css("--ink"); g.font = "13px system-ui, sans-serif"; g.textBaseline = "middle"; g.textAlign = "left";
-    g.fillText(thing.name, x + 22, y);
+  },
+  // Beside what is so wide, on the side that has the room.
+  label(name, [x, y], half, w) {
+    const g = this.g;
+    g.fillStyle = this.css("--ink"); g.font = "13px system-ui, sans-serif"; g.textBaseline = "middle";
+    const right = x + half + 6 + g.measureText(name).width < w;
+    g.textAlign = right ? "left" : "right";
+    g.fillText(name, right ? x + half + 6 : x - half - 6, Math.max(10, y));
   },
   grid(w, h, strip) {
     const g = this.g, step = [0.05, 0.1, 0.2, 0.5, 1].find((m) => m * this.scale >= 34) ?? 2;
@@ -126,9 +133,12 @@ const drawing = {
     const tool = view.tool && this.between(before.tool, view.tool, s);
     const shapes = new Map(scene.outlines.map((outline) => [outline.name, outline]));
     for (const { name, polygons, at } of scene.outlines) if (at) this.outline(name, polygons, at, at[2]);
-    for (const thing of things) {
+    // What is higher hides what is lower.
+    for (const thing of [...things].sort((a, b) => (a.at[2] ?? 0) - (b.at[2] ?? 0))) {
       const shape = shapes.get(thing.name);
-      if (shape) this.outline(thing.name, shape.polygons, thing.at, thing.yaw); else this.mark(thing, true);
+      if (!shape) { this.mark(thing); this.label(thing.name, this.px(thing.at), 18, w - strip); continue; }
+      const [left, top, right, bottom] = this.outline(thing.name, shape.polygons, thing.at, thing.yaw);
+      if (scene.control === "rate") this.label(thing.name, [(left + right) / 2, (top + bottom) / 2], (right - left) / 2, w - strip);
     }
     g.fillStyle = this.css("--tool");
     this.trail.forEach((at, i) => {
@@ -145,7 +155,7 @@ const drawing = {
       g.globalAlpha = 0.35 + 0.45 * pulse; g.strokeStyle = this.css("--tool"); g.lineWidth = 2;
       g.beginPath(); g.arc(x, y, (0.024 + 0.006 * pulse) * this.scale, 0, 2 * Math.PI); g.stroke(); g.globalAlpha = 1;
     }
-    if (shape) this.outline("tool", shape.polygons, tool.at, tool.yaw); else this.mark(tool, false);
+    if (shape) this.outline("tool", shape.polygons, tool.at, tool.yaw); else this.mark(tool);
     if (!this.pointer || view.phase !== "running" || !view.engaged) return;
     const [u, v] = this.px(this.pointer);
     g.strokeStyle = this.css("--ink"); g.lineWidth = 1.5; g.beginPath();

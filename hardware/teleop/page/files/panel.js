@@ -78,7 +78,9 @@ const panel = {
       for (let i = 0; i < 4; i++) row.insertCell();
     }
     rows.forEach(({ name, at, yaw }, i) => {
-      const cells = [name, ...[0, 1, 2].map((k) => (k < at.length ? (1e3 * at[k]).toFixed(0) : "")), `${(yaw * 180 / Math.PI).toFixed(0)}°`];
+      // No zero has a sign.
+      const whole = (value) => `${Math.round(value) || 0}`;
+      const cells = [name, ...[0, 1, 2].map((k) => (k < at.length ? whole(1e3 * at[k]) : "")), `${whole(yaw * 180 / Math.PI)}°`];
       cells.forEach((text, k) => { const cell = body.rows[i].cells[k]; if (cell.textContent !== text) cell.textContent = text; });
     });
   },

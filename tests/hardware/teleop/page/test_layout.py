@@ -9,6 +9,7 @@ from hardware.teleop.page.assembly import document
 from hardware.teleop.page.layout import layout_of
 from robolearn.errors import ConfigError, SpecMismatchError
 from robolearn.spec import ActionSpec
+from robolearn.types import Outline
 from tests.hardware.teleop.pages import ARM
 from tests.mocks import SPEC
 
@@ -22,6 +23,8 @@ def test_an_arm_is_driven_along_what_its_action_leaves_free():
     assert [(c.name, c.width, c.height) for c in layout.cameras] == [("top", 640, 480)]
     assert layout.outlines == ()
     assert layout.heading_rad == 0.0
+    square = Outline("cube", (((0.0, 0.0), (0.1, 0.0), (0.0, 0.1)),))
+    assert layout_of(Surroundings(spec=ARM, outlines=(square,))).outlines == (square,)
     turned = layout_of(Surroundings(spec=ARM, heading_rad=0.5))
     assert turned.heading_rad == 0.5
 
