@@ -51,7 +51,7 @@ SKIPPED: dict[str, int] = {
     "scene_format.md": 1,
     "statistics.md": 1,
     "tasks.md": 1,
-    "teleoperation.md": 1,
+    "teleoperation.md": 2,
     "training.md": 2,
     "worlds.md": 1,
 }

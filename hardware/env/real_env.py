@@ -149,7 +149,6 @@ class RealEnv:
         tracked, StartError for a start beyond the cell's tolerance.
         """
         del rng
-        wanted = condition.poses
         begin = self._motion.start(condition)
         self._require_known(condition)
         self.hold()
@@ -159,6 +158,22 @@ class RealEnv:
         note = self._place(condition)
         self.trackers.forget()
         self.goto(begin)
+        return self._follow_from(condition, note)
+
+    def begin(self, condition: Condition) -> ResetReport:
+        """As :meth:`reset`, of an arm that stands at the start already, at which somebody looked
+        meanwhile: nothing is moved, the start is measured anew.
+
+        Raises as :meth:`reset`: an object may have been touched.
+        """
+        self._require_known(condition)
+        self.hold()
+        self.trackers.forget()
+        return self._follow_from(condition, "")
+
+    def _follow_from(self, condition: Condition, note: str) -> ResetReport:
+        """Commands are followed from now on; the start as it is measured."""
+        wanted = condition.poses
         self.trackers.wait(2.0)
         self.supervisor.request("follow")
         self._start_streams(condition)

@@ -28,8 +28,9 @@ Key = Literal[
     "takeover",
     "handback",
     "marker",
+    "stop",
 ]
-Phase = Literal["ready", "running", "review", "done"]
+Phase = Literal["resetting", "placing", "ready", "running", "review", "stopped", "done"]
 # Whether a device starts and keeps episodes itself, or with the terminal's keys beside it.
 Keys = Literal["own", "welcome", "needed"]
 
@@ -111,7 +112,7 @@ class View:
     ``tool``: where the tool is, if it is known; ``things``: all other parts whose poses are;
     ``engaged`` while the person has hold of the tool; ``rate_hz`` as measured; ``progress`` now and
     ``best`` so far, in [0, 1]; ``note``: why nothing moves; ``gripper``: its commanded opening, 0
-    to 1.
+    to 1; ``keys``: those that do something now.
     """
 
     phase: Phase
@@ -130,6 +131,23 @@ class View:
     gripper: float | None = None
     # Newest picture of each camera, by the name of its part.
     pictures: Mapping[str, Picture] = field(default_factory=dict[str, Picture])
+    # Whether the attempt is kept if the person says so; False: driving alone.
+    recording: bool = True
+    # Of the attempt [s], and how uneven its ticks are (95 of 100 are better) [s].
+    elapsed_s: float = 0.0
+    jitter_s: float = 0.0
+    # Moments that were marked in the attempt.
+    markers: int = 0
+    # Pictures that did not reach the disk in this session, and what is left of it [bytes].
+    lost_frames: int = 0
+    disk_free: int | None = None
+    # How many attempts became what.
+    counts: tuple[tuple[str, int], ...] = ()
+    # What is wrong with the attempt that waits for a decision.
+    warnings: tuple[str, ...] = ()
+    # What went wrong last.
+    error: str = ""
+    keys: tuple[Key, ...] = ()
 
 
 @runtime_checkable
@@ -177,6 +195,8 @@ class Surroundings:
 
     # Text for the terminal, which may rewrite its line.
     write: Callable[[str], Any] = unheard
+    # Somebody else shows views on the terminal's other screen: a device writes its help alone.
+    full_screen: bool = False
     # Address of a page that the person should open.
     on_page: Callable[[str], Any] = unheard
     # Name of the task, and its parameters that are not its defaults.

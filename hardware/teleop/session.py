@@ -1,43 +1,52 @@
-"""Lets a person record episodes: start, watch, keep or discard, again.
+"""Lets a person record episodes: start, watch, keep or discard, again; or drive without recording.
 
-ready --start--> running --(end | keep | discard)--> [review] --keep--> saved --> ready
-  |                                                     +------discard--> ready
-  +--quit--> done
+    resetting --> ready --start--> running --(end | a key)--> [review] --keep--> saved --+
+        ^           |                 |                          +--discard, redo--------+
+        |           |                 +--safety stop--> review, then stopped             |
+        |           +--quit--> done                        |                             |
+        +------------------------------------start (clears)+-----------------------------+
+
+A key that ends an attempt decides what becomes of it. It is asked again (review) where it ended by
+itself, and where something is wrong with it that should be known before it is kept.
 """
 
 from __future__ import annotations
 
+import sys
 import time
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
-import numpy as np
-
 from hardware.teleop.agent import TeleopAgent
+from hardware.teleop.attended import AttendedEnv, Said
 from hardware.teleop.config import MappingConfig
 from hardware.teleop.device import Key, Phase, TeleopDevice, View
+from hardware.teleop.key_watch import KeyWatch
 from hardware.teleop.seen import pictures_of, things_of, tool_of
 from robolearn.agents.take_over import TakeOver
-from robolearn.contracts import Agent, Env, Inference, Subscriber
+from robolearn.contracts import Agent, Inference, Subscriber
+from robolearn.errors import RobotConnectionError, RobotError, SafetyStopError, StartError
 from robolearn.runtime import run_episode
 from robolearn.seeding import child_seed
-from robolearn.spec import EmbodimentSpec
-from robolearn.timing.clocks import Rate
-from robolearn.types import (
-    Capabilities,
-    Command,
-    Condition,
-    EpisodeHeader,
-    Observation,
-    Outcome,
-    ResetReport,
-    SampleBatch,
-    Tick,
-)
+from robolearn.types import Condition, EpisodeHeader, Observation, Outcome, Tick
 
-# Keys that end an attempt, and decide what becomes of it.
-_ENDING = ("keep", "discard", "redo", "quit")
+# Keys that end an attempt, and what they say of it.
+_ENDING: dict[Key, Said] = {
+    "keep": "operator",
+    "discard": "operator",
+    "redo": "operator",
+    "quit": "operator",
+    "success": "success",
+    "failure": "failure",
+}
+# Those after which it is kept, if nothing is wrong with it.
+_KEEPING = ("keep", "success", "failure")
+# What becomes of an attempt.
+_DECIDING: tuple[Key, ...] = ("keep", "discard", "redo", "quit")
+# The disk is looked at so often [ticks].
+_DISK_EVERY = 50
 
 
 @runtime_checkable
@@ -53,82 +62,33 @@ class Recorder(Subscriber, Protocol):
         ...
 
 
-class AttendedEnv:
-    """An env that runs in real time and ends when the operator says so."""
+@runtime_checkable
+class Reviewer(Protocol):
+    """Looks at the finished episode before it is kept."""
 
-    def __init__(self, inner: Env) -> None:
-        self._inner = inner
-        self._rate = Rate(inner.spec.rate_hz)
-        self.stop = False
-        self.measured_hz = 0.0
-        self._last_ns = 0
+    def judge(self) -> tuple[str, ...]:
+        """What is wrong with it, and what to do."""
+        ...
 
-    @property
-    def spec(self) -> EmbodimentSpec:
-        """Of the simulated env."""
-        return self._inner.spec
+    def kept(self, episode: str, solved: bool | None) -> None:
+        """It was kept under this id; ``solved``: what the person says of it instead of the task."""
+        ...
 
     @property
-    def capabilities(self) -> Capabilities:
-        """Those of the simulated env; its clock is simulated time."""
-        return self._inner.capabilities
+    def lost_frames(self) -> int:
+        """Pictures that did not reach the disk in this session."""
+        ...
 
-    def reset(self, condition: Condition, rng: np.random.Generator) -> ResetReport:
-        """Start an episode; the first tick begins now."""
-        report = self._inner.reset(condition, rng)
-        self.stop, self.measured_hz, self._last_ns = False, 0.0, 0
-        self._rate.restart()
-        return report
 
-    def now_ns(self) -> int:
-        """Simulated time [ns]."""
-        return self._inner.now_ns()
-
-    def observe(self) -> Observation:
-        """Of the simulated env."""
-        return self._inner.observe()
-
-    def apply(self, command: Command) -> None:
-        """To the simulated env."""
-        self._inner.apply(command)
-
-    def drain(self) -> SampleBatch:
-        """Of the simulated env."""
-        return self._inner.drain()
-
-    def advance(self) -> None:
-        """Step the physics, then wait for the clock (a real env waits by itself)."""
-        self._inner.advance()
-        if self._inner.capabilities.faster_than_real_time:
-            self._rate.wait()
-        now = time.monotonic_ns()
-        if self._last_ns:
-            hz = 1e9 / (now - self._last_ns)
-            self.measured_hz = hz if self.measured_hz == 0 else 0.9 * self.measured_hz + 0.1 * hz
-        self._last_ns = now
-
-    def outcome(self) -> Outcome:
-        """The task's outcome, or ``operator`` when the person stopped it."""
-        outcome = self._inner.outcome()
-        if not self.stop or outcome.terminal or outcome.truncated:
-            return outcome
-        return Outcome(
-            success=outcome.success,
-            progress=outcome.progress,
-            reward=outcome.reward,
-            truncated=True,
-            reason="operator",
-            metrics=outcome.metrics,
-        )
-
-    def close(self) -> None:
-        """Of the simulated env."""
-        self._inner.close()
+def _no_view(view: View) -> None:
+    """Where nobody looks."""
 
 
 @dataclass(frozen=True, slots=True)
 class SessionConfig:
-    """What to record. ``condition`` makes the start of an attempt from its seed."""
+    """What to record. ``condition`` makes the start of an attempt from its seed; ``max_steps`` 0:
+    until a key ends it.
+    """
 
     episodes: int
     max_steps: int
@@ -139,6 +99,10 @@ class SessionConfig:
     provenance: Mapping[str, Any] = field(default_factory=dict[str, Any])
     poll_s: float = 0.02
     mapping: MappingConfig = field(default_factory=MappingConfig)
+    # Whatever the device shows is told here, too.
+    on_view: Callable[[View], None] = _no_view
+    # What is left of the disk that is recorded to [bytes].
+    disk_free: Callable[[], int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,41 +115,75 @@ class Corrected:
 
 class TeleopSession:
     """Runs attempts until ``episodes`` are saved or the person quits; with a policy that is
-    ``corrected`` the person takes over from it and hands back.
+    ``corrected`` the person takes over from it and hands back. Without a ``recorder`` nothing is
+    saved, and it goes on until the person quits. ``watching``: told before the recorder.
     """
 
     def __init__(
         self,
-        env: Env,
+        env: AttendedEnv,
         device: TeleopDevice,
-        recorder: Recorder,
+        recorder: Recorder | None,
         config: SessionConfig,
         corrected: Corrected | None = None,
+        *,
+        reviewer: Reviewer | None = None,
+        watching: Sequence[Subscriber] = (),
     ) -> None:
-        self._env = AttendedEnv(env)
-        self._device, self._recorder, self._config = device, recorder, config
+        self._env, self._device, self._config = env, device, config
+        self._recorder, self._reviewer, self._watching = recorder, reviewer, tuple(watching)
         self._agent = TeleopAgent(device, env.spec, config.mapping)
         self._driver: Agent = self._agent
         if corrected is not None:
             self._driver = TakeOver(corrected.policy, self._agent, env.spec)
         self._inference = None if corrected is None else corrected.inference
         self._saved: list[str] = []
+        self._counts: Counter[str] = Counter()
         self._decided: Key | None = None
+        self._judged: bool | None = None
         self._outcome: Outcome | None = None
+        self._observation: Observation | None = None
         self._best, self._steps = 0.0, 0
-        self._note = ""
+        self._note = self._error = ""
+        self._latched = False
+        self._warnings: tuple[str, ...] = ()
+        self._disk_free: int | None = None
+        self._watch: KeyWatch | None = None
+        self._quitting = False
 
     def run(self) -> tuple[str, ...]:
-        """Ids of the saved episodes."""
+        """Ids of the saved episodes. RobotConnectionError when the cell is gone for good."""
         attempt = 0
         while len(self._saved) < self._config.episodes:
             condition = self._config.condition(child_seed(self._config.seed, "attempt", attempt))
-            attempt += 1
-            if not self._attempt(condition):
+            decided = self._attempt(condition)
+            if decided == "quit":
                 break
+            # The same start again is what 'redo' asks for.
+            attempt += decided != "redo"
         count = len(self._saved)
-        self._show("done", f"{count} episode{'s' if count != 1 else ''} saved.")
+        said = f"{count} episode{'s' if count != 1 else ''} saved."
+        self._show("done", said if self._recorder is not None else "Nothing was recorded.")
         return tuple(self._saved)
+
+    @property
+    def stopped(self) -> bool:
+        """Whether a stop of the arm is latched."""
+        return self._latched
+
+    def place(self, text: str) -> None:
+        """Ask the person to do it, in the middle of a reset; StartError where they do not."""
+        watch = self._watch
+        if watch is None:
+            raise StartError(f"nobody can be asked now to {text}")
+        watch.forget()
+        self._show("placing", f"{text}, then press start.", ("start", "quit", "stop"))
+        if watch.wait(("start", "keep", "quit")) == "quit":
+            self._quitting = True
+            raise StartError(f"not done: {text}")
+        self._show("resetting", "The arm moves to the start.", ("stop",))
+
+    # -- told by the loop ------------------------------------------------------------------------
 
     def on_start(self, episode: EpisodeHeader) -> None:
         """The loop begins."""
@@ -194,12 +192,13 @@ class TeleopSession:
     def on_tick(self, tick: Tick) -> None:
         """Show the tick, and let keys stop the episode."""
         self._steps = tick.index + 1
+        # Of a simulated world what the command did; a cell is in sight, and must not wait.
+        arm = self._env.arm
+        self._observation = self._env.observe() if arm is None else tick.observation
         self._take(tick.outcome)
         for key in self._device.pressed():
-            if key in _ENDING and not self._env.stop:
-                self._decided, self._env.stop = key, True
-            self._agent.press(key)
-        self._show("running")
+            self._press(key)
+        self._show("running", keys=self._running_keys())
 
     def on_end(self, outcome: Outcome) -> None:
         """The attempt is over."""
@@ -207,49 +206,193 @@ class TeleopSession:
 
     def on_abort(self, error: BaseException) -> None:
         """Say that nothing of this attempt was saved."""
-        del error
-        self._show("done", "Stopped; this attempt was not saved.")
+        if not isinstance(error, RobotError):
+            self._show("done", "Stopped; this attempt was not saved.")
 
-    def _attempt(self, condition: Condition) -> bool:
-        # The same reset happens again inside the loop; this one is for looking at the start.
-        self._env.reset(condition, np.random.default_rng(condition.seed))
-        self._decided, self._best, self._steps = None, 0.0, 0
-        self._take(self._env.outcome())
-        self._device.pressed()
-        if self._wait("ready", ("start", "quit"), self._note) == "quit":
-            return False
+    def _press(self, key: Key) -> None:
+        env = self._env
+        if key == "stop" and env.arm is not None:
+            env.arm.estop()
+        elif key == "marker":
+            env.mark()
+        elif key in _ENDING and self._decided is None:
+            self._decided = key
+            env.end(_ENDING[key])
+        self._agent.press(key)
+
+    def _running_keys(self) -> tuple[Key, ...]:
+        ending: tuple[Key, ...] = (*_DECIDING, "success", "failure")
+        if self._recorder is None:
+            ending = ("redo", "quit")
+        env = self._env
+        marking: tuple[Key, ...] = ("marker",) if env.play else ()
+        return (*ending, *marking, *(("stop",) if env.arm is not None else ()))
+
+    # -- one attempt -----------------------------------------------------------------------------
+
+    def _attempt(self, condition: Condition) -> Key:
+        """What was decided: ``keep``, ``discard``, ``redo`` or ``quit``."""
+        while True:
+            if not self._ready(condition):
+                return "quit"
+            try:
+                self._run(condition)
+                break
+            except RobotConnectionError:
+                raise
+            except RobotError as error:
+                # Nothing that could be kept: what was flushed is offered as a killed recording is.
+                self._fail(error)
+                self._counts["broken off"] += 1
+        if self._env.stopped:
+            self._error, self._latched, self._decided = self._env.stopped, True, None
+        decided = self._decide()
+        self._warnings = ()
+        return decided
+
+    def _run(self, condition: Condition) -> None:
+        recorders = () if self._recorder is None else (self._recorder,)
         run_episode(
             self._env,
             self._driver,
             self._inference,
-            [self._recorder, self],
+            [*self._watching, *recorders, self],
             condition,
-            max_steps=self._config.max_steps,
+            max_steps=self._config.max_steps or sys.maxsize,
             task=self._config.task,
             env_name=self._config.env_name,
             provenance=self._config.provenance,
         )
-        verdict = self._decided or self._wait(
-            "review", ("keep", "discard", "redo", "quit"), self._verdict()
-        )
-        if verdict == "keep":
-            self._saved.append(self._recorder.keep())
-            self._note = f"Saved as {self._saved[-1]}. Press space for the next one."
-        else:
-            self._recorder.discard()
-            self._note = "Discarded. Press space to try the next one."
-        return verdict != "quit"
+
+    def _ready(self, condition: Condition) -> bool:
+        """Reset, and wait for the person to start; False where they quit."""
+        while True:
+            self._decided, self._best, self._steps = None, 0.0, 0
+            self._judged = None
+            there = self._reset(condition)
+            if self._quitting:
+                return False
+            if there:
+                key = self._wait("ready", ("start", "redo", "quit"), self._note)
+            else:
+                key = self._wait("stopped", ("start", "quit"), self._trouble())
+            if key == "quit":
+                return False
+            if there and key == "start":
+                return True
+            if not there:
+                self._clear()
+
+    def _reset(self, condition: Condition) -> bool:
+        """To the start, unless something is wrong that the person has to see first."""
+        if self._error:
+            return False
+        env = self._env
+        try:
+            if env.arm is None:
+                env.prepare(condition)
+            else:
+                self._show("resetting", "The arm moves to the start.", ("stop",))
+                with KeyWatch(self._device, env.arm.estop, self._config.poll_s) as self._watch:
+                    env.prepare(condition)
+                self._quitting = self._watch.quitting
+            self._observation = env.observe()
+            self._take(env.outcome())
+        except RobotConnectionError:
+            raise
+        except RobotError as error:
+            self._fail(error)
+            return False
+        finally:
+            self._watch = None
+        # Whatever was pressed before it could be seen is not meant, but for the end.
+        self._quitting = self._quitting or "quit" in self._device.pressed()
+        return True
+
+    def _clear(self) -> None:
+        """The person says that it may go on."""
+        self._error = ""
+        if not self._latched or self._env.arm is None:
+            return
+        try:
+            self._env.arm.clear_stop()
+            self._latched = False
+        except RobotConnectionError:
+            raise
+        except RobotError as error:
+            self._fail(error)
+
+    def _fail(self, error: RobotError) -> None:
+        self._error = str(error)
+        self._latched = self._latched or isinstance(error, SafetyStopError)
+
+    def _trouble(self) -> str:
+        what = "The arm stopped." if self._latched else "That did not work."
+        return f"{what} Look at the cell; start clears it and goes on."
+
+    def _decide(self) -> Key:
+        """What becomes of the attempt that ended."""
+        recorder, decided = self._recorder, self._decided
+        if recorder is None:
+            return "quit" if decided == "quit" else "discard"
+        if decided not in ("discard", "redo", "quit"):
+            self._warnings = () if self._reviewer is None else self._reviewer.judge()
+            if decided not in _KEEPING or self._warnings:
+                decided = self._review()
+        if decided in _KEEPING:
+            return self._keep(recorder)
+        recorder.discard()
+        self._counts["discarded"] += 1
+        again = "Press space to try the next one."
+        if decided == "redo":
+            again = "Press space to try the same start again."
+        self._note = f"Discarded. {again}"
+        return decided or "discard"
+
+    def _review(self) -> Key:
+        """The decision; until then the person may say whether it is solved."""
+        judging: tuple[Key, ...] = () if self._reviewer is None else ("success", "failure")
+        said = ""
+        while True:
+            key = self._wait("review", (*_DECIDING, *judging), f"{said}{self._verdict()}")
+            if key not in judging:
+                return key
+            self._judged = key == "success"
+            said = "Solved, you say. " if self._judged else "Not solved, you say. "
+
+    def _keep(self, recorder: Recorder) -> Key:
+        self._saved.append(recorder.keep())
+        if self._reviewer is not None:
+            self._reviewer.kept(self._saved[-1], self._judged)
+        solved = self._outcome is not None and self._outcome.success
+        solved = solved if self._judged is None else self._judged
+        self._counts["success" if solved else "no success"] += 1
+        self._note = f"Saved as {self._saved[-1]}. Press space for the next one."
+        return "keep"
 
     def _verdict(self) -> str:
         outcome = self._outcome
-        solved = outcome is not None and outcome.success
-        start = "Solved!" if solved else f"Best {int(100 * self._best)} %, time is up."
+        if self._env.stopped:
+            start = "The arm stopped."
+        elif outcome is not None and outcome.success:
+            start = "Solved!"
+        elif self._decided is not None:
+            start = f"Best {int(100 * self._best)} %."
+        else:
+            start = f"Best {int(100 * self._best)} %, time is up."
         return f"{start} Enter keeps this episode, X discards it."
 
     def _wait(self, phase: Phase, allowed: tuple[Key, ...], message: str = "") -> Key:
-        self._show(phase, message)
+        arm = self._env.arm
+        keys: tuple[Key, ...] = (*allowed, "stop") if arm is not None else allowed
+        self._show(phase, message, keys)
         while True:
             for key in self._device.pressed():
+                if key == "stop" and arm is not None:
+                    arm.estop()
+                    self._error, self._latched = "emergency stop by key", True
+                    if phase == "ready":
+                        return key
                 if key in allowed:
                     return key
             time.sleep(self._config.poll_s)
@@ -258,25 +401,40 @@ class TeleopSession:
         self._outcome = outcome
         self._best = max(self._best, outcome.progress)
 
-    def _show(self, phase: Phase, message: str = "") -> None:
-        observation = self._env.observe()
+    # -- what is shown ---------------------------------------------------------------------------
+
+    def _show(self, phase: Phase, message: str = "", keys: tuple[Key, ...] = ()) -> None:
+        seen = self._observation
         running = phase == "running"
-        self._device.show(
-            View(
-                phase=phase,
-                tool=tool_of(observation),
-                things=things_of(observation),
-                engaged=self._agent.engaged and running,
-                progress=self._outcome.progress if self._outcome else 0.0,
-                best=self._best,
-                step=self._steps,
-                max_steps=self._config.max_steps,
-                rate_hz=self._env.measured_hz,
-                saved=len(self._saved),
-                wanted=self._config.episodes,
-                message=message,
-                note=self._agent.note if running else "",
-                gripper=self._agent.opening,
-                pictures=pictures_of(observation),
-            )
+        config, timing = self._config, self._env.timing
+        if config.disk_free is not None and not (running and self._steps % _DISK_EVERY):
+            self._disk_free = config.disk_free()
+        view = View(
+            phase=phase,
+            tool=None if seen is None else tool_of(seen),
+            things=() if seen is None else things_of(seen),
+            engaged=self._agent.engaged and running,
+            progress=self._outcome.progress if self._outcome else 0.0,
+            best=self._best,
+            step=self._steps,
+            max_steps=config.max_steps,
+            rate_hz=timing.hz,
+            saved=len(self._saved),
+            wanted=config.episodes,
+            message=message,
+            note=self._agent.note if running else "",
+            gripper=self._agent.opening,
+            pictures={} if seen is None else pictures_of(seen),
+            recording=self._recorder is not None,
+            elapsed_s=self._steps / self._env.spec.rate_hz,
+            jitter_s=timing.jitter_s,
+            markers=self._env.markers,
+            lost_frames=0 if self._reviewer is None else self._reviewer.lost_frames,
+            disk_free=self._disk_free,
+            counts=tuple(sorted(self._counts.items())),
+            warnings=self._warnings,
+            error=self._error,
+            keys=keys,
         )
+        self._device.show(view)
+        config.on_view(view)

@@ -43,6 +43,8 @@ from robolearn.errors import ConfigError
 FLAGS = 15
 _NEEDED = 2 | 8
 QUERY, PUSH, POP = b"\x1b[?u", b"\x1b[>%du" % FLAGS, b"\x1b[<u"
+# Back from the other screen, whose cursor may be hidden.
+LEAVE_SCREEN = b"\x1b[?1049l\x1b[?25h"
 FOCUS_ON, FOCUS_OFF = b"\x1b[?1004h", b"\x1b[?1004l"
 # A terminal answers this at once, which proves that it, and the line to it, still live.
 PING = b"\x1b[5n"
@@ -83,15 +85,25 @@ class KeyEvent:
 class Terminal:
     """A terminal that is read key by key until :meth:`close`; ``heard`` is called for every key,
     and with None when the focus was lost or the terminal is gone, on a thread of its own.
+    ``full_screen``: the other screen is shown, and whoever shows it gives it back; if the program
+    dies, the guard does.
     """
 
-    def __init__(self, fd: int, heard: Callable[[KeyEvent | None], None], *, who: str) -> None:
+    def __init__(
+        self,
+        fd: int,
+        heard: Callable[[KeyEvent | None], None],
+        *,
+        who: str,
+        full_screen: bool = False,
+    ) -> None:
         if not os.isatty(fd):
             raise ConfigError(
                 f"{who} needs a terminal, but standard input is not one; run it from an"
                 " interactive shell, or use --agent browser"
             )
         self._heard = heard
+        self._leaving = LEAVE_SCREEN if full_screen else b""
         # Reading and writing, whatever the given descriptor was opened for.
         self._fd = os.open(os.ttyname(fd), os.O_RDWR | os.O_NOCTTY)
         self._settings = termios.tcgetattr(self._fd)
@@ -165,7 +177,7 @@ class Terminal:
     def _start_guard(self) -> subprocess.Popen[bytes]:
         ours, theirs = _plain(termios.tcgetattr(self._fd)), _plain(self._settings)
         # Popping nothing does nothing, so the guard need not know whether anything was pushed.
-        told = json.dumps([ours, theirs, (FOCUS_OFF + POP).decode(), os.getpid()])
+        told = json.dumps([ours, theirs, (FOCUS_OFF + POP + self._leaving).decode(), os.getpid()])
         # In a session of its own, so that no signal of the terminal ends it first.
         return subprocess.Popen(
             [sys.executable, "-I", "-S", "-c", _GUARD, told],

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-import sys
-from dataclasses import asdict, dataclass, replace
+import os
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
+import tyro
+
+from hardware.cell.limits import RunLimits
 from robolearn.cli.shared.parse import parse, print_json, say
 from robolearn.errors import ConfigError
+
+if TYPE_CHECKING:
+    from robolearn.operations.collect import CollectConfig
+    from robolearn.operations.stores.collection import Collected, CollectListener
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,10 +24,21 @@ class Args:
 
     # The episode store; made when absent, appended to when there.
     out: Path
-    # A file of configs/collect/; not needed with --env.
+    # A file of configs/collect/; not needed with --env or --robot.
     config: Path | None = None
     # A packaged scene, a scene folder or an adapter's name, instead of the file's world.
     env: str = ""
+    # A cell instead: a file of configs/hardware/.
+    robot: str = ""
+    # Start the virtual lab of the cell and end it afterwards.
+    start_lab: bool = False
+    # Seed of the lab's hidden physics and noise.
+    lab_seed: int = 0
+    # On a cell: the task that judges, its starts and time limit (configs/eval/); without it your
+    # keys judge, objects lie as they lie, and an episode ends by a key.
+    suite: str = ""
+    # Tighter limits for this run of a cell.
+    limits: Annotated[RunLimits, tyro.conf.arg(name="")] = field(default_factory=RunLimits)
     # Who acts: the task's scripted expert, the expert at play (many goals, none of them the
     # task's), or a person at a device: keyboard (this terminal's keys), browser (a page), or
     # another one (docs/teleoperation.md); auto: as --config says, else browser in
@@ -33,10 +52,17 @@ class Args:
     corrected_by: str = ""
     # Clumsiness of the expert, 0 to 1.
     noise: float = 0.0
+    # You follow no task: long recordings without a time limit, with markers (kind 'play').
+    play: bool = False
+    # The task in words, kept with every episode, instead of the file's.
+    task_text: str = ""
     # How many episodes to save.
     episodes: int = 10
-    # Append to an existing store without asking.
+    # Append to an existing store, recover what was killed there, and let an arm move, without
+    # asking.
     yes: bool = False
+    # Lines instead of the whole screen, for a person at a device.
+    plain: bool = False
     # Port of the page (0: any free one).
     port: int = 0
     # Address of this computer under which a tablet in its network opens the page, with TLS; without
@@ -53,48 +79,39 @@ def main(argv: list[str]) -> int:
     args = parse(Args, argv, "collect", "Record episodes into a store.")
     if not 0 <= args.port <= 65535:
         raise ConfigError(f"--port must be 0 (any free one) to 65535, got {args.port}")
+    if args.robot:
+        # Idle threads of a numerics library would spin beside the control loop.
+        for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+            os.environ.setdefault(name, "1")
     from robolearn.cli.shared.consent import ask
-    from robolearn.config import load_config
-    from robolearn.operations.collect import CollectConfig, CollectListener, collect
+    from robolearn.cli.shared.sitting import Sitting
 
-    if args.config is None and not args.env:
-        raise ConfigError("say where: --config configs/collect/FILE.yaml or --env WORLD")
-    if args.config is None:
-        config = CollectConfig(world=args.env)
-    else:
-        config = load_config(CollectConfig, args.config)
-        config = replace(config, world=args.env or config.world)
+    config = config_of(args.config, args.env, args.robot, args.suite)
+    config = replace(config, task_text=args.task_text or config.task_text)
+    if args.start_lab and not config.robot:
+        raise ConfigError("--start-lab: of which cell? give --robot, too")
 
     def begin(agent: str, before: int) -> None:
         if before:
             ask(f"{args.out} has {before} episode(s)", "Append to it?", yes=args.yes)
         say(
-            f"recording {args.episodes} episode(s) with agent '{agent}' in {config.world}"
-            f" into {args.out} ({before} there)",
+            f"recording {args.episodes} episode(s) with agent '{agent}' in"
+            f" {config.robot or config.world} into {args.out} ({before} there)",
             quiet=args.json,
         )
 
-    def tell(text: str) -> None:
-        print(text, file=sys.stderr if args.json else sys.stdout, flush=True)
-
-    found = collect(
-        config,
-        args.out,
-        agent=args.agent,
-        policy=args.policy,
-        corrected_by=args.corrected_by,
-        noise=args.noise,
-        episodes=args.episodes,
-        port=args.port,
-        host=args.host,
-        operator=args.operator,
-        listener=CollectListener(
-            on_begin=begin,
-            on_saved=lambda name: tell(f"saved episode {name}"),
-            on_page=lambda url: tell(f"open this page: {url}"),
-            on_view=lambda text: print(text, end="", file=sys.stderr, flush=True),
-        ),
+    sitting = Sitting(
+        f"collect {args.out}",
+        begin,
+        plain=args.plain,
+        yes=args.yes,
+        to_stderr=args.json,
+        store=str(args.out),
     )
+    try:
+        found = _collected(config, args, sitting.listener())
+    finally:
+        sitting.close()
     load = found.recorder
     if args.json:
         document = {"store": str(args.out), "saved": found.saved, "episodes": found.episodes}
@@ -107,3 +124,63 @@ def main(argv: list[str]) -> int:
         " episode(s)"
     )
     return 0
+
+
+def config_of(path: Path | None, env: str, robot: str, suite: str) -> CollectConfig:
+    """The configuration, in which the place is the one that was named; ConfigError without one."""
+    from robolearn.config import load_config
+    from robolearn.operations.collect import CollectConfig
+
+    if env and robot:
+        raise ConfigError("either --env or --robot: leave one of them out")
+    if path is None and not (env or robot):
+        raise ConfigError(
+            "say where: --config configs/collect/FILE.yaml or --env WORLD, or --robot CELL"
+        )
+    config = CollectConfig() if path is None else load_config(CollectConfig, path)
+    if env:
+        config = replace(config, world=env, robot="", suite="")
+    if robot:
+        config = replace(config, world="", robot=robot)
+    return replace(config, suite=suite) if suite else config
+
+
+def _collected(config: CollectConfig, args: Args, listener: CollectListener) -> Collected:
+    if not config.robot:
+        from robolearn.operations.collect import collect
+
+        return collect(
+            config,
+            args.out,
+            agent=args.agent,
+            policy=args.policy,
+            corrected_by=args.corrected_by,
+            noise=args.noise,
+            episodes=args.episodes,
+            port=args.port,
+            host=args.host,
+            operator=args.operator,
+            play=args.play,
+            listener=listener,
+        )
+    if args.policy is not None:
+        raise ConfigError(
+            "a policy acts on a cell by 'robolearn deploy', which checks it, scores and records"
+        )
+    from robolearn.cli.deploy.terminal import TerminalOperator
+    from robolearn.operations.cell.collect import CellOptions, collect_on_cell
+
+    return collect_on_cell(
+        config,
+        args.out,
+        CellOptions(start_lab=args.start_lab, lab_seed=args.lab_seed, limits=args.limits),
+        TerminalOperator(yes=args.yes, quiet=args.json),
+        agent=args.agent,
+        noise=args.noise,
+        episodes=args.episodes,
+        port=args.port,
+        host=args.host,
+        operator=args.operator,
+        play=args.play,
+        listener=listener,
+    )

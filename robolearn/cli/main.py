@@ -21,6 +21,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "robolearn.cli.collect",
         "record episodes: a person at a device, or the scripted expert",
     ),
+    "teleoperate": (
+        "robolearn.cli.teleoperate",
+        "drive a world or a cell by a device; nothing is recorded",
+    ),
     "replay": (
         "robolearn.cli.replay",
         "replay recorded actions open loop in a scene; report errors",

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable
+import functools
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,33 +15,30 @@ from hardware.teleop.config import MappingConfig
 from hardware.teleop.device import Surroundings, TeleopDevice, unheard
 from hardware.teleop.mapping import require_drivable
 from hardware.teleop.registry import DEVICES, make_device
-from hardware.teleop.session import Corrected, SessionConfig, TeleopSession
 from hardware.teleop.targets import XY_TABLE
 from robolearn.agents.execution import Execution
 from robolearn.agents.scripted_person import ScriptedPerson
 from robolearn.agents.take_over import TakeOver
 from robolearn.config import to_dict
-from robolearn.contracts import Agent, Inference, Subscriber
-from robolearn.data.episode import EpisodeKind
-from robolearn.data.recording.recorder import EpisodeRecorder, RecorderLoad
-from robolearn.data.store.store import EpisodeStore
+from robolearn.contracts import Subscriber
 from robolearn.errors import ConfigError, did_you_mean
 from robolearn.inference.local import BatchedInference
 from robolearn.instructions import require_understood
-from robolearn.machine.interrupt import check
 from robolearn.operations.builders import env_builder, policy_builder
-from robolearn.operations.stores.appended import appended
-from robolearn.operations.stores.world_provenance import world_provenance
-from robolearn.runtime import run_episode
-from robolearn.seeding import child_seed
+from robolearn.operations.stores.collection import (
+    UNATTENDED,
+    Actor,
+    Collected,
+    Collection,
+    CollectListener,
+    Place,
+    record,
+)
+from robolearn.spec import EmbodimentSpec
 from robolearn.training.run_directory import policy_hash
-from robolearn.types import Condition
 from sim.contract import World
-from sim.experts.registry import play_condition
 from sim.worlds import build_operator, make_world
 
-# Agents that need nobody.
-UNATTENDED = ("scripted", "play")
 # Who takes over from a policy and is no person at a device.
 SCRIPTED = "scripted"
 
@@ -49,8 +47,13 @@ SCRIPTED = "scripted"
 class CollectConfig:
     """What to record, and where it happens (``configs/collect/*.yaml``)."""
 
-    # A packaged scene, a scene folder, or an adapter's name.
-    world: str
+    # A packaged scene, a scene folder, or an adapter's name; "" with ``robot``.
+    world: str = ""
+    # A cell instead: a file of configs/hardware/.
+    robot: str = ""
+    # On a cell: the task that judges, its starts and its time limit (configs/eval/); "": the
+    # person's keys judge, objects lie as they lie, and nothing ends an episode but a key.
+    suite: str = ""
     # Who acts where nobody says otherwise; auto: a person at the local page in Push-T, else the
     # task's scripted expert. Also scripted, play, or a device: keyboard, browser, ...
     agent: str = "auto"
@@ -71,34 +74,10 @@ class CollectConfig:
     def __post_init__(self) -> None:
         if self.max_steps < 0:
             raise ValueError(f"max_steps must be 0 (the task's) or more, got {self.max_steps}")
-
-
-@dataclass(frozen=True, slots=True)
-class CollectListener:
-    """Who wants to know how far it is, and has a say before episodes are appended."""
-
-    # Who acts, and how many episodes the store has; may refuse by an error.
-    on_begin: Callable[[str, int], None] | None = None
-    # After the commit: whoever is told may rely on the episode.
-    on_saved: Callable[[str], None] | None = None
-    # Address of the page to open.
-    on_page: Callable[[str], None] | None = None
-    # The keyboard's view, as text for a terminal.
-    on_view: Callable[[str], None] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Collected:
-    """What was recorded: ids of the new episodes, how many of them are a success, how many episodes
-    the store has now, and the recorder's back-pressure.
-    """
-
-    store: Path
-    agent: str
-    saved: tuple[str, ...]
-    successes: int
-    episodes: int
-    recorder: RecorderLoad
+        if self.world and self.robot:
+            raise ConfigError(f"either world '{self.world}' or robot '{self.robot}': leave one out")
+        if self.suite and not self.robot:
+            raise ConfigError(f"suite '{self.suite}' is for a robot; a world has starts of its own")
 
 
 def collect(
@@ -113,7 +92,8 @@ def collect(
     port: int = 0,
     host: str = "",
     operator: str = "",
-    listener: CollectListener = CollectListener(),
+    play: bool = False,
+    listener: CollectListener = CollectListener(),  # noqa: B008 (frozen)
 ) -> Collected:
     """Record ``episodes`` episodes into the store ``out``, which is made when the first is due.
 
@@ -122,7 +102,8 @@ def collect(
     ``corrected_by``: who takes over from it when it is lost (``scripted``: the task's expert; else
     a person at this device; kind ``corrected``); ``noise``: clumsiness of the expert, 0 to 1;
     ``port`` and ``host``: where the page is, else on this computer alone; ``operator``: who is
-    recording. Ctrl-C keeps what was saved.
+    recording; ``play``: the person follows no task, in recordings with markers and without a time
+    limit (kind ``play``). Ctrl-C keeps what was saved.
 
     Errors: :class:`ConfigError`, :class:`SpecMismatchError` before anything is written.
     """
@@ -130,10 +111,13 @@ def collect(
         raise ConfigError(f"episodes must be at least 1, got {episodes}")
     if policy is not None and agent != "auto":
         raise ConfigError(f"either a policy acts or the agent '{agent}': leave one of them out")
+    if not config.world:
+        raise ConfigError("say where: the world of a configuration, or one of your own")
     with contextlib.closing(make_world(env_builder(config.world).world)) as env:
         wanted = config.agent if agent == "auto" else agent
-        who = "policy" if policy is not None else choose_operator(wanted, env)
+        who = "policy" if policy is not None else choose_operator(wanted, env.task, env.spec)
         _require_correctable(policy, corrected_by)
+        require_hands(who, play=play)
         if noise and who not in UNATTENDED and corrected_by != SCRIPTED:
             raise ConfigError(
                 "noise is for the agents scripted and play; people and policies bring their own"
@@ -144,37 +128,98 @@ def collect(
             if corrected_by == SCRIPTED:
                 actor = _corrected(actor, env, noise)
         elif who in UNATTENDED:
-            actor = _Actor(build_operator(env, "play" if who == "play" else "scripted", noise))
+            actor = Actor(build_operator(env, "play" if who == "play" else "scripted", noise))
         hand = corrected_by if actor is not None else who
-        who = "corrected" if corrected_by else who
-        collection = _Collection(config, env, who, episodes, operator, listener)
+        place = Place.of(env)
+        collection = collection_of(
+            config,
+            place,
+            "corrected" if corrected_by else who,
+            episodes=episodes,
+            operator=operator,
+            play=play,
+            listener=listener,
+        )
         if actor is not None and hand in ("", SCRIPTED):
-            with appended(out) as store:
-                collection.begin(store)
-                saved, load = collection.unattended(store, actor)
-        else:
-            require_drivable(env.spec)
-            with appended(out) as store:
-                # Whoever is asked something answers before the device takes the terminal.
-                collection.begin(store)
-                device = _device(config, hand, env, _place(port, host), listener)
-                with contextlib.closing(device):
-                    saved, load = collection.attended(store, device, actor)
-    if not saved:
-        return Collected(out, who, (), 0, len(store.ids()) if out.is_dir() else 0, load)
-    found = {info.id: info for info in EpisodeStore.open(out).list()}
-    good = sum(found[name].success for name in saved)
-    return Collected(out, who, saved, good, len(found), load)
+            return record(collection, out, actor, None)
+        require_drivable(env.spec)
+        device = functools.partial(open_device, config, hand, place, page_at(port, host), listener)
+        return record(collection, out, actor, device)
 
 
-def choose_operator(wanted: str, env: World) -> str:
+def teleoperate(
+    config: CollectConfig,
+    *,
+    agent: str = "auto",
+    port: int = 0,
+    host: str = "",
+    listener: CollectListener = CollectListener(),  # noqa: B008 (frozen)
+) -> None:
+    """Let a person drive in the world of ``config`` until they quit; nothing is recorded."""
+    if not config.world:
+        raise ConfigError("say where: the world of a configuration, or one of your own")
+    with contextlib.closing(make_world(env_builder(config.world).world)) as env:
+        wanted = config.agent if agent == "auto" else agent
+        who = choose_operator("keyboard" if wanted == "auto" else wanted, env.task, env.spec)
+        require_hands(who, play=True)
+        require_drivable(env.spec)
+        place = Place.of(env)
+        collection = collection_of(config, place, who, play=True, listener=listener)
+        hand = open_device(config, who, place, page_at(port, host), listener)
+        with contextlib.closing(hand):
+            collection.driven(hand)
+
+
+def collection_of(
+    config: CollectConfig,
+    place: Place,
+    who: str,
+    *,
+    episodes: int = 1,
+    operator: str = "",
+    play: bool = False,
+    listener: CollectListener,
+    watching: tuple[Subscriber, ...] = (),
+) -> Collection:
+    """What ``config`` says of a collection at ``place``."""
+    return Collection(
+        place=place,
+        who=who,
+        episodes=episodes,
+        operator=operator,
+        listener=listener,
+        provenance={
+            "command": "robolearn collect",
+            "config": to_dict(config),
+            **place.provenance,
+        },
+        max_steps=config.max_steps,
+        seed=config.seed,
+        task_text=config.task_text,
+        codecs=config.codecs,
+        mapping=config.mapping,
+        play=play,
+        watching=watching,
+    )
+
+
+def require_hands(who: str, *, play: bool) -> None:
+    """A person's play needs a person."""
+    if play and who not in DEVICES:
+        raise ConfigError(
+            f"a person plays at a device ({', '.join(DEVICES)}), and '{who}' is none; the expert at"
+            " play is the agent 'play'"
+        )
+
+
+def choose_operator(wanted: str, task: str, spec: EmbodimentSpec) -> str:
     """Who acts: a person at the page in Push-T, else the scripted expert.
 
     Raises ConfigError for somebody who is neither an agent nor a device.
     """
     if wanted == "auto":
-        flat = [a.name for a in env.spec.actions] == [XY_TABLE]
-        return "browser" if env.task == "pusht" and flat else "scripted"
+        flat = [a.name for a in spec.actions] == [XY_TABLE]
+        return "browser" if task == "pusht" and flat else "scripted"
     if wanted not in (*UNATTENDED, *DEVICES):
         raise ConfigError(
             f"nobody is called '{wanted}'.{did_you_mean(wanted, (*UNATTENDED, *DEVICES))} There"
@@ -183,17 +228,7 @@ def choose_operator(wanted: str, env: World) -> str:
     return wanted
 
 
-@dataclass(frozen=True, slots=True)
-class _Actor:
-    """Who acts by itself; a policy with what computes it, and what episodes say of it."""
-
-    agent: Agent
-    inference: Inference | None = None
-    watching: tuple[Subscriber, ...] = ()
-    told: dict[str, Any] = field(default_factory=dict[str, Any])
-
-
-def _policy(run: Path, env: World, text: str) -> _Actor:
+def _policy(run: Path, env: World, text: str) -> Actor:
     """The policy of a run, executed as it says itself."""
     policy = policy_builder(run)()
     require_understood(policy.spec.task_space, (text,))
@@ -202,7 +237,7 @@ def _policy(run: Path, env: World, text: str) -> _Actor:
         agent = InstructedAgent(agent, text)
     inference = BatchedInference(policy, 0, round(1e9 / env.spec.rate_hz))
     told = {"policy": str(run), "policy_hash": policy_hash(run)}
-    return _Actor(agent, inference, told=told)
+    return Actor(agent, inference, told=told)
 
 
 def _require_correctable(policy: Path | None, corrected_by: str) -> None:
@@ -216,135 +251,42 @@ def _require_correctable(policy: Path | None, corrected_by: str) -> None:
         raise ConfigError("who is corrected? Name a run whose policy acts")
 
 
-def _corrected(actor: _Actor, env: World, noise: float) -> _Actor:
+def _corrected(actor: Actor, env: World, noise: float) -> Actor:
     """``actor``, from whom the task's expert takes over when it is lost."""
     person = ScriptedPerson(build_operator(env, "scripted", noise))
     agent = TakeOver(actor.agent, person, env.spec)
     return dataclasses.replace(actor, agent=agent, watching=(person,))
 
 
-def _device(
-    config: CollectConfig, who: str, env: World, place: dict[str, Any], listener: CollectListener
+def page_at(port: int, host: str) -> dict[str, Any]:
+    """Settings of the page: where it is, as far as that was said."""
+    return {name: value for name, value in (("port", port), ("host", host)) if value}
+
+
+def open_device(
+    config: CollectConfig,
+    who: str,
+    place: Place,
+    page: Mapping[str, Any],
+    listener: CollectListener,
 ) -> TeleopDevice:
+    """The device ``who``, with the settings of the configuration where they are of that one."""
     settings = dict(config.device)
     if settings.get("kind", who) != who:
         # The file's device is another one.
         settings = {}
     settings["kind"] = who
     if who == "browser":
-        settings |= place
+        settings |= page
+    full_screen = listener.on_device is not None and listener.on_device(who)
     around = Surroundings(
         write=listener.on_view or unheard,
+        full_screen=full_screen,
         on_page=listener.on_page or unheard,
-        task=env.task,
-        task_params=env.task_params,
-        spec=env.spec,
-        outlines=env.outlines(),
+        task=place.task,
+        task_params=place.task_params,
+        spec=place.env.spec,
+        outlines=place.outlines,
         heading_rad=config.mapping.heading_rad,
     )
     return make_device(settings, around)
-
-
-def _place(port: int, host: str) -> dict[str, Any]:
-    """Where the page is, as far as it was said."""
-    return {name: value for name, value in (("port", port), ("host", host)) if value}
-
-
-@dataclass(frozen=True, slots=True)
-class _Collection:
-    """Who records what, and how many episodes of it."""
-
-    config: CollectConfig
-    env: World
-    who: str
-    episodes: int
-    operator: str
-    listener: CollectListener
-
-    @property
-    def kind(self) -> EpisodeKind:
-        """What the episodes are, which decides what learns from them."""
-        if self.who == "policy":
-            return "rollout"
-        if self.who == "corrected":
-            return "corrected"
-        return "scripted" if self.who in UNATTENDED else "demonstration"
-
-    def begin(self, store: EpisodeStore) -> None:
-        """Say who acts and what is there; whoever listens may refuse."""
-        if self.listener.on_begin is not None:
-            self.listener.on_begin(self.who, len(store.ids()))
-
-    def unattended(
-        self, store: EpisodeStore, actor: _Actor
-    ) -> tuple[tuple[str, ...], RecorderLoad]:
-        """Ids of the saved episodes, and the recorder's back-pressure."""
-        env = self.env
-        provenance = self._provenance() | {"operator": actor.agent.name} | actor.told
-        with self._recorder(store) as recorder:
-            # Later calls go on where earlier ones stopped, killed ones included.
-            first = sum(i.kind == self.kind for i in store.list(strict=False))
-            for number in range(first, first + self.episodes):
-                check()
-                run_episode(
-                    env,
-                    actor.agent,
-                    actor.inference,
-                    [recorder, *actor.watching],
-                    self._start(number),
-                    max_steps=self.config.max_steps or env.max_steps,
-                    task=env.task,
-                    env_name=env.spec.name,
-                    provenance=provenance | {"number": number},
-                )
-                recorder.keep()
-            return tuple(recorder.saved), recorder.total
-
-    def attended(
-        self, store: EpisodeStore, device: TeleopDevice, actor: _Actor | None
-    ) -> tuple[tuple[str, ...], RecorderLoad]:
-        """As :meth:`unattended`; ``actor``: the policy that the person corrects."""
-        env = self.env
-        session = SessionConfig(
-            episodes=self.episodes,
-            max_steps=self.config.max_steps or env.max_steps,
-            # Another start for every episode of the store, the same ones in a repeated run.
-            seed=self.config.seed + len(store.ids()),
-            task=env.task,
-            env_name=env.spec.name,
-            condition=env.sample_condition,
-            provenance=self._provenance() | ({} if actor is None else actor.told),
-            mapping=self.config.mapping,
-        )
-        corrected = None
-        if actor is not None and actor.inference is not None:
-            corrected = Corrected(actor.agent, actor.inference)
-        with self._recorder(store) as recorder:
-            saved = TeleopSession(env, device, recorder, session, corrected).run()
-            return saved, recorder.total
-
-    def _start(self, number: int) -> Condition:
-        # Corrections begin where no demonstration of the same configuration did.
-        stream = "corrected" if self.kind == "corrected" else "unattended"
-        seed = child_seed(self.config.seed, stream, number)
-        condition = self.env.sample_condition(seed)
-        return play_condition(condition) if self.who == "play" else condition
-
-    def _recorder(self, store: EpisodeStore) -> EpisodeRecorder:
-        return EpisodeRecorder(
-            store,
-            spec=self.env.spec,
-            kind=self.kind,
-            task_text=self.config.task_text,
-            operator=self.operator,
-            autosave=False,
-            on_saved=self.listener.on_saved,
-            codecs=self.config.codecs,
-        )
-
-    def _provenance(self) -> dict[str, Any]:
-        return {
-            "command": "robolearn collect",
-            "config": to_dict(self.config),
-            **world_provenance(self.env),
-        }

@@ -5,7 +5,8 @@ Where the terminal tells releases, a held key is a speed. Elsewhere one key is o
 
         w up        r rise      i pitch         space  start        g  gripper
     a left  d right f sink    j turn left  l    enter  keep         v  steps or speed
-        s down      u o roll    k pitch         x      discard      .  stop
+        s down      u o roll    k pitch         x      discard      .  stop moving
+                                                esc    emergency stop of an arm
 """
 
 from __future__ import annotations
@@ -60,7 +61,8 @@ class KeyboardConfig:
 
     def build(self, around: Surroundings) -> KeyboardDevice:
         """Take the terminal."""
-        return KeyboardDevice(around.write, None if self.fd < 0 else self.fd)
+        fd = None if self.fd < 0 else self.fd
+        return KeyboardDevice(around.write, fd, full_screen=around.full_screen)
 
 
 class KeyboardDevice:
@@ -69,8 +71,11 @@ class KeyboardDevice:
     name = "keyboard"
     lease_s = 0.5
 
-    def __init__(self, write: Callable[[str], Any], fd: int | None = None) -> None:
-        self._write, self._lock = write, threading.Lock()
+    def __init__(
+        self, write: Callable[[str], Any], fd: int | None = None, *, full_screen: bool = False
+    ) -> None:
+        self._write, self._full_screen = write, full_screen
+        self._lock = threading.Lock()
         # Held keys, and whether each began with shift.
         self._held: dict[str, bool] = {}
         self._total = np.zeros(6)
@@ -79,7 +84,10 @@ class KeyboardDevice:
         self._opening: float | None = None
         self._pressed: list[Key] = []
         self._terminal = Terminal(
-            sys.stdin.fileno() if fd is None else fd, self._hear, who="--agent keyboard"
+            sys.stdin.fileno() if fd is None else fd,
+            self._hear,
+            who="--agent keyboard",
+            full_screen=full_screen,
         )
         self._write(HELP + "\n")
 
@@ -115,13 +123,15 @@ class KeyboardDevice:
 
     def show(self, view: View) -> None:
         """One line that is rewritten in place."""
+        if self._full_screen:
+            return
         self._write(f"\r\x1b[K{status_line(view, self._terminal.columns - 1)}")
 
     def close(self) -> None:
         """Give the terminal back as it was; safe to call twice."""
         terminal, already = self._terminal, self._terminal.closed
         terminal.close()
-        if not already:
+        if not (already or self._full_screen):
             self._write("\n")
 
     def _speed(self, now: int) -> Deflection:
@@ -164,6 +174,9 @@ class KeyboardDevice:
         elif key.name in (".", "escape"):
             self._held.clear()
             self._latched = (0, np.zeros(6))
+            if key.name == "escape":
+                # Of an arm; a simulated world has nothing to stop.
+                self._pressed.append("stop")
         elif key.name == "v" and not self.tells_releases:
             self._latching = not self._latching
             self._latched = (0, np.zeros(6))

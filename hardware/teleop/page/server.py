@@ -307,7 +307,8 @@ class PageServer:
                 page.why = self._driver.claim(page.number, now)
                 page.role = None
                 page.stirred.set()
-            elif self._driver.touched(page.number, now):
+            elif self._driver.touched(page.number, now) or message == Press("stop"):
+                # Whoever sees the arm may stop it.
                 self._press(message)
 
     def _seen(self, page: _Page, message: Seen) -> None:
@@ -321,7 +322,9 @@ class PageServer:
         if isinstance(message, Grip):
             if self._opening is not None:
                 self._opening = 1.0 if message.open else 0.0
-        elif len(self._pressed) < MOST_KEYS:
+        elif len(self._pressed) < MOST_KEYS or (
+            message.key == "stop" and "stop" not in self._pressed
+        ):
             self._pressed.append(message.key)
 
     async def _send(self, page: _Page) -> None:

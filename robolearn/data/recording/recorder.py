@@ -25,6 +25,7 @@ import numpy as np
 from robolearn.data.episode import Episode, EpisodeKind, EpisodeMeta
 from robolearn.data.provenance import git_revision, library_versions
 from robolearn.data.recording.take import FLUSH_S, LiveTake, PlainTake, RecorderLoad, Take
+from robolearn.data.store.annotations import Annotation
 from robolearn.data.store.drafts import Drafts, PreparedEpisode
 from robolearn.data.store.picture_codec import FRAME_CODECS, FrameCodec, camera_codecs
 from robolearn.data.store.store import EpisodeStore
@@ -310,6 +311,10 @@ class EpisodeRecorder:
         if self._on_saved is not None:
             self._on_saved(episode_id)
         return episode_id
+
+    def annotate(self, annotation: Annotation) -> None:
+        """Say something about committed episodes."""
+        self._writer.annotate(annotation)
 
     def discard(self) -> None:
         """Forget the episode in progress or waiting, if any."""

@@ -15,14 +15,13 @@ from hardware.cell.config import CellConfig
 from hardware.cell.limits import RunLimits
 from hardware.cell.load import load_cell
 from hardware.cell.motion import JOINT_POSITION
-from hardware.emulators.lab.launch import LabProcess
 from hardware.env.real_env import RealEnv, cell_spec
 from robolearn.agents.replay import ReplayAgent
 from robolearn.data.episode import Episode
 from robolearn.data.store.store import EpisodeStore
 from robolearn.data.view.cameras import read_without_pictures
 from robolearn.errors import ConfigError, DataError, RobolearnError, SpecMismatchError
-from robolearn.machine.process import take_real_time
+from robolearn.operations.cell.opened import CellChoice, open_cell
 from robolearn.operations.cell.recorded_path import (
     RecordedPath,
     TrackingError,
@@ -31,9 +30,6 @@ from robolearn.operations.cell.recorded_path import (
 )
 from robolearn.operations.deploy.cell import (
     HoldAtEnd,
-    KeyScorer,
-    LabPlacement,
-    PromptPlacement,
     WholeCommand,
     objects_of,
 )
@@ -41,13 +37,10 @@ from robolearn.operations.deploy.operator import Operator
 from robolearn.runtime import run_episode
 from robolearn.shapes import AnyFloats
 from robolearn.spec import TaskSpace, diff_task_spaces
-from robolearn.types import Condition, EpisodeHeader, Outcome, Signals, Tick
+from robolearn.types import Condition, EpisodeHeader, Outcome, Tick
 
 log = logging.getLogger(__name__)
 
-# Above every ordinary program, below the supervisor (50) and the lab's controller (40).
-_AGENT_PRIORITY, _LAB_PRIORITY = 5, 40
-LOOPBACK = "127.0.0.1"
 TOOL_POSE = "tool/pose"
 
 
@@ -110,10 +103,8 @@ def replay_on_arm(options: ArmReplayOptions, operator: Operator) -> ArmReplay:
     for devices, and what the supervisor stops; the arm holds then.
     """
     cell = options.limits.on(load_cell(options.robot))
-    if options.start_lab and not cell.lab:
-        raise ConfigError(
-            f"{options.robot} describes a real cell (robot.lab is false); no lab stands for it"
-        )
+    chosen = CellChoice(cell, options.robot, options.start_lab, options.lab_seed)
+    chosen.require_possible()
     store = EpisodeStore.open(options.store)
     ids = store.ids()
     if not ids:
@@ -121,19 +112,7 @@ def replay_on_arm(options: ArmReplayOptions, operator: Operator) -> ArmReplay:
     episode = read_without_pictures(store, options.episode or ids[-1])
     path, condition = prepare_replay(episode, cell, options)
     with ExitStack() as stack:
-        place: LabPlacement | PromptPlacement = PromptPlacement(operator)
-        if options.start_lab:
-            lab = LabProcess(options.robot, address=cell.address or LOOPBACK, seed=options.lab_seed)
-            stack.callback(lab.stop)
-            take_real_time(lab.pid, _LAB_PRIORITY, inherit=False)
-            client = lab.where.connect()
-            stack.callback(client.close)
-            place = LabPlacement(client, {s: t.object(s) for s, t in cell.trackers.items()})
-            operator.told("virtual lab", f"{lab.where.world}, serves at {lab.where.address}")
-        take_real_time(0, _AGENT_PRIORITY, inherit=True)
-        scorer = KeyScorer(None, operator) if operator.judges else _Unjudged()
-        env = RealEnv(cell, place=place, scorer=scorer, settable_poses=options.start_lab)
-        stack.callback(env.close)
+        env = open_cell(stack, chosen, None, operator).env
         state = env.supervisor.state()
         operator.told("robot", f"{state.mode.name.lower()}, {np.round(state.joint_position, 2)}")
         operator.told(
@@ -253,18 +232,6 @@ def _require_within(
             f"the start of {name} is outside of what this cell may do: '{signal}'"
             f" {np.round(v, 3).tolist()}, allowed {list(low)} to {list(high)}"
         )
-
-
-class _Unjudged:
-    """Nobody scores a replay."""
-
-    def reset(self) -> None:
-        """Nothing to forget."""
-
-    def judge(self, values: Signals) -> Outcome:
-        """It runs on."""
-        del values
-        return Outcome(success=False, progress=0.0, reward=0.0)
 
 
 class _Seen:

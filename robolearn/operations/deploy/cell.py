@@ -21,7 +21,7 @@ from robolearn.agents.replay import WrappedAgent
 from robolearn.contracts import Agent
 from robolearn.errors import ConfigError, RobotError
 from robolearn.geometry import quat_heading
-from robolearn.operations.deploy.operator import Operator, Verdicts
+from robolearn.operations.deploy.operator import Attendant, Verdicts
 from robolearn.types import (
     Command,
     Condition,
@@ -144,7 +144,7 @@ class LabPlacement:
 class PromptPlacement:
     """Asks the operator to place the objects."""
 
-    operator: Operator
+    operator: Attendant
 
     def __call__(self, condition: Condition) -> str:
         """Wait for the operator, if there is anything to place."""

@@ -26,8 +26,8 @@ class Verdicts(Protocol):
 
 
 @runtime_checkable
-class Operator(Verdicts, Protocol):
-    """Somebody who agrees, places, judges and can stop the arm; or a program that stands for it."""
+class Attendant(Verdicts, Protocol):
+    """Somebody beside a cell, as far as opening it must know: who judges and places."""
 
     @property
     def judges(self) -> bool:
@@ -39,20 +39,25 @@ class Operator(Verdicts, Protocol):
         """Whether objects can be placed on request."""
         ...
 
-    def consent(self, what: str) -> None:
-        """Agree to ``what`` happening; raises ConfigError otherwise."""
-        ...
-
     def place(self, text: str) -> None:
         """Do what the text says and return when it is done; ConfigError when nobody can."""
         ...
 
-    def listen(self, stop: Callable[[], None]) -> str:
-        """From now on ``stop`` may be called, from any thread; returns how, in words."""
-        ...
-
     def told(self, what: str, text: str) -> None:
         """A check that was made, or how a trial went."""
+        ...
+
+
+@runtime_checkable
+class Operator(Attendant, Protocol):
+    """Somebody who agrees, places, judges and can stop the arm; or a program that stands for it."""
+
+    def consent(self, what: str) -> None:
+        """Agree to ``what`` happening; raises ConfigError otherwise."""
+        ...
+
+    def listen(self, stop: Callable[[], None]) -> str:
+        """From now on ``stop`` may be called, from any thread; returns how, in words."""
         ...
 
     def ended(self, trial: TrialRecord) -> None:

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy as np
-
 from hardware.cell.config import CellConfig
-from hardware.cell.device_ids import device_ids
 from hardware.env.real_env import RealEnv
-from robolearn.operations.deploy.cell import limits_text
+from robolearn.operations.cell.look import look_at
 from robolearn.operations.deploy.policy import Source, policy_latency_s
 from robolearn.operations.deploy.result import CERTIFICATE, Preflight
 from robolearn.timing.latencies import differences
@@ -28,13 +24,9 @@ class Checks:
 
     def run(self, env: RealEnv, *, lead_ticks: int, agent_real_time: bool) -> Preflight:
         """All of them; raises what a device raises that does not answer."""
-        ids = device_ids(self.cell)
-        named = [f"{name} {i.get('serial_number', i['kind'])}" for name, i in ids.items()]
-        self.told("devices", ", ".join(named))
-        self._devices(env)
+        ids = look_at(env, self.told)
         latency_s = policy_latency_s(self.policy.inference)
         self._policy(latency_s, lead_ticks)
-        self.told("limits", limits_text(self.cell))
         self.told("certificate", CERTIFICATE)
         return Preflight(
             agent_real_time=agent_real_time,
@@ -44,19 +36,6 @@ class Checks:
             latencies_differ=self._latencies(),
             devices=ids,
         )
-
-    def _devices(self, env: RealEnv) -> None:
-        state = env.supervisor.state()
-        joints = np.round(state.joint_position, 2)
-        self.told("robot", f"{state.mode.name.lower()}, joints {joints}")
-        priority = "real-time priority" if env.supervisor.real_time else "no real-time priority"
-        self.told("supervisor", f"process {env.supervisor.pid}, {priority}")
-        env.trackers.wait(2.0)
-        for tracker in env.trackers:
-            pose = tracker.latest()
-            age_ms = (time.monotonic_ns() - pose.t_ns) * 1e-6
-            place = np.round(pose.pose, 3)
-            self.told("tracker", f"{tracker.name} at {place}, {age_ms:.0f} ms old")
 
     def _policy(self, latency_s: float, lead_ticks: int) -> None:
         lead_s = lead_ticks / self.cell.rate_hz

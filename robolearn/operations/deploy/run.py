@@ -24,6 +24,7 @@ from robolearn.errors import StartError
 from robolearn.files import write_atomic
 from robolearn.instructions import require_understood
 from robolearn.operations.builders import executed_as
+from robolearn.operations.cell.opened import CellChoice
 from robolearn.operations.deploy.cell import (
     HoldAtEnd,
     WholeCommand,
@@ -35,7 +36,7 @@ from robolearn.operations.deploy.figures import (
     safety_metrics,
     trial_metrics,
 )
-from robolearn.operations.deploy.opened import CellChoice, open_cell
+from robolearn.operations.deploy.opened import PolicyCell, open_checked
 from robolearn.operations.deploy.operator import Operator
 from robolearn.operations.deploy.options import DeployOptions
 from robolearn.operations.deploy.policy import Source, open_policy
@@ -81,14 +82,8 @@ class _Deployment:
         self._suite: Suite = open_suite(options.suite)
         self._task = task_of(self._suite, self._cell, options.robot, options.suite, options.run)
         self._conditions = self._suite.select(options.first + options.episodes)[options.first :]
-        self._chosen = CellChoice(
-            self._cell,
-            options.robot,
-            options.start_lab,
-            options.lab_seed,
-            options.score,
-            options.execution.lead_ticks,
-        )
+        cell = CellChoice(self._cell, options.robot, options.start_lab, options.lab_seed)
+        self._chosen = PolicyCell(cell, options.score, options.execution.lead_ticks)
         self._chosen.require_possible(operator)
         lab = options.start_lab
         self._film = film_of(self._cell, options.robot, lab=lab) if options.video else None
@@ -138,7 +133,7 @@ class _Deployment:
     # -- before ----------------------------------------------------------------------------------
 
     def _start(self, stack: ExitStack, policy: Source) -> tuple[RealEnv, Preflight]:
-        opened = open_cell(stack, self._chosen, self._task, policy, self._operator)
+        opened = open_checked(stack, self._chosen, self._task, policy, self._operator)
         self._world = opened.world
         return opened.env, opened.preflight
 

@@ -31,8 +31,9 @@ from robolearn.data.store.store import EpisodeStore
 from robolearn.data.store.writer import StoreWriter
 from robolearn.errors import ConfigError, InferenceError, PracticeError, RobolearnError, RobotError
 from robolearn.instructions import require_understood
+from robolearn.operations.cell.opened import CellChoice
 from robolearn.operations.deploy.cell import require_starts
-from robolearn.operations.deploy.opened import CellChoice, OpenedCell, open_cell
+from robolearn.operations.deploy.opened import CheckedCell, PolicyCell, open_checked
 from robolearn.operations.deploy.operator import Operator
 from robolearn.operations.deploy.policy import open_policy
 from robolearn.operations.deploy.result import CERTIFICATE
@@ -130,7 +131,7 @@ class _Chosen:
     """What is known before anything is connected."""
 
     where: CellPractice
-    cell: CellChoice
+    cell: PolicyCell
     suite: Suite
     task: Task
 
@@ -149,19 +150,23 @@ class _Chosen:
                 " recorded can be learned from"
             )
         require_understood(space, (suite.config.instruction,))
-        choice = CellChoice(
-            cell, where.robot, where.start_lab, where.lab_seed, where.score, where.lead_ticks
-        )
-        found = _Chosen(where, choice, suite, task)
+        choice = CellChoice(cell, where.robot, where.start_lab, where.lab_seed)
+        wanted = PolicyCell(choice, where.score, where.lead_ticks)
+        found = _Chosen(where, wanted, suite, task)
         require_starts([found.start(0, 0)], cell, where.suite)
         return found
+
+    @property
+    def config(self) -> CellConfig:
+        """The cell's."""
+        return self.cell.chosen.cell
 
     @property
     def hash(self) -> str:
         """Of the cell, its lab and the task."""
         config = self.suite.config
         seed = self.where.lab_seed if self.where.start_lab else None
-        return config_hash(to_dict(self.cell.cell), seed, config.task, config.max_steps)
+        return config_hash(to_dict(self.config), seed, config.task, config.max_steps)
 
     def start(self, seed: int, number: int) -> Condition:
         """Start ``number`` of the list that belongs to ``seed``; none of the suite's own."""
@@ -228,8 +233,8 @@ class _Practice:
         chosen, told = self.chosen, self.operator.told
         policy = open_policy(self.parent.path, "")
         stack.callback(policy.inference.close)
-        told("policy", f"{policy.where} on {chosen.cell.cell.name} ({chosen.where.robot})")
-        opened = open_cell(stack, chosen.cell, chosen.task, policy, self.operator)
+        told("policy", f"{policy.where} on {chosen.config.name} ({chosen.where.robot})")
+        opened = open_checked(stack, chosen.cell, chosen.task, policy, self.operator)
         episodes = EpisodeStore.open_or_create(self.store)
         self.out.mkdir(parents=True, exist_ok=True)
         writer = outer.enter_context(episodes.writer())
@@ -242,7 +247,7 @@ class _Practice:
         config, suite = self.experiment.practice, chosen.suite.config
         flights = CellFlights(
             env=opened.env,
-            cell=chosen.cell.cell,
+            cell=chosen.config,
             parent=policy,
             parent_hash=self.parent.policy_hash,
             explorer=explorer,
@@ -272,7 +277,7 @@ class _Practice:
             standing=self.standing,
             build=self.learner,
             start=lambda _, number: self.chosen.start(inner.seed, number),
-            worlds=(self.chosen.cell.cell.name,),
+            worlds=(self.chosen.config.name,),
             validation=None,
             listener=self.listener,
             journal=Journal(self.out, None, writes=True),
@@ -313,9 +318,9 @@ class _Practice:
         except RobolearnError as error:
             log.warning("no checkpoint: %s; going on begins at the one before", error)
 
-    def _provenance(self, opened: OpenedCell, execution: Execution) -> dict[str, Any]:
+    def _provenance(self, opened: CheckedCell, execution: Execution) -> dict[str, Any]:
         """What every episode says; who drove it is added."""
-        where, cell = self.chosen.where, self.chosen.cell.cell
+        where, cell = self.chosen.where, self.chosen.config
         ids = opened.preflight.devices
         return {
             "command": "robolearn finetune",

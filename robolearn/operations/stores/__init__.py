@@ -1,1 +1,1 @@
-"""Fills episode stores from recordings of others."""
+"""Fills episode stores: where somebody acts, and from recordings of others."""

@@ -26,6 +26,8 @@ class EmulatedTerminal:
         self.stack: list[int] = [0]
         self.tells_focus, self.frozen = False, False
         self.pings = 0
+        # Whether programs have left the other screen.
+        self.left_screen = False
         # What the program says beside the terminal, line by line.
         self.written: list[str] = []
         self._woken, self._wake = os.pipe()
@@ -88,6 +90,7 @@ class EmulatedTerminal:
                 told += os.read(self.master, 4096)
             except OSError:
                 return
+            self.left_screen = self.left_screen or b"\x1b[?1049l" in told
             end = 0
             for match in _TOLD.finditer(told):
                 end = match.end()

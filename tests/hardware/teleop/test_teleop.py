@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from hardware.teleop.agent import TeleopAgent
+from hardware.teleop.attended import AttendedEnv
 from hardware.teleop.config import MappingConfig
 from hardware.teleop.device import DeviceReading, TablePoint
 from hardware.teleop.devices.keyboard import status_line
-from hardware.teleop.session import AttendedEnv, SessionConfig, TeleopSession
+from hardware.teleop.session import SessionConfig, TeleopSession
 from robolearn.errors import SpecMismatchError
 from robolearn.pusht import BLOCK
 from robolearn.spec import SignalSpec
@@ -123,7 +124,7 @@ def session(hand, *, episodes=1, max_steps=5, env=None):
         return Condition(f"c{seed}", seed, {TOOL: (0.1, 0.2)})
 
     config = SessionConfig(episodes, max_steps, 3, "walk", "point", condition, {"a": 1}, 0.001)
-    run = TeleopSession(env or BlockEnv(), hand, keeper, config)
+    run = TeleopSession(AttendedEnv(env or BlockEnv()), hand, keeper, config)
     return run, keeper, starts
 
 
@@ -169,11 +170,11 @@ def test_attended_env_keeps_the_outcome_of_the_task():
 
     env = AttendedEnv(Done())
     env.reset(CONDITION, np.random.default_rng(0))
-    env.stop = True
+    env.end("operator")
     assert env.outcome().reason == "success"
     for _ in range(3):
         env.advance()
-    assert env.measured_hz > 0
+    assert env.timing.hz > 0
     env.close()
 
 

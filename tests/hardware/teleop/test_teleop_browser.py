@@ -3,6 +3,7 @@ import threading
 import numpy as np
 import pytest
 
+from hardware.teleop.attended import AttendedEnv
 from hardware.teleop.device import Surroundings, Thing, View
 from hardware.teleop.devices.browser import BrowserDevice
 from hardware.teleop.page.layout import layout_of
@@ -54,6 +55,9 @@ def twist_of(device):
     return None if motion is None else motion.twist.tolist()
 
 
+KEYS = {"ready": ("start", "quit"), "stopped": ("start", "quit")}
+
+
 def view(phase="running", **more):
     picture = np.full((480, 640, 3), 90, np.uint8)
     return View(
@@ -66,6 +70,7 @@ def view(phase="running", **more):
         wanted=3,
         rate_hz=20.0,
         pictures={"top": picture},
+        keys=KEYS.get(phase, ("keep", "discard", "redo", "quit", "marker")),
         **more,
     )
 
@@ -80,7 +85,7 @@ def test_a_drawn_pointer_path_becomes_an_episode(tab, tmp_path):
     device = BrowserDevice(layout_of(Surroundings(task="pusht", spec=env.spec)))
     start = Condition("drawn", 0, {TOOL: (0.1, 0.1), BLOCK: (0.25, 0.32, 0.6)})
     config = SessionConfig(1, 300, 0, "pusht", "pusht_reference", lambda _: start)
-    session = TeleopSession(env, device, keeper, config)
+    session = TeleopSession(AttendedEnv(env), device, keeper, config)
     thread = threading.Thread(target=session.run)
     thread.start()
     try:

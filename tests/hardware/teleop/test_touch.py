@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from hardware.teleop.agent import TeleopAgent
+from hardware.teleop.attended import AttendedEnv
 from hardware.teleop.config import MappingConfig
 from hardware.teleop.device import (
     DeviceReading,
@@ -113,7 +114,9 @@ def test_in_a_session_the_policy_drives_until_the_device_is_touched() -> None:
     keeper = Keeper()
     corrected = Corrected(policy, InProcessInference(WalkPolicy()))
     device.keys |= {20: "keep"}
-    assert TeleopSession(env, device, keeper, config, corrected).run() == ("ep_000001",)
+    assert TeleopSession(AttendedEnv(env), device, keeper, config, corrected).run() == (
+        "ep_000001",
+    )
     assert keeper.headers[0].agent == "walk corrected by human:device"
     said = {"policy": "p", "human": "h", "nobody": "-"}
     text = "".join(said[d] for d in drivers([t.command.source for t in keeper.ticks]))

@@ -120,7 +120,7 @@ def test_every_config_has_somebody_who_can_act(path):
     if config.world.startswith("ogbench/"):
         pytest.importorskip("ogbench")
     with contextlib.closing(make_world(config.world)) as env:
-        who = choose_operator(config.agent, env)
+        who = choose_operator(config.agent, env.task, env.spec)
         assert (who == "browser") == (env.task == "pusht")
         if who != "browser":
             build_operator(env, who, 0.0)
@@ -278,6 +278,12 @@ def test_a_page_records_a_demonstration(tmp_path):
                 ours.hear("view")
             ours.say("key", key="keep")
             ours.say("seen")
+            # It is short for an episode: that is said before it is kept.
+            while not (last := ours.hear("view"))["warnings"]:
+                ours.say("seen")
+            assert last["phase"] == "review"
+            ours.say("key", key="keep")
+            ours.say("seen")
             while (last := ours.hear("view"))["phase"] != "done":
                 ours.say("seen")
         rest, _ = process.communicate(timeout=30)
@@ -310,6 +316,9 @@ def test_keys_record_a_demonstration(tmp_path):
             wait_for(run.stderr, "running")
             for _ in paced(10, 3):
                 os.write(master, b"d")
+            os.write(master, b"\r")
+            # It is short for an episode: that is said before it is kept.
+            wait_for(run.stderr, "keep it?")
             os.write(master, b"\r")
             out, _ = run.communicate(timeout=30)
     finally:

@@ -16,7 +16,7 @@ def test_keys_drive_an_arm_that_is_commanded_by_its_tool(tmp_path, monkeypatch):
     with EmulatedTerminal(kitty=False) as terminal:
         stdin = os.fdopen(os.dup(terminal.slave))
         monkeypatch.setattr(sys, "stdin", stdin)
-        seen, asked = [], []
+        seen, asked, warned = [], [], []
 
         def begin(*_):
             """A question may be answered as everywhere: the terminal is not taken yet."""
@@ -33,6 +33,10 @@ def test_keys_drive_an_arm_that_is_commanded_by_its_tool(tmp_path, monkeypatch):
                     terminal.press("w", "g", "w", "w", "w")
                 if moves == 8:
                     terminal.press("enter")
+            elif phase == "review":
+                # Half a second teaches nothing, which is said before it is kept.
+                warned.append(text)
+                terminal.press("enter")
 
         found = collect(
             CollectConfig("pick_place"),
@@ -44,6 +48,7 @@ def test_keys_drive_an_arm_that_is_commanded_by_its_tool(tmp_path, monkeypatch):
         stdin.close()
     # Who sees no picture drives by numbers.
     assert re.search(r"mm: tool -?\d+ -?\d+ 250  cube -?\d+ -?\d+ \d+  goal", seen[0])
+    assert len(warned) == 1
     assert all(asked)
     assert len(asked) == 1
     assert found.agent == "keyboard"

@@ -35,7 +35,11 @@ const keys = {
       event.preventDefault();
       if (!event.repeat) this.onsaid(this.SAID[event.code]);
     } else if (event.code === "KeyG" && !event.repeat) this.ongrip();
-    else if (event.code === "Period" || event.code === "Escape") this.onstop();
+    else if (event.code === "Period" || event.code === "Escape") {
+      this.onstop();
+      // Of an arm: at once, and latched.
+      if (event.code === "Escape" && !event.repeat) this.onsaid("stop");
+    }
   },
   up(event) {
     // While a command key is held some systems tell no other key's release.

@@ -1,15 +1,10 @@
 "use strict";
 // Words and numbers: what happens, what to do, how well it goes.
 const panel = {
-  TITLES: { ready: "Ready", running: "Recording", review: "Keep it?", done: "Finished" },
+  // Whoever sees the arm may stop it.
   allowed(key) {
-    const { view, driving } = link;
-    if (!view || !driving) return false;
-    const phases = {
-      start: ["ready"], keep: ["running", "review"], discard: ["running", "review"], redo: ["running", "review"],
-      quit: ["ready", "running", "review"],
-    };
-    return (phases[key] ?? ["running", "review"]).includes(view.phase);
+    const { view, driving, lost } = link;
+    return !!view && !lost && (driving || key === "stop") && view.keys.includes(key);
   },
   texts() {
     const { view, scene, lost } = link;
@@ -19,13 +14,17 @@ const panel = {
       return ["Connection lost", "The arm holds its place. Trying again; if it stays so, see the terminal.", ""];
     if (!view) return ["Connecting", "", ""];
     if (view.phase === "ready") return ["Ready", view.message || (link.driving ? "Press space to start." : "Another page starts."), ""];
-    if (view.phase === "review") return ["Keep it?", view.message, ""];
+    if (view.phase === "review") return ["Keep it?", view.message, view.warnings.join(" ")];
+    if (view.phase === "resetting") return ["Moving", view.message, ""];
+    if (view.phase === "placing") return ["Your turn", view.message, ""];
+    if (view.phase === "stopped") return ["Stopped", view.message, view.error];
     if (view.phase === "done") return ["Finished", `${view.message} You can close this tab.`, ""];
-    if (view.engaged) return ["Recording", "Enter: stop and keep. X: stop and discard.", ""];
-    if (!link.driving) return ["Recording", "Another page drives.", ""];
+    const title = view.recording ? "Recording" : "Driving";
+    if (view.engaged) return [title, view.recording ? "Enter: stop and keep. X: stop and discard." : "Q: quit.", ""];
+    if (!link.driving) return [title, "Another page drives.", ""];
     const away = "This page has lost the focus: click it to drive";
-    if (!point) return ["Recording", `The arm holds its place: ${view.note || "wait"}.`, hands.away ? away : ""];
-    return ["Recording", "The tool holds its place until you take it.",
+    if (!point) return [title, `The arm holds its place: ${view.note || "wait"}.`, hands.away ? away : ""];
+    return [title, "The tool holds its place until you take it.",
       hands.inside ? "Move the pointer onto the blue disc to take it" : "The pointer left the table: the tool holds"];
   },
   put(id, text) { if ($(id).textContent !== text) $(id).textContent = text; },
@@ -39,7 +38,7 @@ const panel = {
     for (const button of document.querySelectorAll("button[data-key]")) {
       const key = button.dataset.key;
       button.disabled = !this.allowed(key);
-      button.classList.toggle("next", driving && !!view && (view.phase === "ready" ? key === "start" : view.phase === "review" && key === "keep"));
+      button.classList.toggle("next", driving && !!view && key === { ready: "start", placing: "start", stopped: "start", review: "keep" }[view.phase]);
     }
     this.put("why", driving ? "You drive from here." : lost ? "" : link.why);
     $("claim").disabled = driving || lost;
@@ -64,7 +63,8 @@ const panel = {
     this.put("saved", `${view.saved} of ${view.wanted}`);
     this.put("held", view.phase !== "running" ? "-" : view.engaged ? "yours" : "holds");
     $("grip").hidden = !scene.gripper;
-    $("grip").disabled = !this.allowed("marker");
+    $("grip").disabled = !link.driving || !["running", "review"].includes(view.phase);
+    $("stop").hidden = !view.keys.includes("stop");
     if (view.gripper !== null) this.put("grip-text", `${view.gripper > 0.5 ? "Close" : "Open"} gripper (${percent(view.gripper)} % open)`);
     this.places(view);
   },

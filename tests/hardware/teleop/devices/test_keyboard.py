@@ -65,10 +65,10 @@ def test_keys_are_told_apart(plain):
     terminal, device = plain
     keys = []
     terminal.type(b" \nxz\x1bqb10thm")
-    wait_until(lambda: keys.extend(device.pressed()) or len(keys) == 10)
+    wait_until(lambda: keys.extend(device.pressed()) or len(keys) == 11)
     assert keys == [
-        "start", "keep", "discard", "quit", "redo", "success", "failure", "takeover", "handback",
-        "marker",
+        "start", "keep", "discard", "stop", "quit", "redo", "success", "failure", "takeover",
+        "handback", "marker",
     ]  # fmt: skip
     assert device.pressed() == ()
     assert "arrow keys" in terminal.written[0]
@@ -217,11 +217,12 @@ def test_the_terminal_is_given_back(kitty):
     assert termios.tcgetattr(terminal.slave)[3] & termios.ICANON
 
 
-def test_the_terminal_is_given_back_when_the_program_is_killed():
+@pytest.mark.parametrize("full_screen", [False, True])
+def test_the_terminal_is_given_back_when_the_program_is_killed(full_screen):
     script = (
         "import time\n"
         "from hardware.teleop.devices.keyboard import KeyboardDevice\n"
-        "device = KeyboardDevice(print, 0)\n"
+        f"device = KeyboardDevice(print, 0, full_screen={full_screen})\n"
         "while not device.tells_releases: time.sleep(0.01)\n"
         "print('there', flush=True)\n"
         "time.sleep(60)\n"
@@ -239,6 +240,7 @@ def test_the_terminal_is_given_back_when_the_program_is_killed():
         program.stdout.close()
         wait_until(lambda: not terminal.tells_focus and terminal.stack == [0])
         wait_until(lambda: termios.tcgetattr(terminal.slave)[3] & termios.ICANON)
+        assert terminal.left_screen == full_screen
 
 
 def test_a_terminal_that_is_gone_quits():
@@ -293,3 +295,13 @@ def test_split_codes_waits_for_the_rest_of_a_sequence():
 )
 def test_codes_of_keys(code, key):
     assert decode(code) == key
+
+
+def test_on_the_other_screen_the_device_writes_its_help_alone():
+    with EmulatedTerminal(kitty=False) as terminal:
+        said = []
+        device = KeyboardDevice(said.append, terminal.slave, full_screen=True)
+        device.show(View(phase="ready"))
+        device.close()
+    assert len(said) == 1
+    assert "arrow keys" in said[0]

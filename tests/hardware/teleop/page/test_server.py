@@ -133,6 +133,9 @@ def test_a_second_operator_watches(device):
             assert "Try again" in second.driving(expected=False)["why"]
             assert device.poll().motion.twist[0] == 0.5
             assert device.pressed() == ()
+            # But whoever sees the arm may stop it.
+            second.say("key", key="stop")
+            wait_until(lambda: device.pressed() == ("stop",))
             # Both see the same.
             device.show(VIEW)
             assert first.hear("view")["things"] == second.hear("view")["things"]

@@ -31,7 +31,7 @@ from robolearn.errors import (
     StoreLockedError,
 )
 from robolearn.inference.server import PolicyServer, ServeConfig
-from robolearn.operations.deploy import opened
+from robolearn.operations.cell import opened
 from robolearn.operations.deploy import policy as deploy_policy
 from robolearn.operations.deploy import run as deploy_run
 from robolearn.operations.deploy.figures import lateness_ms

@@ -6,7 +6,7 @@ import pytest
 
 from eval.trials.table import read_trials
 from robolearn.cli.main import main as robolearn
-from robolearn.operations.deploy import opened
+from robolearn.operations.cell import opened
 from robolearn.operations.deploy import run as deploy_run
 from tests.robolearn.cli.deploy import test_deploy as ur_cell
 from tests.robolearn.cli.deploy import test_deploy_joints as joint_cell

@@ -16,7 +16,7 @@ from robolearn.cli.deploy import command as deploy
 from robolearn.contracts import PolicySpec
 from robolearn.data.store.store import EpisodeStore
 from robolearn.errors import ConfigError, SpecMismatchError
-from robolearn.operations.deploy import opened
+from robolearn.operations.cell import opened
 from robolearn.operations.deploy import policy as deploy_policy
 from robolearn.operations.deploy import run as deploy_run
 from robolearn.spec import ActionSpec, SignalSpec, TaskSpace

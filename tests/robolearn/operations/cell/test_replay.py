@@ -17,6 +17,7 @@ from robolearn.cli.main import main
 from robolearn.data.episode import Episode, EpisodeMeta, episode_from_arrays
 from robolearn.data.store.store import EpisodeStore
 from robolearn.errors import ConfigError, DataError, SpecMismatchError
+from robolearn.operations.cell import opened
 from robolearn.operations.cell import replay as replaying
 from robolearn.operations.cell.recorded_path import slowed
 from robolearn.operations.cell.replay import ArmReplayOptions, replay_on_arm
@@ -41,7 +42,7 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     robot["supervisor"] = PATIENT
     path = tmp_path / "cell.yaml"
     path.write_text(yaml.safe_dump(raw))
-    monkeypatch.setattr(replaying, "take_real_time", lambda *_, **__: False)
+    monkeypatch.setattr(opened, "take_real_time", lambda *_, **__: False)
     return path
 
 
@@ -98,8 +99,8 @@ def test_what_cannot_be_played_is_refused_before_anything_is_connected(
     def connected(*_: object, **__: object) -> None:
         raise AssertionError("a device was touched")
 
-    monkeypatch.setattr(replaying, "RealEnv", connected)
-    monkeypatch.setattr(replaying, "LabProcess", connected)
+    monkeypatch.setattr(opened, "RealEnv", connected)
+    monkeypatch.setattr(opened, "LabProcess", connected)
 
     def refused(episode: Episode, name: str, error: type[Exception], words: str, **more) -> None:
         store = stored(tmp_path / name, episode)

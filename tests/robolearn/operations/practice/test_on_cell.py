@@ -17,7 +17,7 @@ from policies.registry import load_policy
 from robolearn.data.reading.selection import DataConfig
 from robolearn.data.store.store import EpisodeStore
 from robolearn.errors import ConfigError, PracticeError, SpecMismatchError
-from robolearn.operations.deploy import opened
+from robolearn.operations.cell import opened
 from robolearn.operations.deploy.operator import Unattended
 from robolearn.operations.practice.beside import LearningBeside
 from robolearn.operations.practice.experiment import PracticeExperiment, practice_experiment

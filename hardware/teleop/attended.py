@@ -1,0 +1,256 @@
+"""Lets a person end, judge, mark and stop an episode of any env, simulated or a cell.
+
+A simulated env is paced here and reset twice: once to look at, once by the loop. A cell paces
+itself, and a reset moves its arm: it happens once, and the loop begins from there.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections import deque
+from typing import Literal, Protocol, runtime_checkable
+
+import numpy as np
+
+from robolearn.contracts import Env
+from robolearn.data.markers import MARKER
+from robolearn.errors import SafetyStopError
+from robolearn.spec import EmbodimentSpec
+from robolearn.timing.clocks import Rate
+from robolearn.types import (
+    Capabilities,
+    Command,
+    Condition,
+    Observation,
+    Outcome,
+    ResetReport,
+    Sample,
+    SampleBatch,
+    SampleBlock,
+)
+
+# What a person says at the end: solved, not solved, or nothing of it.
+Said = Literal["success", "failure", "operator"]
+# Ticks that rate and jitter are told from.
+_WINDOW = 200
+
+
+@runtime_checkable
+class Arm(Protocol):
+    """What a cell has beside an env: an arm that moves between episodes and may be stopped."""
+
+    def begin(self, condition: Condition) -> ResetReport:
+        """Begin the episode of a reset that somebody has looked at; nothing is moved."""
+        ...
+
+    def hold(self) -> None:
+        """Brake and stand still."""
+        ...
+
+    def home(self) -> None:
+        """To where it rests."""
+        ...
+
+    def estop(self) -> None:
+        """Stop at once, and latch; from any thread."""
+        ...
+
+    def clear_stop(self) -> None:
+        """The person's explicit recovery from a latched stop."""
+        ...
+
+
+class LoopTiming:
+    """How fast a loop runs and how evenly, from when its last ticks came."""
+
+    def __init__(self, rate_hz: float) -> None:
+        self._period_ns = 1e9 / rate_hz
+        self._last_ns: int | None = None
+        self._periods: deque[int] = deque(maxlen=_WINDOW)
+
+    def restart(self) -> None:
+        """Forget the ticks."""
+        self._last_ns = None
+        self._periods.clear()
+
+    def tick(self, now_ns: int) -> None:
+        """One more."""
+        if self._last_ns is not None:
+            self._periods.append(now_ns - self._last_ns)
+        self._last_ns = now_ns
+
+    @property
+    def hz(self) -> float:
+        """Mean rate; 0 before the second tick."""
+        return 1e9 / (sum(self._periods) / len(self._periods)) if self._periods else 0.0
+
+    @property
+    def jitter_s(self) -> float:
+        """How far periods are from the one that is wanted (95 of 100 are nearer); 0 at first."""
+        if not self._periods:
+            return 0.0
+        away = np.abs(np.array(self._periods, dtype=np.float64) - self._period_ns)
+        return 1e-9 * float(np.percentile(away, 95.0))
+
+
+class AttendedEnv:
+    """``inner``, which ends when the person says so; ``arm``: of a cell, which is ``inner``.
+    ``play``: the signal ``operator/marker`` tells when :meth:`mark` was called, and an episode goes
+    on when the task is solved.
+    """
+
+    def __init__(self, inner: Env, arm: Arm | None = None, *, play: bool = False) -> None:
+        self._inner, self.arm, self.play = inner, arm, play
+        spec = inner.spec
+        self._spec = (
+            EmbodimentSpec(spec.name, (*spec.signals, MARKER), spec.actions, spec.rate_hz)
+            if play
+            else spec
+        )
+        self._rate, self.timing = Rate(spec.rate_hz), LoopTiming(spec.rate_hz)
+        self._said: Said | None = None
+        # Why the arm stopped in this episode; "": it did not.
+        self.stopped = ""
+        self._seen: Observation | None = None
+        self._marker = Sample(0, np.zeros(1))
+        self._marked: list[Sample] = []
+
+    @property
+    def spec(self) -> EmbodimentSpec:
+        """That of the env, and the marker."""
+        return self._spec
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Those of the env; the clock of a simulated one is simulated time."""
+        return self._inner.capabilities
+
+    @property
+    def ended(self) -> bool:
+        """Whether the person has ended this episode, or a stop did."""
+        return self._said is not None or bool(self.stopped)
+
+    def prepare(self, condition: Condition) -> None:
+        """To the start, so that the person can look at it; an arm holds there. Raises as reset."""
+        self._inner.reset(condition, np.random.default_rng(condition.seed))
+        if self.arm is not None:
+            self.arm.hold()
+
+    def reset(self, condition: Condition, rng: np.random.Generator) -> ResetReport:
+        """Start an episode; the first tick begins now. An arm is at its start since
+        :meth:`prepare`.
+        """
+        if self.arm is None:
+            report = self._inner.reset(condition, rng)
+        else:
+            report = self.arm.begin(condition)
+        self._said, self.stopped, self._seen = None, "", None
+        self._marker = Sample(self.now_ns(), np.zeros(1))
+        self._marked = [self._marker]
+        self.timing.restart()
+        self._rate.restart()
+        return report
+
+    def end(self, said: Said) -> None:
+        """The episode is over at this tick; the first word counts."""
+        if self._said is None:
+            self._said = said
+
+    def mark(self) -> None:
+        """Something ends here, and the next begins."""
+        now = self.now_ns()
+        # Samples of a signal come one after the other.
+        if self.play and now > self._marker.t_ns:
+            self._marker = Sample(now, self._marker.value + 1.0)
+            self._marked.append(self._marker)
+
+    @property
+    def markers(self) -> int:
+        """How many were set in this episode."""
+        return int(self._marker.value[0])
+
+    def hold(self) -> None:
+        """The arm stands still, unless a stop has seen to that."""
+        if self.arm is not None and not self.stopped:
+            self.arm.hold()
+
+    def now_ns(self) -> int:
+        """The env's clock."""
+        return self._inner.now_ns()
+
+    def observe(self) -> Observation:
+        """Of the env, and the newest marker. At the tick of a stop what was seen last: it ends the
+        episode, which may still be kept.
+        """
+        try:
+            seen = self._inner.observe()
+        except SafetyStopError as error:
+            if self._seen is None:
+                raise
+            self.stopped = self.stopped or str(error)
+            return Observation(self.now_ns(), self._seen.samples)
+        if self.play:
+            seen = Observation(seen.t_ns, {**seen.samples, MARKER.name: self._marker})
+        self._seen = seen
+        return seen
+
+    def apply(self, command: Command) -> None:
+        """To the env, unless it stopped."""
+        if not self.stopped:
+            try:
+                self._inner.apply(command)
+            except SafetyStopError as error:
+                self.stopped = str(error)
+
+    def drain(self) -> SampleBatch:
+        """Of the env, and the new markers."""
+        batch = self._inner.drain()
+        if not self.play:
+            return batch
+        new, self._marked = self._marked, []
+        times = np.array([s.t_ns for s in new], dtype=np.int64)
+        values = np.array([s.value for s in new]).reshape(len(new), 1)
+        block = SampleBlock(times, values, np.ones(len(new), dtype=bool))
+        return SampleBatch({**batch.signals, MARKER.name: block}, batch.sent)
+
+    def advance(self) -> None:
+        """Step the physics and wait for the clock; a cell waits by itself. A latched stop ends the
+        episode, which is told by :meth:`outcome`, so that what was recorded may be kept.
+        """
+        if not self.stopped:
+            try:
+                self._inner.advance()
+            except SafetyStopError as error:
+                self.stopped = str(error)
+        if self._inner.capabilities.faster_than_real_time:
+            self._rate.wait()
+        self.timing.tick(time.monotonic_ns())
+
+    def outcome(self) -> Outcome:
+        """The task's outcome, or what the person said, or that the arm stopped."""
+        outcome = self._inner.outcome()
+        if self.play and outcome.terminal and outcome.success:
+            outcome = dataclasses.replace(outcome, terminal=False, reason="")
+        if self.stopped:
+            return _cut(outcome, outcome.success, "safety_stop")
+        if self._said is None or outcome.terminal or outcome.truncated:
+            return outcome
+        if self._said == "success":
+            return Outcome(True, 1.0, 1.0, True, reason="success", metrics=outcome.metrics)
+        return _cut(outcome, outcome.success and self._said != "failure", self._said)
+
+    def close(self) -> None:
+        """Of the env."""
+        self._inner.close()
+
+
+def _cut(outcome: Outcome, success: bool, reason: str) -> Outcome:
+    return Outcome(
+        success=success,
+        progress=outcome.progress,
+        reward=outcome.reward,
+        truncated=True,
+        reason=reason,
+        metrics=outcome.metrics,
+    )

@@ -1,0 +1,65 @@
+"""Reads a device's keys while the program is busy, so that a stop never waits for it."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections.abc import Callable, Collection
+from types import TracebackType
+
+from hardware.teleop.device import Key, TeleopDevice
+
+log = logging.getLogger(__name__)
+
+
+class KeyWatch:
+    """While entered, ``stop`` is called for the key of that name, on a thread of its own; the other
+    keys wait for :meth:`wait`. Nobody else may read the device's keys meanwhile.
+    """
+
+    def __init__(self, device: TeleopDevice, stop: Callable[[], None], poll_s: float) -> None:
+        self._device, self._stop, self._poll_s = device, stop, poll_s
+        self._keys: queue.SimpleQueue[Key] = queue.SimpleQueue()
+        self._over = threading.Event()
+        # Whether the end was asked for: by the person, or by a terminal that is gone.
+        self.quitting = False
+        self._thread = threading.Thread(target=self._read, name="stop-key", daemon=True)
+
+    def __enter__(self) -> KeyWatch:  # noqa: PYI034 - beartype cannot check Self
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def forget(self) -> None:
+        """Keys of before the person could see what is asked are not meant."""
+        while not self._keys.empty():
+            self._keys.get()
+
+    def wait(self, allowed: Collection[Key]) -> Key:
+        """The first key of ``allowed`` that was pressed since :meth:`forget`, or ``stop``."""
+        while True:
+            key = self._keys.get()
+            if key == "stop" or key in allowed:
+                return key
+
+    def _read(self) -> None:
+        while not self._over.wait(self._poll_s):
+            for key in self._device.pressed():
+                if key == "stop":
+                    log.warning("emergency stop by key")
+                    try:
+                        self._stop()
+                    except Exception:
+                        # Whatever it was, the next press must be read.
+                        log.exception("the emergency stop could not be asked for")
+                self.quitting = self.quitting or key == "quit"
+                self._keys.put(key)

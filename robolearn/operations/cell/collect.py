@@ -1,0 +1,268 @@
+"""Records episodes on a cell, or lets a person drive it: by a device, or the task's expert.
+
+open the cell --> look at it --> consent --> session of the person | expert --> home
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from eval.trials.suites import Suite
+from hardware.cell.config import CellConfig
+from hardware.cell.limits import RunLimits
+from hardware.cell.load import load_cell
+from hardware.env.real_env import RealEnv, cell_spec
+from hardware.teleop.mapping import require_drivable
+from hardware.teleop.registry import DEVICES
+from hardware.teleop.session import TeleopSession
+from robolearn.config import to_dict
+from robolearn.contracts import Agent
+from robolearn.errors import ConfigError, DataError
+from robolearn.operations.cell.look import look_at
+from robolearn.operations.cell.opened import CellChoice, open_cell
+from robolearn.operations.collect import (
+    CollectConfig,
+    choose_operator,
+    collection_of,
+    open_device,
+    page_at,
+    require_hands,
+)
+from robolearn.operations.deploy.cell import HoldAtEnd, WholeCommand, require_starts
+from robolearn.operations.deploy.operator import Operator
+from robolearn.operations.deploy.task import recorded_params, task_of
+from robolearn.operations.stores.collection import (
+    UNATTENDED,
+    Actor,
+    Collected,
+    CollectListener,
+    Place,
+    record,
+)
+from robolearn.operations.suites import open_suite
+from robolearn.timing.latencies import KEY as LATENCIES
+from robolearn.types import Condition
+from sim.experts.registry import build_expert
+from sim.tasks.contract import Task
+
+# Without a suite somebody ends every episode.
+_DRIVEN = "free"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellOptions:
+    """How the cell of a configuration is opened."""
+
+    # Start the virtual lab of the config and end it afterwards.
+    start_lab: bool = False
+    # Seed of the lab's hidden physics and noise.
+    lab_seed: int = 0
+    # Tighter limits for this run.
+    limits: RunLimits = field(default_factory=RunLimits)
+
+
+def collect_on_cell(
+    config: CollectConfig,
+    out: Path,
+    options: CellOptions,
+    attendant: Operator,
+    *,
+    agent: str = "auto",
+    noise: float = 0.0,
+    episodes: int = 10,
+    port: int = 0,
+    host: str = "",
+    operator: str = "",
+    play: bool = False,
+    listener: CollectListener = CollectListener(),  # noqa: B008 (frozen)
+) -> Collected:
+    """As :func:`robolearn.operations.collect.collect`, on the cell that ``config`` names;
+    ``attendant``: agrees to the arm moving.
+
+    Errors: ConfigError, SpecMismatchError before anything is connected; RobotError and its kin for
+    devices. What was kept until then is saved.
+    """
+    if episodes < 1:
+        raise ConfigError(f"episodes must be at least 1, got {episodes}")
+    chosen = _Chosen.of(config, options, agent)
+    require_hands(chosen.who, play=play)
+    if noise and chosen.who not in UNATTENDED:
+        raise ConfigError("noise is for the agent scripted; people bring their own")
+    with ExitStack() as stack:
+        env, place = chosen.open(stack, attendant)
+        actor = _expert(env, chosen, noise) if chosen.who in UNATTENDED else None
+        collection = collection_of(
+            config,
+            place,
+            chosen.who,
+            episodes=episodes,
+            operator=operator,
+            play=play,
+            listener=listener,
+            watching=(HoldAtEnd(env),) if actor is not None else (),
+        )
+        if actor is not None:
+            # Whoever watches an expert has the keys of a deployment, once the terminal is free.
+            stack.callback(attendant.close)
+            listen = functools.partial(_listen, env, attendant)
+            found = record(collection, out, actor, None, answered=listen)
+            env.home()
+            return found
+        device = functools.partial(
+            open_device, config, chosen.who, place, page_at(port, host), listener
+        )
+        return record(collection, out, None, device)
+
+
+def teleoperate_on_cell(
+    config: CollectConfig,
+    options: CellOptions,
+    attendant: Operator,
+    *,
+    agent: str = "auto",
+    port: int = 0,
+    host: str = "",
+    listener: CollectListener = CollectListener(),  # noqa: B008 (frozen)
+) -> None:
+    """Let a person drive the cell that ``config`` names until they quit; nothing is recorded."""
+    chosen = _Chosen.of(config, options, agent)
+    require_hands(chosen.who, play=True)
+    with ExitStack() as stack:
+        _, place = chosen.open(stack, attendant)
+        collection = collection_of(config, place, chosen.who, play=True, listener=listener)
+        hand = open_device(config, chosen.who, place, page_at(port, host), listener)
+        with contextlib.closing(hand):
+            collection.driven(hand)
+
+
+@dataclass(slots=True)
+class AtTheDevice:
+    """The person at the device, who judges and places by its keys: the session asks."""
+
+    attendant: Operator
+    session: TeleopSession | None = None
+    # The session's own keys end an episode, and say whether it is solved.
+    judges = False
+
+    @property
+    def places(self) -> bool:
+        """Unless asked not to ask."""
+        return self.attendant.places
+
+    def place(self, text: str) -> None:
+        """On the screen."""
+        if self.session is None:
+            raise ConfigError(f"nobody can be asked yet: {text}")
+        self.session.place(text)
+
+    def told(self, what: str, text: str) -> None:
+        """Before the session begins."""
+        self.attendant.told(what, text)
+
+    def forget(self) -> None:
+        """Nothing is said here."""
+
+    def verdict(self) -> str:
+        """Nothing is said here."""
+        return ""
+
+    def join(self, session: TeleopSession) -> None:
+        """From now on it can ask."""
+        self.session = session
+
+
+@dataclass(frozen=True, slots=True)
+class _Chosen:
+    """What is known before anything is connected."""
+
+    cell: CellChoice
+    suite: Suite | None
+    task: Task | None
+    who: str
+    max_steps: int
+
+    @staticmethod
+    def of(config: CollectConfig, options: CellOptions, agent: str) -> _Chosen:
+        """Checked, as far as that can be done without the cell."""
+        if not config.robot:
+            raise ConfigError("say which cell: robot of the configuration")
+        robot = Path(config.robot)
+        cell: CellConfig = options.limits.on(load_cell(robot))
+        choice = CellChoice(cell, robot, options.start_lab, options.lab_seed)
+        choice.require_possible()
+        suite = open_suite(Path(config.suite)) if config.suite else None
+        task = None
+        if suite is not None:
+            task = task_of(suite, cell, robot, Path(config.suite))
+        wanted = config.agent if agent == "auto" else agent
+        spec = cell_spec(cell)
+        who = choose_operator("keyboard" if wanted == "auto" else wanted, _DRIVEN, spec)
+        if who in DEVICES:
+            require_drivable(spec)
+        elif who == "play" or task is None or suite is None:
+            raise ConfigError(
+                f"on a cell the agent '{who}' cannot act without a task of its own: give a suite"
+                " and the agent scripted, or a device"
+            )
+        limit = 0 if suite is None else suite.config.max_steps
+        found = _Chosen(choice, suite, task, who, limit)
+        start = found.start(0)
+        if suite is not None:
+            require_starts([start], cell, Path(config.suite))
+        try:
+            cell.motion().start(start)
+        except DataError as error:
+            raise ConfigError(
+                f"{robot}: it is not said where an episode starts ({error}); give a suite"
+            ) from error
+        return found
+
+    def start(self, seed: int) -> Condition:
+        """A start of the suite's task; without one the arm is at home and nothing is placed."""
+        if self.suite is None:
+            return Condition(f"driven-{seed}", seed, {})
+        return self.suite.starts.draw(seed, [0])[0]
+
+    def open(self, stack: ExitStack, attendant: Operator) -> tuple[RealEnv, Place]:
+        """Connected, looked at and agreed to; ``stack`` closes it."""
+        seated = AtTheDevice(attendant)
+        by_hand = self.who in DEVICES
+        opened = open_cell(stack, self.cell, self.task, seated if by_hand else attendant)
+        env, cell = opened.env, self.cell.cell
+        ids = look_at(env, attendant.told)
+        attendant.consent("the arm will move")
+        provenance: dict[str, Any] = {
+            "robot": to_dict(cell),
+            LATENCIES: cell.latencies.to_json(),
+            "devices": {name: dict(found) for name, found in ids.items()},
+            "lab_seed": self.cell.lab_seed if self.cell.start_lab else None,
+            **({} if self.task is None else recorded_params(self.task)),
+        }
+        place = Place(
+            env=env,
+            task=_DRIVEN if self.task is None else self.task.name,
+            max_steps=self.max_steps,
+            start=self.start,
+            provenance=provenance,
+            arm=env,
+            on_session=seated.join,
+        )
+        return env, place
+
+
+def _listen(env: RealEnv, attendant: Operator) -> None:
+    attendant.told("keys", attendant.listen(env.estop))
+
+
+def _expert(env: RealEnv, chosen: _Chosen, noise: float) -> Actor:
+    """The expert of the suite's task, whose commands are those of the cell."""
+    task = chosen.task
+    if task is None:
+        raise ConfigError("the agent scripted acts for a task: give a suite")
+    agent: Agent = build_expert(task.name, env.spec, noise, dict(chosen.cell.cell.task_params))
+    return Actor(WholeCommand(agent, lambda: env.standing))

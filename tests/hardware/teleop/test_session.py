@@ -1,0 +1,346 @@
+"""What happens between two episodes of a person: resets, stops, warnings, the same start again."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import deque
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hardware.teleop.attended import Arm, AttendedEnv, LoopTiming
+from hardware.teleop.device import Key, View
+from hardware.teleop.session import SessionConfig, TeleopSession
+from robolearn.data.markers import MARKER
+from robolearn.errors import RobotConnectionError, SafetyStopError, StartError
+from robolearn.types import Command, Condition, Observation, Outcome, ResetReport
+from tests.hardware.teleop.test_teleop import FAST, Hand, Keeper
+from tests.mocks import CONDITION, TOOL, PointEnv
+
+
+class Cell(PointEnv):
+    """The point env as a cell: its arm moves in a reset, holds, stops, and is told so."""
+
+    spec = FAST
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.capabilities = dataclasses.replace(self.capabilities, faster_than_real_time=False)
+        self.said: list[str] = []
+        self.latched = ""
+        self.stop_at = -1
+        self.trouble: deque[Exception] = deque()
+
+    def reset(self, condition: Condition, rng: np.random.Generator) -> ResetReport:
+        self.require_running()
+        self.said.append(f"reset {condition.id}")
+        if self.trouble:
+            raise self.trouble.popleft()
+        return super().reset(condition, rng)
+
+    def begin(self, condition: Condition) -> ResetReport:
+        self.require_running()
+        self.said.append("begin")
+        return super().reset(condition, np.random.default_rng(0))
+
+    def observe(self) -> Observation:
+        self.require_running()
+        return super().observe()
+
+    def apply(self, command: Command) -> None:
+        self.require_running()
+        super().apply(command)
+
+    def advance(self) -> None:
+        super().advance()
+        if len(self.commands) == self.stop_at:
+            self.stop_at, self.latched = -1, "the arm ran into something"
+        self.require_running()
+
+    def require_running(self) -> None:
+        if self.latched:
+            raise SafetyStopError(self.latched)
+
+    def hold(self) -> None:
+        self.require_running()
+        self.said.append("hold")
+
+    def home(self) -> None:
+        self.said.append("home")
+
+    def estop(self) -> None:
+        self.said.append("estop")
+        self.latched = "emergency stop"
+
+    def clear_stop(self) -> None:
+        self.said.append("clear")
+        self.latched = ""
+
+
+class Fast(PointEnv):
+    spec = FAST
+
+
+class Reacts(Hand):
+    """A person who presses what the screen calls for: a list of keys for each phase."""
+
+    def __init__(self, **keys: list[Any]) -> None:
+        super().__init__([(0.1, 0.2)] * 500)
+        self.answers = {phase: deque(pressed) for phase, pressed in keys.items()}
+        self.due: tuple[Key, ...] = ()
+
+    def show(self, view: View) -> None:
+        super().show(view)
+        waiting = self.answers.get(view.phase)
+        if waiting:
+            key = waiting.popleft()
+            self.due = (key,) if key else ()
+
+    def pressed(self) -> tuple[Key, ...]:
+        due, self.due = self.due, ()
+        return due
+
+
+class Reviewer:
+    lost_frames = 0
+
+    def __init__(self, *warnings: tuple[str, ...]) -> None:
+        self.warnings, self.count = deque(warnings), 0
+
+    def judge(self) -> tuple[str, ...]:
+        return self.warnings.popleft() if self.warnings else ()
+
+    def kept(self, episode: str, solved: bool | None) -> None:
+        self.count += 1
+        self.said = solved
+
+
+def session(env: Any, hand: Hand, **more: Any) -> tuple[TeleopSession, Keeper]:
+    keeper = Keeper()
+
+    def start(seed: int) -> Condition:
+        return Condition(f"c{seed % 1000}", seed, {TOOL: (0.1, 0.2)})
+
+    arm = env if isinstance(env, Arm) else None
+    play, episodes = more.pop("play", False), more.pop("episodes", 1)
+    recorder = more.pop("recorder", keeper)
+    config = SessionConfig(episodes, more.pop("max_steps", 6), 3, "walk", "point", start, {}, 1e-4)
+    config = dataclasses.replace(config, **more.pop("config", {}))
+    attended = AttendedEnv(env, arm, play=play)
+    return TeleopSession(attended, hand, recorder, config, **more), keeper
+
+
+def starts(cell: Cell) -> list[str]:
+    return [s for s in cell.said if s.startswith("reset")]
+
+
+def phases(hand: Hand) -> list[str]:
+    found = [v.phase for v in hand.views]
+    return [p for k, p in enumerate(found) if k == 0 or found[k - 1] != p]
+
+
+def test_an_arm_is_reset_once_for_an_attempt_and_the_same_start_comes_again_on_redo() -> None:
+    cell = Cell()
+    hand = Reacts(ready=["start"] * 3, review=["redo", "discard", "keep"])
+    run, keeper = session(cell, hand)
+    assert run.run() == ("ep_000003",)
+    assert keeper.verdicts == ["discard", "discard", "keep"]
+    first, again, other = starts(cell)
+    assert first == again != other
+    # Looked at while it holds; commands are followed from the start key on.
+    assert cell.said[:3] == [first, "hold", "begin"]
+    assert phases(hand)[:4] == ["resetting", "ready", "running", "review"]
+    assert dict(hand.views[-1].counts) == {"discarded": 2, "no success": 1}
+
+
+def test_a_stop_ends_the_episode_which_may_be_kept_and_a_key_goes_on() -> None:
+    cell = Cell()
+    cell.stop_at = 3
+    hand = Reacts(ready=["start", "start"], review=["keep", "keep"], stopped=["start"])
+    run, keeper = session(cell, hand, episodes=2)
+    assert len(run.run()) == 2
+    assert [e.reason for e in keeper.ends] == ["safety_stop", "time_limit"]
+    assert phases(hand)[:5] == ["resetting", "ready", "running", "review", "stopped"]
+    stopped = next(v for v in hand.views if v.phase == "stopped")
+    assert stopped.error == "the arm ran into something"
+    assert "start" in stopped.keys
+    assert cell.said.count("clear") == 1
+    assert hand.views[-1].error == ""
+    assert not run.stopped
+
+
+def test_the_stop_key_works_in_every_phase() -> None:
+    cell = Cell()
+    # In ready, then while it runs.
+    hand = Reacts(ready=["stop", "start", "quit"], running=["stop"], review=["discard"],
+                  stopped=["start", "start"])  # fmt: skip
+    run, keeper = session(cell, hand)
+    assert run.run() == ()
+    assert cell.said.count("estop") == 2
+    assert cell.said.count("clear") == 2
+    assert [e.reason for e in keeper.ends] == ["safety_stop"]
+
+
+def test_the_stop_key_works_while_the_arm_moves_to_the_start() -> None:
+    class Slow(Cell):
+        def reset(self, condition: Condition, rng: np.random.Generator) -> ResetReport:
+            report = super().reset(condition, rng)
+            if len(starts(self)) == 1:
+                # As a guided move that only a stop ends.
+                while not self.latched:
+                    pass
+            self.require_running()
+            return report
+
+    cell = Slow()
+    hand = Reacts(resetting=["stop"], stopped=["start"], ready=["quit"])
+    run, _ = session(cell, hand)
+    assert run.run() == ()
+    assert cell.said[:2] == [starts(cell)[0], "estop"]
+    assert phases(hand) == ["resetting", "stopped", "resetting", "ready", "done"]
+
+
+def test_a_start_that_is_missed_is_said_and_tried_again() -> None:
+    cell = Cell()
+    cell.trouble.append(StartError("cube/pose is off by 40 mm"))
+    hand = Reacts(stopped=["start"], ready=["start"], review=["keep"])
+    run, _ = session(cell, hand)
+    assert len(run.run()) == 1
+    assert "off by 40 mm" in next(v for v in hand.views if v.phase == "stopped").error
+    # Nothing was latched, so nothing is cleared.
+    assert "clear" not in cell.said
+    assert len(set(starts(cell))) == 1
+
+
+def test_objects_are_placed_by_the_person_in_the_middle_of_a_reset() -> None:
+    class Placed(Cell):
+        asked = 0
+
+        def reset(self, condition: Condition, rng: np.random.Generator) -> ResetReport:
+            self.asked += 1
+            run.place("place the cube at x 0.1 m")
+            return super().reset(condition, rng)
+
+    cell = Placed()
+    hand = Reacts(placing=["start", "quit"], ready=["start"], review=["discard"])
+    run, _ = session(cell, hand)
+    assert run.run() == ()
+    placing = next(v for v in hand.views if v.phase == "placing")
+    assert placing.message.startswith("place the cube at x 0.1 m")
+    # Who ends it while being asked does not have to say it twice.
+    assert phases(hand)[-2:] == ["placing", "done"]
+    assert cell.asked == 2
+    with pytest.raises(StartError, match="nobody can be asked now"):
+        run.place("something")
+
+
+def test_a_cell_that_is_gone_ends_the_session() -> None:
+    cell = Cell()
+    cell.trouble.append(RobotConnectionError("the supervisor is gone"))
+    run, _ = session(cell, Reacts())
+    with pytest.raises(RobotConnectionError):
+        run.run()
+
+
+def test_what_is_wrong_is_shown_before_an_episode_is_kept() -> None:
+    hand = Reacts(ready=["start"] * 2, running=["keep", "", "", "keep"], review=["keep"])
+    reviewer = Reviewer(("too short: hold on",), ())
+    run, keeper = session(Fast(), hand, reviewer=reviewer, episodes=2, max_steps=50)
+    assert len(run.run()) == 2
+    assert keeper.verdicts == ["keep", "keep"]
+    # Asked once more for the first, which is short; the second is saved by its one key.
+    assert phases(hand) == ["ready", "running", "review", "ready", "running", "done"]
+    assert next(v for v in hand.views if v.phase == "review").warnings == ("too short: hold on",)
+    assert reviewer.count == 2
+
+
+def test_the_person_judges_by_keys() -> None:
+    hand = Reacts(ready=["start"] * 2, running=["success", *[""] * 2, "failure"])
+    run, keeper = session(Fast(), hand, episodes=2, max_steps=50)
+    run.run()
+    assert [(e.success, e.reason, e.terminal) for e in keeper.ends] == [
+        (True, "success", True), (False, "failure", False)
+    ]  # fmt: skip
+    assert dict(hand.views[-1].counts) == {"success": 1, "no success": 1}
+
+
+def test_what_the_person_says_in_the_review_stands_for_the_outcome() -> None:
+    hand = Reacts(ready=["start"], review=["failure", "success", "keep"])
+    reviewer = Reviewer()
+    run, _ = session(Fast(), hand, reviewer=reviewer)
+    run.run()
+    assert reviewer.said is True
+    assert dict(hand.views[-1].counts) == {"success": 1}
+
+
+def test_markers_are_samples_of_a_signal_of_their_own() -> None:
+    hand = Reacts(ready=["start"], running=["", "marker", "", "marker", "keep"])
+    run, keeper = session(Fast(), hand, play=True, max_steps=50)
+    run.run()
+    blocks = [t.drained.signals[MARKER.name] for t in keeper.ticks]
+    numbers = np.concatenate([b.value[:, 0] for b in blocks])
+    times = np.concatenate([b.t_ns for b in blocks])
+    assert numbers.tolist() == [0.0, 1.0, 2.0]
+    assert (np.diff(times) > 0).all()
+    # What an observation shows was drained by then.
+    for k, tick in enumerate(keeper.ticks):
+        shown = tick.observation.samples[MARKER.name].t_ns
+        assert shown in np.concatenate([b.t_ns for b in blocks[: k + 1]])
+    assert max(v.markers for v in hand.views) == 2
+    assert keeper.headers[0].reset.requested.id
+
+
+def test_play_goes_on_when_the_task_is_solved() -> None:
+    class Solved(Fast):
+        def outcome(self) -> Outcome:
+            return Outcome(True, 1.0, 1.0, terminal=True, reason="success")
+
+    hand = Reacts(ready=["start"], running=[*[""] * 8, "keep"])
+    run, keeper = session(Solved(), hand, play=True, max_steps=0)
+    assert len(run.run()) == 1
+    assert len(keeper.ticks) == 11
+    assert (keeper.ends[0].reason, keeper.ends[0].success) == ("operator", True)
+
+
+def test_without_markers_the_signals_are_those_of_the_env() -> None:
+    env = AttendedEnv(PointEnv())
+    env.reset(CONDITION, np.random.default_rng(0))
+    env.mark()
+    assert env.spec == PointEnv.spec
+    assert MARKER.name not in env.observe().samples
+
+
+def test_driving_without_recording_asks_for_nothing_and_ends_by_a_key() -> None:
+    hand = Reacts(ready=["start", "start"], running=["redo", "", "", "quit"])
+    run, _ = session(Fast(), hand, recorder=None, max_steps=0, episodes=1)
+    assert run.run() == ()
+    assert phases(hand) == ["ready", "running", "ready", "running", "done"]
+    assert not any(v.recording for v in hand.views)
+    assert hand.views[-1].message == "Nothing was recorded."
+
+
+def test_the_disk_is_looked_at_between_episodes_and_now_and_then_in_one() -> None:
+    looked: list[int] = []
+
+    def free() -> int:
+        looked.append(1)
+        return 7_000_000_000
+
+    hand = Reacts(ready=["start"], review=["keep"])
+    run, _ = session(Fast(), hand, max_steps=120, config={"disk_free": free})
+    run.run()
+    assert hand.views[0].disk_free == 7_000_000_000
+    assert len(looked) < 8
+    assert [v.elapsed_s for v in hand.views if v.phase == "running"][-1] == pytest.approx(0.12)
+
+
+def test_rate_and_jitter_come_from_when_ticks_came() -> None:
+    timing = LoopTiming(20.0)
+    assert (timing.hz, timing.jitter_s) == (0.0, 0.0)
+    for k in range(101):
+        timing.tick(50_000_000 * k + (4_000_000 if k % 2 else 0))
+    assert timing.hz == pytest.approx(20.0)
+    assert timing.jitter_s == pytest.approx(0.004)
+    timing.restart()
+    assert timing.hz == 0.0
