@@ -77,8 +77,10 @@ def table(
 
 
 def picture(plot: Plot, alt: str, caption: str) -> str:
-    """A plot with its caption, never larger than 110 CSS px to the inch."""
-    limit = f"max-width:{110 * plot.width:.0f}px"
+    """A plot with its caption, never larger than 110 CSS px to the inch; a small one fits on a
+    telephone as it is.
+    """
+    limit = f"max-width:{110 * plot.width:.0f}px{';min-width:0' if plot.width < 5 else ''}"
     return (
         f'<figure><div class="scroll"><img src="{plot.uri}" alt="{text(alt)}" style="{limit}">'
         f"</div><figcaption>{text(caption)}</figcaption></figure>"
@@ -217,8 +219,9 @@ figcaption{font-size:.86rem;color:var(--soft);margin-top:.45rem;max-width:46rem}
 .columns{display:grid;grid-template-columns:repeat(auto-fit,minmax(17rem,1fr));gap:0 1.6rem;
 align-items:start}
 /* Shadows at the edges of what scrolls, hidden by covers that move along where it ends. */
-.scroll{overflow-x:auto;background:linear-gradient(to right,#fff 40%,#fff0) 0 0/3rem 100%,
-linear-gradient(to left,#fff 40%,#fff0) 100% 0/3rem 100%,
+.scroll{overflow-x:auto;
+background:linear-gradient(to right,var(--paper) 40%,transparent) 0 0/3rem 100%,
+linear-gradient(to left,var(--paper) 40%,transparent) 100% 0/3rem 100%,
 linear-gradient(to right,#1b233055,#1b233000) 0 0/.9rem 100%,
 linear-gradient(to left,#1b233055,#1b233000) 100% 0/.9rem 100%;background-repeat:no-repeat;
 background-attachment:local,local,scroll,scroll}
@@ -251,6 +254,11 @@ nav ol{columns:1}dl{grid-template-columns:1fr}.summary{padding:.8rem 1rem 1rem}
 .summary h2{font-size:1.1rem;margin-bottom:.4rem}.verdict{font-size:1rem}
 table{width:max-content;min-width:100%}td{max-width:15rem}
 th.num,td.num{white-space:normal}figure img{min-width:38rem}}
+/* Plots keep their white paper: they are drawn once, for both. */
+@media screen and (prefers-color-scheme:dark){:root{color-scheme:dark;--ink:#e4e9f0;--soft:#a4aebc;
+--line:#39434f;--paper:#12161c;--wash:#1a2029;--accent:#86b7ea}
+.scroll img{mix-blend-mode:normal;border-radius:4px}.note{color:#e5bd85}video{background:#0b0e12}
+.clip strong{color:#7fd0a0}.clip.bad strong{color:#ee9a8a}}
 @media print{html{font-size:11pt}nav{display:none}header{padding-top:0}
 section,.summary{break-inside:auto}h2,h3{break-after:avoid}a{color:inherit}
 .tile,.summary{background:none}video{max-height:6cm;width:auto}}

@@ -12,6 +12,7 @@ from scipy import stats
 
 from eval.statistics.intervals import Estimate, check_level, paired_values
 from robolearn.errors import DataError
+from robolearn.shapes import Floats
 
 MIN_POLICIES = 2
 
@@ -45,11 +46,19 @@ def spearman(a: Any, b: Any, level: float = 0.95) -> Estimate:
     value = round(float(np.clip(np.corrcoef(*ranks)[0, 1], -1.0, 1.0)), 12)
     if n <= 3:
         return Estimate(value, -1.0, 1.0, n, method, level)
+    low, high = (float(end[0]) for end in spearman_interval(np.array([value]), n, level))
+    return Estimate(value, low, high, n, method, level)
+
+
+def spearman_interval(values: Floats, n: int, level: float = 0.95) -> tuple[Floats, Floats]:
+    """Ends of the intervals of :func:`spearman` for many correlations of ``n`` pairs, four or
+    more; nan stays nan.
+    """
     # A perfect order of few says no more than one that is nearly so.
-    centre = math.atanh(math.copysign(min(abs(value), 1.0 - 1.0 / n**2), value))
-    reach = float(stats.norm.ppf((1 + level) / 2)) * math.sqrt((1 + value**2 / 2) / (n - 3))
-    low, high = math.tanh(centre - reach), math.tanh(centre + reach)
-    return Estimate(value, min(low, value), max(high, value), n, method, level)
+    centre = np.arctanh(np.clip(values, -1.0 + 1.0 / n**2, 1.0 - 1.0 / n**2))
+    reach = float(stats.norm.ppf((1 + level) / 2)) * np.sqrt((1 + values**2 / 2) / (n - 3))
+    low, high = np.tanh(centre - reach), np.tanh(centre + reach)
+    return np.minimum(low, values), np.maximum(high, values)
 
 
 def rank_agreement(

@@ -65,6 +65,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "robolearn.cli.evaluation.compare",
         "policies side by side: effects, letters, conclusions",
     ),
+    "trust": (
+        "robolearn.cli.evaluation.trust",
+        "how far a simulator may be trusted to order policies",
+    ),
     "rank": (
         "robolearn.cli.evaluation.rank",
         "order policies by recordings alone; plan which to try next",

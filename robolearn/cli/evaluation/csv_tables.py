@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Sequence
 from pathlib import Path
 
+from eval.spreadsheet import number, read_lines
 from robolearn.errors import ConfigError
 
 
@@ -28,26 +27,6 @@ def read_numbers(path: Path, columns: int | None = None) -> tuple[list[str], lis
     if not rows:
         raise ConfigError(f"{path} has no outcomes")
     return names, rows
-
-
-def read_lines(path: Path) -> Sequence[tuple[int, list[str]]]:
-    """Lines that are not empty, each with its number from 1."""
-    if not path.is_file():
-        raise ConfigError(f"no file '{path}'")
-    try:
-        # A mark of the byte order, which spreadsheets write, is no part of the first cell.
-        with path.open(newline="", encoding="utf-8-sig") as stream:
-            return [(i, row) for i, row in enumerate(csv.reader(stream), 1) if any(row)]
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise ConfigError(f"{path} is no CSV file in UTF-8: {error}") from error
-
-
-def number(text: str) -> float | None:
-    """None where ``text`` is none."""
-    try:
-        return float(text)
-    except ValueError:
-        return None
 
 
 def share(value: float, option: str) -> float:

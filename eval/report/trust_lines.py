@@ -1,0 +1,198 @@
+"""Writes a trust report as JSON values, as plain lines for a terminal, and as Markdown."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from eval.plain import plain_values
+from eval.report.markdown import markdown_table
+from eval.trust.measures import MEASURES
+from eval.trust.report import Measured, TaskTrust, TrustReport, wrong_words
+from eval.trust.resampling import Span
+
+HEADER = (
+    "measure",
+    "value",
+    "Fisher z",
+    "other trials",
+    "other policies",
+    "one left out",
+    "perfect simulator",
+    "by chance",
+)
+
+
+def trust_document(report: TrustReport) -> list[dict[str, Any]]:
+    """One object per task, and a last one over all of several; null for what is not defined."""
+    every = [*report.tasks, *([report.pooled] if report.pooled is not None else [])]
+    return plain_values([_object(t, report) for t in every])
+
+
+def _object(t: TaskTrust, report: TrustReport) -> dict[str, Any]:
+    known = {name: m for name, m in t.measures.items() if m.value is not None}
+    chance = {name: m.chance for name, m in known.items() if m.chance is not None}
+    return {
+        "task": t.task,
+        "pooled": t.table.pooled,
+        "k": t.table.k,
+        **{name: m.value for name, m in t.measures.items()},
+        "undefined": {name: m.why for name, m in t.measures.items() if m.value is None},
+        "level": report.level,
+        "intervals": {
+            name: {
+                "fisher_z": m.fisher_z,
+                "over_trials": m.over_trials,
+                "over_policies": m.over_policies,
+            }
+            for name, m in known.items()
+        },
+        "drop_one": {name: m.drop_one for name, m in known.items()},
+        "floors": {
+            "noise": {name: m.noise for name, m in known.items() if m.noise is not None},
+            "order": t.order_noise,
+            "permutation": {
+                "least_p": t.least_p,
+                "p": {name: c.p for name, c in chance.items()},
+                "reached_by_one_in_twenty": {name: c.reached for name, c in chance.items()},
+            },
+        },
+        "top1": t.choice,
+        "worst_pair": t.worst,
+        "convention": report.convention,
+        "real_trials": t.table.real_trials,
+        "sim_trials": t.table.sim_trials,
+        "verdict": t.judgement.verdict,
+        "why": t.judgement.why,
+        "more": t.judgement.more,
+        "calibration": t.calibration,
+        "rule": report.rule,
+        "policies": [
+            {"policy": p.policy, "real": float(r), "sim": float(s)}
+            for p, r, s in zip(t.table.pairs, t.table.real, t.table.sim, strict=True)
+        ],
+        "notes": [n for n in report.notes if n.startswith(f"{t.task}: ") or ": " not in n],
+    }
+
+
+def trust_lines(report: TrustReport) -> list[str]:
+    """The report as plain lines, for a terminal."""
+    lines: list[str] = []
+    for t in _every(report):
+        lines += ["", *_head(t)]
+        lines += [f"  {line}" for line in _aligned([list(HEADER), *measure_rows(t)])]
+        lines += [f"  {sentence}" for sentence in remarks(t)]
+    lines += ["", f"rule: {report.rule}", f"convention: {report.convention}"]
+    return [*lines[1:], *mean_lines(report), *(f"note: {n}" for n in report.notes)]
+
+
+def trust_markdown(report: TrustReport, title: str) -> str:
+    """The report as a Markdown page."""
+    lines = [f"# {title}", ""]
+    lines += [f"* **{t.task}**: {t.judgement.verdict}" for t in _every(report)]
+    for t in _every(report):
+        first, why, *more = _head(t)
+        lines += ["", f"## {t.task}", "", f"{first}.", "", f"{why.strip()}.", ""]
+        lines += [f"{line.strip()}.\n" for line in more]
+        lines += markdown_table(HEADER, measure_rows(t))
+        lines += markdown_table(POLICY_HEADER, policy_rows(t))
+        lines += [f"* {sentence}" for sentence in remarks(t)]
+    lines += ["", "## How to read this", "", report.rule, "", f"{report.convention}.", ""]
+    lines += [f"* {n}" for n in (*mean_lines(report), *report.notes)]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+POLICY_HEADER = ("policy", "real", "real trials", "simulated", "simulated trials")
+
+
+def policy_rows(t: TaskTrust) -> list[list[str]]:
+    """Every policy, the best real one first."""
+    rows = zip(t.table.pairs, t.table.real, t.table.sim, strict=True)
+    return [
+        [p.policy, f"{r:.3f}", _trials(p.real), f"{s:.3f}", _trials(p.sim)]
+        for p, r, s in sorted(rows, key=lambda row: -row[1])
+    ]
+
+
+def measure_rows(t: TaskTrust) -> list[list[str]]:
+    """A row per measure under :data:`HEADER`."""
+    return [_row(name, m) for name, m in t.measures.items()]
+
+
+def remarks(t: TaskTrust) -> list[str]:
+    """What the figures say, in sentences."""
+    said = [t.calibration]
+    if t.choice is not None:
+        chosen, best = (", ".join(names) for names in (t.choice.chosen, t.choice.best))
+        said.append(f"the simulator prefers {chosen}; best in reality: {best}")
+    if t.worst is not None:
+        said.append(wrong_words(t.worst))
+    said.append(f"a perfect order of {t.table.k} policies has p = {t.least_p:.2g} by chance")
+    return said
+
+
+def mean_lines(report: TrustReport) -> list[str]:
+    """Means over tasks as papers print them; nothing of one task."""
+    if report.pooled is None or not report.mean_over_tasks:
+        return []
+    words = {"pearson": "Pearson", "mmrv": "MMRV"}
+    figures = ", ".join(f"{words[n]} {v:.3f}" for n, v in report.mean_over_tasks.items())
+    return [f"mean over tasks, as papers print it: {figures}"]
+
+
+def _every(report: TrustReport) -> list[TaskTrust]:
+    return [*report.tasks, *([report.pooled] if report.pooled is not None else [])]
+
+
+def _head(t: TaskTrust) -> list[str]:
+    known = [
+        f"{low if low == high else f'{low} to {high}'} {side}"
+        for side, spread in (("real", t.table.real_trials), ("simulated", t.table.sim_trials))
+        if spread is not None
+        for low, high in (spread,)
+    ]
+    trials = f"{' and '.join(known)} trials each" if known else "trial numbers not known"
+    name = "pooled (mean over tasks)" if t.table.pooled else t.task
+    head = [f"{name}: {t.judgement.verdict}; {t.table.k} policies, {trials}"]
+    head.append(f"  why: {t.judgement.why}")
+    return head + ([f"  what would settle it: {t.judgement.more}"] if t.judgement.more else [])
+
+
+def _row(name: str, m: Measured) -> list[str]:
+    words = MEASURES[name].words
+    if m.value is None:
+        return [words, "not defined", m.why, *[""] * (len(HEADER) - 3)]
+    noise = ""
+    if m.noise is not None:
+        good = MEASURES[name].good
+        noise = {
+            "high": f"{m.noise.p5:.3f} or more",
+            "low": f"{m.noise.p95:.3f} or less",
+            "near": f"{m.noise.p5:.3f} to {m.noise.p95:.3f}",
+        }[good]
+    spans = (m.fisher_z, m.over_trials, m.over_policies, m.drop_one)
+    chance = "" if m.chance is None else f"p = {m.chance.p:.2g}"
+    return [words, f"{m.value:.3f}", *(_span(s) for s in spans), noise, chance]
+
+
+def _span(span: Span | None) -> str:
+    return "" if span is None else f"[{span[0]:.3f}, {span[1]:.3f}]"
+
+
+def _trials(parts: Any) -> str:
+    known = [o.trials for o in parts]
+    return "not known" if None in known else str(sum(known))
+
+
+def _aligned(rows: list[list[str]]) -> list[str]:
+    full = [row for row in rows if row[1] != "not defined"]
+    widths = [max(len(row[i]) for row in full) for i in range(len(HEADER))]
+    widths[0] = max(len(row[0]) for row in rows)
+    widths[1] = max(widths[1], 5)
+    shown: list[str] = []
+    for row in rows:
+        if row[1] == "not defined":
+            shown.append(f"{row[0]:<{widths[0]}}  not defined: {row[2]}")
+            continue
+        cells = (f"{cell:<{w}}" for cell, w in zip(row, widths, strict=True))
+        shown.append("  ".join(cells).rstrip())
+    return shown

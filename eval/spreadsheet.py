@@ -1,0 +1,64 @@
+"""Reads tables that people export from spreadsheets: CSV with commas, semicolons or tabs."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from pathlib import Path
+
+from robolearn.errors import ConfigError
+
+_NUMBER = re.compile(r"[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?", re.ASCII)
+_SEPARATORS = ",;\t"
+
+
+def read_lines(path: Path) -> list[tuple[int, list[str]]]:
+    """Lines with a cell that is not empty, each with its number from 1.
+
+    UTF-8 or UTF-16, with or without a mark of the byte order; cells are apart by what the first
+    line has most of (or says: ``sep=;``). :class:`ConfigError` for everything that is no such file.
+    """
+    if not path.is_file():
+        what = "is a folder" if path.is_dir() else "does not exist"
+        raise ConfigError(f"no file '{path}': it {what}")
+    text = _decoded(path)
+    first, _, rest = text.partition("\n")
+    said = re.fullmatch(r"sep=(.)\s*", first)
+    head = first if said is None else rest.partition("\n")[0]
+    separator = said[1] if said else max(_SEPARATORS, key=head.count)
+    try:
+        stream = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
+        rows: list[tuple[int, list[str]]] = []
+        begin = 1
+        for row in stream:
+            if any(cell.strip() for cell in row) and not (said and begin == 1):
+                rows.append((begin, row))
+            begin = stream.line_num + 1
+    except (csv.Error, TypeError) as error:
+        raise ConfigError(f"{path} is no CSV file: {error}") from error
+    return rows
+
+
+def number(text: str) -> float | None:
+    """A number as spreadsheets write it, with a decimal point or comma; None where it is none."""
+    cell = text.strip()
+    if not _NUMBER.fullmatch(cell):
+        return None
+    return float(cell.replace(",", "."))
+
+
+def _decoded(path: Path) -> str:
+    content = path.read_bytes()
+    if content[:4] == b"PK\x03\x04":
+        raise ConfigError(f"{path} is a workbook; save it as 'CSV UTF-8' and give that file")
+    utf_16 = content[:2] in (b"\xff\xfe", b"\xfe\xff")
+    try:
+        text = content.decode("utf-16" if utf_16 else "utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ConfigError(
+            f"{path} is no CSV file in UTF-8: {error}; save it as 'CSV UTF-8'"
+        ) from error
+    if "\0" in text:
+        raise ConfigError(f"{path} is no CSV file: it holds zero bytes")
+    return text

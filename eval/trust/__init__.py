@@ -1,0 +1,1 @@
+"""Judges how far a simulator may be trusted: agreement over policies, its noise, a verdict."""

@@ -1,0 +1,207 @@
+"""Measures how well simulated rates of policies agree with real ones, many draws at a time.
+
+Every function takes ``sim [draws, policies]`` and ``real [draws, policies]`` by keyword, because
+several measures are not symmetric: SIMPLER's documented call swaps the two, and what came out was
+published. What is not defined (a correlation of a constant) is nan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from scipy import stats
+
+from eval.statistics.intervals import Estimate
+from eval.statistics.intervals import pearson as pearson_estimate
+from eval.statistics.ranking import spearman as spearman_estimate
+from robolearn.shapes import FloatRows, Floats
+
+# Pairs of policies that are compared at a time.
+_HELD = 2_000_000
+# Rates closer than this are equal: means over tasks are added up in different orders.
+_SAME = 1e-12
+
+# Which values are good: high ones, low ones, or those near what is ideal.
+Good = Literal["high", "low", "near"]
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """One figure of agreement."""
+
+    name: str
+    # What tables call it.
+    words: str
+    of: Callable[..., Floats]
+    good: Good
+    # What a perfect simulator with endless trials has.
+    ideal: float
+
+
+def pearson(*, sim: FloatRows, real: FloatRows) -> Floats:
+    """Correlation of the rates; nan where either is constant."""
+    s = sim - sim.mean(axis=1, keepdims=True)
+    r = real - real.mean(axis=1, keepdims=True)
+    scale = np.sqrt((s**2).sum(axis=1) * (r**2).sum(axis=1))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        value = np.clip((s * r).sum(axis=1) / scale, -1.0, 1.0)
+    return np.where(_constant(sim) | _constant(real) | (scale == 0), np.nan, value)
+
+
+def spearman(*, sim: FloatRows, real: FloatRows) -> Floats:
+    """Pearson's of the ranks, ties share theirs."""
+    return pearson(sim=_ranks(sim), real=_ranks(real))
+
+
+def kendall(*, sim: FloatRows, real: FloatRows) -> Floats:
+    """Tau b: concordant less discordant pairs, scaled for ties; nan where either is constant."""
+    pairs = _Pairs.of(sim=sim, real=real)
+    scale = np.sqrt(pairs.sim_apart * pairs.real_apart)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(scale > 0, (pairs.concordant - pairs.discordant) / scale, np.nan)
+
+
+def mmrv(*, sim: FloatRows, real: FloatRows) -> Floats:
+    """Mean maximum rank violation as SIMPLER computes it (Li et al. 2024, arXiv 2405.05941):
+    for every policy the largest real gap to one that the simulator puts on the other side of it,
+    ``(s_i > s_j) != (r_i > r_j)``, and their mean. 0 is the best.
+
+    Over ``j`` that are simulated worse the largest gap is to the best real one among them, over the
+    others to the worst real one: a sort instead of all pairs.
+    """
+    order = np.argsort(sim, axis=1, kind="stable")
+    s, r = (np.take_along_axis(v, order, axis=1) for v in (sim, real))
+    draws, k = s.shape
+    index = np.broadcast_to(np.arange(k), (draws, k))
+    begins = np.diff(s, axis=1, prepend=-np.inf) > _SAME
+    first = np.maximum.accumulate(np.where(begins, index, 0), axis=1)
+    best = np.maximum.accumulate(r, axis=1)
+    worst = np.minimum.accumulate(r[:, ::-1], axis=1)[:, ::-1]
+    before = np.take_along_axis(best, np.maximum(first - 1, 0), axis=1)
+    over_worse = np.where(first > 0, before - r, 0.0)
+    over_others = r - np.take_along_axis(worst, first, axis=1)
+    return np.maximum(np.maximum(over_worse, over_others), 0.0).mean(axis=1)
+
+
+def pairwise_rank_loss(*, sim: FloatRows, real: FloatRows) -> Floats:
+    """Share of pairs in the wrong order; a tie on one side alone counts half."""
+    pairs = _Pairs.of(sim=sim, real=real)
+    both = pairs.concordant + pairs.discordant
+    one_sided = pairs.sim_apart + pairs.real_apart - 2 * both
+    return (pairs.discordant + 0.5 * one_sided) / pairs.all
+
+
+def top1_regret(*, sim: FloatRows, real: FloatRows) -> Floats:
+    """Real rate lost by taking the simulator's best; of several best ones the mean is taken."""
+    chosen = sim >= sim.max(axis=1, keepdims=True) - _SAME
+    return real.max(axis=1) - (real * chosen).sum(axis=1) / chosen.sum(axis=1)
+
+
+def bias(*, sim: FloatRows, real: FloatRows) -> Floats:
+    """Mean of simulated less real rates."""
+    return (sim - real).mean(axis=1)
+
+
+def mae(*, sim: FloatRows, real: FloatRows) -> Floats:
+    """Mean absolute difference of the rates."""
+    return np.abs(sim - real).mean(axis=1)
+
+
+def ccc(*, sim: FloatRows, real: FloatRows) -> Floats:
+    """Lin's concordance correlation coefficient (Lin 1989, Biometrics 45:255); nan where both are
+    the same constant.
+    """
+    cov = ((sim - sim.mean(axis=1, keepdims=True)) * real).mean(axis=1)
+    scale = sim.var(axis=1) + real.var(axis=1) + (sim.mean(axis=1) - real.mean(axis=1)) ** 2
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(scale > _SAME**2, 2 * cov / scale, np.nan)
+
+
+def slope(*, sim: FloatRows, real: FloatRows) -> Floats:
+    """Of the line ``real = intercept + slope sim`` by least squares; 1 is calibrated. nan where the
+    simulator is constant.
+    """
+    s = sim - sim.mean(axis=1, keepdims=True)
+    scale = (s**2).sum(axis=1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(_constant(sim) | (scale == 0), np.nan, (s * real).sum(axis=1) / scale)
+
+
+def intercept(*, sim: FloatRows, real: FloatRows) -> Floats:
+    """Of the line of :func:`slope`; 0 is calibrated."""
+    return real.mean(axis=1) - slope(sim=sim, real=real) * sim.mean(axis=1)
+
+
+_ALL = (
+    Measure("pearson", "Pearson", pearson, "high", 1.0),
+    Measure("spearman", "Spearman", spearman, "high", 1.0),
+    Measure("kendall", "Kendall tau b", kendall, "high", 1.0),
+    Measure("mmrv", "MMRV", mmrv, "low", 0.0),
+    Measure("pairwise_rank_loss", "pairs ranked wrong", pairwise_rank_loss, "low", 0.0),
+    Measure("top1_regret", "top-1 regret", top1_regret, "low", 0.0),
+    Measure("bias", "bias", bias, "near", 0.0),
+    Measure("mae", "mean abs. difference", mae, "low", 0.0),
+    Measure("ccc", "Lin's CCC", ccc, "high", 1.0),
+    Measure("slope", "calibration slope", slope, "near", 1.0),
+    Measure("intercept", "calibration intercept", intercept, "near", 0.0),
+)
+MEASURES: Mapping[str, Measure] = {m.name: m for m in _ALL}
+# Measures of order, which a pairing by chance says something about.
+OF_ORDER = ("pearson", "spearman", "kendall", "mmrv", "pairwise_rank_loss", "top1_regret", "ccc")
+# Two policies are always on a line.
+NEEDS_THREE = ("pearson", "spearman", "kendall", "ccc", "slope", "intercept")
+
+
+def fisher_z(name: str, *, sim: Floats, real: Floats, level: float) -> Estimate | None:
+    """The interval by Fisher's z of Pearson's or Spearman's correlation, where it is valid: more
+    than three policies, and for Pearson's no perfect line.
+    """
+    if sim.size <= 3:
+        return None
+    if name == "pearson":
+        found = pearson_estimate(sim, real, level)
+        return found if abs(found.value) < 1.0 - 1e-9 else None
+    found = spearman_estimate(sim, real, level) if name == "spearman" else None
+    return found if found is not None and np.isfinite(found.value) else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Pairs:
+    """Counts over all pairs of policies, per draw."""
+
+    concordant: Floats
+    discordant: Floats
+    sim_apart: Floats
+    real_apart: Floats
+    all: float
+
+    @staticmethod
+    def of(*, sim: FloatRows, real: FloatRows) -> _Pairs:
+        """Compares dense ranks, which are small whole numbers."""
+        draws, k = sim.shape
+        s, r = (stats.rankdata(np.round(v, 12), "dense", axis=1).astype(np.int16)
+                for v in (sim, real))  # fmt: skip
+        counts = np.empty((4, draws))
+        step = max(1, _HELD // (k * k))
+        for at in range(0, draws, step):
+            to = slice(at, at + step)
+            s_above, r_above = (v[to, :, None] > v[to, None, :] for v in (s, r))
+            r_below = r_above.transpose(0, 2, 1)
+            for row, which in enumerate((s_above & r_above, s_above & r_below, s_above, r_above)):
+                # Along an axis of many it takes ten times as long as all at once.
+                counts[row, to] = (
+                    which.sum(axis=(1, 2)) if k < 64 else [np.count_nonzero(w) for w in which]
+                )
+        concordant, discordant, s_apart, r_apart = counts
+        return _Pairs(concordant, discordant, s_apart, r_apart, float(max(1, k * (k - 1) // 2)))
+
+
+def _ranks(values: FloatRows) -> FloatRows:
+    return stats.rankdata(np.round(values, 12), axis=1).astype(np.float64)
+
+
+def _constant(values: FloatRows) -> np.ndarray:
+    return np.ptp(values, axis=1) <= _SAME

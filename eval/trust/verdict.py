@@ -1,0 +1,223 @@
+"""Decides in words how far a simulator may be trusted to order policies, and what would settle it.
+
+The rule looks at the order alone: a simulator whose rates are all a third of the real ones may rank
+perfectly. It asks for two things that are wrong in different ways with few policies and few trials:
+that the order is right over policies, and that what is wrong in it is no more than noise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from eval.statistics.ranking import spearman_interval
+from eval.trust.measures import mmrv, spearman
+from eval.trust.resampling import Chance, NoiseFloor, draws_of
+from eval.trust.tables import Outcomes, PolicyPair, TaskTable
+from robolearn.seeding import child_seed
+from robolearn.shapes import Flags, FloatRows, Floats
+
+Verdict = Literal["ranks reliably", "screens only", "not shown"]
+RELIABLY: Verdict = "ranks reliably"
+SCREENS: Verdict = "screens only"
+NOT_SHOWN: Verdict = "not shown"
+
+# What the lower end of the interval of Spearman's correlation must reach.
+LEAST_ORDER = 0.5
+# Of the one-sided permutation test.
+ALPHA = 0.05
+# The largest MMRV where trial numbers, and so the noise, are not known.
+RATES_ONLY = 0.05
+# How often a perfect order should be recognised.
+POWER = 0.8
+_TIMES = (2.0, 4.0, 8.0, 16.0, 32.0)
+_MORE_POLICIES = (1.5, 2.0, 3.0, 4.0)
+
+RULE = (
+    f"'{RELIABLY}': the 95 % interval of Spearman's correlation over policies begins at"
+    f" {LEAST_ORDER} or above, and MMRV is no larger than in 95 of 100 repetitions of a simulator"
+    " with the perfect order, this one's bias and scale, and these trial numbers (where these are"
+    f" not known: at most {RATES_ONLY})."
+    f" '{SCREENS}': the rates agree better than by chance (permutation test of Pearson's"
+    f" correlation, one-sided, p <= {ALPHA}): good for dropping the worst, not for ordering the"
+    " rest."
+    f" '{NOT_SHOWN}': neither."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """The verdict, why it is that, and what more trials or policies would settle."""
+
+    verdict: Verdict
+    why: str
+    # Empty where nothing more is needed.
+    more: str
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What the rule looks at."""
+
+    # Spearman's correlation and MMRV; nan where not defined.
+    order: float
+    violation: float
+    # Of Pearson's correlation.
+    chance: Mapping[str, Chance]
+    # Of Spearman's correlation and MMRV under a perfect order; empty without trial numbers.
+    noise: Mapping[str, NoiseFloor]
+    # Why the correlation is not defined; empty where it is.
+    undefined: str
+    # The simulator's worst preference, in words; empty if it has none that is wrong.
+    worst: str
+
+
+def decide(k: int, seen: Seen, level: float) -> Verdict:
+    """Apply :data:`RULE` to what was seen of ``k`` policies."""
+    if seen.undefined:
+        return NOT_SHOWN
+    low = _lower(np.array([seen.order]), k, level)
+    if bool(_reliable(low, np.array([seen.violation]), _limit(seen))[0]):
+        return RELIABLY
+    return SCREENS if seen.chance["pearson"].p <= ALPHA else NOT_SHOWN
+
+
+def judge(table: TaskTable, seen: Seen, level: float, seed: int) -> Judgement:
+    """Decide, and say why and what more would settle it."""
+    k, verdict = table.k, decide(table.k, seen, level)
+    if seen.undefined:
+        return Judgement(verdict, f"no order to compare: {seen.undefined}", _needed(k))
+    low = float(_lower(np.array([seen.order]), k, level)[0])
+    interval = f"interval from {low:.2f}" if k > 3 else "too few for an interval"
+    why = [f"Spearman {seen.order:.2f} of {k} policies, {interval}"]
+    if verdict != RELIABLY:
+        why.append(f"p = {seen.chance['pearson'].p:.2g} that rates agree so well by chance")
+    why.append(f"MMRV {seen.violation:.3f} where {_limit_words(seen)}")
+    more = "" if verdict == RELIABLY else _more(table, seen, level, seed)
+    return Judgement(verdict, "; ".join(why), more)
+
+
+def share_recognised(table: TaskTable, level: float, seed: int, times: float = 1.0) -> float:
+    """How often a simulator with the perfect order, and the bias and scale of this one, would be
+    found to rank reliably with ``times`` the trials.
+    """
+    if table.k <= 3:
+        return 0.0
+    rng = np.random.default_rng(child_seed(seed, "power", str(times), table.k))
+    draws = min(1_000, draws_of(table.k))
+    return float(recognised(*table.ordered(draws, rng, times), level).mean())
+
+
+def recognised(sim: FloatRows, real: FloatRows, level: float) -> Flags:
+    """Which draws of a simulator with the perfect order the rule finds reliable."""
+    violation = mmrv(sim=sim, real=real)
+    limit = float(np.percentile(violation, 95))
+    order = spearman(sim=sim, real=real)
+    return _reliable(_lower(order, sim.shape[1], level), violation, limit)
+
+
+def fewest_policies(level: float) -> int:
+    """Of which a perfect order can be found reliable."""
+    k = 4
+    while _lower(np.array([1.0]), k, level)[0] < LEAST_ORDER:
+        k += 1
+    return k
+
+
+def _lower(order: Floats, k: int, level: float) -> Floats:
+    return spearman_interval(order, k, level)[0] if k > 3 else np.full(order.shape, -1.0)
+
+
+def _reliable(low: Floats, violation: Floats, limit: float) -> Flags:
+    return (np.nan_to_num(low, nan=-1.0) >= LEAST_ORDER) & (violation <= limit + 1e-9)
+
+
+def _limit(seen: Seen) -> float:
+    return seen.noise["mmrv"].p95 if "mmrv" in seen.noise else RATES_ONLY
+
+
+def _limit_words(seen: Seen) -> str:
+    if "mmrv" in seen.noise:
+        return f"noise brings up to {_limit(seen):.3f}"
+    return f"at most {_limit(seen):g} is accepted without trial numbers"
+
+
+def _needed(k: int) -> str:
+    return f"policies that differ, {fewest_policies(0.95)} or more of them (here {k})"
+
+
+def _more(table: TaskTable, seen: Seen, level: float, seed: int) -> str:
+    fewest, limit = fewest_policies(level), _limit(seen)
+    if table.k < fewest:
+        return (
+            f"more trials of these {table.k} policies cannot show it: even of a perfect order the"
+            f" interval begins too low with fewer than {fewest} policies; add"
+            f" {fewest - table.k} or more"
+        )
+    spearman_noise = seen.noise.get("spearman")
+    if "mmrv" not in seen.noise or spearman_noise is None:
+        return "give successes and trials instead of rates to learn what noise explains"
+    if seen.violation > limit + 1e-9 or seen.order < spearman_noise.p5 - 1e-9:
+        worst = f"; {seen.worst}" if seen.worst else ""
+        return (
+            "more trials alone are not likely to help: with a perfect order noise leaves Spearman"
+            f" at {spearman_noise.p5:.2f} or more and MMRV at {limit:.3f} or less in 95 of 100"
+            f" repetitions each{worst}"
+        )
+    return _planned(table, level, seed)
+
+
+def _planned(table: TaskTable, level: float, seed: int) -> str:
+    now = share_recognised(table, level, seed)
+    said = (
+        "with these numbers a simulator with the perfect order, too, would be found to rank"
+        " reliably in only"
+        f" {100 * now:.0f} of 100 repetitions"
+        if now < POWER
+        else "these numbers recognise a perfect order in"
+        f" {100 * now:.0f} of 100 repetitions, so the order itself is in doubt"
+    )
+    ways: list[str] = []
+    for times in _TIMES:
+        if share_recognised(table, level, seed, times) >= POWER:
+            ways.append(f"about {times:g} times the trials{_trials_words(table, times)}")
+            break
+    for factor in _MORE_POLICIES:
+        k = round(table.k * factor)
+        if share_recognised(_denser(table, k), level, seed) >= POWER:
+            ways.append(f"about {k} policies of the same range")
+            break
+    if now >= POWER:
+        return f"{said}; try more policies"
+    if not ways:
+        return f"{said}; policies that differ more are needed, not more trials"
+    return f"{said}; {100 * POWER:.0f} take {' or '.join(ways)}"
+
+
+def _trials_words(table: TaskTable, times: float) -> str:
+    known = [
+        f"{most * times:.0f} {side}"
+        for side, spread in (("real", table.real_trials), ("simulated", table.sim_trials))
+        if spread is not None
+        for most in (spread[1],)
+    ]
+    return f" ({', '.join(known)} per policy)" if known else ""
+
+
+def _denser(table: TaskTable, k: int) -> TaskTable:
+    """``k`` policies spread over the real rates as these are, with their most usual trials."""
+    at = np.linspace(0, 1, k), np.linspace(0, 1, table.k)
+    real, sim = (np.interp(*at, np.sort(rates)) for rates in (table.real, table.sim))
+    like = table.pairs[table.k // 2]
+    pairs = tuple(
+        PolicyPair(
+            f"{i}",
+            tuple(Outcomes(float(rate), o.trials) for o in like.real),
+            tuple(Outcomes(float(simulated), o.trials) for o in like.sim),
+        )
+        for i, (rate, simulated) in enumerate(zip(real, sim, strict=True))
+    )
+    return TaskTable(table.task, pairs)

@@ -1,0 +1,61 @@
+"""``robolearn trust`` says how far a simulator may be trusted to order policies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from robolearn.cli.evaluation.csv_tables import share
+from robolearn.cli.shared.output_path import output_file
+from robolearn.cli.shared.parse import parse, print_json, say
+from robolearn.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class Args:
+    """Say how far a simulator may be trusted to order policies: agreement of simulated and real
+    rates with their noise, and a verdict per task (docs/trust.md).
+    """
+
+    # CSV file, a line per policy and task: task, policy, real_successes, real_trials,
+    # sim_successes, sim_trials; or real_score, sim_score (shares in [0, 1]) where only rates are
+    # known.
+    table: Path | None = None
+    # Confidence level of the intervals.
+    level: float = 0.95
+    # Of what is drawn anew; the same seed gives the same report.
+    seed: int = 0
+    # Write a self-contained page, too.
+    html: Path | None = None
+    # Write a Markdown page, too.
+    markdown: Path | None = None
+    # Print one JSON document: a list with one object per task.
+    json: bool = False
+
+
+def main(argv: list[str]) -> int:
+    """Read, judge, print."""
+    args = parse(Args, argv, "trust", Args.__doc__ or "")
+    if args.table is None:
+        raise ConfigError("give --table FILE")
+    if args.html is not None:
+        output_file(args.html, "--html", (".html", ".htm"))
+    if args.markdown is not None:
+        output_file(args.markdown, "--markdown", (".md",))
+    level = share(args.level, "--level")
+    from robolearn.operations.trust import trust_of_table
+
+    trust = trust_of_table(args.table, level=level, seed=args.seed)
+    if args.html is not None:
+        trust.write_page(args.html)
+    if args.markdown is not None:
+        trust.write_markdown(args.markdown)
+    if args.json:
+        print_json(trust.document)
+        return 0
+    for line in trust.lines:
+        say(line)
+    for path in (args.html, args.markdown):
+        if path is not None:
+            say(f"written: {path}")
+    return 0

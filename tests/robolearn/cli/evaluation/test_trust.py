@@ -1,0 +1,175 @@
+"""``robolearn trust --table``: what people export from spreadsheets, good and bad."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from robolearn.cli.main import main
+from tests.browser import chromium
+
+HEAD = "task,policy,real_successes,real_trials,sim_successes,sim_trials\n"
+GOOD = HEAD + "".join(f"push,p{i},{3 * i},30,{12 * i + 6},120\n" for i in range(8))
+
+
+def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    code = main(["trust", *words])
+    said = capsys.readouterr()
+    return code, said.out, said.err
+
+
+def document(capsys: pytest.CaptureFixture[str], path: Path) -> list[dict]:
+    code, out, _ = run(capsys, "--table", str(path), "--json")
+    assert code == 0, out
+    # NaN and Infinity are no JSON.
+    return json.loads(out, parse_constant=pytest.fail)
+
+
+def test_json_has_an_object_per_task(capsys, tmp_path: Path) -> None:
+    path = tmp_path / "r.csv"
+    path.write_text(GOOD)
+    (found,) = document(capsys, path)
+    assert (found["task"], found["k"], found["verdict"]) == ("push", 8, "ranks reliably")
+    assert found["pearson"] == found["spearman"] == pytest.approx(1.0)
+    assert found["mmrv"] == 0.0
+    assert found["intervals"]["spearman"]["fisher_z"][0] > 0.5
+    assert found["intervals"]["pearson"]["over_trials"][1] <= 1.0
+    assert found["floors"]["noise"]["mmrv"]["p95"] > 0
+    assert found["floors"]["permutation"]["least_p"] == pytest.approx(1 / 40320)
+    assert found["real_trials"] == [30, 30]
+    path.write_text(GOOD + "lift,p0,1,10,2,20\n")
+    push, lift, both = document(capsys, path)
+    assert (push["task"], lift["task"], both["pooled"]) == ("push", "lift", True)
+    assert (lift["pearson"], lift["undefined"]["pearson"]) == (
+        None,
+        "1 policy; three or more are needed",
+    )
+    assert lift["verdict"] == "not shown"
+
+
+@pytest.mark.parametrize(
+    ("content", "where", "said"),
+    [
+        (HEAD + "t,p,31,30,5,10\n", ":2", "real_successes is 31 of 30 trials"),
+        (HEAD + "t,p,-1,30,5,10\n", ":2", "real_successes is '-1'"),
+        (HEAD + "t,p,1.5,30,5,10\n", ":2", "expected a whole number"),
+        (HEAD + "t,p,NaN,30,5,10\n", ":2", "real_successes is 'NaN'"),
+        (HEAD + "t,p,1,inf,5,10\n", ":2", "real_trials is 'inf'"),
+        (HEAD + "t,p,many,30,5,10\n", ":2", "expected a number"),
+        (HEAD + "t,p,1_0,30,5,10\n", ":2", "expected a number"),
+        (HEAD + "t,p,0,0,5,10\n", ":2", "real_trials is 0"),
+        (HEAD + "t,p,3,,5,10\n", ":2", "real_trials is empty"),
+        (HEAD + "t,p,,,5,10\n", ":2", "nothing is known of 'p' in real"),
+        (HEAD + "t,p,3,10,,\n", ":2", "nothing is known of 'p' in sim"),
+        (HEAD + "t,,3,10,5,10\n", ":2", "policy is empty"),
+        (HEAD + "t,p,3,10,5,10\nt,p,4,10,5,10\n", ":3", "there twice in task 't' (first in line 2"),
+        (HEAD + "t,p,3,10,5,10,7\n", ":2", "7 cells, the first line 6"),
+        (HEAD, "", "no line below"),
+        ("", "", "is empty"),
+        ("\n\n", "", "is empty"),
+        ("task,policy,real_successes,sim_score\n", "", "lacks the columns real_trials"),
+        ("a,b\n1,2\n", "", "got 'a', 'b'"),
+        ("task,policy,real_score,sim_score\nt,p,1.2,.5\n", ":2", "real_score is 1.2"),
+        ("task,policy,real_score,sim_score\nt,p,.5,-0.1\n", ":2", "sim_score is -0.1"),
+        ("task,policy,real_score,sim_score\nt,p,85,90\n", ":2", "shares, not percent"),
+        ("task,task,policy,real_score,sim_score\nt,t,p,1,1\n", "", "columns task twice"),
+        (
+            HEAD.strip() + ",real_score\nt,p,3,10,5,10,0.9\n",
+            ":2",
+            "real_score is 0.9, but 3 of 10 are 0.300",
+        ),
+        ("PK\x03\x04rest", "", "is a workbook"),
+        ("a\0b,c\n", "", "zero bytes"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_its_place(capsys, tmp_path, content, where, said) -> None:
+    path = tmp_path / "bad.csv"
+    path.write_text(content)
+    code, _, err = run(capsys, "--table", str(path))
+    assert code == 2
+    assert said in err
+    assert f"bad.csv{where}" in err
+
+
+def test_spreadsheets_of_all_kinds_read_alike(capsys, tmp_path: Path) -> None:
+    path = tmp_path / "r.csv"
+    path.write_text(GOOD)
+    expected = document(capsys, path)
+    semicolons = GOOD.replace(",", ";").replace("\n", "\r\n")
+    for content in (
+        b"\xef\xbb\xbf" + GOOD.encode(),
+        b"\xef\xbb\xbf" + semicolons.encode(),
+        ("sep=;\r\n" + semicolons + ";;;;;\r\n").encode(),
+        GOOD.replace(",", "\t").encode("utf-16"),
+        GOOD.replace("task,policy", " Task , POLICY ").replace("real_t", "Real t").encode(),
+        GOOD.replace(",30,", ',"30.0",').encode(),
+    ):
+        path.write_bytes(content)
+        assert document(capsys, path) == expected
+    path.write_text("task;policy;real_score;sim_score\n"
+                    + "".join(f"t;p{i};0,{i};0,{i}5\n" for i in range(8)))  # fmt: skip
+    (found,) = document(capsys, path)
+    assert found["bias"] == pytest.approx(0.05)
+    path.write_bytes("task,policy,real_score,sim_score\nt,Bär,0.5,0.5\n".encode("latin-1"))
+    assert "CSV UTF-8" in run(capsys, "--table", str(path))[2]
+    assert run(capsys, "--table", str(tmp_path))[0] == 2
+    assert "does not exist" in run(capsys, "--table", str(tmp_path / "none.csv"))[2]
+    assert run(capsys)[0] == 2
+
+
+def test_trials_here_and_rates_there(capsys, tmp_path: Path) -> None:
+    path = tmp_path / "r.csv"
+    lines = [HEAD.strip() + ",real_score,sim_score,remark"]
+    lines += [f"counted,política-{i}-政策,{3 * i},30,{1e5 * i:.0f},1000000,,," for i in range(8)]
+    lines += [f"rated,π{i},,,,,0.{i},0.{9 - i},odd" for i in range(8)]
+    path.write_text("\n".join(lines), encoding="utf-8")
+    counted, rated, pooled = document(capsys, path)
+    assert counted["policies"][1]["policy"] == "política-1-政策"
+    assert counted["sim_trials"] == [1_000_000, 1_000_000]
+    assert counted["verdict"] == "ranks reliably"
+    assert (rated["verdict"], rated["floors"]["noise"]) == ("not shown", {})
+    assert rated["spearman"] == -1.0
+    assert any("trial numbers are not known" in n for n in rated["notes"])
+    assert not any("trial numbers" in n for n in counted["notes"])
+    assert pooled["k"] == 0
+    assert "remark" in run(capsys, "--table", str(path))[1]
+
+
+def test_five_hundred_policies_take_seconds(capsys, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    rates = rng.random(500)
+    path = tmp_path / "r.csv"
+    path.write_text(HEAD + "".join(
+        f"t,p{i},{rng.binomial(50, r)},50,{rng.binomial(200, r)},200\n" for i, r in enumerate(rates)
+    ))  # fmt: skip
+    begin = time.process_time()
+    (found,) = document(capsys, path)
+    assert time.process_time() - begin < 20
+    assert (found["k"], found["verdict"]) == (500, "ranks reliably")
+
+
+def test_the_pages(capsys, tmp_path: Path) -> None:
+    path, page, text = (tmp_path / n for n in ("r.csv", "out/t.html", "out/t.md"))
+    path.write_text(GOOD.replace("p0", "<b>$x^2$|p0</b>"))
+    code, out, _ = run(capsys, "--table", str(path), "--html", str(page), "--markdown", str(text))
+    assert code == 0
+    assert "push: ranks reliably" in out
+    assert "Spearman" in out
+    assert "\\|p0" in text.read_text()
+    assert "<b>$x" not in page.read_text()
+    with chromium(390, 844) as tab:
+        tab.open(page.as_uri())
+        tab.wait_for("[...document.images].every(i => i.complete && i.naturalWidth > 0)")
+        assert tab.evaluate("document.documentElement.scrollWidth") <= 390
+        light = tab.evaluate("getComputedStyle(document.body).backgroundColor")
+        tab.size(390, 844, dark=True)
+        assert tab.evaluate("getComputedStyle(document.body).backgroundColor") != light
+        assert not tab.errors
+    first = page.read_text()
+    run(capsys, "--table", str(path), "--html", str(page))
+    assert page.read_text() == first
+    assert run(capsys, "--table", str(path), "--html", str(tmp_path))[0] == 2
