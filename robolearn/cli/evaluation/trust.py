@@ -43,7 +43,7 @@ def main(argv: list[str]) -> int:
     if args.markdown is not None:
         output_file(args.markdown, "--markdown", (".md",))
     level = share(args.level, "--level")
-    from robolearn.operations.trust import trust_of_table
+    from robolearn.operations.trust.table import trust_of_table
 
     trust = trust_of_table(args.table, level=level, seed=args.seed)
     if args.html is not None:

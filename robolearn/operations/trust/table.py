@@ -1,4 +1,4 @@
-"""Reports how far a simulator may be trusted, from a table or from trials in both worlds."""
+"""Reports how far a simulator may be trusted, from a table that people export."""
 
 from __future__ import annotations
 
