@@ -99,22 +99,34 @@ class Tab:
         """Move the mouse to ``x, y`` [CSS px]."""
         self.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
 
+    def button(self, kind: str, x: float, y: float) -> None:
+        """``mousePressed`` or ``mouseReleased``: the left button."""
+        self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
+
     def click(self, x: float, y: float) -> None:
         """Press and release the left button."""
         for kind in ("mousePressed", "mouseReleased"):
-            self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
+            self.button(kind, x, y)
+
+    def hold(self, kind: str, key: str) -> None:
+        """``keyDown`` or ``keyUp`` of one key (``KeyboardEvent.key``)."""
+        code, number = KEY_CODES.get(key, (f"Key{key.upper()}", ord(key[0].upper())))
+        self.call(
+            "Input.dispatchKeyEvent", type=kind, key=key, code=code, windowsVirtualKeyCode=number
+        )
 
     def key(self, key: str) -> None:
         """Press and release one key (``KeyboardEvent.key``)."""
-        code, number = KEY_CODES.get(key, (f"Key{key.upper()}", ord(key[0].upper())))
         for kind in ("keyDown", "keyUp"):
-            self.call(
-                "Input.dispatchKeyEvent",
-                type=kind,
-                key=key,
-                code=code,
-                windowsVirtualKeyCode=number,
-            )
+            self.hold(kind, key)
+
+    def centre(self, selector: str) -> tuple[float, float]:
+        """Of an element [CSS px]."""
+        box = f"document.querySelector('{selector}').getBoundingClientRect()"
+        x, y = self.evaluate(
+            f"(({{x, y, width, height}}) => [x + width / 2, y + height / 2])({box})"
+        )
+        return x, y
 
     def size(self, width: int, height: int, *, dark: bool = False) -> None:
         """Set the window's size [CSS px] and colour scheme."""

@@ -1,4 +1,5 @@
-"""From a person's input to the command: keys of a terminal, events of a pad, reports of a puck.
+"""From a person's input to the command: keys of a terminal, events of a pad, reports of a puck,
+keys and pads of the page in headless Chromium.
 
     make bench ONLY=teleop
 
@@ -10,6 +11,7 @@ not in it (``bench_supervisor``).
 from __future__ import annotations
 
 import contextlib
+import functools
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -17,11 +19,15 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from hardware.teleop.agent import TeleopAgent
+from hardware.teleop.device import Surroundings, View
+from hardware.teleop.devices.browser import BrowserDevice
 from hardware.teleop.devices.gamepad import TL, Gamepad, Y
 from hardware.teleop.devices.keyboard import KeyboardDevice
 from hardware.teleop.devices.spacemouse import SpaceMouse, SpaceMouseConfig
+from hardware.teleop.page.layout import layout_of
 from robolearn.spec import ActionSpec, EmbodimentSpec, SignalSpec
 from robolearn.timing.clocks import Rate
+from tests.browser import chromium, chromium_path
 from tests.hardware.teleop.inputs import Pad, Puck
 from tests.hardware.teleop.terminals import EmulatedTerminal
 from tests.mocks import observation
@@ -71,6 +77,26 @@ def puck() -> Iterator[Touched]:
         device.close()
 
 
+@contextlib.contextmanager
+def chromium_page(by: str) -> Iterator[Touched]:
+    device = BrowserDevice(layout_of(Surroundings(spec=SPEC)))
+    with contextlib.closing(device), chromium() as tab:
+        tab.open(device.url)
+        device.show(View("running", max_steps=1000))
+        tab.wait_for("link.driving && !document.body.classList.contains('loading')")
+        wait_until(lambda: device.poll().clutch)
+        x, y = tab.centre("#move svg")
+        tab.pointer(x, y)
+
+        def key(on: bool) -> None:
+            tab.hold("keyDown" if on else "keyUp", "w")
+
+        def pad(on: bool) -> None:
+            tab.button("mousePressed" if on else "mouseReleased", x, y - 40)
+
+        yield TeleopAgent(device, SPEC), key if by == "key" else pad
+
+
 def latencies(touched: Touched, count: int, rng: np.random.Generator) -> list[float]:
     """Seconds from the input to the command that moves, ``count`` times."""
     agent, touch = touched
@@ -107,16 +133,23 @@ def latencies(touched: Touched, count: int, rng: np.random.Generator) -> list[fl
     return out
 
 
+PAGES = [
+    ("a held key of the page in Chromium", functools.partial(chromium_page, "key")),
+    ("a pad of the page in Chromium", functools.partial(chromium_page, "pad")),
+]
+
+
 def rows(long: bool) -> list[dict[str, object]]:
     """One row per input; the reference is the control period."""
     count, found = 400 if long else 60, []
-    for name, opened in (
-        ("keys that tell releases", keys(kitty=True)),
-        ("keys, one press one step", keys(kitty=False)),
-        ("events of a pad", pad()),
-        ("reports of a puck", puck()),
+    for name, open_input in (
+        ("keys that tell releases", functools.partial(keys, kitty=True)),
+        ("keys, one press one step", functools.partial(keys, kitty=False)),
+        ("events of a pad", pad),
+        ("reports of a puck", puck),
+        *([] if chromium_path() is None else PAGES),
     ):
-        with opened as touched:
+        with open_input() as touched:
             times = latencies(touched, count, np.random.default_rng(0))
         p50, p95 = (float(np.percentile(times, p)) for p in (50, 95))
         found.append(

@@ -162,3 +162,18 @@ class PadInput:
     def grip(self, closed: bool) -> None:
         self._pad.event(ABS, RZ, 255 if closed else 0)
         wait_until(lambda: self._device.poll().gripper == float(not closed))
+
+
+class PageInput:
+    """The hand at an open page."""
+
+    def __init__(self, opened, device) -> None:
+        self._page, self._device = opened, device
+
+    def deflect(self, twist) -> None:
+        self._page.deflect(twist)
+        wait_until(lambda: np.allclose(self._device.poll().motion.twist, twist))
+
+    def grip(self, closed: bool) -> None:
+        self._page.say("gripper", open=not closed)
+        wait_until(lambda: self._device.poll().gripper == float(not closed))

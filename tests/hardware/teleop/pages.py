@@ -2,13 +2,16 @@
 
 import contextlib
 import json
+import threading
 import time
 
+import numpy as np
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
-from hardware.teleop.page.messages import PICTURE_HEAD, VERSION
+from hardware.teleop.page.messages import BEAT_S, PICTURE_HEAD, VERSION
 from robolearn.spec import ActionSpec, EmbodimentSpec, SignalSpec
+from tests.waiting import paced, wait_until
 
 POSE = SignalSpec("tool/pose", (7,))
 WIDTH = SignalSpec("gripper/width", (1,))
@@ -24,8 +27,8 @@ ARM = EmbodimentSpec(
 )
 
 
-def ws_url(device):
-    return device.url.replace("http", "ws", 1).replace("/?", "/ws?")
+def ws_url(url):
+    return url.replace("http", "ws", 1).replace("/?", "/ws?")
 
 
 class FakePage:
@@ -33,6 +36,8 @@ class FakePage:
 
     def __init__(self, socket) -> None:
         self.socket, self.seq, self.offset_ms = socket, 0, 5e6
+        # Numbers and clock must go out in order, whoever sends.
+        self._lock = threading.Lock()
 
     @property
     def clock_ms(self) -> float:
@@ -43,8 +48,9 @@ class FakePage:
 
     def hand(self, held=True, late_ms=0.0, **motion) -> None:
         motion = motion or {"twist": [0.0] * 6}
-        self.seq += 1
-        self.say("hand", seq=self.seq, t_ms=self.clock_ms - late_ms, held=held, **motion)
+        with self._lock:
+            self.seq += 1
+            self.say("hand", seq=self.seq, t_ms=self.clock_ms - late_ms, held=held, **motion)
 
     def point(self, x, y, held=True) -> None:
         self.hand(held, xy=[x, y])
@@ -80,7 +86,69 @@ class FakePage:
 @contextlib.contextmanager
 def page(device, *, driving=True, **options):
     """Opens a page, and waits until it knows whether it drives."""
-    with connect(ws_url(device), **options) as socket:
+    with connect(ws_url(device.url), **options) as socket:
         opened = FakePage(socket)
         opened.driving(driving)
         yield opened
+
+
+class OpenPage:
+    """A page that somebody looks at: it tells what the hand does at every beat and what was seen,
+    as the browser's does, and calls ``on_view`` with every view (a dictionary).
+    """
+
+    def __init__(self, socket, on_view, beat_s) -> None:
+        self.page, self._beat_s = FakePage(socket), beat_s
+        self._on_view, self._twist = on_view, np.zeros(6)
+        self.driving, self.pictures, self._closed = False, 0, False
+        self._threads = [
+            threading.Thread(target=work, daemon=True) for work in (self._look, self._beat)
+        ]
+        for thread in self._threads:
+            thread.start()
+        wait_until(lambda: self.driving)
+
+    def deflect(self, twist) -> None:
+        self._twist = np.array(twist)
+
+    def say(self, kind, **values) -> None:
+        self.page.say(kind, **values)
+
+    def close(self) -> None:
+        self._closed = True
+        self.page.socket.close()
+        for thread in self._threads:
+            thread.join()
+
+    def _beat(self) -> None:
+        with contextlib.suppress(ConnectionClosed):
+            for _ in paced(1.0 / self._beat_s):
+                if self._closed:
+                    break
+                self.page.hand(twist=[float(v) for v in np.clip(self._twist, -1.0, 1.0)])
+
+    def _look(self) -> None:
+        with contextlib.suppress(ConnectionClosed):
+            while True:
+                data = self.page.socket.recv()
+                if isinstance(data, bytes):
+                    self.pictures += 1
+                    self.say("seen", camera=PICTURE_HEAD.unpack_from(data)[1])
+                    continue
+                message = json.loads(data)
+                if message["type"] == "role":
+                    self.driving = message["driving"]
+                elif message["type"] == "view":
+                    self.say("seen")
+                    self._on_view(message)
+
+
+@contextlib.contextmanager
+def open_page(url, on_view=lambda view: None, *, beat_s=BEAT_S, **options):
+    """Somebody who opens the page, and drives."""
+    with connect(ws_url(url), **options) as socket:
+        opened = OpenPage(socket, on_view, beat_s)
+        try:
+            yield opened
+        finally:
+            opened.close()

@@ -6,13 +6,17 @@ import numpy as np
 import pytest
 
 from hardware.teleop.agent import TeleopAgent
+from hardware.teleop.device import Surroundings
+from hardware.teleop.devices.browser import BrowserDevice
 from hardware.teleop.devices.gamepad import Gamepad
 from hardware.teleop.devices.keyboard import KeyboardDevice
 from hardware.teleop.devices.spacemouse import SpaceMouse, SpaceMouseConfig
 from hardware.teleop.operator import Operator
+from hardware.teleop.page.layout import layout_of
 from robolearn.runtime import run_episode
 from sim.worlds import build_operator, make_world
-from tests.hardware.teleop.inputs import KeysInput, Pad, PadInput, Puck, PuckInput
+from tests.hardware.teleop.inputs import KeysInput, Pad, PadInput, PageInput, Puck, PuckInput
+from tests.hardware.teleop.pages import ARM, open_page
 from tests.hardware.teleop.terminals import EmulatedTerminal
 from tests.mocks import Listener
 from tests.waiting import wait_until
@@ -35,6 +39,16 @@ def puck():
         device = SpaceMouse(SpaceMouseConfig(), puck.open)
         yield device, PuckInput(puck, device)
         device.close()
+
+
+@contextlib.contextmanager
+def browser():
+    with contextlib.closing(BrowserDevice(layout_of(Surroundings(spec=ARM)))) as device:
+        device.begin(1.0)
+        # Simulated time runs faster than that of pages, up to what a page may say.
+        with open_page(device.url, beat_s=0.008) as opened:
+            wait_until(lambda: device.poll().clutch)
+            yield device, PageInput(opened, device)
 
 
 @contextlib.contextmanager
@@ -77,7 +91,7 @@ def drive(opened, max_steps, seed=3):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("opened", [keyboard, puck, pad])
+@pytest.mark.parametrize("opened", [keyboard, puck, pad, browser])
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_a_person_puts_the_cube_on_the_square(opened, seed):
     driven = drive(opened, 1200, seed)
@@ -92,6 +106,7 @@ def test_a_person_puts_the_cube_on_the_square(opened, seed):
         keyboard,
         pytest.param(puck, marks=pytest.mark.slow),
         pytest.param(pad, marks=pytest.mark.slow),
+        pytest.param(browser, marks=pytest.mark.slow),
     ],
 )
 def test_a_person_brings_the_hand_to_the_cube(opened):

@@ -75,11 +75,6 @@ def view(phase="running", **more):
     )
 
 
-def centre(tab, selector):
-    box = f"document.querySelector('{selector}').getBoundingClientRect()"
-    return tab.evaluate(f"(({{x, y, width, height}}) => [x + width / 2, y + height / 2])({box})")
-
-
 def test_a_drawn_pointer_path_becomes_an_episode(tab, tmp_path):
     env, keeper = make_world("pusht_reference"), Keeper()
     device = BrowserDevice(layout_of(Surroundings(task="pusht", spec=env.spec)))
@@ -137,41 +132,41 @@ def test_an_arm_is_driven_by_pads_and_keys(arm, tab, tmp_path):
     arm.show(view())
     tab.wait_for("!document.body.classList.contains('loading') && pictures.all[0].count > 0")
     wait_until(lambda: twist_of(arm) == [0.0] * 6)
-    x, y = centre(tab, "#move svg")
-    press, release = mouse(tab)
-    press(x, y - 30)
+    x, y = tab.centre("#move svg")
+    tab.pointer(x, y - 30)
+    tab.button("mousePressed", x, y - 30)
     wait_until(lambda: (twist_of(arm) or [0])[0] > 0.2)
     assert twist_of(arm)[2:] == [0.0] * 4
-    release(x, y - 30)
+    tab.button("mouseReleased", x, y - 30)
     # It springs back.
     wait_until(lambda: twist_of(arm) == [0.0] * 6)
-    hold = holder(tab)
-    hold("keyDown", "w")
+    tab.hold("keyDown", "w")
     wait_until(lambda: twist_of(arm)[0] == 1.0)
     # Whatever hides the page lets go, though the key's release goes elsewhere.
     tab.evaluate("window.dispatchEvent(new Event('blur'))")
     wait_until(lambda: not arm.poll().clutch)
-    hold("keyUp", "w")
-    tab.click(*centre(tab, "#phase"))
+    tab.hold("keyUp", "w")
+    tab.click(*tab.centre("#phase"))
     wait_until(lambda: twist_of(arm) == [0.0] * 6)
     for gone in ("visibilitychange", "pagehide"):
-        hold("keyDown", "a")
+        tab.hold("keyDown", "a")
         wait_until(lambda: (twist_of(arm) or [0] * 6)[1] == 1.0)
         tab.evaluate(HIDE if gone == "visibilitychange" else LEAVE)
         wait_until(lambda: not arm.poll().clutch)
-        hold("keyUp", "a")
+        tab.hold("keyUp", "a")
         tab.evaluate(SHOW)
-        tab.click(*centre(tab, "#phase"))
+        tab.click(*tab.centre("#phase"))
         wait_until(lambda: twist_of(arm) == [0.0] * 6)
     tab.key("g")
     wait_until(lambda: arm.poll().gripper == 0.0)
     tab.key("m")
     wait_until(lambda: arm.pressed() == ("marker",))
     # A lost pointer is a hand that is gone.
-    press(x, y - 30)
+    tab.pointer(x, y - 30)
+    tab.button("mousePressed", x, y - 30)
     wait_until(lambda: twist_of(arm)[0] > 0.2)
     tab.evaluate("pads.all[0].svg.releasePointerCapture(pads.all[0].pointer)")
-    release(x, y - 30)
+    tab.button("mouseReleased", x, y - 30)
     wait_until(lambda: twist_of(arm) == [0.0] * 6)
     tab.screenshot(tmp_path / "arm.png")
     assert tab.errors == []
@@ -187,7 +182,7 @@ def test_the_second_page_watches_and_a_lost_one_comes_back(arm, tab):
         tab.key("x")
         first.socket.close()
         tab.wait_for("$('why').textContent.includes('Nobody')")
-        tab.click(*centre(tab, "#claim"))
+        tab.click(*tab.centre("#claim"))
         tab.wait_for("link.driving")
         assert arm.pressed() == ()
         wait_until(lambda: twist_of(arm) == [0.0] * 6)
@@ -233,29 +228,6 @@ def test_the_page_fits_and_nothing_moves(arm, browser, tmp_path, size, dark):
     assert tab.evaluate(LOW_CONTRAST) == []
     tab.screenshot(tmp_path / "page.png", full_page=True)
     assert tab.errors == []
-
-
-def mouse(tab):
-    def send(kind, x, y):
-        tab.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
-
-    return (
-        lambda x, y: (tab.pointer(x, y), send("mousePressed", x, y)),
-        lambda x, y: send("mouseReleased", x, y),
-    )
-
-
-def holder(tab):
-    def send(kind, key):
-        tab.call(
-            "Input.dispatchKeyEvent",
-            type=kind,
-            key=key,
-            code=f"Key{key.upper()}",
-            windowsVirtualKeyCode=ord(key.upper()),
-        )
-
-    return send
 
 
 HIDE = """

@@ -67,7 +67,7 @@ def test_the_page_needs_the_token_and_its_own_name(device):
     # A foreign name that leads here (DNS rebinding).
     assert status_of(device.url, Host="elsewhere.example")[0] == 421
     with pytest.raises(InvalidStatus):
-        connect(ws_url(device) + "x")
+        connect(ws_url(device.url) + "x")
 
 
 REQUESTS = {
@@ -94,7 +94,7 @@ def test_a_hostile_request_does_not_end_the_server(device, data, caplog):
 
 def test_a_page_from_elsewhere_is_refused_even_with_the_token(device):
     with pytest.raises(InvalidStatus) as refused:
-        connect(ws_url(device), origin="http://elsewhere.example")
+        connect(ws_url(device.url), origin="http://elsewhere.example")
     assert refused.value.response.status_code == 403
     with page(device, origin=f"http://127.0.0.1:{device.port}"):
         pass
@@ -222,7 +222,7 @@ def test_so_many_pages_and_no_more(device):
     with contextlib.ExitStack() as opened:
         for number in range(MOST_PAGES):
             opened.enter_context(page(device, driving=number == 0))
-        extra = opened.enter_context(connect(ws_url(device)))
+        extra = opened.enter_context(connect(ws_url(device.url)))
         assert FakePage(extra).closed() == 1013
 
 
@@ -312,6 +312,6 @@ async def hold_by_tls(device, trusting):
     # On one thread: a connection's encryption must not be read and written by two at once.
     told = {"v": 1, "type": "hand", "seq": 0, "t_ms": 0, "held": True, "twist": [0] * 6}
     origin = f"https://127.0.0.1:{device.port}"
-    async with asyncio_client.connect(ws_url(device), ssl=trusting, origin=origin) as opened:
+    async with asyncio_client.connect(ws_url(device.url), ssl=trusting, origin=origin) as opened:
         await opened.send(json.dumps(told))
         await asyncio.to_thread(wait_until, lambda: device.poll().clutch)
