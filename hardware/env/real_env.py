@@ -48,6 +48,8 @@ log = logging.getLogger(__name__)
 
 EVENT = "supervisor/event"
 _REST_RAD_S, _REST_SAMPLES = 0.01, 6
+# Nobody takes an older picture for what there is.
+_OLD_NS = 1_000_000_000
 
 
 @runtime_checkable
@@ -226,6 +228,20 @@ class RealEnv:
             samples = {name: self._buffers[name].at(picture.t_ns) for name in self._aligned}
         samples = {n: samples.get(n) or b.newest() for n, b in self._buffers.items()}
         return Observation(time.monotonic_ns(), samples)
+
+    def look(self) -> Observation:
+        """What somebody sees who waits between two episodes: the newest samples, also while objects
+        are covered by hands or a stop is latched. Nothing of it is kept; old pictures are left out.
+        """
+        self._collect()
+        now = time.monotonic_ns()
+        samples: dict[str, Sample] = {}
+        for name, buffer in self._buffers.items():
+            last = buffer.last
+            if last is not None and (last.value.ndim < 3 or now - last.t_ns < _OLD_NS):
+                samples[name] = last
+            buffer.forget()
+        return Observation(now, samples)
 
     def apply(self, command: Command) -> None:
         """Leave the command with the supervisor, which limits it. DataError for one without this

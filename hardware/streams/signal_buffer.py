@@ -50,6 +50,10 @@ class SignalBuffer:
             self._t_ns = np.concatenate([self._t_ns, t_ns])
             self._value = np.concatenate([self._value, value])
 
+    def forget(self) -> None:
+        """Nothing waits for the next drain any more; the newest sample stays known."""
+        self._t_ns, self._value = self._t_ns[:0], self._value[:0]
+
     @property
     def last(self) -> Sample | None:
         """The newest sample, without counting it as shown."""

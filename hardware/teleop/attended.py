@@ -15,7 +15,7 @@ import numpy as np
 
 from robolearn.contracts import Env
 from robolearn.data.markers import MARKER
-from robolearn.errors import SafetyStopError
+from robolearn.errors import RobolearnError, RobotConnectionError, SafetyStopError
 from robolearn.spec import EmbodimentSpec
 from robolearn.timing.clocks import Rate
 from robolearn.types import (
@@ -42,6 +42,10 @@ class Arm(Protocol):
 
     def begin(self, condition: Condition) -> ResetReport:
         """Begin the episode of a reset that somebody has looked at; nothing is moved."""
+        ...
+
+    def look(self) -> Observation:
+        """What is there between two episodes; nothing of it is kept."""
         ...
 
     def hold(self) -> None:
@@ -164,6 +168,17 @@ class AttendedEnv:
         if self.play and now > self._marker.t_ns:
             self._marker = Sample(now, self._marker.value + 1.0)
             self._marked.append(self._marker)
+
+    def look(self) -> Observation | None:
+        """What is there while nothing is recorded; None: nobody can tell now. Raises
+        RobotConnectionError when the cell is gone.
+        """
+        try:
+            return self._inner.observe() if self.arm is None else self.arm.look()
+        except RobotConnectionError:
+            raise
+        except RobolearnError:
+            return None
 
     @property
     def markers(self) -> int:

@@ -44,10 +44,16 @@ class KeyWatch:
         while not self._keys.empty():
             self._keys.get()
 
-    def wait(self, allowed: Collection[Key]) -> Key:
-        """The first key of ``allowed`` that was pressed since :meth:`forget`, or ``stop``."""
+    def wait(self, allowed: Collection[Key], meanwhile: Callable[[], None], every_s: float) -> Key:
+        """The first key of ``allowed`` that was pressed since :meth:`forget`, or ``stop``;
+        ``meanwhile`` is called every so often.
+        """
         while True:
-            key = self._keys.get()
+            try:
+                key = self._keys.get(timeout=every_s)
+            except queue.Empty:
+                meanwhile()
+                continue
             if key == "stop" or key in allowed:
                 return key
 

@@ -12,6 +12,7 @@ itself, and where something is wrong with it that should be known before it is k
 
 from __future__ import annotations
 
+import functools
 import sys
 import time
 from collections import Counter
@@ -45,6 +46,8 @@ _ENDING: dict[Key, Said] = {
 _KEEPING = ("keep", "success", "failure")
 # What becomes of an attempt.
 _DECIDING: tuple[Key, ...] = ("keep", "discard", "redo", "quit")
+# Whoever waits sees the cell as it was so long ago at most [s].
+_LOOK_S = 0.1
 # The disk is looked at so often [ticks].
 _DISK_EVERY = 50
 
@@ -177,8 +180,12 @@ class TeleopSession:
         if watch is None:
             raise StartError(f"nobody can be asked now to {text}")
         watch.forget()
-        self._show("placing", f"{text}, then press start.", ("start", "quit", "stop"))
-        if watch.wait(("start", "keep", "quit")) == "quit":
+        show = functools.partial(
+            self._show, "placing", f"{text}, then press start.", ("start", "quit", "stop")
+        )
+        show()
+        look = functools.partial(self._look, show)
+        if watch.wait(("start", "keep", "quit"), look, _LOOK_S) == "quit":
             self._quitting = True
             raise StartError(f"not done: {text}")
         self._show("resetting", "The arm moves to the start.", ("stop",))
@@ -386,7 +393,11 @@ class TeleopSession:
         arm = self._env.arm
         keys: tuple[Key, ...] = (*allowed, "stop") if arm is not None else allowed
         self._show(phase, message, keys)
+        shown_s = time.monotonic()
         while True:
+            if time.monotonic() - shown_s >= _LOOK_S:
+                self._look(lambda: self._show(phase, message, keys))
+                shown_s = time.monotonic()
             for key in self._device.pressed():
                 if key == "stop" and arm is not None:
                     arm.estop()
@@ -396,6 +407,13 @@ class TeleopSession:
                 if key in allowed:
                     return key
             time.sleep(self._config.poll_s)
+
+    def _look(self, show: Callable[[], None]) -> None:
+        """Whoever waits sees what is there now."""
+        seen = self._env.look()
+        if seen is not None:
+            self._observation = seen
+        show()
 
     def _take(self, outcome: Outcome) -> None:
         self._outcome = outcome

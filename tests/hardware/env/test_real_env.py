@@ -178,6 +178,18 @@ def test_every_observation_is_in_the_drain_of_its_tick(env):
     env.hold()
 
 
+def test_whoever_waits_sees_what_there_is_and_nothing_of_it_is_kept(env):
+    env.reset(CONDITION, np.random.default_rng(0))
+    env.hold()
+    first = env.look().samples[JOINT_POSITION].t_ns
+    wait_until(lambda: env.look().samples[JOINT_POSITION].t_ns > first)
+    assert set(env.look().samples) == {s.name for s in env.spec.signals}
+    assert len(env.drain().signals[JOINT_POSITION].t_ns) < 100
+    env.estop()
+    assert BLOCK in env.look().samples
+    env.clear_stop()
+
+
 def test_a_blind_tracker_stops_the_loop_with_a_typed_error(lab):
     config = cell_at(lab.where.address)
     udp = dataclasses.replace(config.trackers[BLOCK].udp, port=30999, max_age_s=0.2)

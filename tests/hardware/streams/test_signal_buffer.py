@@ -33,6 +33,16 @@ def test_a_value_between_two_samples_joins_the_stream():
     assert buffer.drain().t_ns.tolist() == [40]
 
 
+def test_what_nobody_records_does_not_pile_up():
+    buffer = filled([10, 20])
+    buffer.forget()
+    assert buffer.drain().t_ns.tolist() == []
+    assert buffer.last.t_ns == 20
+    buffer.add(30, [30.0])
+    assert buffer.newest().t_ns == 30
+    assert buffer.drain().t_ns.tolist() == [30]
+
+
 def test_before_the_first_sample_it_is_the_first():
     assert filled([10, 20]).at(5).t_ns == 10
     with pytest.raises(StaleSignalError):

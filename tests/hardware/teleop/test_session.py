@@ -13,8 +13,8 @@ from hardware.teleop.attended import Arm, AttendedEnv, LoopTiming
 from hardware.teleop.device import Key, View
 from hardware.teleop.session import SessionConfig, TeleopSession
 from robolearn.data.markers import MARKER
-from robolearn.errors import RobotConnectionError, SafetyStopError, StartError
-from robolearn.types import Command, Condition, Observation, Outcome, ResetReport
+from robolearn.errors import RobotConnectionError, SafetyStopError, StaleSignalError, StartError
+from robolearn.types import Command, Condition, Observation, Outcome, ResetReport, Sample
 from tests.hardware.teleop.test_teleop import FAST, Hand, Keeper
 from tests.mocks import CONDITION, TOOL, PointEnv
 
@@ -61,6 +61,9 @@ class Cell(PointEnv):
     def require_running(self) -> None:
         if self.latched:
             raise SafetyStopError(self.latched)
+
+    def look(self) -> Observation:
+        return super().observe()
 
     def hold(self) -> None:
         self.require_running()
@@ -233,6 +236,31 @@ def test_objects_are_placed_by_the_person_in_the_middle_of_a_reset() -> None:
     assert cell.asked == 2
     with pytest.raises(StartError, match="nobody can be asked now"):
         run.place("something")
+
+
+def test_whoever_waits_sees_what_moves_meanwhile() -> None:
+    class Watched(Cell):
+        looks = 0
+
+        def reset(self, condition: Condition, rng: np.random.Generator) -> ResetReport:
+            report = super().reset(condition, rng)
+            run.place("place the cube")
+            return report
+
+        def look(self) -> Observation:
+            self.looks += 1
+            if self.looks == 2:
+                raise StaleSignalError("the cube is covered by a hand")
+            x = np.array([0.01 * self.looks, 0.0])
+            return Observation(self.now_ns(), {TOOL: Sample(self.now_ns(), x)})
+
+    hand = Reacts(placing=[*[""] * 3, "start"], ready=["", "", "start"], review=["", "keep"])
+    run, _ = session(Watched(), hand)
+    assert len(run.run()) == 1
+    seen = {p: [v.tool and v.tool.at[0] for v in hand.views if v.phase == p] for p in phases(hand)}
+    assert seen["placing"][1:] == [0.01, 0.01, 0.03]
+    assert seen["ready"][1:] == [0.04, 0.05]
+    assert seen["review"][1:] == [0.06]
 
 
 def test_a_cell_that_is_gone_ends_the_session() -> None:

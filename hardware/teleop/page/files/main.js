@@ -42,7 +42,7 @@ link.onscene = () => {
   if (link.scene.control === "rate") pads.make(link.scene.free);
   for (const pad of pads.all) pad.onmove = (urgent) => hands.tell(urgent);
   setInterval(() => hands.tell(false), link.scene.beat_ms);
-  setInterval(() => pictures.age(!!link.view && link.view.phase === "running"), 500);
+  setInterval(() => pictures.age(!!link.view && link.view.phase !== "done"), 500);
 };
 link.onview = () => drawing.take(link.view, link.before);
 link.onpicture = (camera, data) => pictures.draw(camera, data);

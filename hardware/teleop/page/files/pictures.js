@@ -26,11 +26,11 @@ const pictures = {
     } finally { link.send({ type: "seen", camera }); }
   },
   // Says where a picture is old: a person must not steer by it.
-  age(running) {
+  age(shown) {
     const now = performance.now();
     for (const { old, drawn } of this.all) {
       const late = drawn === null ? Infinity : now - drawn;
-      old.hidden = !running || late < this.OLD_MS;
+      old.hidden = !shown || late < this.OLD_MS;
       if (!old.hidden) old.textContent = drawn === null ? "no picture yet" : `${Math.floor(late / 1000)} s old`;
     }
   },
