@@ -216,4 +216,4 @@ def status_line(view: View, columns: int = 140) -> str:
 
 def _place(thing: Thing) -> str:
     turned = round(np.degrees(thing.yaw)) if thing.yaw else 0
-    return " ".join(f"{1e3 * v:.0f}" for v in thing.at) + (f" {turned} deg" if turned else "")
+    return " ".join(f"{round(1e3 * v)}" for v in thing.at) + (f" {turned} deg" if turned else "")

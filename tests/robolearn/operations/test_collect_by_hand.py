@@ -47,7 +47,7 @@ def test_keys_drive_an_arm_that_is_commanded_by_its_tool(tmp_path, monkeypatch):
         )
         stdin.close()
     # Who sees no picture drives by numbers.
-    assert re.search(r"mm: tool -?\d+ -?\d+ 250  cube -?\d+ -?\d+ \d+  goal", seen[0])
+    assert re.search(r"mm: tool 0 0 250  cube -?\d+ -?\d+ \d+ -?\d+ deg  goal", seen[0])
     assert len(warned) == 1
     assert all(asked)
     assert len(asked) == 1
