@@ -17,14 +17,13 @@ from hardware.teleop.mapping import require_drivable
 from hardware.teleop.registry import DEVICES, make_device
 from hardware.teleop.targets import XY_TABLE
 from robolearn.agents.execution import Execution
-from robolearn.agents.scripted_person import ScriptedPerson
-from robolearn.agents.take_over import TakeOver
 from robolearn.config import to_dict
 from robolearn.contracts import Subscriber
 from robolearn.errors import ConfigError, did_you_mean
 from robolearn.inference.local import BatchedInference
 from robolearn.instructions import require_understood
 from robolearn.operations.builders import env_builder, policy_builder
+from robolearn.operations.correcting import SCRIPTED, corrected_by_expert
 from robolearn.operations.stores.collection import (
     UNATTENDED,
     Actor,
@@ -39,8 +38,6 @@ from robolearn.training.run_directory import policy_hash
 from sim.contract import World
 from sim.worlds import build_operator, make_world
 
-# Who takes over from a policy and is no person at a device.
-SCRIPTED = "scripted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,8 +250,7 @@ def _require_correctable(policy: Path | None, corrected_by: str) -> None:
 
 def _corrected(actor: Actor, env: World, noise: float) -> Actor:
     """``actor``, from whom the task's expert takes over when it is lost."""
-    person = ScriptedPerson(build_operator(env, "scripted", noise))
-    agent = TakeOver(actor.agent, person, env.spec)
+    agent, person = corrected_by_expert(actor.agent, env, noise)
     return dataclasses.replace(actor, agent=agent, watching=(person,))
 
 

@@ -43,6 +43,11 @@ from robolearn.spec import TaskSpace
 from robolearn.timing.latencies import KEY as LATENCIES
 from robolearn.timing.latencies import Latencies, trained_with
 from robolearn.training.batch_loader import Batches, Feed, Joined
+from robolearn.training.collected.corrections import (
+    BesideCorrections,
+    Corrections,
+    WithCorrections,
+)
 from robolearn.training.collected.growing_data import GrowingData
 from robolearn.training.data import Described, TrainingData, TrainingSource
 from robolearn.training.distributed import Ranks
@@ -100,7 +105,8 @@ class Learner:
     """Updates the algorithm of ``experiment`` over ``parent`` from what ``store`` holds and will
     hold, in ``run_dir``; to be closed, or used by ``with``.
 
-    ``demonstrations``: episodes that ``share`` of every batch is drawn from. ``plain``: what
+    ``demonstrations``: episodes that ``share`` of every batch is drawn from; ``corrected``: also
+    from what people did who took over, as far as they did. ``plain``: what
     config.yaml says, where that is more than the experiment. ``resume``: go on with what
     ``run_dir`` holds. ``taken``: all that was taken in.
 
@@ -119,17 +125,18 @@ class Learner:
         *,
         demonstrations: TrainingSource | None = None,
         share: float = 0.0,
+        corrected: bool = False,
         threads: int = 1,
         resume: bool = False,
         plain: Mapping[str, Any] | None = None,
     ) -> None:
-        if demonstrations is None and share:
+        if demonstrations is None and share and not corrected:
             raise ConfigError(f"a share of {share:g} of every batch needs demonstrations")
         torch.set_num_threads(threads)
         reuse_memory()
         require_same_representation(experiment, parent)
         self.run_dir, self._parent, self._threads = run_dir, parent, threads
-        self._demonstrations = demonstrations
+        self._demonstrations, self._corrected = demonstrations, corrected
         self.taken = Taken()
         self._version, self._handed_over, self._calls = 0, -1, 0
         self._kept: set[int] = set()
@@ -212,7 +219,7 @@ class Learner:
     ) -> tuple[GrowingData, TrainingData | None]:
         """What is collected, and the demonstrations."""
         spec, seed, source = experiment.algorithm.batches(), experiment.seed, self._demonstrations
-        shown = round(share * spec.batch_size) if source is not None else 0
+        shown = round(share * spec.batch_size)
         if not 0 <= shown < spec.batch_size or (source is not None and not shown):
             raise ConfigError(
                 f"a share of {share:g} of {spec.batch_size} samples leaves nothing of the"
@@ -233,11 +240,19 @@ class Learner:
         return data, TrainingData(experiment.data, theirs, seed, source, flat, beside=True)
 
     def _fed(self, demonstrated: TrainingData | None) -> Batches:
-        if demonstrated is None:
-            return self._data.batches()
-        if demonstrated.dataset.spec.proposed and isinstance(self.algorithm, Proposing):
-            demonstrated.propose(self.algorithm)
-        return Joined(self._data.batches(), demonstrated.batches())
+        own, shown = self._data.batches(), None
+        if demonstrated is not None:
+            if demonstrated.dataset.spec.proposed and isinstance(self.algorithm, Proposing):
+                demonstrated.propose(self.algorithm)
+            shown = demonstrated.batches()
+        dataset = self._data.dataset
+        size = self._experiment.algorithm.batches().batch_size - dataset.spec.batch_size
+        if self._corrected and size:
+            others = 0 if demonstrated is None else len(demonstrated.dataset)
+            drawn = Corrections(dataset, size, others, self._experiment.seed)
+            own = WithCorrections(own, drawn, self._data.seen.batches(drawn, varied=True))
+            shown = None if shown is None else BesideCorrections(shown, drawn, size)
+        return own if shown is None else Joined(own, shown)
 
     def __enter__(self) -> Learner:  # noqa: PYI034
         """Itself."""
@@ -387,6 +402,7 @@ class Learner:
             "store": self._source.store_id,
             "demonstrations": None if shown is None else shown.content_hash,
             "share": share,
+            **({"corrected": True} if self._corrected else {}),
         }
 
     def _say(self, *, complete: bool, version: int | None = None) -> None:

@@ -6,13 +6,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
 
 from robolearn.contracts import PolicySpec
-from robolearn.data.reading.dataset import EpisodeDataset
 from robolearn.data.reading.proposed import Shown
 from robolearn.data.reading.selection import DataConfig
 from robolearn.learning import Batch, Observed, Proposing
@@ -34,9 +33,9 @@ class Seen:
         self.space = space
         self.representation = Representation(config.representation, space)
 
-    def batches(self, dataset: EpisodeDataset, *, varied: bool) -> Batches:
+    def batches(self, dataset: Batches, *, varied: bool) -> Batches:
         """The batches of ``dataset``; pictures ``varied`` for training, or as they are."""
-        batches = cast("Batches", dataset)
+        batches = dataset
         if varied and not self._config.pictures.plain:
             batches = Augmented(batches, self._config.pictures, self._seed)
         plain = self._config.representation.plain

@@ -55,6 +55,8 @@ class FinetuneArgs:
     demonstrations: Path | None = None
     # Instead of it: store of an earlier practice, of the simulated one while an arm practises.
     practised: Path | None = None
+    # Who takes over where the policy is lost (docs/practice.md): scripted, the task's expert.
+    takeover: str = ""
     # Processes that drive, beside the one that learns; 0: one process does both by turns.
     actors: int = 0
     # What they are: processes of this machine, or Ray actors.
@@ -107,7 +109,10 @@ def main(argv: list[str]) -> int:
     from robolearn.operations.practice.experiment import practice_experiment
     from robolearn.training.run_directory import load_run
 
-    begun = practice_experiment(load_run(run), named_file(argv), on_cell=on_cell)
+    corrected = any(word.partition("=")[0] == "--takeover" for word in argv)
+    begun = practice_experiment(
+        load_run(run), named_file(argv), on_cell=on_cell, corrected=corrected
+    )
     inner = begun.experiment
     names = ("data", "algorithm", "fit", "seed")
     values = {name: getattr(inner, name) for name in names} | {"practice": begun.practice}
@@ -179,6 +184,7 @@ def _practised(
             args.store,
             args.out,
             second=second,
+            takeover=args.takeover,
             actors=Actors(args.actors, args.executor, args.address),
             threads=args.threads,
             resume=args.resume,
@@ -243,7 +249,8 @@ class _Shown:
         ]
         text = (
             f"{now.episodes} episodes, {now.updates} updates, {who}; successes of late:"
-            f" {', '.join(shares)}; {now.seconds / 60:.1f} min ({now.cpu_seconds / 60:.1f} CPU-min)"
+            f" {', '.join(shares)}; {_driven(now)}{now.seconds / 60:.1f} min"
+            f" ({now.cpu_seconds / 60:.1f} CPU-min)"
         )
         if self._terminal:
             sys.stdout.write(f"\r\x1b[2K  {text}")
@@ -257,6 +264,11 @@ class _Shown:
         """A version was tried."""
         self.close()
         say(f"  test: {_tested(found)}", quiet=self._quiet)
+
+
+def _driven(now: RoundReport) -> str:
+    person = f", {now.person:.0%} of late by a person" if now.person else ""
+    return f"{now.robot_seconds / 60:.1f} robot-min{person}; "
 
 
 def _tested(found: VersionTest) -> str:
@@ -281,5 +293,24 @@ def _report(result: FinetuneResult) -> None:
         f" updates, {result.seconds / 60:.1f} min ({result.cpu_seconds / 60:.1f} CPU-min)"
         + (f", {result.late_ticks} late tick(s)" if result.late_ticks else "")
     )
+    say(f"  {_worn(result)}")
     say(f"  over because {result.ended}")
     say(f"run {result.run_dir} policy {result.policy_hash}: {KEPT[result.kept]}")
+
+
+def _worn(result: FinetuneResult) -> str:
+    wear = result.wear
+    parts = [f"the arm drove {wear.robot_seconds / 60:.1f} min, sent {wear.moves} times"]
+    if wear.travel_rad:
+        parts.append(f"joints travelled {wear.travel_rad:.0f} rad")
+    if wear.travel_m:
+        parts.append(f"the tool {wear.travel_m:.1f} m")
+    if wear.largest_force_n:
+        parts.append(
+            f"{wear.force_peaks} forces beyond 50 N, the largest {wear.largest_force_n:.0f} N"
+        )
+    parts.append(f"{wear.stops} stop(s)")
+    if wear.take_overs:
+        share = wear.person_seconds / wear.robot_seconds
+        parts.append(f"{wear.take_overs} take-overs, {share:.0%} of the time a person's")
+    return "; ".join(parts)

@@ -151,7 +151,12 @@ class EpisodeDataset:
 
     def batch(self, step: int) -> Batch:
         """Batch ``step`` of the endless stream of shuffled epochs."""
-        t = self._rows(step)
+        return self.drawn(self._rows(step), step)
+
+    def drawn(self, t: Index, step: int) -> Batch:
+        """The batch whose newest observations are the rows ``t [b]``, with what is drawn besides
+        for batch ``step``.
+        """
         batch = self.gather(t)
         if self._future is None or self.spec.future is None:
             return batch

@@ -50,12 +50,15 @@ class FinishedEpisode:
         """What would be saved; of pictures that are on disk the times alone."""
         return self.take.assembler.finish(self.meta)
 
-    def prepare(self) -> PreparedEpisode:
+    def prepare(self, seen: Callable[[Episode], None] | None = None) -> PreparedEpisode:
         """Write what is missing and make it durable; after an error nothing is left of it, or what
-        can be recovered.
+        can be recovered. ``seen`` is shown the episode before.
         """
         try:
-            return self.drafts.prepare(self.take.draft, self.episode())
+            episode = self.episode()
+            if seen is not None:
+                seen(episode)
+            return self.drafts.prepare(self.take.draft, episode)
         except BaseException:
             self.take.draft.abandon()
             raise

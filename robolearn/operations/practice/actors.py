@@ -28,12 +28,15 @@ from eval.trials.instruments import NOT_FINITE, PHYSICS_DIVERGED, CountingInfere
 from eval.trials.lanes import Drive, Lanes
 from policies.registry import explorer_of, policy_of
 from robolearn.agents.execution import Execution
-from robolearn.contracts import Agent, Policy
+from robolearn.contracts import Agent, Policy, Subscriber
+from robolearn.data.episode import Episode
+from robolearn.data.insight.effort import Effort, effort_of
 from robolearn.data.recording.recorder import DraftRecorder
 from robolearn.data.store.drafts import Drafts, PreparedEpisode
 from robolearn.errors import ConfigError
 from robolearn.inference.local import BatchedInference
 from robolearn.operations.builders import EnvBuilder
+from robolearn.operations.correcting import corrected_by_expert
 from robolearn.operations.stores.world_provenance import world_provenance
 from robolearn.runtime import EpisodeResult
 from robolearn.spec import EmbodimentSpec
@@ -99,6 +102,10 @@ class Flown:
     cpu_seconds: float = 0.0
     # Control ticks that came late; of a cell.
     late_ticks: int = 0
+    # What it cost the arm and the person.
+    effort: Effort = Effort()  # noqa: RUF009 (frozen)
+    # How often the arm was sent: for the episode, and on a cell to its start.
+    moves: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +128,8 @@ class ActorPlan:
     max_steps: int = 0
     # Which practice it is, said by every episode.
     practice: str = ""
+    # The task's expert takes over from whoever drives, where that is lost.
+    takeover: bool = False
 
     def __call__(self) -> RoundRunner:
         """Build the runner inside the actor."""
@@ -164,18 +173,18 @@ class RoundRunner:
         }
         with ThreadPoolExecutor(1, "preparing") as pool:
             recorders = [_LaneRecorder(self._recorder(spec), pool) for _ in envs]
-            drives = [
-                Drive(
-                    condition,
-                    self._agent(pilots[driver], spec),
-                    inferences[driver],
-                    [recorder],
-                    self._provenance(task, lane, pilots[driver], envs[lane]),
+            drives: list[Drive] = []
+            for lane, (driver, recorder) in enumerate(zip(task.drivers, recorders, strict=True)):
+                agent, watching = self._agent(pilots[driver], envs[lane])
+                drives.append(
+                    Drive(
+                        task.conditions[lane],
+                        agent,
+                        inferences[driver],
+                        [recorder, *watching],
+                        self._provenance(task, lane, pilots[driver], envs[lane]),
+                    )
                 )
-                for lane, (condition, driver, recorder) in enumerate(
-                    zip(task.conditions, task.drivers, recorders, strict=True)
-                )
-            ]
             try:
                 results = self._lanes.fly(
                     task.world,
@@ -196,6 +205,7 @@ class RoundRunner:
                 _flown(task, lane, result, inferences[task.drivers[lane]], prepared[lane]),
                 pid=os.getpid(),
                 cpu_seconds=spent,
+                effort=recorders[lane].effort,
             )
             for lane, result in enumerate(results)
         )
@@ -221,8 +231,13 @@ class RoundRunner:
         self._pilots[driver] = pilot
         return pilot
 
-    def _agent(self, pilot: _Pilot, spec: EmbodimentSpec) -> Agent:
-        return self._plan.execution.agent(pilot.policy.spec, spec, pilot.name)
+    def _agent(self, pilot: _Pilot, env: World) -> tuple[Agent, tuple[Subscriber, ...]]:
+        """Who drives, and who has to see how it goes."""
+        agent = self._plan.execution.agent(pilot.policy.spec, env.spec, pilot.name)
+        if not self._plan.takeover:
+            return agent, ()
+        corrected, person = corrected_by_expert(agent, env)
+        return corrected, (person,)
 
     def _recorder(self, spec: EmbodimentSpec) -> DraftRecorder:
         return DraftRecorder(
@@ -261,6 +276,7 @@ class _LaneRecorder:
     def __init__(self, inner: DraftRecorder, pool: ThreadPoolExecutor) -> None:
         self._inner, self._pool = inner, pool
         self._future: Future[PreparedEpisode] | None = None
+        self.effort = Effort()
 
     def on_start(self, episode: EpisodeHeader) -> None:
         self._inner.on_start(episode)
@@ -273,10 +289,13 @@ class _LaneRecorder:
             self._inner.discard()
             return
         self._inner.on_end(outcome)
-        self._future = self._pool.submit(self._inner.finished().prepare)
+        self._future = self._pool.submit(self._inner.finished().prepare, self._see)
 
     def on_abort(self, error: BaseException) -> None:
         self._inner.on_abort(error)
+
+    def _see(self, episode: Episode) -> None:
+        self.effort = effort_of(episode)
 
     def prepared(self) -> PreparedEpisode | None:
         """Wait for the finished episode; None where there is none to keep."""

@@ -45,6 +45,9 @@ DECISION_DISCOUNT = 0.98
 """Discount from one decision to the next (../reference: the setting that was measured)."""
 ON_CELL: Mapping[str, Value] = {"lanes": 2, "warmup_episodes": 20, "updates_per_decision": 4.0}
 """On a cell rounds are pairs, and the arm is what is slow."""
+CORRECTED: Mapping[str, Value] = {"parent_share": 0.0, "demonstrations": 0.5}
+"""A person who takes over keeps practice from harm, whose time is dear: the parent does not drive
+beside what is learned. Half of a batch is what people did (RLPD, HIL-SERL)."""
 INHERITED = ("n_obs", "horizon", "relative", "focus", "picture", "anchor", "mirror", "octaves")
 """What an algorithm has in common with its parent, where it has it at all."""
 SEEN = (
@@ -76,17 +79,21 @@ def practice_experiment(
     settings: Mapping[str, Value] | None = None,
     *,
     on_cell: bool = False,
+    corrected: bool = False,
 ) -> PracticeExperiment:
     """What to practise on top of ``parent``: the file ``config`` with some of its values replaced
     (``{"practice.lanes": 8}``), and the parent's where they say nothing. ``on_cell``: in real time,
-    where an episode is dear and computing is not.
+    where an episode is dear and computing is not; ``corrected``: a person takes over.
 
     Errors: :class:`ConfigError` for a file that does not fit.
     """
     raw = {} if config is None else load_yaml(config)
     raw = with_settings(_completed(parent, raw, on_cell=on_cell), settings or {})
     where = "practice" if config is None else str(config)
-    usual: Mapping[str, Value] = ON_CELL if on_cell else {}
+    usual: Mapping[str, Value] = {
+        **(ON_CELL if on_cell else {}),
+        **(CORRECTED if corrected else {}),
+    }
     said = cast("dict[str, Any]", raw.pop(SECTION, {}))
     if cast("dict[str, Any]", raw["fit"]).get("max_minutes") is not None:
         raise ConfigError(

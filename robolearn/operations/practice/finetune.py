@@ -29,6 +29,7 @@ from robolearn.config import from_dict
 from robolearn.data.store.store import EpisodeStore
 from robolearn.errors import ConfigError
 from robolearn.operations.builders import EnvBuilder, WorldInfo, env_builder
+from robolearn.operations.correcting import require_person
 from robolearn.operations.goals import world_for
 from robolearn.operations.practice.actors import ActorPlan, Flown, RoundTask
 from robolearn.operations.practice.experiment import PracticeExperiment, require_buildable
@@ -38,6 +39,7 @@ from robolearn.operations.practice.frame import (
     identity_of,
     is_over,
     limits_of,
+    require_correctable,
     require_share,
     standing_of,
 )
@@ -80,6 +82,7 @@ def finetune(
     out: Path,
     *,
     second: SecondStore | None = None,
+    takeover: str = "",
     actors: Actors = Actors(),
     threads: int = 1,
     resume: bool = False,
@@ -88,7 +91,8 @@ def finetune(
     """Let the policy of ``run`` practise in ``worlds``, by turns, as ``experiment`` says.
 
     Episodes go into ``store``, which may hold others; ``second``: the store that a share of every
-    batch comes from. ``resume``: go on where a practice stopped, or reuse one that is
+    batch comes from. ``takeover``: who takes over where the policy is lost (``scripted``: the
+    task's expert). ``resume``: go on where a practice stopped, or reuse one that is
     finished. Ctrl-C leaves what going on needs.
 
     Errors: :class:`ConfigError`, :class:`SpecMismatchError` and :class:`CheckpointError` before
@@ -98,8 +102,9 @@ def finetune(
     parent = load_run(run)
     builders = tuple(_checked(world, parent) for world in worlds)
     infos = tuple(b.info() for b in builders)
-    _require_possible(experiment, parent, infos, second)
-    identity = identity_of(experiment, parent, [info.hash for info in infos], second)
+    _require_possible(experiment, parent, infos, second, takeover)
+    hashes = [info.hash for info in infos]
+    identity = identity_of(experiment, parent, hashes, second, takeover)
     standing = standing_of(out, identity, resume=resume)
     limits = limits_of(experiment)
     if standing.result is not None and is_over(standing, limits):
@@ -121,7 +126,9 @@ def finetune(
             writer=writer,
             ledger=ledger,
             standing=standing,
-            build=LearnerBuilder(experiment, run, store, out, second, threads),
+            build=LearnerBuilder(
+                experiment, run, store, out, second, threads, corrected=bool(takeover)
+            ),
             start=stack.enter_context(_Starts.of(builders, experiment.experiment.seed)),
             worlds=tuple(b.world for b in builders),
             validation=Validation(
@@ -144,6 +151,7 @@ def finetune(
             opened.staging,
             max_steps=experiment.practice.max_steps,
             practice=standing.id,
+            takeover=bool(takeover),
         )
         stack.callback(session.close)
         try:
@@ -211,6 +219,7 @@ def _require_possible(
     parent: Run,
     worlds: Sequence[WorldInfo],
     second: SecondStore | None,
+    takeover: str,
 ) -> None:
     """Refuse what would fail after the warm-up."""
     if not worlds:
@@ -218,5 +227,7 @@ def _require_possible(
     tasks = {world.task for world in worlds}
     if len(tasks) > 1:
         raise ConfigError(f"worlds of one task, got {sorted(tasks)}")
-    require_share(experiment, second)
+    require_share(experiment, second, takeover)
+    require_person(takeover)
+    require_correctable(experiment, takeover)
     require_buildable(experiment.experiment, parent)

@@ -22,7 +22,14 @@ from robolearn.training.learner import Learner
 from robolearn.training.run_directory import Run, load_run
 from robolearn.training.run_start import differences
 
-LIMITS = ("max_minutes", "max_cpu_minutes", "max_episodes", "max_stops", "disk_gib")
+LIMITS = (
+    "max_minutes",
+    "max_cpu_minutes",
+    "max_episodes",
+    "budget_minutes",
+    "max_stops",
+    "disk_gib",
+)
 """What may change when a practice goes on."""
 
 
@@ -41,11 +48,16 @@ class SecondStore:
         return StoreSource(EpisodeStore.open(self.path), dataclasses.replace(data, kinds=kinds))
 
 
-def require_share(experiment: PracticeExperiment, second: SecondStore | None) -> None:
+def require_share(
+    experiment: PracticeExperiment, second: SecondStore | None, takeover: str = ""
+) -> None:
     """:class:`ConfigError` for a share of a batch without a store that it comes from, and the other
-    way round.
+    way round; where somebody takes over, what that person does is enough.
     """
-    if bool(experiment.practice.demonstrations) != (second is not None):
+    share = experiment.practice.demonstrations
+    if takeover and share and second is None:
+        return
+    if bool(share) != (second is not None):
         raise ConfigError(
             "practice.demonstrations (a share of every batch) and the store that it comes from"
             " (demonstrations, or practised: that of an earlier practice) go together, got"
@@ -64,6 +76,8 @@ class LearnerBuilder:
     out: Path
     second: SecondStore | None
     threads: int
+    # Somebody takes over, whose steps count as demonstrations, too.
+    corrected: bool = False
 
     def __call__(self) -> Learner:
         """Errors of data and configuration are raised here."""
@@ -76,6 +90,7 @@ class LearnerBuilder:
             plain=self.experiment.plain(),
             demonstrations=None if second is None else second.source(inner.data, parent),
             share=self.experiment.practice.demonstrations,
+            corrected=self.corrected,
             threads=self.threads,
             # That nothing is overwritten has been seen to.
             resume=True,
@@ -87,6 +102,7 @@ def identity_of(
     parent: Run,
     worlds: Sequence[str],
     second: SecondStore | None,
+    takeover: str = "",
 ) -> dict[str, Any]:
     """What a practice that goes on has in common with the one before: all but its limits.
     ``worlds``: hashes of where it practises.
@@ -99,7 +115,21 @@ def identity_of(
         "worlds": list(worlds),
         "demonstrations": None if second is None else str(second.path),
     }
+    found |= {"takeover": takeover} if takeover else {}
     return found if second is None or not second.practised else found | {"practised": True}
+
+
+def require_correctable(experiment: PracticeExperiment, takeover: str) -> None:
+    """:class:`ConfigError` for an algorithm that learns from decisions of its own alone, of which a
+    person who takes over leaves nothing.
+    """
+    inner = experiment.experiment
+    if takeover and inner.algorithm.batches().decisions is not None:
+        raise ConfigError(
+            f"{inner.policy} learns from decisions that it made itself; a person who takes over"
+            " makes others. Choose another policy (rlpd, hil_serl, idql, residual, ...), or leave"
+            " takeover out"
+        )
 
 
 def limits_of(experiment: PracticeExperiment) -> dict[str, Any]:

@@ -12,12 +12,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from robolearn.config import from_dict
+from robolearn.data.insight.effort import Effort, effort_of, telling
 from robolearn.data.store.store import EpisodeStore
 from robolearn.errors import CheckpointError
 from robolearn.files import write_atomic
@@ -47,6 +49,14 @@ class Flight:
     reason: str
     # Control ticks that came late; of a cell.
     late_ticks: int = 0
+    # What it cost the arm and the person; how often the arm was sent.
+    effort: Effort = Effort()  # noqa: RUF009 (frozen)
+    moves: int = 1
+
+    @property
+    def unaided(self) -> bool:
+        """Whether the policy succeeded, and nobody took over."""
+        return self.success and not self.effort.take_overs
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,13 +107,28 @@ class Standing:
     # Of the watch (eval/statistics/detector.py).
     watch: tuple[float, ...] = ()
     rounds: int = 0
+    # Stops of the supervisor; of a cell.
+    stops: int = 0
+
+
+def unaided(flights: Sequence[Flight]) -> float | None:
+    """Share of successes in which nobody took over; None of no episode."""
+    return sum(f.unaided for f in flights) / len(flights) if flights else None
+
+
+def by_person(flights: Sequence[Flight]) -> float:
+    """Share of steps that a person drove."""
+    steps = sum(f.steps for f in flights)
+    return sum(f.effort.person_steps for f in flights) / steps if steps else 0.0
 
 
 def pairs(flights: Sequence[Flight]) -> list[tuple[bool, bool]]:
-    """Whether the parent and the explorer succeeded, of every start that both of them had."""
+    """Whether the parent and the explorer succeeded without a person, of every start that both of
+    them had.
+    """
     found: dict[int, dict[Driver, bool]] = {}
     for flight in flights:
-        found.setdefault(flight.start, {})[flight.driver] = flight.success
+        found.setdefault(flight.start, {})[flight.driver] = flight.unaided
     return [(p["parent"], p["explorer"]) for p in found.values() if len(p) == len(BOTH)]
 
 
@@ -164,6 +189,7 @@ class Ledger:
                     steps=info.steps,
                     decisions=-(-info.steps // execute),
                     reason=meta.outcome.reason,
+                    effort=effort_of(store.read(info.id, telling(info.signals))),
                 )
             )
         self.add(found)
@@ -177,6 +203,11 @@ class Ledger:
     def next_start(self) -> int:
         """Of the next start."""
         return 1 + max((f.start for f in self.flights), default=-1)
+
+    @property
+    def robot_seconds(self) -> float:
+        """In which episodes drove the arm [s]."""
+        return math.fsum(f.effort.seconds for f in self.flights)
 
     @property
     def regret(self) -> int:

@@ -32,6 +32,8 @@ class PracticeConfig:
     max_minutes: float | None = None
     max_cpu_minutes: float | None = None
     max_episodes: int | None = None
+    # Or after so many minutes in which episodes drove the arm, however long all the rest takes.
+    budget_minutes: float | None = None
     # Episodes between tests on held-out starts; 0: only at the end.
     test_every: int = 512
     # Held-out starts, which the parent is tried on, too.
@@ -70,17 +72,16 @@ class PracticeConfig:
                 "practice.updates_per_decision and practice.disk_gib must be at least 0, got"
                 f" {self.updates_per_decision} and {self.disk_gib}"
             )
-        for name in ("max_minutes", "max_cpu_minutes"):
+        for name in ("max_minutes", "max_cpu_minutes", "budget_minutes"):
             limit = getattr(self, name)
             if limit is not None and not limit > 0:
                 raise ConfigError(f"practice.{name} must be positive, got {limit}")
-        if self.parents == self.lanes:
+        if self.parents_of(self.lanes) == self.lanes:
             raise ConfigError(
                 f"practice.parent_share {self.parent_share:g} of {self.lanes} lanes is all of them:"
                 " nothing would be practised"
             )
 
-    @property
-    def parents(self) -> int:
-        """Lanes that the parent drives."""
-        return round(self.lanes * self.parent_share)
+    def parents_of(self, lanes: int) -> int:
+        """How many of ``lanes`` the parent drives."""
+        return round(lanes * self.parent_share)

@@ -32,7 +32,9 @@ from robolearn.operations.practice.ledger import (
     Ledger,
     Standing,
     VersionTest,
+    by_person,
     pairs,
+    unaided,
     write_standing,
 )
 from robolearn.operations.practice.options import PracticeConfig
@@ -52,8 +54,9 @@ GIB = 2.0**30
 
 @dataclass(frozen=True, slots=True)
 class RoundReport:
-    """How a practice stands after a round: shares of successes among the last episodes of the
-    parent and of what is learned (None: no such episode yet), and the figures of its updates.
+    """How a practice stands after a round: shares of successes without a person's help among the
+    last episodes of the parent and of what is learned (None: no such episode yet), and the figures
+    of its updates.
     """
 
     rounds: int
@@ -66,6 +69,10 @@ class RoundReport:
     seconds: float
     cpu_seconds: float
     figures: Mapping[str, float]
+    # Time in which episodes drove the arm [s].
+    robot_seconds: float = 0.0
+    # Share of the last episodes' steps that a person drove.
+    person: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +138,11 @@ def nothing() -> float:
     return 0.0
 
 
+def never() -> int:
+    """Nothing stops an arm that is simulated."""
+    return 0
+
+
 @dataclass(slots=True)
 class Session:
     """A practice under way. ``build`` makes the learner once there is something to learn from;
@@ -156,6 +168,8 @@ class Session:
     only_successes: bool = False
     # Seconds of computing in processes that do not tell with what they flew.
     beside: Callable[[], float] = nothing
+    # Stops of a supervisor in this call.
+    stopped: Callable[[], int] = never
     learner: Learning | None = None
     # The newest version that may drive; and what the learner began with.
     version: int | None = None
@@ -170,6 +184,7 @@ class Session:
     _began_cpu: float = field(default_factory=time.process_time)
     # Of calls before this one, by the clock and of computing; and what actors computed in this one.
     _before: tuple[float, float] = (0.0, 0.0)
+    _stops_before: int = 0
     _elsewhere: float = 0.0
     _watch: WorseDetector = field(default_factory=WorseDetector)
 
@@ -179,6 +194,7 @@ class Session:
         self._watch = WorseDetector(float(self.config.false_alarm), sums)
         self._issued = self.standing.rounds
         self._before = self.standing.seconds, self.standing.cpu_seconds
+        self._stops_before = self.standing.stops
         if self._warm:
             self._wake()
         if self.standing.begun:
@@ -191,6 +207,11 @@ class Session:
     def seconds(self) -> float:
         """Spent, calls before this one included [s]."""
         return self._before[0] + time.perf_counter() - self._began
+
+    @property
+    def stops(self) -> int:
+        """Of a supervisor, calls before this one included."""
+        return self._stops_before + self.stopped()
 
     @property
     def cpu_seconds(self) -> float:
@@ -262,6 +283,7 @@ class Session:
             self.standing,
             seconds=self.seconds,
             cpu_seconds=self.cpu_seconds,
+            stops=self.stops,
             watch=tuple(float(v) for v in self._watch.sums),
         )
         write_standing(self.run_dir, self.standing)
@@ -304,19 +326,20 @@ class Session:
         return self.learner
 
     def _round(self) -> RoundTask:
-        config, first = self.config, self._next_number
-        drivers: tuple[Driver, ...] = ("parent",) * config.lanes
-        starts = list(range(self._next_start, self._next_start + config.lanes))
+        first, lanes = self._next_number, self._lanes()
+        drivers: tuple[Driver, ...] = ("parent",) * lanes
+        starts = list(range(self._next_start, self._next_start + lanes))
         if self.version is not None:
-            explorers = config.lanes - config.parents
-            drivers = ("explorer",) * explorers + ("parent",) * config.parents
-            shared = min(explorers, config.parents)
-            own = self._next_start + np.arange(config.lanes - shared)
+            parents = self.config.parents_of(lanes)
+            explorers = lanes - parents
+            drivers = ("explorer",) * explorers + ("parent",) * parents
+            shared = min(explorers, parents)
+            own = self._next_start + np.arange(lanes - shared)
             # The parent begins where the others do; whoever is left over begins elsewhere.
             starts = [*own[:explorers], *own[:shared], *own[explorers:]]
         world = self._issued % len(self.worlds)
         self._issued += 1
-        self._next_number += config.lanes
+        self._next_number += lanes
         self._next_start = int(max(starts)) + 1
         return RoundTask(
             number=self._issued,
@@ -327,6 +350,15 @@ class Session:
             first=first,
             starts=tuple(int(s) for s in starts),
         )
+
+    def _lanes(self) -> int:
+        """Of the next round: towards the end of the budget as many as it is likely to hold."""
+        budget, flights = self.config.budget_minutes, self.ledger.flights
+        spent = self.ledger.robot_seconds
+        if budget is None or not spent:
+            return self.config.lanes
+        left = 60.0 * budget - spent
+        return max(1, min(self.config.lanes, round(left * len(flights) / spent)))
 
     def commit(self, task: RoundTask, flown: Sequence[Flown]) -> None:
         """Into the store and the ledger."""
@@ -345,6 +377,8 @@ class Session:
                 decisions=f.decisions,
                 reason=f.reason,
                 late_ticks=f.late_ticks,
+                effort=f.effort,
+                moves=f.moves,
             )
             for f in flown
         ]
@@ -406,6 +440,7 @@ class Session:
                 f"practice/{k}_success": v for k, v in shares.items() if v is not None
             }
             line |= {"practice/regret": self.ledger.regret}
+            line |= {"practice/person_share": report.person}
             self.journal.line(self.learner.step, self._times() | line | dict(figures))
         if self.listener.on_round is not None:
             self.listener.on_round(report)
@@ -415,6 +450,7 @@ class Session:
             "seconds": round(self.seconds, 2),
             "cpu_seconds": round(self.cpu_seconds, 2),
             "practice/episodes": len(self.ledger.flights),
+            "practice/robot_minutes": round(self.ledger.robot_seconds / 60.0, 3),
         }
 
     def report(self, figures: Mapping[str, float]) -> RoundReport:
@@ -426,11 +462,13 @@ class Session:
             decisions=sum(f.decisions for f in flights),
             updates=0 if self.learner is None else self.learner.step,
             version=self.version,
-            parent=_share(self.ledger.recent("parent", RECENT)),
-            explorer=_share(self.ledger.recent("explorer", RECENT)),
+            parent=unaided(self.ledger.recent("parent", RECENT)),
+            explorer=unaided(self.ledger.recent("explorer", RECENT)),
             seconds=self.seconds,
             cpu_seconds=self.cpu_seconds,
             figures=figures,
+            robot_seconds=self.ledger.robot_seconds,
+            person=by_person(flights[-RECENT:]),
         )
 
     def _over(self) -> Ended | None:
@@ -439,6 +477,9 @@ class Session:
             return Ended(f"{config.max_minutes:g} minutes are over")
         if config.max_cpu_minutes is not None and self.cpu_seconds >= 60.0 * config.max_cpu_minutes:
             return Ended(f"{config.max_cpu_minutes:g} minutes of computing are over")
+        driven = self.ledger.robot_seconds / 60.0
+        if config.budget_minutes is not None and driven >= config.budget_minutes:
+            return Ended(f"the arm has driven for {driven:.1f} minutes (practice.budget_minutes)")
         if config.max_episodes is not None and episodes >= config.max_episodes:
             return Ended(f"{episodes} episodes were practised")
         if self.learner is not None and self.learner.step >= self.max_updates:
@@ -450,7 +491,3 @@ class Session:
                 f" {config.disk_gib:g}); free some and go on with resume"
             )
         return None
-
-
-def _share(flights: Sequence[Flight]) -> float | None:
-    return sum(f.success for f in flights) / len(flights) if flights else None

@@ -79,6 +79,7 @@ def practice(
     *,
     demonstrations: TrainingSource | None = None,
     share: float = 0.0,
+    corrected: bool = False,
     resume: bool = False,
 ) -> Learner:
     return Learner(
@@ -88,6 +89,7 @@ def practice(
         run_dir or tmp_path / "run",
         demonstrations=demonstrations,
         share=share,
+        corrected=corrected,
         resume=resume,
     )
 

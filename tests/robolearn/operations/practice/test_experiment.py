@@ -112,7 +112,7 @@ def test_an_algorithm_says_how_it_practises(parent: Run, tmp_path: Path) -> None
     file = tmp_path / "practice.yaml"
     file.write_text("policy: reinflow\nalgorithm: {passes: 3, batch_size: 60}\n")
     found = practice_experiment(parent, file).practice
-    assert (found.lanes, found.parents, found.updates_per_decision) == (64, 8, 0.05)
+    assert (found.lanes, found.parents_of(found.lanes), found.updates_per_decision) == (64, 8, 0.05)
     assert practice_experiment(parent, file, {"practice.lanes": 8}).practice.lanes == 8
     algorithm = practice_experiment(parent, file).experiment.algorithm
     assert isinstance(algorithm, ReinflowConfig)

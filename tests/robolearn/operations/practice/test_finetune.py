@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import time
 from pathlib import Path
@@ -173,6 +174,8 @@ def test_a_committed_episode_without_a_line_is_found_again(parent: Path, tmp_pat
     flights = Ledger.of(out).flights
     assert [f.number for f in flights] == list(range(12))
     assert [json.loads(line)["id"] for line in lines] == [f.id for f in flights][:8]
+    kept = [json.loads(line)["effort"] for line in lines]
+    assert kept == [dataclasses.asdict(f.effort) for f in flights][:8]
     assert found.episodes == 12
 
 
@@ -264,6 +267,74 @@ def test_what_practised_goes_on_practising(practised: FinetuneResult, tmp_path: 
     wider = practice_experiment(load_run(run), None, SMALL | {"algorithm.width": 24})
     with pytest.raises(ConfigError, match="do not fit: width: 16 there, 24 here"):
         finetune(wider, run, WORLD, tmp_path / "store", tmp_path / "wider")
+
+
+def test_the_expert_takes_over_where_the_policy_is_lost(
+    parent: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A program in a person's place: who drove each step is recorded, what it did counts as shown,
+    and a success that was helped is none of the policy's.
+    """
+    settings = SMALL | {
+        "practice.lanes": 2,
+        "practice.warmup_episodes": 2,
+        "practice.max_steps": 60,
+        "practice.max_episodes": 4,
+    }
+    experiment = practice_experiment(load_run(parent), None, settings, corrected=True)
+    assert (experiment.practice.parent_share, experiment.practice.demonstrations) == (0.0, 0.5)
+    store, out = tmp_path / "store", tmp_path / "out"
+    found = finetune(experiment, parent, WORLD, store, out, takeover="scripted")
+    flights = Ledger.of(out).flights
+    assert [f.driver for f in flights] == ["parent", "parent", "explorer", "explorer"]
+    for flight in flights:
+        source = EpisodeStore.open(store).read(flight.id).source
+        assert {"policy", "operator"} <= {name.partition(":")[0] for name in source}
+        assert flight.effort.person_steps == sum(name.startswith("operator") for name in source)
+        assert not flight.unaided
+    wear = found.wear
+    assert wear.take_overs == sum(f.effort.take_overs for f in flights) >= 4
+    assert 0 < wear.person_seconds < wear.robot_seconds
+    assert wear.robot_seconds == pytest.approx(sum(f.steps for f in flights) / 10.0)
+    assert (wear.moves, wear.stops, wear.travel_rad) == (4, 0, 0.0)
+    assert wear.travel_m > 0
+    shares = [v for line in logged(out) if (v := line.get("practice/person_share")) is not None]
+    assert all(0 < share < 1 for share in shares)
+    standing = read_standing(out)
+    assert standing is not None
+    assert standing.identity["takeover"] == "scripted"
+    words = [f"--{k.replace('_', '-')}={v}" for k, v in settings.items()]
+    where = ["--world", *WORLD, "--store", str(store), "--out", str(out), "--takeover", "scripted"]
+    assert main(["finetune", str(parent), *where, *words, "--resume"]) == 0
+    said = capsys.readouterr().out
+    assert "reused" in said
+    assert f"{wear.take_overs} take-overs" in said
+
+
+def test_who_cannot_take_over_is_refused_before_anything_flies(
+    parent: Path, tmp_path: Path
+) -> None:
+    store, out = tmp_path / "store", tmp_path / "out"
+    with pytest.raises(ConfigError, match="the task's expert takes over .'scripted'., got 'knob'"):
+        finetune(small(parent), parent, WORLD, store, out, takeover="knob")
+    file = tmp_path / "practice.yaml"
+    file.write_text("policy: reinflow\n")
+    few = {k: v for k, v in SMALL.items() if k not in ("algorithm.width", "practice.lanes")}
+    own = practice_experiment(load_run(parent), file, few)
+    with pytest.raises(ConfigError, match="learns from decisions that it made itself"):
+        finetune(own, parent, WORLD, store, out, takeover="scripted")
+    assert not store.exists()
+
+
+def test_a_budget_is_time_that_the_arm_drives(parent: Path, tmp_path: Path) -> None:
+    """The last round is as small as what is left of it."""
+    # Nine episodes of 24 ticks at 10 Hz.
+    budget = 21.5 / 60.0
+    experiment = small(parent, practice__budget_minutes=budget, practice__max_episodes=100)
+    found = finetune(experiment, parent, WORLD, tmp_path / "store", tmp_path / "out")
+    assert found.episodes == 9
+    assert found.wear.robot_seconds == pytest.approx(21.6)
+    assert "(practice.budget_minutes)" in found.ended
 
 
 def test_what_grows_cannot_be_weighed(parent: Path, tmp_path: Path) -> None:

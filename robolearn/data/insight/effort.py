@@ -1,0 +1,89 @@
+"""Counts what an episode cost: the time that it drove, the arm's way and forces, a person's help.
+
+Ways are added up from tick to tick: at the rate of the sensors their noise would count as motion.
+Forces are looked at as often as they were measured, where they are (``tool/wrench``).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from robolearn.data.episode import Episode, take_overs
+from robolearn.shapes import AnyFloats, Floats
+
+JOINTS, WRENCH = "joint_position", "wrench"
+PLACES = {"tool/pose": 3, "tool/xy_table": 2}
+"""Where the tool is: so many numbers of the signal are its place [m]; the first that was seen."""
+PEAK_N = 50.0
+"""From here on a force is a peak [N]."""
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """Of one episode, or of many together."""
+
+    # Time that it drove [s].
+    seconds: float = 0.0
+    # Way of all joints together [rad], and of the tool [m]; 0 where it was not seen.
+    travel_rad: float = 0.0
+    travel_m: float = 0.0
+    # How often the force at the tool rose beyond 50 N, and the largest one [N].
+    force_peaks: int = 0
+    largest_force_n: float = 0.0
+    # How often a person took over, and steps that the person drove.
+    take_overs: int = 0
+    person_steps: int = 0
+
+
+def telling(signals: Sequence[str]) -> list[str]:
+    """Those of ``signals`` that :func:`effort_of` looks at."""
+    return [n for n in signals if n in PLACES or n.rpartition("/")[2] in (JOINTS, WRENCH)]
+
+
+def effort_of(episode: Episode) -> Effort:
+    """That of a recorded episode; :func:`telling` says which of its signals are needed."""
+    joints = [n for n in episode.view if n.rpartition("/")[2] == JOINTS]
+    place = next((n for n in PLACES if n in episode.view), "")
+    forces = [_force(episode, n) for n in episode.streams if n.rpartition("/")[2] == WRENCH]
+    return Effort(
+        seconds=episode.duration_s,
+        travel_rad=float(sum(np.abs(_moved(episode, n)).sum() for n in joints)),
+        travel_m=float(np.linalg.norm(_moved(episode, place)[:, : PLACES[place]], axis=1).sum())
+        if place
+        else 0.0,
+        force_peaks=sum(_peaks(force) for force in forces),
+        largest_force_n=float(max((f.max() for f in forces if f.size), default=0.0)),
+        take_overs=int(take_overs(episode.source).sum()),
+        person_steps=int(episode.intervention.sum()),
+    )
+
+
+def together(efforts: Iterable[Effort]) -> Effort:
+    """Their sum; of forces the largest."""
+    every = [dataclasses.astuple(effort) for effort in efforts]
+    if not every:
+        return Effort()
+    names = [f.name for f in dataclasses.fields(Effort)]
+    columns = zip(names, zip(*every, strict=True), strict=True)
+    return Effort(**{n: max(v) if n == "largest_force_n" else sum(v) for n, v in columns})
+
+
+def _moved(episode: Episode, name: str) -> AnyFloats:
+    """From tick to tick ``[T - 1, n]``; what was not seen has not moved."""
+    seen = episode.observed(name).reshape(episode.steps, -1).astype(np.float64)
+    return np.nan_to_num(np.diff(seen, axis=0))
+
+
+def _force(episode: Episode, name: str) -> Floats:
+    """``[k]``, of the first three numbers of the wrench [N]."""
+    value = episode.streams[name].value
+    return np.nan_to_num(np.linalg.norm(value[:, :3].astype(np.float64), axis=1))
+
+
+def _peaks(force: Floats) -> int:
+    beyond = force > PEAK_N
+    return int((beyond & ~np.concatenate([[False], beyond[:-1]])).sum())
