@@ -91,6 +91,7 @@ POLICIES = Table[type[PolicyConfig]](
         "gciql": "policies.offline_rl.goals.gciql:GciqlConfig",
         "gcivl": "policies.offline_rl.goals.gcivl:GcivlConfig",
         "h2o": "policies.online_rl.h2o:H2oConfig",
+        "hil_serl": "policies.online_rl.hil_serl:HilSerlConfig",
         "hilp": "policies.offline_rl.goals.hilp:HilpConfig",
         "hiql": "policies.offline_rl.goals.hiql:HiqlConfig",
         "idql": "policies.offline_rl.idql:IdqlConfig",

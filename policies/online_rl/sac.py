@@ -25,7 +25,7 @@ from torch import nn
 
 from policies.critics.actor_critic import GroupLosses, Transition
 from policies.critics.gaussian.soft import SoftActorCritic, SoftConfig
-from policies.critics.gaussian.squashed import SampledPolicy, SquashedActor
+from policies.critics.gaussian.squashed import SampledPolicy
 from policies.nets.shapes import CandidateRows, Features, FlatCandidates, MemberRows, Scalar
 from policies.online_rl.smooth import SmoothConfig, rough_actor, rough_critic
 from robolearn.contracts import Policy
@@ -86,7 +86,7 @@ class SacConfig(SoftConfig):
 
     def explorer(self, run: Run) -> Policy:
         """Who acts while practising: samples, not the mean."""
-        actor = SquashedActor(self, run.spec, run.stats)
+        actor = self.algorithm().actor_class(self, run.spec, run.stats)
         load_weights(actor, run.weights, str(run.path))
         return SampledPolicy(actor.eval(), run.spec)
 

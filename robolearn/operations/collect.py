@@ -23,7 +23,7 @@ from robolearn.errors import ConfigError, did_you_mean
 from robolearn.inference.local import BatchedInference
 from robolearn.instructions import require_understood
 from robolearn.operations.builders import env_builder, policy_builder
-from robolearn.operations.correcting import SCRIPTED, corrected_by_expert
+from robolearn.operations.practice.correcting import SCRIPTED, corrected_by_expert
 from robolearn.operations.stores.collection import (
     UNATTENDED,
     Actor,
@@ -37,7 +37,6 @@ from robolearn.spec import EmbodimentSpec
 from robolearn.training.run_directory import policy_hash
 from sim.contract import World
 from sim.worlds import build_operator, make_world
-
 
 
 @dataclass(frozen=True, slots=True)

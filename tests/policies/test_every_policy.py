@@ -52,6 +52,7 @@ DETERMINISTIC = (
     "dsrl",
     "dvl",
     "h2o",
+    "hil_serl",
     "iql",
     "rebrac",
     "riql",

@@ -36,7 +36,7 @@ from robolearn.data.store.drafts import Drafts, PreparedEpisode
 from robolearn.errors import ConfigError
 from robolearn.inference.local import BatchedInference
 from robolearn.operations.builders import EnvBuilder
-from robolearn.operations.correcting import corrected_by_expert
+from robolearn.operations.practice.correcting import corrected_by_expert
 from robolearn.operations.stores.world_provenance import world_provenance
 from robolearn.runtime import EpisodeResult
 from robolearn.spec import EmbodimentSpec

@@ -29,9 +29,9 @@ from robolearn.config import from_dict
 from robolearn.data.store.store import EpisodeStore
 from robolearn.errors import ConfigError
 from robolearn.operations.builders import EnvBuilder, WorldInfo, env_builder
-from robolearn.operations.correcting import require_person
 from robolearn.operations.goals import world_for
 from robolearn.operations.practice.actors import ActorPlan, Flown, RoundTask
+from robolearn.operations.practice.correcting import require_person
 from robolearn.operations.practice.experiment import PracticeExperiment, require_buildable
 from robolearn.operations.practice.frame import (
     LearnerBuilder,

@@ -24,9 +24,9 @@ from tests.learning_mocks import BLOCK, TOOL, random_source
 from tests.policies.every import Family, tiny
 
 # Those that know what was demonstrated; the others' batches have no such part.
-SHOWN = ("adversarial", "h2o", "rlpd")
+SHOWN = ("adversarial", "h2o", "hil_serl", "rlpd")
 COST = CostConfig("region", {"signal": TOOL, "centre": [0.25, 0.25], "radius": 0.1})
-SAMPLED = ("adversarial", "h2o", "rlpd", "sac", "safe", "wsrl")
+SAMPLED = ("adversarial", "h2o", "hil_serl", "rlpd", "sac", "safe", "wsrl")
 
 
 @pytest.fixture(scope="module")

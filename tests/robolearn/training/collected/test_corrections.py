@@ -61,7 +61,7 @@ def test_before_anybody_took_over_it_is_demonstrations_or_practice(tmp_path: Pat
     assert (alone.count(0), len(alone.windows)) == (8, len(data))
 
 
-def test_the_learner_draws_them_twice(parent: Run, tmp_path: Path) -> None:  # noqa: F811
+def test_the_learner_draws_them_twice(parent: Run, tmp_path: Path) -> None:
     add(tmp_path / "store", range(3), corrected=False)
     shown = dataclasses.replace(random_source(seed=50), content_hash="shown")
     free = dataclasses.replace(
@@ -81,9 +81,7 @@ def test_the_learner_draws_them_twice(parent: Run, tmp_path: Path) -> None:  # n
             batch = learner.batch(number)
             assert len(batch.actions) == len(before.actions) == 8
             assert batch.intervention is not None
-            of_store = [
-                bool((theirs == a).all(axis=1).any()) for a in batch.actions[4:, 0].numpy()
-            ]
+            of_store = [bool((theirs == a).all(axis=1).any()) for a in batch.actions[4:, 0].numpy()]
             person = batch.intervention[4:, 0].numpy()
             # Nothing in the share of people was driven by a policy.
             assert (np.array(of_store) ^ person).all()
@@ -93,7 +91,7 @@ def test_the_learner_draws_them_twice(parent: Run, tmp_path: Path) -> None:  # n
 
 
 def test_without_demonstrations_people_who_take_over_are_enough(
-    parent: Run,  # noqa: F811
+    parent: Run,
     tmp_path: Path,
 ) -> None:
     add(tmp_path / "store", range(3), corrected=True)

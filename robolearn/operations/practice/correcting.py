@@ -18,7 +18,7 @@ def require_person(name: str) -> None:
     if name not in ("", SCRIPTED):
         raise ConfigError(
             f"takeover: in a world that runs faster than real time the task's expert takes over"
-            f" ('{SCRIPTED}'), got '{name}'; a person does on a cell (--robot)"
+            f" ('{SCRIPTED}'), got '{name}'; a person does on a cell"
         )
 
 
