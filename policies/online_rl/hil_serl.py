@@ -21,6 +21,7 @@ import copy
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch import nn
@@ -198,25 +199,29 @@ class HilSerl(RlpdTraining[HilSerlConfig]):
 
     name = "hil_serl"
     actor_class = GrippingActor
-    actor: GrippingActor
     critic: ArmCritic
 
     def __init__(self, config: HilSerlConfig, spec: PolicySpec, stats: DatasetStats) -> None:
         super().__init__(config, spec, stats)
         if config.entropy is None:
-            grips = 0 if self.actor.column is None else self.actor.horizon
-            self.entropy = config.entropy_per_number * (self.actor.chunk_size - grips)
+            grips = 0 if self.gripping.column is None else self.gripping.horizon
+            self.entropy = config.entropy_per_number * (self.gripping.chunk_size - grips)
         observed = {s.name for s in spec.task_space.observations}
         self._seen = next((n for n in observed if n.endswith(WIDTH)), "")
-        if self.actor.grips is not None and config.change_cost and not self._seen:
+        if self.gripping.grips is not None and config.change_cost and not self._seen:
             raise ConfigError(
                 f"change_cost: whether a chunk moves the gripper is seen by '{WIDTH}', which is not"
                 f" observed ({sorted(observed)}); name it in data.observations, or set change_cost"
                 " to 0"
             )
-        self.slow_grips = copy.deepcopy(self.actor.grips)
+        self.slow_grips = copy.deepcopy(self.gripping.grips)
         if self.slow_grips is not None:
             self.slow_grips.requires_grad_(requires_grad=False)
+
+    @property
+    def gripping(self) -> GrippingActor:
+        """The actor, which it is."""
+        return cast("GrippingActor", self.actor)
 
     def untrained(self, spec: PolicySpec, stats: DatasetStats) -> ChunkCritic:
         """The arm's."""
@@ -225,17 +230,17 @@ class HilSerl(RlpdTraining[HilSerlConfig]):
     def critic_loss(self, t: Transition, rng: torch.Generator) -> GroupLosses:
         """RLPD's, and that of the gripper's critic."""
         losses = super().critic_loss(t, rng)
-        if self.actor.grips is None:
+        if self.gripping.grips is None:
             return losses
         chosen = self.chosen(t)
         # What is seen is encoded for the arm.
-        said = self.actor.worths(t.seen.detach()).gather(1, chosen[:, None])[:, 0]
+        said = self.gripping.worths(t.seen.detach()).gather(1, chosen[:, None])[:, 0]
         return {**losses, "gripper": ((said - self.grip_target(t, chosen)) ** 2).mean()}
 
     def chosen(self, t: Transition) -> RowIndex:
         """The widths that the chunks of a batch commanded."""
         whole = self.critic.whole(t.batch.actions, t.batch.observations)
-        return self.actor.nearest(whole)
+        return self.gripping.nearest(whole)
 
     def grip_target(self, t: Transition, chosen: RowIndex) -> Rows:
         """What a choice led to: its reward, less its cost, and what the slow critic says of the
@@ -243,7 +248,7 @@ class HilSerl(RlpdTraining[HilSerlConfig]):
         """
         assert self.slow_grips is not None
         with torch.no_grad():
-            best = self.actor.worths(t.next_seen).argmax(dim=1)
+            best = self.gripping.worths(t.next_seen).argmax(dim=1)
             follow = self.slow_grips.several(t.next_seen)[0].gather(1, best[:, None])[:, 0]
             target = self.td_target(t, follow)
             return target - self.config.change_cost * self.changes(t, chosen)
@@ -253,24 +258,24 @@ class HilSerl(RlpdTraining[HilSerlConfig]):
         if not self._seen:
             return torch.zeros_like(t.reward)
         seen = t.batch.observations[self._seen][:, -1].flatten(1)[:, 0]
-        codec, column = self.critic.codec, self.actor.column
+        codec, column = self.critic.codec, self.gripping.column
         scale, shift = (codec.get_buffer(n)[column] for n in ("scale", "offset"))
-        before = ((seen * scale + shift)[:, None] - self.actor.widths).abs().argmin(dim=1)
+        before = ((seen * scale + shift)[:, None] - self.gripping.widths).abs().argmin(dim=1)
         return (before != chosen).to(t.reward.dtype)
 
     def more_figures(self, t: Transition, rng: torch.Generator) -> Figures:
         """``grip_agreement``: how often the gripper's critic chooses what was done."""
         found = super().more_figures(t, rng)
-        if self.actor.grips is None:
+        if self.gripping.grips is None:
             return found
         with torch.no_grad():
-            best = self.actor.worths(t.seen).argmax(dim=1)
+            best = self.gripping.worths(t.seen).argmax(dim=1)
         return {**found, "grip_agreement": (best == self.chosen(t)).float().mean()}
 
     def actor_groups(self) -> Mapping[str, tuple[nn.Parameter, ...]]:
         """RLPD's without what chooses the width, which is a group of its own."""
         found = dict(super().actor_groups())
-        grips = self.actor.grips
+        grips = self.gripping.grips
         if grips is None:
             return found
         own = tuple(grips.parameters())
@@ -281,8 +286,8 @@ class HilSerl(RlpdTraining[HilSerlConfig]):
     def after_update(self, step: int, updated: frozenset[str]) -> None:
         """The slow critic of the gripper, too."""
         super().after_update(step, updated)
-        if self.slow_grips is not None and self.actor.grips is not None:
-            move_towards(self.slow_grips, self.actor.grips, self.config.tau)
+        if self.slow_grips is not None and self.gripping.grips is not None:
+            move_towards(self.slow_grips, self.gripping.grips, self.config.tau)
 
 
 def _action_of(space: TaskSpace, column: int) -> tuple[str, int]:

@@ -18,7 +18,7 @@ import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, cast
 
 import torch
 from torch import nn
@@ -86,7 +86,8 @@ class SacConfig(SoftConfig):
 
     def explorer(self, run: Run) -> Policy:
         """Who acts while practising: samples, not the mean."""
-        actor = self.algorithm().actor_class(self, run.spec, run.stats)
+        kind = cast("type[SquashedActor]", self.algorithm().actor_class)
+        actor = kind(self, run.spec, run.stats)
         load_weights(actor, run.weights, str(run.path))
         return SampledPolicy(actor.eval(), run.spec)
 

@@ -9,11 +9,13 @@ there are beside the demonstrations; where nothing was shown and nobody has take
 practice like the rest.
 """
 
+# The stubs of numpy leave some parameters untyped.
+# pyright: reportUnknownMemberType=false
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from torch import Tensor
@@ -92,7 +94,8 @@ def shortened(batch: Batch, count: int) -> Batch:
         if isinstance(value, Tensor):
             return value[:count]
         if isinstance(value, Mapping):
-            return {name: v[:count] for name, v in value.items()}
+            signals = cast("Mapping[str, Tensor]", value)
+            return {name: v[:count] for name, v in signals.items()}
         return value
 
     fields = {f.name: first(getattr(batch, f.name)) for f in dataclasses.fields(batch)}
