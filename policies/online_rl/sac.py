@@ -25,7 +25,7 @@ from torch import nn
 
 from policies.critics.actor_critic import GroupLosses, Transition
 from policies.critics.gaussian.soft import SoftActorCritic, SoftConfig
-from policies.critics.gaussian.squashed import SampledPolicy
+from policies.critics.gaussian.squashed import SampledPolicy, SquashedActor
 from policies.nets.shapes import CandidateRows, Features, FlatCandidates, MemberRows, Scalar
 from policies.online_rl.smooth import SmoothConfig, rough_actor, rough_critic
 from robolearn.contracts import Policy
