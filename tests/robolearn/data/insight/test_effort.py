@@ -16,8 +16,8 @@ JOINTS, WRENCH, POSE = "arm/joint_position", "tool/wrench", "tool/pose"
 
 
 def worn(steps: int = 12) -> Episode:
-    """Two joints that go there and back by 1 rad, a tool that goes 2 m along x, a force at 100 Hz that
-    rises beyond 50 N twice; a person takes over at tick 4 and again at tick 9.
+    """Two joints that go there and back by 1 rad, a tool that goes 2 m along x, a force at 100 Hz
+    that rises beyond 50 N twice; a person takes over at tick 4 and again at tick 9.
     """
     episode = small_episode(0, steps)
     swing = np.linspace(0, 1, 7)
