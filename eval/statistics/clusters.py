@@ -7,8 +7,8 @@ from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import stats
 
 from eval.statistics.intervals import Bounds, Estimate, check_level, mean_of_equals
 from robolearn.errors import DataError
@@ -85,7 +85,7 @@ def _student(
     # What is left of equal values is their rounding.
     if bounds is not None and math.sqrt(variance) < 1e-12:
         return mean_of_equals(mean, groups, bounds, level)
-    half = float(stats.t.ppf((1 + level) / 2, groups - 1)) * math.sqrt(variance)
+    half = float(scipy.stats.t.ppf((1 + level) / 2, groups - 1)) * math.sqrt(variance)
     least, most = bounds or (-math.inf, math.inf)
     return Estimate(mean, max(least, mean - half), min(most, mean + half), groups, method, level)
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import stats
 
 from eval.statistics.random_weights import quantile
 from robolearn.errors import DataError
@@ -64,8 +64,8 @@ def clopper_pearson(k: int, n: int, level: float = 0.95) -> Estimate:
     check_counts(k, n)
     check_level(level)
     tail = (1.0 - level) / 2.0
-    low = 0.0 if k == 0 else float(stats.beta.ppf(tail, k, n - k + 1))
-    high = 1.0 if k == n else float(stats.beta.ppf(1.0 - tail, k + 1, n - k))
+    low = 0.0 if k == 0 else float(scipy.stats.beta.ppf(tail, k, n - k + 1))
+    high = 1.0 if k == n else float(scipy.stats.beta.ppf(1.0 - tail, k + 1, n - k))
     return Estimate(_ratio(k, n), low, high, n, "Clopper-Pearson", level)
 
 
@@ -102,7 +102,7 @@ def beta_posterior(
     a, b = prior[0] + k, prior[1] + n - k
     if not (prior[0] > 0 and prior[1] > 0):
         raise DataError(f"a Beta prior has two positive parameters, got {prior}")
-    low, high = stats.beta.ppf([(1 - level) / 2, (1 + level) / 2], a, b)
+    low, high = scipy.stats.beta.ppf([(1 - level) / 2, (1 + level) / 2], a, b)
     return Estimate(_ratio(k, n), float(low), float(high), n, method, level)
 
 
@@ -113,8 +113,8 @@ def probability_better(k1: int, n1: int, k2: int, n2: int) -> float:
     """
     check_counts(k1, n1)
     check_counts(k2, n2)
-    first = stats.beta(1 + k1, 1 + n1 - k1)
-    second = stats.beta(1 + k2, 1 + n2 - k2)
+    first = scipy.stats.beta(1 + k1, 1 + n1 - k1)
+    second = scipy.stats.beta(1 + k2, 1 + n2 - k2)
     nodes, weights = np.polynomial.legendre.leggauss(400)
     # In quantiles of the first, so that narrow posteriors are resolved as well as wide ones.
     return float(0.5 * (weights * second.cdf(first.ppf(0.5 * (nodes + 1)))).sum())
@@ -184,7 +184,7 @@ def mean_t(values: Any, level: float = 0.95, *, bounds: Bounds | None = None) ->
         return mean_of_equals(float(x[0]), n, bounds, level)
     if n == 1:
         return Estimate(mean, -math.inf, math.inf, 1, "Student t", level)
-    half = float(stats.t.ppf((1 + level) / 2, n - 1) * x.std(ddof=1) / math.sqrt(n))
+    half = float(scipy.stats.t.ppf((1 + level) / 2, n - 1) * x.std(ddof=1) / math.sqrt(n))
     least, most = bounds or (-math.inf, math.inf)
     return Estimate(mean, max(least, mean - half), min(most, mean + half), n, "Student t", level)
 
@@ -231,8 +231,8 @@ def mean_bootstrap(
     n = int(x.size)
     if n == 1:
         return Estimate(float(x[0]), -math.inf, math.inf, 1, "expanded bootstrap", level)
-    reach = math.sqrt(n / (n - 1)) * float(stats.t.ppf((1 + level) / 2, n - 1))
-    wider = 1.0 - 2.0 * float(stats.norm.sf(reach))
+    reach = math.sqrt(n / (n - 1)) * float(scipy.stats.t.ppf((1 + level) / 2, n - 1))
+    wider = 1.0 - 2.0 * float(scipy.stats.norm.sf(reach))
     low, high = _percentiles(_resampled_means(x, resamples, seed), wider)
     return Estimate(float(x.mean()), low, high, n, "expanded bootstrap", level)
 
@@ -442,4 +442,4 @@ def _ratio(k: int, n: int) -> float:
 
 def _z(level: float) -> float:
     check_level(level)
-    return float(stats.norm.ppf((1 + level) / 2))
+    return float(scipy.stats.norm.ppf((1 + level) / 2))

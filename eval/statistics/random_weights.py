@@ -12,8 +12,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import optimize, stats
 
 from robolearn.shapes import AnyFloats, Floats
 
@@ -43,7 +43,7 @@ def quantile(values: Floats, probability: float) -> float:
     low, high = float(values.min()), float(values.max())
     if high - low <= 1e-15 * max(1.0, abs(low), abs(high)):
         return low
-    found: float = optimize.brentq(  # pyright: ignore[reportAssignmentType]
+    found: float = scipy.optimize.brentq(  # pyright: ignore[reportAssignmentType]
         lambda t: probability_below(values, t) - probability, low, high, xtol=1e-13
     )
     return found
@@ -82,7 +82,7 @@ def _saddlepoint(v: Array) -> float:
     def slope(s: float) -> float:
         return float((v / (1.0 - s * v)).sum())
 
-    root: float = optimize.brentq(  # pyright: ignore[reportAssignmentType]
+    root: float = scipy.optimize.brentq(  # pyright: ignore[reportAssignmentType]
         slope, low * (1.0 - margin), high * (1.0 - margin)
     )
     log_moment = -float(np.log1p(-root * v).sum())
@@ -92,4 +92,4 @@ def _saddlepoint(v: Array) -> float:
         return 0.5 + skewness / (6.0 * math.sqrt(2.0 * math.pi))
     r = math.copysign(math.sqrt(max(0.0, -2.0 * log_moment)), root)
     u = root * math.sqrt(curvature)
-    return float(stats.norm.cdf(r) - stats.norm.pdf(r) * (1.0 / u - 1.0 / r))
+    return float(scipy.stats.norm.cdf(r) - scipy.stats.norm.pdf(r) * (1.0 / u - 1.0 / r))

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import integrate, stats
 
 from eval.statistics.variance import interaction
 from robolearn.errors import DataError
@@ -22,8 +22,11 @@ def expected_maximum(k: int) -> float:
         raise DataError(f"the maximum of {k} numbers is not defined")
     if k == 1:
         return 0.0
-    value, _ = integrate.quad(
-        lambda z: z * k * stats.norm.pdf(z) * stats.norm.cdf(z) ** (k - 1), -10.0, 10.0, limit=200
+    value, _ = scipy.integrate.quad(
+        lambda z: z * k * scipy.stats.norm.pdf(z) * scipy.stats.norm.cdf(z) ** (k - 1),
+        -10.0,
+        10.0,
+        limit=200,
     )
     return float(value)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -14,8 +13,6 @@ import yaml
 from eval.statistics.selection import expected_maximum, selection_bias
 from eval.sweep import (
     LEDGER,
-    Axis,
-    Stage,
     SweepConfig,
     SweepTask,
     Where,
@@ -31,47 +28,12 @@ from robolearn.cli.main import main
 from robolearn.config import from_dict
 from robolearn.data.store.store import EpisodeStore
 from robolearn.errors import ConfigError, DataError
-from robolearn.seeding import child_seed
 from sim.worlds import make_world
+from tests.eval.sweep_objective import CONFIG, Objective
 from tests.robolearn.cli.learning.test_train import CONFIG as EXPERIMENT
 from tests.robolearn.cli.learning.test_train import add
 
 CONFIGS = Path(__file__).parents[2] / "configs" / "eval"
-CONFIG = SweepConfig(
-    name="s",
-    experiment="e.yaml",
-    suite="s.yaml",
-    world="w",
-    space={"algorithm.lr": Axis(1e-4, 1e-1, log=True), "algorithm.kind": Axis(choices=("a", "b"))},
-    trials=12,
-    wave=4,
-    stages=(Stage(10, 8), Stage(100, 20)),
-    report_runs=2,
-)
-
-
-@dataclass(frozen=True)
-class Objective:
-    """Best at lr = 0.01 and kind b; seeds add noise. The worker of candidate ``die`` dies."""
-
-    die: int = -1
-
-    def __call__(self):
-        return self.run
-
-    def run(self, task: SweepTask) -> tuple[float, ...]:
-        if task.number == self.die and task.kind == "tune":
-            import os
-            import signal
-
-            os.kill(os.getpid(), signal.SIGKILL)
-        lr = float(task.params["algorithm.lr"])
-        mean = 0.8 - 0.2 * abs(np.log10(lr) + 2) + 0.1 * (task.params["algorithm.kind"] == "b")
-        n = CONFIG.stages[task.stage].conditions
-        noise = np.random.default_rng(child_seed(task.seed, task.kind, task.number)).normal(
-            0, 0.1, n
-        )
-        return tuple(float(v) for v in np.clip(mean + noise, 0, 1))
 
 
 def test_bad_settings_are_pruned_and_a_good_one_is_chosen(tmp_path):

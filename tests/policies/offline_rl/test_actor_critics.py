@@ -65,15 +65,27 @@ CAUTIOUS = {
 }
 
 
-# Those that need no second half of the updates, once targets follow faster.
-QUICK = ("awac", "cql", "qc")
+# Those that need fewer updates once targets follow faster: {name: (updates, rate of the targets)}.
+QUICK = {
+    "a2pr": (200, 0.1),
+    "awac": (150, 0.2),
+    "co_rft": (200, 0.1),
+    "consistency_ac": (150, 0.15),
+    "cql": (150, 0.2),
+    "deflow": (150, 0.15),
+    "dvl": (200, 0.1),
+    "iql": (150, 0.15),
+    "ofql": (150, 0.15),
+    "qc": (150, 0.2),
+    "riql": (150, 0.15),
+    "td3_bc": (200, 0.1),
+}
 
 
 @pytest.mark.parametrize("name", sorted(GREEDY))
 def test_the_best_action_of_a_bandit_is_found(name: str, tmp_path: Path) -> None:
-    config, steps = GREEDY[name], 300
-    if name in QUICK:
-        config, steps = dataclasses.replace(config, tau=0.2), 150  # type: ignore[call-arg]
+    steps, tau = QUICK.get(name, (300, SMALL["tau"]))
+    config = dataclasses.replace(GREEDY[name], tau=tau)  # type: ignore[call-arg]
     places = learned(config, tmp_path, steps)
     assert places.mean() == pytest.approx(BEST, abs=0.025)
     assert np.abs(places - BEST).mean() < 0.04
