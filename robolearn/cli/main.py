@@ -30,6 +30,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "replay recorded actions open loop in a scene; report errors",
     ),
     "identify": ("robolearn.cli.identify", "find a scene's physics from recordings"),
+    "reconstruct": ("robolearn.cli.reconstruct", "make a scene of a real table from a capture"),
     "video": ("robolearn.cli.video", "videos of stored episodes, all cameras side by side"),
     "scene": ("robolearn.cli.scene", "check and render scene packages"),
     "train": ("robolearn.cli.learning.train", "train a policy from a store"),

@@ -17,6 +17,7 @@ from robolearn.errors import ConfigError, SceneError, did_you_mean
 from robolearn.types import Command, SentBlock
 from sim.control.arm_xy import ArmXyController
 from sim.control.arms import ArmsController
+from sim.control.none import NoController
 from sim.scene.config import Frame, SceneConfig, frame_of, require_name
 from sim.scene.samples import SentLog
 
@@ -147,6 +148,7 @@ CONTROLLERS: dict[str, Build] = {
     "planar": PlanarController,
     "arm_xy": ArmXyController,
     "arms": ArmsController,
+    "none": NoController,
 }
 
 

@@ -6,7 +6,6 @@ import dataclasses
 import importlib.metadata
 import shutil
 import sys
-import uuid
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from sim.identification.replay import summarize_final
 from sim.identification.search import Identified, IdentifyConfig, heldout_summary
 from sim.scene.config import Scene
 from sim.scene.load import load_scene
+from sim.scene.package import replaced_package
 
 LIBRARIES = ("mujoco", "numpy", "scipy")
 
@@ -33,16 +33,8 @@ def write_identified(
     An existing folder is replaced only when it holds an identified scene; otherwise
     :class:`SceneError`. A crash leaves the old folder or none.
     """
-    _require_replaceable(out)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    building = out.parent / f".{out.name}.{uuid.uuid4().hex[:8]}"
-    try:
+    with replaced_package(out, "identified") as building:
         _build(result, template, config, building, out.name, source)
-        if out.exists():
-            shutil.rmtree(out)
-        building.rename(out)
-    finally:
-        shutil.rmtree(building, ignore_errors=True)
     return load_scene(out.resolve())
 
 
@@ -128,19 +120,6 @@ def provenance(result: Identified, template: Scene, config: IdentifyConfig) -> d
             **{name: importlib.metadata.version(name) for name in LIBRARIES},
         },
     }
-
-
-def _require_replaceable(out: Path) -> None:
-    if not out.exists():
-        return
-    try:
-        kind = load_scene(out.resolve()).config.provenance.kind
-    except SceneError as error:
-        raise SceneError(
-            f"'{out}' exists and is no scene package; choose another --out or delete it"
-        ) from error
-    if kind != "identified":
-        raise SceneError(f"'{out}' is a {kind} scene; choose another --out")
 
 
 def _element(root: ET.Element, tag: str, name: str, source: Path) -> ET.Element:

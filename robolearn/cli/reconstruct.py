@@ -1,0 +1,54 @@
+"""``robolearn reconstruct CAPTURE --out SCENE`` makes a scene package from a capture folder."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from robolearn.cli.shared.output_path import output_folder
+from robolearn.cli.shared.parse import parse, print_json, say
+
+
+@dataclass(frozen=True, slots=True)
+class Args:
+    """Build a scene of a real table and what stands on it from pictures with depth."""
+
+    # Capture folder (docs/capture_format.md).
+    capture: Annotated[Path, tyro.conf.Positional]
+    # Folder of the scene package to write.
+    out: Path
+    # Task of the scene: free, or that of the scene that --arm names.
+    task: str = "free"
+    # Scene package whose robot stands at the table (ur5e_table, panda_table, a folder); default:
+    # the arm that capture.yaml names, else no robot.
+    arm: str = ""
+    # Print one JSON document and nothing else.
+    json: bool = False
+
+
+def main(argv: list[str]) -> int:
+    args = parse(Args, argv, "reconstruct", Args.__doc__ or "")
+    from robolearn.operations.scenes.reconstruct import reconstruct
+
+    output_folder(args.out, "--out", "a scene package")
+    made = reconstruct(
+        args.capture,
+        args.out,
+        task=args.task,
+        arm=args.arm,
+        on_note=lambda text: say(text, quiet=args.json),
+    )
+    details = made.scene.config.provenance.details
+    if args.json:
+        print_json({"scene": str(args.out), "scene_hash": made.scene.content_hash, **details})
+        return 0
+    for line in made.said:
+        say(f"look at: {line}")
+    for entry in made.assumed:
+        say(f"assumed: {entry['what']}: {entry['value']} ({entry['why']})")
+    say(f"{sum(details['seconds'].values()):.0f} s; scene package: {args.out}")
+    say(f"next: robolearn scene verify {args.out} --capture {args.capture}")
+    return 0

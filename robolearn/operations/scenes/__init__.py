@@ -1,0 +1,1 @@
+"""Makes scenes of real tables, and measures how well they match."""

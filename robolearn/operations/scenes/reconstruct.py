@@ -1,0 +1,53 @@
+"""Reconstructs a scene package from a capture folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from robolearn.capture.folder import read_capture
+from sim.reconstruction.pipeline import Reconstruction
+from sim.reconstruction.pipeline import reconstruct as reconstruct_capture
+from sim.reconstruction.write_scene import SceneChoice, write_reconstructed
+from sim.scene.config import Scene
+
+
+@dataclass(frozen=True, slots=True)
+class Reconstructed:
+    """The package that was written to ``out``, and what it was made from."""
+
+    out: Path
+    scene: Scene
+    found: Reconstruction
+
+    @property
+    def assumed(self) -> list[dict[str, str]]:
+        """What nobody measured: ``what``, ``value``, ``why``."""
+        return list(self.scene.config.provenance.details["assumed"])
+
+    @property
+    def said(self) -> list[str]:
+        """What a person should know."""
+        return list(self.scene.config.provenance.details["said"])
+
+
+def reconstruct(
+    capture: Path,
+    out: Path,
+    *,
+    task: str = "free",
+    arm: str = "",
+    on_note: Callable[[str], None] | None = None,
+) -> Reconstructed:
+    """Table, objects, their masses and colours from ``capture``, as the scene package ``out``.
+
+    ``task``: ``free``, or that of the scene ``arm``, whose robot stands in the new one ("": the
+    table scene of the arm that capture.yaml names, or no robot). A reconstructed scene in ``out``
+    is replaced. ``on_note``: told in a sentence what was found.
+
+    Errors: ConfigError, DataError, SceneError with what to do; nothing is written then.
+    """
+    found = reconstruct_capture(read_capture(capture), on_note)
+    scene = write_reconstructed(found, SceneChoice(task, arm), out)
+    return Reconstructed(out, scene, found)

@@ -1,0 +1,1 @@
+"""Builds scene packages from captures of a real table, and measures how well they match it."""

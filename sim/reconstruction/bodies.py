@@ -1,0 +1,159 @@
+"""Turns scanned surfaces into rigid bodies: a frame, collision shapes, mass and inertia.
+
+A body's frame is upright: z up, x along the longer side, the origin in the middle of its box.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from robolearn.capture.config import CaptureObject
+from robolearn.geometry import Pose, Vector, inverse, pose, rot_z, yaw_of
+from sim.reconstruction.frames import Assumed
+from sim.reconstruction.meshes import solid, thinned
+from sim.reconstruction.objects import Scanned
+from sim.reconstruction.parts import convex_parts
+from sim.reconstruction.primitives import Primitive, fit_primitive, upright
+from sim.reconstruction.shapes import Faces, Inertia, OwnVertices, Vertices
+
+# Of what things on tables are made: foam to glass; the middle is that of wood and full packages
+# [kg/m^3].
+DENSITY, DENSITY_RANGE = 600.0, (300.0, 1200.0)
+# Faces of the mesh that is drawn.
+DRAWN_FACES = 1500
+# A primitive is the object when the mean distance is below this share of a voxel, and nearly all
+# of the surface within so many voxels.
+_MEAN_VOXELS, _WORST_VOXELS = 0.8, 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Mass:
+    """A mass [kg], between what it may be, and how it is known (``assumed`` or who weighed it)."""
+
+    kg: float
+    low_kg: float
+    high_kg: float
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """An object as the simulation has it; everything but ``T_table_body`` is in the body's frame.
+
+    ``primitive``: what collides, or, where none fits, ``parts``: convex pieces, each its corners
+    ``[v, 3]``. ``surface``: mean distance of the primitive from the scan [m]. ``full_vertices``:
+    the scan before it was thinned.
+    """
+
+    name: str
+    T_table_body: Pose
+    vertices: Vertices
+    faces: Faces
+    primitive: Primitive | None
+    parts: tuple[OwnVertices, ...]
+    nearest: Primitive
+    mass: Mass
+    centre_m: Vector
+    inertia: Inertia
+    volume_m3: float
+    half_size_m: Vector
+    unseen_share: float
+    rgb: tuple[float, float, float] = (0.7, 0.7, 0.7)
+
+    @property
+    def radius_m(self) -> float:
+        """Of the circle around its footprint."""
+        return float(np.linalg.norm(self.vertices[:, :2], axis=1).max())
+
+
+def make_body(
+    scanned: Scanned, described: CaptureObject | None
+) -> tuple[Body, list[Assumed], list[str]]:
+    """The body of a scanned object, what was assumed of it and what there is to say."""
+    said: list[str] = []
+    nearest = fit_primitive(scanned.vertices)
+    fits = (
+        nearest.error_m < _MEAN_VOXELS * scanned.voxel_m
+        and nearest.worst_m < _WORST_VOXELS * scanned.voxel_m
+    )
+    T = _frame(scanned, nearest if fits else None)
+    T_body_table = inverse(T)
+    vertices = scanned.vertices @ T_body_table[:3, :3].T + T_body_table[:3, 3]
+    whole = solid(vertices, scanned.faces)
+    mass, assumed = _mass(scanned.name, whole.volume_m3, described)
+    drawn, faces = thinned(vertices, scanned.faces, DRAWN_FACES)
+    primitive, parts = None, tuple[OwnVertices, ...]()
+    if fits:
+        primitive = replace(
+            nearest,
+            centre=T_body_table[:3, :3] @ nearest.centre + T_body_table[:3, 3],
+            rotation=T_body_table[:3, :3] @ nearest.rotation,
+        )
+    else:
+        parts = convex_parts(drawn, faces)
+    if scanned.unseen_share > 0.1:
+        said.append(
+            f"{scanned.name}: {scanned.unseen_share:.0%} of its surface was never seen and is"
+            " closed by guess; take more views, from low down, too"
+        )
+    body = Body(
+        name=scanned.name,
+        T_table_body=T,
+        vertices=drawn,
+        faces=faces,
+        primitive=primitive,
+        parts=parts,
+        nearest=nearest,
+        mass=mass,
+        centre_m=whole.centre_m,
+        inertia=mass.kg * whole.inertia,
+        volume_m3=whole.volume_m3,
+        half_size_m=0.5 * np.ptp(vertices, axis=0),
+        unseen_share=scanned.unseen_share,
+    )
+    return body, assumed, said
+
+
+def _frame(scanned: Scanned, primitive: Primitive | None) -> Pose:
+    """Upright, at the primitive's centre and along its x axis where that lies flat."""
+    middle, yaw = upright(scanned.vertices)
+    if primitive is None:
+        return pose(rot_z(yaw), middle)
+    level = [k for k in range(3) if abs(float(primitive.rotation[2, k])) < 0.2]
+    if primitive.kind == "box" and level:
+        # Of the two level sides the one that is nearest to the longer one's heading.
+        headings = [yaw_of(rot_z(float(np.arctan2(*primitive.rotation[[1, 0], k])))) for k in level]
+        turns = [(h - yaw + np.pi / 2) % np.pi - np.pi / 2 for h in headings]
+        yaw += min(turns, key=abs)
+    if primitive.kind != "box" and abs(float(primitive.rotation[2, 2])) > 0.8:
+        yaw = 0.0
+    return pose(rot_z(yaw), (primitive.centre[0], primitive.centre[1], middle[2]))
+
+
+def _mass(
+    name: str, volume_m3: float, described: CaptureObject | None
+) -> tuple[Mass, list[Assumed]]:
+    if described is not None and described.mass_kg is not None:
+        kg = described.mass_kg
+        return Mass(kg, kg, kg, described.mass_source or "given in capture.yaml"), []
+    low, high = (d * volume_m3 for d in DENSITY_RANGE)
+    mass = Mass(DENSITY * volume_m3, low, high, "assumed")
+    why = (
+        f"not weighed: {1e6 * volume_m3:.0f} cm^3 at {DENSITY:.0f} kg/m^3; between"
+        f" {1e3 * low:.0f} and {1e3 * high:.0f} g"
+    )
+    return mass, [Assumed(f"mass of {name}", f"{1e3 * mass.kg:.0f} g", why)]
+
+
+def apart_m(bodies: Sequence[Body], k: int) -> float:
+    """How far a body may be moved in any direction before it can meet another one [m]."""
+    at = [b.T_table_body[:2, 3] for b in bodies]
+    gaps = [
+        float(np.linalg.norm(at[k] - at[j])) - bodies[k].radius_m - bodies[j].radius_m
+        for j in range(len(bodies))
+        if j != k
+    ]
+    return max(0.0, min(gaps, default=1.0)) / 2

@@ -1,0 +1,239 @@
+"""Finds where every picture of a capture was taken: lens, hand-eye and board, or as it says itself.
+
+A straight (undistorted) pinhole camera and ``T_world_camera`` per picture. The world stands still;
+which one it is (the table's, the arm's base, somebody's AR kit) is said, and the table's plane
+makes the table's frame of it (``sim/reconstruction/plane.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import cv2
+import numpy as np
+
+from robolearn.calibration.boards import BoardFinder, intrinsics, place
+from robolearn.calibration.boards import View as BoardView
+from robolearn.calibration.hand_eye import PosePairs
+from robolearn.calibration.hand_eye_causes import calibrate
+from robolearn.capture.config import CaptureLens, Mount
+from robolearn.capture.folder import Capture, Frame, matrix
+from robolearn.errors import ConfigError, DataError
+from robolearn.geometry import CameraMatrix, Pose, inverse
+from robolearn.shapes import Picture
+from sim.reconstruction.shapes import Depth, Points
+
+# Whose frame the poses are given in.
+WorldFrame = Literal["table", "base", "unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class Assumed:
+    """A number that nobody measured."""
+
+    what: str
+    value: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class PosedFrame:
+    """A picture, its straight camera ``K`` and where that was ``T_table_camera`` [m]."""
+
+    frame: Frame
+    lens: CaptureLens
+    T_table_camera: Pose
+
+    @property
+    def name(self) -> str:
+        """Folder and file."""
+        return self.frame.name
+
+    @property
+    def K(self) -> CameraMatrix:  # noqa: N802  (the field's name)
+        """Of the straight picture [px]; the size is the camera's."""
+        (fx, fy), (cx, cy) = self.lens.focal_px, self.lens.centre_px
+        return np.array([[fx, 0.0, cx], [0.0, fy, cy], [0.0, 0.0, 1.0]])
+
+    @property
+    def has_depth(self) -> bool:
+        """Whether it can be fused."""
+        return self.frame.depth_file is not None and self.frame.camera.depth is not None
+
+    def picture(self) -> Picture:
+        """The picture without distortion, RGB."""
+        image = self.frame.picture()
+        if not any(self.lens.distortion):
+            return image
+        straight = cv2.undistort(image, self.K, np.array(self.lens.distortion))
+        return np.asarray(straight, dtype=np.uint8)
+
+    def depth_m(self) -> Depth:
+        """Depth [m] without distortion: the nearest pixel's, as edges must not be blended."""
+        depth = self.frame.depth_m()
+        if not any(self.lens.distortion):
+            return depth
+        size = self.frame.camera.size
+        maps = cv2.initUndistortRectifyMap(
+            self.K, np.array(self.lens.distortion), np.eye(3), self.K, size, cv2.CV_32FC1
+        )
+        straight = cv2.remap(depth, maps[0], maps[1], cv2.INTER_NEAREST)
+        return np.asarray(straight, dtype=np.float32)
+
+    def moved(self, T: Pose) -> PosedFrame:
+        """The same picture with its world in another frame."""
+        return replace(self, T_table_camera=T @ self.T_table_camera)
+
+
+@dataclass(frozen=True, slots=True)
+class Posed:
+    """Frames with poses in ``world``; pictures without one by the reason; what had to be found."""
+
+    frames: tuple[PosedFrame, ...]
+    world: WorldFrame
+    unposed: dict[str, str]
+    notes: tuple[str, ...]
+
+
+def lens_of(capture: Capture, camera: str) -> tuple[CaptureLens, str]:
+    """A camera's lens, given or found from pictures of the board, and how it is known."""
+    config = capture.config.cameras[camera]
+    if config.lens is not None:
+        return config.lens, "lens given"
+    if capture.config.board is None:
+        raise ConfigError(
+            f"camera '{camera}' has no lens in capture.yaml, and there is no board to find it from:"
+            " give lens.focal_px and lens.centre_px, or take pictures of a board (purpose: lens)"
+        )
+    finder = BoardFinder(capture.config.board.board())
+    frames = [f for f in capture.of("lens", "handeye", "scan") if f.set.camera == camera]
+    found = [finder.find(f.picture()) for f in frames]
+    result = intrinsics([v for v in found if v is not None], config.size)
+    lens = CaptureLens(result.focal_px, result.centre_px, result.distortion)
+    used = sum(v is not None for v in found)
+    return lens, (
+        f"lens of '{camera}' found from {used} pictures of the board, {result.rms_px:.2f} px left"
+        f" over, focal length +- {max(result.focal_error_px):.1f} px"
+    )
+
+
+def posed_frames(capture: Capture, frames: Sequence[Frame]) -> Posed:
+    """Poses of ``frames`` in one world: by the first way that all cameras' frames have.
+
+    DataError when no picture can be placed, or frames are in different worlds.
+    """
+    notes: list[str] = []
+    lenses: dict[str, CaptureLens] = {}
+    for camera in sorted({f.set.camera for f in frames}):
+        lenses[camera], note = lens_of(capture, camera)
+        notes.append(note)
+    finder = None
+    if capture.config.board is not None:
+        finder = BoardFinder(capture.config.board.board())
+    places = {c: _place(capture, c, lenses[c], finder, notes) for c in lenses}
+    out: list[PosedFrame] = []
+    unposed: dict[str, str] = {}
+    worlds: set[WorldFrame] = set()
+    for frame in frames:
+        lens = lenses[frame.set.camera]
+        found = _pose(capture, frame, lens, places[frame.set.camera], finder)
+        if isinstance(found, str):
+            unposed[frame.name] = found
+            continue
+        worlds.add(found[1])
+        out.append(PosedFrame(frame, lens, found[0]))
+    if not out:
+        reason = next(iter(unposed.values()), "there are none")
+        raise DataError(
+            f"no picture of the scan can be placed: {reason}. Every picture needs T_world_camera,"
+            " T_base_tool with the camera's place on the flange, or a board on the table in view"
+        )
+    if len(worlds) > 1:
+        raise DataError(
+            f"pictures are placed in different frames {sorted(worlds)}: give all of them"
+            " T_world_camera, or arm.T_table_base so that the arm's and the table's frame are one"
+        )
+    return Posed(tuple(out), worlds.pop(), unposed, tuple(notes))
+
+
+def _pose(
+    capture: Capture,
+    frame: Frame,
+    lens: CaptureLens,
+    T_mount_camera: Pose | None,
+    finder: BoardFinder | None,
+) -> tuple[Pose, WorldFrame] | str:
+    """Where a picture was taken and in which world, or why nobody knows."""
+    arm = capture.config.arm
+    if frame.T_world_camera is not None:
+        return frame.T_world_camera, "unknown"
+    mount: Mount = frame.camera.mount
+    if mount == "table" and T_mount_camera is not None:
+        return T_mount_camera, "table"
+    if mount == "flange" and T_mount_camera is not None and frame.T_base_tool is not None:
+        T_base_camera = frame.T_base_tool @ T_mount_camera
+        if arm is None or arm.T_table_base is None:
+            return T_base_camera, "base"
+        return matrix(arm.T_table_base) @ T_base_camera, "table"
+    board = capture.config.board
+    if finder is None or board is None or board.where != "table":
+        return f"{frame.name} has no pose, and no board lies on the table"
+    view = finder.find(frame.picture())
+    T_board_camera = None if view is None else board_pose(view, lens)
+    if T_board_camera is None:
+        return f"the board is not seen in {frame.name}"
+    T = np.eye(4) if board.T_table_board is None else matrix(board.T_table_board)
+    return T @ T_board_camera, "table"
+
+
+def board_pose(view: BoardView, lens: CaptureLens) -> Pose | None:
+    """``T_board_camera``; None when the corners do not fit."""
+    try:
+        found = place(view.points, view.pixels, lens.focal_px, lens.centre_px, lens.distortion)
+    except DataError:
+        return None
+    return found.lens.T_frame_camera
+
+
+def _place(
+    capture: Capture,
+    camera: str,
+    lens: CaptureLens,
+    finder: BoardFinder | None,
+    notes: list[str],
+) -> Pose | None:
+    """Where a camera sits on its mount: given, or found from pictures of the board."""
+    config = capture.config.cameras[camera]
+    if config.T_mount_camera is not None:
+        return matrix(config.T_mount_camera)
+    if config.mount != "flange" or finder is None:
+        return None
+    seen: list[tuple[Pose, Pose]] = []
+    for frame in capture.of("handeye", "scan"):
+        if frame.set.camera != camera or frame.T_base_tool is None:
+            continue
+        view = finder.find(frame.picture())
+        T = None if view is None else board_pose(view, lens)
+        if T is not None:
+            seen.append((frame.T_base_tool, inverse(T)))
+    if not seen:
+        return None
+    pairs = PosePairs(np.stack([a for a, _ in seen]), np.stack([b for _, b in seen]), "eye-in-hand")
+    found = calibrate(pairs)
+    notes.append(
+        f"place of '{camera}' on the flange found from {len(pairs)} pictures of the board"
+        f" ({len(found.outliers)} not believed): +- {1e3 * found.half_m.max():.1f} mm,"
+        f" +- {np.degrees(found.half_rad.max()):.2f} degrees"
+    )
+    return found.T_parent_camera
+
+
+def points_of(depth: Depth, K: CameraMatrix, T: Pose, stride: int = 1) -> Points:
+    """What a depth picture shows, as points ``[n, 3]`` [m]; every ``stride``-th row and column."""
+    rows, columns = np.nonzero(depth[::stride, ::stride] > 0)
+    far = depth[::stride, ::stride][rows, columns].astype(np.float64)
+    x = (columns * stride - K[0, 2]) / K[0, 0] * far
+    y = (rows * stride - K[1, 2]) / K[1, 1] * far
+    return np.column_stack([x, y, far]) @ T[:3, :3].T + T[:3, 3]

@@ -1,0 +1,221 @@
+"""Reconstructs a table and its objects from a capture: every stage, and what each one found.
+
+    checks -> poses -> table -> clusters -> fine volumes -> bodies -> colours
+
+What fails for one picture or object leaves the others alone and is said; what was not measured is
+listed as assumed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from robolearn.capture.check import check_capture
+from robolearn.capture.folder import Capture
+from robolearn.errors import DataError, SceneError
+from robolearn.geometry import Vector
+from sim.reconstruction.appearance import RGB, colours_of
+from sim.reconstruction.bodies import Body, make_body
+from sim.reconstruction.frames import Assumed, PosedFrame, posed_frames
+from sim.reconstruction.objects import find_clusters, name_clusters, scan_object
+from sim.reconstruction.plane import Table, find_table, misplaced
+from sim.reconstruction.shapes import Points
+
+# Of so many pictures one is kept back, to judge the scene by.
+HELD_OUT_EVERY = 6
+# Fewer pictures leave too much unseen; more of the frames wrong than this share is no accident.
+LEAST_FRAMES, WORST_SHARE = 6, 0.34
+# Height of the box that is reconstructed, and how far it goes when nobody says [m].
+_HEIGHT_M, _REACH_M = 0.35, 0.45
+
+
+@dataclass(frozen=True, slots=True)
+class Reconstruction:
+    """A table and what stands on it, in the table's frame.
+
+    ``frames``: pictures that were used, ``held_out``: those that were not, so that they can judge;
+    ``left_out``: pictures that could not be used, and why. ``said``: what a person should know,
+    ``notes``: how every number was found. ``seconds`` by stage.
+    """
+
+    capture: Capture
+    table: Table
+    table_rgb: RGB
+    bodies: tuple[Body, ...]
+    low: Vector
+    high: Vector
+    frames: tuple[PosedFrame, ...]
+    held_out: tuple[PosedFrame, ...]
+    left_out: dict[str, str]
+    assumed: tuple[Assumed, ...]
+    said: tuple[str, ...]
+    notes: tuple[str, ...]
+    seconds: dict[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedScan:
+    """The scan's pictures in the table's frame, and what placing them found."""
+
+    frames: tuple[PosedFrame, ...]
+    table: Table
+    # Standard deviation of a pixel's depth [m].
+    noise_m: float
+    left_out: dict[str, str]
+    assumed: tuple[Assumed, ...]
+    said: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def place_scan(capture: Capture) -> PlacedScan:
+    """Check a capture, find where its pictures were taken, and the table under them. DataError:
+    pictures are too few, or contradict each other, with the usual causes.
+    """
+    report = check_capture(capture)
+    if report.errors:
+        raise DataError(f"{capture.path}: {'; '.join(report.errors)}")
+    left_out = {name: f.what for f in report.findings for name in f.frames}
+    said = [f.what for f in report.findings]
+    scanned = [f for f in report.usable if f.set.purpose == "scan" and f.depth_file is not None]
+    if len(scanned) < LEAST_FRAMES:
+        raise DataError(
+            f"{capture.path}: {len(scanned)} usable picture(s) with depth in sets with 'purpose:"
+            f" scan', at least {LEAST_FRAMES} are needed, 30 to 60 from all sides are good"
+        )
+    posed = posed_frames(capture, scanned)
+    left_out |= posed.unposed
+    noise = max(d.noise_m for f in posed.frames if (d := f.frame.camera.depth) is not None)
+    table, assumed = find_table(posed.frames, posed.world, noise)
+    frames = [f.moved(table.T_table_world) for f in posed.frames]
+    kept = _believed(frames, noise, left_out, said)
+    return PlacedScan(tuple(kept), table, noise, left_out, tuple(assumed), tuple(said), posed.notes)
+
+
+def reconstruct(capture: Capture, on_note: Callable[[str], None] | None = None) -> Reconstruction:
+    """Every stage from a capture folder to bodies. DataError, SceneError: nothing of use can be
+    made of it, with what to do.
+    """
+    tell = on_note or (lambda _: None)
+    clock = _Clock()
+    scan = place_scan(capture)
+    assumed, said, noise = list(scan.assumed), list(scan.said), scan.noise_m
+    clock.stage("checks, poses, table")
+    tell(
+        f"{len(scan.frames)} pictures placed; the table is flat to {1e3 * scan.table.rms_m:.1f} mm"
+    )
+    held_out = scan.frames[HELD_OUT_EVERY - 1 :: HELD_OUT_EVERY]
+    used = tuple(f for f in scan.frames if f not in held_out)
+    low, high = _workspace(capture, scan.table, used, assumed)
+    clusters = find_clusters(used, low, high, noise)
+    if not clusters:
+        raise SceneError(
+            f"{capture.path}: nothing stands on the table within {np.round(low, 2).tolist()} to"
+            f" {np.round(high, 2).tolist()} m; check workspace in capture.yaml, and the depth's"
+            " range"
+        )
+    objects = capture.config.objects
+    named, about, guessed = name_clusters(clusters, objects)
+    assumed += guessed
+    said += about
+    clock.stage("objects")
+    described = {o.name: o for o in objects}
+    bodies: list[Body] = []
+    for name, cluster in named.items():
+        body, more, about = make_body(scan_object(name, cluster, used, noise), described.get(name))
+        bodies.append(body)
+        assumed += more
+        said += about
+        tell(_sentence(body))
+    clock.stage("surfaces and bodies")
+    colours = colours_of(_surfaces(bodies, scan.table, low, high), used)
+    clock.stage("colours")
+    return Reconstruction(
+        capture=capture,
+        table=scan.table,
+        table_rgb=colours[""],
+        bodies=tuple(replace(b, rgb=colours[b.name]) for b in bodies),
+        low=low,
+        high=high,
+        frames=used,
+        held_out=held_out,
+        left_out=scan.left_out,
+        assumed=tuple(assumed),
+        said=tuple(said),
+        notes=scan.notes,
+        seconds=clock.seconds,
+    )
+
+
+class _Clock:
+    """What every stage took [s]."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._last = time.monotonic()
+
+    def stage(self, name: str) -> None:
+        now = time.monotonic()
+        self.seconds[name], self._last = round(now - self._last, 2), now
+
+
+def _believed(
+    frames: Sequence[PosedFrame], noise_m: float, left_out: dict[str, str], said: list[str]
+) -> list[PosedFrame]:
+    """Frames that see the table where the others do."""
+    wrong = misplaced(frames, noise_m)
+    if len(wrong) > WORST_SHARE * len(frames):
+        name, why = next(iter(wrong.items()))
+        raise DataError(
+            f"{len(wrong)} of {len(frames)} pictures disagree about where the table is ({name}"
+            f" {why}): their poses are wrong. The usual causes: pictures and arm stamped by clocks"
+            " that are out of step, a wrong place of the camera on the flange, a camera that"
+            " slipped, poses in other units than metres"
+        )
+    for name, why in wrong.items():
+        left_out[name] = why
+        said.append(f"{name} {why}: its pose is wrong, it is left out")
+    return [f for f in frames if f.name not in wrong]
+
+
+def _workspace(
+    capture: Capture, table: Table, frames: Sequence[PosedFrame], assumed: list[Assumed]
+) -> tuple[Vector, Vector]:
+    given = capture.config.workspace
+    if given is not None:
+        return np.array([given.low[0], given.low[1], 0.0]), np.array(given.high)
+    # Where the cameras' axes meet the table.
+    eyes = np.stack([f.T_table_camera[:3, 3] for f in frames])
+    axes = np.stack([f.T_table_camera[:3, 2] for f in frames])
+    down = axes[:, 2] < -0.05
+    middle = np.zeros(2)
+    if down.any():
+        met = eyes[down] + axes[down] * (-eyes[down, 2] / axes[down, 2])[:, None]
+        middle = np.median(met[:, :2], axis=0)
+    low = np.maximum(middle - _REACH_M, table.low)
+    high = np.minimum(middle + _REACH_M, table.high)
+    text = f"x {low[0]:.2f} to {high[0]:.2f}, y {low[1]:.2f} to {high[1]:.2f} m"
+    assumed.append(Assumed("workspace", text, "around what the cameras looked at"))
+    top = min(_HEIGHT_M, 0.9 * float(eyes[:, 2].min()))
+    return np.array([*low, 0.0]), np.array([*high, max(top, 0.05)])
+
+
+def _surfaces(bodies: Sequence[Body], table: Table, low: Vector, high: Vector) -> dict[str, Points]:
+    """What is coloured, by name; "" is the table, away from the objects."""
+    out = {b.name: b.vertices @ b.T_table_body[:3, :3].T + b.T_table_body[:3, 3] for b in bodies}
+    a, b = np.maximum(low[:2], table.low), np.minimum(high[:2], table.high)
+    x, y = (np.linspace(a[k], b[k], 40) for k in range(2))
+    flat = np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2)
+    for body in bodies:
+        away = np.linalg.norm(flat - body.T_table_body[:2, 3], axis=1)
+        flat = flat[away > body.radius_m + 0.01]
+    return {**out, "": np.column_stack([flat, np.zeros(len(flat))])}
+
+
+def _sentence(body: Body) -> str:
+    size = " x ".join(f"{2e3 * v:.0f}" for v in body.half_size_m)
+    shape = body.primitive.kind if body.primitive else f"{len(body.parts)} convex parts"
+    return f"{body.name}: {size} mm, {shape}, {1e3 * body.mass.kg:.0f} g ({body.mass.source})"

@@ -1,0 +1,397 @@
+"""Writes a reconstruction as a scene package: MJCF, meshes, photographs, provenance."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import importlib.metadata
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import cv2
+import numpy as np
+import yaml
+
+from robolearn.capture.folder import Frame
+from robolearn.errors import SceneError
+from robolearn.geometry import Pose, Vector, pose, quat_from_rotation
+from sim.reconstruction.bodies import Body, apart_m
+from sim.reconstruction.frames import Assumed, lens_of, posed_frames
+from sim.reconstruction.meshes import write_obj
+from sim.reconstruction.pipeline import Reconstruction
+from sim.reconstruction.template import Template, arm_template, empty_template
+from sim.scene.config import Scene
+from sim.scene.load import load_scene
+from sim.scene.package import replaced_package
+
+LIBRARIES = ("mujoco", "numpy", "scipy", "scikit-image", "opencv-python")
+# Sliding, torsional, rolling; nobody measured it.
+FRICTION = "0.6 0.005 0.0001"
+_THICK_M = 0.02
+# Starts move an object at most this far from where it was found [m].
+_AWAY_M = 0.05
+# From MuJoCo's camera axes to those of vision.
+_FLIP = np.diag([1.0, -1.0, -1.0])
+
+
+@dataclass(frozen=True, slots=True)
+class SceneChoice:
+    """How the package is made: the task, and the scene that the robot comes from ("" for none)."""
+
+    task: str = "free"
+    arm: str = ""
+
+
+def write_reconstructed(found: Reconstruction, choice: SceneChoice, out: Path) -> Scene:
+    """Write ``out`` (a folder) and return it validated; only a reconstructed scene is replaced.
+
+    SceneError: a robot or a task that does not go with what was found.
+    """
+    assumed, said = list(found.assumed), list(found.said)
+    template = empty_template(out.name)
+    arm = found.capture.config.arm
+    wanted = choice.arm or (f"{arm.model}_table" if arm is not None and arm.model else "")
+    if wanted:
+        template, more, about = arm_template(wanted, arm)
+        assumed, said = assumed + more, said + about
+    _check_names(found.bodies, template)
+    assumed.append(Assumed("friction of every object", FRICTION, "nobody measured it"))
+    with replaced_package(out, "reconstructed") as building:
+        building.mkdir()
+        if template.folder is not None:
+            shutil.copytree(template.folder, building, dirs_exist_ok=True)
+        raw, root = copy.deepcopy(template.raw), copy.deepcopy(template.root)
+        root.set("model", out.name)
+        _write_meshes(found.bodies, building)
+        cameras = _add_world(root, found, template.T_world_table)
+        cameras += _add_photographed(root, found, template.T_world_table, building, said)
+        raw |= {
+            "name": out.name,
+            "description": f"Reconstructed from the capture '{found.capture.config.name}'.",
+        }
+        raw["cameras"] = [*cameras, *raw["cameras"]]
+        _add_signals(raw, found)
+        _set_task(raw, found, choice.task, template)
+        _shift_limits(raw, template)
+        raw["provenance"] = {
+            "kind": "reconstructed",
+            "source": "; ".join(
+                s for s in (f"capture: {found.capture.config.name}", template.source) if s
+            ),
+            "details": _details(found, template, assumed, said),
+        }
+        ET.indent(root)
+        text = ET.tostring(root, encoding="unicode") + "\n"
+        (building / "scene.xml").write_text(text, encoding="utf-8")
+        text = yaml.safe_dump(raw, sort_keys=False, width=100)
+        (building / "scene.yaml").write_text(text, encoding="utf-8")
+        load_scene(building.resolve())
+    return load_scene(out.resolve())
+
+
+def _check_names(bodies: Sequence[Body], template: Template) -> None:
+    taken = sorted({b.name for b in bodies} & template.taken)
+    if taken:
+        raise SceneError(
+            f"object '{taken[0]}' has the name of a part of the robot or the table; call it"
+            " something else in capture.yaml"
+        )
+
+
+def _write_meshes(bodies: Sequence[Body], folder: Path) -> None:
+    (folder / "meshes").mkdir(exist_ok=True)
+    for body in bodies:
+        write_obj(folder / "meshes" / f"{body.name}.obj", body.vertices, body.faces)
+
+
+def _add_world(root: ET.Element, found: Reconstruction, T: Pose) -> list[dict[str, Any]]:
+    """Table, objects and the cameras that pictures and videos are drawn with."""
+    world, asset = _child(root, "worldbody"), _child(root, "asset")
+    low, high = np.array(found.table.low), np.array(found.table.high)
+    middle = T @ np.array([*(low + high) / 2, -_THICK_M, 1.0])
+    ET.SubElement(
+        world,
+        "geom",
+        name="table",
+        type="box",
+        pos=_text(middle[:3]),
+        quat=_text(quat_from_rotation(T[:3, :3])),
+        size=_text([*(high - low) / 2, _THICK_M]),
+        contype="1",
+        conaffinity="14",
+        friction=FRICTION,
+        rgba=_text([*found.table_rgb, 1.0]),
+    )
+    ET.SubElement(
+        world,
+        "site",
+        name="table",
+        pos=_text(T[:3, 3]),
+        quat=_text(quat_from_rotation(T[:3, :3])),
+        rgba="0 0 0 0",
+    )
+    for body in found.bodies:
+        _add_body(world, asset, body, T)
+    centre = T @ np.array([*(found.low[:2] + found.high[:2]) / 2, 0.03, 1.0])
+    reach = float(np.linalg.norm(found.high[:2] - found.low[:2]))
+    R = T[:3, :3]
+    for name, direction in (("top", (-0.001, 0.0, 1.0)), ("agent", (0.75, -0.45, 0.6))):
+        eye = centre[:3] + R @ (np.array(direction) * 1.25 * reach)
+        _add_camera(world, name, _looking(eye, centre[:3]), fovy=42.0)
+    return [{"name": n, "width": 256, "height": 256} for n in ("top", "agent")]
+
+
+def _add_body(world: ET.Element, asset: ET.Element, body: Body, T_world_table: Pose) -> None:
+    T = T_world_table @ body.T_table_body
+    element = ET.SubElement(
+        world,
+        "body",
+        name=body.name,
+        pos=_text(T[:3, 3]),
+        quat=_text(quat_from_rotation(T[:3, :3])),
+    )
+    ET.SubElement(element, "freejoint", name=body.name)
+    J = body.inertia
+    ET.SubElement(
+        element,
+        "inertial",
+        pos=_text(body.centre_m),
+        mass=repr(body.mass.kg),
+        fullinertia=_text([J[0, 0], J[1, 1], J[2, 2], J[0, 1], J[0, 2], J[1, 2]], digits=10),
+    )
+    ET.SubElement(asset, "mesh", name=body.name, file=f"meshes/{body.name}.obj")
+    ET.SubElement(
+        element,
+        "geom",
+        name=f"{body.name}_look",
+        type="mesh",
+        mesh=body.name,
+        contype="0",
+        conaffinity="0",
+        mass="0",
+        rgba=_text([*body.rgb, 1.0]),
+    )
+    contact = {
+        "contype": "2",
+        "conaffinity": "15",
+        "condim": "4",
+        "friction": FRICTION,
+        "mass": "0",
+        "group": "3",
+        "rgba": "0.3 0.7 0.4 0.5",
+    }
+    if body.primitive is not None:
+        ET.SubElement(
+            element,
+            "geom",
+            name=body.name,
+            type=body.primitive.kind,
+            size=_text(body.primitive.size),
+            pos=_text(body.primitive.centre),
+            quat=_text(quat_from_rotation(body.primitive.rotation)),
+        ).attrib.update(contact)
+    for k, part in enumerate(body.parts):
+        name = f"{body.name}_{k}"
+        ET.SubElement(asset, "mesh", name=name, vertex=_text(part.ravel()))
+        geom = ET.SubElement(element, "geom", name=name, type="mesh", mesh=name)
+        geom.attrib.update(contact)
+
+
+def _add_photographed(
+    root: ET.Element,
+    found: Reconstruction,
+    T_world_table: Pose,
+    folder: Path,
+    said: list[str],
+) -> list[dict[str, Any]]:
+    """Cameras of the cell that stand still, with their photograph of the empty table behind."""
+    capture, out = found.capture, list[dict[str, Any]]()
+    photographs: dict[str, Frame] = {f.set.camera: f for f in capture.of("background")}
+    for name, camera in capture.config.cameras.items():
+        if camera.mount != "table":
+            continue
+        photo = photographs.get(name)
+        if photo is None and camera.T_mount_camera is None:
+            continue
+        if photo is None:
+            lens, _ = lens_of(capture, name)
+            frame = None
+            T = np.array(camera.T_mount_camera, dtype=np.float64)
+        else:
+            posed = posed_frames(capture, [photo])
+            frame, lens = posed.frames[0], posed.frames[0].lens
+            T = frame.T_table_camera
+        called = name
+        if name in ("top", "agent"):
+            called = f"{name}_camera"
+            said.append(f"camera '{name}' is called '{called}' in the scene")
+        _add_camera(_child(root, "worldbody"), called, T_world_table @ T)
+        entry: dict[str, Any] = {
+            "name": called,
+            "width": camera.size[0],
+            "height": camera.size[1],
+            "intrinsics": [*lens.focal_px, *lens.centre_px],
+        }
+        if frame is not None:
+            entry["background"] = f"background_{called}.png"
+            cv2.imwrite(
+                str(folder / entry["background"]),
+                np.ascontiguousarray(frame.picture()[..., ::-1]),
+            )
+        out.append(entry)
+    return out
+
+
+def _add_camera(world: ET.Element, name: str, T: Pose, fovy: float | None = None) -> None:
+    """A camera at ``T_world_camera`` (vision's axes)."""
+    element = ET.SubElement(
+        world,
+        "camera",
+        name=name,
+        pos=_text(T[:3, 3]),
+        quat=_text(quat_from_rotation(T[:3, :3] @ _FLIP)),
+    )
+    if fovy is not None:
+        element.set("fovy", repr(fovy))
+
+
+def _looking(eye: Vector, at: Vector) -> Pose:
+    z = (at - eye) / np.linalg.norm(at - eye)
+    x = np.cross(z, [0.0, 0.0, 1.0])
+    x /= np.linalg.norm(x)
+    return pose(np.column_stack([x, np.cross(z, x), z]), eye)
+
+
+def _add_signals(raw: dict[str, Any], found: Reconstruction) -> None:
+    names = [f"{b.name}/pose" for b in found.bodies]
+    raw["signals"] = [
+        *raw["signals"],
+        *(
+            {
+                "name": f"{b.name}/pose",
+                "kind": "body_pose",
+                "of": [b.name],
+                "rate_hz": raw["rate_hz"],
+                "frame": "table",
+                "unit": "m, quaternion wxyz",
+            }
+            for b in found.bodies
+        ),
+    ]
+    raw["reset"]["settable"] = [*names, *raw["reset"]["settable"]]
+
+
+def _set_task(raw: dict[str, Any], found: Reconstruction, task: str, template: Template) -> None:
+    if task == "free":
+        raw["task"] = {"name": "free", "params": {"uniform": _starts(found)}}
+        raw["reset"]["distribution"] = "uniform"
+    elif task != template.raw["task"]["name"]:
+        raise SceneError(
+            f"task '{task}' needs parameters, which come with a scene of that task: name one as the"
+            f" scene to take the arm from, or take task 'free'; the robot's scene has task"
+            f" '{template.raw['task']['name']}'"
+        )
+
+
+def _starts(found: Reconstruction) -> dict[str, dict[str, list[float]]]:
+    """Around where every object was found, as far as it meets nothing."""
+    out: dict[str, dict[str, list[float]]] = {}
+    for k, body in enumerate(found.bodies):
+        x, y, z = (float(v) for v in body.T_table_body[:3, 3])
+        room = [
+            found.high[a] - at - body.radius_m if up else at - body.radius_m - found.low[a]
+            for a, at in ((0, x), (1, y))
+            for up in (False, True)
+        ]
+        away = max(0.0, min(_AWAY_M, apart_m(found.bodies, k) / 2**0.5, *map(float, room)))
+        yaw = float(np.arctan2(body.T_table_body[1, 0], body.T_table_body[0, 0]))
+        turn = np.pi if away > 0 else 0.0
+        out[f"{body.name}/pose"] = {
+            "low": [round(v, 6) for v in (x - away, y - away, z, yaw - turn)],
+            "high": [round(v, 6) for v in (x + away, y + away, z, yaw + turn)],
+        }
+    return out
+
+
+def _shift_limits(raw: dict[str, Any], template: Template) -> None:
+    """Limits of the tool in the table's frame, where that lies elsewhere than in the template."""
+    T = template.T_table_old
+    if np.allclose(T, np.eye(4), atol=1e-6):
+        return
+    for action in raw["actions"]:
+        if action.get("frame") != "table" or action.get("mode", "absolute") != "absolute":
+            continue
+        low, high = np.array(action["low"], float), np.array(action["high"], float)
+        n = min(3, len(low))
+        middle, half = np.zeros(3), np.zeros(3)
+        middle[:n], half[:n] = (low[:n] + high[:n]) / 2, (high[:n] - low[:n]) / 2
+        middle, half = T[:3, :3] @ middle + T[:3, 3], np.abs(T[:3, :3]) @ half
+        low[:n], high[:n] = (middle - half)[:n], (middle + half)[:n]
+        action["low"] = [round(float(v), 6) for v in low]
+        action["high"] = [round(float(v), 6) for v in high]
+
+
+def _details(
+    found: Reconstruction, template: Template, assumed: Sequence[Assumed], said: Sequence[str]
+) -> dict[str, Any]:
+    """Plain values: what every stage found, what was assumed, which pictures may judge."""
+    return {
+        "capture": found.capture.config.name,
+        "made_by": found.capture.config.made_by,
+        "table": {
+            "rms_mm": _round(1e3 * found.table.rms_m),
+            "height_mm": _round(1e3 * found.table.height_m),
+            "tilt_deg": _round(found.table.tilt_deg),
+            "share": _round(found.table.share),
+        },
+        "T_table_world": found.table.T_table_world.tolist(),
+        "T_scene_table": template.T_world_table.tolist(),
+        "workspace": {"low": found.low.tolist(), "high": found.high.tolist()},
+        "objects": {b.name: _object(b) for b in found.bodies},
+        "pictures": {
+            "used": len(found.frames),
+            "held_out": [f.name for f in found.held_out],
+            "left_out": dict(found.left_out),
+        },
+        "assumed": [dataclasses.asdict(a) for a in assumed],
+        "said": list(said),
+        "notes": list(found.notes),
+        "seconds": dict(found.seconds),
+        "versions": {name: importlib.metadata.version(name) for name in LIBRARIES},
+    }
+
+
+def _object(body: Body) -> dict[str, Any]:
+    fit = body.nearest
+    return {
+        "pose": [
+            *(float(v) for v in body.T_table_body[:3, 3]),
+            *(float(v) for v in quat_from_rotation(body.T_table_body[:3, :3])),
+        ],
+        "size_mm": [_round(2e3 * float(v)) for v in body.half_size_m],
+        "volume_cm3": _round(1e6 * body.volume_m3),
+        "collision": body.primitive.kind if body.primitive else f"{len(body.parts)} convex parts",
+        "nearest_primitive": {"kind": fit.kind, "error_mm": _round(1e3 * fit.error_m)},
+        "faces": len(body.faces),
+        "unseen_share": _round(body.unseen_share),
+        "mass_kg": body.mass.kg,
+        "mass_kg_between": [body.mass.low_kg, body.mass.high_kg],
+        "mass_source": body.mass.source,
+    }
+
+
+def _round(value: float) -> float:
+    return round(float(value), 4)
+
+
+def _child(root: ET.Element, tag: str) -> ET.Element:
+    found = root.find(tag)
+    return ET.SubElement(root, tag) if found is None else found
+
+
+def _text(values: Any, digits: int = 7) -> str:
+    return " ".join(f"{float(v):.{digits}g}" for v in values)

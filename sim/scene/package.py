@@ -1,0 +1,48 @@
+"""Writes scene packages as a whole: a folder that is complete, or not there."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+from robolearn.errors import SceneError
+from sim.scene.load import load_scene
+
+
+@contextlib.contextmanager
+def replaced_package(out: Path, kind: Literal["identified", "reconstructed"]) -> Iterator[Path]:
+    """A folder to write a package into; it takes the place of ``out`` when the block ends without
+    an error. A crash leaves the old folder or none.
+
+    An existing ``out`` is replaced only when it holds a scene of this ``kind``: SceneError.
+    """
+    _require_replaceable(out, kind)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    building = out.parent / f".{out.name}.{uuid.uuid4().hex[:8]}"
+    try:
+        yield building
+        if out.exists():
+            shutil.rmtree(out)
+        building.rename(out)
+    finally:
+        shutil.rmtree(building, ignore_errors=True)
+
+
+def _require_replaceable(out: Path, kind: str) -> None:
+    if not out.exists():
+        return
+    if out.is_dir() and not any(out.iterdir()):
+        out.rmdir()
+        return
+    try:
+        found = load_scene(out.resolve()).config.provenance.kind
+    except SceneError as error:
+        raise SceneError(
+            f"'{out}' exists and is no scene package; choose another --out or delete it"
+        ) from error
+    if found != kind:
+        raise SceneError(f"'{out}' is a {found} scene; choose another --out")

@@ -1,0 +1,205 @@
+"""A table that is known is found again from pictures of it."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import mujoco
+import numpy as np
+import pytest
+import yaml
+
+from robolearn.capture.config import CaptureArm, CaptureObject, CaptureWorkspace
+from robolearn.capture.folder import Capture, read_capture
+from robolearn.errors import DataError, RobolearnError, SceneError
+from robolearn.geometry import pose_error, rot_z
+from robolearn.types import Condition
+from sim.env.scene_check import check_scene
+from sim.env.scene_env import SceneEnv
+from sim.reconstruction.bodies import make_body
+from sim.reconstruction.meshes import is_closed
+from sim.reconstruction.objects import Cluster, Scanned, name_clusters
+from sim.reconstruction.pipeline import Reconstruction, place_scan, reconstruct
+from sim.reconstruction.write_scene import SceneChoice, write_reconstructed
+from tests.sim.reconstruction.worlds import World
+
+
+def in_table(body) -> np.ndarray:
+    return body.vertices @ body.T_table_body[:3, :3].T + body.T_table_body[:3, 3]
+
+
+def test_surfaces_lie_where_they_are(found: Reconstruction, world: World) -> None:
+    by_name = {b.name: b for b in found.bodies}
+    assert set(by_name) == {t.name for t in world.things}
+    for thing in world.things:
+        body = by_name[thing.name]
+        off = np.abs(thing.distance(in_table(body)))
+        assert off.mean() < 0.001, f"{thing.name}: {1e3 * off.mean():.2f} mm"
+        assert is_closed(body.faces)
+        assert body.volume_m3 == pytest.approx(thing.volume, rel=0.07)
+        assert body.unseen_share < 0.05
+        assert body.mass.kg == thing.mass_kg
+        assert body.mass.source == "drawn"
+        assert np.linalg.norm(np.array(body.rgb) - thing.rgb) < 0.35
+
+
+def test_a_box_and_a_cylinder_are_what_they_are(found: Reconstruction, world: World) -> None:
+    box, cylinder, concave = (
+        next(b for b in found.bodies if b.name == t.name) for t in world.things
+    )
+    assert box.primitive is not None
+    assert box.primitive.kind == "box"
+    thing = world.things[0]
+    np.testing.assert_allclose(np.sort(box.primitive.size), np.sort(thing.parts[0][1]), atol=1e-3)
+    middle = thing.T.copy()
+    middle[2, 3] = thing.parts[0][1][2]
+    # A box is the same after a quarter or half turn, as its sides are.
+    errors = [pose_error(box.T_table_body @ _turned(k * np.pi / 2), middle) for k in range(4)]
+    off_m, off_rad = min(errors, key=lambda e: e[1])
+    assert off_m < 0.001
+    assert np.degrees(off_rad) < 1.0
+    assert cylinder.primitive is not None
+    assert cylinder.primitive.kind == "cylinder"
+    np.testing.assert_allclose(cylinder.primitive.size, world.things[1].parts[0][1], atol=1e-3)
+    assert concave.primitive is None
+    assert 2 <= len(concave.parts) <= 8
+
+
+def _turned(angle: float) -> np.ndarray:
+    T = np.eye(4)
+    T[:3, :3] = rot_z(angle)
+    return T
+
+
+def test_the_scene_loads_rests_and_says_what_it_is(
+    found: Reconstruction, world: World, tmp_path: Path
+) -> None:
+    scene = write_reconstructed(found, SceneChoice(), tmp_path / "table")
+    report = check_scene(scene)
+    assert report.provenance == "reconstructed"
+    assert set(report.moving_kg) == {t.name for t in world.things}
+    details = scene.config.provenance.details
+    assert [a["what"] for a in details["assumed"]] == ["friction of every object"]
+    assert set(details["objects"]) == {t.name for t in world.things}
+    assert len(details["pictures"]["held_out"]) == 2
+    # Everything stays where it was found.
+    model = scene.compile()
+    data = mujoco.MjData(model)
+    before = data.qpos.copy()
+    for _ in range(500):
+        mujoco.mj_step(model, data)
+    for thing in world.things:
+        at = int(model.joint(thing.name).qposadr[0])
+        assert np.linalg.norm(data.qpos[at : at + 3] - before[at : at + 3]) < 0.002, thing.name
+    # A second writing replaces it, another kind of scene is not touched.
+    write_reconstructed(found, SceneChoice(), tmp_path / "table")
+    raw = yaml.safe_load((tmp_path / "table" / "scene.yaml").read_text())
+    raw["provenance"]["kind"] = "hand-made"
+    (tmp_path / "table" / "scene.yaml").write_text(yaml.safe_dump(raw))
+    with pytest.raises(SceneError, match="is a hand-made scene"):
+        write_reconstructed(found, SceneChoice(), tmp_path / "table")
+
+
+def test_an_arm_stands_at_the_table(found: Reconstruction, world: World, tmp_path: Path) -> None:
+    scene = write_reconstructed(found, SceneChoice(arm="ur5e_table"), tmp_path / "cell")
+    assumed = {a["what"] for a in scene.config.provenance.details["assumed"]}
+    assert "where the arm stands" in assumed
+    env = SceneEnv(scene, cameras=())
+    env.reset(Condition("nominal", 0, {}), np.random.default_rng(0))
+    seen = env.observe()
+    for thing in world.things:
+        assert np.linalg.norm(seen.value(f"{thing.name}/pose")[:2] - thing.xy_yaw[:2]) < 0.002
+    assert {a.name for a in env.spec.actions} == {"tool/xyz_yaw", "gripper/width"}
+    assert not any(s.name == "cube/pose" for s in env.spec.signals)
+    env.close()
+    with pytest.raises(SceneError, match="'free'"):
+        write_reconstructed(found, SceneChoice("stacking", "ur5e_table"), tmp_path / "cell2")
+    with pytest.raises(SceneError, match="no geom 'table'"):
+        write_reconstructed(found, SceneChoice(arm="pusht_reference"), tmp_path / "cell3")
+    assert not (tmp_path / "cell2").exists()
+
+
+def test_an_arm_stands_where_the_capture_says(found: Reconstruction, tmp_path: Path) -> None:
+    T = np.eye(4)
+    T[:3, :3] = rot_z(0.3)
+    T[:3, 3] = (-0.45, 0.1, 0.0)
+    rows = tuple(tuple(float(v) for v in row) for row in T)
+    config = dataclasses.replace(found.capture.config, arm=CaptureArm("ur5e", rows))
+    moved = dataclasses.replace(found, capture=dataclasses.replace(found.capture, config=config))
+    scene = write_reconstructed(moved, SceneChoice(), tmp_path / "cell")
+    assert not any("arm" in a["what"] for a in scene.config.provenance.details["assumed"])
+    data = mujoco.MjData(model := scene.compile())
+    mujoco.mj_forward(model, data)
+    site = data.site("table")
+    T_base_table = np.eye(4)
+    T_base_table[:3, :3], T_base_table[:3, 3] = site.xmat.reshape(3, 3), site.xpos
+    np.testing.assert_allclose(T_base_table, np.linalg.inv(T), atol=1e-6)
+
+
+def _edited(folder: Path, **changes: object) -> Capture:
+    """The capture with another configuration."""
+    capture = read_capture(folder)
+    return dataclasses.replace(capture, config=dataclasses.replace(capture.config, **changes))
+
+
+def test_what_was_not_weighed_or_placed_is_marked(
+    found: Reconstruction, capture_folder: Path
+) -> None:
+    bodies = sorted(found.bodies, key=lambda b: -b.volume_m3)
+    clusters = [
+        Cluster(b.T_table_body[:3, 3] - b.half_size_m, b.T_table_body[:3, 3], b.volume_m3, False)
+        for b in bodies
+    ]
+    named, said, assumed = name_clusters(clusters, (CaptureObject("a"), CaptureObject("b")))
+    assert list(named) == ["a", "b", "object_1"]
+    assert named["a"] is clusters[0]
+    assert [a.what for a in assumed] == ["which object is which"]
+    assert "object_1: something at" in said[0]
+    four = tuple(CaptureObject(name) for name in "abcd")
+    named, said, _ = name_clusters(clusters, four)
+    assert "d: not found; 3 thing(s) stand on the table, capture.yaml names 4" in said[0]
+    assert "Things that touch are seen as one" in said[0]
+    far = (CaptureObject("a", at_m=(0.9, 0.9)),)
+    assert "a" not in name_clusters(clusters, far)[0]
+    scanned = Scanned("a", bodies[0].vertices, bodies[0].faces, 0.3, 0.002)
+    body, assumed, said = make_body(scanned, None)
+    assert assumed[0].what == "mass of a"
+    assert "not weighed" in assumed[0].why
+    assert body.mass.low_kg < body.mass.kg < body.mass.high_kg
+    assert body.mass.source == "assumed"
+    assert "30% of its surface was never seen" in said[0]
+
+
+def test_a_picture_with_a_wrong_pose_is_named_and_left_out(capture_folder: Path) -> None:
+    capture = read_capture(capture_folder)
+    off = np.eye(4)
+    off[2, 3] = 0.03
+    frames = [
+        dataclasses.replace(f, T_world_camera=off @ f.T_world_camera) if k == 4 else f
+        for k, f in enumerate(capture.frames)
+    ]
+    found = place_scan(dataclasses.replace(capture, frames=tuple(frames)))
+    (name,) = found.left_out
+    assert name == capture.frames[4].name
+    assert "+30 mm off" in found.left_out[name]
+    assert any("its pose is wrong" in text for text in found.said)
+
+
+def test_poses_that_contradict_each_other_are_refused(capture_folder: Path) -> None:
+    capture = read_capture(capture_folder)
+    late = [f.T_world_camera for f in capture.frames[1:]] + [capture.frames[0].T_world_camera]
+    frames = [
+        dataclasses.replace(f, T_world_camera=T) for f, T in zip(capture.frames, late, strict=True)
+    ]
+    with pytest.raises(RobolearnError, match=r"out of\s+step"):
+        place_scan(dataclasses.replace(capture, frames=tuple(frames)))
+
+
+def test_an_empty_table_and_too_few_pictures_are_refused(capture_folder: Path) -> None:
+    capture = read_capture(capture_folder)
+    with pytest.raises(DataError, match="at least 6 are needed"):
+        place_scan(dataclasses.replace(capture, frames=capture.frames[:4]))
+    corner = CaptureWorkspace((0.15, 0.15, 0.0), (0.2, 0.2, 0.1))
+    with pytest.raises(SceneError, match="nothing stands on the table"):
+        reconstruct(_edited(capture_folder, workspace=corner))

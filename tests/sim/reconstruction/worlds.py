@@ -1,0 +1,197 @@
+"""Makes captures of tables that are known: drawn worlds, rendered with depth and noise.
+
+Everything (shapes, sizes, places, colours, camera poses) follows from a seed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import mujoco
+import numpy as np
+
+from robolearn.capture.config import (
+    CaptureCamera,
+    CaptureConfig,
+    CaptureDepth,
+    CaptureLens,
+    CaptureObject,
+    CaptureSet,
+    CaptureWorkspace,
+)
+from robolearn.capture.write import CaptureWriter
+from robolearn.geometry import pose, rot_z, rotation_from_rotvec
+from sim.rendering.renderer import Renderer, View
+from tests.robolearn.capture.foreign import looking
+
+KINDS = ("box", "cylinder", "concave")
+
+
+@dataclass(frozen=True)
+class Thing:
+    """An object: ``parts`` of (type, half sizes, centre) in its own upright frame, whose origin is
+    on the table below its middle.
+    """
+
+    name: str
+    kind: str
+    parts: tuple[tuple[str, tuple[float, ...], tuple[float, float, float]], ...]
+    xy_yaw: tuple[float, float, float]
+    rgb: tuple[float, float, float]
+    mass_kg: float
+
+    @property
+    def T(self) -> np.ndarray:  # noqa: N802
+        return pose(rot_z(self.xy_yaw[2]), (self.xy_yaw[0], self.xy_yaw[1], 0.0))
+
+    def distance(self, points: np.ndarray) -> np.ndarray:
+        """Signed distance of points [n, 3] of the table's frame from its surface [m]."""
+        local = (points - self.T[:3, 3]) @ self.T[:3, :3]
+        every = []
+        for kind, size, centre in self.parts:
+            p = local - np.array(centre)
+            if kind == "box":
+                q = np.abs(p) - np.array(size)
+            else:
+                q = np.column_stack(
+                    [np.hypot(p[:, 0], p[:, 1]) - size[0], np.abs(p[:, 2]) - size[1]]
+                )
+            every.append(np.linalg.norm(np.maximum(q, 0), axis=1) + np.minimum(q.max(axis=1), 0.0))
+        return np.min(every, axis=0)
+
+    @property
+    def volume(self) -> float:
+        sizes = [
+            8 * np.prod(s) if k == "box" else 2 * np.pi * s[0] ** 2 * s[1] for k, s, _ in self.parts
+        ]
+        return float(np.sum(sizes))
+
+
+@dataclass(frozen=True)
+class World:
+    """Things on a table at z = 0."""
+
+    things: tuple[Thing, ...]
+    seed: int
+
+    def xml(self) -> str:
+        bodies = ""
+        for t in self.things:
+            x, y, yaw = t.xy_yaw
+            geoms = "".join(
+                f'<geom type="{kind}" size="{" ".join(map(repr, size))}"'
+                f' pos="{" ".join(map(repr, at))}" rgba="{" ".join(map(str, t.rgb))} 1"/>'
+                for kind, size, at in t.parts
+            )
+            bodies += f'<body name="{t.name}" pos="{x} {y} 0" euler="0 0 {yaw}">{geoms}</body>'
+        return f"""<mujoco><compiler angle="radian"/>
+  <statistic center="0 0 0" extent="1"/>
+  <visual><map znear=".02" zfar="5"/><headlight ambient=".5 .5 .5" diffuse=".4 .4 .4"/>
+    <global offwidth="640" offheight="480"/><quality offsamples="0"/></visual>
+  <asset><texture name="t" type="2d" builtin="checker" rgb1=".6 .5 .4" rgb2=".5 .42 .34"
+    width="64" height="64"/><material name="t" texture="t" texrepeat="20 20"/></asset>
+  <worldbody><geom type="box" size=".6 .5 .02" pos="0 0 -.02" material="t"/>{bodies}
+    <camera name="eye" pos="0 0 1"/></worldbody></mujoco>"""
+
+
+def draw(seed: int, kinds: tuple[str, ...] = KINDS) -> World:
+    """Things of these kinds, apart from each other."""
+    rng = np.random.default_rng(seed)
+    things: list[Thing] = []
+    turn = rng.uniform(0, 2 * np.pi)
+    for k, kind in enumerate(kinds):
+        around = turn + 2 * np.pi * k / len(kinds) + rng.uniform(-0.2, 0.2)
+        far = rng.uniform(0.10, 0.14) if len(kinds) > 1 else 0.03
+        parts = _parts(kind, rng)
+        at = (far * np.cos(around), far * np.sin(around), rng.uniform(-np.pi, np.pi))
+        rgb = tuple(float(v) for v in rng.uniform(0.15, 0.9, 3).round(2))
+        things.append(Thing(f"{kind}_{k}", kind, parts, at, rgb, float(rng.uniform(0.05, 0.5))))
+    return World(tuple(things), seed)
+
+
+def _parts(kind: str, rng: np.random.Generator):
+    if kind == "box":
+        a, b, c = (float(v) for v in rng.uniform(0.018, 0.035, 3))
+        return (("box", (a, b * 1.3, c), (0.0, 0.0, c)),)
+    if kind == "cylinder":
+        r, h = float(rng.uniform(0.02, 0.035)), float(rng.uniform(0.02, 0.05))
+        return (("cylinder", (r, h), (0.0, 0.0, h)),)
+    # A channel: a floor and two walls, one higher than the other.
+    a, b, w = float(rng.uniform(0.03, 0.04)), float(rng.uniform(0.035, 0.05)), 0.008
+    low, high = float(rng.uniform(0.015, 0.02)), float(rng.uniform(0.025, 0.035))
+    return (
+        ("box", (a, b, w), (0.0, 0.0, w)),
+        ("box", (w, b, low), (w - a, 0.0, 2 * w + low)),
+        ("box", (w, b, high), (a - w, 0.0, 2 * w + high)),
+    )
+
+
+def camera_poses(count: int, rng: np.random.Generator) -> list[np.ndarray]:
+    """Around the table at two heights, looking at its middle or near."""
+    out = []
+    for k in range(count):
+        around = 2 * np.pi * (k * 0.618034 % 1.0)
+        up = np.deg2rad((28.0, 50.0, 68.0)[k % 3])
+        far = rng.uniform(0.42, 0.52)
+        at = rng.uniform(-0.02, 0.02, 3) + np.array([0, 0, 0.02])
+        eye = far * np.array([np.cos(up) * np.cos(around), np.cos(up) * np.sin(around), np.sin(up)])
+        out.append(looking(tuple(eye), tuple(at)))
+    return out
+
+
+def shoot(
+    folder: Path,
+    world: World,
+    *,
+    views: int = 12,
+    size: tuple[int, int] = (160, 120),
+    noise_m: float = 0.0,
+    pose_px: float = 0.0,
+    weighed: bool = True,
+    named_places: bool = True,
+) -> Path:
+    """Render the world into a capture folder: depth with noise, poses off by ``pose_px``."""
+    rng = np.random.default_rng([world.seed, 7])
+    width, height = size
+    focal = 0.95 * width
+    lens = CaptureLens((focal, focal), ((width - 1) / 2, (height - 1) / 2))
+    config = CaptureConfig(
+        schema=1,
+        name="drawn",
+        cameras={
+            "eye": CaptureCamera("hand", size, lens, depth=CaptureDepth(0.0001, noise_m or 0.001))
+        },
+        sets=(CaptureSet("scan", "eye", "scan"),),
+        objects=tuple(
+            CaptureObject(
+                t.name,
+                t.mass_kg if weighed else None,
+                "drawn" if weighed else "",
+                (t.xy_yaw[0], t.xy_yaw[1]) if named_places else None,
+            )
+            for t in world.things
+        ),
+        workspace=CaptureWorkspace((-0.22, -0.22, 0.0), (0.22, 0.22, 0.16)),
+    )
+    writer = CaptureWriter(folder, config)
+    spec = mujoco.MjSpec.from_string(world.xml())
+    model = spec.compile()
+    eye = model.camera("eye").id
+    model.cam_fovy[eye] = np.rad2deg(2 * np.arctan(height / 2 / focal))
+    data = mujoco.MjData(model)
+    renderer = Renderer(model, "plain")
+    view = View("eye", width, height)
+    for T in camera_poses(views, rng):
+        turned = T[:3, :3] @ np.diag([1.0, -1.0, -1.0])
+        model.cam_pos[eye] = T[:3, 3]
+        mujoco.mju_mat2Quat(model.cam_quat[eye], np.ascontiguousarray(turned).ravel())
+        mujoco.mj_forward(model, data)
+        picture, depth = renderer.image(data, view), renderer.depth(data, view)
+        depth = np.where(np.isfinite(depth), depth + rng.normal(0, noise_m or 1e-9, depth.shape), 0)
+        off = np.eye(4)
+        off[:3, :3] = rotation_from_rotvec(rng.normal(0, pose_px / focal, 3))
+        off[:3, 3] = rng.normal(0, pose_px / focal * 0.5, 3)
+        writer.add("scan", picture, depth.astype(np.float32), T_world_camera=T @ off)
+    renderer.close()
+    return folder
