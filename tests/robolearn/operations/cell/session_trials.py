@@ -1,0 +1,516 @@
+"""Randomised faults of a person's sessions on an arm, one after the other into the same store.
+
+    python -m tests.robolearn.operations.cell.session_trials 100
+
+Each session is ``robolearn collect --robot`` in a terminal of its own, on an emulated UR, with a
+person who starts, moves and keeps. At a random moment of a random place (while it connects, ready,
+recording, while an episode is saved, on the way to the next start) it is killed, alone or with all
+of its processes, the terminal is closed, the pad is unplugged, the page is closed, or the disk is
+full. Then: whatever was said to be saved can be read, the arm is at rest in time, nothing goes on
+running, and the next session says what it found. The last session is not disturbed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pty
+import random
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Generator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import psutil
+import yaml
+
+from hardware.emulators.lab.admin import LabClient, LabLog
+from hardware.teleop.devices.gamepad import EVENT, KEY, SOUTH, START, SYN, TL, X, Y
+from robolearn.data.store.store import EpisodeStore
+from robolearn.data.upkeep.repair import find_recoverable
+from tests.hardware.fault_tally import outcome_text
+from tests.hardware.fault_verdict import gaps
+from tests.hardware.lab import CONFIG
+from tests.hardware.real_cell import alive, largest_speed, prompt_lab
+from tests.hardware.teleop.pages import FakePage, page
+from tests.robolearn.operations.deploy.kill_trials import REST_S, rest_s
+from tests.waiting import paced, pass_time, wait_until
+
+# How a session ends against its will; "page" and "pad" go on and are used again.
+CELL = CONFIG.parent / "lab_ur5e_pick_place.yaml"
+# As the cell says [rad/s].
+JOINT_SPEED = 3.0
+FAULTS = ("killed", "group killed", "terminal", "page", "pad", "disk")
+PLACES = ("connecting", "ready", "recording", "saving", "resetting")
+# A session that is told to end its loops, and one that lets go of a device that has gone [s].
+_TOLD_S, _DISK_MIB = 1.0, 24
+_WORDS = {
+    "connecting": "keys|supervisor|arm",
+    "ready": "^ready",
+    "recording": "^recording",
+    "saving": "^recording",
+    "resetting": "saved episode",
+}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What happened where, when the arm was at rest after it [s], what was wrong ("": nothing)."""
+
+    fault: str
+    place: str
+    rest_s: float
+    wrong: str
+
+
+class Keyboard:
+    """Types into the session's terminal; a key is a step."""
+
+    name = "keyboard"
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def start(self) -> None:
+        self._session.type(b" ")
+
+    def keep(self) -> None:
+        self._session.type(b"\r")
+
+    def move(self, rng: random.Random) -> None:
+        self._session.type(rng.choice([b"w", b"a", b"s", b"d"]))
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+class Pad:
+    """A gamepad whose events come through a named pipe."""
+
+    name = "gamepad"
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.plug()
+
+    def plug(self) -> None:
+        os.mkfifo(self._path)
+        # Open at both ends, so that nobody waits for the other one.
+        self._fd = os.open(self._path, os.O_RDWR)
+
+    def unplug(self) -> None:
+        self._path.unlink()
+        os.close(self._fd)
+
+    def start(self) -> None:
+        self._event(KEY, START, 1)
+        self._event(KEY, START, 0)
+        self._event(KEY, TL, 1)
+
+    def keep(self) -> None:
+        self._event(KEY, SOUTH, 1)
+        self._event(KEY, SOUTH, 0)
+
+    def move(self, rng: random.Random) -> None:
+        for axis in (X, Y):
+            self._event(3, axis, rng.randint(-20000, 20000))
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            self.unplug()
+
+    def _event(self, kind: int, code: int, value: int) -> None:
+        os.write(self._fd, EVENT.pack(0, 0, kind, code, value) + EVENT.pack(0, 0, SYN, 0, 0))
+
+
+class Page:
+    """The page of a browser, spoken to as its scripts do."""
+
+    name = "browser"
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._stack = contextlib.ExitStack()
+        self._page: FakePage | None = None
+
+    def open(self) -> None:
+        url = wait_until(lambda: self._session.heard(r"open this page: (\S+)"), 60.0)
+        self._page = self._stack.enter_context(page(_Address(url[1])))
+
+    def leave(self) -> None:
+        self._page = None
+        self._stack.close()
+
+    def start(self) -> None:
+        self.page.say("key", key="start")
+
+    def keep(self) -> None:
+        self.page.say("key", key="keep")
+
+    def move(self, rng: random.Random) -> None:
+        self.page.twist(*(rng.uniform(-1.0, 1.0) for _ in range(3)))
+
+    @property
+    def page(self) -> FakePage:
+        if self._page is None:
+            self.open()
+        assert self._page is not None
+        return self._page
+
+    def close(self) -> None:
+        self.leave()
+
+
+@dataclass(frozen=True)
+class _Address:
+    """Where a page is, as its device tells it."""
+
+    url: str
+
+
+Person = Keyboard | Pad | Page
+
+
+class Session:
+    """One ``robolearn collect --robot`` in a terminal of its own."""
+
+    def __init__(self, root: Path, agent: str) -> None:
+        self._root = root
+        self.master, slave = pty.openpty()
+        self.text, self._lock = "", threading.Lock()
+        command = ["collect", "--config", f"{agent}.yaml", "--out", "disk/store", "--agent", agent]
+        command += ["--episodes", "3", "--plain", "--yes"]
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "robolearn.cli.main", *command],
+            cwd=root,
+            env={**os.environ, "PYTHONPATH": str(Path.cwd()), "OMP_NUM_THREADS": "1"},
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            start_new_session=True,
+            preexec_fn=_own_terminal,  # noqa: PLW1509  (it calls nothing but ioctl)
+        )
+        os.close(slave)
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def type(self, data: bytes) -> None:
+        os.write(self.master, data)
+
+    def heard(self, pattern: str, since: int = 0) -> re.Match[str] | None:
+        """The last line that matches, behind so many characters."""
+        with self._lock:
+            found = list(re.finditer(pattern, self.text[since:], re.MULTILINE))
+        return found[-1] if found else None
+
+    def await_line(self, pattern: str, since: int = 0, timeout_s: float = 60.0) -> None:
+        """Until it was said; AssertionError with what was said instead."""
+
+        def said() -> bool:
+            if self.heard(pattern, since):
+                return True
+            if self.process.poll() is not None:
+                raise SessionEndedError(self.text[-800:])
+            return False
+
+        try:
+            wait_until(said, timeout_s)
+        except AssertionError:
+            raise AssertionError(f"no '{pattern}' in {self.text[since:][-800:]!r}") from None
+
+    @property
+    def saved(self) -> list[str]:
+        """Ids that were said to be saved or recovered."""
+        with self._lock:
+            return re.findall(r"(?:saved episode|recovered as) (\w+)", self.text)
+
+    def family(self) -> list[int]:
+        """The process and all that it started."""
+        with contextlib.suppress(psutil.NoSuchProcess):
+            own = psutil.Process(self.process.pid)
+            return [own.pid, *(p.pid for p in own.children(recursive=True))]
+        return []
+
+    def hang_up(self) -> None:
+        """The terminal's window is closed."""
+        os.close(self.master)
+        self.master = -1
+
+    def close(self) -> None:
+        for pid in self.family()[::-1]:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self.process.wait(10.0)
+        if self.master >= 0:
+            self.hang_up()
+
+    def _read(self) -> None:
+        while True:
+            try:
+                data = os.read(self.master, 65536)
+            except OSError:
+                return
+            clean = re.sub(r"\x1b\[[0-9;?<>=]*[a-zA-Z]", "", data.decode("utf-8", "replace"))
+            with self._lock:
+                self.text += clean.replace("\r", "\n")
+
+
+class SessionEndedError(Exception):
+    """A session ended by itself; what it said last."""
+
+
+def _own_terminal() -> None:
+    import fcntl
+    import termios
+
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+
+# -- one trial -----------------------------------------------------------------------------------
+
+
+class Cell:
+    """The emulated arm's address, the files sessions are started with, and the store's disk."""
+
+    def __init__(self, root: Path, address: str) -> None:
+        self.root, self.store = root, root / "disk" / "store"
+        raw = yaml.safe_load(CELL.read_text())
+        robot = {k: v for k, v in raw["robot"].items() if k in ("name", "driver", "arm", "tool")}
+        # Where the emulated arm stands first, a longer tool would be in the table.
+        robot["tool"]["tool_offset_m"] = [0.0, 0.0, 0.08]
+        robot |= {"rate_hz": 20}
+        robot["driver"] |= {"address": address, "watchdog_hz": 5}
+        robot["supervisor"] = {
+            "late_s": 0.4,
+            "heartbeat_s": 0.4,
+            "frozen_s": 2.0,
+            "state_late_s": 0.1,
+            "state_stale_s": 0.4,
+            "goto_speed": 1.2,
+            "goto_acceleration": 6.0,
+        }
+        (root / "cell.yaml").write_text(yaml.safe_dump({"robot": robot}))
+        for agent, device in (
+            ("keyboard", {"kind": "keyboard"}),
+            ("gamepad", {"kind": "gamepad", "path": str(root / "pad")}),
+            ("browser", {"kind": "browser"}),
+        ):
+            config = {"robot": "cell.yaml", "device": device}
+            (root / f"{agent}.yaml").write_text(yaml.safe_dump(config))
+
+    @contextlib.contextmanager
+    def disk(self) -> Generator[bool, None, None]:
+        """A small disk under the store, where one may be mounted."""
+        folder = self.root / "disk"
+        folder.mkdir()
+        mount = ["mount", "-t", "tmpfs", "-o", f"size={_DISK_MIB}m", "tmpfs", str(folder)]
+        mounted = subprocess.run(mount, capture_output=True, check=False).returncode == 0
+        try:
+            yield mounted
+        finally:
+            if mounted:
+                subprocess.run(["umount", str(folder)], capture_output=True, check=False)
+
+    @contextlib.contextmanager
+    def full(self) -> Generator[None, None, None]:
+        """Somebody else fills the disk, and makes room again."""
+        filler = self.root / "disk" / "filler"
+        fd = os.open(filler, os.O_WRONLY | os.O_CREAT)
+        try:
+            with contextlib.suppress(OSError):
+                while True:
+                    os.write(fd, bytes(4096))
+            yield
+        finally:
+            os.close(fd)
+            filler.unlink()
+
+
+@dataclass
+class Trials:
+    """What all trials share: ids that must be there, what the next session must say."""
+
+    cell: Cell
+    door: LabClient
+    rng: random.Random
+    pad: Pad
+    kept: list[str]
+    leftovers: int = 0
+
+    def trial(self, fault: str, place: str) -> Outcome:
+        """One session meets its fault."""
+        begin_ns = time.monotonic_ns()
+        agent = {"page": "browser", "pad": "gamepad"}.get(fault) or self.rng.choice(
+            ["keyboard", "gamepad"]
+        )
+        session = Session(self.cell.root, agent)
+        person: Person
+        if agent == "keyboard":
+            person = Keyboard(session)
+        else:
+            person = self.pad if agent == "gamepad" else Page(session)
+        wrong, died_ns = "", 0
+        try:
+            died_ns = self._until_fault(session, person, fault, place)
+            wrong = self._after(session, fault)
+        except SessionEndedError as ended:
+            wrong = f"ended by itself: {ended}"
+        except AssertionError as error:
+            wrong = str(error)
+        finally:
+            self.kept += [name for name in session.saved if name not in self.kept]
+            if isinstance(person, Page):
+                person.close()
+            session.close()
+        wait_until(lambda: not self.door.log(begin_ns).moving, 10.0)
+        log = self.door.log(begin_ns)
+        resting_s = rest_s(log, died_ns) if died_ns else 0.0
+        if fault in ("killed", "group killed", "terminal") and died_ns:
+            lost_s = sum(gaps(log, died_ns, died_ns + round(1e9 * resting_s)))
+            if resting_s > REST_S + lost_s:
+                wrong = wrong or f"at rest {resting_s:.2f} s after it"
+        wrong = wrong or _too_fast(log) or self._store(session)
+        with contextlib.suppress(Exception):
+            self.door.fault("unlock")
+        return Outcome(fault, place, resting_s, wrong)
+
+    def _until_fault(self, session: Session, person: Person, fault: str, place: str) -> int:
+        """Act as a person does until the fault's place and moment; when it happened."""
+        round_to = self.rng.randint(1, 2)
+        if place == "connecting":
+            pass_time(self.rng.uniform(0.5, 6.0), "it may come at any moment of a start")
+            return self._strike(session, person, fault)
+        for number in range(1, round_to + 1):
+            last, since = number == round_to, len(session.text)
+            if number == 1:
+                since = 0
+            session.await_line("^ready", since)
+            if last and place == "ready":
+                pass_time(self.rng.uniform(0.0, 1.0), "the person waits")
+                return self._strike(session, person, fault)
+            person.start()
+            session.await_line("^recording", since)
+            moves = self.rng.randint(20, 60)
+            stop_at = self.rng.randint(5, moves) if last and place == "recording" else -1
+            for k in paced(25, moves):
+                if k == stop_at:
+                    return self._strike(session, person, fault)
+                person.move(self.rng)
+            saying = len(session.text)
+            person.keep()
+            if last and place == "saving":
+                pass_time(self.rng.uniform(0.0, 0.3), "while it is saved")
+                return self._strike(session, person, fault)
+            session.await_line("^keep it|saved episode", saying)
+            if session.heard("^keep it", saying) and not session.heard("saved episode", saying):
+                person.keep()
+            session.await_line("saved episode", saying)
+            if last:
+                pass_time(self.rng.uniform(0.0, 0.6), "on the way to the start")
+        return self._strike(session, person, fault)
+
+    def _strike(self, session: Session, person: Person, fault: str) -> int:
+        now, pids = time.monotonic_ns(), session.family()
+        self._pids = pids
+        if fault == "killed":
+            os.kill(session.process.pid, signal.SIGKILL)
+        elif fault == "group killed":
+            for pid in pids:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+        elif fault == "terminal":
+            session.hang_up()
+        elif fault == "page" and isinstance(person, Page):
+            person.leave()
+        elif fault == "pad" and isinstance(person, Pad):
+            person.unplug()
+            pass_time(_TOLD_S, "the arm comes to rest")
+            person.plug()
+        elif fault == "disk":
+            with self.cell.full():
+                pass_time(3.0, "the session notices")
+        return now
+
+    def _after(self, session: Session, fault: str) -> str:
+        """What is wrong with what became of the session, or ""."""
+        if fault in ("killed", "group killed", "terminal"):
+            session.process.wait(20.0)
+            for pid in self._pids:
+                wait_until(lambda pid=pid: not alive(pid), 20.0, what=f"process {pid} ends")
+            return ""
+        # It goes on: told to end, it does so in order.
+        if session.process.poll() is None:
+            since = len(session.text)
+            session.process.send_signal(signal.SIGTERM)
+            try:
+                session.process.wait(30.0)
+            except subprocess.TimeoutExpired:
+                return f"does not end: {session.text[since:][-400:]}"
+        return ""
+
+    def _store(self, session: Session) -> str:
+        """Which kept episode cannot be read, or what the session did not say of the one before."""
+        said = session.heard("killed before they were saved")
+        if self.leftovers and session.heard("^ready") and not said:
+            return f"{self.leftovers} killed recordings that it said nothing about"
+        if not self.cell.store.is_dir():
+            return f"the store is gone, with {self.kept}" if self.kept else ""
+        store = EpisodeStore.open(self.cell.store)
+        lost = [name for name in self.kept if name not in store.ids()]
+        if lost:
+            return f"no episodes {lost}"
+        for name in self.kept[-3:]:
+            store.read(name)
+        self.leftovers = sum(not r.saved_as and not r.problem for r in find_recoverable(store))
+        return ""
+
+
+def _too_fast(log: LabLog) -> str:
+    """What a set-point that reached the controller violated, or ""."""
+    if len(log.setpoint_q) < 2:
+        return ""
+    speed = largest_speed(log)
+    return "" if speed <= 1.02 * JOINT_SPEED else f"joint speed {speed:.2f} rad/s"
+
+
+def run(count: int, seed: int = 0, last: int = 27) -> tuple[list[Outcome], list[str]]:
+    """So many sessions that meet a fault, and one that does not; ids of what was kept."""
+    rng, out = random.Random(seed), list[Outcome]()
+    with tempfile.TemporaryDirectory() as name, prompt_lab(Path(name), last, 30127) as lab:
+        cell = Cell(Path(name), lab.where.address)
+        with cell.disk() as small, lab.where.connect() as door:
+            pad = Pad(cell.root / "pad")
+            trials = Trials(cell, door, rng, pad, [])
+            faults = [f for f in FAULTS if small or f != "disk"]
+            for number in range(count):
+                fault, place = faults[number % len(faults)], rng.choice(PLACES)
+                out.append(trials.trial(fault, place))
+                print(f"{number + 1}: {out[-1]}", flush=True)
+            out.append(trials.trial("none", "resetting"))
+            pad.close()
+            return out, trials.kept
+
+
+def text(outcomes: list[Outcome]) -> str:
+    """One line per fault."""
+
+    def figures(mine: list[Outcome]) -> str:
+        rest = 1e3 * np.array([o.rest_s for o in mine])
+        return f"at rest after p50 {np.median(rest):.0f}, max {rest.max():.0f} ms"
+
+    return outcome_text(outcomes, lambda o: o.fault, figures)
+
+
+if __name__ == "__main__":
+    load = os.getloadavg()[0]
+    found, kept = run(int(sys.argv[1]), int((*sys.argv, 0)[2]))
+    print(text(found))
+    print(f"{len(kept)} episodes kept, all there")
+    print(f"1-minute load {load:.1f} before, {os.getloadavg()[0]:.1f} after")
