@@ -49,15 +49,8 @@ CELL = CONFIG.parent / "lab_ur5e_pick_place.yaml"
 JOINT_SPEED = 3.0
 FAULTS = ("killed", "group killed", "terminal", "page", "pad", "disk")
 PLACES = ("connecting", "ready", "recording", "saving", "resetting")
-# A session that is told to end its loops, and one that lets go of a device that has gone [s].
-_TOLD_S, _DISK_MIB = 1.0, 24
-_WORDS = {
-    "connecting": "keys|supervisor|arm",
-    "ready": "^ready",
-    "recording": "^recording",
-    "saving": "^recording",
-    "resetting": "saved episode",
-}
+# How long a pad is away [s]; the disk that sessions record to.
+_AWAY_S, _DISK_MIB = 1.0, 24
 
 
 @dataclass(frozen=True)
@@ -343,6 +336,8 @@ class Trials:
     pad: Pad
     kept: list[str]
     leftovers: int = 0
+    # Stops that nobody meant, which the person cleared.
+    stops: int = 0
 
     def trial(self, fault: str, place: str) -> Outcome:
         """One session meets its fault."""
@@ -391,7 +386,7 @@ class Trials:
             last, since = number == round_to, len(session.text)
             if number == 1:
                 since = 0
-            session.await_line("^ready", since)
+            self._ready(session, person, since)
             if last and place == "ready":
                 pass_time(self.rng.uniform(0.0, 1.0), "the person waits")
                 return self._strike(session, person, fault)
@@ -416,6 +411,16 @@ class Trials:
                 pass_time(self.rng.uniform(0.0, 0.6), "on the way to the start")
         return self._strike(session, person, fault)
 
+    def _ready(self, session: Session, person: Person, since: int) -> None:
+        """Until the arm is at the start; a stop on a busy machine is looked at and cleared."""
+        while True:
+            session.await_line("^ready|^stopped:", since)
+            if session.heard("^ready", since):
+                return
+            since = len(session.text)
+            self.stops += 1
+            person.start()
+
     def _strike(self, session: Session, person: Person, fault: str) -> int:
         now, pids = time.monotonic_ns(), session.family()
         self._pids = pids
@@ -431,7 +436,7 @@ class Trials:
             person.leave()
         elif fault == "pad" and isinstance(person, Pad):
             person.unplug()
-            pass_time(_TOLD_S, "the arm comes to rest")
+            pass_time(_AWAY_S, "the arm comes to rest")
             person.plug()
         elif fault == "disk":
             with self.cell.full():
@@ -480,8 +485,8 @@ def _too_fast(log: LabLog) -> str:
     return "" if speed <= 1.02 * JOINT_SPEED else f"joint speed {speed:.2f} rad/s"
 
 
-def run(count: int, seed: int = 0, last: int = 27) -> tuple[list[Outcome], list[str]]:
-    """So many sessions that meet a fault, and one that does not; ids of what was kept."""
+def run(count: int, seed: int = 0, last: int = 27) -> tuple[list[Outcome], Trials]:
+    """So many sessions that meet a fault, and one that does not."""
     rng, out = random.Random(seed), list[Outcome]()
     with tempfile.TemporaryDirectory() as name, prompt_lab(Path(name), last, 30127) as lab:
         cell = Cell(Path(name), lab.where.address)
@@ -495,7 +500,7 @@ def run(count: int, seed: int = 0, last: int = 27) -> tuple[list[Outcome], list[
                 print(f"{number + 1}: {out[-1]}", flush=True)
             out.append(trials.trial("none", "resetting"))
             pad.close()
-            return out, trials.kept
+            return out, trials
 
 
 def text(outcomes: list[Outcome]) -> str:
@@ -510,7 +515,7 @@ def text(outcomes: list[Outcome]) -> str:
 
 if __name__ == "__main__":
     load = os.getloadavg()[0]
-    found, kept = run(int(sys.argv[1]), int((*sys.argv, 0)[2]))
+    found, trials = run(int(sys.argv[1]), int((*sys.argv, 0)[2]))
     print(text(found))
-    print(f"{len(kept)} episodes kept, all there")
+    print(f"{len(trials.kept)} episodes kept; {trials.stops} stops of a busy machine were cleared")
     print(f"1-minute load {load:.1f} before, {os.getloadavg()[0]:.1f} after")
