@@ -129,6 +129,8 @@ class View:
     message: str = ""
     note: str = ""
     gripper: float | None = None
+    # How far the fingers are open, as measured [m].
+    fingers_m: float | None = None
     # Newest picture of each camera, by the name of its part.
     pictures: Mapping[str, Picture] = field(default_factory=dict[str, Picture])
     # Whether the attempt is kept if the person says so; False: driving alone.

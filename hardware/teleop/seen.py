@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from hardware.teleop.device import Thing
-from hardware.teleop.targets import POSE, XY_TABLE
+from hardware.teleop.targets import POSE, WIDTH, XY_TABLE
 from robolearn.geometry import rotation_from_quat, yaw_of
 from robolearn.shapes import AnyArray, Picture
 from robolearn.types import Observation
@@ -31,6 +31,12 @@ def things_of(observation: Observation) -> tuple[Thing, ...]:
         if name.endswith("/pose") and name != POSE
     ]
     return tuple(thing for thing in found if thing is not None)
+
+
+def fingers_of(observation: Observation) -> float | None:
+    """How far the fingers are open [m]; None where that is not observed."""
+    seen = observation.samples.get(WIDTH)
+    return None if seen is None else float(seen.value.reshape(-1)[0])
 
 
 def pictures_of(observation: Observation) -> dict[str, Picture]:

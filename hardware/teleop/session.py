@@ -25,7 +25,7 @@ from hardware.teleop.attended import AttendedEnv, Said
 from hardware.teleop.config import MappingConfig
 from hardware.teleop.device import Key, Phase, TeleopDevice, View
 from hardware.teleop.key_watch import KeyWatch
-from hardware.teleop.seen import pictures_of, things_of, tool_of
+from hardware.teleop.seen import fingers_of, pictures_of, things_of, tool_of
 from robolearn.agents.take_over import TakeOver
 from robolearn.contracts import Agent, Inference, Subscriber
 from robolearn.errors import RobotConnectionError, RobotError, SafetyStopError, StartError
@@ -442,6 +442,7 @@ class TeleopSession:
             message=message,
             note=self._agent.note if running else "",
             gripper=self._agent.opening,
+            fingers_m=None if seen is None else fingers_of(seen),
             pictures={} if seen is None else pictures_of(seen),
             recording=self._recorder is not None,
             elapsed_s=self._steps / self._env.spec.rate_hz,

@@ -3,7 +3,7 @@ import pytest
 
 from hardware.teleop.device import Thing, View
 from hardware.teleop.devices.keyboard import status_line
-from hardware.teleop.seen import pictures_of, things_of, tool_of
+from hardware.teleop.seen import fingers_of, pictures_of, things_of, tool_of
 from tests.mocks import observation
 
 UP = [1.0, 0.0, 0.0, 0.0]
@@ -27,6 +27,11 @@ def test_tool_and_things_are_told_from_their_signals():
         Thing("block", (0.25, 0.3), 0.5),
     )
     assert [(n, p.shape) for n, p in pictures_of(seen).items()] == [("top", (4, 6, 3))]
+
+
+def test_fingers_are_told_as_they_are_measured():
+    assert fingers_of(observation(0, gripper__width=np.array([0.041]))) == 0.041
+    assert fingers_of(observation(0, arm__joint_position=np.zeros(6))) is None
 
 
 def test_a_tool_on_the_table_has_no_height():

@@ -1,8 +1,11 @@
+import contextlib
+import itertools
 import threading
 
 import numpy as np
 import pytest
 
+from hardware.teleop.agent import TeleopAgent
 from hardware.teleop.attended import AttendedEnv
 from hardware.teleop.device import Surroundings, Thing, View
 from hardware.teleop.devices.browser import BrowserDevice
@@ -13,7 +16,7 @@ from robolearn.types import Condition
 from sim.worlds import make_world
 from tests.browser import browsing
 from tests.hardware.teleop.pages import ARM, page
-from tests.mocks import Listener
+from tests.mocks import Listener, observation
 from tests.waiting import paced, wait_until
 
 HERE, CUBE = Thing("tool", (0.1, 0.2, 0.3), 0.5), Thing("cube", (0.0, 0.1, 0.02), 1.0)
@@ -190,6 +193,63 @@ def test_the_second_page_watches_and_a_lost_one_comes_back(arm, tab):
         tab.evaluate("link.socket.close()")
         wait_until(lambda: not arm.poll().present)
         tab.wait_for("link.driving && !link.lost")
+
+
+def test_a_browser_that_is_closed_with_a_pad_held_lets_go(arm, browser):
+    tab = browser.tab()
+    tab.open(arm.url)
+    arm.show(view())
+    tab.wait_for("!document.body.classList.contains('loading') && link.driving")
+    wait_until(lambda: twist_of(arm) == [0.0] * 6)
+    agent, pose = TeleopAgent(arm, ARM), np.array([0.0, 0.0, 0.2, 0.0, 1.0, 0.0, 0.0])
+    ticks = itertools.count()
+
+    def tick():
+        seen = observation(
+            next(ticks) * 50_000_000, tool__pose=pose, gripper__width=np.full(1, 0.1)
+        )
+        pose[0] = agent.decide(seen, None).action["tool/xyz_yaw"][0]
+        return float(pose[0])
+
+    x, y = tab.centre("#move svg")
+    tab.pointer(x, y - 30)
+
+    def drives():
+        """Once the pad is deflected; a page that a busy machine silenced must let go first."""
+        if tick() > 0.001:
+            return True
+        if not any(twist_of(arm) or [1.0]):
+            tab.button("mousePressed", x, y - 30)
+        elif agent.note == "let go of it first":
+            tab.button("mouseReleased", x, y - 30)
+        return False
+
+    wait_until(drives)
+    browser.tab()
+    wait_until(lambda: not arm.poll().present)
+    stays = tick()
+    assert [tick() for _ in range(3)] == [stays] * 3
+    assert not agent.engaged
+    assert agent.note == "the device is away"
+
+
+def test_a_tab_of_an_earlier_program_drives_nothing_and_says_so(tab):
+    old = BrowserDevice(layout_of(Surroundings(spec=ARM)))
+    with contextlib.closing(old):
+        tab.open(old.url)
+        old.show(view())
+        tab.wait_for("link.driving && !!link.view")
+        port = old.port
+    with contextlib.closing(BrowserDevice(layout_of(Surroundings(spec=ARM)), port)) as new:
+        tab.wait_for("link.tries >= 2 && $('phase').textContent === 'Connection lost'")
+        assert "see the terminal" in tab.evaluate("$('message').textContent")
+        assert tab.evaluate("[...document.querySelectorAll('button')].every((b) => b.disabled)")
+        assert not new.connected
+        # Whoever reloads it learns which address is meant.
+        tab.evaluate("location.reload()")
+        tab.wait_for(
+            "document.body.textContent.includes('the address that the terminal shows now')"
+        )
 
 
 SIZES = ((390, 844), (820, 1180), (1280, 800), (1920, 1080))

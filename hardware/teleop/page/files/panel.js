@@ -65,7 +65,7 @@ const panel = {
     $("grip").hidden = !scene.gripper;
     $("grip").disabled = !link.driving || !["running", "review"].includes(view.phase);
     $("stop").hidden = !view.keys.includes("stop");
-    if (view.gripper !== null) this.put("grip-text", `${view.gripper > 0.5 ? "Close" : "Open"} gripper (${percent(view.gripper)} % open)`);
+    if (view.gripper !== null) this.put("grip-text", `${view.gripper > 0.5 ? "Close" : "Open"} gripper (${view.fingers_m === null ? `${percent(view.gripper)} % open` : `${(1e3 * view.fingers_m).toFixed(0)} mm`})`);
     this.places(view);
   },
   places(view) {

@@ -1,0 +1,193 @@
+"""A whole collection that nobody attends: pick-and-place by a scripted person at the page.
+
+    python -m tests.benchmarks.collect_by_page OUT [--episodes 50] [--world pick_place_ur5e]
+
+Without ``--world`` in the virtual lab (UR5e with a gripper, RTDE, two cameras of 640x480, 30 Hz)
+under the supervisor, by the operations that ``robolearn collect`` runs; the page's own socket is
+all that the person has. Prints one JSON document: episodes kept and lost, frames lost by camera,
+and how long the person waited from the key that keeps an episode until the program went on (the
+arm's way to the next start is told beside it).
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import tempfile
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+from hardware.cell.load import load_cell
+from hardware.env.real_env import cell_spec
+from robolearn.contracts import Agent
+from robolearn.data.insight.episode_measures import measure_episode
+from robolearn.data.store.store import EpisodeStore
+from robolearn.operations.cell.collect import CellOptions, collect_on_cell
+from robolearn.operations.collect import CollectConfig, collect
+from robolearn.operations.deploy.operator import Unattended
+from robolearn.operations.stores.collection import Collected, CollectListener
+from robolearn.spec import EmbodimentSpec
+from sim.experts.registry import build_expert
+from sim.worlds import make_world
+from tests.hardware.teleop.page_operator import PageOperator
+
+ROOT = Path(__file__).parents[2]
+CELL = ROOT / "configs" / "hardware" / "lab_ur5e_pick_place_camera.yaml"
+SUITE = ROOT / "configs" / "eval" / "pick_place.yaml"
+TEXT = "Put the red cube onto the yellow square."
+# Width and height of the lab's pictures [px], and how many a second.
+PICTURES = (640, 480, 30)
+# The floor [s].
+WAIT_S = 0.5
+
+
+def lab_with(folder: Path, address: str, pictures: dict[str, int]) -> Path:
+    """The lab with two cameras of such pictures."""
+    text = CELL.read_text(encoding="utf-8").replace("127.0.0.1", address)
+    raw: dict[str, Any] = yaml.safe_load(text)
+    for camera in raw["lab"]["cameras"]:
+        camera["device"] |= pictures
+    for camera in raw["robot"]["cameras"]:
+        camera["stream"] |= pictures
+    path = folder / "cell.yaml"
+    path.write_text(yaml.safe_dump(raw), encoding="utf-8")
+    return path
+
+
+def run(
+    out: Path,
+    episodes: int,
+    world: str = "",
+    *,
+    address: str = "127.0.0.1",
+    seed: int = 1,
+    pictures: tuple[int, int, int] = PICTURES,
+) -> dict[str, Any]:
+    """Collect, and count."""
+    with tempfile.TemporaryDirectory() as folder:
+        if world:
+            config = CollectConfig(world, task_text=TEXT, seed=seed)
+            env = make_world(world)
+            spec = env.spec
+            env.close()
+        else:
+            robot = lab_with(
+                Path(folder),
+                address,
+                dict(zip(("width", "height", "rate_hz"), pictures, strict=True)),
+            )
+            config = CollectConfig(robot=str(robot), suite=str(SUITE), task_text=TEXT, seed=seed)
+            spec = cell_spec(load_cell(robot))
+        person = PageOperator(lambda number: _expert(spec, number), spec.rate_hz)
+        seated: list[threading.Thread] = []
+
+        def sit_down(url: str) -> None:
+            thread = threading.Thread(target=_sit, args=(person, url), daemon=True)
+            seated.append(thread)
+            thread.start()
+
+        listener = CollectListener(on_page=sit_down)
+        if world:
+            found = collect(config, out, agent="browser", episodes=episodes, listener=listener)
+        else:
+            found = collect_on_cell(
+                config,
+                out,
+                CellOptions(start_lab=True, lab_seed=seed),
+                Unattended(agreed=True),
+                agent="browser",
+                episodes=episodes,
+                listener=listener,
+            )
+        for thread in seated:
+            thread.join(10.0)
+    return figures(found, person)
+
+
+def _sit(person: PageOperator, url: str) -> None:
+    with person.at(url):
+        person.done.wait()
+
+
+def _expert(spec: EmbodimentSpec, number: int) -> Agent:
+    expert = build_expert("pick_place", spec)
+    expert.reset(number)
+    return expert
+
+
+def figures(found: Collected, person: PageOperator) -> dict[str, Any]:
+    """What became of the episodes that were kept, and of the person's time."""
+    store = EpisodeStore.open(found.store)
+    kept = sum(key == "keep" for _, key in person.pressed)
+    lost: dict[str, int] = {}
+    for name in found.saved:
+        for camera in measure_episode(store.read(name)).cameras:
+            lost[camera.name] = lost.get(camera.name, 0) + camera.lost
+    saving, moving = waits(person)
+    return {
+        "episodes kept": len(found.saved),
+        "episodes lost": kept - len(found.saved),
+        "attempts": sum(phase == "running" for _, phase in person.phases),
+        "successes": found.successes,
+        "frames lost by camera": lost,
+        "frames the disk lost": found.recorder.lost_frames,
+        "save to next [s]": _spread(saving),
+        "way to the start [s]": _spread(moving),
+        "floor holds": len(found.saved) == kept
+        and not sum(lost.values())
+        and not found.recorder.lost_frames
+        and max(saving, default=0.0) <= WAIT_S,
+    }
+
+
+def waits(person: PageOperator) -> tuple[list[float], list[float]]:
+    """From each key that kept an episode until the program went on, and how long the arm was on
+    its way then [s].
+    """
+    saving: list[float] = []
+    moving: list[float] = []
+    for t_s, key in person.pressed:
+        after = next((p for p in person.phases if p[0] > t_s), None)
+        if key == "keep" and after is not None:
+            saving.append(after[0] - t_s)
+    for (t_s, phase), (then_s, _) in itertools.pairwise(person.phases):
+        if phase == "resetting":
+            moving.append(then_s - t_s)
+    return saving, moving
+
+
+def _spread(values: list[float]) -> dict[str, float] | None:
+    if not values:
+        return None
+    p50, p95, most = np.percentile(values, [50, 95, 100])
+    return {"p50": round(p50, 3), "p95": round(p95, 3), "max": round(most, 3)}
+
+
+def main() -> None:
+    """Arguments in, JSON out."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--episodes", type=int, default=50)
+    parser.add_argument("--world", default="")
+    parser.add_argument("--address", default="127.0.0.1")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--pictures", type=int, nargs=3, default=PICTURES, help="W H RATE")
+    given = parser.parse_args()
+    found = run(
+        given.out,
+        given.episodes,
+        given.world,
+        address=given.address,
+        seed=given.seed,
+        pictures=given.pictures,
+    )
+    print(json.dumps(found, indent=1))
+
+
+if __name__ == "__main__":
+    main()
