@@ -6,6 +6,7 @@ from typing import Any
 
 from eval.plain import plain_values
 from eval.report.markdown import markdown_table
+from eval.report.text import estimate_text
 from eval.trust.measures import MEASURES
 from eval.trust.report import Measured, TaskTrust, TrustReport, wrong_words
 from eval.trust.resampling import Span
@@ -31,6 +32,7 @@ def trust_document(report: TrustReport) -> list[dict[str, Any]]:
 def _object(t: TaskTrust, report: TrustReport) -> dict[str, Any]:
     known = {name: m for name, m in t.measures.items() if m.value is not None}
     chance = {name: m.chance for name, m in known.items() if m.chance is not None}
+    others = tuple(f"{other.task}: " for other in report.tasks if other.task != t.task)
     return {
         "task": t.task,
         "pooled": t.table.pooled,
@@ -56,6 +58,11 @@ def _object(t: TaskTrust, report: TrustReport) -> dict[str, Any]:
                 "reached_by_one_in_twenty": {name: c.reached for name, c in chance.items()},
             },
         },
+        "per_condition": [
+            {"policy": a.policy or None, "conditions": a.conditions, "ceiling": a.ceiling}
+            | {"correlation": a.correlation}
+            for a in t.agreement
+        ],
         "top1": t.choice,
         "worst_pair": t.worst,
         "convention": report.convention,
@@ -70,7 +77,7 @@ def _object(t: TaskTrust, report: TrustReport) -> dict[str, Any]:
             {"policy": p.policy, "real": float(r), "sim": float(s)}
             for p, r, s in zip(t.table.pairs, t.table.real, t.table.sim, strict=True)
         ],
-        "notes": [n for n in report.notes if n.startswith(f"{t.task}: ") or ": " not in n],
+        "notes": [n for n in report.notes if not n.startswith(others)],
     }
 
 
@@ -95,6 +102,8 @@ def trust_markdown(report: TrustReport, title: str) -> str:
         lines += [f"{line.strip()}.\n" for line in more]
         lines += markdown_table(HEADER, measure_rows(t))
         lines += markdown_table(POLICY_HEADER, policy_rows(t))
+        if t.agreement:
+            lines += markdown_table(AGREEMENT_HEADER, agreement_rows(t))
         lines += [f"* {sentence}" for sentence in remarks(t)]
     lines += ["", "## How to read this", "", report.rule, "", f"{report.convention}.", ""]
     lines += [f"* {n}" for n in (*mean_lines(report), *report.notes)]
@@ -126,8 +135,41 @@ def remarks(t: TaskTrust) -> list[str]:
         said.append(f"the simulator prefers {chosen}; best in reality: {best}")
     if t.worst is not None:
         said.append(wrong_words(t.worst))
+    said += agreement_words(t)
     said.append(f"a perfect order of {t.table.k} policies has p = {t.least_p:.2g} by chance")
     return said
+
+
+def agreement_words(t: TaskTrust) -> list[str]:
+    """Condition by condition, all policies together; nothing where trials do not pair up."""
+    if not t.agreement:
+        return []
+    a = t.agreement[-1]
+    who = f"of '{a.policy}'" if a.policy else "of all policies, each less its mean,"
+    ceiling = (
+        "no condition was repeated in reality, so what a perfect simulator reaches is not known"
+        if a.ceiling is None
+        else f"a real trial agrees with its own repetition to {a.ceiling:.2f}, the ceiling"
+    )
+    found = estimate_text(a.correlation, 2)
+    return [f"condition by condition, outcomes {who} correlate by {found}; {ceiling}"]
+
+
+AGREEMENT_HEADER = ("policy", "conditions", "correlation", "method", "ceiling")
+
+
+def agreement_rows(t: TaskTrust) -> list[list[str]]:
+    """A row per policy under :data:`AGREEMENT_HEADER`, and a last one of all."""
+    return [
+        [
+            a.policy or "all, each less its mean",
+            str(a.conditions),
+            estimate_text(a.correlation, 2),
+            a.correlation.method,
+            "–" if a.ceiling is None else f"{a.ceiling:.2f}",
+        ]
+        for a in t.agreement
+    ]
 
 
 def mean_lines(report: TrustReport) -> list[str]:

@@ -20,8 +20,10 @@ from eval.report.page import (
 from eval.report.plots import COLOURS, INK, SOFT, drawn
 from eval.report.text import sentence
 from eval.report.trust_lines import (
+    AGREEMENT_HEADER,
     HEADER,
     POLICY_HEADER,
+    agreement_rows,
     mean_lines,
     measure_rows,
     policy_rows,
@@ -106,6 +108,9 @@ def _task(t: TaskTrust) -> str:
         body += columns(plots)
     body += table(HEADER, measure_rows(t), f"{t.table.k} policies.")
     body += "".join(paragraph(sentence(s[:1].upper() + s[1:])) for s in remarks(t))
+    if t.agreement:
+        caption = "Condition by condition. Ceiling: how well a real trial predicts its repetition."
+        body += table(AGREEMENT_HEADER, agreement_rows(t), caption)
     if t.table.k:
         body += details("Every policy", table(POLICY_HEADER, policy_rows(t)))
     return body

@@ -10,6 +10,7 @@ import numpy as np
 from eval.statistics.intervals import check_level
 from eval.trust import resampling
 from eval.trust.measures import MEASURES, NEEDS_THREE, fisher_z
+from eval.trust.pairing import ConditionAgreement
 from eval.trust.resampling import Chance, NoiseFloor, Span
 from eval.trust.tables import PolicyPair, TaskTable, pooled
 from eval.trust.verdict import RULE, Judgement, Seen, Verdict, decide, judge
@@ -71,6 +72,8 @@ class TaskTrust:
     judgement: Judgement
     # May rates be read off, in words.
     calibration: str
+    # Condition by condition, where trials pair up.
+    agreement: tuple[ConditionAgreement, ...] = ()
 
     @property
     def task(self) -> str:

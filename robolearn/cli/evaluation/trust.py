@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from robolearn.cli.evaluation.csv_tables import share
 from robolearn.cli.shared.output_path import output_file
@@ -21,6 +22,16 @@ class Args:
     # sim_successes, sim_trials; or real_score, sim_score (shares in [0, 1]) where only rates are
     # known.
     table: Path | None = None
+    # Results folders of real trials (robolearn deploy), instead of a table; they pair up with the
+    # simulated ones by policy and condition.
+    real: tuple[Path, ...] = ()
+    # Results folders of simulated trials of the same policies and suites (robolearn evaluate).
+    sim: tuple[Path, ...] = ()
+    # The world that stands for reality, and the one that is judged, in folders of several.
+    real_world: str = ""
+    sim_world: str = ""
+    # What counts of trials.
+    by: Literal["success", "score"] = "success"
     # Confidence level of the intervals.
     level: float = 0.95
     # Of what is drawn anew; the same seed gives the same report.
@@ -36,16 +47,30 @@ class Args:
 def main(argv: list[str]) -> int:
     """Read, judge, print."""
     args = parse(Args, argv, "trust", Args.__doc__ or "")
-    if args.table is None:
-        raise ConfigError("give --table FILE")
+    from_trials = bool(args.real or args.sim)
+    if (args.table is None) != from_trials or bool(args.real) != bool(args.sim):
+        raise ConfigError("give either --table FILE, or both --real FOLDER and --sim FOLDER")
     if args.html is not None:
         output_file(args.html, "--html", (".html", ".htm"))
     if args.markdown is not None:
         output_file(args.markdown, "--markdown", (".md",))
     level = share(args.level, "--level")
-    from robolearn.operations.trust.table import trust_of_table
+    if args.table is not None:
+        from robolearn.operations.trust.table import trust_of_table
 
-    trust = trust_of_table(args.table, level=level, seed=args.seed)
+        trust = trust_of_table(args.table, level=level, seed=args.seed)
+    else:
+        from robolearn.operations.trust.trials import trust_of_trials
+
+        trust = trust_of_trials(
+            args.real,
+            args.sim,
+            real_world=args.real_world,
+            sim_world=args.sim_world,
+            by=args.by,
+            level=level,
+            seed=args.seed,
+        )
     if args.html is not None:
         trust.write_page(args.html)
     if args.markdown is not None:

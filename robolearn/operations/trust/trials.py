@@ -1,0 +1,60 @@
+"""Reports how far a simulator may be trusted, from trials in reality and in simulation."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+
+from eval.trust.pairing import By, agreement, paired_tasks
+from eval.trust.report import trust_report
+from robolearn.errors import DataError
+from robolearn.operations.compare import pooled
+from robolearn.operations.trust.table import Trust
+from robolearn.types import TrialRecord
+
+
+def trust_of_trials(
+    real: Sequence[Path],
+    sim: Sequence[Path],
+    *,
+    real_world: str = "",
+    sim_world: str = "",
+    by: By = "success",
+    level: float = 0.95,
+    seed: int = 0,
+) -> Trust:
+    """Judge a simulator by results folders of ``robolearn deploy`` (or of ``evaluate`` in a world
+    that stands for reality) and of ``robolearn evaluate``; a task per suite.
+
+    Trials pair up by policy and condition. Of a folder that holds several kinds of trials those of
+    the last evaluation count. ``real_world``, ``sim_world``: whose trials count in folders of
+    several worlds. Raises :class:`DataError`, with the reason, for what does not belong together.
+    """
+    sides: list[tuple[TrialRecord, ...]] = []
+    notes: list[str] = []
+    for folders, world, words in ((real, real_world, "real"), (sim, sim_world, "simulated")):
+        pool = pooled(folders)
+        sides.append(_of_world(pool.kept, world, words))
+        notes += pool.apart
+    tasks = paired_tasks(*sides, by)
+    notes += [n for t in tasks for n in t.notes]
+    report = trust_report([t.table for t in tasks], level=level, seed=seed, notes=notes)
+    judged = tuple(
+        dataclasses.replace(judged, agreement=agreement(task))
+        for judged, task in zip(report.tasks, tasks, strict=True)
+    )
+    return Trust(dataclasses.replace(report, tasks=judged))
+
+
+def _of_world(trials: Sequence[TrialRecord], world: str, words: str) -> tuple[TrialRecord, ...]:
+    worlds = list(dict.fromkeys(r.env for r in trials))
+    if world and world not in worlds:
+        raise DataError(f"no {words} trials in '{world}'; there are trials in {', '.join(worlds)}")
+    if not world and len(worlds) > 1:
+        option = "real" if words == "real" else "sim"
+        raise DataError(
+            f"the {words} trials are of several worlds: {', '.join(worlds)}; name one with"
+            f" --{option}-world"
+        )
+    return tuple(r for r in trials if r.env == (world or worlds[0]))

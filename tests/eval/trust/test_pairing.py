@@ -1,0 +1,115 @@
+"""Trials of two worlds pair up by policy and condition; what does not is refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from eval.trials.table import TrialStore
+from eval.trust.pairing import agreement, paired_tasks
+from robolearn.cli.main import main
+from robolearn.errors import DataError
+from robolearn.types import TrialRecord
+from tests.eval.report_folder import trial
+
+NAMES = tuple(f"p{i}" for i in range(7))
+
+
+def trials(
+    kind: str, *, names: Sequence[str] = NAMES, conditions: int = 12, repeats: int = 1, **changes
+) -> list[TrialRecord]:
+    """Policies of rising quality; whether a condition is hard is the same in both worlds."""
+    rng = np.random.default_rng(len(kind))
+    world = {"sim": "scene", "robot": "cell"}[kind]
+    found: list[TrialRecord] = []
+    for k, name in enumerate(names):
+        for i in range(conditions):
+            for again in range(repeats):
+                good = bool((k + 1) / 8 > (i % 12) / 12 + rng.normal(0, 0.05))
+                record = trial(name, world, i, 0.9 if good else 0.3, good, again, kind=kind,
+                               reason="success" if good else "time_limit",
+                               episode=f"{name}-{i}-{again}" if kind == "robot" else "",
+                               **changes)  # fmt: skip
+                found.append(record)
+    return found
+
+
+def test_rates_and_conditions_pair_up() -> None:
+    (task,) = paired_tasks(trials("robot", repeats=2), trials("sim", conditions=20))
+    assert (task.table.task, task.table.k) == ("pusht", 7)
+    assert (task.table.real_trials, task.table.sim_trials) == ((24, 24), (12, 12))
+    assert any("56 trials of conditions that the other world lacks" in n for n in task.notes)
+    assert len(task.conditions[0].only_simulated) == 8
+    found = agreement(task)
+    assert [a.policy for a in found] == [*NAMES, ""]
+    assert found[-1].conditions == 84
+    assert found[-1].correlation.value > 0.6
+    assert found[-1].ceiling is not None
+    assert found[-1].ceiling > 0.6
+    (single,) = paired_tasks(trials("robot"), trials("sim"))
+    assert agreement(single)[3].correlation.method.startswith("phi, ")
+    assert agreement(single)[-1].ceiling is None
+    (by_score,) = paired_tasks(trials("robot"), trials("sim"), by="score")
+    assert by_score.table.real.max() == pytest.approx(0.9, abs=0.06)
+    assert by_score.table.pairs[0].real[0].scores is not None
+
+
+@pytest.mark.parametrize(
+    ("real", "sim", "said"),
+    [
+        (trials("sim"), trials("robot"), "trials of a robot; the two sides are swapped"),
+        (trials("robot"), trials("sim", suite="pusht@9"), "'pusht' in different versions"),
+        (trials("robot"), trials("sim", suite="lift@9"), "of different suites"),
+        (trials("robot"), trials("sim", policy_hash="other"), "two different policies are called"),
+        (trials("robot"), trials("sim", names=("x",), policy_hash="h-p0"), "is called 'x' in sim"),
+        (trials("robot"), trials("sim", names=("x", "y")), "no policy was tried in both worlds"),
+        (trials("sim", env="scene"), trials("sim"), "both sides are trials of one world"),
+        (
+            trials("robot"),
+            [*trials("sim"), *trials("sim", names=("z",), env_hash="v2")],
+            "different versions of the world",
+        ),
+        (trials("robot"), [*trials("sim"), trial("p0", "other", 0, 1.0, True)], "several worlds"),
+        (trials("robot", condition="elsewhere")[:1], trials("sim"), "under no condition in both"),
+        (trials("robot", status="voided", note="bump"), trials("sim"), "no trials that count"),
+    ],
+    ids=lambda v: v if isinstance(v, str) else "",
+)
+def test_what_does_not_belong_together_is_refused(real, sim, said) -> None:
+    with pytest.raises(DataError, match=said):
+        paired_tasks(real, sim)
+
+
+def folder(path: Path, records: Sequence[TrialRecord]) -> str:
+    with TrialStore(path) as table:
+        table.add(records)
+    return str(path)
+
+
+def test_the_command_reads_results_folders(tmp_path: Path, capsys) -> None:
+    real = folder(tmp_path / "real", trials("robot"))
+    sim = folder(tmp_path / "sim", [*trials("sim"), *trials("sim", names=("extra",))])
+    page = tmp_path / "t.html"
+    words = ("trust", "--real", real, "--sim", sim, "--json", "--html", str(page))
+    assert main(list(words)) == 0
+    (found,) = json.loads(capsys.readouterr().out)
+    assert (found["task"], found["k"], found["verdict"]) == ("pusht", 7, "ranks reliably")
+    assert found["per_condition"][-1]["conditions"] == 84
+    assert "pusht: only simulated, and not judged: extra" in found["notes"]
+    assert "Condition by condition" in page.read_text()
+    # A world stands for reality.
+    both = folder(tmp_path / "both", [*trials("sim"), *trials("sim", env="gym", env_hash="h-gym")])
+    assert main(["trust", "--real", both, "--sim", both]) == 2
+    assert "name one with --real-world" in capsys.readouterr().err
+    named = ("--real", both, "--real-world", "gym", "--sim", both, "--sim-world", "scene")
+    assert main(["trust", *named, "--by", "score"]) == 0
+    assert "reality is a simulated world here: 'gym'" in capsys.readouterr().out
+    assert main(["trust", "--real", real, "--sim", sim, "--sim-world", "moon"]) == 2
+    assert "no simulated trials in 'moon'" in capsys.readouterr().err
+    assert main(["trust", "--real", real]) == 2
+    assert main(["trust", "--real", real, "--sim", sim, "--table", "x.csv"]) == 2
+    assert main(["trust", "--real", str(tmp_path), "--sim", sim]) == 2
