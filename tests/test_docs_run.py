@@ -54,6 +54,7 @@ SKIPPED: dict[str, int] = {
     "tasks.md": 1,
     "teleoperation.md": 2,
     "training.md": 2,
+    "trust.md": 1,
     "worlds.md": 1,
 }
 
