@@ -133,47 +133,51 @@ def _shared_suites(real: Sequence[TrialRecord], sim: Sequence[TrialRecord]) -> l
 
 def _task(real: Sequence[TrialRecord], sim: Sequence[TrialRecord], by: By) -> PairedTask:
     notes: list[str] = []
-    kept: list[list[TrialRecord]] = []
-    for side, words in ((real, "real"), (sim, "simulated")):
-        own, left_out = own_trials(side)
-        notes += [f"{words}: {said}" for said in require_poolable(own, accept=SLIGHT)]
-        if left_out:
-            notes.append(
-                f"{words}: {left_out} trials of moved or repeated starts, voided or running, do not"
-                " count"
-            )
-        kept.append(own)
-    if not (kept[0] and kept[1]):
+    own_real = _counted(real, "real", notes)
+    own_sim = _counted(sim, "simulated", notes)
+    if not (own_real and own_sim):
         raise DataError("no trials that count on one side: all run still, were voided or moved")
-    policies = _shared_policies(*kept, notes)
-    conditions = tuple(_conditions(name, *kept, by) for name in policies)
+    policies = _shared_policies(own_real, own_sim, notes)
+    conditions = tuple(_conditions(name, own_real, own_sim, by) for name in policies)
     unpaired = [c.policy for c in conditions if not c.real]
     if unpaired:
         raise DataError(
             f"'{unpaired[0]}' was tried under no condition in both worlds; evaluate it with the"
             " conditions of the real trials"
         )
-    for label, side in (("real", kept[0]), ("simulated", kept[1])):
+    for label, side in (("real", own_real), ("simulated", own_sim)):
         paired = {(c.policy, name) for c in conditions for name in c.real}
         alone = sum(r.policy in policies and (r.policy, r.condition) not in paired for r in side)
         if alone:
             notes.append(f"{label}: {alone} trials of conditions that the other world lacks do not"
                          " count in the rates")  # fmt: skip
-    judges = [sorted({r.judge or "the world" for r in side}) for side in kept]
+    judges = [sorted({r.judge or "the world" for r in side}) for side in (own_real, own_sim)]
     if judges[0] != judges[1]:
         notes.append(
             f"success was judged by {' and '.join(judges[0])} in reality, by"
             f" {' and '.join(judges[1])} in simulation"
         )
-    if {r.kind for r in kept[0]} == {"sim"}:
-        notes.append(f"reality is a simulated world here: '{kept[0][0].env}'")
-    task = kept[0][0].suite.partition("@")[0] or kept[0][0].env
+    if {r.kind for r in own_real} == {"sim"}:
+        notes.append(f"reality is a simulated world here: '{own_real[0].env}'")
+    task = own_real[0].suite.partition("@")[0] or own_real[0].env
     pairs = tuple(
         PolicyPair(c.policy, (_outcomes(c.real, by),), (_outcomes(c.sim, by),)) for c in conditions
     )
     return PairedTask(
         TaskTable(task, pairs), by, conditions, tuple(f"{task}: {n}" for n in dict.fromkeys(notes))
     )
+
+
+def _counted(side: Sequence[TrialRecord], words: str, notes: list[str]) -> list[TrialRecord]:
+    """The trials of one side that count; notes say what does not, and what differs among them."""
+    own, left_out = own_trials(side)
+    notes += [f"{words}: {said}" for said in require_poolable(own, accept=SLIGHT)]
+    if left_out:
+        notes.append(
+            f"{words}: {left_out} trials of moved or repeated starts, voided or running, do not"
+            " count"
+        )
+    return own
 
 
 def _shared_policies(

@@ -31,13 +31,13 @@ def trust_of_trials(
     the last evaluation count. ``real_world``, ``sim_world``: whose trials count in folders of
     several worlds. Raises :class:`DataError`, with the reason, for what does not belong together.
     """
-    sides: list[tuple[TrialRecord, ...]] = []
-    notes: list[str] = []
-    for folders, world, words in ((real, real_world, "real"), (sim, sim_world, "simulated")):
-        pool = pooled(folders)
-        sides.append(_of_world(pool.kept, world, words))
-        notes += pool.apart
-    tasks = paired_tasks(*sides, by)
+    in_reality, simulated = pooled(real), pooled(sim)
+    tasks = paired_tasks(
+        _of_world(in_reality.kept, real_world, "real"),
+        _of_world(simulated.kept, sim_world, "simulated"),
+        by,
+    )
+    notes = [*in_reality.apart, *simulated.apart]
     notes += [n for t in tasks for n in t.notes]
     report = trust_report([t.table for t in tasks], level=level, seed=seed, notes=notes)
     judged = tuple(
