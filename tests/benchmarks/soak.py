@@ -24,7 +24,9 @@ from robolearn.errors import RobolearnError, SafetyStopError, StaleSignalError
 from robolearn.inference.local import WorkerInference
 from robolearn.machine.process import take_real_time
 from robolearn.operations.builders import policy_builder
-from robolearn.operations.deploy.cell import HoldAtEnd, LabPlacement, LabScorer
+from robolearn.operations.cell.driving import HoldAtEnd
+from robolearn.operations.cell.placing import LabPlacement
+from robolearn.operations.cell.scoring import LabScorer
 from robolearn.runtime import run_episode
 from sim.tasks.registry import build_task
 

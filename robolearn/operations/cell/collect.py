@@ -23,8 +23,10 @@ from hardware.teleop.session import TeleopSession
 from robolearn.config import to_dict
 from robolearn.contracts import Agent
 from robolearn.errors import ConfigError, DataError
+from robolearn.operations.cell.driving import HoldAtEnd, WholeCommand
 from robolearn.operations.cell.look import look_at
 from robolearn.operations.cell.opened import CellChoice, open_cell
+from robolearn.operations.cell.placing import require_starts
 from robolearn.operations.collect import (
     CollectConfig,
     choose_operator,
@@ -33,7 +35,6 @@ from robolearn.operations.collect import (
     page_at,
     require_hands,
 )
-from robolearn.operations.deploy.cell import HoldAtEnd, WholeCommand, require_starts
 from robolearn.operations.deploy.operator import Operator
 from robolearn.operations.deploy.task import recorded_params, task_of
 from robolearn.operations.stores.collection import (

@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import numpy as np
 
+from hardware.cell.config import CellConfig
 from hardware.cell.device_ids import Ids, device_ids
 from hardware.env.real_env import RealEnv
-from robolearn.operations.deploy.cell import limits_text
 
 
 def look_at(env: RealEnv, told: Callable[[str, str], None]) -> dict[str, Ids]:
@@ -34,3 +34,26 @@ def look_at(env: RealEnv, told: Callable[[str, str], None]) -> dict[str, Ids]:
         told("tracker", f"{tracker.name} at {place}, {age_ms:.0f} ms old")
     told("limits", limits_text(cell))
     return ids
+
+
+def limits_text(cell: CellConfig) -> str:
+    """The limits of a cell in words."""
+    if cell.joints is not None:
+        own = cell.joints.limits
+        return (
+            f"joints {own.low} to {own.high} rad, at most {own.speed} rad/s and {own.acceleration}"
+            " rad/s^2"
+        )
+    if cell.tool is not None:
+        own = cell.tool.limits
+        return (
+            f"tool {own.max_speed} m/s, {own.max_acceleration} m/s^2, {own.max_rotation_speed}"
+            f" rad/s, joints {own.max_joint_speed} rad/s, workspace {own.workspace_low} to"
+            f" {own.workspace_high} m"
+        )
+    limits = cell.limits
+    return (
+        f"tool {limits.max_tool_speed} m/s, {limits.max_tool_acceleration} m/s^2, joints"
+        f" {limits.max_joint_speed} rad/s, table {limits.workspace_low} to"
+        f" {limits.workspace_high} m"
+    )

@@ -16,12 +16,8 @@ from hardware.emulators.lab.launch import LabProcess
 from hardware.env.real_env import RealEnv, Scorer
 from robolearn.errors import ConfigError
 from robolearn.machine.process import take_real_time
-from robolearn.operations.deploy.cell import (
-    KeyScorer,
-    LabPlacement,
-    LabScorer,
-    PromptPlacement,
-)
+from robolearn.operations.cell.placing import LabPlacement, PromptPlacement
+from robolearn.operations.cell.scoring import KeyScorer, LabScorer
 from robolearn.operations.deploy.operator import Attendant
 from robolearn.types import Outcome, Signals
 

@@ -21,17 +21,14 @@ from robolearn.data.episode import Episode
 from robolearn.data.store.store import EpisodeStore
 from robolearn.data.view.cameras import read_without_pictures
 from robolearn.errors import ConfigError, DataError, RobolearnError, SpecMismatchError
+from robolearn.operations.cell.driving import HoldAtEnd, WholeCommand
 from robolearn.operations.cell.opened import CellChoice, open_cell
+from robolearn.operations.cell.placing import objects_of
 from robolearn.operations.cell.recorded_path import (
     RecordedPath,
     TrackingError,
     recorded_path,
     tracking_error,
-)
-from robolearn.operations.deploy.cell import (
-    HoldAtEnd,
-    WholeCommand,
-    objects_of,
 )
 from robolearn.operations.deploy.operator import Operator
 from robolearn.runtime import run_episode

@@ -24,12 +24,9 @@ from robolearn.errors import StartError
 from robolearn.files import write_atomic
 from robolearn.instructions import require_understood
 from robolearn.operations.builders import executed_as
+from robolearn.operations.cell.driving import HoldAtEnd, WholeCommand
 from robolearn.operations.cell.opened import CellChoice
-from robolearn.operations.deploy.cell import (
-    HoldAtEnd,
-    WholeCommand,
-    require_starts,
-)
+from robolearn.operations.cell.placing import require_starts
 from robolearn.operations.deploy.figures import (
     figures,
     lateness_ms,

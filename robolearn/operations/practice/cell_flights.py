@@ -33,7 +33,7 @@ from robolearn.data.store.drafts import Drafts, PreparedEpisode
 from robolearn.errors import CameraError, RobotError, SafetyStopError, StaleSignalError, StartError
 from robolearn.inference.local import WorkerInference
 from robolearn.machine.process import leave_real_time
-from robolearn.operations.deploy.cell import HoldAtEnd, WholeCommand
+from robolearn.operations.cell.driving import HoldAtEnd, WholeCommand
 from robolearn.operations.deploy.operator import Operator
 from robolearn.operations.deploy.policy import Source, SpecInference, WarmBuilder, policy_latency_s
 from robolearn.operations.deploy.trials import reason_of

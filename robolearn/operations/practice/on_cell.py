@@ -32,7 +32,7 @@ from robolearn.data.store.writer import StoreWriter
 from robolearn.errors import ConfigError, InferenceError, PracticeError, RobolearnError, RobotError
 from robolearn.instructions import require_understood
 from robolearn.operations.cell.opened import CellChoice
-from robolearn.operations.deploy.cell import require_starts
+from robolearn.operations.cell.placing import require_starts
 from robolearn.operations.deploy.opened import CheckedCell, PolicyCell, open_checked
 from robolearn.operations.deploy.operator import Operator
 from robolearn.operations.deploy.policy import open_policy

@@ -23,7 +23,7 @@ from robolearn.data.store.store import EpisodeStore
 from robolearn.data.upkeep.repair import Recoverable, Recovered, find_recoverable, recover
 from robolearn.errors import ConfigError
 from robolearn.machine.interrupt import check
-from robolearn.operations.deploy.cell import HoldAtEnd
+from robolearn.operations.cell.driving import HoldAtEnd
 from robolearn.operations.stores.appended import appended
 from robolearn.operations.stores.quality import QualityWatch
 from robolearn.operations.stores.world_provenance import world_provenance

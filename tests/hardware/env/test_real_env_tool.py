@@ -20,7 +20,7 @@ from robolearn.arms.models import UR5E
 from robolearn.config import from_dict
 from robolearn.errors import ConfigError, DataError
 from robolearn.geometry import pose, rot_x
-from robolearn.operations.deploy.cell import limits_text
+from robolearn.operations.cell.look import limits_text
 from robolearn.runtime import run_episode
 from robolearn.spec import diff_task_spaces
 from robolearn.types import Condition

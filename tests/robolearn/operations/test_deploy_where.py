@@ -9,7 +9,7 @@ import pytest
 from eval.trials.suites import load_suite
 from hardware.cell.load import load_cell
 from robolearn.errors import ConfigError
-from robolearn.operations.deploy.cell import require_starts
+from robolearn.operations.cell.placing import require_starts
 from robolearn.operations.deploy.options import DeployOptions
 from robolearn.operations.deploy.task import task_of
 

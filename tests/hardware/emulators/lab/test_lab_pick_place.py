@@ -10,7 +10,9 @@ from eval.trials.suites import load_suite
 from hardware.cell.load import load_cell
 from hardware.emulators.lab.launch import LabProcess
 from hardware.env.real_env import RealEnv, cell_spec
-from robolearn.operations.deploy.cell import HoldAtEnd, LabPlacement, LabScorer
+from robolearn.operations.cell.driving import HoldAtEnd
+from robolearn.operations.cell.placing import LabPlacement
+from robolearn.operations.cell.scoring import LabScorer
 from robolearn.operations.deploy.task import task_of
 from robolearn.runtime import run_episode
 from robolearn.spec import diff_task_spaces

@@ -8,7 +8,8 @@ import pytest
 
 from robolearn.cli.deploy.keys import Keys
 from robolearn.cli.deploy.terminal import TerminalOperator
-from robolearn.operations.deploy.cell import KeyScorer, PromptPlacement
+from robolearn.operations.cell.placing import PromptPlacement
+from robolearn.operations.cell.scoring import KeyScorer
 from robolearn.pusht import BLOCK
 from robolearn.types import Condition, Outcome
 from tests.waiting import wait_until
