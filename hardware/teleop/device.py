@@ -133,6 +133,8 @@ class View:
     fingers_m: float | None = None
     # Newest picture of each camera, by the name of its part.
     pictures: Mapping[str, Picture] = field(default_factory=dict[str, Picture])
+    # A policy drives, until the person takes over.
+    policy_drives: bool = False
     # Whether the attempt is kept if the person says so; False: driving alone.
     recording: bool = True
     # Of the attempt [s], and how uneven its ticks are (95 of 100 are better) [s].

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import queue
 import threading
@@ -43,6 +44,14 @@ class KeyWatch:
         """Keys of before the person could see what is asked are not meant."""
         while not self._keys.empty():
             self._keys.get()
+
+    def pressed(self) -> tuple[Key, ...]:
+        """Those that nobody took yet, oldest first; never blocks."""
+        found: list[Key] = []
+        with contextlib.suppress(queue.Empty):
+            while True:
+                found.append(self._keys.get_nowait())
+        return tuple(found)
 
     def wait(self, allowed: Collection[Key], meanwhile: Callable[[], None], every_s: float) -> Key:
         """The first key of ``allowed`` that was pressed since :meth:`forget`, or ``stop``;

@@ -137,8 +137,9 @@ class TeleopSession:
         self._recorder, self._reviewer, self._watching = recorder, reviewer, tuple(watching)
         self._agent = TeleopAgent(device, env.spec, config.mapping)
         self._driver: Agent = self._agent
+        self._shared: TakeOver | None = None
         if corrected is not None:
-            self._driver = TakeOver(corrected.policy, self._agent, env.spec)
+            self._driver = self._shared = TakeOver(corrected.policy, self._agent, env.spec)
         self._inference = None if corrected is None else corrected.inference
         self._saved: list[str] = []
         self._counts: Counter[str] = Counter()
@@ -233,6 +234,8 @@ class TeleopSession:
             ending = ("redo", "quit")
         env = self._env
         marking: tuple[Key, ...] = ("marker",) if env.play else ()
+        if self._shared is not None:
+            marking = (*marking, "takeover" if self._shared.driver == "policy" else "handback")
         return (*ending, *marking, *(("stop",) if env.arm is not None else ()))
 
     # -- one attempt -----------------------------------------------------------------------------
@@ -444,6 +447,7 @@ class TeleopSession:
             gripper=self._agent.opening,
             fingers_m=None if seen is None else fingers_of(seen),
             pictures={} if seen is None else pictures_of(seen),
+            policy_drives=running and self._shared is not None and self._shared.driver == "policy",
             recording=self._recorder is not None,
             elapsed_s=self._steps / self._env.spec.rate_hz,
             jitter_s=timing.jitter_s,

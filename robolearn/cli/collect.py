@@ -44,7 +44,8 @@ class Args:
     # another one (docs/teleoperation.md); auto: as --config says, else browser in
     # Push-T and scripted elsewhere.
     agent: str = "auto"
-    # A trained run, which acts instead: its episodes, failures included, are of kind 'rollout'.
+    # A trained run, which acts instead: its episodes, failures included, are of kind 'rollout'. On a
+    # cell only with --corrected-by.
     policy: Path | None = None
     # With --policy, who takes over from it when it is lost, and hands back: a person at a device
     # (keyboard, browser, ...), or scripted (the task's expert); the episodes are of kind
@@ -163,10 +164,6 @@ def _collected(config: CollectConfig, args: Args, listener: CollectListener) -> 
             play=args.play,
             listener=listener,
         )
-    if args.policy is not None:
-        raise ConfigError(
-            "a policy acts on a cell by 'robolearn deploy', which checks it, scores and records"
-        )
     from robolearn.cli.deploy.terminal import TerminalOperator
     from robolearn.operations.cell.collect import CellOptions, collect_on_cell
 
@@ -176,6 +173,8 @@ def _collected(config: CollectConfig, args: Args, listener: CollectListener) -> 
         CellOptions(start_lab=args.start_lab, lab_seed=args.lab_seed, limits=args.limits),
         TerminalOperator(yes=args.yes, quiet=args.json),
         agent=args.agent,
+        policy=args.policy,
+        corrected_by=args.corrected_by,
         noise=args.noise,
         episodes=args.episodes,
         port=args.port,

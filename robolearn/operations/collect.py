@@ -14,7 +14,7 @@ from eval.trials.instruments import InstructedAgent
 from hardware.teleop.config import MappingConfig
 from hardware.teleop.device import Surroundings, TeleopDevice, unheard
 from hardware.teleop.mapping import require_drivable
-from hardware.teleop.registry import DEVICES, make_device
+from hardware.teleop.registry import DEVICES
 from hardware.teleop.targets import XY_TABLE
 from robolearn.agents.execution import Execution
 from robolearn.config import to_dict
@@ -23,6 +23,7 @@ from robolearn.errors import ConfigError, did_you_mean
 from robolearn.inference.local import BatchedInference
 from robolearn.instructions import require_understood
 from robolearn.operations.builders import env_builder, policy_builder
+from robolearn.operations.devices import device_of, page_at
 from robolearn.operations.practice.correcting import SCRIPTED, corrected_by_expert
 from robolearn.operations.stores.collection import (
     UNATTENDED,
@@ -112,7 +113,7 @@ def collect(
     with contextlib.closing(make_world(env_builder(config.world).world)) as env:
         wanted = config.agent if agent == "auto" else agent
         who = "policy" if policy is not None else choose_operator(wanted, env.task, env.spec)
-        _require_correctable(policy, corrected_by)
+        require_correctable(policy, corrected_by)
         require_hands(who, play=play)
         if noise and who not in UNATTENDED and corrected_by != SCRIPTED:
             raise ConfigError(
@@ -236,7 +237,8 @@ def _policy(run: Path, env: World, text: str) -> Actor:
     return Actor(agent, inference, told=told)
 
 
-def _require_correctable(policy: Path | None, corrected_by: str) -> None:
+def require_correctable(policy: Path | None, corrected_by: str) -> None:
+    """Who corrects is known, and somebody is there to be corrected; ConfigError otherwise."""
     known = (SCRIPTED, *DEVICES)
     if corrected_by and corrected_by not in known:
         raise ConfigError(
@@ -253,11 +255,6 @@ def _corrected(actor: Actor, env: World, noise: float) -> Actor:
     return dataclasses.replace(actor, agent=agent, watching=(person,))
 
 
-def page_at(port: int, host: str) -> dict[str, Any]:
-    """Settings of the page: where it is, as far as that was said."""
-    return {name: value for name, value in (("port", port), ("host", host)) if value}
-
-
 def open_device(
     config: CollectConfig,
     who: str,
@@ -265,14 +262,7 @@ def open_device(
     page: Mapping[str, Any],
     listener: CollectListener,
 ) -> TeleopDevice:
-    """The device ``who``, with the settings of the configuration where they are of that one."""
-    settings = dict(config.device)
-    if settings.get("kind", who) != who:
-        # The file's device is another one.
-        settings = {}
-    settings["kind"] = who
-    if who == "browser":
-        settings |= page
+    """The device ``who``, which shows what happens at ``place``."""
     full_screen = listener.on_device is not None and listener.on_device(who)
     around = Surroundings(
         write=listener.on_view or unheard,
@@ -284,4 +274,4 @@ def open_device(
         outlines=place.outlines,
         heading_rad=config.mapping.heading_rad,
     )
-    return make_device(settings, around)
+    return device_of(config.device, who, page, around)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
@@ -16,7 +17,7 @@ from robolearn.cli.shared.parse import parse, print_json, say
 from robolearn.errors import ConfigError
 from robolearn.machine.interrupt import stopped_by
 from robolearn.operations.builders import GuidanceName
-from robolearn.operations.deploy.options import DeployOptions
+from robolearn.operations.deploy.options import DeployOptions, TakeOverOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +66,19 @@ class Args:
     score: Literal["task", "operator"] = "task"
     # Tighter limits for this run.
     limits: Annotated[RunLimits, tyro.conf.arg(name="")] = field(default_factory=RunLimits)
+    # Who takes over from the policy when it is lost, and hands back: keyboard, spacemouse, gamepad,
+    # leader, browser (docs/teleoperation.md), or scripted (the task's expert). A trial in which
+    # somebody did is marked, and is no success of the policy.
+    takeover: str = ""
+    # A file of configs/collect/ with the settings of that device and of the mapping.
+    takeover_config: Path | None = None
+    # Port of the page (0: any free one).
+    port: int = 0
+    # Address of this computer under which a tablet in its network opens the page, with TLS.
+    host: str = ""
+    # How many safety stops it goes on after; each ends its trial as a failure. A lab is cleared by
+    # itself; of a real arm you are asked first.
+    go_on_after_stop: int = 0
     # Who supervises, kept with every trial.
     operator: str = ""
     # Draw a video of every trial from its recorded poses.
@@ -93,7 +107,7 @@ def main(argv: list[str]) -> int:
 
     operator = TerminalOperator(yes=args.yes, quiet=args.json)
     try:
-        result = deploy(options, operator)
+        result = deploy(options, operator, write=_write)
     except KeyboardInterrupt:
         say(
             f"\nstopped by {stopped_by()}: the arm stands; {operator.finished} finished trial(s)"
@@ -108,6 +122,10 @@ def main(argv: list[str]) -> int:
     if args.json:
         print_json(result.document())
     return 0
+
+
+def _write(text: str) -> None:
+    print(text, end="", file=sys.stderr, flush=True)
 
 
 def options_of(args: Args) -> DeployOptions:
@@ -133,6 +151,10 @@ def options_of(args: Args) -> DeployOptions:
         limits=args.limits,
         start_lab=args.start_lab,
         lab_seed=args.lab_seed,
+        takeover=TakeOverOptions(
+            by=args.takeover, config=args.takeover_config, port=args.port, host=args.host
+        ),
+        go_on_after_stop=args.go_on_after_stop,
         operator=args.operator,
         video=args.video,
     )

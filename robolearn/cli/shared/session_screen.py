@@ -113,6 +113,12 @@ def _keys(view: View) -> Text:
     return text
 
 
+def _driver(view: View) -> str:
+    if view.policy_drives:
+        return "the policy drives; move the device to take over"
+    return "the arm is yours" if view.engaged else f"the arm holds. {view.note}"
+
+
 def screen_of(view: View, where: str, moving: str = "") -> RenderableType:
     """The whole screen: status, figures, what to do, what is wrong, keys; ``moving``: how the
     device moves the arm.
@@ -121,8 +127,7 @@ def screen_of(view: View, where: str, moving: str = "") -> RenderableType:
     parts: list[RenderableType] = [Text(f"  {title}  ", style, justify="center"), Text()]
     parts += [_figures(view), Text()]
     if view.phase == "running":
-        held = "yours" if view.engaged else f"holds. {view.note}"
-        parts.append(Text(f"the arm is {held}" if view.engaged else f"the arm {held}"))
+        parts.append(Text(_driver(view)))
     if view.message or view.phase == "ready":
         parts.append(Text(view.message or "Press start when you are ready.", "bold"))
     parts += [Text(f"! {warning}", "yellow") for warning in view.warnings]

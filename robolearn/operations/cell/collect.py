@@ -20,9 +20,13 @@ from hardware.env.real_env import RealEnv, cell_spec
 from hardware.teleop.mapping import require_drivable
 from hardware.teleop.registry import DEVICES
 from hardware.teleop.session import TeleopSession
+from robolearn.agents.chunk import ticks_per_action
+from robolearn.agents.execution import Execution
+from robolearn.agents.scripted_person import ScriptedPerson
 from robolearn.config import to_dict
 from robolearn.contracts import Agent
 from robolearn.errors import ConfigError, DataError
+from robolearn.instructions import require_understood
 from robolearn.operations.cell.driving import HoldAtEnd, WholeCommand
 from robolearn.operations.cell.look import look_at
 from robolearn.operations.cell.opened import CellChoice, open_cell
@@ -32,11 +36,15 @@ from robolearn.operations.collect import (
     choose_operator,
     collection_of,
     open_device,
-    page_at,
+    require_correctable,
     require_hands,
 )
+from robolearn.operations.deploy.opened import policy_agent
 from robolearn.operations.deploy.operator import Operator
+from robolearn.operations.deploy.policy import Source, open_policy
+from robolearn.operations.deploy.preflight import Checks
 from robolearn.operations.deploy.task import recorded_params, task_of
+from robolearn.operations.devices import page_at
 from robolearn.operations.stores.collection import (
     UNATTENDED,
     Actor,
@@ -51,6 +59,8 @@ from robolearn.types import Condition
 from sim.experts.registry import build_expert
 from sim.tasks.contract import Task
 
+# How the plans of a policy that is corrected become commands: as in a deployment.
+EXECUTION = Execution(lead_ticks=1, realtime_chunking=True)
 # Without a suite somebody ends every episode.
 _DRIVEN = "free"
 
@@ -74,6 +84,8 @@ def collect_on_cell(
     attendant: Operator,
     *,
     agent: str = "auto",
+    policy: Path | None = None,
+    corrected_by: str = "",
     noise: float = 0.0,
     episodes: int = 10,
     port: int = 0,
@@ -83,31 +95,44 @@ def collect_on_cell(
     listener: CollectListener = CollectListener(),  # noqa: B008 (frozen)
 ) -> Collected:
     """As :func:`robolearn.operations.collect.collect`, on the cell that ``config`` names;
-    ``attendant``: agrees to the arm moving.
+    ``attendant``: agrees to the arm moving. A policy acts only where somebody corrects it.
 
     Errors: ConfigError, SpecMismatchError before anything is connected; RobotError and its kin for
     devices. What was kept until then is saved.
     """
     if episodes < 1:
         raise ConfigError(f"episodes must be at least 1, got {episodes}")
-    chosen = _Chosen.of(config, options, agent)
+    require_correctable(policy, corrected_by)
+    if policy is not None and not corrected_by:
+        raise ConfigError(
+            "a policy that nobody corrects acts on a cell by 'robolearn deploy', which scores it"
+        )
+    if policy is not None and agent != "auto":
+        raise ConfigError(f"either a policy acts or the agent '{agent}': leave one of them out")
+    chosen = _Chosen.of(config, options, corrected_by or agent)
     require_hands(chosen.who, play=play)
     if noise and chosen.who not in UNATTENDED:
         raise ConfigError("noise is for the agent scripted; people bring their own")
     with ExitStack() as stack:
-        env, place = chosen.open(stack, attendant)
-        actor = _expert(env, chosen, noise) if chosen.who in UNATTENDED else None
+        source = None
+        if policy is not None:
+            source = open_policy(policy, "")
+            stack.callback(source.inference.close)
+            ticks_per_action(source.inference.spec.task_space, cell_spec(chosen.cell.cell))
+            require_understood(source.inference.spec.task_space, (config.task_text,))
+        env, place = chosen.open(stack, attendant, source)
+        actor = _actor(env, chosen, source, config.task_text, noise)
         collection = collection_of(
             config,
             place,
-            chosen.who,
+            "corrected" if source is not None else chosen.who,
             episodes=episodes,
             operator=operator,
             play=play,
             listener=listener,
-            watching=(HoldAtEnd(env),) if actor is not None else (),
+            watching=(HoldAtEnd(env),) if chosen.who in UNATTENDED else (),
         )
-        if actor is not None:
+        if chosen.who in UNATTENDED:
             # Whoever watches an expert has the keys of a deployment, once the terminal is free.
             stack.callback(attendant.close)
             listen = functools.partial(_listen, env, attendant)
@@ -117,7 +142,7 @@ def collect_on_cell(
         device = functools.partial(
             open_device, config, chosen.who, place, page_at(port, host), listener
         )
-        return record(collection, out, None, device)
+        return record(collection, out, actor, device)
 
 
 def teleoperate_on_cell(
@@ -229,13 +254,21 @@ class _Chosen:
             return Condition(f"driven-{seed}", seed, {})
         return self.suite.starts.draw(seed, [0])[0]
 
-    def open(self, stack: ExitStack, attendant: Operator) -> tuple[RealEnv, Place]:
-        """Connected, looked at and agreed to; ``stack`` closes it."""
+    def open(
+        self, stack: ExitStack, attendant: Operator, policy: Source | None = None
+    ) -> tuple[RealEnv, Place]:
+        """Connected, looked at and agreed to, also with ``policy``; ``stack`` closes it."""
         seated = AtTheDevice(attendant)
         by_hand = self.who in DEVICES
         opened = open_cell(stack, self.cell, self.task, seated if by_hand else attendant)
         env, cell = opened.env, self.cell.cell
-        ids = look_at(env, attendant.told)
+        if policy is None:
+            ids = look_at(env, attendant.told)
+        else:
+            checks = Checks(cell, policy, attendant.told)
+            ids = checks.run(
+                env, lead_ticks=EXECUTION.lead_ticks, agent_real_time=opened.agent_real_time
+            ).devices
         attendant.consent("the arm will move")
         provenance: dict[str, Any] = {
             "robot": to_dict(cell),
@@ -258,6 +291,22 @@ class _Chosen:
 
 def _listen(env: RealEnv, attendant: Operator) -> None:
     attendant.told("keys", attendant.listen(env.estop))
+
+
+def _actor(
+    env: RealEnv, chosen: _Chosen, policy: Source | None, text: str, noise: float
+) -> Actor | None:
+    """Who acts by itself: the expert, or a policy that it or a person corrects."""
+    expert = _expert(env, chosen, noise) if chosen.who in UNATTENDED else None
+    if policy is None:
+        return expert
+    person = None if expert is None else ScriptedPerson(expert.agent)
+    return Actor(
+        policy_agent(policy, env, EXECUTION, text, person),
+        policy.inference,
+        watching=() if person is None else (person,),
+        told={"policy": policy.where, "policy_hash": policy.hash},
+    )
 
 
 def _expert(env: RealEnv, chosen: _Chosen, noise: float) -> Actor:

@@ -29,6 +29,12 @@ class Figures:
     overruns: int
     interventions: int
     implausible_poses: int
+    # Trials that a person had to help in, how many of them were solved so, and the steps that the
+    # person drove, of all steps.
+    corrected: int = 0
+    corrected_successes: int = 0
+    person_steps: int = 0
+    steps: int = 0
 
 
 def safety_metrics(interventions: int, implausible_poses: int) -> dict[str, float]:
@@ -76,6 +82,10 @@ def figures(
         overruns=int(sum(t.metrics.get("overruns", 0) for t in trials)),
         interventions=int(sum(t.metrics.get("interventions", 0) for t in trials)),
         implausible_poses=int(sum(t.metrics.get("implausible_poses", 0) for t in trials)),
+        corrected=sum(t.metrics.get("person_steps", 0) > 0 for t in trials),
+        corrected_successes=int(sum(t.metrics.get("corrected_success", 0) for t in trials)),
+        person_steps=int(sum(t.metrics.get("person_steps", 0) for t in trials)),
+        steps=sum(t.steps for t in trials),
     )
 
 

@@ -17,6 +17,20 @@ Mode = Literal["run", "dry_run", "shadow"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TakeOverOptions:
+    """Who takes over from the policy when it is lost, and hands back."""
+
+    # A device (keyboard, spacemouse, gamepad, leader, browser), scripted (the task's expert), or ""
+    # (nobody).
+    by: str = ""
+    # A file of configs/collect/, whose ``device`` and ``mapping`` count.
+    config: Path | None = None
+    # Where the page is (0: any free port; "": on this computer alone).
+    port: int = 0
+    host: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DeployOptions:
     """Which policy on which cell, and how its trials are run."""
 
@@ -58,6 +72,11 @@ class DeployOptions:
     start_lab: bool = False
     # Seed of the lab's hidden physics and noise.
     lab_seed: int = 0
+    # Who may take over; what they drove is marked, and never counted as the policy's success.
+    takeover: TakeOverOptions = field(default_factory=TakeOverOptions)
+    # How many safety stops the deployment goes on after; each ends its trial as a failure. A lab is
+    # cleared by the program, a real arm after the operator has looked at it.
+    go_on_after_stop: int = 0
     # Who supervises, kept with every trial.
     operator: str = ""
     # Draw a video of every trial from its recorded poses.
@@ -68,6 +87,7 @@ class DeployOptions:
             ("episodes", self.episodes, 1),
             ("first", self.first, 0),
             ("max_steps", self.max_steps, 1),
+            ("go_on_after_stop", self.go_on_after_stop, 0),
         ):
             if value is not None and value < least:
                 raise ConfigError(f"{name} must be at least {least}, got {value}")

@@ -132,16 +132,22 @@ class DeployResult:
         }
 
     def text(self) -> str:
-        """One line for a person, two where a tracker said what cannot be."""
+        """One line for a person, more where a person helped, or a tracker said what cannot be."""
         f = self.figures
         doubts = (
             f"\n{f.implausible_poses} implausible measurement(s) of trackers were not believed:"
             " look at what they see (reflections, two objects of one name, a bumped camera)"
         )
+        helped = (
+            f"\ncorrected: {f.corrected} of {f.episodes} trial(s), which are not the policy's"
+            f" successes; {f.corrected_successes} of them were solved with help; a person drove"
+            f" {f.person_steps} of {f.steps} steps"
+        )
         return (
             f"{f.episodes} trial(s), mean score {f.mean_score:.3f}, {f.successes} success(es);"
             f" policy latency p50 {f.inference_ms_p50:.1f} ms, p99 {f.inference_ms_p99:.1f} ms;"
             f" {f.overruns} late tick(s), {f.interventions} intervention(s)"
+            + (helped if f.corrected else "")
             + (doubts if f.implausible_poses else "")
         )
 

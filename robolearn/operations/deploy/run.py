@@ -4,27 +4,30 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
-from eval.trials.instruments import InstructedAgent
 from eval.trials.suites import Suite
 from eval.trials.table import TrialStore
 from hardware.cell.config import CellConfig
 from hardware.cell.load import load_cell
 from hardware.env.real_env import RealEnv, cell_spec
-from hardware.supervisor.link import Status
+from hardware.supervisor.link import Cause, Status
+from hardware.teleop.device import unheard
+from hardware.teleop.registry import DEVICES
 from robolearn.agents.chunk import ticks_per_action
+from robolearn.agents.take_over import Person
 from robolearn.config import config_hash, to_dict
-from robolearn.contracts import Agent
+from robolearn.contracts import Agent, Subscriber
 from robolearn.data.provenance import git_revision
 from robolearn.data.recording.recorder import EpisodeRecorder
 from robolearn.data.store.store import EpisodeStore
-from robolearn.errors import StartError
+from robolearn.errors import SafetyStopError, StartError
 from robolearn.files import write_atomic
 from robolearn.instructions import require_understood
 from robolearn.operations.builders import executed_as
-from robolearn.operations.cell.driving import HoldAtEnd, WholeCommand
+from robolearn.operations.cell.driving import HoldAtEnd
 from robolearn.operations.cell.opened import CellChoice
 from robolearn.operations.cell.placing import require_starts
 from robolearn.operations.deploy.figures import (
@@ -33,7 +36,7 @@ from robolearn.operations.deploy.figures import (
     safety_metrics,
     trial_metrics,
 )
-from robolearn.operations.deploy.opened import PolicyCell, open_checked
+from robolearn.operations.deploy.opened import PolicyCell, open_checked, policy_agent
 from robolearn.operations.deploy.operator import Operator
 from robolearn.operations.deploy.options import DeployOptions
 from robolearn.operations.deploy.policy import Source, open_policy
@@ -47,8 +50,14 @@ from robolearn.operations.deploy.result import (
     Watched,
     earlier_details,
 )
+from robolearn.operations.deploy.take_over import (
+    DeviceOperator,
+    device_operator,
+    require_known,
+    scripted_person,
+)
 from robolearn.operations.deploy.task import recorded_params, task_of
-from robolearn.operations.deploy.trials import TrialWriter
+from robolearn.operations.deploy.trials import PERSON_STEPS, TrialWriter
 from robolearn.operations.deploy.video import Film, film_of
 from robolearn.operations.deploy.watch import first_action, shadow
 from robolearn.operations.suites import open_suite
@@ -60,32 +69,54 @@ from robolearn.types import TrialRecord
 _PLACINGS = 3
 
 
-def deploy(options: DeployOptions, operator: Operator) -> DeployResult:
-    """Run the policy on the cell and keep everything in ``options.out``.
+def deploy(
+    options: DeployOptions, operator: Operator, *, write: Callable[[str], None] = unheard
+) -> DeployResult:
+    """Run the policy on the cell and keep everything in ``options.out``; ``write``: text of the
+    device of whoever takes over, for the terminal.
 
     ConfigError, SpecMismatchError before anything is connected; RobotError and its kin for devices;
     what cuts a trial short (KeyboardInterrupt too) is raised after its row is written and the arm
     holds; trials before it are kept.
     """
-    return _Deployment(options, operator).run()
+    return _Deployment(options, operator, write).run()
 
 
 class _Deployment:
     """One deployment."""
 
-    def __init__(self, options: DeployOptions, operator: Operator) -> None:
+    def __init__(
+        self, options: DeployOptions, operator: Operator, write: Callable[[str], None]
+    ) -> None:
         self._options, self._operator = options, operator
+        require_known(options.takeover.by)
         self._cell: CellConfig = options.limits.on(load_cell(options.robot))
         self._suite: Suite = open_suite(options.suite)
         self._task = task_of(self._suite, self._cell, options.robot, options.suite, options.run)
         self._conditions = self._suite.select(options.first + options.episodes)[options.first :]
         cell = CellChoice(self._cell, options.robot, options.start_lab, options.lab_seed)
         self._chosen = PolicyCell(cell, options.score, options.execution.lead_ticks)
-        self._chosen.require_possible(operator)
+        # Who takes over, and sees how it goes.
+        self._seat: DeviceOperator | None = None
+        self._person: Person | None = None
+        self._watching: tuple[Subscriber, ...] = ()
+        if options.takeover.by in DEVICES:
+            self._seat = self._operator = device_operator(
+                options.takeover,
+                operator,
+                self._cell,
+                self._suite.config.task,
+                trials=options.episodes,
+                max_steps=self._max_steps,
+                write=write,
+            )
+        self._chosen.require_possible(self._operator)
         lab = options.start_lab
         self._film = film_of(self._cell, options.robot, lab=lab) if options.video else None
         self._world = ""
         self._trials: list[TrialRecord] = []
+        # Safety stops that it went on after.
+        self._stops = 0
         self._details: list[TrialDetail] = []
         # Those of earlier deployments into the same folder, too.
         self._all_trials: tuple[TrialRecord, ...] = ()
@@ -120,6 +151,7 @@ class _Deployment:
             operator.consent("the arm will move")
             stack.callback(operator.close)
             operator.told("keys", operator.listen(env.estop))
+            self._join(env)
             self._run_trials(env, policy, preflight, recorder, table)
             env.home()
             supervisor = env.status()
@@ -138,7 +170,7 @@ class _Deployment:
         return EpisodeRecorder(
             store,
             spec=env.spec,
-            kind="deployment",
+            kind="corrected" if self._options.takeover.by else "deployment",
             task_text=self._suite.config.instruction or self._task.name,
             operator=self._options.operator,
             autosave=False,
@@ -163,12 +195,15 @@ class _Deployment:
         return watched
 
     def _agent(self, env: RealEnv, policy: Source) -> Agent:
-        agent: Agent = self._options.executed.agent(
-            policy.inference.spec, env.spec, policy.name, self._cell.command_latency_s
-        )
-        if self._instruction:
-            agent = InstructedAgent(agent, self._instruction)
-        return WholeCommand(agent, lambda: env.standing)
+        return policy_agent(policy, env, self._options.executed, self._instruction, self._person)
+
+    def _join(self, env: RealEnv) -> None:
+        """Whoever takes over takes a seat."""
+        if self._seat is not None:
+            self._person, self._watching = self._seat.person, (self._seat,)
+        elif self._options.takeover.by:
+            scripted = scripted_person(env, self._suite.config.task)
+            self._person, self._watching = scripted, (scripted,)
 
     @property
     def _max_steps(self) -> int:
@@ -200,7 +235,7 @@ class _Deployment:
                         env,
                         agent,
                         policy.inference,
-                        [HoldAtEnd(env), recorder, writer],
+                        [HoldAtEnd(env), recorder, writer, *self._watching],
                         condition,
                         max_steps=self._max_steps,
                         task=self._suite.config.task,
@@ -211,7 +246,12 @@ class _Deployment:
                     break
                 except BaseException as error:
                     self._details.append(TrialDetail(condition.id, aborted=str(error) or "stopped"))
-                    writer.abort(error, _counted(env))
+                    cut = writer.abort(error, _counted(env))
+                    if isinstance(error, SafetyStopError) and self._goes_on(env, error):
+                        # A trial that had not begun begins anew.
+                        if cut.status == "voided" and placing < _PLACINGS:
+                            continue
+                        break
                     again = isinstance(error, StartError) and self._operator.places
                     if not again or placing == _PLACINGS:
                         raise
@@ -219,6 +259,21 @@ class _Deployment:
                 finally:
                     self._all_trials = table.all()
                     self._write(policy, preflight)
+
+    def _goes_on(self, env: RealEnv, error: SafetyStopError) -> bool:
+        """Whether a stop was cleared, so that the next trial may begin. A real arm, and a stop that
+        somebody asked for, are looked at first.
+        """
+        if self._stops >= self._options.go_on_after_stop:
+            return False
+        self._stops += 1
+        self._operator.told("stopped", str(error))
+        if not self._cell.lab or env.status().cause == Cause.ESTOP:
+            if not self._operator.places:
+                return False
+            self._operator.place("the arm stopped: find the cause and make the cell safe")
+        env.clear_stop()
+        return True
 
     def _blank(self, policy: Source) -> TrialRecord:
         """What is the same in all trials of this deployment."""
@@ -273,7 +328,8 @@ class _Deployment:
         )
         self._operator.told(
             "",
-            f"score {record.score:.3f}, success {record.success}, {record.steps} steps,"
+            f"score {record.score:.3f}, success {record.success},{_helped(record)}"
+            f" {record.steps} steps,"
             f" {len(events)} intervention(s); start: {result.reset.note}",
         )
         self._operator.ended(record)
@@ -289,6 +345,7 @@ class _Deployment:
             "guidance": None if options.server else options.guidance,
             "instruction": self._instruction,
             "certificate": CERTIFICATE,
+            "takeover": options.takeover.by,
             "robot": to_dict(self._cell),
             LATENCIES: self._cell.latencies.to_json(),
             "devices": {name: dict(ids) for name, ids in preflight.devices.items()},
@@ -336,6 +393,14 @@ class _Deployment:
         text = json.dumps(result.document(), indent=1, default=float)
         write_atomic(path, text + "\n")
         return result
+
+
+def _helped(record: TrialRecord) -> str:
+    driven = int(record.metrics.get(PERSON_STEPS, 0))
+    if not driven:
+        return ""
+    solved = "solved" if record.metrics.get("corrected_success") else "not solved"
+    return f" corrected ({solved} with help; the person drove {driven}),"
 
 
 def _counted(env: RealEnv) -> dict[str, float]:

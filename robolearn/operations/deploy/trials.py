@@ -11,8 +11,15 @@ from collections.abc import Mapping
 
 from eval.trials.rollouts import achieved_start, utc_now
 from eval.trials.table import TrialStore
+from robolearn.data.episode import take_overs, taken_over
 from robolearn.runtime import EpisodeResult
+from robolearn.shapes import Flags
 from robolearn.types import Condition, EpisodeHeader, Outcome, Tick, TrialRecord
+
+# Why a trial ended that a person had to help in: it is not the policy's success.
+CORRECTED = "corrected"
+# The metric that tells how many steps that were.
+PERSON_STEPS = "person_steps"
 
 
 class TrialWriter:
@@ -25,12 +32,14 @@ class TrialWriter:
     def __init__(self, store: TrialStore, blank: TrialRecord) -> None:
         self._store, self._blank = store, blank
         self._row, self._record = 0, blank
+        self._sources: list[str] = []
         self._episode: EpisodeHeader | None = None
         self._begin_s = 0.0
 
     def begin(self, condition: Condition) -> None:
         """The arm is about to move to the start of ``condition``."""
         self._episode, self._begin_s = None, time.monotonic()
+        self._sources = []
         self._record = dataclasses.replace(
             self._blank,
             condition=condition.id,
@@ -48,7 +57,13 @@ class TrialWriter:
         )
 
     def on_tick(self, tick: Tick) -> None:
-        """Remember how far it came, for a trial that is cut short."""
+        """Remember how far it came, for a trial that is cut short, or that a person goes on with:
+        what is solved then is not the policy's.
+        """
+        self._sources.append(tick.command.source)
+        if self.helped:
+            self._record = dataclasses.replace(self._record, steps=tick.index + 1)
+            return
         progress = min(1.0, max(0.0, tick.outcome.progress))
         self._record = dataclasses.replace(
             self._record,
@@ -63,6 +78,11 @@ class TrialWriter:
 
     def on_abort(self, error: BaseException) -> None:
         """Nothing: the error comes with :meth:`abort`, also when no episode began."""
+
+    @property
+    def helped(self) -> bool:
+        """Whether a person has driven in this trial."""
+        return bool(self._by_person().any())
 
     def finish(
         self, result: EpisodeResult, episode: str, video: str, metrics: Mapping[str, float]
@@ -82,8 +102,31 @@ class TrialWriter:
             video=video,
             metrics=metrics,
         )
+        if self.helped:
+            # How far the policy came alone stands in the row already.
+            own = self._record
+            record = dataclasses.replace(
+                record,
+                success=False,
+                reason=CORRECTED,
+                score=own.score,
+                final_progress=own.final_progress,
+                return_=own.return_,
+                metrics={
+                    **metrics,
+                    **self._help(),
+                    "corrected_success": float(result.outcome.success),
+                },
+            )
         self._store.end(self._row, record)
         return record
+
+    def _by_person(self) -> Flags:
+        return taken_over(self._sources)
+
+    def _help(self) -> dict[str, float]:
+        driven = float(self._by_person().sum())
+        return {PERSON_STEPS: driven, "take_overs": float(take_overs(self._sources).sum())}
 
     def abort(self, error: BaseException, metrics: Mapping[str, float]) -> TrialRecord:
         """Write that the trial was cut short, by what, and what was counted until then."""
@@ -93,7 +136,7 @@ class TrialWriter:
             status="voided" if self._episode is None else "aborted",
             reason=reason_of(error),
             duration_s=time.monotonic() - self._begin_s,
-            metrics=metrics,
+            metrics={**metrics, **(self._help() if self.helped else {})},
             note="; ".join(part for part in (reason, self._record.note) if part),
         )
         self._store.end(self._row, record)

@@ -20,6 +20,7 @@ const panel = {
     if (view.phase === "stopped") return ["Stopped", view.message, view.error];
     if (view.phase === "done") return ["Finished", `${view.message} You can close this tab.`, ""];
     const title = view.recording ? "Recording" : "Driving";
+    if (view.policy_drives) return [title, link.driving ? "The policy drives. Move to take over." : "The policy drives.", ""];
     if (view.engaged) return [title, view.recording ? "Enter: stop and keep. X: stop and discard." : "Q: quit.", ""];
     if (!link.driving) return [title, "Another page drives.", ""];
     const away = "This page has lost the focus: click it to drive";
@@ -61,7 +62,7 @@ const panel = {
     this.put("rate", ticking && view.rate_hz ? `${view.rate_hz.toFixed(1)} Hz` : "-");
     $("rate").classList.toggle("warn", ticking && view.rate_hz > 0 && view.rate_hz < 0.95 * scene.rate_hz);
     this.put("saved", `${view.saved} of ${view.wanted}`);
-    this.put("held", view.phase !== "running" ? "-" : view.engaged ? "yours" : "holds");
+    this.put("held", view.phase !== "running" ? "-" : view.policy_drives ? "policy" : view.engaged ? "yours" : "holds");
     $("grip").hidden = !scene.gripper;
     $("grip").disabled = !link.driving || !["running", "review"].includes(view.phase);
     $("stop").hidden = !view.keys.includes("stop");

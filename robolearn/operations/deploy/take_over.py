@@ -1,0 +1,246 @@
+"""Lets a person take over from a deployed policy by a device, whose keys also judge and stop.
+
+device --keys--> stop: the supervisor, at once | take over, hand back | solved, not solved
++-----hand--> TeleopAgent --+
+policy ------------------------+--> TakeOver --> the arm
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from hardware.cell.config import CellConfig
+from hardware.env.real_env import RealEnv, cell_spec
+from hardware.teleop.agent import TeleopAgent
+from hardware.teleop.attended import LoopTiming
+from hardware.teleop.device import Key, Surroundings, TeleopDevice, View, unheard
+from hardware.teleop.key_watch import KeyWatch
+from hardware.teleop.mapping import require_drivable
+from hardware.teleop.registry import DEVICES
+from hardware.teleop.seen import pictures_of, things_of, tool_of
+from robolearn.agents.scripted_person import ScriptedPerson
+from robolearn.config import load_config
+from robolearn.data.episode import drivers
+from robolearn.errors import ConfigError, did_you_mean
+from robolearn.operations.cell.driving import WholeCommand
+from robolearn.operations.collect import CollectConfig
+from robolearn.operations.deploy.operator import Operator
+from robolearn.operations.deploy.options import TakeOverOptions
+from robolearn.operations.devices import device_of, page_at
+from robolearn.operations.practice.correcting import SCRIPTED
+from robolearn.types import EpisodeHeader, Outcome, Tick, TrialRecord
+from sim.experts.registry import build_expert
+
+HELP = (
+    "move the device: the arm is yours; let go: the policy drives on (or t and h); esc: emergency"
+    " stop; 1 solved, 0 not solved, q ends the trial"
+)
+# What the keys of a device say of a trial, as those of the terminal do.
+_VERDICTS: dict[Key, str] = {"success": "s", "failure": "f", "quit": "q"}
+_POLL_S = 0.02
+
+
+class DeviceOperator:
+    """``inner``, whose keys and hand are those of a device from :meth:`listen` on; a subscriber of
+    the trials. ``opened``: opens the device; ``clear``: makes room for a line of text where the
+    device's own line may stand.
+    """
+
+    judges = True
+
+    def __init__(
+        self,
+        inner: Operator,
+        cell: CellConfig,
+        config: CollectConfig,
+        opened: Callable[[], TeleopDevice],
+        *,
+        trials: int,
+        max_steps: int,
+        clear: Callable[[], None],
+    ) -> None:
+        self._inner, self._cell, self._mapping = inner, cell, config.mapping
+        self._opened, self._clear = opened, clear
+        self._blank = View("running", wanted=trials, max_steps=max_steps)
+        self._timing = LoopTiming(cell.rate_hz)
+        self._device: TeleopDevice | None = None
+        self._watch: KeyWatch | None = None
+        self._person: TeleopAgent | None = None
+        self._verdict = ""
+
+    @property
+    def person(self) -> TeleopAgent:
+        """Who takes over."""
+        if self._person is None:
+            raise ConfigError("the device is not open yet")
+        return self._person
+
+    @property
+    def places(self) -> bool:
+        """As ``inner``."""
+        return self._inner.places
+
+    def consent(self, what: str) -> None:
+        """As ``inner``: the device is not open yet."""
+        self._inner.consent(what)
+
+    def listen(self, stop: Callable[[], None]) -> str:
+        """Open the device; from now on its keys count."""
+        self._device = self._opened()
+        self._person = TeleopAgent(self._device, cell_spec(self._cell), self._mapping)
+        self._watch = KeyWatch(self._device, stop, _POLL_S)
+        self._watch.__enter__()
+        return HELP
+
+    def place(self, text: str) -> None:
+        """On the device, once it is open."""
+        if self._watch is None or self._device is None:
+            self._inner.place(text)
+            return
+        self._watch.forget()
+        said = f"{text}, then press start."
+        self.told("your turn", said)
+        self._device.show(View("placing", message=said, keys=("start", "quit", "stop")))
+        key = self._watch.wait(("start", "keep", "quit"), lambda: None, every_s=1.0)
+        if key in ("quit", "stop"):
+            raise ConfigError(f"not done: {text}")
+
+    def forget(self) -> None:
+        """A new trial begins: keys of before are not meant."""
+        self._verdict = ""
+        if self._watch is not None:
+            self._watch.forget()
+
+    def verdict(self) -> str:
+        """What a key said since then."""
+        return self._verdict
+
+    def told(self, what: str, text: str) -> None:
+        """To ``inner``."""
+        self._clear()
+        self._inner.told(what, text)
+
+    def ended(self, trial: TrialRecord) -> None:
+        """To ``inner``."""
+        self._blank = dataclasses.replace(self._blank, saved=self._blank.saved + 1)
+        self._inner.ended(trial)
+
+    def close(self) -> None:
+        """Release the device; safe to call twice."""
+        watch, self._watch = self._watch, None
+        if watch is not None:
+            watch.__exit__(None, None, None)
+        if self._device is not None:
+            self._device.close()
+        self._inner.close()
+
+    # -- told by the loop ------------------------------------------------------------------------
+
+    def on_start(self, episode: EpisodeHeader) -> None:
+        """The loop begins."""
+        del episode
+        self._timing.restart()
+
+    def on_tick(self, tick: Tick) -> None:
+        """Hand the keys on, and show how it goes."""
+        if self._watch is None or self._device is None:
+            return
+        for key in self._watch.pressed():
+            self._verdict = _VERDICTS.get(key, self._verdict)
+            self.person.press(key)
+        (driver,) = drivers((tick.command.source,))
+        mine = driver == "human"
+        seen = tick.observation
+        self._timing.tick(time.monotonic_ns())
+        self._device.show(
+            dataclasses.replace(
+                self._blank,
+                tool=tool_of(seen),
+                things=things_of(seen),
+                engaged=mine,
+                policy_drives=driver == "policy",
+                progress=tick.outcome.progress,
+                step=tick.index + 1,
+                elapsed_s=(tick.index + 1) / self._cell.rate_hz,
+                rate_hz=self._timing.hz,
+                jitter_s=self._timing.jitter_s,
+                note=self.person.note,
+                gripper=self.person.opening,
+                pictures=pictures_of(seen),
+                keys=("handback" if mine else "takeover", "success", "failure", "quit", "stop"),
+            )
+        )
+
+    def on_end(self, outcome: Outcome) -> None:
+        """The arm rests; the next start is made."""
+        del outcome
+        self._show(View("resetting", message="The trial is over.", keys=("stop",)))
+
+    def on_abort(self, error: BaseException) -> None:
+        """Say it."""
+        self._show(View("stopped", error=str(error) or "Stopped.", keys=("stop",)))
+
+    def _show(self, view: View) -> None:
+        if self._device is not None:
+            self._device.show(view)
+
+
+def require_known(by: str) -> None:
+    """ConfigError for somebody who takes over from no policy."""
+    known = (SCRIPTED, *DEVICES)
+    if by and by not in known:
+        raise ConfigError(
+            f"nobody is called '{by}' who takes over.{did_you_mean(by, known)} There are:"
+            f" {', '.join(known)}"
+        )
+
+
+def device_operator(
+    options: TakeOverOptions,
+    inner: Operator,
+    cell: CellConfig,
+    task: str,
+    *,
+    trials: int,
+    max_steps: int,
+    write: Callable[[str], None] = unheard,
+) -> DeviceOperator:
+    """The person who drives ``cell`` by the device of ``options``; nothing is opened yet.
+
+    ConfigError, SpecMismatchError for a cell that no person can drive so.
+    """
+    config = CollectConfig() if options.config is None else _config(options.config)
+    spec = cell_spec(cell)
+    require_drivable(spec)
+    around = Surroundings(
+        write=write,
+        on_page=lambda url: inner.told("open this page", url),
+        task=task,
+        task_params=cell.task_params,
+        spec=spec,
+        heading_rad=config.mapping.heading_rad,
+    )
+    page = page_at(options.port, options.host)
+    return DeviceOperator(
+        inner,
+        cell,
+        config,
+        lambda: device_of(config.device, options.by, page, around),
+        trials=trials,
+        max_steps=max_steps,
+        clear=lambda: write("\r\x1b[K"),
+    )
+
+
+def scripted_person(env: RealEnv, task: str) -> ScriptedPerson:
+    """The task's expert, which takes over where the policy makes no progress."""
+    params = dict(env.config.task_params)
+    expert = build_expert(task, env.spec, 0.0, params)
+    return ScriptedPerson(WholeCommand(expert, lambda: env.standing))
+
+
+def _config(path: Path) -> CollectConfig:
+    return load_config(CollectConfig, path)
