@@ -44,8 +44,8 @@ class Args:
     # another one (docs/teleoperation.md); auto: as --config says, else browser in
     # Push-T and scripted elsewhere.
     agent: str = "auto"
-    # A trained run, which acts instead: its episodes, failures included, are of kind 'rollout'. On a
-    # cell only with --corrected-by.
+    # A trained run, which acts instead: its episodes, failures included, are of kind 'rollout'. On
+    # a cell only with --corrected-by.
     policy: Path | None = None
     # With --policy, who takes over from it when it is lost, and hands back: a person at a device
     # (keyboard, browser, ...), or scripted (the task's expert); the episodes are of kind
