@@ -14,7 +14,7 @@ from eval.trials.instruments import InstructedAgent
 from hardware.teleop.config import MappingConfig
 from hardware.teleop.device import Surroundings, TeleopDevice, unheard
 from hardware.teleop.mapping import require_drivable
-from hardware.teleop.registry import DEVICES
+from hardware.teleop.registry import DEVICES, device_of, page_at
 from hardware.teleop.targets import XY_TABLE
 from robolearn.agents.execution import Execution
 from robolearn.config import to_dict
@@ -23,7 +23,6 @@ from robolearn.errors import ConfigError, did_you_mean
 from robolearn.inference.local import BatchedInference
 from robolearn.instructions import require_understood
 from robolearn.operations.builders import env_builder, policy_builder
-from robolearn.operations.devices import device_of, page_at
 from robolearn.operations.practice.correcting import SCRIPTED, corrected_by_expert
 from robolearn.operations.stores.collection import (
     UNATTENDED,

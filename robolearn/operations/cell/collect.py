@@ -18,7 +18,7 @@ from hardware.cell.limits import RunLimits
 from hardware.cell.load import load_cell
 from hardware.env.real_env import RealEnv, cell_spec
 from hardware.teleop.mapping import require_drivable
-from hardware.teleop.registry import DEVICES
+from hardware.teleop.registry import DEVICES, page_at
 from hardware.teleop.session import TeleopSession
 from robolearn.agents.chunk import ticks_per_action
 from robolearn.agents.execution import Execution
@@ -44,7 +44,6 @@ from robolearn.operations.deploy.operator import Operator
 from robolearn.operations.deploy.policy import Source, open_policy
 from robolearn.operations.deploy.preflight import Checks
 from robolearn.operations.deploy.task import recorded_params, task_of
-from robolearn.operations.devices import page_at
 from robolearn.operations.stores.collection import (
     UNATTENDED,
     Actor,

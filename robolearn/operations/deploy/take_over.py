@@ -19,7 +19,7 @@ from hardware.teleop.attended import LoopTiming
 from hardware.teleop.device import Key, Surroundings, TeleopDevice, View, unheard
 from hardware.teleop.key_watch import KeyWatch
 from hardware.teleop.mapping import require_drivable
-from hardware.teleop.registry import DEVICES
+from hardware.teleop.registry import DEVICES, device_of, page_at
 from hardware.teleop.seen import pictures_of, things_of, tool_of
 from robolearn.agents.scripted_person import ScriptedPerson
 from robolearn.config import load_config
@@ -29,7 +29,6 @@ from robolearn.operations.cell.driving import WholeCommand
 from robolearn.operations.collect import CollectConfig
 from robolearn.operations.deploy.operator import Operator
 from robolearn.operations.deploy.options import TakeOverOptions
-from robolearn.operations.devices import device_of, page_at
 from robolearn.operations.practice.correcting import SCRIPTED
 from robolearn.types import EpisodeHeader, Outcome, Tick, TrialRecord
 from sim.experts.registry import build_expert
