@@ -25,6 +25,8 @@ from robolearn.types import Condition
 
 JOINT_POSITION = "arm/joint_position"
 JOINT_VELOCITY = "arm/joint_velocity"
+# What the arm was told, after all limits.
+JOINT_SETPOINT = "arm/joint_setpoint"
 TOOL_POSE, WRENCH = "tool/pose", "tool/wrench"
 # As in the scenes; policies move between them and cells.
 POSE_UNIT = "m, quaternion wxyz"

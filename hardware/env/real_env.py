@@ -17,7 +17,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from hardware.cell.config import CellConfig
-from hardware.cell.motion import JOINT_POSITION, JOINT_VELOCITY, WRENCH
+from hardware.cell.motion import JOINT_POSITION, JOINT_SETPOINT, JOINT_VELOCITY, WRENCH
 from hardware.cell.start import require_start, start_offsets
 from hardware.devices.gripper_config import WIDTH
 from hardware.env.gripper_stream import GripperStream
@@ -111,7 +111,7 @@ class RealEnv:
         ]
         self._rate = Rate(config.rate_hz)
         self._state_times = StateTimes(config.name, config.state_clock, config.state_latency_s)
-        self._state_index = self._sent_index = 0
+        self._state_index = self._sent_index = self._setpoint_index = 0
         self._outcome: Outcome | None = None
         self._implausible = 0
         self.interventions: list[Event] = []
@@ -382,6 +382,8 @@ class RealEnv:
             buffer.clear()
         states, sent = self.supervisor.counts()
         self._state_index, self._sent_index = max(0, states - 1), sent
+        # The first observation shows in what set-point the episode begins.
+        self._setpoint_index = max(0, sent - 1)
         self._take_events()
         self.interventions, self.tick_lateness_ns = [], []
         self._implausible = self.trackers.implausible
@@ -408,10 +410,20 @@ class RealEnv:
             self._buffers[JOINT_VELOCITY].extend(t_ns, rows.value[:, STATE_HEAD + n :])
             if self.config.wrench:
                 self._buffers[WRENCH].extend(t_ns, rows.value[:, STATE_WRENCH])
+        self._collect_setpoints()
         self._gripper.collect(self._buffers)
         self.trackers.collect(self._buffers)
         self.cameras.collect(self._buffers)
         self._take_events()
+
+    def _collect_setpoints(self) -> None:
+        """Whoever decided: an agent, a guided move, braking. None while a hand guides the arm, the
+        link pauses or a stop is latched, since then nothing is sent.
+        """
+        rows = self.supervisor.sent(self._setpoint_index)
+        self._setpoint_index = rows.next_index
+        begin = 2 + self._motion.action.size
+        self._buffers[JOINT_SETPOINT].extend(rows.t_ns, rows.value[:, begin : begin + self._joints])
 
     def _take_events(self) -> None:
         for event in self.supervisor.events():
@@ -439,6 +451,7 @@ def cell_spec(config: CellConfig) -> EmbodimentSpec:
             *config.tracked_signals,
             SignalSpec(JOINT_POSITION, (joints,), "rad", rate_hz),
             SignalSpec(JOINT_VELOCITY, (joints,), "rad/s", rate_hz),
+            SignalSpec(JOINT_SETPOINT, (joints,), "rad", rate_hz),
             *((_wrench_signal(rate_hz),) if config.wrench else ()),
             *(() if config.gripper is None else (config.gripper.signal,)),
             SignalSpec(EVENT, (4,), "", 0.0, components=("cause", "value", "limit", "seq")),

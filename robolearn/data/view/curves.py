@@ -25,6 +25,8 @@ CURVES = 24
 _NAME = 30
 JOINTS = "arm/joint_position"
 """Shown where the arm is commanded by its tool, too."""
+SETPOINTS = "arm/joint_setpoint"
+"""What a robot's arm was told after all limits: how far the arm is behind is one curve."""
 
 
 def episode_curves(
@@ -76,7 +78,15 @@ def _numbers(episode: Episode) -> list[tuple[str, Floats]]:
     if JOINTS in episode.view and JOINTS not in commanded:
         rows = np.asarray(episode.observed(JOINTS), dtype=np.float64).reshape(episode.steps, -1)
         found += [(f"{JOINTS}[{k}] [rad]", rows[:, k]) for k in range(rows.shape[1])]
-    return found
+    return found + _behind(episode)
+
+
+def _behind(episode: Episode) -> list[tuple[str, Floats]]:
+    """How far the joint that is farthest off is from its set-point, where both are recorded."""
+    if JOINTS not in episode.view or SETPOINTS not in episode.view:
+        return []
+    seen, told = (np.asarray(episode.observed(n), dtype=np.float64) for n in (JOINTS, SETPOINTS))
+    return [("joints off set-points [rad]", np.abs(seen - told).max(axis=1))]
 
 
 def _line(

@@ -9,7 +9,7 @@ import time
 import numpy as np
 import pytest
 
-from hardware.cell.motion import JOINT_POSITION, tool_xy_rows
+from hardware.cell.motion import JOINT_POSITION, JOINT_SETPOINT, tool_xy_rows
 from hardware.env.real_env import EVENT, RealEnv
 from hardware.streams.signal_buffer import SignalBuffer
 from hardware.streams.tracker_streams import TrackedConfig
@@ -75,6 +75,17 @@ def command(seq, xy, due_ns):
     return Command(seq, {TOOL: np.array(xy, dtype=np.float64)}, due_ns, "test")
 
 
+def lab_log(lab, start_ns):
+    with lab.where.connect() as door:
+        return door.log(start_ns)
+
+
+def _setpoints(episode):
+    spec = episode.meta.embodiment.signal(JOINT_SETPOINT)
+    assert (spec.shape, spec.unit, spec.rate_hz) == ((6,), "rad", 500.0)
+    return episode.streams[JOINT_SETPOINT]
+
+
 def test_an_episode_runs_is_recorded_and_reads_back(env, lab, tmp_path):
     start_ns = time.monotonic_ns()
     agent = ChunkAgent(POLICY_SPEC, env.spec, name="walk", lead_ticks=1)
@@ -94,9 +105,14 @@ def test_an_episode_runs_is_recorded_and_reads_back(env, lab, tmp_path):
     assert len(episode.sent.seq) > 3 * episode.steps
     assert set(episode.sent.seq.tolist()) <= set(range(10))
     assert episode.streams[EVENT].value.shape[1] == 4
+    setpoints, log = _setpoints(episode), lab_log(lab, start_ns)
+    # Every set-point of the episode, at the servo's rate and the times of sending: what the
+    # controller received is what is recorded.
+    assert len(setpoints.t_ns) > 0.8 * 0.9 * 500
+    received = {q.tobytes() for q in log.setpoint_q}
+    assert np.mean([q.tobytes() in received for q in setpoints.value]) > 0.99
+    assert float(np.abs(np.diff(setpoints.value, axis=0)).max()) > 0.0
     assert episode.tick_t_ns[-1] - episode.tick_t_ns[0] > 0.8e9, "ticks are never made up for"
-    with lab.where.connect() as door:
-        log = door.log(start_ns)
     assert largest_speed(log) < 1.02 * env.config.limits.max_joint_speed
 
 

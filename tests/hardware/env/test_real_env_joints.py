@@ -9,7 +9,7 @@ import yaml
 from hardware.cell.config import CellConfig
 from hardware.cell.limits import RunLimits
 from hardware.cell.load import load_cell
-from hardware.cell.motion import JOINT_POSITION
+from hardware.cell.motion import JOINT_POSITION, JOINT_SETPOINT
 from hardware.env.real_env import RealEnv, cell_spec
 from robolearn.config import from_dict
 from robolearn.errors import ConfigError, DataError
@@ -62,6 +62,12 @@ def test_an_episode_in_joint_space_is_run_and_reported():
         assert rows.shape[1] == 6
         assert np.all(np.diff(rows[:, 0]) >= -1e-9)
         assert 0.1 < rows[-1, 0] <= 0.22
+        # The set-points are those rows, and what the arm was told outside of commands.
+        told = np.concatenate([t.drained.signals[JOINT_SETPOINT].value for t in listener.ticks])
+        assert len(told) >= len(rows) - 1
+        assert {r.tobytes() for r in rows[:-50]} <= {r.tobytes() for r in told}
+        first = listener.ticks[0].observation.samples[JOINT_SETPOINT]
+        np.testing.assert_allclose(first.value, start, atol=1e-3)
         assert env.interventions == []
         with pytest.raises(DataError, match="shape"):
             env.apply(Command(99, {JOINT_POSITION: np.zeros(2)}, env.now_ns(), "x"))

@@ -17,7 +17,7 @@ from robolearn.data.episode import episode_from_arrays
 from robolearn.data.recording.recorder import EpisodeRecorder
 from robolearn.data.store.annotations import Annotated, Annotation
 from robolearn.data.store.store import EpisodeStore
-from robolearn.data.view.curves import ASCII, episode_curves
+from robolearn.data.view.curves import ASCII, JOINTS, SETPOINTS, episode_curves
 from robolearn.spec import ActionSpec, EmbodimentSpec, SignalSpec
 from robolearn.types import Outcome
 from tests.episodes import IMAGE, TOOL, small_episode
@@ -185,3 +185,24 @@ def test_curves_show_shape_gaps_and_markers() -> None:
     assert episode_curves(dataclasses.replace(episode, tick_t_ns=np.zeros(0, np.int64)), said) == []
     still = dataclasses.replace(episode, action={TOOL: np.full((40, 2), 0.3)})
     assert "0.3 ======== 0.3" in episode_curves(still, said, width=8, levels=ASCII)[0]
+
+
+def test_one_curve_says_how_far_the_arm_is_behind_its_set_points() -> None:
+    made = small_episode(0, 40)
+    told = np.linspace(0.0, 1.0, 40)[:, None] * np.ones(6)
+    late = told.copy()
+    late[20:, 2] -= 0.25
+    joints = {JOINTS: late, SETPOINTS: told}
+    signals = tuple(SignalSpec(name, (6,), "rad", 500.0) for name in joints)
+    spec = dataclasses.replace(made.meta.embodiment, signals=signals)
+    episode = episode_from_arrays(
+        dataclasses.replace(made.meta, embodiment=spec),
+        joints,
+        dict(made.action),
+        progress=made.progress,
+    )
+    lines = episode_curves(episode, Annotated(), width=8, levels=ASCII)
+    assert f"{'joints off set-points [rad]':<30}        0 ____#### 0.25" in lines
+    only = {JOINTS: episode.view[JOINTS]}
+    lines = episode_curves(dataclasses.replace(episode, view=only), Annotated(), width=8)
+    assert not [line for line in lines if "set-points" in line]
