@@ -207,6 +207,7 @@ def _practised(
         lab_seed=args.lab_seed,
         score=args.score,
         lead_ticks=args.lead_ticks,
+        takeover=args.takeover,
         limits=args.limits,
     )
     return finetune_on_cell(

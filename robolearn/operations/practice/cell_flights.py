@@ -27,7 +27,10 @@ from eval.trials.instruments import CountingInference, InstructedAgent
 from hardware.cell.config import CellConfig
 from policies.registry import explorer_of
 from robolearn.agents.execution import Execution
+from robolearn.agents.take_over import TakeOver
 from robolearn.contracts import Agent, Env, Policy, PolicySpec
+from robolearn.data.episode import Episode
+from robolearn.data.insight.effort import Effort, effort_of
 from robolearn.data.recording.recorder import DraftRecorder
 from robolearn.data.store.drafts import Drafts, PreparedEpisode
 from robolearn.errors import CameraError, RobotError, SafetyStopError, StaleSignalError, StartError
@@ -38,6 +41,7 @@ from robolearn.operations.deploy.operator import Operator
 from robolearn.operations.deploy.policy import Source, SpecInference, WarmBuilder, policy_latency_s
 from robolearn.operations.deploy.trials import reason_of
 from robolearn.operations.practice.actors import Driver, Flown, RoundTask
+from robolearn.operations.practice.correcting import WatchingPerson
 from robolearn.operations.practice.session import Ended
 from robolearn.runtime import EpisodeResult, run_episode
 from robolearn.training.versions import load_version
@@ -159,6 +163,7 @@ class ArmRecorder:
         self._inner = inner
         self._last: Outcome | None = None
         self.score, self.steps = 0.0, 0
+        self.effort = Effort()
         self.began = False
 
     def on_start(self, episode: EpisodeHeader) -> None:
@@ -194,7 +199,10 @@ class ArmRecorder:
 
     def prepared(self) -> PreparedEpisode:
         """Of an episode that ended."""
-        return self._inner.finished().prepare()
+        return self._inner.finished().prepare(self._see)
+
+    def _see(self, episode: Episode) -> None:
+        self.effort = effort_of(episode)
 
 
 @dataclass(slots=True)
@@ -219,9 +227,13 @@ class CellFlights:
     instruction: str
     practice: str
     provenance: Mapping[str, Any]
+    # Takes over from whoever drives, where that is lost.
+    person: WatchingPerson | None = None
     ended: Ended | None = None
     # Who drove when the supervisor stopped the arm.
     stops: list[Driver] = field(default_factory=list[Driver])
+    # Ways that the arm was sent since the last episode that was kept.
+    _moves: int = 0
 
     def __call__(self, task: RoundTask) -> Iterator[Flown]:
         """Episode by episode; what breaks the cell is raised.
@@ -267,11 +279,14 @@ class CellFlights:
     def _fly(self, task: RoundTask, lane: int, recorder: ArmRecorder) -> tuple[EpisodeResult, int]:
         source, name = self._pilot(task, lane)
         counted = CountingInference(source)
+        # To the start, and the episode.
+        self._moves += 2
+        watching = () if self.person is None else (self.person,)
         result = run_episode(
             self.env,
             self._agent(source.spec, name),
             counted,
-            [HoldAtEnd(self.env), recorder],
+            [HoldAtEnd(self.env), recorder, *watching],
             task.conditions[lane],
             max_steps=self.max_steps,
             task=self.task,
@@ -289,6 +304,8 @@ class CellFlights:
         agent = self.execution.agent(spec, self.env.spec, name, self.cell.command_latency_s)
         if self.instruction:
             agent = InstructedAgent(agent, self.instruction)
+        if self.person is not None:
+            agent = TakeOver(agent, self.person, self.env.spec)
         return WholeCommand(agent, lambda: self.env.standing)
 
     def _recorder(self) -> DraftRecorder:
@@ -329,7 +346,8 @@ class CellFlights:
     def _made(
         self, task: RoundTask, lane: int, recorder: ArmRecorder, *, success: bool, reason: str
     ) -> Flown:
-        driver = task.drivers[lane]
+        driver, prepared = task.drivers[lane], recorder.prepared()
+        moves, self._moves = self._moves, 0
         return Flown(
             number=task.first + lane,
             driver=driver,
@@ -340,13 +358,17 @@ class CellFlights:
             steps=recorder.steps,
             decisions=-(-recorder.steps // self.parent.inference.spec.execute),
             reason=reason,
-            prepared=recorder.prepared(),
+            prepared=prepared,
             pid=os.getpid(),
+            effort=recorder.effort,
+            moves=moves,
         )
 
     def _told(self, flown: Flown) -> Flown:
         who = "parent" if flown.version is None else f"version {flown.version}"
         late = f", {flown.late_ticks} late tick(s)" if flown.late_ticks else ""
+        if flown.effort.take_overs:
+            late += f", taken over {flown.effort.take_overs} time(s)"
         self.operator.told(
             f"episode {flown.number}",
             f"{who}: score {flown.score:.3f}, success {flown.success}, {flown.steps} steps"

@@ -40,6 +40,11 @@ from robolearn.operations.deploy.result import CERTIFICATE
 from robolearn.operations.deploy.task import recorded_params, task_of
 from robolearn.operations.practice.beside import Hurry, LearnerProcess, LearningBeside, new_hurry
 from robolearn.operations.practice.cell_flights import CellFlights, Explorer
+from robolearn.operations.practice.correcting import (
+    WatchingPerson,
+    expert_beside,
+    require_person,
+)
 from robolearn.operations.practice.experiment import PracticeExperiment, require_buildable
 from robolearn.operations.practice.frame import (
     LearnerBuilder,
@@ -47,6 +52,7 @@ from robolearn.operations.practice.frame import (
     identity_of,
     is_over,
     limits_of,
+    require_correctable,
     require_share,
     standing_of,
 )
@@ -81,11 +87,14 @@ class CellPractice:
     score: Literal["task", "operator"] = "task"
     # Ask for the next chunk so many control steps ahead: inference may take that long.
     lead_ticks: int = 1
+    # Who takes over where the policy is lost; scripted: the task's expert. Empty: nobody.
+    takeover: str = ""
     # Tighter limits for this run.
     limits: RunLimits = field(default_factory=RunLimits)
 
     def __post_init__(self) -> None:
         Execution(lead_ticks=self.lead_ticks).check()
+        require_person(self.takeover)
 
 
 def finetune_on_cell(
@@ -111,15 +120,18 @@ def finetune_on_cell(
     parent = load_run(run)
     chosen = _Chosen.of(where, parent)
     chosen.cell.require_possible(operator)
-    require_share(experiment, second)
+    require_share(experiment, second, where.takeover)
+    require_correctable(experiment, where.takeover)
     require_buildable(experiment.experiment, parent)
-    identity = identity_of(experiment, parent, [chosen.hash], second)
+    identity = identity_of(experiment, parent, [chosen.hash], second, where.takeover)
     standing = standing_of(out, identity, resume=resume)
     limits = limits_of(experiment)
     if standing.result is not None and is_over(standing, limits):
         return dataclasses.replace(from_dict(FinetuneResult, standing.result), reused=True)
     standing = dataclasses.replace(standing, limits=limits, result=None)
-    learner = _Beside(LearnerBuilder(experiment, run, store, out, second, threads))
+    learner = _Beside(
+        LearnerBuilder(experiment, run, store, out, second, threads, corrected=bool(where.takeover))
+    )
     practice = _Practice(
         experiment, parent, chosen, store, out, operator, standing, listener, learner
     )
@@ -154,6 +166,8 @@ class _Chosen:
         wanted = PolicyCell(choice, where.score, where.lead_ticks)
         found = _Chosen(where, wanted, suite, task)
         require_starts([found.start(0, 0)], cell, where.suite)
+        # Whether there is an expert, before anything is connected.
+        found.person()
         return found
 
     @property
@@ -167,6 +181,13 @@ class _Chosen:
         config = self.suite.config
         seed = self.where.lab_seed if self.where.start_lab else None
         return config_hash(to_dict(self.config), seed, config.task, config.max_steps)
+
+    def person(self) -> WatchingPerson | None:
+        """Who takes over; None: nobody."""
+        if not self.where.takeover:
+            return None
+        spec = cell_spec(self.cell.cell)
+        return expert_beside(self.task.name, recorded_params(self.task), spec)
 
     def start(self, seed: int, number: int) -> Condition:
         """Start ``number`` of the list that belongs to ``seed``; none of the suite's own."""
@@ -261,10 +282,17 @@ class _Practice:
             instruction=suite.instruction,
             practice=self.standing.id,
             provenance=self._provenance(opened, execution),
+            person=chosen.person(),
         )
-        return self._session(outer, writer, ledger), flights, opened.env
+        return self._session(outer, writer, ledger, flights), flights, opened.env
 
-    def _session(self, outer: contextlib.ExitStack, writer: StoreWriter, ledger: Ledger) -> Session:
+    def _session(
+        self,
+        outer: contextlib.ExitStack,
+        writer: StoreWriter,
+        ledger: Ledger,
+        flights: CellFlights,
+    ) -> Session:
         inner = self.experiment.experiment
         session = Session(
             config=self.experiment.practice,
@@ -283,6 +311,7 @@ class _Practice:
             journal=Journal(self.out, None, writes=True),
             only_successes=inner.data.success is True,
             beside=lambda: self.learner.cpu_seconds,
+            stopped=lambda: len(flights.stops),
         )
         outer.callback(session.close)
         return session

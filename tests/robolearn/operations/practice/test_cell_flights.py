@@ -13,6 +13,7 @@ import pytest
 from hardware.cell.load import load_cell
 from policies.registry import load_policy
 from robolearn.agents.execution import Execution
+from robolearn.agents.scripted_person import PatienceConfig, ScriptedPerson
 from robolearn.contracts import Policy, PolicySpec
 from robolearn.data.reading.selection import DataConfig
 from robolearn.data.store.store import EpisodeStore
@@ -28,11 +29,13 @@ from robolearn.operations.deploy.operator import Unattended
 from robolearn.operations.deploy.policy import Source
 from robolearn.operations.practice.actors import Flown, RoundTask
 from robolearn.operations.practice.cell_flights import CellFlights, VersionPolicy
+from robolearn.operations.practice.correcting import WatchingPerson
 from robolearn.pusht import BLOCK, TOOL
 from robolearn.training.run_directory import load_run
 from robolearn.training.versions import write_version
 from robolearn.types import Condition, Observation, PolicyInput, PolicyOutput
 from sim.contract import World
+from sim.experts.registry import build_expert
 from sim.worlds import make_world
 from tests.hardware.lab import CONFIG
 from tests.two_runs import two_runs
@@ -160,7 +163,12 @@ def fly(runs: Path, world: World, tmp_path: Path) -> Generator[Fly]:
     with store.writer() as writer:
 
         def make(
-            plan: dict[int, BaseException] | None = None, *, lab: bool = True, stops: int = 3
+            plan: dict[int, BaseException] | None = None,
+            *,
+            lab: bool = True,
+            stops: int = 3,
+            person: WatchingPerson | None = None,
+            steps: int = STEPS,
         ) -> Flying:
             arm = FakeArm(world, plan or {})
             flights = CellFlights(
@@ -173,12 +181,13 @@ def fly(runs: Path, world: World, tmp_path: Path) -> Generator[Fly]:
                 drafts=writer.drafts,
                 operator=Unattended(agreed=True),
                 task="pusht",
-                max_steps=STEPS,
+                max_steps=steps,
                 max_stops=stops,
                 execution=Execution(),
                 instruction="",
                 practice="id",
                 provenance={"command": "robolearn finetune"},
+                person=person,
             )
             return Flying(flights, arm, writer, store)
 
@@ -208,6 +217,23 @@ def test_a_pair_begins_alike_and_says_who_drove(fly: Fly, world: World) -> None:
     # The other one is first in the next round.
     assert [f.driver for f in flying.all(pair(world, 2, 12))] == ["parent", "explorer"]
     assert flying.flights.ended is None
+
+
+def test_a_person_takes_over_and_its_cost_is_counted(fly: Fly, world: World) -> None:
+    expert = build_expert("pusht", world.spec)
+    person = ScriptedPerson(expert, PatienceConfig(patience_s=0.3, reaction_s=0.0))
+    flying = fly({-1: StartError("off by 30 mm")}, person=person, steps=12)
+    first, second = flying.all(pair(world))
+    for flown, name in zip((first, second), flying.store.ids(), strict=True):
+        source = flying.store.read(name).source
+        persons = [who.startswith("operator:") for who in source]
+        assert not persons[0]
+        assert flown.effort.person_steps == sum(persons) > 0
+        assert flown.effort.take_overs == 1
+        assert flown.effort.seconds == pytest.approx(1.2)
+        assert flown.effort.travel_m > 0
+    # To the start twice, as it was placed anew, and the episodes.
+    assert (first.moves, second.moves) == (4, 2)
 
 
 def test_a_stop_is_an_episode_of_its_length(fly: Fly, world: World) -> None:

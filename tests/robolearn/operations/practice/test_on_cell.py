@@ -94,6 +94,8 @@ def test_what_cannot_be_practised_on_is_told_before_anything_is_connected(
     where = CellPractice(robot=CONFIG.parent / "lab_so101.yaml", start_lab=True)
     with pytest.raises((ConfigError, SpecMismatchError), match=r"lab_so101|tool/xy_table"):
         finetune_on_cell(experiment, parent, where, tmp_path / "s", tmp_path / "o", told)
+    with pytest.raises(ConfigError, match="got 'knob'"):
+        CellPractice(robot=CONFIG, takeover="knob")
     with pytest.raises(ConfigError, match="lead_ticks"):
         CellPractice(robot=CONFIG, lead_ticks=-1)
     assert not (tmp_path / "s").exists()
@@ -155,6 +157,28 @@ def test_an_arm_practises(parent: Path, tmp_path: Path, patient: None) -> None:
     assert found.cpu_seconds > 0
     again = practised(parent, tmp_path, told, resume=True)
     assert again.reused
+
+
+@pytest.mark.slow
+def test_the_expert_takes_over_on_an_arm(parent: Path, tmp_path: Path, patient: None) -> None:
+    """Who corrects a policy in simulation does on the lab's arm; what it cost is counted, and
+    nobody went beyond what the supervisor allows.
+    """
+    del patient
+    cell_file(tmp_path, 42)
+    settings = SMALL | {"practice.max_steps": 60, "practice.max_episodes": 2}
+    experiment = practice_experiment(load_run(parent), None, settings, on_cell=True, corrected=True)
+    where = CellPractice(robot=tmp_path / "cell.yaml", start_lab=True, takeover="scripted")
+    store = tmp_path / "store"
+    found = finetune_on_cell(experiment, parent, where, store, tmp_path / "out", Told())
+    wear = found.wear
+    assert wear.take_overs > 0
+    assert 0 < wear.person_seconds < wear.robot_seconds
+    assert wear.travel_rad > 0
+    # To the start and the episode, twice; nothing was stopped.
+    assert (wear.moves, wear.stops) == (4, 0)
+    sources = [EpisodeStore.open(store).read(i).source for i in EpisodeStore.open(store).ids()]
+    assert all("operator:scripted" in source for source in sources)
 
 
 @pytest.mark.slow
