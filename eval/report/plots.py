@@ -212,6 +212,9 @@ def practice_plot(curves: PracticeCurves, title: str) -> Plot:
         parent, regret = curves.tested_parent, curves.regret
         if parent is not None:
             left.plot(parent.steps, parent.values, "s", color=COLOURS[1], label="parent, held out")
+        person = curves.person
+        if person is not None and person.values.any():
+            left.plot(person.steps, person.values, color=SOFT, ls="--", label="a person's steps")
         left.set(ylim=(-0.02, 1.02), xlabel="episodes", ylabel="share of successes")
         left.legend(fontsize=7, loc="lower right")
         left.grid(alpha=0.25)

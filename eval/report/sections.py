@@ -24,7 +24,7 @@ from eval.report.plots import (
 from eval.report.recordings import StoreFacts
 from eval.report.tasks.base import TaskPage
 from eval.report.tasks.table import task_page
-from eval.report.text import number, reason_words, sentence
+from eval.report.text import number, reason_words, sentence, wear_words
 from eval.report.training import RunFacts, run_families
 from eval.statistics.intervals import percentiles
 
@@ -228,9 +228,9 @@ def practice_curves(run: RunFacts) -> str:
         practice_plot(curves, run.name),
         f"Practice of {run.name}",
         f"Run “{run.name}”: successes while it practised, of what is learned (with what it tries)"
-        " and of its parent on the same starts, among the last 64 episodes of each; points: on"
-        " held-out starts, as it would be deployed, with 95 % intervals.",
-    )
+        " and of its parent on the same starts, among the last 64 episodes of each, without a"
+        " person's help; points: on held-out starts, as it would be deployed, with 95 % intervals.",
+    ) + (paragraph(f"What “{run.name}” cost: {wear_words(run.wear)}.") if run.wear else "")
 
 
 def critic_curves(run: RunFacts) -> str:

@@ -89,3 +89,23 @@ def percent(share: float) -> str:
 def sentence(words: str) -> str:
     """Closed by a full stop."""
     return words if words.endswith(".") else words + "."
+
+
+def wear_words(wear: Mapping[str, float]) -> str:
+    """What a practice cost the arm and the person, by the names of its log."""
+    driven = wear.get("robot_seconds", 0.0)
+    parts = [f"the arm drove {driven / 60:.1f} min, sent {wear.get('moves', 0):.0f} times"]
+    if wear.get("travel_rad"):
+        parts.append(f"its joints travelled {wear['travel_rad']:.0f} rad")
+    if wear.get("travel_m"):
+        parts.append(f"the tool {wear['travel_m']:.1f} m")
+    if wear.get("largest_force_n"):
+        parts.append(
+            f"{wear.get('force_peaks', 0):.0f} forces beyond 50 N, the largest"
+            f" {wear['largest_force_n']:.0f} N"
+        )
+    parts.append(f"{wear.get('stops', 0):.0f} stop(s)")
+    if wear.get("take_overs") and driven:
+        share = wear.get("person_seconds", 0.0) / driven
+        parts.append(f"{wear['take_overs']:.0f} take-overs, {share:.0%} of the time a person's")
+    return "; ".join(parts)

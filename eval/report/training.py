@@ -19,6 +19,7 @@ from robolearn.training.log import logged
 UNKNOWN = "–"
 PRACTISED = ("practice/", "test/")
 EPISODES = "practice/episodes"
+WORN = "practice/robot_seconds"
 MIN_RUNS = 2
 MIN_POINTS = 2
 # What a line of the log says about the clock and the schedule, not about learning.
@@ -49,6 +50,8 @@ class PracticeCurves:
     tested_low: Curve | None = None
     tested_high: Curve | None = None
     tested_parent: Curve | None = None
+    # Share of the last episodes' steps that a person drove.
+    person: Curve | None = None
 
 
 NO_PRACTICE = PracticeCurves()
@@ -104,8 +107,17 @@ class RunFacts:
             tested_low=self._practised("test/success_low"),
             tested_high=self._practised("test/success_high"),
             tested_parent=self._practised("test/parent_success"),
+            person=self._practised("practice/person_share"),
         )
         return None if found == NO_PRACTICE else found
+
+    @property
+    def wear(self) -> Mapping[str, float]:
+        """What a practice cost by its last round; empty where that was not logged."""
+        lines = [line for line in self.log if WORN in line]
+        last = lines[-1] if lines else {}
+        prefix = PRACTISED[0]
+        return {k.removeprefix(prefix): v for k, v in last.items() if k.startswith(prefix)}
 
     def _practised(self, name: str) -> Curve | None:
         """A figure of a practice over its episodes."""

@@ -288,30 +288,14 @@ KEPT = {
 
 
 def _report(result: FinetuneResult) -> None:
+    from eval.report.text import wear_words
+
     what = "reused" if result.reused else "practised"
     say(
         f"{what}: {result.episodes} episodes ({result.decisions:,} decisions), {result.updates}"
         f" updates, {result.seconds / 60:.1f} min ({result.cpu_seconds / 60:.1f} CPU-min)"
         + (f", {result.late_ticks} late tick(s)" if result.late_ticks else "")
     )
-    say(f"  {_worn(result)}")
+    say(f"  {wear_words(dataclasses.asdict(result.wear))}")
     say(f"  over because {result.ended}")
     say(f"run {result.run_dir} policy {result.policy_hash}: {KEPT[result.kept]}")
-
-
-def _worn(result: FinetuneResult) -> str:
-    wear = result.wear
-    parts = [f"the arm drove {wear.robot_seconds / 60:.1f} min, sent {wear.moves} times"]
-    if wear.travel_rad:
-        parts.append(f"joints travelled {wear.travel_rad:.0f} rad")
-    if wear.travel_m:
-        parts.append(f"the tool {wear.travel_m:.1f} m")
-    if wear.largest_force_n:
-        parts.append(
-            f"{wear.force_peaks} forces beyond 50 N, the largest {wear.largest_force_n:.0f} N"
-        )
-    parts.append(f"{wear.stops} stop(s)")
-    if wear.take_overs:
-        share = wear.person_seconds / wear.robot_seconds
-        parts.append(f"{wear.take_overs} take-overs, {share:.0%} of the time a person's")
-    return "; ".join(parts)

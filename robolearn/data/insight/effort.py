@@ -6,7 +6,7 @@ Forces are looked at as often as they were measured, where they are (``tool/wren
 
 from __future__ import annotations
 
-import dataclasses
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -64,12 +64,16 @@ def effort_of(episode: Episode) -> Effort:
 
 def together(efforts: Iterable[Effort]) -> Effort:
     """Their sum; of forces the largest."""
-    every = [dataclasses.astuple(effort) for effort in efforts]
-    if not every:
-        return Effort()
-    names = [f.name for f in dataclasses.fields(Effort)]
-    columns = zip(names, zip(*every, strict=True), strict=True)
-    return Effort(**{n: max(v) if n == "largest_force_n" else sum(v) for n, v in columns})
+    every = tuple(efforts)
+    return Effort(
+        seconds=math.fsum(e.seconds for e in every),
+        travel_rad=math.fsum(e.travel_rad for e in every),
+        travel_m=math.fsum(e.travel_m for e in every),
+        force_peaks=sum(e.force_peaks for e in every),
+        largest_force_n=max((e.largest_force_n for e in every), default=0.0),
+        take_overs=sum(e.take_overs for e in every),
+        person_steps=sum(e.person_steps for e in every),
+    )
 
 
 def _moved(episode: Episode, name: str) -> AnyFloats:

@@ -186,8 +186,7 @@ class _Chosen:
         """Who takes over; None: nobody."""
         if not self.where.takeover:
             return None
-        spec = cell_spec(self.cell.cell)
-        return expert_beside(self.task.name, recorded_params(self.task), spec)
+        return expert_beside(self.task.name, recorded_params(self.task), cell_spec(self.config))
 
     def start(self, seed: int, number: int) -> Condition:
         """Start ``number`` of the list that belongs to ``seed``; none of the suite's own."""

@@ -39,6 +39,7 @@ from robolearn.operations.practice.ledger import (
 )
 from robolearn.operations.practice.options import PracticeConfig
 from robolearn.operations.practice.validation import Validation
+from robolearn.operations.practice.wear import worn
 from robolearn.training.learner import Taken
 from robolearn.training.log import Journal
 from robolearn.types import Condition
@@ -441,6 +442,8 @@ class Session:
             }
             line |= {"practice/regret": self.ledger.regret}
             line |= {"practice/person_share": report.person}
+            spent = dataclasses.asdict(worn(self.ledger.flights, self.stops))
+            line |= {f"practice/{name}": value for name, value in spent.items()}
             self.journal.line(self.learner.step, self._times() | line | dict(figures))
         if self.listener.on_round is not None:
             self.listener.on_round(report)
@@ -450,7 +453,6 @@ class Session:
             "seconds": round(self.seconds, 2),
             "cpu_seconds": round(self.cpu_seconds, 2),
             "practice/episodes": len(self.ledger.flights),
-            "practice/robot_minutes": round(self.ledger.robot_seconds / 60.0, 3),
         }
 
     def report(self, figures: Mapping[str, float]) -> RoundReport:
