@@ -7,7 +7,7 @@ What it says becomes the outcome of an episode, as an annotation like a person's
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,12 +17,14 @@ from numpy.typing import NDArray
 from eval.statistics.intervals import Estimate, clopper_pearson
 from policies.imitation.success_classifier import (
     HeldOut,
+    SuccessClassifier,
     SuccessConfig,
     load_success,
     train_success,
 )
 from robolearn.data.store.annotations import Annotation
 from robolearn.data.store.store import EpisodeStore
+from robolearn.data.store.writer import StoreWriter
 from robolearn.errors import ConfigError
 
 
@@ -126,15 +128,29 @@ def judge_store(
         raise ConfigError(f"every outcome in '{store}' was annotated before: nothing to judge")
     verdicts: dict[str, bool] = {}
     for info in open_:
-        picture = opened.read(info.id, [signal]).observed(signal)[-1]
-        verdicts[info.id] = bool(judge.probability([picture])[0] > 0.5)
+        verdicts[info.id] = verdict_on(judge, opened, info.id)
         if on_read is not None:
             on_read(len(verdicts), len(open_))
+    with opened.writer() as writer:
+        annotate_verdicts(judge, writer, verdicts)
     parts = {won: tuple(k for k, v in verdicts.items() if v == won) for won in (True, False)}
     words = judge.held_out.words()
-    with opened.writer() as writer:
-        for won, ids in parts.items():
-            if ids:
-                name = f"classifier-{judge.hash}"
-                writer.annotate(Annotation(ids, name, success=won, reason=name, note=words))
     return Judged(judge.hash, parts[True], parts[False], len(infos) - len(open_), words)
+
+
+def verdict_on(judge: SuccessClassifier, store: EpisodeStore, episode: str) -> bool:
+    """Whether the last picture of an episode looks like a success."""
+    signal = judge.config.signal
+    picture = store.read(episode, [signal]).observed(signal)[-1]
+    return bool(judge.probability([picture])[0] > 0.5)
+
+
+def annotate_verdicts(
+    judge: SuccessClassifier, writer: StoreWriter, verdicts: Mapping[str, bool]
+) -> None:
+    """Write what ``judge`` says of episodes, with how often it erred on those it never saw."""
+    name, words = f"classifier-{judge.hash}", judge.held_out.words()
+    for won in (True, False):
+        ids = tuple(k for k, v in verdicts.items() if v == won)
+        if ids:
+            writer.annotate(Annotation(ids, name, success=won, reason=name, note=words))

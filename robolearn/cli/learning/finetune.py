@@ -57,6 +57,8 @@ class FinetuneArgs:
     practised: Path | None = None
     # Who takes over where the policy is lost (docs/practice.md): scripted, the task's expert.
     takeover: str = ""
+    # Folder of a classifier ('robolearn success'), which decides on success by the last picture.
+    judge: Path | None = None
     # Processes that drive, beside the one that learns; 0: one process does both by turns.
     actors: int = 0
     # What they are: processes of this machine, or Ray actors.
@@ -185,6 +187,7 @@ def _practised(
             args.out,
             second=second,
             takeover=args.takeover,
+            judge=args.judge,
             actors=Actors(args.actors, args.executor, args.address),
             threads=args.threads,
             resume=args.resume,
@@ -208,6 +211,7 @@ def _practised(
         score=args.score,
         lead_ticks=args.lead_ticks,
         takeover=args.takeover,
+        judge=args.judge,
         limits=args.limits,
     )
     return finetune_on_cell(

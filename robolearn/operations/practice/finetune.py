@@ -43,6 +43,7 @@ from robolearn.operations.practice.frame import (
     require_share,
     standing_of,
 )
+from robolearn.operations.practice.judging import EpisodeJudge
 from robolearn.operations.practice.ledger import Ledger, write_standing
 from robolearn.operations.practice.result import FinetuneResult, finished
 from robolearn.operations.practice.session import PracticeListener, Session
@@ -83,6 +84,7 @@ def finetune(
     *,
     second: SecondStore | None = None,
     takeover: str = "",
+    judge: Path | None = None,
     actors: Actors = Actors(),
     threads: int = 1,
     resume: bool = False,
@@ -92,7 +94,8 @@ def finetune(
 
     Episodes go into ``store``, which may hold others; ``second``: the store that a share of every
     batch comes from. ``takeover``: who takes over where the policy is lost (``scripted``: the
-    task's expert). ``resume``: go on where a practice stopped, or reuse one that is
+    task's expert). ``judge``: a classifier of pictures, which decides on success (``robolearn
+    success``). ``resume``: go on where a practice stopped, or reuse one that is
     finished. Ctrl-C leaves what going on needs.
 
     Errors: :class:`ConfigError`, :class:`SpecMismatchError` and :class:`CheckpointError` before
@@ -100,11 +103,12 @@ def finetune(
     """
     torch.set_num_threads(threads)
     parent = load_run(run)
-    builders = tuple(_checked(world, parent) for world in worlds)
+    judging = EpisodeJudge.of(judge, store)
+    builders = tuple(_checked(world, parent, judging) for world in worlds)
     infos = tuple(b.info() for b in builders)
     _require_possible(experiment, parent, infos, second, takeover)
     hashes = [info.hash for info in infos]
-    identity = identity_of(experiment, parent, hashes, second, takeover)
+    identity = identity_of(experiment, parent, hashes, second, takeover, judging)
     standing = standing_of(out, identity, resume=resume)
     limits = limits_of(experiment)
     if standing.result is not None and is_over(standing, limits):
@@ -143,6 +147,7 @@ def finetune(
             listener=listener,
             journal=Journal(out, None, writes=True),
             only_successes=experiment.experiment.data.success is True,
+            judge=judging,
         )
         plan = ActorPlan(
             builders,
@@ -200,7 +205,7 @@ def _driven(
     return run_in_workers(plan, tasks, workers=actors.count, timeout_s=actors.timeout_s)
 
 
-def _checked(world: str, parent: Run) -> EnvBuilder:
+def _checked(world: str, parent: Run, judge: EpisodeJudge | None) -> EnvBuilder:
     """The world, with the goal that the parent learned; it fits the parent and can be reset."""
     info = env_builder(world).info()
     builder = env_builder(world_for(world, info.task, [parent.path]))
@@ -209,6 +214,8 @@ def _checked(world: str, parent: Run) -> EnvBuilder:
         require_compatible(parent.spec.task_space, env.spec)
         if not env.capabilities.faster_than_real_time:
             raise ConfigError(f"'{world}' runs in real time; practise on its cell (robot) instead")
+        if judge is not None:
+            judge.require_seen(env.spec, world)
     finally:
         env.close()
     return builder

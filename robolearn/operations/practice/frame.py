@@ -17,6 +17,7 @@ from robolearn.operations.practice.experiment import (
     PracticeExperiment,
     recorded_kinds,
 )
+from robolearn.operations.practice.judging import EpisodeJudge
 from robolearn.operations.practice.ledger import Ledger, Standing, read_standing
 from robolearn.training.learner import Learner
 from robolearn.training.run_directory import Run, load_run
@@ -103,6 +104,7 @@ def identity_of(
     worlds: Sequence[str],
     second: SecondStore | None,
     takeover: str = "",
+    judge: EpisodeJudge | None = None,
 ) -> dict[str, Any]:
     """What a practice that goes on has in common with the one before: all but its limits.
     ``worlds``: hashes of where it practises.
@@ -116,6 +118,7 @@ def identity_of(
         "demonstrations": None if second is None else str(second.path),
     }
     found |= {"takeover": takeover} if takeover else {}
+    found |= {} if judge is None else {"judge": judge.hash}
     return found if second is None or not second.practised else found | {"practised": True}
 
 

@@ -56,6 +56,7 @@ from robolearn.operations.practice.frame import (
     require_share,
     standing_of,
 )
+from robolearn.operations.practice.judging import EpisodeJudge
 from robolearn.operations.practice.ledger import Ledger, Standing, write_standing
 from robolearn.operations.practice.result import FinetuneResult, finished
 from robolearn.operations.practice.session import PracticeListener, Session
@@ -89,6 +90,8 @@ class CellPractice:
     lead_ticks: int = 1
     # Who takes over where the policy is lost; scripted: the task's expert. Empty: nobody.
     takeover: str = ""
+    # A classifier of pictures, which decides on success ('robolearn success'); left out: ``score``.
+    judge: Path | None = None
     # Tighter limits for this run.
     limits: RunLimits = field(default_factory=RunLimits)
 
@@ -123,7 +126,10 @@ def finetune_on_cell(
     require_share(experiment, second, where.takeover)
     require_correctable(experiment, where.takeover)
     require_buildable(experiment.experiment, parent)
-    identity = identity_of(experiment, parent, [chosen.hash], second, where.takeover)
+    judge = EpisodeJudge.of(where.judge, store)
+    if judge is not None:
+        judge.require_seen(cell_spec(chosen.config), str(where.robot))
+    identity = identity_of(experiment, parent, [chosen.hash], second, where.takeover, judge)
     standing = standing_of(out, identity, resume=resume)
     limits = limits_of(experiment)
     if standing.result is not None and is_over(standing, limits):
@@ -133,7 +139,7 @@ def finetune_on_cell(
         LearnerBuilder(experiment, run, store, out, second, threads, corrected=bool(where.takeover))
     )
     practice = _Practice(
-        experiment, parent, chosen, store, out, operator, standing, listener, learner
+        experiment, parent, chosen, store, out, operator, standing, listener, learner, judge
     )
     return practice.run()
 
@@ -225,6 +231,7 @@ class _Practice:
     standing: Standing
     listener: PracticeListener
     learner: _Beside
+    judge: EpisodeJudge | None
 
     def run(self) -> FinetuneResult:
         """Everything, from the first check to the way home."""
@@ -310,6 +317,7 @@ class _Practice:
             journal=Journal(self.out, None, writes=True),
             only_successes=inner.data.success is True,
             beside=lambda: self.learner.cpu_seconds,
+            judge=self.judge,
             stopped=lambda: len(flights.stops),
         )
         outer.callback(session.close)

@@ -27,6 +27,7 @@ from robolearn.data.store.writer import StoreWriter
 from robolearn.errors import TrainingError
 from robolearn.machine.interrupt import check
 from robolearn.operations.practice.actors import Driver, Flown, RoundTask
+from robolearn.operations.practice.judging import EpisodeJudge
 from robolearn.operations.practice.ledger import (
     Flight,
     Ledger,
@@ -169,6 +170,8 @@ class Session:
     only_successes: bool = False
     # Seconds of computing in processes that do not tell with what they flew.
     beside: Callable[[], float] = nothing
+    # Who decides on success by what was seen; None: the task, or the operator's keys.
+    judge: EpisodeJudge | None = None
     # Stops of a supervisor in this call.
     stopped: Callable[[], int] = never
     learner: Learning | None = None
@@ -383,6 +386,9 @@ class Session:
             )
             for f in flown
         ]
+        if self.judge is not None:
+            said = self.judge(self.writer, [f.id for f in flights if f.id])
+            flights = [dataclasses.replace(f, success=said.get(f.id, False)) for f in flights]
         self.ledger.add(flights)
         # On an arm the two of a pair come one after the other.
         starts = {f.start for f in flights}
