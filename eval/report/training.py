@@ -117,7 +117,8 @@ class RunFacts:
         lines = [line for line in self.log if WORN in line]
         last = lines[-1] if lines else {}
         prefix = PRACTISED[0]
-        return {k.removeprefix(prefix): v for k, v in last.items() if k.startswith(prefix)}
+        found = {k: v for k, v in last.items() if k.startswith(prefix)}
+        return {k.removeprefix(prefix): float(v) for k, v in found.items()}
 
     def _practised(self, name: str) -> Curve | None:
         """A figure of a practice over its episodes."""
