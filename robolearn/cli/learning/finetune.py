@@ -23,8 +23,8 @@ from robolearn.machine.interrupt import stopped_by
 if TYPE_CHECKING:
     from robolearn.operations.practice.experiment import PracticeExperiment
     from robolearn.operations.practice.ledger import VersionTest
+    from robolearn.operations.practice.listener import RoundReport
     from robolearn.operations.practice.result import FinetuneResult
-    from robolearn.operations.practice.session import RoundReport
 
 LINE_EVERY_S = 15.0
 """Between two lines on a round [s]."""
@@ -166,7 +166,7 @@ def _practised(
 ) -> FinetuneResult:
     from robolearn.operations.practice.finetune import Actors, finetune
     from robolearn.operations.practice.frame import SecondStore
-    from robolearn.operations.practice.session import PracticeListener
+    from robolearn.operations.practice.listener import PracticeListener
 
     if args.demonstrations is not None and args.practised is not None:
         raise ConfigError("--demonstrations and --practised: one other store for a batch, not two")

@@ -45,8 +45,9 @@ from robolearn.operations.practice.frame import (
 )
 from robolearn.operations.practice.judging import EpisodeJudge
 from robolearn.operations.practice.ledger import Ledger, write_standing
+from robolearn.operations.practice.listener import PracticeListener
 from robolearn.operations.practice.result import FinetuneResult, finished
-from robolearn.operations.practice.session import PracticeListener, Session
+from robolearn.operations.practice.session import Session
 from robolearn.operations.practice.validation import Validation
 from robolearn.seeding import child_seed
 from robolearn.spec import require_compatible

@@ -58,8 +58,9 @@ from robolearn.operations.practice.frame import (
 )
 from robolearn.operations.practice.judging import EpisodeJudge
 from robolearn.operations.practice.ledger import Ledger, Standing, write_standing
+from robolearn.operations.practice.listener import PracticeListener
 from robolearn.operations.practice.result import FinetuneResult, finished
-from robolearn.operations.practice.session import PracticeListener, Session
+from robolearn.operations.practice.session import Session
 from robolearn.operations.suites import open_suite
 from robolearn.seeding import child_seed
 from robolearn.spec import require_compatible

@@ -38,6 +38,7 @@ from robolearn.operations.practice.ledger import (
     unaided,
     write_standing,
 )
+from robolearn.operations.practice.listener import PracticeListener, RoundReport
 from robolearn.operations.practice.options import PracticeConfig
 from robolearn.operations.practice.validation import Validation
 from robolearn.operations.practice.wear import worn
@@ -52,39 +53,6 @@ RECENT = 64
 MAX_LOST = 3
 """Rounds in a row that may be lost with their actors."""
 GIB = 2.0**30
-
-
-@dataclass(frozen=True, slots=True)
-class RoundReport:
-    """How a practice stands after a round: shares of successes without a person's help among the
-    last episodes of the parent and of what is learned (None: no such episode yet), and the figures
-    of its updates.
-    """
-
-    rounds: int
-    episodes: int
-    decisions: int
-    updates: int
-    version: int | None
-    parent: float | None
-    explorer: float | None
-    seconds: float
-    cpu_seconds: float
-    figures: Mapping[str, float]
-    # Time in which episodes drove the arm [s].
-    robot_seconds: float = 0.0
-    # Share of the last episodes' steps that a person drove.
-    person: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class PracticeListener:
-    """Who wants to know how far it is."""
-
-    # A round was taken in.
-    on_round: Callable[[RoundReport], None] | None = None
-    # A version was tried on held-out starts.
-    on_test: Callable[[VersionTest], None] | None = None
 
 
 @dataclass(frozen=True, slots=True)

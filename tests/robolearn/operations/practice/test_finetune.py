@@ -28,8 +28,9 @@ from robolearn.operations.practice.experiment import PracticeExperiment, practic
 from robolearn.operations.practice.finetune import Actors, finetune
 from robolearn.operations.practice.frame import SecondStore
 from robolearn.operations.practice.ledger import Ledger, VersionTest, read_standing
+from robolearn.operations.practice.listener import PracticeListener, RoundReport
 from robolearn.operations.practice.result import FinetuneResult, kept_version
-from robolearn.operations.practice.session import Ended, PracticeListener, RoundReport
+from robolearn.operations.practice.session import Ended
 from robolearn.pusht import BLOCK, TOOL
 from robolearn.training.log import logged
 from robolearn.training.run_directory import load_run, policy_hash

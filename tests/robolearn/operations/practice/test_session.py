@@ -8,9 +8,10 @@ from pathlib import Path
 from robolearn.data.store.store import EpisodeStore
 from robolearn.operations.practice.actors import Driver, Flown
 from robolearn.operations.practice.ledger import Ledger, Standing
+from robolearn.operations.practice.listener import PracticeListener
 from robolearn.operations.practice.options import PracticeConfig
 from robolearn.operations.practice.result import kept_version
-from robolearn.operations.practice.session import PracticeListener, Session
+from robolearn.operations.practice.session import Session
 from robolearn.training.learner import Taken
 from robolearn.training.log import Journal
 from robolearn.types import Condition
