@@ -6,7 +6,8 @@ from typing import Any
 
 from eval.plain import plain_values
 from eval.report.markdown import markdown_table
-from eval.report.text import estimate_text
+from eval.report.text import estimate_text, number
+from eval.trust.estimates import RealEstimate
 from eval.trust.measures import MEASURES
 from eval.trust.report import Measured, TaskTrust, TrustReport, wrong_words
 from eval.trust.resampling import Span
@@ -63,6 +64,7 @@ def _object(t: TaskTrust, report: TrustReport) -> dict[str, Any]:
             | {"correlation": a.correlation}
             for a in t.agreement
         ],
+        "real_estimates": t.estimates,
         "top1": t.choice,
         "worst_pair": t.worst,
         "convention": report.convention,
@@ -104,7 +106,9 @@ def trust_markdown(report: TrustReport, title: str) -> str:
         lines += markdown_table(POLICY_HEADER, policy_rows(t))
         if t.agreement:
             lines += markdown_table(AGREEMENT_HEADER, agreement_rows(t))
-        lines += [f"* {sentence}" for sentence in remarks(t)]
+        if t.estimates:
+            lines += markdown_table(ESTIMATE_HEADER, estimate_rows(t))
+        lines += [f"* {sentence}" for sentence in remarks(t, short=True)]
     lines += ["", "## How to read this", "", report.rule, "", f"{report.convention}.", ""]
     lines += [f"* {n}" for n in (*mean_lines(report), *report.notes)]
     return "\n".join(lines).rstrip() + "\n"
@@ -127,8 +131,8 @@ def measure_rows(t: TaskTrust) -> list[list[str]]:
     return [_row(name, m) for name, m in t.measures.items()]
 
 
-def remarks(t: TaskTrust) -> list[str]:
-    """What the figures say, in sentences."""
+def remarks(t: TaskTrust, *, short: bool = False) -> list[str]:
+    """What the figures say, in sentences; ``short``: without what stands in a table per policy."""
     said = [t.calibration]
     if t.choice is not None:
         chosen, best = (", ".join(names) for names in (t.choice.chosen, t.choice.best))
@@ -136,6 +140,7 @@ def remarks(t: TaskTrust) -> list[str]:
     if t.worst is not None:
         said.append(wrong_words(t.worst))
     said += agreement_words(t)
+    said += [] if short else [estimate_words(e) for e in t.estimates]
     said.append(f"a perfect order of {t.table.k} policies has p = {t.least_p:.2g} by chance")
     return said
 
@@ -153,6 +158,43 @@ def agreement_words(t: TaskTrust) -> list[str]:
     )
     found = estimate_text(a.correlation, 2)
     return [f"condition by condition, outcomes {who} correlate by {found}; {ceiling}"]
+
+
+ESTIMATE_HEADER = (
+    *("policy", "real trials", "simulated conditions", "with simulation", "real trials alone"),
+    *("correlation", "coverage here", "trials saved"),
+)
+
+
+def estimate_rows(t: TaskTrust) -> list[list[str]]:
+    """A row per policy under :data:`ESTIMATE_HEADER`."""
+    return [
+        [
+            e.policy,
+            str(e.estimate.n),
+            str(e.simulated),
+            estimate_text(e.estimate),
+            estimate_text(e.alone),
+            number(e.correlation, 2),
+            number(e.coverage),
+            str(e.saved),
+        ]
+        for e in t.estimates
+    ]
+
+
+def estimate_words(e: RealEstimate) -> str:
+    """What simulation adds to the real trials of a policy, in a sentence."""
+    found = (
+        f"real outcome of '{e.policy}' with simulation {estimate_text(e.estimate)}"
+        f" ({e.estimate.n} real trials, {e.simulated} simulated conditions), from the real trials"
+        f" alone {estimate_text(e.alone)}"
+    )
+    if e.coverage is None:
+        return f"{found}; no saving is claimed"
+    covers = f"in repetitions of this case it covers {100 * e.coverage:.1f} %"
+    saves = f"as exact as {e.saved} more real trials" if e.saved else "no real trial is saved"
+    return f"{found}; {saves}; {covers}"
 
 
 AGREEMENT_HEADER = ("policy", "conditions", "correlation", "method", "ceiling")

@@ -21,9 +21,11 @@ from eval.report.plots import COLOURS, INK, SOFT, drawn
 from eval.report.text import sentence
 from eval.report.trust_lines import (
     AGREEMENT_HEADER,
+    ESTIMATE_HEADER,
     HEADER,
     POLICY_HEADER,
     agreement_rows,
+    estimate_rows,
     mean_lines,
     measure_rows,
     policy_rows,
@@ -107,10 +109,17 @@ def _task(t: TaskTrust) -> str:
                                  " numbers in 90 of 100 repetitions."))  # fmt: skip
         body += columns(plots)
     body += table(HEADER, measure_rows(t), f"{t.table.k} policies.")
-    body += "".join(paragraph(sentence(s[:1].upper() + s[1:])) for s in remarks(t))
+    body += "".join(paragraph(sentence(s[:1].upper() + s[1:])) for s in remarks(t, short=True))
     if t.agreement:
         caption = "Condition by condition. Ceiling: how well a real trial predicts its repetition."
         body += table(AGREEMENT_HEADER, agreement_rows(t), caption)
+    if t.estimates:
+        body += table(
+            ESTIMATE_HEADER,
+            estimate_rows(t),
+            "Real outcomes with the help of simulation. Coverage here: how often the interval holds"
+            " the true value in repetitions with as many trials and this correlation.",
+        )
     if t.table.k:
         body += details("Every policy", table(POLICY_HEADER, policy_rows(t)))
     return body

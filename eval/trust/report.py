@@ -9,6 +9,7 @@ import numpy as np
 
 from eval.statistics.intervals import check_level
 from eval.trust import resampling
+from eval.trust.estimates import RealEstimate
 from eval.trust.measures import MEASURES, NEEDS_THREE, fisher_z
 from eval.trust.pairing import ConditionAgreement
 from eval.trust.resampling import Chance, NoiseFloor, Span
@@ -74,6 +75,8 @@ class TaskTrust:
     calibration: str
     # Condition by condition, where trials pair up.
     agreement: tuple[ConditionAgreement, ...] = ()
+    # Real outcomes of the policies with the help of simulation.
+    estimates: tuple[RealEstimate, ...] = ()
 
     @property
     def task(self) -> str:

@@ -1,16 +1,20 @@
 """How often 'robolearn trust' gives which verdict, over simulators of known kinds.
 
-``python -m tests.benchmarks.bench_trust [tables]`` prints the table of ``docs/results.md`` (200
+``python -m tests.benchmarks.bench_trust [tables]`` prints a table of ``docs/results.md`` (200
 tables per row by default): true real rates are spread over .05 to .95, trials are drawn anew.
+``python -m tests.benchmarks.bench_trust estimates`` prints what intervals of real success do that
+simulation helps.
 """
 
 from __future__ import annotations
 
 import sys
 from collections import Counter
+from collections.abc import Sequence
 
 import numpy as np
 
+from eval.trust.estimates import Repetitions, repetitions
 from eval.trust.report import verdict_of
 from eval.trust.tables import Outcomes, PolicyPair, TaskTable
 
@@ -50,8 +54,48 @@ def drawn(
     return TaskTable("t", tuple(pairs))
 
 
+def worlds(rate: float, correlation: float) -> list[np.ndarray]:
+    """Shares of (both succeed, only simulation, only reality, neither) with this real rate and this
+    correlation, for several rates of simulated success, as far as there are such worlds.
+    """
+    found: list[np.ndarray] = []
+    for simulated in sorted({0.2, 0.5, 0.8, rate}):
+        joint = rate * simulated + correlation * float(
+            np.sqrt(rate * (1 - rate) * simulated * (1 - simulated))
+        )
+        cells = (joint, simulated - joint, rate - joint, 1 - rate - simulated + joint)
+        if min(cells) >= -1e-12:
+            found.append(np.clip(np.array(cells), 0.0, 1.0))
+    return found
+
+
+def covered(n: int, correlation: float, rates: Sequence[float], draws: int) -> list[Repetitions]:
+    """Intervals from ``n`` paired conditions and 500 simulated ones in every such world."""
+    rng = np.random.default_rng(n)
+    return [
+        repetitions(n * shares, 500, rng, smooth=0.0, draws=draws)
+        for rate in rates
+        for shares in worlds(rate, correlation)
+    ]
+
+
+def estimates(draws: int = 20_000) -> None:
+    """Print coverage and width over worlds as Markdown."""
+    head = ("real trials", "correlation", "worlds", "coverage, mean", "least", "Wilson's, mean",
+            "least", "width over Wilson's, mean", "largest")  # fmt: skip
+    print("| " + " | ".join(head) + " |\n|" + "---|" * len(head))
+    for n in (10, 20, 50):
+        for correlation in (0.0, 0.25, 0.5, 0.75, 0.9):
+            found = covered(n, correlation, (0.1, 0.2, 0.3, 0.5, 0.7, 0.8, 0.9), draws)
+            ours, alone = ([getattr(r, f) for r in found] for f in ("coverage", "coverage_alone"))
+            ratio = [r.width / r.width_alone for r in found]
+            figures = (np.mean(ours), min(ours), np.mean(alone), min(alone), np.mean(ratio))
+            shown = " | ".join(f"{v:.3f}" for v in (*figures, max(ratio)))
+            print(f"| {n} | {correlation} | {len(found)} | {shown} |", flush=True)
+
+
 def main(tables: int) -> None:
-    """Print the table as Markdown."""
+    """Print the table of verdicts as Markdown."""
     head = ("simulator", "policies", "trials, real / simulated", *VERDICTS)
     print("| " + " | ".join(head) + " |\n|" + "---|" * len(head))
     for kind, words in KINDS.items():
@@ -67,4 +111,7 @@ def main(tables: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 200)
+    if sys.argv[1:] == ["estimates"]:
+        estimates()
+    else:
+        main(int(sys.argv[1]) if len(sys.argv) > 1 else 200)

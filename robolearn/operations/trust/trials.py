@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
+from eval.trust.estimates import real_estimate
 from eval.trust.pairing import By, agreement, paired_tasks
 from eval.trust.report import trust_report
 from robolearn.errors import DataError
@@ -41,7 +42,11 @@ def trust_of_trials(
     notes += [n for t in tasks for n in t.notes]
     report = trust_report([t.table for t in tasks], level=level, seed=seed, notes=notes)
     judged = tuple(
-        dataclasses.replace(judged, agreement=agreement(task))
+        dataclasses.replace(
+            judged,
+            agreement=agreement(task),
+            estimates=tuple(real_estimate(c, level=level, seed=seed) for c in task.conditions),
+        )
         for judged, task in zip(report.tasks, tasks, strict=True)
     )
     return Trust(dataclasses.replace(report, tasks=judged))
