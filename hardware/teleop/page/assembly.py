@@ -14,7 +14,16 @@ from importlib import resources
 
 STYLES = ("page.css",)
 # In the order in which they need one another: each defines one name.
-SCRIPTS = ("link.js", "keys.js", "pads.js", "drawing.js", "pictures.js", "panel.js", "main.js")
+SCRIPTS = (
+    "link.js",
+    "keys.js",
+    "pads.js",
+    "drawing.js",
+    "pictures.js",
+    "tilt.js",
+    "panel.js",
+    "main.js",
+)
 _STYLES_HERE, _SCRIPTS_HERE = "<!-- styles -->", "<!-- scripts -->"
 
 

@@ -1,7 +1,9 @@
 """Knows the messages between the page and the program, and refuses all others.
 
 The page says, as JSON with "v" (the version) and "type":
-    hand     seq, t_ms, held, twist [6] | xy [2]   what the hand does, 40 times a second
+    hand     seq, t_ms, held,                      what the hand does, 40 times a second: how far
+             twist [6] | turn [4] | xy [2]         it deflects pads and keys, how the device that
+                                                   it holds is turned (qw, qx, qy, qz), a point
     key      key                                   start, keep, discard, ...
     gripper  open                                  open or close it
     claim                                          this page wants to drive
@@ -25,9 +27,10 @@ from typing import Any, get_args
 
 import numpy as np
 
-from hardware.teleop.device import Key, Rate, TablePoint, View
+from hardware.teleop.device import HandPose, Key, Rate, TablePoint, View
 from hardware.teleop.page.layout import Control, Layout
 from robolearn.errors import DataError
+from robolearn.geometry import Quaternions, pose, rotation_from_quat
 
 VERSION = 1
 # The page tells what the hand does this often, moved or not [s].
@@ -36,6 +39,8 @@ KEYS: tuple[Key, ...] = get_args(Key)
 PICTURE_HEAD = struct.Struct(">BBI")
 # No table is larger [m].
 _FAR_M = 100.0
+# A rotation's quaternion is as long as this at most.
+_UNIT = 1.01
 # A page that counts so far has counted for years.
 _MOST = 2.0**53
 
@@ -47,12 +52,12 @@ class Hand:
     seq: int
     t_ms: float
     held: bool
-    motion: Rate | TablePoint
+    motion: Rate | HandPose | TablePoint
 
     @property
     def control(self) -> Control:
         """What the page is driven by."""
-        return "rate" if isinstance(self.motion, Rate) else "point"
+        return "point" if isinstance(self.motion, TablePoint) else "rate"
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,10 +152,21 @@ def _hand(raw: dict[str, Any]) -> Hand:
     if not 0 <= seq < _MOST:
         raise DataError(f"a sequence number of {seq}")
     held = _get(raw, "held", bool)
-    motion = Rate(_numbers(raw, "twist", 6, 1.0)) if "twist" in raw else None
-    if motion is None:
-        return Hand(seq, t_ms, held, TablePoint(_numbers(raw, "xy", 2, _FAR_M)))
+    motion: Rate | HandPose | TablePoint
+    if "twist" in raw:
+        motion = Rate(_numbers(raw, "twist", 6, 1.0))
+    elif "turn" in raw:
+        motion = _turned(_numbers(raw, "turn", 4, _UNIT))
+    else:
+        motion = TablePoint(_numbers(raw, "xy", 2, _FAR_M))
     return Hand(seq, t_ms, held, motion)
+
+
+def _turned(wxyz: Quaternions) -> HandPose:
+    norm = float(np.linalg.norm(wxyz))
+    if abs(norm - 1.0) > _UNIT - 1.0:
+        raise DataError(f"a rotation whose quaternion has norm {norm:.3g}")
+    return HandPose(pose(rotation_from_quat(wxyz / norm), np.zeros(3)))
 
 
 def _get(raw: dict[str, Any], name: str, kind: type) -> Any:

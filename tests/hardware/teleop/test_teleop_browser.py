@@ -7,10 +7,11 @@ import pytest
 
 from hardware.teleop.agent import TeleopAgent
 from hardware.teleop.attended import AttendedEnv
-from hardware.teleop.device import Surroundings, Thing, View
+from hardware.teleop.device import HandPose, Rate, Surroundings, Thing, View
 from hardware.teleop.devices.browser import BrowserDevice
 from hardware.teleop.page.layout import layout_of
 from hardware.teleop.session import SessionConfig, TeleopSession
+from robolearn.geometry import rotvec_from_rotation
 from robolearn.pusht import BLOCK, TABLE_SIZE_M, TOOL
 from robolearn.types import Condition
 from sim.worlds import make_world
@@ -55,7 +56,7 @@ def arm():
 
 def twist_of(device):
     motion = device.poll().motion
-    return None if motion is None else motion.twist.tolist()
+    return motion.twist.tolist() if isinstance(motion, Rate) else None
 
 
 KEYS = {"ready": ("start", "quit"), "stopped": ("start", "quit")}
@@ -193,6 +194,42 @@ def test_the_second_page_watches_and_a_lost_one_comes_back(arm, tab):
         tab.evaluate("link.socket.close()")
         wait_until(lambda: not arm.poll().present)
         tab.wait_for("link.driving && !link.lost")
+
+
+def test_a_tablet_that_is_tilted_turns_the_tool_while_its_button_is_held(arm, tab):
+    def turn(alpha, beta, gamma):
+        tab.call(
+            "DeviceOrientation.setDeviceOrientationOverride", alpha=alpha, beta=beta, gamma=gamma
+        )
+
+    def rotation():
+        motion = arm.poll().motion
+        return motion.T[:3, :3] if isinstance(motion, HandPose) else None
+
+    tab.call("Emulation.setTouchEmulationEnabled", enabled=True)
+    size = {"width": 820, "height": 1180, "deviceScaleFactor": 1, "mobile": True}
+    tab.call("Emulation.setDeviceMetricsOverride", **size)
+    turn(30.0, 0.0, 0.0)
+    tab.open(arm.url)
+    arm.show(view())
+    tab.wait_for("!document.body.classList.contains('loading') && link.driving && !!tilt.angles")
+    wait_until(lambda: twist_of(arm) == [0.0] * 6)
+    finger = [dict(zip(("x", "y"), tab.centre("#tilt"), strict=True))]
+    tab.call("Input.dispatchTouchEvent", type="touchStart", touchPoints=finger)
+    wait_until(lambda: rotation() is not None)
+    flat = rotation()
+    # Its upper edge is forward, wherever that is on earth.
+    assert flat[:, 1] == pytest.approx([1.0, 0.0, 0.0], abs=1e-6)
+    for angles, axis in (((50.0, 0.0, 0.0), (0.0, 0.0, 1.0)), ((30.0, 20.0, 0.0), (0.0, -1.0, 0.0)),
+                         ((30.0, 0.0, 20.0), (1.0, 0.0, 0.0))):  # fmt: skip
+        turn(*angles)
+        wanted = np.radians(20.0) * np.array(axis)
+        wait_until(
+            lambda w=wanted: np.allclose(rotvec_from_rotation(rotation() @ flat.T), w, atol=1e-3)
+        )
+    tab.call("Input.dispatchTouchEvent", type="touchEnd", touchPoints=[])
+    wait_until(lambda: twist_of(arm) == [0.0] * 6)
+    assert tab.errors == []
 
 
 def test_a_browser_that_is_closed_with_a_pad_held_lets_go(arm, browser):

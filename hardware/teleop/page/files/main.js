@@ -4,12 +4,13 @@ const hands = {
   away: document.hidden, inside: false, xy: [0, 0],
   state() {
     if (link.scene.control === "point") return { held: this.inside && !this.away, xy: this.xy };
+    if (tilt.driving) return { held: !this.away, turn: tilt.pose() };
     const pad = pads.twist(), key = keys.twist();
     return { held: !this.away, twist: pad.map((value, i) => (link.scene.free[i] ? pads.clip(value + key[i]) : 0)) };
   },
   tell(urgent) { if (link.scene) link.hand(this.state(), urgent); },
   // Whatever was held is let go of: a key whose release goes elsewhere must not go on moving the arm.
-  release() { this.inside = false; drawing.pointer = null; keys.release(); pads.release(); this.tell(true); panel.show(); },
+  release() { this.inside = false; drawing.pointer = null; keys.release(); pads.release(); tilt.release(); this.tell(true); panel.show(); },
   leave() { this.away = true; this.release(); },
   back() { if (this.away && !document.hidden) { this.away = false; panel.show(); } },
   move(event) {
@@ -39,7 +40,7 @@ link.onscene = () => {
   drawing.make(link.scene); pictures.make(link.scene.cameras);
   $("pads").hidden = link.scene.control !== "rate";
   $("grip").hidden = !link.scene.gripper;
-  if (link.scene.control === "rate") pads.make(link.scene.free);
+  if (link.scene.control === "rate") { pads.make(link.scene.free); tilt.make(link.scene.free); }
   for (const pad of pads.all) pad.onmove = (urgent) => hands.tell(urgent);
   setInterval(() => hands.tell(false), link.scene.beat_ms);
   setInterval(() => pictures.age(!!link.view && link.view.phase !== "done"), 500);

@@ -63,6 +63,7 @@ const panel = {
     $("rate").classList.toggle("warn", ticking && view.rate_hz > 0 && view.rate_hz < 0.95 * scene.rate_hz);
     this.put("saved", `${view.saved} of ${view.wanted}`);
     this.put("held", view.phase !== "running" ? "-" : view.policy_drives ? "policy" : view.engaged ? "yours" : "holds");
+    tilt.button.disabled = !link.driving;
     $("grip").hidden = !scene.gripper;
     $("grip").disabled = !link.driving || !["running", "review"].includes(view.phase);
     $("stop").hidden = !view.keys.includes("stop");

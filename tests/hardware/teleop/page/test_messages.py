@@ -3,7 +3,7 @@ import json
 import numpy as np
 import pytest
 
-from hardware.teleop.device import Rate, TablePoint, Thing, View
+from hardware.teleop.device import HandPose, Rate, TablePoint, Thing, View
 from hardware.teleop.page.messages import (
     PICTURE_HEAD,
     Claim,
@@ -38,6 +38,12 @@ def test_what_a_page_says_is_understood():
     assert isinstance(hand, Hand)
     assert isinstance(hand.motion, TablePoint)
     assert hand.control == "point"
+    turned = {k: v for k, v in HAND.items() if k != "twist"} | {"turn": [0.8, 0, 0, 0.6]}
+    hand = decode(json.dumps(turned))
+    assert isinstance(hand, Hand)
+    assert isinstance(hand.motion, HandPose)
+    assert hand.control == "rate"
+    assert hand.motion.T[:2, 0].tolist() == pytest.approx([0.28, 0.96])
     assert decode('{"v": 1, "type": "key", "key": "keep"}') == Press("keep")
     assert decode('{"v": 1, "type": "gripper", "open": true}') == Grip(open=True)
     assert decode('{"v": 1, "type": "claim"}') == Claim()
@@ -46,6 +52,7 @@ def test_what_a_page_says_is_understood():
 
 
 ABSURD = {
+    "no rotation": json.dumps({k: v for k, v in HAND.items() if k != "twist"} | {"turn": [0] * 4}),
     "nothing": "",
     "no JSON": "nonsense",
     "a list": "[]",
