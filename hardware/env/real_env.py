@@ -305,8 +305,12 @@ class RealEnv:
 
     def goto(self, waypoints: Sequence[Joints]) -> None:
         """A slow guided move through joint waypoints [rad]; returns at rest at the last."""
-        q = self.supervisor.state().joint_position
-        moves = [w for w in waypoints if float(np.abs(w - q).max()) > 1e-6]
+        before, moves = self.supervisor.state().joint_position, list[Joints]()
+        for waypoint in waypoints:
+            # A way may end where it began: what counts is the waypoint before.
+            if float(np.abs(waypoint - before).max()) > 1e-6:
+                moves.append(waypoint)
+            before = waypoint
         if moves:
             self.supervisor.request("goto", moves, timeout_s=60.0)
 

@@ -59,7 +59,6 @@ class Cause(enum.IntEnum):
     OUT_OF_RANGE = 5  # command clipped to the workspace (until 0.1.0 also: far outside)
     STATE_LATE = 6  # robot state paused: holding until it is fresh again
     UNREACHABLE = 7  # a requested guided move is refused
-    LIMITED = 8  # the arm cannot follow at the commanded speed or acceleration
     AGENT_SILENT = 9  # heartbeat late: braked, holding
     OPERATOR_CLEAR = 10
     AGENT_DEAD = 11

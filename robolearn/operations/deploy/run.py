@@ -23,7 +23,7 @@ from robolearn.contracts import Agent, Subscriber
 from robolearn.data.provenance import git_revision
 from robolearn.data.recording.recorder import EpisodeRecorder
 from robolearn.data.store.store import EpisodeStore
-from robolearn.errors import SafetyStopError, StartError
+from robolearn.errors import RobotError, SafetyStopError, StartError
 from robolearn.files import write_atomic
 from robolearn.instructions import require_understood
 from robolearn.operations.builders import executed_as
@@ -272,7 +272,12 @@ class _Deployment:
             if not self._operator.places:
                 return False
             self._operator.place("the arm stopped: find the cause and make the cell safe")
-        env.clear_stop()
+        try:
+            env.clear_stop()
+        except RobotError as refused:
+            # A fault of the robot itself wants more than a connected program may do.
+            self._operator.told("stopped", str(refused))
+            return False
         return True
 
     def _blank(self, policy: Source) -> TrialRecord:
