@@ -55,8 +55,15 @@ class FinetuneArgs:
     demonstrations: Path | None = None
     # Instead of it: store of an earlier practice, of the simulated one while an arm practises.
     practised: Path | None = None
-    # Who takes over where the policy is lost (docs/practice.md): scripted, the task's expert.
+    # Who takes over where the policy is lost (docs/practice.md): scripted, the task's expert; with
+    # --robot also a person at a device: keyboard, spacemouse, browser, ...
     takeover: str = ""
+    # Its settings: a file of configs/collect/, whose device and mapping count.
+    takeover_config: Path | None = None
+    # Port of the page of --takeover browser (0: any free one).
+    port: int = 0
+    # Address of the page for a tablet; left out: this computer alone (docs/teleoperation.md).
+    host: str = ""
     # Folder of a classifier ('robolearn success'), which decides on success by the last picture.
     judge: Path | None = None
     # Processes that drive, beside the one that learns; 0: one process does both by turns.
@@ -194,6 +201,7 @@ def _practised(
             listener=listener,
         )
     from robolearn.cli.deploy.terminal import TerminalOperator
+    from robolearn.operations.deploy.options import TakeOverOptions
     from robolearn.operations.practice.on_cell import CellPractice, finetune_on_cell
 
     if args.actors:
@@ -210,7 +218,9 @@ def _practised(
         lab_seed=args.lab_seed,
         score=args.score,
         lead_ticks=args.lead_ticks,
-        takeover=args.takeover,
+        takeover=TakeOverOptions(
+            by=args.takeover, config=args.takeover_config, port=args.port, host=args.host
+        ),
         judge=args.judge,
         limits=args.limits,
     )
@@ -225,7 +235,12 @@ def _practised(
         threads=args.threads,
         resume=args.resume,
         listener=listener,
+        write=_write,
     )
+
+
+def _write(text: str) -> None:
+    print(text, end="", file=sys.stderr, flush=True)
 
 
 class _Shown:

@@ -27,8 +27,8 @@ from eval.trials.instruments import CountingInference, InstructedAgent
 from hardware.cell.config import CellConfig
 from policies.registry import explorer_of
 from robolearn.agents.execution import Execution
-from robolearn.agents.take_over import TakeOver
-from robolearn.contracts import Agent, Env, Policy, PolicySpec
+from robolearn.agents.take_over import Person, TakeOver
+from robolearn.contracts import Agent, Env, Policy, PolicySpec, Subscriber
 from robolearn.data.episode import Episode
 from robolearn.data.insight.effort import Effort, effort_of
 from robolearn.data.recording.recorder import DraftRecorder
@@ -41,7 +41,6 @@ from robolearn.operations.deploy.operator import Operator
 from robolearn.operations.deploy.policy import Source, SpecInference, WarmBuilder, policy_latency_s
 from robolearn.operations.deploy.trials import reason_of
 from robolearn.operations.practice.actors import Driver, Flown, RoundTask
-from robolearn.operations.practice.correcting import WatchingPerson
 from robolearn.operations.practice.session import Ended
 from robolearn.runtime import EpisodeResult, run_episode
 from robolearn.training.versions import load_version
@@ -227,8 +226,9 @@ class CellFlights:
     instruction: str
     practice: str
     provenance: Mapping[str, Any]
-    # Takes over from whoever drives, where that is lost.
-    person: WatchingPerson | None = None
+    # Takes over from whoever drives, where that is lost; and who sees how it goes.
+    person: Person | None = None
+    watching: tuple[Subscriber, ...] = ()
     ended: Ended | None = None
     # Who drove when the supervisor stopped the arm.
     stops: list[Driver] = field(default_factory=list[Driver])
@@ -281,12 +281,11 @@ class CellFlights:
         counted = CountingInference(source)
         # To the start, and the episode.
         self._moves += 2
-        watching = () if self.person is None else (self.person,)
         result = run_episode(
             self.env,
             self._agent(source.spec, name),
             counted,
-            [HoldAtEnd(self.env), recorder, *watching],
+            [HoldAtEnd(self.env), recorder, *self.watching],
             task.conditions[lane],
             max_steps=self.max_steps,
             task=self.task,
@@ -304,9 +303,8 @@ class CellFlights:
         agent = self.execution.agent(spec, self.env.spec, name, self.cell.command_latency_s)
         if self.instruction:
             agent = InstructedAgent(agent, self.instruction)
-        if self.person is not None:
-            agent = TakeOver(agent, self.person, self.env.spec)
-        return WholeCommand(agent, lambda: self.env.standing)
+        agent = WholeCommand(agent, lambda: self.env.standing)
+        return agent if self.person is None else TakeOver(agent, self.person, self.env.spec)
 
     def _recorder(self) -> DraftRecorder:
         return DraftRecorder(

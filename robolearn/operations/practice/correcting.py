@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Protocol, runtime_checkable
-
 from robolearn.agents.scripted_person import ScriptedPerson
-from robolearn.agents.take_over import Person, TakeOver
-from robolearn.contracts import Agent, Subscriber
+from robolearn.agents.take_over import TakeOver
+from robolearn.contracts import Agent
 from robolearn.errors import ConfigError
-from robolearn.spec import EmbodimentSpec
 from sim.contract import World
-from sim.experts.registry import build_expert
 from sim.worlds import build_operator
 
 SCRIPTED = "scripted"
@@ -27,11 +22,6 @@ def require_person(name: str) -> None:
         )
 
 
-@runtime_checkable
-class WatchingPerson(Person, Subscriber, Protocol):
-    """A person who sees how an episode goes."""
-
-
 def corrected_by_expert(
     policy: Agent, env: World, noise: float = 0.0
 ) -> tuple[TakeOver, ScriptedPerson]:
@@ -42,11 +32,3 @@ def corrected_by_expert(
     """
     person = ScriptedPerson(build_operator(env, "scripted", noise))
     return TakeOver(policy, person, env.spec), person
-
-
-def expert_beside(task: str, params: Mapping[str, Any], spec: EmbodimentSpec) -> ScriptedPerson:
-    """The expert of ``task`` beside a cell, in a person's place.
-
-    Errors: :class:`ConfigError` for a task without an expert, or a cell that it cannot drive.
-    """
-    return ScriptedPerson(build_expert(task, spec, 0.0, params))

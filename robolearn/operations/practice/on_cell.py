@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -24,6 +25,8 @@ from hardware.cell.config import CellConfig
 from hardware.cell.limits import RunLimits
 from hardware.cell.load import load_cell
 from hardware.env.real_env import RealEnv, cell_spec
+from hardware.teleop.device import unheard
+from hardware.teleop.registry import DEVICES
 from robolearn.agents.chunk import ticks_per_action
 from robolearn.agents.execution import Execution
 from robolearn.config import config_hash, from_dict, to_dict
@@ -35,16 +38,19 @@ from robolearn.operations.cell.opened import CellChoice
 from robolearn.operations.cell.placing import require_starts
 from robolearn.operations.deploy.opened import CheckedCell, PolicyCell, open_checked
 from robolearn.operations.deploy.operator import Operator
+from robolearn.operations.deploy.options import TakeOverOptions
 from robolearn.operations.deploy.policy import open_policy
 from robolearn.operations.deploy.result import CERTIFICATE
+from robolearn.operations.deploy.take_over import (
+    DeviceOperator,
+    device_operator,
+    require_known,
+    scripted_person,
+)
 from robolearn.operations.deploy.task import recorded_params, task_of
 from robolearn.operations.practice.beside import Hurry, LearnerProcess, LearningBeside, new_hurry
 from robolearn.operations.practice.cell_flights import CellFlights, Explorer
-from robolearn.operations.practice.correcting import (
-    WatchingPerson,
-    expert_beside,
-    require_person,
-)
+from robolearn.operations.practice.correcting import SCRIPTED
 from robolearn.operations.practice.experiment import PracticeExperiment, require_buildable
 from robolearn.operations.practice.frame import (
     LearnerBuilder,
@@ -68,6 +74,7 @@ from robolearn.timing.latencies import KEY as LATENCIES
 from robolearn.training.log import Journal
 from robolearn.training.run_directory import Run, load_run
 from robolearn.types import Condition
+from sim.experts.registry import build_expert
 from sim.tasks.contract import Task
 
 log = logging.getLogger(__name__)
@@ -89,8 +96,8 @@ class CellPractice:
     score: Literal["task", "operator"] = "task"
     # Ask for the next chunk so many control steps ahead: inference may take that long.
     lead_ticks: int = 1
-    # Who takes over where the policy is lost; scripted: the task's expert. Empty: nobody.
-    takeover: str = ""
+    # Who takes over where the policy is lost.
+    takeover: TakeOverOptions = field(default_factory=TakeOverOptions)
     # A classifier of pictures, which decides on success ('robolearn success'); left out: ``score``.
     judge: Path | None = None
     # Tighter limits for this run.
@@ -98,7 +105,7 @@ class CellPractice:
 
     def __post_init__(self) -> None:
         Execution(lead_ticks=self.lead_ticks).check()
-        require_person(self.takeover)
+        require_known(self.takeover.by)
 
 
 def finetune_on_cell(
@@ -113,9 +120,10 @@ def finetune_on_cell(
     threads: int = 1,
     resume: bool = False,
     listener: PracticeListener = PracticeListener(),  # noqa: B008 (frozen)
+    write: Callable[[str], None] = unheard,
 ) -> FinetuneResult:
     """Let the policy of ``run`` practise on a cell; as :func:`finetune`, and ``operator`` stands
-    beside it.
+    beside it; ``write``: the view of a device in a terminal.
 
     Errors: those of :func:`finetune` and of a deployment before anything moves;
     :class:`PracticeError` where the cell, a policy or the learner is lost. Ctrl-C stops the arm.
@@ -123,21 +131,34 @@ def finetune_on_cell(
     """
     parent = load_run(run)
     chosen = _Chosen.of(where, parent)
+    if where.takeover.by in DEVICES:
+        config = experiment.practice
+        operator = device_operator(
+            where.takeover,
+            operator,
+            chosen.config,
+            chosen.task.name,
+            trials=config.max_episodes or 0,
+            max_steps=config.max_steps or chosen.suite.config.max_steps,
+            write=write,
+        )
     chosen.cell.require_possible(operator)
-    require_share(experiment, second, where.takeover)
-    require_correctable(experiment, where.takeover)
+    require_share(experiment, second, where.takeover.by)
+    require_correctable(experiment, where.takeover.by)
     require_buildable(experiment.experiment, parent)
     judge = EpisodeJudge.of(where.judge, store)
     if judge is not None:
         judge.require_seen(cell_spec(chosen.config), str(where.robot))
-    identity = identity_of(experiment, parent, [chosen.hash], second, where.takeover, judge)
+    identity = identity_of(experiment, parent, [chosen.hash], second, where.takeover.by, judge)
     standing = standing_of(out, identity, resume=resume)
     limits = limits_of(experiment)
     if standing.result is not None and is_over(standing, limits):
         return dataclasses.replace(from_dict(FinetuneResult, standing.result), reused=True)
     standing = dataclasses.replace(standing, limits=limits, result=None)
     learner = _Beside(
-        LearnerBuilder(experiment, run, store, out, second, threads, corrected=bool(where.takeover))
+        LearnerBuilder(
+            experiment, run, store, out, second, threads, corrected=bool(where.takeover.by)
+        )
     )
     practice = _Practice(
         experiment, parent, chosen, store, out, operator, standing, listener, learner, judge
@@ -173,8 +194,9 @@ class _Chosen:
         wanted = PolicyCell(choice, where.score, where.lead_ticks)
         found = _Chosen(where, wanted, suite, task)
         require_starts([found.start(0, 0)], cell, where.suite)
-        # Whether there is an expert, before anything is connected.
-        found.person()
+        if where.takeover.by == SCRIPTED:
+            # Whether there is an expert, before anything is connected.
+            build_expert(task.name, spec)
         return found
 
     @property
@@ -188,12 +210,6 @@ class _Chosen:
         config = self.suite.config
         seed = self.where.lab_seed if self.where.start_lab else None
         return config_hash(to_dict(self.config), seed, config.task, config.max_steps)
-
-    def person(self) -> WatchingPerson | None:
-        """Who takes over; None: nobody."""
-        if not self.where.takeover:
-            return None
-        return expert_beside(self.task.name, recorded_params(self.task), cell_spec(self.config))
 
     def start(self, seed: int, number: int) -> Condition:
         """Start ``number`` of the list that belongs to ``seed``; none of the suite's own."""
@@ -242,6 +258,7 @@ class _Practice:
                 self.operator.consent("the arm will move")
                 stack.callback(self.operator.close)
                 self.operator.told("keys", self.operator.listen(env.estop))
+                self._seat(flights, env)
                 learning = LearningBeside(session, self.learner.hurry)
                 outer.callback(learning.stop)
                 self._practise(session, flights, learning, env)
@@ -253,6 +270,14 @@ class _Practice:
                 self._keep(session, learning)
                 raise
             return finished(session)
+
+    def _seat(self, flights: CellFlights, env: RealEnv) -> None:
+        """Whoever takes over takes a seat."""
+        if isinstance(self.operator, DeviceOperator):
+            flights.person, flights.watching = self.operator.person, (self.operator,)
+        elif self.chosen.where.takeover.by:
+            scripted = scripted_person(env, self.chosen.task.name)
+            flights.person, flights.watching = scripted, (scripted,)
 
     def _opened(
         self, outer: contextlib.ExitStack, stack: contextlib.ExitStack
@@ -289,7 +314,6 @@ class _Practice:
             instruction=suite.instruction,
             practice=self.standing.id,
             provenance=self._provenance(opened, execution),
-            person=chosen.person(),
         )
         return self._session(outer, writer, ledger, flights), flights, opened.env
 

@@ -29,7 +29,6 @@ from robolearn.operations.deploy.operator import Unattended
 from robolearn.operations.deploy.policy import Source
 from robolearn.operations.practice.actors import Flown, RoundTask
 from robolearn.operations.practice.cell_flights import CellFlights, VersionPolicy
-from robolearn.operations.practice.correcting import WatchingPerson
 from robolearn.pusht import BLOCK, TOOL
 from robolearn.training.run_directory import load_run
 from robolearn.training.versions import write_version
@@ -167,7 +166,7 @@ def fly(runs: Path, world: World, tmp_path: Path) -> Generator[Fly]:
             *,
             lab: bool = True,
             stops: int = 3,
-            person: WatchingPerson | None = None,
+            person: ScriptedPerson | None = None,
             steps: int = STEPS,
         ) -> Flying:
             arm = FakeArm(world, plan or {})
@@ -188,6 +187,7 @@ def fly(runs: Path, world: World, tmp_path: Path) -> Generator[Fly]:
                 practice="id",
                 provenance={"command": "robolearn finetune"},
                 person=person,
+                watching=() if person is None else (person,),
             )
             return Flying(flights, arm, writer, store)
 

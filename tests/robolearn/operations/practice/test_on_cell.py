@@ -19,6 +19,7 @@ from robolearn.data.store.store import EpisodeStore
 from robolearn.errors import ConfigError, PracticeError, SpecMismatchError
 from robolearn.operations.cell import opened
 from robolearn.operations.deploy.operator import Unattended
+from robolearn.operations.deploy.options import TakeOverOptions
 from robolearn.operations.practice.beside import LearningBeside
 from robolearn.operations.practice.experiment import PracticeExperiment, practice_experiment
 from robolearn.operations.practice.ledger import Ledger
@@ -31,6 +32,7 @@ from tests.robolearn.cli.deploy.test_deploy import PATIENT
 from tests.two_runs import two_runs
 from tests.waiting import wait_until
 
+SCRIPTED = TakeOverOptions(by="scripted")
 SMALL = {
     "algorithm.width": 16,
     "algorithm.batch_size": 16,
@@ -94,8 +96,8 @@ def test_what_cannot_be_practised_on_is_told_before_anything_is_connected(
     where = CellPractice(robot=CONFIG.parent / "lab_so101.yaml", start_lab=True)
     with pytest.raises((ConfigError, SpecMismatchError), match=r"lab_so101|tool/xy_table"):
         finetune_on_cell(experiment, parent, where, tmp_path / "s", tmp_path / "o", told)
-    with pytest.raises(ConfigError, match="got 'knob'"):
-        CellPractice(robot=CONFIG, takeover="knob")
+    with pytest.raises(ConfigError, match="nobody is called 'knob' who takes over"):
+        CellPractice(robot=CONFIG, takeover=TakeOverOptions(by="knob"))
     with pytest.raises(ConfigError, match="lead_ticks"):
         CellPractice(robot=CONFIG, lead_ticks=-1)
     assert not (tmp_path / "s").exists()
@@ -168,7 +170,7 @@ def test_the_expert_takes_over_on_an_arm(parent: Path, tmp_path: Path, patient: 
     cell_file(tmp_path, 42)
     settings = SMALL | {"practice.max_steps": 60, "practice.max_episodes": 2}
     experiment = practice_experiment(load_run(parent), None, settings, on_cell=True, corrected=True)
-    where = CellPractice(robot=tmp_path / "cell.yaml", start_lab=True, takeover="scripted")
+    where = CellPractice(robot=tmp_path / "cell.yaml", start_lab=True, takeover=SCRIPTED)
     store = tmp_path / "store"
     found = finetune_on_cell(experiment, parent, where, store, tmp_path / "out", Told())
     wear = found.wear
