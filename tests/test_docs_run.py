@@ -48,7 +48,7 @@ SKIPPED: dict[str, int] = {
     "rendering.md": 1,
     "results.md": 34,
     "robots.md": 3,
-    "real_to_sim.md": 1,
+    "real_to_sim.md": 2,
     "scene_format.md": 1,
     "statistics.md": 1,
     "tasks.md": 1,

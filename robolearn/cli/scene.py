@@ -1,7 +1,8 @@
-"""``robolearn scene check|view SCENE`` validates and draws scene packages."""
+"""``robolearn scene check|view|verify SCENE`` validates, draws and judges scene packages."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,6 +61,20 @@ class Overlay:
     out: Path = Path("start.png")
     # How much of the scene is seen: 0 its outlines alone, 1 nothing else.
     opacity: float = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Verify:
+    """Hold a reconstructed scene against pictures of the table: use, use with care, or refuse."""
+
+    # Scene folder that 'robolearn reconstruct' wrote.
+    scene: Annotated[str, tyro.conf.Positional]
+    # Capture folder: the one it was made from (pictures that were kept back count), or a later one.
+    capture: Path
+    # Page with photographs beside the scene.
+    out: Path = Path("verified.html")
+    # Print one JSON document and nothing else.
+    json: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +163,48 @@ def _overlay(argv: list[str]) -> int:
     return 0
 
 
+def _verify(argv: list[str]) -> int:
+    args = parse(Verify, argv, "scene verify", Verify.__doc__ or "")
+    from robolearn.operations.scenes.page import figure
+    from robolearn.operations.scenes.verify import verify_scene
+
+    output_file(args.out, "--out", (".html",))
+    found = verify_scene(args.scene, args.capture, args.out)
+    code = 2 if found.verdict == "refuse" else 0
+    if args.json:
+        print_json(
+            {
+                "scene": found.scene,
+                "hash": found.scene_hash,
+                "capture": found.capture,
+                "verdict": found.verdict,
+                "held_out": found.held_out,
+                "pictures": len(found.views),
+                "measures": {
+                    m.name: {"value": finite(m.value), "unit": m.unit, "verdict": m.verdict}
+                    for m in found.measures
+                },
+                "silhouettes": {name: finite(value) for name, value in found.iou.items()},
+                "advice": list(found.advice),
+                "assumed": list(found.assumed),
+                "page": str(args.out),
+            }
+        )
+        return code
+    width = max(len(m.name) for m in found.measures)
+    for m in found.measures:
+        say(f"  {m.name:<{width}}  {figure(m):>13}  {m.verdict}")
+    for sentence in (*found.said, *found.advice):
+        say(f"look at: {sentence}")
+    say(f"{found.scene}: {found.verdict} ({len(found.views)} pictures); page: {args.out}")
+    return code
+
+
+def finite(value: float) -> float | None:
+    """JSON knows no NaN."""
+    return value if math.isfinite(value) else None
+
+
 def _list(argv: list[str]) -> int:
     args = parse(List, argv, "scene ls", List.__doc__ or "")
     from sim.worlds import OPEN_FAMILIES, described_worlds
@@ -168,5 +225,6 @@ VERBS: dict[str, tuple[type[Any], Callable[[list[str]], int]]] = {
     "check": (Check, _check),
     "view": (View, _view),
     "overlay": (Overlay, _overlay),
+    "verify": (Verify, _verify),
     "ls": (List, _list),
 }

@@ -22,5 +22,7 @@ Depth = Float32[NDArray[np.float32], "h w"]
 Mask = Bool[NDArray[np.bool_], "h w"]
 # Cells of a grid by their three numbers, any number of them.
 Cells = Int64[NDArray[np.int64], "_ 3"]
+# Where every pixel's surface is [m].
+PointPicture = Float64[NDArray[np.float64], "h w 3"]
 # About the centre of mass [kg m^2].
 Inertia = Float64[NDArray[np.float64], "3 3"]

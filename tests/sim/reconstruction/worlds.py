@@ -60,12 +60,35 @@ class Thing:
             every.append(np.linalg.norm(np.maximum(q, 0), axis=1) + np.minimum(q.max(axis=1), 0.0))
         return np.min(every, axis=0)
 
+    def surface(self, rng: np.random.Generator, count: int) -> np.ndarray:
+        """Points [n, 3] of the table's frame on what can be seen of the surface: the underside is
+        left out.
+        """
+        low = np.min([np.array(at) - _reach(k, s) for k, s, at in self.parts], axis=0) - 0.01
+        high = np.max([np.array(at) + _reach(k, s) for k, s, at in self.parts], axis=0) + 0.01
+        local = rng.uniform(low, high, (40 * count, 3))
+        points = local @ self.T[:3, :3].T + self.T[:3, 3]
+        # Newton's steps along the gradient of the distance, which is 1 outside of it.
+        for _ in range(4):
+            d = self.distance(points)
+            gradient = np.stack(
+                [self.distance(points + h) - self.distance(points - h) for h in 1e-5 * np.eye(3)],
+                axis=1,
+            )
+            points = points - d[:, None] * gradient / 2e-5
+        on = (np.abs(self.distance(points)) < 1e-4) & (points[:, 2] > 0.002)
+        return points[on][:count]
+
     @property
     def volume(self) -> float:
         sizes = [
             8 * np.prod(s) if k == "box" else 2 * np.pi * s[0] ** 2 * s[1] for k, s, _ in self.parts
         ]
         return float(np.sum(sizes))
+
+
+def _reach(kind: str, size: tuple[float, ...]) -> np.ndarray:
+    return np.array(size if kind == "box" else (size[0], size[0], size[1]))
 
 
 @dataclass(frozen=True)

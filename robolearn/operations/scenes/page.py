@@ -1,0 +1,135 @@
+"""Draws one page about a verified scene: photographs against renderings, measures, verdict."""
+
+from __future__ import annotations
+
+import cv2
+import numpy as np
+
+from eval.report.page import Section, Tile, data_uri, note, page, paragraph, table, text
+from robolearn.shapes import Picture
+from sim.reconstruction.verify import Measure, Verified
+from sim.reconstruction.views import Compared
+
+# Pictures that are shown with a slider: the worst and the best among them.
+_SHOWN = 4
+_ADVICE = {
+    "use": "The scene matches what was photographed within the limits below.",
+    "use with care": "Some measures are beyond what is good, none beyond what can be borne.",
+    "refuse": "The scene does not match the table; do not evaluate in it.",
+}
+
+
+def verified_page(found: Verified) -> str:
+    """The whole document, self-contained."""
+    tiles = [Tile(figure(m), f"good: {_limit(m, m.good)}", m.name) for m in found.measures[:3]]
+    summary = [
+        f"Verdict: {found.verdict}. {_ADVICE[found.verdict]}",
+        *(found.advice or ("Every measure is good: nothing to do.",)),
+    ]
+    sections = [
+        Section("views", "Photograph and scene", _views(found)),
+        Section("measures", "Measures", _measures(found)),
+        Section("objects", "Objects", _objects(found)),
+        Section("assumed", "What nobody measured", _assumed(found)),
+    ]
+    kind = "kept back when it was made" if found.held_out else "not kept back: not independent"
+    subtitle = (
+        f"Scene {found.scene} ({found.scene_hash}) against {len(found.views)} pictures of capture"
+        f" {found.capture}, {kind}."
+    )
+    return page(f"Scene {found.scene}: {found.verdict}", subtitle, summary, tiles, sections)
+
+
+def figure(m: Measure) -> str:
+    """A measure's value with its unit."""
+    if not np.isfinite(m.value):
+        return "not seen"
+    if m.good == m.bearable:
+        return "yes" if m.value >= m.good else "no"
+    digits = 3 if not m.unit else 1
+    return f"{m.value:.{digits}f} {m.unit}".strip()
+
+
+def _limit(m: Measure, value: float) -> str:
+    if m.good == m.bearable:
+        return "yes"
+    return f"{'at least' if m.more else 'at most'} {value:g} {m.unit}".strip()
+
+
+def _views(found: Verified) -> str:
+    order = sorted(found.views, key=_iou)
+    count = min(_SHOWN, len(order))
+    picks = [round(k * (len(order) - 1) / max(1, count - 1)) for k in range(count)]
+    parts = [_slider(order[i]) for i in picks]
+    return (
+        paragraph(
+            "Drag the slider: the photograph is on the left of the line, the scene as the same"
+            " camera sees it on the right. Below each, the scene's outlines in the photograph.",
+            "The first is the worst of all pictures, the last the best.",
+        )
+        + f'<div class="columns">{"".join(parts)}</div>'
+    )
+
+
+def _iou(view: Compared) -> float:
+    known = [v for v in view.iou.values() if np.isfinite(v)]
+    return float(np.mean(known)) if known else 0.0
+
+
+def _slider(view: Compared) -> str:
+    image = "display:block;width:100%;min-width:0"
+    over = f"{image};position:absolute;inset:0;clip-path:inset(0 0 0 var(--at))"
+    move = "this.previousElementSibling.style.setProperty('--at',this.value+'%')"
+    caption = (
+        f"{view.name}: silhouettes {_iou(view):.3f}, outlines {view.edge_px:.1f} px, depth"
+        f" {view.depth_mm:.1f} mm"
+    )
+    return (
+        '<figure><div style="position:relative;--at:50%">'
+        f'<img style="{image}" src="{_jpeg(view.photo)}" alt="{text(view.name)}, photograph">'
+        f'<img style="{over}" src="{_jpeg(view.drawn)}" alt="{text(view.name)}, scene"></div>'
+        '<input type="range" min="0" max="100" value="50" style="width:100%;height:2rem"'
+        f' aria-label="photograph or scene, {text(view.name)}" oninput="{move}">'
+        f'<img style="{image}" src="{_jpeg(view.outlined)}"'
+        f' alt="{text(view.name)}, outlines of the scene in the photograph">'
+        f"<figcaption>{text(caption)}</figcaption></figure>"
+    )
+
+
+def _measures(found: Verified) -> str:
+    rows = [
+        [m.name, figure(m), _limit(m, m.good), _limit(m, m.bearable), m.verdict]
+        for m in found.measures
+    ]
+    said = "".join(note(sentence) for sentence in found.said)
+    return (
+        table(["measure", "value", "use", "use with care", "verdict"], rows, numeric_from=None)
+        + said
+    )
+
+
+def _objects(found: Verified) -> str:
+    iou = found.iou
+    rows = [
+        [r.name, f"{iou[r.name]:.3f}", f"{r.moved_mm:.2f} mm", f"{r.turned_deg:.2f}"]
+        for r in found.rested
+    ]
+    return table(
+        ["object", "silhouette, IoU", "moved when let go", "turned [degrees]"],
+        rows,
+        "Silhouettes: median over the pictures that show the object. Moved: within a second, from"
+        " where it was found.",
+    )
+
+
+def _assumed(found: Verified) -> str:
+    rows = [[str(a["what"]), str(a["value"]), str(a["why"])] for a in found.assumed]
+    if not rows:
+        return paragraph("Everything was measured.")
+    return table(["what", "assumed", "why"], rows, numeric_from=None)
+
+
+def _jpeg(image: Picture) -> str:
+    bgr = np.ascontiguousarray(image[..., ::-1])
+    _, encoded = cv2.imencode(".jpg", bgr, [cv2.IMWRITE_JPEG_QUALITY, 85])
+    return data_uri(encoded.tobytes(), ".jpg")

@@ -1,0 +1,203 @@
+"""Compares pictures of a real table with the scene as the same camera would see it.
+
+Silhouettes are compared as depth shows them, on both sides by one rule: what stands higher than a
+few millimetres over the table and near an object is that object's. Pictures are straightened, the
+scene's objects lie where they were found, and its robot, which stood elsewhere, is not drawn.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import cv2
+import mujoco
+import numpy as np
+
+from robolearn.geometry import Pose, inverse
+from robolearn.shapes import Picture
+from sim.reconstruction.frames import PosedFrame
+from sim.reconstruction.shapes import Depth, Mask, PointPicture
+from sim.rendering.cameras import apply_intrinsics
+from sim.rendering.renderer import Renderer, View
+from sim.scene.config import CameraConfig, Scene
+
+_EYE = "verified_from_here"
+# Lower is the table [m]; a point this near to an object's box is the object's [m].
+_CLEAR_M, _NEAR_M = 0.006, 0.015
+_FLIP = np.diag([1.0, -1.0, -1.0])
+_HIDDEN = 5
+# Colour of the silhouettes that are drawn into a photograph.
+_LINE = (0, 220, 90)
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """Where an object of the scene is: its upright box, to tell which points are its own."""
+
+    T_table_body: Pose
+    half_size_m: tuple[float, float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """One picture against the scene.
+
+    ``iou`` by object; ``edge_px``: median distance of the scene's silhouettes from the photograph's
+    nearest edge; ``depth_mm``: median difference on objects and the table beside them;
+    ``colour``: mean difference of the objects' colours (of 255); ``unexplained``: share of what
+    stands on the table that is near no object of the scene. NaN where nothing is in view.
+    """
+
+    name: str
+    iou: dict[str, float]
+    edge_px: float
+    depth_mm: float
+    colour: float
+    unexplained: float
+    photo: Picture
+    drawn: Picture
+    outlined: Picture
+
+
+class SceneViewer:
+    """Draws a scene from where pictures were taken, in the table's frame."""
+
+    def __init__(self, scene: Scene, boxes: Mapping[str, Box], T_scene_table: Pose) -> None:
+        def add_eye(spec: mujoco.MjSpec) -> None:
+            spec.worldbody.add_camera(name=_EYE)
+            # Smooth edges would move depth by a part of a pixel.
+            spec.visual.quality.offsamples = 0
+
+        edited = dataclasses.replace(scene, edits=(*scene.edits, add_eye))
+        self._model = edited.compile()
+        self._data = mujoco.MjData(self._model)
+        self._boxes, self._T = dict(boxes), T_scene_table
+        objects = {self._model.body(name).id: name for name in boxes}
+        self._owner = [objects.get(int(b), "") for b in self._model.geom_bodyid]
+        for geom, body in enumerate(self._model.geom_bodyid):
+            if int(body) not in objects and int(body) != 0:
+                self._model.geom_group[geom] = _HIDDEN
+        self._renderer = Renderer(self._model, "plain")
+
+    def close(self) -> None:
+        """Free the renderer."""
+        self._renderer.close()
+
+    def compare(self, f: PosedFrame) -> Compared:
+        """Draw the scene as this picture's camera would see it, and compare."""
+        photo = f.picture()
+        measured = np.asarray(cv2.medianBlur(f.depth_m(), 5), dtype=np.float32)
+        drawn, depth, owner = self._draw(f)
+        seen, shown = _points(measured, f), _points(depth, f)
+        standing = (seen[..., 2] > _CLEAR_M) & (measured > 0)
+        near = {name: self._near(name, seen) & standing for name in self._boxes}
+        iou: dict[str, float] = {}
+        for name in self._boxes:
+            ours = (owner == name) & (shown[..., 2] > _CLEAR_M) & (measured > 0)
+            both, either = float((ours & near[name]).sum()), float((ours | near[name]).sum())
+            iou[name] = both / either if either >= 30 else np.nan
+        inside = self._workspace(seen) & standing
+        explained = np.any(list(near.values()), axis=0)
+        silhouettes = owner != ""
+        return Compared(
+            name=f.name,
+            iou=iou,
+            edge_px=_edge_distance(photo, silhouettes),
+            depth_mm=_depth_difference(measured, depth, silhouettes),
+            colour=self._colour_difference(photo, drawn, owner),
+            unexplained=float((inside & ~explained).sum() / max(1, inside.sum())),
+            photo=photo,
+            drawn=drawn,
+            outlined=_outlined(photo, silhouettes),
+        )
+
+    def _draw(self, f: PosedFrame) -> tuple[Picture, Depth, np.ndarray]:
+        model, data, (width, height) = self._model, self._data, f.frame.camera.size
+        K = f.K
+        focal = (float(K[0, 0]), float(K[1, 1]), float(K[0, 2]), float(K[1, 2]))
+        apply_intrinsics(model, [CameraConfig(_EYE, width, height, intrinsics=focal)])
+        eye, T = model.camera(_EYE).id, self._T @ f.T_table_camera
+        model.cam_pos[eye] = T[:3, 3]
+        turned = np.ascontiguousarray(T[:3, :3] @ _FLIP)
+        mujoco.mju_mat2Quat(model.cam_quat[eye], turned.ravel())
+        mujoco.mj_resetData(model, data)
+        mujoco.mj_kinematics(model, data)
+        mujoco.mj_camlight(model, data)
+        view = View(_EYE, width, height)
+        depth = self._renderer.depth(data, view)
+        ids = self._renderer.segmentation(data, view)
+        owner = np.array([*self._owner, ""])[ids]
+        depth = np.where(np.isfinite(depth), depth, 0.0).astype(np.float32)
+        return self._renderer.image(data, view), depth, owner
+
+    def _near(self, name: str, points: PointPicture) -> Mask:
+        box = self._boxes[name]
+        T = inverse(box.T_table_body)
+        local = np.abs(points @ T[:3, :3].T + T[:3, 3])
+        return (local < np.array(box.half_size_m) + _NEAR_M).all(axis=-1)
+
+    def _workspace(self, points: PointPicture) -> Mask:
+        """Around the objects: farther away is not the scene's to explain."""
+        at = np.stack([b.T_table_body[:2, 3] for b in self._boxes.values()])
+        low, high = at.min(axis=0) - 0.1, at.max(axis=0) + 0.1
+        flat = points[..., :2]
+        return ((flat > low) & (flat < high)).all(axis=-1) & (points[..., 2] < 0.5)
+
+    def _colour_difference(self, photo: Picture, drawn: Picture, owner: np.ndarray) -> float:
+        off: list[float] = []
+        for name in self._boxes:
+            own = owner == name
+            if own.sum() >= 30:
+                means = [picture[own].astype(np.float64).mean(axis=0) for picture in (photo, drawn)]
+                off.append(float(np.abs(means[0] - means[1]).mean()))
+        return float(np.mean(off)) if off else np.nan
+
+
+def _points(depth: Depth, f: PosedFrame) -> PointPicture:
+    """Where every pixel's surface is in the table's frame ``[h, w, 3]`` [m]."""
+    height, width = depth.shape
+    K, T = f.K, f.T_table_camera
+    far = depth.astype(np.float64)
+    x = (np.arange(width)[None] - K[0, 2]) / K[0, 0] * far
+    y = (np.arange(height)[:, None] - K[1, 2]) / K[1, 1] * far
+    return np.stack([x, y, far], axis=-1) @ T[:3, :3].T + T[:3, 3]
+
+
+def _edge_distance(photo: Picture, silhouettes: Mask) -> float:
+    rim = _rim(silhouettes)
+    if rim.sum() < 20:
+        return np.nan
+    grey = cv2.GaussianBlur(cv2.cvtColor(photo, cv2.COLOR_RGB2GRAY), (3, 3), 0)
+    edges = cv2.Canny(grey, 30, 80)
+    away = cv2.distanceTransform(np.where(edges > 0, 0, 255).astype(np.uint8), cv2.DIST_L2, 5)
+    return float(np.median(away[rim]))
+
+
+def _rim(silhouettes: Mask) -> Mask:
+    """Outer pixels of silhouettes, without those at the picture's border."""
+    whole = silhouettes.astype(np.uint8)
+    rim = (whole > 0) & (cv2.erode(whole, np.ones((3, 3), np.uint8)) == 0)
+    rim[[0, -1]] = False
+    rim[:, [0, -1]] = False
+    return rim
+
+
+def _depth_difference(measured: Depth, drawn: Depth, silhouettes: Mask) -> float:
+    kernel = np.ones((9, 9), np.uint8)
+    whole = silhouettes.astype(np.uint8)
+    # At an edge one pixel more or less is not a matter of depth.
+    edge = cv2.dilate(whole, np.ones((3, 3), np.uint8)) != cv2.erode(
+        whole, np.ones((3, 3), np.uint8)
+    )
+    near = (cv2.dilate(whole, kernel) > 0) & ~edge & (measured > 0) & (drawn > 0)
+    if near.sum() < 30:
+        return np.nan
+    return float(1e3 * np.median(np.abs(measured[near] - drawn[near])))
+
+
+def _outlined(photo: Picture, silhouettes: Mask) -> Picture:
+    out = photo.copy()
+    out[cv2.dilate(_rim(silhouettes).astype(np.uint8), np.ones((2, 2), np.uint8)) > 0] = _LINE
+    return out
