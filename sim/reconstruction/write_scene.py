@@ -16,6 +16,7 @@ import cv2
 import numpy as np
 import yaml
 
+from robolearn.capture.config import CaptureConfig
 from robolearn.capture.folder import Frame
 from robolearn.errors import SceneError
 from robolearn.geometry import Pose, Vector, pose, quat_from_rotation
@@ -26,7 +27,7 @@ from sim.reconstruction.pipeline import Reconstruction
 from sim.reconstruction.template import Template, arm_template, empty_template
 from sim.scene.config import Scene
 from sim.scene.load import load_scene
-from sim.scene.package import replaced_package
+from sim.scene.package import replaced_package, require_replaceable
 
 LIBRARIES = ("mujoco", "numpy", "scipy", "scikit-image", "opencv-python")
 # Sliding, torsional, rolling; nobody measured it.
@@ -51,13 +52,8 @@ def write_reconstructed(found: Reconstruction, choice: SceneChoice, out: Path) -
 
     SceneError: a robot or a task that does not go with what was found.
     """
-    assumed, said = list(found.assumed), list(found.said)
-    template = empty_template(out.name)
-    arm = found.capture.config.arm
-    wanted = choice.arm or (f"{arm.model}_table" if arm is not None and arm.model else "")
-    if wanted:
-        template, more, about = arm_template(wanted, arm)
-        assumed, said = assumed + more, said + about
+    template, more, about = choose(found.capture.config, choice, out)
+    assumed, said = [*found.assumed, *more], [*found.said, *about]
     _check_names(found.bodies, template)
     assumed.append(Assumed("friction of every object", FRICTION, "nobody measured it"))
     with replaced_package(out, "reconstructed") as building:
@@ -75,7 +71,9 @@ def write_reconstructed(found: Reconstruction, choice: SceneChoice, out: Path) -
         }
         raw["cameras"] = [*cameras, *raw["cameras"]]
         _add_signals(raw, found)
-        _set_task(raw, found, choice.task, template)
+        if choice.task == "free":
+            raw["task"] = {"name": "free", "params": {"uniform": _starts(found)}}
+            raw["reset"]["distribution"] = "uniform"
         _shift_limits(raw, template)
         raw["provenance"] = {
             "kind": "reconstructed",
@@ -91,6 +89,29 @@ def write_reconstructed(found: Reconstruction, choice: SceneChoice, out: Path) -
         (building / "scene.yaml").write_text(text, encoding="utf-8")
         load_scene(building.resolve())
     return load_scene(out.resolve())
+
+
+def choose(
+    config: CaptureConfig, choice: SceneChoice, out: Path
+) -> tuple[Template, list[Assumed], list[str]]:
+    """What the package begins with, what is assumed of it, what there is to say. SceneError for an
+    arm, a task or a place that cannot be, before anything is computed.
+    """
+    require_replaceable(out, "reconstructed")
+    arm = config.arm
+    wanted = choice.arm or (f"{arm.model}_table" if arm is not None and arm.model else "")
+    made = (
+        arm_template(wanted, arm)
+        if wanted
+        else (empty_template(out.name), list[Assumed](), list[str]())
+    )
+    own = made[0].raw["task"]["name"]
+    if choice.task not in ("free", own):
+        raise SceneError(
+            f"task '{choice.task}' needs parameters, which come with a scene of that task: name one"
+            f" as the scene to take the arm from, or take task 'free'; this one has task '{own}'"
+        )
+    return made
 
 
 def _check_names(bodies: Sequence[Body], template: Template) -> None:
@@ -283,18 +304,6 @@ def _add_signals(raw: dict[str, Any], found: Reconstruction) -> None:
         ),
     ]
     raw["reset"]["settable"] = [*names, *raw["reset"]["settable"]]
-
-
-def _set_task(raw: dict[str, Any], found: Reconstruction, task: str, template: Template) -> None:
-    if task == "free":
-        raw["task"] = {"name": "free", "params": {"uniform": _starts(found)}}
-        raw["reset"]["distribution"] = "uniform"
-    elif task != template.raw["task"]["name"]:
-        raise SceneError(
-            f"task '{task}' needs parameters, which come with a scene of that task: name one as the"
-            f" scene to take the arm from, or take task 'free'; the robot's scene has task"
-            f" '{template.raw['task']['name']}'"
-        )
 
 
 def _starts(found: Reconstruction) -> dict[str, dict[str, list[float]]]:

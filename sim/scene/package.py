@@ -20,7 +20,7 @@ def replaced_package(out: Path, kind: Literal["identified", "reconstructed"]) ->
 
     An existing ``out`` is replaced only when it holds a scene of this ``kind``: SceneError.
     """
-    _require_replaceable(out, kind)
+    require_replaceable(out, kind)
     out.parent.mkdir(parents=True, exist_ok=True)
     building = out.parent / f".{out.name}.{uuid.uuid4().hex[:8]}"
     try:
@@ -32,7 +32,8 @@ def replaced_package(out: Path, kind: Literal["identified", "reconstructed"]) ->
         shutil.rmtree(building, ignore_errors=True)
 
 
-def _require_replaceable(out: Path, kind: str) -> None:
+def require_replaceable(out: Path, kind: str) -> None:
+    """SceneError unless a scene of ``kind`` may be written to ``out``; an empty folder goes."""
     if not out.exists():
         return
     if out.is_dir() and not any(out.iterdir()):

@@ -78,14 +78,14 @@ def _iou(view: Compared) -> float:
 
 def _slider(view: Compared) -> str:
     image = "display:block;width:100%;min-width:0"
-    over = f"{image};position:absolute;inset:0;clip-path:inset(0 0 0 var(--at))"
-    move = "this.previousElementSibling.style.setProperty('--at',this.value+'%')"
+    over = f"{image};position:absolute;inset:0;clip-path:inset(0 0 0 var(--At))"
+    move = "this.previousElementSibling.style.setProperty('--At',this.value+'%')"
     caption = (
         f"{view.name}: silhouettes {_iou(view):.3f}, outlines {view.edge_px:.1f} px, depth"
         f" {view.depth_mm:.1f} mm"
     )
     return (
-        '<figure><div style="position:relative;--at:50%">'
+        '<figure><div style="position:relative;--At:50%">'
         f'<img style="{image}" src="{_jpeg(view.photo)}" alt="{text(view.name)}, photograph">'
         f'<img style="{over}" src="{_jpeg(view.drawn)}" alt="{text(view.name)}, scene"></div>'
         '<input type="range" min="0" max="100" value="50" style="width:100%;height:2rem"'

@@ -9,7 +9,7 @@ from pathlib import Path
 from robolearn.capture.folder import read_capture
 from sim.reconstruction.pipeline import Reconstruction
 from sim.reconstruction.pipeline import reconstruct as reconstruct_capture
-from sim.reconstruction.write_scene import SceneChoice, write_reconstructed
+from sim.reconstruction.write_scene import SceneChoice, choose, write_reconstructed
 from sim.scene.config import Scene
 
 
@@ -48,6 +48,8 @@ def reconstruct(
 
     Errors: ConfigError, DataError, SceneError with what to do; nothing is written then.
     """
-    found = reconstruct_capture(read_capture(capture), on_note)
-    scene = write_reconstructed(found, SceneChoice(task, arm), out)
+    taken, choice = read_capture(capture), SceneChoice(task, arm)
+    choose(taken.config, choice, out)
+    found = reconstruct_capture(taken, on_note)
+    scene = write_reconstructed(found, choice, out)
     return Reconstructed(out, scene, found)

@@ -8,10 +8,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+import cv2
 import mujoco
 import numpy as np
 
+from robolearn.calibration.fiducials import dictionary
 from robolearn.capture.config import (
+    CaptureArm,
+    CaptureBoard,
     CaptureCamera,
     CaptureConfig,
     CaptureDepth,
@@ -163,6 +167,47 @@ def camera_poses(count: int, rng: np.random.Generator) -> list[np.ndarray]:
     return out
 
 
+# Where the arm stands, where its camera sits, and where the board lies.
+T_TABLE_BASE = pose(rot_z(0.4), (-0.5, 0.1, -0.03))
+T_TOOL_CAMERA = pose(rot_z(-1.1), (0.05, 0.02, 0.03))
+T_TABLE_BOARD = pose(rot_z(0.3), (-0.12, -0.09, 0.0))
+
+
+def _rows(T: np.ndarray):
+    return tuple(tuple(float(v) for v in row) for row in T)
+
+
+def _board() -> CaptureBoard:
+    return CaptureBoard("charuco", (7, 5), 0.03, 0.022, T_table_board=_rows(T_TABLE_BOARD))
+
+
+def _with_board(
+    picture: np.ndarray, depth: np.ndarray, K: np.ndarray, T_table_camera: np.ndarray
+) -> np.ndarray:
+    """The picture with the board printed on the table, where the table is seen."""
+    dots = 20
+    made = cv2.aruco.CharucoBoard((7, 5), 0.03, 0.022, dictionary("4x4_50"))
+    drawn = made.generateImage((7 * dots, 5 * dots))
+    # From dots (v down from the upper edge) to the board's frame (y up from the lower one).
+    per = 0.03 / dots
+    to_board = np.array([[per, 0, per / 2], [0, -per, 5 * 0.03 - per / 2], [0, 0, 1.0]])
+    T = np.linalg.inv(T_table_camera) @ T_TABLE_BOARD
+    H = K @ T[:3, [0, 1, 3]] @ to_board
+    size = (picture.shape[1], picture.shape[0])
+    # Four times finer, then averaged: no steps at edges.
+    fine = np.diag([4.0, 4.0, 1.0]) @ H
+    fine = np.array([[1, 0, 1.5], [0, 1, 1.5], [0, 0, 1.0]]) @ fine
+    large = (4 * size[0], 4 * size[1])
+    ink = cv2.resize(cv2.warpPerspective(drawn, fine, large), size, interpolation=cv2.INTER_AREA)
+    on = np.full_like(drawn, 255)
+    on = cv2.resize(cv2.warpPerspective(on, fine, large), size, interpolation=cv2.INTER_AREA)
+    row, column = np.indices(depth.shape)
+    rays = np.stack([(column - K[0, 2]) / K[0, 0], (row - K[1, 2]) / K[1, 1]], axis=-1)
+    height = depth * (rays @ T_table_camera[2, :2] + T_table_camera[2, 2]) + T_table_camera[2, 3]
+    share = (on / 255.0 * (np.abs(height) < 0.004))[..., None]
+    return np.rint(picture * (1 - share) + ink[..., None] * share).astype(np.uint8)
+
+
 def shoot(
     folder: Path,
     world: World,
@@ -171,10 +216,13 @@ def shoot(
     size: tuple[int, int] = (160, 120),
     noise_m: float = 0.0,
     pose_px: float = 0.0,
-    weighed: bool = True,
-    named_places: bool = True,
+    poses: str = "world",
 ) -> Path:
-    """Render the world into a capture folder: depth with noise, poses off by ``pose_px``."""
+    """Render the world into a capture folder: depth with noise, poses off by ``pose_px``.
+
+    ``poses``: ``world`` (of the cameras), ``board`` (none: a board lies on the table), ``flange``
+    (of an arm's tool that carries the camera, nobody knows where; the board lies there, too).
+    """
     rng = np.random.default_rng([world.seed, 7])
     width, height = size
     focal = 0.95 * width
@@ -183,18 +231,20 @@ def shoot(
         schema=1,
         name="drawn",
         cameras={
-            "eye": CaptureCamera("hand", size, lens, depth=CaptureDepth(0.0001, noise_m or 0.001))
+            "eye": CaptureCamera(
+                "flange" if poses == "flange" else "hand",
+                size,
+                lens,
+                depth=CaptureDepth(0.0001, noise_m or 0.001),
+            )
         },
         sets=(CaptureSet("scan", "eye", "scan"),),
         objects=tuple(
-            CaptureObject(
-                t.name,
-                t.mass_kg if weighed else None,
-                "drawn" if weighed else "",
-                (t.xy_yaw[0], t.xy_yaw[1]) if named_places else None,
-            )
+            CaptureObject(t.name, t.mass_kg, "drawn", (t.xy_yaw[0], t.xy_yaw[1]))
             for t in world.things
         ),
+        board=None if poses == "world" else _board(),
+        arm=CaptureArm("", _rows(T_TABLE_BASE)) if poses == "flange" else None,
         workspace=CaptureWorkspace((-0.22, -0.22, 0.0), (0.22, 0.22, 0.16)),
     )
     writer = CaptureWriter(folder, config)
@@ -215,6 +265,12 @@ def shoot(
         off = np.eye(4)
         off[:3, :3] = rotation_from_rotvec(rng.normal(0, pose_px / focal, 3))
         off[:3, 3] = rng.normal(0, pose_px / focal * 0.5, 3)
-        writer.add("scan", picture, depth.astype(np.float32), T_world_camera=T @ off)
+        given = {"T_world_camera": T @ off} if poses == "world" else {}
+        if poses != "world":
+            K = np.array([[focal, 0, (width - 1) / 2], [0, focal, (height - 1) / 2], [0, 0, 1]])
+            picture = _with_board(picture, depth, K, T)
+        if poses == "flange":
+            given = {"T_base_tool": np.linalg.inv(T_TABLE_BASE) @ T @ np.linalg.inv(T_TOOL_CAMERA)}
+        writer.add("scan", picture, depth.astype(np.float32), **given)
     renderer.close()
     return folder
