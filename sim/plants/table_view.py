@@ -29,6 +29,7 @@ from robolearn.geometry import (
 )
 from robolearn.pusht import BAR_PX, GOAL, STEM_PX, TABLE_SIZE_M, TOOL_RADIUS_M, transform_points
 from robolearn.shapes import Picture
+from sim.plants.printed import PrintedBoard, board_geoms, box, numbers
 from sim.plants.urdf import BLOCK_HEIGHT_M, RIM_HEIGHT_M, block_box, rim_boxes
 from sim.rendering.cameras import Calibration, calibration
 from sim.rendering.renderer import Renderer, View, update_poses
@@ -91,10 +92,11 @@ class TableView:
         width: int,
         height: int,
         block: str = "block",
+        board: PrintedBoard | None = None,
     ) -> None:
         self._T_table_base = inverse(T_base_table)
-        self._block = block
-        self._model = mujoco.MjModel.from_xml_string(_mjcf(config, tool_length_m))
+        self._block, self._board = block, board
+        self._model = mujoco.MjModel.from_xml_string(_mjcf(config, tool_length_m, board))
         self._data = mujoco.MjData(self._model)
         self._renderer = Renderer(self._model, "fast")
         self._view = View(CAMERA, width, height)
@@ -108,7 +110,12 @@ class TableView:
         frames = UR5E.frames(q)
         for i in range(UR5E.dof):
             self._place(f"link{i}", self._T_table_base @ frames[i + 1])
-        self._place("tool", self._T_table_base @ frames[-1] @ UR5E.flange_in_last)
+        flange = self._T_table_base @ frames[-1] @ UR5E.flange_in_last
+        self._place("tool", flange)
+        if self._board is not None:
+            on_table = self._board.where == "table"
+            here = self._board.T_where_board
+            self._place("board", here if on_table else flange @ here)
         x, y, yaw = (float(v) for v in poses[self._block])
         self._place("block", pose(rot_z(yaw), (x, y, 0.0)))
         update_poses(self._model, self._data)
@@ -124,12 +131,12 @@ class TableView:
         self._data.mocap_quat[index] = quat_from_rotation(T[:3, :3])
 
 
-def _mjcf(config: TableViewConfig, tool_length_m: float) -> str:
+def _mjcf(config: TableViewConfig, tool_length_m: float, board: PrintedBoard | None) -> str:
     half = TABLE_SIZE_M / 2
     bodies = [
-        _box((half, half, -0.05), (0.5, 0.55, 0.05), _TABLE),
+        box((half, half, -0.05), (0.5, 0.55, 0.05), _TABLE),
         *(
-            _box((*at, RIM_HEIGHT_M / 2), (w / 2, h / 2, RIM_HEIGHT_M / 2), _RIM)
+            box((*at, RIM_HEIGHT_M / 2), (w / 2, h / 2, RIM_HEIGHT_M / 2), _RIM)
             for at, (w, h) in rim_boxes()
         ),
         *_goal(),
@@ -144,6 +151,7 @@ def _mjcf(config: TableViewConfig, tool_length_m: float) -> str:
             ],
         ),
         _mocap("block", _block(config)),
+        *(() if board is None else (_mocap("board", board_geoms(board.board)),)),
     ]
     x, y = _camera_axes(config)
     return f"""<mujoco>
@@ -152,7 +160,7 @@ def _mjcf(config: TableViewConfig, tool_length_m: float) -> str:
     <headlight ambient=".45 .45 .45" diffuse=".25 .25 .25" specular="0 0 0"/></visual>
   <worldbody>
     <light directional="true" dir="-.3 .2 -1" diffuse=".4 .4 .4" specular=".1 .1 .1"/>
-    <camera name="{CAMERA}" pos="{_text(config.eye_m)}" xyaxes="{_text(x)} {_text(y)}"
+    <camera name="{CAMERA}" pos="{numbers(config.eye_m)}" xyaxes="{numbers(x)} {numbers(y)}"
       fovy="{config.fovy_deg}"/>
     {"".join(bodies)}
   </worldbody>
@@ -175,7 +183,7 @@ def _camera_axes(config: TableViewConfig) -> tuple[Vector, Vector]:
 
 def _block(config: TableViewConfig) -> list[str]:
     out = [
-        _box((*centre, BLOCK_HEIGHT_M / 2), (w / 2, h / 2, BLOCK_HEIGHT_M / 2), _BLOCK)
+        box((*centre, BLOCK_HEIGHT_M / 2), (w / 2, h / 2, BLOCK_HEIGHT_M / 2), _BLOCK)
         for centre, (w, h) in (block_box(part) for part in (BAR_PX, STEM_PX))
     ]
     for tag in config.tags:
@@ -184,19 +192,18 @@ def _block(config: TableViewConfig) -> list[str]:
 
 
 def _tag(tag: Tag, black: NDArray[np.bool_]) -> list[str]:
-    """Boxes: exact edges, and no question which way a texture lies."""
     n = len(black)
     cell = tag.size_m / n
     paper = tag.size_m / 2 + cell / 2
     x, y = tag.at_m
     low, half = BLOCK_HEIGHT_M, _PAPER_M / 2
-    out = [_box((x, y, low + half), (paper, paper, half), "1 1 1 1", tag.yaw_rad)]
+    out = [box((x, y, low + half), (paper, paper, half), "1 1 1 1", tag.yaw_rad)]
     half = (TAG_HEIGHT_M - BLOCK_HEIGHT_M) / 2
     for row, column in np.argwhere(black):
         offset = np.array([[(column + 0.5) * cell, -(row + 0.5) * cell]])
         offset += np.array([-tag.size_m / 2, tag.size_m / 2])
         cx, cy = transform_points(offset, (x, y, tag.yaw_rad))[0].tolist()
-        out.append(_box((cx, cy, low + half), (cell / 2, cell / 2, half), "0 0 0 1", tag.yaw_rad))
+        out.append(box((cx, cy, low + half), (cell / 2, cell / 2, half), "0 0 0 1", tag.yaw_rad))
     return out
 
 
@@ -205,7 +212,7 @@ def _goal() -> list[str]:
     for corners in (BAR_PX, STEM_PX):
         centre, (w, h) = block_box(corners)
         x, y = transform_points(np.array([centre]), GOAL)[0].tolist()
-        out.append(_box((x, y, 0.0), (w / 2, h / 2, 0.0008), _GOAL, GOAL[2]))
+        out.append(box((x, y, 0.0), (w / 2, h / 2, 0.0008), _GOAL, GOAL[2]))
     return out
 
 
@@ -218,7 +225,7 @@ def _link(i: int) -> list[str]:
     for a, b, colour in ((start, elbow, _JOINT), (elbow, np.zeros(3), _TUBE)):
         if np.linalg.norm(b - a) > 0.01:
             out.append(
-                f'<geom type="capsule" fromto="{_text(a)} {_text(b)}" size="{radius}"'
+                f'<geom type="capsule" fromto="{numbers(a)} {numbers(b)}" size="{radius}"'
                 f' rgba="{colour}"/>'
             )
     return out
@@ -226,14 +233,3 @@ def _link(i: int) -> list[str]:
 
 def _mocap(name: str, geoms: Iterable[str]) -> str:
     return f'<body name="{name}" mocap="true">{"".join(geoms)}</body>'
-
-
-def _box(centre: tuple[float, ...], half: tuple[float, ...], colour: str, yaw: float = 0.0) -> str:
-    return (
-        f'<geom type="box" pos="{_text(centre)}" size="{_text(half)}" rgba="{colour}"'
-        f' quat="{np.cos(yaw / 2)} 0 0 {np.sin(yaw / 2)}"/>'
-    )
-
-
-def _text(values: Iterable[float]) -> str:
-    return " ".join(f"{float(v):.9g}" for v in values)

@@ -25,6 +25,7 @@ from robolearn.geometry import ObjectPose, Pose
 from robolearn.operations.lab.scene_view import scene_view
 from robolearn.seeding import child_seed
 from robolearn.shapes import Floats, Picture
+from sim.plants.printed import PrintedBoard
 from sim.plants.pusht import BLOCK
 from sim.plants.scene import ScenePlantConfig
 from sim.plants.table_view import TableView, TableViewConfig
@@ -60,6 +61,8 @@ class Workcell:
     objects: tuple[tuple[str, tuple[float, ...]], ...]
     # What draws it for cameras ``of_scene``; None: no scene does.
     scene: ScenePlantConfig | None = None
+    # A printed board in the pictures of Push-T's table.
+    board: PrintedBoard | None = None
 
     @property
     def state(self) -> Floats:
@@ -79,7 +82,14 @@ class Workcell:
                     f" {[name for name, _ in self.objects]}; name a camera of its scene with"
                     " 'of_scene'"
                 )
+            if self.board is not None:
+                self.board.require_other_tags(config.view.tags, config.view.dictionary)
             return
+        if self.board is not None:
+            raise ConfigError(
+                f"{where} shows what its scene has, and no printed board: leave 'lab.board' out,"
+                " put the board into the scene, or let the camera look at Push-T's table ('view')"
+            )
         if self.scene is None:
             raise ConfigError(
                 f"{where}: no scene draws this workcell, so there is no camera"
@@ -251,6 +261,7 @@ class _OfTable:
             width=config.device.width,
             height=config.device.height,
             block=BLOCK,
+            board=workcell.board,
         )
 
     def draw(self, q: Joints, poses: Mapping[str, ObjectPose], opening_m: float | None) -> Picture:

@@ -23,6 +23,7 @@ from robolearn.operations.lab.cameras import LabCameraConfig, Workcell
 from robolearn.operations.lab.options import World
 from sim.plants.fingers import SceneFingers
 from sim.plants.grip import DRAWN_BY, GripPlant, GripPlantConfig
+from sim.plants.printed import PrintedBoard
 from sim.plants.pusht import BLOCK, PlantConfig, PyBulletPlant
 from sim.plants.scene import ScenePlant, ScenePlantConfig
 
@@ -35,7 +36,7 @@ class LabConfig:
     (``scene``), or ``kinematic`` (joints follow exactly, the block never moves) for tests of a
     protocol alone. ``drivetrain``: what hides between controller and arm. ``real_time``: take
     real-time priority where it is permitted, as the controller that this stands for has its
-    computer to itself. ``cameras`` see the table.
+    computer to itself. ``cameras`` see the table, and a printed ``board`` on it or on the flange.
     """
 
     world: World = "pybullet"
@@ -46,6 +47,7 @@ class LabConfig:
     gripping: GripPlantConfig | None = None
     scene: ScenePlantConfig = field(default_factory=ScenePlantConfig)
     cameras: tuple[LabCameraConfig, ...] = ()
+    board: PrintedBoard | None = None
 
 
 def load_lab(path: Path, world: World | None = None) -> LabConfig:
@@ -62,6 +64,11 @@ def load_lab(path: Path, world: World | None = None) -> LabConfig:
 
 def build_plant(config: LabConfig, seed: int) -> tuple[Plant, Workcell]:
     """The physics, and what cameras need to know of it."""
+    plant, workcell = _built(config, seed)
+    return plant, dataclasses.replace(workcell, board=config.board)
+
+
+def _built(config: LabConfig, seed: int) -> tuple[Plant, Workcell]:
     if config.world == "mujoco":
         return _scene_plant(config, seed)
     if config.world == "pybullet" and config.gripping is not None:

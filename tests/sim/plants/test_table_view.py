@@ -1,13 +1,18 @@
 """The lab's camera: what it draws is where its calibration says, in the state it was given."""
 
+import dataclasses
+
 import cv2
 import numpy as np
 import pytest
 
+from robolearn.arms.models import UR5E
+from robolearn.calibration.boards import Board, BoardFinder
 from robolearn.calibration.fiducials import Tag, corners, dictionary
 from robolearn.errors import ConfigError
 from robolearn.geometry import inverse, pose, rot_z
 from robolearn.pusht import transform_points
+from sim.plants.printed import PrintedBoard
 from sim.plants.pusht import PlantConfig
 from sim.plants.table_view import TAG_HEIGHT_M, TableView, TableViewConfig
 
@@ -15,13 +20,14 @@ PHYSICS = PlantConfig()
 POSE = np.array([0.3, 0.2, 0.6])
 
 
-def view_of(config, width=640, height=480):
+def view_of(config, width=640, height=480, board=None):
     return TableView(
         config,
         T_base_table=pose(rot_z(PHYSICS.heading_rad), PHYSICS.origin_m),
         tool_length_m=PHYSICS.tool_length_m,
         width=width,
         height=height,
+        board=board,
     )
 
 
@@ -77,3 +83,52 @@ def test_wrong_views_are_named():
         TableViewConfig(tags=(Tag(0, (0.0, 0.0), 0.02), Tag(0, (0.1, 0.0), 0.02)))
     with pytest.raises(ConfigError, match="no picture"):
         view_of(TableViewConfig(up=(0.0, 0.0, 1.0)))
+
+
+BOARD = Board("charuco", (5, 4), 0.03, 0.022, "5x5_100")
+# On the table turned by half a radian; beside the flange, towards a camera above it.
+PRINTED = (
+    PrintedBoard(BOARD, "table", (0.12, 0.08, 0.03), (0.968912, 0.0, 0.0, 0.247404)),
+    PrintedBoard(BOARD, "flange", (0.05, 0.06, -0.02), (0.0, 1.0, 0.0, 0.0)),
+    PrintedBoard(Board("chessboard", (5, 4), 0.03), "table", (0.12, 0.08, 0.03)),
+)
+
+
+@pytest.mark.parametrize("printed", PRINTED, ids=lambda p: f"{p.board.kind} on the {p.where}")
+def test_a_board_is_found_where_it_was_put(printed):
+    """Pixels of every corner, with the camera's own calibration and the arm's kinematics."""
+    config = TableViewConfig(near_m=0.02, eye_m=(0.256, 0.25, 0.9), target_m=(0.25, 0.28, 0.0))
+    q = np.array(PHYSICS.home)
+    view = view_of(config, 960, 720, board=printed)
+    try:
+        image, seen = view.draw(q, {"block": np.array([0.45, 0.08, 0.0])}), view.calibration()
+    finally:
+        view.close()
+    found = BoardFinder(printed.board).find(image)
+    assert found is not None
+    assert len(found.points) == 4 * 3
+    T = printed.T_where_board
+    if printed.where == "flange":
+        T = inverse(pose(rot_z(PHYSICS.heading_rad), PHYSICS.origin_m)) @ UR5E.fk(q) @ T
+    points = np.column_stack([found.points, np.ones(len(found.points))])
+    in_camera = inverse(seen.T_body_camera) @ T @ points.T
+    wanted = ((seen.K @ in_camera[:3])[:2] / in_camera[2]).T
+    off = np.linalg.norm(found.pixels - wanted, axis=1)
+    if printed.board.kind == "chessboard":
+        # Which of its ends is the left one cannot be seen.
+        off = np.minimum(off, np.linalg.norm(found.pixels - wanted[::-1], axis=1))
+    # Edges are drawn without half tones, and corners of ChArUco boards are found half a pixel to
+    # the lower right of them.
+    assert off.max() < 1.5
+
+
+def test_a_board_that_cannot_be_printed_is_refused():
+    with pytest.raises(ConfigError, match="'charuco' or a 'chessboard'"):
+        PrintedBoard(Board("tags", tags=(Tag(0, (0.0, 0.0), 0.02),)))
+    with pytest.raises(ConfigError, match="has 60 tags, '4x4_50' has 50"):
+        PrintedBoard(Board("charuco", (12, 10), 0.03, 0.02))
+    alike = PrintedBoard(dataclasses.replace(BOARD, dictionary="4x4_50"))
+    with pytest.raises(ConfigError, match=r"tags \[0, 1, 2\] of '4x4_50' are on the block and on"):
+        alike.require_other_tags(TableViewConfig().tags, "4x4_50")
+    with pytest.raises(ConfigError, match="unit length"):
+        PrintedBoard(BOARD, quaternion=(1.0, 1.0, 0.0, 0.0))

@@ -8,10 +8,14 @@ import numpy as np
 import pytest
 
 from hardware.emulators.mjpeg import CameraEmulatorConfig
+from robolearn.calibration.boards import Board
+from robolearn.config import from_dict
 from robolearn.errors import ConfigError
 from robolearn.operations.lab.cameras import LabCameraConfig, drawing
 from robolearn.operations.lab.view import lab_view
-from robolearn.operations.lab.workcell import build_plant, load_lab
+from robolearn.operations.lab.workcell import LabConfig, build_plant, load_lab
+from robolearn.spec import to_json
+from sim.plants.printed import PrintedBoard
 
 GRIPPER_LAB = Path(__file__).parents[4] / "configs/hardware/lab_ur5e_gripper.yaml"
 CONFIG = load_lab(GRIPPER_LAB)
@@ -71,6 +75,21 @@ def test_what_no_scene_draws_is_refused(workcell):
     bare = dataclasses.replace(workcell, scene=None)
     with pytest.raises(ConfigError, match="no scene draws this workcell"):
         bare.require_drawn(camera("top"))
+
+
+def test_a_printed_board_is_on_push_ts_table_only(workcell):
+    board = Board("charuco", (5, 4), 0.03, 0.022)
+    with pytest.raises(ConfigError, match=r"no printed board: leave 'lab\.board' out"):
+        dataclasses.replace(workcell, board=PrintedBoard(board)).require_drawn(camera("top"))
+    raw = {"world": "kinematic", "board": {"board": to_json(board), "where": "flange"}}
+    config = from_dict(LabConfig, raw)
+    plant, table = build_plant(config, 0)
+    plant.close()
+    assert table.board == PrintedBoard(board, "flange")
+    with pytest.raises(ConfigError, match="give the board another dictionary"):
+        table.require_drawn(LabCameraConfig(SIZE))
+    other = PrintedBoard(dataclasses.replace(board, dictionary="5x5_100"))
+    dataclasses.replace(table, board=other).require_drawn(LabCameraConfig(SIZE))
 
 
 def test_the_picture_on_demand_shows_the_cube(workcell):
