@@ -104,7 +104,8 @@ const drawing = {
     g.fillText(name, right ? x + half + 6 : x - half - 6, Math.max(10, y));
   },
   grid(w, h, strip) {
-    const g = this.g, step = [0.05, 0.1, 0.2, 0.5, 1].find((m) => m * this.scale >= 34) ?? 2;
+    // However large the workspace is, lines are so far apart.
+    const g = this.g, step = [0.05, 0.1, 0.2, 0.5, 1].find((m) => m * this.scale >= 34) ?? 10 ** Math.ceil(Math.log10(34 / this.scale));
     const [left, low] = [-this.origin[0] / this.scale, (this.origin[1] - h) / this.scale];
     g.strokeStyle = this.css("--grid"); g.lineWidth = 1; g.beginPath();
     for (let u = Math.ceil(left / step) * step; this.origin[0] + u * this.scale < w - strip; u += step) {
