@@ -1,7 +1,10 @@
-"""Delays a controller's set-points, as communication and drive electronics of a real cell do."""
+"""Delays and smooths a controller's set-points, as communication and drive electronics of a real
+cell do.
+"""
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Mapping
 from math import gcd
@@ -14,15 +17,41 @@ from sim.control.planar import Controller
 from sim.shapes import Values
 
 
+class CriticalFilter:
+    """A critically damped filter of the second order whose lag behind a ramp is ``lag`` of its own
+    periods; exact for inputs that hold for a period.
+    """
+
+    def __init__(self, lag: float) -> None:
+        w = 2.0 / lag
+        a = math.exp(-w)
+        self._ahead = (1.0 - a * (1.0 + w), a * (a + w - 1.0))
+        self._back = (2.0 * a, -a * a)
+        self._told = self._one = self._two = np.zeros(0)
+
+    def reset(self, value: Values) -> None:
+        """At rest at ``value [n]``."""
+        self._told = self._one = self._two = value.copy()
+
+    def step(self, value: Values) -> Values:
+        """The output ``[n]`` of the period in which the input is ``value [n]``."""
+        (b0, b1), (a1, a2) = self._ahead, self._back
+        out = b0 * value + b1 * self._told + a1 * self._one + a2 * self._two
+        self._told, self._one, self._two = value.copy(), out, self._one
+        return out
+
+
 class DelayedController:
-    """``inner`` with every set-point written ``steps`` physics steps later.
+    """``inner`` with every set-point written ``steps`` physics steps later, and with a lag of
+    ``smoothing_steps`` of them behind a critically damped filter (0: none).
 
     Until the first one arrives, the actuators hold what the reset gave them.
     """
 
-    def __init__(self, inner: Controller, steps: int) -> None:
+    def __init__(self, inner: Controller, steps: int, smoothing_steps: float = 0.0) -> None:
         self._inner, self._delay = inner, steps
-        self._every = gcd(inner.every, steps)
+        self._every = 1 if smoothing_steps else gcd(inner.every, steps)
+        self._filter = CriticalFilter(smoothing_steps) if smoothing_steps else None
         self._step = 0
         self._waiting: deque[tuple[int, Values]] = deque()
         self._now = np.zeros(0)
@@ -44,6 +73,8 @@ class DelayedController:
         self._inner.reset(model, data, poses)
         self._waiting.clear()
         self._step, self._now = 0, data.ctrl.copy()
+        if self._filter is not None:
+            self._filter.reset(self._now)
 
     def set_target(self, command: Command, t_ns: int) -> None:
         """Hand the command on; its set-points are late."""
@@ -56,7 +87,7 @@ class DelayedController:
             self._waiting.append((self._step + self._delay, data.ctrl.copy()))
         while self._waiting and self._waiting[0][0] <= self._step:
             self._now = self._waiting.popleft()[1]
-        data.ctrl[:] = self._now
+        data.ctrl[:] = self._now if self._filter is None else self._filter.step(self._now)
         self._step += self._every
 
     def sent(self) -> SentBlock:

@@ -129,8 +129,9 @@ class SceneEnv:
         self._task: Task = self._nominal_task
         self._controller = build_controller(config, self.model)
         late = round(config.control_delay_s / config.physics.timestep_s)
-        if late:
-            self._controller = DelayedController(self._controller, late)
+        lag = config.control_smoothing_s / config.physics.timestep_s
+        if late or lag:
+            self._controller = DelayedController(self._controller, late, lag)
         self._sensors = Sensors(config)
         # The newest values as they are; samples may be noisy or late.
         self._true: dict[str, AnyArray] = {}

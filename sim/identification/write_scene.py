@@ -115,11 +115,14 @@ def provenance(result: Identified, template: Scene, config: IdentifyConfig) -> d
         "evaluations": result.evaluations,
         "episodes": {"train": list(result.train_ids), "heldout": list(result.heldout_ids)},
         "config": _plain(dataclasses.asdict(config)),
-        "versions": {
-            "python": ".".join(str(v) for v in sys.version_info[:3]),
-            **{name: importlib.metadata.version(name) for name in LIBRARIES},
-        },
+        "versions": versions(),
     }
+
+
+def versions() -> dict[str, str]:
+    """What the numbers were computed with."""
+    own = {name: importlib.metadata.version(name) for name in LIBRARIES}
+    return {"python": ".".join(str(v) for v in sys.version_info[:3]), **own}
 
 
 def _element(root: ET.Element, tag: str, name: str, source: Path) -> ET.Element:

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from robolearn.arms.models import ARMS
 from robolearn.arms.shapes import JointFlags, Joints
-from robolearn.config import from_dict
 from robolearn.errors import ConfigError, DataError, PhysicsDivergedError, did_you_mean
 from robolearn.geometry import (
     ObjectPose,
@@ -29,8 +28,7 @@ from robolearn.geometry import (
 )
 from robolearn.seeding import child_seed
 from robolearn.shapes import Picture
-from sim.control.arm_xy import arm_xy_config
-from sim.control.arms import ArmConfig, ArmsConfig
+from sim.control.mount import ArmMount, find_mount, loaded
 from sim.control.servos import Gains, apply_gains, servo_lead
 from sim.env.placement import placer
 from sim.perturbations.model import object_bodies, object_signals
@@ -38,9 +36,8 @@ from sim.plants.bullet_engine import engine_steps
 from sim.rendering.renderer import Renderer, View, update_poses
 from sim.scene.config import Scene, SceneConfig, SignalConfig, require_name, world_pose
 from sim.scene.load import load_scene
+from sim.scene.payload import set_payload
 from sim.scene.signals import reader
-
-_KINDS = ("arm_xy", "arms")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,18 +66,22 @@ class ScenePlantConfig:
     joint_friction: float = 0.0
     # Factor on the servos' stiffness; their damping follows its root.
     servo_gain: float = 1.0
+    # Factor on the inertia of the joints' rotors; 1: exactly the scene's.
+    armature: float = 1.0
+    # What the tool carries [kg].
+    payload_kg: float = 0.0
     # Relative half-width of the uniform draw around all of these.
     spread: float = 0.1
 
     def __post_init__(self) -> None:
-        factors = (self.mass, self.friction, self.servo_gain)
-        hidden = (self.joint_damping, self.joint_friction)
+        factors = (self.mass, self.friction, self.servo_gain, self.armature)
+        hidden = (self.joint_damping, self.joint_friction, self.payload_kg)
         if not all(0.0 < v < math.inf for v in factors) or not all(
             0.0 <= v < math.inf for v in hidden
         ):
             raise ConfigError(
-                "mass, friction and servo_gain are factors above 0, joint_damping and"
-                f" joint_friction at least 0; got {factors}, {hidden}"
+                "mass, friction, servo_gain and armature are factors above 0, joint_damping,"
+                f" joint_friction and payload_kg at least 0; got {factors}, {hidden}"
             )
         if not 0.0 <= self.spread < 1.0:
             raise ConfigError(f"spread in [0, 1) is needed, got {self.spread}")
@@ -95,9 +96,9 @@ class ScenePlant:
     def __init__(self, config: ScenePlantConfig, seed: int = 0) -> None:
         self.config = config
         self.scene = load_scene(config.scene)
-        self.model = self.scene.compile()
+        self.model = self._compile()
         self.data = mujoco.MjData(self.model)
-        self._mount = _mount(self.scene.config, self.model, serial_servos=config.serial_servos)
+        self._mount = find_mount(self.scene.config, self.model, serial_servos=config.serial_servos)
         self.arm = ARMS[self._mount.arm]
         model, mount = self.model, self._mount
         self._signals = {s.name.partition("/")[0]: s for s in object_signals(self.scene)}
@@ -245,6 +246,13 @@ class ScenePlant:
         update_poses(self.model, self.data)
         return self._renderer.image(self.data, View(found[view][0], width, height))
 
+    def _compile(self) -> mujoco.MjModel:
+        model = self.scene.compile()
+        if not self.config.payload_kg:
+            return model
+        mount = find_mount(self.scene.config, model)
+        return loaded(self.scene, model, mount).compile()
+
     def _start(self) -> None:
         config, mount = self.config, self._mount
         self.data.ctrl[:] = [self._held(i) for i in range(self.model.nu)]
@@ -284,78 +292,13 @@ class ScenePlant:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Mount:
-    """Where the lab's arm is in the model.
-
-    ``bodies``: all of the arm, ``behind``: geoms behind its last joint.
-    """
-
-    arm: str
-    home: tuple[float, ...]
-    tool_length_m: float
-    T_world_base: Pose
-    qpos: NDArray[np.int64]
-    dofs: NDArray[np.int64]
-    actuators: NDArray[np.int64]
-    bodies: NDArray[np.bool_]
-    behind: NDArray[np.bool_]
-
-
-def _mount(config: SceneConfig, model: mujoco.MjModel, *, serial_servos: bool) -> _Mount:
-    where = f"scene '{config.name}'"
-    kind = config.control.get("kind")
-    if kind not in _KINDS:
-        raise ConfigError(
-            f"{where} has no arm (control.kind '{kind}'); a lab needs one of {_KINDS}"
-        )
-    tool_length_m, T_world_base = 0.0, np.eye(4)
-    extra: ArmConfig | None = None
-    if kind == "arm_xy":
-        table = arm_xy_config(config.control)
-        arm, joints, actuators, home = table.arm, table.joints, table.actuators, table.home
-        tool_length_m = table.tool_length_m
-    else:
-        extra = from_dict(ArmsConfig, config.control, where="scene.yaml: control").arms[0]
-        arm, joints, actuators, home = extra.arm, extra.joints, extra.actuators, extra.home
-        data = mujoco.MjData(model)
-        mujoco.mj_kinematics(model, data)
-        body = data.body(extra.base)
-        T_world_base = pose(body.xmat.reshape(3, 3), body.xpos)
-    if serial_servos:
-        gripper = None if extra is None else extra.gripper
-        if gripper is None or len(gripper.joints) != 1:
-            raise ConfigError(f"serial_servos: {where} has no gripper of one joint")
-        joints, actuators = (*joints, *gripper.joints), (*actuators, gripper.actuator)
-        home = (*home, 0.0)
-    at = [require_name(model, mujoco.mjtObj.mjOBJ_JOINT, n, where) for n in joints]
-    servos = [require_name(model, mujoco.mjtObj.mjOBJ_ACTUATOR, n, where) for n in actuators]
-    first, last = (int(model.jnt_bodyid[at[i]]) for i in (0, ARMS[arm].dof - 1))
-    return _Mount(
-        arm=arm,
-        home=home,
-        tool_length_m=tool_length_m,
-        T_world_base=T_world_base,
-        qpos=np.array([model.jnt_qposadr[j] for j in at], dtype=np.int64),
-        dofs=np.array([model.jnt_dofadr[j] for j in at], dtype=np.int64),
-        actuators=np.array(servos, dtype=np.int64),
-        bodies=np.array([_inside(model, b, first) for b in range(model.nbody)]),
-        behind=np.array([_inside(model, int(b), last) for b in model.geom_bodyid]),
-    )
-
-
-def _inside(model: mujoco.MjModel, body: int, root: int) -> bool:
-    while body > root:
-        body = int(model.body_parentid[body])
-    return body == root
-
-
 def _hide(
-    model: mujoco.MjModel, scene: Scene, mount: _Mount, config: ScenePlantConfig, seed: int
+    model: mujoco.MjModel, scene: Scene, mount: ArmMount, config: ScenePlantConfig, seed: int
 ) -> None:
     """Draw the hidden values and write them into the model."""
     rng = np.random.default_rng(child_seed(seed, "physics"))
     mass, friction, damping, dry, gain = 1.0 + config.spread * rng.uniform(-1.0, 1.0, 5)
+    rotor, load = 1.0 + config.spread * rng.uniform(-1.0, 1.0, 2)
     groups = object_bodies(model, scene)
     if config.mass != 1.0 and not groups:
         raise ConfigError(f"mass: scene '{scene.name}' has no object; leave it out")
@@ -372,6 +315,9 @@ def _hide(
     model.pair_friction[pairs, :2] *= config.friction * friction
     model.dof_damping[mount.dofs] += config.joint_damping * damping
     model.dof_frictionloss[mount.dofs] += config.joint_friction * dry
+    model.dof_armature[mount.dofs] *= config.armature * (rotor if config.armature != 1.0 else 1.0)
+    if config.payload_kg:
+        set_payload(model, config.payload_kg * load)
     if config.serial_servos:
         model.body_gravcomp[mount.bodies] = 0.0
     kp = model.actuator_gainprm[mount.actuators, 0] * config.servo_gain * gain

@@ -154,7 +154,8 @@ class SceneConfig:
     keys.
 
     ``frames`` maps frame names (``table``) to sites of the MJCF that do not move.
-    ``control_delay_s``: set-points reach the actuators this much later, in whole physics steps.
+    ``control_delay_s``: set-points reach the actuators this much later, in whole physics steps;
+    ``control_smoothing_s``: on the way a critically damped filter lags a ramp by this.
     """
 
     schema: int
@@ -172,6 +173,7 @@ class SceneConfig:
     provenance: ProvenanceConfig
     description: str = ""
     control_delay_s: float = 0.0
+    control_smoothing_s: float = 0.0
 
     @property
     def substeps(self) -> int:

@@ -84,6 +84,10 @@ def _check_times(config: SceneConfig, model: mujoco.MjModel, where: str) -> None
             f"{where}: control_delay_s {config.control_delay_s:g} must be a whole number of"
             f" {step:g} s steps"
         )
+    if not 0.0 <= config.control_smoothing_s < 1.0:
+        raise SceneError(
+            f"{where}: control_smoothing_s must be in [0, 1) s, got {config.control_smoothing_s:g}"
+        )
     for signal in config.signals:
         if signal.delay_s < 0.0:
             raise SceneError(f"{where}: signal {signal.name}: delay_s must not be negative")

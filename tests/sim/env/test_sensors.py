@@ -13,6 +13,7 @@ from robolearn.contracts import Env
 from robolearn.errors import DataError, SceneError
 from robolearn.geometry import rotation_from_quat, rotvec_from_rotation
 from robolearn.types import Command, Condition
+from sim.control.delay import CriticalFilter
 from sim.env.scene_env import SceneEnv
 from sim.scene.load import SCENES, load_scene
 from tests.contracts import EnvContract
@@ -92,6 +93,17 @@ def test_control_delay_shifts_the_motion_by_whole_physics_steps(tmp_path: Path) 
     assert moved[0] > moved[1] > moved[2]
 
 
+def test_smoothing_lags_the_motion_and_ends_where_it_would(tmp_path: Path) -> None:
+    ideal = [r["arm/joint_position"] for r in run(panda(tmp_path / "a"))]
+    soft = [r["arm/joint_position"] for r in run(panda(tmp_path / "b", control_smoothing_s=0.03))]
+    assert np.abs(np.array(ideal)[8, 0]) > np.abs(np.array(soft)[8, 0]) > 0.0
+    filtered = CriticalFilter(15.0)
+    filtered.reset(np.zeros(1))
+    ramp = [float(filtered.step(np.array([k * 0.002]))[0]) for k in range(400)]
+    # 15 periods of 2 ms behind, but for the period in which the input holds.
+    assert 399 * 0.002 - ramp[-1] == pytest.approx(0.030, abs=0.0021)
+
+
 def test_identified_gains_replace_those_of_the_mjcf(tmp_path: Path) -> None:
     gains = {"kp": [400.0] * 7, "kv": [40.0] * 7}
     env = panda(tmp_path / "a", gains=gains)
@@ -112,6 +124,7 @@ def test_identified_gains_replace_those_of_the_mjcf(tmp_path: Path) -> None:
         ({"signals": {"gripper/width": {"noise": [-0.1]}}}, "not negative"),
         ({"signals": {"gripper/width": {"delay_s": -0.1}}}, "must not be negative"),
         ({"control_delay_s": 0.003}, "whole number of 0.002 s steps"),
+        ({"control_smoothing_s": -0.1}, "control_smoothing_s must be in"),
     ],
 )
 def test_what_is_wrong_is_named(tmp_path: Path, changes: dict[str, Any], message: str) -> None:

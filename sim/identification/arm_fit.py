@@ -1,0 +1,293 @@
+"""Fits the unknowns of an arm's model to recorded motions: bounded Levenberg-Marquardt.
+
+The weighted squares of all joints' errors are minimised together with those of the distance from
+what is believed before any data (the scene's own values, believed only roughly), so that what the
+data do not tell stays as it was. One Jacobian costs as many rollouts as there are *kinds* of
+parameters: a joint's own parameters hardly move the other joints of a servoed arm, so those of one
+kind are varied at once (Curtis, Powell and Reid, 1974). The last one, from which intervals come, is
+complete. Several starts are tried on a part of the data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float64
+from numpy.typing import NDArray
+
+from robolearn.calibration.latency import TimeSeries, latency
+from robolearn.errors import DataError
+from robolearn.shapes import FloatRows, Floats
+from sim.identification.arm_model import ArmModel
+from sim.identification.arm_rollouts import Answers, ArmRollouts, Track
+
+# One row per compared joint angle, one column per unknown that is searched.
+Jacobian = Float64[NDArray[np.float64], "rows p"]
+Residuals = Float64[NDArray[np.float64], " rows"]
+
+# Errors below this are the measurement's, not the model's [rad].
+FINEST_RAD = 2e-5
+_START_RAD = 1e-3
+# Noise that is alike over this long counts once [s].
+_BLOCK_S = 0.5
+_DAMPINGS = (0.03, 1.0, 30.0)
+_FIRST_SMOOTHING_S = 0.015
+# Half a squared standard deviation more would be within the noise.
+_ENOUGH = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class FitConfig:
+    """How hard to search."""
+
+    # Starting points besides the scene's own.
+    starts: int = 2
+    # Iterations from every start, on the first seconds [s] of the data.
+    first_iterations: int = 2
+    first_s: float = 10.0
+    # Iterations on all of the data, at most.
+    iterations: int = 5
+    # ... and with complete Jacobians.
+    last_iterations: int = 2
+    seed: int = 0
+    threads: int = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """Where the search ended: the unknowns ``x [p]``, which of them were searched, the covariance
+    ``[p, p]`` of these (zero elsewhere), the standard deviation of each were all others known
+    ``[p]``, and the standard error of the joints' errors ``noise [j]`` [rad].
+    """
+
+    x: Floats
+    searched: NDArray[np.bool_]
+    covariance: Float64[NDArray[np.float64], "p p"]
+    alone: Floats
+    noise: Float64[NDArray[np.float64], " j"]
+    rollouts: int
+
+
+class ArmFit:
+    """One problem: a model, tracks, and which unknowns are searched."""
+
+    def __init__(
+        self,
+        rollouts: ArmRollouts,
+        tracks: Sequence[Track],
+        searched: NDArray[np.bool_],
+        config: FitConfig,
+        note: Callable[[str], None] = lambda _text: None,
+    ) -> None:
+        self._rollouts, self.model = rollouts, rollouts.model
+        self._tracks, self._searched, self._config = list(tracks), searched, config
+        self._free = np.flatnonzero(searched)
+        self._noise = np.full(self.model.arm.dof, _START_RAD)
+        self._note = note
+
+    def run(self) -> Fitted:
+        """Several starts, then all of the data. DataError when nothing could be simulated."""
+        config, model = self._config, self.model
+        everything = self._tracks
+        delayed = model.start.copy()
+        delayed[-1] = first_delay_s(everything[0], model)
+        # A filter is a delay to first order: without any, nothing would tell it from one.
+        delayed[-2] = max(delayed[-2], min(_FIRST_SMOOTHING_S, 0.5 * delayed[-1]))
+        delayed[-1] -= delayed[-2]
+        delayed = np.clip(delayed, model.low, model.high)
+        first = [_first(self._rollouts, t, config.first_s) for t in everything[:1]]
+        rng = np.random.default_rng(config.seed)
+        starts = [delayed, *(self._drawn(delayed, rng) for _ in range(config.starts))]
+        tried = [self._search(first, x, config.first_iterations) for x in starts]
+        best, cost = min(tried, key=lambda found: found[1])
+        self._note(f"{len(starts)} starts, {self._rollouts.count} rollouts")
+        if not np.isfinite(cost):
+            raise DataError("the model of the arm is unstable under the recorded set-points")
+        x, _ = self._search(everything, best, 2)
+        # Joints that fit better say more.
+        self._noise = np.maximum(self.errors(everything, x), FINEST_RAD)
+        x, _ = self._search(everything, x, config.iterations)
+        # The last steps see what every parameter does to every joint.
+        self._noise = np.maximum(self.errors(everything, x), FINEST_RAD)
+        x, _ = self._search(everything, x, config.last_iterations, whole=True)
+        covariance, alone = self._uncertainty(everything, x)
+        self._note(f"least squares: {self._rollouts.count} rollouts")
+        return Fitted(
+            x, self._searched, covariance, alone, self._noise, self._rollouts.count
+        )
+
+    def errors(self, tracks: Sequence[Track], x: Floats) -> Floats:
+        """Root mean square of every joint's error ``[j]`` [rad]."""
+        rows = [a[0] - t.measured for a, t in zip(self._roll(tracks, x[None]), tracks, strict=True)]
+        return np.sqrt(np.mean(np.concatenate(rows) ** 2, axis=0))
+
+    # -- the search ------------------------------------------------------------------------------
+
+    def _search(
+        self, tracks: Sequence[Track], x: Floats, iterations: int, *, whole: bool = False
+    ) -> tuple[Floats, float]:
+        model, free, belief = self.model, self._free, self.model.belief[self._free]
+        answers = self._roll(tracks, x[None])
+        cost, damping = self._cost(answers, tracks, x[None])[0], 1.0
+        for _ in range(iterations):
+            if not np.isfinite(cost):
+                break
+            r = self._residuals(answers, tracks)[0]
+            J = self._full_jacobian(tracks, x) if whole else self._jacobian(tracks, x, answers)
+            gradient = J.T @ r + (x - model.start)[free] / belief**2
+            square = J.T @ J + np.diag(belief**-2.0)
+            trials = [
+                self._stepped(x, square, gradient, damping * d) for d in _DAMPINGS
+            ]
+            answered = self._roll(tracks, np.array(trials))
+            costs = self._cost(answered, tracks, np.array(trials))
+            k = int(np.argmin(np.nan_to_num(costs, nan=np.inf)))
+            if not costs[k] < cost:
+                damping *= 100.0
+                if damping > 1e6:
+                    break
+                continue
+            gained = cost - costs[k]
+            x, cost = trials[k], costs[k]
+            answers = [a[k : k + 1] for a in answered]
+            damping = max(1e-6, 0.3 * damping * _DAMPINGS[k])
+            if gained < _ENOUGH:
+                break
+        return x, float(cost)
+
+    def _stepped(self, x: Floats, square: FloatRows, gradient: Floats, damping: float) -> Floats:
+        """A damped step inside the bounds: what would leave them stays at the border."""
+        model, free = self.model, self._free
+        inside = np.ones(len(free), dtype=bool)
+        low, high, out = model.low[free], model.high[free], x.copy()
+        for _ in range(3):
+            A = square[np.ix_(inside, inside)]
+            A = A + damping * np.diag(np.diag(A)) * 1e-3
+            step = np.zeros(len(free))
+            step[inside] = -np.linalg.solve(A, gradient[inside])
+            wish = x[free] + step
+            beyond = inside & ((wish < low) | (wish > high))
+            out[free] = np.clip(wish, low, high)
+            blocked = beyond & ((x[free] <= low) | (x[free] >= high))
+            if not blocked.any():
+                break
+            inside &= ~blocked
+        return out
+
+    def _jacobian(self, tracks: Sequence[Track], x: Floats, answers: Sequence[Answers]) -> Jacobian:
+        """Every kind of parameter at once (see the module's text)."""
+        kinds = sorted({self.model.parameters[i].kind for i in self._free})
+        groups = [[i for i in self._free if self.model.parameters[i].kind == k] for k in kinds]
+        steps = self._steps(x)
+        vectors = np.tile(x, (len(groups), 1))
+        for row, group in zip(vectors, groups, strict=True):
+            row[group] += steps[group]
+        moved = self._roll(tracks, vectors)
+        columns = {int(i): c for c, i in enumerate(self._free)}
+        blocks: list[FloatRows] = []
+        for there, here in zip(moved, answers, strict=True):
+            change = (there - here) / self._noise
+            J = np.zeros((*change.shape[1:], len(self._free)))
+            for group, of in zip(groups, change, strict=True):
+                for i in group:
+                    joint = self.model.parameters[i].joint
+                    at = slice(None) if joint < 0 else slice(joint, joint + 1)
+                    J[:, at, columns[int(i)]] = of[:, at] / steps[i]
+            blocks.append(J.reshape(-1, len(self._free)))
+        return np.concatenate(blocks)
+
+    def quick_jacobian(self, tracks: Sequence[Track], x: Floats, noise_rad: float) -> Jacobian:
+        """Of joint angles with such an error ``[rows, p]``, for plans."""
+        self._noise = np.full(self.model.arm.dof, noise_rad)
+        return self._jacobian(tracks, x, self._roll(tracks, x[None]))
+
+    def _full_jacobian(self, tracks: Sequence[Track], x: Floats) -> Jacobian:
+        """One parameter after the other ``[rows, p]``, of those that are searched."""
+        steps = self._steps(x)
+        vectors = np.concatenate([x[None], x + np.diag(steps)[self._free]])
+        blocks: list[FloatRows] = []
+        for a in self._roll(tracks, vectors):
+            change = (a[1:] - a[0]) / self._noise / steps[self._free][:, None, None]
+            blocks.append(change.reshape(len(self._free), -1).T)
+        return np.concatenate(blocks)
+
+    def _steps(self, x: Floats) -> Floats:
+        """Of finite differences: away from the nearer border."""
+        steps = np.array([p.step for p in self.model.parameters])
+        return np.where(x + steps > self.model.high, -steps, steps)
+
+    def _roll(self, tracks: Sequence[Track], vectors: FloatRows) -> list[Answers]:
+        return self._rollouts.roll(tracks, vectors)
+
+    def _residuals(
+        self, answers: Sequence[Answers], tracks: Sequence[Track]
+    ) -> Float64[NDArray[np.float64], "v rows"]:
+        parts = [
+            ((a - t.measured) / self._noise).reshape(len(a), -1)
+            for a, t in zip(answers, tracks, strict=True)
+        ]
+        return np.concatenate(parts, axis=1)
+
+    def _cost(
+        self, answers: Sequence[Answers], tracks: Sequence[Track], vectors: FloatRows
+    ) -> Floats:
+        r = self._residuals(answers, tracks)
+        prior = ((vectors - self.model.start) / self.model.belief)[:, self._free]
+        total = 0.5 * ((r**2).sum(axis=1) + (prior**2).sum(axis=1))
+        return np.where(np.isfinite(total), total, np.inf)
+
+    def _drawn(self, x: Floats, rng: np.random.Generator) -> Floats:
+        out = x.copy()
+        free = self._free[self._free < len(x) - 2]
+        out[free] += 0.5 * self.model.belief[free] * rng.standard_normal(len(free))
+        return np.clip(out, self.model.low, self.model.high)
+
+    # -- how sure --------------------------------------------------------------------------------
+
+    def _uncertainty(self, tracks: Sequence[Track], x: Floats) -> tuple[FloatRows, Floats]:
+        """Covariance ``[p, p]`` and standard deviations were everything else known ``[p]``.
+
+        Errors of a model are alike from one sample to the next, so that a thousand samples are not
+        a thousand measurements: they are counted by blocks (the "sandwich" of robust statistics).
+        """
+        free = self._free
+        J = self._full_jacobian(tracks, x)
+        r = self._residuals(self._roll(tracks, x[None]), tracks)[0]
+        square = J.T @ J
+        believed = np.diag(self.model.belief[free] ** -2.0)
+        inverse = np.linalg.inv(square + believed)
+        size = self.model.arm.dof * max(1, round(_BLOCK_S * 100.0))
+        edges = np.arange(0, len(r), size)
+        scores = np.add.reduceat(J * r[:, None], edges, axis=0)
+        robust = inverse @ (scores.T @ scores + believed) @ inverse
+        wider = np.sqrt(np.maximum(1.0, np.diag(robust) / np.diag(inverse)))
+        covariance = np.zeros((len(x), len(x)))
+        covariance[np.ix_(free, free)] = wider[:, None] * inverse * wider
+        alone = np.zeros(len(x))
+        alone[free] = wider / np.sqrt(np.diag(square + believed))
+        return covariance, alone
+
+
+def first_delay_s(track: Track, model: ArmModel) -> float:
+    """Where the search for the delay begins [s]: where velocities agree best."""
+    motion = track.motion
+    try:
+        found = latency(
+            TimeSeries(motion.sent_t_s, motion.sent),
+            TimeSeries(motion.measured_t_s, motion.measured),
+            low_s=-0.02,
+            high_s=float(model.high[-1]),
+        )
+    except DataError:
+        return float(model.start[-1])
+    return max(0.0, found.latency_s)
+
+
+def _first(rollouts: ArmRollouts, track: Track, seconds: float) -> Track:
+    """The part of a track that starts are compared on."""
+    if track.seconds <= 1.5 * seconds:
+        return track
+    begin_s = track.t_s[0]
+    return rollouts.track(track.motion.part(begin_s, begin_s + seconds))

@@ -1,0 +1,202 @@
+"""Writes what identification found of an arm as a scene package of its own.
+
+Gains, delay and smoothing go into ``scene.yaml`` (``control``), what belongs to joints and the
+payload into the MJCF file of the package that names them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import yaml
+
+from robolearn.config import load_yaml
+from robolearn.errors import SceneError
+from sim.control.mount import find_mount, tip_in_last_link
+from sim.identification.arm_identify import ArmIdentified, ArmIdentifyConfig
+from sim.identification.write_scene import versions
+from sim.scene.config import Scene
+from sim.scene.load import load_scene
+from sim.scene.package import replaced_package
+from sim.scene.payload import PAYLOAD, moments
+
+# Less is not worth a body [kg].
+_LEAST_KG = 0.002
+# A smoothing that lags less is written as delay: a filter costs a call at every physics step [s].
+_LEAST_SMOOTHING_S = 0.002
+_ATTRIBUTES = {"damping": "damping", "friction": "frictionloss", "armature": "armature"}
+
+
+def write_identified_arm(
+    result: ArmIdentified,
+    template: Scene,
+    config: ArmIdentifyConfig,
+    out: Path,
+    source: str = "",
+) -> Scene:
+    """Write ``out`` (a folder) from the template and what was found; return it validated.
+
+    An existing folder is replaced only when it holds an identified scene. Raises
+    :class:`SceneError` for another one, and for a template whose joints are not written in files of
+    its own. A crash leaves the old folder or none.
+    """
+    with replaced_package(out, "identified") as folder:
+        shutil.copytree(template.path, folder)
+        _write_mjcf(result, template, folder)
+        raw = load_yaml(template.path / "scene.yaml")
+        _write_control(result, raw, template.config.physics.timestep_s)
+        raw["name"] = out.name
+        raw["description"] = f"{template.name} with the arm identified from motions."
+        raw["provenance"] = {
+            "kind": "identified",
+            "source": source,
+            "details": arm_provenance(result, template, config),
+        }
+        text = yaml.safe_dump(raw, sort_keys=False, width=100)
+        (folder / "scene.yaml").write_text(text, encoding="utf-8")
+    return load_scene(out.resolve())
+
+
+def arm_provenance(
+    result: ArmIdentified, template: Scene, config: ArmIdentifyConfig
+) -> dict[str, Any]:
+    """Plain values: what was found with intervals, what was assumed, and what is left over."""
+    return {
+        "template": template.name,
+        "template_hash": template.content_hash,
+        **arm_document(result),
+        "config": dataclasses.asdict(config),
+        "versions": versions(),
+    }
+
+
+def arm_document(result: ArmIdentified) -> dict[str, Any]:
+    """What was found, as plain values for JSON and YAML."""
+    parameters = {
+        f.name: {
+            "before": f.before,
+            "after": f.after,
+            "interval": [f.low, f.high],
+            "unit": f.unit,
+            "status": f.status,
+            **({"only_with": list(f.partners)} if f.partners else {}),
+        }
+        for f in result.found
+    }
+    return {
+        "parameters": parameters,
+        "assumed": [f.name for f in result.found if f.status == "assumed"],
+        "told_only_together": [f.name for f in result.found if f.status == "ratio"],
+        "viscous_sum": {
+            joint: {"value": value, "interval": [low, high]}
+            for joint, (value, low, high) in result.viscous.items()
+        },
+        "delay_s": result.delay_s,
+        "heldout": {
+            "before": {"joint_deg": result.before.joint_deg, "tool_mm": result.before.tool_mm},
+            "after": {"joint_deg": result.after.joint_deg, "tool_mm": result.after.tool_mm},
+            "hysteresis_deg": result.hysteresis_deg,
+        },
+        "notes": list(result.notes),
+        "seconds": {"fit": result.fit_s, "heldout": result.held_out_s},
+        "rollouts": result.rollouts,
+        "duration_s": result.duration_s,
+    }
+
+
+def _write_control(result: ArmIdentified, raw: dict[str, Any], step_s: float) -> None:
+    control: dict[str, Any] = raw["control"]
+    target: dict[str, Any] = control["arms"][0] if control["kind"] == "arms" else control
+    kinds = {"kp": "stiffness", "kv": "servo_damping"}
+    target["gains"] = {
+        key: [_short(f.after) for f in result.found if f.kind == kind]
+        for key, kind in kinds.items()
+    }
+    delay_s, lag_s = result.value("delay"), result.value("smoothing")
+    if lag_s < _LEAST_SMOOTHING_S:
+        delay_s, lag_s = delay_s + lag_s, 0.0
+        steps = round(delay_s / step_s)
+    else:
+        # Scenes delay by whole steps; what is left of one is a lag.
+        steps = int(delay_s / step_s + 1e-6)
+        lag_s += delay_s - steps * step_s
+    raw["control_delay_s"] = _short(steps * step_s)
+    raw["control_smoothing_s"] = _short(lag_s)
+
+
+def _write_mjcf(result: ArmIdentified, template: Scene, folder: Path) -> None:
+    model = template.compile()
+    mount = find_mount(template.config, model)
+    trees = {path: _read(path) for path in sorted(folder.rglob("*.xml"))}
+    changed: set[Path] = set()
+    joints = [f.joint for f in result.found if f.kind == "armature"]
+    for title, name in zip(joints, mount.joints, strict=False):
+        path, joint = _named(trees, "joint", name, template)
+        for kind, attribute in _ATTRIBUTES.items():
+            value = next(f.after for f in result.found if (f.kind, f.joint) == (kind, title))
+            joint.set(attribute, repr(_short(value)))
+        changed.add(path)
+    mass = result.value("payload")
+    if mass > _LEAST_KG:
+        last = mount.joints[len(joints) - 1]
+        path, body = _parent(trees, last, template)
+        _carry(body, mass, tip_in_last_link(model, mount).tolist())
+        changed.add(path)
+    for path in changed:
+        text = ET.tostring(trees[path], encoding="unicode") + "\n"
+        path.write_text(text, encoding="utf-8")
+
+
+def _carry(link: ET.Element, mass_kg: float, at_m: list[float]) -> None:
+    """The payload as a body of its own behind the last joint."""
+    old = [b for b in link.iter("body") if b.get("name") == PAYLOAD]
+    body = old[0] if old else ET.SubElement(link, "body", name=PAYLOAD)
+    if not old:
+        body.set("pos", " ".join(repr(round(v, 9)) for v in at_m))
+        if link.get("gravcomp"):
+            body.set("gravcomp", str(link.get("gravcomp")))
+    inertial = body.find("inertial")
+    if inertial is None:
+        inertial = ET.SubElement(body, "inertial", pos="0 0 0")
+    inertial.set("mass", repr(_short(mass_kg)))
+    inertial.set("diaginertia", " ".join(repr(v) for v in moments(_short(mass_kg))))
+
+
+def _read(path: Path) -> ET.Element:
+    builder = ET.TreeBuilder(insert_comments=True)
+    return ET.fromstring(  # noqa: S314 (a scene package of the project)
+        path.read_text(encoding="utf-8"),
+        ET.XMLParser(target=builder),  # noqa: S314
+    )
+
+
+def _named(
+    trees: dict[Path, ET.Element], tag: str, name: str, template: Scene
+) -> tuple[Path, ET.Element]:
+    for path, root in trees.items():
+        for element in root.iter(tag):
+            if element.get("name") == name:
+                return path, element
+    raise SceneError(
+        f"scene '{template.name}': no MJCF file of the package has a <{tag} name='{name}'> to write"
+        " what was found into"
+    )
+
+
+def _parent(
+    trees: dict[Path, ET.Element], joint: str, template: Scene
+) -> tuple[Path, ET.Element]:
+    path, found = _named(trees, "joint", joint, template)
+    for body in trees[path].iter("body"):
+        if found in list(body):
+            return path, body
+    raise SceneError(f"scene '{template.name}': joint '{joint}' is in no <body> of {path.name}")
+
+
+def _short(value: float) -> float:
+    """Eight significant digits."""
+    return float(f"{value:.8g}")
