@@ -1,4 +1,6 @@
-"""``robolearn identify STORE --out SCENE`` finds a scene's physics from recordings."""
+"""``robolearn identify`` finds a scene's physics: of a block that was pushed (``STORE``), of an arm
+by moving it (``--robot``) or from what was recorded of it (``--episodes``).
+"""
 
 from __future__ import annotations
 
@@ -11,6 +13,7 @@ import tyro
 
 from robolearn.cli.shared.output_path import output_folder
 from robolearn.cli.shared.parse import parse, print_json, say
+from robolearn.errors import ConfigError
 
 if TYPE_CHECKING:
     from sim.identification.replay import ErrorSummary
@@ -19,17 +22,31 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Args:
-    """Fit contact friction, damping ratio, centre of mass and contact stiffness to recordings."""
+    """Find a scene's physics: a pushed block's from the demonstrations of STORE, or an arm's
+    servos, friction, payload and delay by moving it (--robot) or from episodes (--episodes).
+    """
 
-    # Episode store; only demonstrations are used.
-    store: Annotated[Path, tyro.conf.Positional]
+    # Episode store with pushes of a planar scene; only demonstrations are used.
+    store: Annotated[Path | None, tyro.conf.Positional] = None
     # Folder of the scene package to write.
-    out: Path
-    # Scene whose parameters are the start.
+    out: Path | None = None
+    # A file of configs/hardware/: its arm moves, by a motion chosen for what it tells.
+    robot: Path | None = None
+    # With --robot: start the virtual lab of the config and end it afterwards.
+    start_lab: bool = False
+    # With --robot: do not ask before the arm moves.
+    yes: bool = False
+    # With --robot: how long it moves to be fitted [s].
+    seconds: float = 60.0
+    # An episode store of an arm with its joints and their set-points. With STORE: a number, the
+    # first N episodes are used (some to fit, others to check); default every one.
+    episodes: str = ""
+    # Of an arm: the scene that it is identified in (with --robot default: a packaged one that is
+    # commanded as the cell is).
+    scene: str = ""
+    # With STORE: the scene whose parameters are the start.
     template: str = "pusht_naive"
-    # Use the first N episodes of the store (some to fit, others to check); default every one.
-    episodes: int | None = None
-    # Chooses training and held-out episodes and windows.
+    # Chooses training and held-out episodes and windows; of an arm the motions.
     seed: int = 0
     # Print one JSON document and nothing else.
     json: bool = False
@@ -37,22 +54,44 @@ class Args:
 
 def main(argv: list[str]) -> int:
     args = parse(Args, argv, "identify", Args.__doc__ or "")
+    if args.out is None:
+        raise ConfigError("--out is missing: the folder of the scene package to write")
+    recorded = args.store is None and args.episodes != ""
+    if sum((args.store is not None, args.robot is not None, recorded)) != 1:
+        raise ConfigError(
+            "give one of: STORE (a pushed block), --robot CELL (an arm that moves now), --episodes"
+            " STORE --scene SCENE (an arm that was recorded)"
+        )
+    output_folder(args.out, "--out", "a scene package")
+    if args.store is not None:
+        return _planar(args, args.out, args.store)
+    from robolearn.cli import identify_arm
+
+    if args.robot is not None:
+        options = identify_arm.Moving(
+            *(args.robot, args.scene, args.seconds, args.seed, args.start_lab, args.yes)
+        )
+        return identify_arm.moved(options, args.out, json=args.json)
+    return identify_arm.recorded(args.episodes, args.scene, args.out, args.seed, json=args.json)
+
+
+def _planar(args: Args, out: Path, store: Path) -> int:
+    """Of a pushed block."""
     from robolearn.operations.identify import identify
     from sim.identification.replay import summarize_final
     from sim.identification.search import IdentifyConfig, describe, heldout_summary
 
-    output_folder(args.out, "--out", "a scene package")
     identified = identify(
-        args.store,
-        args.out,
+        store,
+        out,
         template=args.template,
-        episodes=args.episodes,
+        episodes=_count(args.episodes),
         config=IdentifyConfig(seed=args.seed),
         on_note=lambda text: say(text, quiet=args.json),
     )
     result = identified.found
     if args.json:
-        print_json(_document(result, identified.scene.content_hash, args.out))
+        print_json(_document(result, identified.scene.content_hash, out))
         return 0
     say(f"before: {describe(result.before)}")
     say(f"after:  {describe(result.after)}")
@@ -63,8 +102,20 @@ def main(argv: list[str]) -> int:
             " (median / 90th percentile)"
         )
     say(f"{result.evaluations} evaluations in {result.duration_s:.1f} s")
-    say(f"scene package: {args.out}")
+    say(f"scene package: {out}")
     return 0
+
+
+def _count(text: str) -> int | None:
+    """How many episodes of STORE; ConfigError for what is no number."""
+    if not text:
+        return None
+    if not text.isdecimal():
+        raise ConfigError(
+            f"--episodes: with STORE a number is expected (the first N episodes), got '{text}'; a"
+            " store of an arm's episodes is given without STORE"
+        )
+    return int(text)
 
 
 def _text(s: ErrorSummary) -> str:

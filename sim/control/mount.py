@@ -30,7 +30,8 @@ class ArmMount:
     """Where an arm is in a scene's model: its joints and servos in their order.
 
     ``bodies``: all of the arm, ``behind``: geoms behind its last joint, ``tip``: the tool's tip in
-    the flange's frame [m], ``tool_length_m`` of a bare tool on it; ``gains``: identified ones, which replace those of scene.xml.
+    the flange's frame [m], ``tool_length_m`` of a bare tool on it; ``gains``: identified ones,
+    which replace those of scene.xml.
     """
 
     arm: str
@@ -58,9 +59,7 @@ def find_mount(
     where = f"scene '{config.name}'"
     kind = config.control.get("kind")
     if kind not in _KINDS:
-        raise ConfigError(
-            f"{where} has no arm (control.kind '{kind}'); expected one of {_KINDS}"
-        )
+        raise ConfigError(f"{where} has no arm (control.kind '{kind}'); expected one of {_KINDS}")
     tool_length_m, T_world_base = 0.0, np.eye(4)
     extra: ArmConfig | None = None
     if kind == "arm_xy":

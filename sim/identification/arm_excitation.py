@@ -20,9 +20,9 @@ from robolearn.arms.collision import CollisionModel
 from robolearn.arms.kinematics import SerialArm
 from robolearn.arms.shapes import JointRows, Joints
 from robolearn.errors import DataError
-from robolearn.shapes import Floats
-from sim.identification.arm_fit import ArmFit, FitConfig
-from sim.identification.arm_model import ArmModel
+from robolearn.shapes import FloatRows, Floats
+from sim.identification.arm_fit import ArmFit, Covariance, FitConfig
+from sim.identification.arm_model import ArmModel, Unknowns
 from sim.identification.arm_motion import ArmMotion
 from sim.identification.arm_rollouts import ArmRollouts, Track
 
@@ -134,8 +134,13 @@ class ExcitationConfig:
 
 
 def multisine(
-    room: Room, seconds: float, *, rate_hz: float = 500.0, seed: int = 0,
-    band_hz: tuple[float, float] = (0.1, 3.0), lines: int = 10
+    room: Room,
+    seconds: float,
+    *,
+    rate_hz: float = 500.0,
+    seed: int = 0,
+    band_hz: tuple[float, float] = (0.1, 3.0),
+    lines: int = 10,
 ) -> Excitation:
     """What is usually done: all joints at once, ``lines`` sines of equal speed over the band, with
     Schroeder's phases (every joint's from another one on), as large as the limits allow.
@@ -151,7 +156,7 @@ def multisine(
 
 
 def informed(
-    room: Room, model: ArmModel, config: ExcitationConfig, x: Floats | None = None
+    room: Room, model: ArmModel, config: ExcitationConfig, x: Unknowns | None = None
 ) -> Excitation:
     """The D-optimal choice of pieces on the model with unknowns ``x [p]`` (None: as it is)."""
     rng = np.random.default_rng(config.seed)
@@ -159,8 +164,8 @@ def informed(
     pieces = [p for p in pieces if p is not None]
     if not pieces:
         raise DataError(
-            "no motion about home keeps the cell's limits: the arm has no room there. Give it a home"
-            " with more space around it"
+            "no motion about home keeps the cell's limits: the arm has no room there. Give it a"
+            " home with more space around it"
         )
     matrices = informations(model, pieces, config.threads, x)
     count = max(1, round(config.seconds / config.piece_s))
@@ -170,7 +175,7 @@ def informed(
 
 
 def informations(
-    model: ArmModel, pieces: Sequence[Excitation], threads: int = 2, x: Floats | None = None
+    model: ArmModel, pieces: Sequence[Excitation], threads: int = 2, x: Unknowns | None = None
 ) -> Informations:
     """Information matrices ``[n, p, p]`` of motions, were they measured by usual encoders."""
     at = model.start if x is None else x
@@ -191,7 +196,7 @@ def planned_track(rollouts: ArmRollouts, piece: Excitation) -> Track:
     return rollouts.track(ArmMotion("plan", t_s, piece.q, t_s, piece.q))
 
 
-def d_optimal(matrices: Informations, believed: NDArray[np.float64], count: int) -> list[int]:
+def d_optimal(matrices: Informations, believed: Covariance, count: int) -> list[int]:
     """Indices of ``count`` of ``matrices [n, p, p]``, with repetition, whose sum with ``believed``
     has the largest determinant: greedily, then by exchanging one for another while that helps.
     """
@@ -211,7 +216,7 @@ def d_optimal(matrices: Informations, believed: NDArray[np.float64], count: int)
     return chosen
 
 
-def _best(matrices: Informations, total: NDArray[np.float64]) -> int:
+def _best(matrices: Informations, total: Covariance) -> int:
     scale = 1.0 / np.sqrt(np.diag(total))
     return int(np.argmax(np.linalg.slogdet((matrices + total) * scale[:, None] * scale)[1]))
 
@@ -271,7 +276,7 @@ def _shared(room: Room, around: JointRows, weights: Joints, rate_hz: float) -> J
     return np.where(own > 1e-6, np.minimum(1.0, budget / np.maximum(own, 1e-6)), 1.0)
 
 
-def _ramp(t: Floats) -> JointRows:
+def _ramp(t: Floats) -> FloatRows:
     """From 0 to 1 and back ``[n, 1]``, twice differentiable."""
     s = np.clip(np.minimum(t, t[-1] - t) / _RAMP_S, 0.0, 1.0)
     return (s**3 * (10.0 - 15.0 * s + 6.0 * s**2))[:, None]

@@ -17,15 +17,21 @@ import numpy as np
 from jaxtyping import Float64
 from numpy.typing import NDArray
 
+from robolearn.arms.shapes import Joints
 from robolearn.calibration.latency import TimeSeries, latency
 from robolearn.errors import DataError
-from robolearn.shapes import FloatRows, Floats
-from sim.identification.arm_model import ArmModel
+from robolearn.shapes import FloatRows
+from sim.identification.arm_model import ArmModel, UnknownRows, Unknowns
 from sim.identification.arm_rollouts import Answers, ArmRollouts, Track
 
 # One row per compared joint angle, one column per unknown that is searched.
-Jacobian = Float64[NDArray[np.float64], "rows p"]
-Residuals = Float64[NDArray[np.float64], " rows"]
+Jacobian = Float64[NDArray[np.float64], "rows f"]
+Costs = Float64[NDArray[np.float64], " v"]
+ResidualRows = Float64[NDArray[np.float64], "v rows"]
+# Of those that are searched alone.
+Searched = Float64[NDArray[np.float64], " f"]
+Square = Float64[NDArray[np.float64], "f f"]
+Covariance = Float64[NDArray[np.float64], "p p"]
 
 # Errors below this are the measurement's, not the model's [rad].
 FINEST_RAD = 2e-5
@@ -62,11 +68,11 @@ class Fitted:
     ``[p]``, and the standard error of the joints' errors ``noise [j]`` [rad].
     """
 
-    x: Floats
+    x: Unknowns
     searched: NDArray[np.bool_]
-    covariance: Float64[NDArray[np.float64], "p p"]
-    alone: Floats
-    noise: Float64[NDArray[np.float64], " j"]
+    covariance: Covariance
+    alone: Unknowns
+    noise: Joints
     rollouts: int
 
 
@@ -87,7 +93,7 @@ class ArmFit:
         self._noise = np.full(self.model.arm.dof, _START_RAD)
         self._note = note
 
-    def run(self) -> Fitted:
+    def solve(self) -> Unknowns:
         """Several starts, then all of the data. DataError when nothing could be simulated."""
         config, model = self._config, self.model
         everything = self._tracks
@@ -112,13 +118,15 @@ class ArmFit:
         # The last steps see what every parameter does to every joint.
         self._noise = np.maximum(self.errors(everything, x), FINEST_RAD)
         x, _ = self._search(everything, x, config.last_iterations, whole=True)
-        covariance, alone = self._uncertainty(everything, x)
         self._note(f"least squares: {self._rollouts.count} rollouts")
-        return Fitted(
-            x, self._searched, covariance, alone, self._noise, self._rollouts.count
-        )
+        return x
 
-    def errors(self, tracks: Sequence[Track], x: Floats) -> Floats:
+    def judged(self, x: Unknowns) -> Fitted:
+        """How sure a solution is: one rollout more per unknown."""
+        covariance, alone = self._uncertainty(self._tracks, x)
+        return Fitted(x, self._searched, covariance, alone, self._noise, self._rollouts.count)
+
+    def errors(self, tracks: Sequence[Track], x: Unknowns) -> Joints:
         """Root mean square of every joint's error ``[j]`` [rad]."""
         rows = [a[0] - t.measured for a, t in zip(self._roll(tracks, x[None]), tracks, strict=True)]
         return np.sqrt(np.mean(np.concatenate(rows) ** 2, axis=0))
@@ -126,8 +134,8 @@ class ArmFit:
     # -- the search ------------------------------------------------------------------------------
 
     def _search(
-        self, tracks: Sequence[Track], x: Floats, iterations: int, *, whole: bool = False
-    ) -> tuple[Floats, float]:
+        self, tracks: Sequence[Track], x: Unknowns, iterations: int, *, whole: bool = False
+    ) -> tuple[Unknowns, float]:
         model, free, belief = self.model, self._free, self.model.belief[self._free]
         answers = self._roll(tracks, x[None])
         cost, damping = self._cost(answers, tracks, x[None])[0], 1.0
@@ -138,9 +146,7 @@ class ArmFit:
             J = self._full_jacobian(tracks, x) if whole else self._jacobian(tracks, x, answers)
             gradient = J.T @ r + (x - model.start)[free] / belief**2
             square = J.T @ J + np.diag(belief**-2.0)
-            trials = [
-                self._stepped(x, square, gradient, damping * d) for d in _DAMPINGS
-            ]
+            trials = [self._stepped(x, square, gradient, damping * d) for d in _DAMPINGS]
             answered = self._roll(tracks, np.array(trials))
             costs = self._cost(answered, tracks, np.array(trials))
             k = int(np.argmin(np.nan_to_num(costs, nan=np.inf)))
@@ -157,7 +163,7 @@ class ArmFit:
                 break
         return x, float(cost)
 
-    def _stepped(self, x: Floats, square: FloatRows, gradient: Floats, damping: float) -> Floats:
+    def _stepped(self, x: Unknowns, square: Square, gradient: Searched, damping: float) -> Unknowns:
         """A damped step inside the bounds: what would leave them stays at the border."""
         model, free = self.model, self._free
         inside = np.ones(len(free), dtype=bool)
@@ -176,7 +182,9 @@ class ArmFit:
             inside &= ~blocked
         return out
 
-    def _jacobian(self, tracks: Sequence[Track], x: Floats, answers: Sequence[Answers]) -> Jacobian:
+    def _jacobian(
+        self, tracks: Sequence[Track], x: Unknowns, answers: Sequence[Answers]
+    ) -> Jacobian:
         """Every kind of parameter at once (see the module's text)."""
         kinds = sorted({self.model.parameters[i].kind for i in self._free})
         groups = [[i for i in self._free if self.model.parameters[i].kind == k] for k in kinds]
@@ -198,12 +206,12 @@ class ArmFit:
             blocks.append(J.reshape(-1, len(self._free)))
         return np.concatenate(blocks)
 
-    def quick_jacobian(self, tracks: Sequence[Track], x: Floats, noise_rad: float) -> Jacobian:
+    def quick_jacobian(self, tracks: Sequence[Track], x: Unknowns, noise_rad: float) -> Jacobian:
         """Of joint angles with such an error ``[rows, p]``, for plans."""
         self._noise = np.full(self.model.arm.dof, noise_rad)
         return self._jacobian(tracks, x, self._roll(tracks, x[None]))
 
-    def _full_jacobian(self, tracks: Sequence[Track], x: Floats) -> Jacobian:
+    def _full_jacobian(self, tracks: Sequence[Track], x: Unknowns) -> Jacobian:
         """One parameter after the other ``[rows, p]``, of those that are searched."""
         steps = self._steps(x)
         vectors = np.concatenate([x[None], x + np.diag(steps)[self._free]])
@@ -213,17 +221,15 @@ class ArmFit:
             blocks.append(change.reshape(len(self._free), -1).T)
         return np.concatenate(blocks)
 
-    def _steps(self, x: Floats) -> Floats:
+    def _steps(self, x: Unknowns) -> Unknowns:
         """Of finite differences: away from the nearer border."""
         steps = np.array([p.step for p in self.model.parameters])
         return np.where(x + steps > self.model.high, -steps, steps)
 
-    def _roll(self, tracks: Sequence[Track], vectors: FloatRows) -> list[Answers]:
+    def _roll(self, tracks: Sequence[Track], vectors: UnknownRows) -> list[Answers]:
         return self._rollouts.roll(tracks, vectors)
 
-    def _residuals(
-        self, answers: Sequence[Answers], tracks: Sequence[Track]
-    ) -> Float64[NDArray[np.float64], "v rows"]:
+    def _residuals(self, answers: Sequence[Answers], tracks: Sequence[Track]) -> ResidualRows:
         parts = [
             ((a - t.measured) / self._noise).reshape(len(a), -1)
             for a, t in zip(answers, tracks, strict=True)
@@ -231,14 +237,14 @@ class ArmFit:
         return np.concatenate(parts, axis=1)
 
     def _cost(
-        self, answers: Sequence[Answers], tracks: Sequence[Track], vectors: FloatRows
-    ) -> Floats:
+        self, answers: Sequence[Answers], tracks: Sequence[Track], vectors: UnknownRows
+    ) -> Costs:
         r = self._residuals(answers, tracks)
         prior = ((vectors - self.model.start) / self.model.belief)[:, self._free]
         total = 0.5 * ((r**2).sum(axis=1) + (prior**2).sum(axis=1))
         return np.where(np.isfinite(total), total, np.inf)
 
-    def _drawn(self, x: Floats, rng: np.random.Generator) -> Floats:
+    def _drawn(self, x: Unknowns, rng: np.random.Generator) -> Unknowns:
         out = x.copy()
         free = self._free[self._free < len(x) - 2]
         out[free] += 0.5 * self.model.belief[free] * rng.standard_normal(len(free))
@@ -246,7 +252,7 @@ class ArmFit:
 
     # -- how sure --------------------------------------------------------------------------------
 
-    def _uncertainty(self, tracks: Sequence[Track], x: Floats) -> tuple[FloatRows, Floats]:
+    def _uncertainty(self, tracks: Sequence[Track], x: Unknowns) -> tuple[Covariance, Unknowns]:
         """Covariance ``[p, p]`` and standard deviations were everything else known ``[p]``.
 
         Errors of a model are alike from one sample to the next, so that a thousand samples are not

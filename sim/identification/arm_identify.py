@@ -9,20 +9,18 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
-from jaxtyping import Float64
-from numpy.typing import NDArray
 
 from robolearn.arms.shapes import JointRows
 from robolearn.errors import DataError
+from robolearn.geometry import VectorRows
 from robolearn.shapes import Floats
 from sim.identification.arm_fit import ArmFit, FitConfig, Fitted
-from sim.identification.arm_model import UNITS, ArmModel, Kind, Parameter
+from sim.identification.arm_model import UNITS, ArmModel, Kind, Parameter, Unknowns
 from sim.identification.arm_motion import ArmMotion, checked_motions
-from sim.identification.arm_rollouts import ArmRollouts, Track
+from sim.identification.arm_rollouts import ArmRollouts, Compared, Track
 from sim.scene.config import Scene
 
 Status = Literal["identified", "ratio", "assumed"]
-JointErrors = Float64[NDArray[np.float64], " j"]
 
 # 95 % of a normal distribution.
 _WIDE = 1.96
@@ -34,6 +32,8 @@ _TOGETHER = 0.7
 # A stretch of the motion whose error is so many times the usual one is no model's: a touch, a stop.
 _STRANGE, _STRANGE_RAD, _WINDOW = 8.0, 0.02, 50
 _MOST_CUT = 0.2
+# An arm that is further from its model explains nothing [rad].
+_FARTHEST_RAD = 0.03
 Note = Callable[[str], None]
 
 
@@ -103,7 +103,7 @@ class ArmIdentified:
 
     @property
     def delay_s(self) -> float:
-        """From a set-point to its effect in the mean: delay and lag of the smoothing together [s]."""
+        """From a set-point to its effect: delay and lag of the smoothing together [s]."""
         return self.value("delay") + self.value("smoothing")
 
 
@@ -128,13 +128,17 @@ def identify_arm(
     tracks = [rollouts.track(m) for m in checked.motions]
     held_tracks = [rollouts.track(m) for m in others.motions]
     searched = model.moving(checked.moved)
-    fitted = ArmFit(rollouts, tracks, searched, config.fit, note).run()
+    fit = ArmFit(rollouts, tracks, searched, config.fit, note)
+    x = fit.solve()
     notes = list(dict.fromkeys((*checked.notes, *others.notes)))
-    clean, cut = _without_strange(rollouts, tracks, fitted)
+    clean, cut = _without_strange(rollouts, tracks, x)
     if cut:
         notes += cut
-        fitted = ArmFit(rollouts, clean, searched, config.fit, note).run()
-        tracks = clean
+        fit, tracks = ArmFit(rollouts, clean, searched, config.fit, note), clean
+        x = fit.solve()
+    fitted = fit.judged(x)
+    _require_explained(model, fitted)
+    notes += _at_border(model, fitted)
     answers = rollouts.roll(held_tracks, np.stack([model.start, fitted.x]))
     before, after = (_errors(model, held_tracks, [a[k] for a in answers]) for k in (0, 1))
     if not all(np.isfinite(v) for v in after.joint_deg.values()):
@@ -154,9 +158,18 @@ def identify_arm(
     )
 
 
-def _split(
-    motions: Sequence[ArmMotion], share: float
-) -> tuple[list[ArmMotion], list[ArmMotion]]:
+def _require_explained(model: ArmModel, fitted: Fitted) -> None:
+    worst = int(np.argmax(fitted.noise))
+    if not fitted.noise[worst] < _FARTHEST_RAD:
+        raise DataError(
+            f"the motion cannot be explained by any arm of this kind: with the best parameters"
+            f" {model.arm.joint_names[worst]} is still {np.degrees(fitted.noise[worst]):.1f}"
+            " degrees off. Set-points and joints are of different motions, the arm was in contact,"
+            " or it is another arm"
+        )
+
+
+def _split(motions: Sequence[ArmMotion], share: float) -> tuple[list[ArmMotion], list[ArmMotion]]:
     """Whole motions to check on, the last ones; of a single motion its end."""
     if not motions:
         raise DataError("there is no motion to identify the arm from")
@@ -169,7 +182,7 @@ def _split(
     return list(motions[:-count]), list(motions[-count:])
 
 
-def _errors(model: ArmModel, tracks: Sequence[Track], answers: Sequence[JointRows]) -> ArmErrors:
+def _errors(model: ArmModel, tracks: Sequence[Track], answers: Sequence[Compared]) -> ArmErrors:
     off = np.concatenate([a - t.measured for a, t in zip(answers, tracks, strict=True)])
     apart: list[Floats] = []
     for answer, track in zip(answers, tracks, strict=True):
@@ -182,13 +195,13 @@ def _errors(model: ArmModel, tracks: Sequence[Track], answers: Sequence[JointRow
     )
 
 
-def _tips(model: ArmModel, q: JointRows) -> JointRows:
+def _tips(model: ArmModel, q: JointRows) -> VectorRows:
     T = model.arm.fk_rows(q)
     return T[:, :3, 3] + T[:, :3, :3] @ model.mount.tip
 
 
 def _hysteresis(
-    model: ArmModel, tracks: Sequence[Track], answers: Sequence[JointRows]
+    model: ArmModel, tracks: Sequence[Track], answers: Sequence[Compared]
 ) -> dict[str, float]:
     """Mean error while a joint moves one way less that while it moves the other way [deg]."""
     out: dict[str, float] = {}
@@ -199,8 +212,9 @@ def _hysteresis(
             moving = np.abs(speed) > 0.2 * np.abs(speed).max(initial=1e-9)
             for way, kept in ways.items():
                 kept.append((track.measured - answer)[:, joint][moving & (np.sign(speed) == way)])
-        means = [float(np.mean(np.concatenate(v))) if sum(map(len, v)) else 0.0
-                 for v in ways.values()]
+        means = [
+            float(np.mean(np.concatenate(v))) if sum(map(len, v)) else 0.0 for v in ways.values()
+        ]
         out[name] = abs(float(np.degrees(means[0] - means[1])))
     return out
 
@@ -225,12 +239,11 @@ def _found(model: ArmModel, fitted: Fitted) -> tuple[Found, ...]:
                 if k != i and abs(correlation[i, k]) > _TOGETHER
             ][:4]
         half = _WIDE * float(spread[i])
-        low, high = (float(np.clip(v, p.low, p.high)) for v in
-                     (fitted.x[i] - half, fitted.x[i] + half))
-        at = float(fitted.x[i])
-        found.append(
-            _told(model, p, at, p.value(low), p.value(high), status, tuple(partners))
+        low, high = (
+            float(np.clip(v, p.low, p.high)) for v in (fitted.x[i] - half, fitted.x[i] + half)
         )
+        at = float(fitted.x[i])
+        found.append(_told(model, p, at, p.value(low), p.value(high), status, tuple(partners)))
     return tuple(found)
 
 
@@ -257,8 +270,24 @@ def _status(p: Parameter, spread: float, alone: float) -> Status:
     return "ratio" if known(alone) else "assumed"
 
 
+def _at_border(model: ArmModel, fitted: Fitted) -> list[str]:
+    """Where the search ended because it was not allowed on: at zero that means nothing."""
+    return [
+        f"{p.name} went to the end of its range: the arm is not like the model there, and all that"
+        " is known is that it is at least or at most so"
+        for i, p in enumerate(model.parameters)
+        if fitted.searched[i]
+        and (fitted.x[i] >= p.high - 1e-9 or (p.logarithmic and fitted.x[i] <= p.low + 1e-9))
+    ]
+
+
 def _told(
-    model: ArmModel, p: Parameter, at: float, low: float, high: float, status: Status,
+    model: ArmModel,
+    p: Parameter,
+    at: float,
+    low: float,
+    high: float,
+    status: Status,
     partners: tuple[str, ...] = (),
 ) -> Found:
     joint = "" if p.joint < 0 else model.arm.joint_names[p.joint]
@@ -269,7 +298,7 @@ def _told(
 
 
 def _without_strange(
-    rollouts: ArmRollouts, tracks: Sequence[Track], fitted: Fitted
+    rollouts: ArmRollouts, tracks: Sequence[Track], x: Unknowns
 ) -> tuple[list[Track], list[str]]:
     """Tracks without the stretches that no parameters explain, and what was left out.
 
@@ -279,7 +308,7 @@ def _without_strange(
     kept: list[Track] = []
     notes: list[str] = []
     lost_s = 0.0
-    answers = rollouts.roll(tracks, fitted.x[None])
+    answers = rollouts.roll(tracks, x[None])
     errors = [np.abs(a[0] - t.measured) for a, t in zip(answers, tracks, strict=True)]
     usual = np.median(np.concatenate(errors), axis=0)
     for error, track in zip(errors, tracks, strict=True):
@@ -295,9 +324,9 @@ def _without_strange(
         begin_s, end_s = float(track.t_s[0]), float(track.t_s[-1])
         notes.append(
             f"{track.motion.name}: from {first - begin_s:.1f} to {last - begin_s:.1f} s"
-            f" {arm.joint_names[int(joint)]} is up to {np.degrees(error[row, joint]):.1f} degrees from"
-            " where its set-points would take it: something was touched, or the arm was stopped. Left"
-            " out"
+            f" {arm.joint_names[int(joint)]} is up to {np.degrees(error[row, joint]):.1f} degrees"
+            " from where its set-points would take it: something was touched, or the arm was"
+            " stopped. Left out"
         )
         lost_s += last - first
         for a, b in ((begin_s, first - 0.2), (last + 0.5, end_s)):
@@ -306,7 +335,7 @@ def _without_strange(
     total_s = sum(t.seconds for t in tracks)
     if lost_s > _MOST_CUT * total_s:
         raise DataError(
-            f"{lost_s:.1f} of {total_s:.1f} s of motion cannot be explained by any arm of this kind."
-            f" {notes[0]}. Record motions in which nothing is touched"
+            f"{lost_s:.1f} of {total_s:.1f} s of motion cannot be explained by any arm of this"
+            f" kind. {notes[0]}. Record motions in which nothing is touched"
         )
     return kept, notes

@@ -15,15 +15,21 @@ from typing import Literal
 
 import mujoco
 import numpy as np
+from jaxtyping import Float64
+from numpy.typing import NDArray
 
 from robolearn.arms.kinematics import SerialArm
 from robolearn.arms.models import ARMS
-from robolearn.arms.shapes import JointFlags
-from robolearn.shapes import Flags, Floats
+from robolearn.arms.shapes import JointFlags, Joints
+from robolearn.shapes import Flags
 from sim.control.mount import ArmMount, find_mount, loaded
 from sim.control.servos import Gains, apply_gains
 from sim.scene.config import Scene
 from sim.scene.payload import PAYLOAD, set_payload
+
+# One number per unknown, as it is searched; of several sets of them.
+Unknowns = Float64[NDArray[np.float64], " p"]
+UnknownRows = Float64[NDArray[np.float64], "v p"]
 
 Kind = Literal[
     "stiffness",
@@ -115,16 +121,16 @@ class ArmModel:
         set_payload(self.model, self._payload_kg)
         mujoco.mj_setConst(self.model, self.data)
         self.parameters: tuple[Parameter, ...] = tuple(self._unknown())
-        self.start: Floats = np.array([p.start for p in self.parameters])
-        self.low: Floats = np.array([p.low for p in self.parameters])
-        self.high: Floats = np.array([p.high for p in self.parameters])
-        self.belief: Floats = np.array([p.belief for p in self.parameters])
+        self.start: Unknowns = np.array([p.start for p in self.parameters])
+        self.low: Unknowns = np.array([p.low for p in self.parameters])
+        self.high: Unknowns = np.array([p.high for p in self.parameters])
+        self.belief: Unknowns = np.array([p.belief for p in self.parameters])
 
     def moving(self, moved: JointFlags) -> Flags:
         """Which parameters motions of these joints can tell ``[p]``."""
         return np.array([p.joint < 0 or bool(moved[p.joint]) for p in self.parameters])
 
-    def write(self, model: mujoco.MjModel, x: Floats) -> None:
+    def write(self, model: mujoco.MjModel, x: Unknowns) -> None:
         """Write the unknowns ``x [p]`` into a copy of :attr:`model`."""
         values = {k: np.zeros(self.arm.dof) for k in JOINT_KINDS}
         for p, at in zip(self.parameters, x.tolist(), strict=True):
@@ -139,19 +145,24 @@ class ArmModel:
         model.dof_armature[self.dofs] = values["armature"]
         mujoco.mj_setConst(model, self.data)
 
-    def delay_s(self, x: Floats) -> float:
+    def delay_s(self, x: Unknowns) -> float:
         """The delay among the unknowns [s]."""
         return float(x[-1])
 
-    def smoothing_s(self, x: Floats) -> float:
+    def smoothing_s(self, x: Unknowns) -> float:
         """The lag of the filter among the unknowns [s]."""
         return float(x[-2])
 
-    def lead_s(self, x: Floats) -> Floats:
+    def lead_s(self, x: Unknowns) -> Joints:
         """``[j]`` [s]: a servo's set-point is ahead by this times its speed."""
         stiffness, damping = (
-            np.array([p.value(v) for p, v in zip(self.parameters, x.tolist(), strict=True)
-                      if p.kind == kind])
+            np.array(
+                [
+                    p.value(v)
+                    for p, v in zip(self.parameters, x.tolist(), strict=True)
+                    if p.kind == kind
+                ]
+            )
             for kind in ("stiffness", "servo_damping")
         )
         return damping / stiffness
@@ -161,7 +172,7 @@ class ArmModel:
         kp = model.actuator_gainprm[self.actuators, 0]
         kv = -model.actuator_biasprm[self.actuators, 2]
         torque = np.array(self.arm.max_torque)
-        values: dict[Kind, tuple[Floats, Floats]] = {
+        values: dict[Kind, tuple[Joints, Joints]] = {
             "stiffness": (kp, kp),
             "servo_damping": (np.maximum(kv, 1e-3 * kp), kv),
             "damping": (model.dof_damping[dofs], _BELIEF_DAMPING * np.maximum(kv, 1e-3 * kp)),
@@ -169,9 +180,7 @@ class ArmModel:
             "armature": (np.maximum(model.dof_armature[dofs], 1e-3), torque),
         }
         found: list[Parameter] = []
-        for kind, (joint, title) in itertools.product(
-            JOINT_KINDS, enumerate(self.arm.joint_names)
-        ):
+        for kind, (joint, title) in itertools.product(JOINT_KINDS, enumerate(self.arm.joint_names)):
             start, belief = (float(v[joint]) for v in values[kind])
             name = f"{kind} of {title}".replace("_", " ")
             if kind in _LOGARITHMIC:
@@ -185,10 +194,24 @@ class ArmModel:
         delay = scene.control_delay_s
         return [
             *found,
-            Parameter("payload", -1, "payload", self._payload_kg, 0.0, 3 * _BELIEF_PAYLOAD_KG,
-                      _BELIEF_PAYLOAD_KG),
-            Parameter("smoothing", -1, "smoothing of set-points", scene.control_smoothing_s, 0.0,
-                      _LONGEST_SMOOTHING_S, _BELIEF_SMOOTHING_S),
+            Parameter(
+                "payload",
+                -1,
+                "payload",
+                self._payload_kg,
+                0.0,
+                3 * _BELIEF_PAYLOAD_KG,
+                _BELIEF_PAYLOAD_KG,
+            ),
+            Parameter(
+                "smoothing",
+                -1,
+                "smoothing of set-points",
+                scene.control_smoothing_s,
+                0.0,
+                _LONGEST_SMOOTHING_S,
+                _BELIEF_SMOOTHING_S,
+            ),
             Parameter("delay", -1, "command delay", delay, 0.0, _LONGEST_DELAY_S, _BELIEF_DELAY_S),
         ]
 

@@ -18,12 +18,13 @@ from robolearn.errors import DataError
 from robolearn.shapes import FloatRows, Floats
 
 Sent = Float64[NDArray[np.float64], " sent"]
+SentColumns = Float64[NDArray[np.float64], "sent k"]
 SentRows = Float64[NDArray[np.float64], "sent j"]
 
 # A stream that pauses for longer cannot be filled in between [s].
 _GAP_S = 0.1
 # Slower than this counts as standing still [rad/s]; so far a joint must go to count as moved [rad].
-_STILL_RAD_S, _MOVED_RAD = 0.02, 0.02
+_STILL_RAD_S, _MOVED_RAD = 0.02, 0.005
 # Joints that are on average further from their set-points belong to another arm, or to none [rad].
 _FOREIGN_RAD = 0.35
 # Set-points that do not change at the end of their range are cut off there [rad].
@@ -51,9 +52,7 @@ class ArmMotion:
 
     def part(self, begin_s: float, end_s: float) -> ArmMotion:
         """Its samples in ``[begin_s, end_s]`` of the same clock."""
-        a, b = (
-            (t >= begin_s) & (t <= end_s) for t in (self.sent_t_s, self.measured_t_s)
-        )
+        a, b = ((t >= begin_s) & (t <= end_s) for t in (self.sent_t_s, self.measured_t_s))
         return ArmMotion(
             *(self.name, self.sent_t_s[a], self.sent[a], self.measured_t_s[b], self.measured[b])
         )
@@ -95,9 +94,9 @@ def checked_motions(
     if not moved.any() or moving_s < least_s:
         raise DataError(
             f"the arm moves for {moving_s:.1f} s in {len(motions)} motion(s), expected at least"
-            f" {least_s:g} s with a joint that goes {_MOVED_RAD:g} rad: too little to find anything."
-            " Record longer and faster motions of every joint, or let 'identify --robot' choose"
-            " them"
+            f" {least_s:g} s with a joint that goes {_MOVED_RAD:g} rad: too little to find"
+            " anything. Record longer and faster motions of every joint, or let 'identify"
+            " --robot' choose them"
         )
     still = [n for n, m in zip(arm.joint_names, moved.tolist(), strict=True) if not m]
     if still:
@@ -163,9 +162,9 @@ def _require_same_arm(motion: ArmMotion, arm: SerialArm) -> None:
     if off.max() > _FOREIGN_RAD:
         joint = int(np.argmax(off))
         raise DataError(
-            f"motion {motion.name}: {arm.joint_names[joint]} is {np.degrees(off[joint]):.0f} degrees"
-            " from its set-point most of the time: the set-points are of another arm, or in other"
-            " units than rad"
+            f"motion {motion.name}: {arm.joint_names[joint]} is {np.degrees(off[joint]):.0f}"
+            " degrees from its set-point most of the time: the set-points are of another arm, or in"
+            " other units than rad"
         )
 
 
@@ -191,7 +190,7 @@ def _moving_s(motion: ArmMotion) -> float:
     return 0.05 * float((np.abs(np.diff(rows, axis=0)).max(axis=1) > 0.05 * _STILL_RAD_S).sum())
 
 
-def on_grid(t_s: Floats, at_s: Sent, rows: Float64[NDArray[np.float64], "sent k"]) -> FloatRows:
+def on_grid(t_s: Floats, at_s: Sent, rows: SentColumns) -> FloatRows:
     """Rows ``[m, k]`` at ``at_s [m]``, linearly in between, at ``t_s [n]``: ``[n, k]``."""
     # One search for all columns: these are long.
     i = np.clip(np.searchsorted(at_s, t_s, side="right") - 1, 0, len(at_s) - 2)

@@ -18,15 +18,16 @@ from jaxtyping import Float64
 from numpy.typing import NDArray
 from scipy.signal import lfilter, lfilter_zi
 
-from robolearn.arms.shapes import JointRows
+from robolearn.arms.shapes import JointRows, Joints
 from robolearn.errors import DataError
-from robolearn.shapes import FloatRows, Floats
-from sim.identification.arm_model import ArmModel
+from robolearn.shapes import Floats
+from sim.identification.arm_model import ArmModel, UnknownRows, Unknowns
 from sim.identification.arm_motion import ArmMotion, on_grid
 from sim.identification.batch_rollouts import Rollouts
 
-# Of every motion at the compared times, of every set of parameters.
-Answers = Float64[NDArray[np.float64], "v t j"]
+# Of one motion at its compared times, measured and of every set of parameters.
+Compared = Float64[NDArray[np.float64], "_ j"]
+Answers = Float64[NDArray[np.float64], "v _ j"]
 
 # Compared so often [Hz]; not in the first moments, while delayed set-points of before arrive.
 COMPARE_HZ = 100.0
@@ -48,9 +49,9 @@ class Track:
     motion: ArmMotion
     t_s: Floats
     at: NDArray[np.int64]
-    measured: Float64[NDArray[np.float64], "t j"]
-    q: Floats
-    qd: Floats
+    measured: Compared
+    q: Joints
+    qd: Joints
 
     @property
     def seconds(self) -> float:
@@ -83,13 +84,13 @@ class ArmRollouts:
         q, qd = _line(motion.measured_t_s[first] - begin_s, motion.measured[first])
         return Track(motion, t_s, at, measured, q, qd)
 
-    def roll(self, tracks: Sequence[Track], vectors: FloatRows) -> list[Answers]:
+    def roll(self, tracks: Sequence[Track], vectors: UnknownRows) -> list[Answers]:
         """Joints ``[v, t, j]`` of every track under every row of ``vectors [v, p]``; what diverged
         is not finite.
         """
         return [self._roll(track, vectors) for track in tracks]
 
-    def _roll(self, track: Track, vectors: FloatRows) -> Answers:
+    def _roll(self, track: Track, vectors: UnknownRows) -> Answers:
         out = np.empty((len(vectors), len(track.at), self.model.arm.dof))
         for begin in range(0, len(vectors), _BATCH):
             part = vectors[begin : begin + _BATCH]
@@ -97,7 +98,7 @@ class ArmRollouts:
         self.count += len(vectors)
         return out
 
-    def _batch(self, track: Track, vectors: FloatRows) -> Answers:
+    def _batch(self, track: Track, vectors: UnknownRows) -> Answers:
         model = self.model
         while len(self._copies) < len(vectors):
             self._copies.append(copy.copy(model.model))
@@ -117,7 +118,7 @@ class ArmRollouts:
         answers[rolled.diverged] = np.nan
         return answers
 
-    def _set_points(self, track: Track, x: Floats) -> JointRows:
+    def _set_points(self, track: Track, x: Unknowns) -> JointRows:
         """What the servos are told at every step, as the scene's own controllers tell it."""
         motion, model = track.motion, self.model
         # What was told shortly before is still on its way.
@@ -145,7 +146,7 @@ def smoothed(rows: JointRows, lag_s: float, period_s: float) -> JointRows:
     return np.asarray(out, dtype=np.float64)
 
 
-def _line(t_s: Floats, rows: JointRows) -> tuple[Floats, Floats]:
+def _line(t_s: Floats, rows: JointRows) -> tuple[Joints, Joints]:
     """Value and slope at 0 of a line through rows ``[n, j]``."""
     if len(t_s) < 3:
         return rows[0].copy(), np.zeros(rows.shape[1])

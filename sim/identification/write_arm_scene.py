@@ -187,9 +187,7 @@ def _named(
     )
 
 
-def _parent(
-    trees: dict[Path, ET.Element], joint: str, template: Scene
-) -> tuple[Path, ET.Element]:
+def _parent(trees: dict[Path, ET.Element], joint: str, template: Scene) -> tuple[Path, ET.Element]:
     path, found = _named(trees, "joint", joint, template)
     for body in trees[path].iter("body"):
         if found in list(body):

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 
 import mujoco
 import numpy as np
-from numpy.typing import NDArray
 
 from robolearn.arms.models import ARMS
 from robolearn.arms.shapes import JointFlags, Joints
@@ -23,7 +22,6 @@ from robolearn.geometry import (
     RotvecPose,
     Vector,
     inverse,
-    pose,
     rotvec_from_rotation,
 )
 from robolearn.seeding import child_seed
@@ -34,7 +32,7 @@ from sim.env.placement import placer
 from sim.perturbations.model import object_bodies, object_signals
 from sim.plants.bullet_engine import engine_steps
 from sim.rendering.renderer import Renderer, View, update_poses
-from sim.scene.config import Scene, SceneConfig, SignalConfig, require_name, world_pose
+from sim.scene.config import Scene, SignalConfig, world_pose
 from sim.scene.load import load_scene
 from sim.scene.payload import set_payload
 from sim.scene.signals import reader

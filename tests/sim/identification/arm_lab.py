@@ -1,4 +1,4 @@
-"""A hidden arm in process: the emulator's plant behind its drive train, at 500 Hz, without a clock."""
+"""A hidden arm in process: the lab's plant behind its drive train, at 500 Hz, without a clock."""
 
 from __future__ import annotations
 

@@ -1,0 +1,133 @@
+"""``robolearn identify --robot`` and ``--episodes``: what is printed of an identified arm."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from robolearn.cli.shared.consent import ask, wait_for_enter
+from robolearn.cli.shared.parse import counting, print_json, say
+from robolearn.errors import ConfigError
+
+if TYPE_CHECKING:
+    from robolearn.operations.identify_arm import ArmIdentifyResult
+    from sim.identification.arm_identify import ArmErrors, ArmIdentified, Found
+
+
+@dataclass(frozen=True, slots=True)
+class Moving:
+    """How a cell's arm is moved."""
+
+    robot: Path
+    scene: str
+    seconds: float
+    seed: int
+    start_lab: bool
+    yes: bool
+
+
+def moved(options: Moving, out: Path, *, json: bool) -> int:
+    """Move the arm, identify it, write the scene."""
+    from robolearn.operations.cell.operator import CellOperator
+    from robolearn.operations.identify_arm import identify_cell
+
+    yes = options.yes
+    operator = CellOperator(partial(ask, yes=yes), None if yes else wait_for_enter)
+    with counting("moving", quiet=json) as show:
+        result = identify_cell(
+            options.robot,
+            out,
+            operator,
+            scene=options.scene,
+            seconds=options.seconds,
+            seed=options.seed,
+            start_lab=options.start_lab,
+            on_note=lambda text: say(text, quiet=json),
+            on_moved=show,
+        )
+    return _tell(result, json=json)
+
+
+def recorded(store: str, scene: str, out: Path, seed: int, *, json: bool) -> int:
+    """Identify the arm from a store, write the scene."""
+    if not scene:
+        raise ConfigError("--scene is missing: the scene whose arm was recorded")
+    from robolearn.operations.identify_arm import identify_episodes
+    from sim.identification.arm_fit import FitConfig
+    from sim.identification.arm_identify import ArmIdentifyConfig
+
+    result = identify_episodes(
+        Path(store),
+        scene,
+        out,
+        settings=ArmIdentifyConfig(FitConfig(seed=seed)),
+        on_note=lambda text: say(text, quiet=json),
+    )
+    return _tell(result, json=json)
+
+
+def _tell(result: ArmIdentifyResult, *, json: bool) -> int:
+    if json:
+        from sim.identification.write_arm_scene import arm_document
+
+        cameras = {
+            name: {"latency_s": c.latency_s, "error_s": c.error_s, "correlation": c.correlation}
+            for name, c in result.cameras.items()
+        }
+        print_json(
+            {
+                "scene": str(result.out),
+                "scene_hash": result.scene.content_hash,
+                **arm_document(result.found),
+                "camera_behind_joints": cameras,
+            }
+        )
+        return 0
+    found = result.found
+    width = max(len(f.name) for f in found.found)
+    for f in found.found:
+        say(_line(f, width))
+    _show_limits(found)
+    for name, c in result.cameras.items():
+        say(f"{name} is {1e3 * c.latency_s:.1f} +- {1e3 * c.error_s:.1f} ms behind the joints")
+    say(f"delay from a set-point to its effect: {1e3 * found.delay_s:.1f} ms, smoothing included")
+    say(f"held out ({found.held_out_s:.0f} s), the scene as it was: {_errors(found.before)}")
+    say(f"held out ({found.held_out_s:.0f} s), identified:         {_errors(found.after)}")
+    worst = max(found.hysteresis_deg, key=lambda k: found.hysteresis_deg[k])
+    say(
+        f"left over between the two ways of a joint (backlash): at most"
+        f" {found.hysteresis_deg[worst]:.3f} deg, of {worst.replace('_', ' ')}"
+    )
+    for note in found.notes:
+        say(f"note: {note}")
+    say(f"{found.rollouts} rollouts of {found.fit_s:.0f} s in {found.duration_s:.0f} s")
+    say(f"scene package: {result.out}")
+    return 0
+
+
+def _line(f: Found, width: int) -> str:
+    scale, unit = (1e3, "ms") if f.unit == "s" else (1.0, f.unit)
+    told = f"{f.name:<{width}}  {scale * f.before:>9.4g} -> {scale * f.after:<9.4g} {unit:<10}"
+    if f.status == "assumed":
+        return f"{told}  assumed: the motion does not tell it"
+    between = f"95 %: {scale * f.low:.4g} to {scale * f.high:.4g}"
+    return f"{told}  {between}" + ("" if f.status == "identified" else "  (see below)")
+
+
+def _show_limits(found: ArmIdentified) -> None:
+    """What the data cannot tell apart, in words."""
+    for f in found.found:
+        if f.status != "ratio":
+            continue
+        partners = " and ".join(f.partners[:2]) or "several others"
+        say(f"{f.name} is told only together with {partners}: by itself it is not known")
+
+
+def _errors(errors: ArmErrors) -> str:
+    worst = max(errors.joint_deg, key=lambda k: errors.joint_deg[k])
+    return (
+        f"tool {errors.tool_mm:.2f} mm, worst joint {errors.joint_deg[worst]:.3f} deg"
+        f" ({worst.replace('_', ' ')})"
+    )

@@ -1,0 +1,277 @@
+"""Identifies the arm of a cell, by moving it, or from recorded episodes, and writes the scene."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from hardware.cell.config import CellConfig
+from hardware.cell.load import load_cell
+from hardware.cell.motion import JOINT_POSITION
+from hardware.commissioning.excite import Excited, excitation_cell, excite
+from hardware.commissioning.no_task import NoScore, clear_table
+from hardware.env.real_env import RealEnv
+from robolearn.arms.models import named_arm
+from robolearn.calibration.latency import Latency, TimeSeries, latency, principal_motion
+from robolearn.data.episode import Episode
+from robolearn.data.store.store import EpisodeStore
+from robolearn.errors import ConfigError, DataError
+from robolearn.operations.cell.lab import cell_lab
+from robolearn.operations.cell.operator import CellOperator
+from robolearn.shapes import FloatRows
+from sim.identification.arm_excitation import (
+    Excitation,
+    ExcitationConfig,
+    Room,
+    informed,
+    multisine,
+)
+from sim.identification.arm_identify import ArmIdentified, ArmIdentifyConfig, identify_arm
+from sim.identification.arm_model import ArmModel
+from sim.identification.arm_motion import ArmMotion
+from sim.identification.write_arm_scene import write_identified_arm
+from sim.scene.config import Scene
+from sim.scene.load import load_scene, packaged_scenes
+
+USUAL = ArmIdentifyConfig()
+# Limited set-points of the joints as a signal of an episode [rad].
+JOINT_SETPOINT = "arm/joint_setpoint"
+# More than a minute of motion tells little that a minute does not.
+_MOST_S = 60.0
+_HELD_OUT_S = 12.0
+
+
+@dataclass(frozen=True, slots=True)
+class ArmIdentifyResult:
+    """The scene package that was written to ``out``, what was found, and how late each camera is
+    behind the joints (by signal; only of episodes with pictures).
+    """
+
+    out: Path
+    scene: Scene
+    found: ArmIdentified
+    cameras: dict[str, Latency]
+
+
+def identify_cell(
+    config: Path,
+    out: Path,
+    operator: CellOperator,
+    *,
+    scene: str = "",
+    seconds: float = _MOST_S,
+    seed: int = 0,
+    start_lab: bool = False,
+    settings: ArmIdentifyConfig = USUAL,
+    on_note: Callable[[str], None] | None = None,
+    on_moved: Callable[[int, int], None] | None = None,
+) -> ArmIdentifyResult:
+    """Move the arm of a file of ``configs/hardware/`` for ``seconds`` [s] and a few more to check
+    on, and identify it in ``scene`` ("": the packaged one that is commanded as the cell is).
+
+    The motion is chosen on the scene's model, within the cell's limits, and made under its
+    supervisor. ``on_note``: told in a sentence what is done; ``on_moved``: (done, of) of control
+    ticks.
+
+    Errors: :class:`ConfigError`, also when the operator does not agree; :class:`DataError` for a
+    motion that tells too little; those of the devices. Nothing is written then.
+    """
+    if not 10.0 <= seconds <= 600.0:
+        raise ConfigError(f"seconds must be in [10, 600], got {seconds:g}")
+    tell: Callable[[str], None] = on_note or _silent
+    cell = load_cell(config)
+    still = excitation_cell(cell)
+    template = load_scene(scene or _scene_of(cell))
+    model = ArmModel(template)
+    if model.arm.name != cell.arm:
+        raise ConfigError(
+            f"scene '{template.name}' has the arm {model.arm.name}, the cell {cell.arm}; name"
+            " another one with 'scene'"
+        )
+    room = room_of(still)
+    tell("choosing a motion")
+    planned = informed(room, model, ExcitationConfig(seconds=seconds, seed=seed))
+    check = multisine(room, _HELD_OUT_S, seed=seed + 1, lines=7)
+    with ExitStack() as stack:
+        lab = stack.enter_context(cell_lab(config, cell, start=start_lab))
+        operator.consent(
+            f"the arm moves in all joints for {planned.seconds + check.seconds:.0f} s, by up to"
+            f" {np.degrees(np.abs(planned.q - room.home).max()):.0f} degrees about a pose high over"
+            " the table"
+        )
+        env = RealEnv(still, place=clear_table(still, lab, operator.place), scorer=NoScore())
+        stack.callback(env.close)
+        motions = _move(env, [planned, check], on_moved)
+        env.home()
+    tell("fitting")
+    found = identify_arm(motions[:1], template, settings, motions[1:], tell)
+    written = write_identified_arm(found, template, settings, out, source=f"cell {cell.name}")
+    return ArmIdentifyResult(out, written, found, {})
+
+
+def identify_episodes(
+    store: Path,
+    scene: str,
+    out: Path,
+    *,
+    episodes: int | None = None,
+    settings: ArmIdentifyConfig = USUAL,
+    on_note: Callable[[str], None] | None = None,
+) -> ArmIdentifyResult:
+    """Identify the arm of ``scene`` from what a store recorded of set-points and joints, of the
+    first ``episodes`` (None: all) up to a minute; a fifth of them is checked on.
+
+    Errors: :class:`DataError` for episodes without joints or set-points, of another arm, or too
+    still; :class:`ConfigError`, :class:`SceneError`. Nothing is written then.
+    """
+    if episodes is not None and episodes < 1:
+        raise ConfigError(f"episodes must be at least 1, got {episodes}")
+    template = load_scene(scene)
+    model = ArmModel(template)
+    opened = EpisodeStore.open(store)
+    ids = opened.ids()[:episodes]
+    if not ids:
+        raise DataError(f"'{store}' has no episodes")
+    recorded: list[Episode] = []
+    seconds = 0.0
+    for name in ids:
+        recorded.append(opened.read(name))
+        seconds += recorded[-1].duration_s
+        if seconds > _MOST_S * (1.0 + settings.held_out):
+            break
+    motions = [motion_of(e, model.arm.dof) for e in recorded]
+    found = identify_arm(motions, template, settings, note=on_note or _silent)
+    cameras = _camera_latencies(recorded)
+    written = write_identified_arm(found, template, settings, out, source=f"store {store.name}")
+    return ArmIdentifyResult(out, written, found, cameras)
+
+
+def _silent(text: str) -> None:
+    """Nobody is told."""
+    del text
+
+
+def motion_of(episode: Episode, joints: int) -> ArmMotion:
+    """The motion in an episode. :class:`DataError` without joints or what they were told."""
+    name = f"episode {episode.id}"
+    measured = episode.streams.get(JOINT_POSITION)
+    if measured is None:
+        raise DataError(
+            f"{name} has no signal '{JOINT_POSITION}', so nothing tells how the arm moved; it has"
+            f" {sorted(episode.streams)}"
+        )
+    told = episode.streams.get(JOINT_SETPOINT)
+    if told is not None:
+        sent_t_ns, sent = told.t_ns, told.value
+    elif JOINT_POSITION in episode.sent.action and len(episode.sent.t_ns):
+        sent_t_ns, sent = episode.sent.t_ns, episode.sent.action[JOINT_POSITION]
+    else:
+        raise DataError(
+            f"{name} has no signal '{JOINT_SETPOINT}' and no sent '{JOINT_POSITION}', so nothing"
+            f" tells what the joints were told; it has {sorted(episode.streams)}. Record it anew"
+            " with this version, or let 'identify --robot' move the arm"
+        )
+    for what, rows in ((JOINT_POSITION, measured.value), ("set-points", sent)):
+        if rows.ndim != 2 or rows.shape[1] != joints:
+            raise DataError(
+                f"{name}: {what} have the shape {rows.shape[1:]}, the scene's arm has {joints}"
+                " joints: they are of another arm"
+            )
+    start_ns = int(measured.t_ns[0]) if len(measured.t_ns) else 0
+    return ArmMotion(
+        name,
+        (sent_t_ns - start_ns) * 1e-9,
+        sent.astype(np.float64),
+        (measured.t_ns - start_ns) * 1e-9,
+        measured.value.astype(np.float64),
+    )
+
+
+def room_of(cell: CellConfig) -> Room:
+    """Where the supervisor of a cell in joint space lets its arm be."""
+    space = cell.joints
+    if space is None:
+        raise ConfigError(f"cell '{cell.name}' is not commanded in joint space")
+    limits, recipe = space.limits, cell.follower()
+    guard = recipe.guard(500.0)
+    fastest = float("inf") if space.max_tool_speed is None else 0.9 * space.max_tool_speed
+    return Room(
+        named_arm(cell.arm),
+        np.array(space.home),
+        np.array(limits.low),
+        np.array(limits.high),
+        np.array(limits.speed),
+        np.array(limits.acceleration),
+        tool_m=space.tool_length_m,
+        tool_speed=fastest,
+        collision=None if guard is None else guard.model,
+    )
+
+
+def _scene_of(cell: CellConfig) -> str:
+    """The packaged scene that is commanded as the cell is."""
+    wanted = f"pusht_{cell.arm}" if cell.table is not None else f"{cell.arm}_table"
+    if wanted not in packaged_scenes():
+        raise ConfigError(
+            f"no packaged scene has a {cell.arm} as this cell has it ('{wanted}'); name one with"
+            f" 'scene'. Packaged: {packaged_scenes()}"
+        )
+    return wanted
+
+
+def _move(
+    env: RealEnv,
+    motions: list[Excitation],
+    on_moved: Callable[[int, int], None] | None,
+) -> list[ArmMotion]:
+    ticks = sum(round(m.seconds * env.spec.rate_hz) + 1 for m in motions)
+    done = itertools.count()
+
+    def moved() -> None:
+        if on_moved is not None:
+            on_moved(min(next(done), ticks), ticks)
+
+    moved()
+    out: list[ArmMotion] = []
+    for name, planned in zip(("excitation", "check"), motions, strict=True):
+        rows = excite(env, planned.q, planned.rate_hz, moved)
+        out.append(_motion(name, rows))
+    return out
+
+
+def _motion(name: str, rows: Excited) -> ArmMotion:
+    start_s = float(rows.measured_t_s[0])
+    return ArmMotion(
+        *(name, rows.sent_t_s - start_s, rows.sent),
+        *(rows.measured_t_s - start_s, rows.measured),
+    )
+
+
+def _camera_latencies(episodes: list[Episode]) -> dict[str, Latency]:
+    """How late pictures are behind the joints, of the first episode that tells; a camera whose
+    pictures do not follow the arm is left out.
+    """
+    found: dict[str, Latency] = {}
+    for episode in episodes:
+        joints = episode.streams[JOINT_POSITION]
+        for signal, stream in episode.streams.items():
+            if stream.value.ndim != 4 or signal in found:
+                continue
+            q = np.asarray(joints.value, dtype=np.float64)
+            around: FloatRows = q - q.mean(axis=0)
+            _, vectors = np.linalg.eigh(around.T @ around)
+            along: FloatRows = around @ np.asarray(vectors[:, -1:], dtype=np.float64)
+            try:
+                found[signal] = latency(
+                    TimeSeries(joints.t_ns * 1e-9, along),
+                    TimeSeries(stream.t_ns * 1e-9, principal_motion(stream.value)),
+                    any_sign=True,
+                )
+            except DataError:
+                continue
+    return found
