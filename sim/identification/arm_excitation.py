@@ -26,7 +26,7 @@ from sim.identification.arm_model import ArmModel, Unknowns
 from sim.identification.arm_motion import ArmMotion
 from sim.identification.arm_rollouts import ArmRollouts, Track
 
-Informations = Float64[NDArray[np.float64], "n p p"]
+InformationMatrices = Float64[NDArray[np.float64], "n p p"]
 
 # Standard deviation of an encoder's reading that plans count with [rad].
 _ENCODER_RAD = 1e-4
@@ -167,16 +167,16 @@ def informed(
             "no motion about home keeps the cell's limits: the arm has no room there. Give it a"
             " home with more space around it"
         )
-    matrices = informations(model, pieces, config.threads, x)
+    matrices = information_of(model, pieces, config.threads, x)
     count = max(1, round(config.seconds / config.piece_s))
     chosen = d_optimal(matrices, np.diag(model.belief**-2.0), count)
     q = np.concatenate([pieces[i].q[:-1] for i in chosen] + [room.home[None]])
     return Excitation(config.rate_hz, q)
 
 
-def informations(
+def information_of(
     model: ArmModel, pieces: Sequence[Excitation], threads: int = 2, x: Unknowns | None = None
-) -> Informations:
+) -> InformationMatrices:
     """Information matrices ``[n, p, p]`` of motions, were they measured by usual encoders."""
     at = model.start if x is None else x
     rollouts = ArmRollouts(model, threads)
@@ -196,7 +196,7 @@ def planned_track(rollouts: ArmRollouts, piece: Excitation) -> Track:
     return rollouts.track(ArmMotion("plan", t_s, piece.q, t_s, piece.q))
 
 
-def d_optimal(matrices: Informations, believed: Covariance, count: int) -> list[int]:
+def d_optimal(matrices: InformationMatrices, believed: Covariance, count: int) -> list[int]:
     """Indices of ``count`` of ``matrices [n, p, p]``, with repetition, whose sum with ``believed``
     has the largest determinant: greedily, then by exchanging one for another while that helps.
     """
@@ -216,7 +216,7 @@ def d_optimal(matrices: Informations, believed: Covariance, count: int) -> list[
     return chosen
 
 
-def _best(matrices: Informations, total: Covariance) -> int:
+def _best(matrices: InformationMatrices, total: Covariance) -> int:
     scale = 1.0 / np.sqrt(np.diag(total))
     return int(np.argmax(np.linalg.slogdet((matrices + total) * scale[:, None] * scale)[1]))
 
