@@ -174,7 +174,7 @@ def motion_of(episode: Episode, joints: int) -> ArmMotion:
         raise DataError(
             f"{name} has no signal '{JOINT_SETPOINT}' and no sent '{JOINT_POSITION}', so nothing"
             f" tells what the joints were told; it has {sorted(episode.streams)}. Record it anew"
-            " with this version, or let 'identify --robot' move the arm"
+            " with this version, or let the arm be moved for it"
         )
     for what, rows in ((JOINT_POSITION, measured.value), ("set-points", sent)):
         if rows.ndim != 2 or rows.shape[1] != joints:
