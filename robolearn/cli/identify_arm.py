@@ -12,7 +12,7 @@ from robolearn.cli.shared.parse import counting, print_json, say
 from robolearn.errors import ConfigError
 
 if TYPE_CHECKING:
-    from robolearn.operations.identify_arm import ArmIdentifyResult
+    from robolearn.operations.scenes.identify_arm import ArmIdentifyResult
     from sim.identification.arm_identify import ArmErrors, ArmIdentified, Found
 
 
@@ -31,7 +31,7 @@ class Moving:
 def moved(options: Moving, out: Path, *, json: bool) -> int:
     """Move the arm, identify it, write the scene."""
     from robolearn.operations.cell.operator import CellOperator
-    from robolearn.operations.identify_arm import identify_cell
+    from robolearn.operations.scenes.identify_arm import identify_cell
 
     yes = options.yes
     operator = CellOperator(partial(ask, yes=yes), None if yes else wait_for_enter)
@@ -54,7 +54,7 @@ def recorded(store: str, scene: str, out: Path, seed: int, *, json: bool) -> int
     """Identify the arm from a store, write the scene."""
     if not scene:
         raise ConfigError("--scene is missing: the scene whose arm was recorded")
-    from robolearn.operations.identify_arm import identify_episodes
+    from robolearn.operations.scenes.identify_arm import identify_episodes
     from sim.identification.arm_fit import FitConfig
     from sim.identification.arm_identify import ArmIdentifyConfig
 

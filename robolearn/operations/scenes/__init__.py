@@ -1,1 +1,1 @@
-"""Makes scenes of real tables, and measures how well they match."""
+"""Makes scenes of real tables and arms, and measures how well they match."""

@@ -12,7 +12,7 @@ import numpy as np
 
 from hardware.cell.config import CellConfig
 from hardware.cell.load import load_cell
-from hardware.cell.motion import JOINT_POSITION
+from hardware.cell.motion import JOINT_POSITION, JOINT_SETPOINT
 from hardware.commissioning.excite import Excited, excitation_cell, excite
 from hardware.commissioning.no_task import NoScore, clear_table
 from hardware.env.real_env import RealEnv
@@ -39,8 +39,6 @@ from sim.scene.config import Scene
 from sim.scene.load import load_scene, packaged_scenes
 
 USUAL = ArmIdentifyConfig()
-# Limited set-points of the joints as a signal of an episode [rad].
-JOINT_SETPOINT = "arm/joint_setpoint"
 # More than a minute of motion tells little that a minute does not.
 _MOST_S = 60.0
 _HELD_OUT_S = 12.0
