@@ -1,4 +1,4 @@
-"""``robolearn identify --robot`` and ``--episodes``: what is printed of an identified arm."""
+"""Prints what was found of an arm, by ``robolearn identify --robot`` or ``--episodes``."""
 
 from __future__ import annotations
 

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 
 import mujoco
 import numpy as np
-from numpy.typing import NDArray
 
 from robolearn.arms.models import ARMS
 from robolearn.arms.shapes import Joints
 from robolearn.config import from_dict
 from robolearn.errors import ConfigError
 from robolearn.geometry import Pose, Vector, inverse, pose
+from robolearn.shapes import OwnFlags, OwnIndex
 from sim.control.arm_xy import arm_xy_config
 from sim.control.arms import ArmConfig, ArmsConfig
 from sim.control.servos import Gains
@@ -42,11 +42,11 @@ class ArmMount:
     tool_length_m: float
     tip: Vector
     T_world_base: Pose
-    qpos: NDArray[np.int64]
-    dofs: NDArray[np.int64]
-    actuators: NDArray[np.int64]
-    bodies: NDArray[np.bool_]
-    behind: NDArray[np.bool_]
+    qpos: OwnIndex
+    dofs: OwnIndex
+    actuators: OwnIndex
+    bodies: OwnFlags
+    behind: OwnFlags
 
 
 def find_mount(

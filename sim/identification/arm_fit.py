@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from robolearn.arms.shapes import Joints
 from robolearn.calibration.latency import TimeSeries, latency
 from robolearn.errors import DataError
-from robolearn.shapes import FloatRows
+from robolearn.shapes import FloatRows, OwnFlags
 from sim.identification.arm_model import ArmModel, UnknownRows, Unknowns
 from sim.identification.arm_rollouts import Answers, ArmRollouts, Track
 
@@ -69,7 +69,7 @@ class Fitted:
     """
 
     x: Unknowns
-    searched: NDArray[np.bool_]
+    searched: OwnFlags
     covariance: Covariance
     alone: Unknowns
     noise: Joints
@@ -83,7 +83,7 @@ class ArmFit:
         self,
         rollouts: ArmRollouts,
         tracks: Sequence[Track],
-        searched: NDArray[np.bool_],
+        searched: OwnFlags,
         config: FitConfig,
         note: Callable[[str], None] = lambda _text: None,
     ) -> None:

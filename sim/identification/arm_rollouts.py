@@ -20,7 +20,7 @@ from scipy.signal import lfilter, lfilter_zi
 
 from robolearn.arms.shapes import JointRows, Joints
 from robolearn.errors import DataError
-from robolearn.shapes import Floats
+from robolearn.shapes import Floats, OwnIndex
 from sim.identification.arm_model import ArmModel, UnknownRows, Unknowns
 from sim.identification.arm_motion import ArmMotion, on_grid
 from sim.identification.batch_rollouts import Rollouts
@@ -48,7 +48,7 @@ class Track:
 
     motion: ArmMotion
     t_s: Floats
-    at: NDArray[np.int64]
+    at: OwnIndex
     measured: Compared
     q: Joints
     qd: Joints
