@@ -53,7 +53,8 @@ def pearson(*, sim: FloatRows, real: FloatRows) -> Floats:
 
 def spearman(*, sim: FloatRows, real: FloatRows) -> Floats:
     """Pearson's of the ranks, ties share theirs."""
-    return pearson(sim=_ranks(sim), real=_ranks(real))
+    value = pearson(sim=_ranks(sim), real=_ranks(real))
+    return np.where(_constant(sim) | _constant(real), np.nan, value)
 
 
 def kendall(*, sim: FloatRows, real: FloatRows) -> Floats:
@@ -61,7 +62,8 @@ def kendall(*, sim: FloatRows, real: FloatRows) -> Floats:
     pairs = _Pairs.of(sim=sim, real=real)
     scale = np.sqrt(pairs.sim_apart * pairs.real_apart)
     with np.errstate(invalid="ignore", divide="ignore"):
-        return np.where(scale > 0, (pairs.concordant - pairs.discordant) / scale, np.nan)
+        defined = (scale > 0) & ~(_constant(sim) | _constant(real))
+        return np.where(defined, (pairs.concordant - pairs.discordant) / scale, np.nan)
 
 
 def mmrv(*, sim: FloatRows, real: FloatRows) -> Floats:

@@ -18,6 +18,8 @@ from robolearn.shapes import FloatRows, Floats
 
 # Draws of few policies, and how many pairs of policies all draws of many may compare.
 _MOST, _LEAST, _PAIRS = 2_000, 200, 36_000_000
+# Most policies of which each is left out once.
+_DROPPED = 500
 # All orders of so many policies are gone through; of more, some are drawn.
 _ENUMERATED = 7
 
@@ -75,9 +77,11 @@ def over_policies(table: TaskTable, level: float, seed: int) -> dict[str, Span]:
 
 
 def drop_one(table: TaskTable) -> dict[str, Span]:
-    """Smallest and largest value with any one policy left out; nothing of three or fewer."""
+    """Smallest and largest value with any one policy left out; nothing of three or fewer, nor of so
+    many that one makes no difference.
+    """
     k = table.k
-    if k <= 3:
+    if not 3 < k <= _DROPPED:
         return {}
     rows = np.array([[j for j in range(k) if j != i] for i in range(k)])
     found = values(sim=table.sim[rows], real=table.real[rows])

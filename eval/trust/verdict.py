@@ -31,6 +31,9 @@ LEAST_ORDER = 0.5
 ALPHA = 0.05
 # The largest MMRV where trial numbers, and so the noise, are not known.
 RATES_ONLY = 0.05
+# With fewer trials of a policy in either world, where they are known, all of them may have ended
+# alike, and nothing says how noisy they are.
+LEAST_TRIALS = 10
 # How often a perfect order should be recognised.
 POWER = 0.8
 _TIMES = (2.0, 4.0, 8.0, 16.0, 32.0)
@@ -40,7 +43,8 @@ RULE = (
     f"'{RELIABLY}': the 95 % interval of Spearman's correlation over policies begins at"
     f" {LEAST_ORDER} or above, and MMRV is no larger than in 95 of 100 repetitions of a simulator"
     " with the perfect order, this one's bias and scale, and these trial numbers (where these are"
-    f" not known: at most {RATES_ONLY})."
+    f" not known: at most {RATES_ONLY}); with at least {LEAST_TRIALS} trials per policy in both"
+    " worlds."
     f" '{SCREENS}': the rates agree better than by chance (permutation test of Pearson's"
     f" correlation, one-sided, p <= {ALPHA}): good for dropping the worst, not for ordering the"
     " rest."
@@ -71,6 +75,8 @@ class Seen:
     noise: Mapping[str, NoiseFloor]
     # Why the correlation is not defined; empty where it is.
     undefined: str
+    # The fewest trials of a policy on a side of which they are known; None: on neither.
+    trials: int | None
     # The simulator's worst preference, in words; empty if it has none that is wrong.
     worst: str
 
@@ -80,7 +86,8 @@ def decide(k: int, seen: Seen, level: float) -> Verdict:
     if seen.undefined:
         return NOT_SHOWN
     low = _lower(np.array([seen.order]), k, level)
-    if bool(_reliable(low, np.array([seen.violation]), _limit(seen))[0]):
+    enough = seen.trials is None or seen.trials >= LEAST_TRIALS
+    if enough and bool(_reliable(low, np.array([seen.violation]), _limit(seen))[0]):
         return RELIABLY
     return SCREENS if seen.chance["pearson"].p <= ALPHA else NOT_SHOWN
 
@@ -157,6 +164,8 @@ def _more(table: TaskTable, seen: Seen, level: float, seed: int) -> str:
             f" interval begins too low with fewer than {fewest} policies; add"
             f" {fewest - table.k} or more"
         )
+    if seen.trials is not None and seen.trials < LEAST_TRIALS:
+        return f"{LEAST_TRIALS} trials or more of every policy in both worlds (here {seen.trials})"
     spearman_noise = seen.noise.get("spearman")
     if "mmrv" not in seen.noise or spearman_noise is None:
         return "give successes and trials instead of rates to learn what noise explains"

@@ -137,3 +137,21 @@ def test_more_trials_recognise_more() -> None:
     rng = np.random.default_rng(0)
     few = drawn(np.linspace(0.3, 0.7, 8), np.linspace(0.3, 0.7, 8), (10, 40), rng)
     assert share_recognised(few, 0.95, 0, 16.0) > share_recognised(few, 0.95, 0) + 0.3
+
+
+def test_single_trials_that_agree_show_nothing_of_their_noise() -> None:
+    once = tuple(
+        PolicyPair(f"p{i}", (Outcomes.of_counts(i % 2, 1),), (Outcomes.of_counts(i % 2, 1),))
+        for i in range(8)
+    )
+    found = trust_in(TaskTable("t", once))
+    assert found.measures["spearman"].value == pytest.approx(1.0)
+    assert found.judgement.verdict == "screens only"
+    assert "10 trials or more" in found.judgement.more
+
+
+def test_rates_that_differ_by_rounding_are_equal() -> None:
+    same = trust_in(rates([0.5 + i * 1e-13 for i in range(6)], [0.1 * i for i in range(6)]))
+    assert same.measures["spearman"].value is None
+    assert same.measures["kendall"].value is None
+    assert same.judgement.verdict == "not shown"
