@@ -14,39 +14,41 @@ from __future__ import annotations
 
 import contextlib
 import os
-import pty
 import random
-import re
 import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import psutil
 import yaml
 
 from hardware.emulators.lab.admin import LabClient, LabLog
-from hardware.teleop.devices.gamepad import EVENT, KEY, SOUTH, START, SYN, TL, X, Y
 from robolearn.data.store.store import EpisodeStore
 from robolearn.data.upkeep.repair import find_recoverable
 from tests.hardware.fault_tally import outcome_text
 from tests.hardware.fault_verdict import gaps
 from tests.hardware.lab import CONFIG
 from tests.hardware.real_cell import alive, largest_speed, prompt_lab
-from tests.hardware.teleop.pages import FakePage, page
+from tests.robolearn.operations.cell.sitting_person import (
+    Keyboard,
+    Pad,
+    Page,
+    Person,
+    Session,
+    SessionEndedError,
+)
 from tests.robolearn.operations.deploy.kill_trials import REST_S, rest_s
 from tests.waiting import paced, pass_time, wait_until
 
-# How a session ends against its will; "page" and "pad" go on and are used again.
 CELL = CONFIG.parent / "lab_ur5e_pick_place.yaml"
 # As the cell says [rad/s].
 JOINT_SPEED = 3.0
+# How a session ends against its will; behind "page", "pad" and "disk" it goes on.
 FAULTS = ("killed", "group killed", "terminal", "page", "pad", "disk")
 PLACES = ("connecting", "ready", "recording", "saving", "resetting")
 # How long a pad is away [s]; the disk that sessions record to.
@@ -61,209 +63,6 @@ class Outcome:
     place: str
     rest_s: float
     wrong: str
-
-
-class Keyboard:
-    """Types into the session's terminal; a key is a step."""
-
-    name = "keyboard"
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
-
-    def start(self) -> None:
-        self._session.type(b" ")
-
-    def keep(self) -> None:
-        self._session.type(b"\r")
-
-    def move(self, rng: random.Random) -> None:
-        self._session.type(rng.choice([b"w", b"a", b"s", b"d"]))
-
-    def close(self) -> None:
-        """Nothing is held."""
-
-
-class Pad:
-    """A gamepad whose events come through a named pipe."""
-
-    name = "gamepad"
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self.plug()
-
-    def plug(self) -> None:
-        os.mkfifo(self._path)
-        # Open at both ends, so that nobody waits for the other one.
-        self._fd = os.open(self._path, os.O_RDWR)
-
-    def unplug(self) -> None:
-        self._path.unlink()
-        os.close(self._fd)
-
-    def start(self) -> None:
-        self._event(KEY, START, 1)
-        self._event(KEY, START, 0)
-        self._event(KEY, TL, 1)
-
-    def keep(self) -> None:
-        self._event(KEY, SOUTH, 1)
-        self._event(KEY, SOUTH, 0)
-
-    def move(self, rng: random.Random) -> None:
-        for axis in (X, Y):
-            self._event(3, axis, rng.randint(-20000, 20000))
-
-    def close(self) -> None:
-        with contextlib.suppress(OSError):
-            self.unplug()
-
-    def _event(self, kind: int, code: int, value: int) -> None:
-        os.write(self._fd, EVENT.pack(0, 0, kind, code, value) + EVENT.pack(0, 0, SYN, 0, 0))
-
-
-class Page:
-    """The page of a browser, spoken to as its scripts do."""
-
-    name = "browser"
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
-        self._stack = contextlib.ExitStack()
-        self._page: FakePage | None = None
-
-    def open(self) -> None:
-        url = wait_until(lambda: self._session.heard(r"open this page: (\S+)"), 60.0)
-        self._page = self._stack.enter_context(page(_Address(url[1])))
-
-    def leave(self) -> None:
-        self._page = None
-        self._stack.close()
-
-    def start(self) -> None:
-        self.page.say("key", key="start")
-
-    def keep(self) -> None:
-        self.page.say("key", key="keep")
-
-    def move(self, rng: random.Random) -> None:
-        self.page.twist(*(rng.uniform(-1.0, 1.0) for _ in range(3)))
-
-    @property
-    def page(self) -> FakePage:
-        if self._page is None:
-            self.open()
-        assert self._page is not None
-        return self._page
-
-    def close(self) -> None:
-        self.leave()
-
-
-@dataclass(frozen=True)
-class _Address:
-    """Where a page is, as its device tells it."""
-
-    url: str
-
-
-Person = Keyboard | Pad | Page
-
-
-class Session:
-    """One ``robolearn collect --robot`` in a terminal of its own."""
-
-    def __init__(self, root: Path, agent: str) -> None:
-        self._root = root
-        self.master, slave = pty.openpty()
-        self.text, self._lock = "", threading.Lock()
-        command = ["collect", "--config", f"{agent}.yaml", "--out", "disk/store", "--agent", agent]
-        command += ["--episodes", "3", "--plain", "--yes"]
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "robolearn.cli.main", *command],
-            cwd=root,
-            env={**os.environ, "PYTHONPATH": str(Path.cwd()), "OMP_NUM_THREADS": "1"},
-            stdin=slave,
-            stdout=slave,
-            stderr=slave,
-            start_new_session=True,
-            preexec_fn=_own_terminal,  # noqa: PLW1509  (it calls nothing but ioctl)
-        )
-        os.close(slave)
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-
-    def type(self, data: bytes) -> None:
-        os.write(self.master, data)
-
-    def heard(self, pattern: str, since: int = 0) -> re.Match[str] | None:
-        """The last line that matches, behind so many characters."""
-        with self._lock:
-            found = list(re.finditer(pattern, self.text[since:], re.MULTILINE))
-        return found[-1] if found else None
-
-    def await_line(self, pattern: str, since: int = 0, timeout_s: float = 60.0) -> None:
-        """Until it was said; AssertionError with what was said instead."""
-
-        def said() -> bool:
-            if self.heard(pattern, since):
-                return True
-            if self.process.poll() is not None:
-                raise SessionEndedError(self.text[-800:])
-            return False
-
-        try:
-            wait_until(said, timeout_s)
-        except AssertionError:
-            raise AssertionError(f"no '{pattern}' in {self.text[since:][-800:]!r}") from None
-
-    @property
-    def saved(self) -> list[str]:
-        """Ids that were said to be saved or recovered."""
-        with self._lock:
-            return re.findall(r"(?:saved episode|recovered as) (\w+)", self.text)
-
-    def family(self) -> list[int]:
-        """The process and all that it started."""
-        with contextlib.suppress(psutil.NoSuchProcess):
-            own = psutil.Process(self.process.pid)
-            return [own.pid, *(p.pid for p in own.children(recursive=True))]
-        return []
-
-    def hang_up(self) -> None:
-        """The terminal's window is closed."""
-        os.close(self.master)
-        self.master = -1
-
-    def close(self) -> None:
-        for pid in self.family()[::-1]:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        self.process.wait(10.0)
-        if self.master >= 0:
-            self.hang_up()
-
-    def _read(self) -> None:
-        while True:
-            try:
-                data = os.read(self.master, 65536)
-            except OSError:
-                return
-            clean = re.sub(r"\x1b\[[0-9;?<>=]*[a-zA-Z]", "", data.decode("utf-8", "replace"))
-            with self._lock:
-                self.text += clean.replace("\r", "\n")
-
-
-class SessionEndedError(Exception):
-    """A session ended by itself; what it said last."""
-
-
-def _own_terminal() -> None:
-    import fcntl
-    import termios
-
-    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
 # -- one trial -----------------------------------------------------------------------------------
@@ -381,7 +180,7 @@ class Trials:
         round_to = self.rng.randint(1, 2)
         if place == "connecting":
             pass_time(self.rng.uniform(0.5, 6.0), "it may come at any moment of a start")
-            return self._strike(session, person, fault)
+            return self._strike(session, person, fault, place)
         for number in range(1, round_to + 1):
             last, since = number == round_to, len(session.text)
             if number == 1:
@@ -389,27 +188,27 @@ class Trials:
             self._ready(session, person, since)
             if last and place == "ready":
                 pass_time(self.rng.uniform(0.0, 1.0), "the person waits")
-                return self._strike(session, person, fault)
+                return self._strike(session, person, fault, place)
             person.start()
             session.await_line("^recording", since)
             moves = self.rng.randint(20, 60)
             stop_at = self.rng.randint(5, moves) if last and place == "recording" else -1
             for k in paced(25, moves):
                 if k == stop_at:
-                    return self._strike(session, person, fault)
+                    return self._strike(session, person, fault, place)
                 person.move(self.rng)
             saying = len(session.text)
             person.keep()
             if last and place == "saving":
                 pass_time(self.rng.uniform(0.0, 0.3), "while it is saved")
-                return self._strike(session, person, fault)
+                return self._strike(session, person, fault, place)
             session.await_line("^keep it|saved episode", saying)
             if session.heard("^keep it", saying) and not session.heard("saved episode", saying):
                 person.keep()
             session.await_line("saved episode", saying)
             if last:
                 pass_time(self.rng.uniform(0.0, 0.6), "on the way to the start")
-        return self._strike(session, person, fault)
+        return self._strike(session, person, fault, place)
 
     def _ready(self, session: Session, person: Person, since: int) -> None:
         """Until the arm is at the start; a stop on a busy machine is looked at and cleared."""
@@ -421,7 +220,7 @@ class Trials:
             self.stops += 1
             person.start()
 
-    def _strike(self, session: Session, person: Person, fault: str) -> int:
+    def _strike(self, session: Session, person: Person, fault: str, place: str) -> int:
         now, pids = time.monotonic_ns(), session.family()
         self._pids = pids
         if fault == "killed":
@@ -434,14 +233,22 @@ class Trials:
             session.hang_up()
         elif fault == "page" and isinstance(person, Page):
             person.leave()
+            self._held(now, place)
         elif fault == "pad" and isinstance(person, Pad):
             person.unplug()
-            pass_time(_AWAY_S, "the arm comes to rest")
-            person.plug()
+            try:
+                self._held(now, place)
+            finally:
+                person.plug()
         elif fault == "disk":
             with self.cell.full():
                 pass_time(3.0, "the session notices")
         return now
+
+    def _held(self, now_ns: int, place: str) -> None:
+        """An arm that nobody drives any more comes to rest, unless it is on the way to a start."""
+        pass_time(_AWAY_S, "the arm comes to rest")
+        assert place != "recording" or not self.door.log(now_ns).moving, "it moves on by itself"
 
     def _after(self, session: Session, fault: str) -> str:
         """What is wrong with what became of the session, or ""."""
