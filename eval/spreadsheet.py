@@ -28,7 +28,9 @@ def read_lines(path: Path) -> list[tuple[int, list[str]]]:
     head = first if said is None else rest.partition("\n")[0]
     separator = said[1] if said else max(_SEPARATORS, key=head.count)
     try:
-        stream = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
+        stream = csv.reader(
+            io.StringIO(text, newline=""), delimiter=separator, skipinitialspace=True
+        )
         rows: list[tuple[int, list[str]]] = []
         begin = 1
         for row in stream:
@@ -37,6 +39,11 @@ def read_lines(path: Path) -> list[tuple[int, list[str]]]:
             begin = stream.line_num + 1
     except (csv.Error, TypeError) as error:
         raise ConfigError(f"{path} is no CSV file: {error}") from error
+    if rows and any("\n" in cell for cell in rows[-1][1][-1:]) and text.count('"') % 2:
+        raise ConfigError(
+            f"{path}:{rows[-1][0]}: a quote is opened and never closed, so that all lines below"
+            " belong to one cell; close it, or double a quote that is part of a name"
+        )
     return rows
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,6 +25,8 @@ WANTED = (
 )
 # Whole numbers up to here are floats.
 _MOST = 2**53
+# A whole number with separators, or one with three decimals: 1,000 or 1.000.
+_GROUPED = re.compile(r"[+-]?[1-9]\d{0,2}([.,' \u00a0\u202f\u2019]\d{3})+", re.ASCII)
 # Rates are printed with three digits; a score that is further from its counts is another number.
 _ROUNDED = 0.0051
 
@@ -45,8 +48,21 @@ class _Cells:
             return None
         value = number(text)
         if value is None or not math.isfinite(value):
-            raise DataError(f"{self.where}: {column} is '{text}'; expected a number")
+            raise DataError(
+                f"{self.where}: {column} is '{text}'; expected a number{_hint(text, column)}"
+            )
         return value
+
+    def count(self, column: str) -> float | None:
+        """As :meth:`number`, where 1,000 may be meant as a thousand."""
+        text = self.text(column)
+        if _GROUPED.fullmatch(text):
+            raise DataError(
+                f"{self.where}: {column} is '{text}', which some programs write for"
+                f" {re.sub('[^0-9]', '', text)} and others for {re.split('[^0-9]', text)[0]}; write"
+                " whole numbers without separators"
+            )
+        return self.number(column)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +92,7 @@ def read_sheet(path: Path) -> Sheet:
         if any(cell.strip() for cell in row[len(columns) :]):
             raise DataError(
                 f"{where} has {len(row)} cells, the first line {len(columns)}: names with"
-                " separators in them stand in quotes"
+                " separators in them, and numbers with decimal commas, stand in quotes"
             )
         cells = _Cells(where, dict(zip(columns, row, strict=False)))
         task, policy = (_name(cells, column) for column in NAMES)
@@ -95,7 +111,16 @@ def read_sheet(path: Path) -> Sheet:
     extra = [name.strip() for name, c in zip(head, columns, strict=True) if c not in COLUMNS]
     named = [name for name in extra if name]
     notes = [f"columns that are not read: {', '.join(named)}"] if named else []
-    return Sheet(tables, (*notes, *_rates_only(tables)))
+    return Sheet(tables, (*notes, *_alike(tables), *_rates_only(tables)))
+
+
+def _hint(text: str, column: str) -> str:
+    share = number(text.rstrip("% "))
+    if text.endswith("%") and share is not None and column.endswith("_score"):
+        return f" between 0 and 1: {share / 100:g}"
+    if "/" in text:
+        return "; successes and trials have a column each"
+    return ""
 
 
 def _column(name: str) -> str:
@@ -129,7 +154,8 @@ def _name(cells: _Cells, column: str) -> str:
 
 def _outcomes(cells: _Cells, side: str) -> Outcomes:
     names = [f"{side}_{what}" for what in ("successes", "trials", "score")]
-    successes, trials, score = (cells.number(name) for name in names)
+    successes, trials = (cells.count(name) for name in names[:2])
+    score = cells.number(names[2])
     if score is not None and not 0 <= score <= 1:
         hint = "; shares, not percent" if 1 < score <= 100 else ""
         raise DataError(f"{cells.where}: {names[2]} is {score:g}; expected 0 to 1{hint}")
@@ -161,6 +187,23 @@ def _outcomes(cells: _Cells, side: str) -> Outcomes:
             f" {successes / trials:.3f}; leave one of them empty"
         )
     return Outcomes.of_counts(int(successes), int(trials))
+
+
+def _alike(tables: Sequence[TaskTable]) -> list[str]:
+    """What is said of names that count as two and may be one."""
+    notes: list[str] = []
+    policies = dict.fromkeys(pair.policy for table in tables for pair in table.pairs)
+    for kind, names in (("tasks", [t.task for t in tables]), ("policies", policies)):
+        by_letters: dict[str, list[str]] = {}
+        for name in names:
+            by_letters.setdefault(name.casefold(), []).append(name)
+        notes += [
+            f"{kind} {' and '.join(repr(n) for n in same)} differ only in capitals and count as"
+            f" {len(same)}"
+            for same in by_letters.values()
+            if len(same) > 1
+        ]
+    return notes
 
 
 def _rates_only(tables: Sequence[TaskTable]) -> list[str]:

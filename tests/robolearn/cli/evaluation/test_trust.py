@@ -82,6 +82,21 @@ def test_json_has_an_object_per_task(capsys, tmp_path: Path) -> None:
             ":2",
             "real_score is 0.9, but 3 of 10 are 0.300",
         ),
+        (HEAD + 't,p,"1,000","2,000",5,10\n', ":2", "for 1000 and others for 1; write"),
+        (HEAD.replace(",", ";") + "t;p;1;2;3;1.000\n", ":2", "sim_trials is '1.000'"),
+        (HEAD + "t,p,1,1 000,5,10\n", ":2", "without separators"),
+        (HEAD + "t,p,3/10,10,5,10\n", ":2", "a column each"),
+        ("task,policy,real_score,sim_score\nt,p,85 %,.9\n", ":2", "between 0 and 1: 0.85"),
+        (
+            "task,policy,real_score,sim_score\nt,p,0,5,0,6\n",
+            ":2",
+            "decimal commas, stand in quotes",
+        ),
+        (
+            HEAD.strip() + ',remark\nt,p,1,9,2,9,"odd\nt,q,1,9,2,9,\nt,r,1,9,2,9,\n',
+            ":2",
+            "never closed",
+        ),
         ("PK\x03\x04rest", "", "is a workbook"),
         ("a\0b,c\n", "", "zero bytes"),
     ],
@@ -107,6 +122,9 @@ def test_spreadsheets_of_all_kinds_read_alike(capsys, tmp_path: Path) -> None:
         GOOD.replace(",", "\t").encode("utf-16"),
         GOOD.replace("task,policy", " Task , POLICY ").replace("real_t", "Real t").encode(),
         GOOD.replace(",30,", ',"30.0",').encode(),
+        "\n".join(
+            ", ".join(f'"{cell}"' for cell in line.split(",")) for line in GOOD.splitlines()
+        ).encode(),
     ):
         path.write_bytes(content)
         assert document(capsys, path) == expected
@@ -119,6 +137,14 @@ def test_spreadsheets_of_all_kinds_read_alike(capsys, tmp_path: Path) -> None:
     assert run(capsys, "--table", str(tmp_path))[0] == 2
     assert "does not exist" in run(capsys, "--table", str(tmp_path / "none.csv"))[2]
     assert run(capsys)[0] == 2
+
+
+def test_names_that_differ_in_capitals_count_as_two_and_are_named(capsys, tmp_path: Path) -> None:
+    path = tmp_path / "r.csv"
+    path.write_text(HEAD + "push,p,1,30,3,120\nPush,p,2,30,4,120\npush,P,1,30,3,120\n")
+    notes = document(capsys, path)[0]["notes"]
+    assert "tasks 'push' and 'Push' differ only in capitals and count as 2" in notes
+    assert "policies 'p' and 'P' differ only in capitals and count as 2" in notes
 
 
 def test_trials_here_and_rates_there(capsys, tmp_path: Path) -> None:
