@@ -70,6 +70,7 @@ _FLOOR_M = 1e-6
 _CALLS = 200
 # A third of the poses wrong: one of so many triples is right but for one case in a million.
 _STARTS = 40
+_MOST_FOR_METHODS = 100
 _METHODS = {
     "tsai": cv2.CALIB_HAND_EYE_TSAI,
     "park": cv2.CALIB_HAND_EYE_PARK,
@@ -163,9 +164,15 @@ def hand_eye(pairs: PosePairs) -> HandEye:
     good = believed(pairs)
     outliers = tuple(int(i) for i in np.setdiff1d(np.arange(len(pairs)), good))
     if len(good) < LEAST_POSES or len(outliers) > MOST_OUTLIERS * len(pairs):
+        many = len(outliers) > MOST_OUTLIERS * len(pairs)
         raise ContradictionError(
             f"the poses contradict each other: {len(outliers)} of {len(pairs)} do not fit those"
-            f" that agree best ({list(outliers)}), at most a third may be wrong"
+            f" that agree best ({listed(outliers)}), "
+            + (
+                "at most a third may be wrong"
+                if many
+                else f"and {len(good)} are left where {LEAST_POSES} are needed: add poses"
+            )
         )
     kept = pairs.of(good)
     require_enough(kept)
@@ -226,6 +233,22 @@ def require_enough(pairs: PosePairs) -> None:
             " says nothing of the camera's place: turn the tool about two axes, by 30 degrees and"
             " more"
         )
+
+
+def listed(rows: Sequence[int] | Rows) -> str:
+    """Indices for a sentence: the first eight."""
+    more = f" and {len(rows) - 8} more" if len(rows) > 8 else ""
+    return f"{[int(i) for i in rows[:8]]}{more}"
+
+
+def thinned(pairs: PosePairs, most: int) -> PosePairs:
+    """At most so many of the pairs, evenly from first to last."""
+    return pairs.of(thinned_rows(len(pairs), most))
+
+
+def thinned_rows(count: int, most: int) -> Rows:
+    """Indices of them."""
+    return np.linspace(0, count - 1, min(count, most)).round().astype(np.intp)
 
 
 def inverses(T: PoseRows) -> PoseRows:
@@ -319,24 +342,29 @@ def believed(pairs: PosePairs) -> Rows:
     return good
 
 
-def sizes_of(pairs: PosePairs) -> Floats:
+def sizes_of(pairs: PosePairs, starts: int = _STARTS) -> Floats:
     """What the start that most agree with leaves of every pair ``[n]`` [m], rotations times the
     board's distance: tells assumptions about the pairs apart.
     """
+    return _sizes(*places_of(pairs, starts), pairs, _reach(pairs))
+
+
+def places_of(pairs: PosePairs, starts: int = _STARTS) -> tuple[Pose, Pose]:
+    """About X and Y, from the start that most pairs agree with."""
     reach = _reach(pairs)
-    X = _best_start(pairs, reach)
-    return _sizes(X, _medoid(X, pairs, reach), pairs, reach)
+    X = _best_start(pairs, reach, starts)
+    return X, _medoid(X, pairs, reach)
 
 
-def _best_start(pairs: PosePairs, reach: float) -> Pose:
+def _best_start(pairs: PosePairs, reach: float, starts: int = _STARTS) -> Pose:
     """X of the three poses that the pose in the middle agrees with best."""
     n = len(pairs)
     count = n * (n - 1) * (n - 2) // 6
     rng = np.random.default_rng(n)
     triples = (
         list(itertools.combinations(range(n), 3))
-        if count <= _STARTS
-        else [tuple(rng.choice(n, 3, replace=False).tolist()) for _ in range(_STARTS)]
+        if count <= starts
+        else [tuple(rng.choice(n, 3, replace=False).tolist()) for _ in range(starts)]
     )
     best, least = np.eye(4), np.inf
     for triple in triples:
@@ -444,7 +472,10 @@ def _rms(left: FloatRows) -> tuple[float, float]:
 
 
 def _methods(pairs: PosePairs, X: Pose) -> tuple[MethodResult, ...]:
-    """What OpenCV's five closed forms make of the same pairs."""
+    """What OpenCV's five closed forms make of the same pairs, evenly thinned where they are many:
+    their time grows with the square.
+    """
+    pairs = thinned(pairs, _MOST_FOR_METHODS)
     A, B = pairs.A, pairs.T_camera_board
     found: list[MethodResult] = []
     for name, method in _METHODS.items():

@@ -7,7 +7,7 @@ size is one number more of the same fit.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -21,16 +21,19 @@ from robolearn.calibration.hand_eye import (
     HandEye,
     PosePairs,
     hand_eye,
-    inverses,
     least_squares,
+    listed,
     moved,
+    places_of,
     relative_motions,
     residuals,
     sizes_of,
     start,
+    thinned,
+    thinned_rows,
 )
 from robolearn.errors import DataError
-from robolearn.geometry import PoseRows
+from robolearn.geometry import PoseRows, quat_from_rotation, rotation_from_quat
 from robolearn.shapes import Floats
 
 PlacesAndScale = Float64[NDArray[np.float64], "13"]
@@ -40,6 +43,8 @@ _CLEARLY = 4.0
 _LATEST = 3
 # Farther than any arm or board [m]: lengths are in another unit.
 _TOO_FAR_M = 20.0
+# As centimetres a board or an arm would be nearer than that.
+_MILLIMETRES_M = 200.0
 _ROUND, _ROUND_M = 1e-3, 1e-6
 # Of the board's stated size that the poses may disagree with.
 _WRONG_SCALE, _SIGMAS = 0.01, 4.0
@@ -47,6 +52,12 @@ _WRONG_SCALE, _SIGMAS = 0.01, 4.0
 _SMALLEST = 5e-4
 # Of the poses of a part, so many agree.
 _MOST = 0.8
+# Poses that an assumption is tried with, at most.
+_TRIED = 40
+# Four of five poses of a part agree: of so many triples one is right but for two cases in 10,000.
+_STARTS = 12
+# A camera on a tool is hardly farther from its tip [m].
+_ON_TOOL_M = 0.3
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +92,11 @@ _ADVICE = (
 
 def likeliest(pairs: PosePairs) -> str:
     """The cause whose undoing makes the poses agree clearly better, in words; "" when none does."""
-    before = _rms_of(pairs)
-    scaled = _rescaled(pairs)
-    for guesses in (_other_frames(pairs), _other_moments(pairs)):
+    some = thinned(pairs, _TRIED)
+    before = _rms_of(some)
+    scaled = _rescaled(some)
+    near = pairs.of(range(min(_TRIED, len(pairs))))
+    for guesses in (_other_frames(some), _other_rotations(some), _other_moments(near)):
         tried = [(_rms_of(guess.undone), guess.text) for guess in guesses]
         if scaled is not None:
             tried.append(scaled)
@@ -146,23 +159,63 @@ def _times(pairs: PosePairs, scale: float) -> PosePairs:
 
 def _other_frames(pairs: PosePairs) -> Iterator[_Guess]:
     B = pairs.T_camera_board
-    other = "eye-to-hand" if pairs.setup == "eye-in-hand" else "eye-in-hand"
-    yield _Guess(
-        f"They agree as '{other}': either that is the setup, or the arm's poses are those of the"
-        " base in the tool's frame (inverted)",
-        replace(pairs, setup=other),
-    )
-    yield _Guess(
-        "They agree when the board's poses are inverted: T_camera_board is the board in the"
-        " camera's frame, these are the camera's in the board's",
-        replace(pairs, T_camera_board=inverses(B)),
-    )
+    yield _other_setup(pairs)
     mirror = np.diag([1.0, 1.0, -1.0, 1.0])
     yield _Guess(
         "They agree when one side is mirrored: the poses of arm or camera are those of a"
         " left-handed frame; turn the sign of one axis at their source",
         replace(pairs, T_camera_board=mirror @ B @ mirror),
     )
+
+
+def _other_rotations(pairs: PosePairs) -> Iterator[_Guess]:
+    A, B = pairs.T_base_tool, pairs.T_camera_board
+    for what, undo in _MISREAD:
+        for which, arm, board in (
+            ("T_base_tool", undo(A), B),
+            ("T_camera_board", A, undo(B)),
+            ("both", undo(A), undo(B)),
+        ):
+            yield _Guess(
+                f"They agree when the rotations of {which} are read otherwise: {what}",
+                PosePairs(arm, board, pairs.setup),
+            )
+
+
+def _other_setup(pairs: PosePairs) -> _Guess:
+    """The other setup, one column inverted, the other column inverted: the same equation."""
+    other = "eye-to-hand" if pairs.setup == "eye-in-hand" else "eye-in-hand"
+    undone = replace(pairs, setup=other)
+    X, Y = (float(np.linalg.norm(T[:3, 3])) for T in places_of(undone))
+    moving, still = ("base", "tool") if other == "eye-to-hand" else ("tool", "base")
+    return _Guess(
+        f"They agree as '{other}': that is the setup (the camera would be {X:.2f} m from the"
+        f" {moving}, the board {Y:.2f} m from the {still}), or the arm's poses are those of the"
+        " base in the tool's frame (inverted), or the board's poses are inverted: T_camera_board is"
+        " the board in the camera's frame, these would be the camera's in the board's. The poses"
+        " alone cannot tell which of the three",
+        undone,
+    )
+
+
+def _transposed(T: PoseRows) -> PoseRows:
+    out = T.copy()
+    out[:, :3, :3] = T[:, :3, :3].transpose(0, 2, 1)
+    return out
+
+
+def _reordered(T: PoseRows, order: Sequence[int]) -> PoseRows:
+    """Rotations of the quaternions ``wxyz`` in another ``order``."""
+    out = T.copy()
+    out[:, :3, :3] = rotation_from_quat(quat_from_rotation(T[:, :3, :3])[:, order])
+    return out
+
+
+_MISREAD: tuple[tuple[str, Callable[[PoseRows], PoseRows]], ...] = (
+    ("each was transposed; columns of the upper left 3 x 3 are the axes", _transposed),
+    ("a quaternion w x y z was taken for x y z w", lambda T: _reordered(T, (1, 2, 3, 0))),
+    ("a quaternion x y z w was taken for w x y z", lambda T: _reordered(T, (3, 0, 1, 2))),
+)
 
 
 def _other_moments(pairs: PosePairs) -> Iterator[_Guess]:
@@ -199,20 +252,60 @@ def _scaled(scale: float) -> str:
 
 def _moved(pairs: PosePairs) -> str:
     """Whether two parts of the list agree each by itself, but not with each other."""
-    splits: list[tuple[float, float, int]] = []
-    for k in range(LEAST_POSES, len(pairs) - LEAST_POSES + 1):
-        sizes = [sizes_of(pairs.of(range(k))), sizes_of(pairs.of(range(k, len(pairs))))]
-        most = max(float(np.quantile(part, _MOST)) for part in sizes)
-        splits.append((most, float(np.concatenate(sizes).sum()), k))
-    least = min((most for most, _, _ in splits), default=math.inf)
-    if least * _CLEARLY > float(np.quantile(sizes_of(pairs), _MOST)):
+    rows = thinned_rows(len(pairs), _TRIED)
+    at, agree = _best_split(pairs.of(rows), range(LEAST_POSES, len(rows) - LEAST_POSES + 1))
+    if not agree:
         return ""
-    # Of the splits that most agree with, the one that leaves least altogether.
-    at = min((total, k) for most, total, k in splits if most <= 2.0 * least)[1]
+    # Of many poses some were tried: the place is between two of them.
+    low, high = int(rows[at - 1]) + 1, int(rows[at])
+    begin, end = max(0, low - _TRIED // 2), min(len(pairs), high + _TRIED // 2)
+    near = pairs.of(range(begin, end))
+    at = low if low == high else begin + _best_split(near, range(low - begin, high - begin + 1))[0]
     return (
         f"Poses 0 to {at - 1} agree, and so do {at} to {len(pairs) - 1}, but not with each other:"
         " camera, board or the arm's base was moved in between; calibrate with one of the parts"
     )
+
+
+def _best_split(pairs: PosePairs, places: Sequence[int]) -> tuple[int, bool]:
+    """Where the parts before and after agree best, and whether clearly better than all together."""
+    splits: list[tuple[float, float, int]] = []
+    for k in places:
+        parts = (range(k), range(k, len(pairs)))
+        sizes = [sizes_of(pairs.of(part), _STARTS) for part in parts]
+        most = max(float(np.quantile(part, _MOST)) for part in sizes)
+        splits.append((most, float(np.concatenate(sizes).sum()), k))
+    if not splits:
+        return 0, False
+    least = min(most for most, _, _ in splits)
+    # Of the splits that most agree with, the one that leaves least altogether.
+    at = min((total, k) for most, total, k in splits if most <= 2.0 * least)[1]
+    return at, least * _CLEARLY <= float(np.quantile(sizes_of(pairs), _MOST))
+
+
+def doubts(pairs: PosePairs, found: HandEye) -> tuple[str, ...]:
+    """What fits and is hardly meant: sentences, none where all is as usual."""
+    notes: list[str] = []
+    behind = np.flatnonzero(pairs.T_camera_board[:, 2, 3] <= 0)
+    if len(behind):
+        notes.append(
+            f"the board lies behind the camera in {len(behind)} of {len(pairs)} poses: a camera"
+            " looks along +z (x right, y down), so that T_camera_board has z above 0. A camera of"
+            " OpenGL looks along -z: multiply T_camera_board from the left by diag(1, -1, -1, 1)."
+            " Or T_camera_board is inverted"
+        )
+    camera, board = (
+        float(np.linalg.norm(T[:3, 3])) for T in (found.T_parent_camera, found.T_parent_board)
+    )
+    far, near = (camera, board) if found.setup == "eye-in-hand" else (board, camera)
+    if far > max(_ON_TOOL_M, near):
+        who, other = ("camera", "board") if found.setup == "eye-in-hand" else ("board", "camera")
+        notes.append(
+            f"the {who} would be {far:.2f} m from the tool, and the {other} {near:.2f} m from the"
+            " arm's base. If that cannot be: T_base_tool and T_camera_board fit as well when both"
+            " are inverted, or exchanged for each other"
+        )
+    return tuple(notes)
 
 
 def pairs_of(document: Any, setup: str, where: str) -> PosePairs:
@@ -221,8 +314,8 @@ def pairs_of(document: Any, setup: str, where: str) -> PosePairs:
     """
     if not isinstance(document, list) or not document:
         raise DataError(
-            f'{where}: expected a list of {{"T_base_tool": 4x4, "T_camera_board": 4x4}}, got'
-            f" {_kind(document)}"
+            f'{where}: expected a list of {{"T_base_tool": 4x4, "T_camera_board": 4x4}}, one entry'
+            f" per pose, got {_kind(document)}"
         )
     entries = cast("list[Any]", document)
     columns = {
@@ -242,17 +335,29 @@ def _entry(entry: Any, key: str, i: int, where: str) -> Any:
     return values[key]
 
 
+# What else poses are written as, and what to do.
+_SHAPES: dict[tuple[int, ...], str] = {
+    (16,): "; write them as four rows of four",
+    (3, 4): "; add the last row 0 0 0 1",
+    (6,): "; a position and a rotation vector: convert it to a matrix",
+    (7,): "; a position and a quaternion: convert it to a matrix",
+}
+
+
 def _poses(values: Sequence[Any], key: str, where: str) -> PoseRows:
     out = np.empty((len(values), 4, 4))
     for i, value in enumerate(values):
         try:
             T = np.array(value, dtype=np.float64)
         except (TypeError, ValueError) as error:
-            raise DataError(f"{where}: {key} of pose {i} is not 4 x 4 numbers: {error}") from error
+            raise DataError(
+                f"{where}: {key} of pose {i} is not 4 x 4 numbers (four rows of four): {error}"
+            ) from error
         if T.shape != (4, 4) or not np.isfinite(T).all():
             raise DataError(
                 f"{where}: {key} of pose {i} must be 4 x 4 finite numbers, got shape {T.shape}"
                 f"{'' if np.isfinite(T).all() else ' with some that are not finite'}"
+                f"{_SHAPES.get(T.shape, '')}"
             )
         out[i] = T
     _require_rigid(out, key, where)
@@ -260,28 +365,39 @@ def _poses(values: Sequence[Any], key: str, where: str) -> PoseRows:
 
 
 def _require_rigid(T: PoseRows, key: str, where: str) -> None:
-    R = T[:, :3, :3]
+    last = np.abs(T[:, 3] - [0.0, 0.0, 0.0, 1.0]).max(axis=1)
+    # Numbers that no rotation has are not multiplied: they may overflow.
+    large = np.abs(T[:, :3, :3]).max(axis=(1, 2)) > 1.0 + _ROUND
+    R = np.where(large[:, None, None], 0.0, T[:, :3, :3])
     handed = np.flatnonzero(np.linalg.det(R) < 0)
     if len(handed):
         raise DataError(
-            f"{where}: {key} is left-handed (determinant -1) at poses {handed.tolist()}: a pose"
-            " turns and moves, it never mirrors; turn the sign of one axis at its source"
+            f"{where}: {key} is left-handed (determinant -1) at poses {listed(handed)}: a pose"
+            " turns and moves, it never mirrors; turn the sign of one axis at their source"
         )
     off = np.abs(R @ R.transpose(0, 2, 1) - np.eye(3)).max(axis=(1, 2))
-    last = np.abs(T[:, 3] - [0.0, 0.0, 0.0, 1.0]).max(axis=1)
     wrong = np.flatnonzero((off > _ROUND) | (last > 1e-9))
     if len(wrong):
         raise DataError(
-            f"{where}: {key} is no rigid transform at poses {wrong.tolist()}: the upper left 3 x 3"
-            " must be a rotation, the last row 0 0 0 1 (positions stand in the last column)"
+            f"{where}: {key} is no rigid transform at poses {listed(wrong)}: the upper left 3 x 3"
+            " must be a rotation (with five decimals and more, not scaled), the last row 0 0 0 1"
+            " (positions stand in the last column)"
         )
-    far = np.flatnonzero(np.abs(T[:, :3, 3]).max(axis=1) > _TOO_FAR_M)
-    if len(far):
+    far: Floats = np.abs(T[:, :3, 3]).max(axis=1)
+    if (far > _TOO_FAR_M).any():
+        unit = (
+            "millimetres"
+            if float(np.median(far[far > _TOO_FAR_M])) > _MILLIMETRES_M
+            else "centimetres or inches"
+        )
         raise DataError(
-            f"{where}: {key} is {np.abs(T[far[0], :3, 3]).max():.0f} m away at poses"
-            f" {far.tolist()}: positions are in metres; these look like millimetres"
+            f"{where}: {key} is {far[far > _TOO_FAR_M][0]:.0f} m away at poses"
+            f" {listed(np.flatnonzero(far > _TOO_FAR_M))}: positions are in metres; these look"
+            f" like {unit}"
         )
 
 
 def _kind(value: Any) -> str:
+    if isinstance(value, dict):
+        return f"an object with {sorted(cast('dict[str, Any]', value))[:8]}"
     return "an empty list" if value == [] else type(value).__name__

@@ -67,6 +67,7 @@ def _document(found: HandEyeCalibrated) -> dict[str, Any]:
         "outliers": list(result.outliers),
         "exchanged": [list(pair) for pair in found.exchanged],
         "poses": found.poses,
+        "notes": list(found.notes),
         "residual": {"position_m": result.rms_m, "rotation_deg": math.degrees(result.rms_rad)},
         "held_out": {
             "position_m": result.held_out_m,
@@ -107,3 +108,5 @@ def _show(found: HandEyeCalibrated) -> None:
         say(f"  pose {i} is wrong: {result.distances[i]:.0f} standard deviations off{why}")
     apart = ", ".join(f"{m.name} {1e3 * m.distance_m:.1f}" for m in result.methods)
     say(f"closed forms of the same poses are so far from it [mm]: {apart}")
+    for note in found.notes:
+        say(f"note: {note}")

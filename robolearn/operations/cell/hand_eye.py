@@ -7,19 +7,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from robolearn.calibration.hand_eye import HandEye
-from robolearn.calibration.hand_eye_causes import calibrate, exchanged, pairs_of
+from robolearn.calibration.hand_eye_causes import calibrate, doubts, exchanged, pairs_of
 from robolearn.errors import ConfigError, DataError
 
 
 @dataclass(frozen=True, slots=True)
 class HandEyeCalibrated:
     """The camera's place from so many ``poses``; ``exchanged``: outliers that fit each other's
-    place in the list.
+    place in the list; ``notes``: what fits and is hardly meant.
     """
 
     found: HandEye
     poses: int
     exchanged: tuple[tuple[int, int], ...]
+    notes: tuple[str, ...]
 
 
 def calibrate_hand_eye(path: Path, setup: str) -> HandEyeCalibrated:
@@ -31,13 +32,13 @@ def calibrate_hand_eye(path: Path, setup: str) -> HandEyeCalibrated:
     """
     if not path.is_file():
         raise ConfigError(
-            f"{path} is not there: expected a JSON list of"
+            f"{path} is {'a folder' if path.is_dir() else 'not there'}: expected a JSON list of"
             ' {"T_base_tool": 4x4, "T_camera_board": 4x4}, one entry per pose'
         )
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = json.loads(path.read_text(encoding="utf-8-sig"))
     except (ValueError, RecursionError) as error:
         raise DataError(f"{path} is no JSON: {error}") from error
     pairs = pairs_of(document, setup, str(path))
     found = calibrate(pairs)
-    return HandEyeCalibrated(found, len(pairs), exchanged(pairs, found))
+    return HandEyeCalibrated(found, len(pairs), exchanged(pairs, found), doubts(pairs, found))

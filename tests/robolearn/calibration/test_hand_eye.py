@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 from scipy.spatial.transform import Rotation as Turn
 
 from robolearn.calibration.hand_eye import PosePairs, Setup, hand_eye, inverses
-from robolearn.calibration.hand_eye_causes import calibrate, exchanged, pairs_of
+from robolearn.calibration.hand_eye_causes import calibrate, doubts, exchanged, pairs_of
 from robolearn.cli.main import main
 from robolearn.errors import DataError
 from robolearn.geometry import pose, pose_error
@@ -65,6 +66,17 @@ def test_exchanged_pictures_are_named() -> None:
     assert exchanged(wrong, found) == ((3, 11),)
 
 
+def _turned(T, change):
+    out = T.copy()
+    out[:, :3, :3] = change(T[:, :3, :3])
+    return out
+
+
+def _misread(R):
+    """Written with w first, read with w last."""
+    return Turn.from_quat(np.roll(Turn.from_matrix(R).as_quat(), 1, axis=1)).as_matrix()
+
+
 def _poisoned() -> dict[str, tuple[PosePairs, str]]:
     _, pairs = capture(3, 12)
     A, B, setup = pairs.T_base_tool, pairs.T_camera_board, pairs.setup
@@ -78,11 +90,24 @@ def _poisoned() -> dict[str, tuple[PosePairs, str]]:
         "board measured 2 % too large": (PosePairs(A, large, setup), r"0.98\d times as large"),
         "board in millimetres": (PosePairs(A, small, setup), "board's poses are in millimetres"),
         "board inverted": (PosePairs(A, inverses(B), setup), "board's poses are inverted"),
-        "arm inverted": (PosePairs(inverses(A), B, setup), "agree as 'eye-to-hand'"),
+        "the other setup": (PosePairs(A, B, "eye-to-hand"), "agree as 'eye-in-hand'"),
+        # The same equation: the poses cannot tell which of the three, and nobody may be misled.
+        "arm inverted": (
+            PosePairs(inverses(A), B, setup),
+            "agree as 'eye-to-hand'.* board's poses are inverted",
+        ),
         "mirrored": (PosePairs(A, mirror @ B @ mirror, setup), "left-handed"),
         "a picture late": (PosePairs(A[1:], B[:-1], setup), "1 late"),
         "base moved": (PosePairs(nudged, B, setup), "Poses 0 to 6 agree, and so do 7 to 11"),
         "camera moved": (PosePairs(A, moved, setup), "Poses 0 to 4 agree, and so do 5 to 11"),
+        "board's rotations transposed": (
+            PosePairs(A, _turned(B, lambda R: R.transpose(0, 2, 1)), setup),
+            "rotations of T_camera_board are read otherwise: each was transposed",
+        ),
+        "quaternions of the arm in another order": (
+            PosePairs(_turned(A, _misread), B, setup),
+            "rotations of T_base_tool are read otherwise: a quaternion w x y z",
+        ),
         "shuffled": (
             PosePairs(A, B[np.random.default_rng(0).permutation(12)], setup),
             "None of the usual causes",
@@ -133,11 +158,57 @@ def test_too_few_and_too_similar_poses_are_refused() -> None:
             {"T_base_tool": pose(None, (400, 0, 0)).tolist(), "T_camera_board": np.eye(4).tolist()},
             "look like millimetres",
         ),
+        (
+            {"T_base_tool": pose(None, (60, 0, 0)).tolist(), "T_camera_board": np.eye(4).tolist()},
+            "look like centimetres",
+        ),
+        (
+            {"T_base_tool": list(range(16)), "T_camera_board": np.eye(4).tolist()},
+            "four rows of four",
+        ),
+        (
+            {"T_base_tool": np.eye(4)[:3].tolist(), "T_camera_board": np.eye(4).tolist()},
+            "add the last row 0 0 0 1",
+        ),
+        ({"T_base_tool": [0.0] * 7, "T_camera_board": np.eye(4).tolist()}, "and a quaternion"),
+        (
+            {"T_base_tool": (1e308 * np.eye(4)).tolist(), "T_camera_board": np.eye(4).tolist()},
+            "no rigid transform",
+        ),
     ],
 )
 def test_what_is_no_pose_is_named(entry: object, message: str) -> None:
     with pytest.raises(DataError, match=message):
         pairs_of([entry], "eye-in-hand", "poses.json")
+
+
+def test_what_fits_and_is_hardly_meant_is_noted() -> None:
+    _, pairs = capture(1, 8)
+    A, B, setup = pairs.T_base_tool, pairs.T_camera_board, pairs.setup
+    assert doubts(pairs, hand_eye(pairs)) == ()
+    for wrong in (PosePairs(B, A, setup), PosePairs(inverses(A), inverses(B), setup)):
+        (note,) = [n for n in doubts(wrong, hand_eye(wrong)) if "from the tool" in n]
+        assert "both are inverted, or exchanged for each other" in note
+    opengl = PosePairs(A, np.diag([1.0, -1.0, -1.0, 1.0]) @ B, setup)
+    assert any("behind the camera in 8 of 8" in n for n in doubts(opengl, hand_eye(opengl)))
+
+
+def test_five_poses_of_which_one_is_wrong_are_too_few() -> None:
+    _, pairs = capture(1, 5, noise_px=0.0)
+    B = pairs.T_camera_board.copy()
+    B[2, :3, 3] += 0.1
+    with pytest.raises(DataError, match="4 are left where 5 are needed: add poses"):
+        hand_eye(replace(pairs, T_camera_board=B))
+
+
+def test_of_many_poses_the_place_where_something_moved_is_found_in_seconds() -> None:
+    _, pairs = capture(0, 50, noise_px=0.0)
+    moved = pairs.T_camera_board.copy()
+    moved[31:] = NUDGE @ moved[31:]
+    begin = time.process_time()
+    with pytest.raises(DataError, match="Poses 0 to 30 agree, and so do 31 to 49"):
+        calibrate(replace(pairs, T_camera_board=moved))
+    assert time.process_time() - begin < 20
 
 
 def test_the_command_prints_the_place_its_intervals_and_the_outliers(
@@ -163,5 +234,12 @@ def test_the_command_prints_the_place_its_intervals_and_the_outliers(
     assert len(document["intervals"]["rotation_deg"]) == 3
     assert main(argv) == 0
     assert "pose 4 is wrong" in capsys.readouterr().out
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    assert main(argv) == 0
+    assert main([*argv[:3], str(tmp_path), *argv[4:]]) != 0
+    assert "is a folder" in capsys.readouterr().err
+    path.write_text('{"pairs": []}')
+    assert main(argv) != 0
+    assert "got an object with ['pairs']" in capsys.readouterr().err
     path.write_text("[]")
     assert main([*argv, "--json"]) != 0
