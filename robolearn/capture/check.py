@@ -28,6 +28,10 @@ BLURRED = 0.2
 CLIPPED = 0.5
 # Depth against the distance of what the cameras look at: beyond, it is in other units.
 WORST_RATIO = 2.5
+# No frame of anybody's is farther away, in whatever unit [m].
+_FARTHEST_M = 1e5
+# What is fixed to the arm or the table is nearer [m].
+_RIG_M = 20.0
 # A rotation's rows may be this far from orthonormal.
 _RIGID = 1e-3
 # How far a row of frames.csv may lie before or after the arm's record [s].
@@ -63,6 +67,9 @@ def check_capture(capture: Capture) -> CaptureReport:
     """Run every check. Frames with an unusable picture, depth or pose are left out of ``usable``;
     an error says that what is left is not enough, or wrong as a whole.
     """
+    places = _places(capture)
+    if places:
+        return CaptureReport(tuple(places), ())
     findings: list[Finding] = []
     good = list(capture.frames)
     good = _without(good, _bad_poses, findings)
@@ -88,6 +95,8 @@ def rigid_problem(T: Pose) -> str:
     """Why a matrix ``[4, 4]`` is no pose; empty when it is one."""
     if not np.isfinite(T).all():
         return "holds numbers that are not finite"
+    if np.abs(T).max() > _FARTHEST_M:
+        return f"it is {np.abs(T).max():.3g} m away; positions are in metres"
     if np.abs(T[3] - [0.0, 0.0, 0.0, 1.0]).max() > 1e-6:
         return f"its last row must be 0 0 0 1, got {T[3].tolist()}; are columns and rows exchanged?"
     R = T[:3, :3]
@@ -100,6 +109,25 @@ def rigid_problem(T: Pose) -> str:
             " kits write poses; negate that axis on both sides"
         )
     return ""
+
+
+def _places(capture: Capture) -> list[Finding]:
+    """What is wrong with the places that capture.yaml gives."""
+    config = capture.config
+    given = {f"cameras.{n}.T_mount_camera": c.T_mount_camera for n, c in config.cameras.items()}
+    given["arm.T_table_base"] = config.arm and config.arm.T_table_base
+    given["board.T_table_board"] = config.board and config.board.T_table_board
+    findings: list[Finding] = []
+    for what, values in given.items():
+        if values is None:
+            continue
+        T = matrix(values)
+        why = rigid_problem(T)
+        if not why and np.abs(T[:3, 3]).max() > _RIG_M:
+            why = f"it is {np.abs(T[:3, 3]).max():.3g} m away; positions are in metres"
+        if why:
+            findings.append(Finding("error", f"capture.yaml: {what} is no pose: {why}"))
+    return findings
 
 
 def gaze(positions: VectorRows, axes: VectorRows) -> Vector:
@@ -199,10 +227,15 @@ def _clocks(capture: Capture) -> list[Finding]:
     times = [f.t_s for f in capture.frames if f.t_s is not None]
     if not path.is_file() or not times:
         return findings
-    with path.open(encoding="utf-8-sig", newline="") as stream:
-        rows = [row.get("t_s") for row in csv.DictReader(stream)]
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as stream:
+            rows = [row.get("t_s") for row in csv.DictReader(stream)]
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise DataError(f"'{path}' cannot be read as CSV: {error}") from error
     try:
         arm = [float(t) for t in rows if t]
+        if not np.isfinite(arm).all():
+            raise ValueError("some are not finite")
     except ValueError as error:
         raise DataError(f"'{path}': t_s must be numbers of seconds ({error})") from error
     if not arm:

@@ -14,6 +14,7 @@ b to frame a.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -28,6 +29,10 @@ Matrix = tuple[
     tuple[float, float, float, float],
 ]
 Mount = Literal["flange", "table", "hand"]
+# Focal length over the longer side: beyond, a view of 3 degrees.
+_LONGEST = 20.0
+# A table is smaller [m].
+_LARGEST_M = 20.0
 Purpose = Literal["lens", "handeye", "scan", "background", "object", "motion"]
 
 
@@ -60,6 +65,14 @@ class CaptureBoard:
     # Where it lies in the table's frame; without, the board's frame is the table's.
     T_table_board: Matrix | None = None
 
+    def __post_init__(self) -> None:
+        self.board()
+        if self.square_m > 1.0:
+            raise ConfigError(
+                f"board.square_m and marker_m are in metres, got {self.square_m}, {self.marker_m};"
+                " these look like millimetres"
+            )
+
     def board(self) -> Board:
         """As the calibration knows it."""
         return Board(self.kind, self.squares, self.square_m, self.marker_m, self.dictionary)
@@ -77,6 +90,11 @@ class CaptureLens:
     distortion: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
+        if not all(math.isfinite(v) for v in (*self.focal_px, *self.centre_px, *self.distortion)):
+            raise ConfigError(
+                f"a lens is finite numbers, got {self.focal_px}, {self.centre_px},"
+                f" {self.distortion}"
+            )
         if min(self.focal_px) <= 0:
             raise ConfigError(f"focal lengths are above 0 px, got {self.focal_px}")
         if len(self.distortion) not in (0, 4, 5, 8, 12, 14):
@@ -95,7 +113,7 @@ class CaptureDepth:
     noise_m: float = 0.002
 
     def __post_init__(self) -> None:
-        if not (0 < self.scale_m < 1 and self.noise_m >= 0):
+        if not (0 < self.scale_m < 1 and 0 <= self.noise_m < math.inf):
             raise ConfigError(
                 f"depth.scale_m is metres per number, such as 0.001, and depth.noise_m is not"
                 f" negative, got {self.scale_m}, {self.noise_m}"
@@ -115,6 +133,21 @@ class CaptureCamera:
     T_mount_camera: Matrix | None = None
     # Absent: a camera without depth.
     depth: CaptureDepth | None = None
+
+    def __post_init__(self) -> None:
+        if min(self.size) <= 0:
+            raise ConfigError(f"size is width and height above 0 px, got {self.size}")
+        if self.lens is None:
+            return
+        inside = all(0 < c < s for c, s in zip(self.lens.centre_px, self.size, strict=True))
+        usual = all(0.1 < f / max(self.size) < _LONGEST for f in self.lens.focal_px)
+        if not (inside and usual):
+            raise ConfigError(
+                f"the lens (focal_px {self.lens.focal_px}, centre_px {self.lens.centre_px}) is not"
+                f" that of pictures of {self.size[0]} x {self.size[1]} px: its centre lies in the"
+                " picture, and its focal length is of the order of the width. Intrinsics of another"
+                " size are scaled; millimetres are divided by the size of a pixel"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +184,8 @@ class CaptureObject:
                 f"an object's name becomes that of a body and a signal: letters, digits and '_',"
                 f" got '{self.name}'"
             )
+        if self.at_m is not None and not all(abs(v) < _LARGEST_M for v in self.at_m):
+            raise ConfigError(f"object {self.name}: at_m is x and y in metres, got {self.at_m}")
         if self.mass_kg is not None and not 0 < self.mass_kg < 1000:
             raise ConfigError(
                 f"object {self.name}: mass_kg is in kilograms, above 0 and below 1000, got"
@@ -166,8 +201,13 @@ class CaptureWorkspace:
     high: tuple[float, float, float]
 
     def __post_init__(self) -> None:
-        if any(a >= b for a, b in zip(self.low, self.high, strict=True)):
+        if not all(a < b for a, b in zip(self.low, self.high, strict=True)):
             raise ConfigError(f"workspace: low must be below high, got {self.low}, {self.high}")
+        if max(abs(v) for v in (*self.low, *self.high)) > _LARGEST_M:
+            raise ConfigError(
+                f"workspace: corners are in metres, got {self.low}, {self.high}; these look like"
+                " millimetres"
+            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -153,19 +154,40 @@ def _rows(folder: Path, entry: CaptureSet, config: CaptureConfig) -> list[Frame]
     try:
         with path.open(encoding="utf-8-sig", newline="") as stream:
             reader = csv.DictReader(stream)
-            columns = list(reader.fieldnames or ())
+            columns = [name.strip() for name in reader.fieldnames or ()]
+            reader.fieldnames = columns
             rows = list(reader)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"'{path}' cannot be read as CSV: {error}") from error
     unknown = [c for c in columns if c not in COLUMNS]
-    if "file" not in columns or unknown:
+    twice = [name for name, count in Counter(columns).items() if count > 1]
+    if "file" not in columns or unknown or twice:
         near = did_you_mean(unknown[0], COLUMNS) if unknown else ""
+        if len(columns) == 1 and any(mark in columns[0] for mark in ";\t"):
+            near = " Cells are separated by commas."
         raise DataError(
             f"'{path}': expected the columns {', '.join(COLUMNS)} (all but 'file' optional), got"
             f" {columns}.{near}"
         )
+    for k, row in enumerate(rows):
+        if None in row:
+            raise DataError(
+                f"'{path}', line {k + 2}: more cells than the first line's {len(columns)}; a pose"
+                " is one cell, 16 numbers separated by spaces"
+            )
     camera = config.cameras[entry.camera]
-    return [_frame(folder / entry.name, path, k, row, entry, camera) for k, row in enumerate(rows)]
+    frames = [
+        _frame(folder / entry.name, path, k, row, entry, camera) for k, row in enumerate(rows)
+    ]
+    counts = Counter(frame.file for frame in frames)
+    again = [frame for frame in frames if counts[frame.file] > 1]
+    if again:
+        raise DataError(
+            f"'{path}': '{again[0].file.name}' stands in lines"
+            f" {' and '.join(str(f.row + 2) for f in again if f.file == again[0].file)}; a picture"
+            " has one row"
+        )
+    return frames
 
 
 def _frame(
@@ -187,6 +209,8 @@ def _frame(
         t_s = float(cells["t_s"]) if cells["t_s"] else None
     except ValueError as error:
         raise DataError(f"{at}: t_s must be a number of seconds, got '{cells['t_s']}'") from error
+    if t_s is not None and not math.isfinite(t_s):
+        raise DataError(f"{at}: t_s must be a number of seconds, got '{cells['t_s']}'")
     return Frame(
         set=entry,
         camera=camera,

@@ -95,6 +95,11 @@ def test_folders_that_are_no_captures_are_refused(tmp_path: Path) -> None:
         ({"objects": [{"name": "a cup"}]}, "letters, digits"),
         ({"objects": [{"name": "a", "mass_kg": 0}]}, "kilograms"),
         ({"workspace": {"low": [0, 0, 0], "high": [1, 1, 0]}}, "below high"),
+        ({"workspace": {"low": [float("nan")] * 3, "high": [1, 1, 1]}}, "below high"),
+        ({"workspace": {"low": [-300, -300, 0], "high": [300, 300, 300]}}, "like millimetres"),
+        ({"objects": [{"name": "a", "at_m": [float("nan"), 0]}]}, "at_m is x and y in metres"),
+        ({"board": {"kind": "chessboard", "squares": [0, 0], "square_m": 0.03}}, "3 x 3 squares"),
+        ({"board": {"kind": "chessboard", "squares": [7, 5], "square_m": 30}}, "millimetres"),
     ],
 )
 def test_what_is_wrong_in_the_description_is_named(
@@ -113,6 +118,11 @@ def test_what_is_wrong_in_the_description_is_named(
         ("file,T_world_camera\n0.jpg,1 2 3\n", "16 numbers, row by row of a 4x4, got 3"),
         ("file,t_s\n0.jpg,noon\n", "line 2: t_s must be a number"),
         ("file,t_s\n,1\n", "'file' is empty"),
+        ("file,t_s\n0.jpg,nan\n", "line 2: t_s must be a number"),
+        ("file,file\n0.jpg,1.jpg\n", "got .'file', 'file'."),
+        ("file;t_s\n0.jpg;1\n", "separated by commas"),
+        ("file, t_s\n0.jpg,1,2\n", "line 2: more cells than the first line's 2"),
+        ("file\n0.jpg\n1.jpg\n0.jpg\n", "'0.jpg' stands in lines 2 and 4"),
         ("file\n../../etc/passwd\n", "lie in the set's folder"),
     ],
 )
@@ -121,6 +131,49 @@ def test_what_is_wrong_in_a_row_is_named(tmp_path: Path, text: str, message: str
     (folder / "scan" / "frames.csv").write_text(text)
     with pytest.raises(DataError, match=message):
         read_capture(folder)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"size": [0, 24]}, "above 0 px"),
+        ({"lens": {"focal_px": [float("nan"), 30], "centre_px": [15, 11]}}, "finite numbers"),
+        ({"lens": {"focal_px": [30, 30], "centre_px": [960, 540]}}, "not that of pictures of 32"),
+        ({"lens": {"focal_px": [0.0026, 0.0026], "centre_px": [15, 11]}}, "size of a pixel"),
+        ({"depth": {"noise_m": float("inf")}}, "depth.noise_m"),
+    ],
+)
+def test_what_is_wrong_with_a_camera_is_named(
+    tmp_path: Path, changes: dict[str, object], message: str
+) -> None:
+    folder = write_foreign(tmp_path / "c", ring(3))
+    phone = yaml.safe_load((folder / "capture.yaml").read_text())["cameras"]["phone"]
+    _edit(folder, cameras={"phone": {**phone, **changes}})
+    with pytest.raises(RobolearnError, match=message):
+        read_capture(folder)
+
+
+@pytest.mark.parametrize(
+    ("T", "why"),
+    [
+        (np.diag([1.0, -1.0, 1.0, 1.0]), "left-handed"),
+        (2 * np.eye(4), "last row"),
+        (np.full((4, 4), np.nan), "not finite"),
+        (1e308 * np.eye(4), "m away"),
+        (np.array([[1, 0, 0, 50], [0, 1, 0, 0], [0, 0, 1, 90], [0, 0, 0, 1]]), "90 m away"),
+    ],
+)
+def test_places_of_the_description_are_poses(tmp_path: Path, T: np.ndarray, why: str) -> None:
+    folder = write_foreign(tmp_path / "c", ring(3))
+    phone = yaml.safe_load((folder / "capture.yaml").read_text())["cameras"]["phone"]
+    camera = {**phone, "mount": "flange", "T_mount_camera": T.tolist()}
+    board = {"kind": "chessboard", "squares": [7, 5], "square_m": 0.03, "T_table_board": T.tolist()}
+    _edit(folder, cameras={"phone": camera}, board=board,
+          arm={"model": "ur5e", "T_table_base": T.tolist()})  # fmt: skip
+    errors = check_capture(read_capture(folder)).errors
+    assert len(errors) == 3
+    assert all(why in text for text in errors)
+    assert "capture.yaml: cameras.phone.T_mount_camera is no pose" in errors[0]
 
 
 def _sentences(folder: Path) -> str:
@@ -175,3 +228,7 @@ def test_clocks_out_of_step_are_an_error(tmp_path: Path) -> None:
     assert "error: clocks are out of step: 6 of 6" in _sentences(folder)
     (folder / "robot.csv").write_text("t_s,q1\n" + "".join(f"{k * 0.1},0\n" for k in range(9)))
     assert _sentences(folder) == ""
+    for content in (b"t_s\nnan\n", b"t_s\xff\n1\n"):
+        (folder / "robot.csv").write_bytes(content)
+        with pytest.raises(DataError, match=r"robot\.csv"):
+            _sentences(folder)
