@@ -46,12 +46,13 @@ PICTURES = (640, 480, 30)
 WAIT_S = 0.5
 
 
-def lab_with(folder: Path, address: str, pictures: dict[str, int]) -> Path:
-    """The lab with two cameras of such pictures."""
+def lab_with(folder: Path, address: str, pictures: dict[str, int], drawn: float) -> Path:
+    """The lab with two cameras of such pictures, ``drawn`` at a share of their size."""
     text = CELL.read_text(encoding="utf-8").replace("127.0.0.1", address)
     raw: dict[str, Any] = yaml.safe_load(text)
     for camera in raw["lab"]["cameras"]:
         camera["device"] |= pictures
+        camera["drawn"] = drawn
     for camera in raw["robot"]["cameras"]:
         camera["stream"] |= pictures
     path = folder / "cell.yaml"
@@ -67,6 +68,7 @@ def run(
     address: str = "127.0.0.1",
     seed: int = 1,
     pictures: tuple[int, int, int] = PICTURES,
+    drawn: float = 1.0,
 ) -> dict[str, Any]:
     """Collect, and count."""
     with tempfile.TemporaryDirectory() as folder:
@@ -80,6 +82,7 @@ def run(
                 Path(folder),
                 address,
                 dict(zip(("width", "height", "rate_hz"), pictures, strict=True)),
+                drawn,
             )
             config = CollectConfig(robot=str(robot), suite=str(SUITE), task_text=TEXT, seed=seed)
             spec = cell_spec(load_cell(robot))
@@ -177,6 +180,7 @@ def main() -> None:
     parser.add_argument("--address", default="127.0.0.1")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--pictures", type=int, nargs=3, default=PICTURES, help="W H RATE")
+    parser.add_argument("--drawn", type=float, default=1.0, help="share of the size that is drawn")
     given = parser.parse_args()
     found = run(
         given.out,
@@ -185,6 +189,7 @@ def main() -> None:
         address=given.address,
         seed=given.seed,
         pictures=given.pictures,
+        drawn=given.drawn,
     )
     print(json.dumps(found, indent=1))
 

@@ -13,10 +13,12 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from typing import Any, Protocol, runtime_checkable
 
+import cv2
 import numpy as np
 from numpy.typing import NDArray
 
 from hardware.emulators.mjpeg import CameraEmulator, CameraEmulatorConfig
+from hardware.shapes import ResizedPicture
 from hardware.supervisor.shared_memory import Ring, RingHandle
 from robolearn.arms.models import UR5E
 from robolearn.arms.shapes import Joints
@@ -45,6 +47,29 @@ class LabCameraConfig:
     device: CameraEmulatorConfig = field(default_factory=CameraEmulatorConfig)
     view: TableViewConfig = field(default_factory=TableViewConfig)
     of_scene: str = ""
+    # Pictures are drawn at this share of their width and height and enlarged, as by blurred optics:
+    # without a GPU, drawing two of 640 x 480 30 times a second takes two cores, at half of it one.
+    drawn: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not 0.1 <= self.drawn <= 1.0:
+            raise ConfigError(
+                f"lab.cameras: '{self.device.name}': drawn, the share of width and height that is"
+                f" drawn, is in [0.1, 1], got {self.drawn}"
+            )
+
+    @property
+    def drawn_px(self) -> tuple[int, int]:
+        """Width and height of what is drawn [px]."""
+        device = self.device
+        return max(8, round(self.drawn * device.width)), max(8, round(self.drawn * device.height))
+
+    def enlarged(self, picture: Picture) -> ResizedPicture:
+        """What is drawn ``[h, w, 3]``, in the size of the device; edges of pictures coincide."""
+        size = self.device.width, self.device.height
+        if self.drawn_px == size:
+            return picture
+        return cv2.resize(picture, size, interpolation=cv2.INTER_LINEAR).astype(np.uint8)
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +238,7 @@ def _camera(
             at += len(pose)
         opening_m = None if math.isnan(state[at]) else float(state[at])
         t_ns = 0 if row is None else row.t_ns
-        return t_ns, view.draw(state[: UR5E.dof], poses, opening_m)
+        return t_ns, config.enlarged(view.draw(state[: UR5E.dof], poses, opening_m))
 
     try:
         draw()
@@ -258,8 +283,8 @@ class _OfTable:
             config.view,
             T_base_table=workcell.T_base_table,
             tool_length_m=workcell.tool_length_m,
-            width=config.device.width,
-            height=config.device.height,
+            width=config.drawn_px[0],
+            height=config.drawn_px[1],
             block=BLOCK,
             board=workcell.board,
         )
@@ -276,8 +301,7 @@ class _OfScene:
     """A camera of the scene that draws the workcell."""
 
     def __init__(self, config: LabCameraConfig, scene: ScenePlantConfig) -> None:
-        device = config.device
-        self._name, self._size = config.of_scene, (device.width, device.height)
+        self._name, self._size = config.of_scene, config.drawn_px
         self._scene = scene_view(scene)
 
     def draw(self, q: Joints, poses: Mapping[str, ObjectPose], opening_m: float | None) -> Picture:

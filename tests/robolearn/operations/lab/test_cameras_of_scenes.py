@@ -67,6 +67,24 @@ def test_several_cameras_draw_the_cube_and_the_mounted_one_moves(workcell):
     assert np.linalg.norm(moved) > 5.0
 
 
+def test_a_picture_that_is_drawn_at_half_its_size_shows_the_same_at_the_same_place(workcell):
+    q, poses = np.array(workcell.home), {"cube": at(0.05, 0.05), "goal": at(-0.1, -0.1, 0.0)}
+    seen = []
+    for drawn in (1.0, 0.5):
+        device = dataclasses.replace(SIZE, width=320, height=240)
+        config = LabCameraConfig(device, of_scene="top", drawn=drawn)
+        with contextlib.closing(drawing(config, workcell)) as view:
+            picture = view.draw(q, poses, 0.085)
+            assert picture.shape[:2] == (240 * drawn, 320 * drawn)
+            seen.append(config.enlarged(picture))
+    whole, half = seen
+    assert whole.shape == half.shape == (240, 320, 3)
+    np.testing.assert_allclose(red(whole)[1], red(half)[1], atol=0.5)
+    assert np.abs(whole.astype(float) - half).mean() < 5.0
+    with pytest.raises(ConfigError, match=r"'top': drawn, .* in \[0.1, 1\], got 0.0"):
+        dataclasses.replace(camera("top"), drawn=0.0)
+
+
 def test_what_no_scene_draws_is_refused(workcell):
     with pytest.raises(ConfigError, match=r"no camera 'wirst'\. Did you mean 'wrist'"):
         workcell.require_drawn(camera("wirst"))
