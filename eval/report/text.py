@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from eval.statistics.intervals import Estimate
 from eval.summary import AgreementKind, Result
+from robolearn.data.insight.effort import PEAK_N, Wear
 
 AGREEMENT_WORDS: Mapping[AgreementKind, str] = {
     "moved": "with itself, starts moved by 0.3 mm (ceiling)",
@@ -91,21 +92,21 @@ def sentence(words: str) -> str:
     return words if words.endswith(".") else words + "."
 
 
-def wear_words(wear: Mapping[str, float]) -> str:
-    """What a practice cost the arm and the person, by the names of its log."""
-    driven = wear.get("robot_seconds", 0.0)
-    parts = [f"the arm drove {driven / 60:.1f} min, sent {wear.get('moves', 0):.0f} times"]
-    if wear.get("travel_rad"):
-        parts.append(f"its joints travelled {wear['travel_rad']:.0f} rad")
-    if wear.get("travel_m"):
-        parts.append(f"the tool {wear['travel_m']:.1f} m")
-    if wear.get("largest_force_n"):
+def wear_words(wear: Wear) -> str:
+    """What a practice cost the arm and the person."""
+    driven = wear.robot_seconds
+    parts = [f"the arm drove {driven / 60:.1f} min, sent {wear.moves} times"]
+    if wear.travel_rad:
+        parts.append(f"its joints travelled {wear.travel_rad:.0f} rad")
+    if wear.travel_m:
+        parts.append(f"the tool {wear.travel_m:.1f} m")
+    if wear.largest_force_n:
         parts.append(
-            f"{wear.get('force_peaks', 0):.0f} forces beyond 50 N, the largest"
-            f" {wear['largest_force_n']:.0f} N"
+            f"{wear.force_peaks} forces beyond {PEAK_N:.0f} N, the largest"
+            f" {wear.largest_force_n:.0f} N"
         )
-    parts.append(f"{wear.get('stops', 0):.0f} stop(s)")
-    if wear.get("take_overs") and driven:
-        share = wear.get("person_seconds", 0.0) / driven
-        parts.append(f"{wear['take_overs']:.0f} take-overs, {share:.0%} of the time a person's")
+    parts.append(f"{wear.stops} stop(s)")
+    if wear.take_overs and driven:
+        share = wear.person_seconds / driven
+        parts.append(f"{wear.take_overs} take-overs, {share:.0%} of the time a person's")
     return "; ".join(parts)

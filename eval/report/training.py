@@ -12,6 +12,7 @@ import numpy as np
 
 from eval.plain import read_mapping
 from robolearn.config import parse_yaml
+from robolearn.data.insight.effort import Wear
 from robolearn.shapes import Floats
 from robolearn.training.diagnosis import PREFIX, Diagnosis, diagnose
 from robolearn.training.log import logged
@@ -112,13 +113,28 @@ class RunFacts:
         return None if found == NO_PRACTICE else found
 
     @property
-    def wear(self) -> Mapping[str, float]:
-        """What a practice cost by its last round; empty where that was not logged."""
+    def wear(self) -> Wear | None:
+        """What a practice cost by its last round; None where that was not logged."""
         lines = [line for line in self.log if WORN in line]
-        last = lines[-1] if lines else {}
-        prefix = PRACTISED[0]
-        found = {k: v for k, v in last.items() if k.startswith(prefix)}
-        return {k.removeprefix(prefix): float(v) for k, v in found.items()}
+        if not lines:
+            return None
+        last = lines[-1]
+
+        def told(name: str) -> float:
+            """A figure of the last round, 0 where it was not logged."""
+            return float(last.get(PRACTISED[0] + name, 0.0))
+
+        return Wear(
+            robot_seconds=told("robot_seconds"),
+            moves=round(told("moves")),
+            travel_rad=told("travel_rad"),
+            travel_m=told("travel_m"),
+            stops=round(told("stops")),
+            force_peaks=round(told("force_peaks")),
+            largest_force_n=told("largest_force_n"),
+            take_overs=round(told("take_overs")),
+            person_seconds=told("person_seconds"),
+        )
 
     def _practised(self, name: str) -> Curve | None:
         """A figure of a practice over its episodes."""

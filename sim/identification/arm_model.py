@@ -22,8 +22,8 @@ from robolearn.arms.kinematics import SerialArm
 from robolearn.arms.models import ARMS
 from robolearn.arms.shapes import JointFlags, Joints
 from robolearn.shapes import Flags
-from sim.control.mount import ArmMount, find_mount, loaded
 from sim.control.servos import Gains, apply_gains
+from sim.plants.mount import ArmMount, find_mount, loaded
 from sim.scene.config import Scene
 from sim.scene.payload import PAYLOAD, set_payload
 

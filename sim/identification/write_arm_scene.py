@@ -16,9 +16,9 @@ import yaml
 
 from robolearn.config import load_yaml
 from robolearn.errors import SceneError
-from sim.control.mount import find_mount, tip_in_last_link
 from sim.identification.arm_identify import ArmIdentified, ArmIdentifyConfig
 from sim.identification.write_scene import versions
+from sim.plants.mount import find_mount, tip_in_last_link
 from sim.scene.config import Scene
 from sim.scene.load import load_scene
 from sim.scene.package import replaced_package

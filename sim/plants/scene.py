@@ -26,11 +26,11 @@ from robolearn.geometry import (
 )
 from robolearn.seeding import child_seed
 from robolearn.shapes import Picture
-from sim.control.mount import ArmMount, find_mount, loaded
 from sim.control.servos import Gains, apply_gains, servo_lead
 from sim.env.placement import placer
 from sim.perturbations.model import object_bodies, object_signals
 from sim.plants.bullet_engine import engine_steps
+from sim.plants.mount import ArmMount, find_mount, loaded
 from sim.rendering.renderer import Renderer, View, update_poses
 from sim.scene.config import Scene, SignalConfig, world_pose
 from sim.scene.load import load_scene

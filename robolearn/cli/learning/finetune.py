@@ -315,6 +315,6 @@ def _report(result: FinetuneResult) -> None:
         f" updates, {result.seconds / 60:.1f} min ({result.cpu_seconds / 60:.1f} CPU-min)"
         + (f", {result.late_ticks} late tick(s)" if result.late_ticks else "")
     )
-    say(f"  {wear_words(dataclasses.asdict(result.wear))}")
+    say(f"  {wear_words(result.wear)}")
     say(f"  over because {result.ended}")
     say(f"run {result.run_dir} policy {result.policy_hash}: {KEPT[result.kept]}")

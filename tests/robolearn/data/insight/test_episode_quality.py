@@ -107,7 +107,7 @@ def test_late_ticks_lost_frames_and_old_signals_are_said() -> None:
 
 def test_the_supervisor_and_the_outcome_are_said() -> None:
     episode = moving()
-    rows = np.array([[0, 0, 0, 0], [7, 1, 1, 3], [8, 1, 1, 4], [8, 1, 1, 5]], dtype=np.float64)
+    rows = np.array([[0, 0, 0, 0], [7, 1, 1, 3], [9, 1, 1, 4], [9, 1, 1, 5]], dtype=np.float64)
     times = np.arange(4) * 1_000_000_000
     spec = episode.meta.embodiment
     event = SignalSpec(EVENT, (4,))
@@ -119,7 +119,7 @@ def test_the_supervisor_and_the_outcome_are_said() -> None:
     stopped = dataclasses.replace(episode, meta=meta, streams=streams, view=view)
     verdict = judge_episode(measure_episode(stopped), causes=CAUSES)
     assert verdict.remarks[0].text == (
-        "the supervisor stepped in 3 times (unreachable 1x, limited 2x)"
+        "the supervisor stepped in 3 times (unreachable 1x, agent_silent 2x)"
     )
     dropped = episode.progress.copy()
     dropped[-10:] = 0.3
