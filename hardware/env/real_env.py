@@ -27,6 +27,7 @@ from hardware.streams.state_timestamps import StateTimes
 from hardware.streams.tracker_streams import TrackedStreams
 from hardware.supervisor.client import SupervisorClient, require_width
 from hardware.supervisor.link import STATE_HEAD, STATE_WRENCH, Event, Mode, Status, Target
+from hardware.supervisor.reports import guiding_ended
 from robolearn.arms.shapes import Joints
 from robolearn.errors import DataError, RobotError, StartError
 from robolearn.spec import EmbodimentSpec, SignalSpec
@@ -162,22 +163,28 @@ class RealEnv:
         self.goto(begin)
         return self._follow_from(condition, note)
 
-    def begin(self, condition: Condition) -> ResetReport:
+    def begin(self, condition: Condition, *, guided: bool = False) -> ResetReport:
         """As :meth:`reset`, of an arm that stands at the start already, at which somebody looked
-        meanwhile: nothing is moved, the start is measured anew.
+        meanwhile: nothing is moved, the start is measured anew. ``guided``: a hand guides the arm
+        from now on, and of the commands the gripper's part alone is followed.
 
         Raises as :meth:`reset`: an object may have been touched.
         """
         self._require_known(condition)
         self.hold()
         self.trackers.forget()
-        return self._follow_from(condition, "")
+        return self._follow_from(condition, "", guided=guided)
 
-    def _follow_from(self, condition: Condition, note: str) -> ResetReport:
-        """Commands are followed from now on; the start as it is measured."""
+    def _follow_from(self, condition: Condition, note: str, *, guided: bool = False) -> ResetReport:
+        """Commands are followed from now on, or a hand; the start as it is measured."""
         wanted = condition.poses
         self.trackers.wait(2.0)
-        self.supervisor.request("follow")
+        if guided:
+            self.guide()
+            # That it began is no intervention in the episode.
+            self._take_events()
+        else:
+            self.supervisor.request("follow")
         self._start_streams(condition)
         self._scorer.reset()
         self._outcome = None
@@ -318,8 +325,17 @@ class RealEnv:
         """Let a hand guide the arm from here until :meth:`hold`, or until a limit ends it: the mode
         is HOLD again then. Raises RobotError for an arm that has no freedrive.
         """
+        self.supervisor.require_freedrive()
         self.hold()
         self.supervisor.request("freedrive", timeout_s=5.0)
+
+    @property
+    def guided_until(self) -> str:
+        """Why a hand guides the arm no more, in words; "" while it does."""
+        if self.status().mode is Mode.FREEDRIVE:
+            return ""
+        self._take_events()
+        return guiding_ended(self.interventions, self.supervisor.reason)
 
     def home(self) -> None:
         """To where the arm rests between deployments."""

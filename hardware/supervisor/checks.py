@@ -122,6 +122,11 @@ class Strain:
     value: float
     limit: float
 
+    @property
+    def text(self) -> str:
+        """A few words for a person."""
+        return f"{self.kind} {self.value:.3f}, limit {self.limit:.3f}"
+
 
 class LoadCheck:
     """Tool force and joint load, as far as the driver reports them (NaN: it does not)."""

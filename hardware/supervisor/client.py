@@ -111,6 +111,8 @@ class SupervisorClient:
         self._link.unlink()
         self.real_time = bool(ready["real_time"])
         self.pid = int(ready["pid"])
+        # Whether a hand can guide this arm.
+        self.freedrive = bool(ready["freedrive"])
         if not ready["watchdog"]:
             log.warning("this device has no watchdog: if the supervisor dies it does not stop")
         self._beat = threading.Thread(target=self._beat_on, name="heartbeat", daemon=True)
@@ -207,13 +209,26 @@ class SupervisorClient:
         status = self.status()
         if status.mode in (Mode.STOPPING, Mode.STOPPED):
             kind = GripperError if status.cause in GRIPPER_CAUSES else SafetyStopError
-            reason = unpack_text(self._link.reason.latest())
+            reason = self.reason
             cause = status.cause.name.lower() + (f" ({reason})" if reason else "")
             raise kind(
                 f"the supervisor stopped the arm: {cause}. Find the cause, make the cell safe,"
                 " then clear the stop (RealEnv.clear_stop, or start again)"
             )
         return status
+
+    @property
+    def reason(self) -> str:
+        """Why the arm stopped, or a hand lost it, in words; "" where nobody has any."""
+        return unpack_text(self._link.reason.latest())
+
+    def require_freedrive(self) -> None:
+        """RobotError for an arm that no hand can guide."""
+        if not self.freedrive:
+            raise RobotError(
+                "no hand can guide this arm: its driver has no freedrive (docs/robots.md says which"
+                " have one). Drive it by a device"
+            )
 
     def state(self) -> RobotState:
         """Newest robot state; raises StaleSignalError when the device clock stands still."""

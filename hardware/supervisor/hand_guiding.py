@@ -1,7 +1,8 @@
 """Lets a hand move the arm (freedrive) under the supervisor, which still watches the limits.
 
-It ends when somebody asks, when a limit comes near or the hand is too fast. Then the device makes
-the arm stiff, and once it rests the supervisor takes it over where it is measured.
+The gripper goes where commands want it meanwhile. It ends when somebody asks, when a limit comes
+near or the hand is too fast. Then the device makes the arm stiff, and once it rests the supervisor
+takes it over where it is measured.
 """
 
 from __future__ import annotations
@@ -12,8 +13,11 @@ import numpy as np
 
 from hardware.devices.robot import Robot, RobotState
 from hardware.supervisor.checks import CollisionGuard, Overrun, Strain
+from hardware.supervisor.command_check import CommandCheck
 from hardware.supervisor.follower import Follower, Leeway
-from hardware.supervisor.link import SupervisorConfig
+from hardware.supervisor.gripper_keeper import Keeper
+from hardware.supervisor.link import SupervisorConfig, Target
+from hardware.supervisor.shared_memory import Ring
 from robolearn.arms.shapes import Joints
 
 log = logging.getLogger(__name__)
@@ -26,6 +30,32 @@ _SOON_S = 0.01
 ASKED = Strain("asked", 0.0, 0.0)
 
 
+class GuidedGripper:
+    """The gripper of an arm that a hand guides: of the commands its part alone is followed, and of
+    none that an arm would not follow either.
+    """
+
+    def __init__(self, check: CommandCheck, keeper: Keeper, commands: Ring) -> None:
+        self._check, self._keeper, self._commands = check, keeper, commands
+        self._next = 0
+        self._last: Target | None = None
+
+    def begin(self) -> None:
+        """Commands of before are not meant."""
+        self._next, self._last = self._commands.count, None
+        self._check.begin()
+
+    def tick(self, now_ns: int) -> None:
+        """Take the newest command."""
+        row = self._commands.latest()
+        if row is None or row.index < self._next:
+            return
+        self._next, target = row.index + 1, Target.unpack(row.value)
+        if self._check.defect(target, now_ns, self._last) is None:
+            self._last = target
+            self._keeper.aim(target.gripper)
+
+
 class HandGuiding:
     """From :meth:`begin` on one :meth:`tick` per period until :attr:`done`."""
 
@@ -35,8 +65,10 @@ class HandGuiding:
         follower: Follower,
         guard: CollisionGuard | None,
         config: SupervisorConfig,
+        gripper: GuidedGripper,
     ) -> None:
         self._robot, self._follower, self._guard = robot, follower, guard
+        self._gripper = gripper
         self._ahead_s = config.guide_ahead_s
         self._turning = Overrun(config.guide_joint_speed, _PATIENCE_S)
         self._moving = Overrun(config.guide_tool_speed, _PATIENCE_S)
@@ -49,6 +81,7 @@ class HandGuiding:
         device = self._robot.freedrive
         if device is not None:
             device.begin()
+        self._gripper.begin()
         here = self._follower.leeway(q)
         # A motion that starts outside may lead back inside.
         self._floor = Leeway(
@@ -73,8 +106,9 @@ class HandGuiding:
         end = self.broken(state, now_ns) if wanted else ASKED
         device = self._robot.freedrive
         if end is None or device is None:
+            self._gripper.tick(now_ns)
             return None
-        log.info("freedrive ends: %s %.4f of %.4f", end.kind, end.value, end.limit)
+        log.info("freedrive ends: %s", end.text)
         device.end()
         self._ended_ns = now_ns
         return end

@@ -323,7 +323,7 @@ class Link:
     mode, tool force [N], load, q, qd; ``sent`` seq, lateness of the tick [ns], the action that was
     really sent (as in :class:`Target`), q, the gripper's width in force [m] where there is one;
     ``events``; ``status``; ``grips`` the gripper's measured width [m], moving, holding;
-    ``reason`` of the latched stop, as text (:func:`pack_text`).
+    ``reason`` of the latched stop, or of the end of freedrive, as text (:func:`pack_text`).
     """
 
     commands: Ring

@@ -20,7 +20,7 @@ from hardware.supervisor.follower import Follower
 from hardware.supervisor.gripper_keeper import Keeper, NoGripper
 from hardware.supervisor.guided_move import GuidedMove
 from hardware.supervisor.guided_plan import plan_move
-from hardware.supervisor.hand_guiding import HandGuiding
+from hardware.supervisor.hand_guiding import GuidedGripper, HandGuiding
 from hardware.supervisor.link import (
     Cause,
     Event,
@@ -71,8 +71,7 @@ class Supervisor:
         self._pause = LinkPause(robot, config)
         self._commands = CommandCheck(follower, self._keeper, config)
         self._answered, self._pending, self._refused = 0, 0, False
-        self._closing = False
-        self._command_index = 0
+        self._closing, self._command_index = False, 0
         self._target: Target | None = None
         self._device_t_s = -1.0
         self._stop_confirmed = True
@@ -82,7 +81,8 @@ class Supervisor:
         self._follow_ns = 0
         self._guard = guard
         self._measured = MotionCheck(config, self._q, robot.rate_hz, follower)
-        self._hand = HandGuiding(robot, follower, guard, config)
+        guiding = GuidedGripper(self._commands, self._keeper, link.commands)
+        self._hand = HandGuiding(robot, follower, guard, config, guiding)
         self._check_robot(clock())
         self._publish(clock())
 
@@ -390,6 +390,7 @@ class Supervisor:
         if end is not None:
             cause = Cause.HAND_LIMIT if wanted else Cause.FREEDRIVE_ENDED
             self._event(cause, now_ns, end.value, end.limit)
+            self._reports.reason(end.text, now_ns)
         if self._hand.done:
             self._take_over(self._q)
 

@@ -179,6 +179,7 @@ def _connect_and_loop(
             "kind": "ready",
             "real_time": real_time,
             "watchdog": robot.has_watchdog,
+            "freedrive": robot.freedrive is not None,
             "pid": os.getpid(),
         }
         pipe.send_bytes(json.dumps(ready).encode())

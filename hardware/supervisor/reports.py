@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Sequence
 
 from hardware.devices.robot import Robot, RobotMode, RobotState
 from hardware.supervisor.link import Cause, Event, Link, Status, pack_text
@@ -26,6 +27,14 @@ def cause_of(robot: Robot, error: Exception) -> tuple[Cause, float, str]:
     if mode is RobotMode.RUNNING:
         return Cause.DRIVER_ERROR, 0.0, str(error)
     return Cause.ROBOT_FAULT, float(mode), robot.fault_text() or str(error)
+
+
+def guiding_ended(events: Sequence[Event], reason: str) -> str:
+    """Why a hand guides the arm no more, in words, after ``events``; ``reason``: the newest one."""
+    causes = [event.cause for event in events]
+    if Cause.HAND_LIMIT in causes:
+        return f"a limit came near ({reason})"
+    return ", ".join(cause.name.lower() for cause in causes) or "freedrive ended"
 
 
 class Reports:

@@ -40,8 +40,15 @@ _WINDOW = 200
 class Arm(Protocol):
     """What a cell has beside an env: an arm that moves between episodes and may be stopped."""
 
-    def begin(self, condition: Condition) -> ResetReport:
-        """Begin the episode of a reset that somebody has looked at; nothing is moved."""
+    def begin(self, condition: Condition, *, guided: bool = False) -> ResetReport:
+        """Begin the episode of a reset that somebody has looked at; nothing is moved. ``guided``:
+        from now on the arm gives way to a hand.
+        """
+        ...
+
+    @property
+    def guided_until(self) -> str:
+        """Why the arm gives way to a hand no more; "" while it does."""
         ...
 
     def look(self) -> Observation:
@@ -99,13 +106,16 @@ class LoopTiming:
 
 
 class AttendedEnv:
-    """``inner``, which ends when the person says so; ``arm``: of a cell, which is ``inner``.
+    """``inner``, which ends when the person says so; ``arm``: of a cell, which is ``inner``;
+    ``guided``: a hand guides it in an episode, which ends where it does so no more.
     ``play``: the signal ``operator/marker`` tells when :meth:`mark` was called, and an episode goes
     on when the task is solved.
     """
 
-    def __init__(self, inner: Env, arm: Arm | None = None, *, play: bool = False) -> None:
-        self._inner, self.arm, self.play = inner, arm, play
+    def __init__(
+        self, inner: Env, arm: Arm | None = None, *, play: bool = False, guided: bool = False
+    ) -> None:
+        self._inner, self.arm, self.play, self.guided = inner, arm, play, guided
         spec = inner.spec
         self._spec = (
             EmbodimentSpec(spec.name, (*spec.signals, MARKER), spec.actions, spec.rate_hz)
@@ -116,6 +126,8 @@ class AttendedEnv:
         self._said: Said | None = None
         # Why the arm stopped in this episode; "": it did not.
         self.stopped = ""
+        # Why the arm that a hand guided became stiff in this episode; "": it did not.
+        self.stiffened = ""
         self._seen: Observation | None = None
         self._marker = Sample(0, np.zeros(1))
         self._marked: list[Sample] = []
@@ -133,7 +145,7 @@ class AttendedEnv:
     @property
     def ended(self) -> bool:
         """Whether the person has ended this episode, or a stop did."""
-        return self._said is not None or bool(self.stopped)
+        return self._said is not None or bool(self.stopped or self.stiffened)
 
     def prepare(self, condition: Condition) -> None:
         """To the start, so that the person can look at it; an arm holds there. Raises as reset."""
@@ -148,8 +160,8 @@ class AttendedEnv:
         if self.arm is None:
             report = self._inner.reset(condition, rng)
         else:
-            report = self.arm.begin(condition)
-        self._said, self.stopped, self._seen = None, "", None
+            report = self.arm.begin(condition, guided=self.guided)
+        self._said, self.stopped, self.stiffened, self._seen = None, "", "", None
         self._marker = Sample(self.now_ns(), np.zeros(1))
         self._marked = [self._marker]
         self.timing.restart()
@@ -211,10 +223,13 @@ class AttendedEnv:
         return seen
 
     def apply(self, command: Command) -> None:
-        """To the env, unless it stopped."""
+        """To the env, unless it stopped. An arm that is guided holds once nobody is there."""
         if not self.stopped:
             try:
                 self._inner.apply(command)
+                if self.guided and self.arm is not None and command.source == "hold":
+                    self.arm.hold()
+                    self.stiffened = self.stiffened or "nobody is at the keys"
             except SafetyStopError as error:
                 self.stopped = str(error)
 
@@ -236,6 +251,8 @@ class AttendedEnv:
         if not self.stopped:
             try:
                 self._inner.advance()
+                if self.guided and self.arm is not None:
+                    self.stiffened = self.stiffened or self.arm.guided_until
             except SafetyStopError as error:
                 self.stopped = str(error)
         if self._inner.capabilities.faster_than_real_time:
@@ -249,6 +266,8 @@ class AttendedEnv:
             outcome = dataclasses.replace(outcome, terminal=False, reason="")
         if self.stopped:
             return _cut(outcome, outcome.success, "safety_stop")
+        if self._said is None and self.stiffened:
+            return _cut(outcome, outcome.success, "freedrive_ended")
         if self._said is None or outcome.terminal or outcome.truncated:
             return outcome
         if self._said == "success":

@@ -76,7 +76,14 @@ class TablePoint:
     xy: XY
 
 
-Motion = Rate | Steps | HandPose | JointAngles | TablePoint
+@dataclass(frozen=True, slots=True)
+class Guided:
+    """The hand is at the arm itself, which gives way to it: where the arm is measured is where it
+    is wanted.
+    """
+
+
+Motion = Rate | Steps | HandPose | JointAngles | TablePoint | Guided
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@
     move(motion, at, dt_s)  the state that it wants next; None: it has lost hold
 
 Every hold begins without a jump: rates at rest, poses where the clutch closed, a leader arm beside
-the arm that follows, a pointer on the tool.
+the arm that follows, a pointer on the tool, a hand at the arm itself.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from hardware.teleop.config import MappingConfig
-from hardware.teleop.device import HandPose, JointAngles, Rate, Steps, TablePoint
+from hardware.teleop.device import Guided, HandPose, JointAngles, Rate, Steps, TablePoint
 from hardware.teleop.filters import PoseFilter, shaped, slewed
 from hardware.teleop.shapes import Deflection, State
 from hardware.teleop.targets import XY_TABLE, JointTarget, ToolTarget
@@ -218,8 +218,26 @@ class PointerHold:
         return pose(at[:3, :3], (float(motion.xy[0]), float(motion.xy[1]), float(at[2, 3])))
 
 
+class GuidedHold:
+    """The arm is moved by the hand itself; nothing is added to where it is measured."""
+
+    led = False
+
+    def take(self, motion: Guided, at: State) -> str:
+        """At once: the person holds the arm."""
+        del motion, at
+        return ""
+
+    def move(self, motion: Guided, at: State, dt_s: float) -> State | None:
+        """Where it is."""
+        del motion, dt_s
+        return at
+
+
 def hold_of(motion: Any, config: MappingConfig, target: ToolTarget | JointTarget) -> Hold:
     """What lets a motion move a target; :class:`SpecMismatchError` if it cannot."""
+    if isinstance(motion, Guided):
+        return GuidedHold()
     if isinstance(target, JointTarget):
         if isinstance(motion, JointAngles):
             return LeaderHold(config, target)

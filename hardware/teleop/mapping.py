@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from hardware.teleop.config import MappingConfig
-from hardware.teleop.device import DeviceReading
+from hardware.teleop.device import DeviceReading, Guided
 from hardware.teleop.holds import Hold, hold_of
 from hardware.teleop.shapes import State
 from hardware.teleop.targets import WIDTH, JointTarget, ToolTarget, find_target
@@ -79,6 +79,8 @@ class Mapping:
         """What to command now, ``dt_s`` after the command before."""
         dt_s = float(min(max(dt_s, 0.0), _MOST_PERIODS * self._period_s))
         measured = self._target.measured(observation)
+        if isinstance(reading.motion, Guided):
+            self._command = measured
         before, wanted = self._command, self._command
         note = self._absent(reading)
         if not note and not self._engaged:

@@ -29,6 +29,11 @@ class TeleopDeviceConfig(Protocol):
         ...
 
 
+FREEDRIVE = "freedrive"
+"""The device that is the arm itself."""
+NO_TAKE_OVER = "takes over from no policy: an arm either follows commands or gives way to a hand"
+"""Why :data:`FREEDRIVE` does not."""
+
 DEVICES = Table[type[TeleopDeviceConfig]](
     {
         "browser": "hardware.teleop.devices.browser:BrowserConfig",
@@ -36,12 +41,21 @@ DEVICES = Table[type[TeleopDeviceConfig]](
         "spacemouse": "hardware.teleop.devices.spacemouse:SpaceMouseConfig",
         "gamepad": "hardware.teleop.devices.gamepad:GamepadConfig",
         "leader": "hardware.teleop.devices.leader:LeaderConfig",
+        FREEDRIVE: "hardware.teleop.devices.freedrive:FreedriveConfig",
     },
     what="teleoperation device",
     group="robolearn.devices",
     kind="teleop",
     wanted=CONFIG,
 )
+
+
+def require_no_freedrive(who: str, why: str) -> None:
+    """ConfigError, which says ``why``, where a hand at the arm itself cannot act."""
+    if who == FREEDRIVE:
+        raise ConfigError(
+            f"'{FREEDRIVE}' {why}; it records on a cell: collect --robot CELL --agent {FREEDRIVE}"
+        )
 
 
 def make_device(settings: Mapping[str, Any], around: Surroundings) -> TeleopDevice:

@@ -46,6 +46,8 @@ _ENDING: dict[Key, Said] = {
 _KEEPING = ("keep", "success", "failure")
 # What becomes of an attempt.
 _DECIDING: tuple[Key, ...] = ("keep", "discard", "redo", "quit")
+# Before the start key of an arm that a hand guides.
+_HOLD_IT = "Hold the arm: at the start key it gives way."
 # Whoever waits sees the cell as it was so long ago at most [s].
 _LOOK_S = 0.1
 # The disk is looked at so often [ticks].
@@ -283,7 +285,8 @@ class TeleopSession:
             if self._quitting:
                 return False
             if there:
-                key = self._wait("ready", ("start", "redo", "quit"), self._note)
+                note = f"{self._note} {_HOLD_IT}".lstrip() if self._env.guided else self._note
+                key = self._wait("ready", ("start", "redo", "quit"), note)
             else:
                 key = self._wait("stopped", ("start", "quit"), self._trouble())
             if key == "quit":
@@ -384,6 +387,8 @@ class TeleopSession:
         outcome = self._outcome
         if self._env.stopped:
             start = "The arm stopped."
+        elif self._env.stiffened:
+            start = f"The arm holds: {self._env.stiffened}."
         elif outcome is not None and outcome.success:
             start = "Solved!"
         elif self._decided is not None:

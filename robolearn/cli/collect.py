@@ -40,9 +40,9 @@ class Args:
     # Tighter limits for this run of a cell.
     limits: Annotated[RunLimits, tyro.conf.arg(name="")] = field(default_factory=RunLimits)
     # Who acts: the task's scripted expert, the expert at play (many goals, none of them the
-    # task's), or a person at a device: keyboard (this terminal's keys), browser (a page), or
-    # another one (docs/teleoperation.md); auto: as --config says, else browser in
-    # Push-T and scripted elsewhere.
+    # task's), or a person at a device: keyboard (this terminal's keys), browser (a page),
+    # freedrive (the arm itself, guided by hand), or another one (docs/teleoperation.md); auto: as
+    # --config says, else browser in Push-T and scripted elsewhere.
     agent: str = "auto"
     # A trained run, which acts instead: its episodes, failures included, are of kind 'rollout'. On
     # a cell only with --corrected-by.

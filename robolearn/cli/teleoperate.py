@@ -24,8 +24,8 @@ class Args:
     env: str = ""
     # A cell instead: a file of configs/hardware/.
     robot: str = ""
-    # The device: keyboard, spacemouse, gamepad, leader or browser (a page); auto: as --config says,
-    # else keyboard.
+    # The device: keyboard, spacemouse, gamepad, leader, browser (a page), or freedrive (the arm
+    # itself, guided by hand); auto: as --config says, else keyboard.
     agent: str = "auto"
     # Start the virtual lab of the cell and end it afterwards.
     start_lab: bool = False

@@ -14,7 +14,13 @@ from eval.trials.instruments import InstructedAgent
 from hardware.teleop.config import MappingConfig
 from hardware.teleop.device import Surroundings, TeleopDevice, unheard
 from hardware.teleop.mapping import require_drivable
-from hardware.teleop.registry import DEVICES, device_of, page_at
+from hardware.teleop.registry import (
+    DEVICES,
+    NO_TAKE_OVER,
+    device_of,
+    page_at,
+    require_no_freedrive,
+)
 from hardware.teleop.targets import XY_TABLE
 from robolearn.agents.execution import Execution
 from robolearn.config import to_dict
@@ -37,6 +43,8 @@ from robolearn.spec import EmbodimentSpec
 from robolearn.training.run_directory import policy_hash
 from sim.contract import World
 from sim.worlds import build_operator, make_world
+
+NO_ARM = "needs an arm to guide, and a simulated world has none"
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +121,7 @@ def collect(
         wanted = config.agent if agent == "auto" else agent
         who = "policy" if policy is not None else choose_operator(wanted, env.task, env.spec)
         require_correctable(policy, corrected_by)
+        require_no_freedrive(who, NO_ARM)
         require_hands(who, play=play)
         if noise and who not in UNATTENDED and corrected_by != SCRIPTED:
             raise ConfigError(
@@ -157,6 +166,7 @@ def teleoperate(
     with contextlib.closing(make_world(env_builder(config.world).world)) as env:
         wanted = config.agent if agent == "auto" else agent
         who = choose_operator("keyboard" if wanted == "auto" else wanted, env.task, env.spec)
+        require_no_freedrive(who, NO_ARM)
         require_hands(who, play=True)
         require_drivable(env.spec)
         place = Place.of(env)
@@ -238,6 +248,7 @@ def _policy(run: Path, env: World, text: str) -> Actor:
 
 def require_correctable(policy: Path | None, corrected_by: str) -> None:
     """Who corrects is known, and somebody is there to be corrected; ConfigError otherwise."""
+    require_no_freedrive(corrected_by, NO_TAKE_OVER)
     known = (SCRIPTED, *DEVICES)
     if corrected_by and corrected_by not in known:
         raise ConfigError(

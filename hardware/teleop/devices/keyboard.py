@@ -72,7 +72,13 @@ class KeyboardDevice:
     lease_s = 0.5
 
     def __init__(
-        self, write: Callable[[str], Any], fd: int | None = None, *, full_screen: bool = False
+        self,
+        write: Callable[[str], Any],
+        fd: int | None = None,
+        *,
+        full_screen: bool = False,
+        who: str = "--agent keyboard",
+        help_text: str = HELP,
     ) -> None:
         self._write, self._full_screen = write, full_screen
         self._lock = threading.Lock()
@@ -86,10 +92,10 @@ class KeyboardDevice:
         self._terminal = Terminal(
             sys.stdin.fileno() if fd is None else fd,
             self._hear,
-            who="--agent keyboard",
+            who=who,
             full_screen=full_screen,
         )
-        self._write(HELP + "\n")
+        self._write(help_text + "\n")
 
     def begin(self, opening: float | None) -> None:
         """The gripper's key turns this around; what is held must be let go of first."""

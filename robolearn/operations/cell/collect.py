@@ -18,7 +18,7 @@ from hardware.cell.limits import RunLimits
 from hardware.cell.load import load_cell
 from hardware.env.real_env import RealEnv, cell_spec
 from hardware.teleop.mapping import require_drivable
-from hardware.teleop.registry import DEVICES, page_at
+from hardware.teleop.registry import DEVICES, FREEDRIVE, page_at
 from hardware.teleop.session import TeleopSession
 from robolearn.agents.chunk import ticks_per_action
 from robolearn.agents.execution import Execution
@@ -261,6 +261,9 @@ class _Chosen:
         by_hand = self.who in DEVICES
         opened = open_cell(stack, self.cell, self.task, seated if by_hand else attendant)
         env, cell = opened.env, self.cell.cell
+        by_guiding = self.who == FREEDRIVE
+        if by_guiding:
+            env.supervisor.require_freedrive()
         if policy is None:
             ids = look_at(env, attendant.told)
         else:
@@ -268,7 +271,8 @@ class _Chosen:
             ids = checks.run(
                 env, lead_ticks=EXECUTION.lead_ticks, agent_real_time=opened.agent_real_time
             ).devices
-        attendant.consent("the arm will move")
+        giving_way = ", and give way to your hand: stand by it" if by_guiding else ""
+        attendant.consent(f"the arm will move{giving_way}")
         provenance: dict[str, Any] = {
             "robot": to_dict(cell),
             LATENCIES: cell.latencies.to_json(),

@@ -19,7 +19,13 @@ from hardware.teleop.attended import LoopTiming
 from hardware.teleop.device import Key, Surroundings, TeleopDevice, View, unheard
 from hardware.teleop.key_watch import KeyWatch
 from hardware.teleop.mapping import require_drivable
-from hardware.teleop.registry import DEVICES, device_of, page_at
+from hardware.teleop.registry import (
+    DEVICES,
+    NO_TAKE_OVER,
+    device_of,
+    page_at,
+    require_no_freedrive,
+)
 from hardware.teleop.seen import pictures_of, things_of, tool_of
 from robolearn.agents.scripted_person import ScriptedPerson
 from robolearn.config import load_config
@@ -189,6 +195,7 @@ class DeviceOperator:
 
 def require_known(by: str) -> None:
     """ConfigError for somebody who takes over from no policy."""
+    require_no_freedrive(by, NO_TAKE_OVER)
     known = (SCRIPTED, *DEVICES)
     if by and by not in known:
         raise ConfigError(

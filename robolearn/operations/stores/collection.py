@@ -13,6 +13,8 @@ from typing import Any
 from hardware.teleop.attended import Arm, AttendedEnv
 from hardware.teleop.config import MappingConfig
 from hardware.teleop.device import TeleopDevice, View
+from hardware.teleop.measured_actions import PROVENANCE, MeasuredActions
+from hardware.teleop.registry import FREEDRIVE
 from hardware.teleop.session import Corrected, SessionConfig, TeleopSession
 from robolearn.contracts import Agent, Env, Inference, Subscriber
 from robolearn.data.episode import EpisodeKind
@@ -153,6 +155,11 @@ class Collection:
             return "play"
         return "scripted" if self.who in UNATTENDED else "demonstration"
 
+    @property
+    def guided(self) -> bool:
+        """Whether a hand guides the arm, which is commanded nothing."""
+        return self.who == FREEDRIVE
+
     def begin(self, store: EpisodeStore) -> None:
         """Say who acts and what is there, and offer what was killed; whoever listens may refuse."""
         listener = self.listener
@@ -193,7 +200,7 @@ class Collection:
         self, store: EpisodeStore, device: TeleopDevice, actor: Actor | None
     ) -> tuple[tuple[str, ...], RecorderLoad]:
         """As :meth:`unattended`; ``actor``: the policy that the person corrects."""
-        env = AttendedEnv(self.place.env, self.place.arm, play=self.play)
+        env = AttendedEnv(self.place.env, self.place.arm, play=self.play, guided=self.guided)
         corrected = None
         if actor is not None and actor.inference is not None:
             corrected = Corrected(actor.agent, actor.inference)
@@ -204,13 +211,17 @@ class Collection:
             # Another start for every episode of the store, the same ones in a repeated run.
             config = self._session(
                 seed=self.seed + len(store.ids()),
-                provenance={**self.provenance, **({} if actor is None else actor.told)},
+                provenance={
+                    **self.provenance,
+                    **({} if actor is None else actor.told),
+                    **(PROVENANCE if self.guided else {}),
+                },
                 disk_free=(lambda: shutil.disk_usage(path).free) if local else None,
             )
             session = TeleopSession(
                 env,
                 device,
-                recorder,
+                MeasuredActions(recorder, env.spec) if self.guided else recorder,
                 config,
                 corrected,
                 reviewer=SessionQuality(store, recorder),
@@ -221,7 +232,7 @@ class Collection:
 
     def driven(self, device: TeleopDevice) -> None:
         """A person drives, and nothing is recorded."""
-        env = AttendedEnv(self.place.env, self.place.arm, play=True)
+        env = AttendedEnv(self.place.env, self.place.arm, play=True, guided=self.guided)
         config = self._session(seed=self.seed, provenance={}, disk_free=None)
         watching = (HoldAtEnd(env), *self.watching)
         self._run(TeleopSession(env, device, None, config, watching=watching))

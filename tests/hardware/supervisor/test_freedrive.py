@@ -12,6 +12,7 @@ from hardware.supervisor.link import Cause, Mode
 from robolearn.arms.models import UR5E
 from tests.hardware.lab import HOME
 from tests.hardware.real_cell import cell_at, prompt_lab
+from tests.hardware.supervisor.test_supervisor_gripper import gripper
 from tests.hardware.workcell import (
     CONFIG,
     FOLLOWER,
@@ -187,6 +188,37 @@ def test_a_device_that_refuses_is_a_stop_and_one_without_freedrive_a_refusal(cel
     cell.ask("hold")
     cell.run(0.004)
     assert cell.status.cause is Cause.DRIVER_ERROR
+
+
+def test_the_gripper_follows_commands_while_a_hand_guides_the_arm():
+    hand = Cell(gripper=gripper())
+    hand.run(0.02)
+    hand.command((0.1, 0.1), width=0.05)
+    freedrive(hand)
+    hand.run(0.1)
+    assert hand.grip.moves == [], "of before"
+    sent, start = len(hand.robot.sent), measured(hand)
+    here = FOLLOWER.build(RATE_HZ).action(start)
+    for width in (0.03, np.nan, 0.9):
+        hand.command(here, width=width)
+        hand.run(0.1)
+    # Too late to be meant.
+    hand.command(here, width=0.06, due_ns=hand.now_ns - 10**9)
+    hand.run(0.1)
+    assert hand.grip.moves == [0.03]
+    # The arm's part is followed by nobody.
+    hand.command(here + 0.02, width=0.04)
+    hand.run(0.2)
+    assert hand.grip.moves == [0.03, 0.04]
+    np.testing.assert_array_equal(measured(hand), start)
+    assert len(hand.robot.sent) == sent
+    assert hand.mode is Mode.FREEDRIVE
+    hand.ask("hold")
+    hand.run(0.05)
+    hand.command(here, width=0.08)
+    hand.run(0.1)
+    assert hand.grip.moves == [0.03, 0.04]
+    hand.close()
 
 
 def test_causes_of_freedrive_do_not_latch():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections import deque
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 
 from hardware.teleop.attended import Arm, AttendedEnv, LoopTiming
-from hardware.teleop.device import Key, View
+from hardware.teleop.device import DeviceReading, Guided, Key, View
 from hardware.teleop.session import SessionConfig, TeleopSession
 from robolearn.data.markers import MARKER
 from robolearn.errors import RobotConnectionError, SafetyStopError, StaleSignalError, StartError
@@ -29,7 +30,7 @@ class Cell(PointEnv):
         self.capabilities = dataclasses.replace(self.capabilities, faster_than_real_time=False)
         self.said: list[str] = []
         self.latched = ""
-        self.stop_at = -1
+        self.stop_at = self.stiff_at = -1
         self.trouble: deque[Exception] = deque()
 
     def reset(self, condition: Condition, rng: np.random.Generator) -> ResetReport:
@@ -39,9 +40,9 @@ class Cell(PointEnv):
             raise self.trouble.popleft()
         return super().reset(condition, rng)
 
-    def begin(self, condition: Condition) -> ResetReport:
+    def begin(self, condition: Condition, *, guided: bool = False) -> ResetReport:
         self.require_running()
-        self.said.append("begin")
+        self.said.append("begin guided" if guided else "begin")
         return super().reset(condition, np.random.default_rng(0))
 
     def observe(self) -> Observation:
@@ -61,6 +62,10 @@ class Cell(PointEnv):
     def require_running(self) -> None:
         if self.latched:
             raise SafetyStopError(self.latched)
+
+    @property
+    def guided_until(self) -> str:
+        return "a limit came near" if len(self.commands) == self.stiff_at else ""
 
     def look(self) -> Observation:
         return super().observe()
@@ -130,7 +135,7 @@ def session(env: Any, hand: Hand, **more: Any) -> tuple[TeleopSession, Keeper]:
     recorder = more.pop("recorder", keeper)
     config = SessionConfig(episodes, more.pop("max_steps", 6), 3, "walk", "point", start, {}, 1e-4)
     config = dataclasses.replace(config, **more.pop("config", {}))
-    attended = AttendedEnv(env, arm, play=play)
+    attended = AttendedEnv(env, arm, play=play, guided=more.pop("guided", False))
     return TeleopSession(attended, hand, recorder, config, **more), keeper
 
 
@@ -171,6 +176,46 @@ def test_a_stop_ends_the_episode_which_may_be_kept_and_a_key_goes_on() -> None:
     assert cell.said.count("clear") == 1
     assert hand.views[-1].error == ""
     assert not run.stopped
+
+
+class AtTheArm(Reacts):
+    """Somebody who guides the arm, and is at the keys at so many looks."""
+
+    def __init__(self, looks: int, **keys: list[Any]) -> None:
+        super().__init__(**keys)
+        self.looks = looks
+
+    def poll(self) -> DeviceReading:
+        self.looks -= 1
+        here = self.looks >= 0
+        return DeviceReading(time.monotonic_ns(), here, here, Guided())
+
+
+def test_an_attempt_of_a_guided_arm_ends_where_it_gives_way_no_more() -> None:
+    cell = Cell()
+    cell.stiff_at = 3
+    hand = AtTheArm(99, ready=["start", "start"], review=["keep"], running=["", "", "", "keep"])
+    run, keeper = session(cell, hand, episodes=2, guided=True)
+    assert len(run.run()) == 2
+    assert [e.reason for e in keeper.ends] == ["freedrive_ended", "operator"]
+    assert cell.said[:3] == [starts(cell)[0], "hold", "begin guided"]
+    asked = {v.phase: v.message for v in hand.views}
+    assert "Hold the arm: at the start key it gives way" in asked["ready"]
+    assert asked["review"].startswith("The arm holds: a limit came near.")
+    assert {t.command.source for t in keeper.ticks} == {"human:hand"}
+    assert not run.stopped
+
+
+def test_a_guided_arm_holds_once_nobody_is_at_the_keys() -> None:
+    cell = Cell()
+    hand = AtTheArm(3, ready=["start", "quit"], review=["keep"])
+    run, keeper = session(cell, hand, guided=True)
+    assert len(run.run()) == 1
+    assert [e.reason for e in keeper.ends] == ["freedrive_ended"]
+    assert [t.command.source for t in keeper.ticks] == [*["human:hand"] * 3, "hold"]
+    assert cell.said[2:] == ["begin guided", "hold"]
+    said = next(v.message for v in hand.views if v.phase == "review")
+    assert said.startswith("The arm holds: nobody is at the keys.")
 
 
 def test_the_stop_key_works_in_every_phase() -> None:
