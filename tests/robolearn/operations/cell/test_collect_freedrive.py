@@ -22,6 +22,7 @@ from robolearn.config import from_dict
 from robolearn.data.store.store import EpisodeStore
 from robolearn.errors import RobotError
 from robolearn.operations.cell import collect as cell_collect
+from robolearn.operations.cell import opened
 from robolearn.operations.cell.collect import CellOptions, collect_on_cell
 from robolearn.operations.collect import CollectConfig
 from robolearn.operations.deploy.operator import Unattended
@@ -90,7 +91,7 @@ class Puller(Guide):
     def __init__(self, door: LabClient) -> None:
         super().__init__(ready=["start"], review=["keep"])
         self._door, self._pulls = door, False
-        self.goal = UR5E.fk(np.array(HOME))[:3, 3] + np.array([0.0, 0.05, 0.05])
+        self.goal = UR5E.fk(np.array(HOME))[:3, 3] + np.array([0.0, 0.03, 0.03])
 
     def show(self, view: View) -> None:
         super().show(view)
@@ -102,7 +103,7 @@ class Puller(Guide):
         if not self._pulls:
             self._door.call("hand", to=self.goal.tolist(), force=40.0)
             self._pulls = True
-        elif view.step == 20:
+        elif view.step == 18:
             self._door.call("hand")
             self.due = ("success",)
 
@@ -112,6 +113,8 @@ def collect(
 ) -> Any:
     monkeypatch.setattr(cell_collect, "load_cell", lambda _: where)
     monkeypatch.setattr(cell_collect, "open_device", lambda *_: person)
+    # A test must not have priority over the threads of the arm's client.
+    monkeypatch.setattr(opened, "take_real_time", lambda *_, **__: False)
     return collect_on_cell(
         CollectConfig(robot="cell.yaml", agent="freedrive"),
         out,
@@ -134,7 +137,7 @@ def test_a_hand_guides_the_emulated_arm_and_every_action_is_the_next_pose(
     joints = episode.observed("arm/joint_position")
     # Guided all the way: the hand brought the arm to where it wanted it.
     reached = UR5E.fk(joints[-1].astype(np.float64))[:3, 3]
-    assert np.linalg.norm(reached - person.goal) < 0.02
+    assert np.linalg.norm(reached - person.goal) < 0.015
     action = episode.action["arm/joint_position"]
     np.testing.assert_allclose(action[:-1], joints[1:], atol=1e-7)
     assert np.abs(np.diff(action, axis=0)).max() > 0.001
@@ -169,7 +172,7 @@ def test_an_arm_without_freedrive_is_refused_before_it_moves(
 ) -> None:
     where = from_dict(CellConfig, yaml.safe_load(CELL)["robot"], "cell")
     person = Guide()
-    with pytest.raises(RobotError, match="its driver has no freedrive.*Drive it by a device"):
+    with pytest.raises(RobotError, match="its driver has no freedrive"):
         collect(monkeypatch, where, person, tmp_path / "store")
     assert not person.views
     assert not (tmp_path / "store").exists()
