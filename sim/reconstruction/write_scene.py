@@ -16,9 +16,10 @@ import cv2
 import numpy as np
 import yaml
 
+from robolearn.arms.models import ARMS
 from robolearn.capture.config import CaptureConfig
 from robolearn.capture.folder import Frame
-from robolearn.errors import SceneError
+from robolearn.errors import SceneError, did_you_mean
 from robolearn.geometry import Pose, Vector, pose, quat_from_rotation
 from sim.reconstruction.bodies import Body, apart_m
 from sim.reconstruction.frames import Assumed, lens_of, posed_frames
@@ -99,6 +100,11 @@ def choose(
     """
     require_replaceable(out, "reconstructed")
     arm = config.arm
+    if arm is not None and arm.model and arm.model not in ARMS:
+        raise SceneError(
+            f"capture.yaml: no arm.model '{arm.model}'.{did_you_mean(arm.model, ARMS)} There are:"
+            f" {sorted(ARMS)}; without 'arm' a scene without a robot is made"
+        )
     wanted = choice.arm or (f"{arm.model}_table" if arm is not None and arm.model else "")
     made = (
         arm_template(wanted, arm)

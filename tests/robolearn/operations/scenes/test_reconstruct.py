@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -35,3 +36,13 @@ def test_what_the_user_can_fix(
     assert message in capsys.readouterr().err
     assert sorted(p.name for p in tmp_path.iterdir()) == ["phone", "taken"]
     assert (tmp_path / "taken" / "mine.txt").read_text() == "keep"
+
+
+def test_an_arm_that_nobody_knows_is_named_not_a_scene_that_nobody_asked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = write_foreign(tmp_path / "phone", ring(4))
+    raw = json.loads((folder / "capture.yaml").read_text())
+    (folder / "capture.yaml").write_text(json.dumps({**raw, "arm": {"model": "ur5"}}))
+    assert main(["reconstruct", str(folder), "--out", str(tmp_path / "scene")]) == 2
+    assert "no arm.model 'ur5'. Did you mean 'ur5e'? There are" in capsys.readouterr().err
