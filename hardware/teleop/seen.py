@@ -50,6 +50,9 @@ def pictures_of(observation: Observation) -> dict[str, Picture]:
 
 def _thing(signal: str, value: AnyArray) -> Thing | None:
     part = signal.partition("/")[0]
+    if not np.isfinite(value).all():
+        # A goal that nobody named.
+        return None
     if value.shape == _FLAT:
         x, y, yaw = (float(v) for v in value)
         return Thing(part, (x, y), yaw)

@@ -47,3 +47,8 @@ def test_the_terminal_tells_the_same():
 def test_the_heading_of_a_tool_that_points_down_is_that_of_its_x_axis():
     down = np.array([0.0, 0.0, 0.1, 0.0, np.cos(0.2), np.sin(0.2), 0.0])
     assert tool_of(observation(0, tool__pose=down)).yaw == pytest.approx(0.4)
+
+
+@pytest.mark.parametrize("size", [3, 7])
+def test_a_goal_that_nobody_named_is_nowhere(size):
+    assert things_of(observation(0, goal__pose=np.full(size, np.nan))) == ()
