@@ -50,8 +50,8 @@ def pictures_of(observation: Observation) -> dict[str, Picture]:
 
 def _thing(signal: str, value: AnyArray) -> Thing | None:
     part = signal.partition("/")[0]
-    if not np.isfinite(value).all():
-        # A goal that nobody named.
+    # A goal that nobody named is all zeros, which is no orientation.
+    if not np.isfinite(value).all() or (value.shape == _SPACE and not value[3:].any()):
         return None
     if value.shape == _FLAT:
         x, y, yaw = (float(v) for v in value)

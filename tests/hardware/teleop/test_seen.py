@@ -49,6 +49,6 @@ def test_the_heading_of_a_tool_that_points_down_is_that_of_its_x_axis():
     assert tool_of(observation(0, tool__pose=down)).yaw == pytest.approx(0.4)
 
 
-@pytest.mark.parametrize("size", [3, 7])
-def test_a_goal_that_nobody_named_is_nowhere(size):
-    assert things_of(observation(0, goal__pose=np.full(size, np.nan))) == ()
+@pytest.mark.parametrize("values", [np.full(3, np.nan), np.full(7, np.nan), np.zeros(7)])
+def test_a_goal_that_nobody_named_is_nowhere(values):
+    assert things_of(observation(0, goal__pose=values)) == ()
