@@ -62,7 +62,16 @@ def make_device(settings: Mapping[str, Any], around: Surroundings) -> TeleopDevi
     """The device that ``kind`` names, with the terminal's keys where it has none of its own; the
     other keys are its settings. ConfigError for others.
     """
-    config: object = make_driver_config(settings, DEVICES.find, where="device")
+    try:
+        config: object = make_driver_config(settings, DEVICES.find, where="device")
+    except ConfigError as error:
+        if set(settings) - {"kind"} or settings.get("kind") not in DEVICES:
+            raise
+        raise ConfigError(
+            f"{error}. The device '{settings['kind']}' has settings that nobody can guess: give"
+            " them in a file, below 'device:' (collect, teleoperate: --config; deploy, finetune:"
+            " --takeover-config; docs/teleoperation.md)"
+        ) from error
     if not isinstance(config, TeleopDeviceConfig):
         raise ConfigError(
             f"device '{settings.get('kind')}': {type(config).__name__} needs 'keys' and"

@@ -61,3 +61,8 @@ def test_a_config_that_is_no_devices_is_refused(monkeypatch):
     monkeypatch.setattr(DEVICES, "find", lambda *_, **__: Surroundings)
     with pytest.raises(ConfigError, match="Surroundings needs 'keys' and 'build"):
         make_device({"kind": "other"}, Surroundings())
+
+
+def test_a_device_whose_settings_nobody_can_guess_says_where_to_give_them():
+    with pytest.raises(ConfigError, match=r"'port' is missing .* below 'device:' .*--config"):
+        make_device({"kind": "leader"}, Surroundings())
