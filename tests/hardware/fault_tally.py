@@ -23,6 +23,12 @@ def outcome_text(outcomes, kind, figures):
     return "\n".join([*lines, *(f"WRONG {o}" for o in outcomes if o.wrong)])
 
 
+def at_rest(outcomes) -> str:
+    """When the arm came to rest behind what happened."""
+    rest = 1e3 * np.array([o.rest_s for o in outcomes])
+    return f"at rest after p50 {np.median(rest):.0f}, max {rest.max():.0f} ms"
+
+
 @dataclass(frozen=True)
 class Trial:
     """What happened, at the controller: from the fault to rest, how much was allowed, from which

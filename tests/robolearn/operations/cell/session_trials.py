@@ -24,13 +24,12 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import yaml
 
 from hardware.emulators.lab.admin import LabClient, LabLog
 from robolearn.data.store.store import EpisodeStore
 from robolearn.data.upkeep.repair import find_recoverable
-from tests.hardware.fault_tally import outcome_text
+from tests.hardware.fault_tally import at_rest, outcome_text
 from tests.hardware.fault_verdict import gaps
 from tests.hardware.lab import CONFIG
 from tests.hardware.real_cell import alive, largest_speed, prompt_lab
@@ -312,12 +311,7 @@ def run(count: int, seed: int = 0, last: int = 27) -> tuple[list[Outcome], Trial
 
 def text(outcomes: list[Outcome]) -> str:
     """One line per fault."""
-
-    def figures(mine: list[Outcome]) -> str:
-        rest = 1e3 * np.array([o.rest_s for o in mine])
-        return f"at rest after p50 {np.median(rest):.0f}, max {rest.max():.0f} ms"
-
-    return outcome_text(outcomes, lambda o: o.fault, figures)
+    return outcome_text(outcomes, lambda o: o.fault, at_rest)
 
 
 if __name__ == "__main__":

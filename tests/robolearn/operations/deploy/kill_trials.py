@@ -25,7 +25,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import yaml
 
 from eval.trials.table import SCORED, UNKNOWN, TrialStore, has_trials, read_trials
@@ -37,7 +36,7 @@ from robolearn.data.store.store import EpisodeStore
 from robolearn.operations.deploy import policy as deploy_policy
 from robolearn.operations.deploy import run as deploy_run
 from robolearn.types import TrialRecord
-from tests.hardware.fault_tally import outcome_text
+from tests.hardware.fault_tally import at_rest, outcome_text
 from tests.hardware.fault_verdict import gaps, out_of_limits
 from tests.hardware.lab import CONFIG
 from tests.hardware.real_cell import alive, prompt_lab
@@ -315,12 +314,7 @@ def run(count: int, seed: int = 0, last: int = 26) -> list[Outcome]:
 
 def text(outcomes: list[Outcome]) -> str:
     """One line per place."""
-
-    def figures(mine: list[Outcome]) -> str:
-        rest = 1e3 * np.array([o.rest_s for o in mine])
-        return f"at rest after p50 {np.median(rest):.0f}, max {rest.max():.0f} ms"
-
-    return outcome_text(outcomes, lambda o: o.place, figures)
+    return outcome_text(outcomes, lambda o: o.place, at_rest)
 
 
 if __name__ == "__main__":
