@@ -52,7 +52,7 @@ SKIPPED: dict[str, int] = {
     "scene_format.md": 1,
     "statistics.md": 1,
     "tasks.md": 1,
-    "teleoperation.md": 2,
+    "teleoperation.md": 3,
     "training.md": 2,
     "trust.md": 1,
     "worlds.md": 1,
