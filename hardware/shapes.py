@@ -8,7 +8,7 @@ What is not of a cell alone has its name in the core: ``robolearn.shapes``, ``ro
 from __future__ import annotations
 
 import numpy as np
-from jaxtyping import Float64, Int64, UInt8
+from jaxtyping import Float64, Int64, UInt8, UInt16
 from numpy.typing import NDArray
 
 # What an agent commands: the tool on the table [m], or joints [rad]; and what comes after it.
@@ -31,3 +31,4 @@ Limits = Float64[NDArray[np.float64], "*component"]
 TagCorners = Float64[NDArray[np.float64], "4 2"]
 # A picture made of a ``Picture`` that may be smaller.
 ResizedPicture = UInt8[NDArray[np.uint8], "new_h new_w 3"]
+ResizedDepth = UInt16[NDArray[np.uint16], "new_h new_w"]

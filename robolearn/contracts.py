@@ -7,7 +7,7 @@ from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
 
-from robolearn.spec import EmbodimentSpec, TaskSpace
+from robolearn.spec import EmbodimentSpec, TaskSpace, refuse_depth
 from robolearn.types import (
     Capabilities,
     Command,
@@ -139,6 +139,9 @@ class PolicySpec:
     horizon: int
     execute: int
     normalization: Normalization = "minmax"
+
+    def __post_init__(self) -> None:
+        refuse_depth(self.task_space)
 
 
 @runtime_checkable

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Float64, Int64, Shaped, UInt8
+from jaxtyping import Bool, Float64, Int64, Shaped, UInt8, UInt16
 from numpy.typing import NDArray
 
 # A signal's value, and many of them; types and shapes stand in the signal's spec.
@@ -34,6 +34,8 @@ OwnIndex = Int64[NDArray[np.int64], "_"]
 # RGB.
 Picture = UInt8[NDArray[np.uint8], "h w 3"]
 Pictures = UInt8[NDArray[np.uint8], "n h w 3"]
+# Depth along the optical axis [mm], 0 where nothing was measured; of the size of a picture.
+Depth = UInt16[NDArray[np.uint16], "h w"]
 # Of a camera with any number of channels.
 Frames = UInt8[NDArray[np.uint8], "n h w c"]
 Bytes = UInt8[NDArray[np.uint8], " n"]

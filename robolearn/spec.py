@@ -52,8 +52,15 @@ class SignalSpec:
 
     @property
     def is_image(self) -> bool:
-        """True for ``uint8`` arrays of shape ``[height, width, 3]``."""
-        return self.dtype == "uint8" and len(self.shape) == 3
+        """True for what cameras take: ``uint8`` arrays ``[height, width, 3]``, or depth."""
+        return (self.dtype == "uint8" and len(self.shape) == 3) or self.is_depth
+
+    @property
+    def is_depth(self) -> bool:
+        """True for depth along the optical axis: ``uint16 [height, width]`` [mm], 0 where nothing
+        was measured.
+        """
+        return self.dtype == "uint16" and len(self.shape) == 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +124,17 @@ class TaskSpace:
             raise DataError(f"action lacks {missing}; it has {sorted(parts)}")
         return np.concatenate(
             [np.asarray(parts[a.name], dtype=np.float64).reshape(-1) for a in self.actions]
+        )
+
+
+def refuse_depth(space: TaskSpace) -> None:
+    """Raise SpecMismatchError where a policy would have to look at depth."""
+    depths = [s.name for s in space.observations if s.is_depth]
+    if depths:
+        others = [s.name for s in space.observations if not s.is_depth]
+        raise SpecMismatchError(
+            f"policies read vectors and colour pictures, and {depths} is depth (16 bits); leave it"
+            f" out: data.observations: {others}"
         )
 
 

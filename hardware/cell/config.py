@@ -215,7 +215,7 @@ class CellConfig:
         arm += [WRENCH] if self.wrench else []
         found = dict.fromkeys(arm, self.state_latency_s)
         delays = {c.stream.name: c.stream.delay_s for c in self.cameras}
-        found |= {c.signal_name: delays[c.stream.name] for c in self.cameras if c.signal}
+        found |= {s.name: delays[c.stream.name] for c in self.cameras for s in c.specs}
         for name, tracked in self.trackers.items():
             found[name] = delays.get(tracked.camera, 0.0)
             if tracked.udp is not None:

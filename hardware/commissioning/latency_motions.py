@@ -56,7 +56,7 @@ def swing(
     # Of what the action commands: its own signal, or the tool's pose.
     name_of = action.name if action.name in [s.name for s in env.spec.signals] else TOOL_POSE
     start = action_rows(action.name, {name_of: env.observe().value(name_of)[None]})[0].copy()
-    images = [s.name for s in env.spec.signals if s.is_image]
+    images = [s.name for s in env.spec.signals if s.is_image and not s.is_depth]
     rows: dict[str, list[Floats]] = {k: [] for k in ("sent_t", "sent", "measured_t", "measured")}
     times: dict[str, list[Floats]] = {n: [] for n in images}
     pictures: dict[str, list[AnyPictures]] = {n: [] for n in images}

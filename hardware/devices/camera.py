@@ -10,7 +10,8 @@ has the sender's own time if there is one, and always the monotonic time of its 
 | no picture for ``max_age_s`` | StaleSignalError | until the next one, or the source gives up |
 | the same picture for ``frozen_s`` | StaleSignalError | until it changes |
 | black for ``black_s`` | CameraError | until there is light |
-| another size than configured | SpecMismatchError | until :meth:`Camera.connect` |
+| depth measured nowhere for ``black_s`` | CameraError | until it is measured |
+| another size than configured, no depth | SpecMismatchError | until :meth:`Camera.connect` |
 | sender's clock runs backwards or jumps ahead | ClockError | until :meth:`Camera.connect` |
 | unplugged, refused, not a picture | RobotConnectionError | until :meth:`Camera.connect` |
 """
@@ -28,6 +29,7 @@ from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
 
+from hardware.shapes import ResizedDepth
 from robolearn.errors import (
     CameraError,
     ClockError,
@@ -38,7 +40,7 @@ from robolearn.errors import (
     SpecMismatchError,
     StaleSignalError,
 )
-from robolearn.shapes import Picture
+from robolearn.shapes import Depth, Picture
 from robolearn.timing.clocks import ClockAnchor
 
 log = logging.getLogger(__name__)
@@ -49,15 +51,20 @@ _LEAD_S = 0.005
 
 @dataclass(frozen=True, slots=True)
 class RawFrame:
-    """What a source reads: RGB ``[height, width, 3]``, the sender's time [s] (NaN: it has none)."""
+    """What a source reads: RGB ``[height, width, 3]``, the sender's time [s] (NaN: it has none), of
+    a camera that measures it the depth ``[height, width]`` [mm].
+    """
 
     image: Picture
     device_t_s: float = math.nan
+    # Of the same moment, seen from the same place: pixel by pixel the picture's.
+    depth: ResizedDepth | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One picture, RGB ``[height, width, 3]``, read-only; ``index`` counts since the connection.
+    """One picture, RGB ``[height, width, 3]``, read-only, and the depth ``[height, width]`` [mm] of
+    its pixels where the camera measures it; ``index`` counts since the connection.
 
     ``t_ns`` is the best estimate of the time of exposure on this machine's monotonic clock,
     ``received_ns`` when it had arrived, ``device_t_s`` the sender's stamp as it came (or NaN).
@@ -68,6 +75,7 @@ class Frame:
     received_ns: int
     device_t_s: float
     image: Picture
+    depth: Depth | None = None
 
 
 @runtime_checkable
@@ -142,6 +150,8 @@ class StreamConfig:
     latency_s: float = 0.0
     # Time to open the device and get a picture [s].
     connect_s: float = 3.0
+    # Whether every picture comes with the depth of its pixels, which is one more signal.
+    depth: bool = False
 
     @property
     def delay_s(self) -> float:
@@ -170,7 +180,7 @@ class FrameChecks:
     def __init__(self, config: StreamConfig) -> None:
         self.config = config
         self._last: Frame | None = None
-        self._changed_ns = self._lit_ns = 0
+        self._changed_ns = self._lit_ns = self._measured_ns = 0
         self._anchor = ClockAnchor(f"camera '{config.name}'")
 
     def take(self, raw: RawFrame, received_ns: int) -> Frame:
@@ -183,11 +193,12 @@ class FrameChecks:
                 f" {config.height}; set the camera to that size, or the config to the camera's (and"
                 " calibrate it again)"
             )
+        if config.depth:
+            self._take_depth(raw.depth, received_ns)
         t_ns = self._capture_ns(raw.device_t_s, received_ns)
         raw.image.flags.writeable = False
-        frame = Frame(
-            0 if last is None else last.index + 1, t_ns, received_ns, raw.device_t_s, raw.image
-        )
+        index, depth = 0 if last is None else last.index + 1, raw.depth if config.depth else None
+        frame = Frame(index, t_ns, received_ns, raw.device_t_s, raw.image, depth)
         if last is None or not np.array_equal(last.image, raw.image):
             self._changed_ns = received_ns
         # Every 8th pixel is enough to see light.
@@ -219,7 +230,27 @@ class FrameChecks:
                 f"camera '{config.name}' is black for {dark_s:.2f} s (limit {config.black_s:g} s);"
                 " look for a cap, a shutter, or light that was switched off"
             )
+        blind_s = (last.received_ns - self._measured_ns) * 1e-9
+        if config.depth and blind_s > config.black_s:
+            raise CameraError(
+                f"camera '{config.name}' measures no depth anywhere for {blind_s:.2f} s (limit"
+                f" {config.black_s:g} s); look for a covered projector or imager, and for things"
+                " nearer than its shortest distance"
+            )
         return last
+
+    def _take_depth(self, depth: ResizedDepth | None, received_ns: int) -> None:
+        config = self.config
+        if depth is None or depth.shape != (config.height, config.width):
+            got = "none" if depth is None else f"{depth.shape[1]} x {depth.shape[0]} px"
+            raise SpecMismatchError(
+                f"camera '{config.name}': expected depth of {config.width} x {config.height} px"
+                f" with every picture, got {got}; set the camera to that, or leave 'depth' out"
+            )
+        depth.flags.writeable = False
+        # Every 8th pixel is enough to see whether anything is measured.
+        if self._last is None or depth[::8, ::8].any():
+            self._measured_ns = received_ns
 
     def _capture_ns(self, device_t_s: float, received_ns: int) -> int:
         config = self.config

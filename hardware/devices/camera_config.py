@@ -11,10 +11,10 @@ import numpy as np
 
 from hardware.devices.camera import FrameSource, StreamConfig, StreamedCamera
 from hardware.devices.driver_config import make_driver_config
-from hardware.shapes import ResizedPicture
+from hardware.shapes import ResizedDepth, ResizedPicture
 from robolearn.calibration.lens import LensConfig
 from robolearn.errors import ConfigError, did_you_mean
-from robolearn.shapes import Picture
+from robolearn.shapes import Depth, Picture
 from robolearn.spec import SignalSpec
 from robolearn.table import CONFIG, Table
 
@@ -74,6 +74,18 @@ class CameraConfig:
             self.signal_name, (height, width, 3), rate_hz=self.stream.rate_hz, dtype="uint8"
         )
 
+    @property
+    def depth_spec(self) -> SignalSpec:
+        """The depth of its pixels, ``<name>/depth``, ``uint16 [height, width]``."""
+        name, size = f"{self.stream.name}/depth", self.spec.shape[:2]
+        return SignalSpec(name, size, "mm", self.stream.rate_hz, "uint16")
+
+    @property
+    def specs(self) -> tuple[SignalSpec, ...]:
+        """The robot's signals of this camera: none, the picture, or picture and depth."""
+        seen = (self.spec, self.depth_spec) if self.stream.depth else (self.spec,)
+        return seen if self.signal else ()
+
     def driver_config(self) -> CameraDriverConfig:
         """The driver's config; raises ConfigError for an unknown kind or key."""
         where = f"camera '{self.stream.name}', driver"
@@ -91,6 +103,13 @@ class CameraConfig:
             return image
         small = cv2.resize(image, self.recorded, interpolation=cv2.INTER_AREA)
         return np.asarray(small, dtype=np.uint8)
+
+    def measured(self, depth: Depth) -> ResizedDepth:
+        """Depth as the signal has it: of the nearest pixel, for a mean over an edge is nowhere."""
+        if self.recorded is None or self.recorded == (self.stream.width, self.stream.height):
+            return depth
+        small = cv2.resize(depth, self.recorded, interpolation=cv2.INTER_NEAREST_EXACT)
+        return np.asarray(small, dtype=np.uint16)
 
 
 def require_cameras(cameras: Sequence[CameraConfig]) -> None:

@@ -1,9 +1,12 @@
 """Emulates a network camera: MJPEG over HTTP with the sender's time stamps, and faults on command.
 
 ``multipart/x-mixed-replace``, one JPEG per part with ``Content-Length`` and ``X-Timestamp`` (time
-of exposure, this host's monotonic clock, seconds). What is drawn comes from whoever builds the
-emulator; here it passes the camera's response (gain, gamma, noise), waits for its latency, and is
-sent to every client. A client that reads slowly misses pictures, it never holds up the others.
+of exposure, this host's monotonic clock, seconds). A client that asks for ``/...?depth=1`` gets
+after each picture a part more with its stamp: a PNG of 16 bits, depth [mm], lossless.
+
+What is drawn comes from whoever builds the emulator; here it passes the camera's response (gain,
+gamma, noise), waits for its latency, and is sent to every client. A client that reads slowly misses
+pictures, it never holds up the others.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ import math
 import socket
 import threading
 import time
+import urllib.parse
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,15 +25,28 @@ from dataclasses import dataclass
 import cv2
 import numpy as np
 
-from hardware.shapes import ResizedPicture
+from hardware.emulators.depth import DepthSensorConfig, Metres, measured
+from hardware.shapes import ResizedDepth, ResizedPicture
+from hardware.wire.mjpeg import BOUNDARY, DEPTH_QUERY
 from robolearn.errors import ConfigError, DataError, RobotConnectionError, did_you_mean
 from robolearn.shapes import Picture
 
-# draw() -> (time of exposure [ns, monotonic], picture [height, width, 3] RGB)
-Draw = Callable[[], tuple[int, Picture]]
+
+@dataclass(frozen=True, slots=True)
+class Exposure:
+    """What light came in at ``t_ns`` [ns, monotonic]: ``picture [height, width, 3]`` RGB, and for a
+    depth sensor the true depth ``metres [height, width]`` and the focal length of that picture.
+    """
+
+    t_ns: int
+    picture: Picture
+    metres: Metres | None = None
+    focal_px: float = math.nan
+
+
+Draw = Callable[[], Exposure]
 log = logging.getLogger(__name__)
-BOUNDARY = "frame"
-FAULTS = ("frozen", "black", "stall", "drop", "size", "clock_jump", "slow")
+FAULTS = ("frozen", "black", "stall", "drop", "size", "clock_jump", "slow", "blind")
 _REQUEST, _CLIENTS = 4096, 8
 
 
@@ -61,6 +78,8 @@ class CameraEmulatorConfig:
     quality: int = 90
     # Share of the pictures that never leave.
     dropout_rate: float = 0.0
+    # A sensor that measures the depth of every pixel; null: it sees colours alone.
+    depth: DepthSensorConfig | None = None
 
     def __post_init__(self) -> None:
         if not 0 <= self.port < 65536:
@@ -95,9 +114,9 @@ class CameraEmulator:
         self.sent = self.skipped = 0
         self._draw, self._rng = draw, rng
         self._faults: dict[str, tuple[float, float]] = {}
-        self._frozen: Picture | None = None
-        self._queue: deque[tuple[int, bytes]] = deque()
-        self._part, self._index = b"", 0
+        self._frozen: _Taken | None = None
+        self._queue: deque[tuple[int, _Parts]] = deque()
+        self._parts, self._index = _Parts(b"", b""), 0
         self._news = threading.Condition()
         self._clients: set[socket.socket] = set()
         self._stopped = False
@@ -134,30 +153,30 @@ class CameraEmulator:
 
     def expose(self) -> None:
         """Draw one picture and queue it for sending."""
-        t_ns, drawn = self._draw()
-        if self._rng.random() < self.config.dropout_rate:
+        exposure, c = self._draw(), self.config
+        if self._rng.random() < c.dropout_rate:
             return
-        image = self._with_faults(drawn)
-        done, data = cv2.imencode(
-            ".jpg",
-            cv2.cvtColor(image, cv2.COLOR_RGB2BGR),
-            [cv2.IMWRITE_JPEG_QUALITY, self.config.quality],
+        stamp_s = exposure.t_ns * 1e-9 + self._amount("clock_jump")
+        picture = self._with_faults(exposure)
+        depth = b"" if picture.depth is None else png(picture.depth, c.name)
+        parts = _Parts(
+            _part("image/jpeg", stamp_s, self._jpeg(picture.image)),
+            _part("image/png", stamp_s, depth) if depth else b"",
         )
+        delay_s = c.latency_s + c.latency_jitter_s * self._rng.random() + self._amount("slow")
+        self._queue.append((exposure.t_ns + round(delay_s * 1e9), parts))
+
+    def _jpeg(self, image: ResizedPicture) -> bytes:
+        options = [cv2.IMWRITE_JPEG_QUALITY, self.config.quality]
+        done, data = cv2.imencode(".jpg", cv2.cvtColor(image, cv2.COLOR_RGB2BGR), options)
         if not done:
             raise DataError(f"camera '{self.config.name}': no JPEG of {image.shape}")
-        jpeg = data.tobytes()
-        head = (
-            f"--{BOUNDARY}\r\nContent-Type: image/jpeg\r\nContent-Length: {len(jpeg)}\r\n"
-            f"X-Timestamp: {t_ns * 1e-9 + self._amount('clock_jump'):.9f}\r\n\r\n"
-        )
-        c = self.config
-        delay_s = c.latency_s + c.latency_jitter_s * self._rng.random() + self._amount("slow")
-        self._queue.append((t_ns + round(delay_s * 1e9), head.encode() + jpeg + b"\r\n"))
+        return data.tobytes()
 
     def fault(self, kind: str, seconds: float, amount: float = 0.0) -> None:
         """Cause a fault for ``seconds``: ``frozen``, ``black``, ``stall`` (silence), ``drop``
         (connections are closed and refused), ``size`` (half the size), ``clock_jump`` (stamps
-        shifted by ``amount`` [s]), ``slow`` (``amount`` [s] later).
+        shifted by ``amount`` [s]), ``slow`` (``amount`` [s] later), ``blind`` (no depth anywhere).
         """
         if kind not in FAULTS:
             raise DataError(
@@ -187,25 +206,30 @@ class CameraEmulator:
     def _amount(self, kind: str) -> float:
         return self._faults[kind][1] if self._active(kind) else 0.0
 
-    def _with_faults(self, drawn: Picture) -> ResizedPicture:
-        image = respond(drawn, self.config, self._rng)
+    def _with_faults(self, exposure: Exposure) -> _Taken:
+        sensor, metres = self.config.depth, exposure.metres
+        taken = _Taken(respond(exposure.picture, self.config, self._rng), None)
+        if sensor is not None and metres is not None:
+            depth = measured(metres, exposure.focal_px, sensor, self._rng)
+            taken = _Taken(taken.image, np.zeros_like(depth) if self._active("blind") else depth)
         if self._active("frozen"):
-            self._frozen = image if self._frozen is None else self._frozen
-            image = self._frozen
+            self._frozen = taken if self._frozen is None else self._frozen
+            taken = self._frozen
         if self._active("black"):
-            image = np.zeros_like(image)
+            taken = _Taken(np.zeros_like(taken.image), taken.depth)
         if self._active("size"):
-            image = np.ascontiguousarray(image[::2, ::2])
-        return image
+            depth = None if taken.depth is None else np.ascontiguousarray(taken.depth[::2, ::2])
+            taken = _Taken(np.ascontiguousarray(taken.image[::2, ::2]), depth)
+        return taken
 
     def _send_due(self) -> None:
         now_ns = time.monotonic_ns()
         while self._queue and self._queue[0][0] <= now_ns:
-            _, part = self._queue.popleft()
+            _, parts = self._queue.popleft()
             if self._active("stall"):
                 continue
             with self._news:
-                self._part, self._index = part, self._index + 1
+                self._parts, self._index = parts, self._index + 1
                 self.sent += 1
                 self._news.notify_all()
 
@@ -225,14 +249,15 @@ class CameraEmulator:
         try:
             client.settimeout(2.0)
             client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            if _is_get(client):
+            path = _asked(client)
+            if path is not None:
                 client.sendall(
                     b"HTTP/1.0 200 OK\r\nConnection: close\r\nCache-Control: no-store\r\n"
                     b"Content-Type: multipart/x-mixed-replace; boundary="
                     + BOUNDARY.encode()
                     + b"\r\n\r\n"
                 )
-                self._stream(client)
+                self._stream(client, wants_depth(path))
             else:
                 client.sendall(b"HTTP/1.0 400 Bad Request\r\nConnection: close\r\n\r\n")
         except OSError as error:
@@ -241,15 +266,53 @@ class CameraEmulator:
             self._clients.discard(client)
             client.close()
 
-    def _stream(self, client: socket.socket) -> None:
+    def _stream(self, client: socket.socket, depth: bool) -> None:
         sent_index = self._index
         while not self._stopped:
             with self._news:
                 if self._index == sent_index:
                     self._news.wait(0.5)
                     continue
-                part, sent_index = self._part, self._index
-            client.sendall(part)
+                parts, sent_index = self._parts, self._index
+            client.sendall(parts.picture + parts.depth if depth else parts.picture)
+
+
+@dataclass(frozen=True, slots=True)
+class _Taken:
+    """What the sensor made of an exposure."""
+
+    image: ResizedPicture
+    depth: ResizedDepth | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """One moment on its way: the picture's part, and the depth's (empty without one)."""
+
+    picture: bytes
+    depth: bytes
+
+
+def _part(kind: str, stamp_s: float, data: bytes) -> bytes:
+    head = (
+        f"--{BOUNDARY}\r\nContent-Type: {kind}\r\nContent-Length: {len(data)}\r\n"
+        f"X-Timestamp: {stamp_s:.9f}\r\n\r\n"
+    )
+    return head.encode() + data + b"\r\n"
+
+
+def png(depth: ResizedDepth, name: str) -> bytes:
+    """Depth as a PNG of 16 bits; by run lengths: more effort finds little in noise."""
+    fast = [cv2.IMWRITE_PNG_STRATEGY, cv2.IMWRITE_PNG_STRATEGY_RLE]
+    done, data = cv2.imencode(".png", depth, [cv2.IMWRITE_PNG_COMPRESSION, 1, *fast])
+    if not done:
+        raise DataError(f"camera '{name}': no PNG of {depth.shape}")
+    return data.tobytes()
+
+
+def wants_depth(path: str) -> bool:
+    """Whether a request asks for depth, too."""
+    return "1" in urllib.parse.parse_qs(urllib.parse.urlsplit(path).query).get(DEPTH_QUERY, [])
 
 
 def respond(image: Picture, config: CameraEmulatorConfig, rng: np.random.Generator) -> Picture:
@@ -273,14 +336,16 @@ def respond(image: Picture, config: CameraEmulatorConfig, rng: np.random.Generat
     return np.clip(noise, 0, 255, out=noise).astype(np.uint8).reshape(light.shape)
 
 
-def _is_get(client: socket.socket) -> bool:
+def _asked(client: socket.socket) -> str | None:
+    """The path of a request to get something; None for anything else."""
     request = b""
     while b"\r\n\r\n" not in request:
         chunk = client.recv(1024)
         request += chunk
         if not chunk or len(request) > _REQUEST:
-            return False
-    return request.startswith(b"GET /")
+            return None
+    words = request.partition(b"\r\n")[0].decode("latin-1").split()
+    return words[1] if len(words) > 1 and words[0] == "GET" and words[1][0] == "/" else None
 
 
 def _shut(sock: socket.socket) -> None:

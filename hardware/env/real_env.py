@@ -476,7 +476,7 @@ def cell_spec(config: CellConfig) -> EmbodimentSpec:
             *(() if config.gripper is None else (config.gripper.signal,)),
             SignalSpec(EVENT, (4,), "", 0.0, components=("cause", "value", "limit", "seq")),
             *(goal.signal for goal in config.goals),
-            *(camera.spec for camera in config.cameras if camera.signal),
+            *(spec for camera in config.cameras for spec in camera.specs),
         ),
         actions=(
             dataclasses.replace(motion.action, tolerance=far),

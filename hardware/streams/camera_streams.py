@@ -29,8 +29,8 @@ class CameraStreams:
 
     @property
     def signals(self) -> tuple[SignalSpec, ...]:
-        """Image signals, in order."""
-        return tuple(c.spec for c in self._configs.values() if c.signal)
+        """Signals of pictures and depth, in order."""
+        return tuple(spec for c in self._configs.values() for spec in c.specs)
 
     def camera(self, name: str) -> tuple[Camera, CameraConfig]:
         """A camera and its config; the error lists what exists."""
@@ -54,6 +54,9 @@ class CameraStreams:
                 self._seen[name] = frame.index
                 if config.signal:
                     buffers[config.signal_name].add(frame.t_ns, config.shown(frame.image))
+                if config.signal and frame.depth is not None:
+                    depth = config.measured(frame.depth)
+                    buffers[config.depth_spec.name].add(frame.t_ns, depth)
 
     def require_fresh(self) -> None:
         """Raise the typed error of the first camera that has one."""

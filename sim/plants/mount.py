@@ -121,14 +121,26 @@ def loaded(scene: Scene, model: mujoco.MjModel, mount: ArmMount) -> Scene:
 
 def tip_in_last_link(model: mujoco.MjModel, mount: ArmMount) -> Vector:
     """The tool's tip in the frame of the last joint's body [m]."""
+    link, flange = _last_link(model, mount)
+    tip = (flange @ np.append(mount.tip, 1.0))[:3]
+    return link[:3, :3].T @ (tip - link[:3, 3])
+
+
+def flange_in_last_link(model: mujoco.MjModel, mount: ArmMount) -> Pose:
+    """The flange ``[4, 4]`` in the frame of the last joint's body."""
+    link, flange = _last_link(model, mount)
+    return inverse(link) @ flange
+
+
+def _last_link(model: mujoco.MjModel, mount: ArmMount) -> tuple[Pose, Pose]:
+    """The last joint's body and the flange in the world, in the initial state."""
     data = mujoco.MjData(model)
     mujoco.mj_kinematics(model, data)
     arm = ARMS[mount.arm]
     joints = mount.joints[: arm.dof]
     body = data.body(int(model.jnt_bodyid[model.joint(joints[-1]).id]))
     flange = mount.T_world_base @ arm.fk(_angles(model, data, joints))
-    tip = (flange @ np.append(mount.tip, 1.0))[:3]
-    return body.xmat.reshape(3, 3).T @ (tip - body.xpos)
+    return pose(body.xmat.reshape(3, 3), body.xpos), flange
 
 
 def _angles(model: mujoco.MjModel, data: mujoco.MjData, joints: tuple[str, ...]) -> Joints:

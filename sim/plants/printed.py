@@ -4,21 +4,28 @@ way a texture lies.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
+from robolearn.arms.models import ARMS
 from robolearn.calibration.boards import Board
 from robolearn.calibration.fiducials import Tag, black_cells, dictionary
 from robolearn.errors import ConfigError
-from robolearn.geometry import Pose, pose, rotation_from_quat
+from robolearn.geometry import Pose, pose, quat_from_rotation, rotation_from_quat
+from sim.plants.mount import ArmMount, flange_in_last_link
+from sim.scene.config import Scene, world_pose
 
 # Ink over paper, and paper over what it lies on [m]: flatter, and a camera half a metre away shows
 # one through the other.
 INK_M, PAPER_M = 0.0004, 0.0012
+# The body that a scene gains.
+BOARD = "printed_board"
 _WHITE, _BLACK = "1 1 1 1", "0 0 0 1"
 
 
@@ -72,6 +79,36 @@ class PrintedBoard:
         """The board's pose ``[4, 4]`` on the table, or on the flange."""
         q = np.array(self.quaternion)
         return pose(rotation_from_quat(q / np.linalg.norm(q)), self.position_m)
+
+
+def with_board(scene: Scene, model: mujoco.MjModel, mount: ArmMount, board: PrintedBoard) -> Scene:
+    """The scene with the board in its pictures; ``model`` is its own, compiled."""
+    if board.where == "table":
+        frames = scene.config.frames
+        joint, T = None, world_pose(model, frames[next(iter(frames))]) @ board.T_where_board
+    else:
+        last = mount.joints[ARMS[mount.arm].dof - 1]
+        joint, T = last, flange_in_last_link(model, mount) @ board.T_where_board
+    text = "".join(board_geoms(board.board))
+
+    def edit(spec: mujoco.MjSpec) -> None:
+        parent = spec.worldbody if joint is None else spec.joint(joint).parent
+        quat = quat_from_rotation(T[:3, :3]).tolist()
+        body = parent.add_body(name=BOARD, pos=T[:3, 3].tolist(), quat=quat)
+        drawn = mujoco.MjSpec.from_string(f"<mujoco><worldbody>{text}</worldbody></mujoco>")
+        for geom in drawn.geoms:
+            body.add_geom(
+                type=geom.type,
+                pos=geom.pos,
+                size=geom.size,
+                rgba=geom.rgba,
+                contype=0,
+                conaffinity=0,
+                mass=0.0,
+                group=0,
+            )
+
+    return dataclasses.replace(scene, edits=(*scene.edits, edit))
 
 
 def board_geoms(board: Board) -> list[str]:

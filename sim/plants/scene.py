@@ -8,6 +8,7 @@ from the lab's seed, and nothing outside reads it.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import mujoco
@@ -31,6 +32,7 @@ from sim.env.placement import placer
 from sim.perturbations.model import object_bodies, object_signals
 from sim.plants.bullet_engine import engine_steps
 from sim.plants.mount import ArmMount, find_mount, loaded
+from sim.plants.printed import PrintedBoard, with_board
 from sim.rendering.renderer import Renderer, View, update_poses
 from sim.scene.config import Scene, SignalConfig, world_pose
 from sim.scene.load import load_scene
@@ -91,10 +93,13 @@ class ScenePlant:
     Raises :class:`ConfigError` for what the scene does not have.
     """
 
-    def __init__(self, config: ScenePlantConfig, seed: int = 0) -> None:
+    def __init__(
+        self, config: ScenePlantConfig, seed: int = 0, board: PrintedBoard | None = None
+    ) -> None:
+        """``board``: printed, in pictures alone."""
         self.config = config
         self.scene = load_scene(config.scene)
-        self.model = self._compile()
+        self.model = self._compile(board)
         self.data = mujoco.MjData(self.model)
         self._mount = find_mount(self.scene.config, self.model, serial_servos=config.serial_servos)
         self.arm = ARMS[self._mount.arm]
@@ -186,6 +191,20 @@ class ScenePlant:
 
     def place_object(self, name: str, pose: ObjectPose) -> None:
         """Put an object at rest in the table frame, at its own height where none is given."""
+        self._put(name, pose)
+        body = self.model.body(self._signals[name].of[0])
+        first, count = int(body.dofadr[0]), int(body.dofnum[0])
+        self.data.qvel[first : first + count] = 0.0
+        mujoco.mj_forward(self.model, self.data)
+
+    def show(self, q: Joints, poses: Mapping[str, ObjectPose]) -> None:
+        """Put joints and objects there for a picture: nothing else follows them."""
+        self.data.qpos[self._mount.qpos] = q
+        for name, at in poses.items():
+            self._put(name, at)
+        update_poses(self.model, self.data)
+
+    def _put(self, name: str, pose: ObjectPose) -> None:
         signal = self._require(name)
         values = np.array(pose, dtype=np.float64)
         if len(values) > 3 and signal.kind != "body_pose":
@@ -195,10 +214,6 @@ class ScenePlant:
             turn = [math.cos(yaw / 2), 0.0, 0.0, math.sin(yaw / 2)]
             values = np.array([x, y, self._heights[name], *turn])
         self._places[name](self.model, self.data, values)
-        body = self.model.body(signal.of[0])
-        first, count = int(body.dofadr[0]), int(body.dofnum[0])
-        self.data.qvel[first : first + count] = 0.0
-        mujoco.mj_forward(self.model, self.data)
 
     def true_pose(self, name: str) -> ObjectPose:
         """Where an object is in the table frame: as many numbers as its signal has in the scene."""
@@ -220,6 +235,22 @@ class ScenePlant:
         frames = self.scene.config.frames
         table = world_pose(self.model, frames[next(iter(frames))])
         return inverse(self._mount.T_world_base) @ table
+
+    @property
+    def T_world_table(self) -> Pose:  # noqa: N802  (a transform)
+        """The table's frame in the world."""
+        return self._mount.T_world_base @ self.T_base_table
+
+    @property
+    def T_world_flange(self) -> Pose:  # noqa: N802  (a transform)
+        """The flange in the world, with the joints where they are."""
+        q = self.data.qpos[self._mount.qpos][: self.arm.dof]
+        return self._mount.T_world_base @ self.arm.fk(q)
+
+    def moves_with_flange(self, body: int) -> bool:
+        """Whether a body of the model hangs on the arm's last joint."""
+        last = self._mount.joints[self.arm.dof - 1]
+        return int(self.model.body_weldid[body]) == int(self.model.joint(last).bodyid[0])
 
     @property
     def tool_length_m(self) -> float:
@@ -244,12 +275,13 @@ class ScenePlant:
         update_poses(self.model, self.data)
         return self._renderer.image(self.data, View(found[view][0], width, height))
 
-    def _compile(self) -> mujoco.MjModel:
-        model = self.scene.compile()
-        if not self.config.payload_kg:
+    def _compile(self, board: PrintedBoard | None) -> mujoco.MjModel:
+        scene, model = self.scene, self.scene.compile()
+        if not self.config.payload_kg and board is None:
             return model
-        mount = find_mount(self.scene.config, model)
-        return loaded(self.scene, model, mount).compile()
+        mount = find_mount(scene.config, model)
+        scene = loaded(scene, model, mount) if self.config.payload_kg else scene
+        return (scene if board is None else with_board(scene, model, mount, board)).compile()
 
     def _start(self) -> None:
         config, mount = self.config, self._mount

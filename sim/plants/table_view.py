@@ -28,10 +28,10 @@ from robolearn.geometry import (
     rot_z,
 )
 from robolearn.pusht import BAR_PX, GOAL, STEM_PX, TABLE_SIZE_M, TOOL_RADIUS_M, transform_points
-from robolearn.shapes import Picture
+from sim.plants.look import Hidden, Look, TrueCamera
 from sim.plants.printed import PrintedBoard, board_geoms, box, numbers
 from sim.plants.urdf import BLOCK_HEIGHT_M, RIM_HEIGHT_M, block_box, rim_boxes
-from sim.rendering.cameras import Calibration, calibration
+from sim.rendering.cameras import Calibration, calibration, intrinsics
 from sim.rendering.renderer import Renderer, View, update_poses
 
 CAMERA = "view"
@@ -93,20 +93,34 @@ class TableView:
         height: int,
         block: str = "block",
         board: PrintedBoard | None = None,
+        depth: bool = False,
+        hidden: Hidden | None = None,
     ) -> None:
-        self._T_table_base = inverse(T_base_table)
+        """``depth``: looks come with the depth of every pixel; ``hidden``: what the seed draws."""
+        self._T_table_base, self._depth = inverse(T_base_table), depth
         self._block, self._board = block, board
         self._model = mujoco.MjModel.from_xml_string(_mjcf(config, tool_length_m, board))
         self._data = mujoco.MjData(self._model)
         self._renderer = Renderer(self._model, "fast")
         self._view = View(CAMERA, width, height)
+        if hidden is not None:
+            hidden.apply(self._model, self._view)
+        self._focal_px = float(intrinsics(self._model, self._view)[0, 0])
+
+    def truth(self, width: int, height: int) -> TrueCamera:
+        """How pictures of this size are seen."""
+        found = calibration(self._model, View(CAMERA, width, height))
+        return TrueCamera(width, height, found.K, "table", found.T_body_camera)
 
     def calibration(self) -> Calibration:
         """Intrinsics, and the camera's pose in the table's frame (``T_body_camera``)."""
         return calibration(self._model, self._view)
 
-    def draw(self, q: Joints, poses: Mapping[str, PlanarPose]) -> Picture:
-        """A picture with joints at ``q [6]`` and the block at ``poses[block]`` (x, y, yaw)."""
+    def look(
+        self, q: Joints, poses: Mapping[str, PlanarPose], opening_m: float | None = None
+    ) -> Look:
+        """What is seen with joints at ``q [6]`` and the block at ``poses[block]`` (x, y, yaw)."""
+        del opening_m
         frames = UR5E.frames(q)
         for i in range(UR5E.dof):
             self._place(f"link{i}", self._T_table_base @ frames[i + 1])
@@ -119,7 +133,9 @@ class TableView:
         x, y, yaw = (float(v) for v in poses[self._block])
         self._place("block", pose(rot_z(yaw), (x, y, 0.0)))
         update_poses(self._model, self._data)
-        return self._renderer.image(self._data, self._view)
+        if not self._depth:
+            return Look(self._renderer.image(self._data, self._view), None, self._focal_px)
+        return Look(*self._renderer.image_and_depth(self._data, self._view), self._focal_px)
 
     def close(self) -> None:
         """Free the context; safe to call twice."""

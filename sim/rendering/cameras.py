@@ -215,16 +215,19 @@ def camera_pose(model: mujoco.MjModel, data: mujoco.MjData, camera: str) -> Pose
 def apply_intrinsics(model: mujoco.MjModel, cameras: Iterable[CameraConfig]) -> None:
     """Give the cameras whose entry has ``intrinsics`` (fx, fy, cx, cy) these, in ``model``."""
     for config in cameras:
-        if not config.intrinsics:
-            continue
-        camera = camera_id(model, config.name)
-        fx, fy, cx, cy = config.intrinsics
-        width, height = config.width, config.height
-        # One metre per pixel: only ratios matter.
-        model.cam_sensorsize[camera] = (width, height)
-        model.cam_intrinsic[camera] = (fx, fy, (width - 1) / 2 - cx, (height - 1) / 2 - cy)
-        model.cam_resolution[camera] = (width, height)
-        model.cam_fovy[camera] = np.rad2deg(2 * np.arctan(height / 2 / fy))
+        if config.intrinsics:
+            set_intrinsics(model, View(config.name, config.width, config.height), config.intrinsics)
+
+
+def set_intrinsics(model: mujoco.MjModel, view: View, intrinsics: Sequence[float]) -> None:
+    """Give a camera of ``model`` these fx, fy, cx, cy [px] of a picture of the view's size."""
+    fx, fy, cx, cy = intrinsics
+    camera, width, height = camera_id(model, view.camera), view.width, view.height
+    # One metre per pixel: only ratios matter.
+    model.cam_sensorsize[camera] = (width, height)
+    model.cam_intrinsic[camera] = (fx, fy, (width - 1) / 2 - cx, (height - 1) / 2 - cy)
+    model.cam_resolution[camera] = (width, height)
+    model.cam_fovy[camera] = np.rad2deg(2 * np.arctan(height / 2 / fy))
 
 
 def check_cameras(scene: Scene, model: mujoco.MjModel, where: str) -> None:

@@ -109,10 +109,18 @@ class Renderer:
 
     def depth(self, data: mujoco.MjData, view: View) -> DepthPicture:
         """Distance along the optical axis [m], ``[height, width]``; ``inf`` where nothing is."""
+        return self.image_and_depth(data, view)[1]
+
+    def image_and_depth(self, data: mujoco.MjData, view: View) -> tuple[Picture, DepthPicture]:
+        """:meth:`image` and :meth:`depth` of one drawing."""
         scene, context = self._update(data, [view])
         rectangle = self._render(data, view, scene, context)
+        image = np.empty((view.height, view.width, 3), dtype=np.uint8)
         raw = np.empty((view.height, view.width), dtype=np.float32)
-        mujoco.mjr_readPixels(None, raw, rectangle, context)
+        mujoco.mjr_readPixels(image, raw, rectangle, context)
+        return np.ascontiguousarray(image[::-1]), self._metres(raw, view)
+
+    def _metres(self, raw: DepthPicture, view: View) -> DepthPicture:
         extent, lens = self._model.stat.extent, self._model.vis.map
         near, far = lens.znear * extent, lens.zfar * extent
         # raw is 1 at the near plane and 0 at the far plane.

@@ -109,8 +109,8 @@ def side_by_side(
 
 
 def image_signals(spec: EmbodimentSpec) -> tuple[str, ...]:
-    """Names of the signals that are pictures."""
-    return tuple(s.name for s in spec.signals if s.is_image)
+    """Names of the signals that are colour pictures."""
+    return tuple(s.name for s in spec.signals if s.is_image and not s.is_depth)
 
 
 def episode_frames(

@@ -55,11 +55,11 @@ def _pictures(count: int) -> list[Row]:
     rng, sensor = np.random.default_rng(0), CameraEmulatorConfig()
     home = np.array(physics.home)
     ours, theirs, finding, off, turned = [], [], [], [], []
-    view.draw(home, {"block": np.zeros(3)})
+    view.look(home, {"block": np.zeros(3)})
     for _ in range(count):
         at = np.array([*rng.uniform(0.12, 0.39, 2), rng.uniform(-3.1, 3.1)])
         start = time.process_time()
-        image = view.draw(home, {"block": at})
+        image = view.look(home, {"block": at}).picture
         ours.append(time.process_time() - start)
         start = time.process_time()
         bullet.draw("top", WIDTH, HEIGHT, home, {"block": at})

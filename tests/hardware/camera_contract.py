@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hardware.devices.camera import Camera, StreamConfig, StreamedCamera
-from hardware.emulators.mjpeg import CameraEmulator, CameraEmulatorConfig
+from hardware.emulators.mjpeg import CameraEmulator, CameraEmulatorConfig, Exposure
 from robolearn.errors import (
     CameraError,
     RobolearnError,
@@ -58,7 +58,7 @@ class EmulatedCamera:
 
     def _draw(self):
         self.count += 1
-        return time.monotonic_ns(), pattern(self.count)
+        return Exposure(time.monotonic_ns(), pattern(self.count))
 
     def close(self):
         self._ended = True

@@ -1,8 +1,8 @@
 """Reads MJPEG over HTTP (``multipart/x-mixed-replace``), with the sender's time stamps.
 
+Where depth is asked for (``?depth=1``), a PNG of 16 bits with the same stamp follows every picture.
 A reader of our own: OpenCV's hides the part headers, queues what is not read, and its synthetic
-positions (40 ms per frame) look like times. Every wait
-has a time limit, every length a bound.
+positions (40 ms per frame) look like times. Every wait has a time limit, every length a bound.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ import cv2
 import numpy as np
 
 from hardware.devices.camera import FrameSource, RawFrame, StreamConfig
+from hardware.wire.mjpeg import DEPTH_QUERY
 from robolearn.errors import ConfigError, RobotConnectionError, StaleSignalError
-from robolearn.shapes import Picture
+from robolearn.shapes import Depth, Picture
 
 _LINE, _LINES, _BYTES, _SIDE = 1024, 64, 16 << 20, 4096
 
@@ -66,7 +67,10 @@ class MjpegSource:
         self._connection = http.client.HTTPConnection(
             parts.hostname or "", parts.port or 80, timeout=config.timeout_s
         )
-        path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        self._depth = stream.depth
+        wanted = [parts.query] if parts.query else []
+        wanted += [f"{DEPTH_QUERY}=1"] if stream.depth else []
+        path = (parts.path or "/") + (f"?{'&'.join(wanted)}" if wanted else "")
         self._response: http.client.HTTPResponse | None = None
         try:
             self._connection.request("GET", path, headers={"Accept": "multipart/x-mixed-replace"})
@@ -90,8 +94,10 @@ class MjpegSource:
         """The next picture."""
         if self._response is None:
             raise RobotConnectionError(f"camera '{self._name}' is closed; connect again")
+        header, name = self._config.stamp_header, self._name
         try:
-            data, device_t_s = read_part(self._response, self._config.stamp_header, self._name)
+            data, device_t_s = read_part(self._response, header, name)
+            measured = read_part(self._response, header, name) if self._depth else None
         except TimeoutError as error:
             raise StaleSignalError(
                 f"camera '{self._name}': nothing arrived for {self._config.timeout_s:g} s from"
@@ -100,7 +106,16 @@ class MjpegSource:
         except (OSError, ValueError, http.client.HTTPException) as error:
             # The client's own reader lets the ValueError of a chunk of negative length through.
             raise RobotConnectionError(f"camera '{self._name}': {error}") from error
-        return RawFrame(decode(data, self._name), device_t_s)
+        if measured is None:
+            return RawFrame(decode(data, name), device_t_s)
+        depth = decode_depth(measured[0], name)
+        if measured[1] != device_t_s:
+            raise RobotConnectionError(
+                f"camera '{name}': a picture of {device_t_s:.6f} s and depth of {measured[1]:.6f} s"
+                " are not of the same moment; the sender puts depth right after its picture, with"
+                " the same stamp"
+            )
+        return RawFrame(decode(data, name), device_t_s, depth)
 
     def close(self) -> None:
         """Close the connection."""
@@ -152,6 +167,30 @@ def decode(data: bytes, name: str) -> Picture:
     if bgr is None:
         raise RobotConnectionError(f"camera '{name}': {len(data)} bytes that are no picture")
     return np.asarray(cv2.cvtColor(bgr, cv2.COLOR_BGR2RGB), np.uint8)
+
+
+def decode_depth(data: bytes, name: str) -> Depth:
+    """Depth ``[height, width]`` [mm] of a PNG of 16 bits; RobotConnectionError for what is none."""
+    size = png_size(data)
+    if size is None or max(size) > _SIDE:
+        raise RobotConnectionError(
+            f"camera '{name}': expected depth (a PNG of 16 bits, at most {_SIDE} px a side) after"
+            f" every picture, got {len(data)} bytes that are none; does the camera measure depth?"
+            " Otherwise leave 'depth' out"
+        )
+    raw = cv2.imdecode(np.frombuffer(data, dtype=np.uint8), cv2.IMREAD_UNCHANGED)
+    if raw is None or raw.dtype != np.uint16 or raw.ndim != 2:
+        got = "nothing" if raw is None else f"{raw.dtype} {raw.shape}"
+        raise RobotConnectionError(f"camera '{name}': depth is uint16 [height, width], got {got}")
+    return np.asarray(raw, np.uint16)
+
+
+def png_size(data: bytes) -> tuple[int, int] | None:
+    """Width and height that a PNG's header claims (RFC 2083, 3.2 and 4.1.1); None without one."""
+    if len(data) < 24 or data[:8] != b"\x89PNG\r\n\x1a\n" or data[12:16] != b"IHDR":
+        return None
+    wide, high = (int.from_bytes(data[k : k + 4], "big") for k in (16, 20))
+    return (wide, high) if wide and high else None
 
 
 def jpeg_size(data: bytes) -> tuple[int, int] | None:

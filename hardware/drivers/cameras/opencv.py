@@ -37,7 +37,12 @@ class OpenCVConfig:
             raise ConfigError(f"fourcc has four letters (MJPG, YUYV), got '{self.fourcc}'")
 
     def build(self, stream: StreamConfig) -> FrameSource:
-        """Open the device."""
+        """Open the device. ConfigError for depth, which OpenCV does not read."""
+        if stream.depth:
+            raise ConfigError(
+                f"camera '{stream.name}': kind 'opencv' reads colours alone; depth comes from kind"
+                " 'realsense', or 'mjpeg' of a camera that sends it. Leave 'depth' out"
+            )
         return OpenCVSource(self, stream)
 
 

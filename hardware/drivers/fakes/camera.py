@@ -18,6 +18,7 @@ class FakeCameraState:
 
     frozen: bool = False
     black: bool = False
+    blind: bool = False
     stalled: bool = False
     unplugged: bool = False
     size: tuple[int, int] = (0, 0)
@@ -43,7 +44,9 @@ class FakeCameraConfig:
 
 
 class FakeSource:
-    """Counts pictures in grey levels; the first row holds the number in its first pixel."""
+    """Counts pictures in grey levels; the first row holds the number in its first pixel. Depth is
+    that number of millimetres beyond 70 cm.
+    """
 
     def __init__(self, config: FakeCameraConfig, stream: StreamConfig) -> None:
         self._config, self._stream = config, stream
@@ -64,7 +67,11 @@ class FakeSource:
         self._count += not state.frozen
         image = np.full((height, width, 3), 0 if state.black else 60, dtype=np.uint8)
         image[0, 0] = 0 if state.black else self._count % 250
-        return RawFrame(image, exposed_s if self._config.stamped else math.nan)
+        device_t_s = exposed_s if self._config.stamped else math.nan
+        if not stream.depth:
+            return RawFrame(image, device_t_s)
+        millimetres = 0 if state.blind else 700 + self._count % 250
+        return RawFrame(image, device_t_s, np.full((height, width), millimetres, dtype=np.uint16))
 
     def close(self) -> None:
         """Nothing to release."""

@@ -102,5 +102,5 @@ def _cameras(spec: EmbodimentSpec) -> tuple[CameraPlace, ...]:
     return tuple(
         CameraPlace(s.name.partition("/")[0], s.shape[1], s.shape[0])
         for s in spec.signals
-        if s.is_image
+        if s.is_image and not s.is_depth
     )

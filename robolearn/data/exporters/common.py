@@ -73,8 +73,9 @@ def make_plan(store: EpisodeStore, ids: Sequence[str], options: ExportOptions) -
         present &= set(store.info(episode_id).signals)
     absent = [s.name for s in embodiment.signals if s.name not in present]
     used = [s for s in embodiment.signals if s.name in present]
-    pictures = [s for s in used if s.is_image]
+    pictures = [s for s in used if s.is_image and not s.is_depth]
     reasons = [f"{name}: not in every episode" for name in absent]
+    reasons += [f"{s.name} (depth of 16 bits)" for s in used if s.is_depth]
     if not options.images:
         reasons += [f"{s.name} (pictures were not asked for)" for s in pictures]
     states = tuple(s for s in used if not s.is_image)

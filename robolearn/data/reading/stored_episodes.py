@@ -20,7 +20,7 @@ from robolearn.data.store.store import EpisodeStore
 from robolearn.errors import SpecMismatchError
 from robolearn.history import sample_index
 from robolearn.shapes import Flags
-from robolearn.spec import EmbodimentSpec, TaskSpace, diff_task_spaces
+from robolearn.spec import EmbodimentSpec, TaskSpace, diff_task_spaces, refuse_depth
 from robolearn.timing.latencies import Latencies, in_effect
 
 Rows64 = NDArray[np.int64]
@@ -66,6 +66,7 @@ class StoredEpisodes:
         self._store, self._config = store, config
         # The chosen signals, as the embodiment declares them.
         self.space = embodiment.task_space(config.observations, config.actions or None)
+        refuse_depth(self.space)
         known = tuple(s.name for s in embodiment.signals if not s.is_image)
         asked = {"data.reward": (config.reward.task, config.reward.relabelling().signals)}
         if config.cost is not None:

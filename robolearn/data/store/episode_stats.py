@@ -60,8 +60,8 @@ class EpisodeStatistics:
         self._frames[name] = row
 
     def add_frames(self, spec: SignalSpec, frames: AnyRows, valid: Flags) -> None:
-        """The next frames ``[n, h, w, c]`` of a camera; other signals are ignored."""
-        if not spec.is_image:
+        """The next frames ``[n, h, w, c]`` of a camera; other signals, and depth, are ignored."""
+        if not _has_colours(spec):
             return
         seen = self._frames.get(spec.name, 0)
         rows = np.arange(-seen % FRAME_STRIDE, len(frames), FRAME_STRIDE)
@@ -75,6 +75,9 @@ class EpisodeStatistics:
         signals: dict[str, Any] = {}
         for name, block in episode.streams.items():
             spec = episode.meta.embodiment.signal(name)
+            if spec.is_depth:
+                # Levels of colour say nothing of it, and its mean is that of the room.
+                continue
             if spec.is_image:
                 if name not in large and name not in self._pixels:
                     self.add_frames(spec, block.value, block.valid)
@@ -213,6 +216,10 @@ def _summary(values: NDArray[Any]) -> dict[str, Any]:
 
 def _short(level: NDArray[np.float64]) -> list[list[float]]:
     return [[float(f"{v:.9g}") for v in row] for row in level.tolist()]
+
+
+def _has_colours(spec: SignalSpec) -> bool:
+    return spec.is_image and not spec.is_depth
 
 
 def _is_map(spec: SignalSpec) -> bool:

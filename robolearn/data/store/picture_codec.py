@@ -1,6 +1,7 @@
 """Encodes and decodes cameras on disk, each with its codec.
 
     signals/top/image/value      [N, height, width, 3]   lossless, chunks of a few frames
+    signals/top/depth/value      uint16 [N, height, width]  [mm], 0 where nothing was measured
 or
     signals/top/image/encoded    uint8 [bytes]           picture files (JPEG, PNG) end to end
     signals/top/image/offset     int64 [N + 1]           frame i is encoded[offset[i]:offset[i + 1]]
@@ -34,7 +35,7 @@ from robolearn.data.store.chunks import (
 )
 from robolearn.data.store.storage import Place
 from robolearn.errors import DataError, StoreCorruptError
-from robolearn.shapes import AnyRows, Bytes, Flags, Index, Picture, Pictures
+from robolearn.shapes import AnyArray, AnyRows, Bytes, Flags, Index
 from robolearn.spec import EmbodimentSpec, SignalSpec
 
 LARGE_FRAME_BYTES = 256 * 2**10
@@ -64,13 +65,16 @@ class FrameCodec:
         """Whether each frame becomes a picture file; otherwise frames are compressed in chunks."""
         return self.name != "zstd"
 
-    def encode(self, frame: Picture) -> bytes:
-        """One RGB frame ``[height, width, 3]`` as a picture file."""
+    def encode(self, frame: AnyArray) -> bytes:
+        """One RGB frame ``[height, width, 3]``, or depth ``uint16 [height, width]`` (PNG alone), as
+        a picture file.
+        """
         if self.name == "jpeg":
             suffix, options = ".jpg", [cv2.IMWRITE_JPEG_QUALITY, self.quality]
         else:
             suffix, options = ".png", [cv2.IMWRITE_PNG_COMPRESSION, PNG_LEVEL]
-        done, data = cv2.imencode(suffix, cv2.cvtColor(frame, cv2.COLOR_RGB2BGR), options)
+        pixels = frame if frame.ndim == 2 else cv2.cvtColor(frame, cv2.COLOR_RGB2BGR)
+        done, data = cv2.imencode(suffix, pixels, options)
         if not done:
             raise DataError(f"a frame of shape {frame.shape} cannot be encoded as {self.name}")
         return data.tobytes()
@@ -93,9 +97,14 @@ def parse_codec(text: str) -> FrameCodec:
 
 
 def default_codec(spec: SignalSpec) -> FrameCodec:
-    """Lossless; JPEG for a colour picture above 256 KiB."""
-    large = int(np.prod(spec.shape, dtype=np.int64)) > LARGE_FRAME_BYTES
-    return FrameCodec("jpeg", JPEG_QUALITY) if large and _is_colour(spec) else LOSSLESS
+    """Lossless; JPEG for a colour picture above 256 KiB, PNG (lossless, too) for depth above it."""
+    size = int(np.prod(spec.shape, dtype=np.int64)) * np.dtype(spec.dtype).itemsize
+    large = size > LARGE_FRAME_BYTES
+    if not large:
+        return LOSSLESS
+    if spec.is_depth:
+        return FrameCodec("png")
+    return FrameCodec("jpeg", JPEG_QUALITY) if _is_colour(spec) else LOSSLESS
 
 
 def camera_codecs(spec: EmbodimentSpec, chosen: Mapping[str, str]) -> dict[str, FrameCodec]:
@@ -110,8 +119,11 @@ def camera_codecs(spec: EmbodimentSpec, chosen: Mapping[str, str]) -> dict[str, 
                 f"a codec is given for '{name}', which is no camera of '{spec.name}';"
                 f" its cameras: {', '.join(cameras) or 'none'}"
             )
-        if parse_codec(text).encodes and not _is_colour(cameras[name]):
-            raise DataError(f"{name}: '{text}' stores RGB pictures, not {cameras[name].shape}")
+        camera, codec = cameras[name], parse_codec(text)
+        if codec.name == "jpeg" and camera.is_depth:
+            raise DataError(f"{name}: '{text}' would change depth; store it as png or zstd")
+        if codec.encodes and not (_is_colour(camera) or camera.is_depth):
+            raise DataError(f"{name}: '{text}' stores RGB pictures, not {camera.shape}")
     return {
         name: parse_codec(chosen[name]) if name in chosen else default_codec(camera)
         for name, camera in cameras.items()
@@ -119,7 +131,7 @@ def camera_codecs(spec: EmbodimentSpec, chosen: Mapping[str, str]) -> dict[str, 
 
 
 def _is_colour(spec: SignalSpec) -> bool:
-    return spec.is_image and spec.shape[2] == 3
+    return spec.is_image and not spec.is_depth and spec.shape[2] == 3
 
 
 class EncodedWriter:
@@ -139,8 +151,8 @@ class EncodedWriter:
         """Frames so far."""
         return len(self.sizes)
 
-    def append(self, frames: Pictures, valid: Flags) -> None:
-        """Encode ``frames [n, height, width, 3]``; those that are not valid take no bytes."""
+    def append(self, frames: AnyRows, valid: Flags) -> None:
+        """Encode ``frames [n, *shape]``; those that are not valid take no bytes."""
         for frame, good in zip(frames, valid, strict=True):
             self.append_encoded(self._codec.encode(frame) if good else b"")
 
@@ -169,7 +181,7 @@ class StoredFrames:
     @property
     def dtype(self) -> np.dtype[Any]:
         """Of the decoded frames."""
-        return np.dtype(np.uint8)
+        return pixel_type(self.shape[1:])
 
     @property
     def rows_per_chunk(self) -> int:
@@ -181,19 +193,19 @@ class StoredFrames:
         """How many times :meth:`chunk` can be called for new rows."""
         return -(-self.shape[0] // FRAME_ROWS)
 
-    def chunk(self, index: int) -> Pictures:
+    def chunk(self, index: int) -> AnyRows:
         """Rows ``index * rows_per_chunk`` and following, decoded; safe from many threads."""
         start = index * FRAME_ROWS
         stop = min(start + FRAME_ROWS, self.shape[0])
         data = self._bytes(int(self.offset[start]), int(self.offset[stop]))
-        out = np.empty((stop - start, *self.shape[1:]), dtype=np.uint8)
+        out = np.empty((stop - start, *self.shape[1:]), dtype=self.dtype)
         for row in range(start, stop):
             begin, end = self.offset[row : row + 2] - self.offset[start]
             where = f"{self.encoded.root / self.encoded.path}: frame {row}"
             out[row - start] = decode_frame(data[begin:end], self.shape[1:], where)
         return out
 
-    def frame(self, row: int) -> Picture:
+    def frame(self, row: int) -> AnyArray:
         """One frame, decoded; safe from many threads."""
         data = self._bytes(int(self.offset[row]), int(self.offset[row + 1]))
         where = f"{self.encoded.root / self.encoded.path}: frame {row}"
@@ -231,27 +243,36 @@ def read_values(root: Place, base: str, files: Mapping[str, FileEntry]) -> AnyRo
     stored = open_values(root, base, files)
     if isinstance(stored, StoredArray):
         return read_array(root, f"{base}/value", files)[0]
-    out = np.empty(stored.shape, dtype=np.uint8)
+    out = np.empty(stored.shape, dtype=stored.dtype)
     with ThreadPoolExecutor(min(DECODE_THREADS, os.cpu_count() or 1)) as pool:
         for index, block in enumerate(pool.map(stored.chunk, range(stored.chunks))):
             out[index * FRAME_ROWS : index * FRAME_ROWS + len(block)] = block
     return out
 
 
-def decode_frame(data: Bytes, shape: tuple[int, ...], where: str = "frame") -> Picture:
-    """One picture file as RGB ``[height, width, 3]``; zero bytes are a black, missing frame."""
+def pixel_type(shape: tuple[int, ...]) -> np.dtype[Any]:
+    """Of frames of this shape: bytes of colours, or 16 bits of depth ``[height, width]``."""
+    return np.dtype(np.uint16 if len(shape) == 2 else np.uint8)
+
+
+def decode_frame(data: Bytes, shape: tuple[int, ...], where: str = "frame") -> AnyArray:
+    """One picture file as RGB ``[height, width, 3]``, or depth ``[height, width]``; no bytes are a
+    missing frame, all zeros.
+    """
+    wanted = pixel_type(shape)
     if not data.size:
-        return np.zeros(shape, dtype=np.uint8)
+        return np.zeros(shape, dtype=wanted)
     _one_thread_each()
+    kind = cv2.IMREAD_COLOR_RGB if len(shape) == 3 else cv2.IMREAD_UNCHANGED
     try:
         # The stub knows only that a matrix comes back; a picture that does not decode is None.
-        frame: Any = cv2.imdecode(data, cv2.IMREAD_COLOR_RGB)
+        frame: Any = cv2.imdecode(data, kind)
     except cv2.error as error:
         raise StoreCorruptError(f"{where} cannot be decoded: {error}") from error
-    if frame is None or frame.shape != shape:
-        got = "nothing" if frame is None else str(frame.shape)
-        raise StoreCorruptError(f"{where} cannot be decoded: expected {shape}, got {got}")
-    return np.asarray(frame, dtype=np.uint8)
+    if frame is None or frame.shape != shape or frame.dtype != wanted:
+        got = "nothing" if frame is None else f"{frame.dtype} {frame.shape}"
+        raise StoreCorruptError(f"{where} cannot be decoded: expected {wanted} {shape}, got {got}")
+    return np.asarray(frame)
 
 
 @functools.cache

@@ -8,6 +8,7 @@ import dataclasses
 from collections.abc import Generator
 from dataclasses import dataclass
 
+import cv2
 import numpy as np
 from jaxtyping import Int64
 from numpy.typing import NDArray
@@ -17,8 +18,11 @@ from robolearn.data.store.chunks import StoredArray, read_array
 from robolearn.data.store.manifest import EPISODES
 from robolearn.data.store.picture_codec import StoredFrames, open_values
 from robolearn.data.store.store import EpisodeStore
-from robolearn.shapes import AnyArray, Flags, Index, Times
+from robolearn.shapes import AnyArray, Depth, Flags, Index, Picture, Times
 from robolearn.types import SampleBlock
+
+# A table's length away: colours are for what is on it [mm].
+FAR_MM = 2000.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +37,11 @@ class Camera:
     view: Int64[NDArray[np.int64], " t"]
     frames: StoredArray | StoredFrames
 
+    def seen(self, rows: Index) -> Generator[AnyArray]:
+        """The frames ``rows`` for a person: depth in colours (:func:`coloured`)."""
+        for frame in self.at(rows):
+            yield coloured(frame) if frame.ndim == 2 else frame
+
     def at(self, rows: Index) -> Generator[AnyArray]:
         """The frames ``rows``, ascending, one after the other; a chunk is decoded once."""
         index, chunk = -1, np.zeros(0, dtype=np.uint8)
@@ -41,6 +50,16 @@ class Camera:
                 index = row // self.frames.rows_per_chunk
                 chunk = self.frames.chunk(index)
             yield chunk[row % self.frames.rows_per_chunk]
+
+
+def coloured(depth: Depth) -> Picture:
+    """Depth [mm] for a person: from red (near) to blue (:data:`FAR_MM`), black where nothing was
+    measured.
+    """
+    near = np.clip(255.0 - depth * (255.0 / FAR_MM), 0.0, 255.0).astype(np.uint8)
+    bgr = cv2.applyColorMap(near, cv2.COLORMAP_TURBO)
+    bgr[depth == 0] = 0
+    return np.asarray(bgr[..., ::-1], dtype=np.uint8)
 
 
 def open_camera(store: EpisodeStore, episode_id: str, name: str) -> Camera:
@@ -62,7 +81,7 @@ def read_without_pictures(store: EpisodeStore, episode_id: str) -> Episode:
     streams, view = dict(episode.streams), dict(episode.view)
     for spec in cameras:
         camera = open_camera(store, episode_id, spec.name)
-        empty = np.zeros((0, *spec.shape), dtype=np.uint8)
+        empty = np.zeros((0, *spec.shape), dtype=spec.dtype)
         streams[spec.name] = SampleBlock(camera.t_ns, empty, camera.valid)
         view[spec.name] = camera.view
     return dataclasses.replace(episode, streams=streams, view=view)

@@ -90,7 +90,7 @@ def save_strip(
 def _camera_row(store: EpisodeStore, episode_id: str, name: str, ticks: NDArray[np.int64]) -> _Row:
     camera = open_camera(store, episode_id, name)
     rows = camera.view[ticks]
-    return _Row(name, tuple(camera.at(rows)), tuple(camera.valid[rows].tolist()))
+    return _Row(name, tuple(camera.seen(rows)), tuple(camera.valid[rows].tolist()))
 
 
 def _panels(episode: Episode) -> tuple[list[_Panel], list[str]]:

@@ -156,6 +156,8 @@ def _pictures(rr: Any, recording: Any, camera: Camera, start_ns: int) -> None:
         recording.set_time(TIMELINE, duration=(int(t_ns) - start_ns) * 1e-9)
         if not valid:
             recording.log(path, rr.Clear(recursive=False))
+        elif frame.ndim == 2:
+            recording.log(path, rr.DepthImage(frame, meter=1000.0, colormap="turbo"))
         elif frame.shape[-1] == 3:
             recording.log(path, rr.EncodedImage(contents=codec.encode(frame), media_type=kind))
         else:

@@ -11,25 +11,24 @@ import multiprocessing
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import cv2
 import numpy as np
-from numpy.typing import NDArray
 
-from hardware.emulators.mjpeg import CameraEmulator, CameraEmulatorConfig
-from hardware.shapes import ResizedPicture
+from hardware.emulators.mjpeg import CameraEmulator, CameraEmulatorConfig, Exposure
 from hardware.supervisor.shared_memory import Ring, RingHandle
 from robolearn.arms.models import UR5E
 from robolearn.arms.shapes import Joints
 from robolearn.errors import ConfigError, RobolearnError, RobotConnectionError, did_you_mean
 from robolearn.geometry import ObjectPose, Pose
-from robolearn.operations.lab.scene_view import scene_view
 from robolearn.seeding import child_seed
-from robolearn.shapes import Floats, Picture
+from robolearn.shapes import Floats
+from sim.plants.look import Hidden, Look, TrueCamera
 from sim.plants.printed import PrintedBoard
 from sim.plants.pusht import BLOCK
 from sim.plants.scene import ScenePlantConfig
+from sim.plants.scene_look import SceneLook
 from sim.plants.table_view import TableView, TableViewConfig
 from sim.scene.load import load_scene
 
@@ -50,6 +49,11 @@ class LabCameraConfig:
     # Pictures are drawn at this share of their width and height and enlarged, as by blurred optics:
     # without a GPU, drawing two of 640 x 480 30 times a second takes two cores, at half of it one.
     drawn: float = 1.0
+    # The lens: as given, or drawn from the lab's seed around that (5 % of the focal length, and for
+    # the principal point 1.5 % of the width), to be found by a calibration.
+    intrinsics: Literal["given", "drawn"] = "given"
+    # Where it is fixed: as given, or drawn around that (1 cm along each axis, 1.5 deg about each).
+    pose: Literal["given", "drawn"] = "given"
 
     def __post_init__(self) -> None:
         if not 0.1 <= self.drawn <= 1.0:
@@ -64,12 +68,18 @@ class LabCameraConfig:
         device = self.device
         return max(8, round(self.drawn * device.width)), max(8, round(self.drawn * device.height))
 
-    def enlarged(self, picture: Picture) -> ResizedPicture:
-        """What is drawn ``[h, w, 3]``, in the size of the device; edges of pictures coincide."""
+    def exposure(self, t_ns: int, look: Look) -> Exposure:
+        """What is drawn, in the size of the device; edges of pictures coincide."""
         size = self.device.width, self.device.height
         if self.drawn_px == size:
-            return picture
-        return cv2.resize(picture, size, interpolation=cv2.INTER_LINEAR).astype(np.uint8)
+            return Exposure(t_ns, look.picture, look.metres, look.focal_px)
+        picture, metres = cv2.resize(look.picture, size, interpolation=cv2.INTER_LINEAR), None
+        if look.metres is not None:
+            # A mean over an edge would be where nothing is.
+            large = cv2.resize(look.metres, size, interpolation=cv2.INTER_NEAREST_EXACT)
+            metres = np.asarray(large, np.float32)
+        focal_px = look.focal_px * size[0] / self.drawn_px[0]
+        return Exposure(t_ns, np.asarray(picture, np.uint8), metres, focal_px)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,11 +120,6 @@ class Workcell:
             if self.board is not None:
                 self.board.require_other_tags(config.view.tags, config.view.dictionary)
             return
-        if self.board is not None:
-            raise ConfigError(
-                f"{where} shows what its scene has, and no printed board: leave 'lab.board' out,"
-                " put the board into the scene, or let the camera look at Push-T's table ('view')"
-            )
         if self.scene is None:
             raise ConfigError(
                 f"{where}: no scene draws this workcell, so there is no camera"
@@ -147,6 +152,8 @@ class CameraProcess:
         self._process.start()
         theirs.close()
         self.port = config.device.port
+        # How it really sees; known once it serves.
+        self.truth: TrueCamera | None = None
 
     @property
     def name(self) -> str:
@@ -167,7 +174,7 @@ class CameraProcess:
         self._forget_name()
         if isinstance(answer, str):
             raise RobotConnectionError(answer)
-        self.port = int(answer)
+        self.port, self.truth = answer
 
     def see(
         self, t_ns: int, q: Joints, poses: Sequence[ObjectPose], opening_m: float | None
@@ -226,9 +233,9 @@ def _camera(
 
     exit_with_parent()
     ring = handle.attach()
-    start, view = workcell.state, drawing(config, workcell)
+    start, view = workcell.state, drawing(config, workcell, seed)
 
-    def draw() -> tuple[int, NDArray[np.uint8]]:
+    def draw() -> Exposure:
         row = ring.latest()
         state = start if row is None else row.value
         poses: dict[str, ObjectPose] = {}
@@ -238,7 +245,7 @@ def _camera(
             at += len(pose)
         opening_m = None if math.isnan(state[at]) else float(state[at])
         t_ns = 0 if row is None else row.t_ns
-        return t_ns, config.enlarged(view.draw(state[: UR5E.dof], poses, opening_m))
+        return config.exposure(t_ns, view.look(state[: UR5E.dof], poses, opening_m))
 
     try:
         draw()
@@ -247,7 +254,7 @@ def _camera(
         view.close()
         pipe.send(str(error))
         return
-    pipe.send(emulator.port)
+    pipe.send((emulator.port, view.truth(config.device.width, config.device.height)))
 
     def stopped() -> bool:
         try:
@@ -266,8 +273,12 @@ def _camera(
 class Drawing(Protocol):
     """Draws what one camera sees."""
 
-    def draw(self, q: Joints, poses: Mapping[str, ObjectPose], opening_m: float | None) -> Picture:
-        """A picture ``[height, width, 3]`` of joints ``[6]``, objects, and fingers so far apart."""
+    def look(self, q: Joints, poses: Mapping[str, ObjectPose], opening_m: float | None) -> Look:
+        """What it sees of joints ``[6]``, objects, and fingers so far apart."""
+        ...
+
+    def truth(self, width: int, height: int) -> TrueCamera:
+        """How it sees pictures of this size."""
         ...
 
     def close(self) -> None:
@@ -275,44 +286,22 @@ class Drawing(Protocol):
         ...
 
 
-class _OfTable:
-    """Push-T's table from anywhere."""
-
-    def __init__(self, config: LabCameraConfig, workcell: Workcell) -> None:
-        self._table = TableView(
-            config.view,
-            T_base_table=workcell.T_base_table,
-            tool_length_m=workcell.tool_length_m,
-            width=config.drawn_px[0],
-            height=config.drawn_px[1],
-            block=BLOCK,
-            board=workcell.board,
-        )
-
-    def draw(self, q: Joints, poses: Mapping[str, ObjectPose], opening_m: float | None) -> Picture:
-        del opening_m
-        return self._table.draw(q, poses)
-
-    def close(self) -> None:
-        self._table.close()
-
-
-class _OfScene:
-    """A camera of the scene that draws the workcell."""
-
-    def __init__(self, config: LabCameraConfig, scene: ScenePlantConfig) -> None:
-        self._name, self._size = config.of_scene, config.drawn_px
-        self._scene = scene_view(scene)
-
-    def draw(self, q: Joints, poses: Mapping[str, ObjectPose], opening_m: float | None) -> Picture:
-        return self._scene.draw(self._name, *self._size, q, poses, opening_m)
-
-    def close(self) -> None:
-        self._scene.close()
-
-
-def drawing(config: LabCameraConfig, workcell: Workcell) -> Drawing:
+def drawing(config: LabCameraConfig, workcell: Workcell, seed: int = 0) -> Drawing:
     """What draws the pictures of one camera, in this process and thread."""
+    width, height = config.drawn_px
+    hidden = Hidden(seed, lens=config.intrinsics == "drawn", mount=config.pose == "drawn")
+    depth, board = config.device.depth is not None, workcell.board
     if config.of_scene and workcell.scene is not None:
-        return _OfScene(config, workcell.scene)
-    return _OfTable(config, workcell)
+        scene, name = workcell.scene, config.of_scene
+        return SceneLook(scene, name, width, height, board=board, depth=depth, hidden=hidden)
+    return TableView(
+        config.view,
+        T_base_table=workcell.T_base_table,
+        tool_length_m=workcell.tool_length_m,
+        width=width,
+        height=height,
+        block=BLOCK,
+        board=board,
+        depth=depth,
+        hidden=hidden,
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import socket
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from robolearn.errors import ConfigError
@@ -25,6 +26,9 @@ class LabOptions:
     seed: int = 0
     # Serve on an address that other machines can reach: none of the devices asks for a password.
     expose: bool = False
+    # Write how the lab's cameras really see (lens, place) to this JSON file, for tests of a
+    # calibration; nothing else tells it.
+    truth: Path | None = None
 
     def __post_init__(self) -> None:
         found = _found(self.address)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import gc
+import json
 import logging
 import os
 import secrets
 import selectors
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,11 +16,14 @@ from hardware.cell.load import load_sections
 from hardware.emulators.drivetrain import behind
 from hardware.emulators.lab.launch import LabAddress
 from hardware.emulators.lab.workcell import VirtualLab
+from robolearn.errors import ConfigError
+from robolearn.files import write_atomic
 from robolearn.operations.lab.arm import is_arm_lab, make_arm_lab
-from robolearn.operations.lab.cameras import CameraProcess, start_cameras
+from robolearn.operations.lab.cameras import CameraProcess, Workcell, start_cameras
 from robolearn.operations.lab.options import LabOptions
 from robolearn.operations.lab.view import ViewProcess
 from robolearn.operations.lab.workcell import LabConfig, build_fingers, build_plant, load_lab
+from robolearn.spec import to_json
 
 log = logging.getLogger(__name__)
 
@@ -89,6 +93,8 @@ def _serve_workcell(
         ended.watch(lab.loop.selector)
         if config.real_time:
             _take_real_time_priority()
+        if options.truth is not None:
+            _write_truth(options.truth, config, workcell, cameras)
         ready(_workcell(config, lab, address, token, {c.name: c.port for c in cameras}))
         # What exists now lives as long as the process: keep the collector away from it.
         gc.freeze()
@@ -156,6 +162,21 @@ def _workcell(
         world=config.world,
     )
     return Serving(where, tuple(devices))
+
+
+def _write_truth(
+    path: Path, config: LabConfig, workcell: Workcell, cameras: Sequence[CameraProcess]
+) -> None:
+    """What a calibration should find: the cameras, the table, the board."""
+    seen = {c.name: None if c.truth is None else c.truth.to_json() for c in cameras}
+    found = {"cameras": seen, "T_base_table": workcell.T_base_table.tolist()}
+    board = config.board
+    if board is not None:
+        found["board"] = to_json(board) | {"T_where_board": board.T_where_board.tolist()}
+    try:
+        write_atomic(path, json.dumps(found, indent=1) + "\n")
+    except OSError as error:
+        raise ConfigError(f"truth: '{path}' cannot be written: {error.strerror}") from error
 
 
 class _Ended:

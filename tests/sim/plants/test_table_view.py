@@ -33,7 +33,7 @@ def view_of(config, width=640, height=480, board=None):
 
 def drawn(config, at=POSE, **size):
     view = view_of(config, **size)
-    image = view.draw(np.array(PHYSICS.home), {"block": at})
+    image = view.look(np.array(PHYSICS.home), {"block": at}).picture
     seen = view.calibration()
     view.close()
     view.close()
@@ -101,10 +101,10 @@ def test_a_board_is_found_where_it_was_put(printed):
     q = np.array(PHYSICS.home)
     view = view_of(config, 960, 720, board=printed)
     try:
-        image, seen = view.draw(q, {"block": np.array([0.45, 0.08, 0.0])}), view.calibration()
+        look, seen = view.look(q, {"block": np.array([0.45, 0.08, 0.0])}), view.calibration()
     finally:
         view.close()
-    found = BoardFinder(printed.board).find(image)
+    found = BoardFinder(printed.board).find(look.picture)
     assert found is not None
     assert len(found.points) == 4 * 3
     T = printed.T_where_board

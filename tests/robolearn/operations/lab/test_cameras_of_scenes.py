@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 from hardware.emulators.mjpeg import CameraEmulatorConfig
-from robolearn.calibration.boards import Board
+from robolearn.arms.models import UR5E
+from robolearn.calibration.boards import Board, BoardFinder
 from robolearn.config import from_dict
 from robolearn.errors import ConfigError
+from robolearn.geometry import inverse
 from robolearn.operations.lab.cameras import LabCameraConfig, drawing
 from robolearn.operations.lab.view import lab_view
 from robolearn.operations.lab.workcell import LabConfig, build_plant, load_lab
@@ -53,11 +55,11 @@ def test_several_cameras_draw_the_cube_and_the_mounted_one_moves(workcell):
         with contextlib.closing(drawing(camera(name), workcell)) as view:
             poses = {"cube": at(0.05, 0.05), "goal": goal}
             seen[name] = [
-                red(view.draw(q, poses, 0.085)),
-                red(view.draw(turned, poses, 0.085)),
-                red(view.draw(q, poses | {"cube": at(0.05, -0.1, 0.1)}, 0.085)),
+                red(view.look(q, poses, 0.085).picture),
+                red(view.look(turned, poses, 0.085).picture),
+                red(view.look(q, poses | {"cube": at(0.05, -0.1, 0.1)}, 0.085).picture),
             ]
-            wide, closed = (view.draw(q, poses, w).astype(int) for w in (0.085, 0.0))
+            wide, closed = (view.look(q, poses, w).picture.astype(int) for w in (0.085, 0.0))
             assert np.abs(wide - closed).max() > 50, "the fingers are drawn where they are"
     assert all(count > 5 for of_one in seen.values() for count, _ in of_one), seen
     # The arm's turn shifts the mounted camera's picture, and nothing but the arm in the other.
@@ -74,9 +76,9 @@ def test_a_picture_that_is_drawn_at_half_its_size_shows_the_same_at_the_same_pla
         device = dataclasses.replace(SIZE, width=320, height=240)
         config = LabCameraConfig(device, of_scene="top", drawn=drawn)
         with contextlib.closing(drawing(config, workcell)) as view:
-            picture = view.draw(q, poses, 0.085)
-            assert picture.shape[:2] == (240 * drawn, 320 * drawn)
-            seen.append(config.enlarged(picture))
+            look = view.look(q, poses, 0.085)
+            assert look.picture.shape[:2] == (240 * drawn, 320 * drawn)
+            seen.append(config.exposure(0, look).picture)
     whole, half = seen
     assert whole.shape == half.shape == (240, 320, 3)
     np.testing.assert_allclose(red(whole)[1], red(half)[1], atol=0.5)
@@ -95,10 +97,8 @@ def test_what_no_scene_draws_is_refused(workcell):
         bare.require_drawn(camera("top"))
 
 
-def test_a_printed_board_is_on_push_ts_table_only(workcell):
+def test_a_board_needs_other_tags_than_the_block_of_push_t():
     board = Board("charuco", (5, 4), 0.03, 0.022)
-    with pytest.raises(ConfigError, match=r"no printed board: leave 'lab\.board' out"):
-        dataclasses.replace(workcell, board=PrintedBoard(board)).require_drawn(camera("top"))
     raw = {"world": "kinematic", "board": {"board": to_json(board), "where": "flange"}}
     config = from_dict(LabConfig, raw)
     plant, table = build_plant(config, 0)
@@ -108,6 +108,62 @@ def test_a_printed_board_is_on_push_ts_table_only(workcell):
         table.require_drawn(LabCameraConfig(SIZE))
     other = PrintedBoard(dataclasses.replace(board, dictionary="5x5_100"))
     dataclasses.replace(table, board=other).require_drawn(LabCameraConfig(SIZE))
+
+
+BOARD = Board("charuco", (5, 4), 0.03, 0.022, "5x5_100")
+WHERE = {
+    "table": PrintedBoard(
+        dataclasses.replace(BOARD, square_m=0.05, marker_m=0.037), "table", (-0.12, -0.1, 0.002)
+    ),
+    # The fingers point along the flange's z: the board stands beside them and looks down, at the
+    # camera of nobody, and from the table at the one above.
+    "flange": PrintedBoard(BOARD, "flange", (0.12, -0.06, 0.0), (0.0, 1.0, 0.0, 0.0)),
+}
+
+
+@pytest.mark.parametrize("where", ["table", "flange"])
+def test_cameras_of_a_scene_see_a_board_where_it_is(workcell, where):
+    """Corners found in the picture against those that the true lens and places project."""
+    printed = WHERE[where]
+    held = dataclasses.replace(workcell, board=printed)
+    device = dataclasses.replace(SIZE, width=640, height=480)
+    config = LabCameraConfig(device, of_scene="top", intrinsics="drawn", pose="drawn")
+    poses = {"cube": at(0.2, 0.2), "goal": at(0.2, -0.2, 0.0)}
+    q = np.array(workcell.home)
+    with contextlib.closing(drawing(config, held, 5)) as view:
+        truth = view.truth(640, 480)
+        found = BoardFinder(printed.board).find(view.look(q, poses, 0.085).picture)
+    assert truth.where == "table"
+    T_table_board = printed.T_where_board
+    if where == "flange":
+        T_table_board = inverse(workcell.T_base_table) @ UR5E.fk(q) @ T_table_board
+    T_camera_board = inverse(truth.T_where_camera) @ T_table_board
+    points = found.points @ T_camera_board[:3, :3].T + T_camera_board[:3, 3]
+    pixels = (points / points[:, 2:]) @ truth.K.T
+    off = found.pixels - pixels[:, :2]
+    assert len(off) >= 8
+    # OpenCV finds the corners of drawn boards half a pixel to the lower right.
+    assert np.abs(off - 0.5).max() < 0.7, off.round(2)
+
+
+def test_lens_and_place_are_drawn_from_the_seed_and_only_when_asked(workcell):
+    def truth(seed, **asked):
+        config = dataclasses.replace(camera("wrist"), **asked)
+        with contextlib.closing(drawing(config, workcell, seed)) as view:
+            return view.truth(96, 72)
+
+    given, lens = truth(1), truth(1, intrinsics="drawn")
+    assert given.where == lens.where == "flange"
+    np.testing.assert_array_equal(given.T_where_camera, lens.T_where_camera)
+    share = lens.K[0, 0] / given.K[0, 0] - 1.0
+    assert 1e-4 < abs(share) <= 0.05
+    place = truth(1, pose="drawn")
+    np.testing.assert_array_equal(given.K, place.K)
+    shift = np.abs(place.T_where_camera[:3, 3] - given.T_where_camera[:3, 3])
+    assert 1e-4 < shift.max() < 0.018
+    other = truth(2, intrinsics="drawn", pose="drawn")
+    assert abs(other.K[0, 0] - lens.K[0, 0]) > 1e-3
+    np.testing.assert_array_equal(truth(1, intrinsics="drawn").K, lens.K)
 
 
 def test_the_picture_on_demand_shows_the_cube(workcell):

@@ -1,0 +1,75 @@
+"""Draws what one camera of a scene sees, from joint angles, poses and the fingers' opening."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+import numpy as np
+
+from robolearn.arms.shapes import Joints
+from robolearn.geometry import ObjectPose, inverse
+from sim.plants.fingers import SceneFingers, gripper_of
+from sim.plants.look import Hidden, Look, TrueCamera
+from sim.plants.printed import PrintedBoard
+from sim.plants.scene import ScenePlant, ScenePlantConfig
+from sim.rendering.cameras import apply_intrinsics, camera_pose, intrinsics
+from sim.rendering.renderer import Renderer, View, camera_id
+
+
+class SceneLook:
+    """A camera of a scene; nothing of the scene's physics is hidden, of the camera what ``hidden``
+    says. One OpenGL context, in one thread.
+    """
+
+    def __init__(
+        self,
+        scene: ScenePlantConfig,
+        camera: str,
+        width: int,
+        height: int,
+        *,
+        board: PrintedBoard | None = None,
+        depth: bool = False,
+        hidden: Hidden | None = None,
+    ) -> None:
+        """``depth``: looks come with the depth of every pixel."""
+        plant = self._plant = ScenePlant(dataclasses.replace(scene, spread=0.0), board=board)
+        gripper = gripper_of(plant.scene.config)
+        self._fingers = None if gripper is None else SceneFingers(plant)
+        self._view, self._depth = View(camera, width, height), depth
+        apply_intrinsics(plant.model, plant.scene.config.cameras)
+        if hidden is not None:
+            hidden.apply(plant.model, self._view)
+        self._focal_px = float(intrinsics(plant.model, self._view)[0, 0])
+        self._renderer = Renderer(plant.model)
+
+    def look(self, q: Joints, poses: Mapping[str, ObjectPose], opening_m: float | None) -> Look:
+        """What is seen with joints ``[6]``, objects, and fingers so far apart."""
+        if opening_m is not None and self._fingers is not None:
+            self._fingers.put(opening_m)
+        self._plant.show(q, poses)
+        data = self._plant.data
+        if not self._depth:
+            return Look(self._renderer.image(data, self._view), None, self._focal_px)
+        return Look(*self._renderer.image_and_depth(data, self._view), self._focal_px)
+
+    def truth(self, width: int, height: int) -> TrueCamera:
+        """How pictures of this size are seen."""
+        plant, view = self._plant, View(self._view.camera, width, height)
+        model = plant.model
+        mounted = plant.moves_with_flange(int(model.cam_bodyid[camera_id(model, view.camera)]))
+        T_world_camera = camera_pose(model, plant.data, view.camera)
+        T_world_where = plant.T_world_flange if mounted else plant.T_world_table
+        return TrueCamera(
+            width,
+            height,
+            np.asarray(intrinsics(model, view)),
+            "flange" if mounted else "table",
+            inverse(T_world_where) @ T_world_camera,
+        )
+
+    def close(self) -> None:
+        """Free the context; safe to call twice."""
+        self._renderer.close()
+        self._plant.close()
