@@ -6,6 +6,7 @@ A test compares the page with the commands, so that it cannot go stale.
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import os
 import re
@@ -27,11 +28,11 @@ def reference() -> str:
     """The page: a section per command, a smaller one per verb."""
     parts = [HEAD]
     for name in COMMANDS:
-        text = _help(name)
+        text = help_text(name)
         verbs = _verbs(text)
         parts += [f"## `robolearn {name}`\n", _block(text)]
         for verb in verbs:
-            parts += [f"### `robolearn {name} {verb}`\n", _block(_help(name, verb))]
+            parts += [f"### `robolearn {name} {verb}`\n", _block(help_text(name, verb))]
     return "\n".join(parts)
 
 
@@ -40,12 +41,15 @@ def _verbs(text: str) -> list[str]:
     return re.findall(r"^  ([a-z-]+)  ", rest, re.MULTILINE) if found else []
 
 
-def _help(*words: str) -> str:
+@functools.cache
+def help_text(*words: str) -> str:
+    """What ``robolearn WORDS --help`` prints; nothing where there is no such command."""
     out = io.StringIO()
     plain = {"COLUMNS": str(WIDTH), "NO_COLOR": "1", "TERM": "dumb"}
     with (
         mock.patch.dict(os.environ, plain),
         contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(io.StringIO()),
         contextlib.suppress(SystemExit),
     ):
         main([*words, "--help"])

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.command_reference import PAGE, reference
+from tests.command_reference import PAGE, help_text, reference
 
 ROOT = Path(__file__).parents[1]
 # Commands with verbs of their own.
@@ -30,29 +28,15 @@ def _command_lines() -> list[str]:
     return sorted(set(lines))
 
 
-def _help(words: tuple[str, ...], cache: dict[tuple[str, ...], str]) -> str:
-    if words not in cache:
-        done = subprocess.run(
-            [sys.executable, "-m", "robolearn.cli.main", *words, "--help"],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
-        assert done.returncode == 0, done.stderr
-        cache[words] = done.stdout
-    return cache[words]
-
-
 def test_documented_commands_and_options_exist() -> None:
     lines = _command_lines()
     assert len(lines) > 10
-    cache: dict[tuple[str, ...], str] = {}
     for line in lines:
         words = line.split()[1:]
         nested = words[0] in GROUPS and len(words) > 1
         head = tuple(words[: 2 if nested else 1])
-        text = _help(head, cache)
+        text = help_text(*head)
+        assert text, f"'{line}': there is no 'robolearn {' '.join(head)}'"
         for option in re.findall(r"(?<=\s)--[a-z][a-z-]*", line):
             assert option in text, f"'{line}': 'robolearn {' '.join(head)}' has no {option}"
 

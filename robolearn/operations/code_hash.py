@@ -81,7 +81,9 @@ def plugin_files() -> list[tuple[str, Path]]:
     """The files of installed packages that decide, with a name that does not depend on where they
     are installed.
     """
-    points = [point for group in PLUGIN_GROUPS for point in entry_points(group=group)]
+    # Asked for once: each question reads what every installed package announces.
+    announced = entry_points()
+    points = [point for group in PLUGIN_GROUPS for point in announced.select(group=group)]
     modules = {point.module.partition(".")[0] for point in points}
     found: dict[str, Path] = {}
     for module in sorted(modules - set(PACKAGES)):

@@ -50,8 +50,10 @@ JOINT_SPEED = 3.0
 # How a session ends against its will; behind "page", "pad" and "disk" it goes on.
 FAULTS = ("killed", "group killed", "terminal", "page", "pad", "disk")
 PLACES = ("connecting", "ready", "recording", "saving", "resetting")
-# How long a pad is away [s]; the disk that sessions record to.
-_AWAY_S, _DISK_MIB = 1.0, 24
+# How long a pad is away [s].
+_AWAY_S = 1.0
+# The disk that sessions record to: what a session needs free, and what its trial may leave there.
+_DISK_MIB, _TRIAL_MIB = 16, 2
 
 
 @dataclass(frozen=True)
@@ -97,11 +99,11 @@ class Cell:
             (root / f"{agent}.yaml").write_text(yaml.safe_dump(config))
 
     @contextlib.contextmanager
-    def disk(self) -> Generator[bool, None, None]:
+    def disk(self, mib: int) -> Generator[bool, None, None]:
         """A small disk under the store, where one may be mounted."""
         folder = self.root / "disk"
         folder.mkdir()
-        mount = ["mount", "-t", "tmpfs", "-o", f"size={_DISK_MIB}m", "tmpfs", str(folder)]
+        mount = ["mount", "-t", "tmpfs", "-o", f"size={mib}m", "tmpfs", str(folder)]
         mounted = subprocess.run(mount, capture_output=True, check=False).returncode == 0
         try:
             yield mounted
@@ -296,7 +298,7 @@ def run(count: int, seed: int = 0, last: int = 27) -> tuple[list[Outcome], Trial
     rng, out = random.Random(seed), list[Outcome]()
     with tempfile.TemporaryDirectory() as name, prompt_lab(Path(name), last, 30127) as lab:
         cell = Cell(Path(name), lab.where.address)
-        with cell.disk() as small, lab.where.connect() as door:
+        with cell.disk(_DISK_MIB + _TRIAL_MIB * count) as small, lab.where.connect() as door:
             pad = Pad(cell.root / "pad")
             trials = Trials(cell, door, rng, pad, [])
             faults = [f for f in FAULTS if small or f != "disk"]
