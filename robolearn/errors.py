@@ -50,6 +50,10 @@ class CheckpointError(RobolearnError, ValueError):
     """A run directory or checkpoint is incomplete, altered or of another kind."""
 
 
+class CertificateError(RobolearnError, ValueError):
+    """A certificate is missing, does not hold, or says nothing of what is about to be run."""
+
+
 class TrainingError(RobolearnError, ArithmeticError):
     """Training produced a loss that is not finite, or fed an algorithm something it refuses."""
 

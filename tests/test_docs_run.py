@@ -39,7 +39,7 @@ SKIPPED: dict[str, int] = {
     "cameras.md": 1,
     "collecting.md": 6,
     "data_format.md": 2,
-    "deploy.md": 7,
+    "deploy.md": 8,
     "lab.md": 1,
     "new_robot.md": 4,
     "practice.md": 4,
@@ -54,7 +54,7 @@ SKIPPED: dict[str, int] = {
     "tasks.md": 1,
     "teleoperation.md": 3,
     "training.md": 2,
-    "trust.md": 1,
+    "trust.md": 2,
     "worlds.md": 1,
 }
 

@@ -1,4 +1,4 @@
-"""Reads a hardware config: one file with the sections ``robot`` (the cell) and ``lab``."""
+"""Reads a hardware config: the sections ``robot`` (the cell), ``lab`` and ``certificate``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hardware.cell.sanity import require_sane
 from robolearn.config import find_config, from_dict, load_yaml
 from robolearn.errors import ConfigError, did_you_mean
 
-SECTIONS = ("lab", "robot")
+SECTIONS = ("lab", "robot", "certificate")
 
 
 def load_sections(path: Path) -> dict[str, Any]:

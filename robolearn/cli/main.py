@@ -70,6 +70,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "robolearn.cli.evaluation.trust",
         "how far a simulator may be trusted to order policies",
     ),
+    "certify": (
+        "robolearn.cli.evaluation.certify",
+        "write down what was shown of a policy, for deploy to rely on",
+    ),
     "rank": (
         "robolearn.cli.evaluation.rank",
         "order policies by recordings alone; plan which to try next",

@@ -214,8 +214,16 @@ def checked_hash(path: Path, *, accept_edited: bool = False) -> str:
 
 
 def _policy_hash(digests: Mapping[str, str]) -> str:
-    deciding = {k: v for k, v in digests.items() if Path(k).name != PROVENANCE}
-    return hashlib.sha256(json.dumps(deciding, sort_keys=True).encode()).hexdigest()[:16]
+    return hashlib.sha256(json.dumps(_deciding(digests), sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _deciding(digests: Mapping[str, str]) -> dict[str, str]:
+    return {k: v for k, v in digests.items() if Path(k).name != PROVENANCE}
+
+
+def deciding_digests(path: Path) -> dict[str, str]:
+    """Those of :func:`file_digests` that :func:`policy_hash` is made of."""
+    return _deciding(file_digests(path))
 
 
 def file_digests(path: Path) -> dict[str, str]:

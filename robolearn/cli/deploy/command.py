@@ -56,6 +56,11 @@ class Args:
     guidance: GuidanceName = "auto"
     # Take a run whose files were edited since it was written.
     accept_edited: bool = False
+    # The policy's certificate (robolearn certify); default: certificate.json of the run.
+    certificate: Path | None = None
+    # Let it drive a cell that demands a certificate without one that holds, and say why; the reason
+    # is kept with every episode.
+    accept_uncertified: str = ""
     # What a policy that reads text is told; default: what the suite says.
     instruction: str = ""
     # Check everything, ask the policy once about what it sees now, move nothing.
@@ -145,6 +150,8 @@ def options_of(args: Args) -> DeployOptions:
         runtime=args.runtime,
         guidance=args.guidance,
         accept_edited=args.accept_edited,
+        certificate=args.certificate,
+        accept_uncertified=args.accept_uncertified,
         instruction=args.instruction,
         mode="dry_run" if args.dry_run else "shadow" if args.shadow else "run",
         score=args.score,

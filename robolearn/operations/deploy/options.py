@@ -60,6 +60,11 @@ class DeployOptions:
     guidance: GuidanceName = "auto"
     # Take a run whose files were edited since it was written.
     accept_edited: bool = False
+    # The policy's certificate; None: certificate.json of the run, if it has one.
+    certificate: Path | None = None
+    # Why it may drive without a certificate that holds; kept with every episode. "": it may not,
+    # where the cell demands one.
+    accept_uncertified: str = ""
     # What a policy that reads text is told; "": what the suite says.
     instruction: str = ""
     # What is done.

@@ -13,12 +13,12 @@ from hardware.supervisor.link import Status
 from robolearn.config import from_dict
 from robolearn.errors import ConfigError, DataError
 from robolearn.operations.deploy.figures import Figures
+from robolearn.operations.trust.permission import Permission
 from robolearn.timing.latencies import KEY as LATENCIES
 from robolearn.timing.latencies import Latencies
 from robolearn.types import TrialRecord
 
 DOCUMENT = "deploy.json"
-CERTIFICATE = "uncertified"
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +102,7 @@ class DeployResult:
     details: tuple[TrialDetail, ...]
     figures: Figures
     preflight: Preflight
+    permission: Permission
     supervisor: Status | None = None
     watched: Watched | None = None
 
@@ -124,7 +125,7 @@ class DeployResult:
             "robot": self.robot,
             "policy": self.policy,
             "suite": self.suite,
-            "certificate": CERTIFICATE,
+            **self.permission.to_json(),
             "lab_seed": self.lab_seed,
             **dataclasses.asdict(self.figures),
             **facts,

@@ -11,6 +11,7 @@ from typing import Any
 from eval.trials.suites import Suite
 from eval.trials.table import TrialStore
 from hardware.cell.config import CellConfig
+from hardware.cell.demand import CertificateDemand, load_demand
 from hardware.cell.load import load_cell
 from hardware.env.real_env import RealEnv, cell_spec
 from hardware.supervisor.link import Cause, Status
@@ -41,7 +42,6 @@ from robolearn.operations.deploy.operator import Operator
 from robolearn.operations.deploy.options import DeployOptions
 from robolearn.operations.deploy.policy import Source, open_policy
 from robolearn.operations.deploy.result import (
-    CERTIFICATE,
     DOCUMENT,
     DeployResult,
     Intervention,
@@ -61,6 +61,7 @@ from robolearn.operations.deploy.trials import PERSON_STEPS, TrialWriter
 from robolearn.operations.deploy.video import Film, film_of
 from robolearn.operations.deploy.watch import first_action, shadow
 from robolearn.operations.suites import open_suite
+from robolearn.operations.trust.permission import Permission, Wanted, permit
 from robolearn.runtime import EpisodeResult, run_episode
 from robolearn.timing.latencies import KEY as LATENCIES
 from robolearn.types import TrialRecord
@@ -111,6 +112,8 @@ class _Deployment:
                 write=write,
             )
         self._chosen.require_possible(self._operator)
+        self._demand = load_demand(options.robot)
+        self._permission = Permission("uncertified")
         lab = options.start_lab
         self._film = film_of(self._cell, options.robot, lab=lab) if options.video else None
         self._world = ""
@@ -139,6 +142,8 @@ class _Deployment:
             require_understood(space, (self._instruction,))
             operator.told("task space fits", "observations and action agree with the robot")
             require_starts(self._conditions, self._cell, options.suite)
+            self._permission = self._permit(policy)
+            operator.told("certificate", self._permission.told())
             env, preflight = self._start(stack, policy)
             if options.mode != "run":
                 watched = self._watch(env, policy)
@@ -160,6 +165,41 @@ class _Deployment:
         return self._write(policy, preflight, supervisor=supervisor)
 
     # -- before ----------------------------------------------------------------------------------
+
+    def _permit(self, policy: Source) -> Permission:
+        """Why this policy may drive; where nothing moves none is demanded."""
+        options = self._options
+        name, digest = self._executed(policy)
+        demand = self._demand if options.mode == "run" else CertificateDemand("optional")
+        return permit(
+            Wanted(
+                run=options.run,
+                policy=name,
+                policy_hash=digest,
+                suite=self._suite.label,
+                conditions=self._conditions,
+                cell=self._cell.name,
+                cell_hash=self._cell_hash,
+            ),
+            demand,
+            lab=self._cell.lab,
+            certificate=options.certificate,
+            accept=options.accept_uncertified,
+        )
+
+    def _executed(self, policy: Source) -> tuple[str, str]:
+        """Name and hash of the policy as trials record them."""
+        options = self._options
+        return executed_as(
+            *(policy.name, policy.hash),
+            execution=options.executed,
+            runtime=options.runtime,
+            guidance=options.guidance,
+        )
+
+    @property
+    def _cell_hash(self) -> str:
+        return config_hash(to_dict(self._cell), self._options.lab_seed)
 
     def _start(self, stack: ExitStack, policy: Source) -> tuple[RealEnv, Preflight]:
         opened = open_checked(stack, self._chosen, self._task, policy, self._operator)
@@ -284,17 +324,12 @@ class _Deployment:
         """What is the same in all trials of this deployment."""
         options, lab = self._options, self._cell.lab
         engine = f"virtual lab, {self._world}" if self._world else "virtual lab"
-        name, digest = executed_as(
-            *(policy.name, policy.hash),
-            execution=options.executed,
-            runtime=options.runtime,
-            guidance=options.guidance,
-        )
+        name, digest = self._executed(policy)
         return TrialRecord(
             policy=name,
             policy_hash=digest,
             env=self._cell.name,
-            env_hash=config_hash(to_dict(self._cell), options.lab_seed),
+            env_hash=self._cell_hash,
             engine=engine if lab else "robot",
             kind="lab" if lab else "robot",
             condition="",
@@ -349,7 +384,7 @@ class _Deployment:
             # What a server does is told by those who started it.
             "guidance": None if options.server else options.guidance,
             "instruction": self._instruction,
-            "certificate": CERTIFICATE,
+            **self._permission.to_json(),
             "takeover": options.takeover.by,
             "robot": to_dict(self._cell),
             LATENCIES: self._cell.latencies.to_json(),
@@ -390,6 +425,7 @@ class _Deployment:
             details=details,
             figures=figures(self._all_trials, inference, lateness),
             preflight=preflight,
+            permission=self._permission,
             supervisor=supervisor,
             watched=watched,
         )

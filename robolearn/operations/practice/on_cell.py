@@ -40,7 +40,6 @@ from robolearn.operations.deploy.opened import CheckedCell, PolicyCell, open_che
 from robolearn.operations.deploy.operator import Operator
 from robolearn.operations.deploy.options import TakeOverOptions
 from robolearn.operations.deploy.policy import open_policy
-from robolearn.operations.deploy.result import CERTIFICATE
 from robolearn.operations.deploy.take_over import (
     DeviceOperator,
     device_operator,
@@ -68,6 +67,7 @@ from robolearn.operations.practice.listener import PracticeListener
 from robolearn.operations.practice.result import FinetuneResult, finished
 from robolearn.operations.practice.session import Session
 from robolearn.operations.suites import open_suite
+from robolearn.operations.trust.permission import UNCERTIFIED
 from robolearn.seeding import child_seed
 from robolearn.spec import require_compatible
 from robolearn.timing.latencies import KEY as LATENCIES
@@ -387,7 +387,7 @@ class _Practice:
             "command": "robolearn finetune",
             "policy": str(self.parent.path),
             "execution": dataclasses.asdict(execution),
-            "certificate": CERTIFICATE,
+            "certificate": UNCERTIFIED,
             "robot": to_dict(cell),
             LATENCIES: cell.latencies.to_json(),
             "devices": {name: dict(found) for name, found in ids.items()},

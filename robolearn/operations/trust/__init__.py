@@ -1,1 +1,1 @@
-"""Reports how far a simulator may be trusted, from a spreadsheet or from trials in both worlds."""
+"""Reports how far a simulator may be trusted, from tables or trials of both worlds; certifies."""

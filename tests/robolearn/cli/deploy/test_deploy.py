@@ -22,6 +22,7 @@ from robolearn.cli.main import main as robolearn
 from robolearn.cli.shared.parse import parse
 from robolearn.data.store.store import EpisodeStore
 from robolearn.errors import (
+    CertificateError,
     ConfigError,
     RobotConnectionError,
     RobotError,
@@ -84,6 +85,17 @@ def suite(tmp_path):
     path = tmp_path / "suite.yaml"
     path.write_text(source.read_text())
     return path
+
+
+def test_a_cell_that_demands_a_certificate_is_not_even_connected_without(config, tmp_path):
+    config.write_text(config.read_text() + "certificate: required\n")
+    with pytest.raises(CertificateError, match="'lab_ur5e' demands a certificate: there is none"):
+        deploy.main(arguments(config, tmp_path))
+    with pytest.raises(ConfigError, match="one line"):
+        deploy.main(arguments(config, tmp_path, "--accept-uncertified", " "))
+    # Somebody says why: then the arm is looked for, which is not there.
+    with pytest.raises(RobotConnectionError):
+        deploy.main(arguments(config, tmp_path, "--accept-uncertified", "first look"))
 
 
 def test_two_trials_are_run_scored_and_kept(config, tmp_path, capsys):

@@ -1,0 +1,397 @@
+"""A certificate holds for what was tried and nothing else; who forges one is told why not."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+import json
+import re
+import shutil
+from pathlib import Path
+
+import mujoco
+import pytest
+import yaml
+
+from eval.trials.suites import load_suite
+from eval.trust.certificate import (
+    MAX_BYTES,
+    Counted,
+    Issued,
+    digest_of,
+    document,
+    read_certificate,
+)
+from eval.trust.signature import sign
+from hardware.cell.demand import CertificateDemand, load_demand
+from robolearn.cli.main import main
+from robolearn.config import to_dict
+from robolearn.errors import CertificateError, ConfigError, DataError, RobolearnError
+from robolearn.operations.builders import WorldInfo
+from robolearn.operations.trust import permission
+from robolearn.operations.trust.certify import certify
+from robolearn.operations.trust.permission import permit
+from robolearn.types import Condition
+from sim.scene.load import content_hash
+from tests.robolearn.operations.trust.certified_run import NOW, Workplace, reissued, workplace
+from tests.robolearn.training.test_checkpoint import RUNS, edits
+
+REQUIRED = CertificateDemand("required")
+ENGINE = f"mujoco {mujoco.__version__}"
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory) -> Workplace:
+    return workplace(tmp_path_factory.mktemp("certified"), ENGINE)
+
+
+@pytest.fixture
+def quick(made, monkeypatch) -> None:
+    """The scene's hash without building the world; the code's computed once."""
+    code = made.issued.certificate.code
+    monkeypatch.setattr(permission, "code_hash", lambda: code)
+
+    def hashed(where: str, folder: Path) -> WorldInfo:
+        return WorldInfo("table", content_hash(folder / where), ENGINE, "pusht", 300)
+
+    monkeypatch.setattr(permission, "known_scene", hashed)
+
+
+def allowed(made: Workplace, path: Path | None = None, now: dt.datetime = NOW, **changes):
+    return permit(made.wanted(**changes), REQUIRED, lab=False, certificate=path, now=now)
+
+
+def refused(made: Workplace, said: str, path: Path | None = None, **changes) -> None:
+    with pytest.raises(CertificateError, match=said):
+        allowed(made, path, **changes)
+
+
+def test_a_certificate_says_what_was_shown_and_permits_just_that(made) -> None:
+    c = made.issued.certificate
+    assert (c.simulated.successes, c.simulated.trials) == (16, 16)
+    assert c.real == c.simulated
+    assert c.passes
+    assert c.trust.verdict == "ranks reliably"
+    assert c.assured == pytest.approx(Counted.of(16, 16).low)
+    assert c.scene.where == "../table"
+    assert set(c.limits.starts) == {"tool/xy_table", "block/pose"}
+    assert read_certificate(made.path, NOW) == made.issued
+    found = allowed(made)
+    assert (found.status, found.digest) == ("certified", made.issued.digest)
+    assert found.to_json()["certificate"] == "certified"
+    page = made.path.with_suffix(".html").read_text()
+    assert "This policy is certified" in page
+    assert made.issued.digest in page
+    # Starts between those that were tried are covered.
+    between = made.wanted().conditions[0]
+    assert allowed(made, conditions=[dataclasses.replace(between, id="other")]).digest
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("run", RUNS)
+def test_every_edited_value_of_a_run_is_refused(made, tmp_path, run: str) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(made.run, folder)
+    (tmp_path / "table").symlink_to(made.scene)
+    assert allowed(made, run=folder).status == "certified"
+    file = folder / run / "config.yaml"
+    text = file.read_text()
+    for edited in edits(yaml.safe_load(text)):
+        file.write_text(json.dumps(edited))
+        # The policy's own hash is not what gives it away: the files are compared.
+        refused(made, rf"here differs {run}config\.yaml", run=folder)
+    file.write_text(text)
+    assert allowed(made, run=folder).status == "certified"
+
+
+@pytest.mark.usefixtures("quick")
+def test_every_edited_value_of_a_scene_is_refused(made, tmp_path) -> None:
+    shutil.copytree(made.scene, tmp_path / "table")
+    (tmp_path / "run").mkdir()
+    path = Path(shutil.copy(made.path, tmp_path / "run"))
+    file = tmp_path / "table" / "scene.yaml"
+    text = file.read_text()
+    assert allowed(made, path).status == "certified"
+    for edited in edits(yaml.safe_load(text)):
+        file.write_text(json.dumps(edited))
+        refused(made, "its scene '../table' was changed since", path)
+    file.write_text(text)
+    model = tmp_path / "table" / "scene.xml"
+    for value in [*re.finditer(r'"[^"]*\d[^"]*"', model.read_text())][::9]:
+        before = model.read_text()
+        model.write_text(before[: value.end() - 1] + "1" + before[value.end() - 1 :])
+        refused(made, "was changed since", path)
+        model.write_text(before)
+    shutil.rmtree(tmp_path / "table")
+
+
+def test_a_scene_that_is_gone_or_broken_is_refused(made, tmp_path) -> None:
+    (tmp_path / "run").mkdir()
+    path = Path(shutil.copy(made.path, tmp_path / "run"))
+    refused(made, "cannot be looked at", path)
+    shutil.copytree(made.scene, tmp_path / "table")
+    assert allowed(made, path).status == "certified"
+    with (tmp_path / "table" / "scene.yaml").open("a") as file:
+        file.write("# a remark\n")
+    refused(made, "was changed since", path)
+
+
+@pytest.mark.usefixtures("quick")
+def test_every_edited_value_of_a_suite_is_refused(made, tmp_path) -> None:
+    whole = yaml.safe_load(made.suite.read_text())
+    raw = {**whole, "conditions": whole["conditions"][:2]}
+    file = tmp_path / "suite.yaml"
+    file.write_text(yaml.safe_dump(raw))
+    # Beside the run, whose scene it names.
+    path = reissued(made.run / "small.json", made.issued, suite=load_suite(file).label)
+    same = load_suite(file)
+    assert allowed(made, path, suite=same.label, conditions=same.select(2)).digest
+    tried = 0
+    for edited in edits(raw):
+        file.write_text(json.dumps(edited))
+        try:
+            suite = load_suite(file)
+        except RobolearnError:
+            continue
+        tried += 1
+        refused(made, "it is of the suite", path, suite=suite.label, conditions=suite.select(1))
+    assert tried > 20
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"cell": "other"}, "its real trials are of the cell 'cell'.*here is 'other'"),
+        ({"cell_hash": "moved"}, "of the cell 'cell' .h-cell. as it was then"),
+        ({"policy_hash": "x+lead=1"}, "here is 'p7' .x.lead=1."),
+        ({"run": None, "policy_hash": "x"}, "there is none"),
+        (
+            {"conditions": [Condition("far", 0, {"tool/xy_table": (9.0, 0.1)})]},
+            "does not cover the starts far",
+        ),
+    ],
+    ids=("cell", "cell's config", "execution", "server", "start"),
+)
+def test_what_was_not_tried_is_refused(made, changes, said) -> None:
+    refused(made, said, **changes)
+
+
+def test_other_code_is_refused(made, monkeypatch) -> None:
+    monkeypatch.setattr(permission, "code_hash", lambda: "0" * 16)
+    refused(made, "it is of other code")
+
+
+def changed(part: str, **values):
+    """A certificate in whose ``part`` somebody wrote other values."""
+    return lambda c: {part: dataclasses.replace(getattr(c, part), **values)}
+
+
+FORGED = {
+    "interval": ("interval are not those", changed("real", low=0.99)),
+    "counts": ("cannot be", lambda c: {"simulated": Counted(4, 5, 1.0, 0.5, 1.0)}),
+    "negative": ("cannot flatter", changed("trust", overrated=-0.4)),
+    "judgement": ("not what its own rule says", changed("trust", verdict="not shown")),
+    "future": ("issued in the future", lambda c: {"issued": "2031-01-01T00:00:00+00:00"}),
+    "endless": ("its rule does not allow", lambda c: {"expires": "2099-01-01T00:00:00+00:00"}),
+    "clock": ("must say their zone", lambda c: {"issued": "2026-11-23T12:00:00"}),
+    "words": ("Invalid isoformat", lambda c: {"issued": "today"}),
+    "replayed": ("here differs config.yaml", changed("policy", files={"config.yaml": "0"})),
+    "swapped": ("here is 'p7'", changed("policy", hash="0" * 16)),
+    "code": ("other code", lambda c: {"code": "1"}),
+    "starts": ("names no conditions", changed("limits", conditions=())),
+}
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("name", FORGED)
+def test_a_forged_certificate_is_refused_by_name(made, name: str) -> None:
+    said, changes = FORGED[name]
+    forged = changes(made.issued.certificate)
+    refused(made, said, reissued(made.run / "forged.json", made.issued, **forged))
+
+
+def test_a_number_that_is_none_is_refused(made, tmp_path) -> None:
+    whole = document(made.issued)
+    whole["certificate"]["real"]["low"] = "nan"
+    whole["digest"] = digest_of(whole["certificate"])
+    path = tmp_path / "c.json"
+    path.write_text(json.dumps(whole))
+    with pytest.raises(CertificateError, match="interval are not those"):
+        read_certificate(path, NOW)
+
+
+def test_an_edited_value_does_not_fit_the_digest(made, tmp_path) -> None:
+    whole = document(made.issued)
+    path = tmp_path / "c.json"
+    tried = 0
+    for edited in edits(whole["certificate"]):
+        path.write_text(json.dumps({**whole, "certificate": edited}))
+        with pytest.raises(CertificateError):
+            read_certificate(path, NOW)
+        tried += 1
+    assert tried > 100
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "no certificate"),
+        ("[1]", "expected a JSON object"),
+        ('{"format": NaN}', "NaN is no number"),
+        ('{"format": 1e999}', "not finite"),
+        ('{"format": 1, "format": 2}', "stands there twice"),
+        ("{" * 100_000, "no certificate"),
+        ('{"a":' * 100_000, "no certificate"),
+        ('{"format": "robolearn certificate 1"}', "no certificate"),
+        ('{"format": "robolearn certificate 1", "certificate": []}', "no certificate"),
+        (" " * (MAX_BYTES + 1), "bytes, expected a file of at most"),
+    ],
+    ids=lambda v: v[:20] if isinstance(v, str) else "",
+)
+def test_files_that_are_none_are_refused(tmp_path, text: str, said: str) -> None:
+    path = tmp_path / "c.json"
+    path.write_text(text)
+    with pytest.raises(CertificateError, match=said):
+        read_certificate(path, NOW)
+    with pytest.raises(CertificateError, match="no certificate"):
+        read_certificate(tmp_path, NOW)
+
+
+def test_an_old_one_is_refused(made) -> None:
+    later = NOW + dt.timedelta(days=181)
+    with pytest.raises(CertificateError, match="expired"):
+        read_certificate(made.path, later)
+
+
+def test_signatures(made, tmp_path) -> None:
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric import ec, ed25519
+
+    def pem(private) -> Path:
+        path = tmp_path / "key.pem"
+        path.write_bytes(
+            private.private_bytes(
+                serialization.Encoding.PEM,
+                serialization.PrivateFormat.PKCS8,
+                serialization.NoEncryption(),
+            )
+        )
+        return path
+
+    signed = sign(made.issued.digest, pem(ed25519.Ed25519PrivateKey.generate()))
+    file = made.run / "signed.json"
+    issued = Issued(made.issued.certificate, made.issued.digest, signed)
+    file.write_text(json.dumps(document(issued)))
+    demand = CertificateDemand("required", keys=(signed.key,))
+    found = permit(made.wanted(), demand, lab=False, certificate=file, now=NOW)
+    assert found.signed_by == signed.key
+    others = CertificateDemand("required", keys=("0" * 64,))
+    for path, wanted, said in (
+        (made.path, demand, "believes signed ones only"),
+        (file, others, "whom this cell does not believe"),
+    ):
+        with pytest.raises(CertificateError, match=said):
+            permit(made.wanted(), wanted, lab=False, certificate=path, now=NOW)
+    # Somebody else's text under a good signature, and a signature that is none.
+    weaker = dataclasses.replace(made.issued.certificate, commit="x")
+    for forged in (
+        Issued(weaker, digest_of(to_dict(weaker)), signed),
+        dataclasses.replace(issued, signature=dataclasses.replace(signed, value="00")),
+        dataclasses.replace(issued, signature=dataclasses.replace(signed, key="0" * 64)),
+    ):
+        file.write_text(json.dumps(document(forged)))
+        with pytest.raises(CertificateError, match="signature is not one"):
+            read_certificate(file, NOW)
+    with pytest.raises(ConfigError, match="expected an Ed25519 key"):
+        sign("d", pem(ec.generate_private_key(ec.SECP256R1())))
+    (tmp_path / "key.pem").write_text("nothing")
+    with pytest.raises(ConfigError, match="no private key"):
+        sign("d", tmp_path / "key.pem")
+
+
+@pytest.mark.usefixtures("quick")
+def test_who_demands_one_and_who_lets_it_drive_all_the_same(made, tmp_path) -> None:
+    bare = made.wanted(run=None)
+    usual = CertificateDemand()
+    with pytest.raises(CertificateError, match="the cell 'cell' demands a certificate: there is"):
+        permit(bare, usual, lab=False)
+    assert permit(bare, usual, lab=True).to_json() == {"certificate": "uncertified"}
+    assert permit(bare, CertificateDemand("optional"), lab=False).status == "uncertified"
+    with pytest.raises(CertificateError):
+        permit(bare, REQUIRED, lab=True)
+    accepted = permit(bare, usual, lab=False, accept="the gripper is new")
+    assert accepted.to_json() == {
+        "certificate": "accepted",
+        "uncertified_because": "there is none",
+        "uncertified_accepted": "the gripper is new",
+    }
+    for reason in ("  ", "two\nlines", "x" * 501):
+        with pytest.raises(ConfigError, match="one line of at most 500"):
+            permit(bare, usual, lab=False, accept=reason)
+    # Where none is demanded, one that does not hold is told, and one that was named refused.
+    other = made.wanted(cell="other")
+    assert "here is 'other'" in permit(other, usual, lab=True, now=NOW).told()
+    with pytest.raises(CertificateError):
+        permit(other, usual, lab=True, certificate=made.path, now=NOW)
+    more = CertificateDemand("required", least_success=0.95)
+    with pytest.raises(CertificateError, match="this cell wants"):
+        permit(made.wanted(), more, lab=False, now=NOW)
+
+
+def test_a_cell_says_what_it_demands(tmp_path) -> None:
+    path = tmp_path / "cell.yaml"
+    for text, demand in (
+        ("robot: {}\n", CertificateDemand()),
+        ("certificate: required\n", REQUIRED),
+        ("certificate: {demand: optional}\n", CertificateDemand("optional")),
+    ):
+        path.write_text(text)
+        assert load_demand(path) == demand
+    assert REQUIRED.required(lab=True)
+    assert CertificateDemand().required(lab=False)
+    assert not CertificateDemand().required(lab=True)
+    for text, said in (
+        ("certificate: maybe\n", "demand"),
+        ("certificate: 3\n", "expected required, optional or a mapping"),
+        ("certificate: {least_success: 2}\n", "between 0 and 1"),
+    ):
+        path.write_text(text)
+        with pytest.raises(ConfigError, match=said):
+            load_demand(path)
+
+
+def test_trials_that_say_nothing_of_the_run_are_refused(made, tmp_path, monkeypatch) -> None:
+    out = tmp_path / "c.json"
+    other = tmp_path / "run"
+    shutil.copytree(made.run, other)
+    (other / "digests.json").unlink()
+    (other / "config.yaml").write_text("policy: other\n")
+    for changes, said in (
+        ({"run": other}, "no simulated trials of the policy in"),
+        ({"policy": "p3"}, "no simulated trials of the policy in"),
+        ({"scene": "pusht_reference"}, "none of them|no trials are left"),
+        ({"suite": Path("configs/eval/pusht.yaml")}, "was changed since, or is another one"),
+        ({"real": made.options.evaluation}, "trials"),
+        ({"real": ()}, "takes trials of both worlds"),
+    ):
+        with pytest.raises(RobolearnError, match=said):
+            certify(dataclasses.replace(made.options, **changes), out, NOW)
+    from robolearn.operations.trust import certify as module
+
+    monkeypatch.setattr(module, "code_hash", lambda: "other")
+    with pytest.raises(DataError, match="made by other code"):
+        certify(made.options, out, NOW)
+    assert not out.exists()
+
+
+def test_the_command_writes_and_says_what_is_lacking(made, capsys) -> None:
+    out = made.folder / "strict.json"
+    words = ["certify", str(made.run), "--evaluation", str(made.folder / "sim")]
+    words += ["--real", str(made.folder / "real"), "--scene", str(made.scene)]
+    words += ["--suite", str(made.suite), "--out", str(out)]
+    assert main([*words, "--least-success", "0.95"]) == 1
+    assert "not enough: a real success of at least 0.806 is shown" in capsys.readouterr().out
+    refused(made, "less than 0.95", out, now=dt.datetime.now(dt.UTC))
+    assert main([*words, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["certificate"]["passes"]
