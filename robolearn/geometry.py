@@ -180,6 +180,13 @@ def rotation_from_quat(q: Quaternions) -> Rotations:
     return np.stack([np.stack(column, axis=-1) for column in columns], axis=-1)
 
 
+def names_rotation(q: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which of the quaternions ``[..., 4]`` are rotations ``[...]``: a goal that nobody named is a
+    pose of zeros, which turns nothing and lies nowhere.
+    """
+    return np.asarray(q.any(axis=-1))
+
+
 def quat_from_rotation(R: Rotations) -> Quaternions:
     """Unit quaternions ``wxyz [..., 4]`` with ``w >= 0`` from rotations ``[..., 3, 3]``."""
     if R.ndim == 2:

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from robolearn.errors import SpecMismatchError
 from robolearn.geometry import (
     Rotations,
+    names_rotation,
     quat_from_rotation,
     rot_z,
     rotation_from_quat,
@@ -121,6 +122,8 @@ class PlanarMove:
         if kind == "still":
             return values
         moved = np.array(values, dtype=np.float64)
+        if kind == "pose" and not relative and not names_rotation(moved[..., 3:]).all():
+            return self._moved_named(spec, moved)
         moved[..., :2] = self.points(moved[..., :2], steps=relative)
         if kind in ("xy_yaw", "xyz_yaw"):
             heading = moved[..., -1]
@@ -131,6 +134,13 @@ class PlanarMove:
             moved[..., 3:] = quat_from_rotation(R)
         return moved
 
+    def _moved_named(self, spec: SignalSpec | ActionSpec, values: Values) -> Values:
+        """Poses of which some are nobody's: a goal that was not named lies nowhere."""
+        rows = values.reshape(-1, values.shape[-1])
+        named = names_rotation(rows[:, 3:])
+        rows[named] = self.apply(spec, rows[named])
+        return rows.reshape(values.shape)
+
 
 def blend(kind: Kind, before: FloatRows, after: FloatRows, share: Floats) -> FloatRows:
     """Rows ``[n, k]`` from ``before`` (``share [n]`` 0) to ``after`` (1), angles the short way."""
@@ -139,9 +149,11 @@ def blend(kind: Kind, before: FloatRows, after: FloatRows, share: Floats) -> Flo
         way[..., -1] = np.remainder(way[..., -1] + math.pi, 2 * math.pi) - math.pi
     mixed = before + share[:, None] * way
     if kind == "pose":
+        # Of a goal that nobody named nothing is left to be made a rotation.
         near = np.where((before[..., 3:] * after[..., 3:]).sum(axis=-1, keepdims=True) < 0, -1, 1)
         q = before[..., 3:] + share[:, None] * (near * after[..., 3:] - before[..., 3:])
-        mixed[..., 3:] = q / np.linalg.norm(q, axis=-1, keepdims=True)
+        length = np.linalg.norm(q, axis=-1, keepdims=True)
+        mixed[..., 3:] = q / np.where(length > 0.0, length, 1.0)
     return mixed
 
 

@@ -13,6 +13,8 @@ from robolearn.arms.joint_path import JointLimits
 from robolearn.arms.kinematics import SerialArm
 from robolearn.arms.limiter import PathLimits, TableMapping
 from robolearn.arms.shapes import JointRows, Joints
+from robolearn.arms.slowed_words import slowed_words
+from robolearn.arms.slowing import Slowed
 from robolearn.arms.tool_commands import pose_from_values
 from robolearn.arms.tool_kinematics import ToolKinematics
 from robolearn.arms.tool_path import ToolPathLimits
@@ -52,6 +54,10 @@ class CellMotion(Protocol):
 
     def derived(self, q: JointRows) -> Mapping[str, AnyFloats]:
         """Their values ``[n, ...]`` at joint positions ``q [n, joints]``."""
+        ...
+
+    def slowed(self, slowed: Slowed, q: Joints) -> str:
+        """What slows the arm at ``q [joints]`` [rad], in words."""
         ...
 
     def clear(self, condition: Condition, q: Joints) -> list[Joints]:
@@ -94,6 +100,11 @@ class TableMotion:
     def derived(self, q: JointRows) -> Mapping[str, AnyFloats]:
         """Tool positions."""
         return {TOOL: tool_xy_rows(self._arm, self._mapping, q)}
+
+    def slowed(self, slowed: Slowed, q: Joints) -> str:
+        """What slows it."""
+        del q
+        return slowed.words
 
     def clear(self, condition: Condition, q: Joints) -> list[Joints]:
         """Up, and over the start."""
@@ -159,6 +170,11 @@ class JointMotion:
         del q
         return {}
 
+    def slowed(self, slowed: Slowed, q: Joints) -> str:
+        """What slows it."""
+        del q
+        return slowed.words
+
     def clear(self, condition: Condition, q: Joints) -> list[Joints]:
         """Home."""
         del condition, q
@@ -216,6 +232,10 @@ class ToolMotion:
     def derived(self, q: JointRows) -> Mapping[str, AnyFloats]:
         """Poses of the tool."""
         return {TOOL_POSE: tool_pose_rows(self._kinematics, q)}
+
+    def slowed(self, slowed: Slowed, q: Joints) -> str:
+        """What slows it, and the joint that it is about."""
+        return slowed_words(slowed, self._kinematics, q)
 
     def clear(self, condition: Condition, q: Joints) -> list[Joints]:
         """Up, and home."""

@@ -26,9 +26,18 @@ from hardware.streams.signal_buffer import SignalBuffer
 from hardware.streams.state_timestamps import StateTimes
 from hardware.streams.tracker_streams import TrackedStreams
 from hardware.supervisor.client import SupervisorClient, require_width
-from hardware.supervisor.link import STATE_HEAD, STATE_WRENCH, Event, Mode, Status, Target
+from hardware.supervisor.link import (
+    STATE_HEAD,
+    STATE_WRENCH,
+    Cause,
+    Event,
+    Mode,
+    Status,
+    Target,
+)
 from hardware.supervisor.reports import guiding_ended
 from robolearn.arms.shapes import Joints
+from robolearn.arms.slowing import Slowed
 from robolearn.errors import DataError, RobotError, StartError
 from robolearn.spec import EmbodimentSpec, SignalSpec
 from robolearn.timing.clocks import Rate
@@ -114,7 +123,7 @@ class RealEnv:
         self._state_times = StateTimes(config.name, config.state_clock, config.state_latency_s)
         self._state_index = self._sent_index = self._setpoint_index = 0
         self._outcome: Outcome | None = None
-        self._implausible = 0
+        self._implausible, self._slowed = 0, Slowed.OVER
         self.interventions: list[Event] = []
         self.tick_lateness_ns: list[int] = []
 
@@ -342,6 +351,14 @@ class RealEnv:
         self.hold()
         self.goto(self._motion.home(self.supervisor.state().joint_position))
 
+    @property
+    def slowed(self) -> str:
+        """What keeps the arm from doing all that is commanded, in words; "" for nothing."""
+        seen = self._buffers[JOINT_POSITION].last
+        if self._slowed is Slowed.OVER or seen is None:
+            return ""
+        return f"slowed: {self._motion.slowed(self._slowed, seen.value.astype(np.float64))}"
+
     def release(self) -> None:
         """Open the gripper where the arm stands (whoever asks has seen to what it holds)."""
         self.hold()
@@ -448,7 +465,11 @@ class RealEnv:
     def _take_events(self) -> None:
         for event in self.supervisor.events():
             log.info("supervisor: %s", event.text())
-            self.interventions.append(event)
+            if event.cause.slows:
+                self._slowed = Slowed(event.cause)
+            # That nothing slows the arm any more is told, and is no intervention.
+            if event.cause is not Cause.SLOWED_OVER:
+                self.interventions.append(event)
             row = [float(event.cause), event.value, event.limit, float(event.seq)]
             self._buffers[EVENT].add(event.t_ns, row)
 

@@ -7,7 +7,9 @@ from typing import Protocol, runtime_checkable
 
 from hardware.shapes import Action
 from hardware.supervisor.link import Target
+from robolearn.arms.differential import Limited
 from robolearn.arms.shapes import Joints
+from robolearn.arms.slowing import Slowed
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,17 @@ class Follower(Protocol):
 
     def step(self, dt_s: float, now_ns: int, *, moving: bool) -> Joints:
         """The next set-point [rad]; ``moving=False`` decelerates along the plan, then holds."""
+        ...
+
+    @property
+    def limited(self) -> Limited:
+        """What keeps the newest set-point back from what was commanded; not the limits of speed and
+        acceleration, which a target that jumped meets at every step.
+        """
+        ...
+
+    def limit_of(self, slowed: Slowed) -> tuple[float, float]:
+        """Value and limit of the event that tells it."""
         ...
 
     @property

@@ -15,10 +15,12 @@ from hardware.supervisor.checks import CollisionConfig, CollisionGuard, RateGate
 from hardware.supervisor.follower import Leeway
 from hardware.supervisor.link import Target
 from robolearn.arms.collision import Plane
+from robolearn.arms.differential import Limited
 from robolearn.arms.joint_path import JointLimits, JointPath
 from robolearn.arms.kinematics import SerialArm
 from robolearn.arms.models import ARMS, named_arm
 from robolearn.arms.shapes import Joints
+from robolearn.arms.slowing import Slowed
 from robolearn.errors import ConfigError
 
 # [m/s] of the tool's tip, where a cell says nothing else: "reduced speed", the fastest that ISO
@@ -215,6 +217,16 @@ class JointFollower:
         """What ``q``, the next set-point, breaks of the limits on acceleration and jerk."""
         broken = self._gate.broken(q)
         return f"joint {broken}" if broken else ""
+
+    @property
+    def limited(self) -> Limited:
+        """Nothing that would have to be told."""
+        return Limited.NONE
+
+    def limit_of(self, slowed: Slowed) -> tuple[float, float]:
+        """Nothing is told."""
+        del slowed
+        return 0.0, 0.0
 
     @property
     def at_rest(self) -> bool:

@@ -23,6 +23,7 @@ from hardware.shapes import Action, Plan, RowValues, Widths
 from hardware.supervisor.guided_move import pause_acceleration
 from hardware.supervisor.shared_memory import Ring, RingHandle, Row
 from robolearn.arms.moving_mean import window_for
+from robolearn.arms.slowing import Slowed
 from robolearn.errors import ConfigError, DataError
 
 PLAN_STEPS = 16
@@ -83,16 +84,31 @@ class Cause(enum.IntEnum):
     FREEDRIVE_ENDED = 51  # as asked, or because agent or state were late; the arm holds
     HAND_LIMIT = 52  # freedrive ended: a limit came near, or the hand was too fast
     FAR_OUTSIDE = 53  # command far outside workspace, limits or range: ignored, braked
+    # A tool that is commanded by its pose does less than it was asked to; each until the next one.
+    SLOWED_SINGULARITY = Slowed.SINGULARITY  # value: smallest singular value of the Jacobian
+    SLOWED_JOINT_LIMIT = Slowed.JOINT_LIMIT  # value: what is left to the end of the joint [rad]
+    SLOWED_JOINT_SPEED = Slowed.JOINT_SPEED  # value: share of the speed that is left
+    SLOWED_OVER = Slowed.OVER
 
     @property
     def latches(self) -> bool:
         """True when only an operator's clear leads on."""
         return self > Cause.OPERATOR_CLEAR and self not in _NOTES
 
+    @property
+    def slows(self) -> bool:
+        """True of what slows the arm, and of its end."""
+        return self in _SLOWING
 
+
+_SLOWING = (
+    *(Cause.SLOWED_SINGULARITY, Cause.SLOWED_JOINT_LIMIT, Cause.SLOWED_JOINT_SPEED),
+    Cause.SLOWED_OVER,
+)
 _NOTES = (
     *(Cause.OBJECT_LOST, Cause.FREEDRIVE, Cause.FREEDRIVE_ENDED, Cause.HAND_LIMIT),
     Cause.FAR_OUTSIDE,
+    *_SLOWING,
 )
 GRIPPER_CAUSES = (Cause.GRIPPER_FAULT, Cause.GRIPPER_STALE, Cause.OBJECT_LOST)
 

@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from hardware.devices.robot import Robot, RobotMode, RobotState
+from hardware.supervisor.agent_watch import AgentWatch
 from hardware.supervisor.checks import CollisionGuard
-from hardware.supervisor.command_check import CommandCheck
 from hardware.supervisor.follower import Follower
 from hardware.supervisor.gripper_keeper import Keeper, NoGripper
 from hardware.supervisor.guided_move import GuidedMove
@@ -30,11 +30,12 @@ from hardware.supervisor.link import (
     Request,
     Status,
     SupervisorConfig,
-    Target,
 )
 from hardware.supervisor.link_pause import LinkPause
 from hardware.supervisor.motion_check import MotionCheck
 from hardware.supervisor.reports import Reports, cause_of
+from hardware.supervisor.slowing_watch import SlowingWatch
+from robolearn.arms.differential import Limited
 from robolearn.arms.shapes import Joints
 from robolearn.errors import ClockError, DataError, RobotError
 
@@ -66,22 +67,21 @@ class Supervisor:
         self._real_time = real_time
         self._dt_s, self._late_state_s = 1.0 / robot.rate_hz, config.late_state_s(robot.rate_hz)
         self._ticks = self._missed = self._max_late_ns = 0
-        self._pausing = self._late = self._state_late = self._silent = self._spoiled = False
+        self._pausing = self._state_late = False
         self._guided: GuidedMove | None = None
         self._pause = LinkPause(robot, config)
-        self._commands = CommandCheck(follower, self._keeper, config)
+        self._agent = AgentWatch(follower, self._keeper, config, link, self._event)
+        self._slowing = SlowingWatch(robot.rate_hz)
         self._answered, self._pending, self._refused = 0, 0, False
-        self._closing, self._command_index = False, 0
-        self._target: Target | None = None
+        self._closing = False
         self._device_t_s = -1.0
         self._stop_confirmed = True
         self._seen = robot.state()
         self._q: Joints = self._seen.joint_position.copy()
         self._action = follower.action(self._q)
-        self._follow_ns = 0
         self._guard = guard
         self._measured = MotionCheck(config, self._q, robot.rate_hz, follower)
-        guiding = GuidedGripper(self._commands, self._keeper, link.commands)
+        guiding = GuidedGripper(self._agent.commands, self._keeper, link.commands)
         self._hand = HandGuiding(robot, follower, guard, config, guiding)
         self._check_robot(clock())
         self._publish(clock())
@@ -106,6 +106,7 @@ class Supervisor:
             self._wait_for_rest(now_ns)
         else:
             self._move(now_ns, late_ns)
+        self._tell_slowing(now_ns)
         self._publish(now_ns)
         if self._closing and self.mode is Mode.STOPPED:
             self.finished = True
@@ -146,10 +147,8 @@ class Supervisor:
             self._event(Cause.UNREACHABLE, now_ns)
             self._answer(refused=True)
             return
-        self._command_index, self._target = self._link.commands.count, None
-        self._late = self._pausing = self._spoiled = False
-        self._follow_ns = now_ns
-        self._commands.begin()
+        self._pausing = False
+        self._agent.begin(now_ns)
         if self._guard is not None:
             self._guard.begin(self._q)
         self.mode = Mode.FOLLOW
@@ -223,8 +222,8 @@ class Supervisor:
         self._answered, self._refused = self._pending, refused
 
     def _rest(self) -> None:
-        self.mode, self._guided, self._target = Mode.HOLD, None, None
-        self._pausing = self._late = self._spoiled = False
+        self.mode, self._guided, self._pausing = Mode.HOLD, None, False
+        self._agent.rest()
         self._answer()
 
     # -- checks ----------------------------------------------------------------------------------
@@ -284,51 +283,16 @@ class Supervisor:
     def _check_agent(self, now_ns: int) -> None:
         if self.mode not in (Mode.FOLLOW, Mode.GOTO, Mode.FREEDRIVE):
             return
-        beat = self._link.heartbeat.latest()
-        age_s = (now_ns - (0 if beat is None else beat.t_ns)) * 1e-9
-        silent = age_s > self.config.heartbeat_s
-        if silent and not self._silent:
-            self._event(Cause.AGENT_SILENT, now_ns, age_s, self.config.heartbeat_s)
-        self._silent = silent
-        if age_s > self.config.frozen_s:
-            self._stop(Cause.AGENT_FROZEN, now_ns, age_s, self.config.frozen_s)
-        elif self.mode is Mode.FOLLOW:
-            self._take_command(now_ns)
-
-    def _take_command(self, now_ns: int) -> None:
-        row = self._link.commands.latest()
-        if row is not None and row.index >= self._command_index:
-            self._command_index = row.index + 1
-            self._accept(Target.unpack(row.value), now_ns)
-        due_ns = self._follow_ns if self._target is None else self._target.due_ns
-        age_s = (now_ns - due_ns) * 1e-9
-        late = age_s > self.config.late_s
-        if late and not self._late and self._target is not None:
-            self._event(Cause.AGENT_LATE, now_ns, age_s, self.config.late_s)
-        if self._late and not late:
-            self._event(Cause.AGENT_BACK, now_ns, age_s, self.config.late_s)
-        self._late = late and self._target is not None
-
-    def _accept(self, target: Target, now_ns: int) -> None:
-        defect = self._commands.defect(target, now_ns, self._target)
-        # Whoever sends such is out of order: the arm brakes until a good command arrives.
-        self._spoiled = defect is not None
+        defect = self._agent.look(now_ns, follows=self.mode is Mode.FOLLOW)
         if defect is not None:
-            self._event(defect.cause, now_ns, defect.value, defect.limit, target.seq)
-            if self._commands.hopeless:
-                self._stop(Cause.FAR_AGENT, now_ns, self._commands.far_s, self.config.far_s)
-            return
-        self._target = target = self._commands.trimmed(target)
-        inside = self.follower.target(target, now_ns)
-        if not (self._keeper.aim(target.gripper) and inside):
-            self._event(Cause.OUT_OF_RANGE, now_ns, seq=target.seq)
+            self._stop(defect.cause, now_ns, defect.value, defect.limit)
 
     # -- motion ----------------------------------------------------------------------------------
 
     def _move(self, now_ns: int, late_ns: int) -> None:
         # What must bring the arm to a halt without latching, and the way to a latch.
-        halted = (self._pausing, self._late, self._silent, self._state_late, self._spoiled)
-        moving = self.mode is not Mode.STOPPING and not any(halted)
+        halted = self._pausing or self._state_late or self._agent.halting
+        moving = self.mode is not Mode.STOPPING and not halted
         q, at_rest, rough, guided = self._q, True, "", self._guided is not None
         if self._guided is not None:
             q = self._guided.step(self._dt_s, moving=moving)
@@ -360,7 +324,7 @@ class Supervisor:
     def _go_on_from(self, q: Joints, now_ns: int) -> None:
         """The way goes on from where the arm stands now; DataError when there is none."""
         self._pause.end()
-        guided, target = self._guided, self._target
+        guided, target = self._guided, self._agent.target
         if self.mode is Mode.STOPPING:
             self._latch(self.cause, now_ns)
             return
@@ -380,7 +344,7 @@ class Supervisor:
             self.follower.target(target, now_ns)
 
     def _be_guided(self, now_ns: int) -> None:
-        wanted = not (self._pausing or self._silent or self._state_late)
+        wanted = not (self._pausing or self._agent.silent or self._state_late)
         try:
             end = self._hand.tick(self._seen, now_ns, wanted=wanted)
         except RobotError as error:
@@ -418,7 +382,7 @@ class Supervisor:
         self._pause.sent(now_ns, moving=not np.array_equal(q, self._q))
         self._q = q
         self._measured.sent(q)
-        target = self._target if self.mode is Mode.FOLLOW else None
+        target = self._agent.target if self.mode is Mode.FOLLOW else None
         seq = -1 if target is None else target.seq
         self._link.sent.put(now_ns, [seq, late_ns, *self._action, *q, *self._keeper.goals])
         return True
@@ -466,8 +430,8 @@ class Supervisor:
             self.cause = cause
             self._reports.reason(reason, now_ns)
             self._hold_gripper()
-        self.mode, self._guided, self._target = Mode.STOPPED, None, None
-        self._pausing = self._late = False
+        self.mode, self._guided, self._pausing = Mode.STOPPED, None, False
+        self._agent.rest()
         self._pause.end()
         if self._pending != self._answered:
             # An estop or close asked for exactly this; any other open request has failed.
@@ -488,9 +452,15 @@ class Supervisor:
     def _event(
         self, cause: Cause, now_ns: int, value: float = 0.0, limit: float = 0.0, seq: int = -1
     ) -> None:
-        if seq < 0 and self._target is not None:
-            seq = self._target.seq
+        if seq < 0 and self._agent.target is not None:
+            seq = self._agent.target.seq
         self._reports.event(Event(now_ns, cause, value, limit, seq))
+
+    def _tell_slowing(self, now_ns: int) -> None:
+        following = self.mode is Mode.FOLLOW
+        told = self._slowing.changed(self.follower.limited if following else Limited.NONE)
+        if told is not None:
+            self._event(Cause(told), now_ns, *self.follower.limit_of(told))
 
     def _publish(self, now_ns: int) -> None:
         status = Status(

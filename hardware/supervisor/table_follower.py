@@ -16,10 +16,12 @@ from hardware.supervisor.follower import Leeway
 from hardware.supervisor.link import Target
 from hardware.supervisor.recent_tips import RecentTips
 from robolearn.arms.collision import Plane
+from robolearn.arms.differential import Limited
 from robolearn.arms.kinematics import SerialArm
 from robolearn.arms.limiter import PathLimits, SetpointGenerator, TableMapping
 from robolearn.arms.models import named_arm
 from robolearn.arms.shapes import Joints
+from robolearn.arms.slowing import Slowed
 from robolearn.errors import ConfigError
 from robolearn.geometry import XY
 
@@ -171,6 +173,16 @@ class TableFollower:
     def _plan_is_due(self, target: Target, now_ns: int) -> bool:
         late = now_ns - target.due_ns > self._period_ns
         return late and bool(len(target.plan)) and not self._coasting
+
+    @property
+    def limited(self) -> Limited:
+        """Nothing that would have to be told."""
+        return Limited.NONE
+
+    def limit_of(self, slowed: Slowed) -> tuple[float, float]:
+        """Nothing is told."""
+        del slowed
+        return 0.0, 0.0
 
     @property
     def at_rest(self) -> bool:

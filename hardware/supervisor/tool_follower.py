@@ -17,9 +17,11 @@ from hardware.supervisor.follower import Leeway
 from hardware.supervisor.link import Target
 from hardware.supervisor.recent_tips import RecentTips
 from robolearn.arms.collision import Plane
+from robolearn.arms.differential import Limited
 from robolearn.arms.kinematics import SerialArm, pose_difference
 from robolearn.arms.models import named_arm
 from robolearn.arms.shapes import Joints, Twist
+from robolearn.arms.slowing import Slowed
 from robolearn.arms.tool_commands import TOOL_COMMANDS, quaternion_defect
 from robolearn.arms.tool_drive import ToolDrive, joint_limits
 from robolearn.arms.tool_kinematics import ToolKinematics
@@ -238,6 +240,20 @@ class ToolFollower:
     def _aim(self, value: Action) -> None:
         self._near = value
         self._drive.follow(self._command.target(value, np.eye(4)))
+
+    @property
+    def limited(self) -> Limited:
+        """Singularity, joint limits and speeds, where the tool does noticeably less for them."""
+        return self._drive.limited
+
+    def limit_of(self, slowed: Slowed) -> tuple[float, float]:
+        """See :class:`~hardware.supervisor.link.Cause`."""
+        drive, margin = self._drive, self._limits.joint_margin
+        if slowed is Slowed.SINGULARITY:
+            return drive.smallest, drive.damped
+        if slowed is Slowed.JOINT_LIMIT:
+            return self.leeway(drive.q).joint_rad + margin, margin
+        return (drive.share, 1.0) if slowed is Slowed.JOINT_SPEED else (0.0, 0.0)
 
     @property
     def at_rest(self) -> bool:

@@ -14,6 +14,8 @@ from robolearn.agents.take_over import Touch
 from robolearn.spec import EmbodimentSpec
 from robolearn.types import Command, Observation, PolicyInput, PolicyOutput, Signals
 
+_AT_BORDER = "held: at the border of the workspace"
+
 
 class TeleopAgent:
     """Commands what the hand at the device wants; holds while nobody holds the device.
@@ -48,6 +50,11 @@ class TeleopAgent:
         return self._note
 
     @property
+    def limited(self) -> str:
+        """What keeps the command from what the hand asks for, in words; "" for nothing."""
+        return self._limited
+
+    @property
     def opening(self) -> float | None:
         """Commanded opening of the gripper, 0 to 1; None without one, and before the first tick."""
         return self._mapping.opening if self._last_ns is not None else None
@@ -55,7 +62,7 @@ class TeleopAgent:
     def reset(self, seed: int) -> None:
         """A person has no seed; nobody has hold of the arm yet."""
         del seed
-        self._seq, self._engaged, self._note = 0, False, ""
+        self._seq, self._engaged, self._note, self._limited = 0, False, "", ""
         self._last_ns: int | None = None
         self._keys: list[Key] = []
         self._touching.reset()
@@ -93,6 +100,7 @@ class TeleopAgent:
         self._last_ns = observation.t_ns
         mapped = self._mapping.command(self._device.poll(), observation, dt_s)
         self._engaged, self._note = mapped.engaged, mapped.note
+        self._limited = _AT_BORDER if "range" in mapped.limited else ""
         self._seq += 1
         return Command(
             seq=self._seq - 1,

@@ -51,6 +51,11 @@ class Arm(Protocol):
         """Why the arm gives way to a hand no more; "" while it does."""
         ...
 
+    @property
+    def slowed(self) -> str:
+        """What keeps the arm from doing all that is commanded, in words; "" for nothing."""
+        ...
+
     def look(self) -> Observation:
         """What is there between two episodes; nothing of it is kept."""
         ...

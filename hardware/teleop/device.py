@@ -136,6 +136,8 @@ class View:
     message: str = ""
     note: str = ""
     gripper: float | None = None
+    # What keeps the arm from doing all that the hand asks for; "" for nothing.
+    slowed: str = ""
     # How far the fingers are open, as measured [m].
     fingers_m: float | None = None
     # Newest picture of each camera, by the name of its part.

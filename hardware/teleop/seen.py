@@ -6,7 +6,7 @@ import numpy as np
 
 from hardware.teleop.device import Thing
 from hardware.teleop.targets import POSE, WIDTH, XY_TABLE
-from robolearn.geometry import rotation_from_quat, yaw_of
+from robolearn.geometry import names_rotation, rotation_from_quat, yaw_of
 from robolearn.shapes import AnyArray, Picture
 from robolearn.types import Observation
 
@@ -50,8 +50,7 @@ def pictures_of(observation: Observation) -> dict[str, Picture]:
 
 def _thing(signal: str, value: AnyArray) -> Thing | None:
     part = signal.partition("/")[0]
-    # A goal that nobody named is all zeros, which is no orientation.
-    if not np.isfinite(value).all() or (value.shape == _SPACE and not value[3:].any()):
+    if not np.isfinite(value).all() or (value.shape == _SPACE and not names_rotation(value[3:])):
         return None
     if value.shape == _FLAT:
         x, y, yaw = (float(v) for v in value)

@@ -429,6 +429,12 @@ class TeleopSession:
 
     # -- what is shown ---------------------------------------------------------------------------
 
+    def _slowed(self) -> str:
+        """By the supervisor, or at the border of what the hand may command."""
+        arm = self._env.arm
+        said = "" if arm is None else arm.slowed
+        return said or self._agent.limited
+
     def _show(self, phase: Phase, message: str = "", keys: tuple[Key, ...] = ()) -> None:
         seen = self._observation
         running = phase == "running"
@@ -449,6 +455,7 @@ class TeleopSession:
             wanted=config.episodes,
             message=message,
             note=self._agent.note if running else "",
+            slowed=self._slowed() if running else "",
             gripper=self._agent.opening,
             fingers_m=None if seen is None else fingers_of(seen),
             pictures={} if seen is None else pictures_of(seen),

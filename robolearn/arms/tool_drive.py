@@ -27,6 +27,8 @@ from robolearn.geometry import rotation_from_rotvec as turned
 _INSIDE = 0.98
 # How fast the tool is led back onto its path [1/s].
 _GAIN = 20.0
+# A step is held back where it loses more than this share of its twist, and than this [m/s, rad/s].
+_LOST, _LITTLE = 0.1, 0.01
 # The path may be so far ahead of the tool [m], [rad].
 _LEAD_M, _LEAD_RAD = 0.005, 0.03
 
@@ -65,8 +67,9 @@ class ToolDrive:
         self._jacobian = np.zeros((6, kinematics.arm.dof))
         self._inverse = np.zeros((kinematics.arm.dof, 6))
         self._parked = True
-        # What held the tool back in the newest period, and how near to a singularity it was.
-        self.limited, self.smallest = Limited.NONE, math.inf
+        # What held the tool back in the newest period, the share of its motion that was left, and
+        # how near to a singularity it was.
+        self.limited, self.share, self.smallest = Limited.NONE, 1.0, math.inf
 
     @property
     def q(self) -> Joints:
@@ -77,6 +80,11 @@ class ToolDrive:
     def qd(self) -> Joints:
         """Joint speeds ``[dof]`` [rad/s] of the newest set-point."""
         return self._joints.qd
+
+    @property
+    def damped(self) -> float:
+        """Below this smallest singular value motions are damped."""
+        return self._step.singularity.damped
 
     @property
     def still(self) -> bool:
@@ -143,11 +151,13 @@ class ToolDrive:
         # What the tool's speed changes by in a period because the arm's shape does.
         bend = (J - self._jacobian).dot(qd)
         self._jacobian = J
-        step = self._step.speeds(self._joints.q, J, twist - bend)
-        self._inverse, self.limited, self.smallest = step.inverse, step.limited, step.smallest
+        asked = twist - bend
+        step = self._step.speeds(self._joints.q, J, asked)
+        self._inverse, self.smallest = step.inverse, step.smallest
         wish = np.zeros_like(qd) if resting else step.qd
         # Near a singularity the tool moves otherwise than it was asked to, but no faster.
         made = J.dot(wish)
+        self.limited = self._limited(step.limited, asked, made)
         wish = wish * min(
             _slower(made[:3], limits.max_speed), _slower(made[3:], limits.max_rotation_speed)
         )
@@ -156,6 +166,15 @@ class ToolDrive:
             _share(change[:3], bend[:3], self._change), _share(change[3:], bend[3:], self._turn)
         )
         return self._joints.drive(wish.tolist(), share)[0][-1].copy()
+
+    def _limited(self, by: Limited, asked: Twist, made: Twist) -> Limited:
+        """What limits a step that makes less than it was asked for; damping has no other name."""
+        lost = asked - made
+        lost2, asked2 = float(lost.dot(lost)), float(asked.dot(asked))
+        if lost2 <= max(_LOST * _LOST * asked2, _LITTLE * _LITTLE):
+            return Limited.NONE
+        self.share = math.sqrt(float(made.dot(made)) / asked2)
+        return by or (Limited.SINGULAR if self.smallest < self.damped else Limited.NONE)
 
 
 def _slower(v: Vector, most: float) -> float:

@@ -8,7 +8,13 @@ import math
 import numpy as np
 
 from robolearn.agents.actions import clip_action
-from robolearn.geometry import quat_from_rotation, quat_multiply, rot_z, rotation_from_rotvec
+from robolearn.geometry import (
+    names_rotation,
+    quat_from_rotation,
+    quat_multiply,
+    rot_z,
+    rotation_from_rotvec,
+)
 from robolearn.pusht import wrap_angle
 from robolearn.seeding import child_seed
 from robolearn.shapes import AnyArray, OwnFloats
@@ -87,7 +93,7 @@ class SensorNoise:
 
     def _noisy(self, name: str, t_ns: int, value: AnyArray) -> AnyArray:
         size = self._size[name]
-        if not size.any():
+        if not size.any() or (name in self._turn and not names_rotation(value[3:])):
             return value
         rng = np.random.default_rng(child_seed(self._seed, "sensor_noise", name, t_ns))
         out: AnyArray

@@ -65,6 +65,19 @@ def test_headings_and_attitudes_agree(turn, x, y, yaw, axis) -> None:
         assert move.apply(YAWED, np.array([0.1, 0.2, 0.7, yaw]))[3] == pytest.approx(planar[2])
 
 
+def test_a_goal_that_nobody_named_is_nowhere_and_stays_so() -> None:
+    rng = np.random.default_rng(2)
+    rows = np.stack([_pose(rng), np.zeros(7), _pose(rng)])
+    for move in (PlanarMove(0.7, (0.1, 0.2), (0.3, 0.0)), PlanarMove.reflection((0.1, 0.2), 40.0)):
+        moved = move.apply(POSE, rows)
+        np.testing.assert_array_equal(moved[1], np.zeros(7))
+        np.testing.assert_array_equal(move.apply(POSE, np.zeros(7)), np.zeros(7))
+        for k in (0, 2):
+            np.testing.assert_allclose(moved[k], move.apply(POSE, rows[k]), atol=1e-12)
+    nowhere = np.zeros((2, 7))
+    np.testing.assert_array_equal(blend("pose", nowhere, nowhere, np.array([0.0, 0.5])), nowhere)
+
+
 def test_training_reflects_rows_as_episodes_are_reflected() -> None:
     """One arithmetic: the mirror of batches and the move of stores."""
     mirror = Mirror(

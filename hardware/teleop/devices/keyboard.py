@@ -213,6 +213,7 @@ def status_line(view: View, columns: int = 140) -> str:
     where += "".join(f"  {thing.name} {_place(thing)}" for thing in view.things)
     grip = "" if view.gripper is None else f"  grip {100 * view.gripper:.0f} %"
     said = "the policy drives" if view.policy_drives else view.note or view.message
+    said = "  ".join(part for part in (view.slowed, said) if part)
     return (
         f"{view.phase:<7} {view.step:4d}/{view.max_steps}  saved {view.saved}/{view.wanted}"
         f"{'  ' if said else ''}{said}{where}{grip}"

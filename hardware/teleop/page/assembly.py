@@ -21,6 +21,7 @@ SCRIPTS = (
     "drawing.js",
     "pictures.js",
     "tilt.js",
+    "gamepad.js",
     "panel.js",
     "main.js",
 )

@@ -5,7 +5,7 @@ The page says, as JSON with "v" (the version) and "type":
              twist [6] | turn [4] | xy [2]         it deflects pads and keys, how the device that
                                                    it holds is turned (qw, qx, qy, qz), a point
     key      key                                   start, keep, discard, ...
-    gripper  open                                  open or close it
+    gripper  opening                               how far it should be open, 0 to 1
     claim                                          this page wants to drive
     seen     camera | nothing                      a camera's picture, or the view, was drawn
 
@@ -69,9 +69,9 @@ class Press:
 
 @dataclass(frozen=True, slots=True)
 class Grip:
-    """The gripper should open, or close."""
+    """The gripper should be open so far, 0 to 1."""
 
-    open: bool
+    opening: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ def decode(text: str | bytes) -> Message:
                 return Press(known)
         raise DataError(f"a key that is not there: {key[:40]!r}")
     if kind == "gripper":
-        return Grip(_get(raw, "open", bool))
+        return Grip(_share(raw, "opening"))
     if kind == "claim":
         return Claim()
     if kind == "seen":
@@ -181,6 +181,13 @@ def _number(value: Any, name: str, most: float) -> float:
     if type(value) not in (int, float) or not abs(value) <= most:
         raise DataError(f"'{name}' must be a number of at most {most:g}, got {str(value)[:40]!r}")
     return float(value)
+
+
+def _share(raw: dict[str, Any], name: str) -> float:
+    value = _number(raw.get(name), name, 1.0)
+    if value < 0.0:
+        raise DataError(f"'{name}' must be 0 to 1, got {value}")
+    return value
 
 
 def _numbers(raw: dict[str, Any], name: str, size: int, most: float) -> Any:

@@ -321,7 +321,7 @@ class PageServer:
     def _press(self, message: Press | Grip) -> None:
         if isinstance(message, Grip):
             if self._opening is not None:
-                self._opening = 1.0 if message.open else 0.0
+                self._opening = message.opening
         elif len(self._pressed) < MOST_KEYS or (
             message.key == "stop" and "stop" not in self._pressed
         ):

@@ -83,6 +83,7 @@ def _document(verdict: Verdict) -> dict[str, Any]:
     raw = dataclasses.asdict(verdict)
     raw["measures"] |= {"idle": m.idle, "saturated": m.saturated, "lost_frames": m.lost_frames}
     raw["measures"]["events"] = {str(k): v for k, v in m.events.items()}
+    raw["measures"]["slowed_s"] = {str(k): v for k, v in m.slowed_s.items()}
     return raw | {"sound": verdict.sound}
 
 

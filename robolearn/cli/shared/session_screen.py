@@ -128,6 +128,8 @@ def screen_of(view: View, where: str, moving: str = "") -> RenderableType:
     parts += [_figures(view), Text()]
     if view.phase == "running":
         parts.append(Text(_driver(view)))
+        if view.slowed:
+            parts.append(Text(f"! {view.slowed}", "bold yellow"))
     if view.message or view.phase == "ready":
         parts.append(Text(view.message or "Press start when you are ready.", "bold"))
     parts += [Text(f"! {warning}", "yellow") for warning in view.warnings]
@@ -185,9 +187,15 @@ class Lines:
     def __init__(self, write: Callable[[str], None]) -> None:
         self._write = write
         self._last: tuple[object, ...] = ()
+        self._slowed = ""
 
     def show(self, view: View) -> None:
         """One line per phase, warning and error that was not said before."""
+        # How far a joint is bent changes all the time.
+        slowed = view.slowed.partition(" (")[0]
+        if slowed and slowed != self._slowed:
+            self._write(f"  ! {view.slowed}")
+        self._slowed = slowed
         told = (view.phase, view.message, view.warnings, view.error)
         if told == self._last:
             return

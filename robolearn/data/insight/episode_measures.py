@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from robolearn.arms.slowing import Slowed, slowed_spans
 from robolearn.data.episode import Episode, EpisodeKind
 from robolearn.data.insight.saturation import Saturation, saturation
 from robolearn.data.standing import flat_actions, standing, stretches
 from robolearn.shapes import Times
-from robolearn.types import SampleBlock
 
 EVENT = "supervisor/event"
 """Rows of cause, value, limit, seq; cause 0 is the start of an episode (``RealEnv``)."""
@@ -59,7 +59,7 @@ class EpisodeMeasures:
     least ``idle_least_s``) in which nothing was commanded to move, ``longest_idle_s`` the longest
     of them; ``held``: nobody held the device; ``late``: ticks that came late, ``jitter_s``: how far
     intervals between ticks were from the period (99th percentile); ``events``: interventions of the
-    supervisor, by number of their cause.
+    supervisor, by number of their cause; ``slowed_s``: for how long what slowed the arm, likewise.
     """
 
     id: str
@@ -81,6 +81,7 @@ class EpisodeMeasures:
     cameras: tuple[CameraLoss, ...] = ()
     ages: tuple[SignalAge, ...] = ()
     events: Mapping[int, int] = field(default_factory=dict[int, int])
+    slowed_s: Mapping[int, float] = field(default_factory=dict[int, float])
 
     @property
     def idle(self) -> float:
@@ -136,7 +137,8 @@ def measure_episode(
         saturation=saturation(flat_actions(episode), meta.embodiment.actions) if steps else (),
         cameras=_cameras(episode),
         ages=_ages(episode),
-        events=_events(episode.streams.get(EVENT)),
+        events=dict(sorted(Counter(c for c, _ in supervised(episode)).items())),
+        slowed_s=_slowed_s(episode),
     )
 
 
@@ -178,11 +180,29 @@ def _ages(episode: Episode) -> tuple[SignalAge, ...]:
     return tuple(found)
 
 
-def _events(block: SampleBlock | None) -> dict[int, int]:
+def _slowed_s(episode: Episode) -> dict[int, float]:
+    found: Counter[int] = Counter()
+    for slowed, begin, end in slowed_in(episode):
+        found[int(slowed)] += end - begin
+    return {cause: 1e-9 * ns for cause, ns in sorted(found.items())}
+
+
+def supervised(episode: Episode) -> list[tuple[int, int]]:
+    """What the supervisor told: the number of the cause, and when [ns]."""
+    block = episode.streams.get(EVENT)
     if block is None:
-        return {}
+        return []
     causes = block.value.reshape(len(block.value), -1)[:, 0].astype(np.int64).tolist()
-    return dict(sorted(Counter(c for c in causes if c).items()))
+    return [(c, t) for c, t in zip(causes, block.t_ns.tolist(), strict=True) if c]
+
+
+def slowed_in(episode: Episode) -> list[tuple[Slowed, int, int]]:
+    """What slowed the arm, from when and until when [ns]."""
+    told = supervised(episode)
+    if not (told and episode.steps):
+        return []
+    until_ns = int(episode.tick_t_ns[-1])
+    return slowed_spans([c for c, _ in told], [t for _, t in told], until_ns)
 
 
 def _quantile(values: np.ndarray[tuple[int], np.dtype[np.float64]], share: float) -> float:

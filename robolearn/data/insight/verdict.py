@@ -8,10 +8,18 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from robolearn.arms.slowing import Slowed
 from robolearn.data.episode import Episode
 from robolearn.data.insight.episode_measures import EpisodeMeasures, measure_episode
 from robolearn.errors import ConfigError
 
+# What to do about what slowed the arm.
+_UNSLOWED = {
+    Slowed.SINGULARITY: "go around it, start with the joints bent further, or move the table",
+    Slowed.JOINT_LIMIT: "turn the tool the other way round, or start further from the limit",
+    Slowed.JOINT_SPEED: "move more slowly there",
+}
+_SLOWING = {int(slowed) for slowed in Slowed}
 # Tasks without an end that could be reached, and what an import says where nobody judged.
 UNJUDGED = ("", "free")
 _UNSAID = "end_of_recording"
@@ -43,6 +51,8 @@ class Thresholds:
     lost_frames: float = 0.01
     # How old a signal may be when it is seen (95th percentile) [s]; people notice .1 to .2 s.
     age_s: float = 0.2
+    # For how long the arm may have been slowed by something else than its limits of speed [s].
+    slowed_s: float = 0.5
     # Progress lost between the best moment and the end.
     undone: float = 0.2
     # Longer than so many times what nine of ten earlier episodes took, or shorter than the same
@@ -125,6 +135,7 @@ def judge_episode(
     remarks += _length(measured, same, limits)
     remarks += _streams(measured, limits)
     remarks += _outcome(measured, limits)
+    remarks += _slowed(measured, limits)
     remarks += _interventions(measured, causes or {})
     ranks: dict[str, float] = {}
     if len(same) >= max(1, limits.earlier):
@@ -236,13 +247,20 @@ def _outcome(m: EpisodeMeasures, limits: Thresholds) -> list[Remark]:
     return []
 
 
+def _slowed(m: EpisodeMeasures, limits: Thresholds) -> list[Remark]:
+    return [
+        Remark("slowed", f"it was slowed for {s:.1f} s: {Slowed(c).words}", _UNSLOWED[Slowed(c)])
+        for c, s in m.slowed_s.items()
+        if s > limits.slowed_s
+    ]
+
+
 def _interventions(m: EpisodeMeasures, causes: Mapping[int, str]) -> list[Remark]:
-    total = sum(m.events.values())
+    events = {c: n for c, n in m.events.items() if c not in _SLOWING}
+    total = sum(events.values())
     if not total:
         return []
-    named = ", ".join(
-        f"{causes.get(cause, f'cause {cause}')} {count}x" for cause, count in m.events.items()
-    )
+    named = ", ".join(f"{causes.get(c, f'cause {c}')} {count}x" for c, count in events.items())
     times = "once" if total == 1 else f"{total} times"
     advice = "what was done is not what was commanded: discard it, or move within the limits"
     return [Remark("supervisor", f"the supervisor stepped in {times} ({named})", advice)]

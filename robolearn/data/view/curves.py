@@ -12,7 +12,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from robolearn.arms.slowing import Slowed
 from robolearn.data.episode import Episode
+from robolearn.data.insight.episode_measures import slowed_in, supervised
 from robolearn.data.markers import marked_s
 from robolearn.data.store.annotations import Annotated
 from robolearn.shapes import Floats, OwnIndex
@@ -25,6 +27,8 @@ CURVES = 24
 _NAME = 30
 JOINTS = "arm/joint_position"
 """Shown where the arm is commanded by its tool, too."""
+_SLOWED = {Slowed.SINGULARITY: "s", Slowed.JOINT_LIMIT: "l", Slowed.JOINT_SPEED: "v"}
+_SLOWING = {int(slowed) for slowed in Slowed}
 SETPOINTS = "arm/joint_setpoint"
 """What a robot's arm was told after all limits: how far the arm is behind is one curve."""
 
@@ -48,6 +52,7 @@ def episode_curves(
         lines.append(f"... and {len(found) - CURVES} more numbers (robolearn data view --strip)")
     lines.append(_line("task progress", episode.progress, edges, levels, span=(0.0, 1.0)))
     lines.append(_drivers(episode.source, edges))
+    lines += _supervised(episode, edges)
     marks = marked_s(episode, annotated)
     if len(marks):
         since = (episode.tick_t_ns - episode.tick_t_ns[0]) * 1e-9
@@ -111,6 +116,25 @@ def _line(
         share = (float(part.mean()) - low) / (high - low) if high > low else 0.5
         drawn.append(levels[int(np.clip(share * len(levels), 0, len(levels) - 1))])
     return f"{name:<{_NAME}}{low:>9.4g} {''.join(drawn)} {high:.4g}"
+
+
+def _supervised(episode: Episode, edges: OwnIndex) -> list[str]:
+    """When the supervisor slowed the arm, and when it did something else; no line where neither."""
+    told = [(c, t) for c, t in supervised(episode) if c not in _SLOWING]
+    slowed = slowed_in(episode)
+    if not (told or slowed):
+        return []
+    begins = episode.tick_t_ns[edges[:-1]]
+    row = np.full(len(begins), " ")
+    for what, begin, end in slowed:
+        first, last = np.searchsorted(begins, [begin, end], side="right") - 1
+        row[max(0, int(first)) : int(last) + 1] = _SLOWED[what]
+    for _, t_ns in told:
+        row[max(0, int(np.searchsorted(begins, t_ns, side="right")) - 1)] = "!"
+    kinds = {what for what, _, _ in slowed}
+    legend = [f"{mark} {what.words}" for what, mark in _SLOWED.items() if what in kinds]
+    legend += ["! stepped in"] if told else []
+    return [f"{'supervisor':<{_NAME}}{'':>9} {''.join(row)} {', '.join(legend)}"]
 
 
 def _drivers(source: Sequence[str], edges: OwnIndex) -> str:

@@ -175,5 +175,5 @@ class PageInput:
         wait_until(lambda: np.allclose(self._device.poll().motion.twist, twist))
 
     def grip(self, closed: bool) -> None:
-        self._page.say("gripper", open=not closed)
+        self._page.say("gripper", opening=float(not closed))
         wait_until(lambda: self._device.poll().gripper == float(not closed))

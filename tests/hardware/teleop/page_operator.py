@@ -58,7 +58,7 @@ class PageOperator:
     def grip(self, closed: bool) -> None:
         """Press the gripper's button."""
         if self._page is not None:
-            self._page.say("gripper", open=not closed)
+            self._page.say("gripper", opening=float(not closed))
 
     def look(self, view: dict[str, Any]) -> None:
         """What the page shows now."""

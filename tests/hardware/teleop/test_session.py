@@ -63,6 +63,8 @@ class Cell(PointEnv):
         if self.latched:
             raise SafetyStopError(self.latched)
 
+    slowed = ""
+
     @property
     def guided_until(self) -> str:
         return "a limit came near" if len(self.commands) == self.stiff_at else ""

@@ -1,5 +1,6 @@
 import contextlib
 import itertools
+import json
 import threading
 
 import numpy as np
@@ -16,7 +17,7 @@ from robolearn.pusht import BLOCK, TABLE_SIZE_M, TOOL
 from robolearn.types import Condition
 from sim.worlds import make_world
 from tests.browser import browsing
-from tests.hardware.teleop.pages import ARM, page
+from tests.hardware.teleop.pages import ARM, page, ws_url
 from tests.mocks import Listener, observation
 from tests.waiting import paced, wait_until
 
@@ -232,6 +233,121 @@ def test_a_tablet_that_is_tilted_turns_the_tool_while_its_button_is_held(arm, ta
     assert tab.errors == []
 
 
+def test_a_gamepad_drives_while_its_bumper_is_held(arm, tab):
+    def pad(**values):
+        tab.evaluate(f"Object.assign(window.pad, {json.dumps(values)})")
+
+    def buttons(**pressed):
+        """Of the standard layout: value by ``b<number>``."""
+        pad(buttons=[{"value": pressed.get(f"b{k}", 0)} for k in range(17)])
+
+    def says(words):
+        tab.wait_for(f"$('gamepad').textContent.includes('{words}')")
+
+    tab.call("Page.addScriptToEvaluateOnNewDocument", source=PADS)
+    tab.open(arm.url)
+    arm.show(view())
+    tab.wait_for("!document.body.classList.contains('loading') && link.driving")
+    says("Press one of its buttons")
+    # A bumper that was down before, and sticks that are deflected as it goes down, drive nothing.
+    buttons(b4=1)
+    pad(axes=[0, -1, 0, 0], connected=True)
+    says("hold a bumper")
+    buttons()
+    tab.wait_for("!gamepad.down")
+    buttons(b4=1)
+    says("let go of the sticks")
+    assert twist_of(arm) == [0.0] * 6
+    pad(axes=[0.05, -0.05, 0.09, 0])
+    says("The gamepad drives")
+    assert twist_of(arm) == [0.0] * 6
+    pad(axes=[-0.5, -1, 0.25, 1])
+    # This arm's tool points down: it turns about z alone.
+    wait_until(lambda: twist_of(arm) == [1.0, 0.5, -1.0, 0.0, 0.0, -0.25])
+    buttons(b4=1, b7=0.5, b0=1)
+    wait_until(lambda: arm.poll().gripper == 0.5)
+    wait_until(lambda: arm.pressed() == ("keep",))
+    # What no pad says: nothing of it is more than a full deflection.
+    tab.evaluate("pad.axes = [NaN, 1e308, 'up', -Infinity]; pad.buttons[7] = {value: NaN}")
+    wait_until(lambda: twist_of(arm) == [-1.0, 0.0, 1.0, 0.0, 0.0, 0.0])
+    # Unplugged: let go of, at once and whatever the sticks said last.
+    pad(connected=False)
+    wait_until(lambda: not arm.poll().clutch)
+    wait_until(lambda: twist_of(arm) == [0.0] * 6)
+    pad(connected=True, axes=[0, 0, 0, 0])
+    says("hold a bumper")
+    for lost in ("window.dispatchEvent(new Event('blur'))", HIDE):
+        buttons()
+        tab.wait_for("!gamepad.down")
+        buttons(b5=1)
+        says("The gamepad drives")
+        pad(axes=[0, -1, 0, 0])
+        wait_until(lambda: (twist_of(arm) or [0])[0] == 1.0)
+        tab.evaluate(lost)
+        wait_until(lambda: not arm.poll().clutch)
+        tab.evaluate(SHOW)
+        tab.click(*tab.centre("#phase"))
+        # It is still held, and drives nothing until it is taken anew.
+        wait_until(lambda: twist_of(arm) == [0.0] * 6)
+        pad(axes=[0, 0, 0, 0])
+    pad(mapping="")
+    says("use --agent gamepad")
+    tab.evaluate("navigator.getGamepads = () => { throw new DOMException('no', 'SecurityError'); }")
+    says("Press one of its buttons")
+    assert tab.errors == []
+
+
+def test_where_sensors_must_be_allowed_a_tap_asks(arm, tab):
+    """As Safari on a phone does, which no test here has seen."""
+    tab.call("Emulation.setTouchEmulationEnabled", enabled=True)
+    tab.call("Page.addScriptToEvaluateOnNewDocument", source=ALLOW)
+    tab.open(arm.url)
+    arm.show(view())
+    tab.wait_for("!document.body.classList.contains('loading') && link.driving")
+    assert tab.evaluate("$('tilt').textContent").startswith("Tap to let this page know")
+    tab.click(*tab.centre("#tilt"))
+    # Not at all, or not within a tap, would be refused.
+    tab.wait_for("window.asked === true && $('tilt').textContent.startsWith('Not allowed')")
+    tab.evaluate("window.answer = 'granted'")
+    tab.click(*tab.centre("#tilt"))
+    tab.wait_for("$('tilt').textContent.startsWith('Tap')")
+    tab.call("DeviceOrientation.setDeviceOrientationOverride", alpha=10, beta=20, gamma=30)
+    tab.wait_for("$('tilt').textContent.startsWith('Hold to turn')")
+    assert tab.errors == []
+
+
+def test_what_slows_the_arm_is_on_the_page_while_it_does(arm, tab):
+    words = "slowed: near a singularity (wrist 2 at 4 deg)"
+    tab.open(arm.url)
+    for slowed in (words, ""):
+        arm.show(view(slowed=slowed))
+        tab.wait_for(f"link.view && $('hint').textContent === '{slowed}'")
+        shown = tab.evaluate("$('hint').checkVisibility()")
+        assert shown is bool(slowed)
+
+
+def test_a_foreign_page_and_a_flood_in_a_browser_drive_nothing(arm, tab):
+    # A page of nobody, which has learned the token.
+    refused = "new Promise((done) => { const s = new WebSocket('%s');"
+    refused += " s.onopen = () => done('open'); s.onerror = () => done('refused'); })"
+    assert tab.evaluate(refused % ws_url(arm.url)) == "refused"
+    tab.open(arm.url.split("?")[0])
+    assert "the address that the terminal shows" in tab.evaluate("document.body.textContent")
+    tab.errors.clear()
+    tab.open(arm.url)
+    arm.show(view())
+    tab.wait_for("link.driving && !!link.view")
+    tab.hold("keyDown", "w")
+    wait_until(lambda: (twist_of(arm) or [0])[0] == 1.0)
+    # Numbers that JSON has not become null there.
+    tab.evaluate("link.send({type: 'hand', seq: link.seq++, t_ms: 0, held: true, twist: [NaN]})")
+    wait_until(lambda: not arm.poll().clutch)
+    tab.evaluate("for (let k = 0; k < 2000; k++) link.send({type: 'key', key: 'marker'})")
+    tab.wait_for("link.lost && $('message').textContent.includes('too many messages')")
+    wait_until(lambda: not arm.poll().present)
+    tab.hold("keyUp", "w")
+
+
 def test_a_browser_that_is_closed_with_a_pad_held_lets_go(arm, browser):
     tab = browser.tab()
     tab.open(arm.url)
@@ -335,6 +451,19 @@ LEAVE = "window.dispatchEvent(new Event('pagehide'))"
 SHOW = """
 Object.defineProperty(document, 'hidden', {value: false, configurable: true});
 document.dispatchEvent(new Event('visibilitychange'))
+"""
+# A gamepad that is not plugged in.
+PADS = """
+window.pad = {index: 0, connected: false, mapping: 'standard', axes: [0, 0, 0, 0], buttons: []};
+navigator.getGamepads = () => [null, window.pad];
+"""
+# A browser that tells the orientation once it was allowed to, within a tap.
+ALLOW = """
+window.answer = 'denied';
+DeviceOrientationEvent.requestPermission = async () => {
+  window.asked = navigator.userActivation.isActive;
+  return window.answer;
+};
 """
 SHIFTS = """
 window.shifts = 0; window.what = [];

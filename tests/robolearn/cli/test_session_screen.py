@@ -97,6 +97,19 @@ def test_without_a_terminal_what_changes_is_a_line() -> None:
                     "ready: Saved."]  # fmt: skip
 
 
+def test_what_slows_the_arm_is_seen_while_it_does() -> None:
+    bent = "slowed: near a singularity (wrist 2 at {} deg)"
+    shown = text_of(View(phase="running", engaged=True, slowed=bent.format(4)))
+    assert "! slowed: near a singularity (wrist 2 at 4 deg)" in shown
+    assert "slowed" not in text_of(View(phase="running", engaged=True))
+    said: list[str] = []
+    lines = Lines(said.append)
+    for slowed in ("", bent.format(6), bent.format(4), "", bent.format(5)):
+        lines.show(View(phase="running", slowed=slowed))
+    # Once each time: how far the joint is bent changes all the while.
+    assert said == ["recording", f"  ! {bent.format(6)}", f"  ! {bent.format(5)}"]
+
+
 def test_the_bell_rings_where_the_person_is_needed() -> None:
     out = io.StringIO()
     console = Console(file=out, force_terminal=True, width=80, height=24)

@@ -5,12 +5,14 @@ const hands = {
   state() {
     if (link.scene.control === "point") return { held: this.inside && !this.away, xy: this.xy };
     if (tilt.driving) return { held: !this.away, turn: tilt.pose() };
-    const pad = pads.twist(), key = keys.twist();
-    return { held: !this.away, twist: pad.map((value, i) => (link.scene.free[i] ? pads.clip(value + key[i]) : 0)) };
+    const pad = pads.twist(), key = keys.twist(), stick = gamepad.twist();
+    const twist = pad.map((value, i) => (link.scene.free[i] ? pads.clip(value + key[i] + stick[i]) : 0));
+    return { held: !this.away && !gamepad.quiet, twist };
   },
+  beat() { gamepad.poll(this.away); panel.put("gamepad", gamepad.text()); this.tell(false); },
   tell(urgent) { if (link.scene) link.hand(this.state(), urgent); },
   // Whatever was held is let go of: a key whose release goes elsewhere must not go on moving the arm.
-  release() { this.inside = false; drawing.pointer = null; keys.release(); pads.release(); tilt.release(); this.tell(true); panel.show(); },
+  release() { this.inside = false; drawing.pointer = null; keys.release(); pads.release(); tilt.release(); gamepad.release(); this.tell(true); panel.show(); },
   leave() { this.away = true; this.release(); },
   back() { if (this.away && !document.hidden) { this.away = false; panel.show(); } },
   move(event) {
@@ -33,21 +35,24 @@ const hands = {
 const say = (key) => { if (panel.allowed(key)) link.send({ type: "key", key }); };
 const grip = () => {
   const { view, scene } = link;
-  if (scene && scene.gripper && view && view.gripper !== null) link.send({ type: "gripper", open: view.gripper <= 0.5 });
+  if (scene && scene.gripper && view && view.gripper !== null) link.send({ type: "gripper", opening: view.gripper <= 0.5 ? 1 : 0 });
 };
 link.onscene = () => {
   document.body.classList.add(link.scene.control);
   drawing.make(link.scene); pictures.make(link.scene.cameras);
   $("pads").hidden = link.scene.control !== "rate";
   $("grip").hidden = !link.scene.gripper;
-  if (link.scene.control === "rate") { pads.make(link.scene.free); tilt.make(link.scene.free); }
+  if (link.scene.control === "rate") { pads.make(link.scene.free); tilt.make(link.scene.free); gamepad.on = true; }
+  $("gamepad").hidden = !gamepad.on;
   for (const pad of pads.all) pad.onmove = (urgent) => hands.tell(urgent);
-  setInterval(() => hands.tell(false), link.scene.beat_ms);
+  setInterval(() => hands.beat(), link.scene.beat_ms);
   setInterval(() => pictures.age(!!link.view && link.view.phase !== "done"), 500);
 };
 link.onview = () => drawing.take(link.view, link.before);
 link.onpicture = (camera, data) => pictures.draw(camera, data);
 link.onchange = () => panel.show();
+gamepad.onsaid = say; gamepad.onmove = () => hands.tell(true);
+gamepad.onopening = (opening) => { if (link.scene.gripper) link.send({ type: "gripper", opening }); };
 keys.onsaid = say; keys.ongrip = grip; keys.onmove = () => hands.tell(true); keys.onstop = () => hands.release();
 for (const button of document.querySelectorAll("button")) {
   // The focus stays where it was: space starts, it does not press the last button again.

@@ -20,9 +20,10 @@ const panel = {
     if (view.phase === "stopped") return ["Stopped", view.message, view.error];
     if (view.phase === "done") return ["Finished", `${view.message} You can close this tab.`, ""];
     const title = view.recording ? "Recording" : "Driving";
-    if (view.policy_drives) return [title, link.driving ? "The policy drives. Move to take over." : "The policy drives.", ""];
-    if (view.engaged) return [title, view.recording ? "Enter: stop and keep. X: stop and discard." : "Q: quit.", ""];
-    if (!link.driving) return [title, "Another page drives.", ""];
+    const { slowed } = view;
+    if (view.policy_drives) return [title, link.driving ? "The policy drives. Move to take over." : "The policy drives.", slowed];
+    if (view.engaged) return [title, view.recording ? "Enter: stop and keep. X: stop and discard." : "Q: quit.", slowed];
+    if (!link.driving) return [title, "Another page drives.", slowed];
     const away = "This page has lost the focus: click it to drive";
     if (!point) return [title, `The arm holds its place: ${view.note || "wait"}.`, hands.away ? away : ""];
     return [title, "The tool holds its place until you take it.",

@@ -1,7 +1,9 @@
 "use strict";
 // The orientation of a phone or tablet turns the tool while its button is held.
 const tilt = {
-  button: $("tilt"), angles: null, held: false, heading: 0,
+  button: $("tilt"), angles: null, held: false, heading: 0, refused: false,
+  // Where the person must allow it first (iOS).
+  get asks() { return this.angles === null && typeof DeviceOrientationEvent.requestPermission === "function"; },
   // alpha about z, then beta about x, then gamma about y (W3C, Device Orientation); forward is x.
   times([a, b, c, d], [e, f, g, h]) {
     return [a * e - b * f - c * g - d * h, a * f + b * e + c * h - d * g, a * g - b * h + c * e + d * f, a * h + b * g - c * f + d * e];
@@ -22,19 +24,32 @@ const tilt = {
     if (this.button.hidden) return;
     window.addEventListener("deviceorientation", ({ alpha, beta, gamma }) => {
       if (alpha === null || beta === null || gamma === null) return;
+      const first = this.angles === null;
       this.angles = [alpha, beta, gamma].map((value) => value * Math.PI / 180);
+      if (first) this.say();
     });
+    // A tap allows to ask, the beginning of a touch does not.
+    this.button.addEventListener("click", () => { if (this.asks) this.ask(); });
+    this.say();
     this.button.addEventListener("pointerdown", (event) => this.take(event));
     for (const kind of ["pointerup", "pointercancel", "lostpointercapture"]) this.button.addEventListener(kind, () => this.release());
     this.button.addEventListener("contextmenu", (event) => event.preventDefault());
   },
   take(event) {
-    // Asked for once, where it must be asked for (iOS); the next press turns.
-    if (this.angles === null && DeviceOrientationEvent.requestPermission) DeviceOrientationEvent.requestPermission().catch(() => {});
     if (this.angles === null || !link.driving) return;
     this.button.setPointerCapture(event.pointerId);
     this.heading = this.forward(this.earth()); this.held = true;
     this.button.classList.add("next"); hands.tell(true);
+  },
+  ask() {
+    DeviceOrientationEvent.requestPermission()
+      .then((answer) => { this.refused = answer !== "granted"; }, () => { this.refused = true; })
+      .then(() => this.say());
+  },
+  say() {
+    const text = this.refused ? "Not allowed: let this page use motion and orientation in the browser's settings, then reload it"
+      : this.asks ? "Tap to let this page know how the device is turned" : "Hold to turn the tool with this device";
+    panel.put("tilt", text);
   },
   release() {
     if (!this.held) return;

@@ -45,7 +45,7 @@ def test_what_a_page_says_is_understood():
     assert hand.control == "rate"
     assert hand.motion.T[:2, 0].tolist() == pytest.approx([0.28, 0.96])
     assert decode('{"v": 1, "type": "key", "key": "keep"}') == Press("keep")
-    assert decode('{"v": 1, "type": "gripper", "open": true}') == Grip(open=True)
+    assert decode('{"v": 1, "type": "gripper", "opening": 0.5}') == Grip(0.5)
     assert decode('{"v": 1, "type": "claim"}') == Claim()
     assert decode('{"v": 1, "type": "seen"}') == Seen()
     assert decode('{"v": 1, "type": "seen", "camera": 1}') == Seen(1)
@@ -65,7 +65,10 @@ ABSURD = {
     "unknown": '{"v": 1, "type": "fire"}',
     "a list as type": '{"v": 1, "type": ["key"]}',
     "unknown key": '{"v": 1, "type": "key", "key": "fire"}',
-    "half open": '{"v": 1, "type": "gripper", "open": 0.5}',
+    **{
+        f"opening {value}": f'{{"v": 1, "type": "gripper", "opening": {value}}}'
+        for value in ("true", "NaN", "-0.1", "1.1", "1e308", '"1"', "null")
+    },
     "camera": '{"v": 1, "type": "seen", "camera": "top"}',
     "huge integer": '{"v": 1%s, "type": "claim"}' % ("0" * 400),
     **{

@@ -109,7 +109,7 @@ def test_hands_keys_and_the_gripper(device):
         assert device.poll().motion.twist.tolist() == [0.5, -1.0, 0, 0, 0, 0]
         assert device.poll().gripper == 1.0
         ours.say("key", key="start")
-        ours.say("gripper", open=False)
+        ours.say("gripper", opening=0.0)
         wait_until(lambda: device.poll().gripper == 0.0)
         assert device.pressed() == ("start",)
         assert device.pressed() == ()
@@ -128,7 +128,7 @@ def test_a_second_operator_watches(device):
         with page(device, driving=False) as second:
             second.twist(-1.0)
             second.say("key", key="quit")
-            second.say("gripper", open=True)
+            second.say("gripper", opening=1.0)
             second.say("claim")
             assert "Try again" in second.driving(expected=False)["why"]
             assert device.poll().motion.twist[0] == 0.5

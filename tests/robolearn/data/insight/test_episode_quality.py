@@ -9,12 +9,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from robolearn.arms.slowing import Slowed
 from robolearn.cli.main import main
 from robolearn.data.episode import Episode
 from robolearn.data.insight.episode_measures import EVENT, EpisodeMeasures, measure_episode
 from robolearn.data.insight.verdict import Thresholds, judge_episode
 from robolearn.data.recording.recorder import EpisodeRecorder
+from robolearn.data.store.annotations import Annotated
 from robolearn.data.store.store import EpisodeStore
+from robolearn.data.view.curves import episode_curves
 from robolearn.errors import ConfigError, StoreError
 from robolearn.operations.stores.quality import CAUSES, QualityWatch, judge_quality
 from robolearn.spec import EmbodimentSpec, SignalSpec
@@ -105,19 +108,46 @@ def test_late_ticks_lost_frames_and_old_signals_are_said() -> None:
     assert any("no picture came" in r.text for r in judge_episode(measure_episode(blind)).remarks)
 
 
-def test_the_supervisor_and_the_outcome_are_said() -> None:
-    episode = moving()
-    rows = np.array([[0, 0, 0, 0], [7, 1, 1, 3], [9, 1, 1, 4], [9, 1, 1, 5]], dtype=np.float64)
-    times = np.arange(4) * 1_000_000_000
+def supervised(episode: Episode, *told: tuple[int, float]) -> Episode:
+    """The same episode with events of the supervisor: cause, and when [s]."""
+    rows = np.array([[cause, 1, 1, 3] for cause, _ in told], dtype=np.float64)
+    times = np.array([round(1e9 * at_s) for _, at_s in told])
     spec = episode.meta.embodiment
     event = SignalSpec(EVENT, (4,))
     meta = dataclasses.replace(
         episode.meta, embodiment=dataclasses.replace(spec, signals=(*spec.signals, event))
     )
-    streams = {**episode.streams, EVENT: SampleBlock(times, rows, np.ones(4, dtype=np.bool_))}
+    valid = np.ones(len(told), dtype=np.bool_)
+    streams = {**episode.streams, EVENT: SampleBlock(times, rows, valid)}
     view = {**episode.view, EVENT: np.zeros(60, dtype=np.int64)}
-    stopped = dataclasses.replace(episode, meta=meta, streams=streams, view=view)
+    return dataclasses.replace(episode, meta=meta, streams=streams, view=view)
+
+
+def test_what_slowed_the_arm_is_said_and_for_how_long() -> None:
+    episode = moving()
+    start_s, end_s = (1e-9 * int(episode.tick_t_ns[k]) for k in (0, -1))
+    spells = (Slowed.SINGULARITY, 0.2), (Slowed.JOINT_SPEED, 1.4), (Slowed.OVER, 1.6)
+    told = [(int(cause), start_s + at_s) for cause, at_s in spells]
+    slowed = supervised(episode, (0, 0.0), *told, (int(Slowed.JOINT_LIMIT), end_s - 0.7))
+    measured = measure_episode(slowed)
+    assert measured.slowed_s == pytest.approx({54: 1.2, 55: 0.7, 56: 0.2})
+    remarks = judge_episode(measured, causes=CAUSES).remarks
+    # What is over at once is not worth a word, and none of it is an intervention.
+    assert [(r.kind, r.text) for r in remarks] == [
+        ("slowed", "it was slowed for 1.2 s: near a singularity"),
+        ("slowed", "it was slowed for 0.7 s: before a joint's limit"),
+    ]
+    row = next(r for r in episode_curves(slowed, Annotated(), width=12) if "supervisor" in r)
+    assert row.endswith(", ".join(f"{k[0]} {k[1].words}" for k in zip("slv", Slowed, strict=False)))
+    assert row.count("s") > row.count("v")
+
+
+def test_the_supervisor_and_the_outcome_are_said() -> None:
+    episode = moving()
+    stopped = supervised(episode, (0, 0.0), (7, 1.0), (9, 2.0), (9, 3.0))
     verdict = judge_episode(measure_episode(stopped), causes=CAUSES)
+    row = next(r for r in episode_curves(stopped, Annotated(), width=12) if "supervisor" in r)
+    assert row.endswith("! stepped in")
     assert verdict.remarks[0].text == (
         "the supervisor stepped in 3 times (unreachable 1x, agent_silent 2x)"
     )
