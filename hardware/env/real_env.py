@@ -7,7 +7,6 @@ deadlines.
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 import time
 from collections.abc import Callable, Sequence
@@ -18,8 +17,10 @@ import numpy as np
 
 from hardware.cell.config import CellConfig
 from hardware.cell.motion import JOINT_POSITION, JOINT_SETPOINT, JOINT_VELOCITY, WRENCH
+from hardware.cell.spec import EVENT, cell_spec
 from hardware.cell.start import require_start, start_offsets
 from hardware.devices.gripper_config import WIDTH
+from hardware.env.event_stream import EventStream
 from hardware.env.gripper_stream import GripperStream
 from hardware.streams.camera_streams import CameraStreams
 from hardware.streams.signal_buffer import SignalBuffer
@@ -29,7 +30,6 @@ from hardware.supervisor.client import SupervisorClient, require_width
 from hardware.supervisor.link import (
     STATE_HEAD,
     STATE_WRENCH,
-    Cause,
     Event,
     Mode,
     Status,
@@ -39,7 +39,7 @@ from hardware.supervisor.reports import guiding_ended
 from robolearn.arms.shapes import Joints
 from robolearn.arms.slowing import Slowed
 from robolearn.errors import DataError, RobotError, StartError
-from robolearn.spec import EmbodimentSpec, SignalSpec
+from robolearn.spec import EmbodimentSpec
 from robolearn.timing.clocks import Rate
 from robolearn.types import (
     Capabilities,
@@ -56,7 +56,6 @@ from robolearn.types import (
 
 log = logging.getLogger(__name__)
 
-EVENT = "supervisor/event"
 _REST_RAD_S, _REST_SAMPLES = 0.01, 6
 # Nobody takes an older picture for what there is.
 _OLD_NS = 1_000_000_000
@@ -115,7 +114,7 @@ class RealEnv:
         self._gripper = GripperStream(config.gripper, self.supervisor)
         self._buffers = {s.name: SignalBuffer(s) for s in self._spec.signals}
         # What happened is told when it happened, whenever that was.
-        names = [EVENT, *(goal.name for goal in config.goals)]
+        names = [EVENT.name, *(goal.name for goal in config.goals)]
         self._aligned = [
             s.name for s in self._spec.signals if not s.is_image and s.name not in names
         ]
@@ -123,8 +122,8 @@ class RealEnv:
         self._state_times = StateTimes(config.name, config.state_clock, config.state_latency_s)
         self._state_index = self._sent_index = self._setpoint_index = 0
         self._outcome: Outcome | None = None
-        self._implausible, self._slowed = 0, Slowed.OVER
-        self.interventions: list[Event] = []
+        self._implausible = 0
+        self._events = EventStream(self.supervisor)
         self.tick_lateness_ns: list[int] = []
 
     # -- contract --------------------------------------------------------------------------------
@@ -352,12 +351,17 @@ class RealEnv:
         self.goto(self._motion.home(self.supervisor.state().joint_position))
 
     @property
+    def interventions(self) -> list[Event]:
+        """What the supervisor did since the reset."""
+        return self._events.interventions
+
+    @property
     def slowed(self) -> str:
         """What keeps the arm from doing all that is commanded, in words; "" for nothing."""
         seen = self._buffers[JOINT_POSITION].last
-        if self._slowed is Slowed.OVER or seen is None:
+        if self._events.slowed is Slowed.OVER or seen is None:
             return ""
-        return f"slowed: {self._motion.slowed(self._slowed, seen.value.astype(np.float64))}"
+        return f"slowed: {self._motion.slowed(self._events.slowed, seen.value.astype(np.float64))}"
 
     def release(self) -> None:
         """Open the gripper where the arm stands (whoever asks has seen to what it holds)."""
@@ -421,10 +425,9 @@ class RealEnv:
         self._state_index, self._sent_index = max(0, states - 1), sent
         # The first observation shows in what set-point the episode begins.
         self._setpoint_index = max(0, sent - 1)
-        self._take_events()
-        self.interventions, self.tick_lateness_ns = [], []
+        self.tick_lateness_ns = []
         self._implausible = self.trackers.implausible
-        self._buffers[EVENT].add(time.monotonic_ns(), np.zeros(4))
+        self._events.restart(self._buffers)
         for name, value in goals.items():
             self._buffers[name].add(time.monotonic_ns(), value)
         self._gripper.restart(self._buffers)
@@ -463,45 +466,4 @@ class RealEnv:
         self._buffers[JOINT_SETPOINT].extend(rows.t_ns, rows.value[:, begin : begin + self._joints])
 
     def _take_events(self) -> None:
-        for event in self.supervisor.events():
-            log.info("supervisor: %s", event.text())
-            if event.cause.slows:
-                self._slowed = Slowed(event.cause)
-            # That nothing slows the arm any more is told, and is no intervention.
-            if event.cause is not Cause.SLOWED_OVER:
-                self.interventions.append(event)
-            row = [float(event.cause), event.value, event.limit, float(event.seq)]
-            self._buffers[EVENT].add(event.t_ns, row)
-
-
-def _wrench_signal(rate_hz: float) -> SignalSpec:
-    """Force and torque at the tool, in axes of the arm's base."""
-    components = ("fx", "fy", "fz", "tx", "ty", "tz")
-    return SignalSpec(WRENCH, (6,), "N, N m", rate_hz, components=components, frame="base")
-
-
-def cell_spec(config: CellConfig) -> EmbodimentSpec:
-    """Signals and action of a cell; known without connecting to anything."""
-    rate_hz = float(config.driver.get("rate_hz", 500.0))
-    motion, follower = config.motion(), config.follower()
-    joints, far = follower.joints, follower.far
-    return EmbodimentSpec(
-        name=config.name,
-        signals=(
-            *motion.signals(rate_hz),
-            *config.tracked_signals,
-            SignalSpec(JOINT_POSITION, (joints,), "rad", rate_hz),
-            SignalSpec(JOINT_VELOCITY, (joints,), "rad/s", rate_hz),
-            SignalSpec(JOINT_SETPOINT, (joints,), "rad", rate_hz),
-            *((_wrench_signal(rate_hz),) if config.wrench else ()),
-            *(() if config.gripper is None else (config.gripper.signal,)),
-            SignalSpec(EVENT, (4,), "", 0.0, components=("cause", "value", "limit", "seq")),
-            *(goal.signal for goal in config.goals),
-            *(spec for camera in config.cameras for spec in camera.specs),
-        ),
-        actions=(
-            dataclasses.replace(motion.action, tolerance=far),
-            *(() if config.gripper is None else (config.gripper.action(config.rate_hz),)),
-        ),
-        rate_hz=config.rate_hz,
-    )
+        self._events.collect(self._buffers)

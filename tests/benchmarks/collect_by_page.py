@@ -23,7 +23,7 @@ import numpy as np
 import yaml
 
 from hardware.cell.load import load_cell
-from hardware.env.real_env import cell_spec
+from hardware.cell.spec import cell_spec
 from robolearn.contracts import Agent
 from robolearn.data.insight.episode_measures import measure_episode
 from robolearn.data.store.store import EpisodeStore

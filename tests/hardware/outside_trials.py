@@ -24,9 +24,9 @@ from pathlib import Path
 import numpy as np
 
 from hardware.cell.config import CellConfig
+from hardware.cell.spec import cell_spec
 from hardware.drivers.ur.robot import URConfig
 from hardware.emulators.lab.launch import LabProcess
-from hardware.env.real_env import cell_spec
 from hardware.supervisor.client import SupervisorClient
 from hardware.supervisor.link import Cause, Mode, Target
 from hardware.supervisor.resume_check import FACTOR

@@ -16,7 +16,8 @@ from eval.trials.suites import Suite
 from hardware.cell.config import CellConfig
 from hardware.cell.limits import RunLimits
 from hardware.cell.load import load_cell
-from hardware.env.real_env import RealEnv, cell_spec
+from hardware.cell.spec import cell_spec
+from hardware.env.real_env import RealEnv
 from hardware.teleop.mapping import require_drivable
 from hardware.teleop.registry import DEVICES, FREEDRIVE, page_at
 from hardware.teleop.session import TeleopSession

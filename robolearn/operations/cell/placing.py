@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 
 from hardware.cell.config import CellConfig
+from hardware.cell.spec import cell_spec
 from hardware.devices.tracker import object_of
 from hardware.emulators.lab.admin import LabClient
-from hardware.env.real_env import cell_spec
 from robolearn.errors import ConfigError, RobotError
 from robolearn.geometry import quat_heading
 from robolearn.operations.deploy.operator import Attendant

@@ -15,7 +15,8 @@ from hardware.cell.config import CellConfig
 from hardware.cell.limits import RunLimits
 from hardware.cell.load import load_cell
 from hardware.cell.motion import JOINT_POSITION
-from hardware.env.real_env import RealEnv, cell_spec
+from hardware.cell.spec import cell_spec
+from hardware.env.real_env import RealEnv
 from robolearn.agents.replay import ReplayAgent
 from robolearn.data.episode import Episode
 from robolearn.data.store.store import EpisodeStore

@@ -13,7 +13,8 @@ from eval.trials.table import TrialStore
 from hardware.cell.config import CellConfig
 from hardware.cell.demand import CertificateDemand, load_demand
 from hardware.cell.load import load_cell
-from hardware.env.real_env import RealEnv, cell_spec
+from hardware.cell.spec import cell_spec
+from hardware.env.real_env import RealEnv
 from hardware.supervisor.link import Cause, Status
 from hardware.teleop.device import unheard
 from hardware.teleop.registry import DEVICES

@@ -13,7 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from hardware.cell.config import CellConfig
-from hardware.env.real_env import RealEnv, cell_spec
+from hardware.cell.spec import cell_spec
+from hardware.env.real_env import RealEnv
 from hardware.teleop.agent import TeleopAgent
 from hardware.teleop.attended import LoopTiming
 from hardware.teleop.device import Key, Surroundings, TeleopDevice, View, unheard

@@ -24,7 +24,8 @@ from eval.trials.suites import Suite
 from hardware.cell.config import CellConfig
 from hardware.cell.limits import RunLimits
 from hardware.cell.load import load_cell
-from hardware.env.real_env import RealEnv, cell_spec
+from hardware.cell.spec import cell_spec
+from hardware.env.real_env import RealEnv
 from hardware.teleop.device import unheard
 from hardware.teleop.registry import DEVICES
 from robolearn.agents.chunk import ticks_per_action

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 from hardware.cell.load import load_cell
+from hardware.cell.spec import cell_spec
 from hardware.commissioning.latencies import measured, store_latencies
 from hardware.commissioning.latency_motions import Swing, _wave
 from hardware.drivers.fakes.robot import FakeRobot
 from hardware.emulators.drivetrain import Drivetrain, DrivetrainConfig
 from hardware.emulators.plant import KinematicPlant
 from hardware.emulators.ur.motion import JointMotion, MotionLimits
-from hardware.env.real_env import cell_spec
 from robolearn.agents.chunk import ChunkAgent
 from robolearn.arms.models import UR5E
 from robolearn.contracts import PolicySpec

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from hardware.cell.load import load_cell
+from hardware.cell.spec import cell_spec
 from hardware.devices.pose_gate import PlausibleMotion
 from hardware.devices.tracker import UdpStream, UdpTrackerConfig
 from hardware.drivers.aruco_tracker import TagTrackerConfig
 from hardware.emulators.tracker import TrackerPacket, encode_packet
-from hardware.env.real_env import cell_spec
 from hardware.streams.camera_streams import CameraStreams
 from hardware.streams.signal_buffer import SignalBuffer
 from hardware.streams.tracker_streams import TrackedConfig, TrackedStreams

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from hardware.cell.motion import JOINT_POSITION, JOINT_SETPOINT, tool_xy_rows
-from hardware.env.real_env import EVENT, RealEnv
+from hardware.cell.spec import EVENT
+from hardware.env.real_env import RealEnv
 from hardware.streams.signal_buffer import SignalBuffer
 from hardware.streams.tracker_streams import TrackedConfig
 from hardware.supervisor.link import Cause, Mode
@@ -104,7 +105,7 @@ def test_an_episode_runs_is_recorded_and_reads_back(env, lab, tmp_path):
     assert len(episode.streams[JOINT_POSITION].t_ns) > 3 * episode.steps
     assert len(episode.sent.seq) > 3 * episode.steps
     assert set(episode.sent.seq.tolist()) <= set(range(10))
-    assert episode.streams[EVENT].value.shape[1] == 4
+    assert episode.streams[EVENT.name].value.shape[1] == 4
     setpoints, log = _setpoints(episode), lab_log(lab, start_ns)
     # Every set-point of the episode, at the servo's rate and the times of sending: what the
     # controller received is what is recorded.

@@ -6,10 +6,11 @@ import time
 import numpy as np
 import pytest
 
+from hardware.cell.spec import cell_spec
 from hardware.devices.gripper_config import WIDTH, GripperCellConfig
 from hardware.drivers.fakes.gripper import FakeGripperFault
 from hardware.env.gripper_stream import GripperStream
-from hardware.env.real_env import RealEnv, cell_spec
+from hardware.env.real_env import RealEnv
 from hardware.env.shadow_env import ShadowEnv
 from hardware.supervisor.shared_memory import Ring
 from robolearn.agents.chunk import ChunkAgent

@@ -10,7 +10,8 @@ from hardware.cell.config import CellConfig
 from hardware.cell.limits import RunLimits
 from hardware.cell.load import load_cell
 from hardware.cell.motion import JOINT_POSITION, JOINT_SETPOINT
-from hardware.env.real_env import RealEnv, cell_spec
+from hardware.cell.spec import cell_spec
+from hardware.env.real_env import RealEnv
 from robolearn.config import from_dict
 from robolearn.errors import ConfigError, DataError
 from robolearn.runtime import run_episode

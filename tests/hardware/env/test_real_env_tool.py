@@ -10,11 +10,12 @@ from hardware.cell.config import CellConfig
 from hardware.cell.limits import RunLimits
 from hardware.cell.motion import JOINT_POSITION, TOOL_POSE, action_rows
 from hardware.cell.sanity import require_sane
+from hardware.cell.spec import cell_spec
 from hardware.cell.start import StartOffset
 from hardware.commissioning.latency_motions import swing
 from hardware.commissioning.no_task import middle
 from hardware.devices.gripper_config import GripperCellConfig
-from hardware.env.real_env import RealEnv, cell_spec
+from hardware.env.real_env import RealEnv
 from hardware.supervisor.tool_follower import ToolFrame
 from robolearn.arms.models import UR5E
 from robolearn.config import from_dict

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from hardware.cell.load import load_cell
+from hardware.cell.spec import cell_spec
 from hardware.devices.robot import RobotMode, RobotState
-from hardware.env.real_env import cell_spec
 from hardware.supervisor.link import Link, robot_state_of
 from hardware.supervisor.reports import Reports
 from robolearn.errors import ConfigError

@@ -6,12 +6,13 @@ import time
 import numpy as np
 import pytest
 
+from hardware.cell.spec import EVENT
 from hardware.devices.camera import StreamConfig, StreamedCamera
 from hardware.devices.camera_config import CameraConfig
 from hardware.drivers.aruco_tracker import TagTrackerConfig, TagWatch
 from hardware.drivers.cameras.mjpeg import MjpegConfig
 from hardware.emulators.lab.launch import LabProcess
-from hardware.env.real_env import EVENT, RealEnv
+from hardware.env.real_env import RealEnv
 from hardware.streams.tracker_streams import TrackedConfig
 from robolearn.agents.replay import ReplayAgent
 from robolearn.calibration.fiducials import Tag
@@ -148,7 +149,7 @@ def test_other_signals_are_shown_as_of_the_picture(env):
     for _ in range(3):
         seen = env.observe()
         t_ns = seen.samples["top/image"].t_ns
-        for name in set(seen.samples) - {"top/image", EVENT, BLOCK}:
+        for name in set(seen.samples) - {"top/image", EVENT.name, BLOCK}:
             assert seen.samples[name].t_ns == t_ns, name
         assert seen.samples[BLOCK].t_ns <= t_ns
         env.advance()

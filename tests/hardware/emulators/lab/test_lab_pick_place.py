@@ -8,8 +8,9 @@ import pytest
 
 from eval.trials.suites import load_suite
 from hardware.cell.load import load_cell
+from hardware.cell.spec import cell_spec
 from hardware.emulators.lab.launch import LabProcess
-from hardware.env.real_env import RealEnv, cell_spec
+from hardware.env.real_env import RealEnv
 from robolearn.operations.cell.driving import HoldAtEnd
 from robolearn.operations.cell.placing import LabPlacement
 from robolearn.operations.cell.scoring import LabScorer

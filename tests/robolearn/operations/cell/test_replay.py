@@ -12,7 +12,7 @@ import yaml
 
 from hardware.cell.load import load_cell
 from hardware.cell.motion import JOINT_POSITION
-from hardware.env.real_env import cell_spec
+from hardware.cell.spec import cell_spec
 from robolearn.cli.main import main
 from robolearn.data.episode import Episode, EpisodeMeta, episode_from_arrays
 from robolearn.data.store.store import EpisodeStore
