@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float64
+from jaxtyping import Bool, Float, Float64
 from numpy.typing import NDArray
 
 Vector = Float64[NDArray[np.float64], "3"]
@@ -40,6 +40,9 @@ PlanarPoses = Float64[NDArray[np.float64], "*batch 3"]
 VectorRows = Float64[NDArray[np.float64], "n 3"]
 Vectors = Float64[NDArray[np.float64], "*batch 3"]
 Quaternions = Float64[NDArray[np.float64], "*batch 4"]
+# Of recordings, too, which may be of single precision.
+AnyQuaternions = Float[NDArray[Any], "*batch 4"]
+Named = Bool[NDArray[np.bool_], "*batch"]
 Rotations = Float64[NDArray[np.float64], "*batch 3 3"]
 SixD = Float64[NDArray[np.float64], "*batch 6"]
 # Position and quaternion.
@@ -180,7 +183,7 @@ def rotation_from_quat(q: Quaternions) -> Rotations:
     return np.stack([np.stack(column, axis=-1) for column in columns], axis=-1)
 
 
-def names_rotation(q: NDArray[Any]) -> NDArray[np.bool_]:
+def names_rotation(q: AnyQuaternions) -> Named:
     """Which of the quaternions ``[..., 4]`` are rotations ``[...]``: a goal that nobody named is a
     pose of zeros, which turns nothing and lies nowhere.
     """

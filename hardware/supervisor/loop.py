@@ -14,7 +14,6 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from hardware.devices.robot import Robot, RobotMode, RobotState
-from hardware.supervisor.agent_watch import AgentWatch
 from hardware.supervisor.checks import CollisionGuard
 from hardware.supervisor.follower import Follower
 from hardware.supervisor.gripper_keeper import Keeper, NoGripper
@@ -32,9 +31,10 @@ from hardware.supervisor.link import (
     SupervisorConfig,
 )
 from hardware.supervisor.link_pause import LinkPause
-from hardware.supervisor.motion_check import MotionCheck
 from hardware.supervisor.reports import Reports, cause_of
-from hardware.supervisor.slowing_watch import SlowingWatch
+from hardware.supervisor.watch.agent import AgentWatch
+from hardware.supervisor.watch.motion import MotionCheck
+from hardware.supervisor.watch.slowing import SlowingWatch
 from robolearn.arms.differential import Limited
 from robolearn.arms.shapes import Joints
 from robolearn.errors import ClockError, DataError, RobotError

@@ -29,7 +29,7 @@ from hardware.drivers.ur.robot import URConfig
 from hardware.emulators.lab.launch import LabProcess
 from hardware.supervisor.client import SupervisorClient
 from hardware.supervisor.link import Cause, Mode, Target
-from hardware.supervisor.resume_check import FACTOR
+from hardware.supervisor.watch.resuming import FACTOR
 from robolearn.agents.actions import clip_slight
 from robolearn.arms.models import UR5E
 from robolearn.errors import RobolearnError, RobotConnectionError

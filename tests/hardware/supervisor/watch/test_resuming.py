@@ -8,7 +8,7 @@ import pytest
 
 from hardware.emulators.ur.motion import JointMotion, MotionLimits
 from hardware.supervisor.link import Cause, Mode
-from hardware.supervisor.resume_check import FACTOR
+from hardware.supervisor.watch.resuming import FACTOR
 from robolearn.arms.models import UR5E
 from tests.hardware.supervisor.test_link_pause import GOAL, fast, pause
 from tests.hardware.workcell import FOLLOWER, RATE_HZ, WORKCELL, Cell

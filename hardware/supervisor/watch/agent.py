@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from hardware.supervisor.command_check import CommandCheck, Defect
 from hardware.supervisor.follower import Follower
 from hardware.supervisor.gripper_keeper import Keeper
 from hardware.supervisor.link import Cause, Link, SupervisorConfig, Target
+from hardware.supervisor.watch.commands import CommandCheck, Defect
 
 Tell = Callable[[Cause, int, float, float, int], None]
 """Tells an event: cause, time, value, limit, and the command's number (-1: the one in force)."""

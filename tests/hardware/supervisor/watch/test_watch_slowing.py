@@ -5,8 +5,8 @@ import dataclasses
 import numpy as np
 
 from hardware.supervisor.link import Cause, Mode
-from hardware.supervisor.slowing_watch import SlowingWatch
 from hardware.supervisor.tool_follower import ToolFollowerConfig, ToolFrame, ToolSpace
+from hardware.supervisor.watch.slowing import SlowingWatch
 from robolearn.arms.differential import Limited
 from robolearn.arms.models import UR5E
 from robolearn.arms.slowing import Slowed

@@ -6,10 +6,10 @@ import logging
 
 from hardware.devices.robot import RobotState
 from hardware.supervisor.checks import FollowingCheck, LoadCheck, Overrun
-from hardware.supervisor.command_check import Defect
 from hardware.supervisor.follower import Follower
 from hardware.supervisor.link import Cause, SupervisorConfig
-from hardware.supervisor.resume_check import ResumeCheck
+from hardware.supervisor.watch.commands import Defect
+from hardware.supervisor.watch.resuming import ResumeCheck
 from robolearn.arms.shapes import Joints
 
 log = logging.getLogger(__name__)
