@@ -1,4 +1,4 @@
-"""``robolearn scene check|view|verify SCENE`` validates, draws and judges scene packages."""
+"""``robolearn scene check|view|verify|drift SCENE`` validates, draws and judges scene packages."""
 
 from __future__ import annotations
 
@@ -73,6 +73,30 @@ class Verify:
     capture: Path
     # Page with photographs beside the scene.
     out: Path = Path("verified.html")
+    # Print one JSON document and nothing else.
+    json: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """Find what moved since a scene was made, a camera or the table, and record it in the scene."""
+
+    # Scene folder of your cell.
+    scene: Annotated[Path, tyro.conf.Positional]
+    # Today's photographs of the scene's cameras, CAMERA=FILE each.
+    photo: tuple[str, ...] = ()
+    # A later capture of the table, its poses in the same frame.
+    capture: Path | None = None
+    # Where the arm's tool touched a known point, x y z in the table's frame [m].
+    touched: tuple[float, float, float] | None = None
+    # Where the scene has that point [m]; default: the lower left corner of the capture's board.
+    expected: tuple[float, float, float] | None = None
+    # How well the touched point is known [mm].
+    touch_mm: float = 1.0
+    # What may be off before it counts as moved [mm].
+    tolerance_mm: float = 3.0
+    # What may be turned before it counts as moved [degrees].
+    tolerance_deg: float = 0.5
     # Print one JSON document and nothing else.
     json: bool = False
 
@@ -181,7 +205,11 @@ def _verify(argv: list[str]) -> int:
                 "held_out": found.held_out,
                 "pictures": len(found.views),
                 "measures": {
-                    m.name: {"value": finite(m.value), "unit": m.unit, "verdict": m.verdict}
+                    m.limit.name: {
+                        "value": finite(m.value),
+                        "unit": m.limit.unit,
+                        "verdict": m.verdict,
+                    }
                     for m in found.measures
                 },
                 "silhouettes": {name: finite(value) for name, value in found.iou.items()},
@@ -191,12 +219,45 @@ def _verify(argv: list[str]) -> int:
             }
         )
         return code
-    width = max(len(m.name) for m in found.measures)
+    width = max(len(m.limit.name) for m in found.measures)
     for m in found.measures:
-        say(f"  {m.name:<{width}}  {figure(m):>13}  {m.verdict}")
+        say(f"  {m.limit.name:<{width}}  {figure(m):>13}  {m.verdict}")
     for sentence in (*found.said, *found.advice):
         say(f"look at: {sentence}")
     say(f"{found.scene}: {found.verdict} ({len(found.views)} pictures); page: {args.out}")
+    return code
+
+
+def _drift(argv: list[str]) -> int:
+    args = parse(Drift, argv, "scene drift", Drift.__doc__ or "")
+    from robolearn.operations.scenes.drift import photos_of, scene_drift
+    from sim.reconstruction.drift import Tolerance
+
+    record, parts = scene_drift(
+        args.scene,
+        photos=photos_of(args.photo),
+        capture=args.capture,
+        touched=args.touched,
+        expected=args.expected,
+        touch_mm=args.touch_mm,
+        tolerance=Tolerance(args.tolerance_mm, args.tolerance_deg),
+    )
+    code = 0 if all(p.verdict == "unmoved" for p in parts.values()) else 2
+    if args.json:
+        import dataclasses
+
+        looked = sorted(parts)
+        print_json({**dataclasses.asdict(record), "looked_at": looked, "moved": record.moved})
+        return code
+    for name, part in record.parts.items():
+        earlier = "" if name in parts else f" (looked at {part.checked_at})"
+        say(f"  {name:<20}  {part.verdict:<8}  {part.said}{earlier}")
+    if record.moved:
+        say(f"{record.scene}: {', '.join(record.moved)} moved; what depends on the scene is stale")
+    elif code:
+        say(f"{record.scene}: not told; nothing is known to have moved")
+    else:
+        say(f"{record.scene}: nothing moved")
     return code
 
 
@@ -226,5 +287,6 @@ VERBS: dict[str, tuple[type[Any], Callable[[list[str]], int]]] = {
     "view": (View, _view),
     "overlay": (Overlay, _overlay),
     "verify": (Verify, _verify),
+    "drift": (Drift, _drift),
     "ls": (List, _list),
 }

@@ -18,6 +18,7 @@ from sim.reconstruction.objects import Scanned
 from sim.reconstruction.parts import convex_parts
 from sim.reconstruction.primitives import Primitive, fit_primitive, upright
 from sim.reconstruction.shapes import Faces, Inertia, OwnVertices, Vertices
+from sim.reconstruction.texture import Texture
 
 # Of what things on tables are made: foam to glass; the middle is that of wood and full packages
 # [kg/m^3].
@@ -62,6 +63,7 @@ class Body:
     half_size_m: Vector
     unseen_share: float
     rgb: tuple[float, float, float] = (0.7, 0.7, 0.7)
+    texture: Texture | None = None
 
     @property
     def radius_m(self) -> float:

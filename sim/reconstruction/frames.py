@@ -21,10 +21,12 @@ from robolearn.calibration.hand_eye_causes import calibrate
 from robolearn.capture.config import CaptureLens, Mount
 from robolearn.capture.folder import Capture, Frame, matrix
 from robolearn.errors import ConfigError, DataError
-from robolearn.geometry import CameraMatrix, Pose, inverse
+from robolearn.geometry import CameraMatrix, Pose, inverse, pose
 from robolearn.shapes import Picture
 from sim.reconstruction.shapes import Depth, Points
 
+# Placed pictures that are asked where the board lies.
+_BOARD_VIEWS = 12
 # Whose frame the poses are given in.
 WorldFrame = Literal["table", "base", "unknown"]
 
@@ -195,6 +197,25 @@ def board_pose(view: BoardView, lens: CaptureLens) -> Pose | None:
     except DataError:
         return None
     return found.lens.T_frame_camera
+
+
+def board_place(capture: Capture, frames: Sequence[PosedFrame]) -> Pose | None:
+    """Where the board lies, ``T_table_board``, as placed pictures of the table see it: in the
+    middle of what they say; None where there is none or fewer than two see it.
+    """
+    board = capture.config.board
+    if board is None or board.where != "table":
+        return None
+    finder, seen = BoardFinder(board.board()), list[Pose]()
+    for f in frames[:: max(1, len(frames) // _BOARD_VIEWS)]:
+        view = finder.find(f.frame.picture())
+        T_board_camera = None if view is None else board_pose(view, f.lens)
+        if T_board_camera is not None:
+            seen.append(f.T_table_camera @ inverse(T_board_camera))
+    if len(seen) < 2:
+        return None
+    u, _, vt = np.linalg.svd(np.mean([T[:3, :3] for T in seen], axis=0))
+    return pose(u @ vt, np.median([T[:3, 3] for T in seen], axis=0))
 
 
 def _place(

@@ -12,7 +12,14 @@ from pathlib import Path
 import numpy as np
 
 from robolearn.geometry import Vector
-from sim.reconstruction.shapes import Faces, Inertia, OwnFaces, OwnVertices, Vertices
+from sim.reconstruction.shapes import (
+    Faces,
+    Inertia,
+    OwnFaces,
+    OwnVertices,
+    TexturePoints,
+    Vertices,
+)
 from sim.rendering.decimation import simplify
 
 
@@ -62,8 +69,19 @@ def thinned(vertices: Vertices, faces: Faces, keep: int) -> tuple[OwnVertices, O
     return (fewer, left) if is_closed(left) or not is_closed(faces) else (vertices, faces)
 
 
-def write_obj(path: Path, vertices: Vertices, faces: Faces) -> None:
-    """A Wavefront file, to a hundredth of a millimetre."""
+def write_obj(
+    path: Path, vertices: Vertices, faces: Faces, coordinates: TexturePoints | None = None
+) -> None:
+    """A Wavefront file, to a hundredth of a millimetre; ``coordinates [3 f, 2]``: where every
+    corner of every face lies in a picture.
+    """
     lines = [f"v {x:.5f} {y:.5f} {z:.5f}" for x, y, z in vertices.tolist()]
-    lines += [f"f {a} {b} {c}" for a, b, c in (faces + 1).tolist()]
+    if coordinates is None:
+        lines += [f"f {a} {b} {c}" for a, b, c in (faces + 1).tolist()]
+    else:
+        lines += [f"vt {u:.6f} {v:.6f}" for u, v in coordinates.tolist()]
+        lines += [
+            f"f {a}/{3 * k + 1} {b}/{3 * k + 2} {c}/{3 * k + 3}"
+            for k, (a, b, c) in enumerate((faces + 1).tolist())
+        ]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")

@@ -1,6 +1,6 @@
 """Reconstructs a table and its objects from a capture: every stage, and what each one found.
 
-    checks -> poses -> table -> clusters -> fine volumes -> bodies -> colours
+    checks -> poses -> table -> registration -> clusters -> fine volumes -> bodies -> colours
 
 What fails for one picture or object leaves the others alone and is said; what was not measured is
 listed as assumed.
@@ -18,12 +18,14 @@ from robolearn.capture.check import check_capture
 from robolearn.capture.folder import Capture
 from robolearn.errors import DataError, SceneError
 from robolearn.geometry import Vector
-from sim.reconstruction.appearance import RGB, colours_of
+from robolearn.shapes import Picture
+from sim.reconstruction.appearance import RGB, filled_picture, painted, usual
 from sim.reconstruction.bodies import Body, make_body
-from sim.reconstruction.frames import Assumed, PosedFrame, posed_frames
+from sim.reconstruction.frames import Assumed, PosedFrame, WorldFrame, posed_frames
 from sim.reconstruction.objects import find_clusters, name_clusters, scan_object
 from sim.reconstruction.plane import Table, find_table, misplaced
-from sim.reconstruction.shapes import Points
+from sim.reconstruction.refine import register
+from sim.reconstruction.texture import Atlas, Texture, flat_spots, lay_out, textured
 
 # Of so many pictures one is kept back, to judge the scene by.
 HELD_OUT_EVERY = 6
@@ -31,6 +33,8 @@ HELD_OUT_EVERY = 6
 LEAST_FRAMES, WORST_SHARE = 6, 0.34
 # Height of the box that is reconstructed, and how far it goes when nobody says [m].
 _HEIGHT_M, _REACH_M = 0.35, 0.45
+# Texels of the table's picture, and photographs that it is made from, at most about so many.
+_TEXELS, _TABLE_VIEWS = 400_000, 15
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +47,12 @@ class Reconstruction:
     """
 
     capture: Capture
+    # Whose frame the poses were given in, before they were the table's.
+    world: WorldFrame
     table: Table
     table_rgb: RGB
+    # The table from above, x to the right and y upwards, over all of what was seen of it.
+    table_picture: Picture
     bodies: tuple[Body, ...]
     low: Vector
     high: Vector
@@ -54,6 +62,8 @@ class Reconstruction:
     assumed: tuple[Assumed, ...]
     said: tuple[str, ...]
     notes: tuple[str, ...]
+    # Whether pictures were moved from the poses they were given with.
+    registered: bool
     seconds: dict[str, float]
 
 
@@ -62,6 +72,7 @@ class PlacedScan:
     """The scan's pictures in the table's frame, and what placing them found."""
 
     frames: tuple[PosedFrame, ...]
+    world: WorldFrame
     table: Table
     # Standard deviation of a pixel's depth [m].
     noise_m: float
@@ -92,7 +103,9 @@ def place_scan(capture: Capture) -> PlacedScan:
     table, assumed = find_table(posed.frames, posed.world, noise)
     frames = [f.moved(table.T_table_world) for f in posed.frames]
     kept = _believed(frames, noise, left_out, said)
-    return PlacedScan(tuple(kept), table, noise, left_out, tuple(assumed), tuple(said), posed.notes)
+    return PlacedScan(
+        tuple(kept), posed.world, table, noise, left_out, tuple(assumed), tuple(said), posed.notes
+    )
 
 
 def reconstruct(capture: Capture, on_note: Callable[[str], None] | None = None) -> Reconstruction:
@@ -107,9 +120,14 @@ def reconstruct(capture: Capture, on_note: Callable[[str], None] | None = None) 
     tell(
         f"{len(scan.frames)} pictures placed; the table is flat to {1e3 * scan.table.rms_m:.1f} mm"
     )
-    held_out = scan.frames[HELD_OUT_EVERY - 1 :: HELD_OUT_EVERY]
-    used = tuple(f for f in scan.frames if f not in held_out)
-    low, high = _workspace(capture, scan.table, used, assumed)
+    kept_back = {f.name for f in scan.frames[HELD_OUT_EVERY - 1 :: HELD_OUT_EVERY]}
+    given = tuple(f for f in scan.frames if f.name not in kept_back)
+    low, high = _workspace(capture, scan.table, given, assumed)
+    registered = register(scan.frames, given, low, high, noise)
+    tell(registered.note)
+    held_out = tuple(f for f in registered.frames if f.name in kept_back)
+    used = tuple(f for f in registered.frames if f.name not in kept_back)
+    clock.stage("registration")
     clusters = find_clusters(used, low, high, noise)
     if not clusters:
         raise SceneError(
@@ -131,13 +149,16 @@ def reconstruct(capture: Capture, on_note: Callable[[str], None] | None = None) 
         said += about
         tell(_sentence(body))
     clock.stage("surfaces and bodies")
-    colours = colours_of(_surfaces(bodies, scan.table, low, high), used)
+    bodies = [replace(b, texture=t, rgb=rgb) for b, (t, rgb) in _looks(bodies, used)]
+    table_picture, table_rgb = _table_look(scan.table, used)
     clock.stage("colours")
     return Reconstruction(
         capture=capture,
+        world=scan.world,
         table=scan.table,
-        table_rgb=colours[""],
-        bodies=tuple(replace(b, rgb=colours[b.name]) for b in bodies),
+        table_rgb=table_rgb,
+        table_picture=table_picture,
+        bodies=tuple(bodies),
         low=low,
         high=high,
         frames=used,
@@ -145,7 +166,8 @@ def reconstruct(capture: Capture, on_note: Callable[[str], None] | None = None) 
         left_out=scan.left_out,
         assumed=tuple(assumed),
         said=tuple(said),
-        notes=scan.notes,
+        notes=(*scan.notes, registered.note),
+        registered=registered.changed,
         seconds=clock.seconds,
     )
 
@@ -203,16 +225,32 @@ def _workspace(
     return np.array([*low, 0.0]), np.array([*high, max(top, 0.05)])
 
 
-def _surfaces(bodies: Sequence[Body], table: Table, low: Vector, high: Vector) -> dict[str, Points]:
-    """What is coloured, by name; "" is the table, away from the objects."""
-    out = {b.name: b.vertices @ b.T_table_body[:3, :3].T + b.T_table_body[:3, 3] for b in bodies}
-    a, b = np.maximum(low[:2], table.low), np.minimum(high[:2], table.high)
-    x, y = (np.linspace(a[k], b[k], 40) for k in range(2))
-    flat = np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2)
-    for body in bodies:
-        away = np.linalg.norm(flat - body.T_table_body[:2, 3], axis=1)
-        flat = flat[away > body.radius_m + 0.01]
-    return {**out, "": np.column_stack([flat, np.zeros(len(flat))])}
+def _looks(
+    bodies: Sequence[Body], frames: Sequence[PosedFrame]
+) -> list[tuple[Body, tuple[Texture, RGB]]]:
+    """Every body's texture and usual colour."""
+    atlases: dict[str, Atlas] = {}
+    for b in bodies:
+        at = b.vertices @ b.T_table_body[:3, :3].T + b.T_table_body[:3, 3]
+        texel = float(np.median([_texel(f, b.T_table_body[:3, 3]) for f in frames]))
+        atlases[b.name] = lay_out(at, b.faces, texel)
+    colours = painted({name: atlas.spots for name, atlas in atlases.items()}, frames)
+    return [(b, (textured(atlases[b.name], c := colours[b.name]), usual(c))) for b in bodies]
+
+
+def _table_look(table: Table, frames: Sequence[PosedFrame]) -> tuple[Picture, RGB]:
+    """The table from above and its usual colour; what stands on it hides what is below it."""
+    low, high = np.array(table.low), np.array(table.high)
+    middle = np.array([*(low + high) / 2, 0.0])
+    finest = float(np.median([_texel(f, middle) for f in frames]))
+    spots, shape = flat_spots(low, high, max(finest, ((high - low).prod() / _TEXELS) ** 0.5))
+    colours = painted({"": spots}, frames[:: max(1, len(frames) // _TABLE_VIEWS)])[""]
+    return filled_picture(colours.reshape(*shape, 3)), usual(colours)
+
+
+def _texel(f: PosedFrame, at: Vector) -> float:
+    """What two thirds of a pixel are, there [m]."""
+    return 0.67 * float(np.linalg.norm(f.T_table_camera[:3, 3] - at)) / f.lens.focal_px[0]
 
 
 def _sentence(body: Body) -> str:

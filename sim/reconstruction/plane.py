@@ -13,6 +13,7 @@ import numpy as np
 
 from robolearn.errors import DataError
 from robolearn.geometry import Pose, Vector, pose, rotation_from_rotvec
+from robolearn.shapes import Floats
 from sim.reconstruction.frames import Assumed, PosedFrame, WorldFrame, points_of
 from sim.reconstruction.shapes import Points
 
@@ -92,22 +93,46 @@ def misplaced(frames: Sequence[PosedFrame], noise_m: float) -> dict[str, str]:
     """Pictures (in the table's frame) whose own table lies elsewhere, and where."""
     out: dict[str, str] = {}
     for f in frames:
-        points = points_of(f.depth_m(), f.K, f.T_table_camera, _stride(f))
-        near = points[np.abs(points[:, 2]) < 0.08]
-        if len(near) < 50:
+        own = _own_table(f, noise_m)
+        if own is None:
             out[f.name] = "shows no table where the others have it"
             continue
-        normal, offset = _ransac(near, _NEAR_M + 2.0 * noise_m, 60, 600)
-        inside = near[np.abs(near @ normal + offset) < _NEAR_M + 2.0 * noise_m]
-        middle = inside.mean(axis=0)
-        axis = np.linalg.svd(inside - middle, full_matrices=False)[2][2]
-        tilt = float(np.degrees(np.arccos(min(1.0, abs(float(axis[2]))))))
         # Only level planes are the table; a large box's top is level, too, but not the largest.
-        if len(inside) < 0.3 * len(near):
+        if own.share < 0.3:
             continue
-        if abs(float(middle[2])) > WORST_FRAME_M or tilt > WORST_FRAME_DEG:
-            out[f.name] = f"sees the table {1e3 * middle[2]:+.0f} mm off, tilted by {tilt:.1f} deg"
+        if abs(own.height_m) > WORST_FRAME_M or own.tilt_deg > WORST_FRAME_DEG:
+            out[f.name] = (
+                f"sees the table {1e3 * own.height_m:+.0f} mm off, tilted by {own.tilt_deg:.1f} deg"
+            )
     return out
+
+
+def heights(frames: Sequence[PosedFrame], noise_m: float) -> tuple[Floats, Floats]:
+    """How high ``[n]`` [m] and how tilted ``[n]`` [deg] every picture alone sees the table."""
+    own = [found for f in frames if (found := _own_table(f, noise_m)) is not None]
+    return np.array([o.height_m for o in own]), np.array([o.tilt_deg for o in own])
+
+
+@dataclass(frozen=True, slots=True)
+class _OwnTable:
+    """The table as one picture sees it."""
+
+    height_m: float
+    tilt_deg: float
+    share: float
+
+
+def _own_table(f: PosedFrame, noise_m: float) -> _OwnTable | None:
+    points = points_of(f.depth_m(), f.K, f.T_table_camera, _stride(f))
+    near = points[np.abs(points[:, 2]) < 0.08]
+    if len(near) < 50:
+        return None
+    normal, offset = _ransac(near, _NEAR_M + 2.0 * noise_m, 60, 600)
+    inside = near[np.abs(near @ normal + offset) < _NEAR_M + 2.0 * noise_m]
+    middle = inside.mean(axis=0)
+    axis = np.linalg.svd(inside - middle, full_matrices=False)[2][2]
+    tilt = float(np.degrees(np.arccos(min(1.0, abs(float(axis[2]))))))
+    return _OwnTable(float(middle[2]), tilt, len(inside) / len(near))
 
 
 def _stride(f: PosedFrame) -> int:

@@ -26,3 +26,11 @@ Cells = Int64[NDArray[np.int64], "_ 3"]
 PointPicture = Float64[NDArray[np.float64], "h w 3"]
 # About the centre of mass [kg m^2].
 Inertia = Float64[NDArray[np.float64], "3 3"]
+# Of a move: rotation vector [rad], then position [m].
+MoveCovariance = Float64[NDArray[np.float64], "6 6"]
+# Points of which none says the number of another's; colours of them.
+OwnPoints = Float64[NDArray[np.float64], "_ 3"]
+# Where corners of faces lie in a picture, 0 to 1; corners of tiles [px].
+TexturePoints = Float64[NDArray[np.float64], "_ 2"]
+Corners = Int64[NDArray[np.int64], "_ 2"]
+ColourGrid = Float64[NDArray[np.float64], "h w 3"]

@@ -6,7 +6,8 @@ scene is refused. What is not good says what to capture again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -23,6 +24,7 @@ from sim.env.scene_env import SceneEnv
 from sim.reconstruction.frames import PosedFrame, posed_frames
 from sim.reconstruction.views import Box, Compared, SceneViewer
 from sim.scene.config import Scene
+from sim.scene.overrides import by_hand_sentences
 
 Verdict = Literal["use", "use with care", "refuse"]
 
@@ -33,27 +35,88 @@ _REST_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Measure:
-    """One thing that was measured, what is good and what is bearable, and what to do."""
+class Limit:
+    """What is good, what is bearable, and what to do about the rest.
+
+    ``more``: whether larger is better; ``advice`` may name the worst object: ``{worst}``.
+    """
 
     name: str
-    value: float
     unit: str
     good: float
     bearable: float
-    # Whether larger is better.
     more: bool
     advice: str
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """One thing that was measured, against its limit; ``worst``: the object it is of, or ""."""
+
+    limit: Limit
+    value: float
+    worst: str = ""
 
     @property
     def verdict(self) -> Verdict:
         """What this measure alone says."""
         if not np.isfinite(self.value):
             return "refuse"
-        sign = 1.0 if self.more else -1.0
-        if sign * self.value >= sign * self.good:
+        sign = 1.0 if self.limit.more else -1.0
+        if sign * self.value >= sign * self.limit.good:
             return "use"
-        return "use with care" if sign * self.value >= sign * self.bearable else "refuse"
+        return "use with care" if sign * self.value >= sign * self.limit.bearable else "refuse"
+
+    @property
+    def advice(self) -> str:
+        """What to do where the verdict is not *use*."""
+        return self.limit.advice.format(worst=self.worst)
+
+
+LIMITS = {
+    "silhouette": Limit(
+        *("silhouette of the worst object, IoU", "", 0.93, 0.80, True),
+        "{worst}: its outline is not the scene's; take more views of it, from low down and from"
+        " all sides, and check that nothing moved between the pictures",
+    ),
+    "edges": Limit(
+        *("outlines against the photograph's edges", "px", 2.5, 6.0, False),
+        "outlines lie beside the photograph's edges: the lens or the poses are off; calibrate the"
+        " camera (pictures of the board), check that depth is registered to the picture",
+    ),
+    "depth": Limit(
+        *("depth of objects and the table beside them", "mm", 3.0, 8.0, False),
+        "depth differs: check depth.scale_m and that depth is along the optical axis; take the"
+        " scan again, nearer to the table",
+    ),
+    "colour": Limit(
+        *("colour of the worst object, mean difference of pixels", "of 255", 25.0, 60.0, False),
+        "{worst}: its colours are not the photograph's; keep the light as it is while the pictures"
+        " are taken, and the exposure fixed",
+    ),
+    "unexplained": Limit(
+        *("what stands on the table and is not in the scene", "%", 5.0, 20.0, False),
+        "something stands on the table that the scene lacks: take it away or capture again; what is"
+        " black, shiny or clear is not reconstructed",
+    ),
+    "unseen": Limit(
+        *("surface that no picture saw", "%", 10.0, 40.0, False),
+        "{worst}: parts of it were never seen and are closed by guess; add views of them",
+    ),
+    "moved": Limit(
+        *("objects stay where they were found", "mm", 3.0, 10.0, False),
+        "{worst} does not rest where it was found: add views of its lower part, or of what it leans"
+        " on",
+    ),
+    "turned": Limit(
+        *("objects stay as they stood", "degrees", 3.0, 10.0, False),
+        "{worst} tips: its lower side or its mass is off; add views from low down",
+    ),
+    "starts": Limit(
+        *("starts can be placed", "", 1.0, 1.0, True),
+        "starts of the reset distribution cannot be placed; robolearn scene check says which",
+    ),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,14 +175,18 @@ def verify(scene: Scene, capture: Capture) -> Verified:
             " reconstruct' wrote knows where its pictures were taken"
         )
     frames, held_out = _frames(capture, details)
-    boxes = {name: _box(entry) for name, entry in details["objects"].items()}
+    by_hand = details.get("by_hand", {})
+    boxes = {
+        name: _box(entry, by_hand.get(name, {}).get("pose"))
+        for name, entry in details["objects"].items()
+    }
     viewer = SceneViewer(scene, boxes, np.array(details["T_scene_table"], dtype=np.float64))
     try:
         views = tuple(viewer.compare(f) for f in frames)
     finally:
         viewer.close()
     rested = _rested(scene, tuple(boxes))
-    said = [str(s) for s in details["said"]]
+    said = [*(str(s) for s in details["said"]), *by_hand_sentences(details)]
     if not held_out:
         said.append("the pictures are of another capture, or were used to make the scene")
     measures = _measures(scene, views, rested, details, said)
@@ -149,12 +216,21 @@ def _frames(capture: Capture, details: dict[str, Any]) -> tuple[list[PosedFrame]
         )
     T = np.array(details["T_table_world"], dtype=np.float64)
     posed = posed_frames(capture, chosen)
-    of_this = held and capture.config.name == details["capture"]
-    return [f.moved(T) for f in posed.frames], bool(of_this)
+    of_this = bool(held) and capture.config.name == details["capture"]
+    registered = details["pictures"].get("poses", {}) if of_this else {}
+    frames = [
+        dataclasses.replace(f, T_table_camera=np.array(registered[f.name], dtype=np.float64))
+        if f.name in registered
+        else f.moved(T)
+        for f in posed.frames
+    ]
+    return frames, of_this
 
 
-def _box(entry: dict[str, Any]) -> Box:
-    T = pose_from_values(np.array(entry["pose"], dtype=np.float64), "pose")
+def _box(entry: dict[str, Any], by_hand: Sequence[Any] | None) -> Box:
+    """Where it was found, or, of what a person moved since, where that is now."""
+    at = entry["pose"] if by_hand is None else by_hand[1]
+    T = pose_from_values(np.array(at, dtype=np.float64), "pose")
     a, b, c = (float(v) / 2e3 for v in entry["size_mm"])
     return Box(T, (a, b, c))
 
@@ -187,97 +263,44 @@ def _measures(
     details: dict[str, Any],
     said: list[str],
 ) -> tuple[Measure, ...]:
-    iou = {r.name: _median([v.iou[r.name] for v in views]) for r in rested}
-    worst = min(iou, key=lambda n: iou[n] if np.isfinite(iou[n]) else -1.0)
-    loose = max(rested, key=lambda r: r.moved_mm)
-    turned = max(rested, key=lambda r: r.turned_deg)
-    unseen = {n: float(o["unseen_share"]) for n, o in details["objects"].items()}
-    hidden = max(unseen, key=lambda n: unseen[n])
-    starts = 1.0
+    """Every limit's value: the median over pictures, of the worst object."""
+    by_object = {
+        "silhouette": {r.name: _median([v.iou[r.name] for v in views]) for r in rested},
+        "colour": {r.name: _median([v.colour[r.name] for v in views]) for r in rested},
+        "unseen": {n: 100.0 * float(o["unseen_share"]) for n, o in details["objects"].items()},
+        "moved": {r.name: r.moved_mm for r in rested},
+        "turned": {r.name: r.turned_deg for r in rested},
+    }
+    of_pictures = {
+        "edges": _median([v.edge_px for v in views]),
+        "depth": _median([v.depth_mm for v in views]),
+        "unexplained": 100.0 * float(np.median([v.unexplained for v in views])),
+        "starts": _starts(scene, said),
+    }
+    out: list[Measure] = []
+    for name, limit in LIMITS.items():
+        if name in of_pictures:
+            out.append(Measure(limit, of_pictures[name]))
+            continue
+        worst = _worst(by_object[name], limit)
+        out.append(Measure(limit, by_object[name][worst], worst))
+    return tuple(out)
+
+
+def _worst(values: Mapping[str, float], limit: Limit) -> str:
+    """The object whose value is worst; one that was not seen is worse than any."""
+    sign = 1.0 if limit.more else -1.0
+    return min(values, key=lambda n: sign * values[n] if np.isfinite(values[n]) else -np.inf)
+
+
+def _starts(scene: Scene, said: list[str]) -> float:
+    """1 when every start of the reset distribution can be placed."""
     try:
         check_scene(scene)
     except SceneError as error:
-        starts = 0.0
         said.append(str(error))
-    return (
-        Measure(
-            "silhouette of the worst object, IoU",
-            iou[worst],
-            "",
-            0.93,
-            0.80,
-            True,
-            f"{worst}: its outline is not the scene's; take more views of it, from low down and"
-            " from all sides, and check that nothing moved between the pictures",
-        ),
-        Measure(
-            "outlines against the photograph's edges",
-            _median([v.edge_px for v in views]),
-            "px",
-            2.5,
-            6.0,
-            False,
-            "outlines lie beside the photograph's edges: the lens or the poses are off; calibrate"
-            " the camera (pictures of the board), check that depth is registered to the picture",
-        ),
-        Measure(
-            "depth of objects and the table beside them",
-            _median([v.depth_mm for v in views]),
-            "mm",
-            3.0,
-            8.0,
-            False,
-            "depth differs: check depth.scale_m and that depth is along the optical axis; take the"
-            " scan again, nearer to the table",
-        ),
-        Measure(
-            "what stands on the table and is not in the scene",
-            100.0 * float(np.median([v.unexplained for v in views])),
-            "%",
-            5.0,
-            20.0,
-            False,
-            "something stands on the table that the scene lacks: take it away or capture again;"
-            " what is black, shiny or clear is not reconstructed",
-        ),
-        Measure(
-            "surface that no picture saw",
-            100.0 * unseen[hidden],
-            "%",
-            10.0,
-            40.0,
-            False,
-            f"{hidden}: parts of it were never seen and are closed by guess; add views of them",
-        ),
-        Measure(
-            "objects stay where they were found",
-            loose.moved_mm,
-            "mm",
-            3.0,
-            10.0,
-            False,
-            f"{loose.name} does not rest where it was found: add views of its lower part, or of"
-            " what it leans on",
-        ),
-        Measure(
-            "objects stay as they stood",
-            turned.turned_deg,
-            "degrees",
-            3.0,
-            10.0,
-            False,
-            f"{turned.name} tips: its lower side or its mass is off; add views from low down",
-        ),
-        Measure(
-            "starts can be placed",
-            starts,
-            "",
-            1.0,
-            1.0,
-            True,
-            "starts of the reset distribution cannot be placed; robolearn scene check says which",
-        ),
-    )
+        return 0.0
+    return 1.0
 
 
 def _median(values: Sequence[float]) -> float:

@@ -46,15 +46,16 @@ class Compared:
 
     ``iou`` by object; ``edge_px``: median distance of the scene's silhouettes from the photograph's
     nearest edge; ``depth_mm``: median difference on objects and the table beside them;
-    ``colour``: mean difference of the objects' colours (of 255); ``unexplained``: share of what
-    stands on the table that is near no object of the scene. NaN where nothing is in view.
+    ``colour`` by object: mean difference of its pixels (of 255), a pixel's blur forgiven;
+    ``unexplained``: share of what stands on the table that is near no object of the scene. NaN
+    where nothing is in view.
     """
 
     name: str
     iou: dict[str, float]
     edge_px: float
     depth_mm: float
-    colour: float
+    colour: dict[str, float]
     unexplained: float
     photo: Picture
     drawn: Picture
@@ -106,7 +107,7 @@ class SceneViewer:
             iou=iou,
             edge_px=_edge_distance(photo, silhouettes),
             depth_mm=_depth_difference(measured, depth, silhouettes),
-            colour=self._colour_difference(photo, drawn, owner),
+            colour=self._colour_differences(photo, drawn, owner, near),
             unexplained=float((inside & ~explained).sum() / max(1, inside.sum())),
             photo=photo,
             drawn=drawn,
@@ -145,14 +146,18 @@ class SceneViewer:
         flat = points[..., :2]
         return ((flat > low) & (flat < high)).all(axis=-1) & (points[..., 2] < 0.5)
 
-    def _colour_difference(self, photo: Picture, drawn: Picture, owner: np.ndarray) -> float:
-        off: list[float] = []
+    def _colour_differences(
+        self, photo: Picture, drawn: Picture, owner: np.ndarray, near: Mapping[str, Mask]
+    ) -> dict[str, float]:
+        """By object, over pixels that are the object's on both sides."""
+        smooth = [cv2.GaussianBlur(p, (3, 3), 0).astype(np.float64) for p in (photo, drawn)]
+        off = np.abs(smooth[0] - smooth[1]).mean(axis=2)
+        out: dict[str, float] = {}
         for name in self._boxes:
-            own = owner == name
-            if own.sum() >= 30:
-                means = [picture[own].astype(np.float64).mean(axis=0) for picture in (photo, drawn)]
-                off.append(float(np.abs(means[0] - means[1]).mean()))
-        return float(np.mean(off)) if off else np.nan
+            own = ((owner == name) & near[name]).astype(np.uint8)
+            inner = cv2.erode(own, np.ones((3, 3), np.uint8)) > 0
+            out[name] = float(off[inner].mean()) if inner.sum() >= 30 else np.nan
+        return out
 
 
 def _points(depth: Depth, f: PosedFrame) -> PointPicture:

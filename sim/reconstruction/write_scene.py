@@ -17,12 +17,14 @@ import numpy as np
 import yaml
 
 from robolearn.arms.models import ARMS
-from robolearn.capture.config import CaptureConfig
+from robolearn.capture.config import CaptureConfig, CaptureLens
 from robolearn.capture.folder import Frame
+from robolearn.config import to_dict
 from robolearn.errors import SceneError, did_you_mean
 from robolearn.geometry import Pose, Vector, pose, quat_from_rotation
+from robolearn.shapes import Picture
 from sim.reconstruction.bodies import Body, apart_m
-from sim.reconstruction.frames import Assumed, lens_of, posed_frames
+from sim.reconstruction.frames import Assumed, board_place, lens_of, posed_frames
 from sim.reconstruction.meshes import write_obj
 from sim.reconstruction.pipeline import Reconstruction
 from sim.reconstruction.template import Template, arm_template, empty_template
@@ -64,8 +66,9 @@ def write_reconstructed(found: Reconstruction, choice: SceneChoice, out: Path) -
         raw, root = copy.deepcopy(template.raw), copy.deepcopy(template.root)
         root.set("model", out.name)
         _write_meshes(found.bodies, building)
-        cameras = _add_world(root, found, template.T_world_table)
-        cameras += _add_photographed(root, found, template.T_world_table, building, said)
+        cameras = _add_world(root, found, template.T_world_table, building)
+        photographed = _add_photographed(root, found, template.T_world_table, building, said)
+        cameras += [entry for entry, _ in photographed]
         raw |= {
             "name": out.name,
             "description": f"Reconstructed from the capture '{found.capture.config.name}'.",
@@ -81,7 +84,11 @@ def write_reconstructed(found: Reconstruction, choice: SceneChoice, out: Path) -
             "source": "; ".join(
                 s for s in (f"capture: {found.capture.config.name}", template.source) if s
             ),
-            "details": _details(found, template, assumed, said),
+            "details": {
+                **_details(found, template, assumed, said),
+                "distortion": {e["name"]: list(lens.distortion) for e, lens in photographed},
+                **_board(found),
+            },
         }
         ET.indent(root)
         text = ET.tostring(root, encoding="unicode") + "\n"
@@ -132,10 +139,26 @@ def _check_names(bodies: Sequence[Body], template: Template) -> None:
 def _write_meshes(bodies: Sequence[Body], folder: Path) -> None:
     (folder / "meshes").mkdir(exist_ok=True)
     for body in bodies:
-        write_obj(folder / "meshes" / f"{body.name}.obj", body.vertices, body.faces)
+        at = None if body.texture is None else body.texture.coordinates
+        write_obj(folder / "meshes" / f"{body.name}.obj", body.vertices, body.faces, at)
 
 
-def _add_world(root: ET.Element, found: Reconstruction, T: Pose) -> list[dict[str, Any]]:
+def _add_picture(asset: ET.Element, folder: Path, name: str, picture: Picture) -> None:
+    """A texture and a material of this name. Photographs hold the light they were taken under: the
+    material shines as much as the scene's usual light would lack, so that it looks as
+    photographed, and still grows dark when the light does.
+    """
+    (folder / "textures").mkdir(exist_ok=True)
+    cv2.imwrite(str(folder / "textures" / f"{name}.png"), np.ascontiguousarray(picture[..., ::-1]))
+    ET.SubElement(asset, "texture", name=name, type="2d", file=f"textures/{name}.png")
+    ET.SubElement(
+        asset, "material", name=name, texture=name, emission="0.6", specular="0", shininess="0"
+    )
+
+
+def _add_world(
+    root: ET.Element, found: Reconstruction, T: Pose, folder: Path
+) -> list[dict[str, Any]]:
     """Table, objects and the cameras that pictures and videos are drawn with."""
     world, asset = _child(root, "worldbody"), _child(root, "asset")
     low, high = np.array(found.table.low), np.array(found.table.high)
@@ -151,8 +174,9 @@ def _add_world(root: ET.Element, found: Reconstruction, T: Pose) -> list[dict[st
         contype="1",
         conaffinity="14",
         friction=FRICTION,
-        rgba=_text([*found.table_rgb, 1.0]),
+        material="table_photographed",
     )
+    _add_picture(asset, folder, "table_photographed", found.table_picture)
     ET.SubElement(
         world,
         "site",
@@ -163,6 +187,8 @@ def _add_world(root: ET.Element, found: Reconstruction, T: Pose) -> list[dict[st
     )
     for body in found.bodies:
         _add_body(world, asset, body, T)
+        if body.texture is not None:
+            _add_picture(asset, folder, body.name, body.texture.picture)
     centre = T @ np.array([*(found.low[:2] + found.high[:2]) / 2, 0.03, 1.0])
     reach = float(np.linalg.norm(found.high[:2] - found.low[:2]))
     R = T[:3, :3]
@@ -191,6 +217,9 @@ def _add_body(world: ET.Element, asset: ET.Element, body: Body, T_world_table: P
         fullinertia=_text([J[0, 0], J[1, 1], J[2, 2], J[0, 1], J[0, 2], J[1, 2]], digits=10),
     )
     ET.SubElement(asset, "mesh", name=body.name, file=f"meshes/{body.name}.obj")
+    look = {"rgba": _text([*body.rgb, 1.0])}
+    if body.texture is not None:
+        look = {"material": body.name}
     ET.SubElement(
         element,
         "geom",
@@ -200,8 +229,7 @@ def _add_body(world: ET.Element, asset: ET.Element, body: Body, T_world_table: P
         contype="0",
         conaffinity="0",
         mass="0",
-        rgba=_text([*body.rgb, 1.0]),
-    )
+    ).attrib.update(look)
     contact = {
         "contype": "2",
         "conaffinity": "15",
@@ -234,9 +262,11 @@ def _add_photographed(
     T_world_table: Pose,
     folder: Path,
     said: list[str],
-) -> list[dict[str, Any]]:
-    """Cameras of the cell that stand still, with their photograph of the empty table behind."""
-    capture, out = found.capture, list[dict[str, Any]]()
+) -> list[tuple[dict[str, Any], CaptureLens]]:
+    """Cameras of the cell that stand still, with their photograph of the empty table behind, and
+    their real lenses.
+    """
+    capture, out = found.capture, list[tuple[dict[str, Any], CaptureLens]]()
     photographs: dict[str, Frame] = {f.set.camera: f for f in capture.of("background")}
     for name, camera in capture.config.cameras.items():
         if camera.mount != "table":
@@ -251,6 +281,9 @@ def _add_photographed(
         else:
             posed = posed_frames(capture, [photo])
             frame, lens = posed.frames[0], posed.frames[0].lens
+            # What was given in the frame of the scan's poses moves with these onto the table.
+            if posed.world == found.world:
+                frame = frame.moved(found.table.T_table_world)
             T = frame.T_table_camera
         called = name
         if name in ("top", "agent"):
@@ -269,7 +302,7 @@ def _add_photographed(
                 str(folder / entry["background"]),
                 np.ascontiguousarray(frame.picture()[..., ::-1]),
             )
-        out.append(entry)
+        out.append((entry, lens))
     return out
 
 
@@ -370,6 +403,10 @@ def _details(
         "pictures": {
             "used": len(found.frames),
             "held_out": [f.name for f in found.held_out],
+            # Where these were taken, where registration moved them.
+            "poses": {f.name: f.T_table_camera.tolist() for f in found.held_out}
+            if found.registered
+            else {},
             "left_out": dict(found.left_out),
         },
         "assumed": [dataclasses.asdict(a) for a in assumed],
@@ -378,6 +415,16 @@ def _details(
         "seconds": dict(found.seconds),
         "versions": {name: importlib.metadata.version(name) for name in LIBRARIES},
     }
+
+
+def _board(found: Reconstruction) -> dict[str, Any]:
+    """The board that lay on the table, for whoever looks whether it still does."""
+    board = found.capture.config.board
+    T = board_place(found.capture, found.frames)
+    if board is None or T is None:
+        return {}
+    rows: Any = tuple(tuple(row) for row in T.tolist())
+    return {"board": to_dict(dataclasses.replace(board, T_table_board=rows))}
 
 
 def _object(body: Body) -> dict[str, Any]:
@@ -393,6 +440,8 @@ def _object(body: Body) -> dict[str, Any]:
         "nearest_primitive": {"kind": fit.kind, "error_mm": _round(1e3 * fit.error_m)},
         "faces": len(body.faces),
         "unseen_share": _round(body.unseen_share),
+        "rgb": [_round(v) for v in body.rgb],
+        "texture_seen": _round(body.texture.seen) if body.texture is not None else 0.0,
         "mass_kg": body.mass.kg,
         "mass_kg_between": [body.mass.low_kg, body.mass.high_kg],
         "mass_source": body.mass.source,

@@ -257,7 +257,7 @@ def check_cameras(scene: Scene, model: mujoco.MjModel, where: str) -> None:
         if camera.foreground and not camera.background:
             raise SceneError(f"{at}: foreground needs a background")
         if camera.background:
-            _photo(scene.path, camera, at)
+            photograph(scene.path, camera, at)
 
 
 def _check_rate(camera: CameraConfig, config: SceneConfig, at: str) -> None:
@@ -290,7 +290,7 @@ def _chosen(config: SceneConfig, asked: Sequence[str] | None) -> list[CameraConf
 
 
 def _overlay(scene: Scene, model: mujoco.MjModel, camera: CameraConfig, view: View) -> Overlay:
-    photo = _photo(scene.path, camera, f"{scene.path}/scene.yaml: camera {camera.name}")
+    photo = photograph(scene.path, camera, f"{scene.path}/scene.yaml: camera {camera.name}")
     resized = cv2.resize(photo, (view.width, view.height), interpolation=cv2.INTER_AREA)
     front = np.append(foreground(model, camera.foreground), False)
     return Overlay(np.asarray(resized, dtype=np.uint8), front)
@@ -317,7 +317,8 @@ def foreground(model: mujoco.MjModel, bodies: Sequence[str] = ()) -> GeomFlags:
     return inside[model.geom_bodyid]
 
 
-def _photo(folder: Path, camera: CameraConfig, at: str) -> Picture:
+def photograph(folder: Path, camera: CameraConfig, at: str) -> Picture:
+    """The picture behind a camera, RGB. SceneError, which begins with ``at``: there is none."""
     path = folder / camera.background
     if not path.resolve().is_relative_to(folder.resolve()) or not path.is_file():
         pictures = sorted(p.name for p in folder.iterdir() if p.suffix in (".png", ".jpg"))

@@ -149,6 +149,17 @@ class ProvenanceConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class Override:
+    """What a person knows better than the MJCF of one body (``sim/scene/overrides.py``)."""
+
+    # x, y, z [m] and a quaternion w, x, y, z in the table's frame.
+    pose: tuple[float, ...] | None = None
+    mass_kg: float | None = None
+    # Sliding friction of its contacts, whatever it lies on.
+    friction: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class SceneConfig:
     """``scene.yaml``. ``control`` has a ``kind`` (see ``sim/control/planar.py``) and that kind's
     keys.
@@ -156,6 +167,7 @@ class SceneConfig:
     ``frames`` maps frame names (``table``) to sites of the MJCF that do not move.
     ``control_delay_s``: set-points reach the actuators this much later, in whole physics steps;
     ``control_smoothing_s``: on the way a critically damped filter lags a ramp by this.
+    ``overrides``: by body, what replaces the MJCF's.
     """
 
     schema: int
@@ -174,6 +186,7 @@ class SceneConfig:
     description: str = ""
     control_delay_s: float = 0.0
     control_smoothing_s: float = 0.0
+    overrides: dict[str, Override] = field(default_factory=dict[str, Override])
 
     @property
     def substeps(self) -> int:
@@ -188,7 +201,7 @@ class Scene:
     path: Path
     config: SceneConfig
     content_hash: str
-    # What perturbations change before the model is compiled; the files stay as they are.
+    # What overrides and perturbations change before the model is compiled; files stay as they are.
     edits: tuple[Callable[[mujoco.MjSpec], None], ...] = ()
 
     @property

@@ -11,6 +11,8 @@ from robolearn.config import from_dict, load_yaml
 from robolearn.errors import ConfigError, SceneError, did_you_mean
 from robolearn.table import Table, Wanted
 from sim.scene.config import Scene, SceneConfig
+from sim.scene.drift_record import FILE as DRIFT_FILE
+from sim.scene.overrides import overridden
 from sim.scene.validate import check_bodies, validate
 
 SCHEMA = 1
@@ -59,16 +61,23 @@ def load_scene(name_or_path: str | Path) -> Scene:
         raise SceneError(str(error)) from error
     scene = Scene(folder, config, content_hash(folder))
     model = scene.compile()
+    scene = overridden(scene, model)
+    if scene.edits:
+        model = scene.compile()
     check_bodies(folder, model)
     validate(scene, model)
     return scene
 
 
 def content_hash(folder: Path) -> str:
-    """Hex SHA-256 (16 digits) over names and bytes of all files of a scene package."""
+    """Hex SHA-256 (16 digits) over names and bytes of all files of a scene package, but for what is
+    recorded of the real table since (``sim/scene/drift_record.py``).
+    """
     digest = hashlib.sha256()
     for path in sorted(p for p in folder.rglob("*") if p.is_file()):
         relative = path.relative_to(folder)
+        if relative.as_posix() == DRIFT_FILE:
+            continue
         if any(part.startswith((".", "__pycache__")) for part in relative.parts):
             continue
         digest.update(f"{relative.as_posix()}\0{path.stat().st_size}\0".encode())

@@ -57,7 +57,7 @@ def figures(seed: int) -> dict[str, float]:
         found = [_of(thing, world, bodies[thing.name]) for thing in world.things]
         worst = {k: max(f[k] for f in found) for k in found[0]}
         iou = min(checked.iou.values())
-        values = {m.name: round(m.value, 3) for m in checked.measures}
+        values = {m.limit.name: round(m.value, 3) for m in checked.measures}
         print(f"seed {seed}: {seconds:.0f} s, {checked.verdict}, {values}", file=sys.stderr)
         for thing, f in zip(world.things, found, strict=True):
             told = {k: round(v, 3) for k, v in f.items()}

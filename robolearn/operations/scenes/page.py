@@ -7,7 +7,7 @@ import numpy as np
 
 from eval.report.page import Section, Tile, data_uri, note, page, paragraph, table, text
 from robolearn.shapes import Picture
-from sim.reconstruction.verify import Measure, Verified
+from sim.reconstruction.verify import Limit, Measure, Verified
 from sim.reconstruction.views import Compared
 
 # Pictures that are shown with a slider: the worst and the best among them.
@@ -21,7 +21,10 @@ _ADVICE = {
 
 def verified_page(found: Verified) -> str:
     """The whole document, self-contained."""
-    tiles = [Tile(figure(m), f"good: {_limit(m, m.good)}", m.name) for m in found.measures[:3]]
+    tiles = [
+        Tile(figure(m), f"good: {limit(m.limit, m.limit.good)}", m.limit.name)
+        for m in found.measures[:3]
+    ]
     summary = [
         f"Verdict: {found.verdict}. {_ADVICE[found.verdict]}",
         *(found.advice or ("Every measure is good: nothing to do.",)),
@@ -44,16 +47,17 @@ def figure(m: Measure) -> str:
     """A measure's value with its unit."""
     if not np.isfinite(m.value):
         return "not seen"
-    if m.good == m.bearable:
-        return "yes" if m.value >= m.good else "no"
-    digits = 3 if not m.unit else 1
-    return f"{m.value:.{digits}f} {m.unit}".strip()
+    if m.limit.good == m.limit.bearable:
+        return "yes" if m.value >= m.limit.good else "no"
+    digits = 3 if not m.limit.unit else 1
+    return f"{m.value:.{digits}f} {m.limit.unit}".strip()
 
 
-def _limit(m: Measure, value: float) -> str:
-    if m.good == m.bearable:
+def limit(of: Limit, value: float) -> str:
+    """A limit's value as people read it."""
+    if of.good == of.bearable:
         return "yes"
-    return f"{'at least' if m.more else 'at most'} {value:g} {m.unit}".strip()
+    return f"{'at least' if of.more else 'at most'} {value:g} {of.unit}".strip()
 
 
 def _views(found: Verified) -> str:
@@ -98,7 +102,13 @@ def _slider(view: Compared) -> str:
 
 def _measures(found: Verified) -> str:
     rows = [
-        [m.name, figure(m), _limit(m, m.good), _limit(m, m.bearable), m.verdict]
+        [
+            m.limit.name,
+            figure(m),
+            limit(m.limit, m.limit.good),
+            limit(m.limit, m.limit.bearable),
+            m.verdict,
+        ]
         for m in found.measures
     ]
     said = "".join(note(sentence) for sentence in found.said)

@@ -15,7 +15,7 @@ from robolearn.cli.main import main
 from robolearn.errors import SceneError
 from robolearn.operations.scenes.page import verified_page
 from sim.reconstruction.pipeline import Reconstruction
-from sim.reconstruction.verify import Measure, verify
+from sim.reconstruction.verify import Limit, Measure, verify
 from sim.reconstruction.write_scene import SceneChoice, write_reconstructed
 from sim.scene.load import load_scene
 from tests.sim.reconstruction.worlds import World
@@ -67,7 +67,7 @@ def test_a_scene_that_is_wrong_is_refused(cell: Path, capture_folder: Path, worl
     finally:
         (cell / "scene.xml").write_text(xml)
     assert found.verdict == "refuse"
-    by_name = {m.name: m for m in found.measures}
+    by_name = {m.limit.name: m for m in found.measures}
     assert by_name["silhouette of the worst object, IoU"].verdict == "refuse"
     assert by_name["objects stay where they were found"].verdict == "refuse"
     assert any(name in text for text in found.advice)
@@ -94,7 +94,7 @@ def test_a_scene_that_was_made_by_hand_cannot_be_verified(capture_folder: Path) 
 def test_limits() -> None:
     def verdict(value: float, *, more: bool = False) -> str:
         good, bearable = (0.9, 0.8) if more else (3.0, 8.0)
-        return Measure("m", value, "", good, bearable, more, "").verdict
+        return Measure(Limit("m", "", good, bearable, more, ""), value).verdict
 
     assert [verdict(v) for v in (2.0, 5.0, 9.0)] == ["use", "use with care", "refuse"]
     assert [verdict(v, more=True) for v in (0.95, 0.85, 0.1)] == [
