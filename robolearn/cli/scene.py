@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -230,12 +230,12 @@ def _verify(argv: list[str]) -> int:
 
 def _drift(argv: list[str]) -> int:
     args = parse(Drift, argv, "scene drift", Drift.__doc__ or "")
-    from robolearn.operations.scenes.drift import photos_of, scene_drift
+    from robolearn.operations.scenes.drift import scene_drift
     from sim.reconstruction.drift import Tolerance
 
     record, parts = scene_drift(
         args.scene,
-        photos=photos_of(args.photo),
+        photos=_photos(args.photo),
         capture=args.capture,
         touched=args.touched,
         expected=args.expected,
@@ -259,6 +259,21 @@ def _drift(argv: list[str]) -> int:
     else:
         say(f"{record.scene}: nothing moved")
     return code
+
+
+def _photos(pairs: Sequence[str]) -> dict[str, Path]:
+    """``CAMERA=FILE`` as given on a command line. ConfigError for what is not."""
+    from robolearn.errors import ConfigError
+
+    out: dict[str, Path] = {}
+    for pair in pairs:
+        camera, equals, file = pair.partition("=")
+        if not (camera and equals and file):
+            raise ConfigError(f"--photo takes CAMERA=FILE, such as top=today.png, got '{pair}'")
+        if camera in out:
+            raise ConfigError(f"--photo names camera '{camera}' twice")
+        out[camera] = Path(file)
+    return out
 
 
 def finite(value: float) -> float | None:

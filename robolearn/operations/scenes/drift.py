@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -47,8 +47,8 @@ def scene_drift(
     limits, at = tolerance or Tolerance(), datetime.now(UTC).isoformat(timespec="seconds")
     if not (photos or capture or touched):
         raise ConfigError(
-            "nothing to look at: give a photograph (--photo CAMERA=FILE), a capture (--capture"
-            " FOLDER) or a touched point (--touched X Y Z)"
+            "nothing to look at: give a photograph of one of the scene's cameras, a later capture,"
+            " or a point that was touched"
         )
     loaded = load_scene(scene)
     parts: dict[str, DriftPart] = {}
@@ -63,22 +63,9 @@ def scene_drift(
             if not all(math.isfinite(v) for v in value):
                 raise ConfigError(f"{name} must be finite numbers, got {list(value)}")
         if max(map(abs, touched)) > 20:
-            raise ConfigError(f"--touched is in metres of the table's frame, got {list(touched)}")
+            raise ConfigError(f"touched is in metres of the table's frame, got {list(touched)}")
         _add(parts, by_touch(np.array(touched), np.array(there), touch_mm, limits, at))
     return write_drift(scene, loaded.name, content_hash(scene), parts), parts
-
-
-def photos_of(pairs: Sequence[str]) -> dict[str, Path]:
-    """``CAMERA=FILE`` as given on a command line. ConfigError for what is not."""
-    out: dict[str, Path] = {}
-    for pair in pairs:
-        camera, equals, file = pair.partition("=")
-        if not (camera and equals and file):
-            raise ConfigError(f"--photo takes CAMERA=FILE, such as top=today.png, got '{pair}'")
-        if camera in out:
-            raise ConfigError(f"--photo names camera '{camera}' twice")
-        out[camera] = Path(file)
-    return out
 
 
 def _add(parts: dict[str, DriftPart], more: Mapping[str, DriftPart]) -> None:
@@ -99,7 +86,7 @@ def _board_origin(details: Mapping[str, Any]) -> Place:
     board = details.get("board")
     if board is None:
         raise ConfigError(
-            "--touched needs --expected X Y Z: the scene knows of no board on the table whose lower"
+            "touched needs expected: the scene knows of no board on the table whose lower"
             " left corner could have been touched"
         )
     x, y, z = (float(row[3]) for row in board["T_table_board"][:3])

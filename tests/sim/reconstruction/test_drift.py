@@ -198,7 +198,7 @@ def test_drift_is_recorded_and_holds_for_this_scene_only(
         (["--photo", "tpo=small.png"], "Did you mean 'top'"),
         (["--photo", "top=small.png"], "same settings"),
         (["--touched", "120", "0", "0", "--expected", "0", "0", "0"], "in metres"),
-        (["--touched", "0", "0", "0"], "needs --expected"),
+        (["--touched", "0", "0", "0"], "needs expected"),
         (["--tolerance-mm", "0", "--photo", "top=small.png"], "above 0"),
     ],
 )
