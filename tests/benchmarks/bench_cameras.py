@@ -6,16 +6,23 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import cv2
 import numpy as np
 
 from hardware.drivers.aruco_tracker import TagDetector, TagFinder, TagTrackerConfig
+from hardware.drivers.cameras.mjpeg import decode
 from hardware.emulators.mjpeg import CameraEmulatorConfig, respond
+from hardware.teleop.page.pictures import jpeg_of
 from robolearn.calibration.latency import TimeSeries, latency
 from robolearn.calibration.lens import LensConfig
+from robolearn.data.store.picture_codec import JPEG_QUALITY, FrameCodec
 from robolearn.geometry import pose, quat_from_rotation, rot_z
+from robolearn.operations.lab.cameras import LabCameraConfig, drawing
+from robolearn.operations.lab.workcell import build_plant, load_lab
 from robolearn.pusht import wrap_angle
 from sim.plants.plant_view import PlantView
 from sim.plants.pusht import PlantConfig, PyBulletPlant
@@ -25,11 +32,13 @@ from tests.robolearn.calibration.test_calibration import record
 
 Row = dict[str, object]
 WIDTH, HEIGHT = 640, 480
+CELL = Path(__file__).parents[2] / "configs" / "hardware" / "lab_ur5e_pick_place_camera.yaml"
 
 
 def rows(long: bool = False) -> list[Row]:
     """All rows; ``long``: more poses and records."""
-    return [*_pictures(40 if long else 15), *_latencies(64 if long else 16)]
+    some = 40 if long else 15
+    return [*_pictures(some), *costs(some), *_latencies(64 if long else 16)]
 
 
 def _pictures(count: int) -> list[Row]:
@@ -86,6 +95,57 @@ def _pictures(count: int) -> list[Row]:
         at_least("yaw by tags, worst", "deg", max(turned), None, None, None, found),
         at_least("finding the tags", "ms CPU", 1e3 * float(np.median(finding)), None, None, None),
     ]
+
+
+def costs(count: int) -> list[Row]:
+    """CPU of every stage of a picture of 640 x 480 from the lab's scene to the store and the page.
+
+    The last row is what two cameras take at 30 Hz, of a core; lab, supervisor and the rest of the
+    session come beside them.
+    """
+    config = load_lab(CELL)
+    plant, workcell = build_plant(config, 1)
+    plant.close()
+    poses = {name: np.array(at) for name, at in workcell.objects}
+    sensor, rng = CameraEmulatorConfig(width=WIDTH, height=HEIGHT), np.random.default_rng(0)
+    camera = LabCameraConfig(sensor, of_scene="top", drawn=0.5)
+    view = drawing(camera, workcell)
+    q = np.array(workcell.home)
+    found = {
+        "drawing, at half of the size": _cpu(
+            lambda: view.look(q + 0.05 * rng.standard_normal(6), poses, 0.05), count
+        )
+    }
+    look = view.look(q, poses, 0.05)
+    view.close()
+    picture = camera.exposure(0, look).picture
+    seen = respond(picture, sensor, rng)
+    jpeg = cv2.imencode(".jpg", seen, [cv2.IMWRITE_JPEG_QUALITY, sensor.quality])[1].tobytes()
+    codec = FrameCodec("jpeg", JPEG_QUALITY)
+    found |= {
+        "enlarging": _cpu(lambda: camera.exposure(0, look), count),
+        "noise of the sensor": _cpu(lambda: respond(picture, sensor, rng), count),
+        "JPEG of the camera": _cpu(
+            lambda: cv2.imencode(".jpg", seen, [cv2.IMWRITE_JPEG_QUALITY, sensor.quality]), count
+        ),
+        "decoding in the session": _cpu(lambda: decode(jpeg, "top"), count),
+        "is it frozen": _cpu(lambda: np.array_equal(seen, picture | 0), count),
+        "JPEG of the store": _cpu(lambda: codec.encode(seen), count),
+        "JPEG of the page": _cpu(lambda: jpeg_of(seen), count),
+    }
+    # The page shows two of three: a picture per tick of 20 Hz.
+    each = sum(found.values()) - found["JPEG of the page"] / 3
+    rows = [at_least(f"picture: {k}", "ms CPU", v, None, None, None) for k, v in found.items()]
+    return [*rows, at_least("two cameras at 30 Hz", "cores", 0.06 * each, None, None, None)]
+
+
+def _cpu(work: Callable[[], object], count: int) -> float:
+    """CPU of one call [ms]; with all threads, and whatever else runs on the machine."""
+    work()
+    start = time.process_time()
+    for _ in range(count):
+        work()
+    return 1e3 * (time.process_time() - start) / count
 
 
 def _latencies(count: int) -> list[Row]:

@@ -11,7 +11,7 @@ import http.client
 import math
 import urllib.parse
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import cv2
 import numpy as np
@@ -163,10 +163,11 @@ def decode(data: bytes, name: str) -> Picture:
             f"{'' if size is None else f' of at most {_SIDE} px a side: {size}'}; is its url an"
             " MJPEG stream?"
         )
-    bgr = cv2.imdecode(np.frombuffer(data, dtype=np.uint8), cv2.IMREAD_COLOR)
-    if bgr is None:
+    # The stub knows only that a matrix comes back; a picture that does not decode is None.
+    image: Any = cv2.imdecode(np.frombuffer(data, dtype=np.uint8), cv2.IMREAD_COLOR_RGB)
+    if image is None:
         raise RobotConnectionError(f"camera '{name}': {len(data)} bytes that are no picture")
-    return np.asarray(cv2.cvtColor(bgr, cv2.COLOR_BGR2RGB), np.uint8)
+    return np.asarray(image, np.uint8)
 
 
 def decode_depth(data: bytes, name: str) -> Depth:

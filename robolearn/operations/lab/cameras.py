@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import math
 import multiprocessing
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
@@ -47,8 +48,10 @@ class LabCameraConfig:
     view: TableViewConfig = field(default_factory=TableViewConfig)
     of_scene: str = ""
     # Pictures are drawn at this share of their width and height and enlarged, as by blurred optics:
-    # without a GPU, drawing two of 640 x 480 30 times a second takes two cores, at half of it one.
+    # without a GPU, what fills a picture of 640 x 480 takes half of the time of drawing it.
     drawn: float = 1.0
+    # How a scene is drawn (docs/rendering.md): smooth edges ('plain') take three times as long.
+    quality: Literal["fast", "plain"] = "fast"
     # The lens: as given, or drawn from the lab's seed around that (5 % of the focal length, and for
     # the principal point 1.5 % of the width), to be found by a calibration.
     intrinsics: Literal["given", "drawn"] = "given"
@@ -232,6 +235,8 @@ def _camera(
     from robolearn.machine.process import exit_with_parent
 
     exit_with_parent()
+    # Mesa draws on a thread per core unless told otherwise; they mostly wait for each other.
+    os.environ.setdefault("LP_NUM_THREADS", "0")
     ring = handle.attach()
     start, view = workcell.state, drawing(config, workcell, seed)
 
@@ -292,8 +297,16 @@ def drawing(config: LabCameraConfig, workcell: Workcell, seed: int = 0) -> Drawi
     hidden = Hidden(seed, lens=config.intrinsics == "drawn", mount=config.pose == "drawn")
     depth, board = config.device.depth is not None, workcell.board
     if config.of_scene and workcell.scene is not None:
-        scene, name = workcell.scene, config.of_scene
-        return SceneLook(scene, name, width, height, board=board, depth=depth, hidden=hidden)
+        return SceneLook(
+            workcell.scene,
+            config.of_scene,
+            width,
+            height,
+            board=board,
+            depth=depth,
+            hidden=hidden,
+            quality=config.quality,
+        )
     return TableView(
         config.view,
         T_base_table=workcell.T_base_table,
