@@ -30,7 +30,7 @@ from hardware.emulators.depth import DepthSensorConfig, Metres, measured
 from hardware.shapes import ResizedDepth, ResizedPicture
 from hardware.wire.mjpeg import BOUNDARY, DEPTH_QUERY
 from robolearn.errors import ConfigError, DataError, RobotConnectionError, did_you_mean
-from robolearn.shapes import Floats, Index, Picture
+from robolearn.shapes import OwnFloats, OwnIndex, Picture
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +120,8 @@ class CameraEmulator:
         self._parts, self._index = _Parts(b"", b""), 0
         self._news = threading.Condition()
         self._clients: set[socket.socket] = set()
+        # Those of them that get depth, too.
+        self._deep: set[socket.socket] = set()
         self._stopped = False
         try:
             self._server = socket.create_server((address, config.port), backlog=4)
@@ -210,7 +212,8 @@ class CameraEmulator:
     def _with_faults(self, exposure: Exposure) -> _Taken:
         sensor, metres = self.config.depth, exposure.metres
         taken = _Taken(respond(exposure.picture, self.config, self._rng), None)
-        if sensor is not None and metres is not None:
+        # Nobody asks for depth: none is measured.
+        if self._deep and sensor is not None and metres is not None:
             depth = measured(metres, exposure.focal_px, sensor, self._rng)
             taken = _Taken(taken.image, np.zeros_like(depth) if self._active("blind") else depth)
         if self._active("frozen"):
@@ -258,16 +261,19 @@ class CameraEmulator:
                     + BOUNDARY.encode()
                     + b"\r\n\r\n"
                 )
-                self._stream(client, wants_depth(path))
+                if wants_depth(path):
+                    self._deep.add(client)
+                self._stream(client)
             else:
                 client.sendall(b"HTTP/1.0 400 Bad Request\r\nConnection: close\r\n\r\n")
         except OSError as error:
             log.debug("camera '%s': a client left: %s", self.config.name, error)
         finally:
             self._clients.discard(client)
+            self._deep.discard(client)
             client.close()
 
-    def _stream(self, client: socket.socket, depth: bool) -> None:
+    def _stream(self, client: socket.socket) -> None:
         sent_index = self._index
         while not self._stopped:
             with self._news:
@@ -275,7 +281,10 @@ class CameraEmulator:
                     self._news.wait(0.5)
                     continue
                 parts, sent_index = self._parts, self._index
-            client.sendall(parts.picture + parts.depth if depth else parts.picture)
+            if client not in self._deep:
+                client.sendall(parts.picture)
+            elif parts.depth or self.config.depth is None:
+                client.sendall(parts.picture + parts.depth)
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,7 +347,7 @@ def respond(image: Picture, config: CameraEmulatorConfig, rng: np.random.Generat
     return brighter.reshape(light.shape)
 
 
-def _rolled(strip: Floats, rolls: Index, numbers: int) -> NDArray[np.uint8]:
+def _rolled(strip: OwnFloats, rolls: OwnIndex, numbers: int) -> NDArray[np.uint8]:
     """Row by row ``numbers`` values of ``strip`` from another beginning; none below 0."""
     part = np.clip(strip, 0.0, 255.0).astype(np.uint8)
     endless = np.tile(part, 2 + numbers // len(part))

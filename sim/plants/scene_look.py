@@ -40,7 +40,7 @@ class SceneLook:
         board: PrintedBoard | None = None,
         depth: bool = False,
         hidden: Hidden | None = None,
-        quality: Quality = "fast",
+        quality: Quality = "plain",
     ) -> None:
         """``depth``: looks come with the depth of every pixel."""
         plant = self._plant = ScenePlant(dataclasses.replace(scene, spread=0.0), board=board)

@@ -108,7 +108,7 @@ def costs(count: int) -> list[Row]:
     plant.close()
     poses = {name: np.array(at) for name, at in workcell.objects}
     sensor, rng = CameraEmulatorConfig(width=WIDTH, height=HEIGHT), np.random.default_rng(0)
-    camera = LabCameraConfig(sensor, of_scene="top", drawn=0.5)
+    camera = LabCameraConfig(sensor, of_scene="top", drawn=0.5, quality="fast")
     view = drawing(camera, workcell)
     q = np.array(workcell.home)
     found = {

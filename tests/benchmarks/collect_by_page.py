@@ -52,7 +52,7 @@ def lab_with(folder: Path, address: str, pictures: dict[str, int], drawn: float)
     raw: dict[str, Any] = yaml.safe_load(text)
     for camera in raw["lab"]["cameras"]:
         camera["device"] |= pictures
-        camera["drawn"] = drawn
+        camera |= {"drawn": drawn, "quality": "fast"}
     for camera in raw["robot"]["cameras"]:
         camera["stream"] |= pictures
     path = folder / "cell.yaml"

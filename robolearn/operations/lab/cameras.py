@@ -50,8 +50,9 @@ class LabCameraConfig:
     # Pictures are drawn at this share of their width and height and enlarged, as by blurred optics:
     # without a GPU, what fills a picture of 640 x 480 takes half of the time of drawing it.
     drawn: float = 1.0
-    # How a scene is drawn (docs/rendering.md): smooth edges ('plain') take three times as long.
-    quality: Literal["fast", "plain"] = "fast"
+    # How a scene is drawn (docs/rendering.md): with smooth edges ('plain': what a calibration needs
+    # of a board), or in a third of the time ('fast').
+    quality: Literal["fast", "plain"] = "plain"
     # The lens: as given, or drawn from the lab's seed around that (5 % of the focal length, and for
     # the principal point 1.5 % of the width), to be found by a calibration.
     intrinsics: Literal["given", "drawn"] = "given"
