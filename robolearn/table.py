@@ -5,7 +5,8 @@
     POLICIES.find("flow")    # imports the module and returns FlowConfig
 
 An installed package adds a name with an entry point of the table's group (``docs/plugins.md``);
-it cannot replace one. Nothing is imported before it is asked for.
+it cannot replace one. Nothing is imported before it is asked for. Where a table takes ``own_files``
+a name may also be a person's own ``module:Name``, a Python file in the working directory.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import importlib
+import sys
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
@@ -51,7 +53,7 @@ class Table(Generic[T]):
     it. A group of several kinds (``robolearn.devices``) tells them apart by ``kind``, the part of
     an entry point's name before the first dot. ``taken`` lists further names that plug-ins must
     leave alone; ``hint`` ends the message about an unknown name; ``wanted`` is what a plug-in must
-    stand for.
+    stand for. ``own_files``: ``module:Name`` is a name, too; it is not listed.
     """
 
     def __init__(
@@ -64,10 +66,12 @@ class Table(Generic[T]):
         taken: Callable[[], Collection[str]] = tuple,
         hint: str = "",
         wanted: Wanted = ANYTHING,
+        own_files: bool = False,
     ) -> None:
         self.what, self.group = what, group
         self._own = {name: Entry(place, "robolearn") for name, place in places.items()}
         self._kind, self._taken, self._hint, self._wanted = kind, taken, hint, wanted
+        self._own_files = own_files
         self._entries: dict[str, Entry] | None = None
         self._found: dict[str, T] = {}
 
@@ -76,7 +80,7 @@ class Table(Generic[T]):
 
     def __contains__(self, name: object) -> bool:
         # Built-in names are answered without a look at what is installed.
-        return name in self._own or name in self.entries()
+        return name in self._own or name in self.entries() or self._is_own_file(name)
 
     def __len__(self) -> int:
         return len(self.entries())
@@ -98,10 +102,15 @@ class Table(Generic[T]):
         """
         if name not in self._found:
             entry = self._own.get(name) or self.entries().get(name)
+            if entry is None and self._is_own_file(name):
+                return cast("T", _own(name, self._wanted, where or self.what))
             if entry is None:
                 raise error(self._unknown(name, where))
             self._found[name] = self._resolve(name, entry)
         return self._found[name]
+
+    def _is_own_file(self, name: object) -> bool:
+        return self._own_files and isinstance(name, str) and ":" in name
 
     def _unknown(self, name: str, where: str) -> str:
         names = list(self)
@@ -146,6 +155,23 @@ class Table(Generic[T]):
                 " it must use another name, or be uninstalled"
             )
         found[name] = Entry(point.value, owner)
+
+
+def look_in(folder: str) -> None:
+    """Find modules in ``folder``, too; "" is the working directory."""
+    # At the end: nobody's file may stand in for a module of a package.
+    if folder not in sys.path:
+        sys.path.append(folder)
+
+
+def _own(place: str, wanted: Wanted, where: str) -> Any:
+    """The object ``module:Name`` of a person's own file."""
+    look_in("")
+    advice = (
+        "expected 'module:Name' of a Python file in this folder, beside the config, or of an"
+        " installed package"
+    )
+    return resolve_foreign(place, wanted, where=where, advice=advice)
 
 
 def resolve(place: str) -> Any:

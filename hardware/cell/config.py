@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
@@ -43,7 +42,7 @@ from robolearn.arms.limiter import PathLimits, TableMapping
 from robolearn.errors import ConfigError, DataError
 from robolearn.geometry import Pose
 from robolearn.spec import SignalSpec
-from robolearn.table import CONFIG, Table, resolve_foreign
+from robolearn.table import CONFIG, Table
 from robolearn.timing.latencies import Latencies
 from robolearn.types import Condition
 
@@ -69,6 +68,7 @@ DRIVERS = Table[type[DriverConfig]](
     what="driver",
     group="robolearn.drivers",
     wanted=CONFIG,
+    own_files=True,
     hint="; a driver of yours is 'module:ConfigClass'",
 )
 
@@ -189,7 +189,7 @@ class CellConfig:
 
     def driver_config(self) -> DriverConfig:
         """The driver's config; raises ConfigError for an unknown kind or key."""
-        return make_driver_config(self.driver, _driver_class, where="robot.driver")
+        return make_driver_config(self.driver, DRIVERS.find, where="robot.driver")
 
     def __post_init__(self) -> None:
         if not (0.0 <= self.command_latency_s < 1.0 and 0.0 <= self.state_latency_s < 1.0):
@@ -329,28 +329,3 @@ class CellConfig:
     def address(self) -> str:
         """Network address of the controller ("" for drivers without one)."""
         return str(self.driver.get("address", ""))
-
-
-def _driver_class(kind: str, *, where: str) -> type[DriverConfig]:
-    """What a kind names: an entry of the table, or a person's own ``module:Name``."""
-    return _own_driver(kind, where) if ":" in kind else DRIVERS.find(kind, where=where)
-
-
-def _own_driver(place: str, where: str) -> type[DriverConfig]:
-    """The class ``module:Name``; modules in the working directory are found, too, and those beside
-    a config that was loaded.
-    """
-    look_for_drivers("")
-    advice = (
-        "expected 'module:ConfigClass' of a Python file in this folder, beside the config, or of an"
-        " installed package"
-    )
-    found: type[DriverConfig] = resolve_foreign(place, CONFIG, where=where, advice=advice)
-    return found
-
-
-def look_for_drivers(folder: str) -> None:
-    """Find modules with drivers in ``folder``, too."""
-    # At the end: nobody's file may stand in for a module of a package.
-    if folder not in sys.path:
-        sys.path.append(folder)

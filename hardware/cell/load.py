@@ -6,10 +6,11 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-from hardware.cell.config import CellConfig, look_for_drivers
+from hardware.cell.config import CellConfig
 from hardware.cell.sanity import require_sane
 from robolearn.config import find_config, from_dict, load_yaml
 from robolearn.errors import ConfigError, did_you_mean
+from robolearn.table import look_in
 
 SECTIONS = ("lab", "robot", "certificate")
 
@@ -37,7 +38,7 @@ def load_cell(path: Path) -> CellConfig:
     cell = from_dict(CellConfig, section, where=f"{path}, robot")
     folder = find_config(path).parent
     if ":" in str(cell.driver.get("kind", "")):
-        look_for_drivers(str(folder.resolve()))
+        look_in(str(folder.resolve()))
     if "calibration" in cell.driver:
         calibration = folder / str(cell.driver["calibration"])
         cell = dataclasses.replace(cell, driver={**cell.driver, "calibration": str(calibration)})

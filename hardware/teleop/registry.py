@@ -47,6 +47,7 @@ DEVICES = Table[type[TeleopDeviceConfig]](
     group="robolearn.devices",
     kind="teleop",
     wanted=CONFIG,
+    own_files=True,
 )
 
 

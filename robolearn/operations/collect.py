@@ -226,7 +226,7 @@ def choose_operator(wanted: str, task: str, spec: EmbodimentSpec) -> str:
     if wanted == "auto":
         flat = [a.name for a in spec.actions] == [XY_TABLE]
         return "browser" if task == "pusht" and flat else "scripted"
-    if wanted not in (*UNATTENDED, *DEVICES):
+    if wanted not in UNATTENDED and wanted not in DEVICES:
         raise ConfigError(
             f"nobody is called '{wanted}'.{did_you_mean(wanted, (*UNATTENDED, *DEVICES))} There"
             f" are: auto, {', '.join((*UNATTENDED, *DEVICES))}"
@@ -250,7 +250,7 @@ def require_correctable(policy: Path | None, corrected_by: str) -> None:
     """Who corrects is known, and somebody is there to be corrected; ConfigError otherwise."""
     require_no_freedrive(corrected_by, NO_TAKE_OVER)
     known = (SCRIPTED, *DEVICES)
-    if corrected_by and corrected_by not in known:
+    if corrected_by and corrected_by != SCRIPTED and corrected_by not in DEVICES:
         raise ConfigError(
             f"nobody is called '{corrected_by}' who corrects policies."
             f"{did_you_mean(corrected_by, known)} There are: {', '.join(known)}"

@@ -198,7 +198,7 @@ def require_known(by: str) -> None:
     """ConfigError for somebody who takes over from no policy."""
     require_no_freedrive(by, NO_TAKE_OVER)
     known = (SCRIPTED, *DEVICES)
-    if by and by not in known:
+    if by and by != SCRIPTED and by not in DEVICES:
         raise ConfigError(
             f"nobody is called '{by}' who takes over.{did_you_mean(by, known)} There are:"
             f" {', '.join(known)}"

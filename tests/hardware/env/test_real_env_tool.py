@@ -10,12 +10,13 @@ from hardware.cell.config import CellConfig
 from hardware.cell.limits import RunLimits
 from hardware.cell.motion import JOINT_POSITION, TOOL_POSE, action_rows
 from hardware.cell.sanity import require_sane
-from hardware.cell.spec import cell_spec
+from hardware.cell.spec import EVENT, cell_spec
 from hardware.cell.start import StartOffset
 from hardware.commissioning.latency_motions import swing
 from hardware.commissioning.no_task import middle
 from hardware.devices.gripper_config import GripperCellConfig
 from hardware.env.real_env import RealEnv
+from hardware.supervisor.link import Cause
 from hardware.supervisor.tool_follower import ToolFrame
 from robolearn.arms.models import UR5E
 from robolearn.config import from_dict
@@ -29,6 +30,7 @@ from sim.env.scene_env import SceneEnv
 from sim.scene.load import load_scene
 from tests.hardware.joint_wave import NoTask, Scripted
 from tests.mocks import Listener
+from tests.waiting import wait_until
 
 HOME = (2.8717, -1.5681, 1.8072, -1.8099, -1.5708, -1.8407)
 CELL = f"""
@@ -95,6 +97,36 @@ def test_an_episode_of_a_tools_pose_is_run_and_reported():
         np.testing.assert_allclose(report.achieved[TOOL_POSE], here, atol=2e-3)
     finally:
         env.close()
+
+
+def test_what_slows_the_arm_is_told_while_it_does_and_recorded():
+    limits = dataclasses.replace(cell().tool.limits, max_joint_speed=0.15)
+    env = RealEnv(cell(limits=limits), place=lambda _: "nothing to place", scorer=NoTask())
+    seen: list[str] = []
+
+    class Watch(Listener):
+        def on_tick(self, tick):
+            super().on_tick(tick)
+            seen.append(env.slowed)
+
+    listener = Watch()
+    try:
+        agent = Towards("tool/xyz_yaw", (0.15, -0.2, 0.15, 0.0))
+        condition = Condition("c", 1, {JOINT_POSITION: HOME})
+        run_episode(env, agent, None, [listener], condition, max_steps=12)
+        assert seen[0] == ""
+        assert seen[-1] == "slowed: a joint has its full speed"
+        assert {e.cause for e in env.interventions} == {Cause.SLOWED_JOINT_SPEED}
+        # Also where nobody looks any more: a new episode begins with nothing.
+        env.hold()
+        env.begin(Condition("here", 1, {}))
+        wait_until(lambda: env.observe() and env.slowed == "")
+        assert env.interventions == []
+    finally:
+        env.close()
+    rows = np.concatenate([t.drained.signals[EVENT.name].value for t in listener.ticks])
+    assert rows[:, 0].tolist() == [Cause.NONE, Cause.SLOWED_JOINT_SPEED]
+    assert 0.0 < rows[1, 1] < 0.9
 
 
 @pytest.mark.parametrize("action", ["tool/xyz_yaw", "tool/pose"])

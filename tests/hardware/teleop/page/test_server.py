@@ -234,6 +234,19 @@ def test_too_long_a_message_ends_the_page(device):
     wait_until(lambda: not device.poll().present)
 
 
+def test_a_frame_that_says_it_is_huge_is_not_waited_for(device):
+    with page(device) as ours:
+        ours.twist(1.0)
+        wait_until(lambda: device.poll().clutch)
+        # A text of 100 MB, of which nothing comes.
+        head = b"\x81\xff" + (100_000_000).to_bytes(8, "big") + b"\0" * 4
+        ours.socket.socket.sendall(head)
+        assert ours.closed() == 1009
+        wait_until(lambda: not device.poll().present)
+    with page(device):
+        pass
+
+
 def test_a_view_is_told_when_the_last_one_was_seen(device):
     with page(device) as ours:
         device.show(VIEW)
