@@ -52,7 +52,7 @@ SKIPPED: dict[str, int] = {
     "scene_format.md": 3,
     "statistics.md": 1,
     "tasks.md": 1,
-    "teleoperation.md": 3,
+    "teleoperation.md": 5,
     "training.md": 2,
     "trust.md": 2,
     "worlds.md": 1,
