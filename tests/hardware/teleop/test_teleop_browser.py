@@ -290,6 +290,14 @@ def test_a_gamepad_drives_while_its_bumper_is_held(arm, tab):
         # It is still held, and drives nothing until it is taken anew.
         wait_until(lambda: twist_of(arm) == [0.0] * 6)
         pad(axes=[0, 0, 0, 0])
+    # Another page drives: what is held here drives nothing, there or after it is gone.
+    buttons()
+    tab.wait_for("!gamepad.down")
+    tab.evaluate("link.driving = false")
+    buttons(b4=1)
+    says("another page drives")
+    tab.evaluate("link.driving = true")
+    says("hold a bumper")
     pad(mapping="")
     says("use --agent gamepad")
     tab.evaluate("navigator.getGamepads = () => { throw new DOMException('no', 'SecurityError'); }")

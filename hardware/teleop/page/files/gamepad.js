@@ -63,6 +63,7 @@ const gamepad = {
   },
   text() {
     if (this.seen === null) return this.why;
+    if (!link.driving) return "Gamepad: another page drives.";
     if (!this.held) return "Gamepad: hold a bumper to drive.";
     return this.rested ? "The gamepad drives." : "Gamepad: let go of the sticks first.";
   },

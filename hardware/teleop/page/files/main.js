@@ -9,7 +9,7 @@ const hands = {
     const twist = pad.map((value, i) => (link.scene.free[i] ? pads.clip(value + key[i] + stick[i]) : 0));
     return { held: !this.away && !gamepad.quiet, twist };
   },
-  beat() { gamepad.poll(this.away); panel.put("gamepad", gamepad.text()); this.tell(false); },
+  beat() { gamepad.poll(this.away || !link.driving); panel.put("gamepad", gamepad.text()); this.tell(false); },
   tell(urgent) { if (link.scene) link.hand(this.state(), urgent); },
   // Whatever was held is let go of: a key whose release goes elsewhere must not go on moving the arm.
   release() { this.inside = false; drawing.pointer = null; keys.release(); pads.release(); tilt.release(); gamepad.release(); this.tell(true); panel.show(); },
