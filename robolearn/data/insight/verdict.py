@@ -52,7 +52,7 @@ class Thresholds:
     # How old a signal may be when it is seen (95th percentile) [s]; people notice .1 to .2 s.
     age_s: float = 0.2
     # For how long the arm may have been slowed by something else than its limits of speed [s].
-    slowed_s: float = 0.5
+    slowed_s: float = 1.0
     # Progress lost between the best moment and the end.
     undone: float = 0.2
     # Longer than so many times what nine of ten earlier episodes took, or shorter than the same

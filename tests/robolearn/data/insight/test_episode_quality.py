@@ -128,14 +128,14 @@ def test_what_slowed_the_arm_is_said_and_for_how_long() -> None:
     start_s, end_s = (1e-9 * int(episode.tick_t_ns[k]) for k in (0, -1))
     spells = (Slowed.SINGULARITY, 0.2), (Slowed.JOINT_SPEED, 1.4), (Slowed.OVER, 1.6)
     told = [(int(cause), start_s + at_s) for cause, at_s in spells]
-    slowed = supervised(episode, (0, 0.0), *told, (int(Slowed.JOINT_LIMIT), end_s - 0.7))
+    slowed = supervised(episode, (0, 0.0), *told, (int(Slowed.JOINT_LIMIT), end_s - 1.7))
     measured = measure_episode(slowed)
-    assert measured.slowed_s == pytest.approx({54: 1.2, 55: 0.7, 56: 0.2})
+    assert measured.slowed_s == pytest.approx({54: 1.2, 55: 1.7, 56: 0.2})
     remarks = judge_episode(measured, causes=CAUSES).remarks
     # What is over at once is not worth a word, and none of it is an intervention.
     assert [(r.kind, r.text) for r in remarks] == [
         ("slowed", "it was slowed for 1.2 s: near a singularity"),
-        ("slowed", "it was slowed for 0.7 s: before a joint's limit"),
+        ("slowed", "it was slowed for 1.7 s: before a joint's limit"),
     ]
     row = next(r for r in episode_curves(slowed, Annotated(), width=12) if "supervisor" in r)
     assert row.endswith(", ".join(f"{k[0]} {k[1].words}" for k in zip("slv", Slowed, strict=False)))
