@@ -41,11 +41,9 @@ def test_the_pages_device_drives_an_arm_and_lets_go(folder, monkeypatch):
     with EmulatedTerminal(kitty=False) as terminal:
         stdin = os.fdopen(os.dup(terminal.slave))
         monkeypatch.setattr(sys, "stdin", stdin)
-        device = make_device({"kind": KIND, "port": 0}, Surroundings(spec=ARM))
-        hand = device._hand
+        ours, there = socket.socket(type=socket.SOCK_DGRAM), ("127.0.0.1", free_port())
+        device = make_device({"kind": KIND, "port": there[1]}, Surroundings(spec=ARM))
         assert isinstance(device, WithKeys)
-        assert isinstance(hand, TeleopDevice)
-        ours, there = socket.socket(type=socket.SOCK_DGRAM), hand._socket.getsockname()
         agent, ticks = TeleopAgent(device, ARM), itertools.count()
         pose = np.array([0.0, 0.0, 0.2, 0.0, 1.0, 0.0, 0.0])
 
@@ -81,6 +79,19 @@ def test_the_pages_device_drives_an_arm_and_lets_go(folder, monkeypatch):
             device.close()
             ours.close()
             stdin.close()
+
+
+def test_the_pages_device_is_what_a_device_must_be(folder):
+    device = DEVICES.find(KIND)(port=0).build(Surroundings(spec=ARM))
+    assert isinstance(device, TeleopDevice)
+    device.close()
+    device.close()
+
+
+def free_port():
+    with socket.socket(type=socket.SOCK_DGRAM) as asked:
+        asked.bind(("127.0.0.1", 0))
+        return asked.getsockname()[1]
 
 
 def test_its_name_is_one_wherever_a_device_has_one(folder):
