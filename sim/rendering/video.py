@@ -11,6 +11,7 @@ import cv2
 import numpy as np
 
 from robolearn.data.episode import Episode
+from robolearn.data.view.cameras import coloured
 from robolearn.errors import DataError, MissingDependencyError
 from robolearn.files import replacing
 from robolearn.shapes import AnyArray
@@ -116,7 +117,8 @@ def image_signals(spec: EmbodimentSpec) -> tuple[str, ...]:
 def episode_frames(
     episode: Episode, cameras: Sequence[str] = (), height: int | None = None
 ) -> Iterator[AnyPicture]:
-    """What the cameras of a stored episode showed at each tick, side by side; default: all of them.
+    """What the cameras of a stored episode showed at each tick, side by side; default: all of them
+    that see colours (depth that is asked for is shown in colours).
 
     Raises :class:`DataError` for an episode without pictures.
     """
@@ -128,7 +130,8 @@ def episode_frames(
         )
     films = [np.asarray(episode.observed(name)) for name in names]
     for k in range(episode.steps):
-        yield side_by_side([film[k] for film in films], height)
+        rows = [film[k] for film in films]
+        yield side_by_side([coloured(row) if row.ndim == 2 else row for row in rows], height)
 
 
 class Film:

@@ -26,7 +26,7 @@ from robolearn.data.store.chunks import FileEntry
 from robolearn.data.store.picture_codec import StoredFrames, open_values
 from robolearn.data.store.storage import Place
 from robolearn.errors import DataError
-from robolearn.shapes import Frames, Index
+from robolearn.shapes import AnyRows, Frames, Index
 
 KEPT_BYTES = 256 * 2**20
 THREADS = max(1, min(8, os.cpu_count() or 1))
@@ -58,7 +58,7 @@ class ChunkedFrames(Protocol):
         """How many chunks hold the frames."""
         ...
 
-    def chunk(self, index: int) -> Frames:
+    def chunk(self, index: int) -> AnyRows:
         """Frames ``index * rows_per_chunk`` and following; called from many threads."""
         ...
 
@@ -89,8 +89,8 @@ class FrameByFrame:
         """As many as frames."""
         return self.stored.shape[0]
 
-    def chunk(self, index: int) -> Frames:
-        """Frame ``index`` ``[1, h, w, 3]``."""
+    def chunk(self, index: int) -> AnyRows:
+        """Frame ``index`` ``[1, h, w, 3]``, or of depth ``[1, h, w]``."""
         return self.stored.frame(index)[None]
 
 

@@ -17,9 +17,11 @@ from robolearn.data.store.picture_codec import camera_codecs, default_codec
 from robolearn.data.store.store import EpisodeStore
 from robolearn.data.upkeep.check import check_store
 from robolearn.data.view.cameras import coloured
+from robolearn.data.view.summary import store_stats
 from robolearn.errors import DataError, SpecMismatchError
 from robolearn.spec import EmbodimentSpec, SignalSpec
 from robolearn.types import SampleBatch, Tick
+from sim.rendering.video import episode_frames
 from tests.episodes import TOOL, TOOL_SPEC
 from tests.recording import END, HEADER, SPEC, make_tick, samples
 
@@ -70,6 +72,13 @@ def test_depth_comes_back_bit_for_bit(store: EpisodeStore, tmp_path: Path) -> No
     assert_kept(recorded(tmp_path / "z", {}))
 
 
+def test_statistics_leave_depth_out_as_written_and_from_the_data(store: EpisodeStore) -> None:
+    for recompute in (False, True):
+        names = {row.name for row in store_stats(store, recompute=recompute)}
+        assert "top/image" in names
+        assert DEPTH not in names
+
+
 def test_depth_is_stored_without_loss_by_itself_and_never_as_jpeg() -> None:
     assert str(default_codec(DEPTH_SPEC)) == "zstd"
     assert str(default_codec(dataclasses.replace(DEPTH_SPEC, shape=(480, 640)))) == "png"
@@ -87,6 +96,9 @@ def test_a_person_sees_depth_in_colours(store: EpisodeStore, tmp_path: Path) -> 
         out = tmp_path / f"view{suffix}"
         assert main(["view", str(store.path), "ep_000000", option, str(out)]) == 0
         assert out.stat().st_size > 1000
+    (frame, *_) = episode_frames(store.read("ep_000000"), [DEPTH, "top/image"], 64)
+    assert frame.dtype == np.uint8
+    assert frame.shape[2] == 3
     colours = np.asarray(Image.open(tmp_path / "view.png").convert("RGB")).astype(int)
     assert (np.ptp(colours, axis=2) > 100).mean() > 0.01
 
