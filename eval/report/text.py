@@ -106,6 +106,8 @@ def wear_words(wear: Wear) -> str:
             f" {wear.largest_force_n:.0f} N"
         )
     parts.append(f"{wear.stops} stop(s)")
+    if wear.interventions:
+        parts.append(f"the supervisor stepped in {wear.interventions} times")
     if wear.take_overs and driven:
         share = wear.person_seconds / driven
         parts.append(f"{wear.take_overs} take-overs, {share:.0%} of the time a person's")

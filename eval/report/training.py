@@ -130,6 +130,7 @@ class RunFacts:
             travel_rad=told("travel_rad"),
             travel_m=told("travel_m"),
             stops=round(told("stops")),
+            interventions=round(told("interventions")),
             force_peaks=round(told("force_peaks")),
             largest_force_n=told("largest_force_n"),
             take_overs=round(told("take_overs")),

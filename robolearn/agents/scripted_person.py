@@ -106,7 +106,10 @@ class ScriptedPerson:
     def decide(self, observation: Observation, reply: PolicyOutput | None) -> Command:
         """What the expert does."""
         del reply
-        return dataclasses.replace(self._expert.decide(observation, None), source=SOURCE)
+        command = self._expert.decide(observation, None)
+        # Who still thinks corrects nothing.
+        source = SOURCE if command.source != "hold" else "hold"
+        return dataclasses.replace(command, source=source)
 
     def on_start(self, episode: EpisodeHeader) -> None:
         """Nothing to see yet."""

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from hardware.cell.limits import RunLimits
 from robolearn.cli.shared.parse import parse, print_json, say
 from robolearn.errors import ConfigError
+from robolearn.operations.cell.options import CellOptions
+from robolearn.operations.stores.collect_options import CollectOptions
 
 if TYPE_CHECKING:
     from robolearn.operations.collect import CollectConfig
@@ -30,47 +31,22 @@ class Args:
     env: str = ""
     # A cell instead: a file of configs/hardware/.
     robot: str = ""
-    # Start the virtual lab of the cell and end it afterwards.
-    start_lab: bool = False
-    # Seed of the lab's hidden physics and noise.
-    lab_seed: int = 0
+    # How the cell is opened.
+    cell: tyro.conf.OmitArgPrefixes[CellOptions] = field(default_factory=CellOptions)
     # On a cell: the task that judges, its starts and time limit (configs/eval/); without it your
     # keys judge, objects lie as they lie, and an episode ends by a key.
     suite: str = ""
-    # Tighter limits for this run of a cell.
-    limits: Annotated[RunLimits, tyro.conf.arg(name="")] = field(default_factory=RunLimits)
-    # Who acts: the task's scripted expert, the expert at play (many goals, none of them the
-    # task's), or a person at a device: keyboard (this terminal's keys), browser (a page),
-    # freedrive (the arm itself, guided by hand), or another one (docs/teleoperation.md); auto: as
-    # --config says, else browser in Push-T and scripted elsewhere.
-    agent: str = "auto"
-    # A trained run, which acts instead: its episodes, failures included, are of kind 'rollout'. On
-    # a cell only with --corrected-by.
-    policy: Path | None = None
-    # With --policy, who takes over from it when it is lost, and hands back: a person at a device
-    # (keyboard, browser, ...), or scripted (the task's expert); the episodes are of kind
-    # 'corrected', and say of every step who drove.
-    corrected_by: str = ""
-    # Clumsiness of the expert, 0 to 1.
-    noise: float = 0.0
-    # You follow no task: long recordings without a time limit, with markers (kind 'play').
-    play: bool = False
+    # Who acts, and how many episodes of it are kept.
+    options: Annotated[CollectOptions, tyro.conf.arg(name="")] = field(
+        default_factory=CollectOptions
+    )
     # The task in words, kept with every episode, instead of the file's.
     task_text: str = ""
-    # How many episodes to save.
-    episodes: int = 10
     # Append to an existing store, recover what was killed there, and let an arm move, without
     # asking.
     yes: bool = False
     # Lines instead of the whole screen, for a person at a device.
     plain: bool = False
-    # Port of the page (0: any free one).
-    port: int = 0
-    # Address of this computer under which a tablet in its network opens the page, with TLS; without
-    # it nobody but this computer can.
-    host: str = ""
-    # Who is recording, kept with every episode.
-    operator: str = ""
     # Print one JSON document at the end; 'saved episode' lines go to standard error.
     json: bool = False
 
@@ -78,8 +54,7 @@ class Args:
 def main(argv: list[str]) -> int:
     """Load, record, report."""
     args = parse(Args, argv, "collect", "Record episodes into a store.")
-    if not 0 <= args.port <= 65535:
-        raise ConfigError(f"--port must be 0 (any free one) to 65535, got {args.port}")
+    args.options.check()
     if args.robot:
         # Idle threads of a numerics library would spin beside the control loop.
         for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
@@ -89,14 +64,14 @@ def main(argv: list[str]) -> int:
 
     config = config_of(args.config, args.env, args.robot, args.suite)
     config = replace(config, task_text=args.task_text or config.task_text)
-    if args.start_lab and not config.robot:
+    if args.cell.start_lab and not config.robot:
         raise ConfigError("--start-lab: of which cell? give --robot, too")
 
     def begin(agent: str, before: int) -> None:
         if before:
             ask(f"{args.out} has {before} episode(s)", "Append to it?", yes=args.yes)
         say(
-            f"recording {args.episodes} episode(s) with agent '{agent}' in"
+            f"recording {args.options.episodes} episode(s) with agent '{agent}' in"
             f" {config.robot or config.world} into {args.out} ({before} there)",
             quiet=args.json,
         )
@@ -150,36 +125,9 @@ def _collected(config: CollectConfig, args: Args, listener: CollectListener) -> 
     if not config.robot:
         from robolearn.operations.collect import collect
 
-        return collect(
-            config,
-            args.out,
-            agent=args.agent,
-            policy=args.policy,
-            corrected_by=args.corrected_by,
-            noise=args.noise,
-            episodes=args.episodes,
-            port=args.port,
-            host=args.host,
-            operator=args.operator,
-            play=args.play,
-            listener=listener,
-        )
+        return collect(config, args.out, args.options, listener=listener)
     from robolearn.cli.deploy.terminal import TerminalOperator
-    from robolearn.operations.cell.collect import CellOptions, collect_on_cell
+    from robolearn.operations.cell.collect import collect_on_cell
 
-    return collect_on_cell(
-        config,
-        args.out,
-        CellOptions(start_lab=args.start_lab, lab_seed=args.lab_seed, limits=args.limits),
-        TerminalOperator(yes=args.yes, quiet=args.json),
-        agent=args.agent,
-        policy=args.policy,
-        corrected_by=args.corrected_by,
-        noise=args.noise,
-        episodes=args.episodes,
-        port=args.port,
-        host=args.host,
-        operator=args.operator,
-        play=args.play,
-        listener=listener,
-    )
+    attendant = TerminalOperator(yes=args.yes, quiet=args.json)
+    return collect_on_cell(config, args.out, args.cell, attendant, args.options, listener=listener)

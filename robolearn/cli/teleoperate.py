@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
 
 import tyro
 
-from hardware.cell.limits import RunLimits
 from robolearn.cli.shared.parse import parse
 from robolearn.errors import ConfigError
+from robolearn.operations.cell.options import CellOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,14 +26,10 @@ class Args:
     # The device: keyboard, spacemouse, gamepad, leader, browser (a page), or freedrive (the arm
     # itself, guided by hand); auto: as --config says, else keyboard.
     agent: str = "auto"
-    # Start the virtual lab of the cell and end it afterwards.
-    start_lab: bool = False
-    # Seed of the lab's hidden physics and noise.
-    lab_seed: int = 0
+    # How the cell is opened.
+    cell: tyro.conf.OmitArgPrefixes[CellOptions] = field(default_factory=CellOptions)
     # On a cell: where starts and score come from (configs/eval/); objects lie as they lie without.
     suite: str = ""
-    # Tighter limits for this run.
-    limits: Annotated[RunLimits, tyro.conf.arg(name="")] = field(default_factory=RunLimits)
     # Do not ask before an arm moves.
     yes: bool = False
     # Lines instead of the whole screen.
@@ -57,7 +52,7 @@ def main(argv: list[str]) -> int:
     from robolearn.cli.shared.sitting import Sitting
 
     config = config_of(args.config, args.env, args.robot, args.suite)
-    if args.start_lab and not config.robot:
+    if args.cell.start_lab and not config.robot:
         raise ConfigError("--start-lab: of which cell? give --robot, too")
     sitting = Sitting(f"teleoperate {config.robot or config.world}", plain=args.plain)
     try:
@@ -73,11 +68,11 @@ def main(argv: list[str]) -> int:
             )
             return 0
         from robolearn.cli.deploy.terminal import TerminalOperator
-        from robolearn.operations.cell.collect import CellOptions, teleoperate_on_cell
+        from robolearn.operations.cell.collect import teleoperate_on_cell
 
         teleoperate_on_cell(
             config,
-            CellOptions(start_lab=args.start_lab, lab_seed=args.lab_seed, limits=args.limits),
+            args.cell,
             TerminalOperator(yes=args.yes, quiet=False),
             agent=args.agent,
             port=args.port,

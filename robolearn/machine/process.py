@@ -8,6 +8,7 @@ import multiprocessing
 import os
 import signal
 import threading
+from collections.abc import Generator
 
 log = logging.getLogger(__name__)
 
@@ -32,6 +33,26 @@ def leave_real_time(niceness: int = 0) -> None:
     with contextlib.suppress(OSError):
         os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
     os.nice(niceness)
+
+
+@contextlib.contextmanager
+def ordinary_children() -> Generator[None]:
+    """What is started inside is an ordinary program from its first instruction on; so is this
+    thread meanwhile. A process that loads its libraries with the priority of a control loop keeps
+    a busy machine from the ordinary threads that serve the robot.
+    """
+    policy, param = os.sched_getscheduler(0), os.sched_getparam(0)
+    if policy == os.SCHED_OTHER:
+        yield
+        return
+    os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
+    try:
+        yield
+    finally:
+        try:
+            os.sched_setscheduler(0, policy, param)
+        except OSError as error:
+            log.warning("the priority that this thread had is not given again: %s", error)
 
 
 def exit_with_parent() -> None:

@@ -30,6 +30,7 @@ from robolearn.inference.local import BatchedInference
 from robolearn.instructions import require_understood
 from robolearn.operations.builders import env_builder, policy_builder
 from robolearn.operations.practice.correcting import SCRIPTED, corrected_by_expert
+from robolearn.operations.stores.collect_options import CollectOptions
 from robolearn.operations.stores.collection import (
     UNATTENDED,
     Actor,
@@ -87,42 +88,25 @@ class CollectConfig:
 def collect(
     config: CollectConfig,
     out: Path,
+    options: CollectOptions = CollectOptions(),  # noqa: B008 (frozen)
     *,
-    agent: str = "auto",
-    policy: Path | None = None,
-    corrected_by: str = "",
-    noise: float = 0.0,
-    episodes: int = 10,
-    port: int = 0,
-    host: str = "",
-    operator: str = "",
-    play: bool = False,
     listener: CollectListener = CollectListener(),  # noqa: B008 (frozen)
 ) -> Collected:
-    """Record ``episodes`` episodes into the store ``out``, which is made when the first is due.
-
-    ``agent``: who acts, else as ``config`` says; ``policy``: a run directory, whose policy acts
-    instead, and whose episodes are kept whether they succeed or not (kind ``rollout``);
-    ``corrected_by``: who takes over from it when it is lost (``scripted``: the task's expert; else
-    a person at this device; kind ``corrected``); ``noise``: clumsiness of the expert, 0 to 1;
-    ``port`` and ``host``: where the page is, else on this computer alone; ``operator``: who is
-    recording; ``play``: the person follows no task, in recordings with markers and without a time
-    limit (kind ``play``). Ctrl-C keeps what was saved.
+    """Record episodes into the store ``out``, which is made when the first is due. Ctrl-C keeps
+    what was saved.
 
     Errors: :class:`ConfigError`, :class:`SpecMismatchError` before anything is written.
     """
-    if episodes < 1:
-        raise ConfigError(f"episodes must be at least 1, got {episodes}")
-    if policy is not None and agent != "auto":
-        raise ConfigError(f"either a policy acts or the agent '{agent}': leave one of them out")
+    options.check()
+    policy, corrected_by, noise = options.policy, options.corrected_by, options.noise
     if not config.world:
         raise ConfigError("say where: the world of a configuration, or one of your own")
     with contextlib.closing(make_world(env_builder(config.world).world)) as env:
-        wanted = config.agent if agent == "auto" else agent
+        wanted = config.agent if options.agent == "auto" else options.agent
         who = "policy" if policy is not None else choose_operator(wanted, env.task, env.spec)
         require_correctable(policy, corrected_by)
         require_no_freedrive(who, NO_ARM)
-        require_hands(who, play=play)
+        require_hands(who, play=options.play)
         if noise and who not in UNATTENDED and corrected_by != SCRIPTED:
             raise ConfigError(
                 "noise is for the agents scripted and play; people and policies bring their own"
@@ -140,15 +124,16 @@ def collect(
             config,
             place,
             "corrected" if corrected_by else who,
-            episodes=episodes,
-            operator=operator,
-            play=play,
+            episodes=options.episodes,
+            operator=options.operator,
+            play=options.play,
             listener=listener,
         )
         if actor is not None and hand in ("", SCRIPTED):
             return record(collection, out, actor, None)
         require_drivable(env.spec)
-        device = functools.partial(open_device, config, hand, place, page_at(port, host), listener)
+        page = page_at(options.port, options.host)
+        device = functools.partial(open_device, config, hand, place, page, listener)
         return record(collection, out, actor, device)
 
 

@@ -27,9 +27,11 @@ from hardware.cell.spec import cell_spec
 from robolearn.contracts import Agent
 from robolearn.data.insight.episode_measures import measure_episode
 from robolearn.data.store.store import EpisodeStore
-from robolearn.operations.cell.collect import CellOptions, collect_on_cell
+from robolearn.operations.cell.collect import collect_on_cell
+from robolearn.operations.cell.options import CellOptions
 from robolearn.operations.collect import CollectConfig, collect
 from robolearn.operations.deploy.operator import Unattended
+from robolearn.operations.stores.collect_options import CollectOptions
 from robolearn.operations.stores.collection import Collected, CollectListener
 from robolearn.spec import EmbodimentSpec
 from sim.experts.registry import build_expert
@@ -95,16 +97,16 @@ def run(
             thread.start()
 
         listener = CollectListener(on_page=sit_down)
+        wanted = CollectOptions(agent="browser", episodes=episodes)
         if world:
-            found = collect(config, out, agent="browser", episodes=episodes, listener=listener)
+            found = collect(config, out, wanted, listener=listener)
         else:
             found = collect_on_cell(
                 config,
                 out,
                 CellOptions(start_lab=True, lab_seed=seed),
                 Unattended(agreed=True),
-                agent="browser",
-                episodes=episodes,
+                wanted,
                 listener=listener,
             )
         for thread in seated:

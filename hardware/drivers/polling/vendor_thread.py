@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
@@ -16,6 +17,9 @@ from typing import Any, TypeVar
 from robolearn.errors import RobotConnectionError, RobotError
 
 T = TypeVar("T")
+
+# Calls whose ends are remembered: more than two seconds of set-points.
+_REMEMBERED = 1024
 
 
 class VendorThread:
@@ -34,6 +38,9 @@ class VendorThread:
         self._busy_since_ns = 0
         self._post_error: Exception | None = None
         self._closed = False
+        # When the last call ended, and how long before it nothing had [ns], of late.
+        self._ended_ns = time.monotonic_ns()
+        self._silences: deque[tuple[int, int]] = deque(maxlen=_REMEMBERED)
         threading.Thread(target=self._run, name=name, daemon=True).start()
 
     def call(self, function: Callable[[], T], timeout_s: float, what: str) -> T:
@@ -96,6 +103,15 @@ class VendorThread:
             self._newest = function
             self._wake.notify()
 
+    def longest_silence_s(self, within_s: float = 1.0) -> float:
+        """Longest time between the ends of two calls within so many seconds, until now [s]: the
+        device heard nothing for about as long.
+        """
+        now_ns = time.monotonic_ns()
+        since_ns = now_ns - round(1e9 * within_s)
+        late = [silent for ended, silent in tuple(self._silences) if ended >= since_ns]
+        return 1e-9 * max([*late, now_ns - self._ended_ns])
+
     def close(self) -> None:
         """End the thread once it is idle; a hung one is left behind."""
         with self._wake:
@@ -120,10 +136,20 @@ class VendorThread:
                     future.set_result(function())
                 except Exception as error:  # noqa: BLE001  (delivered to the waiting caller)
                     future.set_exception(error)
+                else:
+                    self._said()
             elif function is not None:
                 try:
                     function()
                 except Exception as error:  # noqa: BLE001  (raised by the next post)
                     # The first one is the cause; what follows it is often only its consequence.
                     self._post_error = self._post_error or error
+                else:
+                    self._said()
             self._busy_since_ns = 0
+
+    def _said(self) -> None:
+        """A call that the device heard has ended."""
+        now_ns = time.monotonic_ns()
+        self._silences.append((now_ns, now_ns - self._ended_ns))
+        self._ended_ns = now_ns

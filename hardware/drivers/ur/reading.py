@@ -9,7 +9,9 @@ from typing import Any
 
 from hardware.devices.robot import RobotMode
 
-_RUNNING_ROBOT, RUNNING_PROGRAM = 7, 2
+_RUNNING_ROBOT, STOPPED_PROGRAM, RUNNING_PROGRAM = 7, 1, 2
+# Of the watchdog's period: what lies between two commands here may be longer there.
+_SILENT = 0.8
 # How much later than a refusal the state may arrive that explains it [s]. The supervisor looks at
 # the state itself meanwhile, and no program moves the arm.
 _EXPLAINED_S = 0.05
@@ -78,8 +80,11 @@ def mode_of(robot: int, safety: int, runtime: int = RUNNING_PROGRAM) -> RobotMod
     return RobotMode.RUNNING
 
 
-def fault_text(receive: Any) -> str:
-    """What keeps the arm from following, in the controller's words; "" when nothing does."""
+def fault_text(receive: Any, ended: str = "") -> str:
+    """What keeps the arm from following, in the controller's words; "" when nothing does.
+    ``ended``: what is known of the end of a program that nothing in the controller's state explains
+    (:func:`ended_by`).
+    """
     robot, safety = int(receive.getRobotMode()), int(receive.getSafetyMode())
     runtime = int(receive.getRuntimeState())
     if mode_of(robot, safety, runtime) is RobotMode.RUNNING:
@@ -93,7 +98,28 @@ def fault_text(receive: Any) -> str:
         f"safety mode {_SAFETY_WORDS.get(safety, safety)}, robot mode"
         f" {_ROBOT_WORDS.get(robot, robot)}, program {_RUNTIME_WORDS.get(runtime, runtime)}"
     )
-    return "; ".join([modes, *joints])
+    healthy = robot == _RUNNING_ROBOT and mode_of(robot, safety) is RobotMode.RUNNING
+    own = [ended] if ended and healthy and runtime == STOPPED_PROGRAM and not joints else []
+    return "; ".join([modes, *joints, *own])
+
+
+def ended_by(silent_s: float, watchdog_s: float) -> str:
+    """What ended the program of a healthy arm: its watchdog, or somebody else.
+
+    ``silent_s``: for how long this computer said nothing to it of late; ``watchdog_s``: how long it
+    may.
+    """
+    words = f"this computer was silent for {1e3 * silent_s:.0f} ms at most"
+    limit = f"the program's watchdog waits for {1e3 * watchdog_s:.0f} ms"
+    if silent_s > _SILENT * watchdog_s:
+        return (
+            f"{words}, and {limit}: it was too busy, or it slept; end other programs, give it"
+            " real-time priority (docs/safety.md)"
+        )
+    return (
+        f"{words}, while {limit}: the link lost what was said, somebody ended the program (pendant,"
+        " dashboard, another client), or it failed; the controller's log says which"
+    )
 
 
 def why_refused(receive: Any) -> str:

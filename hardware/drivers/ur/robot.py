@@ -25,7 +25,8 @@ from hardware.devices.claim import DeviceClaim
 from hardware.devices.robot import Freedrive, RobotMode, RobotState
 from hardware.drivers.polling.vendor_thread import VendorThread
 from hardware.drivers.ur.dashboard import URRecovery
-from hardware.drivers.ur.reading import fault_text, load_of, mode_of, read, why_refused
+from hardware.drivers.ur.library import import_ur_rtde
+from hardware.drivers.ur.reading import ended_by, fault_text, load_of, mode_of, read, why_refused
 from hardware.drivers.ur.threads import leave, without_real_time
 from hardware.drivers.ur.tool import ToolServo
 from hardware.drivers.ur.watch import URWatch
@@ -35,7 +36,6 @@ from robolearn.errors import (
     ClockError,
     ConfigError,
     DataError,
-    MissingDependencyError,
     RobotConnectionError,
     RobotError,
 )
@@ -163,7 +163,7 @@ class URRobot:
         What fails on the way leaves nothing behind that could move the arm. RobotConnectionError
         for an arm that another program drives.
         """
-        vendor = _import_ur_rtde()
+        vendor = import_ur_rtde()
         self._release()
         self._claim.take()
         self._broken = self._armed = self._free = False
@@ -252,8 +252,12 @@ class URRobot:
         return RobotState(stamp, self._changed_ns, *measured, wrench=np.array(wrench))
 
     def fault_text(self) -> str:
-        """Safety mode, robot mode, program and joints, as RTDE has them."""
-        return "" if self._receive is None else fault_text(self._receive)
+        """Safety mode, robot mode, program and joints, as RTDE has them; who ended the program."""
+        receive, worker = self._receive, self._worker
+        if receive is None or worker is None or not self._armed:
+            return "" if receive is None else fault_text(receive)
+        silent_s = worker.longest_silence_s()
+        return fault_text(receive, ended_by(silent_s, 1.0 / self.config.watchdog_hz))
 
     def _check_clock(self) -> None:
         try:
@@ -486,15 +490,3 @@ class URRobot:
             f"UR at {self.config.address}: the control program does not run within"
             f" {self.config.connect_timeout_s:g} s"
         )
-
-
-def _import_ur_rtde() -> tuple[Any, Any]:
-    try:
-        from rtde_control import RTDEControlInterface
-        from rtde_receive import RTDEReceiveInterface
-    except ImportError as error:
-        raise MissingDependencyError(
-            f"the UR driver needs the package ur_rtde ({error}); install it with"
-            " 'pip install ur_rtde' in this environment"
-        ) from error
-    return RTDEControlInterface, RTDEReceiveInterface

@@ -88,7 +88,7 @@ class UrEmulator:
         self._clients: list[_RtdeClient] = []
         self._others: list[Connection] = []
         self._delayed: deque[tuple[int, Connection, bytes]] = deque()
-        self._last_input_ns = 0
+        self._last_input_ns = self._last_input_tick = 0
         self._last_setpoint_tick = 0
         self._new_input = False
         # Set-points of servoJ since the last tick: registers 0 to 10 of each.
@@ -282,7 +282,7 @@ class UrEmulator:
             elif name.startswith("input_double_register_"):
                 self.double_in[int(name[22:])] = value
         if "input_int_register_0" in recipe.names:
-            self._last_input_ns = time.monotonic_ns()
+            self._last_input_ns, self._last_input_tick = time.monotonic_ns(), self._ticks
             self._new_input = True
             if self.int_in[0] in (SERVO_J, SERVO_L):
                 self._setpoint(self.double_in[:11].copy())
@@ -349,15 +349,14 @@ class UrEmulator:
             self.log.event("unlocked", "")
         return True
 
-    def _run_program(self, now_ns: int, left: int) -> None:
+    def _run_program(self, left: int) -> None:
         command = int(self.int_in[0])
         if self.motion.mode == "free" and self._new_input and command in (MOVE_J, *REALTIME):
             self._stop_program(f"command {command} in freedrive")
             return
-        if (
-            self.status.watchdog_s
-            and (now_ns - self._last_input_ns) * 1e-9 > self.status.watchdog_s
-        ):
+        # By the controller's own clock: while its machine holds it up nobody is silent.
+        silent_s = (self._ticks - self._last_input_tick) * self._dt_s
+        if self.status.watchdog_s and silent_s > self.status.watchdog_s:
             self._stop_program(f"watchdog: no input for {self.status.watchdog_s:.3f} s")
             return
         if command == 0:
@@ -416,7 +415,7 @@ class UrEmulator:
         """
         self._ticks += 1
         if self.status.program and not self.status.paused:
-            self._run_program(now_ns, left)
+            self._run_program(left)
         if left == 1:
             self._setpoints.clear()
         self.dashboard.tick(now_ns)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from robolearn.data.episode import Episode, take_overs
+from robolearn.data.insight.episode_measures import EVENT, supervised
 from robolearn.shapes import AnyFloats, Floats
 
 JOINTS, WRENCH = "joint_position", "wrench"
@@ -37,6 +38,8 @@ class Effort:
     # How often a person took over, and steps that the person drove.
     take_overs: int = 0
     person_steps: int = 0
+    # How often the supervisor stepped in: what was asked for beyond the limits, what came late.
+    interventions: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +53,10 @@ class Wear:
     # Of all joints together [rad]; of the tool [m]; 0 where it is not seen.
     travel_rad: float = 0.0
     travel_m: float = 0.0
-    # Of the supervisor.
+    # Of the supervisor; and how often it stepped in at all: what was asked for beyond the limits,
+    # what came late.
     stops: int = 0
+    interventions: int = 0
     # How often the force at the tool rose beyond 50 N; the largest [N].
     force_peaks: int = 0
     largest_force_n: float = 0.0
@@ -62,7 +67,8 @@ class Wear:
 
 def telling(signals: Sequence[str]) -> list[str]:
     """Those of ``signals`` that :func:`effort_of` looks at."""
-    return [n for n in signals if n in PLACES or n.rpartition("/")[2] in (JOINTS, WRENCH)]
+    kinds = (JOINTS, WRENCH)
+    return [n for n in signals if n in (*PLACES, EVENT) or n.rpartition("/")[2] in kinds]
 
 
 def effort_of(episode: Episode) -> Effort:
@@ -80,6 +86,7 @@ def effort_of(episode: Episode) -> Effort:
         largest_force_n=float(max((f.max() for f in forces if f.size), default=0.0)),
         take_overs=int(take_overs(episode.source).sum()),
         person_steps=int(episode.intervention.sum()),
+        interventions=len(supervised(episode)),
     )
 
 
@@ -94,6 +101,7 @@ def together(efforts: Iterable[Effort]) -> Effort:
         largest_force_n=max((e.largest_force_n for e in every), default=0.0),
         take_overs=sum(e.take_overs for e in every),
         person_steps=sum(e.person_steps for e in every),
+        interventions=sum(e.interventions for e in every),
     )
 
 

@@ -8,13 +8,12 @@ from __future__ import annotations
 import contextlib
 import functools
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from eval.trials.suites import Suite
 from hardware.cell.config import CellConfig
-from hardware.cell.limits import RunLimits
 from hardware.cell.load import load_cell
 from hardware.cell.spec import cell_spec
 from hardware.env.real_env import RealEnv
@@ -25,12 +24,12 @@ from robolearn.agents.chunk import ticks_per_action
 from robolearn.agents.execution import Execution
 from robolearn.agents.scripted_person import ScriptedPerson
 from robolearn.config import to_dict
-from robolearn.contracts import Agent
 from robolearn.errors import ConfigError, DataError
 from robolearn.instructions import require_understood
-from robolearn.operations.cell.driving import HoldAtEnd, WholeCommand
+from robolearn.operations.cell.driving import HoldAtEnd
 from robolearn.operations.cell.look import look_at
 from robolearn.operations.cell.opened import CellChoice, open_cell
+from robolearn.operations.cell.options import CellOptions
 from robolearn.operations.cell.placing import require_starts
 from robolearn.operations.collect import (
     CollectConfig,
@@ -44,7 +43,9 @@ from robolearn.operations.deploy.opened import policy_agent
 from robolearn.operations.deploy.operator import Operator
 from robolearn.operations.deploy.policy import Source, open_policy
 from robolearn.operations.deploy.preflight import Checks
+from robolearn.operations.deploy.take_over import expert_on
 from robolearn.operations.deploy.task import recorded_params, task_of
+from robolearn.operations.stores.collect_options import CollectOptions
 from robolearn.operations.stores.collection import (
     UNATTENDED,
     Actor,
@@ -56,7 +57,6 @@ from robolearn.operations.stores.collection import (
 from robolearn.operations.suites import open_suite
 from robolearn.timing.latencies import KEY as LATENCIES
 from robolearn.types import Condition
-from sim.experts.registry import build_expert
 from sim.tasks.contract import Task
 
 # How the plans of a policy that is corrected become commands: as in a deployment.
@@ -65,33 +65,13 @@ EXECUTION = Execution(lead_ticks=1, realtime_chunking=True)
 _DRIVEN = "free"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CellOptions:
-    """How the cell of a configuration is opened."""
-
-    # Start the virtual lab of the config and end it afterwards.
-    start_lab: bool = False
-    # Seed of the lab's hidden physics and noise.
-    lab_seed: int = 0
-    # Tighter limits for this run.
-    limits: RunLimits = field(default_factory=RunLimits)
-
-
 def collect_on_cell(
     config: CollectConfig,
     out: Path,
-    options: CellOptions,
+    cell: CellOptions,
     attendant: Operator,
+    options: CollectOptions = CollectOptions(),  # noqa: B008 (frozen)
     *,
-    agent: str = "auto",
-    policy: Path | None = None,
-    corrected_by: str = "",
-    noise: float = 0.0,
-    episodes: int = 10,
-    port: int = 0,
-    host: str = "",
-    operator: str = "",
-    play: bool = False,
     listener: CollectListener = CollectListener(),  # noqa: B008 (frozen)
 ) -> Collected:
     """As :func:`robolearn.operations.collect.collect`, on the cell that ``config`` names;
@@ -100,17 +80,15 @@ def collect_on_cell(
     Errors: ConfigError, SpecMismatchError before anything is connected; RobotError and its kin for
     devices. What was kept until then is saved.
     """
-    if episodes < 1:
-        raise ConfigError(f"episodes must be at least 1, got {episodes}")
+    options.check()
+    policy, corrected_by, noise = options.policy, options.corrected_by, options.noise
     require_correctable(policy, corrected_by)
     if policy is not None and not corrected_by:
         raise ConfigError(
             "a policy that nobody corrects acts on a cell by 'robolearn deploy', which scores it"
         )
-    if policy is not None and agent != "auto":
-        raise ConfigError(f"either a policy acts or the agent '{agent}': leave one of them out")
-    chosen = _Chosen.of(config, options, corrected_by or agent)
-    require_hands(chosen.who, play=play)
+    chosen = _Chosen.of(config, cell, corrected_by or options.agent)
+    require_hands(chosen.who, play=options.play)
     if noise and chosen.who not in UNATTENDED:
         raise ConfigError("noise is for the agent scripted; people bring their own")
     with ExitStack() as stack:
@@ -121,14 +99,14 @@ def collect_on_cell(
             ticks_per_action(source.inference.spec.task_space, cell_spec(chosen.cell.cell))
             require_understood(source.inference.spec.task_space, (config.task_text,))
         env, place = chosen.open(stack, attendant, source)
-        actor = _actor(env, chosen, source, config.task_text, noise)
+        actor = _actor(stack, env, chosen, source, config.task_text, noise)
         collection = collection_of(
             config,
             place,
             "corrected" if source is not None else chosen.who,
-            episodes=episodes,
-            operator=operator,
-            play=play,
+            episodes=options.episodes,
+            operator=options.operator,
+            play=options.play,
             listener=listener,
             watching=(HoldAtEnd(env),) if chosen.who in UNATTENDED else (),
         )
@@ -139,15 +117,14 @@ def collect_on_cell(
             found = record(collection, out, actor, None, answered=listen)
             env.home()
             return found
-        device = functools.partial(
-            open_device, config, chosen.who, place, page_at(port, host), listener
-        )
+        page = page_at(options.port, options.host)
+        device = functools.partial(open_device, config, chosen.who, place, page, listener)
         return record(collection, out, actor, device)
 
 
 def teleoperate_on_cell(
     config: CollectConfig,
-    options: CellOptions,
+    cell: CellOptions,
     attendant: Operator,
     *,
     agent: str = "auto",
@@ -156,7 +133,7 @@ def teleoperate_on_cell(
     listener: CollectListener = CollectListener(),  # noqa: B008 (frozen)
 ) -> None:
     """Let a person drive the cell that ``config`` names until they quit; nothing is recorded."""
-    chosen = _Chosen.of(config, options, agent)
+    chosen = _Chosen.of(config, cell, agent)
     require_hands(chosen.who, play=True)
     with ExitStack() as stack:
         _, place = chosen.open(stack, attendant)
@@ -298,10 +275,15 @@ def _listen(env: RealEnv, attendant: Operator) -> None:
 
 
 def _actor(
-    env: RealEnv, chosen: _Chosen, policy: Source | None, text: str, noise: float
+    stack: ExitStack,
+    env: RealEnv,
+    chosen: _Chosen,
+    policy: Source | None,
+    text: str,
+    noise: float,
 ) -> Actor | None:
     """Who acts by itself: the expert, or a policy that it or a person corrects."""
-    expert = _expert(env, chosen, noise) if chosen.who in UNATTENDED else None
+    expert = _expert(stack, env, chosen, noise) if chosen.who in UNATTENDED else None
     if policy is None:
         return expert
     person = None if expert is None else ScriptedPerson(expert.agent)
@@ -313,10 +295,9 @@ def _actor(
     )
 
 
-def _expert(env: RealEnv, chosen: _Chosen, noise: float) -> Actor:
-    """The expert of the suite's task, whose commands are those of the cell."""
+def _expert(stack: ExitStack, env: RealEnv, chosen: _Chosen, noise: float) -> Actor:
+    """The expert of the suite's task."""
     task = chosen.task
     if task is None:
         raise ConfigError("the agent scripted acts for a task: give a suite")
-    agent: Agent = build_expert(task.name, env.spec, noise, dict(chosen.cell.cell.task_params))
-    return Actor(WholeCommand(agent, lambda: env.standing))
+    return Actor(expert_on(stack, env, task.name, noise))

@@ -15,7 +15,7 @@ from hardware.cell.demand import CertificateDemand, load_demand
 from hardware.cell.load import load_cell
 from hardware.cell.spec import cell_spec
 from hardware.env.real_env import RealEnv
-from hardware.supervisor.link import Cause, Status
+from hardware.supervisor.link import Status
 from hardware.teleop.device import unheard
 from hardware.teleop.registry import DEVICES
 from robolearn.agents.chunk import ticks_per_action
@@ -25,13 +25,14 @@ from robolearn.contracts import Agent, Subscriber
 from robolearn.data.provenance import git_revision
 from robolearn.data.recording.recorder import EpisodeRecorder
 from robolearn.data.store.store import EpisodeStore
-from robolearn.errors import RobotError, SafetyStopError, StartError
+from robolearn.errors import SafetyStopError, StartError
 from robolearn.files import write_atomic
 from robolearn.instructions import require_understood
 from robolearn.operations.builders import executed_as
 from robolearn.operations.cell.driving import HoldAtEnd
 from robolearn.operations.cell.opened import CellChoice
 from robolearn.operations.cell.placing import require_starts
+from robolearn.operations.cell.release import why_stopped_for_good
 from robolearn.operations.deploy.figures import (
     figures,
     lateness_ms,
@@ -157,7 +158,7 @@ class _Deployment:
             operator.consent("the arm will move")
             stack.callback(operator.close)
             operator.told("keys", operator.listen(env.estop))
-            self._join(env)
+            self._join(stack, env)
             self._run_trials(env, policy, preflight, recorder, table)
             env.home()
             supervisor = env.status()
@@ -238,12 +239,12 @@ class _Deployment:
     def _agent(self, env: RealEnv, policy: Source) -> Agent:
         return policy_agent(policy, env, self._options.executed, self._instruction, self._person)
 
-    def _join(self, env: RealEnv) -> None:
+    def _join(self, stack: ExitStack, env: RealEnv) -> None:
         """Whoever takes over takes a seat."""
         if self._seat is not None:
             self._person, self._watching = self._seat.person, (self._seat,)
         elif self._options.takeover.by:
-            scripted = scripted_person(env, self._suite.config.task)
+            scripted = scripted_person(stack, env, self._suite.config.task)
             self._person, self._watching = scripted, (scripted,)
 
     @property
@@ -268,7 +269,8 @@ class _Deployment:
         agent, writer = self._agent(env, policy), TrialWriter(table, self._blank(policy))
         provenance = self._provenance(policy, preflight)
         for number, condition in enumerate(self._conditions, 1):
-            for placing in range(1, _PLACINGS + 1):
+            placings = 0
+            while True:
                 self._operator.told("trial", f"{number}/{len(self._conditions)}: {condition.id}")
                 writer.begin(condition)
                 try:
@@ -290,11 +292,12 @@ class _Deployment:
                     cut = writer.abort(error, _counted(env))
                     if isinstance(error, SafetyStopError) and self._goes_on(env, error):
                         # A trial that had not begun begins anew.
-                        if cut.status == "voided" and placing < _PLACINGS:
+                        if cut.status == "voided":
                             continue
                         break
+                    placings += 1
                     again = isinstance(error, StartError) and self._operator.places
-                    if not again or placing == _PLACINGS:
+                    if not again or placings == _PLACINGS:
                         raise
                     self._operator.told("start", str(error))
                 finally:
@@ -309,17 +312,11 @@ class _Deployment:
             return False
         self._stops += 1
         self._operator.told("stopped", str(error))
-        if not self._cell.lab or env.status().cause == Cause.ESTOP:
-            if not self._operator.places:
-                return False
-            self._operator.place("the arm stopped: find the cause and make the cell safe")
-        try:
-            env.clear_stop()
-        except RobotError as refused:
-            # A fault of the robot itself wants more than a connected program may do.
-            self._operator.told("stopped", str(refused))
-            return False
-        return True
+        text = "the arm stopped: find the cause and make the cell safe"
+        refused = why_stopped_for_good(env, self._cell, self._operator, text)
+        if refused:
+            self._operator.told("stopped", refused)
+        return not refused
 
     def _blank(self, policy: Source) -> TrialRecord:
         """What is the same in all trials of this deployment."""

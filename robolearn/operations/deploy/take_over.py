@@ -8,8 +8,10 @@ policy ------------------------+--> TakeOver --> the arm
 from __future__ import annotations
 
 import dataclasses
+import functools
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 from hardware.cell.config import CellConfig
@@ -28,17 +30,19 @@ from hardware.teleop.registry import (
     require_no_freedrive,
 )
 from hardware.teleop.seen import pictures_of, things_of, tool_of
+from robolearn.agents.apart import ApartAgent
 from robolearn.agents.scripted_person import ScriptedPerson
 from robolearn.config import load_config
+from robolearn.contracts import Agent
 from robolearn.data.episode import drivers
 from robolearn.errors import ConfigError, did_you_mean
+from robolearn.operations.builders import ExpertBuilder
 from robolearn.operations.cell.driving import WholeCommand
 from robolearn.operations.collect import CollectConfig
 from robolearn.operations.deploy.operator import Operator
 from robolearn.operations.deploy.options import TakeOverOptions
 from robolearn.operations.practice.correcting import SCRIPTED
 from robolearn.types import EpisodeHeader, Outcome, Tick, TrialRecord
-from sim.experts.registry import build_expert
 
 HELP = (
     "move the device: the arm is yours; let go: the policy drives on (or t and h); esc: emergency"
@@ -242,11 +246,19 @@ def device_operator(
     )
 
 
-def scripted_person(env: RealEnv, task: str) -> ScriptedPerson:
+def expert_on(stack: ExitStack, env: RealEnv, task: str, noise: float = 0.0) -> Agent:
+    """The task's expert, whose commands are those of the cell, and whose thinking the loop does not
+    wait for; ``stack`` ends it.
+    """
+    builder = ExpertBuilder(task, noise, dict(env.config.task_params))
+    expert = ApartAgent(functools.partial(builder, env.spec), env.spec)
+    stack.callback(expert.close)
+    return WholeCommand(expert, lambda: env.standing)
+
+
+def scripted_person(stack: ExitStack, env: RealEnv, task: str) -> ScriptedPerson:
     """The task's expert, which takes over where the policy makes no progress."""
-    params = dict(env.config.task_params)
-    expert = build_expert(task, env.spec, 0.0, params)
-    return ScriptedPerson(WholeCommand(expert, lambda: env.standing))
+    return ScriptedPerson(expert_on(stack, env, task))
 
 
 def _config(path: Path) -> CollectConfig:

@@ -22,7 +22,7 @@ from multiprocessing.connection import Connection
 from typing import Any, Protocol, runtime_checkable
 
 from robolearn.errors import PracticeError, RobolearnError
-from robolearn.machine.process import exit_with_parent, leave_real_time
+from robolearn.machine.process import exit_with_parent, leave_real_time, ordinary_children
 from robolearn.operations.practice.actors import Flown
 from robolearn.training.learner import Learner, Taken
 
@@ -79,7 +79,8 @@ class LearnerProcess:
         self._process = context.Process(
             target=_serve, args=(build, theirs, hurry), name="learner", daemon=True
         )
-        self._process.start()
+        with ordinary_children():
+            self._process.start()
         theirs.close()
         self.step, self.cpu_seconds = 0, 0.0
         try:
@@ -226,7 +227,8 @@ class LearningBeside:
             raise error
 
     def _run(self) -> None:
-        leave_real_time()
+        # At the priority of whoever drives: a lower one, held up by another program, would keep the
+        # interpreter's lock from the loop. What takes long it leaves to the learner's process.
         while True:
             with self._changed:
                 while not self._new and not self._ending:

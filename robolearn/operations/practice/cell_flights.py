@@ -19,7 +19,7 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import torch
 
@@ -35,8 +35,9 @@ from robolearn.data.recording.recorder import DraftRecorder
 from robolearn.data.store.drafts import Drafts, PreparedEpisode
 from robolearn.errors import CameraError, RobotError, SafetyStopError, StaleSignalError, StartError
 from robolearn.inference.local import WorkerInference
-from robolearn.machine.process import leave_real_time
+from robolearn.machine.process import ordinary_children
 from robolearn.operations.cell.driving import HoldAtEnd, WholeCommand
+from robolearn.operations.cell.release import Stopped, why_stopped_for_good
 from robolearn.operations.deploy.operator import Operator
 from robolearn.operations.deploy.policy import Source, SpecInference, WarmBuilder, policy_latency_s
 from robolearn.operations.deploy.trials import reason_of
@@ -50,6 +51,8 @@ log = logging.getLogger(__name__)
 
 PLACINGS = 3
 """How often a start that is too far off is placed again."""
+Culprit = Driver | Literal["nobody"]
+"""Who drove when the arm was stopped."""
 PASSING = (StaleSignalError, CameraError)
 """What an episode does not survive, but the next one may."""
 
@@ -62,7 +65,7 @@ class Wanted(Protocol):
 
 
 @runtime_checkable
-class Arm(Env, Protocol):
+class Arm(Env, Stopped, Protocol):
     """An env that can brake, and that a person or a lab lets go on after a stop
     (:class:`~hardware.env.real_env.RealEnv`).
     """
@@ -76,8 +79,8 @@ class Arm(Env, Protocol):
         """Brake and hold."""
         ...
 
-    def clear_stop(self) -> None:
-        """Recover from a latched stop."""
+    def home(self) -> None:
+        """To where it rests."""
         ...
 
 
@@ -122,8 +125,6 @@ class VersionBuilder:
 
     def __call__(self) -> Policy:
         """With the version that is wanted now."""
-        # Whoever started it has the priority of an arm.
-        leave_real_time()
         torch.set_num_threads(1)
         return VersionPolicy(self.run_dir, self.wanted)
 
@@ -144,7 +145,8 @@ class Explorer:
         changed, self._wanted.value = self._wanted.value != version, version
         if self._inference is None:
             built = WarmBuilder(VersionBuilder(self._run_dir, self._wanted))
-            self._inference = WorkerInference(built)
+            with ordinary_children():
+                self._inference = WorkerInference(built)
         elif changed:
             policy_latency_s(self._inference, calls=1)
         return self._inference
@@ -231,7 +233,7 @@ class CellFlights:
     watching: tuple[Subscriber, ...] = ()
     ended: Ended | None = None
     # Who drove when the supervisor stopped the arm.
-    stops: list[Driver] = field(default_factory=list[Driver])
+    stops: list[Culprit] = field(default_factory=list[Culprit])
     # Ways that the arm was sent since the last episode that was kept.
     _moves: int = 0
 
@@ -325,6 +327,7 @@ class CellFlights:
             "number": task.first + lane,
             "round": task.number,
             "parent": self.parent_hash,
+            "moves": self._moves,
         }
 
     # -- what came of it -------------------------------------------------------------------------
@@ -374,22 +377,41 @@ class CellFlights:
         )
         return flown
 
+    def home(self) -> None:
+        """To where the arm rests, also after a stop that practice ended by, or that came while the
+        arm waited; it stays where it is if nobody may clear that.
+
+        Errors: :class:`SafetyStopError` for the next one.
+        """
+        try:
+            self.env.home()
+        except SafetyStopError as error:
+            if self.ended is None:
+                self._count("nobody", error)
+            refused = self._released(error)
+            if refused:
+                self.operator.told("home", f"the arm stays where it stopped: {refused}")
+            else:
+                self.env.home()
+
     def _stopped(self, driver: Driver, error: SafetyStopError) -> None:
         """Count the stop; go on where that is somebody's decision, or a lab's."""
         self._count(driver, error)
         if self.ended is not None:
             return
-        if self.operator.places:
-            self.operator.place(
-                f"the arm was stopped ({error}); see to it, then practice goes on, or Ctrl-C"
-            )
-        elif not self.cell.lab:
-            self.ended = Ended(f"the arm was stopped and nobody is there to clear it: {error}")
-            return
-        self.env.clear_stop()
-        self.operator.told("stop", f"cleared: {error}")
+        refused = self._released(error)
+        if refused:
+            self.ended = Ended(f"the arm was stopped ({error}) and does not go on: {refused}")
 
-    def _count(self, driver: Driver, error: RobotError) -> None:
+    def _released(self, error: SafetyStopError) -> str:
+        """Why the arm may not go on, or ""."""
+        text = f"the arm was stopped ({error}); see to it, then practice goes on, or Ctrl-C"
+        refused = why_stopped_for_good(self.env, self.cell, self.operator, text)
+        if not refused:
+            self.operator.told("stop", f"cleared: {error}")
+        return refused
+
+    def _count(self, driver: Culprit, error: RobotError) -> None:
         self.stops.append(driver)
         count = len(self.stops)
         log.warning("stop %d of %d: %s", count, self.max_stops, error)

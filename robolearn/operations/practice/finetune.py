@@ -26,7 +26,6 @@ from eval.trials.executors import Done, run_in_process, run_in_workers
 from eval.trials.ray_executor import run_on_ray
 from eval.trials.rollouts import ExecutorName
 from robolearn.config import from_dict
-from robolearn.data.store.store import EpisodeStore
 from robolearn.errors import ConfigError
 from robolearn.operations.builders import EnvBuilder, WorldInfo, env_builder
 from robolearn.operations.goals import world_for
@@ -34,6 +33,7 @@ from robolearn.operations.practice.actors import ActorPlan, Flown, RoundTask
 from robolearn.operations.practice.correcting import require_person
 from robolearn.operations.practice.experiment import PracticeExperiment, require_buildable
 from robolearn.operations.practice.frame import (
+    Books,
     LearnerBuilder,
     SecondStore,
     identity_of,
@@ -44,14 +44,11 @@ from robolearn.operations.practice.frame import (
     standing_of,
 )
 from robolearn.operations.practice.judging import EpisodeJudge
-from robolearn.operations.practice.ledger import Ledger, write_standing
 from robolearn.operations.practice.listener import PracticeListener
 from robolearn.operations.practice.result import FinetuneResult, finished
-from robolearn.operations.practice.session import Session
 from robolearn.operations.practice.validation import Validation
 from robolearn.seeding import child_seed
 from robolearn.spec import require_compatible
-from robolearn.training.log import Journal
 from robolearn.training.run_directory import Run, load_run
 from robolearn.types import Condition
 from sim.contract import World
@@ -115,47 +112,32 @@ def finetune(
     if standing.result is not None and is_over(standing, limits):
         return dataclasses.replace(from_dict(FinetuneResult, standing.result), reused=True)
     standing = dataclasses.replace(standing, limits=limits, result=None)
-    opened = EpisodeStore.open_or_create(store)
-    out.mkdir(parents=True, exist_ok=True)
     with contextlib.ExitStack() as stack:
-        writer = stack.enter_context(opened.writer())
-        ledger = Ledger.of(out)
-        ledger.recover(opened, standing.id, parent.spec.execute)
-        write_standing(out, standing)
-        session = Session(
-            config=experiment.practice,
-            max_updates=experiment.experiment.fit.steps,
-            checkpoint_every=experiment.experiment.fit.checkpoint_every,
-            run_dir=out,
-            store=store,
-            writer=writer,
-            ledger=ledger,
-            standing=standing,
-            build=LearnerBuilder(
-                experiment, run, store, out, second, threads, corrected=bool(takeover)
-            ),
-            start=stack.enter_context(_Starts.of(builders, experiment.experiment.seed)),
-            worlds=tuple(b.world for b in builders),
+        books = Books.opened(stack, store, out, standing, parent.spec.execute)
+        seed, practice = experiment.experiment.seed, experiment.practice
+        session = books.session(
+            experiment,
+            LearnerBuilder(experiment, run, store, out, second, threads, corrected=bool(takeover)),
+            stack.enter_context(_Starts.of(builders, seed)),
+            tuple(b.world for b in builders),
+            listener,
             validation=Validation(
                 out,
                 run,
                 builders[0],
-                experiment.experiment.seed,
-                experiment.practice.test_starts,
-                experiment.practice.lanes,
-                experiment.practice.max_steps,
+                seed,
+                practice.test_starts,
+                practice.lanes,
+                practice.max_steps,
             ),
-            listener=listener,
-            journal=Journal(out, None, writes=True),
-            only_successes=experiment.experiment.data.success is True,
             judge=judging,
         )
         plan = ActorPlan(
             builders,
             run.absolute(),
             out.absolute(),
-            opened.staging,
-            max_steps=experiment.practice.max_steps,
+            books.episodes.staging,
+            max_steps=practice.max_steps,
             practice=standing.id,
             takeover=bool(takeover),
         )

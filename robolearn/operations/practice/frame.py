@@ -1,16 +1,18 @@
-"""Says what makes a practice the same one when it goes on, and builds its learner."""
+"""Says what makes a practice the same one when it goes on; opens what it writes; its session."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from robolearn.data.reading.selection import DataConfig, StoreSource
 from robolearn.data.store.store import EpisodeStore
+from robolearn.data.store.writer import StoreWriter
 from robolearn.errors import CheckpointError, ConfigError
 from robolearn.operations.practice.experiment import (
     SECTION,
@@ -18,10 +20,15 @@ from robolearn.operations.practice.experiment import (
     recorded_kinds,
 )
 from robolearn.operations.practice.judging import EpisodeJudge
-from robolearn.operations.practice.ledger import Ledger, Standing, read_standing
+from robolearn.operations.practice.ledger import Ledger, Standing, read_standing, write_standing
+from robolearn.operations.practice.listener import PracticeListener
+from robolearn.operations.practice.session import Learning, Session, never, nothing
+from robolearn.operations.practice.validation import Validation
 from robolearn.training.learner import Learner
+from robolearn.training.log import Journal
 from robolearn.training.run_directory import Run, load_run
 from robolearn.training.run_start import differences
+from robolearn.types import Condition
 
 LIMITS = (
     "max_minutes",
@@ -169,3 +176,66 @@ def standing_of(out: Path, identity: dict[str, Any], *, resume: bool) -> Standin
             f" {'; '.join(lines[:6])}"
         )
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class Books:
+    """What a practice writes into: the store of its episodes, and the ledger in its run."""
+
+    store: Path
+    out: Path
+    episodes: EpisodeStore
+    writer: StoreWriter
+    ledger: Ledger
+    standing: Standing
+
+    @staticmethod
+    def opened(
+        stack: contextlib.ExitStack, store: Path, out: Path, standing: Standing, execute: int
+    ) -> Books:
+        """Made where they are not there; what was committed without a line gets one; ``execute``:
+        steps of a decision. ``stack`` closes the writer.
+        """
+        episodes = EpisodeStore.open_or_create(store)
+        out.mkdir(parents=True, exist_ok=True)
+        writer = stack.enter_context(episodes.writer())
+        ledger = Ledger.of(out)
+        ledger.recover(episodes, standing.id, execute)
+        write_standing(out, standing)
+        return Books(store, out, episodes, writer, ledger, standing)
+
+    def session(
+        self,
+        experiment: PracticeExperiment,
+        build: Callable[[], Learning],
+        start: Callable[[int, int], Condition],
+        worlds: tuple[str, ...],
+        listener: PracticeListener,
+        *,
+        validation: Validation | None = None,
+        judge: EpisodeJudge | None = None,
+        beside: Callable[[], float] = nothing,
+        stopped: Callable[[], int] = never,
+    ) -> Session:
+        """Of ``experiment``; the rest is as in :class:`Session`."""
+        inner = experiment.experiment
+        return Session(
+            config=experiment.practice,
+            max_updates=inner.fit.steps,
+            checkpoint_every=inner.fit.checkpoint_every,
+            run_dir=self.out,
+            store=self.store,
+            writer=self.writer,
+            ledger=self.ledger,
+            standing=self.standing,
+            build=build,
+            start=start,
+            worlds=worlds,
+            validation=validation,
+            listener=listener,
+            journal=Journal(self.out, None, writes=True),
+            only_successes=inner.data.success is True,
+            beside=beside,
+            judge=judge,
+            stopped=stopped,
+        )

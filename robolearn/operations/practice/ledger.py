@@ -21,12 +21,15 @@ from typing import Any
 from robolearn.config import from_dict
 from robolearn.data.insight.effort import Effort, effort_of, telling
 from robolearn.data.store.store import EpisodeStore
-from robolearn.errors import CheckpointError
+from robolearn.errors import CheckpointError, GripperError, SafetyStopError
 from robolearn.files import write_atomic
+from robolearn.operations.deploy.trials import reason_of
 from robolearn.operations.practice.actors import Driver
 
 BOTH: tuple[Driver, ...] = ("parent", "explorer")
 LINES, STANDING = "practice.jsonl", "practice.json"
+STOPPED = (reason_of(SafetyStopError()), reason_of(GripperError()))
+"""Why an episode ended that a stop of the supervisor cut short."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +193,7 @@ class Ledger:
                     decisions=-(-info.steps // execute),
                     reason=meta.outcome.reason,
                     effort=effort_of(store.read(info.id, telling(info.signals))),
+                    moves=said.get("moves", 1),
                 )
             )
         self.add(found)
@@ -208,6 +212,11 @@ class Ledger:
     def robot_seconds(self) -> float:
         """In which episodes drove the arm [s]."""
         return math.fsum(f.effort.seconds for f in self.flights)
+
+    @property
+    def cut(self) -> int:
+        """Episodes that a stop of the supervisor ended."""
+        return sum(f.reason in STOPPED for f in self.flights)
 
     @property
     def regret(self) -> int:

@@ -31,8 +31,6 @@ from hardware.teleop.registry import DEVICES
 from robolearn.agents.chunk import ticks_per_action
 from robolearn.agents.execution import Execution
 from robolearn.config import config_hash, from_dict, to_dict
-from robolearn.data.store.store import EpisodeStore
-from robolearn.data.store.writer import StoreWriter
 from robolearn.errors import ConfigError, InferenceError, PracticeError, RobolearnError, RobotError
 from robolearn.instructions import require_understood
 from robolearn.operations.cell.opened import CellChoice
@@ -53,6 +51,7 @@ from robolearn.operations.practice.cell_flights import CellFlights, Explorer
 from robolearn.operations.practice.correcting import SCRIPTED
 from robolearn.operations.practice.experiment import PracticeExperiment, require_buildable
 from robolearn.operations.practice.frame import (
+    Books,
     LearnerBuilder,
     SecondStore,
     identity_of,
@@ -63,7 +62,7 @@ from robolearn.operations.practice.frame import (
     standing_of,
 )
 from robolearn.operations.practice.judging import EpisodeJudge
-from robolearn.operations.practice.ledger import Ledger, Standing, write_standing
+from robolearn.operations.practice.ledger import Standing
 from robolearn.operations.practice.listener import PracticeListener
 from robolearn.operations.practice.result import FinetuneResult, finished
 from robolearn.operations.practice.session import Session
@@ -72,7 +71,6 @@ from robolearn.operations.trust.permission import UNCERTIFIED
 from robolearn.seeding import child_seed
 from robolearn.spec import require_compatible
 from robolearn.timing.latencies import KEY as LATENCIES
-from robolearn.training.log import Journal
 from robolearn.training.run_directory import Run, load_run
 from robolearn.types import Condition
 from sim.experts.registry import build_expert
@@ -259,10 +257,10 @@ class _Practice:
                 self.operator.consent("the arm will move")
                 stack.callback(self.operator.close)
                 self.operator.told("keys", self.operator.listen(env.estop))
-                self._seat(flights, env)
+                self._seat(stack, flights, env)
                 learning = LearningBeside(session, self.learner.hurry)
                 outer.callback(learning.stop)
-                self._practise(session, flights, learning, env)
+                self._practise(session, flights, learning)
             # The arm is home and let go of: what is left takes no time of it.
             self.operator.told("learning", "from the last episodes; the arm is done")
             try:
@@ -272,12 +270,12 @@ class _Practice:
                 raise
             return finished(session)
 
-    def _seat(self, flights: CellFlights, env: RealEnv) -> None:
+    def _seat(self, stack: contextlib.ExitStack, flights: CellFlights, env: RealEnv) -> None:
         """Whoever takes over takes a seat."""
         if isinstance(self.operator, DeviceOperator):
             flights.person, flights.watching = self.operator.person, (self.operator,)
         elif self.chosen.where.takeover.by:
-            scripted = scripted_person(env, self.chosen.task.name)
+            scripted = scripted_person(stack, env, self.chosen.task.name)
             flights.person, flights.watching = scripted, (scripted,)
 
     def _opened(
@@ -289,12 +287,8 @@ class _Practice:
         stack.callback(policy.inference.close)
         told("policy", f"{policy.where} on {chosen.config.name} ({chosen.where.robot})")
         opened = open_checked(stack, chosen.cell, chosen.task, policy, self.operator)
-        episodes = EpisodeStore.open_or_create(self.store)
-        self.out.mkdir(parents=True, exist_ok=True)
-        writer = outer.enter_context(episodes.writer())
-        ledger = Ledger.of(self.out)
-        ledger.recover(episodes, self.standing.id, self.parent.spec.execute)
-        write_standing(self.out, self.standing)
+        execute = self.parent.spec.execute
+        books = Books.opened(outer, self.store, self.out, self.standing, execute)
         explorer = Explorer(self.out.absolute())
         stack.callback(explorer.close)
         execution = Execution(lead_ticks=chosen.where.lead_ticks)
@@ -306,7 +300,7 @@ class _Practice:
             parent_hash=self.parent.policy_hash,
             explorer=explorer,
             run_dir=self.out,
-            drafts=writer.drafts,
+            drafts=books.writer.drafts,
             operator=self.operator,
             task=suite.task,
             max_steps=config.max_steps or suite.max_steps,
@@ -316,42 +310,21 @@ class _Practice:
             practice=self.standing.id,
             provenance=self._provenance(opened, execution),
         )
-        return self._session(outer, writer, ledger, flights), flights, opened.env
-
-    def _session(
-        self,
-        outer: contextlib.ExitStack,
-        writer: StoreWriter,
-        ledger: Ledger,
-        flights: CellFlights,
-    ) -> Session:
-        inner = self.experiment.experiment
-        session = Session(
-            config=self.experiment.practice,
-            max_updates=inner.fit.steps,
-            checkpoint_every=inner.fit.checkpoint_every,
-            run_dir=self.out,
-            store=self.store,
-            writer=writer,
-            ledger=ledger,
-            standing=self.standing,
-            build=self.learner,
-            start=lambda _, number: self.chosen.start(inner.seed, number),
-            worlds=(self.chosen.config.name,),
-            validation=None,
-            listener=self.listener,
-            journal=Journal(self.out, None, writes=True),
-            only_successes=inner.data.success is True,
-            beside=lambda: self.learner.cpu_seconds,
+        seed = self.experiment.experiment.seed
+        session = books.session(
+            self.experiment,
+            self.learner,
+            lambda _, number: chosen.start(seed, number),
+            (chosen.config.name,),
+            self.listener,
             judge=self.judge,
+            beside=lambda: self.learner.cpu_seconds,
             stopped=lambda: len(flights.stops),
         )
         outer.callback(session.close)
-        return session
+        return session, flights, opened.env
 
-    def _practise(
-        self, session: Session, flights: CellFlights, learning: LearningBeside, env: RealEnv
-    ) -> None:
+    def _practise(self, session: Session, flights: CellFlights, learning: LearningBeside) -> None:
         """Episodes until it is over, and the way home."""
         try:
             for task in session.tasks():
@@ -360,7 +333,7 @@ class _Practice:
                     learning.add([flown])
                 if flights.ended is not None:
                     session.ended = flights.ended
-            env.home()
+            flights.home()
         except (RobotError, InferenceError) as error:
             self._keep(session, learning)
             raise PracticeError(

@@ -166,7 +166,8 @@ class Session:
         self._watch = WorseDetector(float(self.config.false_alarm), sums)
         self._issued = self.standing.rounds
         self._before = self.standing.seconds, self.standing.cpu_seconds
-        self._stops_before = self.standing.stops
+        # A kill loses what was counted since the last checkpoint, and no episode.
+        self._stops_before = max(self.standing.stops, self.ledger.cut)
         if self._warm:
             self._wake()
         if self.standing.begun:

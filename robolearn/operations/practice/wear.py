@@ -18,6 +18,7 @@ def worn(flights: Sequence[Flight], stops: int) -> Wear:
         travel_rad=sums.travel_rad,
         travel_m=sums.travel_m,
         stops=stops,
+        interventions=sums.interventions,
         force_peaks=sums.force_peaks,
         largest_force_n=sums.largest_force_n,
         take_overs=sums.take_overs,

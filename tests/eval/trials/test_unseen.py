@@ -20,6 +20,7 @@ from robolearn.data.episode import EpisodeStart
 from robolearn.data.store.store import EpisodeStore
 from robolearn.errors import ConfigError, DataError
 from robolearn.operations.collect import CollectConfig, collect
+from robolearn.operations.stores.collect_options import CollectOptions
 from robolearn.operations.suites import draw_suite
 from robolearn.operations.train import load_experiment, train
 from robolearn.training.run_directory import load_run, seal_run, unseal_run, write_json
@@ -193,7 +194,7 @@ def test_a_run_says_what_it_and_the_run_that_it_builds_on_were_trained_on():
 def test_from_recordings_to_the_table_of_the_report(tmp_path, capsys):
     world = "so101_reach"
     short = CollectConfig(world, max_steps=8, seed=3)
-    recorded = collect(short, tmp_path / "store", agent="scripted", episodes=4)
+    recorded = collect(short, tmp_path / "store", CollectOptions(agent="scripted", episodes=4))
     settings = {"fit.steps": 2, "fit.warmup": 1, "fit.log_every": 1}
     experiment = load_experiment(Path("configs/train/so101_reach_bc.yaml"), settings)
     run = train(experiment, tmp_path / "bc", recorded.store).run_dir

@@ -12,6 +12,7 @@ from robolearn.data.reading.selection import DataConfig
 from robolearn.data.store.store import EpisodeStore
 from robolearn.errors import ConfigError, SpecMismatchError
 from robolearn.operations.collect import CollectConfig, collect
+from robolearn.operations.stores.collect_options import CollectOptions
 from robolearn.pusht import BLOCK, TOOL
 from robolearn.seeding import child_seed
 from robolearn.training.run_directory import policy_hash
@@ -27,10 +28,10 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_rollouts_are_kept_failures_included_and_the_same_again(run: Path, tmp_path: Path) -> None:
-    found = collect(WORLD, tmp_path / "a", policy=run, episodes=2)
+    found = collect(WORLD, tmp_path / "a", CollectOptions(policy=run, episodes=2))
     assert (found.agent, len(found.saved), found.successes) == ("policy", 2, 0)
-    more = collect(WORLD, tmp_path / "a", policy=run, episodes=1)
-    collect(WORLD, tmp_path / "b", policy=run, episodes=3)
+    more = collect(WORLD, tmp_path / "a", CollectOptions(policy=run, episodes=1))
+    collect(WORLD, tmp_path / "b", CollectOptions(policy=run, episodes=3))
     store, other = (EpisodeStore.open(tmp_path / name) for name in "ab")
     assert store.ids() == (*found.saved, *more.saved)
     starts: list[np.ndarray] = []
@@ -48,9 +49,9 @@ def test_rollouts_are_kept_failures_included_and_the_same_again(run: Path, tmp_p
 
 def test_one_acts_at_a_time(run: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="either a policy acts or the agent 'scripted'"):
-        collect(WORLD, tmp_path / "a", policy=run, agent="scripted")
+        collect(WORLD, tmp_path / "a", CollectOptions(policy=run, agent="scripted"))
     with pytest.raises(ConfigError, match="noise is for the agents"):
-        collect(WORLD, tmp_path / "a", policy=run, noise=0.5)
+        collect(WORLD, tmp_path / "a", CollectOptions(policy=run, noise=0.5))
     assert not (tmp_path / "a").exists()
 
 
@@ -58,7 +59,7 @@ def test_a_policy_that_cannot_act_there_leaves_no_store(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SpecMismatchError):
-        collect(CollectConfig("drawer"), tmp_path / "a", policy=run)
+        collect(CollectConfig("drawer"), tmp_path / "a", CollectOptions(policy=run))
     gone = str(run.parent / "onne")
     words = ["collect", "--env", "pusht_reference", "--policy", gone, "--out", str(tmp_path / "a")]
     assert main(words) == 2
@@ -68,7 +69,8 @@ def test_a_policy_that_cannot_act_there_leaves_no_store(
 
 def test_an_expert_takes_over_from_a_policy_that_is_lost(run: Path, tmp_path: Path) -> None:
     world = CollectConfig("pusht_reference", max_steps=60, seed=3)
-    found = collect(world, tmp_path / "a", policy=run, corrected_by="scripted", episodes=1)
+    corrected = CollectOptions(policy=run, corrected_by="scripted", episodes=1)
+    found = collect(world, tmp_path / "a", corrected)
     assert found.agent == "corrected"
     store = EpisodeStore.open(tmp_path / "a")
     episode = store.read(found.saved[0])
@@ -78,10 +80,10 @@ def test_an_expert_takes_over_from_a_policy_that_is_lost(run: Path, tmp_path: Pa
     assert episode.intervention.tolist() == [d == "script" for d in episode.drivers]
     # No demonstration of this configuration began there.
     assert episode.meta.condition.seed == child_seed(3, "corrected", 0)
-    again = collect(world, tmp_path / "b", policy=run, corrected_by="scripted", episodes=1)
+    again = collect(world, tmp_path / "b", corrected)
     same = EpisodeStore.open(tmp_path / "b").read(again.saved[0])
     np.testing.assert_array_equal(episode.action[TOOL], same.action[TOOL])
     with pytest.raises(ConfigError, match="who is corrected"):
-        collect(world, tmp_path / "c", corrected_by="scripted")
+        collect(world, tmp_path / "c", CollectOptions(corrected_by="scripted"))
     with pytest.raises(ConfigError, match="nobody is called 'ann'"):
-        collect(world, tmp_path / "c", policy=run, corrected_by="ann")
+        collect(world, tmp_path / "c", CollectOptions(policy=run, corrected_by="ann"))

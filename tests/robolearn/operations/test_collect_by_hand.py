@@ -9,6 +9,7 @@ import pytest
 
 from robolearn.data.store.store import EpisodeStore
 from robolearn.operations.collect import CollectConfig, CollectListener, collect
+from robolearn.operations.stores.collect_options import CollectOptions
 from tests.hardware.teleop.terminals import EmulatedTerminal
 
 
@@ -41,8 +42,7 @@ def test_keys_drive_an_arm_that_is_commanded_by_its_tool(tmp_path, monkeypatch):
         found = collect(
             CollectConfig("pick_place"),
             tmp_path / "store",
-            agent="keyboard",
-            episodes=1,
+            CollectOptions(agent="keyboard", episodes=1),
             listener=CollectListener(on_begin=begin, on_view=look),
         )
         stdin.close()

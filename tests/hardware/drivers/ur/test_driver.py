@@ -5,6 +5,7 @@ import ctypes
 import dataclasses
 import gc
 import os
+import re
 import signal
 import sys
 import threading
@@ -192,6 +193,10 @@ def test_silence_trips_the_controllers_own_watchdog(robot, lab):
     with lab.where.connect() as door:
         stops = [e for e in door.log(start_ns).events if e.kind == "program_stopped"]
     assert "watchdog" in stops[0].detail
+    text = robot.fault_text()
+    told = re.search(r"silent for (\d+) ms at most, and .* 500 ms: it was too busy", text)
+    assert told is not None, text
+    assert int(told[1]) >= 500
     robot.connect()
     assert robot.state().mode is RobotMode.RUNNING
 

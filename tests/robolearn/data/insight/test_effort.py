@@ -9,6 +9,7 @@ import pytest
 
 from robolearn.data.episode import Episode
 from robolearn.data.insight.effort import Effort, effort_of, telling, together
+from robolearn.data.insight.episode_measures import EVENT
 from robolearn.types import SampleBlock
 from tests.episodes import small_episode
 
@@ -33,7 +34,10 @@ def worn(steps: int = 12) -> Episode:
         times = np.arange(len(value), dtype=np.int64)
         return SampleBlock(times, value, np.ones(len(value), dtype=np.bool_))
 
-    streams = {JOINTS: block(joints), POSE: block(pose), WRENCH: block(force)}
+    # It began; a command was clipped, and later it was late.
+    events = np.zeros((3, 4))
+    events[1:, 0] = 5, 1
+    streams = {JOINTS: block(joints), POSE: block(pose), WRENCH: block(force), EVENT: block(events)}
     policy, person = ("policy:p",), ("operator:scripted",)
     return dataclasses.replace(
         episode,
@@ -51,12 +55,14 @@ def test_ways_forces_and_help_are_counted() -> None:
     # A torque is no force.
     assert (found.force_peaks, found.largest_force_n) == (2, 80.0)
     assert (found.take_overs, found.person_steps) == (2, 6)
-    assert set(telling([*worn().streams, "top/image"])) >= {JOINTS, WRENCH, POSE}
+    assert found.interventions == 2
+    assert set(telling([*worn().streams, "top/image"])) >= {JOINTS, WRENCH, POSE, EVENT}
     assert "top/image" not in telling(["top/image"])
 
 
 def test_of_many_episodes_it_is_the_sum_and_the_largest_force() -> None:
     every = together([effort_of(worn()), Effort(force_peaks=1, largest_force_n=70.0), Effort()])
     assert (every.take_overs, every.force_peaks, every.largest_force_n) == (2, 3, 80.0)
+    assert every.interventions == 2
     assert every.travel_rad == pytest.approx(1.0 + 5 / 6)
     assert together([]) == Effort()

@@ -3,40 +3,39 @@
 from __future__ import annotations
 
 import time
-from collections import deque
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from hardware.teleop.device import DeviceReading, Key, Steps, View
+from hardware.teleop.device import DeviceReading, Steps
 from robolearn.cli.main import main
 from robolearn.data.markers import marked_s
 from robolearn.data.store.annotations import Annotated
 from robolearn.data.store.store import EpisodeStore
 from robolearn.errors import ConfigError
 from robolearn.operations.cell import collect as cell_collect
-from robolearn.operations.cell.collect import CellOptions, collect_on_cell, teleoperate_on_cell
+from robolearn.operations.cell.collect import collect_on_cell, teleoperate_on_cell
+from robolearn.operations.cell.options import CellOptions
 from robolearn.operations.collect import CollectConfig
 from robolearn.operations.deploy.operator import Unattended
+from robolearn.operations.stores.collect_options import CollectOptions
 from robolearn.operations.stores.collection import CollectListener
 from tests.hardware.env.test_real_env_tool import cell
+from tests.hardware.teleop.answering import Answering
 
 ALL_OF_IT = CellOptions()
 
 
-class Person:
+class Person(Answering):
     """Pushes the tool up by a millimetre per look, and presses what the screen calls for."""
 
-    name, lease_s = "keyboard", 5.0
+    name = "keyboard"
 
     def __init__(self, **answers: list[str]) -> None:
-        self.answers = {phase: deque(keys) for phase, keys in answers.items()}
-        self.views: list[View] = []
-        self.due: tuple[Any, ...] = ()
+        super().__init__(**answers)
         self.total = np.zeros(6)
-        self.closed = False
 
     def begin(self, opening: float | None) -> None:
         del opening
@@ -44,20 +43,6 @@ class Person:
     def poll(self) -> DeviceReading:
         self.total[2] += 0.001
         return DeviceReading(time.monotonic_ns(), True, True, Steps(self.total.copy()))
-
-    def pressed(self) -> tuple[Key, ...]:
-        due, self.due = self.due, ()
-        return due
-
-    def show(self, view: View) -> None:
-        self.views.append(view)
-        waiting = self.answers.get(view.phase)
-        if waiting:
-            key = waiting.popleft()
-            self.due = (key,) if key else ()
-
-    def close(self) -> None:
-        self.closed = True
 
 
 @pytest.fixture
@@ -88,8 +73,7 @@ def test_a_person_records_on_a_cell_stops_it_and_goes_on(
         tmp_path / "store",
         ALL_OF_IT,
         Unattended(agreed=True),
-        episodes=2,
-        play=True,
+        CollectOptions(episodes=2, play=True),
         listener=CollectListener(on_saved=told.append),
     )
     phases = [v.phase for v in person.views]
@@ -135,11 +119,12 @@ def test_what_cannot_be_done_is_refused_before_anything_is_connected(
     config = CollectConfig(robot=str(robot))
 
     def refused(words: str, given: CollectConfig = config, **more: Any) -> None:
-        options = more.pop("options", ALL_OF_IT)
+        cell = more.pop("cell", ALL_OF_IT)
+        options = CollectOptions(**more)
         with pytest.raises(ConfigError, match=words):
-            collect_on_cell(given, tmp_path / "store", options, Unattended(agreed=True), **more)
+            collect_on_cell(given, tmp_path / "store", cell, Unattended(agreed=True), options)
 
-    refused("describes a real cell", options=CellOptions(start_lab=True))
+    refused("describes a real cell", cell=CellOptions(start_lab=True))
     refused("give a suite", agent="scripted")
     refused("'scripted' is none|give a suite", agent="scripted", play=True)
     refused("nobody is called 'keyboards'", agent="keyboards")

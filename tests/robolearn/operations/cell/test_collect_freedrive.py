@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections import deque
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ import yaml
 from hardware.cell.config import CellConfig
 from hardware.devices.gripper_config import GripperCellConfig
 from hardware.emulators.lab.admin import LabClient
-from hardware.teleop.device import DeviceReading, Guided, Key, View
+from hardware.teleop.device import DeviceReading, Guided, View
 from robolearn.arms.models import UR5E
 from robolearn.cli.main import main
 from robolearn.config import from_dict
@@ -23,13 +22,16 @@ from robolearn.data.store.store import EpisodeStore
 from robolearn.errors import RobotError
 from robolearn.operations.cell import collect as cell_collect
 from robolearn.operations.cell import opened
-from robolearn.operations.cell.collect import CellOptions, collect_on_cell
+from robolearn.operations.cell.collect import collect_on_cell
+from robolearn.operations.cell.options import CellOptions
 from robolearn.operations.collect import CollectConfig
 from robolearn.operations.deploy.operator import Unattended
+from robolearn.operations.stores.collect_options import CollectOptions
 from tests.hardware.commissioning.test_check import CELL
 from tests.hardware.env.test_real_env_tool import cell
 from tests.hardware.lab import HOME
 from tests.hardware.real_cell import prompt_lab
+from tests.hardware.teleop.answering import Answering
 
 JOINTS = f"""
 name: guided_cell
@@ -47,15 +49,13 @@ supervisor: {{late_s: 0.4, heartbeat_s: 0.4, frozen_s: 2.0, state_late_s: 0.4,
 """
 
 
-class Guide:
+class Guide(Answering):
     """Guides the arm, is at the keys for so many looks, and presses what the screen calls for."""
 
-    name, lease_s = "freedrive", 5.0
+    name = "freedrive"
 
     def __init__(self, looks: int = 1000, **answers: list[str]) -> None:
-        self.answers = {phase: deque(keys) for phase, keys in answers.items()}
-        self.views: list[View] = []
-        self.due: tuple[Any, ...] = ()
+        super().__init__(**answers)
         self.looks = looks
         self.opening: float | None = None
 
@@ -67,22 +67,12 @@ class Guide:
         here = self.looks >= 0
         return DeviceReading(time.monotonic_ns(), here, here, Guided(), self.opening)
 
-    def pressed(self) -> tuple[Key, ...]:
-        due, self.due = self.due, ()
-        return due
-
-    def show(self, view: View) -> None:
-        self.views.append(view)
-        waiting = self.answers.get(view.phase)
-        if waiting:
-            key = waiting.popleft()
-            if key == "g":
-                self.opening = 0.0
-            else:
-                self.due = (key,) if key else ()
-
-    def close(self) -> None:
-        """Nothing is open."""
+    def do(self, key: str) -> None:
+        """Press it; "g" closes the gripper."""
+        if key == "g":
+            self.opening = 0.0
+        else:
+            super().do(key)
 
 
 class Puller(Guide):
@@ -109,7 +99,7 @@ class Puller(Guide):
 
 
 def collect(
-    monkeypatch: pytest.MonkeyPatch, where: CellConfig, person: Guide, out: Path, **more: Any
+    monkeypatch: pytest.MonkeyPatch, where: CellConfig, person: Guide, out: Path, episodes: int = 10
 ) -> Any:
     monkeypatch.setattr(cell_collect, "load_cell", lambda _: where)
     monkeypatch.setattr(cell_collect, "open_device", lambda *_: person)
@@ -120,7 +110,7 @@ def collect(
         out,
         CellOptions(),
         Unattended(agreed=True),
-        **more,
+        CollectOptions(episodes=episodes),
     )
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from hardware.cell.load import load_cell
+from hardware.supervisor.link import Cause, Mode, Status
 from policies.registry import load_policy
 from robolearn.agents.execution import Execution
 from robolearn.agents.scripted_person import PatienceConfig, ScriptedPerson
@@ -97,12 +98,12 @@ class Versions:
 
 class FakeArm:
     """A simulated world in the place of an arm; ``plan``: what an observation raises, by its
-    number since the beginning.
+    number since the beginning; -1: a reset, -2: the way home.
     """
 
     def __init__(self, inner: World, plan: dict[int, BaseException]) -> None:
         self.inner, self.plan, self.seen = inner, plan, 0
-        self.cleared, self.gone = 0, False
+        self.cleared, self.homes, self.gone = 0, 0, False
         self.standing: dict[str, Any] = {}
 
     def __getattr__(self, name: str) -> Any:
@@ -122,6 +123,15 @@ class FakeArm:
 
     def hold(self) -> None:
         """It stands."""
+
+    def home(self) -> None:
+        error = self.plan.pop(-2, None)
+        if error is not None:
+            raise error
+        self.homes += 1
+
+    def status(self) -> Status:
+        return Status(0, Mode.STOPPED, Cause.ROBOT_FAULT, 0, False, 0, 0, 0, False)
 
     def clear_stop(self) -> None:
         if self.gone:
@@ -267,11 +277,26 @@ def test_repeated_stops_end_it(fly: Fly, world: World) -> None:
     assert "stopped 2 times (practice.max_stops), 2 of them while what was learned" in ended.why
     assert not ended.sound
     assert flying.arm.cleared == 1
+    # The last one is cleared for the way home, and not counted again.
+    flying.arm.plan[-2] = pushed
+    flying.flights.home()
+    assert (flying.arm.cleared, flying.arm.homes, len(flying.flights.stops)) == (2, 1, 2)
     # The parent's own stops are no news about what was learned.
     parents = fly({12: pushed}, stops=1)
     assert len(parents.all(pair(world))) == 2
     assert parents.flights.ended is not None
     assert parents.flights.ended.sound
+
+
+def test_a_stop_while_it_waited_does_not_keep_it_from_home(fly: Fly, world: World) -> None:
+    flying = fly({-2: SafetyStopError("state_stale")})
+    flying.flights.home()
+    assert (flying.arm.cleared, flying.arm.homes) == (1, 1)
+    # Nobody drove: no news about what was learned.
+    assert flying.flights.stops == ["nobody"]
+    real = fly({-2: SafetyStopError("state_stale")}, lab=False)
+    real.flights.home()
+    assert (real.arm.cleared, real.arm.homes) == (0, 0)
 
 
 def test_nobody_clears_the_stop_of_a_real_arm(fly: Fly, world: World) -> None:

@@ -15,6 +15,7 @@ from robolearn.errors import ConfigError, DataError
 from robolearn.operations.collect import CollectConfig, collect
 from robolearn.operations.stores.augment import augment
 from robolearn.operations.stores.augment_options import AugmentConfig
+from robolearn.operations.stores.collect_options import CollectOptions
 from robolearn.operations.stores.importing import import_recording
 from robolearn.pusht import recorded_goal
 
@@ -22,7 +23,7 @@ from robolearn.pusht import recorded_goal
 @pytest.fixture(scope="module")
 def cubes(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("augment") / "store"
-    collect(CollectConfig("pick_place", seed=7), path, agent="scripted", episodes=2)
+    collect(CollectConfig("pick_place", seed=7), path, CollectOptions(agent="scripted", episodes=2))
     return path
 
 

@@ -18,6 +18,7 @@ from robolearn.data.upkeep.edit import Selection, filter_store
 from robolearn.errors import ConfigError, DataError, SpecMismatchError
 from robolearn.operations.collect import CollectConfig, collect
 from robolearn.operations.stores import generate as module
+from robolearn.operations.stores.collect_options import CollectOptions
 from robolearn.operations.stores.demonstrations import Commanded
 from robolearn.operations.stores.generate import Generated, generate
 from robolearn.operations.stores.generate_options import GenerateConfig
@@ -30,7 +31,7 @@ CONFIG = GenerateConfig(episodes=2, hold_s=0.3, seed=5)
 @pytest.fixture(scope="module")
 def few(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("generate") / "few"
-    collect(CollectConfig("pick_place", seed=7), path, agent="scripted", episodes=2)
+    collect(CollectConfig("pick_place", seed=7), path, CollectOptions(agent="scripted", episodes=2))
     return path
 
 

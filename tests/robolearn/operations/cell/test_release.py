@@ -1,0 +1,81 @@
+"""Who lets an arm go on after a stop: the program in a lab, whoever stands there elsewhere."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import pytest
+
+from hardware.cell.config import CellConfig
+from hardware.cell.load import load_cell
+from hardware.supervisor.link import Cause, Mode, Status
+from robolearn.errors import RobotConnectionError, RobotError
+from robolearn.operations.cell.release import why_stopped_for_good
+from robolearn.operations.deploy.operator import Unattended
+from tests.hardware.lab import CONFIG
+
+LOCKED = RobotError("reports PROTECTIVE_STOP")
+
+
+@dataclass
+class Arm:
+    """Refuses to go on as often as it was told to."""
+
+    refusals: list[RobotError] = field(default_factory=list[RobotError])
+    cause: Cause = Cause.ROBOT_FAULT
+    cleared: int = 0
+
+    def status(self) -> Status:
+        return Status(0, Mode.STOPPED, self.cause, 0, False, 0, 0, 0, False)
+
+    def clear_stop(self) -> None:
+        if self.refusals:
+            raise self.refusals.pop(0)
+        self.cleared += 1
+
+
+class Asked(Unattended):
+    """Somebody who does what is said."""
+
+    places = True
+
+    def __init__(self) -> None:
+        super().__init__(agreed=True)
+        self.texts = list[str]()
+
+    def place(self, text: str) -> None:
+        self.texts.append(text)
+
+
+def cell(*, lab: bool) -> CellConfig:
+    return dataclasses.replace(load_cell(CONFIG), lab=lab)
+
+
+def test_a_lab_is_cleared_by_the_program_but_no_stop_that_somebody_asked_for() -> None:
+    arm, nobody = Arm(), Unattended(agreed=True)
+    assert why_stopped_for_good(arm, cell(lab=True), nobody, "look") == ""
+    assert arm.cleared == 1
+    asked = Arm(cause=Cause.ESTOP)
+    assert "nobody is there" in why_stopped_for_good(asked, cell(lab=True), nobody, "look")
+    assert asked.cleared == 0
+
+
+@pytest.mark.parametrize(("refusals", "times"), [([], 1), ([LOCKED], 2), ([LOCKED] * 3, 3)])
+def test_a_person_is_asked_until_the_robot_itself_is_released(
+    refusals: Sequence[RobotError], times: int
+) -> None:
+    arm, person = Arm([*refusals]), Asked()
+    refused = why_stopped_for_good(arm, cell(lab=False), person, "look at it")
+    assert bool(refused) == (len(refusals) == 3)
+    assert arm.cleared == (not refused)
+    assert len(person.texts) == times
+    assert all(text.startswith("look at it") for text in person.texts)
+    assert all("robolearn hardware recover" in text for text in person.texts[1:])
+
+
+def test_a_robot_that_is_gone_is_no_refusal() -> None:
+    arm = Arm([RobotConnectionError("the robot is gone")])
+    with pytest.raises(RobotConnectionError):
+        why_stopped_for_good(arm, cell(lab=True), Unattended(agreed=True), "look")
