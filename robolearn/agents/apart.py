@@ -89,13 +89,13 @@ class ApartAgent:
         if wanted is not None:
             self._last = wanted
         self._seq += 1
-        now = {"seq": self._seq - 1, "due_ns": observation.t_ns}
+        number, due_ns = self._seq - 1, observation.t_ns
         if wanted is not None:
-            return dataclasses.replace(wanted, **now)
+            return dataclasses.replace(wanted, seq=number, due_ns=due_ns)
         stands = None if self._last is None else self._last.action
         if stands is None:
             stands = hold_action(self._embodiment.actions, observation)
-        return Command(action=stands, source="hold", **now)
+        return Command(seq=number, action=stands, due_ns=due_ns, source="hold")
 
     def close(self) -> None:
         """End the process; safe to call twice."""
