@@ -11,8 +11,7 @@ import tyro
 
 from robolearn.cli.shared.parse import parse, print_json, say
 from robolearn.errors import ConfigError
-from robolearn.operations.cell.options import CellOptions
-from robolearn.operations.stores.collect_options import CollectOptions
+from robolearn.operations.stores.collect_options import CellOptions, CollectOptions
 
 if TYPE_CHECKING:
     from robolearn.operations.collect import CollectConfig

@@ -10,7 +10,7 @@ import tyro
 
 from robolearn.cli.shared.parse import parse
 from robolearn.errors import ConfigError
-from robolearn.operations.cell.options import CellOptions
+from robolearn.operations.stores.collect_options import CellOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,10 +28,9 @@ from robolearn.contracts import Agent
 from robolearn.data.insight.episode_measures import measure_episode
 from robolearn.data.store.store import EpisodeStore
 from robolearn.operations.cell.collect import collect_on_cell
-from robolearn.operations.cell.options import CellOptions
 from robolearn.operations.collect import CollectConfig, collect
 from robolearn.operations.deploy.operator import Unattended
-from robolearn.operations.stores.collect_options import CollectOptions
+from robolearn.operations.stores.collect_options import CellOptions, CollectOptions
 from robolearn.operations.stores.collection import Collected, CollectListener
 from robolearn.spec import EmbodimentSpec
 from sim.experts.registry import build_expert

@@ -29,7 +29,6 @@ from robolearn.instructions import require_understood
 from robolearn.operations.cell.driving import HoldAtEnd
 from robolearn.operations.cell.look import look_at
 from robolearn.operations.cell.opened import CellChoice, open_cell
-from robolearn.operations.cell.options import CellOptions
 from robolearn.operations.cell.placing import require_starts
 from robolearn.operations.collect import (
     CollectConfig,
@@ -45,7 +44,7 @@ from robolearn.operations.deploy.policy import Source, open_policy
 from robolearn.operations.deploy.preflight import Checks
 from robolearn.operations.deploy.take_over import expert_on
 from robolearn.operations.deploy.task import recorded_params, task_of
-from robolearn.operations.stores.collect_options import CollectOptions
+from robolearn.operations.stores.collect_options import CellOptions, CollectOptions
 from robolearn.operations.stores.collection import (
     UNATTENDED,
     Actor,

@@ -1,10 +1,11 @@
-"""Holds what a collection is told: who acts, how many episodes of it, and who records them."""
+"""Holds what a collection is told: who acts, how many episodes of it, and how a cell is opened."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from hardware.cell.limits import RunLimits
 from robolearn.errors import ConfigError
 
 
@@ -48,3 +49,15 @@ class CollectOptions:
             raise ConfigError(
                 f"either a policy acts or the agent '{self.agent}': leave one of them out"
             )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellOptions:
+    """How a cell is opened."""
+
+    # Start the virtual lab of the cell and end it afterwards.
+    start_lab: bool = False
+    # Seed of the lab's hidden physics and noise.
+    lab_seed: int = 0
+    # Tighter limits for this run.
+    limits: RunLimits = field(default_factory=RunLimits)

@@ -17,10 +17,9 @@ from robolearn.data.store.store import EpisodeStore
 from robolearn.errors import ConfigError
 from robolearn.operations.cell import collect as cell_collect
 from robolearn.operations.cell.collect import collect_on_cell, teleoperate_on_cell
-from robolearn.operations.cell.options import CellOptions
 from robolearn.operations.collect import CollectConfig
 from robolearn.operations.deploy.operator import Unattended
-from robolearn.operations.stores.collect_options import CollectOptions
+from robolearn.operations.stores.collect_options import CellOptions, CollectOptions
 from robolearn.operations.stores.collection import CollectListener
 from tests.hardware.env.test_real_env_tool import cell
 from tests.hardware.teleop.answering import Answering

@@ -23,10 +23,9 @@ from robolearn.errors import RobotError
 from robolearn.operations.cell import collect as cell_collect
 from robolearn.operations.cell import opened
 from robolearn.operations.cell.collect import collect_on_cell
-from robolearn.operations.cell.options import CellOptions
 from robolearn.operations.collect import CollectConfig
 from robolearn.operations.deploy.operator import Unattended
-from robolearn.operations.stores.collect_options import CollectOptions
+from robolearn.operations.stores.collect_options import CellOptions, CollectOptions
 from tests.hardware.commissioning.test_check import CELL
 from tests.hardware.env.test_real_env_tool import cell
 from tests.hardware.lab import HOME
