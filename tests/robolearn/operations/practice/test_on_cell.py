@@ -14,6 +14,7 @@ import yaml
 from hardware.emulators.lab.launch import LabProcess
 from policies.critics.reranked import RerankedPolicy
 from policies.registry import load_policy
+from robolearn.data.episode import take_overs
 from robolearn.data.reading.selection import DataConfig
 from robolearn.data.store.store import EpisodeStore
 from robolearn.errors import ConfigError, PracticeError, SpecMismatchError
@@ -114,7 +115,9 @@ def practised(parent: Path, folder: Path, told: Told, **settings: Any) -> Finetu
 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Real-time priority for the lab alone, and the arm does wait for what is learned."""
+    """The arm does wait for what is learned, so that versions fly early; real-time priority for the
+    lab alone.
+    """
     take = opened.take_real_time
     monkeypatch.setattr(
         opened, "take_real_time", lambda pid, *how, **more: bool(pid) and take(pid, *how, **more)
@@ -162,11 +165,10 @@ def test_an_arm_practises(parent: Path, tmp_path: Path, patient: None) -> None:
 
 
 @pytest.mark.slow
-def test_the_expert_takes_over_on_an_arm(parent: Path, tmp_path: Path, patient: None) -> None:
-    """Who corrects a policy in simulation does on the lab's arm; what it cost is counted, and
-    nobody went beyond what the supervisor allows.
+def test_the_expert_takes_over_on_an_arm(parent: Path, tmp_path: Path) -> None:
+    """Who corrects a policy in simulation does on the lab's arm, as a user has it: the loop with
+    its priority, and nobody waits for the expert's plans or for what is learned.
     """
-    del patient
     cell_file(tmp_path, 42)
     settings = SMALL | {"practice.max_steps": 60, "practice.max_episodes": 2}
     experiment = practice_experiment(load_run(parent), None, settings, on_cell=True, corrected=True)
@@ -179,8 +181,13 @@ def test_the_expert_takes_over_on_an_arm(parent: Path, tmp_path: Path, patient: 
     assert wear.travel_rad > 0
     # To the start and the episode, twice; nothing was stopped.
     assert (wear.moves, wear.stops) == (4, 0)
-    sources = [EpisodeStore.open(store).read(i).source for i in EpisodeStore.open(store).ids()]
-    assert all("operator:scripted" in source for source in sources)
+    episodes = [EpisodeStore.open(store).read(i) for i in EpisodeStore.open(store).ids()]
+    assert any("operator:scripted" in e.source for e in episodes)
+    assert all({*e.drivers} <= {"policy", "script", "nobody"} for e in episodes)
+    assert wear.take_overs == sum(int(take_overs(e.source).sum()) for e in episodes)
+    # Half of every batch was what the person did: there are no demonstrations beside it.
+    assert found.updates > 0
+    assert isinstance(load_policy(tmp_path / "out"), RerankedPolicy)
 
 
 @pytest.mark.slow
