@@ -10,7 +10,8 @@ from tests.hardware.lab import HOME
 
 def test_a_machine_that_holds_the_controller_up_trips_no_watchdog():
     emulator = UrEmulator(KinematicPlant(np.array(HOME)), UrEmulatorConfig())
-    emulator._start_program()
+    emulator.dashboard.answer("load practice.urp")
+    assert emulator.dashboard.answer("play") == "Starting program"
     emulator.status.watchdog_s = 0.1
     now_ns = 0
     for _ in range(40):
