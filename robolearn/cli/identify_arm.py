@@ -14,6 +14,8 @@ from robolearn.errors import ConfigError
 if TYPE_CHECKING:
     from robolearn.operations.scenes.identify_arm import ArmIdentifyResult
     from sim.identification.arm_identify import ArmErrors, ArmIdentified, Found
+    from sim.identification.object_forces import Told
+    from sim.identification.object_model import FoundObject
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,7 @@ def recorded(store: str, scene: str, out: Path, seed: int, *, json: bool) -> int
 
 def _tell(result: ArmIdentifyResult, *, json: bool) -> int:
     if json:
+        from sim.identification.object_model import objects_document
         from sim.identification.write_arm_scene import arm_document
 
         cameras = {
@@ -81,6 +84,7 @@ def _tell(result: ArmIdentifyResult, *, json: bool) -> int:
                 "scene": str(result.out),
                 "scene_hash": result.scene.content_hash,
                 **arm_document(result.found),
+                "objects": objects_document(result.objects),
                 "camera_behind_joints": cameras,
             }
         )
@@ -90,6 +94,10 @@ def _tell(result: ArmIdentifyResult, *, json: bool) -> int:
     for f in found.found:
         say(_line(f, width))
     _show_limits(found)
+    for thing in result.objects:
+        say(f"mass of {thing.before.signal}: {_told(thing.mass, thing.before.mass_kg, 'kg')}")
+        friction = _told(thing.friction, thing.before.friction_n, "N")
+        say(f"friction of {thing.before.signal} on the table: {friction}{_coefficient(thing)}")
     for name, c in result.cameras.items():
         say(f"{name} is {1e3 * c.latency_s:.1f} +- {1e3 * c.error_s:.1f} ms behind the joints")
     say(f"delay from a set-point to its effect: {1e3 * found.delay_s:.1f} ms, smoothing included")
@@ -111,7 +119,8 @@ def _line(f: Found, width: int) -> str:
     scale, unit = (1e3, "ms") if f.unit == "s" else (1.0, f.unit)
     told = f"{f.name:<{width}}  {scale * f.before:>9.4g} -> {scale * f.after:<9.4g} {unit:<10}"
     if f.status == "assumed":
-        return f"{told}  assumed: the motion does not tell it"
+        fits = "" if f.low == f.high else f", {scale * f.low:.3g} to {scale * f.high:.3g} would do"
+        return f"{told}  assumed: the motion does not tell it{fits}"
     between = f"95 %: {scale * f.low:.4g} to {scale * f.high:.4g}"
     return f"{told}  {between}" + ("" if f.status == "identified" else "  (see below)")
 
@@ -123,6 +132,20 @@ def _show_limits(found: ArmIdentified) -> None:
             continue
         partners = " and ".join(f.partners[:2]) or "several others"
         say(f"{f.name} is told only together with {partners}: by itself it is not known")
+
+
+def _told(told: Told, before: float, unit: str) -> str:
+    if told.status == "assumed":
+        return f"{before:.4g} {unit}, assumed: {told.why}"
+    between = f"95 %: {told.low:.4g} to {told.high:.4g}, {told.count} times"
+    return f"{before:.4g} -> {told.value:.4g} {unit}  {between}"
+
+
+def _coefficient(thing: FoundObject) -> str:
+    if thing.status == "assumed":
+        return ""
+    only = "" if thing.status == "identified" else ", if it weighs what the scene says"
+    return f"; {thing.coefficient:.3g} of its weight{only}"
 
 
 def _errors(errors: ArmErrors) -> str:

@@ -20,13 +20,14 @@ from numpy.typing import NDArray
 from robolearn.arms.shapes import Joints
 from robolearn.calibration.latency import TimeSeries, latency
 from robolearn.errors import DataError
-from robolearn.shapes import FloatRows, OwnFlags
+from robolearn.shapes import FloatRows, OwnFlags, OwnIndex
 from sim.identification.arm_model import ArmModel, UnknownRows, Unknowns
-from sim.identification.arm_rollouts import Answers, ArmRollouts, Track
+from sim.identification.arm_rollouts import COMPARE_HZ, Answers, ArmRollouts, Track
 
 # One row per compared joint angle, one column per unknown that is searched.
 Jacobian = Float64[NDArray[np.float64], "rows f"]
 Costs = Float64[NDArray[np.float64], " v"]
+Residuals = Float64[NDArray[np.float64], " rows"]
 ResidualRows = Float64[NDArray[np.float64], "v rows"]
 # Of those that are searched alone.
 Searched = Float64[NDArray[np.float64], " f"]
@@ -62,6 +63,23 @@ class FitConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class Evidence:
+    """The problem near its solution: which unknowns ``free [f]`` were searched, errors over noise
+    ``residuals [rows]`` (all joints of a time, then the next time) with their ``jacobian [rows,
+    f]``, what was believed before ``belief [f]`` and how it pulls at the solution ``pull [f]``,
+    ``noise [j]`` [rad], and how many rows count as one measurement.
+    """
+
+    free: OwnIndex
+    jacobian: Jacobian
+    residuals: Residuals
+    pull: Searched
+    belief: Searched
+    noise: Joints
+    block: int
+
+
+@dataclass(frozen=True, slots=True)
 class Fitted:
     """Where the search ended: the unknowns ``x [p]``, which of them were searched, the covariance
     ``[p, p]`` of these (zero elsewhere), the standard deviation of each were all others known
@@ -74,6 +92,7 @@ class Fitted:
     alone: Unknowns
     noise: Joints
     rollouts: int
+    evidence: Evidence
 
 
 class ArmFit:
@@ -123,8 +142,25 @@ class ArmFit:
 
     def judged(self, x: Unknowns) -> Fitted:
         """How sure a solution is: one rollout more per unknown."""
-        covariance, alone = self._uncertainty(self._tracks, x)
-        return Fitted(x, self._searched, covariance, alone, self._noise, self._rollouts.count)
+        evidence = self.evidence(x)
+        _, found = interval_of(evidence)
+        square = evidence.jacobian.T @ evidence.jacobian + np.diag(evidence.belief**-2.0)
+        inverse = np.diag(np.linalg.inv(square))
+        covariance, alone = np.zeros((len(x), len(x))), np.zeros(len(x))
+        covariance[np.ix_(self._free, self._free)] = found
+        # As much wider as the covariance is than were all noise independent.
+        alone[self._free] = np.sqrt(np.diag(found) / inverse / np.diag(square))
+        return Fitted(
+            x, self._searched, covariance, alone, self._noise, self._rollouts.count, evidence
+        )
+
+    def evidence(self, x: Unknowns) -> Evidence:
+        """What the data say near ``x``."""
+        J, r = self._full_jacobian(self._tracks, x)
+        belief = self.model.belief[self._free]
+        block = self.model.arm.dof * max(1, round(_BLOCK_S * COMPARE_HZ))
+        pull = (x - self.model.start)[self._free] / belief**2
+        return Evidence(self._free, J, r, pull, belief, self._noise, block)
 
     def errors(self, tracks: Sequence[Track], x: Unknowns) -> Joints:
         """Root mean square of every joint's error ``[j]`` [rad]."""
@@ -139,11 +175,16 @@ class ArmFit:
         model, free, belief = self.model, self._free, self.model.belief[self._free]
         answers = self._roll(tracks, x[None])
         cost, damping = self._cost(answers, tracks, x[None])[0], 1.0
+        J: Jacobian | None = None
         for _ in range(iterations):
             if not np.isfinite(cost):
                 break
             r = self._residuals(answers, tracks)[0]
-            J = self._full_jacobian(tracks, x) if whole else self._jacobian(tracks, x, answers)
+            if not whole:
+                J = self._jacobian(tracks, x, answers)
+            elif J is None:
+                # A complete one costs as much as all else: later steps go by the first one.
+                J, _ = self._full_jacobian(tracks, x)
             gradient = J.T @ r + (x - model.start)[free] / belief**2
             square = J.T @ J + np.diag(belief**-2.0)
             trials = [self._stepped(x, square, gradient, damping * d) for d in _DAMPINGS]
@@ -211,15 +252,18 @@ class ArmFit:
         self._noise = np.full(self.model.arm.dof, noise_rad)
         return self._jacobian(tracks, x, self._roll(tracks, x[None]))
 
-    def _full_jacobian(self, tracks: Sequence[Track], x: Unknowns) -> Jacobian:
-        """One parameter after the other ``[rows, p]``, of those that are searched."""
+    def _full_jacobian(self, tracks: Sequence[Track], x: Unknowns) -> tuple[Jacobian, Residuals]:
+        """One parameter after the other ``[rows, p]``, of those that are searched; and the
+        residuals ``[rows]`` at ``x``.
+        """
         steps = self._steps(x)
         vectors = np.concatenate([x[None], x + np.diag(steps)[self._free]])
+        answers = self._roll(tracks, vectors)
         blocks: list[FloatRows] = []
-        for a in self._roll(tracks, vectors):
+        for a in answers:
             change = (a[1:] - a[0]) / self._noise / steps[self._free][:, None, None]
             blocks.append(change.reshape(len(self._free), -1).T)
-        return np.concatenate(blocks)
+        return np.concatenate(blocks), self._residuals([a[:1] for a in answers], tracks)[0]
 
     def _steps(self, x: Unknowns) -> Unknowns:
         """Of finite differences: away from the nearer border."""
@@ -250,30 +294,21 @@ class ArmFit:
         out[free] += 0.5 * self.model.belief[free] * rng.standard_normal(len(free))
         return np.clip(out, self.model.low, self.model.high)
 
-    # -- how sure --------------------------------------------------------------------------------
 
-    def _uncertainty(self, tracks: Sequence[Track], x: Unknowns) -> tuple[Covariance, Unknowns]:
-        """Covariance ``[p, p]`` and standard deviations were everything else known ``[p]``.
+def interval_of(evidence: Evidence) -> tuple[Searched, Square]:
+    """The step to the optimum ``[f]`` and the covariance ``[f, f]`` there, to first order.
 
-        Errors of a model are alike from one sample to the next, so that a thousand samples are not
-        a thousand measurements: they are counted by blocks (the "sandwich" of robust statistics).
-        """
-        free = self._free
-        J = self._full_jacobian(tracks, x)
-        r = self._residuals(self._roll(tracks, x[None]), tracks)[0]
-        square = J.T @ J
-        believed = np.diag(self.model.belief[free] ** -2.0)
-        inverse = np.linalg.inv(square + believed)
-        size = self.model.arm.dof * max(1, round(_BLOCK_S * 100.0))
-        edges = np.arange(0, len(r), size)
-        scores = np.add.reduceat(J * r[:, None], edges, axis=0)
-        robust = inverse @ (scores.T @ scores + believed) @ inverse
-        wider = np.sqrt(np.maximum(1.0, np.diag(robust) / np.diag(inverse)))
-        covariance = np.zeros((len(x), len(x)))
-        covariance[np.ix_(free, free)] = wider[:, None] * inverse * wider
-        alone = np.zeros(len(x))
-        alone[free] = wider / np.sqrt(np.diag(square + believed))
-        return covariance, alone
+    Errors of a model are alike from one sample to the next, so that a thousand samples are not a
+    thousand measurements: they are counted by blocks (the "sandwich" of robust statistics).
+    """
+    J, r = evidence.jacobian, evidence.residuals
+    believed = np.diag(evidence.belief**-2.0)
+    inverse = np.linalg.inv(J.T @ J + believed)
+    edges = np.arange(0, len(r), evidence.block)
+    scores = np.add.reduceat(J * r[:, None], edges, axis=0)
+    robust = inverse @ (scores.T @ scores + believed) @ inverse
+    wider = np.sqrt(np.maximum(1.0, np.diag(robust) / np.diag(inverse)))
+    return -inverse @ (J.T @ r + evidence.pull), wider[:, None] * inverse * wider
 
 
 def first_delay_s(track: Track, model: ArmModel) -> float:

@@ -14,6 +14,7 @@ from robolearn.arms.shapes import JointRows
 from robolearn.errors import DataError
 from robolearn.geometry import VectorRows
 from robolearn.shapes import Floats
+from sim.identification.arm_evidence import Play, differing, play_of
 from sim.identification.arm_fit import ArmFit, FitConfig, Fitted
 from sim.identification.arm_model import UNITS, ArmModel, Kind, Parameter, Unknowns
 from sim.identification.arm_motion import ArmMotion, checked_motions
@@ -87,6 +88,8 @@ class ArmIdentified:
     before: ArmErrors
     after: ArmErrors
     hysteresis_deg: dict[str, float]
+    # Between motors and links, as encoders on motors show it; no parameter of the scene.
+    play: tuple[Play, ...]
     # Joint damping and servo damping together, with the 95 % interval: all that a motion whose
     # speed is not fed forward tells [N m s/rad].
     viscous: dict[str, tuple[float, float, float]]
@@ -139,15 +142,20 @@ def identify_arm(
     fitted = fit.judged(x)
     _require_explained(model, fitted)
     notes += _at_border(model, fitted)
+    play = play_of(rollouts, tracks, fitted.x, fitted.evidence)
+    notes += [_told_play(p, _friction(model, fitted, p.joint)) for p in play if p.sure]
+    for kind in ("payload", "delay"):
+        notes += differing(model, tracks, fitted.evidence, kind)
     answers = rollouts.roll(held_tracks, np.stack([model.start, fitted.x]))
     before, after = (_errors(model, held_tracks, [a[k] for a in answers]) for k in (0, 1))
     if not all(np.isfinite(v) for v in after.joint_deg.values()):
         raise DataError("the fitted arm is unstable in the held-out motions: record others")
     return ArmIdentified(
-        found=_found(model, fitted),
+        found=_found(model, fitted, {p.joint for p in play if p.sure}),
         before=before,
         after=after,
         hysteresis_deg=_hysteresis(model, held_tracks, [a[1] for a in answers]),
+        play=play,
         viscous=_viscous(model, fitted),
         notes=tuple(notes),
         fit_s=sum(t.seconds for t in tracks),
@@ -219,7 +227,24 @@ def _hysteresis(
     return out
 
 
-def _found(model: ArmModel, fitted: Fitted) -> tuple[Found, ...]:
+def _told_play(play: Play, friction: float) -> str:
+    name = play.joint.replace("_", " ")
+    width, low, high = (float(np.degrees(v)) for v in (play.width, play.low, play.high))
+    return (
+        f"{name} has backlash: {width:.2g} deg of play (95 %: {low:.2g} to {high:.2g}) between"
+        f" motor and link. A scene has none: it stays in the errors, and the friction of {name}"
+        f" may hold some of it ({friction:.3g} N m; {play.friction:.3g} beside the play)"
+    )
+
+
+def _friction(model: ArmModel, fitted: Fitted, joint: str) -> float:
+    at = model.arm.joint_names.index(joint)
+    of = [p.kind == "friction" and p.joint == at for p in model.parameters]
+    return float(fitted.x[int(np.argmax(of))])
+
+
+def _found(model: ArmModel, fitted: Fitted, loose: set[str]) -> tuple[Found, ...]:
+    """``loose``: joints with play, whose dry friction is known only together with it."""
     spread = np.sqrt(np.diag(fitted.covariance))
     scale = np.maximum(spread, 1e-30)
     correlation = fitted.covariance / scale[:, None] / scale
@@ -238,6 +263,9 @@ def _found(model: ArmModel, fitted: Fitted) -> tuple[Found, ...]:
                 for k in order.tolist()
                 if k != i and abs(correlation[i, k]) > _TOGETHER
             ][:4]
+        joint = "" if p.joint < 0 else model.arm.joint_names[p.joint]
+        if p.kind == "friction" and joint in loose and status != "assumed":
+            status, partners = "ratio", [f"backlash of {joint}".replace("_", " "), *partners]
         half = _WIDE * float(spread[i])
         low, high = (
             float(np.clip(v, p.low, p.high)) for v in (fitted.x[i] - half, fitted.x[i] + half)

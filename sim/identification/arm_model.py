@@ -9,6 +9,7 @@ tells only the sum; with it (as here) also what is not fed forward, as a lag.
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from dataclasses import dataclass
 from typing import Literal
@@ -107,7 +108,7 @@ class ArmModel:
         self.mount: ArmMount = find_mount(scene.config, plain)
         self.arm: SerialArm = ARMS[self.mount.arm]
         with_load = loaded(scene, plain, self.mount)
-        self.model = _floating(with_load, self.mount, self.arm).compile()
+        self.model = _floating(with_load, self.mount).compile()
         # Bodies are in the same order, but for the payload.
         mount = find_mount(scene.config, self.model)
         n = self.arm.dof
@@ -216,10 +217,10 @@ class ArmModel:
         ]
 
 
-def _floating(scene: Scene, mount: ArmMount, arm: SerialArm) -> Scene:
-    """Nothing but the arm feels its weight: what lies on the table must not fall through it."""
-    import dataclasses
-
+def _floating(scene: Scene, mount: ArmMount) -> Scene:
+    """Nothing but the arm feels its weight: what lies on the table must not fall through it. What
+    is only seen is left out, since no step has to move it.
+    """
     first = mount.joints[0]
 
     def edit(spec: mujoco.MjSpec) -> None:
@@ -228,6 +229,9 @@ def _floating(scene: Scene, mount: ArmMount, arm: SerialArm) -> Scene:
         for body in spec.bodies:
             if body.name not in own:
                 body.gravcomp = 1.0
+        weightless = [g for g in spec.geoms if g.mass == 0.0]
+        # Contacts are off; pairs and cameras may name what goes.
+        for thing in (*spec.pairs, *spec.cameras, *spec.lights, *weightless):
+            spec.delete(thing)
 
-    del arm
     return dataclasses.replace(scene, edits=(*scene.edits, edit))

@@ -21,6 +21,8 @@ Sent = Float64[NDArray[np.float64], " sent"]
 SentColumns = Float64[NDArray[np.float64], "sent k"]
 SentRows = Float64[NDArray[np.float64], "sent j"]
 
+# A clock may be set back so often.
+_SET_BACK = 5
 # A stream that pauses for longer cannot be filled in between [s].
 _GAP_S = 0.1
 # Slower than this counts as standing still [rad/s]; so far a joint must go to count as moved [rad].
@@ -78,7 +80,7 @@ def checked_motions(
     parts: list[ArmMotion] = []
     notes: list[str] = []
     for motion in motions:
-        _require_values(motion, arm)
+        require_usable(motion, arm)
         pieces = _between_gaps(motion)
         if len(pieces) != 1:
             notes.append(
@@ -86,7 +88,6 @@ def checked_motions(
             )
         parts += pieces
     for motion in parts:
-        _require_same_arm(motion, arm)
         notes += _cut_off(motion, arm)
     ranges = np.array([np.ptp(m.measured, axis=0) for m in parts]).reshape(-1, arm.dof)
     moved = ranges.max(axis=0, initial=0.0) > _MOVED_RAD
@@ -102,6 +103,12 @@ def checked_motions(
     if still:
         notes.append(f"{', '.join(still)} did not move: their parameters stay as they were")
     return Checked(tuple(parts), moved, tuple(notes))
+
+
+def require_usable(motion: ArmMotion, arm: SerialArm) -> None:
+    """Raises :class:`DataError` with the reason why nothing can be learned from a recording."""
+    _require_values(motion, arm)
+    _require_same_arm(motion, arm)
 
 
 def _require_values(motion: ArmMotion, arm: SerialArm) -> None:
@@ -122,6 +129,12 @@ def _require_values(motion: ArmMotion, arm: SerialArm) -> None:
             raise DataError(
                 f"{where}: {int(bad.sum())} of {len(t)} {what} are not finite, the first is row"
                 f" {int(np.argmax(bad))}; a recording with holes is not filled in: leave it out"
+            )
+        back = int((np.diff(t) < 0.0).sum())
+        if back > max(_SET_BACK, 0.01 * len(t)):
+            raise DataError(
+                f"{where}: the times of {what} run backwards {back} times in {len(t)}: they are"
+                " shuffled, or of several clocks"
             )
 
 

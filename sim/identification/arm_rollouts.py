@@ -60,12 +60,15 @@ class Track:
 
 
 class ArmRollouts:
-    """Rolls motions of one arm out; :attr:`count` is how many rollouts there were."""
+    """Rolls motions of one arm out; :attr:`count` is how many rollouts there were, each of
+    all the motions that were given together.
+    """
 
     def __init__(self, model: ArmModel, threads: int = 2) -> None:
         self.model, self._threads = model, threads
         self._step_s = float(model.model.opt.timestep)
         self._copies: list[mujoco.MjModel] = []
+        self._late: tuple[Track, float, JointRows, JointRows] | None = None
         self.count = 0
 
     def track(self, motion: ArmMotion) -> Track:
@@ -88,6 +91,7 @@ class ArmRollouts:
         """Joints ``[v, t, j]`` of every track under every row of ``vectors [v, p]``; what diverged
         is not finite.
         """
+        self.count += len(vectors)
         return [self._roll(track, vectors) for track in tracks]
 
     def _roll(self, track: Track, vectors: UnknownRows) -> Answers:
@@ -95,7 +99,6 @@ class ArmRollouts:
         for begin in range(0, len(vectors), _BATCH):
             part = vectors[begin : begin + _BATCH]
             out[begin : begin + len(part)] = self._batch(track, part)
-        self.count += len(vectors)
         return out
 
     def _batch(self, track: Track, vectors: UnknownRows) -> Answers:
@@ -109,8 +112,9 @@ class ArmRollouts:
         mujoco.mj_resetData(model.model, data)
         data.qpos[model.qpos], data.qvel[model.dofs] = track.q, track.qd
         held = np.array([_held(model.model, i) for i in range(model.model.nu)])
-        controls = np.tile(held, (len(vectors), len(track.t_s) - 1, 1))
+        controls = np.empty((len(vectors), len(track.t_s) - 1, len(held)))
         for control, x in zip(controls, vectors, strict=True):
+            control[:] = held
             control[:, model.actuators] = self._set_points(track, x)
         with Rollouts(models, substeps=1, threads=self._threads) as rollouts:
             rolled = rollouts.roll(rollouts.state(data)[None], controls)
@@ -120,16 +124,29 @@ class ArmRollouts:
 
     def _set_points(self, track: Track, x: Unknowns) -> JointRows:
         """What the servos are told at every step, as the scene's own controllers tell it."""
-        motion, model = track.motion, self.model
+        model = self.model
+        q, slope = self._delayed(track, model.delay_s(x))
+        told = q + model.lead_s(x) * slope
+        return smoothed(told, model.smoothing_s(x), self._step_s)[_BEFORE:]
+
+    def _delayed(self, track: Track, delay_s: float) -> tuple[JointRows, JointRows]:
+        """Set-points and their slope at every step. Most sets of parameters that are rolled at once
+        have the same delay.
+        """
+        known = self._late
+        if known is not None and known[0] is track and known[1] == delay_s:
+            return known[2], known[3]
+        motion = track.motion
         # What was told shortly before is still on its way.
         before = -self._step_s * np.arange(_BEFORE, 0, -1)
-        t_s = np.concatenate([track.t_s[0] + before, track.t_s[:-1]]) - model.delay_s(x)
+        t_s = np.concatenate([track.t_s[0] + before, track.t_s[:-1]]) - delay_s
         half = 0.5 * _SLOPE_S
         q, ahead, behind = (
             on_grid(t, motion.sent_t_s, motion.sent) for t in (t_s, t_s + half, t_s - half)
         )
-        told = q + model.lead_s(x) * (ahead - behind) / _SLOPE_S
-        return smoothed(told, model.smoothing_s(x), self._step_s)[_BEFORE:]
+        slope = (ahead - behind) / _SLOPE_S
+        self._late = (track, delay_s, q, slope)
+        return q, slope
 
 
 def smoothed(rows: JointRows, lag_s: float, period_s: float) -> JointRows:

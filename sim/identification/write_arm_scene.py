@@ -7,7 +7,9 @@ payload into the MJCF file of the package that names them.
 from __future__ import annotations
 
 import dataclasses
+import math
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -17,11 +19,12 @@ import yaml
 from robolearn.config import load_yaml
 from robolearn.errors import SceneError
 from sim.identification.arm_identify import ArmIdentified, ArmIdentifyConfig
+from sim.identification.object_model import FoundObject, objects_document, write_objects
 from sim.identification.write_scene import versions
 from sim.plants.mount import find_mount, tip_in_last_link
 from sim.scene.config import Scene
 from sim.scene.load import load_scene
-from sim.scene.package import replaced_package
+from sim.scene.package import read_mjcf, replaced_package
 from sim.scene.payload import PAYLOAD, moments
 
 # Less is not worth a body [kg].
@@ -37,6 +40,7 @@ def write_identified_arm(
     config: ArmIdentifyConfig,
     out: Path,
     source: str = "",
+    objects: Sequence[FoundObject] = (),
 ) -> Scene:
     """Write ``out`` (a folder) from the template and what was found; return it validated.
 
@@ -47,6 +51,7 @@ def write_identified_arm(
     with replaced_package(out, "identified") as folder:
         shutil.copytree(template.path, folder)
         _write_mjcf(result, template, folder)
+        notes = write_objects(folder, objects)
         raw = load_yaml(template.path / "scene.yaml")
         _write_control(result, raw, template.config.physics.timestep_s)
         raw["name"] = out.name
@@ -54,7 +59,11 @@ def write_identified_arm(
         raw["provenance"] = {
             "kind": "identified",
             "source": source,
-            "details": arm_provenance(result, template, config),
+            "details": {
+                **arm_provenance(result, template, config),
+                "objects": objects_document(objects),
+                "not_written": notes,
+            },
         }
         text = yaml.safe_dump(raw, sort_keys=False, width=100)
         (folder / "scene.yaml").write_text(text, encoding="utf-8")
@@ -101,6 +110,14 @@ def arm_document(result: ArmIdentified) -> dict[str, Any]:
             "after": {"joint_deg": result.after.joint_deg, "tool_mm": result.after.tool_mm},
             "hysteresis_deg": result.hysteresis_deg,
         },
+        "backlash_deg": {
+            p.joint: {
+                "value": math.degrees(p.width),
+                "interval": [math.degrees(p.low), math.degrees(p.high)],
+                "found": p.sure,
+            }
+            for p in result.play
+        },
         "notes": list(result.notes),
         "seconds": {"fit": result.fit_s, "heldout": result.held_out_s},
         "rollouts": result.rollouts,
@@ -131,7 +148,7 @@ def _write_control(result: ArmIdentified, raw: dict[str, Any], step_s: float) ->
 def _write_mjcf(result: ArmIdentified, template: Scene, folder: Path) -> None:
     model = template.compile()
     mount = find_mount(template.config, model)
-    trees = {path: _read(path) for path in sorted(folder.rglob("*.xml"))}
+    trees = {path: read_mjcf(path) for path in sorted(folder.rglob("*.xml"))}
     changed: set[Path] = set()
     joints = [f.joint for f in result.found if f.kind == "armature"]
     for title, name in zip(joints, mount.joints, strict=False):
@@ -164,14 +181,6 @@ def _carry(link: ET.Element, mass_kg: float, at_m: list[float]) -> None:
         inertial = ET.SubElement(body, "inertial", pos="0 0 0")
     inertial.set("mass", repr(_short(mass_kg)))
     inertial.set("diaginertia", " ".join(repr(v) for v in moments(_short(mass_kg))))
-
-
-def _read(path: Path) -> ET.Element:
-    builder = ET.TreeBuilder(insert_comments=True)
-    return ET.fromstring(  # noqa: S314 (a scene package of the project)
-        path.read_text(encoding="utf-8"),
-        ET.XMLParser(target=builder),  # noqa: S314
-    )
 
 
 def _named(

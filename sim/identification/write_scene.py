@@ -20,7 +20,7 @@ from sim.identification.replay import summarize_final
 from sim.identification.search import Identified, IdentifyConfig, heldout_summary
 from sim.scene.config import Scene
 from sim.scene.load import load_scene
-from sim.scene.package import replaced_package
+from sim.scene.package import read_mjcf, replaced_package
 
 LIBRARIES = ("mujoco", "numpy", "scipy")
 
@@ -66,11 +66,7 @@ def scene_xml(template: Scene, physics: Physics, name: str) -> str:
     Raises :class:`SceneError` when the template does not write them where ``pusht_naive`` does.
     """
     source = template.path / "scene.xml"
-    builder = ET.TreeBuilder(insert_comments=True)
-    root = ET.fromstring(  # noqa: S314 (a scene package of the project)
-        source.read_text(encoding="utf-8"),
-        ET.XMLParser(target=builder),  # noqa: S314
-    )
+    root = read_mjcf(source)
     root.set("model", name)
     dmin, dmax = impedance(physics.compliance)
     for geom in root.iter("geom"):

@@ -81,10 +81,12 @@ class BulletEngine:
     def contact_force(self, links: Sequence[int]) -> Vector:
         """Sum of the contact forces ``[3]`` [N] on these links of the measured body, base frame."""
         force = np.zeros(3)
-        for link in links:
-            for c in self.p.getContactPoints(bodyA=self.body, linkIndexA=link, **self.id):
-                force += np.array(c[7]) * c[9]
-                force += np.array(c[11]) * c[10] + np.array(c[13]) * c[12]
+        # Asked for one body, the engine turns the normals towards it and not the frictions.
+        for c in self.p.getContactPoints(**self.id):
+            on_a, on_b = (body == self.body and link in links for body, link in (c[1:4:2], c[2:5:2]))
+            if on_a != on_b:
+                acting = np.array(c[7]) * c[9] + np.array(c[11]) * c[10] + np.array(c[13]) * c[12]
+                force += acting if on_a else -acting
         return force
 
     def step(self, dt_s: float) -> None:

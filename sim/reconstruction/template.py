@@ -22,6 +22,7 @@ from robolearn.geometry import Pose, inverse, pose, rot_z, yaw_of
 from sim.reconstruction.frames import Assumed
 from sim.scene.config import Scene, world_pose
 from sim.scene.load import load_scene, packaged_scenes
+from sim.scene.package import read_mjcf
 
 _EMPTY = """<mujoco model="reconstructed">
   <compiler autolimits="true"/>
@@ -87,7 +88,7 @@ def arm_template(
 ) -> tuple[Template, list[Assumed], list[str]]:
     """The robot of a scene package; SceneError says what a scene to take it from looks like."""
     scene = load_scene(name_or_path)
-    root, raw = _parsed(scene), load_yaml(scene.path / "scene.yaml")
+    root, raw = read_mjcf(scene.path / "scene.xml"), load_yaml(scene.path / "scene.yaml")
     world = root.find("worldbody")
     if world is None or world.find("./geom[@name='table']") is None:
         tables = [n for n in packaged_scenes() if n.endswith("_table")]
@@ -167,9 +168,3 @@ def _drop(raw: dict[str, Any], signals: set[str], cameras: set[str]) -> None:
 
 def _is_loose(body: ET.Element) -> bool:
     return body.find("freejoint") is not None or body.find("joint[@type='free']") is not None
-
-
-def _parsed(scene: Scene) -> ET.Element:
-    builder = ET.TreeBuilder(insert_comments=True)
-    text = (scene.path / "scene.xml").read_text(encoding="utf-8")
-    return ET.fromstring(text, ET.XMLParser(target=builder))  # noqa: S314  (a scene package)

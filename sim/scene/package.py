@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
+from xml.etree import ElementTree as ET
 
 from robolearn.errors import SceneError
 from sim.scene.load import load_scene
@@ -47,3 +48,10 @@ def require_replaceable(out: Path, kind: str) -> None:
         ) from error
     if found != kind:
         raise SceneError(f"'{out}' is a {found} scene; choose another --out")
+
+
+def read_mjcf(path: Path) -> ET.Element:
+    """A file of a package, with its comments."""
+    builder = ET.TreeBuilder(insert_comments=True)
+    parser = ET.XMLParser(target=builder)  # noqa: S314 (a scene package of the project)
+    return ET.fromstring(path.read_text(encoding="utf-8"), parser)  # noqa: S314

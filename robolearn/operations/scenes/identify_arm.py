@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,7 @@ from robolearn.data.store.store import EpisodeStore
 from robolearn.errors import ConfigError, DataError
 from robolearn.operations.cell.lab import cell_lab
 from robolearn.operations.cell.operator import CellOperator
+from robolearn.operations.scenes.handled_objects import found_objects, handled_episodes
 from robolearn.shapes import FloatRows
 from sim.identification.arm_excitation import (
     Excitation,
@@ -33,7 +35,8 @@ from sim.identification.arm_excitation import (
 )
 from sim.identification.arm_identify import ArmIdentified, ArmIdentifyConfig, identify_arm
 from sim.identification.arm_model import ArmModel
-from sim.identification.arm_motion import ArmMotion
+from sim.identification.arm_motion import ArmMotion, require_usable
+from sim.identification.object_model import FoundObject
 from sim.identification.write_arm_scene import write_identified_arm
 from sim.scene.config import Scene
 from sim.scene.load import load_scene, packaged_scenes
@@ -46,14 +49,16 @@ _HELD_OUT_S = 12.0
 
 @dataclass(frozen=True, slots=True)
 class ArmIdentifyResult:
-    """The scene package that was written to ``out``, what was found, and how late each camera is
-    behind the joints (by signal; only of episodes with pictures).
+    """The scene package that was written to ``out``, what was found of the arm, how late each
+    camera is behind the joints (by signal; only of episodes with pictures), and what was found of
+    the objects that were handled (only of episodes with forces at the tool).
     """
 
     out: Path
     scene: Scene
     found: ArmIdentified
     cameras: dict[str, Latency]
+    objects: tuple[FoundObject, ...] = ()
 
 
 def identify_cell(
@@ -122,10 +127,12 @@ def identify_episodes(
     on_note: Callable[[str], None] | None = None,
 ) -> ArmIdentifyResult:
     """Identify the arm of ``scene`` from what a store recorded of set-points and joints, of the
-    first ``episodes`` (None: all) up to a minute; a fifth of them is checked on.
+    first ``episodes`` (None: all) up to a minute; a fifth of them is checked on. Mass and friction
+    of objects are found from all of these episodes that recorded forces at the tool.
 
-    Errors: :class:`DataError` for episodes without joints or set-points, of another arm, or too
-    still; :class:`ConfigError`, :class:`SceneError`. Nothing is written then.
+    Episodes without joints or set-points, with holes or of another arm are left out and named.
+    Errors: :class:`DataError` where nothing is left, or the arm hardly moves; :class:`ConfigError`,
+    :class:`SceneError`. Nothing is written then.
     """
     if episodes is not None and episodes < 1:
         raise ConfigError(f"episodes must be at least 1, got {episodes}")
@@ -135,18 +142,48 @@ def identify_episodes(
     ids = opened.ids()[:episodes]
     if not ids:
         raise DataError(f"'{store}' has no episodes")
+    tell: Callable[[str], None] = on_note or _silent
+    recorded, motions, left_out = _usable(opened, ids, model, settings.held_out)
+    for text in left_out:
+        tell(text)
+    found = identify_arm(motions, template, settings, note=tell)
+    cameras = _camera_latencies(recorded)
+    handled = handled_episodes(opened, ids, template)
+    objects, notes = found_objects(handled, template)
+    found = dataclasses.replace(found, notes=(*left_out, *found.notes, *notes))
+    source = f"store {store.name}"
+    written = write_identified_arm(found, template, settings, out, source, objects)
+    return ArmIdentifyResult(out, written, found, cameras, objects)
+
+
+def _usable(
+    store: EpisodeStore, ids: Sequence[str], model: ArmModel, held_out: float
+) -> tuple[list[Episode], list[ArmMotion], tuple[str, ...]]:
+    """The first episodes that tell something, as long as is needed; of the others why not.
+
+    Raises :class:`DataError` where none does.
+    """
     recorded: list[Episode] = []
+    motions: list[ArmMotion] = []
+    left_out: list[str] = []
     seconds = 0.0
     for name in ids:
-        recorded.append(opened.read(name))
-        seconds += recorded[-1].duration_s
-        if seconds > _MOST_S * (1.0 + settings.held_out):
+        episode = store.read(name)
+        try:
+            motion = motion_of(episode, model.arm.dof)
+            require_usable(motion, model.arm)
+        except DataError as error:
+            left_out.append(f"left out: {error}")
+            continue
+        recorded.append(episode)
+        motions.append(motion)
+        seconds += motion.span_s[1] - motion.span_s[0]
+        if seconds > _MOST_S * (1.0 + held_out):
             break
-    motions = [motion_of(e, model.arm.dof) for e in recorded]
-    found = identify_arm(motions, template, settings, note=on_note or _silent)
-    cameras = _camera_latencies(recorded)
-    written = write_identified_arm(found, template, settings, out, source=f"store {store.name}")
-    return ArmIdentifyResult(out, written, found, cameras)
+    if not motions:
+        first = left_out[0].partition(": ")[2]
+        raise DataError(f"none of {len(left_out)} episodes can be used; the first: {first}")
+    return recorded, motions, tuple(left_out)
 
 
 def _silent(text: str) -> None:
@@ -265,11 +302,13 @@ def _camera_latencies(episodes: list[Episode]) -> dict[str, Latency]:
             _, vectors = np.linalg.eigh(around.T @ around)
             along: FloatRows = around @ np.asarray(vectors[:, -1:], dtype=np.float64)
             try:
-                found[signal] = latency(
+                late = latency(
                     TimeSeries(joints.t_ns * 1e-9, along),
                     TimeSeries(stream.t_ns * 1e-9, principal_motion(stream.value)),
                     any_sign=True,
                 )
             except DataError:
                 continue
+            if np.isfinite(late.error_s):
+                found[signal] = late
     return found
