@@ -44,8 +44,8 @@ _EDGE_S = 0.1
 # So much of the weight may pull sideways.
 _ASIDE = 0.15
 # Slower it rests [m/s]; so far from its outermost point the tool touches nothing [m].
-_REST_M_S, _AWAY_M = 0.005, 0.04
-_FREE_S = 0.3
+_REST_M_S, _AWAY_M = 0.01, 0.03
+_MOVES_M_S, _FREE_S = 0.05, 0.2
 # A push goes this far at least [m].
 _PUSHED_M = 0.01
 _LEAST = 3
@@ -184,7 +184,10 @@ def _grid(one: Handling) -> _Grid | None:
     tool_speed = np.asarray(savgol_filter(tool, **smooth, deriv=1, delta=1.0 / _HZ))
     lifted = place[:, 2] > np.percentile(place[:, 2], 5) + _LIFTED_M
     away = np.linalg.norm(tool - place[:, :3], axis=1) > one.radius_m + _AWAY_M
-    free = away & ~lifted & (np.linalg.norm(speed[:, :3], axis=1) < _REST_M_S)
+    # A tool that moves beside an object that rests does not touch it either.
+    away |= np.linalg.norm(tool_speed, axis=1) > _MOVES_M_S
+    rests = ~_wider(np.linalg.norm(speed[:, :3], axis=1) > _REST_M_S, _EDGE_S)
+    free = away & ~lifted & rests
     force = _averaged(t_s, one.force_t_s, one.force)
     return _Grid(force, tool, tool_speed, place, speed, free, lifted)
 
