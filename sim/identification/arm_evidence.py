@@ -25,7 +25,7 @@ Columns = Float64[NDArray[np.float64], "rows j"]
 # Tried in every joint at once [rad]; what is believed of it beforehand.
 _TRIED_RAD, _BELIEF_RAD = 0.002, 0.01
 # Play that is told apart from nothing: this many standard deviations, and this wide [rad].
-_SURE, _LEAST_RAD = 3.0, 2e-4
+_SURE, _LEAST_RAD = 2.5, 5e-4
 _WIDE = 1.96
 # Motions differ when they do by so many standard deviations and so much [kg], [s].
 _APART: dict[Kind, float] = {"payload": 0.05, "delay": 0.004}
@@ -70,9 +70,7 @@ def play_of(
         low, high = (max(0.0, width + s * _WIDE * spread) for s in (-1, 1))
         sure = width > _SURE * spread and width > _LEAST_RAD
         friction = _beside(model, x + _whole(model, evidence, step), joint)
-        found.append(
-            Play(model.arm.joint_names[joint], max(0.0, width), low, high, friction, sure)
-        )
+        found.append(Play(model.arm.joint_names[joint], max(0.0, width), low, high, friction, sure))
     return tuple(found)
 
 
@@ -115,12 +113,13 @@ def differing(
     low, high = int(np.argmin(off)), int(np.argmax(off))
     scale, unit = (1e3, "ms") if kind == "delay" else (1.0, "kg")
     names = ", ".join(tracks[i].motion.name for i in np.flatnonzero(far).tolist())
-    return (
+    note = (
         f"{model.parameters[at].name} is not the same in all motions: about"
         f" {scale * (off[high] - off[low]):.2g} {unit} more in {tracks[high].motion.name} than in"
         f" {tracks[low].motion.name}; what is written is between them. Identify them apart"
-        f" (others than most: {names})",
+        f" (others than most: {names})"
     )
+    return (note,)
 
 
 def _effect(

@@ -161,7 +161,7 @@ def friction_of(handled: Sequence[Handling], feet: Feet) -> Told:
     spread = float(np.sqrt((count - 1) / count * np.sum((without - without.mean()) ** 2)))
     half = float(student.ppf(0.975, count - 1)) * spread
     if value - half <= 0.0:
-        return _nothing(f"pushes of 0 to {value + half:.2g} N explain it: too little force was felt")
+        return _nothing(f"too little force was felt: 0 to {value + half:.2g} N explain the pushes")
     return Told(value, value - half, value + half, count, "identified")
 
 

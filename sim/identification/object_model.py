@@ -81,7 +81,7 @@ def object_models(scene: Scene) -> tuple[ObjectModel, ...]:
                 model.body(root).name,
                 float(model.body_mass[bodies].sum()),
                 sliding_force(scene, model, root),
-                _feet(model, root, geoms),
+                _feet(model, geoms),
                 _radius(model, geoms),
                 _turn(scene, model, signal),
             )
@@ -274,7 +274,7 @@ def _turn(scene: Scene, model: mujoco.MjModel, signal: str) -> Rotation:
     return T_world_table[:3, :3].T @ find_mount(scene.config, model).T_world_base[:3, :3]
 
 
-def _feet(model: mujoco.MjModel, body: int, geoms: Geoms) -> Feet:
+def _feet(model: mujoco.MjModel, geoms: Geoms) -> Feet:
     """Of pairs with what cannot move their places and frictions, else the corners below."""
     rows: list[list[float]] = []
     for pair in range(model.npair):

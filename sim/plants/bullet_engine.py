@@ -83,7 +83,7 @@ class BulletEngine:
         force = np.zeros(3)
         # Asked for one body, the engine turns the normals towards it and not the frictions.
         for c in self.p.getContactPoints(**self.id):
-            on_a, on_b = (body == self.body and link in links for body, link in (c[1:4:2], c[2:5:2]))
+            on_a, on_b = (c[i] == self.body and c[i + 2] in links for i in (1, 2))
             if on_a != on_b:
                 acting = np.array(c[7]) * c[9] + np.array(c[11]) * c[10] + np.array(c[13]) * c[12]
                 force += acting if on_a else -acting

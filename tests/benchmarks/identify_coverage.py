@@ -1,6 +1,6 @@
 """How often the stated intervals of an identified arm hold the truth, over many drawn worlds.
 
-    python -m tests.benchmarks.identify_coverage OUT.jsonl [--worlds 30] [--first 200] [--seconds 10]
+    python -m tests.benchmarks.identify_coverage OUT.jsonl [--worlds 30] [--seconds 10]
 
 In every world the same length of motion is made twice, chosen for what it tells and as a multisine,
 and the arm is identified from either; one line per world and motion is appended to OUT, so that a

@@ -45,11 +45,12 @@ def found_objects(
     if not seen:
         return (), ()
     if not felt:
-        return (), (
+        note = (
             f"mass and friction of {', '.join(seen)} are assumed: no episode has forces at the tool"
             f" ('{WRENCH}'; a cell records them with 'wrench: true'), and what an object does to"
-            " the joints is less than their dry friction",
+            " the joints is less than their dry friction"
         )
+        return (), (note,)
     objects = [o for o in object_models(scene) if o.signal in seen]
     return tuple(found_object(o, [h for e in felt for h in handlings(e, o)]) for o in objects), ()
 

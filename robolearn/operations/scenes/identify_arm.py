@@ -202,9 +202,10 @@ def motion_of(episode: Episode, joints: int) -> ArmMotion:
         )
     told = episode.streams.get(JOINT_SETPOINT)
     if told is not None:
-        sent_t_ns, sent = told.t_ns, told.value
+        sent_t_ns, sent, was_sent = told.t_ns, told.value, told.valid
     elif JOINT_POSITION in episode.sent.action and len(episode.sent.t_ns):
         sent_t_ns, sent = episode.sent.t_ns, episode.sent.action[JOINT_POSITION]
+        was_sent = np.ones(len(sent), dtype=np.bool_)
     else:
         raise DataError(
             f"{name} has no signal '{JOINT_SETPOINT}' and no sent '{JOINT_POSITION}', so nothing"
@@ -218,12 +219,14 @@ def motion_of(episode: Episode, joints: int) -> ArmMotion:
                 " joints: they are of another arm"
             )
     start_ns = int(measured.t_ns[0]) if len(measured.t_ns) else 0
+    # Samples that were lost leave a gap in the times, at which motions are cut.
+    there = measured.valid
     return ArmMotion(
         name,
-        (sent_t_ns - start_ns) * 1e-9,
-        sent.astype(np.float64),
-        (measured.t_ns - start_ns) * 1e-9,
-        measured.value.astype(np.float64),
+        (sent_t_ns[was_sent] - start_ns) * 1e-9,
+        sent[was_sent].astype(np.float64),
+        (measured.t_ns[there] - start_ns) * 1e-9,
+        measured.value[there].astype(np.float64),
     )
 
 

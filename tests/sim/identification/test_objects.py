@@ -1,4 +1,4 @@
-"""What an object weighs and how hard it slides is found from the force at the tool, or not at all."""
+"""What an object weighs and how hard it slides is told by the force at the tool, or not told."""
 
 from __future__ import annotations
 
@@ -19,9 +19,7 @@ FEET = np.array([[x, y, 0.25] for x in (-0.03, 0.03) for y in (-0.02, 0.02)])
 BIAS = np.array([0.4, -0.3, 1.1])
 
 
-def _handling(
-    force: np.ndarray, tool: np.ndarray, place: np.ndarray, noise: float
-) -> Handling:
+def _handling(force: np.ndarray, tool: np.ndarray, place: np.ndarray, noise: float) -> Handling:
     rng = np.random.default_rng(0)
     t_s = np.arange(len(force)) / HZ
     seen = place + noise * rng.normal(size=place.shape)
