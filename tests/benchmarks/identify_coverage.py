@@ -116,6 +116,7 @@ def summary(lines: list[dict[str, Any]]) -> dict[str, Any]:
                 for kind in sorted({t[0].partition(" of ")[0] for t in told})
             },
         }
+    out["errors, chosen / multisine"] = _nearer(lines)
     by_world = {(r["seed"], r["how"]): np.array(r["spread"]) for r in lines}
     seeds = sorted({s for s, _ in by_world if (s, CHOSEN) in by_world and (s, USUAL) in by_world})
     ratios = [by_world[s, CHOSEN] / by_world[s, USUAL] for s in seeds]
@@ -129,6 +130,20 @@ def summary(lines: list[dict[str, Any]]) -> dict[str, Any]:
             "interval": [math.exp(middle - half), math.exp(middle + half)],
         }
     return out
+
+
+def _nearer(lines: list[dict[str, Any]]) -> float:
+    """Median error of every parameter over the worlds, one motion's over the other's; geometric
+    mean over those that both told.
+    """
+    medians: dict[str, list[float]] = {}
+    for how in (CHOSEN, USUAL):
+        of = [r["parameters"] for r in lines if r["how"] == how]
+        for name in of[0] if of else ():
+            errors = [abs(p[name][1] - p[name][0]) for p in of]
+            medians.setdefault(name, []).append(float(np.median(errors)))
+    ratios = [a / b for a, b in (v for v in medians.values() if len(v) == 2) if a > 0.0 < b]
+    return float(np.exp(np.mean(np.log(ratios)))) if ratios else math.nan
 
 
 def _coverage(told: list[tuple[Any, ...]]) -> dict[str, float]:
