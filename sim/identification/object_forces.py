@@ -178,10 +178,8 @@ def _grid(one: Handling) -> _Grid | None:
     heading[:, 3] = np.unwrap(heading[:, 3])
     raw = on_grid(t_s, one.object_t_s, heading)
     tool = on_grid(t_s, one.tool_t_s, one.tool)
-    smooth = {"window_length": window, "polyorder": 2, "axis": 0}
-    place = np.asarray(savgol_filter(raw, **smooth))
-    speed = np.asarray(savgol_filter(raw, **smooth, deriv=1, delta=1.0 / _HZ))
-    tool_speed = np.asarray(savgol_filter(tool, **smooth, deriv=1, delta=1.0 / _HZ))
+    place, speed = _smooth(raw, window, 0), _smooth(raw, window, 1)
+    tool_speed = _smooth(tool, window, 1)
     lifted = place[:, 2] > np.percentile(place[:, 2], 5) + _LIFTED_M
     away = np.linalg.norm(tool - place[:, :3], axis=1) > one.radius_m + _AWAY_M
     # A tool that moves beside an object that rests does not touch it either.
@@ -190,6 +188,11 @@ def _grid(one: Handling) -> _Grid | None:
     free = away & ~lifted & rests
     force = _averaged(t_s, one.force_t_s, one.force)
     return _Grid(force, tool, tool_speed, place, speed, free, lifted)
+
+
+def _smooth(rows: FloatRows, window: int, derivative: int) -> FloatRows:
+    found = savgol_filter(rows, window, 2, deriv=derivative, delta=1.0 / _HZ, axis=0)
+    return np.asarray(found, dtype=np.float64)
 
 
 def _averaged(t_s: Floats, at_s: Sent, rows: SentColumns) -> FloatRows:
