@@ -83,13 +83,15 @@ class Evidence:
 class Fitted:
     """Where the search ended: the unknowns ``x [p]``, which of them were searched, the covariance
     ``[p, p]`` of these (zero elsewhere), the standard deviation of each were all others known
-    ``[p]``, and the standard error of the joints' errors ``noise [j]`` [rad].
+    ``[p]``, how far it still is to the optimum ``left [p]`` (to first order; intervals are as much
+    wider), and the standard error of the joints' errors ``noise [j]`` [rad].
     """
 
     x: Unknowns
     searched: OwnFlags
     covariance: Covariance
     alone: Unknowns
+    left: Unknowns
     noise: Joints
     rollouts: int
     evidence: Evidence
@@ -143,15 +145,18 @@ class ArmFit:
     def judged(self, x: Unknowns) -> Fitted:
         """How sure a solution is: one rollout more per unknown."""
         evidence = self.evidence(x)
-        _, found = interval_of(evidence)
+        step, found = interval_of(evidence)
         square = evidence.jacobian.T @ evidence.jacobian + np.diag(evidence.belief**-2.0)
         inverse = np.diag(np.linalg.inv(square))
         covariance, alone = np.zeros((len(x), len(x))), np.zeros(len(x))
         covariance[np.ix_(self._free, self._free)] = found
+        left = np.zeros(len(x))
+        left[self._free] = step
         # As much wider as the covariance is than were all noise independent.
         alone[self._free] = np.sqrt(np.diag(found) / inverse / np.diag(square))
         return Fitted(
-            x, self._searched, covariance, alone, self._noise, self._rollouts.count, evidence
+            *(x, self._searched, covariance, alone, left, self._noise, self._rollouts.count),
+            evidence,
         )
 
     def evidence(self, x: Unknowns) -> Evidence:

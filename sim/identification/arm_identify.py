@@ -266,7 +266,7 @@ def _found(model: ArmModel, fitted: Fitted, loose: set[str]) -> tuple[Found, ...
         joint = "" if p.joint < 0 else model.arm.joint_names[p.joint]
         if p.kind == "friction" and joint in loose and status != "assumed":
             status, partners = "ratio", [f"backlash of {joint}".replace("_", " "), *partners]
-        half = _WIDE * float(spread[i])
+        half = _WIDE * float(np.hypot(spread[i], fitted.left[i]))
         low, high = (
             float(np.clip(v, p.low, p.high)) for v in (fitted.x[i] - half, fitted.x[i] + half)
         )
@@ -283,7 +283,8 @@ def _viscous(model: ArmModel, fitted: Fitted) -> dict[str, tuple[float, float, f
             if p.joint == joint and p.kind in ("servo_damping", "damping"):
                 value = p.value(float(fitted.x[i]))
                 total, slope[i] = total + value, value if p.logarithmic else 1.0
-        half = _WIDE * float(np.sqrt(slope @ fitted.covariance @ slope))
+        spread = float(np.sqrt(slope @ fitted.covariance @ slope))
+        half = _WIDE * float(np.hypot(spread, slope @ fitted.left))
         out[name] = (total, max(0.0, total - half), total + half)
     return out
 
