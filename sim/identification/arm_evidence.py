@@ -1,4 +1,4 @@
-"""What errors that are left over after a fit tell: play in the joints, and motions that differ.
+"""Tells what errors that are left over after a fit mean: play in the joints, motions that differ.
 
 Play (backlash) is no parameter of the scene. Its effect on the joints' encoders is rolled out and
 fitted beside all parameters at once, to first order, so that what friction or stiffness could

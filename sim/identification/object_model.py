@@ -1,4 +1,4 @@
-"""What a scene says of an object's mass and friction with the table, and how to write others."""
+"""Reads what a scene says of an object's mass and friction with the table, and writes others."""
 
 from __future__ import annotations
 
