@@ -55,7 +55,7 @@ SKIPPED: dict[str, int] = {
     "teleoperation.md": 5,
     "training.md": 2,
     "trust.md": 2,
-    "worlds.md": 1,
+    "worlds.md": 2,
 }
 
 

@@ -13,6 +13,7 @@ from robolearn.errors import StartError
 from robolearn.geometry import Pose, pose, pose_error, rotation_from_quat
 from robolearn.pusht import wrap_angle
 from robolearn.shapes import AnyFloats
+from robolearn.types import Condition
 
 _IN_SPACE = 7
 
@@ -86,3 +87,15 @@ def require_start(
             " (robot.start_tolerance of the cell). Place it again, or choose a suite whose starts"
             " are what lies there"
         )
+
+
+def objects_of(condition: Condition) -> dict[str, tuple[float, ...]]:
+    """The objects that a condition places, by signal: x, y [m], yaw [rad] on the table, or x, y, z
+    and a quaternion.
+    """
+    placed: dict[str, tuple[float, ...]] = {}
+    for signal, at in condition.poses.items():
+        name, _, what = signal.partition("/")
+        if what == "pose" and len(at) in (3, 7) and not name.endswith("tool"):
+            placed[signal] = at
+    return placed

@@ -56,6 +56,16 @@ class RobotiqConfig:
                 f" needed, got {self.open_counts}, {self.closed_counts}, {self.stroke_m}"
             )
 
+    def counts(self, width_m: float) -> int:
+        """The register's value of a width [m]."""
+        span = self.closed_counts - self.open_counts
+        return round(self.closed_counts - width_m / self.stroke_m * span)
+
+    def width(self, counts: int) -> float:
+        """The width [m] of a register's value."""
+        share = (self.closed_counts - counts) / (self.closed_counts - self.open_counts)
+        return self.stroke_m * max(0.0, min(1.0, share))
+
     @property
     def mounted(self) -> bool:
         """False: the URCap's socket is there whatever the arm's driver does."""
@@ -106,7 +116,7 @@ class RobotiqLoop(GripperLoop):
 
     def set_goal(self, width_m: float, speed: float, force: float) -> None:
         """The newest request; an unsent older one is replaced."""
-        counts = self._counts(width_m)
+        counts = self._config.counts(width_m)
         request = f"SET POS {counts} SPE {round(255 * speed)} FOR {round(255 * force)} GTO 1"
         with self.lock:
             self._request = request
@@ -151,7 +161,7 @@ class RobotiqLoop(GripperLoop):
         self.cycles += 1
         self.state = GripperState(
             time.monotonic_ns(),
-            self._width(counts),
+            self._config.width(counts),
             moving=status == _MOVING,
             holding=status in _ON_OBJECT,
         )
@@ -212,12 +222,3 @@ class RobotiqLoop(GripperLoop):
             return
         finally:
             self._socket.settimeout(self._config.answer_s)
-
-    def _counts(self, width_m: float) -> int:
-        c = self._config
-        return round(c.closed_counts - width_m / c.stroke_m * (c.closed_counts - c.open_counts))
-
-    def _width(self, counts: int) -> float:
-        c = self._config
-        share = (c.closed_counts - counts) / (c.closed_counts - c.open_counts)
-        return c.stroke_m * max(0.0, min(1.0, share))

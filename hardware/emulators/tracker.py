@@ -121,44 +121,35 @@ class TrackerEmulatorConfig:
             raise ConfigError(f"latency, jitter and noise must be at least 0, got {spreads}")
 
 
-class TrackerEmulator:
-    """Captures every object of ``plant`` and sends its pose to ``(address, config.port)``.
+class Captures:
+    """What a motion capture makes of the true poses of ``plant``'s objects: late, noisy, lossy.
 
-    Call :meth:`tick` at least as often as packets should leave; it never blocks.
+    Call :meth:`tick` at least as often as packets should leave; any clock will do.
     """
 
     def __init__(
-        self, plant: Plant, address: str, config: TrackerEmulatorConfig, rng: np.random.Generator
+        self, plant: Plant, config: TrackerEmulatorConfig, rng: np.random.Generator
     ) -> None:
         self.config = config
-        self.destination = (address, config.port)
-        self.sent = self.dropped = 0
+        self.lost = 0
         self.blind_until_ns = 0
         self._plant, self._rng = plant, rng
-        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        self._socket.setblocking(False)
-        self._queue: deque[tuple[int, bytes]] = deque()
+        self._queue: deque[tuple[int, TrackerPacket]] = deque()
         self._seq = 0
         self._period_ns = round(1e9 / config.rate_hz)
         self._next_ns = 0
 
-    def tick(self, now_ns: int) -> None:
-        """Capture when due, send what is due. ``now_ns`` is ``time.monotonic_ns``."""
+    def tick(self, now_ns: int) -> list[TrackerPacket]:
+        """Capture when due; the packets that leave by ``now_ns``."""
         if now_ns >= self._next_ns:
             # A late capture is skipped, never repeated: a camera does not catch up.
             late = max(0, now_ns - self._next_ns) if self._next_ns else 0
             self._next_ns = now_ns - late % self._period_ns + self._period_ns
             self._capture(now_ns)
+        leaving: list[TrackerPacket] = []
         while self._queue and self._queue[0][0] <= now_ns:
-            self._send(self._queue.popleft()[1])
-
-    def blind(self, until_ns: int) -> None:
-        """Lose every capture until ``until_ns`` (an occluded marker)."""
-        self.blind_until_ns = until_ns
-
-    def close(self) -> None:
-        """Close the socket; safe to call twice."""
-        self._socket.close()
+            leaving.append(self._queue.popleft()[1])
+        return leaving
 
     def _capture(self, now_ns: int) -> None:
         c = self.config
@@ -168,10 +159,42 @@ class TrackerEmulator:
         for name in self._plant.object_names:
             pose = _noisy(self._plant.true_pose(name), c, self._rng)
             if lost:
-                self.dropped += 1
+                self.lost += 1
                 continue
-            data = encode_packet(TrackerPacket(self._seq, now_ns, name, pose))
-            self._queue.append((now_ns + round(delay_s * 1e9), data))
+            packet = TrackerPacket(self._seq, now_ns, name, pose)
+            self._queue.append((now_ns + round(delay_s * 1e9), packet))
+
+
+class TrackerEmulator:
+    """Sends what is captured of ``plant`` to ``(address, config.port)``; never blocks."""
+
+    def __init__(
+        self, plant: Plant, address: str, config: TrackerEmulatorConfig, rng: np.random.Generator
+    ) -> None:
+        self.config = config
+        self.destination = (address, config.port)
+        self.sent = self._unsent = 0
+        self._captures = Captures(plant, config, rng)
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self._socket.setblocking(False)
+
+    @property
+    def dropped(self) -> int:
+        """Poses that nobody got."""
+        return self._captures.lost + self._unsent
+
+    def tick(self, now_ns: int) -> None:
+        """Capture when due, send what is due. ``now_ns`` is ``time.monotonic_ns``."""
+        for packet in self._captures.tick(now_ns):
+            self._send(encode_packet(packet))
+
+    def blind(self, until_ns: int) -> None:
+        """Lose every capture until ``until_ns`` (an occluded marker)."""
+        self._captures.blind_until_ns = until_ns
+
+    def close(self) -> None:
+        """Close the socket; safe to call twice."""
+        self._socket.close()
 
     def _send(self, data: bytes) -> None:
         try:
@@ -179,7 +202,7 @@ class TrackerEmulator:
             self.sent += 1
         except OSError:
             # Nobody listens, or a buffer is full: UDP loses the packet, the lab goes on.
-            self.dropped += 1
+            self._unsent += 1
 
 
 def _noisy(

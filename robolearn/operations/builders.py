@@ -49,13 +49,13 @@ class EnvBuilder:
 
     def __call__(self) -> Env:
         """Import the simulator and build the env."""
-        from sim.worlds import make_world
+        from robolearn.operations.reality.worlds import make_world
 
         return make_world(self.world)
 
     def info(self) -> WorldInfo:
         """Describe the world (builds it once)."""
-        from sim.worlds import make_world
+        from robolearn.operations.reality.worlds import make_world
 
         env = make_world(self.world)
         try:
@@ -75,8 +75,8 @@ def env_builder(world: str) -> EnvBuilder:
     ``docs/rendering.md``) or perturbed (``pusht_reference~mass=1``, ``docs/perturbations.md``) or
     neither; else :class:`ConfigError` with the choice.
     """
+    from robolearn.operations.reality.worlds import is_scene, world_names
     from sim.world_name import WorldName
-    from sim.worlds import is_scene, world_names
 
     names, parsed = world_names(), WorldName.parse(world)
     if parsed.base in names or not is_scene(parsed):

@@ -43,12 +43,12 @@ from robolearn.operations.builders import (
 )
 from robolearn.operations.evaluate_options import EvaluateOptions
 from robolearn.operations.goals import world_for
+from robolearn.operations.reality.worlds import described_worlds, make_world, said_goal
 from robolearn.operations.suites import open_suite, trial_options, world_label
 from robolearn.spec import TaskSpace, require_compatible
 from robolearn.types import Condition, TrialRecord
 from sim.tasks.pusht import PushT
 from sim.world_name import WorldName
-from sim.worlds import described_worlds, make_world, said_goal
 
 USUAL = EvaluateOptions()
 # Chunks as the policy says, one after the other.

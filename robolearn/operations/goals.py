@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from robolearn.errors import ConfigError
+from robolearn.operations.reality.worlds import said_goal
 from robolearn.pusht import GOAL, TASK_PARAMS, Pose, goal_pose
 from sim.tasks.pusht import PushT
 from sim.world_name import WorldName
-from sim.worlds import said_goal
 
 # Goals that differ by less are the same one, written with fewer digits [m, rad].
 _SAME = 1e-4

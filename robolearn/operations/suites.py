@@ -29,11 +29,11 @@ from robolearn.errors import ConfigError, RobolearnError
 from robolearn.files import write_atomic
 from robolearn.operations.builders import env_builder
 from robolearn.operations.code_hash import code_hash, deciding_libraries
+from robolearn.operations.reality.worlds import is_scene, make_world
 from robolearn.types import Condition
 from sim.tasks.pusht import PushT
 from sim.tasks.starts import draw_start, start_problem
 from sim.world_name import WorldName
-from sim.worlds import is_scene, make_world
 
 
 def trial_options(suite: Suite) -> Options:

@@ -12,24 +12,13 @@ import numpy as np
 
 from hardware.cell.config import CellConfig
 from hardware.cell.spec import cell_spec
+from hardware.cell.start import objects_of
 from hardware.devices.tracker import object_of
 from hardware.emulators.lab.admin import LabClient
 from robolearn.errors import ConfigError, RobotError
 from robolearn.geometry import quat_heading
 from robolearn.operations.deploy.operator import Attendant
 from robolearn.types import Condition
-
-
-def objects_of(condition: Condition) -> dict[str, tuple[float, ...]]:
-    """The objects that a condition places, by signal: x, y [m], yaw [rad] on the table, or x, y, z
-    and a quaternion.
-    """
-    placed: dict[str, tuple[float, ...]] = {}
-    for signal, pose in condition.poses.items():
-        name, _, what = signal.partition("/")
-        if what == "pose" and len(pose) in (3, 7) and not name.endswith("tool"):
-            placed[signal] = pose
-    return placed
 
 
 @dataclass(frozen=True, slots=True)

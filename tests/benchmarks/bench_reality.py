@@ -1,0 +1,84 @@
+"""Do both forms of one reality agree? ``python -m tests.benchmarks.bench_reality [TRIALS] [TASK]``.
+
+The task's expert acts under the same starts in ``reality/TASK`` (in process) and in the lab behind
+the wire protocols, with the same hidden physics and drivetrain (one file, one seed). It prints both
+rates, in how many trials they agree, and the difference of scores with its interval. The second
+form runs in real time: about half a minute a trial, on a quiet machine.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import yaml
+
+from eval.statistics.intervals import mean_t
+from hardware.cell.load import load_cell
+from robolearn.config import find_config, to_dict
+from robolearn.contracts import Env
+from robolearn.operations.cell.driving import HoldAtEnd
+from robolearn.operations.cell.opened import CellChoice, open_cell
+from robolearn.operations.deploy.operator import Unattended
+from robolearn.operations.reality.worlds import REALITIES, WORN, make_world
+from robolearn.runtime import run_episode
+from sim.experts.registry import build_expert
+from sim.scene.load import load_scene
+from sim.tasks.registry import build_task
+
+SEED, ADDRESS = 7, "127.44.0.7"
+
+
+def tried(env: Env, task: str, max_steps: int, trials: int, *, resting: bool) -> np.ndarray:
+    """Success and score ``[trials, 2]`` of the expert over the task's first starts."""
+    agent = build_expert(task, env.spec, 0.3, {})
+    found: list[tuple[float, float]] = []
+    for i in range(trials):
+        condition = build_task(task, params(task)).sample_condition(i)
+        watching = [HoldAtEnd(env)] if resting else []  # type: ignore[list-item]
+        result = run_episode(env, agent, None, watching, condition, max_steps=max_steps, task=task)
+        found.append((float(result.outcome.success), result.score))
+        print(f"  {i}: success {result.outcome.success}, score {result.score:.3f}", flush=True)
+    return np.array(found)
+
+
+def params(task: str) -> dict:
+    """Of the task, as its reality has them."""
+    scene = next(r.scene for r in REALITIES.values() if r.task == task)
+    return dict(load_scene(scene).config.task.params) if scene else {}
+
+
+def main(trials: int = 40, name: str = "pusht") -> None:
+    """Both forms, one after the other."""
+    reality = REALITIES[name]
+    raw = yaml.safe_load(find_config(Path(reality.cell)).read_text())
+    raw["lab"]["drivetrain"] = to_dict(WORN)
+    # Beside other labs of this machine.
+    devices = [raw["robot"], raw["robot"].get("gripper"), *raw["robot"]["trackers"].values()]
+    for part in (d["udp"] if "udp" in d else d["driver"] for d in devices if d is not None):
+        part["address"] = ADDRESS
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
+        file = Path(folder) / "cell.yaml"
+        file.write_text(yaml.safe_dump(raw))
+        world = stack.enter_context(
+            contextlib.closing(make_world(f"reality/{name},seed={SEED},cell={file}"))
+        )
+        steps = world.max_steps
+        print("in process")
+        inside = tried(world, reality.task, steps, trials, resting=False)
+        cell = load_cell(file)
+        task = build_task(reality.task, params(reality.task))
+        opened = open_cell(stack, CellChoice(cell, file, True, SEED), task, Unattended(agreed=True))
+        print("through the wire protocols")
+        outside = tried(opened.env, reality.task, steps, trials, resting=True)
+    agree = int((inside[:, 0] == outside[:, 0]).sum())
+    gap = mean_t(inside[:, 1] - outside[:, 1])
+    print(f"{name}, {trials} trials: success {inside[:, 0].mean():.2f} in process,")
+    print(f"{outside[:, 0].mean():.2f} by wire; {agree} of {trials} agree; scores: {gap.text()}")
+
+
+if __name__ == "__main__":
+    main(*(kind(word) for kind, word in zip((int, str), sys.argv[1:], strict=False)))

@@ -1,0 +1,104 @@
+"""The lab's workcell in process: what hides comes from the seed, and an expert solves its tasks."""
+
+from __future__ import annotations
+
+import contextlib
+
+import numpy as np
+import pytest
+
+from robolearn.contracts import Env
+from robolearn.errors import SceneError
+from robolearn.operations.builders import env_builder
+from robolearn.operations.code_hash import deciding_files
+from robolearn.operations.reality.worlds import (
+    described_worlds,
+    is_scene,
+    make_world,
+    said_goal,
+    world_names,
+)
+from robolearn.operations.suites import world_label
+from robolearn.pusht import BLOCK, TOOL
+from robolearn.types import Command
+from sim.world_name import WorldName
+from sim.worlds import build_operator
+
+pytest.importorskip("pybullet")
+
+
+def driven(env: Env, ticks: int, seed: int = 5) -> tuple[dict, list[np.ndarray]]:
+    """Push for some ticks: what was achieved at the start, and where the T was told to be."""
+    condition = env.sample_condition(seed)
+    report = env.reset(condition, np.random.default_rng(0))
+    start = report.achieved[TOOL]
+    seen = []
+    for k in range(ticks):
+        target = np.clip(start + 0.01 * k * np.array([1.0, 0.5]), 0.0, 0.5)
+        env.apply(Command(seq=k, action={TOOL: target}, due_ns=env.now_ns(), source="test"))
+        env.advance()
+        observation = env.observe()
+        seen.append(np.concatenate([observation.value(TOOL), observation.value(BLOCK)]))
+    return report.achieved, seen
+
+
+def test_what_is_hidden_comes_from_the_seed_and_repeats() -> None:
+    with contextlib.closing(make_world("reality/pusht,seed=3")) as env:
+        start, first = driven(env, 5)
+        wanted = env.sample_condition(5).poses
+        # The tool stands there, the tracker says where the T is with its noise.
+        assert start[TOOL] == pytest.approx(wanted[TOOL], abs=1e-3)
+        assert 0.0 < np.abs(start[BLOCK][:2] - wanted[BLOCK][:2]).max() < 0.002
+        again = driven(env, 5)[1]
+        assert np.array_equal(first, again)
+        blocks = env.drain().signals
+        # A tracker's poses come at its own rate, when they were captured.
+        assert len(blocks[BLOCK].t_ns) > len(blocks[TOOL].t_ns)
+        assert np.all(np.diff(blocks[BLOCK].t_ns) > 0)
+        assert blocks[BLOCK].t_ns[-1] < env.now_ns()
+        # The arm lags behind what it is told.
+        told = wanted[TOOL][0] + 0.04
+        assert 0.002 < told - first[-1][0] < 0.03
+        own = env.scene_hash
+    with contextlib.closing(make_world("reality/pusht,seed=4")) as env:
+        assert env.scene_hash != own
+        assert not np.array_equal(first, driven(env, 5)[1])
+
+
+def test_an_expert_picks_and_places_in_it() -> None:
+    with contextlib.closing(env_builder("reality/pick_place,seed=1")()) as env:
+        agent = build_operator(env, "scripted", 0.0)
+        env.reset(env.sample_condition(2), np.random.default_rng(0))
+        agent.reset(2)
+        for _ in range(env.max_steps):
+            env.apply(agent.decide(env.observe(), None))
+            env.advance()
+            if env.outcome().terminal or env.outcome().truncated:
+                break
+        assert env.outcome().success
+        assert env.observe().value("gripper/width").shape == (1,)
+
+
+def test_names() -> None:
+    assert {"reality/pusht", "reality/pick_place"} <= set(world_names())
+    assert described_worlds()["reality/pusht"].startswith("Push-T")
+    assert not is_scene(WorldName.parse("reality/pusht"))
+    assert is_scene(WorldName.parse("pick_place"))
+    assert world_label("reality/pusht,seed=3") == "reality/pusht,seed=3"
+    assert said_goal("reality/pusht,seed=3") is None
+    assert said_goal("reality/pusht,goal=0.2:0.2:0.5") == (0.2, 0.2, 0.5)
+    for name, said in (
+        ("reality/pushd", "Did you mean 'reality/pusht'"),
+        ("reality/pusht,seed=x", "a whole number"),
+        ("reality/pusht,camera=top", "no option 'camera'"),
+        ("reality/pick_place,goal=0.2:0.2:0.5", "only Push-T has a goal"),
+    ):
+        with pytest.raises(SceneError, match=said):
+            make_world(name)
+
+
+def test_its_code_decides_trials() -> None:
+    names = [path.as_posix() for path in deciding_files()]
+    for ending in ("reality/env.py", "emulators/drivetrain.py", "emulators/tracker.py",
+                   "supervisor/table_follower.py", "plants/grip.py"):  # fmt: skip
+        assert any(name.endswith(ending) for name in names), ending
