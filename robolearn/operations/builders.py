@@ -7,6 +7,7 @@ modules stand behind a name.
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +18,8 @@ from robolearn.contracts import Agent, Env, Policy
 from robolearn.errors import ConfigError, did_you_mean
 from robolearn.spec import EmbodimentSpec
 
+SERVER_VARIABLE = "ROBOLEARN_TOKEN"
+"""The environment variable with the token of a policy server."""
 Runtime = Literal["torch", "onnx"]
 """What computes a policy."""
 GuidanceName = Literal["auto", "jacobian", "identity", "hard", "trained"]
@@ -120,6 +123,28 @@ class PolicyBuilder:
         policy = load_policy(self.run_dir, self.threads, accept_edited=accept)
         export_onnx(policy, path, wanted)
         return OnnxPolicy.load(path, self.threads)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerBuilder:
+    """Connects to a policy on a server, which must still be the one of ``policy_hash``; the token
+    is read from the environment where it is built.
+    """
+
+    url: str
+    policy_hash: str
+
+    def __call__(self) -> Policy:
+        """The policy, as one that answers when asked."""
+        from robolearn.inference.served import ServedPolicy
+
+        return ServedPolicy(self.url, os.environ.get(SERVER_VARIABLE, ""), self.policy_hash)
+
+
+def is_server(run: str | Path) -> bool:
+    """Whether a policy is named by the address of a server."""
+    # A path has lost one of the slashes.
+    return str(run).startswith(("ws:/", "wss:/"))
 
 
 @dataclass(frozen=True, slots=True)

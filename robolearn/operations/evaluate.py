@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import inspect
 import itertools
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,14 +33,18 @@ from eval.trials.table import TrialStore, key_of
 from robolearn.agents.execution import Execution
 from robolearn.config import config_hash, load_yaml, shipped_configs
 from robolearn.data.provenance import library_versions
-from robolearn.errors import ConfigError
+from robolearn.errors import ConfigError, InferenceError
+from robolearn.inference.client import RemoteInference
 from robolearn.instructions import require_understood
 from robolearn.operations.builders import (
+    SERVER_VARIABLE,
     ClipWriter,
     ExpertBuilder,
+    ServerBuilder,
     env_builder,
     executed_as,
     expert_noise,
+    is_server,
     policy_builder,
 )
 from robolearn.operations.evaluate_options import EvaluateOptions
@@ -105,7 +111,8 @@ def evaluate(
 ) -> EvaluateResult:
     """Roll every policy out in every world under the same conditions; resumes where it stopped.
 
-    ``runs``: run directories, or ``scripted[:NOISE]`` for the expert of the suite's task; ``out``:
+    ``runs``: run directories, ``scripted[:NOISE]`` for the expert of the suite's task, or addresses
+    of policy servers (``ws://HOST:PORT``; their token in ROBOLEARN_TOKEN); ``out``:
     results folder (trials.sqlite, evaluation.json, trials.csv, trials.parquet, summary.json,
     videos/); ``execution``: how their chunks are executed; ``command``: how to do this again.
 
@@ -224,7 +231,7 @@ def _placed(conditions: Sequence[Condition]) -> bool:
 
 def _at_goal(runs: Sequence[str | Path], names: Sequence[str], suite: Suite) -> Mapping[str, str]:
     """Every world, by the name that was asked for, with the goal that the policies learned."""
-    trained = [Path(run) for run in runs if expert_noise(str(run)) is None]
+    trained = [Path(run) for run in runs if _is_trained(run)]
     for name in names:
         env_builder(name)  # Which worlds there are is said first.
     return {name: world_for(name, suite.config.task, trained) for name in names}
@@ -252,7 +259,7 @@ def _policies(
     worlds: Mapping[str, str],
 ) -> tuple[PolicyEntry, ...]:
     task = suite.config.task
-    names = [Path(run).resolve().name for run in runs]
+    names = ["" if is_server(run) else Path(run).resolve().name for run in runs]
     entries: list[PolicyEntry] = []
     for run, name in zip(runs, names, strict=True):
         noise = expert_noise(str(run))
@@ -263,16 +270,52 @@ def _policies(
             digest = config_hash("scripted", task, noise, *([params] if params else []))
             entries.append(PolicyEntry(label, digest, None, expert))
             continue
+        if is_server(run):
+            entries.append(served_policy(str(run), options, execution))
+            continue
         folder = Path(run)
         label = name if names.count(name) == 1 else f"{folder.resolve().parent.name}-{name}"
         entries.append(trained_policy(folder, label, options, execution))
     return tuple(entries)
 
 
-def _task_space(run: Path) -> TaskSpace:
+def served_policy(
+    url: str, options: EvaluateOptions = USUAL, execution: Execution = AS_TRAINED
+) -> PolicyEntry:
+    """A policy on a server, as it says it is called; :class:`InferenceError` for a server that is
+    not there, or does not say which policy it serves.
+    """
+    if options.runtime != "torch" or options.guidance != "auto":
+        raise ConfigError("runtime and guidance are the server's: tell it, and leave them out here")
+    with contextlib.closing(_connected(url)) as remote:
+        name, digest = remote.name, remote.policy_hash
+    if not (name.strip() and digest.strip()):
+        raise InferenceError(
+            f"{url} says no name or hash of its policy; trials of two policies could not be told"
+            " apart. Give the server both (PolicyServer(policy, config, name, hash))"
+        )
+    delay = options.delay_ticks
+    called, executed = executed_as(name, digest, execution=execution, delay_ticks=delay)
+    builder = ServerBuilder(url, digest)
+    return PolicyEntry(called, executed, builder, execution=execution, delay_ticks=delay)
+
+
+def _connected(url: str) -> RemoteInference:
+    return RemoteInference(url, os.environ.get(SERVER_VARIABLE, ""))
+
+
+def _is_trained(run: str | Path) -> bool:
+    """Whether it is a run directory."""
+    return expert_noise(str(run)) is None and not is_server(run)
+
+
+def _task_space(run: str | Path) -> TaskSpace:
+    if is_server(run):
+        with contextlib.closing(_connected(str(run))) as remote:
+            return remote.spec.task_space
     from robolearn.training.run_directory import load_run
 
-    return load_run(run).spec.task_space
+    return load_run(Path(run)).spec.task_space
 
 
 def _worlds(
@@ -281,7 +324,7 @@ def _worlds(
     """Every world as it is, perturbed, and told in other words, checked to fit all policies."""
     entries: list[WorldEntry] = []
     dials = [expert_noise(str(run)) for run in runs]
-    spaces = [_task_space(Path(run)) for run, dial in zip(runs, dials, strict=True) if dial is None]
+    spaces = [_task_space(run) for run, dial in zip(runs, dials, strict=True) if dial is None]
     variants = suite.config.perturbations.variants()
     instruction = suite.config.instruction
     for space in spaces:
@@ -345,6 +388,8 @@ def _policy_words(run: str | Path) -> str:
     noise = expert_noise(str(run))
     if noise is not None:
         return "the scripted expert of the task" + (f" with noise {noise:g}" if noise else "")
+    if is_server(run):
+        return f"a policy on a server, {run}"
     from policies.registry import policy_config
     from robolearn.training.run_directory import load_run
 
@@ -356,7 +401,7 @@ def _trained_on(run: str | Path, plan: Plan) -> tuple[str, dict[str, bool]]:
     """Hash of the starts that a policy was trained on, and which of the worlds it was trained in,
     as far as it says.
     """
-    if expert_noise(str(run)) is not None:
+    if not _is_trained(run):
         return "", {}
     from robolearn.training.run_directory import run_provenance
     from robolearn.training.trained_starts import starts_hash, worlds_seen

@@ -29,7 +29,10 @@ class Args:
     """Roll policies out, paired, over the fixed conditions of a suite; resumes where it stopped."""
 
     # Run directories of the policies, or 'scripted[:NOISE]' for the task's expert.
-    runs: Annotated[tuple[Path, ...], tyro.conf.Positional]
+    runs: Annotated[tuple[Path, ...], tyro.conf.Positional] = ()
+    # Policies on servers, too, ws://HOST:PORT (robolearn serve, or one of yours: docs/remote.md);
+    # their token in ROBOLEARN_TOKEN.
+    server: tuple[str, ...] = ()
     # Results folder: trials.sqlite, trials.csv, trials.parquet, summary.json, videos/.
     out: Path = Path("results/evaluation")
     # Conditions, worlds, and on what it runs.
@@ -69,7 +72,7 @@ def main(argv: list[str]) -> int:
             say("filming what is worth a look", quiet=quiet)
 
         result = evaluate(
-            args.runs,
+            (*args.runs, *args.server),
             args.out,
             args.options,
             args.execution,

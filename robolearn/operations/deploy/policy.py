@@ -14,12 +14,10 @@ from robolearn.errors import ConfigError, InferenceError
 from robolearn.inference.blank import blank_request
 from robolearn.inference.client import RemoteInference
 from robolearn.inference.local import WorkerInference
-from robolearn.operations.builders import GuidanceName, Runtime, policy_builder
+from robolearn.operations.builders import SERVER_VARIABLE, GuidanceName, Runtime, policy_builder
 from robolearn.timing.latencies import Latencies
 from robolearn.training.run_directory import policy_hash, run_provenance
 from robolearn.types import PolicyInput, PolicyOutput
-
-VARIABLE = "ROBOLEARN_TOKEN"
 
 
 @runtime_checkable
@@ -90,7 +88,7 @@ def open_policy(
     if run is None and accept_edited:
         raise ConfigError("edited runs are accepted by the server: tell 'robolearn serve'")
     if run is None:
-        remote = RemoteInference(server, os.environ.get(VARIABLE, ""))
+        remote = RemoteInference(server, os.environ.get(SERVER_VARIABLE, ""))
         return Source(remote, remote.name, remote.policy_hash, server)
     built = policy_builder(run, runtime=runtime, guidance=guidance, accept_edited=accept_edited)
     inference = WorkerInference(WarmBuilder(built))
