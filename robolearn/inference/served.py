@@ -1,4 +1,4 @@
-"""Is the policy on a server as :class:`robolearn.contracts.Policy`: one question, one answer."""
+"""Asks the policy on a server, as :class:`robolearn.contracts.Policy`: one question, one answer."""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 import numpy as np
 
 from hardware.cell.config import CellConfig
+from hardware.devices.gripper_config import GripperCellConfig
 from hardware.drivers.robotiq import RobotiqConfig
 from hardware.emulators.drivetrain import DrivetrainConfig, behind
 from hardware.emulators.plant import Plant
@@ -115,7 +116,7 @@ class DrivenArm:
         self.plant.close()
 
 
-def _gripper(cell: CellConfig):
+def _gripper(cell: CellConfig) -> tuple[GripperCellConfig | None, RobotiqConfig | None]:
     if cell.gripper is None:
         return None, None
     hand = cell.gripper.driver_config()

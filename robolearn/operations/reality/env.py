@@ -1,5 +1,5 @@
-"""Is the lab's workcell as an env: physics that is hidden and drawn from a seed, behind everything
-that a deployment has between policy and table, but the wires and the clock.
+"""Runs the lab's workcell as an env: physics that is hidden and drawn from a seed, behind all that
+a deployment has between policy and table, but the wires and the clock.
 
 What differs from ``deploy --start-lab``: no network and no late ticks; the first observation is of
 an arm that stands exactly at the start; supervisor checks besides speed, force and workspace.

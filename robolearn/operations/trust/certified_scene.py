@@ -8,6 +8,9 @@ from pathlib import Path
 
 from eval.trust.certificate import Drift
 from robolearn.operations.builders import WorldInfo, env_builder
+from robolearn.operations.reality.worlds import is_scene
+from sim.scene.drift_record import read_drift
+from sim.scene.load import content_hash, scene_folder, scene_names
 from sim.world_name import WorldName
 
 
@@ -36,6 +39,16 @@ def _found(where: str, folder: Path | None) -> str:
 
 
 def drift_of(where: str, folder: Path | None = None) -> tuple[Drift, str]:
-    """Whether the real table is still as the scene says, and when that was looked at last."""
-    del where, folder
-    return "not measured", ""
+    """Whether the real table is still as the scene says, and when that was looked at last
+    (``robolearn scene drift``). Errors: SceneError for a record that is none.
+    """
+    name = WorldName.parse(_found(where, folder))
+    if not is_scene(name):
+        return "not measured", ""
+    package = scene_folder(name.base) if name.base in scene_names() else Path(name.base)
+    record = read_drift(package, content_hash(package))
+    if record is None or not record.parts:
+        return "not measured", ""
+    verdicts = {part.verdict for part in record.parts.values()}
+    state: Drift = "moved" if record.moved else "unmoved" if verdicts == {"unmoved"} else "not told"
+    return state, max(part.checked_at for part in record.parts.values())

@@ -32,6 +32,7 @@ from robolearn.operations.trust import permission
 from robolearn.operations.trust.certify import certify
 from robolearn.operations.trust.permission import permit
 from robolearn.types import Condition
+from sim.scene.drift_record import DriftPart, write_drift
 from sim.scene.load import content_hash
 from tests.robolearn.operations.trust.certified_run import NOW, Workplace, reissued, workplace
 from tests.robolearn.training.test_checkpoint import RUNS, edits
@@ -122,6 +123,11 @@ def test_every_edited_value_of_a_scene_is_refused(made, tmp_path) -> None:
         model.write_text(before[: value.end() - 1] + "1" + before[value.end() - 1 :])
         refused(made, "was changed since", path)
         model.write_text(before)
+    table = DriftPart(
+        "moved", 8.0, 0.5, None, None, "clamp it", "photo", "2026-11-23T11:00:00+00:00"
+    )
+    write_drift(tmp_path / "table", "table", content_hash(tmp_path / "table"), {"table": table})
+    refused(made, "the cell is not as its scene any more .looked at 2026", path)
     shutil.rmtree(tmp_path / "table")
 
 
